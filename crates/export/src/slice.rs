@@ -4,7 +4,8 @@
 //! event is in a slice if it touches it, and is then written whole; a moment
 //! belongs to the stretch that begins with it.
 
-use tprof_facts::{Clock, Zero, steps};
+use tprof_facts::steps::{self, StepSource};
+use tprof_facts::{Clock, Zero};
 use tprof_trace::{RankFile, RunDir, SymbolSource, TraceFile};
 
 use crate::ExportError;
@@ -19,6 +20,8 @@ pub struct Slice {
     pub to_ns: Option<u64>,
     /// Only these steps, each rank's own.
     pub steps: Option<Numbers>,
+    /// Where steps come from; none: from the first source that has any.
+    pub steps_from: Option<StepSource>,
     /// Only these ranks.
     pub ranks: Option<Numbers>,
 }
@@ -76,6 +79,8 @@ pub struct OpenRank<'a> {
     pub clock: Clock,
     /// What of it is wanted; none if nothing lies there.
     pub window: Window,
+    /// Where its steps come from, see [`Slice::steps_from`].
+    pub steps_from: Option<StepSource>,
 }
 
 impl<'a> Selection<'a> {
@@ -114,7 +119,7 @@ impl<'a> Selection<'a> {
             to_ns: self.slice.to_ns.map_or(u64::MAX, |ns| clock.at(ns)),
         };
         if let Some(wanted) = &self.slice.steps {
-            let steps = steps::of_file(&trace);
+            let steps = steps::of_file(&trace, self.slice.steps_from).all;
             let mut held = steps.iter().filter(|step| wanted.holds(step.number)).peekable();
             if held.peek().is_none() {
                 let there = steps.iter().map(|step| step.number).collect();
@@ -134,7 +139,7 @@ impl<'a> Selection<'a> {
                 last_ns: clock.since_start(last_ns),
             });
         }
-        Ok(OpenRank { file, trace, clock, window })
+        Ok(OpenRank { file, trace, clock, window, steps_from: self.slice.steps_from })
     }
 }
 

@@ -251,7 +251,7 @@ fn a_slice_outside_the_run_is_refused() {
     let run = RunDir::open(dir.path()).unwrap();
     let sliced = |from_ns, to_ns, steps: Option<&str>| {
         let steps = steps.map(|steps| steps.parse().unwrap());
-        let slice = Slice { from_ns, to_ns, steps, ranks: None };
+        let slice = Slice { from_ns, to_ns, steps, ..Slice::default() };
         let output = Some(dir.path().join("out"));
         folded::export(&run, &Options { output, slice, ..Options::default() }).unwrap_err()
     };

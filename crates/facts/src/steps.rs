@@ -1,29 +1,26 @@
 //! Training steps of a file: which there are, their numbers, and when each began and
 //! ended on the host.
 //!
-//! One source gives all steps of a file, the first of these that has any:
-//! 1. annotations `ProfilerStep#5`, as torch.profiler writes them: a step lasts as long as
-//!    its annotation;
-//! 2. NVTX ranges `step 5`, `iteration 5` or `ProfilerStep#5`, of any domain;
-//! 3. step marks ([`MarkKind::Step`]), each of which begins a step that lasts until the
-//!    next mark of its process. The time after the last mark has no recorded end
-//!    (the job saves, evaluates and ends there), so it is no step: it would be the longest
-//!    of all.
+//! One source gives all steps of a file: the first of [`StepSource::ALL`] that has any, or the one
+//! that was asked for. [`explicit`] are those that a person or program marks; [`inherent`] those
+//! that PyTorch's own ranges show.
 //!
-//! A step has the number that its source gave it: the one in its annotation's name, or the
+//! A step has the number that its source gave it: the one in its range's name, or the
 //! one that its mark's name ends in, where all marks of the process have one and these
 //! rise. Otherwise steps are numbered by process, from 0.
 //!
-//! A further source is one function here and one line in [`of_parts`], at its rank.
+//! A further source is one function and one line in [`of_source`], and its place in the order.
+
+mod explicit;
+mod inherent;
+
+use std::fmt;
+use std::str::FromStr;
 
 use tprof_trace::TraceFile;
-use tprof_trace::model::{MarkKind, NameId, ProcessIndex, SpanKind, SpanOutline};
+use tprof_trace::model::{NameId, ProcessIndex, SpanKind, SpanOutline};
 
-/// How torch.profiler names the annotation around a step; its number follows.
-pub const PROFILER_STEP: &str = "ProfilerStep#";
-/// How programs name NVTX ranges around a step, in any case; its number follows, after a space
-/// or one of `#_:=`.
-const RANGE_NAMES: [&str; 3] = ["step", "iteration", "profilerstep"];
+pub use explicit::{PROFILER_STEP, annotated_number, number_of};
 
 /// A training step of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +35,84 @@ pub struct Step {
     pub number: u64,
 }
 
-/// A range that may be a step.
+/// Where steps come from, in order of trust.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StepSource {
+    /// Marks of steps; else NVTX ranges `step 5`, `iteration 5` or `ProfilerStep#5`, of any domain.
+    Explicit,
+    /// Annotations `ProfilerStep#5`, as torch.profiler writes them.
+    Profiler,
+    /// Updates of the optimizer, by PyTorch's ranges around them.
+    Optimizer,
+    /// Batches that PyTorch's DataLoader hands out, by its ranges.
+    Loader,
+}
+
+impl StepSource {
+    /// All, in order of trust.
+    pub const ALL: [StepSource; 4] =
+        [StepSource::Explicit, StepSource::Profiler, StepSource::Optimizer, StepSource::Loader];
+
+    /// As a command line names it.
+    pub fn word(self) -> &'static str {
+        match self {
+            StepSource::Explicit => "explicit",
+            StepSource::Profiler => "profiler",
+            StepSource::Optimizer => "optimizer",
+            StepSource::Loader => "loader",
+        }
+    }
+
+    /// What its steps are.
+    pub fn described(self) -> &'static str {
+        match self {
+            StepSource::Explicit => "marks or NVTX ranges `step N`",
+            StepSource::Profiler => "torch.profiler's `ProfilerStep#N`",
+            StepSource::Optimizer => "updates of the optimizer (`Optimizer.step#…`)",
+            StepSource::Loader => "batches of the data loader (`enumerate(DataLoader)#…`)",
+        }
+    }
+}
+
+impl fmt::Display for StepSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl FromStr for StepSource {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<StepSource, String> {
+        let known = StepSource::ALL.into_iter().find(|source| source.word() == text);
+        let words = StepSource::ALL.map(StepSource::word).join(", ");
+        known.ok_or_else(|| format!("steps come from one of: {words}"))
+    }
+}
+
+/// Steps, and where they are from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Steps {
+    /// The steps, in order of time.
+    pub all: Vec<Step>,
+    /// Their source; none without steps, unless one was asked for.
+    pub source: Option<StepSource>,
+    /// What each other source would have given, if any.
+    pub others: Vec<(StepSource, usize)>,
+    /// Of updates, where batches were recorded.
+    pub batches: Option<Batches>,
+}
+
+/// Batches that a data loader handed out, beside updates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Batches {
+    /// Of most steps; more than one where gradients are accumulated.
+    pub a_step: usize,
+    /// In no step: of validation, at ends of epochs, or of updates that a gradient scaler skipped.
+    pub outside: usize,
+}
+
+/// A range that may be a step, or shows one.
 #[derive(Clone, Copy, Debug)]
 pub struct StepRange {
     /// Of what kind: annotation or NVTX.
@@ -53,11 +127,11 @@ pub struct StepRange {
     pub end_ns: u64,
 }
 
-/// Steps of a file in order of time.
-pub fn of_file(file: &TraceFile) -> Vec<Step> {
+/// Steps of a file in order of time, of the source that is wanted or the first that has any.
+pub fn of_file(file: &TraceFile, wanted: Option<StepSource>) -> Steps {
     let spans = file.blocks::<SpanOutline>().flatten();
     let ranges = spans.filter(|span| matches!(span.kind, SpanKind::Annotation | SpanKind::Nvtx));
-    of_parts(file, ranges.map(|span| StepRange::of(&span)).collect())
+    of_parts(file, &ranges.map(|span| StepRange::of(&span)).collect::<Vec<_>>(), wanted)
 }
 
 impl StepRange {
@@ -70,81 +144,51 @@ impl StepRange {
 }
 
 /// As [`of_file`], for a reader that holds the file's annotations and NVTX ranges, or those of
-/// them that [`number_of`] knows.
-pub fn of_parts(file: &TraceFile, ranges: Vec<StepRange>) -> Vec<Step> {
-    let mut steps = of_ranges(file, &ranges, SpanKind::Annotation);
-    if steps.is_empty() {
-        steps = of_ranges(file, &ranges, SpanKind::Nvtx);
-    }
-    if steps.is_empty() {
-        steps = of_marks(file);
-    }
-    steps.sort_unstable();
-    steps.dedup();
-    steps
-}
-
-/// Number of a step by the name of a range of this kind, if that is one of a step.
-pub fn number_of(kind: SpanKind, name: &str) -> Option<u64> {
-    if kind == SpanKind::Annotation {
-        return annotated_number(name);
-    }
-    let at = name.len() - name.bytes().rev().take_while(u8::is_ascii_digit).count();
-    let (words, digits) = name.split_at(at);
-    let word = words.trim_end_matches([' ', '#', '_', ':', '=']);
-    let is_step = word.len() < words.len()
-        && RANGE_NAMES.iter().any(|known| known.eq_ignore_ascii_case(word));
-    digits.parse().ok().filter(|_| is_step && kind == SpanKind::Nvtx)
-}
-
-/// Number of a step by its annotation's name, if that is one of a step.
-pub fn annotated_number(name: &str) -> Option<u64> {
-    name.strip_prefix(PROFILER_STEP)?.parse().ok()
-}
-
-fn of_ranges(file: &TraceFile, ranges: &[StepRange], of: SpanKind) -> Vec<Step> {
-    let step = |range: &StepRange| {
-        let StepRange { kind, name, process, start_ns, end_ns } = *range;
-        Some(Step { start_ns, end_ns, process, number: number_of(kind, file.name(name))? })
+/// them that [`shows_steps`] knows.
+pub fn of_parts(file: &TraceFile, ranges: &[StepRange], wanted: Option<StepSource>) -> Steps {
+    let mut found: Vec<(StepSource, Vec<Step>)> =
+        StepSource::ALL.map(|source| (source, of_source(file, ranges, source))).into();
+    let chosen = match wanted {
+        Some(_) => found.iter().position(|(source, _)| Some(*source) == wanted),
+        None => found.iter().position(|(_, steps)| !steps.is_empty()),
     };
-    ranges.iter().filter(|range| range.kind == of).filter_map(step).collect()
+    let Some(at) = chosen else { return Steps::default() };
+    let (source, mut all) = found.remove(at);
+    all.sort_unstable();
+    all.dedup();
+    let others = found.iter().map(|(source, steps)| (*source, steps.len()));
+    let others = others.filter(|(_, count)| *count > 0).collect();
+    let batches = match source {
+        StepSource::Optimizer => inherent::batches(file, ranges, &all),
+        _ => None,
+    };
+    Steps { all, source: Some(source), others, batches }
 }
 
-/// A mark without a process counts as one of the file's first process.
-fn of_marks(file: &TraceFile) -> Vec<Step> {
-    let marks = file.marks().iter().filter(|mark| mark.kind == MarkKind::Step);
-    let mut marks: Vec<(ProcessIndex, u64, NameId)> =
-        marks.map(|mark| (mark.process.unwrap_or(0), mark.time_ns, mark.name)).collect();
-    marks.sort_by_key(|(process, time_ns, _)| (*process, *time_ns));
-    let mut steps = Vec::new();
-    for marks in marks.chunk_by(|a, b| a.0 == b.0) {
-        let numbers = numbers_of(marks.iter().map(|(_, _, name)| file.name(*name)));
-        for (pair, number) in marks.windows(2).zip(numbers) {
-            let [(process, start_ns, _), (_, end_ns, _)] = [pair[0], pair[1]];
-            steps.push(Step { start_ns, end_ns, process, number });
+fn of_source(file: &TraceFile, ranges: &[StepRange], source: StepSource) -> Vec<Step> {
+    match source {
+        StepSource::Explicit => {
+            let marks = explicit::of_marks(file);
+            match marks.is_empty() {
+                true => explicit::of_ranges(file, ranges, SpanKind::Nvtx),
+                false => marks,
+            }
         }
+        StepSource::Profiler => explicit::of_ranges(file, ranges, SpanKind::Annotation),
+        StepSource::Optimizer => inherent::updates(file, ranges),
+        StepSource::Loader => inherent::fetches(file, ranges),
     }
-    steps
 }
 
-/// Numbers that names end in, if all do and these rise; else 0, 1, 2, ….
-fn numbers_of<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> Vec<u64> {
-    let count = names.len() as u64;
-    let numbers: Option<Vec<u64>> = names.map(number_at_end).collect();
-    numbers
-        .filter(|numbers| numbers.is_sorted_by(|a, b| a < b))
-        .unwrap_or_else(|| (0..count).collect())
-}
-
-fn number_at_end(name: &str) -> Option<u64> {
-    let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
-    name[name.len() - digits..].parse().ok()
+/// Whether steps are found by ranges of this kind and name.
+pub fn shows_steps(kind: SpanKind, name: &str) -> bool {
+    number_of(kind, name).is_some() || inherent::is_sign(kind, name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tprof_trace::model::{Mark, Span};
+    use tprof_trace::model::{Mark, MarkKind, Span};
     use tprof_trace::{TraceHeader, TraceWriter};
 
     type Marks<'a> = &'a [(u32, u64, &'a str)];
@@ -156,6 +200,15 @@ mod tests {
     }
 
     fn steps_of(marks: Marks<'_>, ranges: &[(SpanKind, u64, &str)]) -> Vec<(u32, u64, u64, u64)> {
+        let all = found(marks, ranges, None).all;
+        all.iter().map(|step| (step.process, step.number, step.start_ns, step.end_ns)).collect()
+    }
+
+    fn found(
+        marks: Marks<'_>,
+        ranges: &[(SpanKind, u64, &str)],
+        wanted: Option<StepSource>,
+    ) -> Steps {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
         let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
@@ -170,26 +223,41 @@ mod tests {
         }
         writer.write(&mut spans).unwrap();
         writer.finish().unwrap();
-        let all = of_file(&TraceFile::open(&path).unwrap());
-        all.iter().map(|step| (step.process, step.number, step.start_ns, step.end_ns)).collect()
+        of_file(&TraceFile::open(&path).unwrap(), wanted)
     }
 
     #[test]
-    fn annotations_come_before_marks() {
-        let annotations = [(100, "ProfilerStep#8"), (70, "ProfilerStep#7"), (90, "mine")];
-        assert_eq!(
-            steps(&[(0, 5, "a"), (0, 6, "b")], &annotations),
-            [(0, 7, 70, 80), (0, 8, 100, 110)]
-        );
-    }
-
-    #[test]
-    fn nvtx_ranges_come_after_annotations_and_before_marks() {
-        let ranges = [(SpanKind::Nvtx, 70, "Step 7"), (SpanKind::Nvtx, 90, "step_8")];
+    fn what_is_marked_comes_first_then_the_profiler_updates_and_batches() {
+        let fetch = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
+        let ranges = [
+            (SpanKind::Annotation, 10, fetch),
+            (SpanKind::Annotation, 30, "Optimizer.step#SGD.step"),
+            (SpanKind::Annotation, 50, fetch),
+            (SpanKind::Annotation, 100, "ProfilerStep#8"),
+            (SpanKind::Annotation, 70, "ProfilerStep#7"),
+            (SpanKind::Nvtx, 90, "step_8"),
+            (SpanKind::Nvtx, 75, "Step 7"),
+        ];
         let marks = [(0, 5, "a"), (0, 6, "b")];
-        assert_eq!(steps_of(&marks, &ranges), [(0, 7, 70, 80), (0, 8, 90, 100)]);
-        let all = [ranges[0], (SpanKind::Annotation, 20, "ProfilerStep#1")];
-        assert_eq!(steps_of(&marks, &all), [(0, 1, 20, 30)]);
+        assert_eq!(steps_of(&marks, &ranges), [(0, 0, 5, 6)]);
+        assert_eq!(steps_of(&[], &ranges), [(0, 7, 75, 85), (0, 8, 90, 100)]);
+        assert_eq!(steps_of(&[], &ranges[..5]), [(0, 7, 70, 80), (0, 8, 100, 110)]);
+        assert_eq!(steps_of(&[], &ranges[..3]), [(0, 0, 10, 40)]);
+        assert_eq!(steps_of(&[], &[ranges[0], ranges[2]]), [(0, 0, 10, 50)]);
+        let wanted = found(&marks, &ranges, Some(StepSource::Optimizer));
+        assert_eq!((wanted.all.len(), wanted.source), (1, Some(StepSource::Optimizer)));
+        let others = [StepSource::Explicit, StepSource::Profiler, StepSource::Loader];
+        assert_eq!(wanted.others, [(others[0], 1), (others[1], 2), (others[2], 1)]);
+        let none = found(&marks, &[], Some(StepSource::Loader));
+        assert_eq!((none.all.len(), none.source), (0, Some(StepSource::Loader)));
+    }
+
+    #[test]
+    fn sources_are_named_by_a_word() {
+        for source in StepSource::ALL {
+            assert_eq!(source.word().parse(), Ok(source));
+        }
+        assert!("steps".parse::<StepSource>().is_err());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use tprof_analyze::document::Value;
 use tprof_trace::live::collector_lives;
 
 use crate::commands::report::document;
+use crate::commands::steps_from::steps_from;
 use crate::runs::failure::{analyze_failure, no_table};
 use crate::runs::foreign::open_run_or_import;
 use crate::terminal::columns;
@@ -64,6 +65,9 @@ pub struct DiffArgs {
     /// Only this rank of both runs
     #[arg(long, value_name = "N")]
     pub rank: Option<u32>,
+    /// Where steps of both runs come from: auto, explicit, profiler, optimizer, loader
+    #[arg(long, value_name = "SOURCE")]
+    pub steps_from: Option<String>,
     /// Only these steps of A: 5 or 5..20
     #[arg(long, value_name = "STEPS")]
     pub steps_a: Option<String>,
@@ -80,8 +84,10 @@ pub fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
     let gates = args.fail_on.iter().map(|text| gate(text)).collect::<Result<Vec<_>, _>>()?;
     let steps_a = args.steps_a.as_deref().map(steps).transpose()?;
     let steps_b = args.steps_b.as_deref().map(steps).transpose()?;
+    let steps_from = steps_from(args.steps_from.as_deref())?;
     let read = |path: &Path, steps| -> anyhow::Result<Side> {
-        let options = SideOptions { rank: args.rank, steps, is_running: Some(collector_lives) };
+        let is_running = Some(collector_lives as _);
+        let options = SideOptions { rank: args.rank, steps, steps_from, is_running };
         let run = open_run_or_import(path)?;
         let read = Side::read(run.path(), &options);
         let mut side = read.map_err(|error| analyze_failure(path, &error))?;

@@ -13,3 +13,4 @@ pub mod open;
 pub mod report;
 pub mod rm;
 pub mod run;
+mod steps_from;

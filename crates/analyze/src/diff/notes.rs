@@ -1,10 +1,30 @@
 //! What a reader of a comparison should know.
 
+use tprof_facts::steps::StepSource;
+
 use super::side::Side;
 
 /// From this share of the time on a core on, waiting for one is worth a word: a tenth of
 /// it shows in wall times.
 const CROWDED: f64 = 0.1;
+
+/// What steps are, where that is not torch.profiler's on both sides; and whether they are the same.
+fn sources(a: &Side, b: &Side) -> Option<String> {
+    let words = |side: &Side| {
+        let words: Vec<&str> = side.sources.iter().map(|source| source.described()).collect();
+        words.join(" and ")
+    };
+    if a.sources != b.sources {
+        return Some(format!(
+            "steps of A are {}, those of B {}: they may be of other lengths; --steps-from chooses one \
+             source for both",
+            words(a),
+            words(b)
+        ));
+    }
+    let is_estimate = |source: &StepSource| *source >= StepSource::Optimizer;
+    a.sources.iter().any(is_estimate).then(|| format!("steps are {}", words(a)))
+}
 
 pub(super) fn notes(a: &Side, b: &Side) -> Vec<String> {
     let mut notes = Vec::new();
@@ -27,6 +47,7 @@ pub(super) fn notes(a: &Side, b: &Side) -> Vec<String> {
     }
     match (a.stepped, b.stepped) {
         (true, true) => {
+            notes.extend(sources(a, b));
             let [a, b] = [a, b].map(|side| side.steps.len());
             if a < 2 || b < 2 {
                 let steps = match (a, b) {

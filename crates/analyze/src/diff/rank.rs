@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 use rustc_hash::FxHashMap;
+use tprof_facts::steps::StepSource;
 use tprof_trace::model::SpanKind;
 
 use super::facts::{self, Facts};
@@ -18,6 +19,8 @@ use crate::rank::{Class, Needs, RankTrace, Step};
 /// What is kept of a rank.
 pub(super) struct RankSide {
     pub stepped: bool,
+    /// Where its steps come from.
+    pub source: Option<StepSource>,
     pub steps: Vec<(u64, Figures)>,
     pub facts: Facts,
     pub peaks: Peaks,
@@ -88,7 +91,8 @@ impl Analysis for RankAnalysis {
         let peaks = Peaks::of(rank, &memory);
         self.add(stepped, names(rank, &steps, stepped));
         let facts = facts::of_file(trace);
-        RankSide { stepped, steps: figures(rank, &steps, stepped), facts, peaks, life_ns }
+        let source = rank.steps_found().source.filter(|_| stepped);
+        RankSide { stepped, source, steps: figures(rank, &steps, stepped), facts, peaks, life_ns }
     }
 
     fn join(&self, _: Vec<(RankAt, RankSide)>, _: &Options) -> Body {

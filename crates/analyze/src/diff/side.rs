@@ -1,8 +1,9 @@
 //! One side of a comparison: figures of each step, names and what each took.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use tprof_facts::steps::StepSource;
 use tprof_trace::RunDir;
 use tprof_trace::run::RunInfo;
 
@@ -38,6 +39,8 @@ pub struct Side {
     pub sharers: u64,
     /// Whether `figures` are of steps; else of the whole trace, which is then the only "step".
     pub stepped: bool,
+    /// Where steps of its ranks come from.
+    pub sources: BTreeSet<StepSource>,
     /// Numbers of the steps, in order.
     pub steps: Vec<u64>,
     /// Figures of each step, by key; means over ranks.
@@ -53,8 +56,8 @@ pub struct Side {
 impl Side {
     /// Reads a run directory or one of its files.
     pub fn read(path: &Path, options: &SideOptions) -> Result<Side, AnalyzeError> {
-        let SideOptions { rank, is_running, .. } = *options;
-        let common = Options { rank, is_running, ..Options::default() };
+        let SideOptions { rank, steps_from, is_running, .. } = *options;
+        let common = Options { rank, steps_from, is_running, ..Options::default() };
         let analysis = RankAnalysis { steps: options.steps, ..RankAnalysis::default() };
         let begun = begin(analysis);
         let read = read_ranks(path, &[], &[&begun], &common, None)?;
@@ -74,6 +77,7 @@ impl Side {
             sharers: 0,
             facts: Facts::default(),
             stepped,
+            sources: BTreeSet::new(),
             steps: Vec::new(),
             figures: BTreeMap::new(),
             totals: Vec::new(),
@@ -94,6 +98,7 @@ impl Side {
                 continue;
             }
             side.sharers += 1;
+            side.sources.extend(part.source);
             for (number, figures) in part.steps {
                 sums.entry(number).or_default().add(&figures);
             }
@@ -129,6 +134,8 @@ pub struct SideOptions {
     pub rank: Option<u32>,
     /// Only steps with these numbers, both ends included.
     pub steps: Option<(u64, u64)>,
+    /// Where steps come from; none: from the first source that has any.
+    pub steps_from: Option<StepSource>,
     /// As in [`Options`].
     pub is_running: Option<fn(&RunInfo, &Path) -> bool>,
 }

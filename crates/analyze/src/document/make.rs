@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use tprof_facts::Clock;
+use tprof_facts::steps::StepSource;
 use tprof_trace::run::RunInfo;
 
 use super::{Named, Table};
@@ -17,6 +18,8 @@ pub struct Options {
     pub rank: Option<u32>,
     /// As Holistic Trace Analysis reads a trace: see `RankTrace::load_as`.
     pub hta: bool,
+    /// Where steps come from; none: from the first source that has any.
+    pub steps_from: Option<StepSource>,
     /// Only operators with this in their name, where a report is about operators.
     pub operator: Option<String>,
     /// Only within this range, where a report can be cut: text that its name contains,

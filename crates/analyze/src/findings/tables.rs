@@ -12,8 +12,8 @@ const MOST_RANKS: usize = 8;
 /// Places that are named in a sentence.
 const NAMED_PLACES: usize = 2;
 /// Why there is nothing per step.
-pub(super) const NO_STEPS: &str = "no steps were recorded on the rank of these figures: neither ProfilerStep annotations, \
-     NVTX ranges `step N`, nor marks";
+pub(super) const NO_STEPS: &str = "no steps were recorded on the rank of these figures: neither marks, NVTX \
+     ranges `step N`, ProfilerStep annotations, nor ranges of optimizers or data loaders";
 
 /// The report.
 pub(super) fn body(ranks: &[RankFindings]) -> Body {

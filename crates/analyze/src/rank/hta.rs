@@ -8,7 +8,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::copies::direction;
-use tprof_facts::steps::StepRange;
+use tprof_facts::steps::{StepRange, StepSource};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, SpanKind, Synchronization};
 
@@ -47,6 +47,7 @@ fn load(file: &TraceFile, needs: Needs, cores: usize) -> RankTrace<'_> {
         rank.first_row_ns = rank.first_row_ns.filter(|start_ns| *start_ns < last_step_ns);
         drop_from(&mut rank, last_step_ns);
     }
+    rank.steps_from = Some(StepSource::Profiler);
     rank.step_ranges = rank.spans(SpanKind::Annotation).iter().map(step_range).collect();
     rank.launches = Launches::of(&rank.calls, &rank.work, &rank.streams);
     rank.extent = extent(&rank);

@@ -24,7 +24,7 @@ pub struct Step {
     pub interval: Interval,
 }
 
-/// Which ranges of a file are steps: each name is looked at once.
+/// Which ranges of a file show steps: each name is looked at once.
 pub(super) struct StepNames<'f> {
     file: &'f TraceFile,
     known: FxHashMap<(SpanKind, NameId), bool>,
@@ -42,21 +42,26 @@ impl<'f> StepNames<'f> {
         if !self.is_needed || !matches!(span.kind, SpanKind::Annotation | SpanKind::Nvtx) {
             return false;
         }
-        let is_step = || steps::number_of(span.kind, self.file.name(span.name)).is_some();
+        let is_step = || steps::shows_steps(span.kind, self.file.name(span.name));
         *self.known.entry((span.kind, span.name)).or_insert_with(is_step)
     }
 }
 
 impl RankTrace<'_> {
-    /// Steps in order of time; [`Needs::ANNOTATIONS`] must have been read.
-    pub fn steps(&self) -> Vec<Step> {
+    /// Steps as they were recorded, with their source; [`Needs::ANNOTATIONS`] must have been read.
+    pub fn steps_found(&self) -> steps::Steps {
         debug_assert!(self.needs.has(Needs::ANNOTATIONS));
+        steps::of_parts(self.file, &self.step_ranges, self.steps_from)
+    }
+
+    /// Steps in order of time; as [`Self::steps_found`].
+    pub fn steps(&self) -> Vec<Step> {
         let step = |step: steps::Step| Step {
             number: step.number,
             process: step.process,
             interval: Interval::new(step.start_ns, step.end_ns),
         };
-        steps::of_parts(self.file, self.step_ranges.clone()).into_iter().map(step).collect()
+        self.steps_found().all.into_iter().map(step).collect()
     }
 
     /// For each piece of work, the step that it belongs to, as an index into

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use tprof_facts::communication::on_host::HostCollective;
 use tprof_facts::copies::{self, Copied};
-use tprof_facts::steps::StepRange;
+use tprof_facts::steps::{StepRange, StepSource};
 use tprof_trace::model::{
     Collective, DeviceAllocation, DeviceSpan, NameId, SpanKind, Synchronization,
 };
@@ -65,8 +65,10 @@ pub struct RankTrace<'a> {
     /// Under that reading, the launch that it assumes for work with a launch that was
     /// not recorded: the start of the row that came first in the imported file.
     pub first_row_ns: Option<u64>,
-    /// Ranges that are steps, where annotations were read.
+    /// Ranges that show steps, where annotations were read.
     pub(super) step_ranges: Vec<StepRange>,
+    /// Where steps are to come from; none: from the first source that has any.
+    pub steps_from: Option<StepSource>,
     /// Host spans by kind, without calls, each in [`nesting_order`].
     pub(super) spans: [Vec<HostSpan>; SPAN_KINDS],
 }
@@ -95,6 +97,7 @@ impl<'a> RankTrace<'a> {
             extent: None,
             first_row_ns: None,
             step_ranges: Vec::new(),
+            steps_from: None,
             spans: Default::default(),
             devices: OnceLock::new(),
             trees: Default::default(),

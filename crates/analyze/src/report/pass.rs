@@ -248,7 +248,8 @@ impl Context<'_> {
             if with_reports && self.reports.contains(&Kind::Summary) {
                 needs = needs | crate::report::summary::needs(&trace, &at);
             }
-            let rank = RankTrace::load_as(&trace, needs, hta, self.cores);
+            let mut rank = RankTrace::load_as(&trace, needs, hta, self.cores);
+            rank.steps_from = rank.steps_from.or(self.options.steps_from);
             parallel::each_on(self.cores, &these, |&one| {
                 self.begun[one].rank(place, &rank, &at, self.options);
             });

@@ -39,7 +39,7 @@ impl Processes {
 /// Steps and marks of a file, those within the slice.
 pub(crate) fn marks(part: &OpenRank<'_>, to: &mut Vec<Value>) {
     let rank = labels::rank(part.file);
-    for step in steps::of_file(&part.trace) {
+    for step in steps::of_file(&part.trace, part.steps_from).all {
         if part.window.touches(step.start_ns, step.end_ns) {
             to.push(json!({
                 "rank": rank, "step": step.number,

@@ -44,6 +44,9 @@ pub struct SliceArgs {
     /// Only these training steps
     #[arg(long, value_name = "LIST")]
     pub steps: Option<String>,
+    /// Where training steps come from: auto, explicit, profiler, optimizer, loader
+    #[arg(long, value_name = "SOURCE")]
+    pub steps_from: Option<String>,
     /// Only what ends after this time
     #[arg(long, value_name = "TIME")]
     pub from_time: Option<String>,

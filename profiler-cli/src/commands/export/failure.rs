@@ -153,7 +153,10 @@ fn no_step(run: &Path, step: u64, there: &[u64]) -> Failure {
     let failure = Failure::new(format!("`{path}` has no step {step}"));
     let (Some(first), Some(last)) = (there.first(), there.last()) else {
         return failure
-            .cause("the trace has no steps (no `ProfilerStep#N`, no NVTX range `step N`)")
+            .cause(
+                "the trace has no steps (no mark, no NVTX range `step N`, no `ProfilerStep#N`, no \
+                 range of an optimizer or data loader)",
+            )
             .hint("--from-time and --to-time");
     };
     let steps = match there.len() {

@@ -6,17 +6,20 @@ use std::path::Path;
 use tprof_analyze::document::{Cell, Document, Options, Table, Value};
 use tprof_analyze::{AnalyzeError, KINDS, Wanted, read_together};
 use tprof_export::HostTime;
+use tprof_facts::steps::StepSource;
 use tprof_trace::SymbolSource;
 use tprof_trace::live::collector_lives;
 
 /// Of all ranks of a run.
 pub fn read(
     path: &Path,
+    steps_from: Option<StepSource>,
     symbols: Option<&dyn SymbolSource>,
 ) -> Result<Vec<HostTime>, AnalyzeError> {
     let kinds: Vec<_> = KINDS.iter().filter(|kind| kind.name == "host").collect();
     let wanted = Wanted { reports: &[], kinds: &kinds };
-    let options = Options { is_running: Some(collector_lives), ..Options::default() };
+    let is_running = Some(collector_lives as _);
+    let options = Options { steps_from, is_running, ..Options::default() };
     let made = read_together(path, &wanted, &options, symbols)?;
     Ok(made.documents.iter().flat_map(all).collect())
 }

@@ -57,7 +57,9 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
         ORDER.iter().position(|name| *name == kind.name).unwrap_or(ORDER.len())
     });
     let lines = LineTables::Too;
-    let asked = Analyze { rank, lines, is_running: Some(collector_lives), ..Analyze::default() };
+    let steps_from = options.slice.steps_from;
+    let is_running = Some(collector_lives as _);
+    let asked = Analyze { rank, lines, steps_from, is_running, ..Analyze::default() };
     let wanted = Wanted { reports: &[Kind::Memory], kinds: &kinds };
     let made = read_together(run.path(), &wanted, &asked, options.symbols)
         .map_err(|error| failed(&error))?;

@@ -2,6 +2,7 @@
 
 use super::args::{self, ExportArgs, SliceArgs};
 use super::{failure, host_times, report};
+use crate::commands::steps_from::steps_from;
 
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -85,7 +86,7 @@ pub fn write(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<
     }
     // They are of the whole judged time, not of a part of it.
     if matches!(format.writer, Writer::Tables(_)) && options.slice.is_all_time() {
-        let read = host_times::read(path, options.symbols);
+        let read = host_times::read(path, options.slice.steps_from, options.symbols);
         options.host_times = read.map_err(|error| analyze_failure(&args.path, &error))?;
     }
     let written = match format.writer {
@@ -137,6 +138,7 @@ pub fn slice(args: &SliceArgs) -> Result<Slice, Failure> {
         from_ns: time("from-time", &args.from_time)?,
         to_ns: time("to-time", &args.to_time)?,
         steps: numbers("steps", &args.steps)?,
+        steps_from: steps_from(args.steps_from.as_deref())?,
         ranks: numbers("rank", &args.rank)?,
     })
 }

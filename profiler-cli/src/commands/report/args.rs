@@ -1,12 +1,14 @@
 //! `tprof report [KIND] RUN`: which word is the kind, and which the run.
 
 use super::kinds::{kinds_help, report_kind_names, report_kinds};
+use crate::commands::steps_from::steps_from;
 use crate::runs::newest;
 use crate::terminal::errors::{Failure, nearest};
 use clap::Args;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use tprof_analyze::document::SortBy;
+use tprof_facts::steps::StepSource;
 
 /// `tprof report` as typed: a kind and a run, in either order; either may be left out.
 #[derive(Args, Debug)]
@@ -40,6 +42,9 @@ pub struct ReportWords {
     /// last step (docs/metrics.md)
     #[arg(long)]
     pub hta: bool,
+    /// Where training steps come from: auto, explicit, profiler, optimizer, loader
+    #[arg(long, value_name = "SOURCE")]
+    pub steps_from: Option<String>,
     /// Only operators with this text in their names (sequences)
     #[arg(long, value_name = "TEXT")]
     pub operator: Option<String>,
@@ -83,6 +88,8 @@ pub struct ReportArgs {
     pub rank: Option<u32>,
     /// As Holistic Trace Analysis reads the trace.
     pub hta: bool,
+    /// Where training steps come from.
+    pub steps_from: Option<StepSource>,
     /// Only operators with this text in their names.
     pub operator: Option<String>,
     /// Only within this range.
@@ -128,6 +135,7 @@ impl ReportWords {
         let sort = self.sort.as_deref().map(sort_key).transpose()?;
         let Self { json, csv, table, output, top, rank, hta, operator, within, .. } = self;
         let (lines, mine, thread) = (self.lines, self.mine, self.thread);
+        let steps_from = steps_from(self.steps_from.as_deref())?;
         if kinds.len() > 1 && csv && output.is_none() {
             return Err(Failure::new("several reports do not fit into one CSV table")
                 .cause("each report has its own tables")
@@ -143,6 +151,7 @@ impl ReportWords {
             top,
             rank,
             hta,
+            steps_from,
             operator,
             within,
             lines,

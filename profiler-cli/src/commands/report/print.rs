@@ -70,6 +70,7 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
     let options = Options {
         rank: args.rank,
         hta: args.hta,
+        steps_from: args.steps_from,
         operator: args.operator.clone(),
         within: args.within.clone(),
         thread: args.thread.clone(),

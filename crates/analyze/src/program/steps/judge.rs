@@ -1,5 +1,6 @@
 //! What step times show: where warm-up ends, how steady the rest is, what stands out.
 
+use tprof_facts::steps::{Batches, StepSource};
 use tprof_facts::units::counted;
 
 use crate::base::reading::Reading;
@@ -14,11 +15,24 @@ const FEWEST_FOR_OUTLIERS: usize = 4;
 /// to a thousandth, a step that is two thousandths off is nothing to look at.
 const LEAST_SHARE: f64 = 0.05;
 
+/// Where a rank's steps come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Their source.
+    pub source: Option<StepSource>,
+    /// How many each other source would have given.
+    pub others: Vec<(StepSource, usize)>,
+    /// Batches beside updates.
+    pub batches: Option<Batches>,
+}
+
 /// A rank's steps, judged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Judged {
     /// The steps, in order of time.
     pub steps: Vec<Step>,
+    /// Where they come from, and what else there was.
+    pub found: Found,
     /// First steps that are warm-up; missing if that is unknown.
     pub warm_up: Option<usize>,
     /// Middle and spread of the steps after warm-up.
@@ -38,7 +52,7 @@ impl Judged {
         let is_outlier = |at: &usize| steady.as_ref().is_some_and(|s| stands_out(s, times[*at]));
         let outliers = (times.len() - first >= FEWEST_FOR_OUTLIERS)
             .then(|| (first..times.len()).filter(is_outlier).collect());
-        Judged { steps, warm_up, steady, outliers }
+        Judged { steps, found: Found::default(), warm_up, steady, outliers }
     }
 
     /// Steps of warm-up, or why that is not known.

@@ -4,9 +4,10 @@
 mod judge;
 mod tables;
 
+use tprof_facts::steps::Steps as StepsFound;
 use tprof_trace::model::SpanKind;
 
-pub use judge::Judged;
+pub use judge::{Found, Judged};
 
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace};
@@ -30,7 +31,8 @@ impl Analysis for Steps {
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> Judged {
-        Judged::of(rank.steps())
+        let StepsFound { source, others, batches, .. } = rank.steps_found();
+        Judged { found: Found { source, others, batches }, ..Judged::of(rank.steps()) }
     }
 
     fn join(&self, parts: Vec<(RankAt, Judged)>, _options: &Options) -> Body {

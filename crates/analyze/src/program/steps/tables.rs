@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::judge::Judged;
+use tprof_facts::steps::{Batches, StepSource};
+use tprof_facts::units::{count, counted};
+
+use super::judge::{Found, Judged};
 use crate::base::stats::Spread;
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
 
-const NO_STEPS: &str =
-    "no steps were recorded (torch.profiler: call its step(); else NVTX ranges named step N)";
+const NO_STEPS: &str = "no steps were recorded (PyTorch's optimizers and data loaders show them with \
+                        `tprof run --operators names`; else NVTX ranges named step N)";
 
 /// Tables of each rank, of each step, and of steps over ranks.
 pub(super) fn body(parts: &[(RankAt, Judged)]) -> Body {
@@ -15,7 +18,56 @@ pub(super) fn body(parts: &[(RankAt, Judged)]) -> Body {
     if parts.iter().filter(|(_, judged)| !judged.steps.is_empty()).count() > 1 {
         tables.insert(1, over_ranks(parts));
     }
-    Body { tables, notes: Vec::new() }
+    Body { tables, notes: notes(parts) }
+}
+
+/// Where steps come from, what else would have given some, and which batches are in none. Ranks that
+/// have the same of it share a note.
+fn notes(parts: &[(RankAt, Judged)]) -> Vec<String> {
+    let mut notes: Vec<(String, Vec<&str>)> = Vec::new();
+    for (at, judged) in parts {
+        for note in of_rank(judged) {
+            match notes.iter_mut().find(|(known, _)| *known == note) {
+                Some((_, ranks)) => ranks.push(&at.label),
+                None => notes.push((note, vec![&at.label])),
+            }
+        }
+    }
+    let of = |(note, ranks): (String, Vec<&str>)| match (ranks.len(), parts.len()) {
+        (some, all) if some == all => note,
+        (1, _) => format!("{}: {note}", ranks[0]),
+        (some, all) => format!("{some} of {all} ranks: {note}"),
+    };
+    notes.into_iter().map(of).collect()
+}
+
+fn of_rank(judged: &Judged) -> Vec<String> {
+    let Found { source, others, batches } = &judged.found;
+    let Some(source) = source else { return Vec::new() };
+    let other =
+        |(source, steps): &(StepSource, usize)| format!("{source}: {}", count(*steps as u64));
+    let others: Vec<String> = others.iter().map(other).collect();
+    let mut notes = vec![match others.is_empty() {
+        true => format!("steps are {}", source.described()),
+        false => format!(
+            "steps are {}; --steps-from would give {}",
+            source.described(),
+            others.join(", ")
+        ),
+    }];
+    if let Some(Batches { a_step, outside }) = *batches {
+        if a_step > 1 {
+            notes.push(format!("a step has {a_step} batches: gradients are accumulated"));
+        }
+        if outside > 0 {
+            notes.push(format!(
+                "{} fetched outside of the steps: validation, the end of an epoch, or an update that \
+                 a gradient scaler skipped",
+                counted(outside as u64, "batch was", "batches were")
+            ));
+        }
+    }
+    notes
 }
 
 fn by_rank(parts: &[(RankAt, Judged)]) -> Table {
@@ -30,6 +82,7 @@ fn by_rank(parts: &[(RankAt, Judged)]) -> Table {
         Column::new("min_ns", "min", Unit::Duration),
         Column::new("max_ns", "max", Unit::Duration),
         Column::new("outliers", "outliers", Unit::Count),
+        Column::data("source", Unit::Text),
     ];
     let mut table = Table::new("step_times", "Step times", columns)
         .about("times without the steps of warm-up")
@@ -48,6 +101,7 @@ fn by_rank(parts: &[(RankAt, Judged)]) -> Table {
             (*min).into(),
             (*max).into(),
             judged.outlier_count().into(),
+            judged.found.source.map_or("", StepSource::word).into(),
         ]);
     }
     table

@@ -1,0 +1,74 @@
+//! Steps that a person or a program marks: by ranges with their numbers, or by marks.
+
+use tprof_trace::TraceFile;
+use tprof_trace::model::{MarkKind, NameId, ProcessIndex, SpanKind};
+
+use super::{Step, StepRange};
+
+/// How torch.profiler names the annotation around a step; its number follows.
+pub const PROFILER_STEP: &str = "ProfilerStep#";
+/// How programs name NVTX ranges around a step, in any case; its number follows, after a space
+/// or one of `#_:=`.
+const RANGE_NAMES: [&str; 3] = ["step", "iteration", "profilerstep"];
+
+/// Number of a step by the name of a range of this kind, if that is one of a step.
+pub fn number_of(kind: SpanKind, name: &str) -> Option<u64> {
+    if kind == SpanKind::Annotation {
+        return annotated_number(name);
+    }
+    let at = name.len() - name.bytes().rev().take_while(u8::is_ascii_digit).count();
+    let (words, digits) = name.split_at(at);
+    let word = words.trim_end_matches([' ', '#', '_', ':', '=']);
+    let is_step = word.len() < words.len()
+        && RANGE_NAMES.iter().any(|known| known.eq_ignore_ascii_case(word));
+    digits.parse().ok().filter(|_| is_step && kind == SpanKind::Nvtx)
+}
+
+/// Number of a step by its annotation's name, if that is one of a step.
+pub fn annotated_number(name: &str) -> Option<u64> {
+    name.strip_prefix(PROFILER_STEP)?.parse().ok()
+}
+
+/// Steps that last as long as their ranges, of one kind.
+pub(super) fn of_ranges(file: &TraceFile, ranges: &[StepRange], of: SpanKind) -> Vec<Step> {
+    let step = |range: &StepRange| {
+        let StepRange { kind, name, process, start_ns, end_ns } = *range;
+        Some(Step { start_ns, end_ns, process, number: number_of(kind, file.name(name))? })
+    };
+    ranges.iter().filter(|range| range.kind == of).filter_map(step).collect()
+}
+
+/// Steps by marks: each begins one that lasts until the next mark of its process. The time after the
+/// last mark has no recorded end (the job saves, evaluates and ends there), so it is no step: it
+/// would be the longest of all.
+///
+/// A mark without a process counts as one of the file's first process.
+pub(super) fn of_marks(file: &TraceFile) -> Vec<Step> {
+    let marks = file.marks().iter().filter(|mark| mark.kind == MarkKind::Step);
+    let mut marks: Vec<(ProcessIndex, u64, NameId)> =
+        marks.map(|mark| (mark.process.unwrap_or(0), mark.time_ns, mark.name)).collect();
+    marks.sort_by_key(|(process, time_ns, _)| (*process, *time_ns));
+    let mut steps = Vec::new();
+    for marks in marks.chunk_by(|a, b| a.0 == b.0) {
+        let numbers = numbers_of(marks.iter().map(|(_, _, name)| file.name(*name)));
+        for (pair, number) in marks.windows(2).zip(numbers) {
+            let [(process, start_ns, _), (_, end_ns, _)] = [pair[0], pair[1]];
+            steps.push(Step { start_ns, end_ns, process, number });
+        }
+    }
+    steps
+}
+
+/// Numbers that names end in, if all do and these rise; else 0, 1, 2, ….
+fn numbers_of<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> Vec<u64> {
+    let count = names.len() as u64;
+    let numbers: Option<Vec<u64>> = names.map(number_at_end).collect();
+    numbers
+        .filter(|numbers| numbers.is_sorted_by(|a, b| a < b))
+        .unwrap_or_else(|| (0..count).collect())
+}
+
+fn number_at_end(name: &str) -> Option<u64> {
+    let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
+    name[name.len() - digits..].parse().ok()
+}

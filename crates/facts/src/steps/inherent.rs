@@ -1,0 +1,239 @@
+//! Steps that PyTorch's own ranges show: updates of optimizers and fetches of data loaders. PyTorch
+//! puts them around these calls itself (`Optimizer.profile_hook_step` and
+//! `_BaseDataLoaderIter.__next__`, since 1.8), with no change to the program.
+
+use std::collections::BTreeMap;
+
+use tprof_trace::TraceFile;
+use tprof_trace::model::{NameId, ProcessIndex, SpanKind};
+
+use super::{Batches, Step, StepRange};
+
+/// How PyTorch names the range around an update; the class of the optimizer follows.
+const UPDATE: &str = "Optimizer.step#";
+/// How it names the range around a fetch; the class of the iterator follows.
+const FETCH: &str = "enumerate(DataLoader)#";
+
+/// Whether a range of this kind and name is an update or a fetch.
+pub(super) fn is_sign(kind: SpanKind, name: &str) -> bool {
+    kind == SpanKind::Annotation && (name.starts_with(UPDATE) || name.starts_with(FETCH))
+}
+
+/// Ranges whose names begin so, by process, in order of time; those within another are left out.
+fn named(
+    file: &TraceFile,
+    ranges: &[StepRange],
+    start: &str,
+) -> BTreeMap<ProcessIndex, Vec<StepRange>> {
+    let mut found: BTreeMap<ProcessIndex, Vec<StepRange>> = BTreeMap::new();
+    let is_named = |range: &&StepRange| {
+        range.kind == SpanKind::Annotation && file.name(range.name).starts_with(start)
+    };
+    for range in ranges.iter().filter(is_named) {
+        found.entry(range.process).or_default().push(*range);
+    }
+    for ranges in found.values_mut() {
+        ranges.sort_by_key(|range| (range.start_ns, std::cmp::Reverse(range.end_ns)));
+        let mut end_ns = 0;
+        ranges.retain(|range| {
+            let is_outer = range.start_ns >= end_ns;
+            end_ns = end_ns.max(range.end_ns);
+            is_outer
+        });
+    }
+    found
+}
+
+/// Steps by the optimizer's updates: each ends with one.
+///
+/// Several optimizers are a group: a step ends with the last one before one of them updates again.
+/// A step begins where the one before ended. Where more batches were fetched meanwhile than for
+/// most steps (validation, the end of an epoch, an update that a gradient scaler skipped), it begins
+/// with the fetch of its own batches, which are the last ones; so does the first step, which is
+/// none where nothing was fetched: when it began is not known.
+pub(super) fn updates(file: &TraceFile, ranges: &[StepRange]) -> Vec<Step> {
+    let fetches = named(file, ranges, FETCH);
+    let mut steps = Vec::new();
+    for (process, updates) in named(file, ranges, UPDATE) {
+        let ends = ends_of_groups(&updates);
+        let fetches = fetches.get(&process).map_or(&[][..], Vec::as_slice);
+        steps.extend(between(process, &ends, fetches));
+    }
+    steps
+}
+
+/// Ends of groups of updates: a group ends before one of its optimizers updates again.
+fn ends_of_groups(updates: &[StepRange]) -> Vec<u64> {
+    let mut ends = Vec::new();
+    let mut group: Vec<NameId> = Vec::new();
+    let mut end_ns = 0;
+    for update in updates {
+        if group.contains(&update.name) {
+            ends.push(end_ns);
+            group.clear();
+        }
+        group.push(update.name);
+        end_ns = update.end_ns;
+    }
+    if !group.is_empty() {
+        ends.push(end_ns);
+    }
+    ends
+}
+
+fn between(process: ProcessIndex, ends: &[u64], fetches: &[StepRange]) -> Vec<Step> {
+    let after = |ns: u64| fetches.partition_point(|fetch| fetch.end_ns <= ns);
+    let usual = usual(ends.windows(2).map(|pair| after(pair[1]) - after(pair[0])));
+    let mut steps = Vec::new();
+    let mut last_ns = None;
+    for (&end_ns, number) in ends.iter().zip(0..) {
+        let fetched = &fetches[last_ns.map_or(0, after)..after(end_ns)];
+        // Of the first step all that is known are its batches.
+        let own = if last_ns.is_none() { usual.max(1) } else { usual };
+        let of_batches = match own > 0 && (fetched.len() > own || last_ns.is_none()) {
+            true => fetched.len().checked_sub(own).and_then(|at| fetched.get(at)),
+            false => None,
+        };
+        if let Some(start_ns) = of_batches.map(|fetch| fetch.start_ns).or(last_ns) {
+            steps.push(Step { start_ns, end_ns, process, number });
+        }
+        last_ns = Some(end_ns);
+    }
+    steps
+}
+
+/// The middle of counts; 1 of none.
+fn usual(counts: impl Iterator<Item = usize>) -> usize {
+    let mut counts: Vec<usize> = counts.collect();
+    counts.sort_unstable();
+    counts.get(counts.len() / 2).copied().unwrap_or(1)
+}
+
+/// Batches of steps, as far as any were recorded.
+pub(super) fn batches(file: &TraceFile, ranges: &[StepRange], steps: &[Step]) -> Option<Batches> {
+    let fetches = named(file, ranges, FETCH);
+    let within = |step: &Step| {
+        let fetches = fetches.get(&step.process).map_or(&[][..], Vec::as_slice);
+        let from = fetches.partition_point(|fetch| fetch.start_ns < step.start_ns);
+        fetches.partition_point(|fetch| fetch.start_ns < step.end_ns) - from
+    };
+    let all: usize = fetches.values().map(Vec::len).sum();
+    let of_steps: Vec<usize> = steps.iter().map(within).collect();
+    let outside = all.saturating_sub(of_steps.iter().sum());
+    (all > 0).then(|| Batches { a_step: usual(of_steps.into_iter()), outside })
+}
+
+/// Steps by the data loader's batches: each begins with a fetch and lasts until the next one. The
+/// last fetch of all finds no batch, as a rule, and is the end of the last step.
+pub(super) fn fetches(file: &TraceFile, ranges: &[StepRange]) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for (process, fetches) in named(file, ranges, FETCH) {
+        for (pair, number) in fetches.windows(2).zip(0..) {
+            let [start_ns, end_ns] = [pair[0].start_ns, pair[1].start_ns];
+            steps.push(Step { start_ns, end_ns, process, number });
+        }
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{StepSource, Steps, of_file};
+    use super::*;
+    use tprof_trace::model::Span;
+    use tprof_trace::{TraceHeader, TraceWriter};
+
+    const NEXT: &str = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
+    const ADAM: &str = "Optimizer.step#Adam.step";
+    const SGD: &str = "Optimizer.step#SGD.step";
+
+    /// Steps of ranges of 5 ns that begin at these times.
+    fn of(ranges: &[(u64, &str)], wanted: Option<StepSource>) -> Steps {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rank-0.tprof");
+        let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
+        let mut spans: Vec<Span> = Vec::new();
+        for (start_ns, name) in ranges {
+            let (kind, name) = (SpanKind::Annotation, writer.name(name));
+            spans.push(Span { start_ns: *start_ns, duration_ns: 5, kind, name, ..Span::default() });
+        }
+        writer.write(&mut spans).unwrap();
+        writer.finish().unwrap();
+        of_file(&TraceFile::open(&path).unwrap(), wanted)
+    }
+
+    fn times(steps: &Steps) -> Vec<(u64, u64)> {
+        steps.all.iter().map(|step| (step.start_ns, step.end_ns)).collect()
+    }
+
+    #[test]
+    fn a_step_ends_with_an_update_and_accumulates_batches() {
+        let ranges: Vec<(u64, &str)> = (0..4)
+            .flat_map(|step: u64| {
+                let at = 1000 + 100 * step;
+                [(at, NEXT), (at + 40, NEXT), (at + 80, SGD)]
+            })
+            .collect();
+        let steps = of(&ranges, None);
+        assert_eq!(times(&steps), [(1000, 1085), (1085, 1185), (1185, 1285), (1285, 1385)]);
+        assert_eq!(steps.batches, Some(Batches { a_step: 2, outside: 0 }));
+        assert_eq!(steps.others, [(StepSource::Loader, 7)]);
+    }
+
+    #[test]
+    fn optimizers_of_a_group_update_once_a_step() {
+        let ranges: Vec<(u64, &str)> = (0..3)
+            .flat_map(|step: u64| {
+                let at = 1000 + 100 * step;
+                [(at, NEXT), (at + 50, ADAM), (at + 80, SGD)]
+            })
+            .collect();
+        assert_eq!(times(&of(&ranges, None)), [(1000, 1085), (1085, 1185), (1185, 1285)]);
+    }
+
+    #[test]
+    fn without_batches_the_first_step_has_no_beginning() {
+        let steps = of(&[(100, SGD), (200, SGD), (300, SGD)], None);
+        assert_eq!(times(&steps), [(105, 205), (205, 305)]);
+        assert_eq!(steps.all.iter().map(|step| step.number).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(steps.batches, None);
+    }
+
+    #[test]
+    fn validation_and_skipped_updates_lie_between_steps() {
+        let mut ranges = vec![(100, NEXT), (150, SGD), (200, NEXT), (250, SGD)];
+        // The end of the epoch, validation and its end.
+        ranges.extend([(300, NEXT), (310, NEXT), (320, NEXT), (330, NEXT)]);
+        ranges.extend([(400, NEXT), (450, SGD), (500, NEXT), (550, SGD), (600, NEXT)]);
+        let steps = of(&ranges, None);
+        assert_eq!(times(&steps), [(100, 155), (155, 255), (400, 455), (455, 555)]);
+        assert_eq!(steps.batches, Some(Batches { a_step: 1, outside: 5 }));
+    }
+
+    #[test]
+    fn an_update_within_another_is_a_part_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rank-0.tprof");
+        let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
+        let (outer, inner) = (writer.name("Optimizer.step#Wrapper.step"), writer.name(SGD));
+        let span = |start_ns, duration_ns, name| Span {
+            start_ns,
+            duration_ns,
+            name,
+            kind: SpanKind::Annotation,
+            ..Span::default()
+        };
+        let at = |step: u64| [span(100 * step, 50, outer), span(100 * step + 10, 20, inner)];
+        let mut spans: Vec<Span> = (1..4).flat_map(at).collect();
+        writer.write(&mut spans).unwrap();
+        writer.finish().unwrap();
+        let steps = of_file(&TraceFile::open(&path).unwrap(), None);
+        assert_eq!(times(&steps), [(150, 250), (250, 350)]);
+    }
+
+    #[test]
+    fn a_fetch_begins_a_step_of_the_loader() {
+        let ranges = [(100, NEXT), (200, NEXT), (350, NEXT)];
+        assert_eq!(times(&of(&ranges, None)), [(100, 200), (200, 350)]);
+    }
+}

@@ -1,0 +1,37 @@
+//! `--steps-from`: which of a run's sources gives its training steps.
+
+use tprof_facts::steps::StepSource;
+
+use crate::terminal::errors::{Failure, nearest};
+
+/// What leaves the choice to the order of trust.
+const AUTO: &str = "auto";
+
+/// The source that a word names.
+pub fn steps_from(word: Option<&str>) -> Result<Option<StepSource>, Failure> {
+    let Some(word) = word.filter(|word| *word != AUTO) else { return Ok(None) };
+    if let Ok(source) = word.parse() {
+        return Ok(Some(source));
+    }
+    let mut words = vec![AUTO];
+    words.extend(StepSource::ALL.map(StepSource::word));
+    let right = nearest(word, words.iter().copied()).unwrap_or(AUTO);
+    Err(Failure::new(format!("unknown source of steps `{word}`"))
+        .cause(format!("the sources are {}", words.join(", ")))
+        .hint(format!("--steps-from {right}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_that_does_not_exist_is_named_with_the_nearest() {
+        assert_eq!(steps_from(Some("optimizer")).unwrap(), Some(StepSource::Optimizer));
+        assert_eq!(steps_from(Some("auto")).unwrap(), None);
+        assert_eq!(steps_from(None).unwrap(), None);
+        let failure = steps_from(Some("optimiser")).unwrap_err();
+        assert_eq!(failure.what, "unknown source of steps `optimiser`");
+        assert_eq!(failure.hint.as_deref(), Some("--steps-from optimizer"));
+    }
+}
