@@ -13,27 +13,16 @@
 
 mod explicit;
 mod inherent;
+mod step;
 
 use std::fmt;
 use std::str::FromStr;
 
 use tprof_trace::TraceFile;
-use tprof_trace::model::{NameId, ProcessIndex, SpanKind, SpanOutline};
+use tprof_trace::model::{SpanKind, SpanOutline};
 
 pub use explicit::{PROFILER_STEP, annotated_number, number_of};
-
-/// A training step of one process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Step {
-    /// When it began on the host, ns.
-    pub start_ns: u64,
-    /// When it was over, ns.
-    pub end_ns: u64,
-    /// Its process.
-    pub process: ProcessIndex,
-    /// Its number as its source gave it; without one, its place, from 0.
-    pub number: u64,
-}
+pub use step::{Batches, Step, StepRange};
 
 /// Where steps come from, in order of trust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -103,44 +92,11 @@ pub struct Steps {
     pub batches: Option<Batches>,
 }
 
-/// Batches that a data loader handed out, beside updates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Batches {
-    /// Of most steps; more than one where gradients are accumulated.
-    pub a_step: usize,
-    /// In no step: of validation, at ends of epochs, or of updates that a gradient scaler skipped.
-    pub outside: usize,
-}
-
-/// A range that may be a step, or shows one.
-#[derive(Clone, Copy, Debug)]
-pub struct StepRange {
-    /// Of what kind: annotation or NVTX.
-    pub kind: SpanKind,
-    /// What it is called.
-    pub name: NameId,
-    /// Its process.
-    pub process: ProcessIndex,
-    /// When it began, ns.
-    pub start_ns: u64,
-    /// When it was over, ns.
-    pub end_ns: u64,
-}
-
 /// Steps of a file in order of time, of the source that is wanted or the first that has any.
 pub fn of_file(file: &TraceFile, wanted: Option<StepSource>) -> Steps {
     let spans = file.blocks::<SpanOutline>().flatten();
     let ranges = spans.filter(|span| matches!(span.kind, SpanKind::Annotation | SpanKind::Nvtx));
     of_parts(file, &ranges.map(|span| StepRange::of(&span)).collect::<Vec<_>>(), wanted)
-}
-
-impl StepRange {
-    /// Of a span.
-    pub fn of(span: &SpanOutline) -> StepRange {
-        let end_ns = span.start_ns.saturating_add(span.duration_ns);
-        let SpanOutline { kind, name, process, start_ns, .. } = *span;
-        StepRange { kind, name, process, start_ns, end_ns }
-    }
 }
 
 /// As [`of_file`], for a reader that holds the file's annotations and NVTX ranges, or those of

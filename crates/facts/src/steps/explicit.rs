@@ -3,7 +3,7 @@
 use tprof_trace::TraceFile;
 use tprof_trace::model::{MarkKind, NameId, ProcessIndex, SpanKind};
 
-use super::{Step, StepRange};
+use super::step::{Step, StepRange};
 
 /// How torch.profiler names the annotation around a step; its number follows.
 pub const PROFILER_STEP: &str = "ProfilerStep#";

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, ProcessIndex, SpanKind};
 
-use super::{Batches, Step, StepRange};
+use super::step::{Batches, Step, StepRange};
 
 /// How PyTorch names the range around an update; the class of the optimizer follows.
 const UPDATE: &str = "Optimizer.step#";

@@ -17,7 +17,7 @@ const LEAST_SHARE: f64 = 0.05;
 
 /// Where a rank's steps come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct StepOrigin {
     /// Their source.
     pub source: Option<StepSource>,
     /// How many each other source would have given.
@@ -32,7 +32,7 @@ pub struct Judged {
     /// The steps, in order of time.
     pub steps: Vec<Step>,
     /// Where they come from, and what else there was.
-    pub found: Found,
+    pub found: StepOrigin,
     /// First steps that are warm-up; missing if that is unknown.
     pub warm_up: Option<usize>,
     /// Middle and spread of the steps after warm-up.
@@ -52,7 +52,7 @@ impl Judged {
         let is_outlier = |at: &usize| steady.as_ref().is_some_and(|s| stands_out(s, times[*at]));
         let outliers = (times.len() - first >= FEWEST_FOR_OUTLIERS)
             .then(|| (first..times.len()).filter(is_outlier).collect());
-        Judged { steps, found: Found::default(), warm_up, steady, outliers }
+        Judged { steps, found: StepOrigin::default(), warm_up, steady, outliers }
     }
 
     /// Steps of warm-up, or why that is not known.

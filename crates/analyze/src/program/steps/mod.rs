@@ -7,7 +7,7 @@ mod tables;
 use tprof_facts::steps::Steps as StepsFound;
 use tprof_trace::model::SpanKind;
 
-pub use judge::{Found, Judged};
+pub use judge::{Judged, StepOrigin};
 
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace};
@@ -32,7 +32,7 @@ impl Analysis for Steps {
 
     fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> Judged {
         let StepsFound { source, others, batches, .. } = rank.steps_found();
-        Judged { found: Found { source, others, batches }, ..Judged::of(rank.steps()) }
+        Judged { found: StepOrigin { source, others, batches }, ..Judged::of(rank.steps()) }
     }
 
     fn join(&self, parts: Vec<(RankAt, Judged)>, _options: &Options) -> Body {

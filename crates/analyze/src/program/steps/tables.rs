@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tprof_facts::steps::{Batches, StepSource};
 use tprof_facts::units::{count, counted};
 
-use super::judge::{Found, Judged};
+use super::judge::{Judged, StepOrigin};
 use crate::base::stats::Spread;
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
 
@@ -42,7 +42,7 @@ fn notes(parts: &[(RankAt, Judged)]) -> Vec<String> {
 }
 
 fn of_rank(judged: &Judged) -> Vec<String> {
-    let Found { source, others, batches } = &judged.found;
+    let StepOrigin { source, others, batches } = &judged.found;
     let Some(source) = source else { return Vec::new() };
     let other =
         |(source, steps): &(StepSource, usize)| format!("{source}: {}", count(*steps as u64));
