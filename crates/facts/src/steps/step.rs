@@ -1,0 +1,49 @@
+//! What a step is, and what shows one.
+
+use tprof_trace::model::{NameId, ProcessIndex, SpanKind, SpanOutline};
+
+/// A training step of one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Step {
+    /// When it began on the host, ns.
+    pub start_ns: u64,
+    /// When it was over, ns.
+    pub end_ns: u64,
+    /// Its process.
+    pub process: ProcessIndex,
+    /// Its number as its source gave it; without one, its place, from 0.
+    pub number: u64,
+}
+
+/// Batches that a data loader handed out, beside updates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Batches {
+    /// Of most steps; more than one where gradients are accumulated.
+    pub a_step: usize,
+    /// In no step: of validation, at ends of epochs, or of updates that a gradient scaler skipped.
+    pub outside: usize,
+}
+
+/// A range that may be a step, or shows one.
+#[derive(Clone, Copy, Debug)]
+pub struct StepRange {
+    /// Of what kind: annotation or NVTX.
+    pub kind: SpanKind,
+    /// What it is called.
+    pub name: NameId,
+    /// Its process.
+    pub process: ProcessIndex,
+    /// When it began, ns.
+    pub start_ns: u64,
+    /// When it was over, ns.
+    pub end_ns: u64,
+}
+
+impl StepRange {
+    /// Of a span.
+    pub fn of(span: &SpanOutline) -> StepRange {
+        let end_ns = span.start_ns.saturating_add(span.duration_ns);
+        let SpanOutline { kind, name, process, start_ns, .. } = *span;
+        StepRange { kind, name, process, start_ns, end_ns }
+    }
+}
