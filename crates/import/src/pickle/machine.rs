@@ -261,7 +261,7 @@ impl<'i> Machine<'i> {
             op::SETITEM => self.stack.len().saturating_sub(2),
             _ => self.mark()?,
         };
-        if (self.stack.len() - from) % 2 != 0 {
+        if !(self.stack.len() - from).is_multiple_of(2) {
             return Err(self.wrong("a dictionary has a key without a value"));
         }
         if opcode == op::DICT {

@@ -64,7 +64,7 @@ pub(crate) fn read(
         others: Vec::new(),
         names: FxHashMap::default(),
         rows_left: input.len(),
-        json_left: 1 << 20 | 4 * input.len(),
+        json_left: (1 << 20) | (4 * input.len()),
         json: Vec::new(),
         output,
     };
