@@ -91,6 +91,8 @@ def provide(word, cwd, small_run, traced):
         return
     if word.endswith(".json.gz"):
         small_trace(target)
+    elif word.endswith(".pickle"):
+        shutil.copy(ROOT / "crates/import/tests/corpus/snapshot-newer.pickle", target)
     elif word == "traces/":
         target.mkdir()
         small_trace(target / "rank-0.json.gz")

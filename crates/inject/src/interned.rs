@@ -2,9 +2,9 @@
 //! of sizes. One that occurred before costs its hash; a new one is a record. As stacks are: by
 //! 64 bits of hash, in an open table without locks, which the kernel empties in a forked child.
 //!
-//! ```ignore
+//! ```text
 //! let name = interned::id(thread, ExtKind::Name, b"forward"); // 0: not defined, see `id`
-//! ring::quick(thread, ExtKind::…, name, thread.clock(), &[…]);
+//! ring::quick(thread, kind, name, thread.clock(), payload);
 //! ```
 //!
 //! The definition is a record of the thread that met the bytes first; the reader of another

@@ -6,10 +6,10 @@
 //!
 //! What lies where in PyTorch's objects differs between versions and builds, so nothing is
 //! tabulated: functions of PyTorch that read a field are called once on memory of ours, and what
-//! they return gives its place ([`layout`]). Such a call runs no operator and takes no lock; an
-//! exception from it ends there ([`caught`]).
+//! they return gives its place (`layout`). Such a call runs no operator and takes no lock; an
+//! exception from it ends there (`caught`).
 //!
-//! The beginning of an operator is kept by its thread ([`open`]); one record of 32 bytes is
+//! The beginning of an operator is kept by its thread (`open`); one record of 32 bytes is
 //! written when it is over. A range writes a record also when it begins, so that one that lasts
 //! until the process is killed is not lost.
 
