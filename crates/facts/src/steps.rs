@@ -2,14 +2,14 @@
 //! ended on the host.
 //!
 //! One source gives all steps of a file: the first of [`StepSource::ALL`] that has any, or the one
-//! that was asked for. [`explicit`] are those that a person or program marks; [`inherent`] those
+//! that was asked for. `explicit` are those that a person or program marks; `inherent` those
 //! that PyTorch's own ranges show.
 //!
 //! A step has the number that its source gave it: the one in its range's name, or the
 //! one that its mark's name ends in, where all marks of the process have one and these
 //! rise. Otherwise steps are numbered by process, from 0.
 //!
-//! A further source is one function and one line in [`of_source`], and its place in the order.
+//! A further source is one function and one line in `of_source`, and its place in the order.
 
 mod explicit;
 mod inherent;
