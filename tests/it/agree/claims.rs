@@ -20,7 +20,7 @@ const THINGS: [(&str, Subject); 11] = [
 ];
 
 /// Beginnings of other sentences which state that none of something was recorded.
-const DENIED: [(&str, Subject); 28] = [
+const DENIED: [(&str, Subject); 29] = [
     ("no kernel, copy or memset was recorded", Work),
     ("no CUDA or HIP call was recorded", Calls),
     ("no cuBLAS matrix multiplication was recorded", Gemms),
@@ -29,10 +29,11 @@ const DENIED: [(&str, Subject); 28] = [
     ("no copy or memset was recorded", Copies),
     ("no communication kernel ran", Communicates),
     ("no communication kernel was recorded", Communicates),
+    ("no communication kernel and no collective on the host was recorded", Communicates),
     ("no compute kernel was recorded", Computes),
     ("no allocation of device memory was recorded", DeviceMemory),
     ("the totals of the framework's allocator were not recorded", DeviceTotals),
-    ("no steps were recorded (torch.profiler", Steps),
+    ("no steps were recorded (PyTorch's optimizers", Steps),
     ("no steps were recorded, so gains are for", Steps),
     ("no operators, calls or device work were recorded", Work),
     ("no operators, calls or device work were recorded", Calls),
@@ -52,7 +53,7 @@ const DENIED: [(&str, Subject); 28] = [
 ];
 
 /// Beginnings of sentences that deny what no report counts, or only a part of it that they name.
-const UNCOUNTED: [&str; 35] = [
+const UNCOUNTED: [&str; 36] = [
     "no compiled function was sampled",
     "no function of Python's interpreter was sampled",
     "no memory of a cgroup was recorded",
@@ -62,6 +63,7 @@ const UNCOUNTED: [&str; 35] = [
     "no GPU samples in this run",
     "no memory in use was read from the driver",
     "no steps were recorded on ",
+    "no calls of modules were recorded (tprof run --modules",
     "there are no findings, or none has a moment",
     "no operator, call or annotation",
     "no collective was recorded on more than one rank",
