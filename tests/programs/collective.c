@@ -1,7 +1,6 @@
 /* Ranks of MPI, of which one comes late to every collective, and measures it itself.
  *
- * Proves: `tprof report findings` names the late rank and its line, although collectives of MPI
- * are not recorded. Printed is `expect late=SECONDS`: how long rank 1 worked before collectives.
+ * Proves: `tprof report findings` names the late rank and its line. Printed is `expect late=SECONDS`: how long rank 1 worked before collectives.
  * The line that ends in "HERE late" is the one to be named. With `calm` all ranks work alike. */
 #include <mpi.h>
 #include <stdio.h>
