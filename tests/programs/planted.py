@@ -95,11 +95,19 @@ def victim_contends(cpu_s):
             (number * number + 7) % 11 // 3 * number - (number ^ 5) * (number | 1)  # HERE gil
 
 
+def spins_from(begin, cpu_s):
+    begin.wait()
+    victim_spins(cpu_s)
+
+
 def gil():
-    hogs = [threading.Thread(target=victim_spins, args=(0.8,), name="hog") for _ in range(2)]
+    begin = threading.Event()
+    # They begin together: to start the second would wait for the first, too, and on another line.
+    hogs = [threading.Thread(target=spins_from, args=(begin, 0.8), name="hog") for _ in range(2)]
     for hog in hogs:
         if not CALM:
             hog.start()
+    begin.set()
     with WATCH:
         victim_contends(0.4)
     for hog in hogs:
