@@ -25,7 +25,7 @@ from measure import Pairs, Run
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PROGRAMS = HERE / "programs"
-PARTS = ("probe", "exact", "mixed", "sampled", "threads", "cc1", "start", "memory", "exports", "pages", "import", "reports", "gpu", "python", "scale", "overhead-line")
+PARTS = ("probe", "exact", "mixed", "sampled", "threads", "cc1", "start", "memory", "exports", "pages", "import", "reports", "gpu", "python", "scale", "overhead-line", "abi")
 # Above this, every record's way to the collector is the larger part of its cost.
 DISTANT_NS = 50
 
@@ -52,7 +52,7 @@ class Bench:
         def compile(source, name, *options):
             subprocess.run([cc, *common, *options, PROGRAMS / source, "-o", self.built / name], check=True)
 
-        for name in ("malloc_tight", "malloc_mixed", "children", "spawn", "pingpong"):
+        for name in ("malloc_tight", "malloc_mixed", "children", "spawn", "pingpong", "spans_tight"):
             compile(f"{name}.c", name, "-fno-omit-frame-pointer")
         compile("malloc_mixed.c", "malloc_mixed_bare", "-fomit-frame-pointer")
         for level in (1, 2, 3):
@@ -311,11 +311,16 @@ class Bench:
     def growth(self):
         scale.measure(self, ROOT, self.built)
 
+    def abi(self):
+        argv = self.program("spans_tight", self.rounds(4_000_000, 2_000_000))
+        found = self.pairs(argv, {"tprof": self.traced("--mem", "off")}, self.rounds(15, 5), self.rounds(40, 12))
+        self.judged("a span by tprof_abi: push and pop", self.section("spans_tight", found)[0], 30, exact=False)
+
     def line(self):
         overhead_line.measure(self)
 
     def measure(self):
-        parts = (self.probe, self.exact_tight, self.exact_mixed, self.sampled, self.threads, self.compiler, self.start, self.long_run, self.exports, self.pages, self.imports, self.reports, self.gpus, self.pythons, self.growth, self.line)
+        parts = (self.probe, self.exact_tight, self.exact_mixed, self.sampled, self.threads, self.compiler, self.start, self.long_run, self.exports, self.pages, self.imports, self.reports, self.gpus, self.pythons, self.growth, self.line, self.abi)
         for name, part in zip(PARTS, parts, strict=True):
             if self.args.only in (None, name):
                 print(f"bench: {name}", file=sys.stderr)

@@ -41,6 +41,7 @@ mod one_number;
 mod open;
 mod operators;
 mod outlive;
+mod own_spans;
 mod places;
 mod planted;
 mod python_names;

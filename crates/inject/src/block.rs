@@ -5,8 +5,8 @@ use crate::own::Own;
 use crate::state::{self, WIPED};
 use crate::{arch, sys};
 use core::marker::PhantomData;
-use core::sync::atomic::Ordering::Relaxed;
-use tprof_wire::region::{SLOTS_OFFSET, SessionPage, ThreadSlot};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use tprof_wire::region::{SLOTS_OFFSET, ThreadSlot};
 
 /// This thread's block, zero at first. Only this thread and its signal handlers touch it,
 /// hence [`Own`]; it is never handed out as `&mut`.
@@ -23,7 +23,7 @@ pub struct Thread {
     /// `clock >> EPOCH_SHIFT` of the last time record.
     pub epoch: Own<u64>,
     slot: Own<*mut ThreadSlot>,
-    session: Own<*mut SessionPage>,
+    off: Own<*mut AtomicU32>,
     /// [`tprof_wire::region::mem_mode`], as it was when this thread attached.
     pub mem_mode: Own<u32>,
     /// CUDA runtime and NCCL calls are recorded.
@@ -64,12 +64,16 @@ pub struct Thread {
     pub python: Own<*mut u8>,
     /// It is in use.
     pub python_busy: Own<bool>,
+    /// Open spans of the program's own, see [`crate::spans`].
+    pub spans: Own<u16>,
     /// Operators and ranges that are open, see [`crate::operators`]; null until the first.
     pub operators: Own<*mut u8>,
     /// The collective that this thread calls.
     pub collective: OuterCall,
     /// The call by which this thread takes or gives back memory of NCCL's.
     pub nccl_memory: OuterCall,
+    /// Which of `spans` were recorded, by depth.
+    pub spans_recorded: Own<u64>,
     /// A thread's block means nothing to another thread.
     of_one_thread: PhantomData<*mut ()>,
 }
@@ -101,9 +105,9 @@ impl Thread {
     }
 
     /// Gives this thread its counters in the region.
-    pub fn set_slot(&self, slot: &'static ThreadSlot, session: &'static SessionPage) {
+    pub fn set_slot(&self, slot: &'static ThreadSlot, off: &'static AtomicU32) {
         self.slot.set(core::ptr::from_ref(slot).cast_mut());
-        self.session.set(core::ptr::from_ref(session).cast_mut());
+        self.off.set(core::ptr::from_ref(off).cast_mut());
     }
 
     /// Lets this thread record: from here on [`crate::gate::recording`] finds it.
@@ -130,11 +134,11 @@ impl Thread {
         unsafe { &*self.slot.get() }
     }
 
-    /// Whether recording is on in this session at this moment.
+    /// Whether recording is on in this process at this moment.
     #[inline(always)]
     pub fn is_on(&self) -> bool {
         // SAFETY: as `slot`: set before the thread is admitted, and mapped for the process's life.
-        unsafe { (*self.session.get()).recording.load(Relaxed) != 0 }
+        unsafe { (*self.off.get()).load(Relaxed) == 0 }
     }
 
     /// Whether system calls are out of the question here.

@@ -11,7 +11,7 @@ use crate::state::{self, WIPED, phase};
 use crate::unrecorded::{lose_child, lose_one, own_pid};
 use crate::{arch, attach, pointers, ring, sys, thread_notes};
 use core::sync::atomic::{AtomicU64, Ordering::*};
-use tprof_wire::region::{self, ThreadSlot, slot_state};
+use tprof_wire::region::{self, RegionHeader, ThreadSlot, slot_state};
 
 /// This thread's block if it may record now; attaches it first if it must. For
 /// hooks of functions that use thread-local variables themselves; others ask
@@ -135,7 +135,7 @@ fn enter_thread(thread: &Thread) -> bool {
     if generation == 0 {
         return false;
     }
-    let (Some(header), Some(session)) = (state::header(), state::session()) else { return false };
+    let Some(header) = state::header() else { return false };
     let region = state::REGION.load(Relaxed);
     // SAFETY: the region of this process.
     let taken = unsafe { ring::take(region, region::SLOT_BITMAP_OFFSET, region::SLOT_WORDS) };
@@ -145,7 +145,7 @@ fn enter_thread(thread: &Thread) -> bool {
     };
     // SAFETY: `take` returns an index below MAX_THREADS; slots lie in the region.
     let slot = unsafe { &*region.add(region::SLOTS_OFFSET).cast::<ThreadSlot>().add(index) };
-    begin(thread, slot, session);
+    begin(thread, slot, header);
     let Some(chunk) = ring::first_chunk(thread) else {
         // SAFETY: `index` was taken above.
         unsafe { ring::give_back(region, region::SLOT_BITMAP_OFFSET, index) };
@@ -165,9 +165,9 @@ fn enter_thread(thread: &Thread) -> bool {
 }
 
 /// Sets a block up for what its thread writes.
-fn begin(thread: &Thread, slot: &'static ThreadSlot, session: &'static region::SessionPage) {
+fn begin(thread: &Thread, slot: &'static ThreadSlot, header: &'static RegionHeader) {
     thread.tid.set(sys::tid());
-    thread.set_slot(slot, session);
+    thread.set_slot(slot, &header.off);
     thread.mem_mode.set(state::MEM_MODE.load(Relaxed));
     thread.calls.set(state::CALLS.load(Relaxed) != 0);
     thread.epoch.set(0);

@@ -74,6 +74,7 @@ pub mod calls;
 pub mod calls_made;
 pub mod heap;
 pub mod life;
+pub mod spans;
 
 pub mod gpu;
 

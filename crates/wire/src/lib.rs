@@ -22,6 +22,7 @@ pub mod operators;
 pub mod python;
 pub mod record;
 pub mod region;
+pub mod spans;
 pub mod unwind;
 mod version;
 

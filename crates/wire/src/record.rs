@@ -203,6 +203,25 @@ pub enum ExtKind {
     /// What is recorded of operators from here on: [`crate::operators::note`] in the argument; two
     /// words.
     OperatorNote = 59,
+    /// [`crate::spans::Place`]: a span begins on this thread, of the name in the argument.
+    SpanPush = 60,
+    /// [`crate::spans::Place`]: the innermost span of this thread ends.
+    SpanPop = 61,
+    /// [`crate::spans::Place`]: a span begins that any thread may end.
+    SpanStart = 62,
+    /// [`crate::spans::Place`]: that span ends.
+    SpanEnd = 63,
+    /// An instant, of the name in the argument: two words, not used.
+    SpanMark = 64,
+    /// A training step begins: its number, and 1 where the program gave it.
+    Step = 65,
+    /// A value of the program's, of the name in the argument: an `f64`'s bits, 0.
+    CounterValue = 66,
+    /// Floating-point operations of the innermost span of this thread: how many, its depth.
+    Flops = 67,
+    /// The process's recording is switched: [`crate::region::off`] as it is from here on, and as
+    /// it was.
+    Switched = 68,
 }
 
 /// Kinds that the CUPTI agent writes, which is NCCL's profiler plugin too.
@@ -225,6 +244,15 @@ impl ExtKind {
             RangeOpen,
             RangeClosed,
             OperatorNote,
+            SpanPush,
+            SpanPop,
+            SpanStart,
+            SpanEnd,
+            SpanMark,
+            Step,
+            CounterValue,
+            Flops,
+            Switched,
         ];
         const ALL: &[ExtKind] = &[
             Wide,
@@ -395,7 +423,7 @@ mod tests {
 
     #[test]
     fn ext_kind_round_trips() {
-        for value in (1..=28u64).chain(32..=37).chain(40..=43).chain(48..=59) {
+        for value in (1..=28u64).chain(32..=37).chain(40..=43).chain(48..=68) {
             let kind = ExtKind::of(value << 4 | 15).unwrap();
             assert_eq!(kind as u64, value);
             assert_eq!(ExtKind::of(ext(kind, 3, 9)), Some(kind));

@@ -71,6 +71,16 @@ pub const LARGE_BITMAP_OFFSET: usize = SMALL_BITMAP_OFFSET + SMALL_WORDS * 8;
 const _: () = assert!(LARGE_BITMAP_OFFSET + LARGE_WORDS * 8 <= SLOTS_OFFSET);
 const _: () = assert!(size_of::<RegionHeader>() <= MODULES_OFFSET);
 
+/// Why nothing is recorded at a moment: bits of [`RegionHeader::off`].
+pub mod off {
+    /// Recording is off in the session, as the session's page has it.
+    pub const SESSION: u32 = 1;
+    /// The program has switched it off for its process.
+    pub const PROGRAM: u32 = 2;
+    /// The schedule records no step at this moment.
+    pub const SCHEDULE: u32 = 4;
+}
+
 /// How allocations are recorded. Values of [`RegionHeader::mem_mode`].
 pub mod mem_mode {
     /// Not at all.
@@ -111,6 +121,8 @@ pub struct RegionHeader {
     pub wait_on_full: AtomicU32,
     /// 1: CUDA runtime and NCCL calls are recorded.
     pub calls: AtomicU32,
+    /// Why nothing is recorded at this moment, [`off`]; 0 while it is.
+    pub off: AtomicU32,
     /// Mean bytes between samples under `SAMPLED`.
     pub sample_interval: AtomicU64,
     /// Bounded wait on a full ring, in clock ticks.

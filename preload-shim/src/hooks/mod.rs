@@ -1,5 +1,6 @@
 //! The interposed functions, one file per family.
 
+mod abi;
 mod calls;
 mod cupti;
 mod dl;

@@ -110,6 +110,7 @@ impl Engine {
     pub(super) fn end(mut self) -> RunInfo {
         let page = self.parts.session.page();
         let recording = page.recording.swap(0, SeqCst);
+        self.targets.values().for_each(|target| target.switch(false));
         page.closed.store(1, SeqCst);
         let now = sys::monotonic_ns();
         self.pass(now);

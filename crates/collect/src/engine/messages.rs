@@ -39,6 +39,7 @@ impl Engine {
                 Event::Joined { image, region, agent } => {
                     if let Some(target) = self.targets.get_mut(&image) {
                         target.joined(region, agent);
+                        target.switch(self.parts.session.page().recording.load(Relaxed) != 0);
                     }
                 }
                 Event::Unanswered(late) => {
@@ -148,6 +149,8 @@ impl Engine {
             allocators: &mut self.allocators,
         };
         if let Some(target) = Target::place(attached, placed_in, now) {
+            // It may have been switched since the process was answered.
+            target.switch(self.parts.session.page().recording.load(Relaxed) != 0);
             self.targets.insert(target.number, target);
         }
     }

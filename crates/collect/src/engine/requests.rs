@@ -14,6 +14,7 @@ impl Engine {
             return;
         }
         page.recording.store(u32::from(on), SeqCst);
+        self.targets.values().for_each(|target| target.switch(on));
         self.recording.always_on = false;
         self.mark(why, if on { MarkKind::RecordingOn } else { MarkKind::RecordingOff });
     }

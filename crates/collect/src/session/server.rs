@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 use tprof_wire::handshake::{Hello, Role, Welcome, hello_flags};
+use tprof_wire::region::off;
 
 /// How long a client may take to send `Hello`.
 const HELLO_TIME: Duration = Duration::from_secs(1);
@@ -260,6 +261,9 @@ impl Server {
         }
         let (region, region_fd) = spare.take().or_else(|| Region::new().ok())?;
         configure(&region, &self.config, self.targets_clock, agent);
+        if self.session.page().recording.load(Acquire) == 0 {
+            region.header().off.store(off::SESSION, Release);
+        }
         let environ = proc::environment_of(pid);
         let why_not_hooked = self.config.modules.then(|| why_not(&command, &environ));
         let attached = Attached {

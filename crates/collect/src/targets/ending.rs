@@ -80,6 +80,7 @@ impl Target {
     /// Writes its last rows.
     pub fn finish(mut self, out: &mut Output, now: u64, always_on: bool) {
         self.count_lost_children(out);
+        let always_on = always_on && !self.spans.was_switched;
         let end_ns = self.end.as_ref().map_or(now, |e| e.time_ns);
         self.flush(out, end_ns, always_on);
         self.finish_devices(out, end_ns, always_on);
@@ -95,6 +96,7 @@ impl Target {
         let Some(open) = out.files.open.get_mut(self.file) else { return };
         let losses = &mut out.processes.losses;
         self.operators.finish(end_ns, &mut self.interned, &mut open.writer, losses);
+        self.spans.finish(end_ns, &mut self.interned, &mut open.writer, losses);
     }
 
     fn finish_devices(&mut self, out: &mut Output, end_ns: u64, always_on: bool) {

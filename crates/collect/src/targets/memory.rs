@@ -97,7 +97,7 @@ impl Target {
     }
 
     pub(super) fn write_totals(&mut self, out: &mut Output, now: u64, always_on: bool) {
-        let whole = self.whole_life && always_on;
+        let whole = self.whole_life && always_on && !self.spans.was_switched;
         let process = self.hooks.index;
         let row = match self.memory {
             MemoryRecording::Off => return,

@@ -19,6 +19,7 @@ mod memory;
 mod notes;
 mod operators;
 pub mod placing;
+mod spans;
 pub mod target;
 #[cfg(test)]
 mod tests;

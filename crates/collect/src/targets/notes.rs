@@ -10,6 +10,7 @@ use crate::targets::code::Code;
 use crate::targets::image::{Follow, Note, Notes};
 use crate::targets::interned::Interned;
 use crate::targets::operators::Operators;
+use crate::targets::spans::Spans;
 use std::collections::HashMap;
 use tprof_trace::HeapBlock;
 use tprof_trace::model::*;
@@ -37,6 +38,8 @@ pub struct NoteSink<'a> {
     pub interned: &'a mut Interned,
     /// Operators of PyTorch that it ran.
     pub operators: &'a mut Operators,
+    /// Spans that it named itself.
+    pub spans: &'a mut Spans,
     /// Its code, which takes the stacks.
     pub code: &'a mut Code,
     /// Path of the executable.
@@ -91,6 +94,9 @@ impl Notes for NoteSink<'_> {
             Note::Operator(record) => {
                 let (of, interned) = (self.clock, &mut *self.interned);
                 self.operators.take(record, thread.index, clock, of, interned, file);
+            }
+            Note::Span(record) => {
+                self.spans.take(record, thread.index, time_ns, self.interned, writer);
             }
             Note::ThreadExit => thread.ended = Some(time_ns),
             Note::Exit(status) => self.processes.announces(self.number, status),

@@ -2,6 +2,7 @@
 
 use super::interned::Interned;
 use super::operators::Operators;
+use super::spans::Spans;
 use super::target::{CountedLosses, ModuleQuestions, Target, Targets, Usage};
 use crate::config::{Config, MemMode};
 use crate::elf;
@@ -195,6 +196,7 @@ impl Target {
             calls: Calls::new(index),
             interned: Interned::default(),
             operators: Operators::new(index),
+            spans: Spans::new(index),
             code: Code::new(index, config.redact),
             mappers: HashSet::new(),
             last_totals: None,

@@ -9,6 +9,7 @@ pub use super::image::Pass;
 use super::interned::Interned;
 use super::notes::NoteSink;
 use super::operators::Operators;
+use super::spans::Spans;
 use crate::gpu::{Gpu, ThreadRows};
 use crate::os::maps::Mapping;
 use crate::out::info;
@@ -20,6 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use tprof_trace::model::*;
+use tprof_wire::region::off;
 
 /// Images that are not written off yet, by their number in the run.
 pub type Targets = BTreeMap<u64, Target>;
@@ -104,6 +106,8 @@ pub struct Target {
     pub(super) interned: Interned,
     /// Operators of PyTorch that it ran.
     pub(super) operators: Operators,
+    /// Spans that it named itself.
+    pub(super) spans: Spans,
     /// Its code, and the stacks in it.
     pub code: Code,
     /// Modules that map memory for themselves, by path.
@@ -156,11 +160,15 @@ impl Target {
         if let Some(open) = out.files.open.get_mut(self.file) {
             self.code.write_stacks(&mut open.writer);
         }
+        let off_before = self.spans.off;
         let (images, mut sink) = self.split(out);
         let clock = sink.clock;
         let images = images.into_iter().flatten();
         let taken = images.map(|image| image.drain(clock, now, pass, &mut sink)).sum();
         self.write_calls(out, now, pass);
+        if self.spans.off != off_before {
+            self.switch_agent();
+        }
         taken
     }
 
@@ -177,7 +185,8 @@ impl Target {
         }
         let Some(open) = out.files.open.get_mut(self.file) else { return };
         let (interned, writer) = (&mut self.interned, &mut open.writer);
-        if let Err(error) = self.operators.write(now, last, interned, writer) {
+        let written = self.spans.write(now, last, interned, writer);
+        if let Err(error) = written.and(self.operators.write(now, last, interned, writer)) {
             out.processes.losses.complain(&error.to_string());
         }
     }
@@ -189,6 +198,29 @@ impl Target {
             true => joining,
             false => std::mem::replace(&mut self.hooks, joining),
         });
+    }
+
+    /// Switches recording in its rings as it is in the session.
+    pub fn switch(&self, on: bool) {
+        let session = |region: &Region| match on {
+            true => region.header().off.fetch_and(!off::SESSION, AcqRel),
+            false => region.header().off.fetch_or(off::SESSION, AcqRel),
+        };
+        session(&self.hooks.region);
+        if let Some(agent) = &self.agent {
+            session(&agent.region);
+        }
+        self.switch_agent();
+    }
+
+    /// Switches recording in the agent's rings as the program has switched it in its own.
+    fn switch_agent(&self) {
+        if let Some(agent) = &self.agent {
+            match self.spans.off & off::PROGRAM {
+                0 => agent.region.header().off.fetch_and(!off::PROGRAM, AcqRel),
+                _ => agent.region.header().off.fetch_or(off::PROGRAM, AcqRel),
+            };
+        }
     }
 
     /// The rings of its hooks and of its agent, and where their notes go.
@@ -207,6 +239,7 @@ impl Target {
             calls: &mut self.calls,
             interned: &mut self.interned,
             operators: &mut self.operators,
+            spans: &mut self.spans,
             code: &mut self.code,
             exe: &self.exe,
             gpu: &mut self.gpu,

@@ -4,6 +4,7 @@ use crate::python::SentFrame;
 use crate::targets::calls::CallNote;
 use crate::targets::interned::Definition;
 use crate::targets::operators::{OperatorNote, OperatorRecord};
+use crate::targets::spans::SpanRecord;
 use tprof_wire::operators::{Operator, RangeEdge};
 use tprof_wire::python::{Ends, MAX_PYTHON_FRAMES};
 use tprof_wire::record::{self, ExtKind};
@@ -52,6 +53,8 @@ pub enum Note {
     Defined(u32, Definition),
     /// An operator or range of PyTorch's.
     Operator(OperatorRecord),
+    /// A span, step, instant or value of the program's own.
+    Span(SpanRecord),
 }
 
 impl Note {
@@ -111,6 +114,15 @@ impl Note {
                 number: at(0)?,
                 other: at(1)?,
             })),
+            ExtKind::SpanPush
+            | ExtKind::SpanPop
+            | ExtKind::SpanStart
+            | ExtKind::SpanEnd
+            | ExtKind::SpanMark
+            | ExtKind::Step
+            | ExtKind::CounterValue
+            | ExtKind::Flops
+            | ExtKind::Switched => Note::Span(SpanRecord::decode(kind, argument, p)?),
             ExtKind::ThreadStart => return Some(Note::Name(String::new())),
             // Taken before it comes here.
             _ => return None,

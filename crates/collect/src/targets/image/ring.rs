@@ -293,7 +293,11 @@ impl Image {
                     // Life and stacks are not events that one could lose count of.
                     self.recorded += u64::from(matches!(
                         note,
-                        Note::Map(..) | Note::Unmap(..) | Note::Remap(..) | Note::Call(..)
+                        Note::Map(..)
+                            | Note::Unmap(..)
+                            | Note::Remap(..)
+                            | Note::Call(..)
+                            | Note::Span(..)
                     ));
                     self.taken += 1;
                     reading.notes.note(thread, word1, note);

@@ -1,0 +1,243 @@
+//! Spans, steps, instants and values that a program names itself by the table `tprof_abi`.
+//!
+//! Spans are annotations, as PyTorch's `record_function` makes them: both are ranges that the
+//! program's author named, and every analysis of those takes these. Their category is `tprof`.
+
+mod open;
+
+use crate::out::losses::Losses;
+use crate::targets::interned::Interned;
+use open::{OpenSpan, OpenSpans};
+use tprof_trace::model::*;
+use tprof_trace::{TraceError, TraceWriter};
+use tprof_wire::record::ExtKind;
+use tprof_wire::spans::Place;
+
+/// Rows that are written at the latest together.
+const MOST_ROWS: usize = 16_384;
+/// Rows wait this long at most, so that a run that is cut off lacks little.
+const LONGEST_WAIT_NS: u64 = 250_000_000;
+/// Rows that wait for their names at most.
+const WAITING_MOST: usize = 1 << 18;
+/// Category of the spans.
+const CATEGORY: &str = "tprof";
+
+/// A record, as it came.
+#[derive(Clone, Copy, Debug)]
+pub struct SpanRecord {
+    kind: ExtKind,
+    name: u32,
+    words: [u64; 2],
+}
+
+impl SpanRecord {
+    /// Reads a record; `None` if it makes no sense.
+    pub fn decode(kind: ExtKind, name: u32, payload: &[u64]) -> Option<SpanRecord> {
+        let [first, second, ..] = *payload else { return None };
+        Some(SpanRecord { kind, name, words: [first, second] })
+    }
+}
+
+/// What a name is waited for.
+#[derive(Clone, Copy, Debug)]
+enum Over {
+    Span { span: OpenSpan, end_ns: u64, any_thread: bool },
+    Mark { name: u32, time_ns: u64 },
+    Value { name: u32, time_ns: u64, value: f64 },
+}
+
+/// Those of an image, on their way into its file.
+#[derive(Debug, Default)]
+pub struct Spans {
+    process: ProcessIndex,
+    open: OpenSpans,
+    rows: Vec<Span>,
+    waiting: Vec<Over>,
+    first_waiting_ns: Option<u64>,
+    /// Why nothing is recorded, [`tprof_wire::region::off`], as the process last stated it.
+    pub off: u32,
+    /// The process has switched its recording: its totals have a gap.
+    pub was_switched: bool,
+    nameless: u64,
+    unwritten: u64,
+}
+
+impl Spans {
+    /// Of an image that has had none yet.
+    pub fn new(process: ProcessIndex) -> Spans {
+        Spans { process, ..Spans::default() }
+    }
+
+    /// Takes a record that a thread wrote at this time.
+    pub fn take(
+        &mut self,
+        record: SpanRecord,
+        thread: ThreadIndex,
+        time_ns: u64,
+        interned: &mut Interned,
+        writer: &mut TraceWriter,
+    ) {
+        let SpanRecord { kind, name, words: [first, second] } = record;
+        let place = Place { number: first };
+        let began = OpenSpan { name, thread, start_ns: time_ns, place, flops: 0 };
+        let over = match kind {
+            ExtKind::SpanPush => self.open.push(began),
+            ExtKind::SpanPop => self.open.pop(thread, place, time_ns),
+            ExtKind::SpanStart => self.open.start(began),
+            ExtKind::SpanEnd => self.open.end(place, time_ns),
+            ExtKind::Flops => self.open.flops(thread, Place { number: second }, first),
+            ExtKind::SpanMark => Some(Over::Mark { name, time_ns }),
+            ExtKind::CounterValue => {
+                Some(Over::Value { name, time_ns, value: f64::from_bits(first) })
+            }
+            ExtKind::Step => {
+                self.mark(&format!("step {first}"), MarkKind::Step, time_ns, writer);
+                None
+            }
+            ExtKind::Switched => {
+                self.switched(first as u32, second as u32, time_ns, writer);
+                None
+            }
+            _ => None,
+        };
+        if let Some(over) = over {
+            self.over(over, time_ns, interned, writer);
+        }
+    }
+
+    fn mark(&self, name: &str, kind: MarkKind, time_ns: u64, writer: &mut TraceWriter) {
+        let (process, name) = (Some(self.process), writer.name(name));
+        writer.mark(Mark { time_ns, process, name, kind });
+    }
+
+    fn switched(&mut self, off: u32, before: u32, time_ns: u64, writer: &mut TraceWriter) {
+        (self.off, self.was_switched) = (off, true);
+        match (off, before) {
+            (0, 1..) => self.mark("by the program", MarkKind::RecordingOn, time_ns, writer),
+            (1.., 0) => self.mark("by the program", MarkKind::RecordingOff, time_ns, writer),
+            _ => {}
+        }
+    }
+
+    fn over(
+        &mut self,
+        over: Over,
+        time_ns: u64,
+        interned: &mut Interned,
+        writer: &mut TraceWriter,
+    ) {
+        self.first_waiting_ns.get_or_insert(time_ns);
+        if !self.row(&over, interned, writer) {
+            match over.name() == 0 || self.waiting.len() >= WAITING_MOST {
+                true => self.nameless += 1,
+                false => self.waiting.push(over),
+            }
+        }
+    }
+
+    /// Makes its row; false if its name is not defined yet.
+    fn row(&mut self, over: &Over, interned: &mut Interned, writer: &mut TraceWriter) -> bool {
+        let Some(name) = interned.name(over.name(), writer) else { return false };
+        let process = self.process;
+        match *over {
+            Over::Span { span, end_ns, any_thread } => {
+                let args = arguments(span.flops, any_thread);
+                self.rows.push(Span {
+                    start_ns: span.start_ns,
+                    duration_ns: end_ns.saturating_sub(span.start_ns),
+                    process,
+                    thread: span.thread,
+                    kind: SpanKind::Annotation,
+                    name,
+                    category: writer.name(CATEGORY),
+                    args: args.map(|text| writer.name(&text)).unwrap_or_default(),
+                    ..Span::default()
+                });
+            }
+            Over::Mark { time_ns, .. } => {
+                let (process, kind) = (Some(process), MarkKind::Mark);
+                writer.mark(Mark { time_ns, process, name, kind });
+            }
+            Over::Value { time_ns, value, .. } => {
+                let process = Some(process);
+                writer.counter(Counter { time_ns, process, device: None, name, value });
+            }
+        }
+        true
+    }
+
+    /// Writes what waits, if there is enough of it or it has waited long enough.
+    pub fn write(
+        &mut self,
+        now_ns: u64,
+        last: bool,
+        interned: &mut Interned,
+        writer: &mut TraceWriter,
+    ) -> Result<(), TraceError> {
+        let waited = self.first_waiting_ns.map_or(0, |first| now_ns.saturating_sub(first));
+        let rows = self.rows.len() + self.waiting.len();
+        if rows == 0 || !(last || rows >= MOST_ROWS || waited >= LONGEST_WAIT_NS) {
+            return Ok(());
+        }
+        for over in std::mem::take(&mut self.waiting) {
+            if !self.row(&over, interned, writer) {
+                self.waiting.push(over);
+            }
+        }
+        self.first_waiting_ns = (!self.waiting.is_empty()).then_some(now_ns);
+        let rows = self.rows.len() as u64;
+        let written = writer.write(&mut self.rows);
+        self.unwritten += if written.is_err() { rows } else { 0 };
+        written
+    }
+
+    /// Ends what is open at the end of its process; counts what is lost.
+    pub fn finish(
+        &mut self,
+        end_ns: u64,
+        interned: &mut Interned,
+        writer: &mut TraceWriter,
+        losses: &mut Losses,
+    ) {
+        let (cut, endless) = self.open.finish(end_ns);
+        let open = cut.len() as u64;
+        for over in cut {
+            self.over(over, end_ns, interned, writer);
+        }
+        if let Err(error) = self.write(end_ns, true, interned, writer) {
+            losses.complain(&error.to_string());
+        }
+        let nameless = self.nameless + self.waiting.len() as u64;
+        for (what, why, count) in [
+            ("ends of spans", "their process ended before them", open),
+            ("ends of spans", "they were not recorded", endless),
+            ("spans, marks and values", "the ring was full when their names were defined", nameless),
+            ("spans, marks and values", crate::out::info::UNWRITTEN, self.unwritten),
+        ] {
+            if count > 0 {
+                losses.lose(what, why, count);
+            }
+        }
+    }
+}
+
+impl Over {
+    fn name(&self) -> u32 {
+        match self {
+            Over::Span { span, .. } => span.name,
+            Over::Mark { name, .. } | Over::Value { name, .. } => *name,
+        }
+    }
+}
+
+/// Floating-point operations, and whether any thread might end it, as a JSON object.
+fn arguments(flops: u64, any_thread: bool) -> Option<String> {
+    let mut all = serde_json::Map::new();
+    if any_thread {
+        all.insert("style".to_owned(), "start/end".into());
+    }
+    if flops > 0 {
+        all.insert("flops".to_owned(), flops.into());
+    }
+    (!all.is_empty()).then(|| serde_json::Value::Object(all).to_string())
+}

@@ -1,0 +1,158 @@
+//! Spans that have begun: of a thread innermost last, or by number where any thread may end them.
+
+use super::Over;
+use std::collections::HashMap;
+use tprof_trace::model::ThreadIndex;
+use tprof_wire::spans::Place;
+
+/// Spans that may be open at one time in one process.
+const OPEN_MOST: usize = 1 << 16;
+/// Ends that are remembered without a beginning, which may be in a ring that is read later.
+const EARLY_MOST: usize = 1 << 12;
+
+/// A span that has begun.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenSpan {
+    pub name: u32,
+    pub thread: ThreadIndex,
+    pub start_ns: u64,
+    pub place: Place,
+    pub flops: u64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct OpenSpans {
+    stacks: HashMap<ThreadIndex, Vec<OpenSpan>>,
+    free: HashMap<u64, OpenSpan>,
+    early: HashMap<u64, u64>,
+    len: usize,
+    endless: u64,
+}
+
+impl OpenSpans {
+    /// A span begins on its thread.
+    pub fn push(&mut self, span: OpenSpan) -> Option<Over> {
+        self.unwind(span.thread, span.place.number);
+        if self.len >= OPEN_MOST {
+            self.endless += 1;
+            return None;
+        }
+        self.len += 1;
+        self.stacks.entry(span.thread).or_default().push(span);
+        None
+    }
+
+    /// The innermost span of a thread ends. Without its push in the ring it ends nothing: that was
+    /// lost, which is counted, or belongs to the process that forked this one.
+    pub fn pop(&mut self, thread: ThreadIndex, place: Place, end_ns: u64) -> Option<Over> {
+        self.unwind(thread, place.number.saturating_add(1));
+        let stack = self.stacks.get_mut(&thread)?;
+        let span = stack.pop_if(|top| top.place == place)?;
+        self.len -= 1;
+        Some(Over::Span { span, end_ns, any_thread: false })
+    }
+
+    /// Gives up spans at this depth and deeper, which must be over: their ends were lost.
+    fn unwind(&mut self, thread: ThreadIndex, depth: u64) {
+        let Some(stack) = self.stacks.get_mut(&thread) else { return };
+        while stack.pop_if(|top| top.place.number >= depth).is_some() {
+            self.len -= 1;
+            self.endless += 1;
+        }
+    }
+
+    /// Adds to the operations of the span of this depth.
+    pub fn flops(&mut self, thread: ThreadIndex, place: Place, count: u64) -> Option<Over> {
+        let stack = self.stacks.get_mut(&thread)?;
+        let span = stack.iter_mut().rev().find(|span| span.place == place)?;
+        span.flops = span.flops.saturating_add(count);
+        None
+    }
+
+    /// A span begins that any thread may end.
+    pub fn start(&mut self, span: OpenSpan) -> Option<Over> {
+        if let Some(end_ns) = self.early.remove(&span.place.number) {
+            return Some(Over::Span { span, end_ns, any_thread: true });
+        }
+        if self.len >= OPEN_MOST {
+            self.endless += 1;
+            return None;
+        }
+        match self.free.insert(span.place.number, span) {
+            Some(_) => self.endless += 1,
+            None => self.len += 1,
+        }
+        None
+    }
+
+    /// That span ends.
+    pub fn end(&mut self, place: Place, end_ns: u64) -> Option<Over> {
+        if let Some(span) = self.free.remove(&place.number) {
+            self.len -= 1;
+            return Some(Over::Span { span, end_ns, any_thread: true });
+        }
+        if self.early.len() >= EARLY_MOST {
+            self.early.clear();
+        }
+        self.early.insert(place.number, end_ns);
+        None
+    }
+
+    /// What is open at the end, which lasts until then, and how many spans have no recorded end.
+    pub fn finish(&mut self, end_ns: u64) -> (Vec<Over>, u64) {
+        let stacks = std::mem::take(&mut self.stacks).into_values().flatten();
+        let over = |any_thread| {
+            move |span: OpenSpan| {
+                let end_ns = end_ns.max(span.start_ns);
+                (span.start_ns, Over::Span { span, end_ns, any_thread })
+            }
+        };
+        let mut cut: Vec<(u64, Over)> = stacks.map(over(false)).collect();
+        cut.extend(std::mem::take(&mut self.free).into_values().map(over(true)));
+        cut.sort_by_key(|(start_ns, _)| *start_ns);
+        self.len = 0;
+        let cut = cut.into_iter().map(|(_, over)| over).collect();
+        (cut, std::mem::take(&mut self.endless))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(number: u64, start_ns: u64) -> OpenSpan {
+        OpenSpan { name: 1, thread: 0, start_ns, place: Place { number }, flops: 0 }
+    }
+
+    fn times(over: Option<Over>) -> Option<(u64, u64)> {
+        match over? {
+            Over::Span { span, end_ns, .. } => Some((span.start_ns, end_ns)),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_lost_pop_costs_only_its_own_span() {
+        let mut spans = OpenSpans::default();
+        for span in [at(0, 1), at(1, 2), at(1, 5)] {
+            assert!(spans.push(span).is_none());
+        }
+        assert_eq!(times(spans.pop(0, Place { number: 1 }, 6)), Some((5, 6)));
+        assert_eq!(times(spans.pop(0, Place { number: 0 }, 7)), Some((1, 7)));
+        assert_eq!(times(spans.pop(0, Place { number: 0 }, 8)), None);
+        let (cut, endless) = spans.finish(9);
+        assert_eq!((cut.len(), endless, spans.len), (0, 1, 0));
+    }
+
+    #[test]
+    fn an_end_may_be_read_before_its_beginning_and_what_is_open_is_cut() {
+        let mut spans = OpenSpans::default();
+        assert!(spans.end(Place { number: 7 }, 9).is_none());
+        assert_eq!(times(spans.start(at(7, 4))), Some((4, 9)));
+        assert!(spans.start(at(8, 5)).is_none() && spans.push(at(0, 3)).is_none());
+        let (cut, endless) = spans.finish(20);
+        let cut: Vec<_> = cut.into_iter().map(|over| times(Some(over))).collect();
+        assert_eq!((cut, endless), (vec![Some((3, 20)), Some((5, 20))], 0));
+    }
+}

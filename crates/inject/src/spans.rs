@@ -1,0 +1,208 @@
+//! Spans, steps, instants and values that a program names itself, by the table `tprof_abi`.
+//!
+//! Beginnings are recorded while recording is on; of what was recorded the end always is. A push
+//! and its pop carry how deep they lie, so that a lost one takes no other's place.
+
+use crate::block::Thread;
+use crate::unrecorded::missed;
+use crate::{gate, interned, ring, state};
+use core::sync::atomic::{AtomicU64, Ordering::*};
+use tprof_wire::record::ExtKind;
+use tprof_wire::region::off;
+use tprof_wire::spans::Place;
+
+/// Depths below which is known whether a span was recorded; deeper ones count as recorded.
+const KNOWN_DEPTHS: u16 = 64;
+/// What a span without a name is called.
+const NO_NAME: &[u8] = b"(no name)";
+/// The number of a step that has none: the count of steps is taken.
+pub const NO_NUMBER: u64 = u64::MAX;
+
+/// Numbers of spans that any thread may end. They go on in a forked child.
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
+/// Steps that this process has begun. They go on in a forked child.
+static STEPS: AtomicU64 = AtomicU64::new(0);
+
+/// A name, as a program keeps it for one place in its code: `struct tprof_name`.
+#[repr(C)]
+pub struct SpanName {
+    text: *const u8,
+    bytes: usize,
+    /// The generation of the process, as it was when `id` was given.
+    generation: AtomicU64,
+    id: AtomicU64,
+}
+
+impl SpanName {
+    /// Its id in this process: two loads, once it was asked for.
+    #[inline(always)]
+    fn id(&self, thread: &Thread) -> u32 {
+        if self.generation.load(Acquire) == state::WIPED.generation.load(Relaxed) {
+            return self.id.load(Relaxed) as u32;
+        }
+        self.define(thread)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn define(&self, thread: &Thread) -> u32 {
+        let text = match self.text.is_null() || self.bytes == 0 {
+            true => NO_NAME,
+            // SAFETY: the program's: a text of so many bytes, which stays while the name is used.
+            false => unsafe { core::slice::from_raw_parts(self.text, self.bytes) },
+        };
+        let id = interned::id(thread, ExtKind::Name, text);
+        if id != 0 {
+            self.id.store(u64::from(id), Relaxed);
+            self.generation.store(state::WIPED.generation.load(Relaxed), Release);
+        }
+        id
+    }
+}
+
+/// A name that a program passed; `None` for a null pointer.
+///
+/// # Safety
+/// `name` is null or a name that outlives the call, with a text that does.
+#[inline(always)]
+unsafe fn named(thread: &Thread, name: *const SpanName) -> u32 {
+    // SAFETY: the caller's premise.
+    match unsafe { name.as_ref() } {
+        Some(name) => name.id(thread),
+        None => interned::id(thread, ExtKind::Name, NO_NAME),
+    }
+}
+
+#[inline(always)]
+fn thread() -> Option<&'static Thread> {
+    let thread = gate::recording();
+    if thread.is_none() {
+        missed();
+    }
+    thread
+}
+
+/// This thread, while recording is on.
+#[inline(always)]
+fn recording() -> Option<&'static Thread> {
+    thread().filter(|thread| thread.is_on())
+}
+
+/// A span begins on this thread.
+///
+/// # Safety
+/// `name` is null or a name that outlives the call, with a text that does.
+#[inline(always)]
+pub unsafe fn push(name: *const SpanName) {
+    let Some(thread) = thread() else { return };
+    let depth = thread.spans.get();
+    thread.spans.set(depth.saturating_add(1));
+    let is_on = thread.is_on();
+    if depth < KNOWN_DEPTHS {
+        let bit = 1 << depth;
+        let others = thread.spans_recorded.get() & !bit;
+        thread.spans_recorded.set(if is_on { others | bit } else { others });
+    }
+    if is_on {
+        // SAFETY: the caller's premise.
+        let name = unsafe { named(thread, name) };
+        let place = Place { number: u64::from(depth) };
+        ring::quick(thread, ExtKind::SpanPush, name, thread.clock(), &place.pack());
+    }
+}
+
+/// The innermost span of this thread ends.
+#[inline(always)]
+pub fn pop() {
+    let Some(thread) = thread() else { return };
+    // More pops than pushes.
+    let Some(depth) = thread.spans.get().checked_sub(1) else { return };
+    thread.spans.set(depth);
+    if depth >= KNOWN_DEPTHS || thread.spans_recorded.get() >> depth & 1 != 0 {
+        let place = Place { number: u64::from(depth) };
+        ring::quick(thread, ExtKind::SpanPop, 0, thread.clock(), &place.pack());
+    }
+}
+
+/// A span begins that any thread of the process may end: its number, 0 where it is not recorded.
+///
+/// # Safety
+/// As [`push`].
+pub unsafe fn start(name: *const SpanName) -> u64 {
+    let Some(thread) = recording() else { return 0 };
+    let number = NUMBERS.fetch_add(1, Relaxed);
+    // SAFETY: the caller's premise.
+    let name = unsafe { named(thread, name) };
+    ring::quick(thread, ExtKind::SpanStart, name, thread.clock(), &Place { number }.pack());
+    number
+}
+
+/// The span of this number ends.
+pub fn end(number: u64) {
+    if number != 0
+        && let Some(thread) = thread()
+    {
+        ring::quick(thread, ExtKind::SpanEnd, 0, thread.clock(), &Place { number }.pack());
+    }
+}
+
+/// An instant.
+///
+/// # Safety
+/// As [`push`].
+pub unsafe fn mark(name: *const SpanName) {
+    let Some(thread) = recording() else { return };
+    // SAFETY: the caller's premise.
+    let name = unsafe { named(thread, name) };
+    ring::quick(thread, ExtKind::SpanMark, name, thread.clock(), &[0, 0]);
+}
+
+/// A training step begins, of this number or [`NO_NUMBER`].
+pub fn step(number: u64) {
+    let count = STEPS.fetch_add(1, Relaxed);
+    let Some(thread) = recording() else { return };
+    let is_given = number != NO_NUMBER;
+    let payload = [if is_given { number } else { count }, u64::from(is_given)];
+    ring::quick(thread, ExtKind::Step, 0, thread.clock(), &payload);
+}
+
+/// A value of this moment.
+///
+/// # Safety
+/// As [`push`].
+pub unsafe fn counter(name: *const SpanName, value: f64) {
+    let Some(thread) = recording() else { return };
+    // SAFETY: the caller's premise.
+    let name = unsafe { named(thread, name) };
+    let payload = [value.to_bits(), 0];
+    ring::quick(thread, ExtKind::CounterValue, name, thread.clock(), &payload);
+}
+
+/// Adds to the floating-point operations of the innermost span of this thread.
+pub fn flops(count: u64) {
+    let Some(thread) = recording() else { return };
+    let Some(depth) = thread.spans.get().checked_sub(1) else { return };
+    ring::quick(thread, ExtKind::Flops, 0, thread.clock(), &[count, u64::from(depth)]);
+}
+
+/// Whether this process records at this moment.
+pub fn is_recording() -> bool {
+    recording().is_some()
+}
+
+/// Switches recording of this process, at once: true for on. Whether it records then: what others
+/// have switched off stays off.
+pub fn record(on: bool) -> bool {
+    let Some(thread) = thread() else { return false };
+    let Some(header) = state::header() else { return false };
+    let before = match on {
+        true => header.off.fetch_and(!off::PROGRAM, AcqRel),
+        false => header.off.fetch_or(off::PROGRAM, AcqRel),
+    };
+    let now = if on { before & !off::PROGRAM } else { before | off::PROGRAM };
+    if now != before {
+        let payload = [u64::from(now), u64::from(before)];
+        ring::ext(thread, ExtKind::Switched, 0, thread.clock(), &payload);
+    }
+    now == 0
+}

@@ -1,0 +1,169 @@
+//! Spans, steps and values that a program names itself by the table `tprof_abi`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use tprof_tests::{EXACT, Job, Scratch, document, program, report, run_info, traced, traced_job};
+use tprof_trace::model::{Counter, HeapWhat, MarkKind, Span, SpanKind};
+use tprof_trace::{TraceFile, TraceRow};
+
+const TIMES: usize = 4 * 500;
+
+fn job(mode: &str) -> Job {
+    Job::new(program("own_spans")).args([mode])
+}
+
+fn file_of(run: &Path) -> TraceFile {
+    TraceFile::open(&run.join("rank-0.tprof")).unwrap()
+}
+
+fn rows<R: TraceRow>(file: &TraceFile) -> Vec<R> {
+    let (rows, problems) = file.rows();
+    assert!(problems.is_empty(), "{problems:?}");
+    rows
+}
+
+fn spans(file: &TraceFile) -> Vec<Span> {
+    let all = rows::<Span>(file).into_iter();
+    all.filter(|span| file.name(span.category) == "tprof").collect()
+}
+
+fn counts(file: &TraceFile) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for span in spans(file) {
+        assert_eq!(span.kind, SpanKind::Annotation);
+        let name: String = file.name(span.name).chars().take(9).collect();
+        *counts.entry(name).or_default() += 1;
+    }
+    counts
+}
+
+fn lost(run: &Path, what: &str) -> Vec<(String, u64)> {
+    let lost = run_info(run)["completeness"]["lost"].as_array().unwrap().clone();
+    let of = lost.iter().filter(|row| row["what"] == what);
+    of.map(|row| (row["why"].as_str().unwrap().to_owned(), row["count"].as_u64().unwrap()))
+        .collect()
+}
+
+#[test]
+fn without_tprof_there_is_no_table() {
+    let scratch = Scratch::new();
+    assert_eq!(job("all").run_in(scratch.cwd()).expect_code(0).stdout, "no table\n");
+    let run = traced(&job("none"), &[], &scratch);
+    assert_eq!(run.outcome.stdout, "a table\n");
+}
+
+#[test]
+fn spans_steps_and_values_are_those_of_the_program() {
+    let scratch = Scratch::new();
+    let run = traced(&job("all"), EXACT, &scratch);
+    assert_eq!(run.outcome.stdout, "off 0 0 on 1 1\n");
+    let file = file_of(&run.run);
+    let expected = [
+        ("(no name)", 3),
+        ("around", 1),
+        ("child", 1),
+        ("handed on", 1),
+        ("inner", TIMES + 2),
+        ("nnnnnnnnn", 2),
+        ("outer", TIMES),
+        ("\u{fffd}bad", 1),
+    ];
+    let expected = expected.map(|(name, count)| (name.to_owned(), count));
+    assert_eq!(counts(&file), BTreeMap::from(expected));
+    for span in spans(&file) {
+        let args = file.name(span.args);
+        match file.name(span.name) {
+            "outer" => assert_eq!(args, r#"{"flops":10}"#),
+            "handed on" => assert_eq!(args, r#"{"style":"start/end"}"#),
+            _ => assert!(matches!(args, "" | r#"{"flops":1}"#), "{args}"),
+        }
+    }
+    let lengths = spans(&file).iter().map(|span| file.name(span.name).chars().count()).max();
+    assert_eq!(lengths, Some(3801), "the cut name ends in a sign of it");
+    assert_eq!(lost(&run.run, "ends of names"), [("they were too long".to_owned(), 1)]);
+    assert_eq!(lost(&run.run, "ends of spans"), []);
+
+    let marks = |kind| {
+        let of = file.marks().iter().filter(move |mark| mark.kind == kind);
+        of.map(|mark| file.name(mark.name).to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(marks(MarkKind::Step), [10, 11, 12, 13, 14].map(|step| format!("step {step}")));
+    assert_eq!(marks(MarkKind::Mark), ["instant"]);
+    assert_eq!(marks(MarkKind::RecordingOff), ["by the program"]);
+    assert_eq!(marks(MarkKind::RecordingOn), ["by the program"]);
+    let values = rows::<Counter>(&file);
+    let values: Vec<f64> =
+        values.iter().filter(|row| file.name(row.name) == "loss").map(|row| row.value).collect();
+    assert_eq!(values, [10.0, 11.0, 12.0, 13.0, 14.0].map(|step| 1.5 / step));
+
+    let steps = document("steps", &run.run);
+    let steps = steps["tables"]["steps"].as_array().unwrap().clone();
+    let numbers: Vec<_> = steps.iter().map(|row| row["step"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, [10, 11, 12, 13], "the last one has no end");
+}
+
+/// Of each span the bytes that its thread allocated within, by the file's own rows.
+#[test]
+fn bytes_allocated_within_a_span_are_exact() {
+    let scratch = Scratch::new();
+    let run = traced(&job("all"), EXACT, &scratch);
+    let file = file_of(&run.run);
+    let mut within: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
+    for event in file.heap_events() {
+        if let HeapWhat::Alloc { size, .. } = event.what {
+            within.entry(event.thread).or_default().push((event.time_ns, size));
+        }
+    }
+    let mut seen = 0;
+    for span in spans(&file) {
+        let expected = match file.name(span.name) {
+            "inner" if file.name(span.args) != "" => 400,
+            "outer" => 450,
+            _ => continue,
+        };
+        let end_ns = span.start_ns + span.duration_ns;
+        let of_thread = within.get(&span.thread).unwrap().iter();
+        let bytes: u64 = of_thread
+            .filter(|(at, _)| (span.start_ns..=end_ns).contains(at))
+            .map(|(_, bytes)| bytes)
+            .sum();
+        assert_eq!(bytes, expected, "{}", file.name(span.name));
+        seen += 1;
+    }
+    assert_eq!(seen, 2 * TIMES);
+    let all = within.values().flatten().any(|(_, bytes)| *bytes == 7777);
+    assert!(!all, "recording was off then");
+}
+
+#[test]
+fn open_spans_last_until_their_process_ends_and_the_run_states_it() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    traced_job(&job("kill"), &[], &run).run_in(scratch.cwd());
+    let file = file_of(&run);
+    let named = [("inner".to_owned(), 1), ("outer".to_owned(), 2)];
+    assert_eq!(counts(&file), BTreeMap::from(named));
+    let why = "their process ended before them".to_owned();
+    assert_eq!(lost(&run, "ends of spans"), [(why, 3)]);
+
+    let run = traced(&job("exec"), &[], &Scratch::new());
+    let named = [("inner".to_owned(), 1), ("outer".to_owned(), 1)];
+    assert_eq!(counts(&file_of(&run.run)), BTreeMap::from(named));
+    let why = "their process ended before them".to_owned();
+    assert_eq!(lost(&run.run, "ends of spans"), [(why, 1)]);
+}
+
+#[test]
+fn spans_without_room_are_counted() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let times = 3_000_000;
+    let job = Job::new(program("own_spans")).args(["flood", "3000000"]);
+    traced_job(&job, &["--on-full", "drop"], &run).run_in(scratch.cwd()).expect_code(0);
+    let kept = spans(&file_of(&run)).len() as u64;
+    let endless: u64 = lost(&run, "ends of spans").iter().map(|(_, count)| count).sum();
+    let records = report(&run).lost_of("records");
+    // A pop without its push ends nothing: there are as many as pushes were lost at most.
+    assert!(kept + endless <= times, "{kept} {endless}");
+    assert!(kept * 2 + endless + records * 2 >= times * 2, "{kept} {endless} {records}");
+}

@@ -1,0 +1,145 @@
+/* Names spans, steps, instants and values by the table `tprof_abi`: `own_spans MODE`.
+ *
+ * all: four threads, each 500 times a span with one of 4 allocations of 100 bytes within, outer
+ *   and inner; five steps with numbers and two without; a value at each; a span that another
+ *   thread ends; names that are long, no UTF-8 or empty; pops without a push; a forked child;
+ *   recording off for a while.
+ * kill: SIGKILL within three open spans. exec: within one. flood N: N spans without pause.
+ * none: prints whether there is a table, which must not be without tprof.
+ *
+ * build: -ldl -lpthread */
+#define _GNU_SOURCE
+#include "../../preload-shim/include/tprof.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define THREADS 4
+#define TIMES 500
+
+static const struct tprof_abi *tprof;
+static struct tprof_name outer = TPROF_NAME("outer"), inner = TPROF_NAME("inner");
+static uint64_t handed_on;
+
+__attribute__((noinline)) static void take(size_t bytes) {
+    char *volatile block = malloc(bytes);
+    block[0] = 1;
+    free(block);
+}
+
+static void *work(void *unused) {
+    for (int i = 0; i < TIMES; i++) {
+        take(1000);
+        tprof->push(&outer);
+        tprof->flops(10);
+        tprof->push(&inner);
+        for (int j = 0; j < 4; j++) take(100);
+        tprof->flops(1);
+        tprof->pop();
+        take(50);
+        tprof->pop();
+    }
+    return unused;
+}
+
+static void *ends(void *unused) {
+    tprof->end(handed_on);
+    return unused;
+}
+
+static void named(const char *text, size_t bytes) {
+    struct tprof_name name = {text, bytes, {0, 0}};
+    tprof->push(&name);
+    tprof->pop();
+}
+
+static void all(void) {
+    static struct tprof_name handed = TPROF_NAME("handed on"), loss = TPROF_NAME("loss");
+    static struct tprof_name unseen = TPROF_NAME("unseen"), child = TPROF_NAME("child");
+    static struct tprof_name instant = TPROF_NAME("instant"), around = TPROF_NAME("around");
+    pthread_t threads[THREADS], other;
+    for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, work, NULL);
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    handed_on = tprof->start(&handed);
+    pthread_create(&other, NULL, ends, NULL);
+    pthread_join(other, NULL);
+    for (int i = 10; i < 15; i++) {
+        tprof->step(i);
+        tprof->counter(&loss, 1.5 / i);
+    }
+    tprof->mark(&instant);
+    char *text = malloc(5000);
+    memset(text, 'n', 5000);
+    named(text, 5000);
+    named(text, 3800);
+    free(text);
+    named("\xff" "bad", 4);
+    named("", 0);
+    named(NULL, 3);
+    tprof->push(NULL);
+    tprof->pop();
+    for (int i = 0; i < 3; i++) tprof->pop();
+    tprof->push(&around);
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        tprof->pop(); /* the parent's span, which is not this process's */
+        tprof->push(&child);
+        tprof->push(&inner);
+        tprof->pop();
+        tprof->pop();
+        _exit(0);
+    }
+    waitpid(pid, NULL, 0);
+    int off = tprof->record(0);
+    int is_off = tprof->is_recording();
+    tprof->push(&unseen);
+    take(7777);
+    tprof->pop();
+    tprof->mark(&unseen);
+    tprof->pop(); /* ends `around`, which was recorded */
+    int on = tprof->record(1);
+    printf("off %d %d on %d %d\n", off, is_off, on, tprof->is_recording());
+    tprof->push(&inner);
+    tprof->pop();
+}
+
+int main(int argc, char **argv) {
+    tprof = tprof_find();
+    if (!tprof) {
+        puts("no table");
+        return 0;
+    }
+    if (argc < 2 || !strcmp(argv[1], "none")) {
+        puts("a table");
+        return 0;
+    }
+    if (!strcmp(argv[1], "all")) all();
+    if (!strcmp(argv[1], "kill")) {
+        tprof->start(&outer);
+        tprof->push(&outer);
+        tprof->push(&inner);
+        kill(getpid(), SIGKILL);
+    }
+    if (!strcmp(argv[1], "exec")) {
+        tprof->push(&outer);
+        execl("/proc/self/exe", argv[0], "exec again", (char *)NULL);
+    }
+    if (!strcmp(argv[1], "exec again")) {
+        tprof->push(&inner);
+        tprof->pop();
+    }
+    if (!strcmp(argv[1], "flood")) {
+        long times = atol(argv[2]);
+        for (long i = 0; i < times; i++) {
+            tprof->push(&inner);
+            tprof->pop();
+        }
+    }
+    return 0;
+}
