@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use tprof_tests::{EXACT, Job, Scratch, document, program, report, run_info, traced, traced_job};
-use tprof_trace::model::{Counter, HeapWhat, MarkKind, Span, SpanKind};
+use tprof_trace::model::{HeapWhat, MarkKind, Span, SpanKind};
 use tprof_trace::{TraceFile, TraceRow};
 
 const TIMES: usize = 4 * 500;
@@ -38,7 +38,7 @@ fn counts(file: &TraceFile) -> BTreeMap<String, usize> {
 }
 
 fn lost(run: &Path, what: &str) -> Vec<(String, u64)> {
-    let lost = run_info(run)["completeness"]["lost"].as_array().unwrap().clone();
+    let lost = run_info(run, |_| true)["completeness"]["losses"].as_array().unwrap().clone();
     let of = lost.iter().filter(|row| row["what"] == what);
     of.map(|row| (row["why"].as_str().unwrap().to_owned(), row["count"].as_u64().unwrap()))
         .collect()
@@ -91,7 +91,7 @@ fn spans_steps_and_values_are_those_of_the_program() {
     assert_eq!(marks(MarkKind::Mark), ["instant"]);
     assert_eq!(marks(MarkKind::RecordingOff), ["by the program"]);
     assert_eq!(marks(MarkKind::RecordingOn), ["by the program"]);
-    let values = rows::<Counter>(&file);
+    let values = file.counters().to_vec();
     let values: Vec<f64> =
         values.iter().filter(|row| file.name(row.name) == "loss").map(|row| row.value).collect();
     assert_eq!(values, [10.0, 11.0, 12.0, 13.0, 14.0].map(|step| 1.5 / step));
@@ -146,7 +146,8 @@ fn open_spans_last_until_their_process_ends_and_the_run_states_it() {
     let why = "their process ended before them".to_owned();
     assert_eq!(lost(&run, "ends of spans"), [(why, 3)]);
 
-    let run = traced(&job("exec"), &[], &Scratch::new());
+    let scratch = Scratch::new();
+    let run = traced(&job("exec"), &[], &scratch);
     let named = [("inner".to_owned(), 1), ("outer".to_owned(), 1)];
     assert_eq!(counts(&file_of(&run.run)), BTreeMap::from(named));
     let why = "their process ended before them".to_owned();
@@ -162,7 +163,7 @@ fn spans_without_room_are_counted() {
     traced_job(&job, &["--on-full", "drop"], &run).run_in(scratch.cwd()).expect_code(0);
     let kept = spans(&file_of(&run)).len() as u64;
     let endless: u64 = lost(&run, "ends of spans").iter().map(|(_, count)| count).sum();
-    let records = report(&run).lost_of("records");
+    let records = report(&run).lost_of("records") as u64;
     // A pop without its push ends nothing: there are as many as pushes were lost at most.
     assert!(kept + endless <= times, "{kept} {endless}");
     assert!(kept * 2 + endless + records * 2 >= times * 2, "{kept} {endless} {records}");
