@@ -40,7 +40,7 @@ impl SpanRecord {
 
 /// What a name is waited for.
 #[derive(Clone, Copy, Debug)]
-enum Over {
+enum Finished {
     Span { span: OpenSpan, end_ns: u64, any_thread: bool },
     Mark { name: u32, time_ns: u64 },
     Value { name: u32, time_ns: u64, value: f64 },
@@ -52,7 +52,7 @@ pub struct Spans {
     process: ProcessIndex,
     open: OpenSpans,
     rows: Vec<Span>,
-    waiting: Vec<Over>,
+    waiting: Vec<Finished>,
     first_waiting_ns: Option<u64>,
     /// Why nothing is recorded, [`tprof_wire::region::off`], as the process last stated it.
     pub off: u32,
@@ -86,9 +86,9 @@ impl Spans {
             ExtKind::SpanStart => self.open.start(began),
             ExtKind::SpanEnd => self.open.end(place, time_ns),
             ExtKind::Flops => self.open.flops(thread, Place { number: second }, first),
-            ExtKind::SpanMark => Some(Over::Mark { name, time_ns }),
+            ExtKind::SpanMark => Some(Finished::Mark { name, time_ns }),
             ExtKind::CounterValue => {
-                Some(Over::Value { name, time_ns, value: f64::from_bits(first) })
+                Some(Finished::Value { name, time_ns, value: f64::from_bits(first) })
             }
             ExtKind::Step => {
                 self.mark(&format!("step {first}"), MarkKind::Step, time_ns, writer);
@@ -121,7 +121,7 @@ impl Spans {
 
     fn over(
         &mut self,
-        over: Over,
+        over: Finished,
         time_ns: u64,
         interned: &mut Interned,
         writer: &mut TraceWriter,
@@ -136,11 +136,11 @@ impl Spans {
     }
 
     /// Makes its row; false if its name is not defined yet.
-    fn row(&mut self, over: &Over, interned: &mut Interned, writer: &mut TraceWriter) -> bool {
+    fn row(&mut self, over: &Finished, interned: &mut Interned, writer: &mut TraceWriter) -> bool {
         let Some(name) = interned.name(over.name(), writer) else { return false };
         let process = self.process;
         match *over {
-            Over::Span { span, end_ns, any_thread } => {
+            Finished::Span { span, end_ns, any_thread } => {
                 let args = arguments(span.flops, any_thread);
                 self.rows.push(Span {
                     start_ns: span.start_ns,
@@ -154,11 +154,11 @@ impl Spans {
                     ..Span::default()
                 });
             }
-            Over::Mark { time_ns, .. } => {
+            Finished::Mark { time_ns, .. } => {
                 let (process, kind) = (Some(process), MarkKind::Mark);
                 writer.mark(Mark { time_ns, process, name, kind });
             }
-            Over::Value { time_ns, value, .. } => {
+            Finished::Value { time_ns, value, .. } => {
                 let process = Some(process);
                 writer.counter(Counter { time_ns, process, device: None, name, value });
             }
@@ -211,7 +211,11 @@ impl Spans {
         for (what, why, count) in [
             ("ends of spans", "their process ended before them", open),
             ("ends of spans", "they were not recorded", endless),
-            ("spans, marks and values", "the ring was full when their names were defined", nameless),
+            (
+                "spans, marks and values",
+                "the ring was full when their names were defined",
+                nameless,
+            ),
             ("spans, marks and values", crate::out::info::UNWRITTEN, self.unwritten),
         ] {
             if count > 0 {
@@ -221,11 +225,11 @@ impl Spans {
     }
 }
 
-impl Over {
+impl Finished {
     fn name(&self) -> u32 {
         match self {
-            Over::Span { span, .. } => span.name,
-            Over::Mark { name, .. } | Over::Value { name, .. } => *name,
+            Finished::Span { span, .. } => span.name,
+            Finished::Mark { name, .. } | Finished::Value { name, .. } => *name,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Spans that have begun: of a thread innermost last, or by number where any thread may end them.
 
-use super::Over;
+use super::Finished;
 use std::collections::HashMap;
 use tprof_trace::model::ThreadIndex;
 use tprof_wire::spans::Place;
@@ -32,7 +32,7 @@ pub struct OpenSpans {
 
 impl OpenSpans {
     /// A span begins on its thread.
-    pub fn push(&mut self, span: OpenSpan) -> Option<Over> {
+    pub fn push(&mut self, span: OpenSpan) -> Option<Finished> {
         self.unwind(span.thread, span.place.number);
         if self.len >= OPEN_MOST {
             self.endless += 1;
@@ -45,12 +45,12 @@ impl OpenSpans {
 
     /// The innermost span of a thread ends. Without its push in the ring it ends nothing: that was
     /// lost, which is counted, or belongs to the process that forked this one.
-    pub fn pop(&mut self, thread: ThreadIndex, place: Place, end_ns: u64) -> Option<Over> {
+    pub fn pop(&mut self, thread: ThreadIndex, place: Place, end_ns: u64) -> Option<Finished> {
         self.unwind(thread, place.number.saturating_add(1));
         let stack = self.stacks.get_mut(&thread)?;
         let span = stack.pop_if(|top| top.place == place)?;
         self.len -= 1;
-        Some(Over::Span { span, end_ns, any_thread: false })
+        Some(Finished::Span { span, end_ns, any_thread: false })
     }
 
     /// Gives up spans at this depth and deeper, which must be over: their ends were lost.
@@ -63,7 +63,7 @@ impl OpenSpans {
     }
 
     /// Adds to the operations of the span of this depth.
-    pub fn flops(&mut self, thread: ThreadIndex, place: Place, count: u64) -> Option<Over> {
+    pub fn flops(&mut self, thread: ThreadIndex, place: Place, count: u64) -> Option<Finished> {
         let stack = self.stacks.get_mut(&thread)?;
         let span = stack.iter_mut().rev().find(|span| span.place == place)?;
         span.flops = span.flops.saturating_add(count);
@@ -71,9 +71,9 @@ impl OpenSpans {
     }
 
     /// A span begins that any thread may end.
-    pub fn start(&mut self, span: OpenSpan) -> Option<Over> {
+    pub fn start(&mut self, span: OpenSpan) -> Option<Finished> {
         if let Some(end_ns) = self.early.remove(&span.place.number) {
-            return Some(Over::Span { span, end_ns, any_thread: true });
+            return Some(Finished::Span { span, end_ns, any_thread: true });
         }
         if self.len >= OPEN_MOST {
             self.endless += 1;
@@ -87,10 +87,10 @@ impl OpenSpans {
     }
 
     /// That span ends.
-    pub fn end(&mut self, place: Place, end_ns: u64) -> Option<Over> {
+    pub fn end(&mut self, place: Place, end_ns: u64) -> Option<Finished> {
         if let Some(span) = self.free.remove(&place.number) {
             self.len -= 1;
-            return Some(Over::Span { span, end_ns, any_thread: true });
+            return Some(Finished::Span { span, end_ns, any_thread: true });
         }
         if self.early.len() >= EARLY_MOST {
             self.early.clear();
@@ -100,15 +100,15 @@ impl OpenSpans {
     }
 
     /// What is open at the end, which lasts until then, and how many spans have no recorded end.
-    pub fn finish(&mut self, end_ns: u64) -> (Vec<Over>, u64) {
+    pub fn finish(&mut self, end_ns: u64) -> (Vec<Finished>, u64) {
         let stacks = std::mem::take(&mut self.stacks).into_values().flatten();
         let over = |any_thread| {
             move |span: OpenSpan| {
                 let end_ns = end_ns.max(span.start_ns);
-                (span.start_ns, Over::Span { span, end_ns, any_thread })
+                (span.start_ns, Finished::Span { span, end_ns, any_thread })
             }
         };
-        let mut cut: Vec<(u64, Over)> = stacks.map(over(false)).collect();
+        let mut cut: Vec<(u64, Finished)> = stacks.map(over(false)).collect();
         cut.extend(std::mem::take(&mut self.free).into_values().map(over(true)));
         cut.sort_by_key(|(start_ns, _)| *start_ns);
         self.len = 0;
@@ -125,9 +125,9 @@ mod tests {
         OpenSpan { name: 1, thread: 0, start_ns, place: Place { number }, flops: 0 }
     }
 
-    fn times(over: Option<Over>) -> Option<(u64, u64)> {
+    fn times(over: Option<Finished>) -> Option<(u64, u64)> {
         match over? {
-            Over::Span { span, end_ns, .. } => Some((span.start_ns, end_ns)),
+            Finished::Span { span, end_ns, .. } => Some((span.start_ns, end_ns)),
             _ => None,
         }
     }
