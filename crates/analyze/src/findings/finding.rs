@@ -25,6 +25,8 @@ pub(super) struct Finding {
     pub bound_ns: u64,
     /// The time of which that is a share, where it is not the window.
     pub of_ns: Option<u64>,
+    /// The time is spent once in the rank's life, not in each step.
+    pub is_once: bool,
     /// Its size where it is memory.
     pub bytes: Option<u64>,
     /// Its share, where that is not of time.
@@ -112,6 +114,7 @@ impl Finding {
             advice: String::new(),
             bound_ns: 0,
             of_ns: None,
+            is_once: false,
             bytes: None,
             share: None,
             most: None,
@@ -151,6 +154,12 @@ impl Finding {
     pub(super) fn of(mut self, of_ns: u64) -> Finding {
         self.of_ns = Some(of_ns);
         self
+    }
+
+    /// The same of a time that is spent once, outside of the steps.
+    pub(super) fn once_of(mut self, of_ns: u64) -> Finding {
+        self.is_once = true;
+        self.of(of_ns)
     }
 
     /// Its size in bytes, and the share that ranks it among others.

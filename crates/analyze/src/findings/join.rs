@@ -17,9 +17,14 @@ pub(super) struct Joined<'r> {
 }
 
 impl Joined<'_> {
-    /// What the worst rank may gain in a step, or in all.
+    /// What the worst rank may gain in a step; in all without steps, or of what is spent once.
     pub fn bound_ns(&self) -> u64 {
-        self.finding.bound_ns / self.worst.steps.max(1) as u64
+        bound_ns(self.finding, self.worst)
+    }
+
+    /// Whether that is of a step.
+    pub fn is_per_step(&self) -> bool {
+        self.worst.steps > 0 && !self.finding.is_once
     }
 
     /// The same as a part of the time.
@@ -30,6 +35,13 @@ impl Joined<'_> {
     pub fn severity(&self) -> Severity {
         let of_share = Severity::of(self.share());
         self.finding.most.map_or(of_share, |most| of_share.min(most))
+    }
+}
+
+fn bound_ns(finding: &Finding, rank: &RankFindings) -> u64 {
+    match finding.is_once {
+        true => finding.bound_ns,
+        false => finding.bound_ns / rank.steps.max(1) as u64,
     }
 }
 
@@ -59,10 +71,7 @@ pub(super) fn joined(ranks: &[RankFindings]) -> Vec<Joined<'_>> {
                 };
                 // Of equal shares the one of longer steps is the worst, then the first in order.
                 let by_share = share(finding, rank).total_cmp(&share(one.finding, one.worst));
-                let in_a_step = |finding: &Finding, rank: &RankFindings| {
-                    finding.bound_ns / rank.steps.max(1) as u64
-                };
-                let by_length = in_a_step(finding, rank).cmp(&in_a_step(one.finding, one.worst));
+                let by_length = bound_ns(finding, rank).cmp(&bound_ns(one.finding, one.worst));
                 if by_share.then(by_length).is_gt() {
                     (one.finding, one.worst) = (finding, rank);
                     one.ranks.insert(0, (rank, places));

@@ -6,7 +6,7 @@ use tprof_trace::model::{Kernel, MemoryCopy, Sample, Span};
 use super::join::{Joined, joined};
 use super::outcome::RankFindings;
 use super::scene::Scene;
-use super::tables::NO_STEPS;
+use super::tables::{NO_STEPS, ONCE};
 use super::{RULES, stragglers};
 use crate::base::reading::{Reading, object};
 use crate::document::RankAt;
@@ -70,8 +70,9 @@ pub(crate) fn lines(mut ranks: Vec<RankFindings>) -> Reading<Vec<Line>> {
         subject: one.finding.subject.clone(),
         what: one.finding.what.clone(),
         gain_ns: one.finding.bound_ns,
-        gain_step_ns: match one.worst.steps {
-            0 => Reading::missing(NO_STEPS),
+        gain_step_ns: match (one.finding.is_once, one.worst.steps) {
+            (true, _) => Reading::missing(ONCE),
+            (_, 0) => Reading::missing(NO_STEPS),
             _ => Reading::Is(one.bound_ns()),
         },
         gain_share: one.share(),

@@ -14,6 +14,8 @@ const NAMED_PLACES: usize = 2;
 /// Why there is nothing per step.
 pub(super) const NO_STEPS: &str = "no steps were recorded on the rank of these figures: neither marks, NVTX \
      ranges `step N`, ProfilerStep annotations, nor ranges of optimizers or data loaders";
+/// Why a time that is spent once is not divided by steps.
+pub(super) const ONCE: &str = "the time is spent once, outside of the steps";
 
 /// The report.
 pub(super) fn body(ranks: &[RankFindings]) -> Body {
@@ -116,7 +118,11 @@ fn findings(all: &[Joined<'_>], ranks: &[RankFindings]) -> Table {
             one.severity().name().into(),
             Cell::applies(is_time.then_some(one.finding.bound_ns)),
             Cell::applies(is_time.then(|| one.share())),
-            if is_time { per_step(one.bound_ns()) } else { Cell::applies(None::<u64>) },
+            match (is_time, one.finding.is_once) {
+                (true, true) => Cell::missing(ONCE),
+                (true, false) => per_step(one.bound_ns()),
+                (false, _) => Cell::applies(None::<u64>),
+            },
             Cell::applies(one.finding.bytes),
             per_step(one.worst.step_ns),
             one.finding.what.as_str().into(),
@@ -153,7 +159,7 @@ fn headline(one: &Joined<'_>, number: u64) -> String {
 }
 
 fn gain(one: &Joined<'_>) -> String {
-    let per = if one.worst.steps > 0 { " a step" } else { "" };
+    let per = if one.is_per_step() { " a step" } else { "" };
     format!("{}{per}", duration(one.bound_ns()))
 }
 

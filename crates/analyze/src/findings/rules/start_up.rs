@@ -39,10 +39,15 @@ impl Rule for StartUp {
             duration(host.start_up.running_ns)
         );
         Verdict::Found(vec![
-            scene.finding("the job takes long to begin").bound(ns).of(life_ns).seen(seen).advice(
-                "Import where it is used, leave out what is not, and keep environments on a \
+            scene
+                .finding("the job takes long to begin")
+                .bound(ns)
+                .once_of(life_ns)
+                .seen(seen)
+                .advice(
+                    "Import where it is used, leave out what is not, and keep environments on a \
                      local disk; `tprof report host` lists the modules.",
-            ),
+                ),
         ])
     }
 }

@@ -2,7 +2,9 @@
 
 use tprof_trace::model::{Process, Sample, Span, SpanKind, Stack, Symbol, Thread, ThreadState};
 
-use super::job::{Job, MS, US};
+use super::super::tables;
+use super::job::{Job, MS, US, judged};
+use crate::document::{Cell, Value};
 
 const NEXT: &str = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
 
@@ -249,4 +251,58 @@ fn a_trace_that_cannot_show_compilation_leaves_it_unchecked() {
     job.busy(0, 100 * MS);
     let unchecked = job.ask("Recompilation").unchecked.unwrap();
     assert_eq!(unchecked.why, "one step: later compilation cannot be separated from the first");
+}
+
+/// A job of four steps of 100 ms that begins with 600 ms of imports.
+fn slow_to_begin() -> Job {
+    let mut job = Job::new(0, MS);
+    job.process();
+    for step in 0..4 {
+        let name = format!("ProfilerStep#{step}");
+        let (start_ns, duration_ns) = ((700 + 100 * step) * MS, 100 * MS);
+        job.range(start_ns, duration_ns, &name);
+    }
+    let stacks: [&[(&str, &str)]; 2] = [
+        &[("_find_and_load", "<frozen importlib._bootstrap>"), ("<module>", "train.py")],
+        &[("train_step", "train.py")],
+    ];
+    for (stack, functions) in (1_u32..).zip(stacks) {
+        let frames: Vec<u64> =
+            (0..functions.len()).map(|at| u64::from(stack) * 16 + at as u64).collect();
+        for (&address, (function, file)) in frames.iter().zip(functions) {
+            let [function, file, module] =
+                [function, file, &"[python]"].map(|text| job.fixture.name(text));
+            let symbol = Symbol { process: 0, address, depth: 0, function, file, line: 3, module };
+            job.fixture.writer.symbol(&symbol);
+        }
+        job.fixture.writer.stack(&Stack { process: 0, stack, end: 0, frames });
+    }
+    let row = |at: u64| Sample {
+        time_ns: (at + 1) * 10 * MS,
+        weight_ns: 10 * MS,
+        stack: if at < 60 { 1 } else { 2 },
+        state: ThreadState::Running,
+        cpu: Some(0),
+        ..Sample::default()
+    };
+    let mut rows: Vec<Sample> = (0..110).map(row).collect();
+    job.fixture.writer.write(&mut rows).unwrap();
+    job
+}
+
+#[test]
+fn start_up_is_not_divided_by_steps() {
+    let body = tables::body(&[judged(&slow_to_begin().fixture.finish(), "rank 0")]);
+    let findings = &body.tables[0];
+    let at = |key| findings.columns.iter().position(|column| column.key == key).unwrap();
+    let row_of = |rule: &str| findings.rows.iter().find(|row| row[at("rule")] == rule.into());
+    let start_up = row_of("StartUp").unwrap();
+    assert_eq!(start_up[at("gain_ns")], Cell::from(600 * MS));
+    assert!(matches!(start_up[at("gain_step_ns")], Cell::Missing(_)));
+    let headline = start_up[at("headline")].value().unwrap();
+    let Value::Text(headline) = headline else { panic!("{headline:?}") };
+    assert!(headline.contains("up to 600.0 ms (54.5 %)"), "{headline}");
+    // What is in the steps is.
+    let hot = row_of("HotFunction").unwrap();
+    assert_eq!(hot[at("gain_step_ns")], Cell::from(100 * MS));
 }
