@@ -32,6 +32,7 @@ mod life;
 mod lines;
 mod listed;
 mod loss;
+mod memory_limit;
 mod modules;
 mod mpi;
 mod nccl;

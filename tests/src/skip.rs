@@ -18,6 +18,8 @@ pub enum Refused {
     KernelNames,
     /// Seeing the kernel's threads: a container has process ids of its own.
     KernelThreads,
+    /// A memory cgroup with a limit: its hierarchy is mounted without it, or read-only.
+    MemoryCgroup,
     /// A mount namespace with a file system in it.
     Mounts,
     /// Namespaces of an ordinary user, with which a browser shuts itself in.
@@ -41,6 +43,7 @@ impl Refused {
             Refused::KernelFrames => "the kernel's frames are not sampled here",
             Refused::KernelNames => "the kernel's names cannot be hidden here",
             Refused::KernelThreads => "the kernel's threads cannot be seen here",
+            Refused::MemoryCgroup => "no memory cgroup can be made here",
             Refused::Mounts => "no mount namespace can be had",
             Refused::UserNamespaces => "an ordinary user makes no namespaces here",
             Refused::Root => "only root can do that",

@@ -109,12 +109,15 @@ fn sigkill(cgroup: &Cgroup, sigkills: u64) -> (&'static str, String) {
 fn usage(cgroup: &Cgroup) -> String {
     let Some(peak) = cgroup.peak_bytes.get() else { return String::new() };
     let Some(limit) = cgroup.limit_bytes.get().filter(|&limit| limit > 0) else {
-        return format!(" At most {} were in use; the cgroup has no limit.", units::bytes(peak));
+        return format!(
+            " The highest reading of its use was {}; the cgroup has no limit.",
+            units::bytes(peak)
+        );
     };
     let share = peak as f64 / limit as f64;
     let near = if share >= NEAR_LIMIT { ", near the limit" } else { "" };
     format!(
-        " At most {} of {} were in use ({}{near}).",
+        " The highest reading of its use was {} of {} ({}{near}).",
         units::bytes(peak),
         units::bytes(limit),
         units::percent(share)
@@ -129,6 +132,7 @@ mod tests {
         Cgroup {
             limit_bytes: Reading::Is(1 << 30),
             peak_bytes: Reading::Is(peak),
+            held_peak_bytes: Reading::Is(peak),
             last_bytes: Reading::Is(peak),
             oom_kills,
         }

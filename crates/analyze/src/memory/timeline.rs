@@ -55,13 +55,16 @@ pub struct Cgroup {
     pub limit_bytes: Reading<u64>,
     /// Highest sample of `memory.current`.
     pub peak_bytes: Reading<u64>,
+    /// Highest use without page cache of files, of samples near the limit.
+    pub held_peak_bytes: Reading<u64>,
     /// Last sample of `memory.current`.
     pub last_bytes: Reading<u64>,
     /// OOM kills during the run.
     pub oom_kills: Reading<u64>,
 }
 object! { Cgroup {
-    reading limit_bytes, reading peak_bytes, reading last_bytes, reading oom_kills,
+    reading limit_bytes, reading peak_bytes, reading held_peak_bytes, reading last_bytes,
+    reading oom_kills,
 } }
 
 /// Why no cgroup figure is known.
@@ -81,6 +84,7 @@ impl Cgroup {
         Cgroup {
             limit_bytes: last(&limit, no_limit),
             peak_bytes: most(&usage, NO_CGROUP),
+            held_peak_bytes: most(&held(file, &usage, &limit), "use was never read near the limit"),
             last_bytes: last(&usage, NO_CGROUP),
             oom_kills: most(&kills, "no count of OOM kills was recorded"),
         }
@@ -92,6 +96,7 @@ impl Cgroup {
         Cgroup {
             limit_bytes: missing(),
             peak_bytes: missing(),
+            held_peak_bytes: missing(),
             last_bytes: missing(),
             oom_kills: missing(),
         }
@@ -107,10 +112,27 @@ impl Cgroup {
         Cgroup {
             limit_bytes: pick(self.limit_bytes, other.limit_bytes),
             peak_bytes: pick(self.peak_bytes, other.peak_bytes),
+            held_peak_bytes: pick(self.held_peak_bytes, other.held_peak_bytes),
             last_bytes: pick(self.last_bytes, other.last_bytes),
             oom_kills: pick(self.oom_kills, other.oom_kills),
         }
     }
+}
+
+/// Use without page cache, of readings near the limit. A value is written where it changes, and
+/// holds until then.
+fn held(file: &TraceFile, usage: &[Sample], limit: &[Sample]) -> Vec<Sample> {
+    let cache = host_samples(file, counter::CGROUP_CACHE_BYTES);
+    let at = |samples: &[Sample], time_ns: u64| {
+        let after = samples.partition_point(|sample| sample.0 <= time_ns);
+        samples[..after].last().map(|sample| sample.2)
+    };
+    let held = |&(time_ns, process, _): &Sample| {
+        let (used, limit) = (at(usage, time_ns)?, at(limit, time_ns)?);
+        let is_near = used as f64 >= counter::CGROUP_CACHE_SHARE * limit as f64;
+        Some((time_ns, process, used.saturating_sub(at(&cache, time_ns)?))).filter(|_| is_near)
+    };
+    usage.iter().chain(&cache).filter_map(held).collect()
 }
 
 /// What the timeline needs beside the file.

@@ -1,58 +1,93 @@
-//! The memory cgroup of the job.
+//! The memory cgroup of the job, with those around it: a limit may be set on any of them.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use tprof_trace::model::counter;
 
 /// The memory cgroup of this process (and of the job it launches).
 #[derive(Debug, Default)]
 pub struct Cgroup {
-    current: Option<PathBuf>,
-    limit: Option<PathBuf>,
-    events: Option<PathBuf>,
+    version: Version,
+    /// Its own directory; `None` where it cannot be read.
+    own: Option<PathBuf>,
+    /// Of its own and those around it, the ones with a limit when recording began.
+    limited: Vec<PathBuf>,
 }
 
-/// One reading.
+/// One reading: of the cgroup that has least left of its limit, or of the job's own where none
+/// has a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CgroupReading {
     /// Bytes charged.
     pub current: Option<u64>,
+    /// Of them, page cache of files, which the kernel gives back; only near the limit.
+    pub cache: Option<u64>,
     /// Limit; `None` without one.
     pub limit: Option<u64>,
-    /// OOM kills so far.
+    /// OOM kills in the job's own cgroup so far.
     pub oom_kills: Option<u64>,
+}
+
+/// How the kernel names what it counts.
+#[derive(Clone, Copy, Debug, Default)]
+enum Version {
+    One,
+    #[default]
+    Two,
+}
+
+impl Version {
+    /// Files of bytes charged, the limit, and OOM kills.
+    fn files(self) -> [&'static str; 3] {
+        match self {
+            Version::One => {
+                ["memory.usage_in_bytes", "memory.limit_in_bytes", "memory.oom_control"]
+            }
+            Version::Two => ["memory.current", "memory.max", "memory.events"],
+        }
+    }
+
+    /// Keys of `memory.stat`: pages of files, and those of them that no file backs.
+    fn stats(self) -> [&'static str; 2] {
+        match self {
+            Version::One => ["total_cache", "total_shmem"],
+            Version::Two => ["file", "shmem"],
+        }
+    }
 }
 
 impl Cgroup {
     /// Finds the cgroup, version 2 or 1; empty where there is none.
     pub fn find() -> Cgroup {
         let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let existing = |path: String| Some(PathBuf::from(path)).filter(|p| p.exists());
-        for line in text.lines() {
+        Cgroup::within(Path::new("/sys/fs/cgroup"), &text)
+    }
+
+    /// The same, of a mounted tree and a process's lines of cgroups.
+    fn within(root: &Path, lines: &str) -> Cgroup {
+        for line in lines.lines() {
             let mut parts = line.splitn(3, ':');
             let (Some(_), Some(controllers), Some(path)) =
                 (parts.next(), parts.next(), parts.next())
             else {
                 continue;
             };
-            let base = match controllers {
-                "" => "/sys/fs/cgroup",
-                c if c.split(',').any(|c| c == "memory") => "/sys/fs/cgroup/memory",
+            let (base, version) = match controllers {
+                "" => (root.to_owned(), Version::Two),
+                of if of.split(',').any(|one| one == "memory") => {
+                    (root.join("memory"), Version::One)
+                }
                 _ => continue,
             };
-            let v2 = controllers.is_empty();
-            // In a container the path may be the host's: its own root is mounted.
-            for directory in [format!("{base}{}", path.trim_end_matches('/')), base.to_owned()] {
-                let name = |two: &str, one: &str| {
-                    existing(format!("{directory}/{}", if v2 { two } else { one }))
-                };
-                let found = Cgroup {
-                    current: name("memory.current", "memory.usage_in_bytes"),
-                    limit: name("memory.max", "memory.limit_in_bytes"),
-                    events: name("memory.events", "memory.oom_control"),
-                };
-                if found.current.is_some() {
-                    return found;
-                }
+            let [current, ..] = version.files();
+            // In a container the path may be the host's, of which only the root is mounted.
+            let around = Path::new(path.trim_start_matches('/')).ancestors();
+            let around = around.map(|part| base.join(part));
+            let around: Vec<PathBuf> = around.filter(|dir| dir.join(current).exists()).collect();
+            if let Some(own) = around.first().cloned() {
+                let is_limited = |dir: &PathBuf| limit(dir, version).is_some();
+                let limited = around.into_iter().filter(is_limited).collect();
+                return Cgroup { version, own: Some(own), limited };
             }
         }
         Cgroup::default()
@@ -60,15 +95,111 @@ impl Cgroup {
 
     /// Reads it.
     pub fn read(&self) -> CgroupReading {
-        let number = |path: &Option<PathBuf>| -> Option<u64> {
-            fs::read_to_string(path.as_ref()?).ok()?.trim().parse().ok()
+        let Some(own) = &self.own else { return CgroupReading::default() };
+        let [current, _, kills] = self.version.files();
+        let of_limited = |dir: &PathBuf| {
+            let limit = limit(dir, self.version)?;
+            Some((limit, number(&dir.join(current))?, dir.clone()))
         };
-        // Version 1 writes "no limit" as a number near 2^63.
-        let limit = number(&self.limit).filter(|l| *l < 1 << 60);
-        let oom_kills = self.events.as_ref().and_then(|path| {
-            let text = fs::read_to_string(path).ok()?;
-            text.lines().find_map(|l| l.strip_prefix("oom_kill ")?.trim().parse().ok())
-        });
-        CgroupReading { current: number(&self.current), limit, oom_kills }
+        let all = self.limited.iter().filter_map(of_limited);
+        let nearest = all.min_by_key(|(limit, used, _)| limit.saturating_sub(*used));
+        let oom_kills = stat(&own.join(kills), "oom_kill");
+        let Some((limit, used, dir)) = nearest else {
+            let current = number(&own.join(current));
+            return CgroupReading { current, oom_kills, ..CgroupReading::default() };
+        };
+        let is_near = used as f64 >= counter::CGROUP_CACHE_SHARE * limit as f64;
+        CgroupReading {
+            current: Some(used),
+            cache: is_near.then(|| cache(&dir, self.version)).flatten(),
+            limit: Some(limit),
+            oom_kills,
+        }
+    }
+}
+
+/// A cgroup's own limit.
+fn limit(dir: &Path, version: Version) -> Option<u64> {
+    let [_, limit, _] = version.files();
+    // Version 1 writes "no limit" as a number near 2^63, version 2 as a word.
+    number(&dir.join(limit)).filter(|limit| *limit < 1 << 60)
+}
+
+/// Its page cache. Pages of `tmpfs` and of shared memory count as files, and are not given back.
+fn cache(dir: &Path, version: Version) -> Option<u64> {
+    let path = dir.join("memory.stat");
+    let text = fs::read_to_string(path).ok()?;
+    let [files, shared] = version.stats();
+    Some(value(&text, files)?.saturating_sub(value(&text, shared)?))
+}
+
+fn number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+fn stat(path: &Path, key: &str) -> Option<u64> {
+    value(&fs::read_to_string(path).ok()?, key)
+}
+
+/// The value in the line of a key.
+fn value(text: &str, key: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A tree of cgroups: files and what they hold.
+    fn tree(files: &[(&str, String)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn the_limit_of_a_cgroup_around_the_jobs_counts() {
+        let root = tree(&[
+            ("job/memory.current", (190 * MIB).to_string()),
+            ("job/memory.max", (200 * MIB).to_string()),
+            ("job/memory.stat", format!("anon 5\nfile {}\nshmem {MIB}\n", 51 * MIB)),
+            ("job/step/memory.current", (150 * MIB).to_string()),
+            ("job/step/memory.max", "max\n".to_owned()),
+            ("job/step/memory.events", "low 0\noom 3\noom_kill 2\noom_group_kill 1\n".to_owned()),
+        ]);
+        let read = |path: &str| Cgroup::within(root.path(), &format!("0::{path}\n")).read();
+        let found = CgroupReading {
+            current: Some(190 * MIB),
+            cache: Some(50 * MIB),
+            limit: Some(200 * MIB),
+            oom_kills: Some(2),
+        };
+        assert_eq!(read("/job/step"), found);
+        assert_eq!(read("/elsewhere"), CgroupReading::default());
+    }
+
+    #[test]
+    fn version_1_has_its_own_names_and_no_limit_is_a_large_number() {
+        let none = "9223372036854771712\n".to_owned();
+        let root = tree(&[
+            ("memory/memory.usage_in_bytes", (900 * MIB).to_string()),
+            ("memory/memory.limit_in_bytes", none.clone()),
+            ("memory/job/memory.usage_in_bytes", (10 * MIB).to_string()),
+            ("memory/job/memory.limit_in_bytes", none),
+            ("memory/job/memory.oom_control", "under_oom 0\noom_kill 0\n".to_owned()),
+        ]);
+        let lines = "4:memory:/job\n0::/\n";
+        let reading = Cgroup::within(root.path(), lines).read();
+        let [current, oom_kills] = [Some(10 * MIB), Some(0)];
+        assert_eq!(reading, CgroupReading { current, oom_kills, ..CgroupReading::default() });
+        // Of a container's own mount only the root is there.
+        let reading = Cgroup::within(root.path(), "4:memory:/docker/1234\n").read();
+        assert_eq!((reading.current, reading.limit), (Some(900 * MIB), None));
     }
 }

@@ -75,6 +75,7 @@ pub fn write_cgroup(
 ) {
     let values = [
         (counter::CGROUP_BYTES, reading.current.map(|bytes| bytes as f64)),
+        (counter::CGROUP_CACHE_BYTES, reading.cache.map(|bytes| bytes as f64)),
         (counter::CGROUP_LIMIT_BYTES, reading.limit.map(|bytes| bytes as f64)),
         (counter::CGROUP_OOM_KILLS, oom_kills.map(|kills| kills as f64)),
     ];

@@ -148,6 +148,7 @@ fn title(name: &str, gpu: Option<Gpu>) -> String {
         counter::MAPPED_BYTES => "Mapped memory",
         counter::HEAP_BYTES => "Host heap, sampled",
         counter::CGROUP_BYTES => "Memory of the cgroup",
+        counter::CGROUP_CACHE_BYTES => "Page cache of the cgroup, near its limit",
         counter::CGROUP_LIMIT_BYTES => "Memory limit of the cgroup",
         counter::CGROUP_OOM_KILLS => "OOM kills",
         counter::HOST_BUSY_CORES => "Busy processors of the host",

@@ -28,9 +28,15 @@ pub mod counter {
     pub const MAPPED_BYTES: &str = "mapped_bytes";
     /// Live heap bytes of a process (requested under exact, usable under sampled).
     pub const HEAP_BYTES: &str = "heap_bytes";
-    /// `memory.current` of the run's cgroup, bytes.
+    /// `memory.current` of the run's cgroup, bytes; of those around it the one that has least
+    /// left of its limit.
     pub const CGROUP_BYTES: &str = "cgroup_memory_bytes";
-    /// `memory.max` of the run's cgroup, bytes; absent without a limit.
+    /// Of that, page cache of files, which the kernel gives back, bytes; only while at least
+    /// [`CGROUP_CACHE_SHARE`] of the limit are in use.
+    pub const CGROUP_CACHE_BYTES: &str = "cgroup_cache_bytes";
+    /// See there: the kernel takes long to add it up.
+    pub const CGROUP_CACHE_SHARE: f64 = 0.8;
+    /// `memory.max` of the same cgroup, bytes; absent without a limit.
     pub const CGROUP_LIMIT_BYTES: &str = "cgroup_memory_limit_bytes";
     /// `oom_kill` count of the run's cgroup since the run began.
     pub const CGROUP_OOM_KILLS: &str = "cgroup_oom_kills";

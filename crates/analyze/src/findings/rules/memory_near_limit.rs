@@ -1,6 +1,6 @@
 //! MemoryNearLimit: the job's memory cgroup is nearly full.
 
-use tprof_facts::units::{bytes, count, percent};
+use tprof_facts::units::{bytes, counted, percent};
 
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -10,6 +10,8 @@ use crate::memory::timeline::Cgroup;
 
 /// What a job that is killed, or nearly, stands to lose: more than any medium finding.
 const SHARE: f64 = 0.2;
+
+const WITHOUT_CACHE: &str = " without page cache";
 
 /// The cgroup's use, against its limit.
 pub(super) struct MemoryNearLimit;
@@ -27,31 +29,65 @@ impl Rule for MemoryNearLimit {
                 "a memory cgroup (a container's, or a batch job's) with its files readable",
             );
         };
-        let Some(limit) = cgroup.limit_bytes.get().filter(|limit| *limit > 0) else {
-            return Verdict::none(format!(
-                "at most {} in use; the cgroup has no limit",
-                bytes(peak)
-            ));
-        };
-        let share = peak as f64 / limit as f64;
-        let used = format!("{} of {} ({})", bytes(peak), bytes(limit), percent(share));
+        let limit = cgroup.limit_bytes.get().filter(|limit| *limit > 0);
         let kills = cgroup.oom_kills.get().unwrap_or(0);
-        if share < NEAR_LIMIT && kills == 0 {
-            return Verdict::clear(format!("at most {used} in use"));
+        let in_use = read(peak, limit, "");
+        let is_near =
+            |bytes: u64| limit.is_some_and(|limit| bytes as f64 >= NEAR_LIMIT * limit as f64);
+        let held = cgroup.held_peak_bytes.get();
+        let is_full = is_near(peak) && held.is_none_or(is_near);
+        if kills == 0 && !is_full {
+            return match (limit, held.filter(|_| is_near(peak))) {
+                (None, _) => Verdict::none(format!("{in_use}; the cgroup has no limit")),
+                (Some(_), None) => Verdict::clear(in_use),
+                // The kernel gives page cache back where memory is needed.
+                (Some(_), Some(held)) => Verdict::clear(read(held, limit, WITHOUT_CACHE)),
+            };
         }
+        let of_cache = match held {
+            Some(held) if is_full => format!(" {} are not page cache.", bytes(held)),
+            None if is_full => " How much of it is page cache was not read.".to_owned(),
+            _ => String::new(),
+        };
         let killed = match kills {
             0 => "No process was killed for it.".to_owned(),
-            kills => format!("It killed processes for it: {}.", count(kills)),
+            kills => format!(
+                "The kernel killed {} of the cgroup for lack of memory; use between two readings \
+                 may be higher.",
+                counted(kills, "process", "processes")
+            ),
+        };
+        let what = match kills {
+            0 => "the job's memory is nearly full",
+            _ => "the job ran out of memory",
         };
         let mut finding = scene
-            .finding("the job's memory is nearly full")
+            .finding(what)
             .bytes(peak, SHARE)
-            .seen(format!("At most {used} of the cgroup are in use. {killed}"))
+            .seen(format!("{}.{of_cache} {killed}", capital(&in_use)))
             .advice(
-                "Ask for more memory, start fewer workers, or shrink batches and caches; the page \
-                 cache of files counts too, and is given back. `tprof report memory` has the sites.",
+                "Ask for more memory, start fewer workers, or shrink batches and caches; \
+                 `tprof report memory` has the sites.",
             );
         finding.keep = true;
         Verdict::Found(vec![finding])
     }
+}
+
+/// `at most 199.8 MiB of 200.0 MiB (99.9 %) of the cgroup in use`.
+fn read(peak: u64, limit: Option<u64>, what: &str) -> String {
+    match limit {
+        None => format!("at most {} in use", bytes(peak)),
+        Some(limit) => format!(
+            "at most {} of {} ({}) of the cgroup in use{what}",
+            bytes(peak),
+            bytes(limit),
+            percent(peak as f64 / limit as f64)
+        ),
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }

@@ -34,9 +34,30 @@ fn a_cgroup_that_is_nearly_full_is_found_and_one_without_a_limit_is_not() {
     assert!(in_use(900 * MIB, true, 0).ask("MemoryNearLimit").found.is_empty());
     assert!(in_use(1000 * MIB, false, 0).ask("MemoryNearLimit").found.is_empty());
     let killed = in_use(900 * MIB, true, 2).ask("MemoryNearLimit");
-    assert!(killed.found[0].0.seen.contains("killed processes for it: 2"));
+    assert!(killed.found[0].0.seen.contains("killed 2 processes of the cgroup"));
+    // A limit may be that of a cgroup that cannot be read.
+    assert_eq!(in_use(900 * MIB, false, 1).ask("MemoryNearLimit").found.len(), 1);
     let unread = Job::new(1, 100 * MS).ask("MemoryNearLimit");
     assert_eq!(unread.unchecked.unwrap().why, "no memory of a cgroup was recorded");
+}
+
+#[test]
+fn page_cache_fills_no_cgroup() {
+    let with_cache = |cache: u64| {
+        let mut job = in_use(1000 * MIB, true, 0);
+        count(&mut job, 10 * MS, None, counter::CGROUP_CACHE_BYTES, cache);
+        job.ask("MemoryNearLimit")
+    };
+    let outcome = with_cache(300 * MIB);
+    let clear = "at most 700.0 MiB of 1.0 GiB (68.4 %) of the cgroup in use without page cache";
+    assert_eq!((outcome.found.len(), outcome.clear.as_deref()), (0, Some(clear)));
+    // What does not change is written once.
+    let mut job = in_use(900 * MIB, true, 0);
+    count(&mut job, 10 * MS, None, counter::CGROUP_CACHE_BYTES, 10 * MIB);
+    count(&mut job, 20 * MS, None, counter::CGROUP_BYTES, 1000 * MIB);
+    assert_eq!(job.ask("MemoryNearLimit").found.len(), 1);
+    let seen = &with_cache(10 * MIB).found[0].0.seen;
+    assert!(seen.contains("990.0 MiB are not page cache"), "{seen}");
 }
 
 /// A process of 200 MiB that forks two workers, which copy so many MiB each and allocate 10.

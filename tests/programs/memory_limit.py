@@ -1,0 +1,58 @@
+"""Fills a memory cgroup: with its own memory, or only with page cache of a file.
+
+Usage: memory_limit.py heap|file CGROUP SCRATCH
+Prints the highest use of the cgroup, and that without page cache, as the cgroup itself has it.
+"""
+
+import sys
+import time
+
+FULL = 0.97
+MIB = 1 << 20
+
+
+def read(name):
+    with open(f"{group}/{name}") as file:
+        return file.read()
+
+
+def use():
+    """Bytes charged, and those of them that are not page cache."""
+    used = int(read(names[0]))
+    stat = dict(line.split() for line in read("memory.stat").splitlines())
+    return used, used - int(stat[names[2]]) + int(stat[names[3]])
+
+
+way, group, scratch = sys.argv[1:]
+try:
+    names = ["memory.current", "memory.max", "file", "shmem"]
+    read(names[0])
+except FileNotFoundError:
+    names = ["memory.usage_in_bytes", "memory.limit_in_bytes", "total_cache", "total_shmem"]
+limit = int(read(names[1]))
+highest = [0, 0]
+kept = []
+
+
+def note():
+    for at, value in enumerate(use()):
+        highest[at] = max(highest[at], value)
+
+
+if way == "heap":
+    while use()[1] < FULL * limit:
+        kept.append(bytearray(b"x" * MIB))
+else:
+    path = f"{scratch}/large"
+    with open(path, "wb") as file:
+        file.truncate(2 * limit)
+    with open(path, "rb", buffering=0) as file:
+        while file.read(MIB):
+            pass
+# For so long that readings of every 100 ms show it.
+for _ in range(20):
+    note()
+    time.sleep(0.03)
+print(f"expect limit={limit}")
+print(f"expect used={highest[0]}")
+print(f"expect held={highest[1]}", flush=True)
