@@ -2,6 +2,7 @@
 
 mod cli;
 mod commands;
+mod kineto;
 mod launch;
 mod runs;
 mod settings;

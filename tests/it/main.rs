@@ -27,6 +27,7 @@ mod host;
 mod hta;
 mod import;
 mod joining;
+mod kineto;
 mod leftovers;
 mod life;
 mod lines;

@@ -13,7 +13,7 @@ const NEW: [&str; 2] = ["-DPYTHON_WORDS=1", "-DNAME_BYTES=40"];
 const OLD: [&str; 2] = ["-DPYTHON_WORDS=2", "-DNAME_BYTES=16"];
 
 /// Builds the stand-in, and the programs that use it; false where there is no compiler.
-fn build(defines: &[&str], scratch: &Scratch) -> bool {
+pub fn build(defines: &[&str], scratch: &Scratch) -> bool {
     let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/torch_stand_in");
     if Job::new("sh").args(["-c", "command -v g++"]).run_in(scratch.path()).code != Some(0) {
         skip("no g++");

@@ -34,6 +34,9 @@ pub struct Config {
     /// Name calls of PyTorch's modules by their paths.
     #[serde(default)]
     pub modules: bool,
+    /// Ask PyTorch's own profiler for a window.
+    #[serde(default)]
+    pub kineto: Option<KinetoWindow>,
     /// Time between readings of RSS, mapped bytes, live heap and cgroup.
     pub rss_interval: Duration,
     /// Time between readings of devices by NVML.
@@ -122,6 +125,23 @@ pub enum OperatorDetail {
     Shapes,
     /// Nothing.
     Off,
+}
+
+/// `--kineto`: the window that PyTorch's own profiler is asked for, in each process that trains.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
+pub struct KinetoWindow {
+    /// How many steps.
+    pub steps: u32,
+    /// With Python's functions and modules.
+    pub stacks: bool,
+    /// With sizes and types of operators' inputs.
+    pub shapes: bool,
+}
+
+impl Default for KinetoWindow {
+    fn default() -> KinetoWindow {
+        KinetoWindow { steps: 3, stacks: true, shapes: true }
+    }
 }
 
 /// `--nccl`: what NCCL's profiler plugin records beside operations, which costs more.

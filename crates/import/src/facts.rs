@@ -21,6 +21,8 @@ const MAX_FACTS: usize = 1000;
 pub(crate) struct Facts {
     /// Nanoseconds since 1970 that all times of the file are relative to.
     base_ns: i64,
+    /// What is taken off times so that they count from the run's zero, and not from 1970.
+    pub offset_ns: i64,
     members: Vec<(String, String)>,
     /// Order and labels of processes and threads: what, of whom, and its JSON.
     metadata: Vec<Value>,
@@ -36,7 +38,7 @@ impl Facts {
     /// What is to be added to times; 0 unless the file had it before its events.
     #[inline(always)]
     pub fn base_ns(&self) -> i64 {
-        self.base_ns
+        self.base_ns.saturating_sub(self.offset_ns)
     }
 
     /// Takes a member of the top level.

@@ -34,6 +34,9 @@ pub struct Options {
     pub max_input_bytes: u64,
     /// Version of tprof, for the run.
     pub tprof: String,
+    /// What is taken off the times of JSON, ns: the time since 1970 of the moment from which the
+    /// clock counts that they are wanted on. 0 keeps them.
+    pub offset_ns: i64,
     /// Counts what was read so far.
     pub progress: Progress,
 }
@@ -44,6 +47,7 @@ impl Options {
         Options {
             max_input_bytes: DEFAULT_MAX_INPUT,
             tprof: tprof.to_owned(),
+            offset_ns: 0,
             progress: Progress::default(),
         }
     }
@@ -328,7 +332,7 @@ fn one(source: &Path, partial: &Path, options: &Options) -> Result<ImportedFile,
     let writer = TraceWriter::create_blank(partial)?;
     let filled = match is_snapshot {
         true => of_snapshot(source, &mut window, Output::new(writer), options)?,
-        false => of_json(source, &mut window, writer)?,
+        false => of_json(source, &mut window, writer, options)?,
     };
     let Filled { mut output, processes, extent, rank, read, notes } = filled;
     property("tprof.import", &read.to_string(), &mut output);
@@ -341,7 +345,7 @@ fn one(source: &Path, partial: &Path, options: &Options) -> Result<ImportedFile,
         rank,
         provisional: rank.is_none(),
         start_ns,
-        start_unix_ns: if is_since_1970(start_ns) { start_ns } else { 0 },
+        start_unix_ns: unix_ns(start_ns, options),
         tprof: options.tprof.clone(),
         ..TraceHeader::default()
     })?;
@@ -362,8 +366,14 @@ fn one(source: &Path, partial: &Path, options: &Options) -> Result<ImportedFile,
 }
 
 /// Reads Chrome or Kineto JSON.
-fn of_json(source: &Path, window: &mut Window, writer: TraceWriter) -> Result<Filled, ImportError> {
+fn of_json(
+    source: &Path,
+    window: &mut Window,
+    writer: TraceWriter,
+    options: &Options,
+) -> Result<Filled, ImportError> {
     let mut builder = Builder::new(writer);
+    builder.facts.offset_ns = options.offset_ns;
     walk(window, &mut builder)?;
     let name = source.file_name().unwrap_or_default().to_string_lossy();
     let rank = builder.facts.rank().or_else(|| rank::of_name(&name));
@@ -420,10 +430,11 @@ fn of_snapshot(
     Ok(Filled { output, processes, extent, rank, read, notes })
 }
 
-/// Whether times count from 1970, as Kineto's do, and not from some other moment:
-/// later than September 2001.
-fn is_since_1970(time_ns: u64) -> bool {
-    time_ns > 1_000_000_000_000_000_000
+/// An imported time in nanoseconds since 1970; 0 if it counts from some other moment: one
+/// before September 2001, where Kineto's count from 1970.
+fn unix_ns(time_ns: u64, options: &Options) -> u64 {
+    let since_1970_ns = time_ns.saturating_add_signed(options.offset_ns);
+    if since_1970_ns > 1_000_000_000_000_000_000 { since_1970_ns } else { 0 }
 }
 
 /// Gives files their ranks' names, and writes `run.json`.
@@ -440,7 +451,7 @@ fn name_and_write(
         version: RUN_VERSION,
         tprof: options.tprof.clone(),
         start_ns,
-        start_unix_ns: if is_since_1970(start_ns) { start_ns } else { 0 },
+        start_unix_ns: unix_ns(start_ns, options),
         end_ns: parts.iter().filter_map(|part| part.extent).map(|extent| extent.1).max(),
         finished: true,
         overhead: Overhead { estimate: true, ..Overhead::default() },

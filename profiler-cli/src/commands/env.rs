@@ -11,7 +11,7 @@ use crate::launch::python_path;
 use crate::settings::RunOptions;
 use crate::settings::enabled;
 use crate::settings::resolve;
-use crate::settings::table::EXPORT;
+use crate::settings::table::{EXPORT, KINETO};
 use crate::terminal::errors::{Failure, print_stderr, reason};
 use crate::terminal::quote;
 use clap::Args;
@@ -47,6 +47,13 @@ pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
         return Err(Failure::new(format!("`tprof env` cannot export to {format}"))
             .cause("no launcher waits for the end of the job")
             .hint(format!("tprof export {path} --to {format}, after the job"))
+            .into());
+    }
+    // As above: a window is for runs that have a launcher.
+    if resolved.config.kineto.take().is_some() && resolved.was_typed(KINETO.name) {
+        return Err(Failure::new("`tprof env` cannot ask for a window of PyTorch's profiler")
+            .cause("no launcher waits for the trace")
+            .hint("tprof run --kineto -- COMMAND")
             .into());
     }
     // Now: later no terminal would show the error.

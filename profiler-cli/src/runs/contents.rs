@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::kineto::HOME;
 use tprof_export::TABLES;
 use tprof_trace::live::is_fresh;
 use tprof_trace::run::RUN_VERSION;
@@ -85,6 +86,14 @@ impl Contents {
             }
             "parquet" if path.join(PARQUET_MARKER).is_file() => {
                 parquet(&path, &mut files, &mut directories)?
+            }
+            // A run of its own: windows of PyTorch's profiler.
+            HOME => {
+                let within = Contents::of(&path)?;
+                self.unread = self.unread.take().or(within.unread);
+                files = within.files;
+                directories = within.directories;
+                within.others.is_empty()
             }
             _ => false,
         };

@@ -60,6 +60,11 @@ fn option(setting: &'static Setting) -> Arg {
             .num_args(0..=1)
             .require_equals(true)
             .default_missing_value("true"),
+        ValueKind::Optional(name, missing) => option
+            .value_name(name)
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value(missing),
         ValueKind::Directory => option.value_name("DIR").value_hint(ValueHint::DirPath),
         ValueKind::Text(name, _) => option.value_name(name),
         ValueKind::Number(name) => option.value_name(name).allow_hyphen_values(true),

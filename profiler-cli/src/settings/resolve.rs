@@ -36,6 +36,7 @@ pub fn resolve(
     let file = sources::from_file(named.as_deref(), directory)?;
     let resolved = from_layers([file, variables, flags], command, directory)?;
     check_modules(&resolved.config)?;
+    check_kineto(&resolved.config)?;
     match idle(&resolved.config) {
         Some(other) => Err(Failure::new(format!("`paused` and `{other}` exclude each other"))
             .cause("--paused waits for `tprof ctl start`, so --delay and --duration have no effect")
@@ -62,6 +63,25 @@ fn check_modules(config: &Config) -> Result<(), Failure> {
     Err(Failure::new("`modules` and `operators = off` exclude each other")
         .cause("calls of PyTorch's modules are recorded as its operators are")
         .hint("use only one: --operators=auto, or --modules=false"))
+}
+
+/// Refuses a window of PyTorch's profiler without operators, which show when steps run, and where
+/// paths are not to be kept.
+fn check_kineto(config: &Config) -> Result<(), Failure> {
+    if config.kineto.is_none() {
+        return Ok(());
+    }
+    if config.redact {
+        return Err(Failure::new("`kineto` and `redact` exclude each other")
+            .cause("a trace of PyTorch's profiler has paths of files")
+            .hint("use only one: --redact=false, or --kineto=off"));
+    }
+    if config.operators != OperatorDetail::Off {
+        return Ok(());
+    }
+    Err(Failure::new("`kineto` and `operators = off` exclude each other")
+        .cause("the window begins once PyTorch's ranges show that steps run")
+        .hint("use only one: --operators=auto, or --kineto=off"))
 }
 
 /// Refuses `force` beside another `if-exists` of the same source: neither is the later one.
@@ -98,6 +118,7 @@ fn from_layers(
             cuda_graphs: tprof_collect::GraphDetail::Graph,
             operators: tprof_collect::OperatorDetail::Auto,
             modules: false,
+            kineto: None,
             rss_interval: DEFAULT_RSS_INTERVAL,
             gpu_interval: DEFAULT_GPU_INTERVAL,
             on_full: OnFull::Wait,

@@ -39,6 +39,8 @@ pub struct Setting {
 pub enum ValueKind {
     /// True or false; the flag without a value is true.
     Switch,
+    /// Text that help calls so; the flag without a value has this one.
+    Optional(&'static str, &'static str),
     /// A directory.
     Directory,
     /// Text that help calls so; completions offer the values, if there are any.
@@ -58,7 +60,7 @@ impl Setting {
 }
 
 /// All settings, in the order of the help.
-pub const SETTINGS: [&Setting; 23] = [
+pub const SETTINGS: [&Setting; 24] = [
     &OUTPUT,
     &IF_EXISTS,
     &FORCE,
@@ -70,6 +72,7 @@ pub const SETTINGS: [&Setting; 23] = [
     &CUDA_GRAPHS,
     &OPERATORS,
     &MODULES,
+    &KINETO,
     &NCCL,
     &RSS_INTERVAL,
     &GPU_INTERVAL,
@@ -252,6 +255,19 @@ pub static MODULES: Setting = Setting {
         Ok(())
     },
     show: |resolved| Some(resolved.config.modules.into()),
+};
+
+/// The window that PyTorch's own profiler is asked for.
+pub static KINETO: Setting = Setting {
+    name: "kineto",
+    short: None,
+    help: "A window of PyTorch's profiler: stacks, shapes, steps=N, off [default: off]",
+    kind: ValueKind::Optional("LIST", "stacks,shapes"),
+    set: |resolved, given| {
+        resolved.config.kineto = values::kineto_window(given)?;
+        Ok(())
+    },
+    show: |resolved| Some(values::kineto_text(resolved.config.kineto).into()),
 };
 
 /// What NCCL reports beside its operations.

@@ -5,8 +5,8 @@ use crate::terminal::errors::{Failure, nearest};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use tprof_collect::{
-    Activity, DEFAULT_SAMPLE_INTERVAL, GraphDetail, IfExists, MemMode, NcclEvent, OnFull,
-    OperatorDetail, PerfEvent, StackMode, highest_sample_rate,
+    Activity, DEFAULT_SAMPLE_INTERVAL, GraphDetail, IfExists, KinetoWindow, MemMode, NcclEvent,
+    OnFull, OperatorDetail, PerfEvent, StackMode, highest_sample_rate,
 };
 use tprof_facts::units::{exact_duration, exact_size, parse_duration, parse_size};
 
@@ -162,6 +162,57 @@ pub fn nccl_events(given: &Given) -> Result<Vec<NcclEvent>, Failure> {
     found.sort_unstable();
     found.dedup();
     Ok(found)
+}
+
+/// Steps that a window of PyTorch's profiler may have: its trace is in memory until its end.
+const MOST_STEPS: u32 = 1000;
+
+/// What a window of PyTorch's profiler is to have, separated by commas; none if it is off.
+pub fn kineto_window(given: &Given) -> Result<Option<KinetoWindow>, Failure> {
+    let text = given.text()?.to_ascii_lowercase();
+    if FLAGS.iter().any(|(name, is_on)| *name == text && !is_on) {
+        return Ok(None);
+    }
+    if FLAGS.iter().any(|(name, is_on)| *name == text && *is_on) {
+        return Ok(Some(KinetoWindow::default()));
+    }
+    let mut window = KinetoWindow { stacks: false, shapes: false, ..KinetoWindow::default() };
+    let mut has_part = false;
+    for word in text.split(',').map(str::trim) {
+        match word.split_once('=') {
+            Some(("steps", number)) => {
+                let steps = number.parse().ok().filter(|steps| (1..=MOST_STEPS).contains(steps));
+                window.steps = steps.ok_or_else(|| {
+                    let why = format!("`steps=` needs a number from 1 to {MOST_STEPS}");
+                    given.refuse(why, "steps=3")
+                })?;
+                continue;
+            }
+            None if word == "stacks" => window.stacks = true,
+            None if word == "shapes" => window.shapes = true,
+            None if word == "names" => {}
+            _ => {
+                let right = nearest(word, ["stacks", "shapes", "names", "steps=3", "off"]);
+                let why = "the values are off, or a list of stacks, shapes, names and steps=N";
+                return Err(given.refuse(why, right.unwrap_or("stacks")));
+            }
+        }
+        has_part = true;
+    }
+    let whole = KinetoWindow { steps: window.steps, ..KinetoWindow::default() };
+    Ok(Some(if has_part { window } else { whole }))
+}
+
+/// The same as text.
+pub fn kineto_text(window: Option<KinetoWindow>) -> String {
+    let Some(KinetoWindow { steps, stacks, shapes }) = window else { return "off".to_owned() };
+    let mut words = vec![format!("steps={steps}")];
+    words.extend(stacks.then(|| "stacks".to_owned()));
+    words.extend(shapes.then(|| "shapes".to_owned()));
+    if !stacks && !shapes {
+        words.push("names".to_owned());
+    }
+    words.join(",")
 }
 
 /// Events to count.

@@ -136,6 +136,11 @@ static void steps(int count) {
 
 // Runs steps; what else, by name.
 int stand_in(const char *what) {
+    if (!strcmp(what, "update")) {
+        at::Running range(7, "Optimizer.step#SGD.step", -1, {});
+        steps(1);
+        return 0;
+    }
     steps(5);
     if (!strcmp(what, "fork")) {
         pid_t child = fork();

@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
+use tprof_trace::run::Blind;
 
 /// What reaches the engine.
 pub enum Event {
@@ -64,6 +65,8 @@ pub enum Event {
     Follow,
     /// The launcher was asked to end, by this signal.
     AskedToEnd(i32),
+    /// Something that the launcher could not record.
+    Lacks(Blind),
     /// Do not wait any longer.
     StopWaiting,
     /// Finish: wait for descendants that long.

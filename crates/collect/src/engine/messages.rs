@@ -80,6 +80,7 @@ impl Engine {
                     // At once: SIGKILL may be next.
                     self.write_info_now();
                 }
+                Event::Lacks(blind) => self.out.processes.losses.add_blind(blind),
                 Event::StopWaiting => self.ending.finish_by_ns = Some(0),
                 Event::Finish(wait) => {
                     let by = sys::monotonic_ns() + wait.as_nanos() as u64;

@@ -9,4 +9,5 @@ pub mod processes;
 pub mod ranks;
 pub mod sources;
 pub mod standstill;
+pub mod stepping;
 pub mod survivors;

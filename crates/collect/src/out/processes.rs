@@ -8,8 +8,10 @@ mod unseen;
 use crate::out::losses::Losses;
 use crate::out::module_names::HookedImages;
 use crate::out::ranks::Rank;
+use crate::out::stepping::Stepping;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use tprof_trace::model::ProcessEnd;
 use tprof_trace::run::ProcessInfo;
 use unattached::Unattached;
@@ -88,6 +90,8 @@ pub struct Processes {
     pub tree_cpu_ns: u64,
     /// Whether images had a hook in Python, where one is wanted.
     pub hooked: HookedImages,
+    /// Which of them run operators, and step.
+    pub stepping: Arc<Stepping>,
     /// What was lost, and could not be recorded.
     pub losses: Losses,
 }
@@ -110,6 +114,13 @@ impl Processes {
         self.file.insert(self.processes.len(), place.file);
         self.row.insert(image, self.processes.len());
         self.processes.push(info);
+    }
+
+    /// An image runs operators of PyTorch, and may have ended a step.
+    pub fn runs_operators(&self, image: u64, has_stepped: bool) {
+        if let Some(info) = self.row.get(&image).and_then(|row| self.processes.get(*row)) {
+            self.stepping.note(info.pid, has_stepped);
+        }
     }
 
     /// Where an image belongs.

@@ -19,6 +19,7 @@ use crate::os::sys;
 use crate::out::files::Files;
 use crate::out::info;
 use crate::out::output::Output;
+use crate::out::stepping::Stepping;
 use crate::session::configure::TargetClock;
 use crate::session::first_info::first_info;
 use crate::session::injections::{Libraries, injections};
@@ -36,7 +37,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tprof_trace::TraceHeader;
 use tprof_trace::model::property;
-use tprof_trace::run::RunInfo;
+use tprof_trace::run::{Blind, RunInfo};
 use tprof_wire::env;
 
 /// How long a target waits on a full ring before it drops, and after how long without a pass
@@ -58,6 +59,7 @@ pub struct Session {
     socket: Arc<SessionSocket>,
     stop: Arc<AtomicBool>,
     sampler: Option<Arc<CpuSampler>>,
+    stepping: Arc<Stepping>,
     devices: Mutex<Option<nvml::Sampler>>,
     engine: Option<JoinHandle<RunInfo>>,
     server: Option<JoinHandle<()>>,
@@ -179,7 +181,9 @@ impl Session {
                 Sizer::start(deliver).ok()
             },
         };
-        let engine = Engine::new(parts, Output::new(clock, files));
+        let recorded = Output::new(clock, files);
+        let stepping = Arc::clone(&recorded.processes.stepping);
+        let engine = Engine::new(parts, recorded);
         let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
         let spawn = system("start a thread");
         let sweeper = named("tprof-sweeper");
@@ -196,6 +200,7 @@ impl Session {
             socket,
             stop,
             sampler,
+            stepping,
             devices: Mutex::new(None),
             engine: Some(engine),
             server: Some(server),
@@ -277,6 +282,16 @@ impl Session {
     /// Notes a signal that asked tprof to end, as batch systems send one before SIGKILL.
     pub fn asked_to_end(&self, signal: i32) {
         self.send(Event::AskedToEnd(signal));
+    }
+
+    /// Which processes run PyTorch's operators, and which have made a step.
+    pub fn stepping(&self) -> Arc<Stepping> {
+        Arc::clone(&self.stepping)
+    }
+
+    /// Notes what the launcher could not record.
+    pub fn lacks(&self, blind: Blind) {
+        self.send(Event::Lacks(blind));
     }
 
     /// Whether the run came to its end by itself.

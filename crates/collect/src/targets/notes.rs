@@ -94,6 +94,9 @@ impl Notes for NoteSink<'_> {
             Note::Operator(record) => {
                 let (of, interned) = (self.clock, &mut *self.interned);
                 self.operators.take(record, thread.index, clock, of, interned, file);
+                if let Some(has_stepped) = self.operators.news() {
+                    self.processes.runs_operators(self.number, has_stepped);
+                }
             }
             Note::Span(record) => {
                 self.spans.take(record, thread.index, time_ns, self.interned, writer);

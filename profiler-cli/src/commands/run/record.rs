@@ -4,6 +4,7 @@ use super::args::RunArgs;
 use super::{peak, summary};
 
 use crate::commands::export::{self, ExportArgs};
+use crate::kineto::{self, Daemon};
 use crate::launch::failures::{
     cannot_start, missing_interpreter, not_finished, not_run, not_started, renamed,
 };
@@ -77,6 +78,13 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         let run = quote::word(quote::nearby(&output).as_os_str());
         print_stderr(&format!("tprof: recording is off; start with: tprof ctl start {run}\n"));
     }
+    let daemon = match resolved.config.kineto.map(|window| Daemon::start(window, &session)) {
+        Some(Err(failure)) => {
+            withdraw(session);
+            return Err(failure.into());
+        }
+        started => started.transpose()?,
+    };
     let (session, outcome) = launch_and_wait(
         session,
         &args.command,
@@ -84,11 +92,13 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         &original,
         &signals,
         &resolved,
-        python_path,
+        Variables { python_path, kineto: daemon.as_ref().map(Daemon::environment) },
     )?;
+    let windows = daemon.map(Daemon::finish).unwrap_or_default();
+    windows.blind.iter().for_each(|blind| session.lacks(blind.clone()));
     let info = finish(session, outcome, &signals);
     let info = info.map_err(|e| not_finished(&output, &e));
-    after(&resolved, info, outcome);
+    after(&resolved, info, outcome, &windows);
     Ok(end_as(outcome))
 }
 
@@ -136,6 +146,12 @@ pub fn current_directory() -> Result<std::path::PathBuf, Failure> {
     })
 }
 
+/// Variables of the job's beside the session's.
+struct Variables {
+    python_path: Option<OsString>,
+    kineto: Option<Vec<(OsString, OsString)>>,
+}
+
 fn launch_and_wait(
     session: Session,
     command: &[OsString],
@@ -143,12 +159,13 @@ fn launch_and_wait(
     original: &Original,
     signals: &Signals,
     resolved: &Resolved,
-    python_path: Option<OsString>,
+    variables: Variables,
 ) -> Result<(Session, Outcome), Failure> {
     let given = std::env::var_os("LD_PRELOAD");
     let preload = given.as_deref().map(libraries::without_ours);
     let mut changes = session.environment(preload.as_deref().filter(|text| !text.is_empty()));
-    changes.extend(python_path.map(|path| (PYTHON_PATH.into(), path)));
+    changes.extend(variables.python_path.map(|path| (PYTHON_PATH.into(), path)));
+    changes.extend(variables.kineto.into_iter().flatten());
     if launch::refuses_libraries(program) {
         // The environment is as it would be without tprof.
         changes.retain(|(name, _)| name != "LD_PRELOAD");
@@ -241,7 +258,12 @@ fn finish(session: Session, outcome: Outcome, signals: &Signals) -> Result<RunIn
 }
 
 /// Summary and export; what fails here does not change the job's status.
-fn after(resolved: &Resolved, info: Result<RunInfo, Failure>, outcome: Outcome) {
+fn after(
+    resolved: &Resolved,
+    info: Result<RunInfo, Failure>,
+    outcome: Outcome,
+    windows: &kineto::Outcome,
+) {
     let info = match info {
         Ok(info) => info,
         Err(failure) => {
@@ -251,7 +273,8 @@ fn after(resolved: &Resolved, info: Result<RunInfo, Failure>, outcome: Outcome) 
     };
     if !resolved.quiet {
         let peak = peak::of(&resolved.config.output, &info);
-        print_stderr(&summary::summary(&info, peak, &resolved.config, outcome));
+        let window = windows.line(&resolved.config.output);
+        print_stderr(&summary::summary(&info, peak, &resolved.config, outcome, window));
     }
     let Some(format) = &resolved.export else { return };
     if let Err(error) = export_after(resolved, format) {

@@ -12,6 +12,7 @@ use recorded::Recorded;
 
 use crate::out::files::OpenFile;
 use crate::out::losses::Losses;
+use crate::out::stepping::is_step;
 use crate::shared::clock::Clock;
 use crate::targets::interned::Interned;
 use tprof_trace::model::*;
@@ -59,6 +60,10 @@ pub struct Operators {
     waiting: Vec<OverOperator>,
     recorded: Recorded,
     first_waiting_ns: Option<u64>,
+    /// A range was over that is a step of PyTorch's.
+    has_stepped: bool,
+    /// What [`Self::news`] returned last.
+    known: Option<bool>,
     /// Operators and ranges so far.
     pub taken: u64,
     nameless: u64,
@@ -76,6 +81,8 @@ impl Operators {
             waiting: Vec::new(),
             recorded: Recorded::default(),
             first_waiting_ns: None,
+            has_stepped: false,
+            known: None,
             taken: 0,
             nameless: 0,
             unwritten: 0,
@@ -123,6 +130,12 @@ impl Operators {
         }
     }
 
+    /// Once there is one, and once more where it ended a step: whether it did.
+    pub fn news(&mut self) -> Option<bool> {
+        let now = (self.taken > 0).then_some(self.has_stepped);
+        (now != self.known).then(|| self.known = now).and(now)
+    }
+
     /// Makes its row; false if its name or its inputs are not defined yet.
     fn row(
         &mut self,
@@ -132,6 +145,9 @@ impl Operators {
     ) -> bool {
         let Some(name) = interned.name(over.name, writer) else { return false };
         let Some(args) = self.texts.text(over.inputs.sizes, interned, writer) else { return false };
+        if over.kind == SpanKind::Annotation && !self.has_stepped {
+            self.has_stepped = interned.text(over.name).is_some_and(is_step);
+        }
         self.spans.push(Span {
             start_ns: over.start_ns,
             duration_ns: over.duration_ns,

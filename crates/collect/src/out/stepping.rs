@@ -1,0 +1,70 @@
+//! Which processes run PyTorch's operators, and which have made a step.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// What names of ranges begin with that PyTorch opens around a step.
+const STEPS: [&str; 2] = ["Optimizer.step#", "ProfilerStep#"];
+
+/// Whether a range of this name is a step of PyTorch's.
+pub fn is_step(name: &str) -> bool {
+    STEPS.iter().any(|step| name.starts_with(step))
+}
+
+/// How far a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// When its first operator or range was read.
+    pub began: Instant,
+    /// Whether it has ended a step.
+    pub has_stepped: bool,
+}
+
+/// See the module. By pid; the engine writes, others read.
+#[derive(Debug, Default)]
+pub struct Stepping(Mutex<HashMap<u32, Progress>>);
+
+impl Stepping {
+    /// Notes that a process runs operators, and whether it has ended a step.
+    pub fn note(&self, pid: u32, has_stepped: bool) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let unknown = || Progress { began: Instant::now(), has_stepped: false };
+        all.entry(pid).or_insert_with(unknown).has_stepped |= has_stepped;
+    }
+
+    /// How far a process is; none if no operator of its was read.
+    pub fn of(&self, pid: u32) -> Option<Progress> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&pid).copied()
+    }
+
+    /// Whether any process runs operators.
+    pub fn is_any(&self) -> bool {
+        !self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_has_stepped_has_so_from_then_on() {
+        let stepping = Stepping::default();
+        assert!(!stepping.is_any());
+        assert_eq!(stepping.of(7), None);
+        stepping.note(7, false);
+        let first = stepping.of(7).unwrap();
+        assert!(!first.has_stepped);
+        stepping.note(7, true);
+        stepping.note(7, false);
+        assert_eq!(stepping.of(7), Some(Progress { has_stepped: true, ..first }));
+        assert_eq!((stepping.of(8), stepping.is_any()), (None, true));
+    }
+
+    #[test]
+    fn steps_are_ranges_of_an_optimizer_or_of_the_profiler() {
+        assert!(is_step("Optimizer.step#AdamW.step") && is_step("ProfilerStep#4"));
+        assert!(!is_step("Optimizer.zero_grad#AdamW.zero_grad") && !is_step("step"));
+    }
+}

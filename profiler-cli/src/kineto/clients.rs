@@ -1,0 +1,159 @@
+//! The processes that asked, and when each is to record.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tprof_collect::proc;
+use tprof_collect::ranks::Rank;
+use tprof_collect::{Progress, Stepping};
+
+/// A process that runs operators for this long without a step is taken to make none.
+const STEPLESS: Duration = Duration::from_secs(10);
+
+/// How far the window of a process is.
+#[derive(Debug, PartialEq, Eq)]
+pub enum State {
+    /// It has asked, and is not to record yet.
+    Waits,
+    /// It is to record.
+    Records,
+    /// Its trace is being imported, or is.
+    Came,
+}
+
+/// A process with PyTorch in it.
+#[derive(Debug)]
+pub struct Client {
+    /// The rank of its environment, if that has one.
+    pub rank: Option<u32>,
+    /// A process that has asked began it, for a part of its work: a worker of a loader or of a
+    /// compiler.
+    pub is_worker: bool,
+    /// See there.
+    pub state: State,
+}
+
+/// Those that asked, by pid.
+#[derive(Debug, Default)]
+pub struct Clients {
+    pub all: BTreeMap<u32, Client>,
+}
+
+impl Clients {
+    /// A process asks; whether it is to record from now on, and into which file of this directory.
+    pub fn asks(
+        &mut self,
+        pids: &[u32],
+        is_free: bool,
+        stepping: &Stepping,
+        home: &Path,
+    ) -> Option<PathBuf> {
+        let (pid, ancestors) = pids.split_first()?;
+        if !self.all.contains_key(pid) {
+            let client = self.new_client(*pid, ancestors);
+            self.all.insert(*pid, client);
+        }
+        let client = self.all.get_mut(pid)?;
+        let is_due = stepping.of(*pid).is_some_and(|far| is_due(far, client.is_worker));
+        if !is_free || !is_due || client.state != State::Waits {
+            return None;
+        }
+        client.state = State::Records;
+        Some(home.join(asked_name(client.rank)))
+    }
+
+    fn new_client(&self, pid: u32, ancestors: &[u32]) -> Client {
+        let rank = Rank::of(&proc::environment_of(pid)).map(|rank| rank.number);
+        let of_ancestor = |ancestor: &u32| self.all.get(ancestor);
+        let is_worker = ancestors.iter().filter_map(of_ancestor).any(|of| of.rank == rank);
+        Client { rank, is_worker, state: State::Waits }
+    }
+
+    /// Files that processes were asked for and may have written by now.
+    pub fn awaited(&self, home: &Path) -> Vec<(u32, PathBuf)> {
+        let records = self.all.iter().filter(|(_, client)| client.state == State::Records);
+        records.map(|(pid, client)| (*pid, written(*pid, client.rank, home))).collect()
+    }
+
+    /// The answer did not reach a process, which asks again.
+    pub fn missed(&mut self, pid: u32) {
+        if let Some(client) = self.all.get_mut(&pid) {
+            client.state = State::Waits;
+        }
+    }
+
+    /// The file of a process is there.
+    pub fn came(&mut self, pid: u32) {
+        if let Some(client) = self.all.get_mut(&pid) {
+            client.state = State::Came;
+        }
+    }
+}
+
+/// A step of a process makes its window whole steps. One that makes none has a window by time,
+/// unless another process waits for what it does.
+fn is_due(far: Progress, is_worker: bool) -> bool {
+    far.has_stepped || !is_worker && far.began.elapsed() >= STEPLESS
+}
+
+/// What a trace is to be called: an import reads the rank from it.
+fn asked_name(rank: Option<u32>) -> String {
+    rank.map_or_else(|| "window.json".to_owned(), |rank| format!("rank-{rank}.json"))
+}
+
+/// What Kineto makes of that.
+fn written(pid: u32, rank: Option<u32>, home: &Path) -> PathBuf {
+    let name = asked_name(rank);
+    home.join(name.replace(".json", &format!("_{pid}.json")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    const HOME: &str = "/r/kineto";
+
+    fn asks(clients: &mut Clients, pids: &[u32], stepping: &Stepping) -> bool {
+        clients.asks(pids, true, stepping, Path::new(HOME)).is_some()
+    }
+
+    #[test]
+    fn a_process_records_once_and_only_after_a_step() {
+        let (mut clients, stepping) = (Clients::default(), Stepping::default());
+        let pid = std::process::id();
+        assert!(!asks(&mut clients, &[pid], &stepping));
+        stepping.note(pid, false);
+        assert!(!asks(&mut clients, &[pid], &stepping));
+        stepping.note(pid, true);
+        let busy = clients.asks(&[pid], false, &stepping, Path::new(HOME));
+        assert_eq!(busy, None);
+        let file = clients.asks(&[pid], true, &stepping, Path::new(HOME));
+        assert_eq!(file, Some(PathBuf::from("/r/kineto/window.json")));
+        let written = format!("/r/kineto/window_{pid}.json");
+        assert_eq!(clients.awaited(Path::new(HOME)), [(pid, PathBuf::from(written))]);
+        assert!(!asks(&mut clients, &[pid], &stepping));
+        clients.came(pid);
+        assert!(!asks(&mut clients, &[pid], &stepping));
+        assert!(clients.awaited(Path::new(HOME)).is_empty());
+    }
+
+    #[test]
+    fn a_worker_of_a_process_has_no_window_by_time() {
+        let mut clients = Clients::default();
+        let stepping = Stepping::default();
+        assert!(!asks(&mut clients, &[10, 1], &stepping));
+        assert!(!asks(&mut clients, &[20, 10, 1], &stepping));
+        assert!(!clients.all[&10].is_worker && clients.all[&20].is_worker);
+        let long_ago = Instant::now().checked_sub(STEPLESS).unwrap();
+        let far = Progress { began: long_ago, has_stepped: false };
+        assert!(is_due(far, false) && !is_due(far, true));
+        assert!(is_due(Progress { has_stepped: true, ..far }, true));
+        assert!(!is_due(Progress { began: Instant::now(), ..far }, false));
+    }
+
+    #[test]
+    fn a_rank_is_in_the_name_of_its_file() {
+        assert_eq!(written(7, Some(3), Path::new("/r")), Path::new("/r/rank-3_7.json"));
+    }
+}

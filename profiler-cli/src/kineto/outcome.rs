@@ -1,0 +1,143 @@
+//! What came of windows, in words.
+
+use super::clients::{Clients, State};
+use super::places::HOME;
+use super::take::Taken;
+use crate::terminal::quote;
+use std::collections::BTreeMap;
+use std::path::Path;
+use tprof_collect::Stepping;
+use tprof_trace::run::Blind;
+
+/// What windows are called in the lists of what was not recorded.
+const WHAT: &str = "the window of PyTorch's profiler (--kineto)";
+
+/// What came.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Windows that came.
+    windows: usize,
+    /// Operators, ranges and Python's functions in them.
+    rows: u64,
+    /// Processes without a window, and why.
+    pub blind: Vec<Blind>,
+}
+
+impl Outcome {
+    /// Of a job that is over: what became of each trace, by pid.
+    pub(super) fn of(
+        clients: &Clients,
+        taken: &BTreeMap<u32, Result<Taken, String>>,
+        stepping: &Stepping,
+    ) -> Outcome {
+        let mut outcome = Outcome::default();
+        if clients.all.is_empty() {
+            let why = match stepping.is_any() {
+                true => {
+                    "its PyTorch asked no daemon: built without, or older than KINETO_IPC_SOCKET_DIR"
+                }
+                false => "no process ran operators of PyTorch",
+            };
+            outcome.lacks("the job".to_owned(), why.to_owned());
+        }
+        for (pid, client) in &clients.all {
+            let process = match client.rank {
+                Some(rank) => format!("{pid} (rank {rank})"),
+                None => pid.to_string(),
+            };
+            let far = stepping.of(*pid);
+            let has_stepped = far.is_some_and(|far| far.has_stepped);
+            let why = match (&client.state, taken.get(pid)) {
+                (State::Came, Some(Ok(taken))) => {
+                    outcome.windows += 1;
+                    outcome.rows += taken.rows;
+                    continue;
+                }
+                (State::Came, Some(Err(why))) => format!("its trace cannot be read: {why}"),
+                (State::Came, None) => "its trace was not read to its end".to_owned(),
+                (State::Records, _) => "it ended before its window was over".to_owned(),
+                // Workers and launchers make no steps, and are not meant.
+                (State::Waits, _) if !has_stepped && clients.all.len() > 1 => continue,
+                (State::Waits, _) if has_stepped => {
+                    "it ended before it asked again, which it does each second".to_owned()
+                }
+                (State::Waits, _) if far.is_some() => "it made no step".to_owned(),
+                (State::Waits, _) => "it ran no operators".to_owned(),
+            };
+            outcome.lacks(process, why);
+        }
+        if outcome.windows == 0 && outcome.blind.is_empty() {
+            outcome.lacks("the job".to_owned(), "no process made a step".to_owned());
+        }
+        outcome
+    }
+
+    fn lacks(&mut self, process: String, why: String) {
+        self.blind.push(Blind { process, what: WHAT.to_owned(), why });
+    }
+
+    /// A line for the closing message; none if no window came.
+    pub fn line(&self, run: &Path) -> Option<String> {
+        let windows = match self.windows {
+            0 => return None,
+            1 => "1 process".to_owned(),
+            many => format!("{many} processes"),
+        };
+        let rows = tprof_facts::units::count(self.rows);
+        let home = quote::word(quote::nearby(&run.join(HOME)).as_os_str());
+        Some(format!(
+            "a window of PyTorch's profiler in {windows}, {rows} rows: tprof report {home}"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kineto::clients::Client;
+
+    fn client(rank: Option<u32>, state: State) -> Client {
+        Client { rank, is_worker: false, state }
+    }
+
+    fn whys(outcome: &Outcome) -> Vec<(&str, &str)> {
+        outcome.blind.iter().map(|b| (b.process.as_str(), b.why.as_str())).collect()
+    }
+
+    #[test]
+    fn a_job_without_pytorch_and_a_pytorch_without_daemon_are_apart() {
+        let stepping = Stepping::default();
+        let none = Outcome::of(&Clients::default(), &BTreeMap::new(), &stepping);
+        assert_eq!(whys(&none), [("the job", "no process ran operators of PyTorch")]);
+        stepping.note(7, false);
+        let none = Outcome::of(&Clients::default(), &BTreeMap::new(), &stepping);
+        assert!(whys(&none)[0].1.starts_with("its PyTorch asked no daemon"), "{none:?}");
+        assert_eq!(none.line(Path::new("/r")), None);
+    }
+
+    #[test]
+    fn each_process_that_stepped_has_its_window_or_a_reason() {
+        let stepping = Stepping::default();
+        for pid in [2, 3, 4, 5] {
+            stepping.note(pid, true);
+        }
+        let mut clients = Clients::default();
+        clients.all.insert(1, client(None, State::Waits));
+        clients.all.insert(2, client(Some(0), State::Came));
+        clients.all.insert(3, client(Some(1), State::Came));
+        clients.all.insert(4, client(Some(2), State::Records));
+        clients.all.insert(5, client(Some(3), State::Waits));
+        let taken = BTreeMap::from([(2, Ok(Taken { rows: 9 })), (3, Err("cut".to_owned()))]);
+        let outcome = Outcome::of(&clients, &taken, &stepping);
+        assert_eq!(
+            whys(&outcome),
+            [
+                ("3 (rank 1)", "its trace cannot be read: cut"),
+                ("4 (rank 2)", "it ended before its window was over"),
+                ("5 (rank 3)", "it ended before it asked again, which it does each second"),
+            ]
+        );
+        let line = outcome.line(Path::new("/r")).unwrap();
+        assert!(line.contains("in 1 process, 9 rows: tprof report /r/kineto"), "{line}");
+    }
+}

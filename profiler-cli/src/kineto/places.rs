@@ -1,0 +1,150 @@
+//! Where the job finds the daemon and puts its traces: directories, and the variables that name
+//! them.
+
+use crate::terminal::errors::{Failure, reason};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use tprof_collect::{Owned, PREFIX};
+
+/// The directory within a run that windows are in: a run of its own.
+pub const HOME: &str = "kineto";
+/// The socket's name, which Kineto expects.
+const SOCKET: &str = "dynolog";
+/// Names of directories of sockets begin so.
+const PURPOSE: &str = "kineto-";
+/// The longest directory of sockets: Kineto's own are called after 36 random characters there, and
+/// an address has 107 bytes.
+const MOST_BYTES: usize = 52;
+/// A machine's own settings of Kineto.
+const SETTINGS: &str = "/etc/libkineto.conf";
+/// How often Kineto asks, at most.
+const FREQUENT: &str = "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n";
+/// Above all that Kineto prints of itself.
+const SILENT: &str = "5";
+
+const SOCKET_DIRECTORY: &str = "KINETO_IPC_SOCKET_DIR";
+const CONFIGURATION: &str = "KINETO_CONFIG";
+const LOG_LEVEL: &str = "KINETO_LOG_LEVEL";
+
+/// Directories of a run's daemon.
+#[derive(Debug)]
+pub struct Places {
+    /// Holds the socket; private.
+    sockets: TempDir,
+    /// Of the traces that come, and of the run that they become.
+    pub home: PathBuf,
+    _owned: Option<Owned>,
+}
+
+impl Places {
+    /// Makes them for a run in this directory.
+    pub fn new(run: &Path) -> Result<Places, Failure> {
+        let given = std::env::var_os(SOCKET_DIRECTORY).unwrap_or_default();
+        if is_of_another_daemon(&given) {
+            return Err(cannot()
+                .cause(format!("{SOCKET_DIRECTORY} leads to another daemon"))
+                .hint(format!("unset {SOCKET_DIRECTORY}")));
+        }
+        let made = [std::env::temp_dir(), "/tmp".into(), "/dev/shm".into()];
+        let made = made.iter().filter(|base| base.is_absolute()).map(|base| private_in(base));
+        let sockets = made.reduce(|first, next| first.or(next)).and_then(Result::ok);
+        let sockets = sockets.ok_or_else(|| {
+            cannot()
+                .cause("no directory with a short path could be created for its socket")
+                .hint("set TMPDIR to a writable directory with a short path")
+        })?;
+        let home = run.join(HOME);
+        std::fs::create_dir_all(&home).map_err(|error| {
+            cannot()
+                .cause(format!("`{}` cannot be created: {}", home.display(), reason(&error)))
+                .hint("-o with a writable directory")
+        })?;
+        let owned = tprof_collect::claim(sockets.path()).ok();
+        Ok(Places { sockets, home, _owned: owned })
+    }
+
+    /// Where the socket is to be: an absolute path, since Kineto ends its process at an answer from
+    /// any other one.
+    pub fn socket(&self) -> PathBuf {
+        self.sockets.path().join(SOCKET)
+    }
+
+    /// Variables that the job must find. What the job set itself stays.
+    pub fn environment(&self) -> Vec<(OsString, OsString)> {
+        // Kineto takes paths below this text.
+        let mut home = self.home.clone().into_os_string();
+        home.push("/");
+        let mut pairs: Vec<(&str, OsString)> = vec![
+            ("KINETO_USE_DAEMON", "1".into()),
+            (SOCKET_DIRECTORY, self.sockets.path().into()),
+            ("KINETO_ONDEMAND_TRACE_DIR", home),
+        ];
+        let settings = self.sockets.path().join("libkineto.conf");
+        if std::env::var_os(CONFIGURATION).is_none()
+            && !Path::new(SETTINGS).exists()
+            && std::fs::write(&settings, FREQUENT).is_ok()
+        {
+            pairs.push((CONFIGURATION, settings.into()));
+        }
+        if std::env::var_os(LOG_LEVEL).is_none() {
+            pairs.push((LOG_LEVEL, SILENT.into()));
+        }
+        pairs.into_iter().map(|(name, value)| (name.into(), value)).collect()
+    }
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        // Refused, as it should be, while anything is in it.
+        let _ = std::fs::remove_dir(&self.home);
+    }
+}
+
+/// What cannot be done.
+pub fn cannot() -> Failure {
+    Failure::new("cannot ask for a window of PyTorch's profiler (--kineto)")
+}
+
+/// Whether a job was to be led to a daemon that is not of a recording around this one.
+fn is_of_another_daemon(given: &OsStr) -> bool {
+    let name = Path::new(given).file_name().unwrap_or_default().to_string_lossy();
+    !given.is_empty() && !name.starts_with(&format!("{PREFIX}{PURPOSE}"))
+}
+
+fn private_in(base: &Path) -> std::io::Result<TempDir> {
+    let directory = tempfile::Builder::new()
+        .prefix(&format!("{PREFIX}{PURPOSE}"))
+        .permissions(std::fs::Permissions::from_mode(0o700))
+        .tempdir_in(base)?;
+    match directory.path().as_os_str().len() <= MOST_BYTES {
+        true => Ok(directory),
+        false => Err(std::io::ErrorKind::InvalidFilename.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_daemon_stays_and_an_outer_recording_gives_way() {
+        assert!(is_of_another_daemon(OsStr::new("/run/dynolog")));
+        assert!(!is_of_another_daemon(OsStr::new("/tmp/tprof-kineto-1a2b3c")));
+        assert!(!is_of_another_daemon(OsStr::new("")));
+    }
+
+    #[test]
+    fn a_home_without_traces_goes_and_one_with_a_trace_stays() {
+        let run = tempfile::tempdir().unwrap();
+        drop(Places::new(run.path()).unwrap());
+        assert!(!run.path().join(HOME).exists());
+        let places = Places::new(run.path()).unwrap();
+        std::fs::write(places.home.join("rank-0_7.json"), "{}").unwrap();
+        let socket = places.socket();
+        assert!(socket.is_absolute() && socket.parent().unwrap().is_dir());
+        drop(places);
+        assert!(run.path().join(HOME).is_dir() && !socket.parent().unwrap().exists());
+    }
+}

@@ -1,0 +1,162 @@
+//! The thread that answers for the length of a run, and imports what comes.
+//!
+//! It never waits for a process: an answer that finds no room is left out, since the process asks
+//! again. A process waits only for a moment for an answer, in a thread of Kineto's own.
+
+use super::clients::Clients;
+use super::message::{self, Message};
+use super::outcome::Outcome;
+use super::places::{Places, cannot};
+use super::take::{Arrived, Taken, take};
+use crate::terminal::errors::{Failure, reason};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tprof_collect::{KinetoWindow, Session, Stepping};
+
+/// How long the thread waits for a request before it searches for traces, or ends.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Longest datagram; Kineto's have some dozens of bytes.
+const MOST_BYTES: usize = 4096;
+
+/// A running daemon.
+#[derive(Debug)]
+pub struct Daemon {
+    environment: Vec<(OsString, OsString)>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Outcome>>,
+}
+
+impl Daemon {
+    /// Starts one for a run.
+    pub fn start(window: KinetoWindow, session: &Session) -> Result<Daemon, Failure> {
+        let places = Places::new(session.run_dir())?;
+        let failed = |error: std::io::Error| {
+            let cause = format!("its socket cannot be created: {}", reason(&error));
+            cannot().cause(cause).hint("set TMPDIR to a writable directory")
+        };
+        let socket = UnixDatagram::bind(places.socket()).map_err(failed)?;
+        socket.set_read_timeout(Some(PAUSE)).map_err(failed)?;
+        let environment = places.environment();
+        let stop = Arc::new(AtomicBool::new(false));
+        let server = Server {
+            window,
+            places,
+            socket,
+            stepping: session.stepping(),
+            clients: Clients::default(),
+            imports: BTreeMap::new(),
+        };
+        let ends = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name("tprof-kineto".to_owned());
+        let thread = thread.spawn(move || server.run(&ends)).map_err(failed)?;
+        Ok(Daemon { environment, stop, thread: Some(thread) })
+    }
+
+    /// Variables that the job must find.
+    pub fn environment(&self) -> Vec<(OsString, OsString)> {
+        self.environment.clone()
+    }
+
+    /// Ends it, after the job: what came.
+    pub fn finish(mut self) -> Outcome {
+        self.end().unwrap_or_default()
+    }
+
+    fn end(&mut self) -> Option<Outcome> {
+        self.stop.store(true, Release);
+        self.thread.take()?.join().ok()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+struct Server {
+    window: KinetoWindow,
+    places: Places,
+    socket: UnixDatagram,
+    stepping: Arc<Stepping>,
+    clients: Clients,
+    imports: BTreeMap<u32, JoinHandle<Result<Taken, String>>>,
+}
+
+impl Server {
+    fn run(mut self, stop: &AtomicBool) -> Outcome {
+        loop {
+            // Read before: what was there when the job ended is taken.
+            let is_last = stop.load(Acquire);
+            self.answer_next();
+            self.take_arrived();
+            if is_last {
+                break;
+            }
+        }
+        let failed = |_| Err("the import failed".to_owned());
+        let taken = std::mem::take(&mut self.imports).into_iter();
+        let taken = taken.map(|(pid, import)| (pid, import.join().unwrap_or_else(failed)));
+        Outcome::of(&self.clients, &taken.collect(), &self.stepping)
+    }
+
+    /// Answers a request, if one comes.
+    fn answer_next(&mut self) {
+        let mut buffer = [0; MOST_BYTES];
+        let Ok((length, from)) = self.socket.recv_from(&mut buffer) else { return };
+        let (Some(message), Some(from)) = (Message::of(&buffer[..length]), from.as_pathname())
+        else {
+            return;
+        };
+        match message {
+            Message::Context => _ = self.send(&message::answer("ctxt", &1i32.to_ne_bytes()), from),
+            Message::Request { is_free, pids } => {
+                let home = &self.places.home;
+                let file = self.clients.asks(&pids, is_free, &self.stepping, home);
+                let window = file.as_ref().map(|file| (self.window, file.as_os_str()));
+                if !self.send(&message::configuration(window), from) && window.is_some() {
+                    self.clients.missed(pids[0]);
+                }
+            }
+        }
+    }
+
+    /// Sends an answer, unless that would have to wait for room at the process; whether it did.
+    fn send(&self, answer: &[u8], to: &Path) -> bool {
+        let sent = self.socket.set_nonblocking(true).and_then(|()| self.socket.send_to(answer, to));
+        // Should this fail, the thread searches for requests more often than it has to.
+        let _ = self.socket.set_nonblocking(false);
+        sent.is_ok()
+    }
+
+    /// Begins to import what is there by now. Kineto writes under another name until a file is
+    /// whole.
+    fn take_arrived(&mut self) {
+        for (pid, json) in self.clients.awaited(&self.places.home) {
+            if !json.exists() {
+                continue;
+            }
+            self.clients.came(pid);
+            let home: PathBuf = self.places.home.clone();
+            let host = tprof_collect::host_name();
+            let arrived = Arrived { json, pid, offset_ns: since_1970_of_zero(), host };
+            let thread = std::thread::Builder::new().name("tprof-import".to_owned());
+            if let Ok(import) = thread.spawn(move || take(&arrived, &home)) {
+                self.imports.insert(pid, import);
+            }
+        }
+    }
+}
+
+/// The moment from which CLOCK_MONOTONIC counts, in nanoseconds since 1970.
+fn since_1970_of_zero() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let monotonic_ns = tprof_collect::monotonic_ns();
+    i64::try_from(now.as_nanos()).unwrap_or(0).saturating_sub_unsigned(monotonic_ns)
+}

@@ -1,0 +1,151 @@
+//! From a trace that came to a file of the run of windows.
+//!
+//! Times count from the run's zero, CLOCK_MONOTONIC: Kineto's, which count from 1970, are moved by
+//! the difference of both clocks when the trace came. Windows are beside the run, not within its
+//! rank's file: no report counts an operator twice.
+
+use serde_json::json;
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
+use tprof_import::{ImportError, Options};
+use tprof_trace::run::{Blind, RunInfo};
+
+/// Files of one rank.
+const MOST_FILES: u32 = 10_000;
+
+/// A trace that came, and of whom.
+#[derive(Debug)]
+pub struct Arrived {
+    /// Where it is.
+    pub json: PathBuf,
+    /// The process.
+    pub pid: u32,
+    /// What is to be taken off its times, ns.
+    pub offset_ns: i64,
+    /// Of the machine.
+    pub host: String,
+}
+
+/// A window as it is in the run of windows.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Operators, ranges and Python's functions.
+    pub rows: u64,
+}
+
+/// Imports a trace and removes it. It stays where this fails.
+pub fn take(arrived: &Arrived, home: &Path) -> Result<Taken, String> {
+    let made = home.join(format!("import-{}", arrived.pid));
+    let mut options = Options::new(env!("CARGO_PKG_VERSION"));
+    options.offset_ns = arrived.offset_ns;
+    let taken = tprof_import::import(std::slice::from_ref(&arrived.json), &made, &options)
+        .map_err(|error: ImportError| error.to_string())
+        .and_then(|imported| {
+            place(&made, home, arrived).map_err(|error| error.to_string())?;
+            Ok(Taken { rows: imported.rows })
+        });
+    let _ = fs::remove_dir_all(&made);
+    if taken.is_ok() {
+        let _ = fs::remove_file(&arrived.json);
+    }
+    taken
+}
+
+/// Moves the file of an import to those that are there, and writes what it is.
+fn place(made: &Path, home: &Path, arrived: &Arrived) -> std::io::Result<()> {
+    let text = fs::read(made.join("run.json"))?;
+    let mut info: RunInfo = serde_json::from_slice(&text)?;
+    let mut names = Vec::new();
+    for file in &info.files {
+        let stem = file.strip_suffix(".tprof").unwrap_or(file);
+        let name = free_name(home, stem)?;
+        fs::rename(made.join(file), home.join(&name))?;
+        for process in &mut info.processes {
+            if process.file.as_ref() == Some(file) {
+                process.file = Some(name.clone());
+            }
+        }
+        names.push(name);
+    }
+    let read = info.options["imported"][0]["read"].take();
+    info.options = json!({ "imported": [{ "path": "PyTorch's profiler", "read": read }] });
+    info.files = names;
+    info.host.clone_from(&arrived.host);
+    let what = "device work";
+    let why = "--kineto asks for what the host does only; the run has the device work";
+    info.completeness.blind.push(Blind {
+        process: format!("pid {}", arrived.pid),
+        what: what.to_owned(),
+        why: why.to_owned(),
+    });
+    let name = format!("run-{}-{}.json", arrived.host, arrived.pid);
+    let partial = home.join(format!("{name}.partial"));
+    fs::write(&partial, serde_json::to_string_pretty(&info)? + "\n")?;
+    fs::rename(partial, home.join(name))
+}
+
+/// A file's name that no other has, kept by an empty file: collectors of a job share the directory.
+fn free_name(home: &Path, stem: &str) -> std::io::Result<String> {
+    for number in 0..MOST_FILES {
+        let name = match number {
+            0 => format!("{stem}.tprof"),
+            number => format!("{stem}.{number}.tprof"),
+        };
+        match OpenOptions::new().write(true).create_new(true).open(home.join(&name)) {
+            Ok(_) => return Ok(name),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(std::io::ErrorKind::AlreadyExists.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tprof_trace::{RunDir, TraceFile};
+
+    const TRACE: &str = r#"{"baseTimeNanoseconds": 1700000000000000000, "traceEvents": [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 7, "ts": 5.5, "dur": 2},
+        {"ph": "X", "cat": "python_function", "name": "f.py(1): f", "pid": 7, "tid": 7, "ts": 5,
+         "dur": 4, "args": {"Python id": 1}}]}"#;
+
+    fn arrived(home: &Path, name: &str, pid: u32) -> Arrived {
+        let json = home.join(name);
+        fs::write(&json, TRACE).unwrap();
+        let offset_ns = 1_700_000_000_000_000_000 - 9_000;
+        Arrived { json, pid, offset_ns, host: "node".to_owned() }
+    }
+
+    #[test]
+    fn windows_of_several_processes_are_one_run_on_the_runs_clock() {
+        let home = tempfile::tempdir().unwrap();
+        for (name, pid) in [("rank-0_7.json", 7), ("rank-1_8.json", 8), ("rank-1_9.json", 9)] {
+            let taken = take(&arrived(home.path(), name, pid), home.path());
+            assert_eq!(taken, Ok(Taken { rows: 2 }));
+        }
+        let run = RunDir::open(home.path()).unwrap();
+        assert!(run.problems().is_empty(), "{:?}", run.problems());
+        let names = run.files().iter().map(|file| file.path.file_name().unwrap().to_owned());
+        let names: Vec<_> = names.collect();
+        assert_eq!(names, ["rank-0.tprof", "rank-1.tprof", "rank-1.1.tprof"]);
+        assert_eq!((run.infos().len(), run.infos()[0].host.as_str()), (3, "node"));
+        let file = TraceFile::open(&run.files()[0].path).unwrap();
+        let header = file.header();
+        assert_eq!((header.start_ns, header.start_unix_ns), (14_000, 1_700_000_000_000_005_000));
+        let left = fs::read_dir(home.path()).unwrap().flatten();
+        let is_left = |name: &str| !name.ends_with(".tprof") && !name.starts_with("run-");
+        let mut left = left.map(|entry| entry.file_name().into_string().unwrap());
+        assert_eq!(left.find(|name| is_left(name)), None);
+    }
+
+    #[test]
+    fn what_is_no_trace_stays_where_it_is() {
+        let home = tempfile::tempdir().unwrap();
+        let arrived = arrived(home.path(), "rank-0_7.json", 7);
+        fs::write(&arrived.json, "[1, 2").unwrap();
+        assert!(take(&arrived, home.path()).is_err());
+        let left: Vec<_> = fs::read_dir(home.path()).unwrap().flatten().collect();
+        assert_eq!(left.len(), 1);
+    }
+}

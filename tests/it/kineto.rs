@@ -1,0 +1,165 @@
+//! `--kineto`: windows of PyTorch's own profiler, asked for by Kineto's protocol; by a stand-in
+//! that speaks it, and by PyTorch itself where one is at hand.
+
+use crate::operators::build;
+use std::path::{Path, PathBuf};
+use tprof_tests::{Job, Refused, Scratch, Traced, assert_refused, skip, tprof, traced};
+use tprof_trace::model::{Span, SpanKind};
+use tprof_trace::run::RunInfo;
+use tprof_trace::{RunDir, TraceFile};
+
+const KINETO: &[&str] = &["--kineto", "--mem", "off"];
+const WHAT: &str = "the window of PyTorch's profiler (--kineto)";
+
+/// The stand-in's client; none where there is no compiler.
+fn client(scratch: &Scratch) -> Option<PathBuf> {
+    if !build(&["-DPYTHON_WORDS=1", "-DNAME_BYTES=40"], scratch) {
+        return None;
+    }
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/torch_stand_in/kineto.cpp");
+    let flags = ["-O1", "-std=c++17", "-Wl,-rpath,$ORIGIN", source, "libtorch_cpu.so", "libc10.so"];
+    let built = Job::new("g++").args(flags).args(["-o", "kineto"]).run_in(scratch.path());
+    assert_eq!(built.code, Some(0), "{built:?}");
+    Some(scratch.join("kineto"))
+}
+
+fn info(run: &Path) -> RunInfo {
+    RunDir::open(run).unwrap().infos()[0].clone()
+}
+
+/// Why processes have no window.
+fn reasons(traced: &Traced) -> Vec<String> {
+    let info = info(&traced.run);
+    let blind = info.completeness.blind.into_iter().filter(|blind| blind.what == WHAT);
+    blind.map(|blind| blind.why).collect()
+}
+
+/// Ranges and Python's functions of a file, with their times.
+fn spans(file: &Path) -> Vec<(SpanKind, String, u64)> {
+    let file = TraceFile::open(file).unwrap();
+    let rows = file.in_order::<Span>(0, u64::MAX).flatten();
+    rows.map(|span| (span.kind, file.name(span.name).to_owned(), span.start_ns)).collect()
+}
+
+/// Names of the entries of a directory.
+fn entries(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap().flatten();
+    let mut names: Vec<_> = entries.map(|e| e.file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_window_becomes_a_run_beside_the_run_on_its_clock() {
+    let scratch = Scratch::new();
+    let Some(client) = client(&scratch) else { return };
+    let job = Job::new(client).arg("window").env("RANK", "1").env("WORLD_SIZE", "2");
+    let traced = traced(&job, &["--kineto=stacks,steps=5", "--mem", "off"], &scratch);
+    let outcome = &traced.outcome;
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let asked = "ACTIVITY_TYPES=cpu_op,user_annotation,python_function\n";
+    assert!(outcome.stdout.starts_with(asked), "{outcome:?}");
+    assert!(outcome.stdout.contains("\nACTIVITIES_ITERATIONS=5\n"), "{outcome:?}");
+    assert!(outcome.stdout.contains("SHAPES=false\nPROFILE_WITH_STACK=true\n"), "{outcome:?}");
+    assert_eq!(reasons(&traced), Vec::<String>::new());
+
+    let home = traced.run.join("kineto");
+    let names = entries(&home);
+    assert_eq!((names.len(), names[0].as_str()), (2, "rank-1.tprof"), "{names:?}");
+    let window = RunDir::open(&home).unwrap();
+    assert!(window.problems().is_empty() && window.infos()[0].is_imported(), "{window:?}");
+    let found = spans(&home.join("rank-1.tprof"));
+    let names: Vec<_> = found.iter().map(|(kind, name, _)| (*kind, name.as_str())).collect();
+    let step = "Optimizer.step#SGD.step";
+    let function = (SpanKind::Python, "train.py(3): step");
+    assert!(
+        names.contains(&(SpanKind::Annotation, step)) && names.contains(&function),
+        "{names:?}"
+    );
+    // The program read the clock, then ran the update that tprof recorded: the last one.
+    let own = spans(&traced.run.join("rank-1.tprof"));
+    let last = own.iter().filter(|(_, name, _)| name == step).map(|(.., start)| *start).max();
+    let (run, start) = (info(&traced.run), found[0].2);
+    assert!(start >= run.start_ns && start <= last.unwrap() + 1_000_000, "{start} {last:?}");
+    assert!(last.unwrap() - start < 1_000_000_000, "{start} {last:?}");
+}
+
+#[test]
+fn a_worker_of_a_process_has_no_window() {
+    let scratch = Scratch::new();
+    let Some(client) = client(&scratch) else { return };
+    let traced = traced(&Job::new(client).arg("worker"), KINETO, &scratch);
+    assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+    assert_eq!(spans(&traced.run.join("kineto/rank-0.tprof")).len(), 2);
+    assert_eq!(reasons(&traced), Vec::<String>::new());
+}
+
+#[test]
+fn a_job_without_its_window_is_named_with_the_reason() {
+    let scratch = Scratch::new();
+    let Some(client) = client(&scratch) else { return };
+    let asked_nothing =
+        "its PyTorch asked no daemon: built without, or older than KINETO_IPC_SOCKET_DIR";
+    let program = |name: &str| Job::new(scratch.join(name));
+    for (job, why) in [
+        (Job::new(&client).arg("dies"), "it ended before its window was over"),
+        (Job::new(&client).arg("idle"), "it made no step"),
+        (program("linked"), asked_nothing),
+        (Job::new("true"), "no process ran operators of PyTorch"),
+    ] {
+        let scratch = Scratch::new();
+        let traced = traced(&job, KINETO, &scratch);
+        assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+        assert_eq!(reasons(&traced), [why], "{:?}", traced.outcome);
+        assert!(!traced.run.join("kineto").exists());
+    }
+}
+
+#[test]
+fn a_process_that_reads_no_answer_holds_nobody_up() {
+    let scratch = Scratch::new();
+    let Some(client) = client(&scratch) else { return };
+    let traced = traced(&Job::new(client).arg("deaf"), KINETO, &scratch);
+    assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+    assert_eq!(traced.outcome.stdout, "deaf\n");
+}
+
+#[test]
+fn what_excludes_a_window_is_one_clear_error() {
+    let scratch = Scratch::new();
+    for (arguments, what) in [
+        (&["--kineto=stack"][..], "a list of stacks, shapes, names and steps=N"),
+        (&["--kineto=steps=0"], "from 1 to 1000"),
+        (&["--kineto", "--operators", "off"], "`kineto` and `operators = off` exclude each other"),
+        (&["--kineto", "--redact"], "`kineto` and `redact` exclude each other"),
+    ] {
+        let arguments = [&["run"], arguments, &["--", "true"]].concat();
+        assert_refused(&tprof(arguments).run_in(scratch.path()), &[what]);
+    }
+    let other = tprof(["run", "--kineto", "--", "true"]).env("KINETO_IPC_SOCKET_DIR", "/run/d");
+    assert_refused(&other.run_in(scratch.path()), &["leads to another daemon"]);
+    assert_eq!(entries(scratch.path()), Vec::<String>::new());
+}
+
+#[test]
+fn pytorch_gives_a_window_of_whole_steps_and_trains_as_without() {
+    let Some(python) = std::env::var_os("TPROF_TEST_TORCH") else {
+        return skip(Refused::PyTorch);
+    };
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/windows.py");
+    let job = Job::new(python).args(["-B", source]).limit(500);
+    let native = job.run_in(Scratch::new().cwd()).expect_code(0);
+    let scratch = Scratch::new();
+    let traced = traced(&job, &["--kineto=stacks,shapes,steps=4", "--mem", "off"], &scratch);
+    assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+    assert_eq!(traced.outcome.stdout, native.stdout);
+    assert_eq!(reasons(&traced), Vec::<String>::new());
+    let found = spans(&traced.run.join("kineto/rank-0.tprof"));
+    let count = |kind, text: &str| {
+        found.iter().filter(|(of, name, _)| *of == kind && name.contains(text)).count()
+    };
+    assert_eq!(count(SpanKind::Annotation, "Optimizer.step#SGD.step"), 4);
+    assert_eq!(count(SpanKind::Operator, "aten::addmm"), 8);
+    assert_eq!(count(SpanKind::Python, "nn.Module: Linear"), 8);
+    assert!(count(SpanKind::Python, "windows.py(18): update") >= 4);
+}
