@@ -12,7 +12,7 @@ const STEPLESS: Duration = Duration::from_secs(10);
 
 /// How far the window of a process is.
 #[derive(Debug, PartialEq, Eq)]
-pub enum State {
+pub enum WindowState {
     /// It has asked, and is not to record yet.
     Waits,
     /// It is to record.
@@ -30,7 +30,7 @@ pub struct Client {
     /// compiler.
     pub is_worker: bool,
     /// See there.
-    pub state: State,
+    pub state: WindowState,
 }
 
 /// Those that asked, by pid.
@@ -55,10 +55,10 @@ impl Clients {
         }
         let client = self.all.get_mut(pid)?;
         let is_due = stepping.of(*pid).is_some_and(|far| is_due(far, client.is_worker));
-        if !is_free || !is_due || client.state != State::Waits {
+        if !is_free || !is_due || client.state != WindowState::Waits {
             return None;
         }
-        client.state = State::Records;
+        client.state = WindowState::Records;
         Some(home.join(asked_name(client.rank)))
     }
 
@@ -66,26 +66,26 @@ impl Clients {
         let rank = Rank::of(&proc::environment_of(pid)).map(|rank| rank.number);
         let of_ancestor = |ancestor: &u32| self.all.get(ancestor);
         let is_worker = ancestors.iter().filter_map(of_ancestor).any(|of| of.rank == rank);
-        Client { rank, is_worker, state: State::Waits }
+        Client { rank, is_worker, state: WindowState::Waits }
     }
 
     /// Files that processes were asked for and may have written by now.
     pub fn awaited(&self, home: &Path) -> Vec<(u32, PathBuf)> {
-        let records = self.all.iter().filter(|(_, client)| client.state == State::Records);
+        let records = self.all.iter().filter(|(_, client)| client.state == WindowState::Records);
         records.map(|(pid, client)| (*pid, written(*pid, client.rank, home))).collect()
     }
 
     /// The answer did not reach a process, which asks again.
     pub fn missed(&mut self, pid: u32) {
         if let Some(client) = self.all.get_mut(&pid) {
-            client.state = State::Waits;
+            client.state = WindowState::Waits;
         }
     }
 
     /// The file of a process is there.
     pub fn came(&mut self, pid: u32) {
         if let Some(client) = self.all.get_mut(&pid) {
-            client.state = State::Came;
+            client.state = WindowState::Came;
         }
     }
 }

@@ -14,6 +14,6 @@ mod places;
 mod server;
 mod take;
 
-pub use outcome::Outcome;
+pub use outcome::WindowsOutcome;
 pub use places::HOME;
 pub use server::Daemon;

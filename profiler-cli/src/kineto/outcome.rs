@@ -1,6 +1,6 @@
 //! What came of windows, in words.
 
-use super::clients::{Clients, State};
+use super::clients::{Clients, WindowState};
 use super::places::HOME;
 use super::take::Taken;
 use crate::terminal::quote;
@@ -14,7 +14,7 @@ const WHAT: &str = "the window of PyTorch's profiler (--kineto)";
 
 /// What came.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct WindowsOutcome {
     /// Windows that came.
     windows: usize,
     /// Operators, ranges and Python's functions in them.
@@ -23,14 +23,14 @@ pub struct Outcome {
     pub blind: Vec<Blind>,
 }
 
-impl Outcome {
+impl WindowsOutcome {
     /// Of a job that is over: what became of each trace, by pid.
     pub(super) fn of(
         clients: &Clients,
         taken: &BTreeMap<u32, Result<Taken, String>>,
         stepping: &Stepping,
-    ) -> Outcome {
-        let mut outcome = Outcome::default();
+    ) -> WindowsOutcome {
+        let mut outcome = WindowsOutcome::default();
         if clients.all.is_empty() {
             let why = match stepping.is_any() {
                 true => {
@@ -48,21 +48,21 @@ impl Outcome {
             let far = stepping.of(*pid);
             let has_stepped = far.is_some_and(|far| far.has_stepped);
             let why = match (&client.state, taken.get(pid)) {
-                (State::Came, Some(Ok(taken))) => {
+                (WindowState::Came, Some(Ok(taken))) => {
                     outcome.windows += 1;
                     outcome.rows += taken.rows;
                     continue;
                 }
-                (State::Came, Some(Err(why))) => format!("its trace cannot be read: {why}"),
-                (State::Came, None) => "its trace was not read to its end".to_owned(),
-                (State::Records, _) => "it ended before its window was over".to_owned(),
+                (WindowState::Came, Some(Err(why))) => format!("its trace cannot be read: {why}"),
+                (WindowState::Came, None) => "its trace was not read to its end".to_owned(),
+                (WindowState::Records, _) => "it ended before its window was over".to_owned(),
                 // Workers and launchers make no steps, and are not meant.
-                (State::Waits, _) if !has_stepped && clients.all.len() > 1 => continue,
-                (State::Waits, _) if has_stepped => {
+                (WindowState::Waits, _) if !has_stepped && clients.all.len() > 1 => continue,
+                (WindowState::Waits, _) if has_stepped => {
                     "it ended before it asked again, which it does each second".to_owned()
                 }
-                (State::Waits, _) if far.is_some() => "it made no step".to_owned(),
-                (State::Waits, _) => "it ran no operators".to_owned(),
+                (WindowState::Waits, _) if far.is_some() => "it made no step".to_owned(),
+                (WindowState::Waits, _) => "it ran no operators".to_owned(),
             };
             outcome.lacks(process, why);
         }
@@ -96,21 +96,21 @@ mod tests {
     use super::*;
     use crate::kineto::clients::Client;
 
-    fn client(rank: Option<u32>, state: State) -> Client {
+    fn client(rank: Option<u32>, state: WindowState) -> Client {
         Client { rank, is_worker: false, state }
     }
 
-    fn whys(outcome: &Outcome) -> Vec<(&str, &str)> {
+    fn whys(outcome: &WindowsOutcome) -> Vec<(&str, &str)> {
         outcome.blind.iter().map(|b| (b.process.as_str(), b.why.as_str())).collect()
     }
 
     #[test]
     fn a_job_without_pytorch_and_a_pytorch_without_daemon_are_apart() {
         let stepping = Stepping::default();
-        let none = Outcome::of(&Clients::default(), &BTreeMap::new(), &stepping);
+        let none = WindowsOutcome::of(&Clients::default(), &BTreeMap::new(), &stepping);
         assert_eq!(whys(&none), [("the job", "no process ran operators of PyTorch")]);
         stepping.note(7, false);
-        let none = Outcome::of(&Clients::default(), &BTreeMap::new(), &stepping);
+        let none = WindowsOutcome::of(&Clients::default(), &BTreeMap::new(), &stepping);
         assert!(whys(&none)[0].1.starts_with("its PyTorch asked no daemon"), "{none:?}");
         assert_eq!(none.line(Path::new("/r")), None);
     }
@@ -122,13 +122,13 @@ mod tests {
             stepping.note(pid, true);
         }
         let mut clients = Clients::default();
-        clients.all.insert(1, client(None, State::Waits));
-        clients.all.insert(2, client(Some(0), State::Came));
-        clients.all.insert(3, client(Some(1), State::Came));
-        clients.all.insert(4, client(Some(2), State::Records));
-        clients.all.insert(5, client(Some(3), State::Waits));
+        clients.all.insert(1, client(None, WindowState::Waits));
+        clients.all.insert(2, client(Some(0), WindowState::Came));
+        clients.all.insert(3, client(Some(1), WindowState::Came));
+        clients.all.insert(4, client(Some(2), WindowState::Records));
+        clients.all.insert(5, client(Some(3), WindowState::Waits));
         let taken = BTreeMap::from([(2, Ok(Taken { rows: 9 })), (3, Err("cut".to_owned()))]);
-        let outcome = Outcome::of(&clients, &taken, &stepping);
+        let outcome = WindowsOutcome::of(&clients, &taken, &stepping);
         assert_eq!(
             whys(&outcome),
             [

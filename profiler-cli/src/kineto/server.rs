@@ -5,7 +5,7 @@
 
 use super::clients::Clients;
 use super::message::{self, Message};
-use super::outcome::Outcome;
+use super::outcome::WindowsOutcome;
 use super::places::{Places, cannot};
 use super::take::{Arrived, Taken, take};
 use crate::terminal::errors::{Failure, reason};
@@ -29,7 +29,7 @@ const MOST_BYTES: usize = 4096;
 pub struct Daemon {
     environment: Vec<(OsString, OsString)>,
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Outcome>>,
+    thread: Option<JoinHandle<WindowsOutcome>>,
 }
 
 impl Daemon {
@@ -44,7 +44,7 @@ impl Daemon {
         socket.set_read_timeout(Some(PAUSE)).map_err(failed)?;
         let environment = places.environment();
         let stop = Arc::new(AtomicBool::new(false));
-        let server = Server {
+        let server = KinetoServer {
             window,
             places,
             socket,
@@ -64,11 +64,11 @@ impl Daemon {
     }
 
     /// Ends it, after the job: what came.
-    pub fn finish(mut self) -> Outcome {
+    pub fn finish(mut self) -> WindowsOutcome {
         self.end().unwrap_or_default()
     }
 
-    fn end(&mut self) -> Option<Outcome> {
+    fn end(&mut self) -> Option<WindowsOutcome> {
         self.stop.store(true, Release);
         self.thread.take()?.join().ok()
     }
@@ -80,7 +80,7 @@ impl Drop for Daemon {
     }
 }
 
-struct Server {
+struct KinetoServer {
     window: KinetoWindow,
     places: Places,
     socket: UnixDatagram,
@@ -89,8 +89,8 @@ struct Server {
     imports: BTreeMap<u32, JoinHandle<Result<Taken, String>>>,
 }
 
-impl Server {
-    fn run(mut self, stop: &AtomicBool) -> Outcome {
+impl KinetoServer {
+    fn run(mut self, stop: &AtomicBool) -> WindowsOutcome {
         loop {
             // Read before: what was there when the job ended is taken.
             let is_last = stop.load(Acquire);
@@ -103,7 +103,7 @@ impl Server {
         let failed = |_| Err("the import failed".to_owned());
         let taken = std::mem::take(&mut self.imports).into_iter();
         let taken = taken.map(|(pid, import)| (pid, import.join().unwrap_or_else(failed)));
-        Outcome::of(&self.clients, &taken.collect(), &self.stepping)
+        WindowsOutcome::of(&self.clients, &taken.collect(), &self.stepping)
     }
 
     /// Answers a request, if one comes.

@@ -262,7 +262,7 @@ fn after(
     resolved: &Resolved,
     info: Result<RunInfo, Failure>,
     outcome: Outcome,
-    windows: &kineto::Outcome,
+    windows: &kineto::WindowsOutcome,
 ) {
     let info = match info {
         Ok(info) => info,
