@@ -5,6 +5,8 @@
 
 use super::frame::ResolvedFrame;
 use super::module_file::ModuleFile;
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -12,6 +14,10 @@ use std::sync::{Arc, OnceLock};
 pub const KERNEL: &str = "[kernel]";
 /// Lowest address of kernel code: the upper half.
 const LOWEST: u64 = 1 << 63;
+/// Room for all names of a kernel; what is not used of it takes no memory.
+const TEXT_BYTES: usize = 32 << 20;
+/// Where a name begins in its line.
+const NAME_AT: usize = 19;
 
 /// The kernel as a module.
 pub fn module() -> Arc<ModuleFile> {
@@ -36,22 +42,19 @@ pub struct KernelTable {
 impl KernelTable {
     /// Reads the running kernel's: some 200,000 lines.
     pub fn read() -> KernelTable {
-        KernelTable::parse(std::fs::read_to_string("/proc/kallsyms").unwrap_or_default())
+        // The file has no size: without room for all of it the text would be moved as it grows.
+        let mut text = String::with_capacity(TEXT_BYTES);
+        let read = File::open("/proc/kallsyms").and_then(|mut file| file.read_to_string(&mut text));
+        KernelTable::parse(read.map(|_| text).unwrap_or_default())
     }
 
     fn parse(text: String) -> KernelTable {
         let mut functions = Vec::new();
         let mut at = 0;
         for line in text.split_inclusive('\n') {
-            let mut words = line.split_ascii_whitespace();
-            let (address, kind, name) = (words.next(), words.next(), words.next());
-            if let (Some(address), Some("t" | "T" | "w" | "W"), Some(name)) = (address, kind, name)
-                && let Ok(address) = u64::from_str_radix(address, 16)
-                && address >= LOWEST
-                && let (Ok(from), Ok(len)) = (
-                    u32::try_from(at + (name.as_ptr() as usize - line.as_ptr() as usize)),
-                    u16::try_from(name.len()),
-                )
+            if let Some((address, name)) = function(line.as_bytes())
+                && let (Ok(from), Ok(len)) =
+                    (u32::try_from(at + NAME_AT), u16::try_from(name.len()))
             {
                 functions.push((address, from, len));
             }
@@ -70,6 +73,17 @@ impl KernelTable {
         });
         found.unwrap_or(KERNEL).to_owned()
     }
+}
+
+/// Address and name of a function's line: 16 digits, its kind, its name and perhaps its module.
+fn function(line: &[u8]) -> Option<(u64, &[u8])> {
+    let (digits, rest) = line.split_first_chunk::<16>()?;
+    let [b' ', b't' | b'T' | b'w' | b'W', b' ', name @ ..] = rest else { return None };
+    let digit =
+        |value: u64, digit: &u8| Some(value << 4 | u64::from((*digit as char).to_digit(16)?));
+    let address = digits.iter().try_fold(0, digit)?;
+    let end = name.iter().position(u8::is_ascii_whitespace).unwrap_or(name.len());
+    (address >= LOWEST).then_some((address, &name[..end]))
 }
 
 #[cfg(test)]
