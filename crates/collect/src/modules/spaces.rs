@@ -16,6 +16,8 @@ use tprof_wire::unwind::Row;
 
 /// Memoised rows; past this they are thrown away and met anew.
 const MAX_MEMO: usize = 1 << 17;
+/// The same of one process.
+const MAX_KNOWN: usize = 1 << 14;
 
 /// An executable mapping.
 #[derive(Clone, Debug)]
@@ -46,6 +48,9 @@ struct Space {
     regions: Arc<Vec<CodeRegion>>,
     /// First addresses of modules that were reported.
     reported: HashSet<u64>,
+    /// Rows that were found since code was last mapped: stacks have the same addresses again and
+    /// again.
+    known: FxHashMap<u64, Row>,
 }
 
 /// A module that a sample lay in, for the writer of the trace.
@@ -107,7 +112,7 @@ impl Spaces {
     /// A process forked.
     pub fn forked(&mut self, pid: u32, parent: u32) {
         let regions = self.of.get(&parent).map(|space| Arc::clone(&space.regions));
-        let space = Space { regions: regions.unwrap_or_default(), reported: HashSet::new() };
+        let space = Space { regions: regions.unwrap_or_default(), ..Space::default() };
         self.of.insert(pid, space);
     }
 
@@ -129,7 +134,10 @@ impl Spaces {
     /// The row for an address, and whether it lies in any mapping at all.
     pub fn row_at(&mut self, pid: u32, pc: u64) -> Option<Row> {
         let space = self.of.get_mut(&pid)?;
-        let at = space.regions.partition_point(|r| r.start <= pc).checked_sub(1)?;
+        if let Some(row) = space.known.get(&pc) {
+            return Some(*row);
+        }
+        let (address, at) = (pc, space.regions.partition_point(|r| r.start <= pc).checked_sub(1)?);
         if pc >= space.regions[at].end {
             return None;
         }
@@ -161,6 +169,10 @@ impl Spaces {
             Some(module) => module.row_at(pc),
             None => Row::NONE,
         });
+        if space.known.len() >= MAX_KNOWN {
+            space.known.clear();
+        }
+        space.known.insert(address, *row);
         Some(*row)
     }
 
@@ -217,6 +229,7 @@ impl Spaces {
 fn insert(space: &mut Space, mapping: Mapping, time_ns: u64) {
     let (start, end) = (mapping.start, mapping.end);
     space.reported.remove(&start);
+    space.known.clear();
     let regions = Arc::make_mut(&mut space.regions);
     // Parts of an older mapping beside the new one stay.
     let mut kept = Vec::new();
