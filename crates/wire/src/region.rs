@@ -184,6 +184,9 @@ pub struct RegionHeader {
     pub attach_ns: AtomicU64,
     /// [`crate::operators::mode`].
     pub operators: AtomicU32,
+    /// Raised by the target before `modules_wanted` where it asks for what is mapped, not only for
+    /// a table of it.
+    pub maps_wanted: AtomicU32,
 }
 
 /// Values of [`ThreadSlot::state`].
@@ -247,8 +250,18 @@ pub struct ModuleRange {
     /// What to add to a row's pc to get an address.
     pub bias: AtomicU64,
     /// Byte offset of the [`crate::unwind::TableHeader`] in the tables file;
-    /// 0 if the mapping has no unwind information.
+    /// 0 if the mapping has no unwind information; else one of [`module_table`].
     pub table: AtomicU64,
+}
+
+/// Values of [`ModuleRange::table`] of a mapping without a table so far.
+pub mod module_table {
+    /// It is being compiled and comes without a question.
+    pub const COMING: u64 = u64::MAX;
+    /// It is large, and compiled once a stack needs it.
+    pub const DEFERRED: u64 = u64::MAX - 1;
+    /// The same, and a stack needs it: written by the target, before it asks.
+    pub const ASKED: u64 = u64::MAX - 2;
 }
 const _: () = assert!(size_of::<ModuleRange>() == 32);
 

@@ -59,13 +59,16 @@ impl Ahead {
         };
         let mut modules = cache.identified(pid, maps.to_vec());
         let is_ready = |module: &LoadedModule| match module.file {
-            Some(file) => matches!(cache.state(file), TableState::At(_) | TableState::Absent(_)),
+            Some(file) => {
+                matches!(cache.state(file), TableState::At(_) | TableState::Absent(_))
+                    || cache.is_deferred(file)
+            }
             None => true,
         };
         if modules.is_empty() || !modules.iter().all(is_ready) {
             return None;
         }
-        publish(region, &mut modules, &cache);
+        publish(region, &mut modules, &mut cache);
         Some(modules)
     }
 }
@@ -73,7 +76,7 @@ impl Ahead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::modules::{TableStore, read_code_maps};
+    use crate::modules::{TableId, TableStore, read_code_maps};
     use std::sync::atomic::Ordering::*;
 
     /// Tables are kept nowhere: only where they would lie counts.
@@ -88,9 +91,15 @@ mod tests {
 
     fn compile_all(ahead: &Ahead, maps: &[Mapping]) {
         let mut cache = ahead.cache();
-        for module in cache.identified(std::process::id(), maps.to_vec()) {
-            if let Some(job) = module.file.and_then(|file| cache.job(file)) {
-                cache.publish(job.run(), &mut Nowhere(8));
+        let mut nowhere = Nowhere(8);
+        for file in
+            cache.identified(std::process::id(), maps.to_vec()).iter().filter_map(|m| m.file)
+        {
+            let parts: Vec<_> = cache.parts(file).iter().map(|(_, part)| *part).collect();
+            for file in parts.into_iter().chain([file]) {
+                if let Some(job) = cache.job(file) {
+                    cache.publish(job.run(), &mut nowhere);
+                }
             }
         }
     }
@@ -102,12 +111,18 @@ mod tests {
         compile_all(&ahead, &maps);
         let (region, _file) = Region::new().unwrap();
         let modules = ahead.publish(pid, &maps, &region).unwrap();
-        assert_eq!(region.header().modules_len.load(Relaxed) as usize, modules.len());
         let code = compile_all as *const () as u64;
-        let own = modules.iter().position(|m| (m.start..m.end).contains(&code)).unwrap();
-        let published = region.module(own).table.load(Relaxed);
-        assert_eq!(Some(published), modules[own].table.map(|table| table.0));
-        assert!(published != 0 && published != u64::MAX);
+        let module = modules.iter().find(|m| (m.start..m.end).contains(&code)).unwrap();
+        let cache = ahead.cache();
+        let (address, file) = (code - module.bias, module.file.unwrap());
+        let part = cache.parts(file).iter().rfind(|(from, _)| *from <= address);
+        let table = cache.state(part.map_or(file, |(_, part)| *part));
+        let len = region.header().modules_len.load(Relaxed) as usize;
+        assert!(len >= modules.len());
+        let place = (0..len)
+            .map(|at| region.module(at))
+            .find(|place| (place.start.load(Relaxed)..place.end.load(Relaxed)).contains(&code));
+        assert_eq!(*table, TableState::At(TableId(place.unwrap().table.load(Relaxed))));
     }
 
     #[test]

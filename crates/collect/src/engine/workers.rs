@@ -2,13 +2,13 @@
 //! compiling unwind tables (one thread), resolving symbols (another).
 
 use crate::engine::ahead::Ahead;
-use crate::modules::{FileKey, LoadedModule, Mapping, ModuleCache, TableState};
+use crate::modules::{CompileJob, FileKey, LoadedModule, Mapping, ModuleCache, TableState};
 use crate::os::sys;
 use crate::python;
-use crate::shared::{Region, SessionMemory, Tables, publish};
+use crate::shared::{Region, SessionMemory, Tables, publish, take_marks};
 use crate::symbols::{self, ModuleFile, ResolvedFrame, Symbolizer};
 use crate::targets::code::{SharedPython, Unresolved};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering::*;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +23,9 @@ const AT_ONCE: u64 = 64 << 20;
 /// Frame information that is worth more threads, bytes, and how many at most.
 const WORTH_THREADS: u64 = 1 << 20;
 const MOST_THREADS: usize = 4;
+
+/// Images with mappings that are not read again for a question about a table of them.
+const RECENT: usize = 32;
 
 /// A number that no process has.
 const NOBODY: u32 = 0;
@@ -46,6 +49,7 @@ pub struct ModulesWanted {
 }
 
 /// The executable mappings of an image.
+#[derive(Clone)]
 pub struct MappingsRead {
     /// Image.
     pub image: u64,
@@ -117,14 +121,28 @@ fn serve_modules(
     session: &SessionMemory,
 ) {
     let mut pythons: HashMap<u64, PythonSearch> = HashMap::new();
+    // What images had mapped, each with how often it had asked for that before.
+    let mut recent: VecDeque<(u64, u32, MappingsRead)> = VecDeque::new();
     while let Ok(mut question) = wanted.recv() {
         let mut cache = ahead.cache();
         let unloads = question.region.header().python_unloads.load(Acquire);
-        let MappingsRead { image, read_ns, mut modules, late } = read(&mut question, &mut cache);
+        let wanted = question.region.header().maps_wanted.load(Acquire);
+        let known = match question.request {
+            Some(_) => recent.iter().position(|r| (r.0, r.1) == (question.image, wanted)),
+            None => None,
+        };
+        let mut mappings = match known.and_then(|at| recent.remove(at)) {
+            Some((.., mappings)) => mappings,
+            None => read(&mut question, &mut cache),
+        };
+        let late = mappings.late;
+        let modules = &mut mappings.modules;
+        take_marks(&question.region, modules, &mut cache);
         let mut open: Vec<_> = modules
             .iter()
             .filter_map(|m| m.file)
-            .filter(|f| *cache.state(*f) == TableState::Wanted)
+            .flat_map(|f| cache.parts(f).iter().map(|part| part.1).chain([f]))
+            .filter(|f| *cache.state(*f) == TableState::Wanted && !cache.is_deferred(*f))
             .collect();
         open.sort_by_key(|file| cache.module_cost(*file));
         let mut cost = 0;
@@ -132,62 +150,79 @@ fn serve_modules(
             cost += cache.module_cost(*file);
             cost <= AT_ONCE
         });
-        compile(&at_once, &mut cache, &mut tables);
-        publish(&question.region, &mut modules, &cache);
+        let (at_once, later) = (Batch::of(&at_once, &mut cache), Batch::of(&later, &mut cache));
+        at_once.compile(&mut cache, &mut tables);
+        publish(&question.region, modules, &mut cache);
         if !late
             && question.region.header().stack_mode.load(Relaxed) == stack_mode::PYTHON
-            && let Some(answer) = look_for_python(&question, unloads, &modules, &mut pythons)
+            && let Some(answer) = look_for_python(&question, unloads, modules, &mut pythons)
         {
             let _ = answers.send(answer);
         }
         // Before the target goes on: it may be gone in no time.
-        let mappings = MappingsRead { image, read_ns, modules: modules.clone(), late };
-        if answers.send(Answer::Modules(mappings)).is_err() {
+        if known.is_none() && answers.send(Answer::Modules(mappings.clone())).is_err() {
             return;
         }
         session.wake();
         answer(&question);
-        if !later.is_empty() {
-            compile(&later, &mut cache, &mut tables);
-            publish(&question.region, &mut modules, &cache);
+        if !later.jobs.is_empty() {
+            later.compile(&mut cache, &mut tables);
+            publish(&question.region, &mut mappings.modules, &mut cache);
         }
+        recent.truncate(RECENT - 1);
+        recent.push_front((question.image, wanted, mappings));
     }
 }
 
-/// Compiles tables of files, given in order of what they cost.
-fn compile(files: &[FileKey], cache: &mut ModuleCache, tables: &mut Tables) {
-    let cost: u64 = files.iter().map(|file| cache.module_cost(*file)).sum();
-    let threads = match cost {
-        WORTH_THREADS.. => std::thread::available_parallelism().map_or(1, |n| n.get()),
-        _ => 1,
-    };
-    // The dearest is taken first.
-    let jobs: Mutex<Vec<_>> = Mutex::new(files.iter().filter_map(|f| cache.job(*f)).collect());
-    let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).pop();
-    let (done, compiled) = channel();
-    std::thread::scope(|scope| {
-        for _ in 1..threads.min(MOST_THREADS).min(files.len()) {
-            let done = done.clone();
-            let work = move || {
-                while let Some(job) = next() {
-                    let _ = done.send(job.run());
+/// Tables to be compiled.
+struct Batch {
+    /// In order of what they cost.
+    jobs: Vec<CompileJob>,
+    /// Bytes of frame information.
+    cost: u64,
+}
+
+impl Batch {
+    /// Those of files, given in order of what they cost.
+    fn of(files: &[FileKey], cache: &mut ModuleCache) -> Batch {
+        let cost = files.iter().map(|file| cache.module_cost(*file)).sum();
+        Batch { jobs: files.iter().filter_map(|file| cache.job(*file)).collect(), cost }
+    }
+
+    fn compile(self, cache: &mut ModuleCache, tables: &mut Tables) {
+        let threads = match self.cost {
+            WORTH_THREADS.. => std::thread::available_parallelism().map_or(1, |n| n.get()),
+            _ => 1,
+        };
+        let threads = threads.min(MOST_THREADS).min(self.jobs.len());
+        // The dearest is taken first.
+        let jobs = Mutex::new(self.jobs);
+        let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let (done, compiled) = channel();
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                let done = done.clone();
+                let work = move || {
+                    while let Some(job) = next() {
+                        let _ = done.send(job.run());
+                    }
+                };
+                // Refused where no thread may be started: this one does it all.
+                let named = std::thread::Builder::new().name("tprof-modules".to_owned());
+                let _ = named.spawn_scoped(scope, work);
+            }
+            drop(done);
+            while let Some(job) = next() {
+                cache.publish(job.run(), tables);
+                for compiled in compiled.try_iter() {
+                    cache.publish(compiled, tables);
                 }
-            };
-            // Refused where no thread may be started: this one does it all.
-            let named = std::thread::Builder::new().name("tprof-modules".to_owned());
-            let _ = named.spawn_scoped(scope, work);
-        }
-        drop(done);
-        while let Some(job) = next() {
-            cache.publish(job.run(), tables);
-            for compiled in compiled.try_iter() {
+            }
+            for compiled in &compiled {
                 cache.publish(compiled, tables);
             }
-        }
-        for compiled in &compiled {
-            cache.publish(compiled, tables);
-        }
-    });
+        });
+    }
 }
 
 /// What an image has mapped: now, or as it began if it is gone.

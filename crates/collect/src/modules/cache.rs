@@ -10,11 +10,15 @@ use super::files::{Candidate, address_of, candidates, reopen};
 use crate::elf::{Elf, FileId, Segment, VDSO, own_vdso};
 use crate::os::maps::{Mapping, read_code_maps};
 use crate::symbols::ModuleFile;
-use crate::unwind_table;
+use crate::unwind_table::{self, ModulePart};
 
 /// Files kept open between being found and being compiled. Past this they are
 /// opened again by path.
 const MAX_OPEN: usize = 128;
+/// Frame information from which on a file is compiled only once a stack needs its table, and in
+/// parts, bytes: 6 ms.
+const DEFERRED_FROM: u64 = 1 << 20;
+
 /// Takes compiled tables into memory that targets can read.
 pub trait TableStore {
     /// Appends a table, aligned to 8 bytes; `None` if there is no room. The
@@ -86,6 +90,12 @@ struct CachedFile {
     /// Executable load segments.
     code: Vec<Segment>,
     frame_bytes: u64,
+    /// A stack needs its table.
+    asked: bool,
+    /// The part of the file that it stands for; all of it, if there is none.
+    part: Option<ModulePart>,
+    /// Its parts, in order of address, each with its first ELF address; not of a part.
+    parts: Vec<(u64, FileKey)>,
     state: TableState,
     /// Kept until the table is compiled.
     elf: Option<Elf>,
@@ -97,6 +107,7 @@ struct CachedFile {
 pub struct CompileJob {
     file: FileKey,
     elf: Elf,
+    part: Option<ModulePart>,
 }
 
 /// The result of a [`CompileJob`].
@@ -114,7 +125,11 @@ impl CompileJob {
 
     /// Compiles, at about 25 million rows a second.
     pub fn run(self) -> Compiled {
-        let bytes = match unwind_table::compile_elf(&self.elf) {
+        let table = match &self.part {
+            Some(part) => unwind_table::compile_part(&self.elf, part),
+            None => unwind_table::compile_elf(&self.elf),
+        };
+        let bytes = match table {
             Ok(table) => match table.empty {
                 Some(why) => Err(Arc::from(why)),
                 None => {
@@ -212,6 +227,18 @@ impl ModuleCache {
         self.entries[file.0 as usize].frame_bytes
     }
 
+    /// A process's stack needs the table of a file.
+    pub fn ask(&mut self, file: FileKey) {
+        self.entries[file.0 as usize].asked = true;
+    }
+
+    /// Whether the table of a file is not to be compiled until a stack needs it.
+    pub fn is_deferred(&self, file: FileKey) -> bool {
+        let entry = &self.entries[file.0 as usize];
+        let is_large = entry.part.is_some() || entry.frame_bytes >= DEFERRED_FROM;
+        entry.state == TableState::Wanted && is_large && !entry.asked
+    }
+
     /// Takes the compilation of a file that is [`TableState::Wanted`], to be
     /// run anywhere; `None` if there is nothing to do.
     pub fn job(&mut self, file: FileKey) -> Option<CompileJob> {
@@ -229,7 +256,7 @@ impl ModuleCache {
         match elf {
             Some(elf) => {
                 entry.state = TableState::Compiling;
-                Some(CompileJob { file, elf })
+                Some(CompileJob { file, elf, part: entry.part.clone() })
             }
             None => {
                 entry.state = TableState::Absent(Arc::from("the file is gone or has changed"));
@@ -280,19 +307,58 @@ impl ModuleCache {
 
     fn add(&mut self, identity: FileId, elf: Elf, path: PathBuf) -> FileKey {
         let file = FileKey(self.entries.len() as u32);
-        let keep = self.open < MAX_OPEN;
+        let frame_bytes = unwind_table::frame_bytes(&elf);
+        let parts = match frame_bytes {
+            DEFERRED_FROM.. => unwind_table::parts(&elf),
+            _ => Vec::new(),
+        };
+        // Parts open it anew.
+        let keep = self.open < MAX_OPEN && parts.is_empty();
         self.open += usize::from(keep);
         self.entries.push(CachedFile {
             identity,
             build_id: Arc::from(elf.build_id()),
             code: elf.segments().iter().filter(|s| s.is_code()).copied().collect(),
-            frame_bytes: unwind_table::frame_bytes(&elf),
+            frame_bytes,
+            asked: false,
+            part: None,
+            parts: Vec::new(),
             state: TableState::Wanted,
             elf: keep.then_some(elf),
             path,
         });
         self.by_identity.insert(identity, file);
+        self.add_parts(file, parts);
         file
+    }
+
+    /// Each part is compiled as a file of its own is.
+    fn add_parts(&mut self, file: FileKey, parts: Vec<ModulePart>) {
+        let whole = &self.entries[file.0 as usize];
+        let (identity, path) = (whole.identity, whole.path.clone());
+        let frame_bytes = whole.frame_bytes / (parts.len() as u64).max(1);
+        for part in parts {
+            let key = FileKey(self.entries.len() as u32);
+            self.entries[file.0 as usize].parts.push((part.start, key));
+            self.entries.push(CachedFile {
+                identity,
+                build_id: Arc::from(""),
+                code: Vec::new(),
+                frame_bytes,
+                asked: false,
+                part: Some(part),
+                parts: Vec::new(),
+                state: TableState::Wanted,
+                elf: None,
+                path: path.clone(),
+            });
+        }
+    }
+
+    /// The parts of a file that are compiled one by one: from which ELF address on each has the
+    /// rows, in order; none of a file that is compiled whole.
+    pub fn parts(&self, file: FileKey) -> &[(u64, FileKey)] {
+        &self.entries[file.0 as usize].parts
     }
 
     /// The vDSO, which is the same in every process of the host: read from this one.

@@ -6,7 +6,7 @@ pub mod calibrate;
 pub mod clock;
 mod module_table;
 
-pub use module_table::publish;
+pub use module_table::{publish, take_marks};
 
 use crate::os::sys;
 use std::io;

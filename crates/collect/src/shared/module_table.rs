@@ -1,33 +1,145 @@
 //! The table in a region of what its process has mapped.
 
 use super::Region;
-use crate::modules::{LoadedModule, ModuleCache, TableState};
+use crate::modules::{FileKey, LoadedModule, ModuleCache, TableState};
 use std::sync::atomic::Ordering::*;
-use tprof_wire::region::MAX_MODULES;
+use tprof_wire::region::{MAX_MODULES, module_table};
 
-/// Rewrites a target's module table.
-pub fn publish(region: &Region, modules: &mut [LoadedModule], cache: &ModuleCache) {
+/// A place of the table: a mapping, or a part of one.
+struct ModulePlace {
+    start: u64,
+    end: u64,
+    /// Index of the module.
+    module: usize,
+    file: Option<FileKey>,
+}
+
+/// The places of modules in order of address: those of a file with parts have one for each, while
+/// there are places.
+fn places(modules: &[LoadedModule], cache: &ModuleCache) -> Vec<ModulePlace> {
+    let mut places = Vec::with_capacity(modules.len());
+    let mut spare = MAX_MODULES.saturating_sub(modules.len());
+    for (module, m) in modules.iter().enumerate() {
+        let whole = ModulePlace { start: m.start, end: m.end, module, file: m.file };
+        let parts = m.file.map_or(&[][..], |file| cache.parts(file));
+        if parts.is_empty() || parts.len() > spare {
+            places.push(whole);
+            continue;
+        }
+        let before = places.len();
+        for (index, (from, file)) in parts.iter().enumerate() {
+            let address = |at: u64| m.bias.wrapping_add(at).clamp(m.start, m.end);
+            let start = if index == 0 { m.start } else { address(*from) };
+            let end = parts.get(index + 1).map_or(m.end, |(next, _)| address(*next));
+            if start < end {
+                places.push(ModulePlace { start, end, module, file: Some(*file) });
+            }
+        }
+        spare -= (places.len() - before).saturating_sub(1);
+    }
+    places.truncate(MAX_MODULES);
+    places
+}
+
+/// Rewrites a target's module table. What the target has asked for so far is marked in `cache`,
+/// and stays marked in the table until it is there.
+pub fn publish(region: &Region, modules: &mut [LoadedModule], cache: &mut ModuleCache) {
     modules.sort_by_key(|m| m.start);
     let header = region.header();
     let before = header.modules_seq.load(Relaxed) | 1;
     header.modules_seq.store(before, Release);
+    // A mark that is written from here on is not counted by its writer, which finds the table
+    // rewritten and searches again.
     std::sync::atomic::fence(SeqCst);
-    let len = modules.len().min(MAX_MODULES);
-    for (index, module) in modules.iter_mut().take(len).enumerate() {
-        let table = match module.file.map(|file| cache.state(file)) {
-            Some(TableState::At(table)) => {
-                module.table = Some(*table);
+    take_marks(region, modules, cache);
+    let places = places(modules, cache);
+    for (index, new) in places.iter().enumerate() {
+        let table = match new.file.map(|file| (file, cache.state(file))) {
+            Some((file, TableState::At(table))) => {
+                let module = &mut modules[new.module];
+                module.table = Some(*table).filter(|_| module.file == Some(file)).or(module.table);
                 table.0
             }
-            Some(TableState::Wanted | TableState::Compiling) => u64::MAX,
-            Some(TableState::Absent(_)) | None => 0,
+            Some((file, TableState::Wanted)) => match cache.is_deferred(file) {
+                true => module_table::DEFERRED,
+                // Asked for since the answer was begun: by a question of its own.
+                false => module_table::ASKED,
+            },
+            Some((_, TableState::Compiling)) => module_table::COMING,
+            Some((_, TableState::Absent(_))) | None => 0,
         };
         let place = region.module(index);
-        place.start.store(module.start, Relaxed);
-        place.end.store(module.end, Relaxed);
-        place.bias.store(module.bias, Relaxed);
+        place.start.store(new.start, Relaxed);
+        place.end.store(new.end, Relaxed);
+        place.bias.store(modules[new.module].bias, Relaxed);
         place.table.store(table, Relaxed);
     }
-    header.modules_len.store(len as u32, Relaxed);
+    header.modules_len.store(places.len() as u32, Relaxed);
     header.modules_seq.store(before.wrapping_add(1), Release);
+}
+
+/// Marks in `cache` what a target has asked for in its table, of these modules in order of address.
+pub fn take_marks(region: &Region, modules: &[LoadedModule], cache: &mut ModuleCache) {
+    let len = (region.header().modules_len.load(Relaxed) as usize).min(MAX_MODULES);
+    let marked: Vec<(u64, u64)> = (0..len)
+        .map(|index| region.module(index))
+        .filter(|place| place.table.load(Acquire) == module_table::ASKED)
+        .map(|place| (place.start.load(Relaxed), place.end.load(Relaxed)))
+        .collect();
+    if marked.is_empty() {
+        return;
+    }
+    let places = places(modules, cache);
+    let asked = places.iter().filter(|place| marked.contains(&(place.start, place.end)));
+    asked.filter_map(|place| place.file).for_each(|file| cache.ask(file));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::modules::{TableId, TableStore};
+
+    /// Keeps nothing.
+    struct Nowhere;
+
+    impl TableStore for Nowhere {
+        fn append(&mut self, _: &[u8]) -> Option<u64> {
+            Some(64)
+        }
+    }
+
+    #[test]
+    fn a_part_is_compiled_once_a_stack_asks_for_it() {
+        let mut cache = ModuleCache::new();
+        let mut modules = cache.loaded(std::process::id()).unwrap();
+        let (region, _file) = Region::new().unwrap();
+        publish(&region, &mut modules, &mut cache);
+        let code = publish as *const () as u64;
+        let len = region.header().modules_len.load(Relaxed) as usize;
+        let places: Vec<_> = (0..len).map(|at| region.module(at)).collect();
+        let mut starts = places.iter().map(|place| place.start.load(Relaxed));
+        assert!(starts.clone().is_sorted() && starts.any(|start| start == modules[0].start));
+        let holds = |at: &usize| {
+            (places[*at].start.load(Relaxed)..places[*at].end.load(Relaxed)).contains(&code)
+        };
+        let own = (0..len).find(holds).unwrap();
+        assert_eq!(places[own].table.load(Relaxed), module_table::DEFERRED);
+
+        places[own].table.store(module_table::ASKED, Release);
+        publish(&region, &mut modules, &mut cache);
+        assert_eq!(places[own].table.load(Relaxed), module_table::ASKED);
+
+        let module = modules.iter().find(|m| (m.start..m.end).contains(&code)).unwrap();
+        let parts: Vec<_> = cache.parts(module.file.unwrap()).iter().map(|part| part.1).collect();
+        let asked: Vec<_> = parts.iter().filter(|part| !cache.is_deferred(**part)).collect();
+        let [part] = asked.as_slice() else { panic!("{} of {}", asked.len(), parts.len()) };
+        let job = cache.job(**part).unwrap();
+        assert_eq!(*cache.state(**part), TableState::Compiling);
+        publish(&region, &mut modules, &mut cache);
+        assert_eq!(places[own].table.load(Relaxed), module_table::COMING);
+        cache.publish(job.run(), &mut Nowhere);
+        assert_eq!(*cache.state(**part), TableState::At(TableId(64)));
+        publish(&region, &mut modules, &mut cache);
+        assert_eq!(places[own].table.load(Relaxed), 64);
+    }
 }

@@ -119,7 +119,7 @@ fn eh_frame_by_segment(elf: &Elf) -> Option<(u64, u64, u64)> {
 }
 
 /// Ends the stack in code at the entry point that has no rows: nothing calls it.
-fn mark_entry(table: &mut UnwindTable, entry: u64) {
+pub(super) fn mark_entry(table: &mut UnwindTable, entry: u64) {
     let Ok(entry) = u32::try_from(entry) else {
         return;
     };

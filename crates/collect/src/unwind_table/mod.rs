@@ -8,9 +8,11 @@
 
 mod compile;
 mod compiler;
+mod parts;
 mod plain;
 mod table;
 
 pub(crate) use compile::compile_section;
 pub use compile::{compile, compile_bytes, compile_elf, compile_file, frame_bytes};
+pub use parts::{ModulePart, compile_part, parts};
 pub use table::{UnwindError, UnwindTable, encode};

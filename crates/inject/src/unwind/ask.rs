@@ -38,6 +38,14 @@ pub fn ask(thread: &Thread) -> bool {
     wait_for_answer(thread, now, question)
 }
 
+/// As [`ask`], where the table lacks mappings, or has some that are gone.
+pub fn ask_for_mappings(thread: &Thread) -> bool {
+    if let Some(header) = state::header() {
+        header.maps_wanted.fetch_add(1, Release);
+    }
+    ask(thread)
+}
+
 /// How long an answer is waited for, ns, while they come. A collector that is
 /// alive gives it in a millisecond; on a machine with far more to run than it
 /// has cores it was measured to take more than a hundred.

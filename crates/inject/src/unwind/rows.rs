@@ -1,6 +1,6 @@
 //! The row of a return address, memoised.
 
-use super::ask::{ask, forget_patience};
+use super::ask::{ask, ask_for_mappings, forget_patience};
 use super::tables::{NOT_READY, RowSearch, search};
 use crate::block::Thread;
 use crate::{callee, sys};
@@ -82,28 +82,42 @@ fn slot_of(pc: u64) -> usize {
 fn lookup(thread: &Thread, pc: u64, code: u64, entry: &MemoisedRow) -> u64 {
     if STALE.load(Relaxed) && STALE.swap(false, AcqRel) {
         forget_patience();
-        ask(thread);
+        ask_for_mappings(thread);
         forget_patience();
     }
     let quiet = thread.is_quiet();
-    match search(pc, quiet) {
-        RowSearch::Row(Row(NOT_READY)) => NOT_READY,
-        RowSearch::Row(row) => {
-            entry.row.store(row.0, Relaxed);
-            entry.key.store(pc ^ row.0 ^ code, Relaxed);
-            row.0
-        }
-        RowSearch::Unknown => {
-            if ask(thread) {
-                if let RowSearch::Row(row) = search(pc, quiet) {
-                    // It was worth asking: be ready to ask again.
-                    forget_patience();
-                    return row.0;
-                }
-            } else {
-                return NOT_READY;
+    // Which code lies there, then the table of a large module: two questions, and a third where
+    // another thread's answer came without the table.
+    let mut again = false;
+    for _ in 0..4 {
+        match search(pc, quiet) {
+            RowSearch::Row(Row(NOT_READY)) => return NOT_READY,
+            RowSearch::Row(row) => {
+                entry.row.store(row.0, Relaxed);
+                entry.key.store(pc ^ row.0 ^ code, Relaxed);
+                return row.0;
             }
-            Row::NONE.0
+            // An answer brings it for certain.
+            RowSearch::Asked(first) => {
+                if first || again {
+                    forget_patience();
+                }
+                again = true;
+                if !ask(thread) {
+                    return NOT_READY;
+                }
+            }
+            RowSearch::Unknown => {
+                if !ask_for_mappings(thread) {
+                    return NOT_READY;
+                }
+                match search(pc, quiet) {
+                    RowSearch::Unknown => return Row::NONE.0,
+                    // It was worth asking: be ready to ask again.
+                    _ => forget_patience(),
+                }
+            }
         }
     }
+    NOT_READY
 }

@@ -2,7 +2,7 @@
 
 use crate::{state, sys};
 use core::sync::atomic::Ordering::*;
-use tprof_wire::region::{MAX_MODULES, MODULES_OFFSET, ModuleRange};
+use tprof_wire::region::{MAX_MODULES, MODULES_OFFSET, ModuleRange, module_table};
 use tprof_wire::unwind::{Row, TableHeader};
 
 /// A row that means "tables not there yet": never memoised.
@@ -12,6 +12,9 @@ pub const NOT_READY: u64 = 1 << 63;
 pub enum RowSearch {
     /// Its row, [`Row::NONE`] where its mapping's table has none.
     Row(Row),
+    /// Its mapping's table is compiled once it is asked for, which it now is: by this search
+    /// (true) or an earlier one.
+    Asked(bool),
     /// No published mapping holds this pc.
     Unknown,
 }
@@ -35,18 +38,32 @@ pub fn search(pc: u64, quiet: bool) -> RowSearch {
         let found = after
             .checked_sub(1)
             .and_then(|i| modules.get(i))
-            .map(|m| (m.end.load(Relaxed), m.bias.load(Relaxed), m.table.load(Relaxed)));
+            .map(|m| (m, m.end.load(Relaxed), m.bias.load(Relaxed), m.table.load(Relaxed)));
         core::sync::atomic::fence(Acquire);
         if header.modules_seq.load(Relaxed) != before {
             continue;
         }
         return match found {
-            Some((end, bias, table)) if pc < end => {
-                if table == u64::MAX {
-                    return RowSearch::Row(Row(NOT_READY));
+            Some((module, end, bias, table)) if pc < end => match table {
+                module_table::COMING => RowSearch::Row(Row(NOT_READY)),
+                // A quiet thread cannot ask.
+                module_table::DEFERRED | module_table::ASKED if quiet => {
+                    RowSearch::Row(Row(NOT_READY))
                 }
-                RowSearch::Row(table_row(table, pc.wrapping_sub(bias), quiet))
-            }
+                module_table::ASKED => RowSearch::Asked(false),
+                module_table::DEFERRED => {
+                    let (from, to) = (module_table::DEFERRED, module_table::ASKED);
+                    let first = module.table.compare_exchange(from, to, AcqRel, Relaxed).is_ok();
+                    // Where the collector rewrites the table meanwhile, it may have read this
+                    // place before it was marked, and the place may be another module's.
+                    core::sync::atomic::fence(SeqCst);
+                    if header.modules_seq.load(Relaxed) != before {
+                        continue;
+                    }
+                    RowSearch::Asked(first)
+                }
+                table => RowSearch::Row(table_row(table, pc.wrapping_sub(bias), quiet)),
+            },
             _ => RowSearch::Unknown,
         };
     }
