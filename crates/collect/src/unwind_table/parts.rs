@@ -195,7 +195,7 @@ impl Window<'_> {
         let offset = self.elf.offset_of(address)?;
         let len = u64::from(u32_at(self.read(offset, 4)?, 0));
         // The extended form of lengths is not met in practice.
-        let len = (len >= 12 && len < MAX_ENTRY).then_some(len + 4)?;
+        let len = (12..MAX_ENTRY).contains(&len).then_some(len + 4)?;
         self.read(offset, len).map(<[u8]>::to_vec)
     }
 
