@@ -163,3 +163,34 @@ fn pytorch_gives_a_window_of_whole_steps_and_trains_as_without() {
     assert_eq!(count(SpanKind::Python, "nn.Module: Linear"), 8);
     assert!(count(SpanKind::Python, "windows.py(18): update") >= 4);
 }
+
+#[test]
+fn ranks_of_pytorch_have_a_window_each_and_modules_and_train_as_without() {
+    let Some(python) = std::env::var_os("TPROF_TEST_TORCH") else {
+        return skip(Refused::PyTorch);
+    };
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/windows_ddp.py");
+    let launch = ["-B", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"];
+    let job = Job::new(python).args(launch).arg(source).env("OMP_NUM_THREADS", "1").limit(500);
+    let native = job.run_in(Scratch::new().cwd()).expect_code(0);
+    let scratch = Scratch::new();
+    let traced = traced(&job, &["--kineto", "--modules", "--mem", "off"], &scratch);
+    assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+    let sorted = |text: &str| {
+        let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&traced.outcome.stdout), sorted(&native.stdout));
+    assert_eq!(reasons(&traced), Vec::<String>::new());
+    for rank in ["rank-0.tprof", "rank-1.tprof"] {
+        let count = |file: &Path, text: &str| {
+            spans(file).iter().filter(|(_, name, _)| name.contains(text)).count()
+        };
+        let window = traced.run.join("kineto").join(rank);
+        assert_eq!(count(&window, "Optimizer.step#SGD.step"), 3, "{rank}");
+        let own = traced.run.join(rank);
+        let path = "nn.Module: DistributedDataParallel.module.0 (Linear)";
+        assert_eq!(count(&own, path), 300, "{rank}");
+    }
+}

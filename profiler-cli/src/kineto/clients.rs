@@ -107,6 +107,16 @@ fn written(pid: u32, rank: Option<u32>, home: &Path) -> PathBuf {
     home.join(name.replace(".json", &format!("_{pid}.json")))
 }
 
+/// Whether a file's name is one that Kineto was asked for: `rank-3_4711.json`, `window_4711.json`.
+pub fn is_window(name: &str) -> bool {
+    let parts = name.strip_suffix(".json").and_then(|stem| stem.rsplit_once('_'));
+    let is_number = |text: &str| text.parse::<u32>().is_ok();
+    parts.is_some_and(|(stem, pid)| {
+        let rank = stem.strip_prefix("rank-");
+        is_number(pid) && (stem == "window" || rank.is_some_and(is_number))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,5 +165,9 @@ mod tests {
     #[test]
     fn a_rank_is_in_the_name_of_its_file() {
         assert_eq!(written(7, Some(3), Path::new("/r")), Path::new("/r/rank-3_7.json"));
+        assert!(is_window("rank-3_7.json") && is_window("window_7.json"));
+        for other in ["rank-3.json", "rank-a_7.json", "window_.json", "results_7.json", "7.json"] {
+            assert!(!is_window(other), "{other}");
+        }
     }
 }

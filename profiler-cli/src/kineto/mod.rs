@@ -14,6 +14,7 @@ mod places;
 mod server;
 mod take;
 
+pub use clients::is_window;
 pub use outcome::WindowsOutcome;
 pub use places::HOME;
 pub use server::Daemon;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::kineto::HOME;
+use crate::kineto::{HOME, is_window};
 use tprof_export::TABLES;
 use tprof_trace::live::is_fresh;
 use tprof_trace::run::RUN_VERSION;
@@ -89,9 +89,18 @@ impl Contents {
             }
             // A run of its own: windows of PyTorch's profiler.
             HOME => {
-                let within = Contents::of(&path)?;
+                let mut within = Contents::of(&path)?;
                 self.unread = self.unread.take().or(within.unread);
+                // A trace that came after its collector's death.
+                let late = within.others.extract_if(.., |path| {
+                    path.file_name().is_some_and(|name| is_window(&name.to_string_lossy()))
+                });
+                let late: Vec<_> = late.collect();
                 files = within.files;
+                for path in late {
+                    let about = path.metadata().map_err(|error| (path.clone(), error))?;
+                    files.push((path, about.len()));
+                }
                 directories = within.directories;
                 within.others.is_empty()
             }
@@ -211,6 +220,13 @@ mod tests {
         let contents = Contents::of(run).unwrap();
         assert!(contents.files.is_empty(), "{contents:?}");
         assert!(contents.directories.is_empty() && contents.unread.is_none(), "{contents:?}");
+        std::fs::create_dir(run.join(HOME)).unwrap();
+        for (name, is_own) in [("window_7.json", true), ("results.json", false)] {
+            std::fs::write(run.join(HOME).join(name), "{}").unwrap();
+            let contents = Contents::of(run).unwrap();
+            assert_eq!(contents.directories == [run.join(HOME)], is_own, "{contents:?}");
+            assert_eq!(contents.files.len(), usize::from(is_own), "{contents:?}");
+        }
         let of_exports = [("rank-3-launch-2", true), ("rank-3.1", true), ("rank-table", false)];
         for (name, is_own) in of_exports {
             assert_eq!(is_stem(name), is_own, "{name}");
