@@ -49,3 +49,39 @@ fn the_wait_for_data_is_the_same_in_all_reports() {
     let bar = format!("waiting for data {:.1} %", of_host as f64 / all as f64 * 100.0);
     assert!(page.contains(&bar), "the page has no part `{bar}`");
 }
+
+#[test]
+fn a_cut_of_a_run_has_the_driving_threads_time_in_it() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/planted.py");
+    if !Path::new("/usr/bin/python3").exists() {
+        return skip("there is no /usr/bin/python3");
+    }
+    let scratch = Scratch::new();
+    let job = Job::new("/usr/bin/python3").arg("-B").arg(&script).arg("data");
+    let run = traced(&job, &["--mem", "off"], &scratch).run;
+    let start_up = &document("host", &run)["tables"]["start_up"][0]["wall_ns"];
+    // 40 waits of 30 ms follow.
+    let from_ms = start_up.as_u64().unwrap() / 1_000_000 + 300;
+    let judged = |from_ms: u64, to_ms: u64| -> (f64, f64) {
+        let output = scratch.path().join("cut");
+        let export = tprof(["export", "--to", "csv", "--force", "-o"]).arg(&output).arg(&run);
+        let export = export.args(["--from-time", &format!("{from_ms}ms")]);
+        let export = export.args(["--to-time", &format!("{to_ms}ms")]);
+        export.run_in(scratch.path()).expect_code(0);
+        let table = std::fs::read_to_string(output.join("host_times.csv")).unwrap();
+        let rows = table.lines().filter(|line| line.starts_with("0,judged,"));
+        let rows = rows.map(|row| row.split(',').collect::<Vec<&str>>());
+        let parts = rows.map(|row| (row[3].to_owned(), row[4].parse::<f64>().unwrap() / 1e6));
+        let parts: Vec<(String, f64)> = parts.collect();
+        let data = parts.iter().filter(|(part, _)| part == "data").map(|(_, ms)| ms).sum();
+        (parts.iter().map(|(_, ms)| ms).sum(), data)
+    };
+    let (all, data) = judged(from_ms, from_ms + 400);
+    assert!((all - 400.0).abs() < 1e-6, "{all} of 400 ms");
+    let (first, of_first) = judged(from_ms, from_ms + 150);
+    let (second, of_second) = judged(from_ms + 150, from_ms + 400);
+    assert!((first - 150.0).abs() < 1e-6 && (second - 250.0).abs() < 1e-6, "{first}, {second}");
+    // Waits are cut at the edge, not lost or counted twice.
+    assert!((of_first + of_second - data).abs() < 1e-3, "{of_first}, {of_second}, {data}");
+    assert!(data > 0.0, "{data} of 400 ms");
+}

@@ -10,6 +10,11 @@ pub struct Numbers {
 }
 
 impl Numbers {
+    /// Its ranges, both ends included.
+    pub fn ranges(&self) -> &[(u64, u64)] {
+        &self.ranges
+    }
+
     /// Whether a number is in the set.
     pub fn holds(&self, number: u64) -> bool {
         self.ranges.iter().any(|(from, to)| (*from..=*to).contains(&number))

@@ -20,6 +20,8 @@ pub struct Options {
     pub hta: bool,
     /// Where steps come from; none: from the first source that has any.
     pub steps_from: Option<StepSource>,
+    /// Only this part of the run, where a report can be cut.
+    pub cut: Cut,
     /// Only operators with this in their name, where a report is about operators.
     pub operator: Option<String>,
     /// Only within this range, where a report can be cut: text that its name contains,
@@ -38,6 +40,33 @@ pub struct Options {
     /// Whether the collector of an unfinished run in a directory is still at work; `None`: it
     /// counts as gone.
     pub is_running: Option<fn(&RunInfo, &Path) -> bool>,
+}
+
+/// A part of a run's time; by default all of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// Not before, nanoseconds since the run began.
+    pub from_ns: Option<u64>,
+    /// Not then or later, on the same clock.
+    pub to_ns: Option<u64>,
+    /// From the first to the last of the steps with numbers in these inclusive ranges, each
+    /// rank's own.
+    pub steps: Option<Vec<(u64, u64)>>,
+}
+
+impl Cut {
+    /// Whether it is all of the run.
+    pub fn is_all(&self) -> bool {
+        *self == Cut::default()
+    }
+
+    /// Whether a step's number is wanted.
+    pub fn holds(&self, number: u64) -> bool {
+        let is_in = |ranges: &Vec<(u64, u64)>| {
+            ranges.iter().any(|(from, to)| (*from..=*to).contains(&number))
+        };
+        self.steps.as_ref().is_none_or(is_in)
+    }
 }
 
 impl Options {

@@ -82,6 +82,13 @@ impl Life {
         };
         Life { whole, start_up, window, start }
     }
+
+    /// What of it lies in a part of time.
+    pub fn within(self, part: Interval) -> Life {
+        let [whole, start_up, window] =
+            [self.whole, self.start_up, self.window].map(|of| of.overlap(part));
+        Life { whole, start_up, window, start: self.start }
+    }
 }
 
 /// When what a row stands for began.

@@ -18,7 +18,7 @@ use super::visible::Visible;
 use crate::base::intervals::Interval;
 use crate::base::stats::Repeats;
 use crate::rank::samples::{CpuTrace, Part};
-use crate::rank::{Needs, RankTrace, steps_of_one_process};
+use crate::rank::{Needs, RankTrace, Step, steps_of_one_process};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -49,6 +49,8 @@ pub struct RankHost {
     pub longest: Vec<(Arc<Place>, Interval)>,
 }
 
+const ALL_TIME: Interval = Interval { start: 0, end: u64::MAX };
+
 /// So many of each place, and of what a finding lists.
 pub const LONGEST: usize = 20;
 
@@ -58,6 +60,14 @@ impl RankHost {
 
     /// Of a rank with annotations, and samples if they were read; `None` where no thread was sampled.
     pub fn of(rank: &RankTrace<'_>) -> Option<RankHost> {
+        RankHost::within(rank, |_| ALL_TIME)
+    }
+
+    /// The same of the part of its life that `part_of` makes of its steps, on the file's clock.
+    pub fn within(
+        rank: &RankTrace<'_>,
+        part_of: impl FnOnce(&[Step]) -> Interval,
+    ) -> Option<RankHost> {
         let own;
         let cpu = match rank.needs.has(Needs::SAMPLES) {
             true => &rank.cpu,
@@ -66,13 +76,15 @@ impl RankHost {
                 &own
             }
         };
-        let steps = steps_of_one_process(rank);
+        let mut steps = steps_of_one_process(rank);
         let driver = Driver::of(rank, cpu, &steps)?;
         let is_own = |row: &Sample| row.process == driver.process && row.thread == driver.thread;
         // What cannot be read was noted when the samples were read first.
         let mut rows: Vec<Sample> = rank.file.blocks::<Sample>().flatten().filter(is_own).collect();
         rows.sort_by_key(|row| row.time_ns);
-        let life = Life::of(&driver, &steps, &rows, cpu);
+        let part = part_of(&steps);
+        let life = Life::of(&driver, &steps, &rows, cpu).within(part);
+        steps.retain(|step| part == ALL_TIME || step.interval.overlap(part).length() > 0);
         let (ledger, of_window) = Ledger::of(rank.file, &rows, life.window);
         let before = Interval::new(life.start_up.start, life.start_up.end.min(life.window.start));
         let (start_up, trace) = Ledger::of(rank.file, &rows, before);
@@ -214,6 +226,7 @@ mod tests {
             below: String::new(),
             library: String::new(),
             saves: false,
+            of_database: false,
             cause: crate::host::OtherCause::default(),
         })
     }

@@ -3,23 +3,25 @@
 
 use std::path::Path;
 
-use tprof_analyze::document::{Cell, Document, Options, Table, Value};
+use tprof_analyze::document::{Cell, Cut, Document, Options, Table, Value};
 use tprof_analyze::{AnalyzeError, KINDS, Wanted, read_together};
-use tprof_export::HostTime;
-use tprof_facts::steps::StepSource;
+use tprof_export::{HostTime, Slice};
 use tprof_trace::SymbolSource;
 use tprof_trace::live::collector_lives;
 
-/// Of all ranks of a run.
+/// Of all ranks of a run, in a part of its time.
 pub fn read(
     path: &Path,
-    steps_from: Option<StepSource>,
+    slice: &Slice,
     symbols: Option<&dyn SymbolSource>,
 ) -> Result<Vec<HostTime>, AnalyzeError> {
     let kinds: Vec<_> = KINDS.iter().filter(|kind| kind.name == "host").collect();
     let wanted = Wanted { reports: &[], kinds: &kinds };
     let is_running = Some(collector_lives as _);
-    let options = Options { steps_from, is_running, ..Options::default() };
+    let Slice { from_ns, to_ns, steps_from, .. } = *slice;
+    let steps = slice.steps.as_ref().map(|steps| steps.ranges().to_vec());
+    let cut = Cut { from_ns, to_ns, steps };
+    let options = Options { steps_from, cut, is_running, ..Options::default() };
     let made = read_together(path, &wanted, &options, symbols)?;
     Ok(made.documents.iter().flat_map(all).collect())
 }

@@ -84,9 +84,8 @@ pub fn write(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<
     for problem in run.problems() {
         print_stderr(&format!("note: {}\n", problem.what));
     }
-    // They are of the whole judged time, not of a part of it.
-    if matches!(format.writer, Writer::Tables(_)) && options.slice.is_all_time() {
-        let read = host_times::read(path, options.slice.steps_from, options.symbols);
+    if matches!(format.writer, Writer::Tables(_)) {
+        let read = host_times::read(path, &options.slice, options.symbols);
         options.host_times = read.map_err(|error| analyze_failure(&args.path, &error))?;
     }
     let written = match format.writer {

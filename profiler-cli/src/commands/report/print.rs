@@ -7,7 +7,7 @@ use super::{csv, document, many, memory, summary};
 use std::io::Write;
 use std::process::ExitCode;
 
-use tprof_analyze::document::{Document, DocumentKind, LineTables, Options, Table};
+use tprof_analyze::document::{Cut, Document, DocumentKind, LineTables, Options, Table};
 use tprof_analyze::{KINDS, Kind, Made, Report, Wanted, read_together};
 use tprof_trace::live::collector_lives;
 
@@ -71,6 +71,7 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
         rank: args.rank,
         hta: args.hta,
         steps_from: args.steps_from,
+        cut: Cut::default(),
         operator: args.operator.clone(),
         within: args.within.clone(),
         thread: args.thread.clone(),
