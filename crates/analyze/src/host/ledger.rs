@@ -49,8 +49,9 @@ pub struct Ledger {
     pub samples: u64,
     pub parts: FxHashMap<Part, WallTime>,
     pub places: FxHashMap<Place, WallTime>,
-    /// Of waits, by the file or peer that is waited for; as far as that was read.
-    pub waited_for: FxHashMap<(Part, Arc<str>), u64>,
+    /// Of waits, by the file or peer that is waited for and whether it is to save; as far as
+    /// that was read.
+    pub waited_for: FxHashMap<(Part, bool, Arc<str>), u64>,
 }
 
 impl Ledger {
@@ -97,12 +98,12 @@ impl Ledger {
             let amount = WallTime { ns, running_ns, samples, variance: stretch.variance };
             self.samples += samples;
             self.parts.entry(part).or_default().add(amount);
-            let mut frames = stretch.stack.iter().map(|id| trace.names.get(*id));
-            if let Some(what) = frames.find_map(Func::waited_for).filter(|_| !is_running) {
-                *self.waited_for.entry((part, what.into())).or_default() += ns;
-            }
             let stack = trace.stack(stretch.process, stretch.id);
             let mut place = Place::of(part, stack, &trace.names);
+            let mut frames = stretch.stack.iter().map(|id| trace.names.get(*id));
+            if let Some(what) = frames.find_map(Func::waited_for).filter(|_| !is_running) {
+                *self.waited_for.entry((part, place.saves, what.into())).or_default() += ns;
+            }
             if part == Part::Other
                 && stretch.state == ThreadState::Sleep
                 && place.cause == OtherCause::Event
@@ -127,10 +128,12 @@ impl Ledger {
         (1.96 * (of_samples + amount.variance).sqrt()).round() as u64
     }
 
-    /// Files or peers that a part waits for, most time first.
+    /// Files or peers that a part waits for but to save, most time first.
     pub fn waited_for(&self, part: Part) -> Vec<(&str, u64)> {
-        let of = self.waited_for.iter().filter(|((of, _), ns)| *of == part && **ns > 0);
-        let mut all: Vec<(&str, u64)> = of.map(|((_, what), ns)| (&**what, *ns)).collect();
+        let is_of = |of: Part, saves: bool| of == part && !saves;
+        let of = self.waited_for.iter().filter(|((of, saves, _), _)| is_of(*of, *saves));
+        let of = of.filter(|(_, ns)| **ns > 0);
+        let mut all: Vec<(&str, u64)> = of.map(|((_, _, what), ns)| (&**what, *ns)).collect();
         all.sort_by(|a, b| (b.1, a.0).cmp(&(a.1, b.0)));
         all
     }
@@ -248,6 +251,36 @@ mod tests {
         let (place, amount) = ledger.places(Some(Part::Python))[0];
         assert_eq!((place.shown(), place.line, amount.ns), ("train (train.py:7)".into(), 7, 20));
         assert_eq!(ledger.error_ns(amount), 0);
+    }
+
+    #[test]
+    fn a_databases_commit_saves_no_checkpoint() {
+        let mut made = Fixture::new();
+        let stacks: [&[(&str, &str)]; 2] = [
+            &[("fdatasync", "libc.so.6"), ("insert", "[python]")],
+            &[("fdatasync", "libc.so.6"), ("os_sync", "libsqlite3.so.0"), ("insert", "[python]")],
+        ];
+        for (stack, functions) in (1_u32..).zip(stacks) {
+            let mut frames = vec![];
+            for (at, (function, module)) in functions.iter().enumerate() {
+                let address = SYNTHETIC_FRAME | (u64::from(stack) * 16 + at as u64);
+                let file = made.name(if *module == "[python]" { "/me/etl.py" } else { "" });
+                let [function, module] = [function, module].map(|text| made.name(text));
+                let symbol =
+                    Symbol { process: 0, address, depth: 0, function, file, line: 7, module };
+                made.writer.symbol(&symbol);
+                frames.push(address);
+            }
+            made.writer.stack(&Stack { process: 0, stack, end: 0, frames });
+        }
+        let rows = [row(0, 10, ThreadState::Io, 1), row(10, 30, ThreadState::Io, 2)];
+        let (ledger, _) = Ledger::of(&made.finish(), &rows, Interval::new(0, 40));
+        let is = |ns, saves, of_database| {
+            let places = ledger.places(Some(Part::FileIo));
+            let found = places.iter().find(|(_, amount)| amount.ns == ns);
+            found.is_some_and(|(at, _)| (at.saves, at.of_database) == (saves, of_database))
+        };
+        assert!(is(10, true, false) && is(30, false, true), "{:?}", ledger.places);
     }
 
     proptest! {

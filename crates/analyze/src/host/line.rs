@@ -22,6 +22,8 @@ pub struct Place {
     pub library: String,
     /// A checkpoint or a file is saved here, by the functions on the stack.
     pub saves: bool,
+    /// A database's library is on the stack: it waits for its own files where it commits.
+    pub of_database: bool,
     /// Of [`Part::Other`]: what is waited for.
     pub cause: OtherCause,
 }
@@ -75,6 +77,8 @@ impl Place {
             .or_else(|| find(&|func, line| line > 0 && func.is_own()))
             .or_else(|| find(&|func, _| !func.is_system()))
             .or(if frames.is_empty() { None } else { Some(0) });
+        let of_database = frames.iter().any(|(func, _)| func.is_of_database());
+        let saves = |func: &Func| func.is_save() && !(of_database && func.layer == Layer::Native);
         let mut place = Place {
             part,
             function: String::new(),
@@ -82,7 +86,8 @@ impl Place {
             line: 0,
             below: String::new(),
             library: String::new(),
-            saves: frames.iter().any(|(func, _)| func.is_save()),
+            saves: frames.iter().any(|(func, _)| saves(func)),
+            of_database,
             cause: match part {
                 Part::Other => OtherCause::of(stack.functions.iter().map(|id| names.get(*id))),
                 _ => OtherCause::default(),

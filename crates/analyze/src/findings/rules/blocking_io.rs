@@ -12,6 +12,8 @@ use crate::rank::samples::Part;
 
 const OF_FILES: &str = "Do it on another thread while the job goes on (asynchronous checkpoints, \
      read-ahead), in fewer and larger calls, without a flush for each.";
+const OF_DATABASES: &str = "A database writes its files at each commit, and a statement without a \
+     transaction is one: put many rows into one transaction, or write on another thread.";
 const OF_SOCKETS: &str = "Ask ahead on another thread, ask for more at once, or keep what was \
      received; the peer may be slow itself.";
 
@@ -44,12 +46,15 @@ impl Rule for BlockingIo {
             }
             let mut places = host.ledger.places(Some(part));
             places.retain(|(place, _)| !place.saves);
+            let of_database = places.iter().filter(|(place, _)| place.of_database);
+            let of_database: u64 = of_database.map(|(_, time)| time.ns).sum();
+            let advice = if of_database * 2 > ns { OF_DATABASES } else { advice };
             found.push(
                 finding_at(scene, host, what, ns, |place| place.part == part && !place.saves)
                     .about(subject)
                     .seen(
                         with_lines(&format!("It waits for {}", amount(host, ns)), &places)
-                            + &waited_for(host, part),
+                            + &waited_for(host, part, ns),
                     )
                     .advice(advice)
                     .on_line(widest(&places)),
@@ -69,10 +74,10 @@ impl Rule for BlockingIo {
 }
 
 /// ` Of files and peers most for /data/a.bin (1.2 s).`; nothing where none is known.
-fn waited_for(host: &RankHost, part: Part) -> String {
+fn waited_for(host: &RankHost, part: Part, ns: u64) -> String {
     let all = host.ledger.waited_for(part);
     let known: u64 = all.iter().map(|(_, ns)| ns).sum();
-    let unknown = host.ledger.ns(part).saturating_sub(known);
+    let unknown = ns.saturating_sub(known);
     let mut shown: Vec<String> =
         all.iter().take(MOST_SHOWN).map(|(what, ns)| format!("{what} {}", duration(*ns))).collect();
     match shown.is_empty() {

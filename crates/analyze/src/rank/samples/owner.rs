@@ -19,6 +19,9 @@ const SYNCING: [&str; 6] = ["fsync", "fdatasync", "syncfs", "sync_file_range", "
 /// The kernel's.
 const KERNEL_SYNCING: [&str; 3] = ["vfs_fsync", "do_fsync", "ksys_sync"];
 
+/// Databases that run within the process, by part of their library's name.
+const DATABASES: [&str; 5] = ["sqlite3", "lmdb", "rocksdb", "leveldb", "duckdb"];
+
 /// Whether an own function's name, in small letters, is that of one that saves.
 fn is_saving_name(name: &str) -> bool {
     let name = name.trim_start_matches('_');
@@ -47,6 +50,11 @@ impl Func {
     /// Most likely of the person who runs the job.
     pub(crate) fn is_own(&self) -> bool {
         self.code().is_own()
+    }
+
+    /// Of a database that runs within the process.
+    pub(crate) fn is_of_database(&self) -> bool {
+        self.layer == Layer::Native && DATABASES.iter().any(|name| self.module.contains(name))
     }
 
     /// A function that writes a checkpoint or makes a file durable, by its name: of PyTorch,
