@@ -59,9 +59,13 @@ fn a_cut_of_a_run_has_the_driving_threads_time_in_it() {
     let scratch = Scratch::new();
     let job = Job::new("/usr/bin/python3").arg("-B").arg(&script).arg("data");
     let run = traced(&job, &["--mem", "off"], &scratch).run;
-    let start_up = &document("host", &run)["tables"]["start_up"][0]["wall_ns"];
-    // 40 waits of 30 ms follow.
-    let from_ms = start_up.as_u64().unwrap() / 1_000_000 + 300;
+    // 40 waits of 30 ms, of which the longest are listed.
+    let findings = document("findings", &run);
+    let rows = |table: &str| findings["tables"][table].as_array().unwrap().iter();
+    let number = &rows("findings").find(|row| row["rule"] == "DataWait").unwrap()["finding"];
+    let waits = rows("evidence").filter(|row| &row["finding"] == number);
+    let first_ns = waits.map(|row| row["start_ns"].as_u64().unwrap()).min().unwrap();
+    let from_ms = first_ns / 1_000_000 + 1;
     let judged = |from_ms: u64, to_ms: u64| -> (f64, f64) {
         let output = scratch.path().join("cut");
         let export = tprof(["export", "--to", "csv", "--force", "-o"]).arg(&output).arg(&run);
