@@ -73,8 +73,8 @@ fn operators_have_their_sizes_whatever_the_layout_is() {
         let operators = counts(&file, &spans, SpanKind::Operator);
         assert_eq!(operators, of(&[("MmBackward0", 5), ("aten::linear", 5), ("aten::mm", 5)]));
         assert_eq!(counts(&file, &spans, SpanKind::Annotation), of(&[("step", 5)]));
-        let dims = r#"{"Input Dims":[[2,3],[3,4],[],[],[]],"#;
-        let types = r#""Input type":["float","double","Scalar","",""]}"#;
+        let dims = r#"{"Input Dims":[[2,3],[3,4],[],[],[],[[2,3],[],[3,4]],[]],"#;
+        let types = r#""Input type":["float","double","Scalar","","","TensorList","TensorList"]}"#;
         for (at, mm) in named(&file, &spans, "aten::mm").iter().enumerate() {
             assert_eq!(
                 (file.name(mm.args), mm.sequence),
@@ -179,6 +179,23 @@ fn a_range_that_is_open_when_its_process_is_killed_is_recorded_and_its_end_is_co
     let info = run_info(&traced.run, |info| info["finished"] == true);
     let lost = info["completeness"].to_string();
     assert!(lost.contains("ends of ranges"), "{lost}");
+}
+
+#[test]
+fn operators_that_take_more_than_their_share_are_recorded_no_more_and_the_run_says_so() {
+    let scratch = Scratch::new();
+    if !build(&NEW, &scratch) {
+        return;
+    }
+    let traced = run("linked", "many", &["--operators", "auto"], &scratch);
+    assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+    let (file, spans) = rows::<Span>(&traced.run, 0);
+    assert_eq!(counts(&file, &spans, SpanKind::Annotation), of(&[("step", 10_005)]));
+    let operators: usize = counts(&file, &spans, SpanKind::Operator).values().sum();
+    assert!((8_192..3 * 10_005).contains(&operators), "{operators}");
+    let recorded = recorded(&file);
+    assert_eq!(recorded["operators"], "ranges");
+    assert!(recorded["why"].as_str().unwrap().contains("more than 1 %"), "{recorded}");
 }
 
 #[test]

@@ -112,7 +112,12 @@ pub mod unread {
 }
 
 /// Words of a list of sizes at most: inputs beyond are left out, which the list states.
-pub const SIZES_WORDS: usize = 96;
+pub const SIZES_WORDS: usize = 440;
+
+const _: () = assert!(SIZES_WORDS * 8 <= crate::interned::KEPT_MOST);
+
+/// Tensors of a list at most: torch.profiler writes a longer one as `[]` as well.
+pub const LIST_MOST: usize = 30;
 
 /// An input, as the first word of it in a list; a tensor's sizes follow, a word each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +128,12 @@ pub enum Input {
         dims: u16,
         /// Type; [`NO_TYPE`] if it is not known.
         of: u8,
+    },
+    /// A list of so many tensors, which follow as inputs of their own unless they are more than
+    /// [`LIST_MOST`].
+    Tensors {
+        /// Tensors.
+        count: u32,
     },
     /// Not a tensor: the tag of its `IValue`.
     Other {
@@ -147,6 +158,7 @@ impl Input {
             Input::Other { tag } => 2 | u64::from(tag) << 32,
             Input::Unread => 3,
             Input::More => 4,
+            Input::Tensors { count } => 5 | u64::from(count) << 32,
         }
     }
 
@@ -157,6 +169,7 @@ impl Input {
             2 => Input::Other { tag: (word >> 32) as u32 },
             3 => Input::Unread,
             4 => Input::More,
+            5 => Input::Tensors { count: (word >> 32) as u32 },
             _ => return None,
         })
     }
@@ -175,7 +188,8 @@ mod tests {
         assert_eq!(RangeEdge::unpack(&range.pack()), Some(range));
         assert_eq!((Operator::unpack(&[1]), RangeEdge::unpack(&[])), (None, None));
         let tensor = Input::Tensor { dims: u16::MAX, of: 15 };
-        for input in [tensor, Input::Other { tag: 5 }, Input::Unread, Input::More] {
+        let list = Input::Tensors { count: u32::MAX };
+        for input in [tensor, list, Input::Other { tag: 5 }, Input::Unread, Input::More] {
             assert_eq!(Input::unpack(input.pack()), Some(input));
         }
         assert_eq!(Input::unpack(0), None);

@@ -14,10 +14,19 @@
 #include <vector>
 #include <string.h>
 
+namespace c10 {
 struct IValue {
     void *held;
     uint32_t tag;
+    bool isTensorList() const;
 };
+struct ListImpl {
+    uint64_t table = 0, counts = 0;
+    std::vector<IValue> values;
+};
+bool IValue::isTensorList() const { return tag == 13; }
+} // namespace c10
+using c10::IValue;
 
 namespace at {
 struct RecordFunction {
@@ -124,7 +133,11 @@ static void steps(int count) {
     left.sizes[0] = 2, left.sizes[1] = right.sizes[0] = 3, right.sizes[1] = 4;
     left.elements = 6, right.elements = 12, right.type = 7;
     symbolic.extra = &symbolic, symbolic.dims = 1, symbolic.elements = 0;
-    std::vector<IValue> inputs = {{&left, 1}, {&right, 1}, {nullptr, 5}, {&undefined, 1}, {&symbolic, 1}};
+    c10::ListImpl list, longer;
+    list.values = {{&left, 1}, {&undefined, 1}, {&right, 1}};
+    longer.values.assign(31, {&left, 1});
+    std::vector<IValue> inputs = {{&left, 1},      {&right, 1},    {nullptr, 5}, {&undefined, 1},
+                                  {&symbolic, 1}, {&list, 13}, {&longer, 13}};
     for (int i = 0; i < count; i++) {
         at::Running step(7, "step", -1, {});
         at::Running outer(0, "aten::linear", i, inputs);
@@ -152,6 +165,7 @@ int stand_in(const char *what) {
         waitpid(child, &status, 0);
         return status;
     }
+    if (!strcmp(what, "many")) steps(10000);
     if (!strcmp(what, "other-thread")) {
         auto range = new at::Running(7, "asynchronous", -1, {});
         std::thread([range] { delete range; }).join();

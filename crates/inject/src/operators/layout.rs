@@ -2,6 +2,7 @@
 //! memory of ours that is laid out as such an object.
 
 use super::caught;
+use super::sizes::word;
 use crate::loaded::{self, Loaded};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering::*};
@@ -12,6 +13,7 @@ const INPUT_SIZES: &CStr = c"_ZN5torch8profiler4impl10inputSizesERKN2at14RecordF
 const GET_SIZES: &CStr = c"aoti_torch_get_sizes";
 const GET_DIM: &CStr = c"aoti_torch_get_dim";
 const GET_DTYPE: &CStr = c"aoti_torch_get_dtype";
+const IS_LIST: &CStr = c"_ZNK3c106IValue12isTensorListEv";
 const TENSOR: &CStr = c"_ZTVN3c1010TensorImplE";
 const DELETE: &CStr = c"_ZdlPv";
 
@@ -35,6 +37,8 @@ pub struct Layout {
     pub of_type: AtomicUsize,
     /// What a plain `TensorImpl` begins with: others may have no sizes, or some that are computed.
     pub tensor: AtomicUsize,
+    /// `c10::IValue::isTensorList() const`; 0 while not known.
+    pub is_list: AtomicUsize,
 }
 
 /// That of the PyTorch in this process.
@@ -44,6 +48,7 @@ pub static LAYOUT: Layout = Layout {
     sizes: AtomicUsize::new(0),
     of_type: AtomicUsize::new(0),
     tensor: AtomicUsize::new(0),
+    is_list: AtomicUsize::new(0),
 };
 
 /// Finds it; the error, of [`unread`], says why inputs have no sizes. Without the first function
@@ -61,7 +66,8 @@ pub fn find(torch: &Loaded) -> Option<Result<(), u64>> {
         Err(why) => return Some(Err(why)),
     };
     LAYOUT.inputs.store(inputs, Relaxed);
-    Some(find_sizes(torch))
+    LAYOUT.is_list.store(torch.function(IS_LIST).unwrap_or(0), Relaxed);
+    Some(find_sizes(torch, &InputList { function: input_sizes, at: inputs }))
 }
 
 /// Where a `RecordFunction` has its inputs: `inputSizes` of an object with one input at that
@@ -69,32 +75,57 @@ pub fn find(torch: &Loaded) -> Option<Result<(), u64>> {
 /// the inputs valid; what lies behind is zero: no inputs.
 fn inputs_at(input_sizes: usize) -> Result<usize, u64> {
     let none = [0u64; 2];
-    let mut object = [0u64; WORDS];
-    object.iter_mut().take(FIRST_WORD).for_each(|word| *word = 0x0101_0101_0101_0101);
     for at in FIRST_WORD..LAST_WORD {
-        if let Some([before, address, count]) = object.get_mut(at - 1..at + 2) {
-            *before = 0x0101_0101_0101_0101;
-            *address = none.as_ptr() as u64;
+        let list = InputList { function: input_sizes, at: at * 8 };
+        // SAFETY: at each place tried so far lies an input, or a count of none.
+        if unsafe { list.of(&none) }?.is_some() {
+            return Ok(at * 8);
+        }
+    }
+    Err(unread::NO_PLACE)
+}
+
+/// `inputSizes`, and where it reads the inputs.
+struct InputList {
+    function: usize,
+    at: usize,
+}
+
+impl InputList {
+    /// How many sizes it gives of one input; `None` where it finds no input.
+    ///
+    /// # Safety
+    /// `input` is an `IValue`; before `at` the function reads no inputs.
+    unsafe fn of(&self, input: &[u64; 2]) -> Result<Option<u64>, u64> {
+        let mut object = [0u64; WORDS];
+        let before = self.at / 8;
+        object.iter_mut().take(before).for_each(|word| *word = 0x0101_0101_0101_0101);
+        if let Some([address, count]) = object.get_mut(before..before + 2) {
+            *address = input.as_ptr() as u64;
             *count = 1;
         }
         let mut lists = [0u64; 3];
         let arguments = [(&raw mut lists) as u64, object.as_ptr() as u64, 0];
         // SAFETY: the function's arguments: where the result goes (a vector, of three words), an
-        // object, a flag. Of the object it reads the inputs; at each place tried so far lies an
-        // input, or a count of none.
-        if unsafe { caught::call(input_sizes, arguments) }.is_none() {
+        // object, a flag. Of the object it reads the inputs, by the caller's premise.
+        if unsafe { caught::call(self.function, arguments) }.is_none() {
             return Err(unread::THROWN);
         }
         let [first, end, _] = lists;
-        free(first);
-        match end.wrapping_sub(first) {
-            0 => {}
+        let count = match end.wrapping_sub(first) {
+            0 => Ok(None),
             // One list: a vector.
-            24 => return Ok(at * 8),
-            _ => return Err(unread::NO_PLACE),
-        }
+            24 => {
+                // SAFETY: a vector's first two words.
+                let (from, to) = unsafe { (word(first as usize), word(first as usize + 8)) };
+                free(from);
+                Ok(Some(to.wrapping_sub(from) / 8))
+            }
+            _ => Err(unread::NO_PLACE),
+        };
+        free(first);
+        count
     }
-    Err(unread::NO_PLACE)
 }
 
 /// Frees what a vector held.
@@ -115,27 +146,17 @@ fn free(memory: u64) {
     }
 }
 
-/// Where a `TensorImpl` has its sizes and its type, by the functions of the stable ABI that read
-/// them.
-fn find_sizes(torch: &Loaded) -> Result<(), u64> {
+/// Where a `TensorImpl` has its sizes and its type.
+fn find_sizes(torch: &Loaded, list: &InputList) -> Result<(), u64> {
     let of_core = |loaded: &Loaded| {
         loaded.base().starts_with(b"libc10.so").then(|| loaded.variable(TENSOR))?
     };
-    let found = (torch.function(GET_SIZES), torch.function(GET_DIM), loaded::find(of_core));
-    let (Some(get_sizes), Some(get_dim), Some(vtable)) = found else {
-        return Err(unread::NO_FUNCTION);
-    };
+    let vtable = loaded::find(of_core).ok_or(unread::NO_FUNCTION)?;
     let mut object = [0u64; WORDS];
-    let at = read(get_sizes, &object)?.wrapping_sub(object.as_ptr() as u64) as usize;
-    if !(16..WORDS * 4).contains(&at) || at & 7 != 0 {
-        return Err(unread::NO_PLACE);
-    }
-    if let Some(count) = object.get_mut(at / 8 - 1) {
-        *count = 3;
-    }
-    if read(get_dim, &object)? != 3 || count_of(&object) != Some(at) {
-        return Err(unread::NO_PLACE);
-    }
+    let at = match (torch.function(GET_SIZES), torch.function(GET_DIM)) {
+        (Some(get_sizes), Some(get_dim)) => sizes_by_functions(get_sizes, get_dim)?,
+        _ => sizes_by_list(list)?,
+    };
     let of_type = at + TYPE_BEHIND;
     if let Some(word) = object.get_mut(of_type / 8) {
         *word = u64::from(DOUBLE);
@@ -148,15 +169,44 @@ fn find_sizes(torch: &Loaded) -> Result<(), u64> {
     Ok(())
 }
 
+/// Where its sizes are, by the functions of the stable ABI that read them.
+fn sizes_by_functions(get_sizes: usize, get_dim: usize) -> Result<usize, u64> {
+    let mut object = [0u64; WORDS];
+    let at = read(get_sizes, &object)?.wrapping_sub(object.as_ptr() as u64) as usize;
+    if !(16..WORDS * 4).contains(&at) || at & 7 != 0 {
+        return Err(unread::NO_PLACE);
+    }
+    if let Some(count) = object.get_mut(at / 8 - 1) {
+        *count = 3;
+    }
+    let agrees = read(get_dim, &object)? == 3;
+    if agrees { Ok(at) } else { Err(unread::NO_PLACE) }
+}
+
+/// Where its sizes are, before that ABI (PyTorch 2.1): where the only word that is not zero makes
+/// `inputSizes` return so many sizes. What is read lies before the flags, which remain zero.
+fn sizes_by_list(list: &InputList) -> Result<usize, u64> {
+    const FIRST: usize = 4;
+    const LAST: usize = 16;
+    for count in FIRST..LAST {
+        let mut object = [0u64; WORDS];
+        if let Some(word) = object.get_mut(count) {
+            *word = 3;
+        }
+        let tensor = [object.as_ptr() as u64, 1];
+        // SAFETY: a value that holds a tensor, of zeros but for one word, has the standard way to
+        // have sizes.
+        if unsafe { list.of(&tensor) }? == Some(3) {
+            return Ok((count + 1) * 8);
+        }
+    }
+    Err(unread::NO_PLACE)
+}
+
 /// Behind the sizes: ten words of them, the storage's offset, the number of elements, the type.
 const TYPE_BEHIND: usize = 12 * 8;
 /// `c10::ScalarType::Double`.
 const DOUBLE: u16 = 7;
-
-/// Where the only word that is not zero says how many sizes follow.
-fn count_of(object: &[u64; WORDS]) -> Option<usize> {
-    object.iter().position(|word| *word != 0).map(|at| (at + 1) * 8)
-}
 
 /// What `aoti_torch_get_…(tensor, &value)` gives of a tensor with this object.
 fn read(function: usize, object: &[u64; WORDS]) -> Result<u64, u64> {

@@ -7,14 +7,18 @@
 use super::layout::LAYOUT;
 use crate::block::Thread;
 use crate::interned;
+use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
-use tprof_wire::operators::{Input, NO_TYPE, SIZES_WORDS};
+use tprof_wire::operators::{Input, LIST_MOST, NO_TYPE, SIZES_WORDS};
 use tprof_wire::record::ExtKind;
 
 /// An `IValue`: what it holds, and its tag.
 const VALUE_WORDS: usize = 2;
 /// `IValue::Tag::Tensor`.
 const TENSOR: u32 = 1;
+/// The last of the tags of plain numbers (`IValue::Tag::Int`), which all versions have in this
+/// order.
+const LAST_NUMBER: u32 = 5;
 /// Tensors of more dimensions are not plain: PyTorch has at most 64.
 const DIMS_MOST: u64 = 64;
 
@@ -30,7 +34,7 @@ pub unsafe fn of(thread: &Thread, function: usize) -> u32 {
     if LAYOUT.sizes.load(Relaxed) == 0 || count == 0 || values == 0 {
         return 0;
     }
-    let mut list = List { words: [0; SIZES_WORDS], len: 0 };
+    let mut list = List { words: [MaybeUninit::uninit(); SIZES_WORDS], len: 0 };
     for value in 0..count as usize {
         let value = values as usize + value * VALUE_WORDS * 8;
         // SAFETY: so many values lie there.
@@ -38,6 +42,8 @@ pub unsafe fn of(thread: &Thread, function: usize) -> u32 {
         let fits = match tag {
             // SAFETY: a value with this tag holds a tensor, which lives as long as the call.
             TENSOR => unsafe { list.tensor(held as usize) },
+            // SAFETY: PyTorch's own value; one that is a list of tensors holds one.
+            tag if unsafe { is_list(value, tag) } => unsafe { list.tensors(held as usize) },
             tag => list.push(Input::Other { tag }, 0),
         };
         if !fits {
@@ -46,13 +52,29 @@ pub unsafe fn of(thread: &Thread, function: usize) -> u32 {
         }
     }
     let words = list.words.get(..list.len).unwrap_or_default();
-    // SAFETY: words are bytes.
+    // SAFETY: words are bytes, and these are filled.
     let bytes = unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), words.len() * 8) };
     interned::id(thread, ExtKind::Sizes, bytes)
 }
 
+/// Whether it is a list of tensors, by PyTorch's own function.
+///
+/// # Safety
+/// `value` is an `IValue` with this tag.
+#[inline(always)]
+unsafe fn is_list(value: usize, tag: u32) -> bool {
+    let function = LAYOUT.is_list.load(Relaxed);
+    if tag <= LAST_NUMBER || function == 0 {
+        return false;
+    }
+    // SAFETY: `IValue::isTensorList() const`, which throws nothing.
+    unsafe { core::mem::transmute::<usize, unsafe extern "C" fn(usize) -> bool>(function)(value) }
+}
+
 struct List {
-    words: [u64; SIZES_WORDS],
+    /// Most of them are never used, and are not cleared for each operator.
+    words: [MaybeUninit<u64>; SIZES_WORDS],
+    /// So many are filled.
     len: usize,
 }
 
@@ -64,7 +86,7 @@ impl List {
             return false;
         }
         if let Some(word) = self.words.get_mut(self.len) {
-            *word = input.pack();
+            word.write(input.pack());
         }
         self.len += 1;
         true
@@ -72,9 +94,38 @@ impl List {
 
     fn more(&mut self) {
         if let Some(word) = self.words.get_mut(self.len) {
-            *word = Input::More.pack();
+            word.write(Input::More.pack());
             self.len += 1;
         }
+    }
+
+    /// Adds a list of tensors; false if there is no room.
+    ///
+    /// # Safety
+    /// `object` is a `ListImpl` of tensors.
+    unsafe fn tensors(&mut self, object: usize) -> bool {
+        let at = object + values_at(LAYOUT.sizes.load(Relaxed));
+        // SAFETY: the caller's premise: behind what begins each object, a list has a vector.
+        let (first, end) = unsafe { (word(at) as usize, word(at + 8) as usize) };
+        let count = end.wrapping_sub(first) / (VALUE_WORDS * 8);
+        if first > end || !(first | end).is_multiple_of(8) {
+            return self.push(Input::Unread, 0);
+        }
+        if !self.push(Input::Tensors { count: u32::try_from(count).unwrap_or(u32::MAX) }, 0) {
+            return false;
+        }
+        if count > LIST_MOST {
+            return true;
+        }
+        (0..count).all(|value| {
+            let value = first + value * VALUE_WORDS * 8;
+            // SAFETY: so many values lie there.
+            match unsafe { (word(value), word(value + 8) as u32) } {
+                // SAFETY: a value with this tag holds a tensor.
+                (held, TENSOR) => unsafe { self.tensor(held as usize) },
+                _ => self.push(Input::Unread, 0),
+            }
+        })
     }
 
     /// Adds a tensor; false if there is no room.
@@ -121,7 +172,7 @@ impl List {
         for dim in 0..dims {
             if let Some(place) = self.words.get_mut(self.len) {
                 // SAFETY: as above.
-                *place = unsafe { word(sizes + dim * 8) };
+                place.write(unsafe { word(sizes + dim * 8) });
                 self.len += 1;
             }
         }
@@ -137,9 +188,17 @@ const ELEMENTS_BEHIND: usize = 11 * 8;
 /// metadata, version, and one or two words of Python's.
 #[inline]
 fn extra_at(sizes: usize) -> usize {
-    const WITH_LONG_COUNTS: usize = 80;
     if sizes < WITH_LONG_COUNTS { 32 } else { 40 }
 }
+
+/// Where a list has its values in such a version: behind its table of functions and counts.
+#[inline]
+fn values_at(sizes: usize) -> usize {
+    if sizes < WITH_LONG_COUNTS { 16 } else { 24 }
+}
+
+/// Sizes lie from here on in versions with counts of references of 16 bytes.
+const WITH_LONG_COUNTS: usize = 80;
 
 /// Reads a word.
 ///

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::NameId;
-use tprof_wire::operators::{Input, NO_TYPE};
+use tprof_wire::operators::{Input, LIST_MOST, NO_TYPE};
 
 /// Lists that are kept apart: a program with other sizes each time would fill memory with them.
 const MOST: usize = 65_536;
@@ -49,23 +49,26 @@ impl InputTexts {
 fn describe(mut words: &[u64]) -> Option<String> {
     let (mut dims, mut types) = (Vec::new(), Vec::new());
     let mut is_whole = true;
-    while let Some((first, rest)) = words.split_first() {
-        words = rest;
-        let (sizes, of): (&[u64], _) = match Input::unpack(*first)? {
-            Input::Tensor { dims, of } => {
-                let (sizes, rest) = words.split_at_checked(usize::from(dims))?;
-                words = rest;
-                (sizes, type_name(of))
+    while !words.is_empty() {
+        let (of_one, of) = match next(&mut words)? {
+            One::Input(dims, of) => (dims, of),
+            One::List(count) => {
+                let mut of_list = Vec::new();
+                while of_list.len() < count && is_whole {
+                    match next(&mut words)? {
+                        One::Input(dims, _) => of_list.push(dims),
+                        One::More => is_whole = false,
+                        One::List(_) => return None,
+                    }
+                }
+                (format!("[{}]", of_list.join(",")), "TensorList".to_owned())
             }
-            Input::Other { tag } => (&[], other(tag).to_owned()),
-            Input::Unread => (&[], String::new()),
-            Input::More => {
+            One::More => {
                 is_whole = false;
                 break;
             }
         };
-        let sizes: Vec<String> = sizes.iter().map(|size| (*size as i64).to_string()).collect();
-        dims.push(format!("[{}]", sizes.join(",")));
+        dims.push(of_one);
         types.push(serde_json::Value::from(of).to_string());
     }
     let mut text = format!(r#"{{"Input Dims":[{}],"#, dims.join(","));
@@ -74,6 +77,37 @@ fn describe(mut words: &[u64]) -> Option<String> {
         text += r#","Input count":"more than these""#;
     }
     Some(text + "}")
+}
+
+/// What comes next in a list.
+enum One {
+    /// Its sizes and its type.
+    Input(String, String),
+    /// So many tensors follow.
+    List(usize),
+    /// The rest had no place.
+    More,
+}
+
+fn next(words: &mut &[u64]) -> Option<One> {
+    let (first, rest) = words.split_first()?;
+    *words = rest;
+    let none = "[]".to_owned();
+    Some(match Input::unpack(*first)? {
+        Input::Tensor { dims, of } => {
+            let (sizes, rest) = words.split_at_checked(usize::from(dims))?;
+            *words = rest;
+            let sizes: Vec<String> = sizes.iter().map(|size| (*size as i64).to_string()).collect();
+            One::Input(format!("[{}]", sizes.join(",")), type_name(of))
+        }
+        Input::Tensors { count } => match count as usize {
+            count @ 0..=LIST_MOST => One::List(count),
+            _ => One::Input(none, "TensorList".to_owned()),
+        },
+        Input::Other { tag } => One::Input(none, other(tag).to_owned()),
+        Input::Unread => One::Input(none, String::new()),
+        Input::More => One::More,
+    })
 }
 
 /// An `IValue` that is no tensor, by its tag: those that all versions number alike.
@@ -121,6 +155,13 @@ mod tests {
             text,
             r#"{"Input Dims":[[64,3],[],[]],"Input type":["float","double","Scalar"]}"#
         );
+        let list = |count| Input::Tensors { count }.pack();
+        let words =
+            [list(2), tensor(1, 6), 9, Input::Unread.pack(), list(31), list(0), tensor(0, 6)];
+        let value: serde_json::Value = serde_json::from_str(&describe(&words).unwrap()).unwrap();
+        assert_eq!(value["Input Dims"], serde_json::json!([[[9], []], [], [], []]));
+        let types = serde_json::json!(["TensorList", "TensorList", "TensorList", "float"]);
+        assert_eq!(value["Input type"], types);
         let words = [Input::Unread.pack(), Input::Other { tag: 0 }.pack(), Input::More.pack()];
         let value: serde_json::Value = serde_json::from_str(&describe(&words).unwrap()).unwrap();
         assert_eq!(value["Input Dims"], serde_json::json!([[], []]));
@@ -131,5 +172,6 @@ mod tests {
     fn what_is_no_list_has_no_text() {
         assert_eq!(describe(&[0]), None);
         assert_eq!(describe(&[Input::Tensor { dims: 3, of: 6 }.pack(), 1, 2]), None);
+        assert_eq!(describe(&[Input::Tensors { count: 2 }.pack(), Input::Unread.pack()]), None);
     }
 }
