@@ -1,6 +1,8 @@
 #!/bin/sh
-# Operators, ranges and sizes that tprof records of PyTorch, against torch.profiler's of another run of the same
-# seed: names, counts and sizes must be equal. By hand: it needs a Python with PyTorch, which no script installs.
+# Training jobs under tprof: their operators, ranges and sizes against torch.profiler's of another run of the same seed
+# (names, counts and sizes must be equal; totals of durations are printed); the weights at their end, and what
+# torch.compile compiled, against a run without either; and what torch.profiler records beside tprof, against what
+# it records without. By hand: it needs a Python with PyTorch, which no script installs.
 #
 #   scripts/operators-check.sh PYTHON [TPROF] [JOB…]      jobs of scripts/operators/jobs.py; default: all
 set -eu
@@ -9,16 +11,55 @@ cd "$(dirname "$0")/.."
 python=$1
 tprof=$(realpath "${2:-target/debug/tprof}")
 [ $# -lt 2 ] && shift || shift 2
-[ $# -gt 0 ] || set -- mlp conv transformer loader accumulation autocast optimizers
+[ $# -gt 0 ] || set -- mlp conv transformer loader accumulation autocast optimizers lists scaler compiled ddp
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=
+
+# run LOG TRACE COMMAND…: the job, by COMMAND, and torch.profiler's trace where TRACE is not empty
+run() {
+    log=$1 trace=$2
+    shift 2
+    launch=$python
+    [ "$job" != ddp ] || launch="$python -m torch.distributed.run --standalone --nproc-per-node 2"
+    # shellcheck disable=SC2086  # several words
+    "$@" $launch scripts/operators/jobs.py "$job" ${trace:+"$trace"} >"$log" 2>"$log.errors" || { cat "$log.errors" >&2; return 1; }
+    grep -E '^(weights|compiled) ' "$log" | sort >"$log.results" || true
+}
+
+# same WHAT FILE FILE
+same() {
+    if cmp -s "$2" "$3"; then echo "$1: equal"; else
+        echo "$1: differ"; diff "$2" "$3" || true
+        failed="$failed $job"
+    fi
+}
+
+# compare WHAT TRACE TRACE
+compare() {
+    echo "$1"
+    python3 scripts/operators/compare.py "$2" "$3" || failed="$failed $job"
+}
+
 for job in "$@"; do
-    "$tprof" run -q --operators shapes --mem off -o "$work/$job" -- "$python" scripts/operators/jobs.py "$job" 2>"$work/log" ||
-        { cat "$work/log" >&2; exit 1; }
-    "$tprof" export --to chrome -o "$work/$job.chrome" "$work/$job" >/dev/null 2>&1
-    "$python" scripts/operators/jobs.py "$job" "$work/$job.json" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
-    echo "$job"
-    python3 scripts/operators/compare.py "$work/$job.chrome/rank-0.trace.json.gz" "$work/$job.json" || failed="$failed $job"
+    echo "== $job"
+    at=$work/$job
+    record() { "$tprof" run -q --operators shapes --mem off -o "$recorded" -- "$@"; }
+    if ! { run "$at.plain" '' env && run "$at.reference" "$at.RANK.reference.json" env &&
+        recorded=$at.run run "$at.tprof" '' record && recorded=$at.both run "$at.beside" "$at.RANK.beside.json" record; }; then
+        failed="$failed $job"
+        continue
+    fi
+    same 'weights with and without tprof' "$at.plain.results" "$at.tprof.results"
+    same 'weights with and without tprof and torch.profiler' "$at.plain.results" "$at.beside.results"
+    "$tprof" export --to chrome -o "$at.chrome" "$at.run" >/dev/null 2>&1
+    ranks=0
+    [ "$job" != ddp ] || ranks='0 1'
+    for rank in $ranks; do
+        # While torch.profiler records, torch.compile makes ranges, and gives its functions an input, that it does not else.
+        [ "$job" = compiled ] ||
+            compare "tprof and torch.profiler, rank $rank" "$at.chrome/rank-$rank.trace.json.gz" "$at.$rank.reference.json"
+        compare "torch.profiler beside tprof and without, rank $rank" "$at.$rank.beside.json" "$at.$rank.reference.json"
+    done
 done
 [ -z "$failed" ] || { echo "differ:$failed" >&2; exit 1; }

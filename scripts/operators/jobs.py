@@ -1,11 +1,18 @@
-"""Unedited training jobs, by name: what scripts/operators-check.sh runs with tprof and with torch.profiler.
+"""Training jobs, by name: what scripts/operators-check.sh runs with tprof and with torch.profiler.
 
 usage: jobs.py NAME [TRACE]    with TRACE, torch.profiler records the job into that file
+
+Prints a hash of the weights that the training ends with: it must be the same in all runs. What torch.profiler imports
+of PyTorch runs operators too, so it is imported first, and only what lies in the range "job" counts.
 """
 
+import hashlib
+import os
 import sys
 
 import torch
+import torch._dynamo
+import torch.distributed
 from torch import nn
 
 STEPS = 6
@@ -41,6 +48,14 @@ def train(made, every=1, optimizers=1, autocast=False):
             for optimizer in chosen:
                 optimizer.step()
                 optimizer.zero_grad()
+    show_weights(model)
+
+
+def show_weights(model):
+    digest = hashlib.sha256()
+    for weights in model.state_dict().values():
+        digest.update(bytes(weights.contiguous().view(torch.uint8).flatten().tolist()))
+    print("weights", digest.hexdigest()[:16], flush=True)
 
 
 def loader():
@@ -48,6 +63,61 @@ def loader():
     batches = iter(torch.utils.data.DataLoader(data, batch_size=8, num_workers=2))
     model, _ = mlp()
     train((model, lambda: next(batches)[0]))
+
+
+def lists():
+    """Operators on lists of tensors: short, long, of different sizes, empty, and of optional ones."""
+    some = [torch.ones(2, size) for size in range(1, 5)]
+    torch.cat(some, 1)
+    torch.stack(some[:1] * 3)
+    torch._foreach_mul_(some, 2.0)
+    torch._foreach_add(some, some)
+    torch.block_diag(*some)
+    torch.einsum("ij,ij->i", some[0], some[0])
+    for count in (29, 30, 31, 200):
+        torch.cat([torch.ones(1) for _ in range(count)])
+    torch.ones(3, 4)[torch.tensor([0, 1])]
+    model, batch = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001, foreach=True)
+    model(batch()).sum().backward()
+    optimizer.step()
+    show_weights(model)
+
+
+def scaler():
+    """A loss that is infinite in one step: its update is skipped. From PyTorch 2.3 on."""
+    if not hasattr(torch.amp, "GradScaler"):
+        return
+    model, batch = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+    scaled = torch.amp.GradScaler("cpu")
+    for step in range(STEPS):
+        loss = model(batch()).sum() * (float("inf") if step == 2 else 1.0)
+        scaled.scale(loss).backward()
+        scaled.step(optimizer)
+        scaled.update()
+        optimizer.zero_grad()
+    show_weights(model)
+
+
+def compiled():
+    """What was compiled, and how often, must be the same in all runs."""
+    model, batch = mlp()
+    fast = torch.compile(model, backend="aot_eager")
+    for rows in (8, 8, 4, 4):
+        fast(batch()[:rows]).sum().backward()
+    from torch._dynamo.utils import counters
+
+    print("compiled", dict(counters["stats"]), dict(counters["frames"]), dict(counters["graph_break"]), flush=True)
+    show_weights(model)
+
+
+def ddp():
+    """A rank of several, under torchrun."""
+    torch.distributed.init_process_group("gloo")
+    model, batch = mlp()
+    train((nn.parallel.DistributedDataParallel(model), batch))
+    torch.distributed.barrier()
 
 
 JOBS = {
@@ -58,6 +128,10 @@ JOBS = {
     "accumulation": lambda: train(mlp(), every=2),
     "autocast": lambda: train(mlp(), autocast=True),
     "optimizers": lambda: train(mlp(), optimizers=2),
+    "lists": lists,
+    "scaler": scaler,
+    "compiled": compiled,
+    "ddp": ddp,
 }
 
 
@@ -65,11 +139,17 @@ def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
     job = JOBS[sys.argv[1]]
-    if len(sys.argv) > 2:
+    trace = sys.argv[2].replace("RANK", os.environ.get("RANK", "0")) if len(sys.argv) > 2 else None
+    if trace:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profiler:
-            job()
-        profiler.export_chrome_trace(sys.argv[2])
+            run(job)
+        profiler.export_chrome_trace(trace)
     else:
+        run(job)
+
+
+def run(job):
+    with torch.profiler.record_function("job"):
         job()
 
 
