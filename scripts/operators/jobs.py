@@ -54,7 +54,7 @@ def train(made, every=1, optimizers=1, autocast=False):
 def show_weights(model):
     digest = hashlib.sha256()
     for weights in model.state_dict().values():
-        digest.update(bytes(weights.contiguous().view(torch.uint8).flatten().tolist()))
+        digest.update(bytes(weights.reshape(-1).view(torch.uint8).tolist()))
     print("weights", digest.hexdigest()[:16], flush=True)
 
 

@@ -24,7 +24,10 @@ struct OpenRange {
 pub struct OpenRanges {
     open: HashMap<u64, Vec<OpenRange>>,
     len: usize,
-    early: HashMap<u64, u64>,
+    /// Ends that were read before their beginnings, in order of time: an address may have had
+    /// several ranges meanwhile.
+    early: HashMap<u64, Vec<u64>>,
+    early_len: usize,
     endless: u64,
 }
 
@@ -46,9 +49,7 @@ impl OpenRanges {
         start_ns: u64,
     ) -> Option<OverOperator> {
         let range = OpenRange { name, edge, thread, start_ns };
-        if let Some(end_ns) = self.early.remove(&edge.object)
-            && end_ns >= start_ns
-        {
+        if let Some(end_ns) = self.early_end(edge.object, start_ns) {
             return Some(range.over(end_ns));
         }
         if self.len >= OPEN_MOST {
@@ -73,15 +74,32 @@ impl OpenRanges {
             Some((range, without_end))
         });
         let Some((range, without_end)) = found else {
-            if self.early.len() >= EARLY_MOST {
+            if self.early_len >= EARLY_MOST {
                 self.early.clear();
+                self.early_len = 0;
             }
-            self.early.insert(edge.object, end_ns);
+            let ends = self.early.entry(edge.object).or_default();
+            ends.insert(ends.partition_point(|end| *end <= end_ns), end_ns);
+            self.early_len += 1;
             return None;
         };
         self.len -= 1 + without_end;
         self.endless += without_end as u64;
         Some(range.over(end_ns))
+    }
+
+    /// Takes out the first end of this address after `start_ns`; those before are of ranges that
+    /// were not recorded.
+    fn early_end(&mut self, object: u64, start_ns: u64) -> Option<u64> {
+        let ends = self.early.get_mut(&object)?;
+        let before = ends.partition_point(|end| *end < start_ns);
+        let taken = ends.len().min(before + 1);
+        let found = ends.drain(..taken).nth(before);
+        self.early_len -= taken;
+        if ends.is_empty() {
+            self.early.remove(&object);
+        }
+        found
     }
 
     /// Ends what is open.
@@ -137,6 +155,19 @@ mod tests {
         let over = ranges.finish(100);
         assert_eq!((over.cut.len(), over.endless), (1, 0));
         assert_eq!(times(Some(over.cut[0])), Some((3, 80, 20)));
+    }
+
+    #[test]
+    fn ends_at_one_address_that_are_read_first_each_end_the_range_that_began_before() {
+        let mut ranges = OpenRanges::default();
+        // Of the first no beginning was recorded.
+        for end in [5, 20, 40] {
+            assert!(ranges.closes(edge(8), end).is_none());
+        }
+        assert_eq!(times(ranges.opens(1, edge(8), 0, 10)), Some((1, 10, 10)));
+        assert_eq!(times(ranges.opens(2, edge(8), 0, 30)), Some((2, 30, 10)));
+        assert!(ranges.opens(3, edge(8), 0, 50).is_none());
+        assert_eq!((ranges.early_len, ranges.early.len()), (0, 0));
     }
 
     #[test]
