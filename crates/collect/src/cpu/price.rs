@@ -16,9 +16,9 @@ use std::time::Duration;
 const SAMPLE: u32 = 9;
 /// Nanoseconds between samples while they are priced.
 const PERIOD_NS: u64 = 50_000;
-/// Rounds of the work with and without, and how long one takes, about.
+/// Rounds of the work with and without, and how many samples one has, about.
 const ROUNDS: usize = 4;
-const ROUND_NS: u64 = 500_000;
+const SAMPLES: u64 = 10;
 /// Naps in a round: each leaves the processor once.
 const NAPS: u32 = 20;
 const RING_BYTES: [usize; 4] = [1 << 20, 256 << 10, 128 << 10, 32 << 10];
@@ -26,6 +26,10 @@ const RING_BYTES: [usize; 4] = [1 << 20, 256 << 10, 128 << 10, 32 << 10];
 const DEPTH_BYTES: usize = 32 << 10;
 /// Memory that the work goes through: what an interrupt displaces of it is read again.
 const WORK_BYTES: usize = 32 << 10;
+/// The same of work that leaves nothing of the kernel's in the near caches between two samples.
+const LARGE_BYTES: usize = 2 << 20;
+/// Nanoseconds between samples of it: long enough to go through its memory.
+const LARGE_PERIOD_NS: u64 = 250_000;
 
 /// Least and most CPU time, ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,17 +49,17 @@ pub struct SamplingCosts {
     pub switch: CostSpread,
 }
 
-/// Measures; takes some 20 ms. An error where counters are refused.
+/// Measures; takes some 40 ms. An error where counters are refused.
 pub fn measure(wanted: &Wanted) -> io::Result<SamplingCosts> {
     let mut clock = wanted.clock(true, false);
     let kernel = Counter::open(&clock, 0, -1).is_ok();
     clock = wanted.clock(kernel, false);
     clock.set_inherit(0);
-    let shallow = sample_cost(&clock, &work)?;
-    let deep = match wanted.stacks {
-        StackMode::Off => shallow,
-        _ => sample_cost(&clock, &|rounds| below(DEPTH_BYTES, rounds))?,
-    };
+    let memory = [1_u8; WORK_BYTES];
+    let shallow = sample_cost(&clock, PERIOD_NS, &|rounds| work(&memory, rounds))?;
+    let large = vec![1_u8; LARGE_BYTES];
+    let depth = if wanted.stacks == StackMode::Off { 0 } else { DEPTH_BYTES };
+    let deep = sample_cost(&clock, LARGE_PERIOD_NS, &|rounds| below(depth, &large, rounds))?;
     let sample = CostSpread {
         low_ns: shallow.low_ns.min(deep.low_ns),
         high_ns: shallow.high_ns.max(deep.high_ns),
@@ -63,31 +67,30 @@ pub fn measure(wanted: &Wanted) -> io::Result<SamplingCosts> {
     Ok(SamplingCosts { sample, switch: switch_cost(wanted, kernel)? })
 }
 
-/// Goes through a little memory.
+/// Goes through memory.
 #[inline(never)]
-fn work(rounds: u64) {
-    let memory = [1_u8; WORK_BYTES];
+fn work(memory: &[u8], rounds: u64) {
     for round in 0..rounds {
         let step = |sum: u64, byte: &u8| sum.wrapping_mul(31).wrapping_add(u64::from(*byte));
-        black_box(black_box(&memory).iter().step_by(16).fold(round, step));
+        black_box(black_box(memory).iter().step_by(16).fold(round, step));
     }
 }
 
 /// The same below a deep stack.
 #[inline(never)]
-fn below(bytes: usize, rounds: u64) {
+fn below(bytes: usize, memory: &[u8], rounds: u64) {
     let frame = [0_u8; 1024];
     black_box(&frame);
     match bytes.checked_sub(frame.len()) {
-        Some(rest) => below(rest, rounds),
-        None => work(rounds),
+        Some(rest) => below(rest, memory, rounds),
+        None => work(memory, rounds),
     }
     black_box(&frame);
 }
 
-fn sample_cost(clock: &Attr, work: &dyn Fn(u64)) -> io::Result<CostSpread> {
+fn sample_cost(clock: &Attr, period_ns: u64, work: &dyn Fn(u64)) -> io::Result<CostSpread> {
     let mut attr = *clock;
-    attr.sample_period = PERIOD_NS;
+    attr.sample_period = period_ns;
     let counter = Counter::open(&attr, 0, -1)?;
     let mut ring = ring_of(&counter)?;
     // As many rounds as take the time, from the fastest of some.
@@ -97,7 +100,7 @@ fn sample_cost(clock: &Attr, work: &dyn Fn(u64)) -> io::Result<CostSpread> {
         sys::thread_cpu_ns() - began
     };
     let one = (0..3).map(|_| timed(16)).min().unwrap_or(0).max(1) / 16;
-    let rounds = ROUND_NS / one.max(1);
+    let rounds = (SAMPLES * period_ns).div_ceil(one.max(1));
     let mut costs = Vec::with_capacity(ROUNDS);
     let mut plain = u64::MAX;
     let done = AtomicBool::new(false);

@@ -149,4 +149,8 @@ pub struct Interruptions {
     pub samples: AtomicU64,
     /// To write down that they left their processor.
     pub switches: AtomicU64,
+    /// Samples of running threads by the clock: each stands for a period.
+    pub clocked: AtomicU64,
+    /// Those of them that found a thread in tprof's library, or in the kernel for it.
+    pub in_library: AtomicU64,
 }

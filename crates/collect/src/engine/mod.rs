@@ -7,6 +7,7 @@
 pub mod ahead;
 mod ending;
 mod flush;
+mod in_place;
 pub mod inbox;
 mod main_loop;
 mod memory;

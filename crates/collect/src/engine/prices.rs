@@ -43,6 +43,11 @@ impl Pricer {
         let _ = named.spawn(move || _ = slow.get_or_init(|| measured(is_tsc, wanted.as_ref())));
     }
 
+    /// Time that a sample stands for, ns; 0 where none are taken.
+    pub fn period_ns(&self) -> u64 {
+        self.wanted.as_ref().map_or(0, Wanted::period_ns)
+    }
+
     /// The rest, if it was measured.
     pub fn slow(&self) -> Option<&SlowPrices> {
         self.slow.get()

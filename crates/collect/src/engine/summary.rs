@@ -1,5 +1,6 @@
 //! The contents of `run.json` while the job runs.
 
+use super::in_place;
 use super::prices::Pricer;
 use crate::cpu::{CostSpread, Interruptions};
 use crate::os::sys;
@@ -40,6 +41,9 @@ pub fn refresh(
     info.ranks = files.ranks();
     info.processes = processes.rows(&info.files);
 }
+
+/// Parts whose work tprof's library does, in the job's threads.
+const LIBRARY_PARTS: [&str; 3] = ["events", "notes", "stacks"];
 
 /// Whether a job used enough CPU time for its overhead to be given as a share.
 pub fn has_share(cpu_ns: u64) -> bool {
@@ -84,6 +88,14 @@ fn parts(
         .collect();
     if work.stack_ns > 0 {
         parts.push(part("stacks", 0, work.stack_ns, Some(work.stack_ns)));
+    }
+    if load(|i| i.clocked.load(Relaxed)) > 0 {
+        let in_library = |part: &&OverheadPart| LIBRARY_PARTS.contains(&&*part.part);
+        let priced = parts.iter().filter(in_library).map(|part| part.ns_high).sum::<Option<u64>>();
+        let found = load(|i| i.in_library.load(Relaxed));
+        let bounds = in_place::bounds(found, prices.period_ns());
+        let beyond = priced.map(|priced| in_place::beyond(bounds, priced));
+        parts.push(part("in_place", found, beyond.map_or(0, |b| b[0]), beyond.map(|b| b[1])));
     }
     // Some of it waits for the answer.
     parts.push(part("starts", work.starts, 0, Some(work.start_ns)));

@@ -176,12 +176,18 @@ impl Spaces {
         Some(*row)
     }
 
+    /// The file whose code is at an address.
+    pub fn file_at(&self, pid: u32, pc: u64) -> Option<&Path> {
+        let regions = &self.of.get(&pid)?.regions;
+        let after = regions.partition_point(|r| r.start <= pc);
+        let region = &regions[after.checked_sub(1)?];
+        (pc < region.end).then_some(&*region.mapping.path)
+    }
+
     /// Whether an address lies in code of a process. Registers of a thread in the
     /// middle of an exec lie nowhere.
     pub fn holds(&self, pid: u32, pc: u64) -> bool {
-        let Some(space) = self.of.get(&pid) else { return false };
-        let after = space.regions.partition_point(|r| r.start <= pc);
-        after.checked_sub(1).is_some_and(|at| pc < space.regions[at].end)
+        self.file_at(pid, pc).is_some()
     }
 
     /// The mappings of code of a process.

@@ -8,7 +8,9 @@ use super::Worker;
 use crate::config::StackMode;
 use crate::perf::record::{self, Registers};
 use crate::python::{PyStack, merge};
+use std::path::Path;
 use tprof_trace::model::ThreadState;
+use tprof_wire::env;
 use tprof_wire::record::StackEnd;
 
 impl Worker {
@@ -40,6 +42,22 @@ impl Worker {
             frames.extend(self.scratch.iter().map(|frame| Frame::Address(*frame)));
         }
         (frames, end)
+    }
+
+    /// Whether a thread ran code of tprof's library: what its recording costs in place.
+    pub(super) fn is_in_library(
+        &self,
+        pid: u32,
+        registers: Option<Registers>,
+        frames: &[Frame],
+    ) -> bool {
+        let innermost = frames.iter().find_map(|frame| match frame {
+            Frame::Address(address) => Some(address.wrapping_sub(1)),
+            _ => None,
+        });
+        let pc = registers.map(|at| at.pc).or(innermost);
+        let file = pc.and_then(|pc| self.spaces.file_at(pid, pc)).and_then(Path::file_name);
+        file.is_some_and(|name| name == env::PRELOAD_LIBRARY || name == env::AGENT_LIBRARY)
     }
 
     /// Puts Python's frames in.

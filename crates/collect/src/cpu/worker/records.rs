@@ -143,10 +143,13 @@ impl Worker {
                 if self.threads.is_gone(tid, time_ns) && !self.spaces.knows(pid) => {}
             What::Sample { purpose, chain, registers, stack, python, .. } => {
                 let (frames, end) = self.frames(pid, &chain, registers, &stack);
+                let in_library = self.is_in_library(pid, registers, &frames);
                 let gil = python.as_ref().and_then(|python| python.gil);
                 let (frames, end) = self.with_python(pid, frames, end, python);
                 match purpose {
                     Purpose::Clock => {
+                        self.interruptions.clocked.fetch_add(1, Relaxed);
+                        self.interruptions.in_library.fetch_add(in_library.into(), Relaxed);
                         let period_ns = self.wanted.period_ns();
                         self.threads.sampled(pid, tid, time_ns, period_ns);
                         self.taken.push(CpuSample {
