@@ -3,12 +3,14 @@ interval that the run states beside the difference. See docs/overhead.md.
 
 CPU time is the job's own, as the kernel counts it for its parent, without the collector's, as a share of the job's CPU time under tprof,
 as `fraction` is; wall time is a share of the run's, as `fraction_of_wall` is. A difference is of one
-pair; medians and quartiles are over pairs. Where a job without tprof varies by more than the
-interval is wide, a median outside of it proves nothing: such a one is `in the noise` where the
-quartiles reach into the interval.
+pair. The median over pairs has a confidence interval of 95 % by its order statistics, which
+supposes nothing of how differences are distributed: where a job without tprof varies by a tenth, a
+median outside of what was stated proves nothing. Such a one is `in the noise` while the interval
+reaches into what was stated; a job has more pairs as long as one of its two clocks is.
 """
 
 import json
+import math
 import os
 import shutil
 import statistics
@@ -21,7 +23,10 @@ import table
 from measure import Run
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
-PAIRS = 5
+# Of fewer than six pairs, no two values hold the median between them in 95 % of cases.
+LEAST_PAIRS = 6
+MOST_PAIRS = 18
+MISSED_SHARE = 0.05
 
 
 def jobs(bench):
@@ -80,18 +85,62 @@ def percent(share):
     return "-" if share is None else f"{share * 100:.2f}"
 
 
+def median_interval(values):
+    """The values that hold the true median between them in 95 % of cases."""
+    ordered, count = sorted(values), len(values)
+    # How many values may lie below the true median: each does with probability one half.
+    below, rank = 2 * 0.5**count, 0
+    while below <= MISSED_SHARE:
+        rank += 1
+        below += 2 * math.comb(count, rank) * 0.5**count
+    assert rank, "too few pairs"
+    return ordered[rank - 1], ordered[-rank]
+
+
 def judged(values, low, high):
-    """Median, quartiles and the verdict."""
-    first, median, third = statistics.quantiles(values, n=4, method="inclusive")
+    """Median, its interval and the verdict."""
+    first, last = median_interval(values)
+    median = statistics.median(values)
     if low is None or high is None:
         verdict = "not stated"
     elif low <= median <= high:
         verdict = "within"
-    elif first <= high and low <= third:
+    elif first <= high and low <= last:
         verdict = "in the noise"
     else:
         verdict = "OUTSIDE"
-    return median, first, third, verdict
+    return median, first, last, verdict
+
+
+CLOCKS = (("CPU", Pair.cpu, "fraction"), ("wall", Pair.wall, "fraction_of_wall"))
+
+
+def compared(pairs):
+    """A row for each clock."""
+    rows = []
+    for clock, figure, key in CLOCKS:
+
+        def bound(which):
+            found = [pair.stated.get(f"{key}_{which}") for pair in pairs]
+            return None if None in found else statistics.median(found)
+
+        low, high = bound("low"), bound("high")
+        median, first, last, verdict = judged([figure(pair) for pair in pairs], low, high)
+        native = statistics.median(pair.plain.cpu if clock == "CPU" else pair.plain.wall for pair in pairs)
+        rows.append({"clock": clock, "native_s": native, "median": median, "interval": [first, last], "low": low, "high": high, "verdict": verdict})
+    return rows
+
+
+def measured(bench, argv):
+    """Pairs of one job, until they decide or there are enough of them."""
+    pairs = []
+    while len(pairs) < MOST_PAIRS:
+        pairs.append(Pair(bench, argv, len(pairs)))
+        if pairs[-1].status != 0:
+            return pairs
+        if len(pairs) >= LEAST_PAIRS and all(row["verdict"] != "in the noise" for row in compared(pairs)):
+            break
+    return pairs
 
 
 def measure(bench):
@@ -99,25 +148,15 @@ def measure(bench):
     for name, argv in jobs(bench):
         argv = [str(word) for word in argv]
         Run(argv, timeout=300)
-        pairs = [Pair(bench, argv, turn) for turn in range(PAIRS)]
-        if bad := [pair.status for pair in pairs if pair.status != 0]:
-            bench.notes.append(f"{name} ended with status {bad[0]}")
+        pairs = measured(bench, argv)
+        if bad := pairs[-1].status:
+            bench.notes.append(f"{name} ended with status {bad}")
             continue
         others = statistics.median(pair.others for pair in pairs)
-        native = {"CPU": statistics.median(pair.plain.cpu for pair in pairs), "wall": statistics.median(pair.plain.wall for pair in pairs)}
-        for clock, figure, key in (("CPU", Pair.cpu, "fraction"), ("wall", Pair.wall, "fraction_of_wall")):
-            values = [figure(pair) for pair in pairs]
-
-            def bound(which):
-                found = [pair.stated.get(f"{key}_{which}") for pair in pairs]
-                return None if None in found else statistics.median(found)
-
-            low, high = bound("low"), bound("high")
-            median, first, third, verdict = judged(values, low, high)
-            bench.overhead_line.append(
-                {"job": name, "clock": clock, "native_s": native[clock], "median": median, "quartiles": [first, third], "low": low, "high": high, "verdict": verdict, "others": others}
-            )
-            interval = f"{percent(low)} to {percent(high)}"
-            lines.append([name, clock, f"{native[clock]:.2f}", percent(median), f"{percent(first)} to {percent(third)}", interval, verdict, f"{others:.2f}"])
-    head = ["job", "clock", "native, s", "extra, %", "quartiles", "stated, %", "verdict", "others"]
-    bench.tables.append(f"Measured and stated cost, {PAIRS} pairs of each, load {os.getloadavg()[0]:.1f} at the end:\n\n" + "\n".join(table.grid(head, lines)))
+        for row in compared(pairs):
+            bench.overhead_line.append({"job": name, **row, "pairs": len(pairs), "others": others})
+            interval = " to ".join(percent(value) for value in row["interval"])
+            stated = " to ".join(percent(row[bound]) for bound in ("low", "high"))
+            lines.append([name, row["clock"], f"{row['native_s']:.2f}", str(len(pairs)), percent(row["median"]), interval, stated, row["verdict"], f"{others:.2f}"])
+    head = ["job", "clock", "native, s", "pairs", "extra, %", "95 % interval", "stated, %", "verdict", "others"]
+    bench.tables.append(f"Measured and stated cost, load {os.getloadavg()[0]:.1f} at the end:\n\n" + "\n".join(table.grid(head, lines)))
