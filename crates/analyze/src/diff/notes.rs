@@ -58,8 +58,8 @@ pub(super) fn notes(a: &Side, b: &Side) -> Vec<String> {
             }
         }
         (false, false) => notes.push(
-            "no side has steps (`ProfilerStep#` annotations, NVTX ranges `step N`): whole traces are \
-             compared, and a change may be chance"
+            "no side has steps (marks, NVTX ranges `step N`, `ProfilerStep#` annotations, ranges of \
+             optimizers or data loaders): whole traces are compared, and a change may be chance"
                 .to_owned(),
         ),
         (a_has, _) => notes.push(format!(

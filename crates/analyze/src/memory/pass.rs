@@ -87,7 +87,7 @@ impl<'a> Pass<'a> {
         let recording = Recording::of(processes);
         let totals =
             matches!(recording, Recording::Sampled(_)).then(|| totals::totals(file, &ends));
-        let points = points.unwrap_or_else(|| Points::choose(file.marks(), life_ns));
+        let points = points.unwrap_or_else(|| Points::choose(file, life_ns));
         let axis = Axis::over(start_ns, end_ns);
         // A peak that is not in the totals must not be sought among samples.
         let peak_at_ns = totals.as_ref().map(|totals| totals.peak_at_ns.unwrap_or(u64::MAX));

@@ -4,7 +4,9 @@
 //! quarters. The first tenth of the points, at least one, is warm-up: caches
 //! fill and pools grow there in every healthy job.
 
-use tprof_trace::model::{Mark, MarkKind};
+use tprof_facts::steps;
+use tprof_trace::TraceFile;
+use tprof_trace::model::MarkKind;
 
 /// What the moments are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,11 +43,13 @@ pub(crate) struct Points {
 
 impl Points {
     /// The best moments that a file has within the life of its processes.
-    pub fn choose(marks: &[Mark], (start_ns, end_ns): (u64, u64)) -> Points {
-        let lived = |mark: &&Mark| (start_ns..=end_ns).contains(&mark.time_ns);
-        for (beat, kind) in [(Beat::Step, MarkKind::Step), (Beat::Mark, MarkKind::Mark)] {
-            let of_kind = marks.iter().filter(|mark| mark.kind == kind);
-            let mut times: Vec<u64> = of_kind.filter(lived).map(|mark| mark.time_ns).collect();
+    pub fn choose(file: &TraceFile, (start_ns, end_ns): (u64, u64)) -> Points {
+        let steps = steps::of_file(file, None).all;
+        let steps: Vec<u64> = steps.iter().map(|step| step.start_ns).collect();
+        let marks = file.marks().iter().filter(|mark| mark.kind == MarkKind::Mark);
+        let marks: Vec<u64> = marks.map(|mark| mark.time_ns).collect();
+        for (beat, mut times) in [(Beat::Step, steps), (Beat::Mark, marks)] {
+            times.retain(|time_ns| (start_ns..=end_ns).contains(time_ns));
             times.sort_unstable();
             if times.len() >= LEAST {
                 let warm_up = (times.len() / 10).max(1);

@@ -47,6 +47,7 @@ fn named(
 /// Steps by the optimizer's updates: each ends with one.
 ///
 /// Several optimizers are a group: a step ends with the last one before one of them updates again.
+/// Where most batches are followed by several groups, these are one step.
 /// A step begins where the one before ended. Where more batches were fetched meanwhile than for
 /// most steps (validation, the end of an epoch, an update that a gradient scaler skipped), it begins
 /// with the fetch of its own batches, which are the last ones; so does the first step, which is
@@ -55,8 +56,8 @@ pub(super) fn updates(file: &TraceFile, ranges: &[StepRange]) -> Vec<Step> {
     let fetches = named(file, ranges, FETCH);
     let mut steps = Vec::new();
     for (process, updates) in named(file, ranges, UPDATE) {
-        let ends = ends_of_groups(&updates);
         let fetches = fetches.get(&process).map_or(&[][..], Vec::as_slice);
+        let ends = one_a_batch(ends_of_groups(&updates), fetches);
         steps.extend(between(process, &ends, fetches));
     }
     steps
@@ -79,6 +80,19 @@ fn ends_of_groups(updates: &[StepRange]) -> Vec<u64> {
         ends.push(end_ns);
     }
     ends
+}
+
+/// Ends of steps: of updates that follow the same fetch, the last, where most fetches have several.
+/// So do two optimizers of one class, whose ranges have one name (a GAN's), and several updates by
+/// one batch.
+fn one_a_batch(ends: Vec<u64>, fetches: &[StepRange]) -> Vec<u64> {
+    let fetched = |ns: &u64| fetches.partition_point(|fetch| fetch.end_ns <= *ns);
+    let is_same = |a: &u64, b: &u64| fetched(a) == fetched(b);
+    let groups: Vec<&[u64]> = ends.chunk_by(is_same).collect();
+    match !fetches.is_empty() && usual(groups.iter().map(|group| group.len())) > 1 {
+        true => groups.iter().filter_map(|group| group.last().copied()).collect(),
+        false => ends,
+    }
 }
 
 fn between(process: ProcessIndex, ends: &[u64], fetches: &[StepRange]) -> Vec<Step> {
@@ -117,10 +131,20 @@ pub(super) fn batches(file: &TraceFile, ranges: &[StepRange], steps: &[Step]) ->
         let from = fetches.partition_point(|fetch| fetch.start_ns < step.start_ns);
         fetches.partition_point(|fetch| fetch.start_ns < step.end_ns) - from
     };
+    let updates: BTreeMap<_, _> = named(file, ranges, UPDATE)
+        .into_iter()
+        .map(|(process, updates)| (process, ends_of_groups(&updates)))
+        .collect();
+    let updates_within = |step: &Step| {
+        let ends = updates.get(&step.process).map_or(&[][..], Vec::as_slice);
+        let from = ends.partition_point(|end_ns| *end_ns <= step.start_ns);
+        ends.partition_point(|end_ns| *end_ns <= step.end_ns) - from
+    };
     let all: usize = fetches.values().map(Vec::len).sum();
     let of_steps: Vec<usize> = steps.iter().map(within).collect();
     let outside = all.saturating_sub(of_steps.iter().sum());
-    (all > 0).then(|| Batches { a_step: usual(of_steps.into_iter()), outside })
+    let updates = usual(steps.iter().map(updates_within));
+    (all > 0).then(|| Batches { a_step: usual(of_steps.into_iter()), updates, outside })
 }
 
 /// Steps by the data loader's batches: each begins with a fetch and lasts until the next one. The
@@ -176,7 +200,7 @@ mod tests {
             .collect();
         let steps = of(&ranges, None);
         assert_eq!(times(&steps), [(1000, 1085), (1085, 1185), (1185, 1285), (1285, 1385)]);
-        assert_eq!(steps.batches, Some(Batches { a_step: 2, outside: 0 }));
+        assert_eq!(steps.batches, Some(Batches { a_step: 2, updates: 1, outside: 0 }));
         assert_eq!(steps.others, [(StepSource::Loader, 7)]);
     }
 
@@ -189,6 +213,19 @@ mod tests {
             })
             .collect();
         assert_eq!(times(&of(&ranges, None)), [(1000, 1085), (1085, 1185), (1185, 1285)]);
+    }
+
+    #[test]
+    fn optimizers_of_one_class_update_within_one_step() {
+        let ranges: Vec<(u64, &str)> = (0..3)
+            .flat_map(|step: u64| {
+                let at = 1000 + 100 * step;
+                [(at, NEXT), (at + 50, ADAM), (at + 80, ADAM)]
+            })
+            .collect();
+        let steps = of(&ranges, None);
+        assert_eq!(times(&steps), [(1000, 1085), (1085, 1185), (1185, 1285)]);
+        assert_eq!(steps.batches, Some(Batches { a_step: 1, updates: 2, outside: 0 }));
     }
 
     #[test]
@@ -207,7 +244,7 @@ mod tests {
         ranges.extend([(400, NEXT), (450, SGD), (500, NEXT), (550, SGD), (600, NEXT)]);
         let steps = of(&ranges, None);
         assert_eq!(times(&steps), [(100, 155), (155, 255), (400, 455), (455, 555)]);
-        assert_eq!(steps.batches, Some(Batches { a_step: 1, outside: 5 }));
+        assert_eq!(steps.batches, Some(Batches { a_step: 1, updates: 1, outside: 5 }));
     }
 
     #[test]

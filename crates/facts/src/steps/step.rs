@@ -20,6 +20,8 @@ pub struct Step {
 pub struct Batches {
     /// Of most steps; more than one where gradients are accumulated.
     pub a_step: usize,
+    /// Updates of a group of optimizers in most steps; more than one where several share a batch.
+    pub updates: usize,
     /// In no step: of validation, at ends of epochs, or of updates that a gradient scaler skipped.
     pub outside: usize,
 }

@@ -55,9 +55,14 @@ fn of_rank(judged: &Judged) -> Vec<String> {
             others.join(", ")
         ),
     }];
-    if let Some(Batches { a_step, outside }) = *batches {
+    if let Some(Batches { a_step, updates, outside }) = *batches {
         if a_step > 1 {
             notes.push(format!("a step has {a_step} batches: gradients are accumulated"));
+        }
+        if updates > 1 {
+            notes.push(format!(
+                "a step has {updates} updates: several optimizers, or several updates by one batch"
+            ));
         }
         if outside > 0 {
             notes.push(format!(
