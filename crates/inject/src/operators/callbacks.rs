@@ -1,6 +1,6 @@
 //! What PyTorch calls when an operator or a range begins and ends.
 
-use super::layout::LAYOUT;
+use super::layout::{self, LAYOUT};
 use super::open::{self, Taken};
 use super::{budget, sizes};
 use crate::block::Thread;
@@ -111,7 +111,7 @@ unsafe fn inputs(thread: &Thread, function: usize, with_sizes: bool) -> Inputs {
         return Inputs::default();
     }
     // SAFETY: autograd's number lies before the inputs.
-    let number = unsafe { sizes::word(function + at - 8) };
+    let number = unsafe { layout::word(function + at - 8) };
     let sequence = u32::try_from(number.wrapping_add(1)).unwrap_or(0);
     // SAFETY: the caller's premise.
     let sizes = if with_sizes { unsafe { sizes::of(thread, function) } } else { 0 };

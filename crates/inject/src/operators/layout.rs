@@ -2,7 +2,6 @@
 //! memory of ours that is laid out as such an object.
 
 use super::caught;
-use super::sizes::word;
 use crate::loaded::{self, Loaded};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering::*};
@@ -221,4 +220,14 @@ fn read(function: usize, object: &[u64; WORDS]) -> Result<u64, u64> {
         Some(_) => Err(unread::NO_PLACE),
         None => Err(unread::THROWN),
     }
+}
+
+/// Reads a word.
+///
+/// # Safety
+/// One lies there, aligned.
+#[inline(always)]
+pub unsafe fn word(at: usize) -> u64 {
+    // SAFETY: the caller's premise.
+    unsafe { *(at as *const u64) }
 }

@@ -4,7 +4,7 @@
 //! sparse, and undefined ones), without extra metadata (symbolic sizes), with sizes that multiply
 //! to the number of elements.
 
-use super::layout::LAYOUT;
+use super::layout::{LAYOUT, word};
 use crate::block::Thread;
 use crate::interned;
 use core::mem::MaybeUninit;
@@ -199,13 +199,3 @@ fn values_at(sizes: usize) -> usize {
 
 /// Sizes lie from here on in versions with counts of references of 16 bytes.
 const WITH_LONG_COUNTS: usize = 80;
-
-/// Reads a word.
-///
-/// # Safety
-/// One lies there, aligned.
-#[inline(always)]
-pub unsafe fn word(at: usize) -> u64 {
-    // SAFETY: the caller's premise.
-    unsafe { *(at as *const u64) }
-}
