@@ -117,7 +117,7 @@ fn bytes_allocated_within_a_span_are_exact() {
     let mut seen = 0;
     for span in spans(&file) {
         let expected = match file.name(span.name) {
-            "inner" if file.name(span.args) != "" => 400,
+            "inner" if !file.name(span.args).is_empty() => 400,
             "outer" => 450,
             _ => continue,
         };

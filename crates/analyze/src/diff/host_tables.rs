@@ -195,7 +195,7 @@ impl HostTables<'_> {
                 a.value.into(),
                 b.value.into(),
                 change.into(),
-                error.round().into(),
+                interval(sort, error),
                 spread_a,
                 spread_b,
                 self.verdict(sort, a.value, change, error).into(),
@@ -226,10 +226,14 @@ impl HostTables<'_> {
             within_noise(error, a.max(a + change))
         } else if sort != HostSort::Site && change.abs() < TIME.noise * a {
             "same"
-        } else if change > 0.0 {
-            "more"
         } else {
-            "less"
+            match (change > 0.0, bounded(sort, error)) {
+                (true, true) => "more",
+                (false, true) => "less",
+                // Measured, not sampled, and only once: it may be chance.
+                (true, false) => "more?",
+                (false, false) => "less?",
+            }
         }
     }
 
@@ -268,7 +272,7 @@ impl HostTables<'_> {
                     a.value.into(),
                     b.value.into(),
                     change.into(),
-                    error.round().into(),
+                    interval(HostSort::Part, error),
                     verdict.into(),
                     key.2.as_str().into(),
                     key.1.as_str().into(),
@@ -280,6 +284,19 @@ impl HostTables<'_> {
         rows.into_iter().for_each(|(_, cells)| table.row(cells));
         table
     }
+}
+
+/// Whether it is known what a figure is uncertain by: what is measured of a time has no error by
+/// sampling, and differs from run to run. Bytes of sites do not, as a rule.
+fn bounded(sort: HostSort, error: f64) -> bool {
+    sort == HostSort::Site || error > 0.0
+}
+
+fn interval(sort: HostSort, error: f64) -> Cell {
+    Cell::known(
+        bounded(sort, error).then(|| error.round()),
+        "measured, not sampled: how it varies from run to run is not known",
+    )
 }
 
 /// Whether a side recorded what would fill a table.
