@@ -96,6 +96,11 @@ def provide(word, cwd, small_run, traced):
     elif word == "traces/":
         target.mkdir()
         small_trace(target / "rank-0.json.gz")
+    elif re.fullmatch(r"[a-z]+[-a-z0-9]*/kineto", word):
+        # Windows of PyTorch's profiler lie in a run of their own, within the run.
+        shutil.copytree(small_run, target.parent)
+        small_trace(cwd / "trace.json.gz")
+        run(["import", "trace.json.gz", "-o", word], cwd)
     elif re.fullmatch(r"[a-z]+[-a-z0-9]*", word) and traced:
         small_trace(cwd / "trace.json.gz")
         run(["import", "trace.json.gz", "-o", word], cwd)

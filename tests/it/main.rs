@@ -60,5 +60,6 @@ mod state;
 mod sums;
 mod terminal;
 mod torch;
+mod transfers;
 mod unchanged;
 mod waits;

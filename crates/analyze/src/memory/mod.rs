@@ -24,6 +24,7 @@ pub mod sites;
 mod sums;
 pub mod timeline;
 mod totals;
+pub(crate) mod transfers;
 mod weight;
 
 pub use host_memory::HostMemory;

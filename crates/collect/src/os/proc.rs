@@ -153,6 +153,37 @@ pub(crate) fn memory_of(pid: u32) -> Option<(u64, u64)> {
     Some((resident, mapped))
 }
 
+/// What a process read and wrote so far, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Transferred {
+    /// By calls.
+    pub read: u64,
+    #[allow(missing_docs)]
+    pub written: u64,
+    /// From and to storage.
+    pub storage_read: u64,
+    #[allow(missing_docs)]
+    pub storage_written: u64,
+}
+
+/// See [`Transferred`]; `None` without permission (that of a debugger) or the kernel's account.
+pub(crate) fn transferred_by(pid: u32) -> Option<Transferred> {
+    transferred_in(&String::from_utf8(read(&format!("/proc/{pid}/io"))).ok()?)
+}
+
+fn transferred_in(text: &str) -> Option<Transferred> {
+    let value = |name: &str| {
+        let lines = text.lines().filter_map(|line| line.split_once(": "));
+        lines.filter(|(key, _)| *key == name).find_map(|(_, value)| value.parse().ok())
+    };
+    Some(Transferred {
+        read: value("rchar")?,
+        written: value("wchar")?,
+        storage_read: value("read_bytes")?,
+        storage_written: value("write_bytes")?,
+    })
+}
+
 /// Words of a process's command line; none of a zombie or a thread of the kernel.
 pub fn words_of(pid: u32) -> Vec<String> {
     let text = read(&format!("/proc/{pid}/cmdline"));

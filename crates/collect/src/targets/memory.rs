@@ -1,7 +1,7 @@
 //! What is read of a target's memory and CPU time, and the totals of its heap.
 
 use super::target::Target;
-use crate::os::proc;
+use crate::os::proc::{self, Transferred};
 use crate::out::output::Output;
 use crate::symbols::ModuleFile;
 use std::sync::Arc;
@@ -51,6 +51,23 @@ impl Target {
             (counter::RSS_BYTES, Some(rss)),
             (counter::MAPPED_BYTES, mapped.checked_sub(OWN_MAPPINGS)),
             (counter::HEAP_BYTES, heap),
+        ];
+        self.write_readings(out, now, &values);
+        self.observe_transfers(out, now);
+    }
+
+    /// Reads what it read and wrote; writes what changed.
+    pub(super) fn observe_transfers(&mut self, out: &mut Output, now: u64) {
+        let Some(all) = proc::transferred_by(self.pid) else { return };
+        let known = self.usage.transferred.replace(all);
+        let moved = |of: fn(&Transferred) -> u64| {
+            Some(of(&all)).filter(|bytes| known.as_ref().map(of) != Some(*bytes))
+        };
+        let values = [
+            (counter::READ_BYTES, moved(|all| all.read)),
+            (counter::WRITTEN_BYTES, moved(|all| all.written)),
+            (counter::STORAGE_READ_BYTES, moved(|all| all.storage_read)),
+            (counter::STORAGE_WRITTEN_BYTES, moved(|all| all.storage_written)),
         ];
         self.write_readings(out, now, &values);
     }

@@ -208,10 +208,15 @@ impl Target {
             exe: attached.exe,
             gpu: Gpu::new(index, format!("{} {}", attached.pid, base_name(&attached.command))),
             tids: HashMap::new(),
-            usage: Usage { rss: 0, cpu_ns: attached.cpu_ns - cpu_before_ns, cpu_before_ns },
+            usage: Usage {
+                cpu_ns: attached.cpu_ns - cpu_before_ns,
+                cpu_before_ns,
+                ..Usage::default()
+            },
         };
         let resident = attached.resident_bytes.filter(|bytes| *bytes > 0);
         target.write_readings(out, attached.time_ns, &[(counter::RSS_BYTES, resident)]);
+        target.observe_transfers(out, now);
         if let Some(open) = out.files.open.get_mut(file) {
             target.code.inherit(&modules, attached.time_ns, &mut open.writer);
         }

@@ -12,6 +12,7 @@ use super::operators::Operators;
 use super::spans::Spans;
 use crate::gpu::{Gpu, ThreadRows};
 use crate::os::maps::Mapping;
+use crate::os::proc::Transferred;
 use crate::out::info;
 use crate::out::output::Output;
 use crate::shared::Region;
@@ -67,6 +68,8 @@ pub(super) struct CountedLosses {
 pub struct Usage {
     /// RSS, bytes.
     pub rss: u64,
+    /// What it read and wrote, if that is known.
+    pub(super) transferred: Option<Transferred>,
     /// CPU time since it attached, ns.
     pub cpu_ns: u64,
     /// CPU time of the pid before this image attached, ns.

@@ -26,6 +26,16 @@ pub mod counter {
     pub const PSS_BYTES: &str = "pss_bytes";
     /// Virtual size of a process, bytes.
     pub const MAPPED_BYTES: &str = "mapped_bytes";
+    /// What a process read by calls since it began, bytes: of files, pipes and, by `read`, sockets;
+    /// of memory (page cache) or storage. With the children that it waited for (`/proc/PID/io`,
+    /// `rchar`). This and the next three are written when they change.
+    pub const READ_BYTES: &str = "io_read_bytes";
+    /// What it wrote by calls (`wchar`).
+    pub const WRITTEN_BYTES: &str = "io_written_bytes";
+    /// What was read from storage for it (`read_bytes`).
+    pub const STORAGE_READ_BYTES: &str = "storage_read_bytes";
+    /// What it had written to storage, or to pages that will be (`write_bytes`).
+    pub const STORAGE_WRITTEN_BYTES: &str = "storage_written_bytes";
     /// Live heap bytes of a process (requested under exact, usable under sampled).
     pub const HEAP_BYTES: &str = "heap_bytes";
     /// `memory.current` of the run's cgroup, bytes; of those around it the one that has least

@@ -1,6 +1,6 @@
 //! BlockingIo: the driving thread waits for files, pipes or peers.
 
-use tprof_facts::units::duration;
+use tprof_facts::units::{bytes, duration};
 
 use super::host_part::{amount, finding_at, hardly, host, is_found, widest, with_lines};
 use super::sync_checkpoint;
@@ -8,6 +8,7 @@ use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::host::RankHost;
+use crate::memory::transfers;
 use crate::rank::samples::Part;
 
 const OF_FILES: &str = "Do it on another thread while the job goes on (asynchronous checkpoints, \
@@ -54,7 +55,8 @@ impl Rule for BlockingIo {
                     .about(subject)
                     .seen(
                         with_lines(&format!("It waits for {}", amount(host, ns)), &places)
-                            + &waited_for(host, part, ns),
+                            + &waited_for(host, part, ns)
+                            + &moved(scene, host),
                     )
                     .advice(advice)
                     .on_line(widest(&places)),
@@ -86,4 +88,20 @@ fn waited_for(host: &RankHost, part: Part, ns: u64) -> String {
         false => {}
     }
     format!(" What it waits for: {}.", shown.join(", "))
+}
+
+/// ` The process read 1.2 GiB (3.0 MiB from storage) and wrote 8.0 KiB …`; nothing where that is not
+/// known. Of its whole life, for the kernel counts by process.
+fn moved(scene: &Scene<'_>, host: &RankHost) -> String {
+    let Some(moved) = transfers::of_process(scene.rank.file, host.driver.process) else {
+        return String::new();
+    };
+    format!(
+        " The process read {} by calls ({} from storage) and wrote {} ({} to storage), all files, \
+         pipes and children included.",
+        bytes(moved.read),
+        bytes(moved.storage_read),
+        bytes(moved.written),
+        bytes(moved.storage_written)
+    )
 }

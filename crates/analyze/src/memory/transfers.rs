@@ -1,0 +1,34 @@
+//! What a process read and wrote while it was recorded, as the kernel counts it by process.
+
+use tprof_trace::TraceFile;
+use tprof_trace::model::{ProcessIndex, counter};
+
+use super::gauges::process_samples;
+
+/// Bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Transfers {
+    /// By calls: of files, pipes, and sockets that are read as files; from memory or storage.
+    pub read: u64,
+    pub written: u64,
+    pub storage_read: u64,
+    pub storage_written: u64,
+}
+
+/// Of one process, from its first reading, as it attached, to its last; what came after that, of up
+/// to one interval, is missing. `None` where it was not counted.
+pub(crate) fn of_process(file: &TraceFile, process: ProcessIndex) -> Option<Transfers> {
+    let of = |name| {
+        let samples = process_samples(file, name);
+        let mut of_process = samples.iter().filter(|(_, of, _)| *of == process);
+        let first = of_process.next()?.2;
+        let last = of_process.next_back().map_or(first, |sample| sample.2);
+        Some(last.saturating_sub(first))
+    };
+    Some(Transfers {
+        read: of(counter::READ_BYTES)?,
+        written: of(counter::WRITTEN_BYTES)?,
+        storage_read: of(counter::STORAGE_READ_BYTES)?,
+        storage_written: of(counter::STORAGE_WRITTEN_BYTES)?,
+    })
+}
