@@ -41,6 +41,8 @@ impl Target {
         if self.end.is_some() {
             return;
         }
+        // A zombie has these still.
+        self.observe_transfers(out, now);
         let Some((rss, mapped)) = proc::memory_of(self.pid) else { return };
         if rss == 0 {
             return; // a zombie
@@ -53,7 +55,6 @@ impl Target {
             (counter::HEAP_BYTES, heap),
         ];
         self.write_readings(out, now, &values);
-        self.observe_transfers(out, now);
     }
 
     /// Reads what it read and wrote; writes what changed.

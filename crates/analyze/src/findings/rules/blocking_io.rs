@@ -90,14 +90,14 @@ fn waited_for(host: &RankHost, part: Part, ns: u64) -> String {
     format!(" What it waits for: {}.", shown.join(", "))
 }
 
-/// ` The process read 1.2 GiB (3.0 MiB from storage) and wrote 8.0 KiB …`; nothing where that is not
+/// ` The process read at least 1.2 GiB (3.0 MiB from storage) and wrote 8.0 KiB …`; nothing where that is not
 /// known. Of its whole life, for the kernel counts by process.
 fn moved(scene: &Scene<'_>, host: &RankHost) -> String {
     let Some(moved) = transfers::of_process(scene.rank.file, host.driver.process) else {
         return String::new();
     };
     format!(
-        " The process read {} by calls ({} from storage) and wrote {} ({} to storage), all files, \
+        " The process read at least {} by calls ({} from storage) and wrote {} ({} to storage), all files, \
          pipes and children included.",
         bytes(moved.read),
         bytes(moved.storage_read),
