@@ -11,7 +11,7 @@ use tprof_trace::model::MarkKind;
 /// What the moments are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beat {
-    /// Beginnings of training steps.
+    /// Beginnings of training steps, and the end of the last.
     Step,
     /// Marks set by a person or a program.
     Mark,
@@ -45,7 +45,9 @@ impl Points {
     /// The best moments that a file has within the life of its processes.
     pub fn choose(file: &TraceFile, (start_ns, end_ns): (u64, u64)) -> Points {
         let steps = steps::of_file(file, None).all;
-        let steps: Vec<u64> = steps.iter().map(|step| step.start_ns).collect();
+        let end_ns_of_last = steps.iter().map(|step| step.end_ns).max();
+        let steps: Vec<u64> =
+            steps.iter().map(|step| step.start_ns).chain(end_ns_of_last).collect();
         let marks = file.marks().iter().filter(|mark| mark.kind == MarkKind::Mark);
         let marks: Vec<u64> = marks.map(|mark| mark.time_ns).collect();
         for (beat, mut times) in [(Beat::Step, steps), (Beat::Mark, marks)] {
