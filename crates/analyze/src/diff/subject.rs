@@ -102,7 +102,11 @@ impl Subject {
             _ => return Reading::missing("there are no CPU samples"),
         };
         let mean = host.mean_of(sort, amount, by_step);
-        Reading::Estimate { value: mean.value, error: mean.error() }
+        match mean.error() {
+            // Measured, not sampled: how it varies from run to run is not known.
+            0.0 => Reading::Is(mean.value),
+            error => Reading::Estimate { value: mean.value, error },
+        }
     }
 }
 
