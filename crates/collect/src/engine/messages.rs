@@ -99,14 +99,12 @@ impl Engine {
         while let Ok(answer) = self.parts.answers.try_recv() {
             match answer {
                 Answer::Modules(MappingsRead { image, read_ns, modules, late }) => {
-                    self.open.modules = self.open.modules.saturating_sub(1);
-                    self.messages += 1;
-                    if let Some(target) = self.targets.get_mut(&image) {
-                        target.modules.open = target.modules.open.saturating_sub(1);
+                    if let Some(target) = self.answered(image) {
                         target.code.was_late |= late;
                         target.code.take_modules(read_ns, modules);
                     }
                 }
+                Answer::SameModules(image) => _ = self.answered(image),
                 Answer::Python(image, interpreter) => {
                     self.messages += 1;
                     if let Some(target) = self.targets.get_mut(&image) {
@@ -129,6 +127,15 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// A question about an image's mappings was answered.
+    fn answered(&mut self, image: u64) -> Option<&mut Target> {
+        self.open.modules = self.open.modules.saturating_sub(1);
+        self.messages += 1;
+        let target = self.targets.get_mut(&image)?;
+        target.modules.open = target.modules.open.saturating_sub(1);
+        Some(target)
     }
 
     fn attached(&mut self, attached: Attached) {

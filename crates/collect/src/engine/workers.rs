@@ -80,6 +80,8 @@ const KERNEL_AFTER: Duration = Duration::from_secs(1);
 pub enum Answer {
     /// What an image has mapped.
     Modules(MappingsRead),
+    /// A question of an image was answered, with the mappings that it had before.
+    SameModules(u64),
     /// Symbols by address, innermost first, with the module's path.
     Symbols(u64, Vec<(u64, Arc<ModuleFile>, Arc<[ResolvedFrame]>)>),
     /// The interpreter of an image.
@@ -160,7 +162,11 @@ fn serve_modules(
             let _ = answers.send(answer);
         }
         // Before the target goes on: it may be gone in no time.
-        if known.is_none() && answers.send(Answer::Modules(mappings.clone())).is_err() {
+        let done = match known {
+            Some(_) => Answer::SameModules(mappings.image),
+            None => Answer::Modules(mappings.clone()),
+        };
+        if answers.send(done).is_err() {
             return;
         }
         session.wake();
