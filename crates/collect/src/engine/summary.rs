@@ -93,9 +93,9 @@ fn parts(
         let in_library = |part: &&OverheadPart| LIBRARY_PARTS.contains(&&*part.part);
         let priced = parts.iter().filter(in_library).map(|part| part.ns_high).sum::<Option<u64>>();
         let found = load(|i| i.in_library.load(Relaxed));
-        let bounds = in_place::bounds(found, prices.period_ns());
-        let beyond = priced.map(|priced| in_place::beyond(bounds, priced));
-        parts.push(part("in_place", found, beyond.map_or(0, |b| b[0]), beyond.map(|b| b[1])));
+        let most = in_place::at_most(found, prices.period_ns());
+        let beyond = priced.map(|priced| most.saturating_sub(priced));
+        parts.push(part("in_place", found, 0, beyond));
     }
     // Some of it waits for the answer.
     parts.push(part("starts", work.starts, 0, Some(work.start_ns)));
