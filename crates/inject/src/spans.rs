@@ -117,11 +117,13 @@ pub fn pop() {
     let Some(thread) = thread() else { return };
     // More pops than pushes.
     let Some(depth) = thread.spans.get().checked_sub(1) else { return };
-    thread.spans.set(depth);
     if depth >= KNOWN_DEPTHS || thread.spans_recorded.get() >> depth & 1 != 0 {
         let place = Place { number: u64::from(depth) };
         ring::quick(thread, ExtKind::SpanPop, 0, thread.clock(), &place.pack());
     }
+    // Last: a signal handler that runs before the record pushes deeper, so that its span does not
+    // take this one's place.
+    thread.spans.set(depth);
 }
 
 /// A span begins that any thread of the process may end: its number, 0 where it is not recorded.
