@@ -21,7 +21,8 @@
 /* A name for one place in the program: `text` of so many bytes, not necessarily with an end of
  * its own or UTF-8 (other bytes are replaced); beyond 3,800 the rest is cut. The two other words
  * are tprof's, 0 at first: they make the next use cheap, so a name that is used often is best
- * static. The text must not change once the name was used. */
+ * static. The text must neither change nor be freed while the name is used: a forked child reads
+ * it again. */
 struct tprof_name {
     const char *text;
     size_t bytes;

@@ -154,6 +154,36 @@ fn open_spans_last_until_their_process_ends_and_the_run_states_it() {
     assert_eq!(lost(&run.run, "ends of spans"), [(why, 1)]);
 }
 
+/// A thread pops while the handler pushes, in the time that it waits for room as well.
+#[test]
+fn a_signal_handler_within_a_pop_costs_no_span() {
+    let scratch = Scratch::new();
+    let job = Job::new(program("own_spans")).args(["signals", "200000"]);
+    let run = traced(&job, &[], &scratch);
+    let handled: usize = run.outcome.stdout.trim().parse().unwrap();
+    assert!(handled > 0);
+    let named = [("handler", handled), ("inner", 200_000), ("outer", 200_000)];
+    let named = named.map(|(name, count)| (name.to_owned(), count));
+    assert_eq!(counts(&file_of(&run.run)), BTreeMap::from(named));
+    assert_eq!(lost(&run.run, "ends of spans"), []);
+}
+
+#[test]
+fn what_a_thread_leaves_open_ends_with_it() {
+    let scratch = Scratch::new();
+    let run = traced(&job("threads"), &[], &scratch);
+    let file = file_of(&run.run);
+    let spans = spans(&file);
+    let after = spans.iter().find(|span| file.name(span.name) == "after").unwrap();
+    let left: Vec<_> = spans.iter().filter(|span| span.thread != after.thread).collect();
+    assert_eq!(left.len(), 2);
+    for span in left {
+        assert!(span.start_ns + span.duration_ns <= after.start_ns, "{span:?}");
+    }
+    let why = "their thread ended before them".to_owned();
+    assert_eq!(lost(&run.run, "ends of spans"), [(why, 2)]);
+}
+
 #[test]
 fn spans_without_room_are_counted() {
     let scratch = Scratch::new();

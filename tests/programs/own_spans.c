@@ -5,6 +5,8 @@
  *   thread ends; names that are long, no UTF-8 or empty; pops without a push; a forked child;
  *   recording off for a while.
  * kill: SIGKILL within three open spans. exec: within one. flood N: N spans without pause.
+ * signals N: N times a span within a span, while a handler that names one runs every 100
+ *   microseconds; prints how often. threads: one that leaves two spans open, then one after it.
  * none: prints whether there is a table, which must not be without tprof.
  *
  * build: -ldl -lpthread */
@@ -15,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -109,6 +112,45 @@ static void all(void) {
     tprof->pop();
 }
 
+static volatile sig_atomic_t handled;
+
+static void handle(int signal) {
+    static struct tprof_name handler = TPROF_NAME("handler");
+    (void)signal;
+    tprof->push(&handler);
+    tprof->pop();
+    handled++;
+}
+
+static void signals(long times) {
+    struct itimerval every = {{0, 100}, {0, 100}}, never = {{0, 0}, {0, 0}};
+    signal(SIGALRM, handle);
+    setitimer(ITIMER_REAL, &every, NULL);
+    for (long i = 0; i < times; i++) {
+        tprof->push(&outer);
+        tprof->push(&inner);
+        tprof->pop();
+        tprof->pop();
+    }
+    setitimer(ITIMER_REAL, &never, NULL);
+    printf("%d\n", (int)handled);
+}
+
+static void *leaves(void *unused) {
+    tprof->push(&outer);
+    tprof->push(&inner);
+    return unused;
+}
+
+static void threads(void) {
+    static struct tprof_name after = TPROF_NAME("after");
+    pthread_t thread;
+    pthread_create(&thread, NULL, leaves, NULL);
+    pthread_join(thread, NULL);
+    tprof->push(&after);
+    tprof->pop();
+}
+
 int main(int argc, char **argv) {
     tprof = tprof_find();
     if (!tprof) {
@@ -134,6 +176,8 @@ int main(int argc, char **argv) {
         tprof->push(&inner);
         tprof->pop();
     }
+    if (!strcmp(argv[1], "signals")) signals(atol(argv[2]));
+    if (!strcmp(argv[1], "threads")) threads();
     if (!strcmp(argv[1], "flood")) {
         long times = atol(argv[2]);
         for (long i = 0; i < times; i++) {

@@ -96,6 +96,12 @@ impl Target {
         let Some(open) = out.files.open.get_mut(self.file) else { return };
         let losses = &mut out.processes.losses;
         self.operators.finish(end_ns, &mut self.interned, &mut open.writer, losses);
+        for thread in &self.hooks.threads {
+            if let Some(ended) = thread.ended {
+                let (interned, writer) = (&mut self.interned, &mut open.writer);
+                self.spans.thread_ended(thread.index, ended, interned, writer);
+            }
+        }
         self.spans.finish(end_ns, &mut self.interned, &mut open.writer, losses);
     }
 

@@ -48,7 +48,7 @@ pub struct Interned {
 impl Interned {
     /// Takes a definition.
     pub fn define(&mut self, id: u32, definition: Definition, losses: &mut Losses) {
-        if self.names.len() + self.sizes.len() >= MOST {
+        if self.is_full() {
             return losses.lose("names of ranges", "there were too many", 1);
         }
         let Definition { kind, bytes, whole } = definition;
@@ -65,6 +65,11 @@ impl Interned {
                 self.names.insert(id, DefinedName { text, name: None });
             }
         }
+    }
+
+    /// No more definitions are kept: an id that has none gets none.
+    pub fn is_full(&self) -> bool {
+        self.names.len() + self.sizes.len() >= MOST
     }
 
     /// A name's text; none if it is not defined (yet).

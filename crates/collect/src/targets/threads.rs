@@ -64,7 +64,9 @@ impl Target {
             }
             self.cpu_rows.ended(thread.index);
             if let Some(open) = out.files.open.get_mut(self.file) {
-                open.writer.thread_end(thread.index, thread.ended.unwrap_or(now));
+                let (end_ns, writer) = (thread.ended.unwrap_or(now), &mut open.writer);
+                self.spans.thread_ended(thread.index, end_ns, &mut self.interned, writer);
+                writer.thread_end(thread.index, end_ns);
             }
         }
     }

@@ -59,6 +59,8 @@ pub struct Spans {
     /// The process has switched its recording: its totals have a gap.
     pub was_switched: bool,
     nameless: u64,
+    refused: u64,
+    left: u64,
     unwritten: u64,
 }
 
@@ -130,6 +132,8 @@ impl Spans {
         if !self.row(&over, interned, writer) {
             match over.name() == 0 || self.waiting.len() >= WAITING_MOST {
                 true => self.nameless += 1,
+                // To ask for these again and again would hold up the job.
+                false if interned.is_full() => self.refused += 1,
                 false => self.waiting.push(over),
             }
         }
@@ -184,11 +188,28 @@ impl Spans {
                 self.waiting.push(over);
             }
         }
+        if interned.is_full() {
+            self.refused += self.waiting.drain(..).count() as u64;
+        }
         self.first_waiting_ns = (!self.waiting.is_empty()).then_some(now_ns);
         let rows = self.rows.len() as u64;
         let written = writer.write(&mut self.rows);
         self.unwritten += if written.is_err() { rows } else { 0 };
         written
+    }
+
+    /// A thread is gone: ends what it has left open.
+    pub fn thread_ended(
+        &mut self,
+        thread: ThreadIndex,
+        end_ns: u64,
+        interned: &mut Interned,
+        writer: &mut TraceWriter,
+    ) {
+        for over in self.open.leave(thread, end_ns) {
+            self.left += 1;
+            self.over(over, end_ns, interned, writer);
+        }
     }
 
     /// Ends what is open at the end of its process; counts what is lost.
@@ -210,12 +231,14 @@ impl Spans {
         let nameless = self.nameless + self.waiting.len() as u64;
         for (what, why, count) in [
             ("ends of spans", "their process ended before them", open),
+            ("ends of spans", "their thread ended before them", self.left),
             ("ends of spans", "they were not recorded", endless),
             (
                 "spans, marks and values",
                 "the ring was full when their names were defined",
                 nameless,
             ),
+            ("spans, marks and values", "there were too many names", self.refused),
             ("spans, marks and values", crate::out::info::UNWRITTEN, self.unwritten),
         ] {
             if count > 0 {
@@ -245,3 +268,6 @@ fn arguments(flops: u64, any_thread: bool) -> Option<String> {
     }
     (!all.is_empty()).then(|| serde_json::Value::Object(all).to_string())
 }
+
+#[cfg(test)]
+mod tests;

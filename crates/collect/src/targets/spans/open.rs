@@ -99,6 +99,17 @@ impl OpenSpans {
         None
     }
 
+    /// A thread is gone: what it has left open lasts until its end.
+    pub fn leave(&mut self, thread: ThreadIndex, end_ns: u64) -> Vec<Finished> {
+        let left = self.stacks.remove(&thread).unwrap_or_default();
+        self.len -= left.len();
+        let over = |span: OpenSpan| {
+            let end_ns = end_ns.max(span.start_ns);
+            Finished::Span { span, end_ns, any_thread: false }
+        };
+        left.into_iter().map(over).collect()
+    }
+
     /// What is open at the end, which lasts until then, and how many spans have no recorded end.
     pub fn finish(&mut self, end_ns: u64) -> (Vec<Finished>, u64) {
         let stacks = std::mem::take(&mut self.stacks).into_values().flatten();
@@ -143,6 +154,20 @@ mod tests {
         assert_eq!(times(spans.pop(0, Place { number: 0 }, 8)), None);
         let (cut, endless) = spans.finish(9);
         assert_eq!((cut.len(), endless, spans.len), (0, 1, 0));
+    }
+
+    #[test]
+    fn what_a_thread_leaves_open_ends_with_it() {
+        let mut spans = OpenSpans::default();
+        for (thread, number, start_ns) in [(1, 0, 3), (1, 1, 9), (2, 0, 4)] {
+            assert!(spans.push(OpenSpan { thread, ..at(number, start_ns) }).is_none());
+        }
+        // The second was pushed by what runs after the record of the thread's end.
+        let left: Vec<_> =
+            spans.leave(1, 8).into_iter().map(|over| times(Some(over)).unwrap()).collect();
+        assert_eq!((left, spans.len), (vec![(3, 8), (9, 9)], 1));
+        assert!(spans.leave(1, 8).is_empty());
+        assert_eq!(spans.finish(20).0.len(), 1);
     }
 
     #[test]

@@ -1,0 +1,35 @@
+//! Records of spans become rows, or are counted with the reason.
+
+use super::*;
+use crate::targets::interned::Definition;
+use tprof_wire::interned::{WORDS, pack};
+
+#[test]
+fn spans_beyond_the_names_that_are_kept_are_counted_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer =
+        TraceWriter::create(&dir.path().join("rank-0.tprof"), &Default::default()).unwrap();
+    let (mut spans, mut interned) = (Spans::new(0), Interned::default());
+    let mut losses = Losses::default();
+    let mark = |name| SpanRecord::decode(ExtKind::SpanMark, name, &[0, 0]).unwrap();
+    // Its name may still come.
+    spans.take(mark(u32::MAX), 0, 1, &mut interned, &mut writer);
+    spans.write(2, true, &mut interned, &mut writer).unwrap();
+    assert_eq!((spans.waiting.len(), spans.refused), (1, 0));
+
+    let mut words = [0; WORDS];
+    let used = pack(b"a", &mut words);
+    let mut id = 0;
+    while !interned.is_full() {
+        id += 1;
+        let definition = Definition::decode(ExtKind::Name, &words[..used]).unwrap();
+        interned.define(id, definition, &mut losses);
+    }
+    spans.take(mark(u32::MAX - 1), 0, 3, &mut interned, &mut writer);
+    spans.take(mark(1), 0, 3, &mut interned, &mut writer);
+    spans.write(4, true, &mut interned, &mut writer).unwrap();
+    assert!(spans.waiting.is_empty(), "no name comes any more");
+    spans.finish(5, &mut interned, &mut writer, &mut losses);
+    let lost: Vec<_> = losses.iter().collect();
+    assert_eq!(lost, [("spans, marks and values", "there were too many names", 2)]);
+}
