@@ -14,14 +14,18 @@
 mod explicit;
 mod inherent;
 mod step;
+mod windows;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
 use tprof_trace::TraceFile;
-use tprof_trace::model::{SpanKind, SpanOutline};
+use tprof_trace::model::{ProcessIndex, SpanKind, SpanOutline};
 
 pub use explicit::{PROFILER_STEP, annotated_number, number_of};
+use windows::Windows;
+
 pub use step::{Batches, Step, StepRange};
 
 /// Where steps come from, in order of trust.
@@ -110,6 +114,7 @@ pub fn of_parts(file: &TraceFile, ranges: &[StepRange], wanted: Option<StepSourc
     };
     let Some(at) = chosen else { return Steps::default() };
     let (source, mut all) = found.remove(at);
+    leave_out_pauses(file, &mut all);
     all.sort_unstable();
     all.dedup();
     let others = found.iter().map(|(source, steps)| (*source, steps.len()));
@@ -119,6 +124,15 @@ pub fn of_parts(file: &TraceFile, ranges: &[StepRange], wanted: Option<StepSourc
         _ => None,
     };
     Steps { all, source: Some(source), others, batches }
+}
+
+/// Leaves out what is no step, since recording was off for a while in it.
+fn leave_out_pauses(file: &TraceFile, steps: &mut Vec<Step>) {
+    let mut windows: BTreeMap<ProcessIndex, Windows> = BTreeMap::new();
+    steps.retain(|step| {
+        let of = windows.entry(step.process).or_insert_with(|| Windows::of(file, step.process));
+        !of.pause_within(step.start_ns, step.end_ns)
+    });
 }
 
 fn of_source(file: &TraceFile, ranges: &[StepRange], source: StepSource) -> Vec<Step> {

@@ -12,7 +12,7 @@ mod life;
 mod line;
 mod meanwhile;
 mod others;
-mod paused;
+pub(crate) mod paused;
 mod rank_host;
 mod report;
 mod steps;

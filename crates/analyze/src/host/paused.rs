@@ -6,8 +6,8 @@ use tprof_trace::model::MarkKind;
 use crate::base::intervals::{Cover, Interval};
 
 /// The times in which a file recorded nothing, by its marks: what lies before a first mark of
-/// its beginning (`--delay`, `--paused`), and from a mark of its end on.
-pub(super) fn paused(file: &TraceFile) -> Cover {
+/// its beginning (`--delay`, `--paused`, a schedule), and from a mark of its end on.
+pub(crate) fn paused(file: &TraceFile) -> Cover {
     let mut marks: Vec<(u64, bool)> = (file.marks().iter())
         .filter_map(|mark| match mark.kind {
             MarkKind::RecordingOn => Some((mark.time_ns, true)),

@@ -10,9 +10,9 @@ const LEAST_SAMPLES: u64 = 30;
 /// Rates and lifetimes of blocks.
 #[derive(Clone, Debug)]
 pub struct Churn {
-    /// Allocations per second of the rank's life.
+    /// Allocations per second of the rank's life in which recording was on.
     pub allocations_per_s: Reading<f64>,
-    /// Requested bytes per second of the rank's life.
+    /// Requested bytes per second of the rank's life in which recording was on.
     pub bytes_per_s: Reading<f64>,
     /// Share of the freed blocks that lived for 1 ms or less.
     pub short_lived_fraction: Reading<f64>,
@@ -29,12 +29,14 @@ pub(crate) fn churn(
     replay: &Replay,
     allocations: &Reading<u64>,
     bytes: &Reading<u64>,
-    life_ns: u64,
+    recorded_ns: u64,
     sampled: bool,
 ) -> Churn {
-    let rate = |total: &Reading<u64>| match life_ns {
-        0 => Reading::missing("the rank's life is too short to be measured"),
-        _ => total.clone().map(|total| total as f64 * 1e9 / life_ns as f64),
+    let rate = |total: &Reading<u64>| match recorded_ns {
+        0 => {
+            Reading::missing("the time in which the rank was recorded is too short to be measured")
+        }
+        _ => total.clone().map(|total| total as f64 * 1e9 / recorded_ns as f64),
     };
     // By how much few samples, all on one side, may deceive: nothing where all is recorded.
     let few = |mean: &Mean| Z * Z / (mean.samples as f64 + Z * Z);

@@ -18,7 +18,9 @@ use super::timeline::{self, Given, Timeline};
 use super::totals::{self, Totals};
 use super::{churn, growth, maps};
 use crate::base::frames::Frames;
+use crate::base::intervals::Interval;
 use crate::base::reading::Reading;
+use crate::host::paused::paused;
 
 /// Killed processes of a rank that are described.
 const MOST_DEATHS: usize = 10;
@@ -133,7 +135,9 @@ impl<'a> Pass<'a> {
         let sums = self.sums();
         let growth = self.growth();
         let sites = self.merged.sites(&self.frames, interval, self.partial);
-        let life_ns = self.life_ns.1.saturating_sub(self.life_ns.0);
+        let life = Interval::new(self.life_ns.0, self.life_ns.1.max(self.life_ns.0));
+        let off_ns = paused(self.file).within(life).length();
+        let recorded_ns = (life.end - life.start).saturating_sub(off_ns);
         HostMemory {
             recording: match self.recording {
                 Recording::Off => "off",
@@ -146,7 +150,7 @@ impl<'a> Pass<'a> {
                 &self.replay,
                 &sums.allocations,
                 &sums.allocated_bytes,
-                life_ns,
+                recorded_ns,
                 interval.is_some(),
             ),
             allocations: sums.allocations,

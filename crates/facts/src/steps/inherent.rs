@@ -8,6 +8,7 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, ProcessIndex, SpanKind};
 
 use super::step::{Batches, Step, StepRange};
+use super::windows::Windows;
 
 /// How PyTorch names the range around an update; the class of the optimizer follows.
 const UPDATE: &str = "Optimizer.step#";
@@ -58,7 +59,8 @@ pub(super) fn updates(file: &TraceFile, ranges: &[StepRange]) -> Vec<Step> {
     for (process, updates) in named(file, ranges, UPDATE) {
         let fetches = fetches.get(&process).map_or(&[][..], Vec::as_slice);
         let ends = one_a_batch(ends_of_groups(&updates), fetches);
-        steps.extend(between(process, &ends, fetches));
+        let windows = Windows::of(file, process);
+        steps.extend(between(process, &ends, fetches, &windows));
     }
     steps
 }
@@ -95,12 +97,24 @@ fn one_a_batch(ends: Vec<u64>, fetches: &[StepRange]) -> Vec<u64> {
     }
 }
 
-fn between(process: ProcessIndex, ends: &[u64], fetches: &[StepRange]) -> Vec<Step> {
+fn between(
+    process: ProcessIndex,
+    ends: &[u64],
+    fetches: &[StepRange],
+    windows: &Windows,
+) -> Vec<Step> {
     let after = |ns: u64| fetches.partition_point(|fetch| fetch.end_ns <= ns);
     let usual = usual(ends.windows(2).map(|pair| after(pair[1]) - after(pair[0])));
     let mut steps = Vec::new();
     let mut last_ns = None;
-    for (&end_ns, number) in ends.iter().zip(0..) {
+    let mut next = 0;
+    for &end_ns in ends {
+        let mut number = next;
+        // Recording was switched on as a step began.
+        if let Some((on_ns, of)) = windows.begins_within(last_ns.unwrap_or(0), end_ns) {
+            (last_ns, number) = (of.map(|_| on_ns).or(last_ns), of.unwrap_or(number));
+        }
+        next = number + 1;
         let fetched = &fetches[last_ns.map_or(0, after)..after(end_ns)];
         // Of the first step all that is known are its batches.
         let own = if last_ns.is_none() { usual.max(1) } else { usual };
