@@ -137,8 +137,14 @@ impl Thread {
     /// Whether recording is on in this process at this moment.
     #[inline(always)]
     pub fn is_on(&self) -> bool {
+        self.off() == 0
+    }
+
+    /// Why recording is off in this process: [`tprof_wire::region::off`].
+    #[inline(always)]
+    pub fn off(&self) -> u32 {
         // SAFETY: as `slot`: set before the thread is admitted, and mapped for the process's life.
-        unsafe { (*self.off.get()).load(Relaxed) == 0 }
+        unsafe { (*self.off.get()).load(Relaxed) }
     }
 
     /// Whether system calls are out of the question here.

@@ -6,7 +6,7 @@
 
 use crate::block::{OuterCall, Thread};
 use crate::frame::{Frame, half, word};
-use crate::{array_bytes, contexts, gate, gemm, kernels, mpi, ring, stacks};
+use crate::{array_bytes, capture, contexts, gate, gemm, kernels, mpi, ring, stacks};
 use tprof_wire::calls::{
     Bytes, Does, FUNCTIONS, Function, Joins, Library, Mapping, NO_BYTES, memory,
 };
@@ -39,6 +39,9 @@ pub fn enter(number: u32, frame: &mut Frame) {
     frame.start = 0;
     let Some(function) = FUNCTIONS.get(number as usize) else { return };
     let Some(thread) = gate::recording() else { return };
+    if let Does::Profiles { starts } = function.does {
+        capture::profiler(thread, starts);
+    }
     if !thread.calls.get() {
         return;
     }
@@ -147,7 +150,7 @@ pub fn leave(number: u32, frame: &Frame) {
         Does::Resets { .. } | Does::MakesContext | Does::Maps(_) | Does::Finds => {}
         Does::Instantiates { flags } => detail = if succeeded { frame.at(flags) } else { 0 },
         Does::Handles if succeeded => kernels::handle_made(frame),
-        Does::Conditions | Does::Registers | Does::Handles => {}
+        Does::Conditions | Does::Registers | Does::Handles | Does::Profiles { .. } => {}
         Does::Meets { .. } => return met(number, frame, function.does, end),
         Does::Communicates { .. } => {
             thread.collective.sp.set(0);

@@ -66,6 +66,12 @@ pub mod attach;
 
 pub mod gate;
 
+pub mod schedule;
+
+pub mod capture;
+
+pub mod noticed;
+
 pub mod operators;
 
 pub mod kernels;

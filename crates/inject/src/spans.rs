@@ -4,11 +4,14 @@
 //! and its pop carry how deep they lie, so that a lost one takes no other's place.
 
 use crate::block::Thread;
+use crate::schedule::{self, Source};
 use crate::unrecorded::missed;
-use crate::{gate, interned, ring, state};
+use crate::{capture, gate, interned, ring, state};
 use core::sync::atomic::{AtomicU64, Ordering::*};
+use tprof_wire::capture::Opens;
 use tprof_wire::record::ExtKind;
 use tprof_wire::region::off;
+use tprof_wire::schedule::is_epoch;
 use tprof_wire::spans::Place;
 
 /// Depths below which is known whether a span was recorded; deeper ones count as recorded.
@@ -17,6 +20,11 @@ const KNOWN_DEPTHS: u16 = 64;
 const NO_NAME: &[u8] = b"(no name)";
 /// The number of a step that has none: the count of steps is taken.
 pub const NO_NUMBER: u64 = u64::MAX;
+
+/// Set in numbers of captured ranges: of a span on a thread's stack, and of one that any thread may
+/// end. The address of one of PyTorch's ranges has neither.
+const ON_STACK: u64 = 1 << 63;
+const STARTED: u64 = 1 << 62;
 
 /// Numbers of spans that any thread may end. They go on in a forked child.
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
@@ -97,6 +105,10 @@ pub unsafe fn push(name: *const SpanName) {
     let Some(thread) = thread() else { return };
     let depth = thread.spans.get();
     thread.spans.set(depth.saturating_add(1));
+    if schedule::follows_epochs() || capture::is_opened_by(Opens::Range) {
+        // SAFETY: the caller's premise.
+        unsafe { followed(thread, name, on_stack(thread, depth)) };
+    }
     let is_on = thread.is_on();
     if depth < KNOWN_DEPTHS {
         let bit = 1 << depth;
@@ -121,9 +133,34 @@ pub fn pop() {
         let place = Place { number: u64::from(depth) };
         ring::quick(thread, ExtKind::SpanPop, 0, thread.clock(), &place.pack());
     }
+    if capture::is_opened_by(Opens::Range) {
+        capture::ends(thread, on_stack(thread, depth));
+    }
     // Last: a signal handler that runs before the record pushes deeper, so that its span does not
     // take this one's place.
     thread.spans.set(depth);
+}
+
+/// The number of a thread's span at a depth, as a captured range.
+fn on_stack(thread: &Thread, depth: u16) -> u64 {
+    u64::from(thread.tid.get()) << 32 | u64::from(depth) | ON_STACK
+}
+
+/// Counts an epoch, and opens the capture, if a span is that.
+///
+/// # Safety
+/// As [`push`].
+#[cold]
+unsafe fn followed(thread: &Thread, name: *const SpanName, number: u64) {
+    // SAFETY: the caller's premise: null or a name with its text.
+    let text = unsafe { name.as_ref() }
+        .filter(|name| !name.text.is_null())
+        .map(|name| unsafe { core::slice::from_raw_parts(name.text, name.bytes) });
+    let Some(text) = text else { return };
+    if is_epoch(text) {
+        schedule::step_begins(thread, Source::Epoch, 0);
+    }
+    capture::begins(thread, Opens::Range, text, number);
 }
 
 /// A span begins that any thread of the process may end: its number, 0 where it is not recorded.
@@ -131,8 +168,19 @@ pub fn pop() {
 /// # Safety
 /// As [`push`].
 pub unsafe fn start(name: *const SpanName) -> u64 {
-    let Some(thread) = recording() else { return 0 };
+    let Some(thread) = thread() else { return 0 };
+    let captured = capture::is_opened_by(Opens::Range) || schedule::follows_epochs();
+    if !captured && !thread.is_on() {
+        return 0;
+    }
     let number = NUMBERS.fetch_add(1, Relaxed);
+    if captured {
+        // SAFETY: the caller's premise.
+        unsafe { followed(thread, name, number | STARTED) };
+        if !thread.is_on() {
+            return 0;
+        }
+    }
     // SAFETY: the caller's premise.
     let name = unsafe { named(thread, name) };
     ring::quick(thread, ExtKind::SpanStart, name, thread.clock(), &Place { number }.pack());
@@ -145,6 +193,9 @@ pub fn end(number: u64) {
         && let Some(thread) = thread()
     {
         ring::quick(thread, ExtKind::SpanEnd, 0, thread.clock(), &Place { number }.pack());
+        if capture::is_opened_by(Opens::Range) {
+            capture::ends(thread, number | STARTED);
+        }
     }
 }
 
@@ -162,10 +213,19 @@ pub unsafe fn mark(name: *const SpanName) {
 /// A training step begins, of this number or [`NO_NUMBER`].
 pub fn step(number: u64) {
     let count = STEPS.fetch_add(1, Relaxed);
-    let Some(thread) = recording() else { return };
+    let Some(thread) = thread() else { return };
     let is_given = number != NO_NUMBER;
     let payload = [if is_given { number } else { count }, u64::from(is_given)];
-    ring::quick(thread, ExtKind::Step, 0, thread.clock(), &payload);
+    let write = || ring::quick(thread, ExtKind::Step, 0, thread.clock(), &payload);
+    // Also where the schedule switches recording off now: it ends the step before.
+    let was_on = thread.is_on();
+    if was_on {
+        write();
+    }
+    schedule::step_begins(thread, Source::Program, 0);
+    if !was_on && thread.is_on() {
+        write();
+    }
 }
 
 /// A value of this moment.

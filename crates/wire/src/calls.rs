@@ -65,6 +65,11 @@ pub enum Does {
     },
     /// Makes a handle of a condition, by which a node of a graph decides on the device what runs.
     Conditions,
+    /// Starts or stops a profiler that waits for that.
+    Profiles {
+        /// Which.
+        starts: bool,
+    },
     /// Registers a kernel: the address of its stub is argument 1, its name argument 3.
     Registers,
     /// Makes a handle of a kernel (`cudaKernel_t`), which goes to argument 0, of the one with its
@@ -404,8 +409,8 @@ functions! {
     Runtime cudaGraphInstantiateWithFlags 0 Does::Instantiates { flags: Register(2) };
     Runtime cudaGraphExecDestroy 0 NOTHING;
     Runtime cudaSetDevice 0 Does::Selects;
-    Runtime cudaProfilerStart 0 NOTHING;
-    Runtime cudaProfilerStop 0 NOTHING;
+    Runtime cudaProfilerStart 0 Does::Profiles { starts: true };
+    Runtime cudaProfilerStop 0 Does::Profiles { starts: false };
     Nccl ncclGroupStart 0 NOTHING;
     Nccl ncclGroupEnd 0 NOTHING;
     Nccl ncclAllReduce 1 talks(2, 3, None, Register(5), Stack(0));
@@ -655,6 +660,7 @@ mod tests {
                 | Does::Finds
                 | Does::Conditions
                 | Does::Registers
+                | Does::Profiles { .. }
                 | Does::MakesContext
                 | Does::Ends
                 | Does::Limits

@@ -10,6 +10,7 @@
 #![no_std]
 
 pub mod calls;
+pub mod capture;
 pub mod cupti;
 pub mod env;
 pub mod gemm;
@@ -22,6 +23,7 @@ pub mod operators;
 pub mod python;
 pub mod record;
 pub mod region;
+pub mod schedule;
 pub mod spans;
 pub mod unwind;
 mod version;

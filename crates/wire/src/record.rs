@@ -220,7 +220,7 @@ pub enum ExtKind {
     /// Floating-point operations of the innermost span of this thread: how many, its depth.
     Flops = 67,
     /// The process's recording is switched: [`crate::region::off`] as it is from here on, and as
-    /// it was.
+    /// it was. In the argument the number of the schedule's cycle, from 1; 0: none.
     Switched = 68,
 }
 

@@ -187,6 +187,18 @@ pub struct RegionHeader {
     /// Raised by the target before `modules_wanted` where it asks for what is mapped, not only for
     /// a table of it.
     pub maps_wanted: AtomicU32,
+    /// Who notices the steps that the process counts: `Source` of the injected library; 0: none yet.
+    pub step_source: AtomicU32,
+    /// Steps that were noticed.
+    pub steps: AtomicU64,
+    /// [`crate::schedule::Schedule::pack`]; zeroes where there is none.
+    pub schedule: [AtomicU64; crate::schedule::WORDS],
+    /// [`crate::capture::pack`]; zeroes where there is none.
+    pub capture: [AtomicU64; crate::capture::WORDS],
+    /// The range that is captured now, as its kind numbers them; 0: none.
+    pub captured: AtomicU64,
+    /// Ranges that were captured.
+    pub captures: AtomicU64,
 }
 
 /// Values of [`ThreadSlot::state`].

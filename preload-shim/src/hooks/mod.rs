@@ -8,6 +8,7 @@ mod environment;
 mod exec;
 mod heap;
 mod map;
+mod noticed;
 mod process;
 mod seccomp;
 mod thread;

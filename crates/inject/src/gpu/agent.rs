@@ -18,7 +18,7 @@ use super::raw::Raw;
 use super::reader::{Interner, count_lost, keep, read};
 use super::{buffers, detach, kinds, started};
 use crate::block::Thread;
-use crate::{attach, calls_made, environment, gate, interned, loaded, sys};
+use crate::{attach, calls_made, environment, gate, interned, loaded, noticed, sys};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_cupti_sys::*;
@@ -61,6 +61,7 @@ unsafe extern "C" {
 pub fn prepare() {
     attach::HELLO_FLAGS.store(hello_flags::AGENT, Relaxed);
     calls_made::follow_preloaded();
+    noticed::find();
     interned::prepare();
 }
 

@@ -8,7 +8,7 @@ use super::event::{self, Attributes, Text};
 use super::names::{self, Name, Of};
 use crate::block::Thread;
 use crate::own::Own;
-use crate::{gate, ring};
+use crate::{gate, noticed, ring};
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tprof_wire::gpu::{NO_LEVEL, Range};
@@ -124,6 +124,61 @@ pub const DOMAINS: &[(u32, Function)] = &[
     (13, Function::WideHandle(create_wide)),
 ];
 
+/// A range or mark, as the program describes it.
+#[derive(Clone, Copy)]
+enum RangeText {
+    /// By its text.
+    Named(Text),
+    /// By a structure, in a domain.
+    Described(Option<&'static Name>, *const Attributes),
+}
+
+impl RangeText {
+    /// # Safety
+    /// NVTX's contract, see [`Function`], of what it was made of.
+    unsafe fn range(self, thread: &Thread) -> Range {
+        // SAFETY: the caller's premise.
+        unsafe {
+            match self {
+                RangeText::Named(text) => event::named(thread, text),
+                RangeText::Described(domain, at) => event::described(thread, domain, at),
+            }
+        }
+    }
+
+    /// Hands its name on.
+    ///
+    /// # Safety
+    /// As [`RangeText::range`].
+    unsafe fn with_name(self, then: &mut dyn FnMut(&[u8])) {
+        // SAFETY: the caller's premise.
+        unsafe {
+            match self {
+                RangeText::Named(text) => event::with(text, then),
+                RangeText::Described(_, at) => event::with_message(at, then),
+            }
+        }
+    }
+}
+
+/// Set in the numbers of ranges on a thread's stack, as captured ones.
+const ON_STACK: u64 = 1 << 63;
+
+/// The number of a range on a thread's stack, as a captured one.
+fn on_stack(thread: &Thread, domain: Option<&Name>, level: u64) -> u64 {
+    let domain = u64::from(domain.map_or(0, Name::domain)) & 0xffff;
+    ON_STACK | u64::from(thread.tid.get()) << 32 | domain << 16 | level & 0xffff
+}
+
+/// Whether a range that begins is recorded.
+///
+/// # Safety
+/// As [`RangeText::range`].
+unsafe fn is_recorded(thread: &Thread, number: u64, what: RangeText) -> bool {
+    // SAFETY: the caller's premise.
+    noticed::range_begins(thread, number, |then| unsafe { what.with_name(then) })
+}
+
 fn write(thread: &Thread, kind: ExtKind, clock: u64, range: &Range) {
     ring::quick(thread, kind, 0, clock, &range.pack());
 }
@@ -133,15 +188,20 @@ fn level<'t>(thread: &'t Thread, domain: Option<&Name>) -> Option<&'t Own<u16>> 
     thread.levels.get(domain.map_or(0, Name::domain) as usize)
 }
 
-fn push(domain: Option<&Name>, describe: impl FnOnce(&Thread) -> Range) -> c_int {
+/// # Safety
+/// As [`RangeText::range`].
+unsafe fn push(domain: Option<&'static Name>, what: RangeText) -> c_int {
     let Some(thread) = gate::recording() else { return NO_TRACKING };
     let level = level(thread, domain).map(|level| {
         let before = level.get();
         level.set(before.saturating_add(1));
         u64::from(before)
     });
-    if thread.is_on() {
-        let range = Range { id: level.unwrap_or(NO_LEVEL), ..describe(thread) };
+    let id = level.unwrap_or(NO_LEVEL);
+    // SAFETY: the caller's premise.
+    if unsafe { is_recorded(thread, on_stack(thread, domain, id), what) } {
+        // SAFETY: the caller's premise.
+        let range = Range { id, ..unsafe { what.range(thread) } };
         // After the text was read: what that costs lies outside the range.
         let clock = thread.clock();
         write(thread, ExtKind::RangePush, clock, &range);
@@ -161,16 +221,21 @@ fn pop_from(domain: Option<&'static Name>) -> c_int {
         }
         None => NO_LEVEL,
     };
-    let domain = domain.map_or(0, |domain| domain.id(thread));
-    write(thread, ExtKind::RangePop, clock, &Range { id, domain, ..Range::default() });
+    let of = domain.map_or(0, |domain| domain.id(thread));
+    write(thread, ExtKind::RangePop, clock, &Range { id, domain: of, ..Range::default() });
+    noticed::range_ends(on_stack(thread, domain, id));
     NO_TRACKING
 }
 
-fn start(describe: impl FnOnce(&Thread) -> Range) -> u64 {
+/// # Safety
+/// As [`RangeText::range`].
+unsafe fn start(what: RangeText) -> u64 {
     let id = RANGES.fetch_add(1, Relaxed);
     let Some(thread) = gate::recording() else { return id };
-    if thread.is_on() {
-        let range = Range { id, ..describe(thread) };
+    // SAFETY: the caller's premise.
+    if unsafe { is_recorded(thread, id, what) } {
+        // SAFETY: the caller's premise.
+        let range = Range { id, ..unsafe { what.range(thread) } };
         let clock = thread.clock();
         write(thread, ExtKind::RangeStart, clock, &range);
     }
@@ -182,14 +247,18 @@ extern "C" fn end(id: u64) {
     let clock = thread.clock();
     if id != 0 {
         write(thread, ExtKind::RangeEnd, clock, &Range { id, ..Range::default() });
+        noticed::range_ends(id);
     }
 }
 
-fn mark(describe: impl FnOnce(&Thread) -> Range) {
+/// # Safety
+/// As [`RangeText::range`].
+unsafe fn mark(what: RangeText) {
     let Some(thread) = gate::recording() else { return };
     let clock = thread.clock();
-    if thread.is_on() {
-        let range = describe(thread);
+    if noticed::is_on(thread) {
+        // SAFETY: the caller's premise.
+        let range = unsafe { what.range(thread) };
         write(thread, ExtKind::RangeMark, clock, &range);
     }
 }
@@ -229,39 +298,39 @@ unsafe fn handle(of: Of, text: Text) -> Domain {
 
 unsafe extern "C" fn mark_ex(at: *const Attributes) {
     // SAFETY: NVTX's contract, see `Function`.
-    mark(|thread| unsafe { event::described(thread, None, at) });
+    unsafe { mark(RangeText::Described(None, at)) };
 }
 unsafe extern "C" fn mark_bytes(text: *const c_char) {
     // SAFETY: NVTX's contract, see `Function`.
-    mark(|thread| unsafe { event::named(thread, Text::Bytes(text)) });
+    unsafe { mark(RangeText::Named(Text::Bytes(text))) };
 }
 unsafe extern "C" fn mark_wide(text: *const u32) {
     // SAFETY: NVTX's contract, see `Function`.
-    mark(|thread| unsafe { event::named(thread, Text::Wide(text)) });
+    unsafe { mark(RangeText::Named(Text::Wide(text))) };
 }
 unsafe extern "C" fn start_ex(at: *const Attributes) -> u64 {
     // SAFETY: NVTX's contract, see `Function`.
-    start(|thread| unsafe { event::described(thread, None, at) })
+    unsafe { start(RangeText::Described(None, at)) }
 }
 unsafe extern "C" fn start_bytes(text: *const c_char) -> u64 {
     // SAFETY: NVTX's contract, see `Function`.
-    start(|thread| unsafe { event::named(thread, Text::Bytes(text)) })
+    unsafe { start(RangeText::Named(Text::Bytes(text))) }
 }
 unsafe extern "C" fn start_wide(text: *const u32) -> u64 {
     // SAFETY: NVTX's contract, see `Function`.
-    start(|thread| unsafe { event::named(thread, Text::Wide(text)) })
+    unsafe { start(RangeText::Named(Text::Wide(text))) }
 }
 unsafe extern "C" fn push_ex(at: *const Attributes) -> c_int {
     // SAFETY: NVTX's contract, see `Function`.
-    push(None, |thread| unsafe { event::described(thread, None, at) })
+    unsafe { push(None, RangeText::Described(None, at)) }
 }
 unsafe extern "C" fn push_bytes(text: *const c_char) -> c_int {
     // SAFETY: NVTX's contract, see `Function`.
-    push(None, |thread| unsafe { event::named(thread, Text::Bytes(text)) })
+    unsafe { push(None, RangeText::Named(Text::Bytes(text))) }
 }
 unsafe extern "C" fn push_wide(text: *const u32) -> c_int {
     // SAFETY: NVTX's contract, see `Function`.
-    push(None, |thread| unsafe { event::named(thread, Text::Wide(text)) })
+    unsafe { push(None, RangeText::Named(Text::Wide(text))) }
 }
 extern "C" fn pop() -> c_int {
     pop_from(None)
@@ -284,11 +353,11 @@ unsafe extern "C" fn thread_wide(tid: u32, text: *const u32) {
 }
 unsafe extern "C" fn domain_mark(domain: Domain, at: *const Attributes) {
     // SAFETY: NVTX's contract, see `Function`.
-    mark(|thread| unsafe { event::described(thread, names::of_handle(domain), at) });
+    unsafe { mark(RangeText::Described(names::of_handle(domain), at)) };
 }
 unsafe extern "C" fn domain_start(domain: Domain, at: *const Attributes) -> u64 {
     // SAFETY: NVTX's contract, see `Function`.
-    start(|thread| unsafe { event::described(thread, names::of_handle(domain), at) })
+    unsafe { start(RangeText::Described(names::of_handle(domain), at)) }
 }
 extern "C" fn domain_end(_: Domain, id: u64) {
     end(id);
@@ -296,7 +365,7 @@ extern "C" fn domain_end(_: Domain, id: u64) {
 unsafe extern "C" fn domain_push(domain: Domain, at: *const Attributes) -> c_int {
     let domain = names::of_handle(domain);
     // SAFETY: NVTX's contract, see `Function`.
-    push(domain, |thread| unsafe { event::described(thread, domain, at) })
+    unsafe { push(domain, RangeText::Described(domain, at)) }
 }
 extern "C" fn domain_pop(domain: Domain) -> c_int {
     pop_from(names::of_handle(domain))

@@ -142,6 +142,30 @@ pub unsafe fn described(
     range
 }
 
+/// Hands on the text of attributes; not called where there is none.
+///
+/// # Safety
+/// As [`described`].
+pub unsafe fn with_message(at: *const Attributes, then: &mut dyn FnMut(&[u8])) {
+    // SAFETY: the caller's premise; every version has had all of the fields.
+    let Some(given) = (unsafe { at.as_ref() }) else { return };
+    if usize::from(given.bytes) < size_of::<Attributes>() {
+        return;
+    }
+    match given.message_type {
+        // SAFETY: the type decides what the pointer is.
+        message::BYTES => unsafe { with(Text::Bytes(given.message.cast()), then) },
+        // SAFETY: the type decides what the pointer is.
+        message::WIDE => unsafe { with(Text::Wide(given.message.cast()), then) },
+        message::REGISTERED => {
+            if let Some(name) = names::of_handle(given.message.cast()) {
+                then(name.text());
+            }
+        }
+        _ => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

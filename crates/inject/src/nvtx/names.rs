@@ -161,7 +161,7 @@ impl Name {
         self.domain.load(Relaxed)
     }
 
-    fn text(&self) -> &[u8] {
+    pub fn text(&self) -> &[u8] {
         let arena = ARENA.load(Acquire) as usize;
         let at = core::ptr::from_ref(self) as usize + size_of::<Name>();
         // What was never a name is cut to what is there.

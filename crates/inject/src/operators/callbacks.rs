@@ -5,11 +5,14 @@ use super::open::{self, Taken};
 use super::{budget, sizes};
 use crate::block::Thread;
 use crate::real::text;
-use crate::{gate, interned, ring};
+use crate::schedule::{self, Source};
+use crate::{capture, gate, interned, ring};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
+use tprof_wire::capture::Opens;
 use tprof_wire::operators::{Inputs, RangeEdge};
 use tprof_wire::record::ExtKind;
+use tprof_wire::schedule::is_epoch;
 
 /// `std::unique_ptr<ObserverContext> (*)(const RecordFunction&)`: the first argument is where the
 /// pointer goes.
@@ -44,6 +47,10 @@ pub unsafe extern "C" fn end(function: usize, _: *mut c_void) {
 pub unsafe extern "C" fn range(context: *mut usize, function: usize) -> *mut usize {
     // SAFETY: PyTorch's own argument. There is no context to be deleted later.
     unsafe { *context = 0 };
+    if schedule::is_followed() || capture::is_opened_by(Opens::Range) {
+        // SAFETY: PyTorch's own argument.
+        unsafe { followed_range(function) };
+    }
     if let Some(thread) = recorded() {
         // SAFETY: PyTorch's own argument, in its start callback; ranges come with their inputs.
         let (name, inputs) = unsafe { (name(thread, function), inputs(thread, function, true)) };
@@ -59,6 +66,59 @@ pub unsafe extern "C" fn range_end(function: usize, _: *mut c_void) {
     let Some(thread) = gate::recording() else { return };
     let edge = RangeEdge { object: function as u64, inputs: Inputs::default() };
     ring::quick(thread, ExtKind::RangeClosed, 0, thread.clock(), &edge.pack());
+    if schedule::is_followed() {
+        // SAFETY: PyTorch's own argument.
+        unsafe { optimizer_step(thread, function) };
+    }
+    if capture::is_opened_by(Opens::Range) {
+        capture::ends(thread, function as u64);
+    }
+}
+
+/// Counts a step of torch.profiler's, a batch or an epoch, and opens the capture, if a range is
+/// one of these.
+///
+/// # Safety
+/// `function` is a `RecordFunction`.
+#[cold]
+unsafe fn followed_range(function: usize) {
+    let Some(thread) = gate::recording() else { return };
+    // SAFETY: the caller's premise.
+    let name = unsafe { name_of(function) };
+    if name.starts_with(b"ProfilerStep#") {
+        schedule::step_begins(thread, Source::Profiler, 0);
+    } else if name.starts_with(b"enumerate(DataLoader)#") {
+        schedule::step_begins(thread, Source::Loader, interned::hash(name) as u32);
+    } else if is_epoch(name) {
+        schedule::step_begins(thread, Source::Epoch, 0);
+    }
+    capture::begins(thread, Opens::Range, name, function as u64);
+}
+
+/// Counts a step of an optimizer's, if a range is one.
+///
+/// # Safety
+/// `function` is a `RecordFunction`.
+#[cold]
+unsafe fn optimizer_step(thread: &Thread, function: usize) {
+    // SAFETY: the caller's premise.
+    let name = unsafe { name_of(function) };
+    if name.starts_with(b"Optimizer.step#") {
+        schedule::step_ends(thread, Source::Optimizer, interned::hash(name) as u32);
+    }
+}
+
+/// Its name, for as long as the call lasts.
+///
+/// # Safety
+/// `function` is a `RecordFunction`.
+unsafe fn name_of<'a>(function: usize) -> &'a [u8] {
+    // SAFETY: the address of `RecordFunction::name() const`; its text lives as long as the call.
+    unsafe {
+        let name: unsafe extern "C" fn(usize) -> *const u8 =
+            core::mem::transmute(LAYOUT.name.load(Relaxed));
+        text(name(function))
+    }
 }
 
 #[inline(always)]
@@ -93,13 +153,8 @@ unsafe fn begin(context: *mut usize, function: usize, with_sizes: bool) -> *mut 
 /// `function` is a `RecordFunction`.
 #[inline(always)]
 unsafe fn name(thread: &Thread, function: usize) -> u32 {
-    // SAFETY: the address of `RecordFunction::name() const`; its text lives as long as the call.
-    let name = unsafe {
-        let name: unsafe extern "C" fn(usize) -> *const u8 =
-            core::mem::transmute(LAYOUT.name.load(Relaxed));
-        text(name(function))
-    };
-    interned::id(thread, ExtKind::Name, name)
+    // SAFETY: the caller's premise.
+    interned::id(thread, ExtKind::Name, unsafe { name_of(function) })
 }
 
 /// # Safety

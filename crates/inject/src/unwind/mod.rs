@@ -12,6 +12,7 @@ mod stack_bounds;
 mod tables;
 mod walk;
 
+pub use ask::ask;
 pub use frames::Walk;
 pub use rows::{code_changed, prepare};
 pub use walk::walk;

@@ -1,0 +1,50 @@
+//! The range of a program's that is recorded, and nothing else (`--capture-range`): who notices
+//! that a range begins or ends calls [`begins`] and [`ends`].
+
+use crate::block::Thread;
+use crate::{schedule, state};
+use core::sync::atomic::Ordering::*;
+use tprof_wire::capture::{self, Opens};
+
+/// Number of the range that the CUDA profiler functions enclose.
+const PROFILER: u64 = 1;
+
+/// Whether ranges of a kind matter in this process, for who would have to read their names.
+#[inline(always)]
+pub fn is_opened_by(kind: Opens) -> bool {
+    state::header()
+        .is_some_and(|header| capture::opens(header.capture[0].load(Relaxed)) == kind as u64)
+}
+
+/// A range begins: `number` is its own while it lasts, not 0.
+pub fn begins(thread: &Thread, kind: Opens, name: &[u8], number: u64) {
+    let Some(header) = state::header().filter(|_| is_opened_by(kind)) else { return };
+    let words = header.capture.each_ref().map(|word| word.load(Relaxed));
+    if !capture::is_opened(&words, kind, name)
+        || header.captures.load(Relaxed) > 0 && !capture::repeats(words[0])
+        || header.captured.compare_exchange(0, number, AcqRel, Relaxed).is_err()
+    {
+        return;
+    }
+    let count = header.captures.fetch_add(1, Relaxed);
+    schedule::switch(thread, header, true, Some(count));
+}
+
+/// A range ends, of this number.
+pub fn ends(thread: &Thread, number: u64) {
+    let Some(header) = state::header() else { return };
+    if header.captured.compare_exchange(number, 0, AcqRel, Relaxed).is_ok() {
+        schedule::switch(thread, header, false, None);
+    }
+}
+
+/// The program calls `cudaProfilerStart` (true) or `cudaProfilerStop`.
+pub fn profiler(thread: &Thread, starts: bool) {
+    if !is_opened_by(Opens::CudaProfiler) {
+        return;
+    }
+    match starts {
+        true => begins(thread, Opens::CudaProfiler, b"", PROFILER),
+        false => ends(thread, PROFILER),
+    }
+}

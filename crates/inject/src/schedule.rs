@@ -1,0 +1,103 @@
+//! Steps of a job that follows a schedule: each process counts its own, and switches its
+//! recording at once.
+//!
+//! Who notices a step calls [`step_begins`] or [`step_ends`] with its source. Of several sources
+//! only the most trusted one counts: a program that marks its steps also runs an optimizer.
+
+use crate::block::Thread;
+use crate::{ring, state, unwind};
+use core::sync::atomic::Ordering::*;
+use tprof_wire::record::ExtKind;
+use tprof_wire::region::{RegionHeader, off};
+use tprof_wire::schedule::{Action, Schedule, counts_epochs};
+
+/// Who notices steps, the most trusted first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Source {
+    /// The program, by `tprof_abi`.
+    Program = 1,
+    /// The program, by NVTX ranges `step N`.
+    Nvtx = 2,
+    /// torch.profiler, by `ProfilerStep#N`.
+    Profiler = 3,
+    /// An optimizer, by `Optimizer.step#CLASS.step`.
+    Optimizer = 4,
+    /// A data loader, by `enumerate(DataLoader)#…`.
+    Loader = 5,
+    /// The program, by ranges `epoch N`: where the parts of the schedule count epochs.
+    Epoch = 16,
+}
+
+/// Bits of [`RegionHeader::step_source`] that are the source's.
+const RANK: u32 = 0xff;
+
+/// Whether steps matter in this process, for who would have to work to notice one.
+#[inline(always)]
+pub fn is_followed() -> bool {
+    state::header().is_some_and(|header| header.schedule[2].load(Relaxed) != 0)
+}
+
+/// Whether epochs matter in this process, by spans of `tprof_abi`.
+#[inline(always)]
+pub fn follows_epochs() -> bool {
+    is_followed()
+        && state::header().is_some_and(|header| counts_epochs(header.schedule[2].load(Relaxed)))
+}
+
+/// A step begins. Of several of one source, the first one's `of` is followed (any number): two
+/// optimizers step once each in a step of the program.
+pub fn step_begins(thread: &Thread, source: Source, of: u32) {
+    boundary(thread, source, of, 1);
+}
+
+/// A step ends, and the next one begins; `of` as in [`step_begins`].
+pub fn step_ends(thread: &Thread, source: Source, of: u32) {
+    boundary(thread, source, of, 0);
+}
+
+/// `begun` of the first boundary's steps had not begun before it.
+fn boundary(thread: &Thread, source: Source, of: u32, begun: u64) {
+    let Some(header) = state::header() else { return };
+    let Some(schedule) = Schedule::unpack(header.schedule.each_ref().map(|w| w.load(Relaxed)))
+    else {
+        return;
+    };
+    if schedule.epochs != (source == Source::Epoch) {
+        return;
+    }
+    let followed = header.step_source.load(Relaxed);
+    let this = source as u32 | of & !RANK;
+    if followed != 0 && followed & RANK < source as u32 {
+        return;
+    }
+    if followed & RANK != source as u32 {
+        header.step_source.store(this, Relaxed);
+        header.steps.store(0, Relaxed);
+    } else if followed != this {
+        return;
+    }
+    let step = (header.steps.fetch_add(1, AcqRel) + 1).saturating_sub(begun);
+    if schedule.active > 0 {
+        if schedule.action(step) == Action::WarmUp {
+            // What the first recorded stack would wait for.
+            unwind::ask(thread);
+        }
+        switch(thread, header, schedule.records(step), schedule.cycle(step));
+    }
+}
+
+/// Switches recording of this process, as the schedule or the captured range has it, which is of
+/// this number.
+pub fn switch(thread: &Thread, header: &RegionHeader, on: bool, cycle: Option<u64>) {
+    let before = match on {
+        true => header.off.fetch_and(!off::SCHEDULE, AcqRel),
+        false => header.off.fetch_or(off::SCHEDULE, AcqRel),
+    };
+    let now = if on { before & !off::SCHEDULE } else { before | off::SCHEDULE };
+    if now != before {
+        let cycle = cycle.map_or(0, |cycle| cycle.saturating_add(1));
+        let payload = [u64::from(now), u64::from(before)];
+        ring::ext(thread, ExtKind::Switched, cycle as u32, thread.clock(), &payload);
+    }
+}

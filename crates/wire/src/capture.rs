@@ -1,0 +1,67 @@
+//! The range of a program's that is recorded, and nothing else: `--capture-range`.
+
+/// What opens and closes the capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Opens {
+    /// `cudaProfilerStart` and `cudaProfilerStop`.
+    CudaProfiler = 1,
+    /// An NVTX range of the name.
+    Nvtx = 2,
+    /// A `record_function` of PyTorch or a span of `tprof_abi` of the name.
+    Range = 3,
+}
+
+/// Longest name, bytes.
+pub const NAME_MOST: usize = 120;
+/// Words of [`pack`].
+pub const WORDS: usize = 1 + NAME_MOST / 8;
+const REPEATS: u64 = 1 << 8;
+
+/// As words of [`crate::region::RegionHeader::capture`]; `None` for a name that is too long.
+pub fn pack(opens: Opens, name: &[u8], repeats: bool) -> Option<[u64; WORDS]> {
+    let mut words = [0; WORDS];
+    let [first, rest @ ..] = &mut words;
+    if name.len() > rest.len() * 8 {
+        return None;
+    }
+    *first = opens as u64 | (name.len() as u64) << 16 | if repeats { REPEATS } else { 0 };
+    for (word, bytes) in rest.iter_mut().zip(name.chunks(8)) {
+        let mut padded = [0; 8];
+        padded.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        *word = u64::from_le_bytes(padded);
+    }
+    Some(words)
+}
+
+/// Whether a range opens the capture that these words are of.
+pub fn is_opened(words: &[u64; WORDS], by: Opens, name: &[u8]) -> bool {
+    let [first, ..] = words;
+    pack(by, name, first & REPEATS != 0).is_some_and(|these| these == *words)
+}
+
+/// What opens a capture by the first of its words; 0 without one.
+pub fn opens(first: u64) -> u64 {
+    first & 0xff
+}
+
+/// Whether each range of the name is captured, not only the first one.
+pub fn repeats(first: u64) -> bool {
+    first & REPEATS != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capture_is_opened_by_its_own_name_and_kind() {
+        let words = pack(Opens::Nvtx, b"a range of ten", true).unwrap();
+        assert!(is_opened(&words, Opens::Nvtx, b"a range of ten"));
+        assert!(!is_opened(&words, Opens::Nvtx, b"a range of te"));
+        assert!(!is_opened(&words, Opens::Range, b"a range of ten"));
+        assert_eq!((opens(words[0]), repeats(words[0])), (2, true));
+        assert!(pack(Opens::Nvtx, &[b'x'; NAME_MOST], false).is_some());
+        assert!(pack(Opens::Nvtx, &[b'x'; NAME_MOST + 1], false).is_none());
+    }
+}

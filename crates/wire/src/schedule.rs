@@ -1,0 +1,227 @@
+//! Which steps of a job are recorded: `torch.profiler.schedule`, as a function of a step's number.
+
+use core::ops::RangeInclusive;
+
+/// What is done in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing is recorded.
+    Wait,
+    /// Nothing is recorded; the next step is.
+    WarmUp,
+    /// It is recorded.
+    Record,
+    /// It is recorded, and the last one of its cycle.
+    RecordLast,
+}
+
+/// A schedule, in steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Schedule {
+    /// At the beginning of each cycle: nothing is done.
+    pub wait: u32,
+    /// After these: nothing is recorded.
+    pub warmup: u32,
+    /// After these: recorded. At least one.
+    pub active: u32,
+    /// Cycles; 0 for as many as the job has steps for.
+    pub repeat: u32,
+    /// Before the first cycle.
+    pub skip_first: u32,
+    /// The first cycle has no wait.
+    pub skip_first_wait: bool,
+    /// The parts count epochs of the program, not steps.
+    pub epochs: bool,
+}
+
+/// Words of [`Schedule::pack`].
+pub const WORDS: usize = 3;
+/// Set in the last word of every schedule, so that zeroes are none.
+const PRESENT: u64 = 1 << 63;
+const SKIP_FIRST_WAIT: u64 = 1 << 32;
+const EPOCHS: u64 = 1 << 33;
+
+impl Schedule {
+    /// Steps are counted, and nothing is switched by them.
+    pub const COUNT: Schedule = Schedule {
+        wait: 0,
+        warmup: 0,
+        active: 0,
+        repeat: 1,
+        skip_first: u32::MAX,
+        skip_first_wait: false,
+        epochs: false,
+    };
+
+    fn length(&self) -> u64 {
+        u64::from(self.wait) + u64::from(self.warmup) + u64::from(self.active)
+    }
+
+    /// The place of a step in the cycles, which begin at 0; `None` before the first.
+    fn place(&self, step: u64) -> Option<u64> {
+        let place = step.checked_sub(u64::from(self.skip_first))?;
+        Some(if self.skip_first_wait { place + u64::from(self.wait) } else { place })
+    }
+
+    /// The cycle of a step, from 0; `None` before the first and after the last.
+    pub fn cycle(&self, step: u64) -> Option<u64> {
+        let cycle = self.place(step)?.checked_div(self.length())?;
+        (self.repeat == 0 || cycle < u64::from(self.repeat)).then_some(cycle)
+    }
+
+    /// What is done in a step; steps count from 0.
+    pub fn action(&self, step: u64) -> Action {
+        let Some(place) = self.place(step).filter(|_| self.cycle(step).is_some()) else {
+            return Action::Wait;
+        };
+        let within = place.checked_rem(self.length()).unwrap_or(0);
+        let warm_up = u64::from(self.wait);
+        let active = warm_up + u64::from(self.warmup);
+        match within {
+            _ if within < warm_up => Action::Wait,
+            _ if within < active => Action::WarmUp,
+            _ if within + 1 == self.length() => Action::RecordLast,
+            _ => Action::Record,
+        }
+    }
+
+    /// Whether a step is recorded.
+    pub fn records(&self, step: u64) -> bool {
+        matches!(self.action(step), Action::Record | Action::RecordLast)
+    }
+
+    /// The steps that a cycle records, if it is one of the schedule's.
+    pub fn steps_of(&self, cycle: u64) -> Option<RangeInclusive<u64>> {
+        if self.repeat != 0 && cycle >= u64::from(self.repeat) {
+            return None;
+        }
+        let end = u64::from(self.skip_first) + (cycle + 1) * self.length();
+        let end = if self.skip_first_wait { end - u64::from(self.wait) } else { end };
+        Some(end.checked_sub(u64::from(self.active))?..=end.checked_sub(1)?)
+    }
+
+    /// As words of [`crate::region::RegionHeader::schedule`].
+    pub fn pack(&self) -> [u64; WORDS] {
+        let skips = if self.skip_first_wait { SKIP_FIRST_WAIT } else { 0 };
+        let epochs = if self.epochs { EPOCHS } else { 0 };
+        [
+            u64::from(self.wait) | u64::from(self.warmup) << 32,
+            u64::from(self.active) | u64::from(self.repeat) << 32,
+            u64::from(self.skip_first) | skips | epochs | PRESENT,
+        ]
+    }
+
+    /// From these words; `None` where there is no schedule.
+    pub fn unpack(words: [u64; WORDS]) -> Option<Schedule> {
+        let [first, second, third] = words;
+        (third & PRESENT != 0).then_some(Schedule {
+            wait: first as u32,
+            warmup: (first >> 32) as u32,
+            active: second as u32,
+            repeat: (second >> 32) as u32,
+            skip_first: third as u32,
+            skip_first_wait: third & SKIP_FIRST_WAIT != 0,
+            epochs: third & EPOCHS != 0,
+        })
+    }
+}
+
+/// Whether the schedule of this last word counts epochs.
+pub fn counts_epochs(third: u64) -> bool {
+    third & EPOCHS != 0
+}
+
+/// Words before the number in the name of a range around a step, in any case.
+const STEP_WORDS: [&[u8]; 3] = [b"step", b"iteration", b"profilerstep"];
+/// As [`STEP_WORDS`], around an epoch.
+const EPOCH_WORDS: [&[u8]; 1] = [b"epoch"];
+
+/// Whether a range of this name is a step: `step 5`, `iteration#5`.
+pub fn is_step(name: &[u8]) -> bool {
+    is_numbered(name, &STEP_WORDS)
+}
+
+/// Whether a range of this name is an epoch: `epoch 5`.
+pub fn is_epoch(name: &[u8]) -> bool {
+    is_numbered(name, &EPOCH_WORDS)
+}
+
+/// One of the words, at least one of ` #_:=`, and digits.
+fn is_numbered(name: &[u8], words: &[&[u8]]) -> bool {
+    let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let Some((head, _)) = name.split_at_checked(name.len() - digits) else { return false };
+    let separators = head.iter().rev().take_while(|byte| b" #_:=".contains(byte)).count();
+    let Some((word, _)) = head.split_at_checked(head.len() - separators) else { return false };
+    digits > 0 && separators > 0 && words.iter().any(|known| known.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    extern crate std;
+    use std::string::String;
+
+    fn schedule(parts: [u32; 5], skip_first_wait: bool) -> Schedule {
+        let [wait, warmup, active, repeat, skip_first] = parts;
+        Schedule { wait, warmup, active, repeat, skip_first, skip_first_wait, epochs: false }
+    }
+
+    /// As PyTorch 2.15.0 answered: `.` NONE, `w` WARMUP, `r` RECORD, `S` RECORD_AND_SAVE.
+    #[test]
+    fn steps_are_those_of_pytorchs_schedule() {
+        for (parts, skip_first_wait, expected) in [
+            ([1, 1, 2, 0, 0], false, ".wrS.wrS.wrS.wrS.wrS"),
+            ([1, 1, 2, 1, 0], false, ".wrS................"),
+            ([1, 1, 2, 2, 0], false, ".wrS.wrS............"),
+            ([0, 0, 1, 0, 0], false, "SSSSSSSSSSSSSSSSSSSS"),
+            ([3, 1, 3, 1, 0], false, "...wrrS............."),
+            ([2, 1, 1, 2, 3], false, ".....wS..wS........."),
+            ([4, 1, 1, 2, 3], true, "...wS....wS........."),
+        ] {
+            let schedule = schedule(parts, skip_first_wait);
+            let actions = (0..20).map(|step| match schedule.action(step) {
+                Action::Wait => '.',
+                Action::WarmUp => 'w',
+                Action::Record => 'r',
+                Action::RecordLast => 'S',
+            });
+            assert_eq!(actions.collect::<String>(), expected, "{schedule:?}");
+            assert_eq!(Schedule::unpack(schedule.pack()), Some(schedule));
+            for step in (0..20).filter(|step| schedule.records(*step)) {
+                let cycle = schedule.cycle(step).unwrap();
+                assert!(schedule.steps_of(cycle).unwrap().contains(&step), "{schedule:?} {step}");
+            }
+        }
+        assert_eq!(Schedule::unpack([0; WORDS]), None);
+    }
+
+    #[test]
+    fn a_cycle_states_its_steps() {
+        let twice = schedule([2, 1, 1, 2, 3], false);
+        assert_eq!(
+            [0, 1, 2].map(|cycle| twice.steps_of(cycle)),
+            [Some(6..=6), Some(10..=10), None]
+        );
+        let plain = schedule([3, 1, 3, 1, 0], false);
+        assert_eq!(plain.steps_of(0), Some(4..=6));
+        assert_eq!(schedule([4, 1, 1, 2, 3], true).steps_of(0), Some(4..=4));
+    }
+
+    #[test]
+    fn a_schedule_that_counts_records_nothing_of_itself() {
+        assert!((0..20).all(|step| !Schedule::COUNT.records(step)));
+        assert!(!Schedule::COUNT.records(u64::from(u32::MAX) + 1));
+        assert_eq!(Schedule::unpack(Schedule::COUNT.pack()), Some(Schedule::COUNT));
+    }
+
+    #[test]
+    fn names_of_steps_and_epochs_have_a_word_and_a_number() {
+        for name in ["step 12", "STEP#12", "iteration: 12", "ProfilerStep#12", "step__12"] {
+            assert!(is_step(name.as_bytes()), "{name}");
+        }
+        for name in ["step", "step12", "12", " 12", "steps 12", "epoch 1", "step x", ""] {
+            assert!(!is_step(name.as_bytes()), "{name}");
+        }
+        assert!(is_epoch(b"Epoch 3") && !is_epoch(b"epoch") && !is_epoch(b"step 3"));
+    }
+}
