@@ -6,7 +6,7 @@
  * launch, `conditions`: with a condition), `nested` sets a limit for kernels that launch kernels, `overlap` copies on a second
  * stream, `nccl` joins RANK of WORLD_SIZE through MEETING (a file for the id), `threads` trains in a second thread too,
  * `external` pushes external ids as a profiler of operators does, `peer` copies each batch to the second device, `queue` leaves 50 launches behind a kernel that never ends, `memory` allocates and frees each step, `tool` has another CUPTI client take over half-way, past all hooks, `fork` forks one that
- * goes on, `reset` resets the first device while memory of it, of the host and of a second device is held, `exit`, `_exit`, `abort`, `kill` end it so (without: it returns). */
+ * goes on, `profiler` has cudaProfilerStart before step 2 and cudaProfilerStop after step 3, `reset` resets the first device while memory of it, of the host and of a second device is held, `exit`, `_exit`, `abort`, `kill` end it so (without: it returns). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -25,7 +25,7 @@ extern void __cudaRegisterFunction(void **, const char *, char *, const char *, 
 extern int cudaGetDeviceCount(int *), cudaSetDevice(int), cudaDeviceSynchronize(void), cudaGetLastError(void);
 extern int cudaDeviceSetLimit(int, size_t), cudaGraphInstantiateWithFlags(void **, void *, unsigned long long);
 extern int cudaGraphConditionalHandleCreate(unsigned long long *, void *, unsigned, unsigned);
-extern int cudaDeviceReset(void), cudaMalloc(void **, size_t), cudaFree(void *), cudaMallocHost(void **, size_t), cudaFreeHost(void *);
+extern int cudaProfilerStart(void), cudaProfilerStop(void), cudaDeviceReset(void), cudaMalloc(void **, size_t), cudaFree(void *), cudaMallocHost(void **, size_t), cudaFreeHost(void *);
 extern int cudaMemcpyAsync(void *, const void *, size_t, int, void *), cudaMemcpy(void *, const void *, size_t, int);
 extern int cudaMemcpyPeerAsync(void *, int, const void *, int, size_t, void *);
 extern int cudaMemsetAsync(void *, int, size_t, void *);
@@ -189,6 +189,7 @@ static void *train(void *communicator)
         CHECK(cudaGraphDestroy(graph));
     }
     for (int step = 0; step < steps; step++) {
+        if (has("profiler") && step == 2) CHECK(cudaProfilerStart());
         if (has("tool") && step == steps / 3) tool(1);
         if (has("tool") && step == 2 * steps / 3) tool(0);
         for (int i = 0; i < N; i++) host[i] = (float)(i + step);
@@ -216,6 +217,7 @@ static void *train(void *communicator)
         if (step % 4 == 3) { CHECK(cudaEventRecord(ready, stream)); CHECK(cudaEventSynchronize(ready)); }
         CHECK(cudaStreamSynchronize(stream));
         if (scratch) CHECK(cudaFree(scratch));
+        if (has("profiler") && step == 3) CHECK(cudaProfilerStop());
     }
     CHECK(cudaDeviceSynchronize());
     CHECK(cudaMemcpy(host, weights, N * sizeof *host, 2));

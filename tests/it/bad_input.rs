@@ -54,6 +54,34 @@ fn an_unknown_value_is_named_with_the_nearest() {
 }
 
 #[test]
+fn a_schedule_that_cannot_be_meant_is_refused() {
+    let parts = "wait=3,warmup=1,active=3";
+    for (words, named) in [
+        (&["--schedule", "wait=-1,active=3"][..], &["wait=-1", "a whole number from 0"][..]),
+        (&["--schedule", "wait=1,wait=2,active=3"], &["`wait` is given twice"]),
+        (&["--schedule", "wiat=1,active=3"], &["`wiat`", "wait?"]),
+        (&["--schedule", "3,1,3"], &["`3` is no part", "skip-first-wait"]),
+        (&["--schedule", "wait=1"], &["no `active`"]),
+        (&["--schedule", "active=0"], &["records nothing"]),
+        (&["--schedule", "active=1,skip-first-wait=2"], &["skip-first-wait=2"]),
+        (&["--schedule", parts, "--unit", "hour"], &["hour", "step, epoch or second"]),
+        (&["--unit", "epoch"], &["`unit` needs a schedule"]),
+        (&["--schedule", parts, "--active", "2"], &["--active", "active=2"]),
+        (&["--wait", "-2"], &["--wait", "a whole number from 0"]),
+        (&["--schedule", parts, "--capture-range", "nvtx:a"], &["exclude each other"]),
+        (&["--schedule", parts, "--paused"], &["`paused` and `schedule`"]),
+        (&["--capture-range", "nvtx:"], &["no name"]),
+        (&["--capture-range", "eval"], &["nvtx:NAME"]),
+        (&["--capture-range", "step:6-4"], &["the last step comes before the first"]),
+        (&["--capture-end", "stop"], &["`capture-end` needs `capture-range`"]),
+        (&["--capture-range", "step:4-6", "--capture-end", "repeat"], &["exclude each other"]),
+        (&["--capture-range", "nvtx:a", "--delay", "1s"], &["`delay` and `capture-range`"]),
+    ] {
+        run_refused(words, &[], None, named);
+    }
+}
+
+#[test]
 fn an_unknown_activity_is_named_with_the_nearest() {
     run_refused(&["--activities", "men"], &[], None, &["men", "mem"]);
     run_refused(&["--activities", "mem,nvtxx"], &[], None, &["nvtxx", "nvtx"]);

@@ -53,6 +53,7 @@ mod readings;
 mod recorded;
 mod round_trip;
 mod sandboxes;
+mod scheduled;
 mod snapshots;
 mod stacks;
 mod stands_still;

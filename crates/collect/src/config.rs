@@ -1,5 +1,7 @@
 //! What to record: the resolved options of a run, shared by launcher and collector.
 
+pub use crate::capture::{Capture, CaptureEnd, CaptureRange};
+use crate::schedule::{ScheduleUnit, Timetable};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -51,6 +53,12 @@ pub struct Config {
     pub delay: Option<Duration>,
     /// Begin with recording off, until `tprof ctl start`.
     pub paused: bool,
+    /// Record these steps or seconds of the job only.
+    #[serde(default)]
+    pub schedule: Option<Timetable>,
+    /// Record this range of the program only.
+    #[serde(default)]
+    pub capture: Option<Capture>,
     /// Stay until the last process of the job has ended, not only its command.
     #[serde(default)]
     pub follow: bool,
@@ -61,6 +69,34 @@ pub struct Config {
 }
 
 impl Config {
+    /// The schedule by which each process switches its own recording.
+    pub(crate) fn steps(&self) -> Option<Timetable> {
+        self.schedule.filter(|of| of.unit != ScheduleUnit::Second)
+    }
+
+    /// The schedule by which the session's recording is switched.
+    pub(crate) fn seconds(&self) -> Option<Timetable> {
+        self.schedule.filter(|of| of.unit == ScheduleUnit::Second)
+    }
+
+    /// Whether each process switches its own recording.
+    pub(crate) fn switches_by_process(&self) -> bool {
+        self.capture.is_some() || self.steps().is_some()
+    }
+
+    /// Whether only a part of the job is wanted that its own progress decides.
+    pub(crate) fn is_in_part(&self) -> bool {
+        self.capture.is_some() || self.schedule.is_some()
+    }
+
+    /// The option that decides which part of the job is recorded.
+    pub(crate) fn in_part_by(&self) -> &'static str {
+        match self.capture {
+            Some(_) => "--capture-range",
+            None => "--schedule",
+        }
+    }
+
     /// How allocations are recorded: not at all if they are not wanted.
     pub fn memory(&self) -> MemMode {
         match self.activities.contains(&Activity::Mem) {

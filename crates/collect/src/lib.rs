@@ -18,9 +18,11 @@
 //!
 //! [`Session`] is what `tprof run` holds.
 
+mod capture;
 pub mod config;
 mod error;
 mod os;
+mod schedule;
 
 pub mod elf;
 pub mod modules;
@@ -47,9 +49,9 @@ mod engine;
 mod session;
 
 pub use config::{
-    Activity, Config, DEFAULT_GPU_INTERVAL, DEFAULT_RSS_INTERVAL, DEFAULT_SAMPLE_INTERVAL,
-    GPU_INTERVALS, GraphDetail, IfExists, KinetoWindow, MemMode, NcclEvent, OnFull, OperatorDetail,
-    PerfEvent, RSS_INTERVALS, StackMode,
+    Activity, Capture, CaptureEnd, CaptureRange, Config, DEFAULT_GPU_INTERVAL,
+    DEFAULT_RSS_INTERVAL, DEFAULT_SAMPLE_INTERVAL, GPU_INTERVALS, GraphDetail, IfExists,
+    KinetoWindow, MemMode, NcclEvent, OnFull, OperatorDetail, PerfEvent, RSS_INTERVALS, StackMode,
 };
 pub use cpu::{DEFAULT_RATE as DEFAULT_SAMPLE_RATE, highest_rate as highest_sample_rate};
 pub use directory::owned::{Owned, PREFIX, claim, places, sweep};
@@ -59,4 +61,5 @@ pub use os::{GpuHost, gpu_host, proc};
 pub use out::module_names::{HOOK_FILE, HOOK_TITLE, PYTHON_PATH, holds_hook};
 pub use out::ranks;
 pub use out::stepping::{Progress, Stepping};
+pub use schedule::{ScheduleUnit, Timetable};
 pub use session::{Libraries, RunPath, Session, collect_on_demand, control, free, injections};

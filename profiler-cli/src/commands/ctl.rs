@@ -23,8 +23,15 @@ pub struct CtlArgs {
 /// The requests to a live run.
 #[derive(Subcommand, Debug)]
 pub enum CtlRequest {
-    /// Start recording
-    Start(CtlRun),
+    /// Start recording, until `ctl stop` or for some steps
+    Start {
+        /// Record this many steps of each process, the same ones of all ranks
+        #[arg(long, value_name = "N")]
+        steps: Option<u32>,
+        /// Run directory
+        #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
+        run: PathBuf,
+    },
     /// Stop recording; the job continues
     Stop(CtlRun),
     /// Add a named mark to the timeline
@@ -57,13 +64,20 @@ pub struct CtlRun {
 /// Sends the request and prints the answer.
 pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
     let (path, request, json) = match args.request {
-        CtlRequest::Start(run) => (run.run, Request::Start, false),
+        CtlRequest::Start { steps: None, run } => (run, Request::Start, false),
+        CtlRequest::Start { steps: Some(steps), run } => {
+            (run, Request::Steps { count: whole(steps)?, first: None }, false)
+        }
         CtlRequest::Stop(run) => (run.run, Request::Stop, false),
         CtlRequest::Mark { name, run } => (run, Request::Mark { name: mark(name)? }, false),
         CtlRequest::Status { run, json } => (run, Request::Status, json),
     };
     refuse_what_is_no_run(&path)?;
-    let reply = control::request(&path, &request).map_err(|e| not_reached(&path, &e))?;
+    let reply = match request {
+        Request::Steps { count, .. } => control::start_steps(&path, count),
+        request => control::request(&path, &request),
+    };
+    let reply = reply.map_err(|e| not_reached(&path, &e))?;
     if !reply.ok {
         let status = PathBuf::from(&path);
         return Err(Failure::new(format!("the run in `{}` refused the request", path.display()))
@@ -79,6 +93,15 @@ pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
         None => writeln!(io::stderr(), "{}", reply.message)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn whole(steps: u32) -> Result<u32, Failure> {
+    match steps {
+        0 => Err(Failure::new("no steps to record")
+            .cause("--steps 0 records nothing")
+            .hint("tprof ctl start --steps 10 RUN")),
+        steps => Ok(steps),
+    }
 }
 
 fn mark(name: String) -> Result<String, Failure> {

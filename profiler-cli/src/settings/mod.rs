@@ -7,6 +7,7 @@ mod resolve;
 mod resolved;
 mod sources;
 pub mod table;
+mod timetable;
 mod values;
 
 pub use options::RunOptions;

@@ -8,7 +8,8 @@ use super::given::{Source, variable};
 use super::options::RunOptions;
 use super::resolved::Resolved;
 use super::sources::{self, CONFIG_FILE, Layer};
-use super::table::{FORCE, IF_EXISTS, SETTINGS};
+use super::table::{ACTIVE, FORCE, IF_EXISTS, REPEAT, SCHEDULE, SETTINGS, WAIT, WARMUP};
+use super::timetable::Parts;
 use super::values;
 use crate::terminal::errors::Failure;
 use std::collections::BTreeMap;
@@ -99,6 +100,19 @@ fn check_force(layer: &Layer) -> Result<(), Failure> {
         .hint("use only --if-exists"))
 }
 
+/// Refuses a part of the schedule beside `schedule` of the same source, which has it too.
+fn check_parts(layer: &Layer) -> Result<(), Failure> {
+    let of = |name: &str| layer.iter().find(|(setting, _)| setting.name == name);
+    let parts = [&WAIT, &WARMUP, &ACTIVE, &REPEAT];
+    let part = parts.into_iter().find_map(|part| of(part.name));
+    let (Some((_, schedule)), Some((setting, part))) = (of(SCHEDULE.name), part) else {
+        return Ok(());
+    };
+    Err(Failure::new(format!("{schedule} and {part} exclude each other"))
+        .cause(format!("`{}` is a part of the schedule", setting.name))
+        .hint(format!("--schedule {},{}={}", schedule.text()?, setting.name, part.text()?)))
+}
+
 /// Later layers win.
 fn from_layers(
     layers: [Layer; 3],
@@ -126,10 +140,13 @@ fn from_layers(
             duration: None,
             delay: None,
             paused: false,
+            schedule: None,
+            capture: None,
             follow: false,
             redact: false,
             command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         },
+        parts: Parts::default(),
         export: None,
         quiet: false,
         sources: BTreeMap::new(),
@@ -140,7 +157,9 @@ fn from_layers(
             resolved.sources.insert(setting.name, given.source.clone());
         }
         check_force(&layer)?;
+        check_parts(&layer)?;
     }
+    resolved.parts.settle(&mut resolved.config)?;
     if resolved.config.output.as_os_str().is_empty() {
         resolved.config.output = default_output(command, directory);
     } else {

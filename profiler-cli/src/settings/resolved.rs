@@ -1,6 +1,7 @@
 //! The options of a run, resolved.
 
 use super::given::Source;
+use super::timetable::Parts;
 use std::collections::BTreeMap;
 use tprof_collect::Config;
 
@@ -9,6 +10,8 @@ use tprof_collect::Config;
 pub struct Resolved {
     /// What the collector needs.
     pub config: Config,
+    /// What the schedule and the capture were made of.
+    pub parts: Parts,
     /// Format to write after the run.
     pub export: Option<String>,
     /// Print no summary.

@@ -7,6 +7,7 @@
 
 use super::given::Given;
 use super::resolved::Resolved;
+use super::timetable::{self, CAPTURE_ENDS, UNITS};
 use super::values::{
     self, ACTIVITIES, GRAPH_DETAILS, IF_EXISTS_MODES, MEM_MODES, NCCL_EVENTS, ON_FULL,
     OPERATOR_DETAILS, STACK_MODES, name_of,
@@ -60,7 +61,7 @@ impl Setting {
 }
 
 /// All settings, in the order of the help.
-pub const SETTINGS: [&Setting; 24] = [
+pub const SETTINGS: [&Setting; 32] = [
     &OUTPUT,
     &IF_EXISTS,
     &FORCE,
@@ -80,6 +81,14 @@ pub const SETTINGS: [&Setting; 24] = [
     &DURATION,
     &DELAY,
     &PAUSED,
+    &SCHEDULE,
+    &WAIT,
+    &WARMUP,
+    &ACTIVE,
+    &REPEAT,
+    &UNIT,
+    &CAPTURE_RANGE,
+    &CAPTURE_END,
     &FOLLOW,
     &ON_FULL_BUFFER,
     &EXPORT,
@@ -365,6 +374,95 @@ pub static PAUSED: Setting = Setting {
         Ok(())
     },
     show: |resolved| Some(resolved.config.paused.into()),
+};
+
+/// Which steps of the job are recorded.
+pub static SCHEDULE: Setting = Setting {
+    name: "schedule",
+    short: None,
+    help: "Record some steps, as torch.profiler: wait=3,warmup=1,active=3,repeat=1,skip-first=0",
+    kind: ValueKind::Text("PARTS", Vec::new),
+    set: |resolved, given| resolved.parts.read(given),
+    show: |resolved| Some(resolved.parts.text()?.into()),
+};
+
+/// Steps at the beginning of a cycle.
+pub static WAIT: Setting = Setting {
+    name: "wait",
+    short: None,
+    help: "Steps of a cycle that are not recorded: --schedule wait=N",
+    kind: ValueKind::Number("N"),
+    set: |resolved, given| resolved.parts.read_part(given),
+    show: |_| None,
+};
+
+/// Steps before those that are recorded.
+pub static WARMUP: Setting = Setting {
+    name: "warmup",
+    short: None,
+    help: "Steps after these, not recorded either: --schedule warmup=N",
+    kind: ValueKind::Number("N"),
+    set: |resolved, given| resolved.parts.read_part(given),
+    show: |_| None,
+};
+
+/// Steps that are recorded.
+pub static ACTIVE: Setting = Setting {
+    name: "active",
+    short: None,
+    help: "Steps after these, recorded: --schedule active=N",
+    kind: ValueKind::Number("N"),
+    set: |resolved, given| resolved.parts.read_part(given),
+    show: |_| None,
+};
+
+/// Cycles.
+pub static REPEAT: Setting = Setting {
+    name: "repeat",
+    short: None,
+    help: "Cycles, 0 for as many as there are: --schedule repeat=N",
+    kind: ValueKind::Number("N"),
+    set: |resolved, given| resolved.parts.read_part(given),
+    show: |_| None,
+};
+
+/// What the parts of a schedule count.
+pub static UNIT: Setting = Setting {
+    name: "unit",
+    short: None,
+    help: "What a schedule counts: {values} [default: step]",
+    kind: ValueKind::Text("UNIT", || values::names(&UNITS)),
+    set: |resolved, given| {
+        resolved.parts.unit = Some(timetable::unit(given)?);
+        Ok(())
+    },
+    show: |resolved| Some(name_of(resolved.parts.unit?, &UNITS).into()),
+};
+
+/// The range of the program that is recorded.
+pub static CAPTURE_RANGE: Setting = Setting {
+    name: "capture-range",
+    short: None,
+    help: "Record a range only: cudaProfilerApi, nvtx:NAME, range:NAME or step:A-B",
+    kind: ValueKind::Text("RANGE", || vec!["cudaProfilerApi", "nvtx:", "range:", "step:"]),
+    set: |resolved, given| {
+        resolved.parts.range = Some(timetable::range(given)?);
+        Ok(())
+    },
+    show: |resolved| Some(timetable::range_text(resolved.parts.range.as_ref()?).into()),
+};
+
+/// What happens at the end of that range.
+pub static CAPTURE_END: Setting = Setting {
+    name: "capture-end",
+    short: None,
+    help: "At the end of that range: {values} [default: stop]",
+    kind: ValueKind::Text("ACTION", || values::names(&CAPTURE_ENDS)),
+    set: |resolved, given| {
+        resolved.parts.end = Some(values::one_of(given, &CAPTURE_ENDS)?);
+        Ok(())
+    },
+    show: |resolved| Some(name_of(resolved.parts.end?, &CAPTURE_ENDS).into()),
 };
 
 /// Whether the run lasts as long as any process of the job.

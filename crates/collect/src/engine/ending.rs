@@ -126,6 +126,7 @@ impl Engine {
         for number in numbers {
             self.finish_image(number, now);
         }
+        self.state_schedule(now);
         self.flush_samples(u64::MAX, true);
         let _ = self.parts.workers.symbols.send(SymbolsWanted::Last);
         self.wait_for_workers(|open| open.symbols > 0, Duration::from_secs(120));

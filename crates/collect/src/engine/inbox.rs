@@ -81,6 +81,13 @@ pub enum Event {
 pub enum Request {
     /// Begin recording.
     Start,
+    /// Record so many steps of each process, once that step begins.
+    Steps {
+        /// How many.
+        count: u32,
+        /// The first; none for two after the last one that any process has begun.
+        first: Option<u64>,
+    },
     /// Stop recording; the run goes on.
     Stop,
     /// Set a mark.

@@ -26,6 +26,7 @@ use std::sync::atomic::Ordering::*;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 use tprof_trace::run::RunInfo;
+use tprof_wire::schedule::Schedule;
 
 pub(super) const MS: u64 = 1_000_000;
 /// How often rows and totals are written: what a kill of the collector loses.
@@ -97,6 +98,10 @@ pub(super) struct Recording {
     pub over: bool,
     /// The run ended while it was on.
     pub ends_on: bool,
+    /// Processes switch it by their steps, as `tprof ctl start --steps` asked.
+    pub steps: Option<Schedule>,
+    /// The job was asked to end, since the captured range has.
+    pub job_ends: bool,
 }
 
 /// What the end of the run waits for.
@@ -163,7 +168,11 @@ impl Engine {
         let config = &parts.config;
         let after = |d: Option<Duration>| d.map(|d| now + d.as_nanos() as u64);
         let start_at_ns = if config.paused { None } else { after(config.delay) };
-        let always_on = start_at_ns.is_none() && !config.paused;
+        let always_on = start_at_ns.is_none() && !config.paused && !config.is_in_part();
+        let begins_on = match config.seconds() {
+            Some(timetable) => timetable.schedule().records(0),
+            None => start_at_ns.is_none() && !config.paused,
+        };
         let from_start = start_at_ns.map_or(0, |at| at - now);
         let stop_at_ns =
             after(config.duration).map(|at| at + from_start).filter(|_| !config.paused);
@@ -171,7 +180,7 @@ impl Engine {
         let cgroup = Cgroup::find();
         let oom_at_start = cgroup.read().oom_kills;
         let page = parts.session.page();
-        page.recording.store(u32::from(always_on), Release);
+        page.recording.store(u32::from(begins_on), Release);
         page.coarse_clock.store(out.clock.now(), Release);
         let mut reserve = Reserve::new(&config.output);
         reserve.hold(LEAST_INFO_BYTES, 1);
@@ -240,6 +249,7 @@ impl Engine {
                 });
             }
         }
+        self.follow_steps(now);
         taken
     }
 
@@ -282,6 +292,7 @@ impl Engine {
             self.recording.over = true;
             self.switch(false, "--duration is over");
         }
+        self.follow_seconds(now);
         if now - self.timers.threads_ns >= THREADS_NS {
             self.timers.threads_ns = now;
             for target in self.targets.values_mut() {

@@ -16,6 +16,7 @@ pub mod prices;
 pub mod pss;
 mod requests;
 mod reserve;
+pub mod scheduled;
 mod standstill;
 mod summary;
 pub mod workers;

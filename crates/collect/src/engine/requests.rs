@@ -37,13 +37,18 @@ impl Engine {
         let on = self.parts.session.page().recording.load(Relaxed) != 0;
         let done = |message: &str| Reply { ok: true, message: message.to_owned(), status: None };
         match request {
-            Request::Start if on => done("recording is on already"),
+            Request::Start if on && self.recording.steps.is_none() => {
+                done("recording is on already")
+            }
+            Request::Steps { count, first } => self.start_steps(count, first, on),
             Request::Start => {
+                self.end_steps();
                 self.switch(true, "tprof ctl start");
                 done("recording is on")
             }
             Request::Stop if !on => done("recording is off already"),
             Request::Stop => {
+                self.end_steps();
                 self.switch(false, "tprof ctl stop");
                 done("recording is off")
             }
@@ -64,6 +69,7 @@ impl Engine {
         let seconds = (sys::monotonic_ns() - self.parts.info.start_ns) as f64 / 1e9;
         serde_json::json!({
             "recording": on,
+            "steps": self.targets.values().map(|target| target.steps()).max().unwrap_or(0),
             "following": self.ending.follows,
             "seconds": seconds,
             "processes": self.targets.values().filter(|image| image.end.is_none()).count(),

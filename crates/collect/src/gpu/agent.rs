@@ -93,15 +93,17 @@ impl Gpu {
         }
     }
 
-    /// Takes a record; false if it makes no sense.
+    /// Takes a record; false if it makes no sense. Work and calls that began when the process's own
+    /// recording was not on are left out.
     pub fn take(
         &mut self,
         record: AgentRecord<'_>,
         place: &mut ThreadRows<'_>,
         clock: &Clock,
         losses: &mut Losses,
+        was_on: &dyn Fn(u64) -> bool,
     ) -> bool {
-        let taken = self.take_known(&record, place, clock, losses).is_some();
+        let taken = self.take_known(&record, place, clock, losses, was_on).is_some();
         let gathered =
             [self.kernels.len(), self.spans.len(), self.copies.len(), self.externals.len()];
         if gathered.iter().any(|rows| *rows >= ROWS) || self.ranges.fresh() >= ROWS {
@@ -116,6 +118,7 @@ impl Gpu {
         place: &mut ThreadRows<'_>,
         clock: &Clock,
         losses: &mut Losses,
+        was_on: &dyn Fn(u64) -> bool,
     ) -> Option<()> {
         let payload = record.payload;
         match record.kind {
@@ -154,13 +157,13 @@ impl Gpu {
                 }
                 self.on_device(kernel.context, kernel.device, place);
                 let row = self.rows.kernel(&kernel, place);
-                self.kernels.push(row);
+                self.kernels.extend(was_on(row.start_ns).then_some(row));
             }
             ExtKind::Copy => {
                 let copy = gpu::Copy::unpack(payload)?;
                 self.on_device(copy.context, copy.device, place);
                 let row = self.rows.copy(&copy);
-                self.copies.push(row);
+                self.copies.extend(was_on(row.start_ns).then_some(row));
             }
             ExtKind::Call => {
                 let call = gpu::Call::unpack(payload)?;
@@ -169,6 +172,9 @@ impl Gpu {
                     return Some(());
                 }
                 let row = self.rows.call(&call, place);
+                if !was_on(row.start_ns) {
+                    return Some(());
+                }
                 self.wait_of_call(&call, &row);
                 if row.kind == SpanKind::Runtime {
                     let call_made = RuntimeCall {
@@ -187,7 +193,7 @@ impl Gpu {
             }
             ExtKind::Wait => {
                 let row = self.rows.wait(&gpu::Wait::unpack(payload)?);
-                self.waits.push(row);
+                self.waits.extend(was_on(row.start_ns).then_some(row));
             }
             ExtKind::Memory => {
                 let change = gpu::Memory::unpack(payload)?;
@@ -207,7 +213,7 @@ impl Gpu {
             ExtKind::Overhead => {
                 let overhead = gpu::Overhead::unpack(payload)?;
                 let row = self.rows.overhead(&overhead, record.thread, place);
-                self.spans.push(row);
+                self.spans.extend(was_on(row.start_ns).then_some(row));
             }
             kind => {
                 let range = gpu::Range::unpack(payload)?;

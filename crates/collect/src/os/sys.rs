@@ -27,6 +27,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
+/// Asks a process to end, with SIGTERM.
+pub fn ask_to_end(pid: u32) -> io::Result<()> {
+    Ok(nix::sys::signal::kill(Pid::from_raw(pid.cast_signed()), nix::sys::signal::Signal::SIGTERM)?)
+}
+
 /// An anonymous file of `bytes`, sealed against shrinking and growing.
 pub fn memfd(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     let fd = memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;

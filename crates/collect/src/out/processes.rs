@@ -86,6 +86,10 @@ pub struct Processes {
     pub root_ended: bool,
     /// End of the last process that ended.
     pub last_end_ns: Option<u64>,
+    /// Steps that the process with the most of them made, where a schedule counts them.
+    pub steps: u64,
+    /// Ranges that the process with the most of them had captured.
+    pub captures: u64,
     /// CPU time of the launched tree, as the kernel adds it up; ns.
     pub tree_cpu_ns: u64,
     /// Whether images had a hook in Python, where one is wanted.

@@ -1,10 +1,12 @@
 //! How a process is recorded, as its region has it.
 
-use crate::config::{Activity, Config, MemMode, OnFull, OperatorDetail, StackMode};
+use crate::config::{Activity, Capture, Config, MemMode, OnFull, OperatorDetail, StackMode};
 use crate::shared::Region;
+use crate::targets::own_switch;
 use std::sync::atomic::Ordering::*;
 use tprof_wire::operators::mode;
-use tprof_wire::region::{mem_mode, stack_mode};
+use tprof_wire::region::{mem_mode, off, stack_mode};
+use tprof_wire::schedule::Schedule;
 
 /// By what targets measure time.
 #[derive(Clone, Copy)]
@@ -45,7 +47,28 @@ pub fn configure(region: &Region, config: &Config, targets_clock: TargetClock, a
         OperatorDetail::Off => mode::OFF,
     };
     header.operators.store(operators, Relaxed);
+    if !agent {
+        follow_program(region, config);
+    }
     header.wait_on_full.store(u32::from(config.on_full == OnFull::Wait), Relaxed);
     header.wait_ticks.store(targets_clock.wait_ticks, Relaxed);
     header.clock_is_tsc.store(u32::from(targets_clock.is_tsc), Release);
+}
+
+/// Writes by what the process switches its recording. In a run that began paused steps are counted,
+/// for `tprof ctl start --steps`.
+fn follow_program(region: &Region, config: &Config) {
+    let schedule = config.steps().map(|timetable| timetable.schedule());
+    if let Some(schedule) = schedule.or(config.paused.then_some(Schedule::COUNT)) {
+        own_switch::store(region, &schedule);
+    }
+    let header = region.header();
+    if let Some(words) = config.capture.as_ref().and_then(Capture::words) {
+        for (word, value) in header.capture.iter().zip(words) {
+            word.store(value, Relaxed);
+        }
+    }
+    if config.capture.is_some() || schedule.is_some_and(|schedule| !schedule.records(0)) {
+        header.off.store(off::SCHEDULE, Relaxed);
+    }
 }

@@ -1,6 +1,7 @@
 //! `tprof ctl`: requests to a live run, over its session socket.
 
 pub use crate::engine::inbox::{Reply, Request};
+use crate::engine::scheduled::STEPS_AHEAD;
 use crate::error::CollectError;
 use crate::os::sys;
 use std::io::ErrorKind;
@@ -13,8 +14,23 @@ use tprof_wire::handshake::{Hello, Role};
 /// Longest message either way.
 pub(crate) const MESSAGE_MOST: usize = 64 << 10;
 
-/// Sends a request to the live run in the directory `run`.
+/// Sends a request to the live run in the directory `run`: to each of its collectors on this host.
 pub fn request(run: &Path, request: &Request) -> Result<Reply, CollectError> {
+    let replies = replies(run, request)?;
+    let chosen = replies.iter().find(|reply| !reply.ok).or(replies.last());
+    chosen.cloned().ok_or_else(|| CollectError::NotLive("no collector replied".to_owned()))
+}
+
+/// Records so many steps: the same ones of all processes of the run on this host.
+pub fn start_steps(run: &Path, count: u32) -> Result<Reply, CollectError> {
+    let made = replies(run, &Request::Status)?;
+    let made = made.iter().filter_map(|reply| reply.status.as_ref()?["steps"].as_u64()).max();
+    let first = made.filter(|made| *made > 0).map(|made| made + STEPS_AHEAD);
+    request(run, &Request::Steps { count, first })
+}
+
+/// What the collectors of a run reply, at least one.
+fn replies(run: &Path, request: &Request) -> Result<Vec<Reply>, CollectError> {
     let not_live = |why: String| CollectError::NotLive(why);
     let mut sessions = Vec::new();
     let entries = std::fs::read_dir(run)
@@ -32,7 +48,7 @@ pub fn request(run: &Path, request: &Request) -> Result<Reply, CollectError> {
     if sessions.is_empty() {
         return Err(not_live(format!("`{}` holds no run", run.display())));
     }
-    let mut last = None;
+    let mut replies = Vec::new();
     let mut why = format!("the run in `{}` has ended", run.display());
     for info in sessions.iter().filter(|i| !i.finished) {
         if info.host != sys::host_name() {
@@ -40,7 +56,7 @@ pub fn request(run: &Path, request: &Request) -> Result<Reply, CollectError> {
             continue;
         }
         match ask(&Path::new(&info.session).join(SOCKET_NAME), request) {
-            Ok(reply) => last = Some(reply),
+            Ok(reply) => replies.push(reply),
             Err(e) => {
                 let e = match e.kind() {
                     ErrorKind::WouldBlock => {
@@ -52,7 +68,7 @@ pub fn request(run: &Path, request: &Request) -> Result<Reply, CollectError> {
             }
         }
     }
-    last.ok_or_else(|| not_live(why))
+    if replies.is_empty() { Err(not_live(why)) } else { Ok(replies) }
 }
 
 fn ask(socket: &Path, request: &Request) -> std::io::Result<Reply> {

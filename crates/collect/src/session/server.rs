@@ -262,7 +262,7 @@ impl Server {
         let (region, region_fd) = spare.take().or_else(|| Region::new().ok())?;
         configure(&region, &self.config, self.targets_clock, agent);
         if self.session.page().recording.load(Acquire) == 0 {
-            region.header().off.store(off::SESSION, Release);
+            region.header().off.fetch_or(off::SESSION, AcqRel);
         }
         let environ = proc::environment_of(pid);
         let why_not_hooked = self.config.modules.then(|| why_not(&command, &environ));

@@ -400,6 +400,7 @@ impl Attribution {
         let (file, process, pid, code, cpu_rows) = match owner {
             Owner::Unknown => return,
             Owner::Image(image) => match to.targets.get_mut(&image) {
+                Some(t) if !t.spans.was_on(taken.time_ns) => return,
                 Some(t) => (t.file, t.hooks.index, t.pid, &mut t.code, &mut t.cpu_rows),
                 None => return lose_sample(&taken, "they came after their process's end", to),
             },

@@ -80,6 +80,9 @@ impl Target {
     /// Writes its last rows.
     pub fn finish(mut self, out: &mut Output, now: u64, always_on: bool) {
         self.count_lost_children(out);
+        let header = self.hooks.region.header();
+        out.processes.steps = out.processes.steps.max(header.steps.load(Relaxed));
+        out.processes.captures = out.processes.captures.max(header.captures.load(Relaxed));
         let always_on = always_on && !self.spans.was_switched;
         let end_ns = self.end.as_ref().map_or(now, |e| e.time_ns);
         self.flush(out, end_ns, always_on);

@@ -18,6 +18,7 @@ mod mappers;
 mod memory;
 mod notes;
 mod operators;
+pub mod own_switch;
 pub mod placing;
 mod spans;
 pub mod target;

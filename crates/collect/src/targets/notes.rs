@@ -145,7 +145,10 @@ impl Notes for NoteSink<'_> {
         let Some(file) = self.files.open.get_mut(self.file) else { return true };
         let mut place = gpu::ThreadRows { file, threads: self.threads };
         let record = gpu::AgentRecord { kind, argument, clock, thread: thread.index, payload };
-        let sound = self.gpu.take(record, &mut place, self.clock, &mut self.processes.losses);
+        let spans = &*self.spans;
+        let was_on = |time_ns| spans.was_on(time_ns);
+        let losses = &mut self.processes.losses;
+        let sound = self.gpu.take(record, &mut place, self.clock, losses, &was_on);
         self.calls.cupti_calls_from_ns = self.gpu.calls_from_ns;
         if let Some(call) = self.gpu.last_call.take() {
             self.calls.recorded_by_cupti(&call);

@@ -19,6 +19,7 @@ use crate::targets::cpu_rows::CpuRows;
 use crate::targets::image::Image;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 use tprof_trace::model::*;
 use tprof_trace::run::{Blind, ProcessInfo};
 use tprof_wire::handshake::hello_flags;
@@ -176,6 +177,7 @@ impl Target {
         }
         let is_late = attached.hello.flags & hello_flags::LATE != 0;
         let cpu_before_ns = same_pid.map_or(0, |_| attached.cpu_ns);
+        let off = attached.region.header().off.load(Relaxed);
         let mut target = Target {
             number: attached.image,
             pid: attached.pid,
@@ -191,12 +193,12 @@ impl Target {
             watched: attached.watched,
             start_ns: attached.time_ns,
             cpu_rows: CpuRows::default(),
-            whole_life: recording && !is_late,
+            whole_life: recording && !is_late && !config.is_in_part(),
             memory,
             calls: Calls::new(index),
             interned: Interned::default(),
             operators: Operators::new(index),
-            spans: Spans::new(index),
+            spans: Spans::new(index).switched_by(config, off),
             code: Code::new(index, config.redact),
             mappers: HashSet::new(),
             last_totals: None,
@@ -219,6 +221,7 @@ impl Target {
         target.observe_transfers(out, now);
         if let Some(open) = out.files.open.get_mut(file) {
             target.code.inherit(&modules, attached.time_ns, &mut open.writer);
+            target.spans.begin(attached.time_ns, &mut open.writer);
         }
         if let Some(modules) = attached.modules {
             target.code.take_modules(attached.time_ns, modules);

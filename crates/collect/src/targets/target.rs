@@ -163,15 +163,11 @@ impl Target {
         if let Some(open) = out.files.open.get_mut(self.file) {
             self.code.write_stacks(&mut open.writer);
         }
-        let off_before = self.spans.off;
         let (images, mut sink) = self.split(out);
         let clock = sink.clock;
         let images = images.into_iter().flatten();
         let taken = images.map(|image| image.drain(clock, now, pass, &mut sink)).sum();
         self.write_calls(out, now, pass);
-        if self.spans.off != off_before {
-            self.switch_agent();
-        }
         taken
     }
 
@@ -203,7 +199,8 @@ impl Target {
         });
     }
 
-    /// Switches recording in its rings as it is in the session.
+    /// Switches recording in its rings as it is in the session. Of what its agent records, which
+    /// CUPTI hands over later, rows of times when its own recording was off are left out.
     pub fn switch(&self, on: bool) {
         let session = |region: &Region| match on {
             true => region.header().off.fetch_and(!off::SESSION, AcqRel),
@@ -212,17 +209,6 @@ impl Target {
         session(&self.hooks.region);
         if let Some(agent) = &self.agent {
             session(&agent.region);
-        }
-        self.switch_agent();
-    }
-
-    /// Switches recording in the agent's rings as the program has switched it in its own.
-    fn switch_agent(&self) {
-        if let Some(agent) = &self.agent {
-            match self.spans.off & off::PROGRAM {
-                0 => agent.region.header().off.fetch_and(!off::PROGRAM, AcqRel),
-                _ => agent.region.header().off.fetch_or(off::PROGRAM, AcqRel),
-            };
         }
     }
 

@@ -118,7 +118,7 @@ impl Notes for TestSink {
         let mut place = ThreadRows { file: &mut self.file, threads: &mut self.tids };
         let record =
             gpu::AgentRecord { kind, argument, clock: at, thread: thread.index, payload: p };
-        self.gpu.take(record, &mut place, clock(), &mut self.losses)
+        self.gpu.take(record, &mut place, clock(), &mut self.losses, &|_| true)
     }
 
     fn block_full(&mut self, block: &mut HeapBlock) {

@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tprof_collect::ranks::Rank;
 use tprof_collect::{
-    Activity, CollectError, Config, IfExists, Libraries, PYTHON_PATH, Session, proc,
+    Activity, Capture, CollectError, Config, IfExists, Libraries, PYTHON_PATH, Session, proc,
 };
 use tprof_trace::run::RunInfo;
 
@@ -78,6 +78,9 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         let run = quote::word(quote::nearby(&output).as_os_str());
         print_stderr(&format!("tprof: recording is off; start with: tprof ctl start {run}\n"));
     }
+    if let Some(plan) = plan(&resolved.config).filter(|_| !resolved.quiet) {
+        print_stderr(&format!("tprof: {plan}\n"));
+    }
     let daemon = match resolved.config.kineto.map(|window| Daemon::start(window, &session)) {
         Some(Err(failure)) => {
             withdraw(session);
@@ -100,6 +103,12 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let info = info.map_err(|e| not_finished(&output, &e));
     after(&resolved, info, outcome, &windows);
     Ok(end_as(outcome))
+}
+
+/// What a schedule or a capture will record.
+fn plan(config: &Config) -> Option<String> {
+    let schedule = config.schedule.map(|timetable| timetable.plan());
+    schedule.or_else(|| config.capture.as_ref().map(Capture::plan))
 }
 
 /// Prints where the run is, if not in the directory that was asked for: also under --quiet,

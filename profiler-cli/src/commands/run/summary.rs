@@ -46,6 +46,10 @@ fn in_part(info: &RunInfo, config: &Config, outcome: Outcome) -> Option<String> 
         let text = "--paused: only events after `tprof ctl start` are recorded";
         return Some(text.to_owned());
     }
+    if config.schedule.is_some() || config.capture.is_some() {
+        let text = "live and peak bytes are unknown: they need all of the job";
+        return Some(text.to_owned());
+    }
     let ran = info.end_ns?.saturating_sub(info.start_ns);
     let ran = Duration::from_nanos(ran);
     let delay = config.delay.unwrap_or_default();

@@ -5,12 +5,15 @@
 
 mod open;
 
+use crate::config::Config;
 use crate::out::losses::Losses;
 use crate::targets::interned::Interned;
 use open::{OpenSpan, OpenSpans};
 use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
 use tprof_wire::record::ExtKind;
+use tprof_wire::region::off;
+use tprof_wire::schedule::Schedule;
 use tprof_wire::spans::Place;
 
 /// Rows that are written at the latest together.
@@ -19,6 +22,8 @@ const MOST_ROWS: usize = 16_384;
 const LONGEST_WAIT_NS: u64 = 250_000_000;
 /// Rows that wait for their names at most.
 const WAITING_MOST: usize = 1 << 18;
+/// What a process switches itself, of [`off`].
+const OWN: u32 = off::PROGRAM | off::SCHEDULE;
 /// Category of the spans.
 const CATEGORY: &str = "tprof";
 
@@ -58,6 +63,14 @@ pub struct Spans {
     pub off: u32,
     /// The process has switched its recording: its totals have a gap.
     pub was_switched: bool,
+    /// By what its steps are counted, where they are.
+    pub schedule: Option<Schedule>,
+    /// The option or command that has it switch its recording.
+    pub by: &'static str,
+    /// The cycle or captured range that was recorded last, from 1.
+    pub cycle: u32,
+    off_since_ns: Option<u64>,
+    pauses: Vec<(u64, u64)>,
     nameless: u64,
     refused: u64,
     left: u64,
@@ -68,6 +81,28 @@ impl Spans {
     /// Of an image that has had none yet.
     pub fn new(process: ProcessIndex) -> Spans {
         Spans { process, ..Spans::default() }
+    }
+
+    /// Of one that begins with this [`off`], and switches it as the run's options have it.
+    pub fn switched_by(self, config: &Config, off: u32) -> Spans {
+        let off_since_ns = (off & OWN != 0).then_some(0);
+        let schedule = config.steps().map(|timetable| timetable.schedule());
+        Spans { off, off_since_ns, schedule, by: config.in_part_by(), ..self }
+    }
+
+    /// Marks that recording is off from the beginning of the process, if so.
+    pub fn begin(&self, start_ns: u64, writer: &mut TraceWriter) {
+        if self.off & OWN != 0 {
+            self.mark(self.by, MarkKind::RecordingOff, start_ns, writer);
+        }
+    }
+
+    /// Whether its own recording was on at a moment, whatever the session's was.
+    pub fn was_on(&self, time_ns: u64) -> bool {
+        let after = self.pauses.partition_point(|(from, _)| *from <= time_ns);
+        let paused = after.checked_sub(1).and_then(|at| self.pauses.get(at));
+        self.off_since_ns.is_none_or(|since| time_ns < since)
+            && paused.is_none_or(|(_, to)| *to <= time_ns)
     }
 
     /// Takes a record that a thread wrote at this time.
@@ -97,7 +132,7 @@ impl Spans {
                 None
             }
             ExtKind::Switched => {
-                self.switched(first as u32, second as u32, time_ns, writer);
+                self.switched(first as u32, second as u32, name, time_ns, writer);
                 None
             }
             _ => None,
@@ -112,13 +147,44 @@ impl Spans {
         writer.mark(Mark { time_ns, process, name, kind });
     }
 
-    fn switched(&mut self, off: u32, before: u32, time_ns: u64, writer: &mut TraceWriter) {
+    /// Takes a switch of its recording: [`off`] as it is from here on, and as it was.
+    pub fn switched(
+        &mut self,
+        off: u32,
+        before: u32,
+        cycle: u32,
+        time_ns: u64,
+        writer: &mut TraceWriter,
+    ) {
         (self.off, self.was_switched) = (off, true);
-        match (off, before) {
-            (0, 1..) => self.mark("by the program", MarkKind::RecordingOn, time_ns, writer),
-            (1.., 0) => self.mark("by the program", MarkKind::RecordingOff, time_ns, writer),
+        let by = match (off ^ before) & off::PROGRAM {
+            0 => self.window(off & off::SCHEDULE == 0, cycle),
+            _ => "by the program".to_owned(),
+        };
+        match (off & OWN, before & OWN) {
+            (0, 1..) => {
+                let from = self.off_since_ns.take();
+                self.pauses.extend(from.map(|from| (from, time_ns)));
+                self.mark(&by, MarkKind::RecordingOn, time_ns, writer);
+            }
+            (1.., 0) => {
+                self.off_since_ns.get_or_insert(time_ns);
+                self.mark(&by, MarkKind::RecordingOff, time_ns, writer);
+            }
             _ => {}
         }
+    }
+
+    /// What its schedule or capture switches to, in words: `cycle 1: step 4 (--schedule)`.
+    fn window(&mut self, on: bool, cycle: u32) -> String {
+        if !on {
+            return self.by.to_owned();
+        }
+        self.cycle = cycle;
+        let steps = self.schedule.and_then(|of| of.steps_of(u64::from(cycle).checked_sub(1)?));
+        let unit = if self.schedule.is_some_and(|of| of.epochs) { "epoch" } else { "step" };
+        let first = steps.map(|steps| format!(": {unit} {}", steps.start())).unwrap_or_default();
+        format!("cycle {cycle}{first} ({})", self.by)
     }
 
     fn over(

@@ -24,6 +24,8 @@ fn config() -> Config {
         duration: None,
         delay: None,
         paused: false,
+        schedule: None,
+        capture: None,
         follow: false,
         redact: false,
         command: Vec::new(),

@@ -1,0 +1,95 @@
+//! `--capture-range`: the range of the program that is recorded.
+
+use serde::{Deserialize, Serialize};
+use tprof_wire::capture::{self, Opens};
+
+/// A range, and what its end is.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
+pub struct Capture {
+    /// What is recorded.
+    pub range: CaptureRange,
+    /// What happens at its end.
+    pub end: CaptureEnd,
+}
+
+/// What opens and closes a capture.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum CaptureRange {
+    /// From `cudaProfilerStart` to `cudaProfilerStop`.
+    CudaProfiler,
+    /// NVTX ranges of the name, of any domain.
+    Nvtx(String),
+    /// PyTorch's `record_function` and spans of `tprof_abi` of the name.
+    Range(String),
+}
+
+/// What happens at the end of a captured range.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum CaptureEnd {
+    /// Nothing more is recorded; the job goes on.
+    #[default]
+    Stop,
+    /// SIGTERM ends the job.
+    StopJob,
+    /// The next range of the name is recorded too.
+    Repeat,
+}
+
+impl Capture {
+    /// As the process reads it; `None` for a name that is too long.
+    pub fn words(&self) -> Option<[u64; capture::WORDS]> {
+        let (opens, name) = match &self.range {
+            CaptureRange::CudaProfiler => (Opens::CudaProfiler, ""),
+            CaptureRange::Nvtx(name) => (Opens::Nvtx, name.as_str()),
+            CaptureRange::Range(name) => (Opens::Range, name.as_str()),
+        };
+        capture::pack(opens, name.as_bytes(), self.end == CaptureEnd::Repeat)
+    }
+
+    fn recorded(&self) -> String {
+        match &self.range {
+            CaptureRange::CudaProfiler => "cudaProfilerStart to cudaProfilerStop".to_owned(),
+            CaptureRange::Nvtx(name) => format!("the NVTX range `{name}`"),
+            CaptureRange::Range(name) => format!("the range `{name}`"),
+        }
+    }
+
+    /// The plan: what is recorded, and what then happens.
+    pub fn plan(&self) -> String {
+        let then = match self.end {
+            CaptureEnd::Stop => "the first one",
+            CaptureEnd::StopJob => "the first one, then ends the job with SIGTERM",
+            CaptureEnd::Repeat => "each time",
+        };
+        format!("records {}, {then}", self.recorded())
+    }
+
+    /// What it leaves out, and why.
+    pub(crate) fn outside(&self) -> (String, String) {
+        let why = "not recorded by request (--capture-range)".to_owned();
+        (format!("everything outside of {}", self.recorded()), why)
+    }
+
+    /// What was not recorded of it in a job with so many of these ranges, and why.
+    pub(crate) fn missing(&self, captures: u64) -> Option<(String, String)> {
+        let why = "the job had no such range".to_owned();
+        (captures == 0).then(|| (self.recorded(), why))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capture_states_its_plan_and_what_it_missed() {
+        let range = CaptureRange::Nvtx("eval".to_owned());
+        let capture = Capture { range, end: CaptureEnd::Repeat };
+        assert_eq!(capture.plan(), "records the NVTX range `eval`, each time");
+        assert_eq!(capture.missing(1), None);
+        assert_eq!(capture.missing(0).unwrap().0, "the NVTX range `eval`");
+        assert!(capture.words().is_some());
+    }
+}

@@ -1,0 +1,139 @@
+//! What the engine does where a schedule or a captured range decides what is recorded.
+
+use super::inbox::Reply;
+use super::main_loop::Engine;
+use crate::config::CaptureEnd;
+use crate::os::sys;
+use crate::targets::own_switch::Leader;
+use crate::targets::target::Target;
+use std::collections::HashMap;
+use tprof_trace::run::Blind;
+use tprof_wire::schedule::Schedule;
+
+/// What switches processes by their steps where no option does.
+pub const START_STEPS: &str = "tprof ctl start --steps";
+/// The first step that `tprof ctl start --steps` records comes so many after the last one that any
+/// process has begun: what is asked for reaches all of them before.
+pub const STEPS_AHEAD: u64 = 2;
+
+impl Engine {
+    /// Switches the session's recording, where the schedule counts seconds.
+    pub(super) fn follow_seconds(&mut self, now: u64) {
+        if let Some(timetable) = self.parts.config.seconds()
+            && !self.recording.over
+        {
+            let second = now.saturating_sub(self.parts.info.start_ns) / 1_000_000_000;
+            let (schedule, on) = (timetable.schedule(), timetable.schedule().records(second));
+            let cycle = schedule.cycle(second).map_or(0, |cycle| cycle + 1);
+            match on {
+                true => self.switch(true, &format!("cycle {cycle}: second {second} (--schedule)")),
+                false => self.switch(false, "--schedule"),
+            }
+        }
+    }
+
+    /// Switches processes that make no steps with the one of their file that does.
+    pub(super) fn follow_steps(&mut self, now: u64) {
+        if !self.parts.config.switches_by_process() && self.recording.steps.is_none() {
+            return;
+        }
+        let mut leaders: HashMap<usize, Leader> = HashMap::new();
+        for leader in self.targets.values().filter_map(|target| target.leader()) {
+            let first = leaders.entry(leader.file).or_insert(leader);
+            if leader.count > first.count {
+                *first = leader;
+            }
+        }
+        for target in self.targets.values_mut() {
+            if let Some(leader) = leaders.get(&target.file) {
+                target.follow(leader, &mut self.out, now);
+            }
+        }
+        self.stop_job(leaders.values().any(|leader| leader.captured));
+    }
+
+    /// Asks the job to end, once, where the end of a captured range is to be its end.
+    fn stop_job(&mut self, captured: bool) {
+        let ends = self.parts.config.capture.as_ref().map(|capture| capture.end);
+        if captured
+            && ends == Some(CaptureEnd::StopJob)
+            && !std::mem::replace(&mut self.recording.job_ends, true)
+            && let Some(root) = self.out.processes.root.filter(|_| !self.out.processes.root_ended)
+        {
+            // Where that fails, it has ended.
+            let _ = sys::ask_to_end(root);
+        }
+    }
+
+    /// States what of the schedule or the capture the job was too short for, and that the rest was
+    /// not recorded.
+    pub(super) fn state_schedule(&mut self, now: u64) {
+        let config = &self.parts.config;
+        let process = "the job".to_owned();
+        let end_ns = self.out.processes.last_end_ns.unwrap_or(now);
+        let found = match (&config.schedule, &config.capture) {
+            (Some(timetable), _) => {
+                let steps = match config.seconds() {
+                    Some(_) => end_ns.saturating_sub(self.parts.info.start_ns) / 1_000_000_000,
+                    None => self.out.processes.steps,
+                };
+                Some((timetable.outside(), timetable.missing(steps)))
+            }
+            (None, Some(capture)) => {
+                Some((capture.outside(), capture.missing(self.out.processes.captures)))
+            }
+            (None, None) => None,
+        };
+        let Some((outside, missing)) = found else { return };
+        let losses = &mut self.out.processes.losses;
+        if let Some((what, why)) = missing {
+            losses.add_blind(Blind { process: process.clone(), what, why });
+        }
+        losses.add_blind(Blind { process, what: outside.0, why: outside.1 });
+    }
+
+    /// Records steps as `tprof ctl start --steps` asks: all processes count them since they began,
+    /// so that the same ones are recorded of each.
+    pub(super) fn start_steps(&mut self, count: u32, first: Option<u64>, on: bool) -> Reply {
+        let reply = |ok, message: String| Reply { ok, message, status: None };
+        let made = self.targets.values().map(Target::steps).max().unwrap_or(0);
+        let first = first.unwrap_or(made + STEPS_AHEAD);
+        let Ok(skip_first) = u32::try_from(first) else {
+            return reply(false, format!("step {first} is out of range"));
+        };
+        if self.parts.config.is_in_part() {
+            let by = self.parts.config.in_part_by();
+            return reply(false, format!("{by} decides in this run when recording is on"));
+        }
+        if on && self.recording.steps.is_none() {
+            return reply(false, "recording is on already; `tprof ctl stop` stops it".to_owned());
+        }
+        if !self.parts.config.paused {
+            let why = "steps are counted in runs that began with --paused";
+            return reply(false, format!("{why}; `tprof ctl start` records all"));
+        }
+        if made == 0 {
+            let why = "no process of the run has made a step yet";
+            return reply(false, format!("{why}; {}", crate::schedule::SOURCES));
+        }
+        let schedule = Schedule { active: count, skip_first, ..Schedule::COUNT };
+        let now = sys::monotonic_ns();
+        for target in self.targets.values_mut() {
+            target.schedule(schedule, START_STEPS, &mut self.out, now);
+        }
+        self.recording.steps = Some(schedule);
+        self.switch(true, START_STEPS);
+        let last = first + u64::from(count) - 1;
+        reply(true, format!("steps {first} to {last} are recorded"))
+    }
+
+    /// Steps switch nothing any more.
+    pub(super) fn end_steps(&mut self) {
+        if self.recording.steps.take().is_some() {
+            let now = sys::monotonic_ns();
+            for target in self.targets.values_mut() {
+                target.schedule(Schedule::COUNT, "tprof ctl", &mut self.out, now);
+            }
+        }
+    }
+}

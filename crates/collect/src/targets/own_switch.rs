@@ -1,0 +1,86 @@
+//! A process that makes no steps is switched with the process of its file that makes them.
+
+use super::target::Target;
+use crate::out::output::Output;
+use crate::shared::Region;
+use std::sync::atomic::Ordering::*;
+use tprof_wire::region::off;
+use tprof_wire::schedule::Schedule;
+
+/// A process that makes steps or has the range that is captured.
+#[derive(Clone, Copy, Debug)]
+pub struct Leader {
+    /// The trace file of its rank.
+    pub file: usize,
+    /// Steps and captures so far.
+    pub count: u64,
+    /// A range was captured, and is over.
+    pub captured: bool,
+    off: u32,
+    cycle: u32,
+}
+
+impl Target {
+    /// What decides for the others of its file, if this one makes steps.
+    pub fn leader(&self) -> Option<Leader> {
+        let header = self.hooks.region.header();
+        let captures = header.captures.load(Relaxed);
+        let count = header.steps.load(Relaxed) + captures;
+        (count > 0 && self.end.is_none()).then(|| Leader {
+            file: self.file,
+            count,
+            captured: captures > 0 && header.captured.load(Relaxed) == 0,
+            off: header.off.load(Relaxed) & off::SCHEDULE,
+            cycle: self.spans.cycle,
+        })
+    }
+
+    /// Switches it as another of its file is, unless it makes steps of its own.
+    pub fn follow(&mut self, by: &Leader, out: &mut Output, now: u64) {
+        if self.leader().is_some() || self.end.is_some() {
+            return;
+        }
+        self.set_off(by.off, by.cycle, out, now);
+    }
+
+    /// Sets the schedule's part of why its recording is off.
+    fn set_off(&mut self, off: u32, cycle: u32, out: &mut Output, now: u64) {
+        let header = self.hooks.region.header();
+        let before = match off {
+            0 => header.off.fetch_and(!off::SCHEDULE, AcqRel),
+            _ => header.off.fetch_or(off::SCHEDULE, AcqRel),
+        };
+        let after = before & !off::SCHEDULE | off;
+        if after != before
+            && let Some(open) = out.files.open.get_mut(self.file)
+        {
+            self.spans.switched(after, before, cycle, now, &mut open.writer);
+        }
+    }
+
+    /// Steps that it has counted.
+    pub fn steps(&self) -> u64 {
+        self.hooks.region.header().steps.load(Relaxed)
+    }
+
+    /// From now on its steps follow this schedule.
+    pub fn schedule(&mut self, schedule: Schedule, by: &'static str, out: &mut Output, now: u64) {
+        (self.spans.schedule, self.spans.by) = (Some(schedule), by);
+        let off = if schedule.active == 0 { 0 } else { off::SCHEDULE };
+        // Off before the process reads the schedule, on after it reads none.
+        if off != 0 {
+            self.set_off(off, 0, out, now);
+        }
+        store(&self.hooks.region, &schedule);
+        if off == 0 {
+            self.set_off(off, 0, out, now);
+        }
+    }
+}
+
+/// Stores a schedule for the process: the last word makes it valid.
+pub fn store(region: &Region, schedule: &Schedule) {
+    for (word, value) in region.header().schedule.iter().zip(schedule.pack()) {
+        word.store(value, Release);
+    }
+}

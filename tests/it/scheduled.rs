@@ -1,0 +1,265 @@
+//! Only the steps or the range are recorded that were asked for, and the run states the rest.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use tprof_tests::{
+    Job, Live, Outcome, Refused, Scratch, document, memory_report, need_some, program, skip, stack,
+    tprof, tprof_at, train,
+};
+use tprof_trace::TraceFile;
+use tprof_trace::model::{Kernel, MarkKind};
+
+const SCHEDULE: &[&str] = &["--schedule", "wait=3,warmup=1,active=3,repeat=1"];
+/// Blocks that each step of the program keeps.
+const KEEPS: i64 = 10;
+
+fn words<'a>(options: &[&'a str], run: &'a Path) -> Vec<&'a str> {
+    let run = run.to_str().unwrap();
+    [&["run", "--mem", "exact"], options, &["-o", run, "--"]].concat()
+}
+
+/// Runs the program with these words, and not quietly: what tprof prints matters.
+fn run(job: &[&str], options: &[&str]) -> (Scratch, PathBuf, Outcome) {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let job = tprof(words(options, &run)).arg(program("scheduled")).args(job);
+    let outcome = job.run_in(scratch.cwd());
+    (scratch, run, outcome)
+}
+
+/// As [`run`], of a job that succeeds.
+fn ran(job: &[&str], options: &[&str]) -> (Scratch, PathBuf, Outcome) {
+    let (scratch, run, outcome) = run(job, options);
+    (scratch, run, outcome.expect_code(0))
+}
+
+/// Steps of the program of which allocations were recorded, and how many, over all ranks.
+fn kept(run: &Path) -> BTreeMap<u64, i64> {
+    let mut kept = BTreeMap::new();
+    for site in memory_report(run).sites(|frame| frame.starts_with("step_")) {
+        let step = stack(&site).into_iter().find_map(|frame| frame.strip_prefix("step_"));
+        let digits: String = step.unwrap().chars().take_while(char::is_ascii_digit).collect();
+        *kept.entry(digits.parse().unwrap()).or_default() += site["allocations"].as_i64().unwrap();
+    }
+    kept
+}
+
+fn each(steps: &[u64], blocks: i64) -> BTreeMap<u64, i64> {
+    steps.iter().map(|step| (*step, blocks)).collect()
+}
+
+/// Numbers of the steps that the report has, by rank.
+fn reported(run: &Path) -> BTreeMap<String, Vec<u64>> {
+    let mut steps: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for row in document("steps", run)["tables"]["steps"].as_array().unwrap() {
+        let rank = row["rank"].as_str().unwrap().to_owned();
+        steps.entry(rank).or_default().push(row["step"].as_u64().unwrap());
+    }
+    steps
+}
+
+fn of_rank_0(steps: &[u64]) -> BTreeMap<String, Vec<u64>> {
+    BTreeMap::from([("rank 0".to_owned(), steps.to_vec())])
+}
+
+/// What the run states that was not recorded of the job, and why.
+fn not_recorded(run: &Path) -> Vec<(String, String)> {
+    let summary = document("summary", run);
+    let all = summary["completeness"]["blind"].as_array().unwrap();
+    let text = |row: &Value, key: &str| row[key].as_str().unwrap().to_owned();
+    let of = all.iter().filter(|row| row["process"] == "the job");
+    of.map(|row| (text(row, "what"), text(row, "why"))).collect()
+}
+
+fn switched_on(run: &Path) -> Vec<String> {
+    let file = TraceFile::open(&run.join("rank-0.tprof")).unwrap();
+    let on = file.marks().iter().filter(|mark| mark.kind == MarkKind::RecordingOn);
+    on.map(|mark| file.name(mark.name).to_owned()).collect()
+}
+
+#[test]
+fn a_schedule_records_its_steps_by_every_source() {
+    for how in ["abi", "nvtx"] {
+        let (_scratch, run, outcome) = ran(&[how, "12", "5"], SCHEDULE);
+        let plan = "tprof: records steps 4 to 6; needs at least 7\n";
+        assert!(outcome.stderr.starts_with(plan), "{outcome:?}");
+        assert_eq!(kept(&run), each(&[4, 5, 6], KEEPS), "{how}");
+        assert_eq!(reported(&run), of_rank_0(&[4, 5, 6]), "{how}");
+        let rest = "everything outside of steps 4 to 6".to_owned();
+        let why = "not recorded by schedule (--schedule)".to_owned();
+        assert_eq!(not_recorded(&run), [(rest, why)], "{how}");
+        assert_eq!(switched_on(&run), ["cycle 1: step 4 (--schedule)"], "{how}");
+    }
+}
+
+#[test]
+fn live_bytes_of_a_part_of_a_job_are_unknown() {
+    let (_scratch, run, _) = ran(&["abi", "12", "5"], SCHEDULE);
+    let memory = memory_report(&run).only().clone();
+    assert_eq!(memory["allocations"].as_i64(), Some(3 * KEEPS), "{memory}");
+    assert!(memory["live_at_exit_bytes"].is_null() && memory["peak_bytes"].is_null(), "{memory}");
+}
+
+#[test]
+fn cycles_are_repeated_and_parts_may_be_options_of_their_own() {
+    let options = ["--wait=1", "--warmup=1", "--active=2", "--repeat=2"];
+    let (_scratch, run, _) = ran(&["nvtx", "12", "5"], &options);
+    assert_eq!(kept(&run), each(&[2, 3, 6, 7], KEEPS));
+    assert_eq!(reported(&run), of_rank_0(&[2, 3, 6, 7]));
+    let on = ["cycle 1: step 2 (--schedule)", "cycle 2: step 6 (--schedule)"];
+    assert_eq!(switched_on(&run), on);
+}
+
+#[test]
+fn ranks_record_the_same_steps_whatever_their_pace() {
+    let (_scratch, run, _) = ran(&["abi", "12", "5", "2"], SCHEDULE);
+    assert_eq!(kept(&run), each(&[4, 5, 6], 2 * KEEPS));
+    let both = [0, 1].map(|rank| (format!("rank {rank}"), vec![4, 5, 6]));
+    assert_eq!(reported(&run), BTreeMap::from(both));
+}
+
+#[test]
+fn epochs_are_counted_where_they_are_the_unit() {
+    let options = ["--schedule", "wait=1,active=1,repeat=1", "--unit", "epoch"];
+    let (_scratch, run, outcome) = ran(&["epochs", "8", "5"], &options);
+    assert!(outcome.stderr.contains("records epoch 1; needs at least 2"), "{outcome:?}");
+    assert_eq!(kept(&run), each(&[2, 3], KEEPS));
+}
+
+#[test]
+fn a_job_that_is_too_short_or_makes_no_steps_is_named() {
+    let (_scratch, run, outcome) = ran(&["abi", "6", "5"], SCHEDULE);
+    let short = "the job made 6 steps, the schedule needs 7";
+    assert!(outcome.stderr.contains(short), "{outcome:?}");
+    let not = not_recorded(&run);
+    assert_eq!(not[0], ("step 6".to_owned(), short.to_owned()));
+    let (_scratch, run, outcome) = ran(&["none", "6", "5"], SCHEDULE);
+    assert!(outcome.stderr.contains("no step was noticed"), "{outcome:?}");
+    assert_eq!(kept(&run), BTreeMap::new());
+    assert_eq!(not_recorded(&run)[0].0, "steps 4 to 6");
+}
+
+#[test]
+fn a_range_is_captured_once_or_each_time() {
+    for (how, range) in [("eval", "nvtx:eval"), ("range", "range:eval")] {
+        let (_scratch, run, _) = ran(&[how, "8", "5"], &["--capture-range", range]);
+        assert_eq!(kept(&run), each(&[2], KEEPS), "{range}");
+        let options = ["--capture-range", range, "--capture-end", "repeat"];
+        let (_scratch, run, _) = ran(&[how, "8", "5"], &options);
+        assert_eq!(kept(&run), each(&[2, 5], KEEPS), "{range}");
+        let on = ["cycle 1 (--capture-range)", "cycle 2 (--capture-range)"];
+        assert_eq!(switched_on(&run), on);
+    }
+    let (_scratch, run, _) = ran(&["nvtx", "8", "5"], &["--capture-range", "step:2-3"]);
+    assert_eq!(kept(&run), each(&[2, 3], KEEPS));
+    let (_scratch, run, outcome) = ran(&["nvtx", "8", "5"], &["--capture-range", "nvtx:other"]);
+    assert!(outcome.stderr.contains("the job had no such range"), "{outcome:?}");
+    assert_eq!(kept(&run), BTreeMap::new());
+}
+
+#[test]
+fn the_end_of_a_captured_range_can_end_the_job() {
+    let options = ["--capture-range", "range:eval", "--capture-end", "stop-job"];
+    let (_scratch, run, outcome) = run(&["range", "100000", "5"], &options);
+    assert_eq!(outcome.signal, Some(15), "{outcome:?}");
+    assert!(!outcome.stdout.contains("done"), "{outcome:?}");
+    assert_eq!(kept(&run), each(&[2], KEEPS));
+}
+
+#[test]
+fn the_profiler_calls_of_cuda_enclose_what_is_recorded() {
+    let scratch = Scratch::new();
+    let (job, _) = need_some!(train(12, &["6", "profiler"], &scratch));
+    let run = scratch.run();
+    let options = ["--capture-range", "cudaProfilerApi"];
+    let words: Vec<_> = std::iter::once(tprof_at().into())
+        .chain(words(&options, &run).into_iter().map(Into::into))
+        .collect();
+    job.behind(&words).run_in(scratch.cwd()).expect_code(0);
+    let file = TraceFile::open(&run.join("rank-0.tprof")).unwrap();
+    let (kernels, problems) = file.rows::<Kernel>();
+    assert!(problems.is_empty(), "{problems:?}");
+    assert_eq!(kernels.len(), 2 * 6, "of steps 2 and 3");
+    assert_eq!(switched_on(&run), ["cycle 1 (--capture-range)"]);
+}
+
+/// Asks for three steps, and waits until all ranks have recorded them.
+fn record_three(run: &Path) -> (Vec<u64>, String) {
+    let ctl = tprof(["ctl", "start", "--steps", "3"]).arg(run);
+    let answer = ctl.run_in(run.parent().unwrap()).expect_code(0).stderr;
+    let numbers: Vec<u64> = answer.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let [first, last] = numbers[..] else { panic!("{answer}") };
+    ((first..=last).collect(), answer)
+}
+
+#[test]
+fn a_paused_server_records_steps_of_all_ranks_when_asked() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let job = Job::new(program("scheduled")).args(["abi", "0", "5", "2"]);
+    let words: Vec<_> = std::iter::once(tprof_at().into())
+        .chain(words(&["--paused"], &run).into_iter().map(Into::into))
+        .collect();
+    let mut live = Live::start(&job.behind(&words), &scratch.cwd());
+    for _ in 0..2 {
+        live.wait_for("step 3");
+    }
+    let (first, _) = record_three(&run);
+    for _ in 0..2 {
+        live.wait_for(&format!("step {}", first[2] + 1));
+    }
+    let (second, _) = record_three(&run);
+    for _ in 0..2 {
+        live.wait_for(&format!("step {}", second[2] + 1));
+    }
+    assert_eq!(live.finish().code, Some(0));
+    let both = [first, second].concat();
+    // The last step of a window has no mark at its end but the pause.
+    let marked = |rank: u64| -> Vec<u64> {
+        let file = TraceFile::open(&run.join(format!("rank-{rank}.tprof"))).unwrap();
+        let steps = file.marks().iter().filter(|mark| mark.kind == MarkKind::Step);
+        let names = steps.map(|mark| file.name(mark.name).to_owned());
+        let mut numbers: Vec<u64> =
+            names.map(|name| name.trim_start_matches("step ").parse().unwrap()).collect();
+        numbers.retain(|number| both.contains(number));
+        numbers
+    };
+    assert_eq!((marked(0), marked(1)), (both.clone(), both));
+    let blocks: i64 = kept(&run).values().sum();
+    assert_eq!(blocks, 2 * 6 * KEEPS);
+}
+
+#[test]
+fn steps_are_recorded_on_request_only_where_they_are_counted() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let job = Job::new(program("scheduled")).args(["none", "0", "5"]);
+    let words: Vec<_> = std::iter::once(tprof_at().into())
+        .chain(words(&["--paused"], &run).into_iter().map(Into::into))
+        .collect();
+    let mut live = Live::start(&job.behind(&words), &scratch.cwd());
+    live.wait_for("step 3");
+    let ctl = |steps| tprof(["ctl", "start", "--steps", steps]).arg(&run).run_in(scratch.cwd());
+    let refused = ctl("3");
+    assert!(refused.stderr.contains("no process of the run has made a step"), "{refused:?}");
+    assert!(ctl("0").stderr.contains("no steps to record"));
+    assert_eq!(live.finish().code, Some(0));
+}
+
+/// A PyTorch that is installed, of `TPROF_TEST_TORCH`.
+#[test]
+fn updates_of_an_unedited_pytorch_job_are_steps() {
+    let Some(python) = std::env::var_os("TPROF_TEST_TORCH") else { return skip(Refused::PyTorch) };
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/scheduled_torch.py");
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let options = ["--schedule", "wait=3,warmup=1,active=3,repeat=2"];
+    let job = tprof(words(&options, &run)).arg(python).arg("-B").arg(source).limit(300);
+    job.run_in(scratch.cwd()).expect_code(0);
+    assert_eq!(reported(&run), of_rank_0(&[4, 5, 6, 11, 12, 13]));
+    let file = TraceFile::open(&run.join("rank-0.tprof")).unwrap();
+    let (spans, _) = file.rows::<tprof_trace::model::Span>();
+    let updates = spans.iter().filter(|span| file.name(span.name) == "Optimizer.step#SGD.step");
+    assert_eq!(updates.count(), 6);
+}
