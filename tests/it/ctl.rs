@@ -3,8 +3,10 @@
 use serde_json::Value;
 use std::path::Path;
 use tprof_tests::{
-    EXACT, Job, Live, Scratch, memory_report, program, report, run_info, tprof, traced_job,
+    EXACT, Job, Live, Scratch, document, memory_report, program, report, run_info, tprof,
+    traced_job,
 };
+use tprof_trace::model::MarkKind;
 
 fn start(options: &[&str], run: &Path, scratch: &Scratch) -> Live {
     let job = Job::new(program("steady")).arg("200");
@@ -98,6 +100,84 @@ fn marks_are_kept() {
     let trace = crate::export::chrome(&out.join("rank-0.trace.json.gz")).to_string();
     for name in ["warm", "step 1", "step \\\"2\\\" \u{e4}\u{1f600}"] {
         assert!(trace.contains(name), "no mark {name}");
+    }
+}
+
+/// Steps of a rank whose shell waits and whose children come and go: one process has them all.
+#[test]
+fn steps_are_marked_in_the_process_that_works() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let job = Job::sh("\"$1\" 200; true").arg(program("steady"));
+    let mut live = Live::start(&traced_job(&job, EXACT, &run), &scratch.cwd());
+    live.wait_for("ready");
+    run_info(&run, |info| info["session"].as_str().is_some_and(|path| !path.is_empty()));
+    for _ in 0..50 {
+        live.obey("a");
+    }
+    ctl(&["step"], &run);
+    live.obey("c");
+    ctl(&["step"], &run);
+    live.obey("a");
+    ctl(&["step", "7"], &run);
+    let again = tprof(["ctl", "step", "7"]).arg(&run).run_in(scratch.path());
+    assert!(again.code != Some(0) && again.stderr.contains("step 7 is marked"), "{again:?}");
+    let no_number = tprof(["ctl", "step", "x"]).arg(&run).run_in(scratch.path());
+    assert!(no_number.stderr.contains("`x` is no number"), "{no_number:?}");
+    // Without a run: the only one here.
+    tprof(["ctl", "step"]).run_in(run.parent().unwrap()).expect_code(0);
+    live.finish();
+    let file = tprof_trace::TraceFile::open(&run.join("rank-0.tprof")).unwrap();
+    let steps = document("steps", &run)["tables"]["steps"].as_array().unwrap().clone();
+    let numbers: Vec<_> = steps.iter().map(|row| row["step"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, [0, 1, 7], "the last one has no end");
+    let marks = file.marks().iter().filter(|mark| mark.kind == MarkKind::Step);
+    let processes: Vec<_> = marks.map(|mark| mark.process.unwrap()).collect();
+    assert_eq!(processes.len(), 4);
+    for process in processes {
+        let process = file.processes().iter().find(|one| one.process == process).unwrap();
+        let command = file.name(process.command);
+        assert!(command.ends_with("steady 200"), "{command}");
+    }
+}
+
+/// What a snapshot has is what the job holds then, also where it frees that later.
+#[test]
+fn a_snapshot_has_what_is_held_at_its_moment() {
+    for options in [EXACT, &["--mem", "sampled=64"]] {
+        let scratch = Scratch::new();
+        let run = scratch.run();
+        let mut live = start(options, &run, &scratch);
+        let snapshot =
+            || -> Value { serde_json::from_str(&ctl(&["snapshot", "--json"], &run)).unwrap() };
+        let held = |snapshot: &Value| {
+            let sites = snapshot["tables"]["sites"].as_array().unwrap().iter();
+            let of_victim =
+                sites.filter(|site| site["stack"].as_str().unwrap().contains("victim_keep"));
+            of_victim.map(|site| site["live_bytes"].as_u64().unwrap()).sum::<u64>()
+        };
+        let whole =
+            |snapshot: &Value| snapshot["tables"]["ranks"][0]["live_bytes"].as_u64().unwrap();
+        live.obey("a");
+        // A child that ends holds nothing.
+        live.obey("c");
+        let first = snapshot();
+        live.obey("a");
+        let second = snapshot();
+        live.obey("f");
+        let last = snapshot();
+        assert!(held(&first) > 0 && held(&second) > held(&first) && held(&last) == 0);
+        assert!(whole(&second) > whole(&first) && whole(&last) < whole(&first));
+        if options == EXACT {
+            assert_eq!(whole(&second) - whole(&last), held(&second));
+        }
+        let text = ctl(&["snapshot"], &run);
+        assert!(text.contains("Memory now") && text.contains("rank 0"), "{text}");
+        let saved = std::fs::read_to_string(run.join("snapshot-2.json")).unwrap();
+        assert_eq!(serde_json::from_str::<Value>(&saved).unwrap()["tables"], second["tables"]);
+        live.finish();
+        tprof(["rm", "--yes"]).arg(&run).run_in(scratch.path()).expect_code(0);
+        assert!(!run.exists(), "its snapshots are the run's own");
     }
 }
 

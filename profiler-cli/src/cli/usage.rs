@@ -174,7 +174,10 @@ mod tests {
     #[test]
     fn an_unknown_word_is_answered_with_those_there_are() {
         let words = words_of("tprof ctl <COMMAND>");
-        assert_eq!(words, "the subcommands of `tprof ctl` are start, stop, mark, status");
+        assert_eq!(
+            words,
+            "the subcommands of `tprof ctl` are start, stop, mark, step, snapshot, status"
+        );
         assert_eq!(words_of("tprof nothing"), "the command has no such subcommand");
     }
 }

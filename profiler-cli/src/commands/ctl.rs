@@ -1,15 +1,19 @@
 //! `tprof ctl`: sends requests to the collector of a live run, over the socket of its session.
 
+use super::live::ask;
+use super::snapshot::{self, SnapshotArgs};
+use crate::runs::newest;
 use crate::terminal::columns;
 use crate::terminal::errors::Failure;
 use crate::terminal::quote;
 use clap::{Args, Subcommand};
 use serde_json::Value;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tprof_collect::control::{self, Request};
+use tprof_collect::control::Request;
 use tprof_facts::units;
 
 /// `tprof ctl`.
@@ -42,6 +46,14 @@ pub enum CtlRequest {
         #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
         run: PathBuf,
     },
+    /// Begin a training step of all ranks
+    Step {
+        /// Number of the step (else the one after the last), then the run directory
+        #[arg(num_args = 0..=2, value_names = ["N", "RUN"], value_hint = clap::ValueHint::DirPath)]
+        number_and_run: Vec<OsString>,
+    },
+    /// Print and save live bytes and the sites that hold most, of each rank
+    Snapshot(SnapshotArgs),
     /// Print rates, losses and size
     Status {
         /// Run directory
@@ -70,21 +82,14 @@ pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
         }
         CtlRequest::Stop(run) => (run.run, Request::Stop, false),
         CtlRequest::Mark { name, run } => (run, Request::Mark { name: mark(name)? }, false),
+        CtlRequest::Step { number_and_run } => {
+            let (number, run) = step(&number_and_run)?;
+            (run, Request::Step { number }, false)
+        }
+        CtlRequest::Snapshot(args) => return snapshot::run(args),
         CtlRequest::Status { run, json } => (run, Request::Status, json),
     };
-    refuse_what_is_no_run(&path)?;
-    let reply = match request {
-        Request::Steps { count, .. } => control::start_steps(&path, count),
-        request => control::request(&path, &request),
-    };
-    let reply = reply.map_err(|e| not_reached(&path, &e))?;
-    if !reply.ok {
-        let status = PathBuf::from(&path);
-        return Err(Failure::new(format!("the run in `{}` refused the request", path.display()))
-            .cause(reply.message)
-            .hint(format!("tprof ctl status {}", quote::word(status.as_os_str())))
-            .into());
-    }
+    let reply = ask(&path, &request)?;
     let mut out = io::stdout();
     match reply.status {
         Some(status) if json => writeln!(out, "{}", serde_json::to_string_pretty(&status)?)?,
@@ -104,6 +109,24 @@ fn whole(steps: u32) -> Result<u32, Failure> {
     }
 }
 
+/// `tprof ctl step [N] [RUN]`: one word is the number if it is one and no directory.
+fn step(words: &[OsString]) -> Result<(Option<u64>, PathBuf), Failure> {
+    let number = |word: &OsString| word.to_str()?.parse().ok();
+    match words {
+        [] => Ok((None, newest::live_run_here("step")?)),
+        [word] if !Path::new(word).exists() && number(word).is_some() => {
+            Ok((number(word), newest::live_run_here("step")?))
+        }
+        [run] => Ok((None, run.into())),
+        [word, run, ..] => match number(word) {
+            Some(number) => Ok((Some(number), run.into())),
+            None => Err(Failure::new(format!("`{}` is no number of a step", word.display()))
+                .cause("a step has a whole number, 0 or more")
+                .hint(format!("tprof ctl step 12 {}", quote::word(run)))),
+        },
+    }
+}
+
 fn mark(name: String) -> Result<String, Failure> {
     if name.trim().is_empty() {
         return Err(Failure::new("the mark has no name")
@@ -111,31 +134,6 @@ fn mark(name: String) -> Result<String, Failure> {
             .hint("tprof ctl mark epoch-3 RUN"));
     }
     Ok(name)
-}
-
-fn refuse_what_is_no_run(path: &Path) -> Result<(), Failure> {
-    let shown = path.display();
-    let failure = Failure::new(format!("`{shown}` is not a run"));
-    if !path.exists() {
-        return Err(failure.cause("the directory does not exist").hint("ls -d tprof-*"));
-    }
-    if !path.is_dir() {
-        return Err(failure
-            .cause("the path is a file")
-            .hint("tprof ctl with the run directory that contains the file"));
-    }
-    Ok(())
-}
-
-fn not_reached(path: &Path, error: &dyn std::error::Error) -> Failure {
-    let report = format!("tprof report {}", quote::word(path.as_os_str()));
-    Failure::new(format!("cannot reach the collector of `{}`", path.display()))
-        .cause(error.to_string())
-        .hint(if error.to_string().contains("has ended") {
-            report
-        } else {
-            format!("{report}, if the run has ended")
-        })
 }
 
 /// Rows that come first; others follow in the order of their names.

@@ -1,6 +1,6 @@
 //! Which files of a run directory tprof wrote.
 
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::kineto::{HOME, is_window};
@@ -72,6 +72,11 @@ impl Contents {
             }
             return Ok(file.is_own());
         }
+        if let Some(number) = name.strip_prefix("snapshot-").and_then(|n| n.strip_suffix(".json"))
+            && number.parse::<u32>().is_ok()
+        {
+            return is_snapshot(path).map_err(|error| (path.to_owned(), error));
+        }
         let of_a_file = name.strip_suffix(".trace.json.gz").is_some_and(is_stem);
         Ok(NAMES.contains(&name) || of_a_file)
     }
@@ -135,6 +140,13 @@ fn entries(directory: &Path) -> Result<Vec<Entry>, (PathBuf, io::Error)> {
         entries.push((entry.path(), entry.file_name().to_string_lossy().into_owned(), about));
     }
     Ok(entries)
+}
+
+/// Whether a file is one that `tprof ctl snapshot` saved, by its first lines.
+fn is_snapshot(path: &Path) -> io::Result<bool> {
+    let mut first = Vec::new();
+    std::fs::File::open(path)?.take(256).read_to_end(&mut first)?;
+    Ok(String::from_utf8_lossy(&first).contains("\"kind\": \"snapshot\""))
 }
 
 /// Gathers the files of a directory; whether all are such files.

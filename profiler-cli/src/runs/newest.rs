@@ -88,3 +88,25 @@ pub fn run_here() -> Result<PathBuf, Failure> {
     print_stderr(&format!("note: report of {}, {others}\n", path.display()));
     Ok(path)
 }
+
+/// The run that a request without one goes to: that of this directory where it is one, else the
+/// newest in it that is still recorded. Its name goes to stderr.
+pub fn live_run_here(request: &str) -> Result<PathBuf, Failure> {
+    let here = Path::new(".");
+    if FoundRun::at(here).is_some() {
+        return Ok(here.canonicalize().unwrap_or_else(|_| here.to_owned()));
+    }
+    let runs = runs_in(here).map_err(|error| {
+        Failure::new("cannot list the runs in this directory")
+            .cause(reason(&error))
+            .hint(format!("tprof ctl {request} RUN"))
+    })?;
+    let Some(live) = runs.iter().find(|run| run.is_live()) else {
+        return Err(Failure::new(format!("no run given to `tprof ctl {request}`"))
+            .cause("no run in this directory is being recorded")
+            .hint(format!("tprof ctl {request} RUN")));
+    };
+    let path = live.dir.path().to_owned();
+    print_stderr(&format!("note: run {}\n", path.display()));
+    Ok(path)
+}

@@ -21,6 +21,7 @@ mod rank_memory;
 mod replay;
 pub mod resident;
 pub mod sites;
+pub mod snapshot;
 mod sums;
 pub mod timeline;
 mod totals;

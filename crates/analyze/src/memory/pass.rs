@@ -54,14 +54,14 @@ impl Recording {
 
 /// One pass over a file.
 pub(crate) struct Pass<'a> {
-    file: &'a TraceFile,
+    pub(super) file: &'a TraceFile,
     pub(super) clock: Clock,
     ends: Ends,
     pub(super) recording: Recording,
     pub(super) totals: Option<Totals>,
     pub(super) replay: Replay,
-    frames: Frames<'a>,
-    merged: Merged,
+    pub(super) frames: Frames<'a>,
+    pub(super) merged: Merged,
     pub(super) partial: Option<&'static str>,
     axis: Axis,
     /// First and last moment of the processes with a recorded heap.
@@ -200,11 +200,16 @@ impl<'a> Pass<'a> {
         self.killed().take(MOST_DEATHS).map(death).collect()
     }
 
+    pub(super) fn live_processes(&self) -> impl Iterator<Item = &Process> {
+        let processes = self.file.processes().iter();
+        processes.filter(|process| !self.ends.contains_key(&process.process))
+    }
+
     fn killed(&self) -> impl Iterator<Item = (&Process, u64, i32)> {
         killed::killed(self.file)
     }
 
-    fn interval(&self) -> Option<u64> {
+    pub(super) fn interval(&self) -> Option<u64> {
         match self.recording {
             Recording::Sampled(interval) => Some(interval),
             _ => None,
@@ -262,7 +267,7 @@ impl<'a> Pass<'a> {
             .collect()
     }
 
-    fn heap_at_end(&self, process: &Process) -> Reading<u64> {
+    pub(super) fn heap_at_end(&self, process: &Process) -> Reading<u64> {
         if process.memory == MemoryRecording::Off {
             return Reading::missing(OFF);
         }
@@ -352,7 +357,7 @@ fn is_partial(file: &TraceFile, ends: &Ends) -> bool {
     })
 }
 
-fn last_of(samples: &[Sample], process: ProcessIndex, why: &str) -> Reading<u64> {
+pub(super) fn last_of(samples: &[Sample], process: ProcessIndex, why: &str) -> Reading<u64> {
     let mine = samples.iter().filter(|sample| sample.1 == process);
     match mine.max_by_key(|sample| sample.0) {
         Some(sample) => Reading::Is(sample.2),

@@ -72,6 +72,21 @@ impl Merged {
         merged
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// For each site of one process, the merged one.
+    pub fn of_raw(&self) -> &[usize] {
+        &self.of_raw
+    }
+
+    /// Frames of a site, innermost first.
+    pub fn stack(&self, at: usize, frames: &Frames) -> Vec<Arc<str>> {
+        frames.texts(&self.frames[at])
+    }
+
     /// The sites, largest at the peak first. `unit` is the sampling interval,
     /// `partial` the reason why nothing is known about live bytes.
     pub fn sites(&self, frames: &Frames, unit: Option<u64>, partial: Option<&str>) -> Vec<Site> {

@@ -95,6 +95,13 @@ pub enum Request {
         /// Its name.
         name: String,
     },
+    /// A training step begins, of all ranks.
+    Step {
+        /// Its number; without one, that after the last.
+        number: Option<u64>,
+    },
+    /// Write what is known at this moment into the files.
+    Snapshot,
     /// Rates, loss, size.
     Status,
 }

@@ -20,6 +20,7 @@ use crate::symbols::Allocators;
 use crate::targets::attribution::{Attribution, Destination};
 use crate::targets::ending::RecordedWork;
 use crate::targets::target::{Pass, Target, Targets};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
@@ -104,6 +105,15 @@ pub(super) struct Recording {
     pub job_ends: bool,
 }
 
+/// Training steps that `tprof ctl step` has marked so far.
+#[derive(Debug, Default)]
+pub(super) struct MarkedSteps {
+    /// Number of the last one.
+    pub last: Option<u64>,
+    /// Which process has those of a file, by its number in the run.
+    pub of_file: HashMap<usize, u64>,
+}
+
 /// What the end of the run waits for.
 #[derive(Default)]
 pub(super) struct Ending {
@@ -158,6 +168,8 @@ pub struct Engine {
     pub(super) oom_at_start: Option<u64>,
     /// Bytes of `run.json` as it was last written.
     pub(super) info_bytes: usize,
+    /// Training steps that `tprof ctl step` has marked.
+    pub(super) steps: MarkedSteps,
     idle: u32,
 }
 
@@ -202,6 +214,7 @@ impl Engine {
             sampled_until_ns: 0,
             oom_at_start,
             info_bytes: 0,
+            steps: MarkedSteps::default(),
             idle: 0,
             parts,
         }

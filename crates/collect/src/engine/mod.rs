@@ -18,6 +18,7 @@ mod requests;
 mod reserve;
 pub mod scheduled;
 mod standstill;
+mod steps;
 mod summary;
 pub mod workers;
 mod write_off;

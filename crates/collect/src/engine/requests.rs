@@ -1,4 +1,4 @@
-//! What is asked of a live run: start, stop, marks, status.
+//! What is asked of a live run: start, stop, marks, steps, status.
 
 use super::inbox::{Reply, Request};
 use super::main_loop::Engine;
@@ -56,10 +56,21 @@ impl Engine {
                 self.mark(&name, MarkKind::Mark);
                 done("marked")
             }
+            Request::Step { number } => self.step(number),
+            Request::Snapshot => self.snapshot(),
             Request::Status => {
                 Reply { ok: true, message: String::new(), status: Some(self.status(on)) }
             }
         }
+    }
+
+    /// Writes what is known of memory at this moment, for a report of the live run.
+    fn snapshot(&mut self) -> Reply {
+        let now = sys::monotonic_ns();
+        self.pass(now);
+        self.flush(now);
+        let status = serde_json::json!({ "time_ns": now - self.parts.info.start_ns });
+        Reply { ok: true, message: String::new(), status: Some(status) }
     }
 
     /// Counts what the files hold, as a report of the live run does: what waits is written first.

@@ -122,6 +122,12 @@ pub fn thread_cpu_ns() -> u64 {
     clock_ns(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// CPU time of a process of this host so far, ns; `None` if it is gone.
+pub fn cpu_ns_of(pid: u32) -> Option<u64> {
+    let clock = clock_getcpuclockid(Pid::from_raw(pid.try_into().ok()?)).ok()?;
+    clock_gettime(clock).ok().map(ns_of)
+}
+
 fn clock_ns(clock: ClockId) -> u64 {
     clock_gettime(clock).map_or(0, ns_of)
 }

@@ -184,6 +184,7 @@ impl Target {
             hooks: Image::new(attached.region, index),
             agent: None,
             file,
+            forked_from,
             end: None,
             modules: ModuleQuestions {
                 begun_with: attached.begun_with,

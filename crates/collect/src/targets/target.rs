@@ -88,6 +88,8 @@ pub struct Target {
     pub(super) agent: Option<Image>,
     /// Index of its file.
     pub file: usize,
+    /// The image that it is a fork of, by its number, where that was recorded.
+    pub forked_from: Option<u64>,
     /// Set once it ended.
     pub end: Option<End>,
     /// What is asked about its mappings.

@@ -7,6 +7,7 @@ pub mod document;
 mod frames;
 mod gpu;
 mod head;
+pub mod held;
 mod kinds;
 mod many;
 mod memory;

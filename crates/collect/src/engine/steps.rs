@@ -1,0 +1,67 @@
+//! Training steps that `tprof ctl step` marks: at one moment in the files of all ranks.
+//!
+//! A step belongs to a process, since what others of its rank do (workers of a data loader, a
+//! shell around the job) is in no step of theirs. Of a rank's processes it is the one that has
+//! used its CPUs most when the first step is marked, of those that run their own program; it
+//! keeps the steps as long as it lives.
+
+use super::inbox::Reply;
+use super::main_loop::Engine;
+use crate::os::sys;
+use crate::out::files::Holds;
+use crate::targets::target::Target;
+use tprof_trace::model::{Mark, MarkKind};
+
+impl Engine {
+    /// Marks that a step begins. Numbers rise, or reports would number the steps anew.
+    pub(super) fn step(&mut self, number: Option<u64>) -> Reply {
+        let reply = |ok, message: String| Reply { ok, message, status: None };
+        let next = self.steps.last.map_or(Some(0), |last| last.checked_add(1));
+        let Some(number) = number.or(next) else {
+            return reply(false, "there is no number after the last step".to_owned());
+        };
+        if let Some(last) = self.steps.last.filter(|last| number <= *last) {
+            return reply(false, format!("step {last} is marked already: numbers rise"));
+        }
+        let time_ns = sys::monotonic_ns();
+        let marked = self.mark_step(&format!("step {number}"), time_ns);
+        if marked == 0 {
+            return reply(false, "no process of a rank is recorded at this moment".to_owned());
+        }
+        self.steps.last = Some(number);
+        let ranks = if marked == 1 { "rank" } else { "ranks" };
+        reply(true, format!("step {number} begins in {marked} {ranks}"))
+    }
+
+    /// Marks it in each file that has a live process; how many those are.
+    fn mark_step(&mut self, name: &str, time_ns: u64) -> usize {
+        let mut marked = 0;
+        for file in 0..self.out.files.open.len() {
+            let Some(process) = self.process_of_steps(file) else { continue };
+            let Some(open) = self.out.files.open.get_mut(file) else { continue };
+            let (process, name) = (Some(process), open.writer.name(name));
+            open.writer.mark(Mark { time_ns, process, name, kind: MarkKind::Step });
+            marked += 1;
+        }
+        marked
+    }
+
+    /// Index in its file of the process that has a file's steps; none of a launcher's.
+    fn process_of_steps(&mut self, file: usize) -> Option<u32> {
+        if self.out.files.open.get(file)?.holds == Holds::Launcher {
+            return None;
+        }
+        let known = self.steps.of_file.get(&file).and_then(|number| self.targets.get(number));
+        if let Some(target) = known.filter(|target| target.end.is_none()) {
+            return Some(target.hooks.index);
+        }
+        let live = |target: &&Target| target.file == file && target.end.is_none();
+        let is_live = |number| self.targets.get(&number).as_ref().is_some_and(live);
+        let own = self.targets.values().filter(live);
+        let own = own.filter(|target| !target.forked_from.is_some_and(is_live));
+        let chosen = own.max_by_key(|target| sys::cpu_ns_of(target.pid))?;
+        let (number, index) = (chosen.number, chosen.hooks.index);
+        self.steps.of_file.insert(file, number);
+        Some(index)
+    }
+}

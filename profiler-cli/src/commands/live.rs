@@ -1,0 +1,49 @@
+//! Requests to the collector of a live run, and why one does not get through.
+
+use std::path::Path;
+
+use tprof_collect::control::{self, Reply, Request};
+
+use crate::terminal::errors::Failure;
+use crate::terminal::quote;
+
+/// Sends a request to the collector of a live run, which does what it asks.
+pub(super) fn ask(path: &Path, request: &Request) -> Result<Reply, Failure> {
+    refuse_what_is_no_run(path)?;
+    let reply = match request {
+        Request::Steps { count, .. } => control::start_steps(path, *count),
+        request => control::request(path, request),
+    };
+    let reply = reply.map_err(|e| not_reached(path, &e))?;
+    match reply.ok {
+        true => Ok(reply),
+        false => Err(Failure::new(format!("the run in `{}` refused the request", path.display()))
+            .cause(reply.message)
+            .hint(format!("tprof ctl status {}", quote::word(path.as_os_str())))),
+    }
+}
+
+fn refuse_what_is_no_run(path: &Path) -> Result<(), Failure> {
+    let shown = path.display();
+    let failure = Failure::new(format!("`{shown}` is not a run"));
+    if !path.exists() {
+        return Err(failure.cause("the directory does not exist").hint("ls -d tprof-*"));
+    }
+    if !path.is_dir() {
+        return Err(failure
+            .cause("the path is a file")
+            .hint("tprof ctl with the run directory that contains the file"));
+    }
+    Ok(())
+}
+
+fn not_reached(path: &Path, error: &dyn std::error::Error) -> Failure {
+    let report = format!("tprof report {}", quote::word(path.as_os_str()));
+    Failure::new(format!("cannot reach the collector of `{}`", path.display()))
+        .cause(error.to_string())
+        .hint(if error.to_string().contains("has ended") {
+            report
+        } else {
+            format!("{report}, if the run has ended")
+        })
+}

@@ -1,0 +1,78 @@
+//! `tprof ctl snapshot`: what each rank of a live run holds at this moment, printed and saved
+//! beside the run's files. The job goes on meanwhile.
+
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use tprof_analyze::document::Options;
+use tprof_analyze::memory::snapshot;
+use tprof_collect::control::Request;
+use tprof_trace::live::collector_lives;
+
+use super::live::ask;
+use super::report::held;
+use crate::runs::{failure, newest, symbols::Late};
+use crate::terminal::columns;
+use crate::terminal::errors::{Failure, print_stderr, reason};
+
+/// Snapshots that a run may have.
+const MOST: u32 = 100_000;
+
+/// `tprof ctl snapshot`.
+#[derive(Args, Debug)]
+pub struct SnapshotArgs {
+    /// Run directory; without one, the newest live run in this directory
+    #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
+    pub run: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Sites in the text; JSON and the saved file have all
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+}
+
+/// Has the collector write what it knows, and reads that.
+pub(super) fn run(args: SnapshotArgs) -> anyhow::Result<ExitCode> {
+    let path = match args.run {
+        Some(run) => run,
+        None => newest::live_run_here("snapshot")?,
+    };
+    ask(&path, &Request::Snapshot)?;
+    let late = Late::default();
+    let options = Options { data: true, is_running: Some(collector_lives), ..Options::default() };
+    let mut made = snapshot::KIND
+        .make(&path, &options, Some(&late))
+        .map_err(|error| failure::analyze_failure(&path, &error))?;
+    made.notes.extend(late.notes());
+    let json = serde_json::to_string_pretty(&made)? + "\n";
+    let saved = save(&path, json.as_bytes());
+    let text = if args.json { json } else { held::text(&made, args.top, columns::of_stdout()) };
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    print_stderr(&format!("saved: {}\n", saved?.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes it under the next free name; a snapshot is never overwritten.
+fn save(run: &Path, json: &[u8]) -> Result<PathBuf, Failure> {
+    let failed = |error: &std::io::Error| {
+        Failure::new(format!("cannot save the snapshot in `{}`", run.display()))
+            .cause(reason(error))
+            .hint("tprof ctl snapshot --json RUN > FILE")
+    };
+    for number in 1..MOST {
+        let path = run.join(format!("snapshot-{number}.json"));
+        match std::fs::OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(mut file) => {
+                return file.write_all(json).map(|()| path).map_err(|error| failed(&error));
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed(&error)),
+        }
+    }
+    Err(Failure::new("the run has too many snapshots")
+        .cause(format!("there are {MOST}"))
+        .hint("tprof ctl snapshot --json RUN > FILE"))
+}
