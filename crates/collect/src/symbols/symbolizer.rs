@@ -13,8 +13,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Debug information that is mapped at one time; few of its pages are resident.
-const MAX_MAPPED: u64 = 256 << 20;
+/// Files with debug information that are mapped at one time; few of their pages are resident.
+/// Triton's compiler has 500 MB: as much again must fit, or each module that stacks share with it
+/// is closed and read anew.
+const MAX_MAPPED: u64 = 2 << 30;
 /// Memory that open modules may take, estimated.
 const MAX_HEAP: u64 = 48 << 20;
 /// Modules open at one time.
