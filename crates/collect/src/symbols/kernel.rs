@@ -6,7 +6,7 @@
 use super::frame::ResolvedFrame;
 use super::module_file::ModuleFile;
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -14,10 +14,9 @@ use std::sync::{Arc, OnceLock};
 pub const KERNEL: &str = "[kernel]";
 /// Lowest address of kernel code: the upper half.
 const LOWEST: u64 = 1 << 63;
-/// Room for all names of a kernel; what is not used of it takes no memory.
-const TEXT_BYTES: usize = 32 << 20;
-/// Where a name begins in its line.
-const NAME_AT: usize = 19;
+/// Bytes of the file that are read at once: the kernel gives a page. In room for all of its 5 MB,
+/// which is new memory, it takes 59 ms instead of 36.
+const BLOCK: usize = 64 << 10;
 
 /// The kernel as a module.
 pub fn module() -> Arc<ModuleFile> {
@@ -34,44 +33,45 @@ pub fn some_function() -> ResolvedFrame {
 /// Functions by address.
 #[derive(Default)]
 pub struct KernelTable {
-    text: String,
-    /// Address, and where the name lies in the text.
+    /// One behind the other.
+    names: Vec<u8>,
+    /// Address, and where the name lies.
     functions: Vec<(u64, u32, u16)>,
 }
 
 impl KernelTable {
     /// Reads the running kernel's: some 200,000 lines.
     pub fn read() -> KernelTable {
-        // The file has no size: without room for all of it the text would be moved as it grows.
-        let mut text = String::with_capacity(TEXT_BYTES);
-        let read = File::open("/proc/kallsyms").and_then(|mut file| file.read_to_string(&mut text));
-        KernelTable::parse(read.map(|_| text).unwrap_or_default())
+        let file = File::open("/proc/kallsyms");
+        file.map(|file| KernelTable::parse(BufReader::with_capacity(BLOCK, file)))
+            .unwrap_or_default()
     }
 
-    fn parse(text: String) -> KernelTable {
-        let mut functions = Vec::new();
-        let mut at = 0;
-        for line in text.split_inclusive('\n') {
-            if let Some((address, name)) = function(line.as_bytes())
-                && let (Ok(from), Ok(len)) =
-                    (u32::try_from(at + NAME_AT), u16::try_from(name.len()))
+    fn parse(mut lines: impl BufRead) -> KernelTable {
+        let mut table = KernelTable::default();
+        let mut line = Vec::new();
+        while lines.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+            if let Some((address, name)) = function(&line)
+                && let (Ok(at), Ok(len)) =
+                    (u32::try_from(table.names.len()), u16::try_from(name.len()))
             {
-                functions.push((address, from, len));
+                table.names.extend_from_slice(name);
+                table.functions.push((address, at, len));
             }
-            at += line.len();
+            line.clear();
         }
-        functions.sort_unstable();
-        KernelTable { text, functions }
+        table.functions.sort_unstable();
+        table
     }
 
     /// The function that holds an address; `[kernel]` if that is not known.
     pub fn name_at(&self, address: u64) -> String {
         let after = self.functions.partition_point(|f| f.0 <= address);
         let found = after.checked_sub(1).and_then(|at| {
-            let (_, from, len) = self.functions[at];
-            self.text.get(from as usize..from as usize + usize::from(len))
+            let (_, at, len) = self.functions[at];
+            self.names.get(at as usize..at as usize + usize::from(len))
         });
-        found.unwrap_or(KERNEL).to_owned()
+        found.map_or(KERNEL.into(), String::from_utf8_lossy).into_owned()
     }
 }
 
@@ -94,11 +94,11 @@ mod tests {
     fn addresses_find_the_function_before_them() {
         let text = "ffffffff81000000 T _text\nffffffff81000100 t do_work\t[mod]\n\
                     ffffffff81000180 d data\nffffffff81000200 T other\n";
-        let table = KernelTable::parse(text.to_owned());
+        let table = KernelTable::parse(text.as_bytes());
         assert_eq!(table.name_at(0xffff_ffff_8100_0190), "do_work");
         assert_eq!(table.name_at(0xffff_ffff_8100_0200), "other");
         assert_eq!(table.name_at(0xffff_ffff_8000_0000), KERNEL);
-        let hidden = KernelTable::parse("0000000000000000 T _text\n".to_owned());
+        let hidden = KernelTable::parse(&b"0000000000000000 T _text\n"[..]);
         assert_eq!(hidden.name_at(0xffff_ffff_8100_0190), KERNEL);
     }
 }
