@@ -2,18 +2,17 @@
 //!
 //! A sampler meets few functions of a module: the binary search table beside
 //! `.eh_frame` leads to the description of each, so that a library of a
-//! gigabyte costs two small reads a function. Modules without such a table are
+//! gigabyte costs one small read a function. Modules without such a table are
 //! compiled whole.
 
-use crate::elf::{Elf, PT_GNU_EH_FRAME, u32_at};
-use crate::unwind_table::{self, UnwindTable};
+use crate::elf::{Elf, u32_at};
+use crate::unwind_table::{self, SearchTable, UnwindTable, Window};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use tprof_wire::unwind::Row;
 
-/// Largest search table that is read; libtorch_cuda's has 8 MB.
-const MAX_TABLE: u64 = 64 << 20;
-/// Longest description of one function or of what functions share.
-const MAX_ENTRY: u64 = 64 << 10;
+/// Most functions of a search table that is read; libtorch_cuda's has a million.
+const MAX_FUNCTIONS: u64 = 8 << 20;
 /// Code at the entry point that nothing describes has no caller; it is no longer.
 const ENTRY_BYTES: u64 = 96;
 
@@ -23,6 +22,7 @@ pub struct ModuleRows {
     index: Index,
     /// Compiled descriptions, by place in the index.
     functions: HashMap<usize, UnwindTable>,
+    descriptions: Descriptions,
 }
 
 enum Index {
@@ -39,7 +39,7 @@ impl ModuleRows {
             Some(entries) => Index::Sorted(entries),
             None => Index::Whole(unwind_table::compile_elf(&elf).unwrap_or_default()),
         };
-        ModuleRows { elf, index, functions: HashMap::new() }
+        ModuleRows { elf, index, functions: HashMap::new(), descriptions: Descriptions::default() }
     }
 
     /// The row for an ELF address.
@@ -53,11 +53,9 @@ impl ModuleRows {
             None => Row::NONE,
             Some(at) => {
                 let description = entries[at].1;
-                let elf = &self.elf;
-                let table = self
-                    .functions
-                    .entry(at)
-                    .or_insert_with(|| compile(elf, description).unwrap_or_default());
+                let mut compile = || self.descriptions.compile(&self.elf, description);
+                let table =
+                    self.functions.entry(at).or_insert_with(|| compile().unwrap_or_default());
                 table.row_at(pc)
             }
         };
@@ -69,46 +67,37 @@ impl ModuleRows {
     }
 }
 
-/// Reads the binary search table, if it is of the form that all linkers write.
+/// Functions that the binary search table lists, if it is of the form that all linkers write.
 fn sorted(elf: &Elf) -> Option<Vec<(u64, u64)>> {
-    if !elf.is_64() || elf.machine() != crate::elf::EM_X86_64 {
-        return None;
-    }
-    let segment = elf.segments().iter().find(|s| s.kind == PT_GNU_EH_FRAME)?;
-    if segment.file_bytes > MAX_TABLE {
-        return None;
-    }
-    let bytes = elf.read(segment.offset, segment.file_bytes).ok()?;
-    // Version 1; pointer relative to itself, count as four bytes, entries of two
-    // signed words relative to the table.
-    if *bytes.first_chunk::<4>()? != [1, 0x1b, 0x03, 0x3b] {
-        return None;
-    }
-    let count = u32_at(&bytes, 8) as usize;
-    let entries = bytes.get(12..12 + count.checked_mul(8)?)?;
-    let at = |word: u32| segment.address.wrapping_add_signed(i64::from(word as i32));
-    let entries: Vec<_> =
-        entries.chunks_exact(8).map(|e| (at(u32_at(e, 0)), at(u32_at(e, 4)))).collect();
+    let table = SearchTable::of(elf).filter(|table| table.count <= MAX_FUNCTIONS)?;
+    let entries = table.entries(elf, (0, table.count)).ok()?;
     (!entries.is_empty() && entries.is_sorted_by_key(|e| e.0)).then_some(entries)
 }
 
-/// Compiles one description: a section of its own is made of it and of the
-/// entry that it refers to.
-fn compile(elf: &Elf, address: u64) -> Option<UnwindTable> {
-    let entry = |address: u64| {
-        let offset = elf.offset_of(address)?;
-        let len = u64::from(u32_at(&elf.read(offset, 4).ok()?, 0));
-        // The extended form of lengths is not met in practice.
-        (len > 4 && len < MAX_ENTRY).then(|| elf.read(offset, len + 4).ok())?
-    };
-    let mut description = entry(address)?;
-    let distance = u64::from(u32_at(&description, 4));
-    let mut section = entry((address + 4).checked_sub(distance)?)?;
-    let shared = section.len() as u32;
-    description[4..8].copy_from_slice(&(shared + 4).to_le_bytes());
-    section.extend_from_slice(&description);
-    let base = address.wrapping_sub(u64::from(shared));
-    unwind_table::compile_section(&section, base).ok()
+#[derive(Default)]
+struct Descriptions {
+    window: Window,
+    /// What descriptions refer to, by its address: a compiler's many functions have few of them.
+    shared: HashMap<u64, Vec<u8>>,
+}
+
+impl Descriptions {
+    /// Compiles one: a section of its own is made of it and of the entry that it refers to.
+    fn compile(&mut self, elf: &Elf, address: u64) -> Option<UnwindTable> {
+        let mut description = self.window.entry(elf, address)?;
+        let distance = u64::from(u32_at(&description, 4));
+        let shared = (address + 4).checked_sub(distance)?;
+        let shared = match self.shared.entry(shared) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(self.window.entry(elf, shared)?),
+        };
+        let mut section = shared.clone();
+        let shared = section.len() as u32;
+        description[4..8].copy_from_slice(&(shared + 4).to_le_bytes());
+        section.extend_from_slice(&description);
+        let base = address.wrapping_sub(u64::from(shared));
+        unwind_table::compile_section(&section, base).ok()
+    }
 }
 
 #[cfg(test)]

@@ -10,9 +10,11 @@ mod compile;
 mod compiler;
 mod parts;
 mod plain;
+mod search;
 mod table;
 
 pub(crate) use compile::compile_section;
 pub use compile::{compile, compile_bytes, compile_elf, compile_file, frame_bytes};
 pub use parts::{ModulePart, compile_part, parts};
+pub(crate) use search::{SearchTable, Window};
 pub use table::{UnwindError, UnwindTable, encode};

@@ -6,21 +6,15 @@
 //! read. Rows are those of the whole module.
 
 use super::compile::{compile_section, mark_entry};
+use super::search::{SearchTable, Window};
 use super::table::{UnwindError, UnwindTable};
-use crate::elf::{EM_X86_64, Elf, ElfError, PT_GNU_EH_FRAME, u32_at};
+use crate::elf::{Elf, u32_at};
 use std::collections::HashMap;
 
 /// Functions of a part, and parts of a module at most: the module table of a target has 2,048
 /// places, and a part of 1,024 functions takes 0.4 ms.
 const FUNCTIONS: u64 = 1024;
 const MOST_PARTS: u64 = 256;
-/// Bytes of the search table's head, and of an entry.
-const HEAD: u64 = 12;
-const ENTRY: u64 = 8;
-/// Bytes read at once: neighbouring functions' descriptions mostly lie side by side.
-const WINDOW: u64 = 4096;
-/// Longest description of one function or of what functions share.
-const MAX_ENTRY: u64 = 64 << 10;
 
 /// A part of a module.
 #[derive(Clone, Debug)]
@@ -31,40 +25,6 @@ pub struct ModulePart {
     pub end: u64,
     /// Entries of the search table.
     entries: (u64, u64),
-}
-
-/// The binary search table of a module.
-struct SearchTable {
-    offset: u64,
-    address: u64,
-    count: u64,
-}
-
-impl SearchTable {
-    /// `None` if it is not of the form that all linkers write.
-    fn of(elf: &Elf) -> Option<SearchTable> {
-        if !elf.is_64() || elf.machine() != EM_X86_64 {
-            return None;
-        }
-        let segment = elf.segments().iter().find(|s| s.kind == PT_GNU_EH_FRAME)?;
-        let head = elf.read(segment.offset, HEAD).ok()?;
-        // Version 1; pointer relative to itself, count as four bytes, entries of two
-        // signed words relative to the table.
-        if *head.first_chunk::<4>()? != [1, 0x1b, 0x03, 0x3b] {
-            return None;
-        }
-        let count = u64::from(u32_at(&head, 8));
-        let fits = HEAD + count * ENTRY <= segment.file_bytes;
-        fits.then_some(SearchTable { offset: segment.offset, address: segment.address, count })
-    }
-
-    /// Addresses of functions and of their descriptions.
-    fn entries(&self, elf: &Elf, (from, to): (u64, u64)) -> Result<Vec<(u64, u64)>, ElfError> {
-        let bytes = elf.read(self.offset + HEAD + from * ENTRY, (to - from) * ENTRY)?;
-        let at = |word: u32| self.address.wrapping_add_signed(i64::from(word.cast_signed()));
-        let entry = |e: &[u8]| (at(u32_at(e, 0)), at(u32_at(e, 4)));
-        Ok(bytes.chunks_exact(ENTRY as usize).map(entry).collect())
-    }
 }
 
 /// The parts of a module, in order of address; none if it is small, or has frame information
@@ -83,13 +43,13 @@ fn found_parts(elf: &Elf) -> Option<Vec<ModulePart>> {
         return None;
     }
     let first = |part: u64| part * table.count / count;
-    let mut window = Window::new(elf);
+    let mut window = Window::default();
     let mut starts = Vec::with_capacity(count as usize);
     for part in 0..count {
         let at = first(part);
         let (start, description) = *table.entries(elf, (at, at + 1)).ok()?.first()?;
         // In the one form that is compiled here.
-        window.description(description, start)?;
+        window.description(elf, description, start)?;
         starts.push(start);
     }
     if !starts.is_sorted_by(|a, b| a < b) {
@@ -114,11 +74,11 @@ pub fn compile_part(elf: &Elf, part: &ModulePart) -> Result<UnwindTable, UnwindE
         return empty("the module has no frame information");
     };
     let mut section = PartSection { base: *base, bytes: Vec::new(), shared: HashMap::new() };
-    let mut window = Window::new(elf);
+    let mut window = Window::default();
     for (start, description) in &entries {
         // What is of another form has no rows.
-        let Some((bytes, shared)) = window.description(*description, *start) else { continue };
-        let _ = section.add(bytes, shared, *start, &mut window);
+        let Some((bytes, shared)) = window.description(elf, *description, *start) else { continue };
+        let _ = section.add(bytes, shared, *start, (elf, &mut window));
     }
     let mut rows = compile_section(&section.bytes, section.base)?;
     if (part.start..part.end).contains(&elf.entry()) {
@@ -144,12 +104,12 @@ impl PartSection {
         mut bytes: Vec<u8>,
         shared: u64,
         start: u64,
-        window: &mut Window<'_>,
+        (elf, window): (&Elf, &mut Window),
     ) -> Option<()> {
         let shared = match self.shared.get(&shared) {
             Some(at) => *at,
             None => {
-                let entry = window.entry(shared).filter(|bytes| u32_at(bytes, 4) == 0)?;
+                let entry = window.entry(elf, shared).filter(|bytes| u32_at(bytes, 4) == 0)?;
                 let at = self.bytes.len() as u64;
                 self.bytes.extend_from_slice(&entry);
                 self.shared.insert(shared, at);
@@ -163,50 +123,6 @@ impl PartSection {
         bytes.get_mut(8..12)?.copy_from_slice(&i32::try_from(begin).ok()?.to_le_bytes());
         self.bytes.extend_from_slice(&bytes);
         Some(())
-    }
-}
-
-/// What was read last of a file.
-struct Window<'a> {
-    elf: &'a Elf,
-    offset: u64,
-    bytes: Vec<u8>,
-}
-
-impl Window<'_> {
-    fn new(elf: &Elf) -> Window<'_> {
-        Window { elf, offset: 0, bytes: Vec::new() }
-    }
-
-    fn read(&mut self, offset: u64, len: u64) -> Option<&[u8]> {
-        let holds = offset >= self.offset
-            && offset.checked_add(len)? <= self.offset + self.bytes.len() as u64;
-        if !holds {
-            let whole = self.elf.len().checked_sub(offset)?;
-            self.bytes = self.elf.read(offset, len.max(WINDOW).min(whole)).ok()?;
-            self.offset = offset;
-        }
-        let at = (offset - self.offset) as usize;
-        self.bytes.get(at..at + len as usize)
-    }
-
-    /// The entry at an ELF address, with its length.
-    fn entry(&mut self, address: u64) -> Option<Vec<u8>> {
-        let offset = self.elf.offset_of(address)?;
-        let len = u64::from(u32_at(self.read(offset, 4)?, 0));
-        // The extended form of lengths is not met in practice.
-        let len = (12..MAX_ENTRY).contains(&len).then_some(len + 4)?;
-        self.read(offset, len).map(<[u8]>::to_vec)
-    }
-
-    /// The description of a function that begins at `start`, and the address of the entry that
-    /// it refers to, if its addresses are of the form that is compiled here.
-    fn description(&mut self, address: u64, start: u64) -> Option<(Vec<u8>, u64)> {
-        let bytes = self.entry(address)?;
-        let place = address.checked_add(8)?;
-        let begin = place.wrapping_add_signed(i64::from(u32_at(&bytes, 8).cast_signed()));
-        let shared = (address + 4).checked_sub(u64::from(u32_at(&bytes, 4)))?;
-        (begin == start && shared != address + 4).then_some((bytes, shared))
     }
 }
 

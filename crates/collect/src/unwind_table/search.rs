@@ -1,0 +1,87 @@
+//! Leads to the descriptions of single functions, through the binary search table beside
+//! `.eh_frame`, which lists each function in order of address with the place of its description.
+
+use crate::elf::{EM_X86_64, Elf, ElfError, PT_GNU_EH_FRAME, u32_at};
+
+/// Bytes of the search table's head, and of an entry.
+const HEAD: u64 = 12;
+const ENTRY: u64 = 8;
+/// Bytes read at once: neighbouring functions' descriptions mostly lie side by side.
+const WINDOW: u64 = 4096;
+/// Longest description of one function or of what functions share.
+const MAX_ENTRY: u64 = 64 << 10;
+
+/// The binary search table of a module.
+pub struct SearchTable {
+    offset: u64,
+    address: u64,
+    /// Functions that it lists.
+    pub count: u64,
+}
+
+impl SearchTable {
+    /// `None` if it is not of the form that all linkers write.
+    pub fn of(elf: &Elf) -> Option<SearchTable> {
+        if !elf.is_64() || elf.machine() != EM_X86_64 {
+            return None;
+        }
+        let segment = elf.segments().iter().find(|s| s.kind == PT_GNU_EH_FRAME)?;
+        let head = elf.read(segment.offset, HEAD).ok()?;
+        // Version 1; pointer relative to itself, count as four bytes, entries of two
+        // signed words relative to the table.
+        if *head.first_chunk::<4>()? != [1, 0x1b, 0x03, 0x3b] {
+            return None;
+        }
+        let count = u64::from(u32_at(&head, 8));
+        let fits = HEAD + count * ENTRY <= segment.file_bytes;
+        fits.then_some(SearchTable { offset: segment.offset, address: segment.address, count })
+    }
+
+    /// Addresses of functions and of their descriptions.
+    pub fn entries(&self, elf: &Elf, (from, to): (u64, u64)) -> Result<Vec<(u64, u64)>, ElfError> {
+        let bytes = elf.read(self.offset + HEAD + from * ENTRY, (to - from) * ENTRY)?;
+        let at = |word: u32| self.address.wrapping_add_signed(i64::from(word.cast_signed()));
+        let entry = |e: &[u8]| (at(u32_at(e, 0)), at(u32_at(e, 4)));
+        Ok(bytes.chunks_exact(ENTRY as usize).map(entry).collect())
+    }
+}
+
+/// What was read last of a file.
+#[derive(Default)]
+pub struct Window {
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    fn read(&mut self, elf: &Elf, offset: u64, len: u64) -> Option<&[u8]> {
+        let holds = offset >= self.offset
+            && offset.checked_add(len)? <= self.offset + self.bytes.len() as u64;
+        if !holds {
+            let whole = elf.len().checked_sub(offset)?;
+            self.bytes = elf.read(offset, len.max(WINDOW).min(whole)).ok()?;
+            self.offset = offset;
+        }
+        let at = (offset - self.offset) as usize;
+        self.bytes.get(at..at + len as usize)
+    }
+
+    /// The entry at an ELF address, with its length.
+    pub fn entry(&mut self, elf: &Elf, address: u64) -> Option<Vec<u8>> {
+        let offset = elf.offset_of(address)?;
+        let len = u64::from(u32_at(self.read(elf, offset, 4)?, 0));
+        // The extended form of lengths is not met in practice.
+        let len = (12..MAX_ENTRY).contains(&len).then_some(len + 4)?;
+        self.read(elf, offset, len).map(<[u8]>::to_vec)
+    }
+
+    /// The description of a function that begins at `start`, and the address of the entry that
+    /// it refers to, if its addresses are of the form that is compiled here.
+    pub fn description(&mut self, elf: &Elf, address: u64, start: u64) -> Option<(Vec<u8>, u64)> {
+        let bytes = self.entry(elf, address)?;
+        let place = address.checked_add(8)?;
+        let begin = place.wrapping_add_signed(i64::from(u32_at(&bytes, 8).cast_signed()));
+        let shared = (address + 4).checked_sub(u64::from(u32_at(&bytes, 4)))?;
+        (begin == start && shared != address + 4).then_some((bytes, shared))
+    }
+}
