@@ -60,6 +60,8 @@ pub struct Operators {
     waiting: Vec<OverOperator>,
     recorded: Recorded,
     first_waiting_ns: Option<u64>,
+    /// When the last look at the rings began: all records before have been read.
+    read_until_ns: u64,
     /// A range was over that is a step of PyTorch's.
     has_stepped: bool,
     /// What [`Self::news`] returned last.
@@ -81,6 +83,7 @@ impl Operators {
             waiting: Vec::new(),
             recorded: Recorded::default(),
             first_waiting_ns: None,
+            read_until_ns: 0,
             has_stepped: false,
             known: None,
             taken: 0,
@@ -107,8 +110,14 @@ impl Operators {
                 let kind = SpanKind::Operator;
                 Some(OverOperator { kind, name, inputs, thread, start_ns, duration_ns })
             }
-            OperatorRecord::Opens(name, edge) => self.ranges.opens(name, edge, thread, time_ns),
-            OperatorRecord::Closes(edge) => self.ranges.closes(edge, time_ns),
+            OperatorRecord::Opens(name, edge) => {
+                self.ranges.opens(name, edge, thread, time_ns);
+                None
+            }
+            OperatorRecord::Closes(edge) => {
+                self.ranges.closes(edge, time_ns);
+                None
+            }
             OperatorRecord::Note(note) => {
                 self.recorded.take(note, self.process, time_ns, interned, file);
                 None
@@ -162,7 +171,8 @@ impl Operators {
         true
     }
 
-    /// Writes what waits, if there is enough of it or it has waited long enough.
+    /// Writes what waits, if there is enough of it or it has waited long enough. The rings have been
+    /// read since `now_ns`, and for the last time if this is the last call.
     pub fn write(
         &mut self,
         now_ns: u64,
@@ -170,6 +180,11 @@ impl Operators {
         interned: &mut Interned,
         writer: &mut TraceWriter,
     ) -> Result<(), TraceError> {
+        let until_ns = if last { u64::MAX } else { self.read_until_ns };
+        self.read_until_ns = now_ns;
+        for over in self.ranges.over(until_ns) {
+            self.over(over, interned, writer);
+        }
         let waited = self.first_waiting_ns.map_or(0, |first| now_ns.saturating_sub(first));
         let rows = self.spans.len() + self.waiting.len();
         if rows == 0 || !(last || rows >= MOST_ROWS || waited >= LONGEST_WAIT_NS) {
@@ -195,6 +210,9 @@ impl Operators {
         writer: &mut TraceWriter,
         losses: &mut Losses,
     ) {
+        for over in self.ranges.over(u64::MAX) {
+            self.over(over, interned, writer);
+        }
         let RangeOver { cut, endless } = self.ranges.finish(end_ns);
         let open = cut.len() as u64;
         for over in cut {

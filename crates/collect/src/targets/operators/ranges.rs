@@ -1,4 +1,8 @@
 //! Ranges of PyTorch's: a record when one begins, and one when it ends, perhaps in another thread.
+//!
+//! Both name the address of the range's object, which is another range's as soon as it has ended.
+//! Threads' records are read one thread after the other, so edges are kept until all threads' of
+//! their time have been read, and are joined in order of time.
 
 use super::OverOperator;
 use std::collections::HashMap;
@@ -7,9 +11,8 @@ use tprof_wire::operators::RangeEdge;
 
 /// Ranges that may be open at one time in one process.
 const OPEN_MOST: usize = 1 << 16;
-/// Ends that are remembered without a beginning: it may be in a ring that is read later, or was
-/// not recorded.
-const EARLY_MOST: usize = 1 << 12;
+/// Edges that are kept at most: then they are joined as they are.
+const KEPT_MOST: usize = 1 << 16;
 
 #[derive(Clone, Copy, Debug)]
 struct OpenRange {
@@ -19,15 +22,19 @@ struct OpenRange {
     start_ns: u64,
 }
 
-/// See the module. By address of the range's object, which is another range's later.
+#[derive(Clone, Copy, Debug)]
+enum Edge {
+    Opens(OpenRange),
+    Closes { object: u64, end_ns: u64 },
+}
+
+/// See the module.
 #[derive(Debug, Default)]
 pub struct OpenRanges {
-    open: HashMap<u64, Vec<OpenRange>>,
-    len: usize,
-    /// Ends that were read before their beginnings, in order of time: an address may have had
-    /// several ranges meanwhile.
-    early: HashMap<u64, Vec<u64>>,
-    early_len: usize,
+    /// As they were read.
+    kept: Vec<Edge>,
+    /// By address.
+    open: HashMap<u64, OpenRange>,
     endless: u64,
 }
 
@@ -40,85 +47,67 @@ pub struct RangeOver {
 }
 
 impl OpenRanges {
-    /// A range begins. It is over already if its end was read first.
-    pub fn opens(
-        &mut self,
-        name: u32,
-        edge: RangeEdge,
-        thread: ThreadIndex,
-        start_ns: u64,
-    ) -> Option<OverOperator> {
-        let range = OpenRange { name, edge, thread, start_ns };
-        if let Some(end_ns) = self.early_end(edge.object, start_ns) {
-            return Some(range.over(end_ns));
-        }
-        if self.len >= OPEN_MOST {
-            self.endless += 1;
-            return None;
-        }
-        self.len += 1;
-        self.open.entry(edge.object).or_default().push(range);
-        None
+    /// A range begins.
+    pub fn opens(&mut self, name: u32, edge: RangeEdge, thread: ThreadIndex, start_ns: u64) {
+        self.kept.push(Edge::Opens(OpenRange { name, edge, thread, start_ns }));
     }
 
-    /// A range ends: the last one of this address that began before.
-    pub fn closes(&mut self, edge: RangeEdge, end_ns: u64) -> Option<OverOperator> {
-        let began = |ranges: &[OpenRange]| ranges.iter().rposition(|r| r.start_ns <= end_ns);
-        let found = self.open.get_mut(&edge.object).and_then(|ranges| {
-            let at = began(ranges)?;
-            let later = ranges.split_off(at + 1);
-            let range = ranges.pop()?;
-            // Its object is this range's now: what had it before is over, its end was lost.
-            let without_end = ranges.len();
-            *ranges = later;
-            Some((range, without_end))
-        });
-        let Some((range, without_end)) = found else {
-            if self.early_len >= EARLY_MOST {
-                self.early.clear();
-                self.early_len = 0;
+    /// A range ends.
+    pub fn closes(&mut self, edge: RangeEdge, end_ns: u64) {
+        self.kept.push(Edge::Closes { object: edge.object, end_ns });
+    }
+
+    /// Ranges that are over, of edges before this time: records of all threads until then have
+    /// been read.
+    pub fn over(&mut self, until_ns: u64) -> Vec<OverOperator> {
+        let mut edges = std::mem::take(&mut self.kept);
+        if edges.len() < KEPT_MOST {
+            self.kept = edges.extract_if(.., |edge| edge.time_ns() >= until_ns).collect();
+        }
+        // Stable: at one moment edges of a thread stay in their order.
+        edges.sort_by_key(Edge::time_ns);
+        edges.into_iter().filter_map(|edge| self.joined(edge)).collect()
+    }
+
+    fn joined(&mut self, edge: Edge) -> Option<OverOperator> {
+        match edge {
+            Edge::Closes { object, end_ns } => {
+                // One that began while recording was off has no beginning.
+                Some(self.open.remove(&object)?.until(end_ns))
             }
-            let ends = self.early.entry(edge.object).or_default();
-            ends.insert(ends.partition_point(|end| *end <= end_ns), end_ns);
-            self.early_len += 1;
-            return None;
-        };
-        self.len -= 1 + without_end;
-        self.endless += without_end as u64;
-        Some(range.over(end_ns))
-    }
-
-    /// Takes out the first end of this address after `start_ns`; those before are of ranges that
-    /// were not recorded.
-    fn early_end(&mut self, object: u64, start_ns: u64) -> Option<u64> {
-        let ends = self.early.get_mut(&object)?;
-        let before = ends.partition_point(|end| *end < start_ns);
-        let taken = ends.len().min(before + 1);
-        let found = ends.drain(..taken).nth(before);
-        self.early_len -= taken;
-        if ends.is_empty() {
-            self.early.remove(&object);
+            Edge::Opens(_) if self.open.len() >= OPEN_MOST => {
+                self.endless += 1;
+                None
+            }
+            Edge::Opens(range) => {
+                // Its object is this range's now: what had it before is over, its end was lost.
+                let before = self.open.insert(range.edge.object, range);
+                self.endless += u64::from(before.is_some());
+                None
+            }
         }
-        found
     }
 
-    /// Ends what is open.
+    /// Ends what is open, once [`Self::over`] has taken all edges.
     pub fn finish(&mut self, end_ns: u64) -> RangeOver {
-        let mut endless = std::mem::take(&mut self.endless);
-        let mut cut = Vec::new();
-        for (_, mut ranges) in std::mem::take(&mut self.open) {
-            let last = ranges.pop();
-            endless += ranges.len() as u64;
-            cut.extend(last.map(|range| range.over(end_ns.max(range.start_ns))));
-        }
+        let open = std::mem::take(&mut self.open).into_values();
+        let mut cut: Vec<_> = open.map(|range| range.until(end_ns.max(range.start_ns))).collect();
         cut.sort_by_key(|over| over.start_ns);
-        self.len = 0;
-        RangeOver { cut, endless }
+        RangeOver { cut, endless: std::mem::take(&mut self.endless) }
+    }
+}
+
+impl Edge {
+    fn time_ns(&self) -> u64 {
+        match self {
+            Edge::Opens(range) => range.start_ns,
+            Edge::Closes { end_ns, .. } => *end_ns,
+        }
     }
 }
 
 impl OpenRange {
-    fn over(&self, end_ns: u64) -> OverOperator {
+    fn until(&self, end_ns: u64) -> OverOperator {
         OverOperator {
             kind: SpanKind::Annotation,
             name: self.name,
@@ -138,48 +127,55 @@ mod tests {
         RangeEdge { object, ..RangeEdge::default() }
     }
 
-    fn times(over: Option<OverOperator>) -> Option<(u32, u64, u64)> {
-        over.map(|over| (over.name, over.start_ns, over.duration_ns))
+    fn times(over: Vec<OverOperator>) -> Vec<(u32, u64, u64)> {
+        over.iter().map(|over| (over.name, over.start_ns, over.duration_ns)).collect()
     }
 
     #[test]
-    fn a_range_ends_in_another_thread_whichever_ring_is_read_first() {
-        let mut ranges = OpenRanges::default();
-        assert!(ranges.opens(1, edge(8), 0, 10).is_none());
-        assert_eq!(times(ranges.closes(edge(8), 30)), Some((1, 10, 20)));
-        assert!(ranges.closes(edge(8), 60).is_none());
-        assert_eq!(times(ranges.opens(2, edge(8), 0, 50)), Some((2, 50, 10)));
-        // The end of what began while recording was off ends nothing later.
-        assert!(ranges.closes(edge(8), 70).is_none());
-        assert!(ranges.opens(3, edge(8), 0, 80).is_none());
-        let over = ranges.finish(100);
-        assert_eq!((over.cut.len(), over.endless), (1, 0));
-        assert_eq!(times(Some(over.cut[0])), Some((3, 80, 20)));
-    }
-
-    #[test]
-    fn ends_at_one_address_that_are_read_first_each_end_the_range_that_began_before() {
-        let mut ranges = OpenRanges::default();
-        // Of the first no beginning was recorded.
-        for end in [5, 20, 40] {
-            assert!(ranges.closes(edge(8), end).is_none());
+    fn ranges_at_one_address_have_their_ends_whichever_ring_is_read_first() {
+        // The first and the third end in other threads; the second in its own.
+        type Step = (bool, u64);
+        let of_one: [Step; 4] = [(true, 10), (true, 30), (false, 40), (true, 50)];
+        let of_others: [Step; 2] = [(false, 20), (false, 60)];
+        for others_first in [false, true] {
+            let mut ranges = OpenRanges::default();
+            let (one, other) = (&of_one[..], &of_others[..]);
+            let read = if others_first { [other, one] } else { [one, other] };
+            for (opens, time) in read.concat() {
+                match opens {
+                    true => ranges.opens(time as u32, edge(8), 0, time),
+                    false => ranges.closes(edge(8), time),
+                }
+            }
+            assert_eq!(times(ranges.over(u64::MAX)), [(10, 10, 10), (30, 30, 10), (50, 50, 10)]);
+            let over = ranges.finish(100);
+            assert_eq!((over.cut.len(), over.endless), (0, 0));
         }
-        assert_eq!(times(ranges.opens(1, edge(8), 0, 10)), Some((1, 10, 10)));
-        assert_eq!(times(ranges.opens(2, edge(8), 0, 30)), Some((2, 30, 10)));
-        assert!(ranges.opens(3, edge(8), 0, 50).is_none());
-        assert_eq!((ranges.early_len, ranges.early.len()), (0, 0));
     }
 
     #[test]
-    fn of_ranges_at_one_address_the_last_that_began_ends() {
+    fn an_end_waits_for_records_of_its_time_that_are_not_read_yet() {
         let mut ranges = OpenRanges::default();
-        assert!(ranges.opens(1, edge(8), 0, 10).is_none());
-        assert!(ranges.opens(2, edge(8), 0, 20).is_none());
-        assert!(ranges.opens(3, edge(8), 0, 40).is_none());
-        // Of the first no end was recorded, the third began later.
-        assert_eq!(times(ranges.closes(edge(8), 30)), Some((2, 20, 10)));
-        assert_eq!(times(ranges.closes(edge(8), 45)), Some((3, 40, 5)));
+        ranges.opens(1, edge(8), 0, 10);
+        // Of the range after it, the beginning is read later, and so is the end of this one.
+        ranges.closes(edge(8), 40);
+        assert!(ranges.over(15).is_empty());
+        ranges.opens(2, edge(8), 0, 30);
+        ranges.closes(edge(8), 20);
+        assert_eq!(times(ranges.over(100)), [(1, 10, 10), (2, 30, 10)]);
+    }
+
+    #[test]
+    fn a_range_that_lost_its_end_is_counted_and_an_end_without_a_range_ends_nothing() {
+        let mut ranges = OpenRanges::default();
+        ranges.closes(edge(8), 5);
+        ranges.opens(1, edge(8), 0, 10);
+        ranges.opens(2, edge(8), 0, 20);
+        ranges.closes(edge(8), 30);
+        ranges.closes(edge(8), 35);
+        ranges.opens(3, edge(8), 0, 40);
+        assert_eq!(times(ranges.over(u64::MAX)), [(2, 20, 10)]);
         let over = ranges.finish(50);
-        assert_eq!((over.cut.len(), over.endless), (0, 1));
+        assert_eq!((times(over.cut), over.endless), (vec![(3, 40, 10)], 1));
     }
 }
