@@ -1,10 +1,12 @@
 #!/bin/sh
 # Training jobs under tprof: their operators, ranges and sizes against torch.profiler's of another run of the same seed
-# (names, counts and sizes must be equal; totals of durations are printed); the weights at their end, and what
-# torch.compile compiled, against a run without either; and what torch.profiler records beside tprof, against what
-# it records without. By hand: it needs a Python with PyTorch, which no script installs.
+# (names, counts and sizes must be equal); the weights at their end, and what torch.compile compiled, against a run
+# without either; and what torch.profiler records beside tprof, against what it records without. Then, on larger
+# operators, durations (scripts/operators/durations.py; with a release build: its collector leaves the job its core).
+# By hand: it needs a Python with PyTorch, which no script installs.
 #
 #   scripts/operators-check.sh PYTHON [TPROF] [JOB…]      jobs of scripts/operators/jobs.py; default: all
+#   ROUNDS=0 scripts/operators-check.sh …                 without durations; default: 3 runs of each
 set -eu
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || { echo 'usage: scripts/operators-check.sh PYTHON [TPROF] [JOB…]' >&2; exit 2; }
@@ -61,5 +63,7 @@ for job in "$@"; do
             compare "tprof and torch.profiler, rank $rank" "$at.chrome/rank-$rank.trace.json.gz" "$at.$rank.reference.json"
         compare "torch.profiler beside tprof and without, rank $rank" "$at.$rank.beside.json" "$at.$rank.reference.json"
     done
+    case $job in lists | compiled) continue ;; esac
+    [ "${ROUNDS:-3}" = 0 ] || python3 scripts/operators/durations.py "$python" "$tprof" "$job" "${ROUNDS:-3}" || failed="$failed $job"
 done
 [ -z "$failed" ] || { echo "differ:$failed" >&2; exit 1; }

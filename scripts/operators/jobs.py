@@ -2,6 +2,8 @@
 
 usage: jobs.py NAME [TRACE]    with TRACE, torch.profiler records the job into that file
 
+JOBS_SIZE=large makes operators of some 100 us, and more steps: what a profiler costs is then a small part of them.
+
 Prints a hash of the weights that the training ends with: it must be the same in all runs. What torch.profiler imports
 of PyTorch runs operators too, so it is imported first, and only what lies in the range "job" counts.
 """
@@ -15,24 +17,37 @@ import torch._dynamo
 import torch.distributed
 from torch import nn
 
-STEPS = 6
+LARGE = os.environ.get("JOBS_SIZE") == "large"
+STEPS, WIDTH, ROWS = (24, 512, 128) if LARGE else (6, 32, 8)
 
 
 def mlp():
-    model = nn.Sequential(*[nn.Linear(32, 32) for _ in range(4)])
-    return model, lambda: torch.ones(8, 32)
+    model = nn.Sequential(*[nn.Linear(WIDTH, WIDTH) for _ in range(4)])
+    return model, lambda: torch.ones(ROWS, WIDTH)
+
+
+class Residual(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        layers = [nn.Conv2d(channels, channels, 3, padding=1), nn.BatchNorm2d(channels)]
+        self.inner = nn.Sequential(*layers, nn.ReLU(), nn.Conv2d(channels, channels, 3, padding=1), nn.BatchNorm2d(channels))
+
+    def forward(self, x):
+        return torch.relu(x + self.inner(x))
 
 
 def conv():
-    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.LazyLinear(4))
+    channels = WIDTH // 4
+    head = [nn.MaxPool2d(2), nn.Flatten(), nn.LazyLinear(4)]
+    model = nn.Sequential(nn.Conv2d(3, channels, 3), nn.BatchNorm2d(channels), nn.ReLU(), Residual(channels), *head)
     batch = torch.ones(4, 3, 16, 16)
     model(batch)
     return model, lambda: batch
 
 
 def transformer():
-    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
-    return nn.TransformerEncoder(layer, 2), lambda: torch.ones(2, 10, 32)
+    layer = nn.TransformerEncoderLayer(WIDTH, 4, WIDTH * 2, batch_first=True)
+    return nn.TransformerEncoder(layer, 2), lambda: torch.ones(2, ROWS + 2, WIDTH)
 
 
 def train(made, every=1, optimizers=1, autocast=False):
@@ -59,8 +74,8 @@ def show_weights(model):
 
 
 def loader():
-    data = torch.utils.data.TensorDataset(torch.ones(48, 32))
-    batches = iter(torch.utils.data.DataLoader(data, batch_size=8, num_workers=2))
+    data = torch.utils.data.TensorDataset(torch.ones(STEPS * ROWS, WIDTH))
+    batches = iter(torch.utils.data.DataLoader(data, batch_size=ROWS, num_workers=2))
     model, _ = mlp()
     train((model, lambda: next(batches)[0]))
 
