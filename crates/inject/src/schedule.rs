@@ -6,7 +6,7 @@
 
 use crate::block::Thread;
 use crate::{ring, state, unwind};
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_wire::record::ExtKind;
 use tprof_wire::region::{RegionHeader, off};
 use tprof_wire::schedule::{Action, Schedule, counts_epochs};
@@ -32,6 +32,10 @@ pub enum Source {
 /// Bits of [`RegionHeader::step_source`] that are the source's.
 const RANK: u32 = 0xff;
 
+/// The first optimizer that updated, until it does so again: which others are of its group is not
+/// known before.
+static GROUP: AtomicU32 = AtomicU32::new(0);
+
 /// Whether steps matter in this process, for who would have to work to notice one.
 #[inline(always)]
 pub fn is_followed() -> bool {
@@ -46,12 +50,13 @@ pub fn follows_epochs() -> bool {
 }
 
 /// A step begins. Of several of one source, the first one's `of` is followed (any number): two
-/// optimizers step once each in a step of the program.
+/// loaders give a batch each in a step of the program.
 pub fn step_begins(thread: &Thread, source: Source, of: u32) {
     boundary(thread, source, of, 1);
 }
 
-/// A step ends, and the next one begins; `of` as in [`step_begins`].
+/// A step ends, and the next one begins. Of several of one source the last one's `of` is followed
+/// of those that end before the first one does again.
 pub fn step_ends(thread: &Thread, source: Source, of: u32) {
     boundary(thread, source, of, 0);
 }
@@ -74,30 +79,51 @@ fn boundary(thread: &Thread, source: Source, of: u32, begun: u64) {
     if followed & RANK != source as u32 {
         header.step_source.store(this, Relaxed);
         header.steps.store(0, Relaxed);
+        GROUP.store(this, Relaxed);
     } else if followed != this {
+        // The last of the optimizers that update before the first one does again ends each step.
+        match (this == GROUP.load(Relaxed), begun, header.steps.load(Relaxed)) {
+            (true, ..) => GROUP.store(0, Relaxed),
+            (false, 0, 1) if GROUP.load(Relaxed) != 0 => header.step_source.store(this, Relaxed),
+            _ => {}
+        }
         return;
     }
     let step = (header.steps.fetch_add(1, AcqRel) + 1).saturating_sub(begun);
     if schedule.active > 0 {
-        if schedule.action(step) == Action::WarmUp {
+        let is_warm_up = |step| schedule.action(step) == Action::WarmUp;
+        if is_warm_up(step) && !step.checked_sub(1).is_some_and(is_warm_up) {
             // What the first recorded stack would wait for.
-            unwind::ask(thread);
+            unwind::ask_ahead(thread);
         }
-        switch(thread, header, schedule.records(step), schedule.cycle(step));
+        let cycle = schedule.cycle(step);
+        let begins =
+            cycle.and_then(|of| schedule.steps_of(of)).is_some_and(|of| *of.start() == step);
+        if !switch(thread, header, schedule.records(step), cycle) && begins {
+            // The cycle before it has just ended: only the number changes.
+            let now = header.off.load(Relaxed);
+            write(thread, now, now, cycle);
+        }
     }
 }
 
 /// Switches recording of this process, as the schedule or the captured range has it, which is of
-/// this number.
-pub fn switch(thread: &Thread, header: &RegionHeader, on: bool, cycle: Option<u64>) {
+/// this number. Whether it was not so before.
+pub fn switch(thread: &Thread, header: &RegionHeader, on: bool, cycle: Option<u64>) -> bool {
     let before = match on {
         true => header.off.fetch_and(!off::SCHEDULE, AcqRel),
         false => header.off.fetch_or(off::SCHEDULE, AcqRel),
     };
     let now = if on { before & !off::SCHEDULE } else { before | off::SCHEDULE };
     if now != before {
-        let cycle = cycle.map_or(0, |cycle| cycle.saturating_add(1));
-        let payload = [u64::from(now), u64::from(before)];
-        ring::ext(thread, ExtKind::Switched, cycle as u32, thread.clock(), &payload);
+        write(thread, now, before, cycle);
     }
+    now != before
+}
+
+/// Writes how recording is switched now, and was before.
+fn write(thread: &Thread, now: u32, before: u32, cycle: Option<u64>) {
+    let cycle = cycle.map_or(0, |cycle| cycle.saturating_add(1));
+    let payload = [u64::from(now), u64::from(before)];
+    ring::ext(thread, ExtKind::Switched, cycle as u32, thread.clock(), &payload);
 }

@@ -101,6 +101,8 @@ pub(super) struct Recording {
     pub ends_on: bool,
     /// Processes switch it by their steps, as `tprof ctl start --steps` asked.
     pub steps: Option<Schedule>,
+    /// How often it has.
+    pub asked: u32,
     /// The job was asked to end, since the captured range has.
     pub job_ends: bool,
 }

@@ -2,7 +2,6 @@
 
 use super::inbox::Event;
 use super::main_loop::Engine;
-use super::scheduled::START_STEPS;
 use super::workers::{Answer, MappingsRead};
 use crate::cpu::SamplerEvent;
 use crate::os::sys;
@@ -159,7 +158,7 @@ impl Engine {
         };
         if let Some(mut target) = Target::place(attached, placed_in, now) {
             if let Some(schedule) = self.recording.steps {
-                target.schedule(schedule, START_STEPS, &mut self.out, now);
+                target.schedule(schedule, self.recording.by(), &mut self.out, now);
             }
             // It may have been switched since the process was answered.
             target.switch(self.parts.session.page().recording.load(Relaxed) != 0);

@@ -1,10 +1,10 @@
 //! What the engine does where a schedule or a captured range decides what is recorded.
 
 use super::inbox::Reply;
-use super::main_loop::Engine;
+use super::main_loop::{Engine, Recording};
 use crate::config::CaptureEnd;
 use crate::os::sys;
-use crate::targets::own_switch::Leader;
+use crate::targets::own_switch::{Asked, Leader};
 use crate::targets::target::Target;
 use std::collections::HashMap;
 use tprof_trace::run::Blind;
@@ -15,6 +15,13 @@ pub const START_STEPS: &str = "tprof ctl start --steps";
 /// The first step that `tprof ctl start --steps` records comes so many after the last one that any
 /// process has begun: what is asked for reaches all of them before.
 pub const STEPS_AHEAD: u64 = 2;
+
+impl Recording {
+    /// What sets the schedule that `tprof ctl start --steps` asked for last.
+    pub(super) fn by(&self) -> Asked {
+        Asked { command: START_STEPS, cycles_before: self.asked.saturating_sub(1) }
+    }
+}
 
 impl Engine {
     /// Switches the session's recording, where the schedule counts seconds.
@@ -118,10 +125,12 @@ impl Engine {
         }
         let schedule = Schedule { active: count, skip_first, ..Schedule::COUNT };
         let now = sys::monotonic_ns();
-        for target in self.targets.values_mut() {
-            target.schedule(schedule, START_STEPS, &mut self.out, now);
-        }
+        self.recording.asked += 1;
         self.recording.steps = Some(schedule);
+        let by = self.recording.by();
+        for target in self.targets.values_mut() {
+            target.schedule(schedule, by, &mut self.out, now);
+        }
         self.switch(true, START_STEPS);
         let last = first + u64::from(count) - 1;
         reply(true, format!("steps {first} to {last} are recorded"))
@@ -131,8 +140,9 @@ impl Engine {
     pub(super) fn end_steps(&mut self) {
         if self.recording.steps.take().is_some() {
             let now = sys::monotonic_ns();
+            let by = Asked { command: "tprof ctl", ..self.recording.by() };
             for target in self.targets.values_mut() {
-                target.schedule(Schedule::COUNT, "tprof ctl", &mut self.out, now);
+                target.schedule(Schedule::COUNT, by, &mut self.out, now);
             }
         }
     }

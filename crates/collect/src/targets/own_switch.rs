@@ -20,6 +20,15 @@ pub struct Leader {
     cycle: u32,
 }
 
+/// The command that sets a schedule, in words, and the cycles that the run had before.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// `tprof ctl start --steps`.
+    pub command: &'static str,
+    /// How many.
+    pub cycles_before: u32,
+}
+
 impl Target {
     /// What decides for the others of its file, if this one makes steps.
     pub fn leader(&self) -> Option<Leader> {
@@ -31,7 +40,7 @@ impl Target {
             count,
             captured: captures > 0 && header.captured.load(Relaxed) == 0,
             off: header.off.load(Relaxed) & off::SCHEDULE,
-            cycle: self.spans.cycle,
+            cycle: self.spans.cycle.saturating_sub(self.spans.cycles_before),
         })
     }
 
@@ -64,8 +73,9 @@ impl Target {
     }
 
     /// From now on its steps follow this schedule.
-    pub fn schedule(&mut self, schedule: Schedule, by: &'static str, out: &mut Output, now: u64) {
-        (self.spans.schedule, self.spans.by) = (Some(schedule), by);
+    pub fn schedule(&mut self, schedule: Schedule, by: Asked, out: &mut Output, now: u64) {
+        (self.spans.schedule, self.spans.by) = (Some(schedule), by.command);
+        self.spans.cycles_before = by.cycles_before;
         let off = if schedule.active == 0 { 0 } else { off::SCHEDULE };
         // Off before the process reads the schedule, on after it reads none.
         if off != 0 {

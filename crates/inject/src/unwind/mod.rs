@@ -4,6 +4,7 @@
 //! A frame pointer is trusted only where a row permits it. Nothing is
 //! dereferenced outside the thread's stack and the read-only tables.
 
+mod ahead;
 mod ask;
 mod frame_pointers;
 mod frames;
@@ -12,7 +13,7 @@ mod stack_bounds;
 mod tables;
 mod walk;
 
-pub use ask::ask;
+pub use ahead::ask_ahead;
 pub use frames::Walk;
 pub use rows::{code_changed, prepare};
 pub use walk::walk;

@@ -69,6 +69,8 @@ pub struct Spans {
     pub by: &'static str,
     /// The cycle or captured range that was recorded last, from 1.
     pub cycle: u32,
+    /// Cycles of schedules before this one.
+    pub cycles_before: u32,
     off_since_ns: Option<u64>,
     pauses: Vec<(u64, u64)>,
     nameless: u64,
@@ -90,10 +92,15 @@ impl Spans {
         Spans { off, off_since_ns, schedule, by: config.in_part_by(), ..self }
     }
 
-    /// Marks that recording is off from the beginning of the process, if so.
-    pub fn begin(&self, start_ns: u64, writer: &mut TraceWriter) {
+    /// Marks how recording is from the beginning of the process, where it switches it.
+    pub fn begin(&mut self, start_ns: u64, writer: &mut TraceWriter) {
         if self.off & OWN != 0 {
             self.mark(self.by, MarkKind::RecordingOff, start_ns, writer);
+        } else if self.schedule.is_some() {
+            // Without its step, which begins later.
+            self.cycle = 1;
+            let name = format!("cycle 1 ({})", self.by);
+            self.mark(&name, MarkKind::RecordingOn, start_ns, writer);
         }
     }
 
@@ -157,6 +164,7 @@ impl Spans {
         writer: &mut TraceWriter,
     ) {
         (self.off, self.was_switched) = (off, true);
+        let cycle_before = self.cycle;
         let by = match (off ^ before) & off::PROGRAM {
             0 => self.window(off & off::SCHEDULE == 0, cycle),
             _ => "by the program".to_owned(),
@@ -171,6 +179,10 @@ impl Spans {
                 self.off_since_ns.get_or_insert(time_ns);
                 self.mark(&by, MarkKind::RecordingOff, time_ns, writer);
             }
+            // One cycle follows the other.
+            (0, 0) if self.cycle != cycle_before => {
+                self.mark(&by, MarkKind::RecordingOn, time_ns, writer);
+            }
             _ => {}
         }
     }
@@ -180,11 +192,11 @@ impl Spans {
         if !on {
             return self.by.to_owned();
         }
-        self.cycle = cycle;
+        self.cycle = self.cycles_before + cycle;
         let steps = self.schedule.and_then(|of| of.steps_of(u64::from(cycle).checked_sub(1)?));
         let unit = if self.schedule.is_some_and(|of| of.epochs) { "epoch" } else { "step" };
         let first = steps.map(|steps| format!(": {unit} {}", steps.start())).unwrap_or_default();
-        format!("cycle {cycle}{first} ({})", self.by)
+        format!("cycle {}{first} ({})", self.cycle, self.by)
     }
 
     fn over(
