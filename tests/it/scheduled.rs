@@ -1,7 +1,7 @@
 //! Only the steps or the range are recorded that were asked for, and the run states the rest.
 
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tprof_tests::{
     Job, Live, Outcome, Refused, Scratch, document, memory_report, need_some, program, skip, stack,
@@ -51,8 +51,23 @@ fn each(steps: &[u64], blocks: i64) -> BTreeMap<u64, i64> {
 
 /// Numbers of the steps that the report has, by rank.
 fn reported(run: &Path) -> BTreeMap<String, Vec<u64>> {
+    steps_of(&document("steps", run))
+}
+
+/// As [`reported`], of a cycle.
+fn reported_of(run: &Path, cycle: &str) -> BTreeMap<String, Vec<u64>> {
+    steps_of(&of_cycle("steps", run, cycle))
+}
+
+/// A report of a cycle.
+fn of_cycle(kind: &str, run: &Path, cycle: &str) -> Value {
+    let outcome = tprof(["report", kind, "--json", "--cycle", cycle]).arg(run);
+    serde_json::from_str(&outcome.run_in(run.parent().unwrap()).expect_code(0).stdout).unwrap()
+}
+
+fn steps_of(report: &Value) -> BTreeMap<String, Vec<u64>> {
     let mut steps: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-    for row in document("steps", run)["tables"]["steps"].as_array().unwrap() {
+    for row in report["tables"]["steps"].as_array().unwrap() {
         let rank = row["rank"].as_str().unwrap().to_owned();
         steps.entry(rank).or_default().push(row["step"].as_u64().unwrap());
     }
@@ -109,6 +124,37 @@ fn cycles_are_repeated_and_parts_may_be_options_of_their_own() {
     assert_eq!(reported(&run), of_rank_0(&[2, 3, 6, 7]));
     let on = ["cycle 1: step 2 (--schedule)", "cycle 2: step 6 (--schedule)"];
     assert_eq!(switched_on(&run), on);
+}
+
+#[test]
+fn a_report_is_of_one_cycle_where_it_is_chosen() {
+    let options = ["--schedule", "wait=1,warmup=1,active=2,repeat=2"];
+    let (scratch, run, _) = ran(&["nvtx", "12", "5"], &options);
+    assert_eq!(reported_of(&run, "1"), of_rank_0(&[2, 3]));
+    assert_eq!(reported_of(&run, "2"), of_rank_0(&[6, 7]));
+    let report = of_cycle("nvtx", &run, "2");
+    let ranges = report["tables"]["nvtx_pushpop_sum"].as_array().unwrap();
+    let names = ranges.iter().map(|row| row["range"].as_str().unwrap());
+    assert_eq!(names.collect::<BTreeSet<_>>(), BTreeSet::from([":step 6", ":step 7"]));
+    assert_eq!(report["notes"][0], "only cycle 2: step 6 (--schedule)");
+    let refused = |words: &[&str]| {
+        let outcome = tprof([&["report"], words].concat()).arg(&run).run_in(scratch.cwd());
+        assert_eq!(outcome.code, Some(125), "{outcome:?}");
+        outcome.stderr
+    };
+    let no_cycle = refused(&["steps", "--cycle", "3"]);
+    assert!(no_cycle.contains("no cycle 3") && no_cycle.contains("--cycle 1"), "{no_cycle}");
+    let whole = refused(&["steps,memory", "--cycle", "1"]);
+    assert!(whole.contains("--cycle does not apply to memory"), "{whole}");
+}
+
+#[test]
+fn cycles_that_follow_each_other_are_parts_too() {
+    let (_scratch, run, _) = ran(&["nvtx", "8", "5"], &["--schedule", "active=2,repeat=2"]);
+    assert_eq!(kept(&run), each(&[0, 1, 2, 3], KEEPS));
+    assert_eq!(switched_on(&run), ["cycle 1 (--schedule)", "cycle 2: step 2 (--schedule)"]);
+    assert_eq!(reported_of(&run, "1"), of_rank_0(&[0, 1]));
+    assert_eq!(reported_of(&run, "2"), of_rank_0(&[2, 3]));
 }
 
 #[test]
@@ -182,6 +228,8 @@ fn the_profiler_calls_of_cuda_enclose_what_is_recorded() {
     assert!(problems.is_empty(), "{problems:?}");
     assert_eq!(kernels.len(), 2 * 6, "of steps 2 and 3");
     assert_eq!(switched_on(&run), ["cycle 1 (--capture-range)"]);
+    let by_kernel = |report: Value| report["tables"]["kernels"].clone();
+    assert_eq!(by_kernel(of_cycle("kernels", &run, "1")), by_kernel(document("kernels", &run)));
 }
 
 /// Asks for three steps, and waits until all ranks have recorded them.
@@ -214,7 +262,7 @@ fn a_paused_server_records_steps_of_all_ranks_when_asked() {
         live.wait_for(&format!("step {}", second[2] + 1));
     }
     assert_eq!(live.finish().code, Some(0));
-    let both = [first, second].concat();
+    let (asked_last, both) = (second.clone(), [first, second].concat());
     // The last step of a window has no mark at its end but the pause.
     let marked = |rank: u64| -> Vec<u64> {
         let file = TraceFile::open(&run.join(format!("rank-{rank}.tprof"))).unwrap();
@@ -226,6 +274,9 @@ fn a_paused_server_records_steps_of_all_ranks_when_asked() {
         numbers
     };
     assert_eq!((marked(0), marked(1)), (both.clone(), both));
+    let ranks =
+        |steps: &[u64]| BTreeMap::from([0, 1].map(|rank| (format!("rank {rank}"), steps.to_vec())));
+    assert_eq!(reported_of(&run, "2"), ranks(&asked_last));
     let blocks: i64 = kept(&run).values().sum();
     assert_eq!(blocks, 2 * 6 * KEEPS);
 }
@@ -255,11 +306,24 @@ fn updates_of_an_unedited_pytorch_job_are_steps() {
     let scratch = Scratch::new();
     let run = scratch.run();
     let options = ["--schedule", "wait=3,warmup=1,active=3,repeat=2"];
-    let job = tprof(words(&options, &run)).arg(python).arg("-B").arg(source).limit(300);
+    let job = tprof(words(&options, &run)).arg(&python).arg("-B").arg(&source).limit(300);
     job.run_in(scratch.cwd()).expect_code(0);
     assert_eq!(reported(&run), of_rank_0(&[4, 5, 6, 11, 12, 13]));
     let file = TraceFile::open(&run.join("rank-0.tprof")).unwrap();
     let (spans, _) = file.rows::<tprof_trace::model::Span>();
     let updates = spans.iter().filter(|span| file.name(span.name) == "Optimizer.step#SGD.step");
     assert_eq!(updates.count(), 6);
+    // A group of optimizers is one step, which its last one ends.
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let job = tprof(words(&options, &run)).arg(python).arg("-B").arg(source).arg("two").limit(300);
+    job.run_in(scratch.cwd()).expect_code(0);
+    assert_eq!(reported(&run), of_rank_0(&[4, 5, 6, 11, 12, 13]));
+    assert_eq!(reported_of(&run, "2"), of_rank_0(&[11, 12, 13]));
+    let file = TraceFile::open(&run.join("rank-0.tprof")).unwrap();
+    let (spans, _) = file.rows::<tprof_trace::model::Span>();
+    let updates = spans.iter().map(|span| file.name(span.name));
+    let updates: Vec<&str> = updates.filter(|name| name.starts_with("Optimizer.step#")).collect();
+    let pair = ["Optimizer.step#SGD.step", "Optimizer.step#AdamW.step"];
+    assert_eq!(updates, pair.repeat(6));
 }

@@ -32,6 +32,8 @@ pub struct TraceFile {
     tables: Tables,
     last_ns: u64,
     closed: bool,
+    /// Times, from and to before, in which large tables are read; none: all.
+    only: Option<Vec<(u64, u64)>>,
 }
 
 impl TraceFile {
@@ -70,6 +72,7 @@ impl TraceFile {
             tables: Tables::default(),
             last_ns: blocks.iter().map(|block| block.header.last_ns).max().unwrap_or(0),
             closed,
+            only: None,
         };
         file.load(&blocks, &mut planes);
         Ok(file)
@@ -110,6 +113,28 @@ impl TraceFile {
             }
         }
         self.tables.settle();
+    }
+
+    /// From now on reads, of large tables, only rows that began within these times (from, to
+    /// before; CLOCK_MONOTONIC nanoseconds), and only their marks. Counts by the headers of blocks,
+    /// heap and mapping events and small tables remain those of the whole file.
+    pub fn read_only(&mut self, times_ns: &[(u64, u64)]) {
+        self.only = Some(times_ns.to_vec());
+        let only = self.only.as_deref();
+        self.tables.marks.retain(|mark| {
+            matches!(mark.kind, MarkKind::RecordingOn | MarkKind::RecordingOff)
+                || is_within(only, mark.time_ns)
+        });
+    }
+
+    /// Whether what began at this time is read.
+    pub(crate) fn reads(&self, time_ns: u64) -> bool {
+        is_within(self.only.as_deref(), time_ns)
+    }
+
+    /// Whether all rows of large tables are read.
+    pub(crate) fn reads_all(&self) -> bool {
+        self.only.is_none()
     }
 
     pub(crate) fn source(&self) -> &Source {
@@ -311,6 +336,10 @@ impl TraceFile {
     pub fn heap_event_count(&self) -> u64 {
         self.heap_blocks.iter().map(|block| u64::from(block.header.rows)).sum()
     }
+}
+
+fn is_within(times_ns: Option<&[(u64, u64)]>, time_ns: u64) -> bool {
+    times_ns.is_none_or(|all| all.iter().any(|(from, to)| (*from..*to).contains(&time_ns)))
 }
 
 fn open_prefix(path: &Path) -> Result<(Source, Prefix), TraceError> {

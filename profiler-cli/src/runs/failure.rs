@@ -25,6 +25,7 @@ pub fn analyze_failure(path: &Path, error: &AnalyzeError) -> Failure {
     match error {
         AnalyzeError::Trace(error) => trace_failure(path, error),
         AnalyzeError::NoRank { rank, there, .. } => no_rank(path, *rank, there),
+        AnalyzeError::NoCycle { cycle, there } => no_cycle(*cycle, there),
         AnalyzeError::Nothing(named) => nothing_named(named),
     }
 }
@@ -67,11 +68,33 @@ pub fn not_taken(option: &str, asked: &[String], takers: &[&str]) -> Failure {
     let value = match option {
         "--lines" | "--mine" => "",
         "--sort" => " total",
+        "--cycle" => " 1",
         _ => " TEXT",
     };
     Failure::new(format!("{option} does not apply to {}", asked.join(" and ")))
-        .cause(format!("{option} is for {}", takers.join(" and ")))
+        .cause(format!("{option} is for {}", listed(takers)))
         .hint(format!("tprof report {} RUN {option}{value}", takers[0]))
+}
+
+/// `a, b and c`.
+fn listed(words: &[&str]) -> String {
+    match words {
+        [head @ .., last] if !head.is_empty() => format!("{} and {last}", head.join(", ")),
+        _ => words.concat(),
+    }
+}
+
+/// A cycle that a run does not have.
+fn no_cycle(cycle: u32, there: &[String]) -> Failure {
+    let failure = Failure::new(format!("the run has no cycle {cycle}"));
+    match there {
+        [] => failure
+            .cause("cycles are those of --schedule, --capture-range and `tprof ctl start --steps`")
+            .hint("leave out --cycle"),
+        [first, ..] => failure
+            .cause(format!("there are {}", there.join(", ")))
+            .hint(format!("--{}", first.split([':', '(']).next().unwrap_or(first).trim_end())),
+    }
 }
 
 /// A rank that a run does not have.

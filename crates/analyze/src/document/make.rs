@@ -20,6 +20,8 @@ pub struct Options {
     pub hta: bool,
     /// Where steps come from; none: from the first source that has any.
     pub steps_from: Option<StepSource>,
+    /// Only this cycle of a schedule, or captured range, from 1.
+    pub cycle: Option<u32>,
     /// Only this part of the run, where a report can be cut.
     pub cut: Cut,
     /// Only operators with this in their name, where a report is about operators.

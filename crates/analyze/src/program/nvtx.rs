@@ -42,6 +42,7 @@ struct RangeColumns {
 impl Analysis for Nvtx {
     const KIND: &'static str = KIND.name;
     type Part = Vec<Values<RangeColumns>>;
+    const TAKES: &'static [&'static str] = &["--cycle"];
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::WORK | Needs::CALLS | Needs::ANNOTATIONS | Needs::spans(SpanKind::Nvtx)

@@ -22,6 +22,14 @@ pub enum AnalyzeError {
         /// The ranks that are there.
         there: Vec<u32>,
     },
+    /// The run has no such cycle.
+    #[error("the run has no cycle {cycle}")]
+    NoCycle {
+        /// The cycle that was asked for.
+        cycle: u32,
+        /// The cycles that are there, in words.
+        there: Vec<String>,
+    },
     /// An option names something that the run has not.
     #[error("{} `{}` chooses none of the run's {}", .0.option, .0.text, .0.what)]
     Nothing(Named),

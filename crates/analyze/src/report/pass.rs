@@ -5,9 +5,11 @@
 //! the questions: these are independent of each other too.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use tprof_facts::Zero;
+use tprof_facts::cycles::{self, Cycle};
 use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, TraceError, TraceFile};
 
 use super::error::AnalyzeError;
@@ -56,7 +58,8 @@ pub fn read_together(
     let kinds = analyses.iter().map(|one| one.kind()).collect::<Vec<_>>();
     let bodies = analyses.into_iter().map(|one| one.finish(options));
     let documents = kinds.into_iter().zip(bodies).zip(&read.of_kinds).map(|((kind, body), of)| {
-        let Body { tables, notes } = body;
+        let Body { tables, mut notes } = body;
+        notes.extend(read.cycle.iter().map(|cycle| format!("only {cycle}")));
         let OfKind { completeness, problems } = of.clone();
         Document { kind, run: read.run.clone(), completeness, problems, notes, tables }
     });
@@ -120,6 +123,8 @@ pub(crate) struct OfKind {
 pub(crate) struct Read {
     dir: RunDir,
     pub run: Run,
+    /// The cycle that was asked for, in words.
+    cycle: Option<String>,
     /// For each analysis.
     pub of_kinds: Vec<OfKind>,
     /// What the summary and the report on memory are made of.
@@ -133,6 +138,8 @@ struct ReadRank {
     /// For each analysis.
     problems: Vec<Vec<String>>,
     part: Option<RankSummary>,
+    /// Where one of them was asked for.
+    cycles: Vec<Cycle>,
 }
 
 /// What all ranks of a run have in common.
@@ -164,7 +171,7 @@ pub(crate) fn read_ranks(
     let of_dir: Vec<String> = dir.problems().iter().map(|p| p.what.clone()).collect();
     let mut problems = vec![of_dir; begun.len()];
     let (mut parts, mut seen, mut last_ns) = (Vec::new(), Vec::new(), None);
-    let (mut failure, mut any) = (None, false);
+    let (mut failure, mut any, mut cycles) = (None, false, Vec::new());
     for result in parallel::each(&files, |(place, file)| context.read(*place, file)) {
         match result {
             Ok(read) => {
@@ -175,6 +182,7 @@ pub(crate) fn read_ranks(
                 seen.push(read.seen);
                 last_ns = last_ns.max(Some(read.last_ns));
                 parts.extend(read.part.map(Ok));
+                cycles.extend(read.cycles);
             }
             Err(error) => {
                 let text = error.to_string();
@@ -188,6 +196,7 @@ pub(crate) fn read_ranks(
         Some(error) if !any => return Err(error.into()),
         _ => {}
     }
+    let cycle = options.cycle.map(|cycle| named(cycle, &cycles)).transpose()?;
     let infos = dir.infos();
     let finished = !infos.is_empty() && infos.iter().all(|info| info.finished);
     let in_part = options.rank.is_some() || path.is_file();
@@ -198,7 +207,17 @@ pub(crate) fn read_ranks(
     };
     let of_kinds = problems.into_iter().map(of_kind).collect();
     let run = run_of(path, infos, options.is_running, last_ns, context.zero);
-    Ok(Read { run, of_kinds, parts, dir })
+    Ok(Read { run, cycle, of_kinds, parts, dir })
+}
+
+/// A cycle in words, if any rank has it.
+fn named(cycle: u32, all: &[Cycle]) -> Result<String, AnalyzeError> {
+    if let Some(of) = all.iter().find(|of| of.number == cycle) {
+        return Ok(of.name.clone());
+    }
+    let there: BTreeMap<u32, &str> = all.iter().map(|of| (of.number, of.name.as_str())).collect();
+    let there = there.into_values().map(str::to_owned).collect();
+    Err(AnalyzeError::NoCycle { cycle, there })
 }
 
 /// Files of a run, or of one rank of it.
@@ -217,6 +236,14 @@ fn pick<'a>(
     Ok(files)
 }
 
+/// Leaves only a cycle of what is read of a file, which has these.
+fn only_cycle(trace: &mut TraceFile, cycle: u32) -> Vec<Cycle> {
+    let all = cycles::of(trace);
+    let chosen = all.iter().find(|of| of.number == cycle);
+    trace.read_only(chosen.map_or(&[], |of| &of.times_ns));
+    all
+}
+
 /// Base name of a path.
 fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
@@ -231,6 +258,11 @@ impl Context<'_> {
         }
         let clock = self.zero.clock(&trace, self.dir);
         let at = RankAt { rank: file.rank, label: file.label.to_string(), file: name, clock };
+        let seen = Seen::of(&trace);
+        let cycles = match self.options.cycle {
+            Some(cycle) => only_cycle(&mut trace, cycle),
+            None => Vec::new(),
+        };
         let mut of_tables: Vec<Vec<Problem>> = vec![Vec::new(); self.begun.len()];
         let mut part = None;
         // As it was recorded and as Holistic Trace Analysis reads it: one at a time.
@@ -267,10 +299,11 @@ impl Context<'_> {
             all
         });
         Ok(ReadRank {
-            seen: Seen::of(&trace),
+            seen,
             last_ns: clock.since_start(trace.last_ns()),
             problems: problems.collect(),
             part,
+            cycles,
         })
     }
 

@@ -46,7 +46,7 @@ columns_of! {
 }
 
 part_of! {
-    KernelOutline of KERNELS;
+    KernelOutline of KERNELS, from start_ns;
     1 start_ns,
     2 duration_ns,
     3 process,

@@ -255,9 +255,14 @@ pub(super) use columns_of;
 
 /// Implements [`Part`](super::Part) for some of a row's columns.
 macro_rules! part_of {
-    ($part:ident of $table:ident; $($id:literal $field:ident),* $(,)?) => {
+    ($part:ident of $table:ident $(, from $time:ident)?; $($id:literal $field:ident),* $(,)?) => {
         impl $crate::tables::Part for $part {
             const TABLE: u16 = $crate::tables::table::$table;
+
+            fn began_ns(&self) -> Option<u64> {
+                let times: &[u64] = &[$( self.$time )?];
+                times.first().copied()
+            }
 
             fn read(columns: &mut Columns<'_>) -> Result<Vec<Self>, Damage> {
                 $( let $field = $crate::tables::field::Field::read(columns, $id)?; )*

@@ -125,12 +125,18 @@ impl TracePart for KernelOutline {}
 pub(crate) trait Part: Sized {
     /// The table.
     const TABLE: u16;
+    /// When it began, where that is read and it has a time.
+    fn began_ns(&self) -> Option<u64>;
     /// Reads a block's.
     fn read(columns: &mut Columns<'_>) -> Result<Vec<Self>, Damage>;
 }
 
 impl<R: Row> Part for R {
     const TABLE: u16 = <R as Row>::TABLE;
+
+    fn began_ns(&self) -> Option<u64> {
+        Some(self.time_ns()).filter(|time_ns| *time_ns > 0)
+    }
 
     fn read(columns: &mut Columns<'_>) -> Result<Vec<Self>, Damage> {
         <R as Row>::read(columns)

@@ -38,7 +38,7 @@ columns_of! {
 }
 
 part_of! {
-    SpanOutline of SPANS;
+    SpanOutline of SPANS, from start_ns;
     1 start_ns,
     2 duration_ns,
     3 process,

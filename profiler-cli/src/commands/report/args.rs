@@ -45,6 +45,9 @@ pub struct ReportWords {
     /// Where training steps come from: auto, explicit, profiler, optimizer, loader
     #[arg(long, value_name = "SOURCE")]
     pub steps_from: Option<String>,
+    /// Only this cycle of a schedule, or captured range, from 1
+    #[arg(long, value_name = "N")]
+    pub cycle: Option<u32>,
     /// Only operators with this text in their names (sequences)
     #[arg(long, value_name = "TEXT")]
     pub operator: Option<String>,
@@ -90,6 +93,8 @@ pub struct ReportArgs {
     pub hta: bool,
     /// Where training steps come from.
     pub steps_from: Option<StepSource>,
+    /// Only this cycle.
+    pub cycle: Option<u32>,
     /// Only operators with this text in their names.
     pub operator: Option<String>,
     /// Only within this range.
@@ -133,7 +138,7 @@ impl ReportWords {
             None => newest::run_here()?,
         };
         let sort = self.sort.as_deref().map(sort_key).transpose()?;
-        let Self { json, csv, table, output, top, rank, hta, operator, within, .. } = self;
+        let Self { json, csv, table, output, top, rank, hta, cycle, operator, within, .. } = self;
         let (lines, mine, thread) = (self.lines, self.mine, self.thread);
         let steps_from = steps_from(self.steps_from.as_deref())?;
         if kinds.len() > 1 && csv && output.is_none() {
@@ -152,6 +157,7 @@ impl ReportWords {
             rank,
             hta,
             steps_from,
+            cycle,
             operator,
             within,
             lines,

@@ -61,6 +61,7 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
             return Err(failure::not_taken(option, &args.kinds, &takers).into());
         }
     }
+    refuse_whole(args, &kinds)?;
     if let [kind] = args.kinds.as_slice()
         && !reports.is_empty()
     {
@@ -71,6 +72,7 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
         rank: args.rank,
         hta: args.hta,
         steps_from: args.steps_from,
+        cycle: args.cycle,
         cut: Cut::default(),
         operator: args.operator.clone(),
         within: args.within.clone(),
@@ -115,6 +117,18 @@ fn rendered(made: &Made, args: &ReportArgs) -> anyhow::Result<String> {
         _ if json => many::json(made, &args.kinds)?,
         _ => many::text(made, &args.kinds, top, width),
     })
+}
+
+/// Refuses `--cycle` with a report that is of the whole run.
+fn refuse_whole(args: &ReportArgs, kinds: &[&DocumentKind]) -> Result<(), Failure> {
+    const OPTION: &str = "--cycle";
+    let takes = |name: &&String| kinds.iter().any(|kind| kind.name == **name && kind.takes(OPTION));
+    let whole: Vec<String> = args.kinds.iter().filter(|name| !takes(name)).cloned().collect();
+    if args.cycle.is_none() || whole.is_empty() {
+        return Ok(());
+    }
+    let takers: Vec<_> = KINDS.iter().filter(|one| one.takes(OPTION)).map(|one| one.name).collect();
+    Err(failure::not_taken(OPTION, &whole, &takers))
 }
 
 /// The table that CSV prints: the first, unless another is named.

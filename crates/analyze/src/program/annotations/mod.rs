@@ -37,6 +37,7 @@ pub struct Annotations;
 impl Analysis for Annotations {
     const KIND: &'static str = KIND.name;
     type Part = NamedRanges;
+    const TAKES: &'static [&'static str] = &["--cycle"];
 
     fn needs(&self, _: &Options) -> Needs {
         needs()

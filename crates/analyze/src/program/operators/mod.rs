@@ -25,6 +25,7 @@ pub struct Operators;
 impl Analysis for Operators {
     const KIND: &'static str = KIND.name;
     type Part = OperatorCosts;
+    const TAKES: &'static [&'static str] = &["--cycle"];
 
     fn needs(&self, _: &Options) -> Needs {
         needs()
