@@ -1,5 +1,6 @@
 //! Spans, steps and values that a program names itself by the table `tprof_abi`.
 
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 use tprof_tests::{EXACT, Job, Scratch, document, program, report, run_info, traced, traced_job};
@@ -133,6 +134,47 @@ fn bytes_allocated_within_a_span_are_exact() {
     assert_eq!(seen, 2 * TIMES);
     let all = within.values().flatten().any(|(_, bytes)| *bytes == 7777);
     assert!(!all, "recording was off then");
+}
+
+/// Whether allocations are all recorded or only counted, a span has exactly its thread's.
+#[test]
+fn the_report_has_the_bytes_and_operations_of_each_span() {
+    for (options, why) in
+        [(EXACT, None), (&["--mem", "sampled"], None), (&["--mem", "off"], Some("off"))]
+    {
+        let scratch = Scratch::new();
+        let run = traced(&job("all"), options, &scratch);
+        let document = document("spans", &run.run);
+        let rows = document["tables"]["spans"].as_array().unwrap();
+        let row = |name: &str| rows.iter().find(|row| row["name"] == name).unwrap();
+        let (outer, inner) = (row("outer"), row("inner"));
+        assert_eq!((outer["runs"].as_u64(), inner["runs"].as_u64()), (Some(2000), Some(2002)));
+        assert_eq!((outer["flops"].as_u64(), inner["flops"].as_u64()), (Some(20_000), Some(2000)));
+        assert!(row("child")["flops"].is_null());
+        let total = |row: &Value| row["total_ns"].as_u64().unwrap();
+        assert_eq!(outer["self_ns"].as_u64().unwrap() > 0, total(outer) > total(inner));
+        for row in [outer, inner] {
+            let quantiles = ["min_ns", "p50_ns", "p95_ns", "p99_ns", "max_ns"];
+            let of: Vec<u64> = quantiles.iter().map(|key| row[key].as_u64().unwrap()).collect();
+            assert!(of.is_sorted(), "{of:?}");
+        }
+        let allocated =
+            |row: &Value| (row["allocations"].as_u64(), row["allocated_bytes"].as_u64());
+        let times = TIMES as u64;
+        match why {
+            None => {
+                assert_eq!(allocated(outer), (Some(5 * times), Some(450 * times)), "{options:?}");
+                assert_eq!(allocated(inner), (Some(4 * times), Some(400 * times)), "{options:?}");
+                assert_eq!(allocated(row("child")), (Some(0), Some(0)));
+                let around = row("around")["allocated_bytes_missing"].as_str().unwrap();
+                assert!(around.contains("recording was off"), "{around}");
+            }
+            Some(_) => assert_eq!(allocated(outer), (None, None)),
+        }
+        assert!(row("handed on")["self_ns"].is_null() && row("handed on")["any_thread"] == true);
+        let slowest = document["tables"]["slowest_spans"].as_array().unwrap();
+        assert!(slowest.iter().all(|row| row["tid"].as_u64().unwrap() > 0), "{slowest:?}");
+    }
 }
 
 #[test]

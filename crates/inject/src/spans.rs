@@ -12,7 +12,7 @@ use tprof_wire::capture::Opens;
 use tprof_wire::record::ExtKind;
 use tprof_wire::region::off;
 use tprof_wire::schedule::is_epoch;
-use tprof_wire::spans::Place;
+use tprof_wire::spans::{OnStack, Place};
 
 /// Depths below which is known whether a span was recorded; deeper ones count as recorded.
 const KNOWN_DEPTHS: u16 = 64;
@@ -118,8 +118,13 @@ pub unsafe fn push(name: *const SpanName) {
     if is_on {
         // SAFETY: the caller's premise.
         let name = unsafe { named(thread, name) };
-        let place = Place { number: u64::from(depth) };
-        ring::quick(thread, ExtKind::SpanPush, name, thread.clock(), &place.pack());
+        ring::quick(
+            thread,
+            ExtKind::SpanPush,
+            name,
+            thread.clock(),
+            &counted(thread, depth).pack(),
+        );
     }
 }
 
@@ -130,8 +135,7 @@ pub fn pop() {
     // More pops than pushes.
     let Some(depth) = thread.spans.get().checked_sub(1) else { return };
     if depth >= KNOWN_DEPTHS || thread.spans_recorded.get() >> depth & 1 != 0 {
-        let place = Place { number: u64::from(depth) };
-        ring::quick(thread, ExtKind::SpanPop, 0, thread.clock(), &place.pack());
+        ring::quick(thread, ExtKind::SpanPop, 0, thread.clock(), &counted(thread, depth).pack());
     }
     if capture::is_opened_by(Opens::Range) {
         capture::ends(thread, on_stack(thread, depth));
@@ -139,6 +143,15 @@ pub fn pop() {
     // Last: a signal handler that runs before the record pushes deeper, so that its span does not
     // take this one's place.
     thread.spans.set(depth);
+}
+
+/// What this thread has counted so far: under `--mem sampled` its allocations, exactly.
+#[inline(always)]
+fn counted(thread: &Thread, depth: u16) -> OnStack {
+    let slot = thread.slot();
+    let (allocations, allocated_bytes) =
+        (slot.allocations.load(Relaxed), slot.allocated_bytes.load(Relaxed));
+    OnStack { depth, allocations, allocated_bytes }
 }
 
 /// The number of a thread's span at a depth, as a captured range.

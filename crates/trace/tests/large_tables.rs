@@ -33,10 +33,11 @@ prop_compose! {
         (name, category, args) in (name(), name(), name()),
         (correlation, external, id, parent) in any::<(Option<u64>, Option<u64>, Option<u64>, Option<u64>)>(),
         (sequence, forward_thread, status, stack) in any::<(Option<u64>, Option<u64>, Option<u32>, u32)>(),
+        (allocations, allocated_bytes) in any::<(Option<u64>, Option<u64>)>(),
     ) -> Span {
         Span {
             start_ns, duration_ns, process, thread, kind, name, category, correlation, external,
-            id, parent, sequence, forward_thread, status, stack, args,
+            id, parent, sequence, forward_thread, status, stack, args, allocations, allocated_bytes,
         }
     }
 }

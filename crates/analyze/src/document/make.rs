@@ -9,7 +9,8 @@ use tprof_facts::steps::StepSource;
 use tprof_trace::run::RunInfo;
 
 use super::{Named, Table};
-use crate::rank::{Needs, RankTrace};
+use crate::base::intervals::Interval;
+use crate::rank::{Needs, RankTrace, Step};
 
 /// What a person asked for.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +61,20 @@ impl Cut {
     /// Whether it is all of the run.
     pub fn is_all(&self) -> bool {
         *self == Cut::default()
+    }
+
+    /// The part on a file's clock, given its steps.
+    pub(crate) fn interval(&self, clock: Clock, steps: &[Step]) -> Interval {
+        let from = self.from_ns.map_or(0, |ns| clock.at(ns));
+        let to = self.to_ns.map_or(u64::MAX, |ns| clock.at(ns));
+        let times = Interval::new(from, to);
+        if self.steps.is_none() {
+            return times;
+        }
+        let wanted = steps.iter().filter(|step| self.holds(step.number)).map(|step| step.interval);
+        let all = wanted.reduce(|a, b| Interval::new(a.start.min(b.start), a.end.max(b.end)));
+        // Of a rank without such a step there is nothing.
+        times.overlap(all.unwrap_or(Interval::new(from, from)))
     }
 
     /// Whether a step's number is wanted.

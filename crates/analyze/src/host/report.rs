@@ -1,14 +1,12 @@
 //! `tprof report host`: see the folder.
 
-use tprof_facts::Clock;
 use tprof_facts::units::{duration, percent};
 
 use super::rank_host::RankHost;
 use super::tables;
-use crate::base::intervals::Interval;
-use crate::document::{Analysis, Body, Cut, DocumentKind, Options, RankAt, boxed};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::samples::{NO_SAMPLES, Part};
-use crate::rank::{Needs, RankTrace, Step};
+use crate::rank::{Needs, RankTrace};
 
 /// The kind of report.
 pub const KIND: DocumentKind = DocumentKind {
@@ -32,7 +30,7 @@ impl Analysis for HostReport {
     fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> Option<RankHost> {
         // A launcher drives no rank.
         at.rank?;
-        RankHost::within(rank, |steps| part(&options.cut, at.clock, steps))
+        RankHost::within(rank, |steps| options.cut.interval(at.clock, steps))
     }
 
     fn join(&self, parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {
@@ -47,20 +45,6 @@ impl Analysis for HostReport {
         };
         Body { tables: tables::all(&ranks, NO_SAMPLES), notes }
     }
-}
-
-/// A part of the run on a file's clock.
-fn part(cut: &Cut, clock: Clock, steps: &[Step]) -> Interval {
-    let from = cut.from_ns.map_or(0, |ns| clock.at(ns));
-    let to = cut.to_ns.map_or(u64::MAX, |ns| clock.at(ns));
-    let times = Interval::new(from, to);
-    if cut.steps.is_none() {
-        return times;
-    }
-    let wanted = steps.iter().filter(|step| cut.holds(step.number)).map(|step| step.interval);
-    let all = wanted.reduce(|a, b| Interval::new(a.start.min(b.start), a.end.max(b.end)));
-    // Of a rank without such a step there is nothing.
-    times.overlap(all.unwrap_or(Interval::new(from, from)))
 }
 
 /// What was judged, and what else there is.

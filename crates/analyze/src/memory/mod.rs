@@ -29,6 +29,7 @@ pub(crate) mod transfers;
 mod weight;
 
 pub use host_memory::HostMemory;
+pub(crate) use missing::OFF;
 pub(crate) use moments::{Moments, growth_at};
 pub use rank_memory::{RankMemory, rank_memory};
 pub use totals::PEAK_SLACK_BYTES;

@@ -6,4 +6,5 @@ pub mod counters;
 pub mod nvtx;
 pub mod operators;
 pub mod sequences;
+pub mod spans;
 pub mod steps;

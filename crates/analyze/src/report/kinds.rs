@@ -21,6 +21,7 @@ pub const KINDS: &[DocumentKind] = &[
     crate::program::steps::KIND,
     crate::program::annotations::KIND,
     crate::program::nvtx::KIND,
+    crate::program::spans::KIND,
     crate::program::operators::KIND,
     crate::program::sequences::KIND,
     crate::program::counters::KIND,

@@ -199,7 +199,7 @@ impl Target {
             calls: Calls::new(index),
             interned: Interned::default(),
             operators: Operators::new(index),
-            spans: Spans::new(index).switched_by(config, off),
+            spans: Spans::new(index, memory).switched_by(config, off),
             code: Code::new(index, config.redact),
             mappers: HashSet::new(),
             last_totals: None,

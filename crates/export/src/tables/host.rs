@@ -22,6 +22,8 @@ columns! { pub SPANS of Span:
     "status" Uint "what the call returned; 0 is success" |r, _| Cell::opt(r.status);
     "stack" Uint "stack in `stack_frames`" |r, _| Cell::opt((r.stack > 0).then_some(r.stack));
     "args" Text "all further facts, as a JSON object" |r, c| c.name(r.args);
+    "allocations" Uint "allocations of its thread within it, where its process counted them (`--mem sampled`)" |r, _| Cell::opt(r.allocations);
+    "allocated_bytes" Uint "bytes asked for by those" |r, _| Cell::opt(r.allocated_bytes);
 }
 
 columns! { pub COLLECTIVES of Collective:

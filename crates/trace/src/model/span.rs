@@ -39,6 +39,39 @@ pub struct Span {
     pub stack: StackId,
     /// Everything else that was known of it, as a JSON object; 0 if nothing.
     pub args: NameId,
+    /// Allocations of its thread within it, where its process counted them beside
+    /// ([`super::MemoryRecording::Sampled`]); where all are recorded, the heap events have them.
+    pub allocations: Option<u64>,
+    /// Bytes asked for by those.
+    pub allocated_bytes: Option<u64>,
+}
+
+/// Category of spans that a program names itself, by the table `tprof_abi`.
+pub const OWN_SPANS: &str = "tprof";
+
+/// What of a [`Span`] a program named itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NamedSpan {
+    /// When it began.
+    pub start_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// Its process.
+    pub process: ProcessIndex,
+    /// On which thread.
+    pub thread: ThreadIndex,
+    /// What it is.
+    pub kind: SpanKind,
+    /// Range.
+    pub name: NameId,
+    /// [`OWN_SPANS`] of a program's own.
+    pub category: NameId,
+    /// Everything else that was known of it, as a JSON object; 0 if nothing.
+    pub args: NameId,
+    /// See [`Span`].
+    pub allocations: Option<u64>,
+    /// See [`Span`].
+    pub allocated_bytes: Option<u64>,
 }
 
 /// What of a [`Span`] most analyses ask for; the other columns are not even decoded.

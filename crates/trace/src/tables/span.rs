@@ -35,6 +35,22 @@ columns_of! {
     14 plain status,
     15 plain stack,
     16 plain args,
+    17 plain allocations,
+    18 plain allocated_bytes,
+}
+
+part_of! {
+    NamedSpan of SPANS;
+    1 start_ns,
+    2 duration_ns,
+    3 process,
+    4 thread,
+    5 kind,
+    6 name,
+    7 category,
+    16 args,
+    17 allocations,
+    18 allocated_bytes,
 }
 
 part_of! {

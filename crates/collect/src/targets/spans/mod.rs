@@ -14,7 +14,7 @@ use tprof_trace::{TraceError, TraceWriter};
 use tprof_wire::record::ExtKind;
 use tprof_wire::region::off;
 use tprof_wire::schedule::Schedule;
-use tprof_wire::spans::Place;
+use tprof_wire::spans::{OnStack, Place};
 
 /// Rows that are written at the latest together.
 const MOST_ROWS: usize = 16_384;
@@ -24,8 +24,6 @@ const LONGEST_WAIT_NS: u64 = 250_000_000;
 const WAITING_MOST: usize = 1 << 18;
 /// What a process switches itself, of [`off`].
 const OWN: u32 = off::PROGRAM | off::SCHEDULE;
-/// Category of the spans.
-const CATEGORY: &str = "tprof";
 
 /// A record, as it came.
 #[derive(Clone, Copy, Debug)]
@@ -46,15 +44,30 @@ impl SpanRecord {
 /// What a name is waited for.
 #[derive(Clone, Copy, Debug)]
 enum Finished {
-    Span { span: OpenSpan, end_ns: u64, any_thread: bool },
-    Mark { name: u32, time_ns: u64 },
-    Value { name: u32, time_ns: u64, value: f64 },
+    /// With allocations within, and their bytes, as its thread counted them.
+    Span {
+        span: OpenSpan,
+        end_ns: u64,
+        any_thread: bool,
+        allocated: Option<(u64, u64)>,
+    },
+    Mark {
+        name: u32,
+        time_ns: u64,
+    },
+    Value {
+        name: u32,
+        time_ns: u64,
+        value: f64,
+    },
 }
 
 /// Those of an image, on their way into its file.
 #[derive(Debug, Default)]
 pub struct Spans {
     process: ProcessIndex,
+    /// Its threads count their allocations: not all are recorded.
+    counts_allocations: bool,
     open: OpenSpans,
     rows: Vec<Span>,
     waiting: Vec<Finished>,
@@ -81,8 +94,9 @@ pub struct Spans {
 
 impl Spans {
     /// Of an image that has had none yet.
-    pub fn new(process: ProcessIndex) -> Spans {
-        Spans { process, ..Spans::default() }
+    pub fn new(process: ProcessIndex, memory: MemoryRecording) -> Spans {
+        let counts_allocations = matches!(memory, MemoryRecording::Sampled { .. });
+        Spans { process, counts_allocations, ..Spans::default() }
     }
 
     /// Of one that begins with this [`off`], and switches it as the run's options have it.
@@ -123,10 +137,12 @@ impl Spans {
     ) {
         let SpanRecord { kind, name, words: [first, second] } = record;
         let place = Place { number: first };
-        let began = OpenSpan { name, thread, start_ns: time_ns, place, flops: 0 };
+        let counted = OnStack::unpack([first, second]);
+        let on_stack = Place { number: counted.depth.into() };
+        let began = OpenSpan { name, thread, start_ns: time_ns, place, flops: 0, counted };
         let over = match kind {
-            ExtKind::SpanPush => self.open.push(began),
-            ExtKind::SpanPop => self.open.pop(thread, place, time_ns),
+            ExtKind::SpanPush => self.open.push(OpenSpan { place: on_stack, ..began }),
+            ExtKind::SpanPop => self.open.pop(thread, counted, time_ns),
             ExtKind::SpanStart => self.open.start(began),
             ExtKind::SpanEnd => self.open.end(place, time_ns),
             ExtKind::Flops => self.open.flops(thread, Place { number: second }, first),
@@ -222,7 +238,8 @@ impl Spans {
         let Some(name) = interned.name(over.name(), writer) else { return false };
         let process = self.process;
         match *over {
-            Finished::Span { span, end_ns, any_thread } => {
+            Finished::Span { span, end_ns, any_thread, allocated } => {
+                let allocated = allocated.filter(|_| self.counts_allocations);
                 let args = arguments(span.flops, any_thread);
                 self.rows.push(Span {
                     start_ns: span.start_ns,
@@ -231,8 +248,10 @@ impl Spans {
                     thread: span.thread,
                     kind: SpanKind::Annotation,
                     name,
-                    category: writer.name(CATEGORY),
+                    category: writer.name(OWN_SPANS),
                     args: args.map(|text| writer.name(&text)).unwrap_or_default(),
+                    allocations: allocated.map(|(count, _)| count),
+                    allocated_bytes: allocated.map(|(_, bytes)| bytes),
                     ..Span::default()
                 });
             }

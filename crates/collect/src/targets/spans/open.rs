@@ -3,7 +3,7 @@
 use super::Finished;
 use std::collections::HashMap;
 use tprof_trace::model::ThreadIndex;
-use tprof_wire::spans::Place;
+use tprof_wire::spans::{OnStack, Place};
 
 /// Spans that may be open at one time in one process.
 const OPEN_MOST: usize = 1 << 16;
@@ -18,6 +18,8 @@ pub struct OpenSpan {
     pub start_ns: u64,
     pub place: Place,
     pub flops: u64,
+    /// Of one on a thread's stack, what its thread had counted.
+    pub counted: OnStack,
 }
 
 /// See the module.
@@ -45,12 +47,14 @@ impl OpenSpans {
 
     /// The innermost span of a thread ends. Without its push in the ring it ends nothing: that was
     /// lost, which is counted, or belongs to the process that forked this one.
-    pub fn pop(&mut self, thread: ThreadIndex, place: Place, end_ns: u64) -> Option<Finished> {
+    pub fn pop(&mut self, thread: ThreadIndex, counted: OnStack, end_ns: u64) -> Option<Finished> {
+        let place = Place { number: counted.depth.into() };
         self.unwind(thread, place.number.saturating_add(1));
         let stack = self.stacks.get_mut(&thread)?;
         let span = stack.pop_if(|top| top.place == place)?;
         self.len -= 1;
-        Some(Finished::Span { span, end_ns, any_thread: false })
+        let allocated = Some(counted.since(&span.counted));
+        Some(Finished::Span { span, end_ns, any_thread: false, allocated })
     }
 
     /// Gives up spans at this depth and deeper, which must be over: their ends were lost.
@@ -73,7 +77,7 @@ impl OpenSpans {
     /// A span begins that any thread may end.
     pub fn start(&mut self, span: OpenSpan) -> Option<Finished> {
         if let Some(end_ns) = self.early.remove(&span.place.number) {
-            return Some(Finished::Span { span, end_ns, any_thread: true });
+            return Some(Finished::Span { span, end_ns, any_thread: true, allocated: None });
         }
         if self.len >= OPEN_MOST {
             self.endless += 1;
@@ -90,7 +94,7 @@ impl OpenSpans {
     pub fn end(&mut self, place: Place, end_ns: u64) -> Option<Finished> {
         if let Some(span) = self.free.remove(&place.number) {
             self.len -= 1;
-            return Some(Finished::Span { span, end_ns, any_thread: true });
+            return Some(Finished::Span { span, end_ns, any_thread: true, allocated: None });
         }
         if self.early.len() >= EARLY_MOST {
             self.early.clear();
@@ -105,7 +109,7 @@ impl OpenSpans {
         self.len -= left.len();
         let over = |span: OpenSpan| {
             let end_ns = end_ns.max(span.start_ns);
-            Finished::Span { span, end_ns, any_thread: false }
+            Finished::Span { span, end_ns, any_thread: false, allocated: None }
         };
         left.into_iter().map(over).collect()
     }
@@ -116,7 +120,7 @@ impl OpenSpans {
         let over = |any_thread| {
             move |span: OpenSpan| {
                 let end_ns = end_ns.max(span.start_ns);
-                (span.start_ns, Finished::Span { span, end_ns, any_thread })
+                (span.start_ns, Finished::Span { span, end_ns, any_thread, allocated: None })
             }
         };
         let mut cut: Vec<(u64, Finished)> = stacks.map(over(false)).collect();
@@ -133,7 +137,18 @@ mod tests {
     use super::*;
 
     fn at(number: u64, start_ns: u64) -> OpenSpan {
-        OpenSpan { name: 1, thread: 0, start_ns, place: Place { number }, flops: 0 }
+        OpenSpan {
+            name: 1,
+            thread: 0,
+            start_ns,
+            place: Place { number },
+            flops: 0,
+            counted: OnStack::default(),
+        }
+    }
+
+    fn on_stack(depth: u16) -> OnStack {
+        OnStack { depth, ..OnStack::default() }
     }
 
     fn times(over: Option<Finished>) -> Option<(u64, u64)> {
@@ -149,9 +164,9 @@ mod tests {
         for span in [at(0, 1), at(1, 2), at(1, 5)] {
             assert!(spans.push(span).is_none());
         }
-        assert_eq!(times(spans.pop(0, Place { number: 1 }, 6)), Some((5, 6)));
-        assert_eq!(times(spans.pop(0, Place { number: 0 }, 7)), Some((1, 7)));
-        assert_eq!(times(spans.pop(0, Place { number: 0 }, 8)), None);
+        assert_eq!(times(spans.pop(0, on_stack(1), 6)), Some((5, 6)));
+        assert_eq!(times(spans.pop(0, on_stack(0), 7)), Some((1, 7)));
+        assert_eq!(times(spans.pop(0, on_stack(0), 8)), None);
         let (cut, endless) = spans.finish(9);
         assert_eq!((cut.len(), endless, spans.len), (0, 1, 0));
     }

@@ -9,7 +9,7 @@ fn spans_beyond_the_names_that_are_kept_are_counted_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer =
         TraceWriter::create(&dir.path().join("rank-0.tprof"), &Default::default()).unwrap();
-    let (mut spans, mut interned) = (Spans::new(0), Interned::default());
+    let (mut spans, mut interned) = (Spans::new(0, MemoryRecording::Off), Interned::default());
     let mut losses = Losses::default();
     let mark = |name| SpanRecord::decode(ExtKind::SpanMark, name, &[0, 0]).unwrap();
     // Its name may still come.

@@ -1,0 +1,174 @@
+//! What was allocated within spans, or why that is not known.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_facts::units;
+use tprof_trace::TraceFile;
+use tprof_trace::model::{HeapWhat, MarkKind, MemoryRecording, ProcessIndex, ThreadIndex, loss};
+
+use super::find::OwnSpan;
+use crate::base::reading::Reading;
+use crate::memory::OFF;
+
+const ANY_THREAD: &str = "the span may end in another thread";
+const PAUSED: &str = "recording was off for a part of a span";
+const NOT_COUNTED: &str = "a span's end was not recorded, or an older tprof recorded it";
+const UNREAD: &str = "a part of the file could not be read";
+
+/// Allocations within a span, and the bytes asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Allocated {
+    pub allocations: Reading<u64>,
+    pub bytes: Reading<u64>,
+}
+
+impl Allocated {
+    /// Of no span yet.
+    pub fn none() -> Allocated {
+        Allocated::is(0, 0)
+    }
+
+    fn is(allocations: u64, bytes: u64) -> Allocated {
+        Allocated { allocations: Reading::Is(allocations), bytes: Reading::Is(bytes) }
+    }
+
+    fn missing(why: &str) -> Allocated {
+        Allocated { allocations: Reading::missing(why), bytes: Reading::missing(why) }
+    }
+
+    /// Of both.
+    pub fn plus(self, other: Allocated) -> Allocated {
+        let allocations = self.allocations.plus(other.allocations);
+        Allocated { allocations, bytes: self.bytes.plus(other.bytes) }
+    }
+}
+
+/// Of each span, with those within it.
+pub(super) fn of_spans(file: &TraceFile, spans: &[OwnSpan]) -> Vec<Allocated> {
+    let of: FxHashMap<ProcessIndex, MemoryRecording> =
+        file.processes().iter().map(|process| (process.process, process.memory)).collect();
+    let is_exact = |process| of.get(&process) == Some(&MemoryRecording::Exact);
+    let with_events: FxHashSet<ProcessIndex> =
+        spans.iter().map(|span| span.row.process).filter(|process| is_exact(*process)).collect();
+    let (recorded, damaged) = match with_events.is_empty() {
+        true => (Vec::new(), false),
+        false => recorded(file, spans, &with_events),
+    };
+    let lost = lost(file).or(damaged.then(|| UNREAD.to_owned()));
+    let pauses = Pauses::of(file);
+    let one = |(at, span): (usize, &OwnSpan)| match of.get(&span.row.process) {
+        None | Some(MemoryRecording::Off) => Allocated::missing(OFF),
+        _ if span.any_thread => Allocated::missing(ANY_THREAD),
+        _ if pauses.reach_into(span) => Allocated::missing(PAUSED),
+        Some(MemoryRecording::Exact) => match (&lost, recorded.get(at)) {
+            (None, Some((allocations, bytes))) => Allocated::is(*allocations, *bytes),
+            (Some(why), _) => Allocated::missing(why),
+            (None, None) => Allocated::missing(UNREAD),
+        },
+        Some(MemoryRecording::Sampled { .. }) => {
+            match (span.row.allocations, span.row.allocated_bytes) {
+                (Some(allocations), Some(bytes)) => Allocated::is(allocations, bytes),
+                _ => Allocated::missing(NOT_COUNTED),
+            }
+        }
+    };
+    spans.iter().enumerate().map(one).collect()
+}
+
+/// Why recorded allocations are not all that there were.
+fn lost(file: &TraceFile) -> Option<String> {
+    let counts = |what: &str| [loss::EVENTS, "records", "heap events"].contains(&what);
+    let losses = file.losses().iter().filter(|loss| counts(file.name(loss.what)));
+    let most = losses.max_by_key(|loss| loss.count)?;
+    let (what, why) = (file.name(most.what), file.name(most.why));
+    Some(format!("{} {what} lost ({why})", units::count(most.count)))
+}
+
+/// When recording was switched off, by process; none is of the whole run.
+struct Pauses {
+    at: Vec<(Option<ProcessIndex>, u64)>,
+}
+
+impl Pauses {
+    fn of(file: &TraceFile) -> Pauses {
+        let off = file.marks().iter().filter(|mark| mark.kind == MarkKind::RecordingOff);
+        let mut at: Vec<_> = off.map(|mark| (mark.process, mark.time_ns)).collect();
+        at.sort_by_key(|(_, time_ns)| *time_ns);
+        Pauses { at }
+    }
+
+    fn reach_into(&self, span: &OwnSpan) -> bool {
+        let from = self.at.partition_point(|(_, time_ns)| *time_ns < span.row.start_ns);
+        let within = self.at[from..].iter().take_while(|(_, time_ns)| *time_ns < span.end_ns());
+        let mut of_it =
+            within.filter(|(process, _)| process.is_none_or(|process| process == span.row.process));
+        of_it.next().is_some()
+    }
+}
+
+/// The spans of a thread, and how far its events have come among them.
+struct ThreadSweep {
+    next: usize,
+    end: usize,
+    open: Vec<u32>,
+}
+
+/// Counts the recorded allocations of each span, those within inner ones included; whether some
+/// could not be read.
+fn recorded(
+    file: &TraceFile,
+    spans: &[OwnSpan],
+    of: &FxHashSet<ProcessIndex>,
+) -> (Vec<(u64, u64)>, bool) {
+    let mut sums = vec![(0_u64, 0_u64); spans.len()];
+    let mut threads = threads(spans, of);
+    let mut events = file.heap_events();
+    for event in events.by_ref() {
+        let HeapWhat::Alloc { size, .. } = event.what else { continue };
+        let Some(thread) = threads.get_mut(&event.thread) else { continue };
+        if let Some(at) = thread.innermost(spans, event.time_ns) {
+            let sum = &mut sums[at as usize];
+            *sum = (sum.0 + 1, sum.1.saturating_add(size));
+        }
+    }
+    // Inner ones come after the ones around them.
+    for at in (0..spans.len()).rev() {
+        if let Some(parent) = spans[at].parent {
+            let (allocations, bytes) = sums[at];
+            let sum = &mut sums[parent as usize];
+            *sum = (sum.0 + allocations, sum.1.saturating_add(bytes));
+        }
+    }
+    (sums, !events.problems().is_empty() || !file.problems().is_empty())
+}
+
+fn threads(spans: &[OwnSpan], of: &FxHashSet<ProcessIndex>) -> FxHashMap<ThreadIndex, ThreadSweep> {
+    let mut threads = FxHashMap::default();
+    let mut from = 0;
+    for run in spans.chunk_by(|a, b| a.row.thread == b.row.thread) {
+        let end = from + run.len();
+        if of.contains(&run[0].row.process) {
+            threads.insert(run[0].row.thread, ThreadSweep { next: from, end, open: Vec::new() });
+        }
+        from = end;
+    }
+    threads
+}
+
+impl ThreadSweep {
+    /// The innermost span around a moment; moments come in order. An allocation is stamped after
+    /// the beginning of its span and before the end.
+    fn innermost(&mut self, spans: &[OwnSpan], time_ns: u64) -> Option<u32> {
+        while self.next < self.end && spans[self.next].row.start_ns <= time_ns {
+            if !spans[self.next].any_thread {
+                self.open.push(self.next as u32);
+            }
+            self.next += 1;
+        }
+        while let Some(&last) = self.open.last()
+            && spans[last as usize].end_ns() < time_ns
+        {
+            self.open.pop();
+        }
+        self.open.last().copied()
+    }
+}

@@ -1,0 +1,78 @@
+//! A rank's own spans, in the order in which they nest, each with the one around it.
+
+use std::cmp::Reverse;
+
+use rustc_hash::FxHashMap;
+use tprof_trace::TraceFile;
+use tprof_trace::model::{NameId, NamedSpan, OWN_SPANS, SpanKind};
+
+/// A span that the program named.
+pub(super) struct OwnSpan {
+    pub row: NamedSpan,
+    /// Any thread might end it: it lies on no thread's stack.
+    pub any_thread: bool,
+    /// Operations that the program stated of it.
+    pub flops: u64,
+    /// The innermost one around it on its thread.
+    pub parent: Option<u32>,
+}
+
+impl OwnSpan {
+    /// When it was over.
+    pub fn end_ns(&self) -> u64 {
+        self.row.start_ns.saturating_add(self.row.duration_ns)
+    }
+}
+
+/// What an interned JSON object of a span states.
+#[derive(Clone, Copy, Default)]
+struct Stated {
+    any_thread: bool,
+    flops: u64,
+}
+
+/// By thread, then by start, outer ones first. What cannot be read of them, the rank has among
+/// its problems.
+pub(super) fn of_file(file: &TraceFile) -> Vec<OwnSpan> {
+    let mut stated: FxHashMap<NameId, Stated> = FxHashMap::default();
+    let mut all = Vec::new();
+    for block in file.blocks::<NamedSpan>() {
+        for row in block.iter().filter(|row| row.kind == SpanKind::Annotation) {
+            if file.name(row.category) != OWN_SPANS {
+                continue;
+            }
+            let Stated { any_thread, flops } =
+                *stated.entry(row.args).or_insert_with(|| read(file.name(row.args)));
+            all.push(OwnSpan { row: *row, any_thread, flops, parent: None });
+        }
+    }
+    all.sort_by_key(|span| (span.row.thread, span.row.start_ns, Reverse(span.end_ns())));
+    nest(&mut all);
+    all
+}
+
+fn read(args: &str) -> Stated {
+    let args: serde_json::Value = serde_json::from_str(args).unwrap_or_default();
+    let any_thread = args.get("style").is_some_and(|style| style == "start/end");
+    Stated { any_thread, flops: args.get("flops").and_then(|n| n.as_u64()).unwrap_or(0) }
+}
+
+fn nest(all: &mut [OwnSpan]) {
+    let mut open: Vec<u32> = Vec::new();
+    for at in 0..all.len() {
+        let (thread, start_ns, end_ns) =
+            (all[at].row.thread, all[at].row.start_ns, all[at].end_ns());
+        if all[at].any_thread {
+            continue;
+        }
+        let holds = |outer: &OwnSpan| outer.row.thread == thread && outer.end_ns() >= end_ns;
+        let is_over = |outer: &OwnSpan| outer.end_ns() <= start_ns && outer.row.duration_ns > 0;
+        while let Some(&last) = open.last()
+            && (!holds(&all[last as usize]) || is_over(&all[last as usize]))
+        {
+            open.pop();
+        }
+        all[at].parent = open.last().copied();
+        open.push(at as u32);
+    }
+}

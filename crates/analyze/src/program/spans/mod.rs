@@ -1,0 +1,44 @@
+//! `spans`: time, allocations and operations of the spans that a program names itself.
+//!
+//! What a span's thread allocated between its push and its pop is exact: both lie in the ring of
+//! that thread, in order with its allocations, or carry what it has counted.
+
+mod allocated;
+mod find;
+mod sums;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::rank::{Needs, RankTrace};
+use sums::SumsByName;
+
+/// The kind.
+pub const KIND: DocumentKind = DocumentKind {
+    name: "spans",
+    about: "spans of the program's own: time, allocations, FLOP/s",
+    analysis: || boxed(Spans),
+};
+
+/// `tprof report spans`.
+struct Spans;
+
+impl Analysis for Spans {
+    const KIND: &'static str = KIND.name;
+    const HTA: bool = false;
+    type Part = SumsByName;
+
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::ANNOTATIONS
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> SumsByName {
+        let wanted = options.cut.interval(at.clock, &rank.steps());
+        sums::of_rank(rank.file, wanted, at.clock)
+    }
+
+    fn join(&self, parts: Vec<(RankAt, SumsByName)>, _: &Options) -> Body {
+        tables::body(parts)
+    }
+}

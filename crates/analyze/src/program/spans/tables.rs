@@ -1,0 +1,133 @@
+//! The tables of `spans`.
+
+use std::cmp::Reverse;
+
+use super::sums::{SlowSpan, SpanSums, SumsByName};
+use crate::base::stats::{Spread, quantiles};
+use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
+
+const NO_SPANS: &str = "the program named none (`tprof_abi`, preload-shim/include/tprof.h)";
+const NO_FLOPS: &str = "the program stated none of its spans (`flops` of `tprof_abi`)";
+const NO_SELF: &str = "any thread may end these spans: they nest in no other";
+const NO_SPREAD: &str = "a single span has no spread";
+
+pub(super) fn body(parts: Vec<(RankAt, SumsByName)>) -> Body {
+    let mut all = SumsByName::default();
+    for (name, sums) in parts.iter().flat_map(|(_, part)| part) {
+        all.entry(name.clone()).or_default().add(sums);
+    }
+    let with_flops = all.values().any(|sums| sums.flops_within > 0);
+    let mut spans = table("spans", &[], with_flops);
+    rows(&mut spans, all, None);
+    let rank = [Column::new("rank", "rank", Unit::Text)];
+    let mut by_rank = table("spans_by_rank", &rank, with_flops).view(View::Data);
+    let slowest = slowest(&parts);
+    for (at, part) in parts {
+        rows(&mut by_rank, part, Some(&at));
+    }
+    Body { tables: vec![spans, slowest, by_rank], notes: Vec::new() }
+}
+
+fn table(key: &'static str, first: &[Column], with_flops: bool) -> Table {
+    let mut columns = first.to_vec();
+    columns.extend([
+        Column::new("runs", "runs", Unit::Count),
+        Column::new("total_ns", "total", Unit::Duration),
+        Column::new("self_ns", "self", Unit::Duration),
+        Column::data("mean_ns", Unit::Duration),
+        Column::new("p50_ns", "p50", Unit::Duration),
+        Column::new("p95_ns", "p95", Unit::Duration),
+        Column::new("p99_ns", "p99", Unit::Duration),
+        Column::data("deviation_ns", Unit::Duration),
+        Column::data("min_ns", Unit::Duration),
+        Column::data("max_ns", Unit::Duration),
+        Column::new("allocated_bytes", "allocated", Unit::Bytes),
+        Column::data("allocations", Unit::Count),
+        Column::data("flops", Unit::Count),
+        Column::new("flops_per_s", if with_flops { "FLOP/s" } else { "" }, Unit::Number),
+        Column::data("any_thread", Unit::Flag),
+        Column::new("name", "span", Unit::Name),
+    ]);
+    Table::new(key, "Spans of the program", columns)
+        .about(
+            "total, allocated, FLOP/s: spans within included; self: without; allocated: by the \
+             span's own thread",
+        )
+        .empty(NO_SPANS)
+}
+
+/// The longest total first.
+fn rows(table: &mut Table, of: SumsByName, at: Option<&RankAt>) {
+    let mut of: Vec<((String, bool), SpanSums)> = of.into_iter().collect();
+    of.sort_by_key(|(_, sums)| Reverse(sums.total_ns));
+    for ((name, any_thread), sums) in of {
+        let mut cells: Vec<Cell> = at.iter().map(|at| at.label.as_str().into()).collect();
+        cells.extend(row(name, any_thread, sums));
+        table.row(cells);
+    }
+}
+
+fn row(name: String, any_thread: bool, mut sums: SpanSums) -> Vec<Cell> {
+    let whole = |ns: f64| Cell::from(ns.round() as u64);
+    let spread = Spread::of(&sums.durations);
+    let [p50, p95, p99] = quantiles(&mut sums.durations, [0.5, 0.95, 0.99]);
+    let seconds = sums.total_ns as f64 / 1e9;
+    let rate = (sums.flops_within > 0 && seconds > 0.0).then(|| sums.flops_within as f64 / seconds);
+    vec![
+        sums.durations.len().into(),
+        sums.total_ns.into(),
+        Cell::known((!any_thread).then_some(sums.self_ns), NO_SELF),
+        Cell::applies(spread.as_ref().map(|spread| spread.mean.round() as u64)),
+        whole(p50),
+        whole(p95),
+        whole(p99),
+        match &spread {
+            Some(spread) => Cell::known(spread.deviation.map(|ns| ns.round() as u64), NO_SPREAD),
+            None => Cell::Empty,
+        },
+        Cell::applies(spread.as_ref().map(|spread| spread.min)),
+        Cell::applies(spread.as_ref().map(|spread| spread.max)),
+        sums.allocated.bytes.into(),
+        sums.allocated.allocations.into(),
+        Cell::known((sums.flops > 0).then_some(sums.flops), NO_FLOPS),
+        Cell::known(rate, NO_FLOPS),
+        any_thread.into(),
+        name.into(),
+    ]
+}
+
+fn slowest(parts: &[(RankAt, SumsByName)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("duration_ns", "time", Unit::Duration),
+        Column::new("start_ns", "start", Unit::Time),
+        Column::new("allocated_bytes", "allocated", Unit::Bytes),
+        Column::data("allocations", Unit::Count),
+        Column::data("pid", Unit::Id),
+        Column::new("tid", "thread", Unit::Id),
+        Column::new("name", "span", Unit::Name),
+    ];
+    let mut table = Table::new("slowest_spans", "Slowest spans", columns)
+        .about("the slowest of each name and rank; start: since the run began")
+        .empty(NO_SPANS);
+    let mut all: Vec<(&RankAt, &str, &SlowSpan)> = Vec::new();
+    for (at, part) in parts {
+        for ((name, _), sums) in part {
+            all.extend(sums.slowest.iter().map(|one| (at, name.as_str(), one)));
+        }
+    }
+    all.sort_by_key(|(_, _, one)| (Reverse(one.duration_ns), one.start_ns));
+    for (at, name, one) in all {
+        table.row(vec![
+            at.label.as_str().into(),
+            one.duration_ns.into(),
+            one.start_ns.into(),
+            one.allocated.bytes.clone().into(),
+            one.allocated.allocations.clone().into(),
+            one.pid.into(),
+            one.tid.into(),
+            name.into(),
+        ]);
+    }
+    table
+}
