@@ -24,6 +24,7 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, SpanKind, SpanOutline};
 
 pub use explicit::{PROFILER_STEP, annotated_number, number_of};
+pub use inherent::sign_of_operators;
 use windows::Windows;
 
 pub use step::{Batches, Step, StepRange};
@@ -99,12 +100,17 @@ pub struct Steps {
 /// Steps of a file in order of time, of the source that is wanted or the first that has any.
 pub fn of_file(file: &TraceFile, wanted: Option<StepSource>) -> Steps {
     let spans = file.blocks::<SpanOutline>().flatten();
-    let ranges = spans.filter(|span| matches!(span.kind, SpanKind::Annotation | SpanKind::Nvtx));
+    let sign = sign_of_operators(file);
+    let ranges = spans.filter(|span| match span.kind {
+        SpanKind::Annotation | SpanKind::Nvtx => true,
+        SpanKind::Operator => sign == Some(span.name),
+        _ => false,
+    });
     of_parts(file, &ranges.map(|span| StepRange::of(&span)).collect::<Vec<_>>(), wanted)
 }
 
 /// As [`of_file`], for a reader that holds the file's annotations and NVTX ranges, or those of
-/// them that [`shows_steps`] knows.
+/// them that [`shows_steps`] knows, and the operators that [`sign_of_operators`] names.
 pub fn of_parts(file: &TraceFile, ranges: &[StepRange], wanted: Option<StepSource>) -> Steps {
     let mut found: Vec<(StepSource, Vec<Step>)> =
         StepSource::ALL.map(|source| (source, of_source(file, ranges, source))).into();

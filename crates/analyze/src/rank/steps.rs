@@ -28,22 +28,29 @@ pub struct Step {
 pub(super) struct StepNames<'f> {
     file: &'f TraceFile,
     known: FxHashMap<(SpanKind, NameId), bool>,
+    operator: Option<NameId>,
     is_needed: bool,
 }
 
 impl<'f> StepNames<'f> {
     /// Of a file; of none where steps are not needed.
     pub fn of(file: &'f TraceFile, needs: Needs) -> StepNames<'f> {
-        StepNames { file, known: FxHashMap::default(), is_needed: needs.has(Needs::ANNOTATIONS) }
+        let is_needed = needs.has(Needs::ANNOTATIONS);
+        let operator = is_needed.then(|| steps::sign_of_operators(file)).flatten();
+        StepNames { file, known: FxHashMap::default(), operator, is_needed }
     }
 
     /// Whether a span is one.
     pub fn has(&mut self, span: &SpanOutline) -> bool {
-        if !self.is_needed || !matches!(span.kind, SpanKind::Annotation | SpanKind::Nvtx) {
-            return false;
+        match span.kind {
+            _ if !self.is_needed => false,
+            SpanKind::Operator => self.operator == Some(span.name),
+            SpanKind::Annotation | SpanKind::Nvtx => {
+                let is_step = || steps::shows_steps(span.kind, self.file.name(span.name));
+                *self.known.entry((span.kind, span.name)).or_insert_with(is_step)
+            }
+            _ => false,
         }
-        let is_step = || steps::shows_steps(span.kind, self.file.name(span.name));
-        *self.known.entry((span.kind, span.name)).or_insert_with(is_step)
     }
 }
 

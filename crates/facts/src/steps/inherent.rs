@@ -14,22 +14,30 @@ use super::windows::Windows;
 const UPDATE: &str = "Optimizer.step#";
 /// How it names the range around a fetch; the class of the iterator follows.
 const FETCH: &str = "enumerate(DataLoader)#";
+/// The operator with which `GradScaler.update` ends, whether or not an update came before.
+const SCALE: &str = "aten::_amp_update_scale_";
 
 /// Whether a range of this kind and name is an update or a fetch.
 pub(super) fn is_sign(kind: SpanKind, name: &str) -> bool {
     kind == SpanKind::Annotation && (name.starts_with(UPDATE) || name.starts_with(FETCH))
 }
 
-/// Ranges whose names begin so, by process, in order of time; those within another are left out.
+/// The name of the one operator that says something of steps, if a file has it.
+pub fn sign_of_operators(file: &TraceFile) -> Option<NameId> {
+    file.names().find(|(_, name)| *name == SCALE).map(|(id, _)| id)
+}
+
+/// Ranges of a kind whose names begin so, by process, in order of time; those within another are
+/// left out.
 fn named(
     file: &TraceFile,
     ranges: &[StepRange],
+    kind: SpanKind,
     start: &str,
 ) -> BTreeMap<ProcessIndex, Vec<StepRange>> {
     let mut found: BTreeMap<ProcessIndex, Vec<StepRange>> = BTreeMap::new();
-    let is_named = |range: &&StepRange| {
-        range.kind == SpanKind::Annotation && file.name(range.name).starts_with(start)
-    };
+    let is_named =
+        |range: &&StepRange| range.kind == kind && file.name(range.name).starts_with(start);
     for range in ranges.iter().filter(is_named) {
         found.entry(range.process).or_default().push(*range);
     }
@@ -54,9 +62,9 @@ fn named(
 /// with the fetch of its own batches, which are the last ones; so does the first step, which is
 /// none where nothing was fetched: when it began is not known.
 pub(super) fn updates(file: &TraceFile, ranges: &[StepRange]) -> Vec<Step> {
-    let fetches = named(file, ranges, FETCH);
+    let fetches = named(file, ranges, SpanKind::Annotation, FETCH);
     let mut steps = Vec::new();
-    for (process, updates) in named(file, ranges, UPDATE) {
+    for (process, updates) in named(file, ranges, SpanKind::Annotation, UPDATE) {
         let fetches = fetches.get(&process).map_or(&[][..], Vec::as_slice);
         let ends = one_a_batch(ends_of_groups(&updates), fetches);
         let windows = Windows::of(file, process);
@@ -139,13 +147,13 @@ fn usual(counts: impl Iterator<Item = usize>) -> usize {
 
 /// Batches of steps, as far as any were recorded.
 pub(super) fn batches(file: &TraceFile, ranges: &[StepRange], steps: &[Step]) -> Option<Batches> {
-    let fetches = named(file, ranges, FETCH);
+    let fetches = named(file, ranges, SpanKind::Annotation, FETCH);
     let within = |step: &Step| {
         let fetches = fetches.get(&step.process).map_or(&[][..], Vec::as_slice);
         let from = fetches.partition_point(|fetch| fetch.start_ns < step.start_ns);
         fetches.partition_point(|fetch| fetch.start_ns < step.end_ns) - from
     };
-    let updates: BTreeMap<_, _> = named(file, ranges, UPDATE)
+    let updates: BTreeMap<_, _> = named(file, ranges, SpanKind::Annotation, UPDATE)
         .into_iter()
         .map(|(process, updates)| (process, ends_of_groups(&updates)))
         .collect();
@@ -154,18 +162,34 @@ pub(super) fn batches(file: &TraceFile, ranges: &[StepRange], steps: &[Step]) ->
         let from = ends.partition_point(|end_ns| *end_ns <= step.start_ns);
         ends.partition_point(|end_ns| *end_ns <= step.end_ns) - from
     };
+    let skipped = skipped(file, ranges);
     let all: usize = fetches.values().map(Vec::len).sum();
     let of_steps: Vec<usize> = steps.iter().map(within).collect();
     let outside = all.saturating_sub(of_steps.iter().sum());
     let updates = usual(steps.iter().map(updates_within));
-    (all > 0).then(|| Batches { a_step: usual(of_steps.into_iter()), updates, outside })
+    (all > 0).then(|| Batches { a_step: usual(of_steps.into_iter()), updates, skipped, outside })
+}
+
+/// Updates that gradient scalers skipped: scales that were updated with no update of an optimizer
+/// since the scale before.
+fn skipped(file: &TraceFile, ranges: &[StepRange]) -> usize {
+    let updates = named(file, ranges, SpanKind::Annotation, UPDATE);
+    let of_process = |(process, scales): (ProcessIndex, Vec<StepRange>)| {
+        let updates = updates.get(&process).map_or(&[][..], Vec::as_slice);
+        let before =
+            |scale: &StepRange| updates.partition_point(|update| update.start_ns < scale.start_ns);
+        let befores: Vec<usize> = scales.iter().map(before).collect();
+        let first = befores.first().is_some_and(|updates| *updates == 0);
+        usize::from(first) + befores.windows(2).filter(|pair| pair[0] == pair[1]).count()
+    };
+    named(file, ranges, SpanKind::Operator, SCALE).into_iter().map(of_process).sum()
 }
 
 /// Steps by the data loader's batches: each begins with a fetch and lasts until the next one. The
 /// last fetch of all finds no batch, as a rule, and is the end of the last step.
 pub(super) fn fetches(file: &TraceFile, ranges: &[StepRange]) -> Vec<Step> {
     let mut steps = Vec::new();
-    for (process, fetches) in named(file, ranges, FETCH) {
+    for (process, fetches) in named(file, ranges, SpanKind::Annotation, FETCH) {
         for (pair, number) in fetches.windows(2).zip(0..) {
             let [start_ns, end_ns] = [pair[0].start_ns, pair[1].start_ns];
             steps.push(Step { start_ns, end_ns, process, number });
@@ -192,7 +216,9 @@ mod tests {
         let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
         let mut spans: Vec<Span> = Vec::new();
         for (start_ns, name) in ranges {
-            let (kind, name) = (SpanKind::Annotation, writer.name(name));
+            let is_operator = name.starts_with("aten::");
+            let kind = if is_operator { SpanKind::Operator } else { SpanKind::Annotation };
+            let name = writer.name(name);
             spans.push(Span { start_ns: *start_ns, duration_ns: 5, kind, name, ..Span::default() });
         }
         writer.write(&mut spans).unwrap();
@@ -214,7 +240,7 @@ mod tests {
             .collect();
         let steps = of(&ranges, None);
         assert_eq!(times(&steps), [(1000, 1085), (1085, 1185), (1185, 1285), (1285, 1385)]);
-        assert_eq!(steps.batches, Some(Batches { a_step: 2, updates: 1, outside: 0 }));
+        assert_eq!(steps.batches, Some(Batches { a_step: 2, updates: 1, skipped: 0, outside: 0 }));
         assert_eq!(steps.others, [(StepSource::Loader, 7)]);
     }
 
@@ -239,7 +265,7 @@ mod tests {
             .collect();
         let steps = of(&ranges, None);
         assert_eq!(times(&steps), [(1000, 1085), (1085, 1185), (1185, 1285)]);
-        assert_eq!(steps.batches, Some(Batches { a_step: 1, updates: 2, outside: 0 }));
+        assert_eq!(steps.batches, Some(Batches { a_step: 1, updates: 2, skipped: 0, outside: 0 }));
     }
 
     #[test]
@@ -258,7 +284,31 @@ mod tests {
         ranges.extend([(400, NEXT), (450, SGD), (500, NEXT), (550, SGD), (600, NEXT)]);
         let steps = of(&ranges, None);
         assert_eq!(times(&steps), [(100, 155), (155, 255), (400, 455), (455, 555)]);
-        assert_eq!(steps.batches, Some(Batches { a_step: 1, updates: 1, outside: 5 }));
+        assert_eq!(steps.batches, Some(Batches { a_step: 1, updates: 1, skipped: 0, outside: 5 }));
+    }
+
+    #[test]
+    fn a_scale_without_an_update_is_a_skipped_one() {
+        // The second and third batch have gradients that are infinite.
+        let batch = |at: u64| [(at, NEXT), (at + 50, SGD), (at + 60, SCALE)];
+        let skipped = |at: u64| [(at, NEXT), (at + 60, SCALE)];
+        let ranges = [
+            &batch(100)[..],
+            &skipped(200),
+            &skipped(300),
+            &batch(400),
+            &batch(500),
+            &batch(600),
+            &[(700, NEXT)],
+        ]
+        .concat();
+        let steps = of(&ranges, None);
+        assert_eq!(times(&steps), [(100, 155), (400, 455), (455, 555), (555, 655)]);
+        let batches = Batches { a_step: 1, updates: 1, skipped: 2, outside: 3 };
+        assert_eq!(steps.batches, Some(batches));
+        // The first of all, whose scale is too large, as a rule.
+        let steps = of(&[&skipped(10)[..], &ranges].concat(), None);
+        assert_eq!(steps.batches, Some(Batches { skipped: 3, outside: 4, ..batches }));
     }
 
     #[test]

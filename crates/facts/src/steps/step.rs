@@ -22,7 +22,9 @@ pub struct Batches {
     pub a_step: usize,
     /// Updates of a group of optimizers in most steps; more than one where several share a batch.
     pub updates: usize,
-    /// In no step: of validation, at ends of epochs, or of updates that a gradient scaler skipped.
+    /// Updates that a gradient scaler skipped: gradients were infinite or not a number.
+    pub skipped: usize,
+    /// In no step: of skipped updates, of validation, or at ends of epochs.
     pub outside: usize,
 }
 

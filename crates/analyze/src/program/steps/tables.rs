@@ -55,7 +55,7 @@ fn of_rank(judged: &Judged) -> Vec<String> {
             others.join(", ")
         ),
     }];
-    if let Some(Batches { a_step, updates, outside }) = *batches {
+    if let Some(Batches { a_step, updates, skipped, outside }) = *batches {
         if a_step > 1 {
             notes.push(format!("a step has {a_step} batches: gradients are accumulated"));
         }
@@ -64,11 +64,18 @@ fn of_rank(judged: &Judged) -> Vec<String> {
                 "a step has {updates} updates: several optimizers, or several updates by one batch"
             ));
         }
-        if outside > 0 {
+        if skipped > 0 {
             notes.push(format!(
-                "{} fetched outside of the steps: validation, the end of an epoch, or an update that \
-                 a gradient scaler skipped",
-                counted(outside as u64, "batch was", "batches were")
+                "{} skipped by a gradient scaler (infinite gradients), and no step",
+                counted(skipped as u64, "update was", "updates were")
+            ));
+        }
+        let others = outside.saturating_sub(skipped * a_step);
+        if others > 0 {
+            notes.push(format!(
+                "{} fetched outside of the steps: validation, or the end of an epoch, where a fetch \
+                 finds no batch",
+                counted(others as u64, "batch was", "batches were")
             ));
         }
     }
