@@ -110,10 +110,12 @@ fn next(words: &mut &[u64]) -> Option<One> {
     })
 }
 
-/// An `IValue` that is no tensor, by its tag: those that all versions number alike.
+/// An `IValue` that is no tensor, by its tag: numbers, which all versions number alike, and truth
+/// values of PyTorch 2.1 to 2.8 (9; of later ones that are symbolic). In 2.15 truth values have 10,
+/// which others have for tuples.
 fn other(tag: u32) -> &'static str {
     match tag {
-        3..=5 => "Scalar",
+        3..=5 | 9 => "Scalar",
         _ => "",
     }
 }
@@ -162,9 +164,12 @@ mod tests {
         assert_eq!(value["Input Dims"], serde_json::json!([[[9], []], [], [], []]));
         let types = serde_json::json!(["TensorList", "TensorList", "TensorList", "float"]);
         assert_eq!(value["Input type"], types);
-        let words = [Input::Unread.pack(), Input::Other { tag: 0 }.pack(), Input::More.pack()];
+        let truth = Input::Other { tag: 9 }.pack();
+        let words =
+            [Input::Unread.pack(), Input::Other { tag: 0 }.pack(), truth, Input::More.pack()];
         let value: serde_json::Value = serde_json::from_str(&describe(&words).unwrap()).unwrap();
-        assert_eq!(value["Input Dims"], serde_json::json!([[], []]));
+        assert_eq!(value["Input type"], serde_json::json!(["", "", "Scalar"]));
+        assert_eq!(value["Input Dims"], serde_json::json!([[], [], []]));
         assert_eq!(value["Input count"], "more than these");
     }
 
