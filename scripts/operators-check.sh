@@ -3,6 +3,7 @@
 # (names, counts and sizes must be equal); the weights at their end, and what torch.compile compiled, against a run
 # without either; and what torch.profiler records beside tprof, against what it records without. Then, on larger
 # operators, durations (scripts/operators/durations.py; with a release build: its collector leaves the job its core).
+# What other tools read of an export is compared too, where scripts/test-readers.sh installed them.
 # By hand: it needs a Python with PyTorch, which no script installs.
 #
 #   scripts/operators-check.sh PYTHON [TPROF] [JOB…]      jobs of scripts/operators/jobs.py; default: all
@@ -14,6 +15,7 @@ python=$1
 tprof=$(realpath "${2:-target/debug/tprof}")
 [ $# -lt 2 ] && shift || shift 2
 [ $# -gt 0 ] || set -- mlp conv transformer loader accumulation autocast optimizers lists scaler compiled ddp
+readers=${TPROF_TEST_READERS:-${XDG_CACHE_HOME:-$HOME/.cache}/tprof-test-readers}/python/bin/python
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=
@@ -63,6 +65,9 @@ for job in "$@"; do
             compare "tprof and torch.profiler, rank $rank" "$at.chrome/rank-$rank.trace.json.gz" "$at.$rank.reference.json"
         compare "torch.profiler beside tprof and without, rank $rank" "$at.$rank.beside.json" "$at.$rank.reference.json"
     done
+    if [ "$job" = mlp ] && [ -x "$readers" ]; then
+        "$readers" scripts/operators/readers.py "$at.chrome/rank-0.trace.json.gz" "$at.0.reference.json" || failed="$failed readers"
+    fi
     case $job in lists | compiled) continue ;; esac
     [ "${ROUNDS:-3}" = 0 ] || python3 scripts/operators/durations.py "$python" "$tprof" "$job" "${ROUNDS:-3}" || failed="$failed $job"
 done

@@ -16,6 +16,7 @@ import collector
 import gpu
 import hta
 import imports
+import operators
 import overhead_line
 import processes
 import python_stacks
@@ -26,7 +27,7 @@ from measure import Pairs, Run
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PROGRAMS = HERE / "programs"
-PARTS = ("probe", "exact", "mixed", "sampled", "threads", "cc1", "start", "memory", "exports", "pages", "import", "reports", "gpu", "python", "scale", "overhead-line", "abi", "collector-torch")
+PARTS = ("probe", "exact", "mixed", "sampled", "threads", "cc1", "start", "memory", "exports", "pages", "import", "reports", "gpu", "python", "scale", "overhead-line", "abi", "collector-torch", "operators")
 # Above this, every record's way to the collector is the larger part of its cost.
 DISTANT_NS = 50
 
@@ -320,11 +321,14 @@ class Bench:
     def line(self):
         overhead_line.measure(self)
 
-    def collector(self):
+    def collector_torch(self):
         collector.measure(self)
 
+    def operators(self):
+        operators.measure(self)
+
     def measure(self):
-        parts = (self.probe, self.exact_tight, self.exact_mixed, self.sampled, self.threads, self.compiler, self.start, self.long_run, self.exports, self.pages, self.imports, self.reports, self.gpus, self.pythons, self.growth, self.line, self.abi, self.collector)
+        parts = (self.probe, self.exact_tight, self.exact_mixed, self.sampled, self.threads, self.compiler, self.start, self.long_run, self.exports, self.pages, self.imports, self.reports, self.gpus, self.pythons, self.growth, self.line, self.abi, self.collector_torch, self.operators)
         for name, part in zip(PARTS, parts, strict=True):
             if self.args.only in (None, name):
                 print(f"bench: {name}", file=sys.stderr)
@@ -338,7 +342,7 @@ def main():
     parse.add_argument("--plot", metavar="FILE", help="draw the growth of costs there, as SVG")
     parse.add_argument("--only", choices=PARTS, help="one part")
     parse.add_argument("--tprof", metavar="PATH", default=ROOT / "target/release/tprof", help="the binary to measure")
-    parse.add_argument("--torch-python", metavar="PATH", default=os.environ.get("TORCH_PYTHON"), help="a Python with PyTorch, for overhead-line and collector-torch (or TORCH_PYTHON)")
+    parse.add_argument("--torch-python", metavar="PATH", default=os.environ.get("TORCH_PYTHON"), help="a Python with PyTorch, for overhead-line, collector-torch and operators (or TORCH_PYTHON)")
     parse.add_argument("--against", metavar="PATH", help="another tprof, which collector-torch runs beside")
     parse.add_argument("--write-docs", action="store_true", help="put the table into docs/overhead.md")
     args = parse.parse_args()

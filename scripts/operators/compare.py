@@ -1,6 +1,6 @@
-"""Compares the operators and ranges of two traces: names with counts, and sizes with counts.
+"""Compares the operators and ranges of two traces: names with counts, sizes with counts, and types with counts.
 
-usage: compare.py TPROF_TRACE TORCH_TRACE    exit status 1 where names or sizes differ
+usage: compare.py TPROF_TRACE TORCH_TRACE    exit status 1 where they differ
 
 Two things that torch.profiler of PyTorch 2.1 leaves out are left out of tprof's too, and counted: operators in the threads of
 gloo (of which it has the ranges), and sizes of lists of tensors.
@@ -29,6 +29,11 @@ def is_list(sizes):
     return any(isinstance(each, list) for each in sizes)
 
 
+def types(event):
+    """Of tensors: tprof has none of lists of numbers, and in PyTorch 2.15 none of truth values."""
+    return [of if of not in ("Scalar", "ScalarList") else "" for of in event.get("args", {}).get("Input type", [])]
+
+
 def without_lists(event):
     return [[] if is_list(sizes) else sizes for sizes in dims(event)]
 
@@ -49,6 +54,7 @@ def main():
     for what, key in {
         "names": lambda event: (event["cat"], event["name"]),
         "sizes": lambda event: (event["name"], json.dumps(read(event))),
+        "types": lambda event: (event["name"], json.dumps(types(event))),
     }.items():
         one, other = Counter(map(key, ours)), Counter(map(key, theirs))
         wrong = {each: (one[each], other[each]) for each in one | other if one[each] != other[each]}
