@@ -226,6 +226,41 @@ fn what_a_thread_leaves_open_ends_with_it() {
     assert_eq!(lost(&run.run, "ends of spans"), [(why, 2)]);
 }
 
+/// Whatever a program does with the table, it ends as it would, and its later spans are right.
+#[test]
+fn wrong_use_costs_no_other_span() {
+    let scratch = Scratch::new();
+    let run = traced(&job("hostile"), EXACT, &scratch);
+    assert_eq!(run.outcome.stdout, "done\n");
+    let file = file_of(&run.run);
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for span in spans(&file) {
+        let name = file.name(span.name);
+        let name = if name.starts_with("name ") { "name" } else { name };
+        *counts.entry(name.to_owned()).or_default() += 1;
+    }
+    for (name, count) in [
+        ("outer", 3),
+        ("first", 3),
+        ("second", 3),
+        ("name", 20_000),
+        ("thread's end", 1),
+        ("at exit", 1),
+        ("after main", 1),
+    ] {
+        assert_eq!(counts.get(name), Some(&count), "{name}");
+    }
+    // Depths beyond 65,535 count as one: what has no end of its own is counted.
+    let endless: u64 = lost(&run.run, "ends of spans").iter().map(|(_, count)| count).sum();
+    assert_eq!(counts["inner"] as u64 + endless, 70_000);
+    let rows = document("spans", &run.run);
+    let rows = rows["tables"]["spans"].as_array().unwrap();
+    let bytes = |name: &str| {
+        rows.iter().find(|row| row["name"] == name).unwrap()["allocated_bytes"].as_u64()
+    };
+    assert_eq!(bytes("after main"), Some(100));
+}
+
 #[test]
 fn spans_without_room_are_counted() {
     let scratch = Scratch::new();

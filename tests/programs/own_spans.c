@@ -7,6 +7,9 @@
  * kill: SIGKILL within three open spans. exec: within one. flood N: N spans without pause.
  * signals N: N times a span within a span, while a handler that names one runs every 100
  *   microseconds; prints how often. threads: one that leaves two spans open, then one after it.
+ * hostile: pops and ends of what is not open, or in another thread; 70,000 spans within each other;
+ *   20,000 names; names in memory that is unmapped, then mapped anew; spans of thread-specific
+ *   destructors and after main.
  * none: prints whether there is a table, which must not be without tprof.
  *
  * build: -ldl -lpthread */
@@ -16,6 +19,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <string.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -151,6 +155,87 @@ static void threads(void) {
     tprof->pop();
 }
 
+#define DEEP 70000
+#define NAMES 20000
+
+static void *pops(void *unused) {
+    for (int i = 0; i < 5; i++) tprof->pop();
+    tprof->end(handed_on);
+    tprof->end(handed_on); /* again */
+    return unused;
+}
+
+/* A name as a library has it that is unloaded afterwards. */
+static void in_mapping(char *at, const char *text) {
+    char *page = mmap(at, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (at ? MAP_FIXED : 0), -1, 0);
+    struct tprof_name *name = (struct tprof_name *)page;
+    char *copy = page + sizeof *name;
+    strcpy(copy, text);
+    name->text = copy;
+    name->bytes = strlen(text);
+    for (int i = 0; i < 3; i++) {
+        tprof->push(name);
+        tprof->pop();
+    }
+    if (at) munmap(page, 4096);
+    else in_mapping(page, "second");
+}
+
+static pthread_key_t key;
+static void at_thread_end(void *unused) {
+    static struct tprof_name ending = TPROF_NAME("thread's end");
+    (void)unused;
+    tprof->push(&ending);
+    tprof->pop();
+}
+static void *with_key(void *unused) {
+    pthread_setspecific(key, &key);
+    return unused;
+}
+static void at_exit(void) {
+    static struct tprof_name late = TPROF_NAME("at exit");
+    tprof->push(&late);
+    tprof->pop();
+}
+static int is_hostile;
+__attribute__((destructor)) static void after_main(void) {
+    static struct tprof_name late = TPROF_NAME("after main");
+    if (!is_hostile) return;
+    tprof->push(&late);
+    free(malloc(100));
+    tprof->pop();
+    tprof->pop();
+}
+
+static void hostile(void) {
+    pthread_t thread;
+    is_hostile = 1;
+    atexit(at_exit);
+    tprof->pop();
+    tprof->flops(7); /* of no span */
+    tprof->end(0);
+    tprof->end(UINT64_MAX);
+    handed_on = tprof->start(&outer);
+    tprof->push(&outer);
+    pthread_create(&thread, NULL, pops, NULL);
+    pthread_join(thread, NULL);
+    tprof->pop();
+    for (int i = 0; i < DEEP; i++) tprof->push(&inner);
+    for (int i = 0; i < DEEP + 9; i++) tprof->pop();
+    in_mapping(NULL, "first");
+    for (int i = 0; i < NAMES; i++) {
+        char text[32];
+        named(text, snprintf(text, sizeof text, "name %d", i));
+    }
+    pthread_key_create(&key, at_thread_end);
+    pthread_create(&thread, NULL, with_key, NULL);
+    pthread_join(thread, NULL);
+    tprof->push(&outer);
+    take(4096);
+    tprof->pop();
+    puts("done");
+}
+
 int main(int argc, char **argv) {
     tprof = tprof_find();
     if (!tprof) {
@@ -176,6 +261,7 @@ int main(int argc, char **argv) {
         tprof->push(&inner);
         tprof->pop();
     }
+    if (!strcmp(argv[1], "hostile")) hostile();
     if (!strcmp(argv[1], "signals")) signals(atol(argv[2]));
     if (!strcmp(argv[1], "threads")) threads();
     if (!strcmp(argv[1], "flood")) {
