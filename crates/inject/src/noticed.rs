@@ -1,48 +1,58 @@
 //! Ranges of NVTX, which the agent notices, as steps and captures of the process, which the
-//! preloaded library counts: the agent calls its table of two functions.
+//! preloaded library counts: the agent reads its region, and calls it where names matter.
 
 use crate::block::Thread;
 use crate::capture;
 use crate::schedule::{self, Source};
-use crate::{gate, loaded};
+use crate::{gate, loaded, state};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
-use tprof_wire::capture::Opens;
+use tprof_wire::capture::{Opens, opens};
 use tprof_wire::env;
-use tprof_wire::region::off;
+use tprof_wire::region::{RegionHeader, off};
 use tprof_wire::schedule::{is_epoch, is_step};
 
 /// What the preloaded library offers the agent.
 #[repr(C)]
 pub struct Noticing {
-    /// [`state`] bits.
-    state: extern "C" fn() -> u32,
+    /// Where the address of its region is, null before it has one.
+    region: &'static AtomicPtr<u8>,
     /// A range begins: its name and number.
     begins: unsafe extern "C" fn(*const u8, usize, u64),
     /// The range of this number ends.
     ends: extern "C" fn(u64),
 }
 
-/// Bits of [`Noticing::state`].
-mod state {
-    /// Recording is off.
-    pub const OFF: u32 = 1;
-    /// Names of ranges matter.
-    pub const NAMES: u32 = 2;
+impl Noticing {
+    /// The region's header: read in place, since most ranges need no more.
+    #[inline(always)]
+    fn header(&self) -> Option<&'static RegionHeader> {
+        let region = self.region.load(Relaxed);
+        // SAFETY: a non-null region is mapped for the process's life, and begins with its header.
+        unsafe { region.cast::<RegionHeader>().as_ref() }
+    }
+
+    /// Why recording is off in the process: [`off`].
+    #[inline(always)]
+    fn off(&self) -> u32 {
+        self.header().map_or(0, |header| header.off.load(Relaxed))
+    }
+
+    /// Whether names of ranges matter.
+    #[inline(always)]
+    fn has_use_of_names(&self) -> bool {
+        self.header().is_some_and(|header| {
+            header.schedule[2].load(Relaxed) != 0
+                || opens(header.capture[0].load(Relaxed)) == Opens::Nvtx as u64
+        })
+    }
 }
 
 /// The preloaded library's.
-static TABLE: Noticing = Noticing { state: now, begins, ends };
+static TABLE: Noticing = Noticing { region: &state::REGION, begins, ends };
 
 /// The table of this library, for the agent.
 pub fn table() -> *const Noticing {
     &raw const TABLE
-}
-
-extern "C" fn now() -> u32 {
-    let Some(thread) = gate::recording() else { return 0 };
-    let off = if thread.is_on() { 0 } else { state::OFF };
-    let names = schedule::is_followed() || capture::is_opened_by(Opens::Nvtx);
-    off | if names { state::NAMES } else { 0 }
 }
 
 unsafe extern "C" fn begins(text: *const u8, bytes: usize, number: u64) {
@@ -78,33 +88,32 @@ pub fn find() {
     FOUND.store(table.cast_mut(), Release);
 }
 
+#[inline(always)]
 fn found() -> Option<&'static Noticing> {
     // SAFETY: null or the table of a library that stays.
     unsafe { FOUND.load(Acquire).as_ref() }
 }
 
 /// A range begins; `name` hands its name to what it is given. Whether it is recorded.
-#[inline]
+#[inline(always)]
 pub fn range_begins(
     thread: &Thread,
     number: u64,
     name: impl FnOnce(&mut dyn FnMut(&[u8])),
 ) -> bool {
     let Some(table) = found() else { return thread.is_on() };
-    let mut now = (table.state)();
-    if now & state::NAMES != 0 {
+    if table.has_use_of_names() {
         // SAFETY: a text that lasts as long as the call.
         name(&mut |text| unsafe { (table.begins)(text.as_ptr(), text.len(), number) });
-        now = (table.state)();
     }
-    is_on_here(thread) && now & state::OFF == 0
+    is_on_in_both(thread, table)
 }
 
 /// The range of this number has ended.
-#[inline]
+#[inline(always)]
 pub fn range_ends(number: u64) {
     if let Some(table) = found()
-        && (table.state)() & state::NAMES != 0
+        && table.has_use_of_names()
     {
         (table.ends)(number);
     }
@@ -115,11 +124,12 @@ pub fn range_ends(number: u64) {
 #[inline]
 pub fn is_on(thread: &Thread) -> bool {
     match found() {
-        Some(table) => is_on_here(thread) && (table.state)() & state::OFF == 0,
+        Some(table) => is_on_in_both(thread, table),
         None => thread.is_on(),
     }
 }
 
-fn is_on_here(thread: &Thread) -> bool {
-    thread.off() & off::SESSION == 0
+#[inline(always)]
+fn is_on_in_both(thread: &Thread, table: &Noticing) -> bool {
+    thread.off() & off::SESSION | table.off() == 0
 }

@@ -136,6 +136,7 @@ enum RangeText {
 impl RangeText {
     /// # Safety
     /// NVTX's contract, see [`Function`], of what it was made of.
+    #[inline(always)]
     unsafe fn range(self, thread: &Thread) -> Range {
         // SAFETY: the caller's premise.
         unsafe {
@@ -174,6 +175,7 @@ fn on_stack(thread: &Thread, domain: Option<&Name>, level: u64) -> u64 {
 ///
 /// # Safety
 /// As [`RangeText::range`].
+#[inline(always)]
 unsafe fn is_recorded(thread: &Thread, number: u64, what: RangeText) -> bool {
     // SAFETY: the caller's premise.
     noticed::range_begins(thread, number, |then| unsafe { what.with_name(then) })
@@ -190,6 +192,7 @@ fn level<'t>(thread: &'t Thread, domain: Option<&Name>) -> Option<&'t Own<u16>> 
 
 /// # Safety
 /// As [`RangeText::range`].
+#[inline(always)]
 unsafe fn push(domain: Option<&'static Name>, what: RangeText) -> c_int {
     let Some(thread) = gate::recording() else { return NO_TRACKING };
     let level = level(thread, domain).map(|level| {

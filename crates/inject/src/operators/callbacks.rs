@@ -112,6 +112,7 @@ unsafe fn optimizer_step(thread: &Thread, function: usize) {
 ///
 /// # Safety
 /// `function` is a `RecordFunction`.
+#[inline(always)]
 unsafe fn name_of<'a>(function: usize) -> &'a [u8] {
     // SAFETY: the address of `RecordFunction::name() const`; its text lives as long as the call.
     unsafe {
