@@ -103,7 +103,7 @@ fn marks_are_kept() {
     }
 }
 
-/// Steps of a rank whose shell waits and whose children come and go: one process has them all.
+/// A shell waits around the job, and its children come and go: one process has all steps.
 #[test]
 fn steps_are_marked_in_the_process_that_works() {
     let scratch = Scratch::new();
