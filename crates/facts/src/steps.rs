@@ -13,6 +13,8 @@
 
 mod explicit;
 mod inherent;
+mod names;
+mod skipped;
 mod step;
 mod windows;
 
@@ -24,9 +26,9 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, SpanKind, SpanOutline};
 
 pub use explicit::{PROFILER_STEP, annotated_number, number_of};
-pub use inherent::sign_of_operators;
 use windows::Windows;
 
+pub use names::StepNames;
 pub use step::{Batches, Step, StepRange};
 
 /// Where steps come from, in order of trust.
@@ -95,22 +97,19 @@ pub struct Steps {
     pub others: Vec<(StepSource, usize)>,
     /// Of updates, where batches were recorded.
     pub batches: Option<Batches>,
+    /// Beside updates, how many a gradient scaler skipped; none where no scaler was recorded.
+    pub skipped: Option<usize>,
 }
 
 /// Steps of a file in order of time, of the source that is wanted or the first that has any.
 pub fn of_file(file: &TraceFile, wanted: Option<StepSource>) -> Steps {
-    let spans = file.blocks::<SpanOutline>().flatten();
-    let sign = sign_of_operators(file);
-    let ranges = spans.filter(|span| match span.kind {
-        SpanKind::Annotation | SpanKind::Nvtx => true,
-        SpanKind::Operator => sign == Some(span.name),
-        _ => false,
-    });
-    of_parts(file, &ranges.map(|span| StepRange::of(&span)).collect::<Vec<_>>(), wanted)
+    let mut names = StepNames::of(file);
+    let spans = file.blocks::<SpanOutline>().flatten().filter(|span| names.has(span));
+    let ranges: Vec<StepRange> = spans.map(|span| StepRange::of(&span)).collect();
+    of_parts(file, &ranges, wanted)
 }
 
-/// As [`of_file`], for a reader that holds the file's annotations and NVTX ranges, or those of
-/// them that [`shows_steps`] knows, and the operators that [`sign_of_operators`] names.
+/// As [`of_file`], for a reader that holds the file's spans that [`StepNames`] chooses.
 pub fn of_parts(file: &TraceFile, ranges: &[StepRange], wanted: Option<StepSource>) -> Steps {
     let mut found: Vec<(StepSource, Vec<Step>)> =
         StepSource::ALL.map(|source| (source, of_source(file, ranges, source))).into();
@@ -125,11 +124,13 @@ pub fn of_parts(file: &TraceFile, ranges: &[StepRange], wanted: Option<StepSourc
     all.dedup();
     let others = found.iter().map(|(source, steps)| (*source, steps.len()));
     let others = others.filter(|(_, count)| *count > 0).collect();
-    let batches = match source {
-        StepSource::Optimizer => inherent::batches(file, ranges, &all),
-        _ => None,
+    let (batches, skipped) = match source {
+        StepSource::Optimizer => {
+            (inherent::batches(file, ranges, &all), inherent::skipped_count(file, ranges))
+        }
+        _ => (None, None),
     };
-    Steps { all, source: Some(source), others, batches }
+    Steps { all, source: Some(source), others, batches, skipped }
 }
 
 /// Leaves out what is no step, since recording was off for a while in it.
@@ -156,8 +157,8 @@ fn of_source(file: &TraceFile, ranges: &[StepRange], source: StepSource) -> Vec<
     }
 }
 
-/// Whether steps are found by ranges of this kind and name.
-pub fn shows_steps(kind: SpanKind, name: &str) -> bool {
+/// Whether steps are found by spans of this kind and name.
+fn shows_steps(kind: SpanKind, name: &str) -> bool {
     number_of(kind, name).is_some() || inherent::is_sign(kind, name)
 }
 

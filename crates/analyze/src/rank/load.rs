@@ -6,7 +6,7 @@
 use tprof_facts::Class;
 use tprof_facts::communication::Communication;
 use tprof_facts::communication::on_host::{HostCollective, HostCollectives};
-use tprof_facts::steps::StepRange;
+use tprof_facts::steps::{StepNames, StepRange};
 use tprof_trace::model::{
     Collective, DeviceAllocation, DeviceSpan, KernelOutline, MemoryCopy, SpanKind, SpanOutline,
     Synchronization,
@@ -19,7 +19,6 @@ use super::needs::Needs;
 use super::nesting::nesting_order;
 use super::rows::{HostSpan, StreamKey, Work};
 use super::samples::CpuTrace;
-use super::steps::StepNames;
 use super::streams::StreamTable;
 use super::trace::{RankTrace, SPAN_KINDS};
 use crate::base::parallel;
@@ -190,12 +189,14 @@ impl HostRows {
             return found;
         }
         let HostRows { calls, spans, steps, collectives, problems } = &mut found;
-        let mut names = StepNames::of(file, needs);
+        let mut names = needs.has(Needs::ANNOTATIONS).then(|| StepNames::of(file));
         let mut blocks = file.blocks::<SpanOutline>();
         for block in blocks.by_ref() {
             let mut rows = [0_u64; SPAN_KINDS];
             block.iter().for_each(|row| rows[row.kind as usize] += 1);
-            steps.extend(block.iter().filter(|row| names.has(row)).map(StepRange::of));
+            if let Some(names) = &mut names {
+                steps.extend(block.iter().filter(|row| names.has(row)).map(StepRange::of));
+            }
             if let Some(finder) = &mut finder {
                 collectives.extend(block.iter().filter_map(|row| finder.find(row)));
             }

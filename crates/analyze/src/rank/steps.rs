@@ -2,8 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use tprof_facts::steps;
-use tprof_trace::TraceFile;
-use tprof_trace::model::{NameId, ProcessIndex, SpanKind, SpanOutline};
+use tprof_trace::model::ProcessIndex;
 
 use super::needs::Needs;
 use super::rows::Work;
@@ -22,36 +21,6 @@ pub struct Step {
     pub process: ProcessIndex,
     /// When it lasted, on the host.
     pub interval: Interval,
-}
-
-/// Which ranges of a file show steps: each name is looked at once.
-pub(super) struct StepNames<'f> {
-    file: &'f TraceFile,
-    known: FxHashMap<(SpanKind, NameId), bool>,
-    operator: Option<NameId>,
-    is_needed: bool,
-}
-
-impl<'f> StepNames<'f> {
-    /// Of a file; of none where steps are not needed.
-    pub fn of(file: &'f TraceFile, needs: Needs) -> StepNames<'f> {
-        let is_needed = needs.has(Needs::ANNOTATIONS);
-        let operator = is_needed.then(|| steps::sign_of_operators(file)).flatten();
-        StepNames { file, known: FxHashMap::default(), operator, is_needed }
-    }
-
-    /// Whether a span is one.
-    pub fn has(&mut self, span: &SpanOutline) -> bool {
-        match span.kind {
-            _ if !self.is_needed => false,
-            SpanKind::Operator => self.operator == Some(span.name),
-            SpanKind::Annotation | SpanKind::Nvtx => {
-                let is_step = || steps::shows_steps(span.kind, self.file.name(span.name));
-                *self.known.entry((span.kind, span.name)).or_insert_with(is_step)
-            }
-            _ => false,
-        }
-    }
 }
 
 impl RankTrace<'_> {

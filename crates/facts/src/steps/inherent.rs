@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, ProcessIndex, SpanKind};
 
+use super::skipped;
 use super::step::{Batches, Step, StepRange};
 use super::windows::Windows;
 
@@ -14,30 +15,23 @@ use super::windows::Windows;
 const UPDATE: &str = "Optimizer.step#";
 /// How it names the range around a fetch; the class of the iterator follows.
 const FETCH: &str = "enumerate(DataLoader)#";
-/// The operator with which `GradScaler.update` ends, whether or not an update came before.
-const SCALE: &str = "aten::_amp_update_scale_";
 
-/// Whether a range of this kind and name is an update or a fetch.
+/// Whether a range of this kind and name is an update, a fetch or an operator of a gradient scaler.
 pub(super) fn is_sign(kind: SpanKind, name: &str) -> bool {
-    kind == SpanKind::Annotation && (name.starts_with(UPDATE) || name.starts_with(FETCH))
+    let is_range = name.starts_with(UPDATE) || name.starts_with(FETCH);
+    (kind == SpanKind::Annotation && is_range) || skipped::is_sign(kind, name)
 }
 
-/// The name of the one operator that says something of steps, if a file has it.
-pub fn sign_of_operators(file: &TraceFile) -> Option<NameId> {
-    file.names().find(|(_, name)| *name == SCALE).map(|(id, _)| id)
-}
-
-/// Ranges of a kind whose names begin so, by process, in order of time; those within another are
-/// left out.
+/// Ranges whose names begin so, by process, in order of time; those within another are left out.
 fn named(
     file: &TraceFile,
     ranges: &[StepRange],
-    kind: SpanKind,
     start: &str,
 ) -> BTreeMap<ProcessIndex, Vec<StepRange>> {
     let mut found: BTreeMap<ProcessIndex, Vec<StepRange>> = BTreeMap::new();
-    let is_named =
-        |range: &&StepRange| range.kind == kind && file.name(range.name).starts_with(start);
+    let is_named = |range: &&StepRange| {
+        range.kind == SpanKind::Annotation && file.name(range.name).starts_with(start)
+    };
     for range in ranges.iter().filter(is_named) {
         found.entry(range.process).or_default().push(*range);
     }
@@ -57,20 +51,35 @@ fn named(
 ///
 /// Several optimizers are a group: a step ends with the last one before one of them updates again.
 /// Where most batches are followed by several groups, these are one step.
-/// A step begins where the one before ended. Where more batches were fetched meanwhile than for
-/// most steps (validation, the end of an epoch, an update that a gradient scaler skipped), it begins
+/// A step begins where the one before ended, or the update that a gradient scaler skipped since. Where more batches were fetched meanwhile than for
+/// most steps (validation, the end of an epoch, a skipped update without a record of it), it begins
 /// with the fetch of its own batches, which are the last ones; so does the first step, which is
 /// none where nothing was fetched: when it began is not known.
 pub(super) fn updates(file: &TraceFile, ranges: &[StepRange]) -> Vec<Step> {
-    let fetches = named(file, ranges, SpanKind::Annotation, FETCH);
+    let fetches = named(file, ranges, FETCH);
     let mut steps = Vec::new();
-    for (process, updates) in named(file, ranges, SpanKind::Annotation, UPDATE) {
+    for (process, updates) in named(file, ranges, UPDATE) {
         let fetches = fetches.get(&process).map_or(&[][..], Vec::as_slice);
         let ends = one_a_batch(ends_of_groups(&updates), fetches);
         let windows = Windows::of(file, process);
-        steps.extend(between(process, &ends, fetches, &windows));
+        let skipped = skipped::of_process(file, ranges, process, &updates).unwrap_or_default();
+        steps.extend(between(process, &ends, fetches, &windows, &skipped));
     }
     steps
+}
+
+/// When updates were skipped, ns, by process; only processes with a gradient scaler.
+fn skipped_updates(file: &TraceFile, ranges: &[StepRange]) -> BTreeMap<ProcessIndex, Vec<u64>> {
+    let of = |(process, updates): (ProcessIndex, Vec<StepRange>)| {
+        Some((process, skipped::of_process(file, ranges, process, &updates)?))
+    };
+    named(file, ranges, UPDATE).into_iter().filter_map(of).collect()
+}
+
+/// How many updates a gradient scaler skipped; none where no scaler was recorded.
+pub(super) fn skipped_count(file: &TraceFile, ranges: &[StepRange]) -> Option<usize> {
+    let skipped = skipped_updates(file, ranges);
+    (!skipped.is_empty()).then(|| skipped.values().map(Vec::len).sum())
 }
 
 /// Ends of groups of updates: a group ends before one of its optimizers updates again.
@@ -110,6 +119,7 @@ fn between(
     ends: &[u64],
     fetches: &[StepRange],
     windows: &Windows,
+    skipped: &[u64],
 ) -> Vec<Step> {
     let after = |ns: u64| fetches.partition_point(|fetch| fetch.end_ns <= ns);
     let usual = usual(ends.windows(2).map(|pair| after(pair[1]) - after(pair[0])));
@@ -123,6 +133,8 @@ fn between(
             (last_ns, number) = (of.map(|_| on_ns).or(last_ns), of.unwrap_or(number));
         }
         next = number + 1;
+        let before = skipped.partition_point(|skipped_ns| *skipped_ns < end_ns);
+        last_ns = last_ns.max(before.checked_sub(1).map(|at| skipped[at]));
         let fetched = &fetches[last_ns.map_or(0, after)..after(end_ns)];
         // Of the first step all that is known are its batches.
         let own = if last_ns.is_none() { usual.max(1) } else { usual };
@@ -145,15 +157,16 @@ fn usual(counts: impl Iterator<Item = usize>) -> usize {
     counts.get(counts.len() / 2).copied().unwrap_or(1)
 }
 
-/// Batches of steps, as far as any were recorded.
+/// Batches of steps, as far as any were recorded. Of a skipped update are as many of those before it as
+/// a step has.
 pub(super) fn batches(file: &TraceFile, ranges: &[StepRange], steps: &[Step]) -> Option<Batches> {
-    let fetches = named(file, ranges, SpanKind::Annotation, FETCH);
+    let fetches = named(file, ranges, FETCH);
     let within = |step: &Step| {
         let fetches = fetches.get(&step.process).map_or(&[][..], Vec::as_slice);
         let from = fetches.partition_point(|fetch| fetch.start_ns < step.start_ns);
         fetches.partition_point(|fetch| fetch.start_ns < step.end_ns) - from
     };
-    let updates: BTreeMap<_, _> = named(file, ranges, SpanKind::Annotation, UPDATE)
+    let updates: BTreeMap<_, _> = named(file, ranges, UPDATE)
         .into_iter()
         .map(|(process, updates)| (process, ends_of_groups(&updates)))
         .collect();
@@ -162,34 +175,31 @@ pub(super) fn batches(file: &TraceFile, ranges: &[StepRange], steps: &[Step]) ->
         let from = ends.partition_point(|end_ns| *end_ns <= step.start_ns);
         ends.partition_point(|end_ns| *end_ns <= step.end_ns) - from
     };
-    let skipped = skipped(file, ranges);
     let all: usize = fetches.values().map(Vec::len).sum();
     let of_steps: Vec<usize> = steps.iter().map(within).collect();
-    let outside = all.saturating_sub(of_steps.iter().sum());
+    let a_step = usual(of_steps.iter().copied());
+    let mut of_skipped = 0;
+    for (process, skipped) in skipped_updates(file, ranges) {
+        let fetches = fetches.get(&process).map_or(&[][..], Vec::as_slice);
+        let ends = || steps.iter().filter(|step| step.process == process).map(|step| step.end_ns);
+        for (at, &ns) in skipped.iter().enumerate() {
+            let before = at.checked_sub(1).map_or(0, |at| skipped[at]);
+            let from_ns = ends().filter(|end_ns| *end_ns < ns).fold(before, u64::max);
+            let from = fetches.partition_point(|fetch| fetch.start_ns < from_ns);
+            let until = fetches.partition_point(|fetch| fetch.start_ns < ns);
+            of_skipped += (until - from).min(a_step);
+        }
+    }
+    let outside = all.saturating_sub(of_steps.iter().sum::<usize>() + of_skipped);
     let updates = usual(steps.iter().map(updates_within));
-    (all > 0).then(|| Batches { a_step: usual(of_steps.into_iter()), updates, skipped, outside })
-}
-
-/// Updates that gradient scalers skipped: scales that were updated with no update of an optimizer
-/// since the scale before.
-fn skipped(file: &TraceFile, ranges: &[StepRange]) -> usize {
-    let updates = named(file, ranges, SpanKind::Annotation, UPDATE);
-    let of_process = |(process, scales): (ProcessIndex, Vec<StepRange>)| {
-        let updates = updates.get(&process).map_or(&[][..], Vec::as_slice);
-        let before =
-            |scale: &StepRange| updates.partition_point(|update| update.start_ns < scale.start_ns);
-        let befores: Vec<usize> = scales.iter().map(before).collect();
-        let first = befores.first().is_some_and(|updates| *updates == 0);
-        usize::from(first) + befores.windows(2).filter(|pair| pair[0] == pair[1]).count()
-    };
-    named(file, ranges, SpanKind::Operator, SCALE).into_iter().map(of_process).sum()
+    (all > 0).then_some(Batches { a_step, updates, outside })
 }
 
 /// Steps by the data loader's batches: each begins with a fetch and lasts until the next one. The
 /// last fetch of all finds no batch, as a rule, and is the end of the last step.
 pub(super) fn fetches(file: &TraceFile, ranges: &[StepRange]) -> Vec<Step> {
     let mut steps = Vec::new();
-    for (process, fetches) in named(file, ranges, SpanKind::Annotation, FETCH) {
+    for (process, fetches) in named(file, ranges, FETCH) {
         for (pair, number) in fetches.windows(2).zip(0..) {
             let [start_ns, end_ns] = [pair[0].start_ns, pair[1].start_ns];
             steps.push(Step { start_ns, end_ns, process, number });
@@ -216,9 +226,7 @@ mod tests {
         let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
         let mut spans: Vec<Span> = Vec::new();
         for (start_ns, name) in ranges {
-            let is_operator = name.starts_with("aten::");
-            let kind = if is_operator { SpanKind::Operator } else { SpanKind::Annotation };
-            let name = writer.name(name);
+            let (kind, name) = (SpanKind::Annotation, writer.name(name));
             spans.push(Span { start_ns: *start_ns, duration_ns: 5, kind, name, ..Span::default() });
         }
         writer.write(&mut spans).unwrap();
@@ -240,7 +248,7 @@ mod tests {
             .collect();
         let steps = of(&ranges, None);
         assert_eq!(times(&steps), [(1000, 1085), (1085, 1185), (1185, 1285), (1285, 1385)]);
-        assert_eq!(steps.batches, Some(Batches { a_step: 2, updates: 1, skipped: 0, outside: 0 }));
+        assert_eq!(steps.batches, Some(Batches { a_step: 2, updates: 1, outside: 0 }));
         assert_eq!(steps.others, [(StepSource::Loader, 7)]);
     }
 
@@ -265,7 +273,7 @@ mod tests {
             .collect();
         let steps = of(&ranges, None);
         assert_eq!(times(&steps), [(1000, 1085), (1085, 1185), (1185, 1285)]);
-        assert_eq!(steps.batches, Some(Batches { a_step: 1, updates: 2, skipped: 0, outside: 0 }));
+        assert_eq!(steps.batches, Some(Batches { a_step: 1, updates: 2, outside: 0 }));
     }
 
     #[test]
@@ -284,31 +292,7 @@ mod tests {
         ranges.extend([(400, NEXT), (450, SGD), (500, NEXT), (550, SGD), (600, NEXT)]);
         let steps = of(&ranges, None);
         assert_eq!(times(&steps), [(100, 155), (155, 255), (400, 455), (455, 555)]);
-        assert_eq!(steps.batches, Some(Batches { a_step: 1, updates: 1, skipped: 0, outside: 5 }));
-    }
-
-    #[test]
-    fn a_scale_without_an_update_is_a_skipped_one() {
-        // The second and third batch have gradients that are infinite.
-        let batch = |at: u64| [(at, NEXT), (at + 50, SGD), (at + 60, SCALE)];
-        let skipped = |at: u64| [(at, NEXT), (at + 60, SCALE)];
-        let ranges = [
-            &batch(100)[..],
-            &skipped(200),
-            &skipped(300),
-            &batch(400),
-            &batch(500),
-            &batch(600),
-            &[(700, NEXT)],
-        ]
-        .concat();
-        let steps = of(&ranges, None);
-        assert_eq!(times(&steps), [(100, 155), (400, 455), (455, 555), (555, 655)]);
-        let batches = Batches { a_step: 1, updates: 1, skipped: 2, outside: 3 };
-        assert_eq!(steps.batches, Some(batches));
-        // The first of all, whose scale is too large, as a rule.
-        let steps = of(&[&skipped(10)[..], &ranges].concat(), None);
-        assert_eq!(steps.batches, Some(Batches { skipped: 3, outside: 4, ..batches }));
+        assert_eq!(steps.batches, Some(Batches { a_step: 1, updates: 1, outside: 5 }));
     }
 
     #[test]

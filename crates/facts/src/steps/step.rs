@@ -22,16 +22,15 @@ pub struct Batches {
     pub a_step: usize,
     /// Updates of a group of optimizers in most steps; more than one where several share a batch.
     pub updates: usize,
-    /// Updates that a gradient scaler skipped: gradients were infinite or not a number.
-    pub skipped: usize,
-    /// In no step: of skipped updates, of validation, or at ends of epochs.
+    /// In no step and of no skipped update: of validation, or at ends of epochs; where no gradient scaler
+    /// was recorded, perhaps of updates that one skipped.
     pub outside: usize,
 }
 
-/// A range that may be a step, or shows one.
+/// A range or operator that may be a step, or shows one.
 #[derive(Clone, Copy, Debug)]
 pub struct StepRange {
-    /// Of what kind: annotation or NVTX.
+    /// Of what kind: annotation, NVTX or operator.
     pub kind: SpanKind,
     /// What it is called.
     pub name: NameId,

@@ -24,6 +24,8 @@ pub struct StepOrigin {
     pub others: Vec<(StepSource, usize)>,
     /// Batches beside updates.
     pub batches: Option<Batches>,
+    /// Updates that a gradient scaler skipped; none where no scaler was recorded.
+    pub skipped: Option<usize>,
 }
 
 /// A rank's steps, judged.

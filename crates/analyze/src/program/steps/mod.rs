@@ -32,8 +32,9 @@ impl Analysis for Steps {
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> Judged {
-        let StepsFound { source, others, batches, .. } = rank.steps_found();
-        Judged { found: StepOrigin { source, others, batches }, ..Judged::of(rank.steps()) }
+        let StepsFound { source, others, batches, skipped, .. } = rank.steps_found();
+        let found = StepOrigin { source, others, batches, skipped };
+        Judged { found, ..Judged::of(rank.steps()) }
     }
 
     fn join(&self, parts: Vec<(RankAt, Judged)>, _options: &Options) -> Body {

@@ -42,7 +42,7 @@ fn notes(parts: &[(RankAt, Judged)]) -> Vec<String> {
 }
 
 fn of_rank(judged: &Judged) -> Vec<String> {
-    let StepOrigin { source, others, batches } = &judged.found;
+    let StepOrigin { source, others, batches, skipped } = &judged.found;
     let Some(source) = source else { return Vec::new() };
     let other =
         |(source, steps): &(StepSource, usize)| format!("{source}: {}", count(*steps as u64));
@@ -55,7 +55,7 @@ fn of_rank(judged: &Judged) -> Vec<String> {
             others.join(", ")
         ),
     }];
-    if let Some(Batches { a_step, updates, skipped, outside }) = *batches {
+    if let Some(Batches { a_step, updates, outside }) = *batches {
         if a_step > 1 {
             notes.push(format!("a step has {a_step} batches: gradients are accumulated"));
         }
@@ -64,20 +64,22 @@ fn of_rank(judged: &Judged) -> Vec<String> {
                 "a step has {updates} updates: several optimizers, or several updates by one batch"
             ));
         }
-        if skipped > 0 {
-            notes.push(format!(
-                "{} skipped by a gradient scaler (infinite gradients), and no step",
-                counted(skipped as u64, "update was", "updates were")
-            ));
+        if outside > 0 {
+            let of = match skipped {
+                Some(_) => "validation, or the end of an epoch, where a fetch finds no batch",
+                None => {
+                    "validation, the end of an epoch, or an update that a gradient scaler skipped"
+                }
+            };
+            let outside = counted(outside as u64, "batch was", "batches were");
+            notes.push(format!("{outside} fetched outside of the steps: {of}"));
         }
-        let others = outside.saturating_sub(skipped * a_step);
-        if others > 0 {
-            notes.push(format!(
-                "{} fetched outside of the steps: validation, or the end of an epoch, where a fetch \
-                 finds no batch",
-                counted(others as u64, "batch was", "batches were")
-            ));
-        }
+    }
+    if let Some(skipped) = skipped.filter(|skipped| *skipped > 0) {
+        let skipped = counted(skipped as u64, "update was", "updates were");
+        notes.push(format!(
+            "{skipped} skipped by a gradient scaler (infinite gradients), and no step"
+        ));
     }
     notes
 }

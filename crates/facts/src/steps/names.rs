@@ -1,0 +1,38 @@
+//! Which spans of a file show steps.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::TraceFile;
+use tprof_trace::model::{NameId, SpanKind, SpanOutline};
+
+use super::shows_steps;
+
+/// Chooses spans that show steps; each name is read once.
+#[derive(Debug)]
+pub struct StepNames<'f> {
+    file: &'f TraceFile,
+    /// Of ranges, as far as any had them.
+    known: FxHashMap<(SpanKind, NameId), bool>,
+    /// Of operators: a file has millions of these, and at most two such names.
+    operators: Vec<NameId>,
+}
+
+impl<'f> StepNames<'f> {
+    /// Of a file.
+    pub fn of(file: &'f TraceFile) -> StepNames<'f> {
+        let operators = file.names().filter(|(_, name)| shows_steps(SpanKind::Operator, name));
+        let operators = operators.map(|(id, _)| id).collect();
+        StepNames { file, known: FxHashMap::default(), operators }
+    }
+
+    /// Whether a span shows one.
+    pub fn has(&mut self, span: &SpanOutline) -> bool {
+        match span.kind {
+            SpanKind::Operator => self.operators.contains(&span.name),
+            SpanKind::Annotation | SpanKind::Nvtx => {
+                let shows = || shows_steps(span.kind, self.file.name(span.name));
+                *self.known.entry((span.kind, span.name)).or_insert_with(shows)
+            }
+            _ => false,
+        }
+    }
+}
