@@ -140,6 +140,19 @@ def torch(desk, python):
     return {"torch": shown(desk, "ddp", command)}
 
 
+def loader(desk, python):
+    """Two runs of an unchanged training, and what changed."""
+    home = os.path.dirname(os.path.abspath(python))
+    desk.environment["PATH"] = f"{home}:{desk.environment['PATH']}"
+    commands = [
+        "tprof run -o before -- python examples/loader.py",
+        "tprof run -o after -- python examples/loader.py --cache",
+        "tprof diff before after",
+    ]
+    report = [desk.sh(command) for command in commands][-1]
+    return {"loader": "```sh\n" + "\n".join(commands) + "\n```\n\n" + fenced(section(report, "Time of a step"))}
+
+
 def train(desk, python):
     home = os.path.dirname(os.path.abspath(python))
     desk.environment["PATH"] = f"{home}:{desk.environment['PATH']}"
@@ -179,6 +192,7 @@ def main():
     }
     if options.torch:
         jobs["torch"] = (lambda desk: torch(desk, options.torch), [])
+        jobs["loader"] = (lambda desk: loader(desk, options.torch), [])
     if options.numpy:
         jobs["train"] = (lambda desk: train(desk, options.numpy), [])
     for name, (job, wanted) in jobs.items():
