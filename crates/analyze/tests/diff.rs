@@ -60,7 +60,8 @@ fn write_rank(
         let name = writer.name(name);
         writer.device(&Device { name, ..Device::default() });
     }
-    let (key, value) = (writer.name("distributedInfo"), writer.name(world));
+    let key = if world.contains("operators") { "pytorch" } else { "distributedInfo" };
+    let (key, value) = (writer.name(key), writer.name(world));
     writer.property(Property { key, value });
     let (gemm, reduce) = (writer.name("gemm"), writer.name("ncclAllReduce"));
     let (op, call, collective) =
@@ -203,6 +204,23 @@ fn names_are_compared_per_step_and_rank() {
     assert_eq!(cell(differences, "key", "distributed.world_size", "b"), &Cell::from("2"));
     assert_eq!(cell(differences, "key", "ranks", "a"), &Cell::from("4"));
     assert!(comparison.notes.iter().any(|note| note.contains("means over ranks")));
+}
+
+#[test]
+fn operators_that_were_recorded_for_a_part_of_the_time_are_not_compared() {
+    let has = |comparison: &Comparison, name: &str| {
+        let rows = &table(comparison, "operators").rows;
+        rows.iter().any(|row| row.last() == Some(&Cell::from(name)))
+    };
+    let whole = || side(&run(1, &[1000, 1000], None, r#"{"operators":"names"}"#));
+    let ended = side(&run(1, &[1000, 1000], None, r#"{"operators":"ranges"}"#));
+    let comparison = Comparison::of(whole(), ended);
+    assert!(has(&comparison, "ProfilerStep#5") && !has(&comparison, "aten::mm"));
+    let note =
+        "operators are not compared, only annotations: B recorded them for a part of the time";
+    assert!(comparison.notes.iter().any(|of| of.starts_with(note)), "{:?}", comparison.notes);
+    let comparison = Comparison::of(whole(), whole());
+    assert!(has(&comparison, "ProfilerStep#5") && has(&comparison, "aten::mm"));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::amount::HostSort;
 use super::change::Change;
 use super::changes::change_of;
 use super::gate::Gate;
+use super::names::join_annotations;
 use super::notes::notes;
 use super::side::Side;
 use super::subject::Subject;
@@ -58,7 +59,11 @@ impl Serialize for SideHead<'_> {
 
 impl Comparison {
     /// Compares two sides.
-    pub fn of(a: Side, b: Side) -> Comparison {
+    pub fn of(mut a: Side, mut b: Side) -> Comparison {
+        let are_whole = !a.facts.operators_ended() && !b.facts.operators_ended();
+        for side in [&mut a, &mut b] {
+            join_annotations(&mut side.names, are_whole);
+        }
         let tables = ComparisonTables { a: &a, b: &b }.all();
         let mut comparison = Comparison { notes: notes(&a, &b), tables, a, b };
         comparison.leave_out_empty();

@@ -12,8 +12,10 @@ use crate::rank::{Class, RankTrace, Step, step_at};
 pub enum Sort {
     /// Kernels, copies and memsets.
     Work,
-    /// Operators of a framework, and annotations.
+    /// Operators of a framework, and annotations once the sides are joined.
     Operator,
+    /// Annotations.
+    Annotation,
     /// Calls of the runtime and the driver.
     Call,
     /// Collectives.
@@ -67,7 +69,7 @@ pub(super) fn names(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Time
             }
         }
     }
-    let spans = [(Sort::Operator, SpanKind::Operator), (Sort::Operator, SpanKind::Annotation)];
+    let spans = [(Sort::Operator, SpanKind::Operator), (Sort::Annotation, SpanKind::Annotation)];
     let spans = spans.into_iter().map(|(sort, kind)| (sort, rank.spans(kind)));
     for (sort, spans) in spans.chain([(Sort::Call, rank.calls.as_slice())]) {
         for span in spans {
@@ -89,6 +91,23 @@ pub(super) fn names(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Time
         all.entry((Sort::Work, name)).or_default().entry(step).or_default().add(took);
     }
     all
+}
+
+/// Makes one sort of annotations and operators; where operators are not of the whole time (tprof stopped
+/// recording them, and a step without them is not one that ran none), of annotations only.
+pub(super) fn join_annotations(names: &mut TimesByName, operators_are_whole: bool) {
+    if !operators_are_whole {
+        names.retain(|(sort, _), _| *sort != Sort::Operator);
+    }
+    let is_annotation = |(sort, _): &&(Sort, String)| *sort == Sort::Annotation;
+    let annotations: Vec<_> = names.keys().filter(is_annotation).cloned().collect();
+    for key in annotations {
+        let Some(by_step) = names.remove(&key) else { continue };
+        let of_name = names.entry((Sort::Operator, key.1)).or_default();
+        for (step, took) in by_step {
+            of_name.entry(step).or_default().add(took);
+        }
+    }
 }
 
 /// What each collective took: its kernels' time, once, however many were grouped.

@@ -82,6 +82,18 @@ pub(super) fn notes(a: &Side, b: &Side) -> Vec<String> {
              B: this affects wall times, hardly CPU times"
         ));
     }
+    let ended = match (a.facts.operators_ended(), b.facts.operators_ended()) {
+        (true, true) => Some("both sides"),
+        (true, false) => Some("A"),
+        (false, true) => Some("B"),
+        (false, false) => None,
+    };
+    notes.extend(ended.map(|of| {
+        format!(
+            "operators are not compared, only annotations: {of} recorded them for a part of the time, as \
+             they took too much of it; --operators names records them all"
+        )
+    }));
     for (name, side) in [("A", a), ("B", b)] {
         if !side.completeness.complete && side.completeness.but_for().is_none() {
             notes.push(format!("{name} is not complete: `tprof report` lists the gaps"));
