@@ -3,7 +3,7 @@
 //! Reports and exports read the same files and do not depend on each other; what both
 //! state of a run is decided here. [`zero`] is when the run began, on each host's
 //! clock; [`steps`] are its training steps, [`cycles`] the parts that a schedule recorded; [`class`] and [`communication`] decide what
-//! device work is for; [`modules`] are calls of PyTorch's modules. [`copies`], [`labels`] and [`frames`] are what copies, processes
+//! device work is for; [`modules`] are calls of PyTorch's modules, [`operators`] is for how long its operators were recorded. [`copies`], [`labels`] and [`frames`] are what copies, processes
 //! and frames of stacks are called; [`sources`] has lines of source files; [`units`] is how numbers are written, and read from
 //! a command line, [`csv`] how tables are.
 
@@ -15,6 +15,7 @@ pub mod cycles;
 pub mod frames;
 pub mod labels;
 pub mod modules;
+pub mod operators;
 pub mod owner;
 pub mod sources;
 pub mod steps;

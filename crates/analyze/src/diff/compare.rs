@@ -60,7 +60,7 @@ impl Serialize for SideHead<'_> {
 impl Comparison {
     /// Compares two sides.
     pub fn of(mut a: Side, mut b: Side) -> Comparison {
-        let are_whole = !a.facts.operators_ended() && !b.facts.operators_ended();
+        let are_whole = !a.operators_ended && !b.operators_ended;
         for side in [&mut a, &mut b] {
             join_annotations(&mut side.names, are_whole);
         }

@@ -29,12 +29,6 @@ impl Facts {
         values.map(String::as_str).collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether recording of PyTorch's operators ended before the run did, as `--operators auto` ends it
-    /// beyond its budget.
-    pub fn operators_ended(&self) -> bool {
-        self.0.get("pytorch.operators").is_some_and(|modes| modes.contains("ranges"))
-    }
-
     /// Keys of either with different values.
     pub fn differences<'a>(&'a self, other: &'a Facts) -> Vec<&'a str> {
         let keys: BTreeSet<&String> = self.0.keys().chain(other.0.keys()).collect();

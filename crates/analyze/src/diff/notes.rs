@@ -82,7 +82,7 @@ pub(super) fn notes(a: &Side, b: &Side) -> Vec<String> {
              B: this affects wall times, hardly CPU times"
         ));
     }
-    let ended = match (a.facts.operators_ended(), b.facts.operators_ended()) {
+    let ended = match (a.operators_ended, b.operators_ended) {
         (true, true) => Some("both sides"),
         (true, false) => Some("A"),
         (false, true) => Some("B"),

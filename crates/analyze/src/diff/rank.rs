@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 use rustc_hash::FxHashMap;
+use tprof_facts::operators;
 use tprof_facts::steps::StepSource;
 use tprof_trace::model::SpanKind;
 
@@ -26,6 +27,8 @@ pub(super) struct RankSide {
     pub peaks: Peaks,
     /// From its first process's start to the last that was recorded of it.
     pub life_ns: Option<u64>,
+    /// As [`operators::ended`].
+    pub operators_ended: bool,
 }
 
 /// What a comparison reads of each rank.
@@ -92,7 +95,9 @@ impl Analysis for RankAnalysis {
         self.add(stepped, names(rank, &steps, stepped));
         let facts = facts::of_file(trace);
         let source = rank.steps_found().source.filter(|_| stepped);
-        RankSide { stepped, source, steps: figures(rank, &steps, stepped), facts, peaks, life_ns }
+        let steps = figures(rank, &steps, stepped);
+        let operators_ended = operators::ended(trace);
+        RankSide { stepped, source, steps, facts, peaks, life_ns, operators_ended }
     }
 
     fn join(&self, _: Vec<(RankAt, RankSide)>, _: &Options) -> Body {

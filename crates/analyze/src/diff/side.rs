@@ -51,6 +51,8 @@ pub struct Side {
     pub names: TimesByName,
     /// What the hosts did.
     pub host: HostActivity,
+    /// Whether a rank's operators were recorded for a part of the time only.
+    pub operators_ended: bool,
 }
 
 impl Side {
@@ -83,6 +85,7 @@ impl Side {
             totals: Vec::new(),
             names: names.remove(&stepped).unwrap_or_default(),
             host,
+            operators_ended: parts.iter().any(|(_, part)| part.operators_ended),
         };
         let mut sums: BTreeMap<u64, FigureSum> = BTreeMap::new();
         let mut peaks = Peaks::default();

@@ -19,6 +19,8 @@ pub struct OperatorCosts {
     pub unowned: u64,
     /// Those without a recorded call.
     pub unlaunched: u64,
+    /// Ranks with operators that were recorded for a part of the time only.
+    pub ended: u64,
 }
 
 /// What an operator cost.
@@ -117,5 +119,6 @@ impl OperatorCosts {
         }
         self.unowned += other.unowned;
         self.unlaunched += other.unlaunched;
+        self.ended += other.ended;
     }
 }

@@ -11,6 +11,7 @@ mod tests;
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace};
 use costs::OperatorCosts;
+use tprof_facts::operators;
 
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {
@@ -32,7 +33,8 @@ impl Analysis for Operators {
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> OperatorCosts {
-        count_of(rank, options.hta)
+        let ended = u64::from(operators::ended(rank.file));
+        OperatorCosts { ended, ..count_of(rank, options.hta) }
     }
 
     fn join(&self, parts: Vec<(RankAt, OperatorCosts)>, options: &Options) -> Body {

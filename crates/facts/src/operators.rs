@@ -1,0 +1,38 @@
+//! Whether PyTorch's operators were recorded for the whole run.
+
+use serde_json::Value;
+use tprof_trace::TraceFile;
+
+/// Whether recording of the operators of a file's process ended before that process did: beyond its budget
+/// `--operators auto` goes on with ranges only. What ran later is unknown, not absent.
+pub fn ended(file: &TraceFile) -> bool {
+    let mut facts = file.properties().filter(|(key, _)| *key == "pytorch");
+    facts.any(|(_, text)| {
+        serde_json::from_str::<Value>(text).is_ok_and(|fact| fact["operators"] == "ranges")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tprof_trace::model::Property;
+    use tprof_trace::{TraceHeader, TraceWriter};
+
+    #[test]
+    fn recording_ended_where_only_ranges_are_left() {
+        let is_ended = |texts: &[&str]| {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("rank-0.tprof");
+            let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
+            for text in texts {
+                let (key, value) = (writer.name("pytorch"), writer.name(text));
+                writer.property(Property { key, value });
+            }
+            writer.finish().unwrap();
+            ended(&TraceFile::open(&path).unwrap())
+        };
+        let [whole, ranges] = [r#"{"operators":"shapes"}"#, r#"{"operators":"ranges"}"#];
+        assert!(!is_ended(&[]) && !is_ended(&[whole]));
+        assert!(is_ended(&[ranges]) && is_ended(&[whole, ranges]));
+    }
+}
