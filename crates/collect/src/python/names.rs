@@ -14,6 +14,9 @@ use tprof_wire::python::Layout;
 
 /// A name is read again that often: it may be given another.
 const CHECK: Duration = Duration::from_secs(1);
+/// One that could not be read, while the thread ran, is tried again after this, then after
+/// twice as long each time, up to [`CHECK`]: a worker may live for less than that.
+const RETRY: Duration = Duration::from_millis(5);
 /// Longest name that is kept, bytes.
 const MOST_BYTES: usize = 128;
 
@@ -28,6 +31,8 @@ pub struct NamingFrame {
 struct KnownName {
     from: NamingFrame,
     read: Instant,
+    /// How long this is believed.
+    holds: Duration,
     name: Option<String>,
 }
 
@@ -48,16 +53,21 @@ impl ThreadNames {
         objects: Objects,
     ) -> Option<String> {
         let before = self.of.get(&tid);
-        if before.is_some_and(|known| known.from == from && known.read.elapsed() < CHECK) {
+        if before.is_some_and(|known| known.from == from && known.read.elapsed() < known.holds) {
             return None;
         }
         let reader = ObjectReader { memory, layout, objects };
         let name = name(&reader, from).filter(|name| !name.is_empty());
+        let holds = match before.filter(|known| known.from == from) {
+            _ if name.is_some() => CHECK,
+            Some(known) => (known.holds * 2).min(CHECK),
+            None => RETRY,
+        };
         // What cannot be read now keeps its name.
         let name = name.or_else(|| before.and_then(|known| known.name.clone()));
         let is_new =
             name.is_some() && before.and_then(|known| known.name.as_ref()) != name.as_ref();
-        self.of.insert(tid, KnownName { from, read: Instant::now(), name: name.clone() });
+        self.of.insert(tid, KnownName { from, read: Instant::now(), holds, name: name.clone() });
         name.filter(|_| is_new)
     }
 
