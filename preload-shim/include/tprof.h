@@ -19,7 +19,9 @@
 #include <stdint.h>
 
 /* A name for one place in the program: `text` of so many bytes, not necessarily with an end of
- * its own or UTF-8 (other bytes are replaced); beyond 3,800 the rest is cut. The two other words
+ * its own or UTF-8 (other bytes are replaced); beyond 3,800 the rest is cut. A byte
+ * 31 (unit separator) before a JSON object ends the name: the object has the arguments of the
+ * span. The two other words
  * are tprof's, 0 at first: they make the next use cheap, so a name that is used often is best
  * static. The text must neither change nor be freed while the name is used: a forked child reads
  * it again. */
@@ -55,11 +57,14 @@ struct tprof_abi {
     void (*counter)(struct tprof_name *name, double value);
     /* Adds to the floating-point operations of this thread's innermost span. */
     void (*flops)(uint64_t count);
+    /* For the module `tprof` of Python: definitions of builtin functions (PyMethodDef) that do as
+     * those above. Its argument is the module's. */
+    const void *(*python)(const void *functions);
 };
 
 static inline const struct tprof_abi *tprof_find(void) {
     const struct tprof_abi *abi = (const struct tprof_abi *)dlsym(RTLD_DEFAULT, "tprof_abi");
-    return abi && abi->bytes >= sizeof *abi ? abi : NULL;
+    return abi && abi->bytes >= offsetof(struct tprof_abi, python) ? abi : NULL;
 }
 
 #endif

@@ -12,7 +12,7 @@ use tprof_wire::capture::Opens;
 use tprof_wire::record::ExtKind;
 use tprof_wire::region::off;
 use tprof_wire::schedule::is_epoch;
-use tprof_wire::spans::{OnStack, Place};
+use tprof_wire::spans::{ARGUMENTS, OnStack, Place};
 
 /// Depths below which is known whether a span was recorded; deeper ones count as recorded.
 const KNOWN_DEPTHS: u16 = 64;
@@ -42,6 +42,12 @@ pub struct SpanName {
 }
 
 impl SpanName {
+    /// A name for one use: `bytes` of text, which outlives that.
+    #[inline(always)]
+    pub const fn of(text: *const u8, bytes: usize) -> SpanName {
+        SpanName { text, bytes, generation: AtomicU64::new(0), id: AtomicU64::new(0) }
+    }
+
     /// Its id in this process: two loads, once it was asked for.
     #[inline(always)]
     fn id(&self, thread: &Thread) -> u32 {
@@ -159,6 +165,11 @@ fn on_stack(thread: &Thread, depth: u16) -> u64 {
     u64::from(thread.tid.get()) << 32 | u64::from(depth) | ON_STACK
 }
 
+/// The text before a span's arguments.
+fn without_arguments(text: &[u8]) -> &[u8] {
+    text.split(|byte| *byte == ARGUMENTS).next().unwrap_or_default()
+}
+
 /// Counts an epoch, and opens the capture, if a span is that.
 ///
 /// # Safety
@@ -169,7 +180,7 @@ unsafe fn followed(thread: &Thread, name: *const SpanName, number: u64) {
     let text = unsafe { name.as_ref() }
         .filter(|name| !name.text.is_null())
         .map(|name| unsafe { core::slice::from_raw_parts(name.text, name.bytes) });
-    let Some(text) = text else { return };
+    let Some(text) = text.map(without_arguments) else { return };
     if is_epoch(text) {
         schedule::step_begins(thread, Source::Epoch, 0);
     }

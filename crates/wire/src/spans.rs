@@ -1,5 +1,8 @@
 //! Spans that a program names itself by the table `tprof_abi`: their records.
 
+/// Between the name of a span and its arguments, a JSON object: the unit separator.
+pub const ARGUMENTS: u8 = 0x1f;
+
 /// Which span a record is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {

@@ -9,6 +9,7 @@ use tprof_trace::TraceWriter;
 use tprof_trace::model::NameId;
 use tprof_wire::interned::unpack;
 use tprof_wire::record::ExtKind;
+use tprof_wire::spans::ARGUMENTS;
 
 /// Definitions that are kept: a program that makes up names without end must not fill memory.
 /// Later ones count as refused, and what refers to them has no name.
@@ -35,6 +36,8 @@ impl Definition {
 #[derive(Debug)]
 struct DefinedName {
     text: String,
+    /// Arguments of the span that is named: a JSON object, or what is left of one.
+    arguments: Option<String>,
     name: Option<NameId>,
 }
 
@@ -62,7 +65,8 @@ impl Interned {
                 if bytes.len() < whole {
                     text.push('…');
                 }
-                self.names.insert(id, DefinedName { text, name: None });
+                let arguments = split_arguments(&mut text);
+                self.names.insert(id, DefinedName { text, arguments, name: None });
             }
         }
     }
@@ -77,6 +81,11 @@ impl Interned {
         self.names.get(&id).map(|defined| defined.text.as_str())
     }
 
+    /// The arguments of a span of this name, where it has some: a JSON object, unless it was cut.
+    pub fn arguments(&self, id: u32) -> Option<&str> {
+        self.names.get(&id)?.arguments.as_deref()
+    }
+
     /// A name in the file; none if it is not defined (yet).
     pub fn name(&mut self, id: u32, writer: &mut TraceWriter) -> Option<NameId> {
         let defined = self.names.get_mut(&id)?;
@@ -87,6 +96,13 @@ impl Interned {
     pub fn sizes(&self, id: u32) -> Option<&[u8]> {
         self.sizes.get(&id).map(Vec::as_slice)
     }
+}
+
+/// Takes the arguments off a name that has some.
+fn split_arguments(text: &mut String) -> Option<String> {
+    let at = text.find(char::from(ARGUMENTS)).filter(|at| text[at + 1..].starts_with('{'))?;
+    let arguments = text.split_off(at);
+    Some(arguments[1..].to_owned())
 }
 
 #[cfg(test)]
@@ -115,6 +131,23 @@ mod tests {
         assert_eq!((text.chars().count(), text.ends_with("a…")), (KEPT_MOST + 1, true));
         let lost: Vec<_> = losses.iter().collect();
         assert_eq!(lost, [("ends of names", "they were too long", 1)]);
+    }
+
+    #[test]
+    fn arguments_follow_the_name_of_a_span_as_a_json_object() {
+        let (mut interned, mut losses) = (Interned::default(), Losses::default());
+        let texts = ["forward\u{1f}{\"batch\":3}", "forward", "not\u{1f}arguments", "\u{1f}{cut"];
+        for (id, text) in (1..).zip(texts) {
+            interned.define(id, definition(ExtKind::Name, text.as_bytes()), &mut losses);
+        }
+        let read = [1, 2, 3, 4].map(|id| (interned.text(id).unwrap(), interned.arguments(id)));
+        let expected = [
+            ("forward", Some("{\"batch\":3}")),
+            ("forward", None),
+            ("not\u{1f}arguments", None),
+            ("", Some("{cut")),
+        ];
+        assert_eq!(read, expected);
     }
 
     #[test]

@@ -240,7 +240,7 @@ impl Spans {
         match *over {
             Finished::Span { span, end_ns, any_thread, allocated } => {
                 let allocated = allocated.filter(|_| self.counts_allocations);
-                let args = arguments(span.flops, any_thread);
+                let args = arguments(interned.arguments(over.name()), span.flops, any_thread);
                 self.rows.push(Span {
                     start_ns: span.start_ns,
                     duration_ns: end_ns.saturating_sub(span.start_ns),
@@ -354,9 +354,15 @@ impl Finished {
     }
 }
 
-/// Floating-point operations, and whether any thread might end it, as a JSON object.
-fn arguments(flops: u64, any_thread: bool) -> Option<String> {
-    let mut all = serde_json::Map::new();
+/// The program's own arguments, floating-point operations, and whether any thread might end it, as a
+/// JSON object.
+fn arguments(given: Option<&str>, flops: u64, any_thread: bool) -> Option<String> {
+    let mut all: serde_json::Map<_, _> = match given.map(|text| (text, serde_json::from_str(text)))
+    {
+        Some((_, Ok(object))) => object,
+        Some((text, Err(_))) => [("arguments".to_owned(), text.into())].into_iter().collect(),
+        None => serde_json::Map::new(),
+    };
     if any_thread {
         all.insert("style".to_owned(), "start/end".into());
     }
