@@ -46,6 +46,7 @@ mod outlive;
 mod own_spans;
 mod places;
 mod planted;
+mod python_module;
 mod python_names;
 mod python_stacks;
 mod ranks;

@@ -1,5 +1,6 @@
 //! The table by which a program names its own spans, steps and values: see `include/tprof.h`.
 
+use super::python::{Method, Python, python};
 use tprof_inject::spans::{self, SpanName};
 
 /// `struct tprof_abi`. Functions are added at its end, and never taken away.
@@ -17,6 +18,7 @@ pub struct Abi {
     end: extern "C" fn(u64),
     counter: unsafe extern "C" fn(*const SpanName, f64),
     flops: extern "C" fn(u64),
+    python: unsafe extern "C" fn(*const Python) -> *const Method,
 }
 
 /// The table.
@@ -34,6 +36,7 @@ pub static tprof_abi: Abi = Abi {
     end,
     counter,
     flops,
+    python,
 };
 
 extern "C" fn is_recording() -> i32 {

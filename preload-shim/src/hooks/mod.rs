@@ -10,5 +10,6 @@ mod heap;
 mod map;
 mod noticed;
 mod process;
+mod python;
 mod seccomp;
 mod thread;

@@ -1,0 +1,45 @@
+"""What a program switches and asks of the run that records it."""
+
+from __future__ import annotations
+
+from . import _abi
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import os
+    from typing import Any, Dict, Optional, Union
+
+
+def start() -> bool:
+    """Switches recording of this process on, at once, after ``stop()``. What ``tprof run --paused``,
+    ``tprof ctl stop`` or a schedule switched off stays off. Returns whether it records now; without
+    tprof False."""
+    return _abi.record(1)
+
+
+def stop() -> bool:
+    """Switches recording of this process off, at once: it costs next to nothing then. The run names
+    the time as not recorded. Returns whether it records still: False."""
+    return _abi.record(0)
+
+
+def snapshot(path: Optional[Union[str, "os.PathLike[str]"]] = None) -> Optional[Dict[str, Any]]:
+    """What each rank of the run holds at this moment: live bytes and the sites that hold most, as
+    ``tprof ctl snapshot --json`` prints it (docs/metrics.md). The run keeps it as
+    ``snapshot-N.json``; ``path`` gets a copy. Takes a fraction of a second, during which the
+    caller waits. Without tprof nothing is written and None is returned.
+
+    Raises TprofError if the run cannot be asked, OSError if ``path`` cannot be written.
+    """
+    if not _abi.UNDER_TPROF:
+        return None
+    from . import _session
+
+    made = _session.document("ctl", "snapshot", "--json", _session.run_directory() or "")
+    if path is not None:
+        import json
+
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(made, file, indent=2)
+            file.write("\n")
+    return made

@@ -1,0 +1,232 @@
+"""``tprof.range``: a named span of the program, as a context manager or a decorator."""
+
+from __future__ import annotations
+
+import sys
+
+from . import _abi
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any, Callable, Dict, List, Optional, Type, TypeVar, Union
+
+    _F = TypeVar("_F", bound=Callable[..., Any])
+
+_ARGUMENTS = "\x1f"
+"""Between a span's name and its arguments: crates/wire/src/spans.rs."""
+_LONGEST = 3800
+"""Bytes of a name with its arguments: preload-shim/include/tprof.h."""
+
+# Generators and coroutines leave their frame while a range is open in it: code flags of CPython
+# (CO_GENERATOR, CO_COROUTINE, CO_ITERABLE_COROUTINE, CO_ASYNC_GENERATOR).
+_GENERATOR = 0x20
+_COROUTINE = 0x180
+_ASYNC_GENERATOR = 0x200
+_SUSPENDS = _GENERATOR | _COROUTINE | _ASYNC_GENERATOR
+
+_ON_STACK = -1
+
+_caller = sys._getframe
+
+
+def _plain(value: object) -> Union[str, int, float, bool, None]:
+    """An argument as JSON has it. Of other objects the type: their text may cost or change much."""
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else str(value)
+    return "<%s>" % type(value).__name__
+
+
+def _with_arguments(name: str, args: Dict[str, Any]) -> str:
+    import json
+
+    plain = {key: _plain(value) for key, value in args.items()}
+    name = name.replace(_ARGUMENTS, " ")
+    room = _LONGEST - len(name.encode("utf-8", "backslashreplace")) - 1
+    text = json.dumps(plain)
+    left_out = 0
+    while len(text) > room and plain:
+        plain.popitem()
+        left_out += 1
+        text = json.dumps({**plain, "arguments left out": left_out})
+    return name + _ARGUMENTS + text if len(text) <= room else name
+
+
+class range:  # noqa: N801 - as torch.profiler.record_function
+    """A span of the program: ``with tprof.range("forward"):``, or a decorator of a function.
+
+    ``name`` is its text, of which 3,800 bytes of UTF-8 are kept. ``args`` are kept with each span:
+    numbers, texts, booleans and None as they are, of other objects the type. Different arguments
+    are different names within tprof, which keeps 1,048,576 of a process; more are counted as lost.
+
+    In a plain function a span nests in those of its thread, and has the bytes allocated and the
+    FLOPs within it. In coroutines and generators it lasts from its beginning to its end, on
+    whatever thread that is, and has neither. ``async with`` does the same. One object may be used
+    several times, recursively and by several threads. Without tprof nothing is recorded.
+
+    Raises TypeError if ``name`` is not str.
+    """
+
+    __slots__ = ("_name", "_open")
+
+    def __init__(self, name: str, **args: Any) -> None:
+        if not isinstance(name, str):
+            raise TypeError("a range is named by a str, not by %s" % type(name).__name__)
+        self._name = _with_arguments(name, args) if args and _abi.UNDER_TPROF else name
+        # Of each entry that has not ended the number of its span; of those of a thread's stack
+        # _ON_STACK.
+        self._open: List[int] = []
+
+    def __call__(self, function: _F) -> _F:
+        if isinstance(function, (staticmethod, classmethod)):
+            return type(function)(self(function.__func__))
+        if isinstance(function, type) or not callable(function):
+            raise TypeError("a range decorates a function, not %r" % (function,))
+        return _decorated(self._name, function)
+
+    def __enter__(self) -> "range":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        pass
+
+    async def __aenter__(self) -> "range":
+        self._begin()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self._end()
+
+    def _begin(self) -> None:
+        self._open.append(_abi.start(self._name))
+
+    def _end(self) -> None:
+        if self._open:
+            number = self._open.pop()
+            if number == _ON_STACK:
+                _abi.pop()
+            else:
+                _abi.end(number)
+
+    if _abi.UNDER_TPROF and not TYPE_CHECKING:
+
+        def __enter__(self):  # noqa: F811
+            try:
+                suspends = _caller(1).f_code.co_flags & _SUSPENDS
+            except ValueError:  # called by no Python code
+                suspends = 0
+            if suspends:
+                self._begin()
+            else:
+                self._open.append(_ON_STACK)
+                _abi.push(self._name)
+            return self
+
+        def __exit__(self, kind, value, traceback):  # noqa: F811
+            self._end()
+
+
+def _flags(function: Callable[..., Any]) -> int:
+    """The code flags of what a call runs."""
+    while type(function).__name__ == "partial" and hasattr(function, "func"):
+        function = function.func
+    function = getattr(function, "__func__", function)
+    if not hasattr(function, "__code__"):
+        function = getattr(type(function), "__call__", function)
+    code = getattr(function, "__code__", None)
+    return int(getattr(code, "co_flags", 0))
+
+
+def _decorated(name: str, function: _F) -> _F:
+    """The function within a range. Without tprof too it is wrapped, so that recursion is as deep and
+    tracebacks are the same."""
+    from functools import update_wrapper
+
+    flags = _flags(function)
+    if flags & _ASYNC_GENERATOR:
+        made = _async_generator(name, function)
+    elif flags & _GENERATOR:
+        made = _generator(name, function)
+        if flags & _COROUTINE:
+            from types import coroutine
+
+            made = coroutine(made)
+    elif flags & _COROUTINE:
+        made = _coroutine(name, function)
+    else:
+        made = _function(name, function)
+    update_wrapper(made, function)
+    return made  # type: ignore[return-value]
+
+
+def _function(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    push, pop = _abi.push, _abi.pop
+
+    def in_range(*args: Any, **kwargs: Any) -> Any:
+        push(name)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            pop()
+
+    return in_range
+
+
+def _generator(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def in_range(*args: Any, **kwargs: Any) -> Any:
+        number = _abi.start(name)
+        try:
+            return (yield from function(*args, **kwargs))
+        finally:
+            _abi.end(number)
+
+    return in_range
+
+
+def _coroutine(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    async def in_range(*args: Any, **kwargs: Any) -> Any:
+        number = _abi.start(name)
+        try:
+            return await function(*args, **kwargs)
+        finally:
+            _abi.end(number)
+
+    return in_range
+
+
+def _async_generator(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    async def in_range(*args: Any, **kwargs: Any) -> Any:
+        number = _abi.start(name)
+        try:
+            inner = function(*args, **kwargs)
+            turn = inner.asend(None)
+            while True:
+                try:
+                    value = await turn
+                except StopAsyncIteration:
+                    return
+                try:
+                    sent = yield value
+                except GeneratorExit:
+                    await inner.aclose()
+                    raise
+                except BaseException as error:  # noqa: BLE001 - the generator's own to handle
+                    turn = inner.athrow(error)
+                else:
+                    turn = inner.asend(sent)
+        finally:
+            _abi.end(number)
+
+    return in_range

@@ -1,0 +1,98 @@
+"""The run that records this process, and the program ``tprof`` run from within it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+from . import _abi, _binary
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional
+
+# Rank and number of ranks, in the order of trust: RANK_VARIABLES in crates/wire/src/env.rs.
+_RANKS = (
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+)
+_OURS = ("libtprof_preload.so", "libtprof_cupti.so")
+
+
+def rank() -> int:
+    """This process's rank, by the variables of torchrun, Open MPI, PMIx, MPICH and Slurm; 0 without."""
+    for name, size in _RANKS:
+        value = os.environ.get(name, "")
+        if value.isdigit() and size in os.environ:
+            return int(value)
+    return 0
+
+
+def run_directory() -> Optional[str]:
+    """The directory of the run that records this process; None without tprof."""
+    return os.environ.get("TPROF_OUTPUT") if _abi.UNDER_TPROF else None
+
+
+def _environment() -> Dict[str, str]:
+    """The environment without tprof's own variables: the program's commands are not the job's."""
+    kept = {}
+    for name, value in os.environ.items():
+        if name == "LD_PRELOAD":
+            value = ":".join(entry for entry in value.replace(" ", ":").split(":") if not entry.endswith(_OURS))
+            if not value:
+                continue
+        elif name == "TPROF_NEXT_INJECTION" or value.endswith(_OURS):
+            continue
+        elif name.startswith("TPROF_"):
+            continue
+        kept[name] = value
+    return kept
+
+
+def tprof(*words: str) -> str:
+    """Runs ``tprof`` with these words, unrecorded; its stdout. Raises TprofError with its stderr."""
+    command = [_binary.find(), *words]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=_environment(),
+            check=False,
+        )
+    except OSError as error:
+        raise _binary.TprofError("cannot run %s: %s" % (command[0], error)) from error
+    if done.returncode != 0:
+        text = done.stderr.decode("utf-8", "replace").strip()
+        raise _binary.TprofError(text or "tprof %s: status %d" % (words[0], done.returncode))
+    return done.stdout.decode("utf-8", "replace")
+
+
+def document(*words: str) -> Dict[str, Any]:
+    """The JSON that a command of ``tprof`` prints."""
+    made: Dict[str, Any] = json.loads(tprof(*words))
+    return made
+
+
+def request_export(request: Dict[str, Any]) -> str:
+    """Leaves a request in the run: `tprof run` makes that export after the job. The request's path."""
+    directory = os.path.join(run_directory() or "", "requests")
+    os.makedirs(directory, exist_ok=True)
+    number = len(os.listdir(directory))
+    text = json.dumps(request, indent=1) + "\n"
+    while True:
+        path = os.path.join(directory, "%d-%d.json" % (os.getpid(), number))
+        try:
+            with open(path + ".new", "x", encoding="utf-8") as file:
+                file.write(text)
+        except FileExistsError:
+            number += 1
+            continue
+        # Whole, or not there: the job may end at any moment.
+        os.rename(path + ".new", path)
+        return path
