@@ -144,8 +144,28 @@ fn a_report_is_of_one_cycle_where_it_is_chosen() {
     };
     let no_cycle = refused(&["steps", "--cycle", "3"]);
     assert!(no_cycle.contains("no cycle 3") && no_cycle.contains("--cycle 1"), "{no_cycle}");
-    let whole = refused(&["steps,memory", "--cycle", "1"]);
-    assert!(whole.contains("--cycle does not apply to memory"), "{whole}");
+}
+
+#[test]
+fn memory_and_exports_are_of_one_cycle_where_it_is_chosen() {
+    let options = ["--schedule", "wait=1,warmup=1,active=2,repeat=2"];
+    let (scratch, run, _) = ran(&["nvtx", "12", "5"], &options);
+    let memory = of_cycle("memory", &run, "2");
+    let heap = &memory["ranks"][0]["host_memory"];
+    assert_eq!(heap["allocations"].as_i64(), Some(2 * KEEPS), "{heap}");
+    let folded = |cycle: &str| {
+        let words = ["export", "--to", "folded", "--weight", "count", "-o", "-", "--cycle", cycle];
+        let outcome = tprof(words).arg(&run).run_in(scratch.cwd());
+        (outcome.code, outcome.stdout, outcome.stderr)
+    };
+    let (code, text, _) = folded("2");
+    assert_eq!(code, Some(0), "{text}");
+    let counts: Vec<(bool, bool)> =
+        text.lines().map(|line| (line.contains("step_6"), line.contains("step_7"))).collect();
+    assert_eq!(counts.len(), 2, "{text}");
+    assert!(counts.iter().all(|(six, seven)| *six || *seven), "{text}");
+    let (code, _, text) = folded("3");
+    assert!(code == Some(125) && text.contains("no cycle 3"), "{text}");
 }
 
 #[test]

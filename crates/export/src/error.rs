@@ -27,6 +27,14 @@ pub enum ExportError {
         /// The steps that are there.
         there: Vec<u64>,
     },
+    /// The run has no such cycle.
+    #[error("there is no cycle {cycle}")]
+    NoCycle {
+        /// The cycle that was asked for.
+        cycle: u32,
+        /// The cycles that are there, in words.
+        there: Vec<String>,
+    },
     /// The slice ends before it begins.
     #[error("the slice ends before it begins")]
     Backwards {

@@ -4,6 +4,7 @@
 //! event is in a slice if it touches it, and is then written whole; a moment
 //! belongs to the stretch that begins with it.
 
+use tprof_facts::cycles::{self, Cycle};
 use tprof_facts::steps::{self, StepSource};
 use tprof_facts::{Clock, Zero};
 use tprof_trace::{RankFile, RunDir, SymbolSource, TraceFile};
@@ -22,6 +23,8 @@ pub struct Slice {
     pub steps: Option<Numbers>,
     /// Where steps come from; none: from the first source that has any.
     pub steps_from: Option<StepSource>,
+    /// Only this cycle of a schedule, or captured range, from 1.
+    pub cycle: Option<u32>,
     /// Only these ranks.
     pub ranks: Option<Numbers>,
 }
@@ -29,7 +32,8 @@ pub struct Slice {
 impl Slice {
     /// Whether all times are wanted.
     pub fn is_all_time(&self) -> bool {
-        self.from_ns.is_none() && self.to_ns.is_none() && self.steps.is_none()
+        let times = self.from_ns.is_none() && self.to_ns.is_none();
+        times && self.steps.is_none() && self.cycle.is_none()
     }
 }
 
@@ -49,6 +53,13 @@ impl Window {
     /// Whether a moment lies within.
     pub fn holds(&self, time_ns: u64) -> bool {
         self.from_ns <= time_ns && (time_ns < self.to_ns || self.to_ns == u64::MAX)
+    }
+
+    /// What of it lies from the first of these times to the last.
+    fn within(&self, times_ns: &[(u64, u64)]) -> Window {
+        let from_ns = times_ns.iter().map(|(from, _)| *from).min().unwrap_or(u64::MAX);
+        let to_ns = times_ns.iter().map(|(_, to)| *to).max().unwrap_or(u64::MAX);
+        Window { from_ns: self.from_ns.max(from_ns), to_ns: self.to_ns.min(to_ns) }
     }
 
     /// Whether an interval touches it.
@@ -118,6 +129,9 @@ impl<'a> Selection<'a> {
             from_ns: self.slice.from_ns.map_or(0, |ns| clock.at(ns)),
             to_ns: self.slice.to_ns.map_or(u64::MAX, |ns| clock.at(ns)),
         };
+        if let Some(number) = self.slice.cycle {
+            window = window.within(&cycle_of(&trace, number)?.part.recorded_ns);
+        }
         if let Some(wanted) = &self.slice.steps {
             let steps = steps::of_file(&trace, self.slice.steps_from).all;
             let mut held = steps.iter().filter(|step| wanted.holds(step.number)).peekable();
@@ -147,6 +161,18 @@ impl OpenRank<'_> {
     /// A moment of this file's clock as nanoseconds since the run began.
     pub fn at(&self, time_ns: u64) -> u64 {
         self.clock.since_start(time_ns)
+    }
+}
+
+/// A cycle of a file.
+fn cycle_of(trace: &TraceFile, cycle: u32) -> Result<Cycle, ExportError> {
+    let mut all = cycles::of(trace);
+    match all.iter().position(|of| of.number == cycle) {
+        Some(at) => Ok(all.swap_remove(at)),
+        None => {
+            let there = all.into_iter().map(|of| of.name).collect();
+            Err(ExportError::NoCycle { cycle, there })
+        }
     }
 }
 

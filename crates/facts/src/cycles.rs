@@ -1,7 +1,7 @@
 //! Cycles of a schedule, and ranges that were captured: each is a part of the run.
 
-use tprof_trace::TraceFile;
 use tprof_trace::model::MarkKind;
+use tprof_trace::{FilePart, TraceFile};
 
 /// What a mark that begins a cycle begins with; its number follows.
 const PREFIX: &str = "cycle ";
@@ -13,9 +13,9 @@ pub struct Cycle {
     pub number: u32,
     /// As the mark has it: `cycle 2: step 11 (--schedule)`.
     pub name: String,
-    /// When it was recorded, from and to before, CLOCK_MONOTONIC nanoseconds. Several where
-    /// processes of the file had it one after the other.
-    pub times_ns: Vec<(u64, u64)>,
+    /// What it is of the file. Several times where processes of the file had it one after the
+    /// other.
+    pub part: FilePart,
 }
 
 /// The cycles of a file, by their numbers. Each lasts until another begins: in between nothing was
@@ -34,17 +34,39 @@ pub fn of(file: &TraceFile) -> Vec<Cycle> {
     let mut cycles: Vec<Cycle> = Vec::new();
     for ((from_ns, number, name), to_ns) in begun.iter().zip(ends) {
         let times = (*from_ns, to_ns);
-        match cycles.iter_mut().find(|cycle| cycle.number == *number) {
-            Some(cycle) => cycle.times_ns.push(times),
-            None => cycles.push(Cycle {
-                number: *number,
-                name: (*name).to_owned(),
-                times_ns: vec![times],
-            }),
-        }
+        let at = cycles.iter().position(|cycle| cycle.number == *number);
+        let at = at.unwrap_or_else(|| {
+            let (number, name) = (*number, (*name).to_owned());
+            cycles.push(Cycle { number, name, part: FilePart::default() });
+            cycles.len() - 1
+        });
+        cycles[at].part.times_ns.push(times);
+        cycles[at].part.recorded_ns.extend(recorded(file, times));
     }
     cycles.sort_by_key(|cycle| cycle.number);
     cycles
+}
+
+/// Within these times, in which recording is on at first, when it was on.
+fn recorded(file: &TraceFile, (from_ns, to_ns): (u64, u64)) -> Vec<(u64, u64)> {
+    let mut switches: Vec<(u64, bool)> = (file.marks().iter())
+        .filter(|mark| from_ns < mark.time_ns && mark.time_ns < to_ns)
+        .filter_map(|mark| match mark.kind {
+            MarkKind::RecordingOn => Some((mark.time_ns, true)),
+            MarkKind::RecordingOff => Some((mark.time_ns, false)),
+            _ => None,
+        })
+        .collect();
+    switches.sort_unstable();
+    let (mut on_since, mut found) = (Some(from_ns), Vec::new());
+    for (time_ns, is_on) in switches {
+        match is_on {
+            true => on_since = on_since.or(Some(time_ns)),
+            false => found.extend(on_since.take().map(|since| (since, time_ns))),
+        }
+    }
+    found.extend(on_since.map(|since| (since, to_ns)));
+    found
 }
 
 /// The number of the cycle in a mark's name.
@@ -65,25 +87,31 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
         let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
-        for (time_ns, process, name) in [
-            (100, 0, "cycle 1: step 4 (--schedule)"),
+        use MarkKind::{RecordingOff as Off, RecordingOn as On};
+        for (time_ns, process, kind, name) in [
+            (100, 0, On, "cycle 1: step 4 (--schedule)"),
             // A worker follows.
-            (103, 1, "cycle 1: step 4 (--schedule)"),
-            (300, 0, "cycle 2: step 11 (--schedule)"),
-            (303, 1, "cycle 2: step 11 (--schedule)"),
-            (400, 0, "by the program"),
+            (103, 1, On, "cycle 1: step 4 (--schedule)"),
+            (200, 0, Off, "--schedule"),
+            (203, 1, Off, "--schedule"),
+            (300, 0, On, "cycle 2: step 11 (--schedule)"),
+            (303, 1, On, "cycle 2: step 11 (--schedule)"),
+            (390, 0, Off, "by the program"),
+            (400, 0, On, "by the program"),
             // A second program of the rank begins anew.
-            (500, 2, "cycle 1: step 4 (--schedule)"),
+            (500, 2, On, "cycle 1: step 4 (--schedule)"),
         ] {
             let name = writer.name(name);
-            let kind = MarkKind::RecordingOn;
             writer.mark(Mark { time_ns, process: Some(process), name, kind });
         }
         writer.finish().unwrap();
         let cycles = of(&TraceFile::open(&path).unwrap());
-        let times: Vec<_> = cycles.iter().map(|of| (of.number, &of.times_ns[..])).collect();
+        let times: Vec<_> = cycles.iter().map(|of| (of.number, &of.part.times_ns[..])).collect();
         let first: &[(u64, u64)] = &[(100, 300), (500, u64::MAX)];
         assert_eq!(times, [(1, first), (2, &[(300, 500)][..])]);
+        let recorded: Vec<_> = cycles.iter().map(|of| &of.part.recorded_ns[..]).collect();
+        let first: &[(u64, u64)] = &[(100, 200), (500, u64::MAX)];
+        assert_eq!(recorded, [first, &[(300, 390), (400, 500)][..]]);
         assert_eq!(cycles[1].name, "cycle 2: step 11 (--schedule)");
     }
 }

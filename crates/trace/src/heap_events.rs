@@ -18,6 +18,8 @@ const MAX_SPARE: usize = 4;
 #[derive(Debug)]
 pub struct HeapEvents<'a> {
     file: &'a TraceFile,
+    /// Whether some events are left out ([`TraceFile::read_only`]).
+    is_part: bool,
     streams: Vec<ProcessEvents>,
     /// Streams other than the current one, by the time of their next event.
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
@@ -71,7 +73,8 @@ struct ProcessEvents {
 
 impl TraceFile {
     /// Heap events of all processes, by time; those of one process keep the
-    /// order in which they were recorded.
+    /// order in which they were recorded. A free in a part of the file
+    /// ([`Self::read_only`]) may be of an allocation before it.
     pub fn heap_events(&self) -> HeapEvents<'_> {
         HeapEvents::new(self, None)
     }
@@ -249,6 +252,7 @@ impl<'a> HeapEvents<'a> {
         // No stream has this index, so that the first call searches one.
         HeapEvents {
             file,
+            is_part: file.part().is_some(),
             waiting,
             current: streams.len(),
             streams,
@@ -319,7 +323,11 @@ impl Iterator for HeapEvents<'_> {
                 && !stream.block.is_over()
                 && stream.block.times[stream.block.event] <= self.until
             {
-                return Some(stream.event());
+                let event = stream.event();
+                if self.is_part && !self.file.reads(event.time_ns) {
+                    continue;
+                }
+                return Some(event);
             }
             self.turn()?;
         }

@@ -60,7 +60,7 @@ pub use heap_events::HeapEvents;
 pub use in_order::RowsInOrder;
 pub use info_file::{InfoFile, is_info_name, is_trace_file};
 pub use map_events::MapEvents;
-pub use reader::TraceFile;
+pub use reader::{FilePart, TraceFile};
 pub use recorded::Recorded;
 pub use row_blocks::RowBlocks;
 pub use tables::{TracePart, TraceRow};

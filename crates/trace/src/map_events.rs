@@ -65,6 +65,7 @@ impl<'a> MapEvents<'a> {
             }
         };
         let mut rows: Vec<MapEvent> = self.file.source().rows(block, &mut Vec::new(), planes)?;
+        rows.retain(|row| self.file.reads(row.time_ns));
         rows.sort_by_key(|row| row.time_ns);
         Ok(rows)
     }

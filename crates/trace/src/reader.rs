@@ -32,8 +32,17 @@ pub struct TraceFile {
     tables: Tables,
     last_ns: u64,
     closed: bool,
-    /// Times, from and to before, in which large tables are read; none: all.
-    only: Option<Vec<(u64, u64)>>,
+    /// What of it is read; none: all.
+    only: Option<FilePart>,
+}
+
+/// A part of a file; times are from and to before, CLOCK_MONOTONIC nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FilePart {
+    /// What began within these is read.
+    pub times_ns: Vec<(u64, u64)>,
+    /// Within them, when recording was on.
+    pub recorded_ns: Vec<(u64, u64)>,
 }
 
 impl TraceFile {
@@ -115,26 +124,30 @@ impl TraceFile {
         self.tables.settle();
     }
 
-    /// From now on reads, of large tables, only rows that began within these times (from, to
-    /// before; CLOCK_MONOTONIC nanoseconds), and only their marks. Counts by the headers of blocks,
-    /// heap and mapping events and small tables remain those of the whole file.
-    pub fn read_only(&mut self, times_ns: &[(u64, u64)]) {
-        self.only = Some(times_ns.to_vec());
-        let only = self.only.as_deref();
+    /// From now on reads, of large tables, heap and mapping events, only what began within a part,
+    /// and only its marks. Counts by the headers of blocks and small tables remain those of the
+    /// whole file: [`Self::holds`] chooses among readings.
+    pub fn read_only(&mut self, part: FilePart) {
         self.tables.marks.retain(|mark| {
             matches!(mark.kind, MarkKind::RecordingOn | MarkKind::RecordingOff)
-                || is_within(only, mark.time_ns)
+                || is_within(&part.times_ns, mark.time_ns)
         });
+        self.only = Some(part);
+    }
+
+    /// The part that is read; none: all of it.
+    pub fn part(&self) -> Option<&FilePart> {
+        self.only.as_ref()
+    }
+
+    /// Whether a reading of this moment counts: of the part that is read, while recording was on.
+    pub fn holds(&self, time_ns: u64) -> bool {
+        self.part().is_none_or(|part| is_within(&part.recorded_ns, time_ns))
     }
 
     /// Whether what began at this time is read.
     pub(crate) fn reads(&self, time_ns: u64) -> bool {
-        is_within(self.only.as_deref(), time_ns)
-    }
-
-    /// Whether all rows of large tables are read.
-    pub(crate) fn reads_all(&self) -> bool {
-        self.only.is_none()
+        self.part().is_none_or(|part| is_within(&part.times_ns, time_ns))
     }
 
     pub(crate) fn source(&self) -> &Source {
@@ -338,8 +351,8 @@ impl TraceFile {
     }
 }
 
-fn is_within(times_ns: Option<&[(u64, u64)]>, time_ns: u64) -> bool {
-    times_ns.is_none_or(|all| all.iter().any(|(from, to)| (*from..*to).contains(&time_ns)))
+fn is_within(times_ns: &[(u64, u64)], time_ns: u64) -> bool {
+    times_ns.iter().any(|(from, to)| (*from..*to).contains(&time_ns))
 }
 
 fn open_prefix(path: &Path) -> Result<(Source, Prefix), TraceError> {

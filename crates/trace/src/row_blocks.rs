@@ -118,7 +118,7 @@ impl<R: TracePart> Iterator for RowBlocks<'_, R> {
         loop {
             let block = self.blocks.next()?;
             match self.read(&block) {
-                Ok(rows) if self.file.reads_all() => return Some(rows),
+                Ok(rows) if self.file.part().is_none() => return Some(rows),
                 Ok(mut rows) => {
                     rows.retain(|row| row.began_ns().is_none_or(|ns| self.file.reads(ns)));
                     return Some(rows);

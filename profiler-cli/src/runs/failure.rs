@@ -68,7 +68,6 @@ pub fn not_taken(option: &str, asked: &[String], takers: &[&str]) -> Failure {
     let value = match option {
         "--lines" | "--mine" => "",
         "--sort" => " total",
-        "--cycle" => " 1",
         _ => " TEXT",
     };
     Failure::new(format!("{option} does not apply to {}", asked.join(" and ")))
@@ -85,7 +84,7 @@ fn listed(words: &[&str]) -> String {
 }
 
 /// A cycle that a run does not have.
-fn no_cycle(cycle: u32, there: &[String]) -> Failure {
+pub fn no_cycle(cycle: u32, there: &[String]) -> Failure {
     let failure = Failure::new(format!("the run has no cycle {cycle}"));
     match there {
         [] => failure

@@ -49,9 +49,8 @@ impl RankCpu {
         // What cannot be read was noted when all of it was read.
         let cut = kept.is_cut().then(|| CpuTrace::load_where(rank.file, &mut Vec::new(), keep));
         let cpu = cut.as_ref().unwrap_or(&rank.cpu);
-        // A launcher drives no rank, and waits are not divided by range or cycle.
-        let is_whole = options.within_text().is_none() && options.cycle.is_none();
-        let has_host = at.rank.is_some() && is_whole;
+        // A launcher drives no rank, and waits are not divided by range.
+        let has_host = at.rank.is_some() && options.within_text().is_none();
         let host = has_host.then(|| RankHost::of(rank)).flatten();
         let host = host.filter(|of| kept.holds_thread(of.driver.process, of.driver.thread));
         let mut part = RankCpu {

@@ -27,8 +27,7 @@ pub struct CpuReport;
 
 impl Analysis for CpuReport {
     const HTA: bool = false;
-    const TAKES: &'static [&'static str] =
-        &["--cycle", "--within", "--lines", "--sort", "--mine", "--thread"];
+    const TAKES: &'static [&'static str] = &["--within", "--lines", "--sort", "--mine", "--thread"];
     const KIND: &'static str = "cpu";
     type Part = RankCpu;
 

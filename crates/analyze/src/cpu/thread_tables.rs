@@ -19,8 +19,20 @@ const NO_SWITCHES: &str = "records of switches were lost, or perf events are ref
 /// Why faults are not known.
 const NO_FAULTS: &str = "the thread was short-lived, called exec, or its counters were unreadable";
 
+/// Why neither is known of a cycle.
+const NOT_BY_CYCLE: &str = "switches and faults are counted over a thread's life, not by cycle";
+
+/// How threads are shown.
+#[derive(Clone, Copy)]
+pub(super) struct ThreadsShown {
+    /// With their rank: there are several.
+    pub ranked: bool,
+    /// Only a cycle of them.
+    pub cycle: bool,
+}
+
 /// Time of each thread.
-pub(super) fn threads(all: &[(RankAt, ThreadRow)], ranked: bool) -> Table {
+pub(super) fn threads(all: &[(RankAt, ThreadRow)], shown: ThreadsShown) -> Table {
     let mut columns = vec![
         Column::new("running_ns", "ran", Unit::Duration),
         Column::new("ready_ns", "ready", Unit::Duration),
@@ -49,14 +61,20 @@ pub(super) fn threads(all: &[(RankAt, ThreadRow)], ranked: bool) -> Table {
         Column::data("name", Unit::Text),
     ];
     columns.push(Column::new("thread", "thread", Unit::Name));
-    let mut table = Table::new("threads", "Threads, by time on a core", columns)
-        .about(
+    let about = match shown.cycle {
+        false => {
             "whole lives, start-up included; ready: able to run, no free core; mostly: main cause \
-             of waiting",
-        )
-        .empty(NO_SAMPLES);
+             of waiting"
+        }
+        true => {
+            "samples and waits that began in the cycle; ready: able to run, no free core; mostly: \
+             main cause of waiting"
+        }
+    };
+    let mut table =
+        Table::new("threads", "Threads, by time on a core", columns).about(about).empty(NO_SAMPLES);
     for (at, row) in all {
-        table.row(cells(at, row, ranked));
+        table.row(cells(at, row, shown));
     }
     table.folded = idle(all);
     table
@@ -96,8 +114,11 @@ fn idle(all: &[(RankAt, ThreadRow)]) -> Option<FoldedRows> {
 }
 
 /// Switches, migrations and faults.
-fn counted(counts: &ThreadCounts) -> [Cell; 5] {
-    let of = |value: Option<u64>, why| Cell::known(value, why);
+fn counted(counts: &ThreadCounts, shown: ThreadsShown) -> [Cell; 5] {
+    let of = |value: Option<u64>, why| match shown.cycle {
+        true => Cell::missing(NOT_BY_CYCLE),
+        false => Cell::known(value, why),
+    };
     [
         of(counts.voluntary, NO_SWITCHES),
         of(counts.involuntary, NO_SWITCHES),
@@ -117,7 +138,7 @@ const COUNTED: [Column; 5] = [
 ];
 
 /// What was counted of each thread.
-pub(super) fn switches(all: &[(RankAt, ThreadRow)], ranked: bool) -> Table {
+pub(super) fn switches(all: &[(RankAt, ThreadRow)], shown: ThreadsShown) -> Table {
     let mut columns = COUNTED.to_vec();
     columns.extend([
         Column::data("pid", Unit::Id),
@@ -138,8 +159,8 @@ pub(super) fn switches(all: &[(RankAt, ThreadRow)], ranked: bool) -> Table {
     let mut sorted: Vec<&(RankAt, ThreadRow)> = all.iter().collect();
     sorted.sort_by_key(|(_, row)| std::cmp::Reverse(sum(row)));
     for (at, row) in sorted {
-        let mut cells = counted(&row.counts).to_vec();
-        cells.extend([row.pid.into(), row.tid.into(), name_of(at, row, ranked).into()]);
+        let mut cells = counted(&row.counts, shown).to_vec();
+        cells.extend([row.pid.into(), row.tid.into(), name_of(at, row, shown.ranked).into()]);
         table.row(cells);
     }
     // Ten rows of question marks have no content.
@@ -147,20 +168,27 @@ pub(super) fn switches(all: &[(RankAt, ThreadRow)], ranked: bool) -> Table {
         let counts = &row.counts;
         counts.voluntary.is_some() || counts.minor_faults.is_some()
     };
-    if all.iter().any(known) { table } else { table.view(View::Data) }
+    match !shown.cycle && all.iter().any(known) {
+        true => table,
+        false => table.view(View::Data),
+    }
 }
 
 /// What was counted of threads beside time.
-pub(super) fn events(all: &[(RankAt, ThreadRow)], ranked: bool, asked: &All<'_>) -> Vec<Table> {
+pub(super) fn events(
+    all: &[(RankAt, ThreadRow)],
+    shown: ThreadsShown,
+    asked: &All<'_>,
+) -> Vec<Table> {
     let names = |(at, row): &(RankAt, ThreadRow)| {
-        vec![row.pid.into(), row.tid.into(), name_of(at, row, ranked).into()]
+        vec![row.pid.into(), row.tid.into(), name_of(at, row, shown.ranked).into()]
     };
     let rows = all.iter().map(|of| (names(of), &of.1.events)).collect();
     counted_tables::of_threads(rows, asked)
 }
 
 /// Threads added up by process; what is unknown of one is unknown of all.
-pub(super) fn processes(all: &[(RankAt, ThreadRow)], ranked: bool) -> Table {
+pub(super) fn processes(all: &[(RankAt, ThreadRow)], shown: ThreadsShown) -> Table {
     let mut columns = vec![
         Column::new("running_ns", "ran", Unit::Duration),
         Column::data("ready_ns", Unit::Duration),
@@ -193,12 +221,12 @@ pub(super) fn processes(all: &[(RankAt, ThreadRow)], ranked: bool) -> Table {
     }
     sums.sort_by_key(|(_, _, time, _)| std::cmp::Reverse(time[0]));
     for (at, row, time, counts) in sums {
-        let name = match ranked {
+        let name = match shown.ranked {
             true => format!("{}, {}", at.label, row.program),
             false => row.program.clone(),
         };
         let mut cells: Vec<Cell> = time[..3].iter().map(|ns| Cell::from(*ns)).collect();
-        cells.extend(counted(&counts));
+        cells.extend(counted(&counts, shown));
         cells.extend([
             time[3].into(),
             Cell::applies(at.rank),
@@ -224,7 +252,7 @@ fn both(a: &ThreadCounts, b: &ThreadCounts) -> ThreadCounts {
 }
 
 /// A row of the first table.
-fn cells(at: &RankAt, row: &ThreadRow, ranked: bool) -> Vec<Cell> {
+fn cells(at: &RankAt, row: &ThreadRow, how: ThreadsShown) -> Vec<Cell> {
     let mut cells: Vec<Cell> = vec![
         row.time(ThreadState::Running).into(),
         row.time(ThreadState::Runnable).into(),
@@ -241,7 +269,7 @@ fn cells(at: &RankAt, row: &ThreadRow, ranked: bool) -> Vec<Cell> {
         .map(|((_, func), _)| shown(func));
     let mostly = WAITS.iter().filter(|s| row.time(**s) > 0).max_by_key(|s| row.time(**s));
     cells.extend([Cell::known(row.gil_ns, "Python's lock was not recorded")]);
-    cells.extend(counted(&row.counts));
+    cells.extend(counted(&row.counts, how));
     cells.extend([
         row.samples.into(),
         Cell::known(largest(&row.ran), "no stack was sampled"),
@@ -252,7 +280,7 @@ fn cells(at: &RankAt, row: &ThreadRow, ranked: bool) -> Vec<Cell> {
         row.tid.into(),
         row.program.clone().into(),
         Cell::known(row.name.clone(), "it has no name"),
-        name_of(at, row, ranked).into(),
+        name_of(at, row, how.ranked).into(),
     ]);
     cells
 }

@@ -8,7 +8,7 @@ use super::counted::Counted;
 use super::counted_tables::{self, All};
 use super::groups::representative;
 use super::thread_row::ThreadRow;
-use super::thread_tables::{events, processes, switches, threads};
+use super::thread_tables::{ThreadsShown, events, processes, switches, threads};
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace};
 
@@ -81,8 +81,8 @@ impl Analysis for ThreadsReport {
         (rows.into_iter().map(|(_, row)| row).collect(), counted)
     }
 
-    fn join(&self, parts: Vec<(RankAt, Self::Part)>, _options: &Options) -> Body {
-        let ranked = parts.len() > 1;
+    fn join(&self, parts: Vec<(RankAt, Self::Part)>, options: &Options) -> Body {
+        let shown = ThreadsShown { ranked: parts.len() > 1, cycle: options.cycle.is_some() };
         let of_ranks = counted_tables::of_ranks(parts.iter().map(|(at, (_, all))| (at, all)));
         let mut all: Vec<(RankAt, ThreadRow)> = Vec::new();
         let mut asked = Vec::new();
@@ -94,10 +94,9 @@ impl Analysis for ThreadsReport {
         all.sort_by_key(|(_, row)| {
             (row.is_idle(), std::cmp::Reverse(row.time(ThreadState::Running)))
         });
-        let mut tables =
-            vec![threads(&all, ranked), switches(&all, ranked), processes(&all, ranked)];
+        let mut tables = vec![threads(&all, shown), switches(&all, shown), processes(&all, shown)];
         tables.extend(of_ranks);
-        tables.extend(events(&all, ranked, &asked));
+        tables.extend(events(&all, shown, &asked));
         Body { tables, notes: if all.is_empty() { Vec::new() } else { asked.notes() } }
     }
 }

@@ -28,7 +28,6 @@ struct Function {
 impl Analysis for Api {
     const KIND: &'static str = KIND.name;
     type Part = Vec<Values<Function>>;
-    const TAKES: &'static [&'static str] = &["--cycle"];
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::CALLS

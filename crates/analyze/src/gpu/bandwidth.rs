@@ -208,7 +208,6 @@ struct Bandwidth;
 impl Analysis for Bandwidth {
     const KIND: &'static str = KIND.name;
     type Part = RankCopies;
-    const TAKES: &'static [&'static str] = &["--cycle"];
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::WORK

@@ -82,7 +82,6 @@ struct Breakdown;
 impl Analysis for Breakdown {
     const KIND: &'static str = KIND.name;
     type Part = (Vec<DeviceTime>, Option<AtOnce>);
-    const TAKES: &'static [&'static str] = &["--cycle"];
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::WORK | at_once::NEEDS

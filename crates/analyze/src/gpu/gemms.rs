@@ -181,7 +181,6 @@ impl Analysis for Gemms {
     const KIND: &'static str = KIND.name;
     const HTA: bool = false;
     type Part = RankGemms;
-    const TAKES: &'static [&'static str] = &["--cycle"];
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::WORK | Needs::CALLS | Needs::spans(SpanKind::Other)

@@ -196,7 +196,6 @@ struct Kernels {
 impl Analysis for Kernels {
     const KIND: &'static str = KIND.name;
     type Part = RankKernels;
-    const TAKES: &'static [&'static str] = &["--cycle"];
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::WORK

@@ -83,7 +83,6 @@ impl Analysis for Memcpy {
     const KIND: &'static str = KIND.name;
     const HTA: bool = false;
     type Part = Vec<Values<CopyColumns>>;
-    const TAKES: &'static [&'static str] = &["--cycle"];
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::WORK

@@ -102,7 +102,6 @@ struct Overlap {
 impl Analysis for Overlap {
     const KIND: &'static str = KIND.name;
     type Part = Vec<DeviceOverlap>;
-    const TAKES: &'static [&'static str] = &["--cycle"];
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::WORK

@@ -180,7 +180,6 @@ struct Queue;
 impl Analysis for Queue {
     const KIND: &'static str = KIND.name;
     type Part = RankQueues;
-    const TAKES: &'static [&'static str] = &["--cycle"];
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::WORK | Needs::CALLS

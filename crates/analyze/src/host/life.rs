@@ -23,6 +23,8 @@ pub enum Start {
     AfterStartUp,
     /// With the thread's life: it has no Python.
     Beginning,
+    /// With the cycle that was chosen; it ends with it.
+    Cycle,
 }
 
 impl Start {
@@ -33,6 +35,7 @@ impl Start {
             Start::FirstBatch => "the first batch",
             Start::AfterStartUp => "the end of start-up",
             Start::Beginning => "its beginning",
+            Start::Cycle => "the beginning of the cycle to its end",
         }
     }
 }
@@ -81,6 +84,18 @@ impl Life {
             _ => (Start::Beginning, whole),
         };
         Life { whole, start_up, window, start }
+    }
+
+    /// Of a cycle, from and to before: all of it is judged. The times are those in which the
+    /// cycle was recorded; those of the thread's process count.
+    pub fn of_cycle(driver: &Driver, times_ns: &[(u64, u64)]) -> Life {
+        let life = Interval::new(driver.start_ns, driver.end_ns);
+        let of_process = times_ns.iter().map(|(from, to)| Interval::new(*from, *to).overlap(life));
+        let of_process = of_process.filter(|part| part.length() > 0);
+        let all = of_process.reduce(|a, b| Interval::new(a.start.min(b.start), a.end.max(b.end)));
+        let whole = all.unwrap_or(Interval::new(driver.end_ns, driver.end_ns));
+        let start_up = Interval::new(whole.start, whole.start);
+        Life { whole, start_up, window: whole, start: Start::Cycle }
     }
 
     /// What of it lies in a part of time.

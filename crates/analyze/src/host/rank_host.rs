@@ -63,7 +63,8 @@ impl RankHost {
         RankHost::within(rank, |_| ALL_TIME)
     }
 
-    /// The same of the part of its life that `part_of` makes of its steps, on the file's clock.
+    /// The same of the part of its life that `part_of` makes of its steps, on the file's clock;
+    /// where only a part of the file is read, within that.
     pub fn within(
         rank: &RankTrace<'_>,
         part_of: impl FnOnce(&[Step]) -> Interval,
@@ -83,7 +84,11 @@ impl RankHost {
         let mut rows: Vec<Sample> = rank.file.blocks::<Sample>().flatten().filter(is_own).collect();
         rows.sort_by_key(|row| row.time_ns);
         let part = part_of(&steps);
-        let life = Life::of(&driver, &steps, &rows, cpu).within(part);
+        let life = match rank.file.part() {
+            None => Life::of(&driver, &steps, &rows, cpu),
+            Some(of_file) => Life::of_cycle(&driver, &of_file.recorded_ns),
+        };
+        let life = life.within(part);
         steps.retain(|step| part == ALL_TIME || step.interval.overlap(part).length() > 0);
         let (ledger, of_window) = Ledger::of(rank.file, &rows, life.window);
         let before = Interval::new(life.start_up.start, life.start_up.end.min(life.window.start));

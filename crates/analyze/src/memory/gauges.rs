@@ -76,6 +76,37 @@ pub(crate) fn sum(
     Some(GaugeSum { buckets: curve.buckets(), highest, highest_at_ns })
 }
 
+/// The first and last moment of the part of a file that is read.
+pub(crate) fn part_of(file: &TraceFile) -> (u64, u64) {
+    let Some(part) = file.part() else { return (0, u64::MAX) };
+    let from_ns = part.recorded_ns.iter().map(|(from, _)| *from).min();
+    let to_ns = part.recorded_ns.iter().map(|(_, to)| *to).max();
+    (from_ns.unwrap_or(u64::MAX), to_ns.unwrap_or(u64::MAX))
+}
+
+/// Of samples in order of time, those in the part of a file that is read, and what held when it
+/// began: the last of each process before it, at its first moment.
+pub(crate) fn in_part(file: &TraceFile, samples: Vec<Sample>) -> Vec<Sample> {
+    let (from_ns, to_ns) = part_of(file);
+    if from_ns == u64::MAX {
+        return Vec::new();
+    }
+    let mut held: FxHashMap<ProcessIndex, u64> = FxHashMap::default();
+    let mut within: Vec<Sample> = Vec::new();
+    for (time_ns, process, value) in samples {
+        match time_ns <= from_ns {
+            true => drop(held.insert(process, value)),
+            false if time_ns < to_ns => within.push((time_ns, process, value)),
+            false => {}
+        }
+    }
+    let mut all: Vec<Sample> =
+        held.into_iter().map(|(process, value)| (from_ns, process, value)).collect();
+    all.sort_unstable();
+    all.append(&mut within);
+    all
+}
+
 /// Samples of a counter of the rank's processes.
 pub(crate) fn process_samples(file: &TraceFile, name: &str) -> Vec<Sample> {
     (file.counters().iter())

@@ -2,6 +2,12 @@
 
 /// Why live bytes are unknown after a gap in the recording.
 pub(crate) const PARTIAL: &str = "recording did not cover the whole life (--delay, --duration, --max-size, --paused, --schedule, --capture-range, tprof ctl, or a collector that stood still)";
+/// Why live bytes are unknown in a cycle.
+pub(crate) const CYCLE: &str =
+    "a cycle's records begin with it: what was live before, and was given back within, is unknown";
+/// Why frees are unknown in a cycle of a sampled run.
+pub(crate) const SAMPLED_CYCLE: &str =
+    "under --mem sampled frees are counted over a process's life, not by cycle";
 /// Why nothing is known of the heap of a process that was not recorded.
 pub(crate) const OFF: &str =
     "allocations were not recorded (--mem off, or the program has its own allocator)";

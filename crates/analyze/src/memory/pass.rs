@@ -10,7 +10,7 @@ use super::curve::{Axis, Curve};
 use super::gauges::{self, Ends, Sample};
 use super::host_memory::HostMemory;
 use super::killed::{self, Death, Owner};
-use super::missing::{OFF, PARTIAL};
+use super::missing::{CYCLE, OFF, PARTIAL};
 use super::points::Points;
 use super::replay::Replay;
 use super::sites::Merged;
@@ -110,7 +110,10 @@ impl<'a> Pass<'a> {
         let replay = replay.finish();
         let mut frames = Frames::new(file);
         let merged = Merged::new(&replay, &mut frames);
-        let partial = is_partial(file, &ends).then_some(PARTIAL);
+        let partial = match file.part() {
+            Some(_) => Some(CYCLE),
+            None => is_partial(file, &ends).then_some(PARTIAL),
+        };
         let axis = if totals.is_some() { axis } else { replay.curve.axis() };
         Pass {
             file,
@@ -315,8 +318,8 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// First and last moment in a file's tables.
-pub(crate) fn extent(file: &TraceFile) -> (u64, u64) {
+/// First and last moment in a file's tables, of the part that is read.
+fn extent(file: &TraceFile) -> (u64, u64) {
     let starts = file.processes().iter().map(|process| process.start_ns);
     let start = starts.min().unwrap_or(file.header().start_ns);
     let ends = file.processes().iter().filter_map(|p| Some(file.process_end(p.process)?.0));
@@ -324,7 +327,14 @@ pub(crate) fn extent(file: &TraceFile) -> (u64, u64) {
         .chain(file.counters().iter().map(|row| row.time_ns))
         .chain(file.marks().iter().map(|row| row.time_ns));
     let end = ends.chain(rows).max().unwrap_or(start);
-    (start, end.max(start))
+    within_part(file, (start, end.max(start)))
+}
+
+/// What of these times lies in the part of a file that is read.
+fn within_part(file: &TraceFile, (start_ns, end_ns): (u64, u64)) -> (u64, u64) {
+    let (from_ns, to_ns) = gauges::part_of(file);
+    let start_ns = start_ns.max(from_ns);
+    (start_ns, end_ns.min(to_ns).max(start_ns))
 }
 
 /// First and last moment of the processes with a recorded heap; the file's where the end of one
@@ -335,7 +345,7 @@ fn life(file: &TraceFile, ends: &Ends, extent: (u64, u64)) -> (u64, u64) {
     let ends: Option<Vec<u64>> =
         recorded().map(|process| ends.get(&process.process).copied()).collect();
     let end_ns = ends.and_then(|ends| ends.into_iter().max()).unwrap_or(extent.1);
-    (start_ns, end_ns.max(start_ns))
+    within_part(file, (start_ns, end_ns.max(start_ns)))
 }
 
 /// Whether some recorded process had recording off for a while: then blocks may

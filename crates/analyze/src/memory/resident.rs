@@ -1,12 +1,14 @@
 //! Resident memory of a rank, each page counted once: of one live process its RSS, of several the
 //! sum of their proportional set sizes (PSS), which divide shared pages among them.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, counter, property};
 
 use super::curve::{Axis, Curve};
-use super::gauges::{Ends, GaugeSum, Sample, process_samples};
+use super::gauges::{Ends, GaugeSum, Sample, in_part, process_samples};
 
 /// What resident memory is the sum of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +29,8 @@ pub(crate) fn resident(
     axis: Axis,
     end_ns: u64,
 ) -> Result<(GaugeSum, Source), String> {
-    let rss = process_samples(file, counter::RSS_BYTES);
-    let rounds = rounds(process_samples(file, counter::PSS_BYTES));
+    let rss = in_part(file, process_samples(file, counter::RSS_BYTES));
+    let rounds = in_part(file, rounds(process_samples(file, counter::PSS_BYTES)));
     let pids = file.processes().iter().map(|process| (process.process, process.pid)).collect();
     let (mut points, several) = alone(rss, &pids, ends);
     if points.is_empty() && !several {
@@ -43,7 +45,7 @@ pub(crate) fn resident(
             return Err(format!("no PSS was read: {}", reason.as_deref().unwrap_or(NOT_READ)));
         }
     };
-    points.extend(rounds);
+    points.extend(rounds.into_iter().map(|(time_ns, _, bytes)| (time_ns, bytes)));
     points.sort_by_key(|point| point.0);
     let mut curve = Curve::new(axis);
     let (mut highest, mut highest_at_ns) = (0, 0);
@@ -57,13 +59,13 @@ pub(crate) fn resident(
     Ok((GaugeSum { buckets: curve.buckets(), highest, highest_at_ns }, source))
 }
 
-/// PSS that was read together, summed.
-fn rounds(pss: Vec<Sample>) -> Vec<(u64, u64)> {
-    let mut sums: FxHashMap<u64, u64> = FxHashMap::default();
+/// PSS that was read together, summed as if of one process, in order of time.
+fn rounds(pss: Vec<Sample>) -> Vec<Sample> {
+    let mut sums: BTreeMap<u64, u64> = BTreeMap::new();
     for (time_ns, _, bytes) in pss {
         *sums.entry(time_ns).or_default() += bytes;
     }
-    sums.into_iter().collect()
+    sums.into_iter().map(|(time_ns, bytes)| (time_ns, 0, bytes)).collect()
 }
 
 /// RSS while one process at most was alive, and whether several ever were. Images of one pid are
@@ -131,8 +133,7 @@ mod tests {
 
     #[test]
     fn what_was_read_together_adds_up() {
-        let mut sums = rounds(vec![(10, 0, 5), (10, 1, 7), (20, 1, 1)]);
-        sums.sort_unstable();
-        assert_eq!(sums, [(10, 12), (20, 1)]);
+        let sums = rounds(vec![(10, 0, 5), (10, 1, 7), (20, 1, 1)]);
+        assert_eq!(sums, [(10, 0, 12), (20, 0, 1)]);
     }
 }

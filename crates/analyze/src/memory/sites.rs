@@ -77,6 +77,13 @@ impl Merged {
         self.frames.len()
     }
 
+    /// Allocations and bytes of all sites, from samples that were taken each `unit` bytes.
+    pub fn estimates(&self, unit: u64) -> (Reading<u64>, Reading<u64>) {
+        let mut all = RawSite::default();
+        self.sums.iter().for_each(|sum| all.absorb(sum));
+        (all.count_reading(Some(unit)), all.bytes_reading(all.bytes, 0, Some(unit)))
+    }
+
     /// For each site of one process, the merged one.
     pub fn of_raw(&self) -> &[usize] {
         &self.of_raw

@@ -1,6 +1,6 @@
 //! A rank's totals, from the pass over its events or from the processes' counters.
 
-use super::missing::OFF;
+use super::missing::{OFF, SAMPLED_CYCLE};
 use super::pass::{Pass, Recording, UNREAD};
 use super::replay::ProcessSums;
 use crate::base::reading::Reading;
@@ -42,6 +42,14 @@ impl Pass<'_> {
         }
         if self.is_unread() {
             return RankTotals::missing(UNREAD);
+        }
+        if let (Some(_), Some(why)) = (self.file.part(), self.partial)
+            && let Some(interval) = self.interval()
+        {
+            // The processes' own counters are of their whole lives.
+            let (allocations, allocated_bytes) = self.merged.estimates(interval);
+            let frees = Reading::missing(SAMPLED_CYCLE);
+            return RankTotals { allocations, frees, allocated_bytes, ..RankTotals::missing(why) };
         }
         if let Some(totals) = &self.totals {
             return RankTotals {

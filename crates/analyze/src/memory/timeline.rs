@@ -147,7 +147,8 @@ pub(crate) struct Given<'a> {
 /// Puts the curves of a rank side by side.
 pub(crate) fn timeline(file: &TraceFile, given: Given) -> Timeline {
     let Given { ends, axis, end_ns, heap, clock } = given;
-    let sum = |name: &str| gauges::sum(process_samples(file, name), ends, axis, end_ns);
+    let samples = |name: &str| gauges::in_part(file, process_samples(file, name));
+    let sum = |name: &str| gauges::sum(samples(name), ends, axis, end_ns);
     let rss = sum(counter::RSS_BYTES);
     let missing = |what: &str| format!("no {what} was sampled");
     let (rss_peak_bytes, rss_peak_at_ns) = match &rss {
@@ -176,7 +177,7 @@ pub(crate) fn timeline(file: &TraceFile, given: Given) -> Timeline {
         }
         Err(why) => (Reading::missing(&why), Reading::Missing(why)),
     };
-    let cgroup = host_samples(file, counter::CGROUP_BYTES);
+    let cgroup = gauges::in_part(file, host_samples(file, counter::CGROUP_BYTES));
     Timeline {
         start_ns: clock.since_start(axis.start_ns),
         bucket_ns: axis.bucket_ns,

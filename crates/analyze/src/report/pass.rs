@@ -23,6 +23,10 @@ use crate::report::summary::{Kind, RankSummary, Report, part_of, report_of};
 use crate::run::completeness::{Completeness, Seen, unclosed};
 use crate::run::info::{Run, run_of};
 
+/// What the summary and the report on memory have of the whole run, where the rest is of a cycle.
+const OF_WHOLE_RUN: &str =
+    "processes, their ends, the cgroup, losses and overhead are of the whole run";
+
 /// Which reports to make.
 #[derive(Default)]
 pub struct Wanted<'a> {
@@ -64,8 +68,11 @@ pub fn read_together(
         Document { kind, run: read.run.clone(), completeness, problems, notes, tables }
     });
     let documents = documents.collect();
-    let reports =
-        wanted.reports.iter().map(|kind| report_of(&read.dir, path, *kind, options, &read.parts));
+    let reports = wanted.reports.iter().map(|kind| {
+        let mut report = report_of(&read.dir, path, *kind, options, &read.parts);
+        report.notes.extend(read.cycle.iter().map(|cycle| format!("only {cycle}; {OF_WHOLE_RUN}")));
+        report
+    });
     Ok(Made { reports: reports.collect(), documents })
 }
 
@@ -240,7 +247,7 @@ fn pick<'a>(
 fn only_cycle(trace: &mut TraceFile, cycle: u32) -> Vec<Cycle> {
     let all = cycles::of(trace);
     let chosen = all.iter().find(|of| of.number == cycle);
-    trace.read_only(chosen.map_or(&[], |of| &of.times_ns));
+    trace.read_only(chosen.map(|of| of.part.clone()).unwrap_or_default());
     all
 }
 

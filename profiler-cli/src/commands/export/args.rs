@@ -47,6 +47,9 @@ pub struct SliceArgs {
     /// Where training steps come from: auto, explicit, profiler, optimizer, loader
     #[arg(long, value_name = "SOURCE")]
     pub steps_from: Option<String>,
+    /// Only this cycle of a schedule, or captured range, from 1
+    #[arg(long, value_name = "N")]
+    pub cycle: Option<u32>,
     /// Only what ends after this time
     #[arg(long, value_name = "TIME")]
     pub from_time: Option<String>,

@@ -9,7 +9,7 @@ use tprof_facts::units::{bytes, duration, exact_size};
 
 use super::args::ExportArgs;
 use crate::runs::directory::no_directory;
-use crate::runs::failure::{no_rank, trace_failure};
+use crate::runs::failure::{no_cycle, no_rank, trace_failure};
 use crate::runs::formats::{self, Format, Takes};
 use crate::terminal::errors::{Failure, nearest, reason};
 
@@ -32,7 +32,7 @@ pub fn not_taken(format: &Format, option: Takes, path: &Path) -> Failure {
         Failure::new(format!("{option} does not apply to {name}")).cause(why).hint(hint)
     };
     let part = match format.takes.contains(&Takes::Times) {
-        true => "--steps, --from-time and --to-time, --rank",
+        true => "--steps, --cycle, --from-time and --to-time, --rank",
         false => "--rank",
     };
     match option {
@@ -62,7 +62,7 @@ pub fn not_taken(format: &Format, option: Takes, path: &Path) -> Failure {
         Takes::Times => no(
             "a part of the run",
             format!("{name} always covers the whole run"),
-            format!("no --steps, --from-time or --to-time; or --to {takers}"),
+            format!("no --steps, --cycle, --from-time or --to-time; or --to {takers}"),
         ),
     }
 }
@@ -75,6 +75,7 @@ pub fn failure(run: &Path, error: &ExportError) -> Failure {
             no_rank(run, u32::try_from(*rank).unwrap_or(u32::MAX), there)
         }
         ExportError::NoStep { step, there } => no_step(run, *step, there),
+        ExportError::NoCycle { cycle, there } => no_cycle(*cycle, there),
         ExportError::Backwards { from_ns, to_ns } => Failure::new("the slice is empty")
             .cause(format!(
                 "the slice begins at {} and ends at {}",

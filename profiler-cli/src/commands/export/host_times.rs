@@ -18,10 +18,10 @@ pub fn read(
     let kinds: Vec<_> = KINDS.iter().filter(|kind| kind.name == "host").collect();
     let wanted = Wanted { reports: &[], kinds: &kinds };
     let is_running = Some(collector_lives as _);
-    let Slice { from_ns, to_ns, steps_from, .. } = *slice;
+    let Slice { from_ns, to_ns, steps_from, cycle, .. } = *slice;
     let steps = slice.steps.as_ref().map(|steps| steps.ranges().to_vec());
     let cut = Cut { from_ns, to_ns, steps };
-    let options = Options { steps_from, cut, is_running, ..Options::default() };
+    let options = Options { steps_from, cycle, cut, is_running, ..Options::default() };
     let made = read_together(path, &wanted, &options, symbols)?;
     Ok(made.documents.iter().flat_map(all).collect())
 }

@@ -40,7 +40,8 @@ pub fn wanted(args: &ExportArgs) -> Result<&'static Format, Failure> {
         return Err(failure::unknown_format(&args.to, &args.path));
     };
     let slice = &args.slice;
-    let times = slice.steps.is_some() || slice.from_time.is_some() || slice.to_time.is_some();
+    let times = slice.from_time.is_some() || slice.to_time.is_some();
+    let times = times || slice.steps.is_some() || slice.cycle.is_some();
     let asked = [
         (args.weight.is_some(), Takes::Weight),
         (args.against.is_some(), Takes::Against),
@@ -138,6 +139,7 @@ pub fn slice(args: &SliceArgs) -> Result<Slice, Failure> {
         to_ns: time("to-time", &args.to_time)?,
         steps: numbers("steps", &args.steps)?,
         steps_from: steps_from(args.steps_from.as_deref())?,
+        cycle: args.cycle,
         ranks: numbers("rank", &args.rank)?,
     })
 }

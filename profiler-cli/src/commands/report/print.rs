@@ -61,7 +61,6 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
             return Err(failure::not_taken(option, &args.kinds, &takers).into());
         }
     }
-    refuse_whole(args, &kinds)?;
     if let [kind] = args.kinds.as_slice()
         && !reports.is_empty()
     {
@@ -93,7 +92,7 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
     let notes = late.notes();
     for report in &mut made.reports {
         report.run.path.clone_from(&args.path);
-        report.notes.clone_from(&notes);
+        report.notes.extend(notes.iter().cloned());
     }
     for document in &mut made.documents {
         document.run.path.clone_from(&args.path);
@@ -117,18 +116,6 @@ fn rendered(made: &Made, args: &ReportArgs) -> anyhow::Result<String> {
         _ if json => many::json(made, &args.kinds)?,
         _ => many::text(made, &args.kinds, top, width),
     })
-}
-
-/// Refuses `--cycle` with a report that is of the whole run.
-fn refuse_whole(args: &ReportArgs, kinds: &[&DocumentKind]) -> Result<(), Failure> {
-    const OPTION: &str = "--cycle";
-    let takes = |name: &&String| kinds.iter().any(|kind| kind.name == **name && kind.takes(OPTION));
-    let whole: Vec<String> = args.kinds.iter().filter(|name| !takes(name)).cloned().collect();
-    if args.cycle.is_none() || whole.is_empty() {
-        return Ok(());
-    }
-    let takers: Vec<_> = KINDS.iter().filter(|one| one.takes(OPTION)).map(|one| one.name).collect();
-    Err(failure::not_taken(OPTION, &whole, &takers))
 }
 
 /// The table that CSV prints: the first, unless another is named.

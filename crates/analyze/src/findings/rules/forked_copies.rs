@@ -23,6 +23,10 @@ impl Rule for ForkedCopies {
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        if scene.rank.file.part().is_some() {
+            let why = "what workers copy is judged from their fork on";
+            return Verdict::unchecked(why, "the whole run: leave out --cycle");
+        }
         let copies = match forked::copies(scene.rank.file) {
             Ok(Some(copies)) => copies,
             Ok(None) => return Verdict::none("no process forked a worker that lived on"),

@@ -19,6 +19,10 @@ impl Rule for StartUp {
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        if scene.rank.file.part().is_some() {
+            let why = "start-up is no part of a cycle";
+            return Verdict::unchecked(why, "the whole run: leave out --cycle");
+        }
         let host = match host(scene) {
             Ok(host) => host,
             Err(verdict) => return verdict,

@@ -86,7 +86,6 @@ impl CollectiveTimes {
 impl Analysis for Comm {
     const KIND: &'static str = KIND.name;
     type Part = CollectiveTimes;
-    const TAKES: &'static [&'static str] = &["--cycle"];
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::WORK | Needs::CALLS | Needs::COLLECTIVES

@@ -33,7 +33,7 @@ pub struct CriticalPath;
 
 impl Analysis for CriticalPath {
     const KIND: &'static str = KIND.name;
-    const TAKES: &'static [&'static str] = &["--cycle", "--within"];
+    const TAKES: &'static [&'static str] = &["--within"];
     /// None where the range that was asked for, or anything at all, was not recorded.
     type Part = Option<PathTimes>;
 

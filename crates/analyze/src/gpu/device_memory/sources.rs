@@ -6,7 +6,8 @@ use tprof_trace::TraceFile;
 
 use crate::document::{Cell, Column, RankAt, Table, Unit, View};
 
-const ONE_SOURCE: &str = "CUPTI recorded no memory beside the hooks, or the run is not over";
+const ONE_SOURCE: &str =
+    "CUPTI recorded no memory beside the hooks, the run is not over, or only a cycle is reported";
 
 /// How many changes which of them recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,8 +20,12 @@ pub(super) struct RecordedBy {
     pub only_hooks: u64,
 }
 
-/// Of all processes of a file; none where CUPTI recorded no memory, or a process is not over.
+/// Of all processes of a file; none where CUPTI recorded no memory, or a process is not over, and
+/// of a part of a file.
 pub(super) fn of_file(file: &TraceFile) -> Option<RecordedBy> {
+    if file.part().is_some() {
+        return None;
+    }
     let mut all: Option<RecordedBy> = None;
     for (_, text) in file.properties().filter(|(key, _)| *key == "device-memory") {
         let facts: Value = serde_json::from_str(text).ok()?;

@@ -25,7 +25,7 @@ pub(super) fn held(file: &TraceFile) -> Held {
     let mut readings: Vec<(u64, ProcessIndex, u32, u64)> = file
         .counters()
         .iter()
-        .filter(|row| file.name(row.name) == counter::POOL_HELD_BYTES)
+        .filter(|row| file.name(row.name) == counter::POOL_HELD_BYTES && file.holds(row.time_ns))
         .filter_map(|row| Some((row.time_ns, row.process?, row.device?, row.value as u64)))
         .collect();
     readings.sort_unstable();

@@ -192,7 +192,6 @@ struct Idle;
 impl Analysis for Idle {
     const KIND: &'static str = KIND.name;
     type Part = RankIdle;
-    const TAKES: &'static [&'static str] = &["--cycle"];
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::WORK | Needs::CALLS

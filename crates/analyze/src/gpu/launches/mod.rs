@@ -227,7 +227,6 @@ struct LaunchReport {
 impl Analysis for LaunchReport {
     const KIND: &'static str = KIND.name;
     type Part = RankLaunches;
-    const TAKES: &'static [&'static str] = &["--cycle"];
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::WORK | Needs::CALLS

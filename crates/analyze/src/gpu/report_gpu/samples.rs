@@ -48,7 +48,8 @@ pub(crate) fn of_file(file: &TraceFile) -> FileSamples {
     // The newest lists what devices stopped to report.
     let facts = file.properties().filter(|(key, _)| *key == "nvml").last();
     part.facts = facts.and_then(|(_, text)| serde_json::from_str(text).ok());
-    for row in file.counters().iter().filter(|row| row.process.is_none() && row.value.is_finite()) {
+    let of_host = file.counters().iter().filter(|row| row.process.is_none());
+    for row in of_host.filter(|row| row.value.is_finite() && file.holds(row.time_ns)) {
         let name = file.name(row.name);
         if let (Some(device), Some(known)) =
             (row.device, COUNTERS.iter().find(|known| **known == name))

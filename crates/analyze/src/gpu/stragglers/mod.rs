@@ -58,7 +58,6 @@ pub fn imbalance(loads: &[u64]) -> Option<f64> {
 impl Analysis for Stragglers {
     const KIND: &'static str = KIND.name;
     type Part = RankStragglers;
-    const TAKES: &'static [&'static str] = &["--cycle"];
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::WORK

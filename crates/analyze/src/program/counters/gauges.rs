@@ -25,7 +25,8 @@ pub type GaugeKey = (String, Option<u32>, Option<u32>);
 /// Counters of a file. What is no number is left out.
 pub(super) fn gauges(file: &TraceFile) -> BTreeMap<GaugeKey, Gauge> {
     let mut series: BTreeMap<GaugeKey, Vec<(u64, f64)>> = BTreeMap::new();
-    for row in file.counters().iter().filter(|row| row.value.is_finite()) {
+    let read = file.counters().iter().filter(|row| row.value.is_finite());
+    for row in read.filter(|row| file.holds(row.time_ns)) {
         let pid = row.process.map(|process| {
             file.processes()
                 .iter()

@@ -58,7 +58,7 @@ pub type Patterns = BTreeMap<(String, String), Pattern>;
 
 impl Analysis for Sequences {
     const KIND: &'static str = KIND.name;
-    const TAKES: &'static [&'static str] = &["--cycle", "--operator"];
+    const TAKES: &'static [&'static str] = &["--operator"];
     type Part = Patterns;
 
     fn needs(&self, options: &Options) -> Needs {

@@ -25,7 +25,6 @@ pub struct Steps;
 impl Analysis for Steps {
     const KIND: &'static str = KIND.name;
     type Part = Judged;
-    const TAKES: &'static [&'static str] = &["--cycle"];
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::ANNOTATIONS | Needs::spans(SpanKind::Nvtx)

@@ -161,9 +161,11 @@ pub(crate) fn part_of(
         problems.push(problem);
     }
     let processes = processes::of_file(trace, name, at.rank, at.clock);
+    // The memory of a part ends with that.
+    let end_ns = if trace.part().is_some() { trace.last_ns() } else { memory.end_ns };
     RankSummary {
         seen: Seen::of(trace),
-        last_ns: at.clock.since_start(memory.end_ns),
+        last_ns: at.clock.since_start(end_ns),
         problems,
         of_devices: found.iter().map(problem).collect(),
         cgroup: memory.cgroup,

@@ -1,0 +1,174 @@
+//! Reports of one cycle of a schedule: what is counted of it, and what is unknown of it.
+
+mod common;
+
+use std::path::Path;
+
+use common::{Maker, START, run_json};
+use serde_json::Value;
+use tprof_analyze::document::Options;
+use tprof_analyze::{AnalyzeError, KINDS, Kind, Made, Wanted, read_together};
+use tprof_trace::model::*;
+
+const MS: u64 = 1_000_000;
+
+/// A rank with a cycle from 10 to 20 ms, and one from 50 to 60 ms.
+fn rank(dir: &Path, memory: MemoryRecording) -> Maker {
+    let mut maker = Maker::new(dir, "rank-0.tprof");
+    let process = maker.process(100, 0, memory);
+    maker.stack(process, 1, &["first", "main"]);
+    maker.stack(process, 2, &["second", "main"]);
+    for (at, name) in [(10, "cycle 1: step 2 (--schedule)"), (50, "cycle 2: step 6 (--schedule)")] {
+        maker.mark(at * MS, name, MarkKind::RecordingOn);
+        maker.mark((at + 10) * MS, "--schedule", MarkKind::RecordingOff);
+    }
+    maker.end(process, 100 * MS, ProcessEnd::Exited(0));
+    run_json(dir, 100 * MS, Vec::new());
+    maker
+}
+
+fn made(dir: &Path, kinds: &[&str], cycle: u32) -> Result<Made, AnalyzeError> {
+    let reports: &[Kind] =
+        if kinds.contains(&"memory") { &[Kind::Summary, Kind::Memory] } else { &[] };
+    let kinds: Vec<_> = KINDS.iter().filter(|kind| kinds.contains(&kind.name)).collect();
+    let options = Options { cycle: Some(cycle), data: true, ..Options::default() };
+    read_together(dir, &Wanted { reports, kinds: &kinds }, &options, None)
+}
+
+/// A document of a cycle, as JSON.
+fn document(dir: &Path, kind: &str, cycle: u32) -> Value {
+    serde_json::to_value(&made(dir, &[kind], cycle).unwrap().documents[0]).unwrap()
+}
+
+/// The heap and the timeline of a cycle, by the summary and by the report on memory.
+fn memory(dir: &Path, cycle: u32) -> [Value; 2] {
+    let reports = made(dir, &["memory"], cycle).unwrap().reports;
+    let [summary, full] = &reports[..] else { panic!("{reports:?}") };
+    for report in [summary, full] {
+        assert!(report.notes[0].starts_with(&format!("only cycle {cycle}: step")), "{report:?}");
+    }
+    [summary, full].map(|report| serde_json::to_value(&report.ranks[0]).unwrap())
+}
+
+#[test]
+fn a_heap_is_counted_from_the_beginning_of_its_cycle() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut maker = rank(dir.path(), MemoryRecording::Exact);
+    let first: Vec<u64> = (0..3).map(|i| maker.alloc(0, 12 * MS + i, 1000, 1)).collect();
+    let second: Vec<u64> = (0..2).map(|i| maker.alloc(0, 52 * MS + i, 500, 2)).collect();
+    maker.free(0, 55 * MS, first[0]);
+    maker.free(0, 56 * MS, second[0]);
+    for (at, rss) in [(5, 1e6), (15, 2e6), (40, 3e6), (70, 9e6)] {
+        maker.counter(Some(0), at * MS, counter::RSS_BYTES, rss);
+    }
+    maker.finish();
+    for rank in memory(dir.path(), 2) {
+        let heap = &rank["host_memory"];
+        assert_eq!((&heap["allocations"], &heap["frees"]), (&2.into(), &2.into()));
+        assert_eq!((&heap["allocated_bytes"], &heap["unmatched_frees"]), (&1000.into(), &1.into()));
+        assert_eq!(heap["churn"]["allocations_per_s"], 200.0);
+        for key in ["peak_bytes", "live_at_exit_bytes", "growth"] {
+            let why = heap[format!("{key}_missing")].as_str().unwrap();
+            assert!(heap[key].is_null() && why.contains("cycle"), "{key}: {why}");
+        }
+        let sites = heap["sites"].as_array().unwrap();
+        assert_eq!(sites.len(), 1);
+        assert!(sites[0]["stack"][0].as_str().unwrap().starts_with("second"));
+        // What was resident when the cycle began held until the next reading.
+        assert_eq!(rank["timeline"]["rss_peak_bytes"], 3_000_000);
+        assert_eq!(rank["timeline"]["start_ns"], 50 * MS);
+    }
+    let [_, first] = memory(dir.path(), 1);
+    assert_eq!(
+        (&first["host_memory"]["allocations"], &first["host_memory"]["frees"]),
+        (&3.into(), &0.into())
+    );
+    assert_eq!(first["timeline"]["rss_peak_bytes"], 2_000_000);
+}
+
+#[test]
+fn a_cycle_of_a_sampled_heap_is_estimated_from_its_samples() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut maker = rank(dir.path(), MemoryRecording::Sampled { interval: 4096 });
+    for i in 0..100 {
+        maker.alloc(0, 12 * MS + i, 64, 1);
+        maker.alloc(0, 52 * MS + i, 64, 2);
+    }
+    maker.writer.totals(HeapTotals {
+        time_ns: START + 90 * MS,
+        process: 0,
+        allocations: 13_000,
+        frees: 7,
+        allocated_bytes: 500_000,
+        live_bytes: None,
+        peak_bytes: None,
+        peak_at_ns: None,
+    });
+    maker.finish();
+    let [_, rank] = memory(dir.path(), 2);
+    let heap = &rank["host_memory"];
+    let all = 100.0 / (1.0 - (-64.0f64 / 4096.0).exp());
+    assert_eq!(heap["allocations"], all.round() as u64);
+    let error = heap["error_allocations"].as_f64().unwrap();
+    assert!((0.15..0.4).contains(&(error / all)), "{error} of {all}");
+    assert!(heap["frees"].is_null() && heap["frees_missing"].is_string());
+}
+
+#[test]
+fn readings_of_a_cycle_are_those_within_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut maker = rank(dir.path(), MemoryRecording::Off);
+    for (at, value) in [(15, 1.0), (40, 100.0), (52, 5.0), (58, 6.0), (61, 200.0)] {
+        maker.counter(Some(0), at * MS, "queue", value);
+    }
+    maker.finish();
+    let report = document(dir.path(), "counters", 2);
+    let row = &report["tables"]["counters"][0];
+    assert_eq!((&row["samples"], &row["min"], &row["max"]), (&2.into(), &5.0.into(), &6.0.into()));
+}
+
+#[test]
+fn the_driving_thread_is_judged_over_its_cycle() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut maker = rank(dir.path(), MemoryRecording::Off);
+    let sample = |ms: u64| Sample {
+        time_ns: START + ms * MS,
+        weight_ns: MS,
+        stack: 2,
+        state: ThreadState::Running,
+        cpu: Some(0),
+        ..Sample::default()
+    };
+    let wait = Sample {
+        time_ns: START + 56 * MS,
+        weight_ns: 4 * MS,
+        state: ThreadState::Sleep,
+        cpu: None,
+        ..sample(0)
+    };
+    let mut rows: Vec<Sample> = (11..20).chain(51..57).map(sample).chain([wait]).collect();
+    maker.writer.write(&mut rows).unwrap();
+    maker.finish();
+    let report = document(dir.path(), "host", 2);
+    let parts = report["tables"]["parts"].as_array().unwrap();
+    let wall: u64 = parts.iter().map(|row| row["wall_ns"].as_u64().unwrap()).sum();
+    assert_eq!(wall, 10 * MS, "{parts:?}");
+    assert!(report["notes"][0].as_str().unwrap().contains("cycle to its end"), "{report}");
+    let report = document(dir.path(), "threads", 2);
+    let row = &report["tables"]["threads"][0];
+    assert_eq!((&row["running_ns"], &row["waited_ns"]), (&(6 * MS).into(), &(4 * MS).into()));
+    assert!(row["minor_faults_missing"].as_str().unwrap().contains("not by cycle"), "{row}");
+    let findings = document(dir.path(), "findings", 2);
+    let not_checked = findings["tables"]["not_checked"].as_array().unwrap();
+    let start_up = not_checked.iter().find(|row| row["rule"] == "StartUp").unwrap();
+    assert!(start_up["why"].as_str().unwrap().contains("no part of a cycle"), "{start_up}");
+}
+
+#[test]
+fn every_report_takes_a_cycle_that_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    rank(dir.path(), MemoryRecording::Exact).finish();
+    let kinds: Vec<&str> = KINDS.iter().map(|kind| kind.name).chain(["memory"]).collect();
+    assert_eq!(made(dir.path(), &kinds, 1).unwrap().documents.len(), KINDS.len());
+    assert!(matches!(made(dir.path(), &kinds, 3), Err(AnalyzeError::NoCycle { cycle: 3, .. })));
+}
