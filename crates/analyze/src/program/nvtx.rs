@@ -6,7 +6,10 @@ use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SpanKind};
 
 use crate::document::nsys::{self, Values};
-use crate::document::{Analysis, Body, Column, DocumentKind, Options, RankAt, Table, Unit, boxed};
+use crate::document::{
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
+};
+use crate::gpu::breakdown::NO_WORK;
 use crate::program::annotations::caused_by;
 use crate::rank::{HostSpan, Needs, RankTrace};
 
@@ -32,17 +35,16 @@ struct RangeKey {
     range: String,
 }
 
-/// Ranges of one key.
+/// Ranges of one key; what they caused, where any work of a device was recorded.
 struct RangeColumns {
     key: RangeKey,
-    kernels: u64,
-    gpu_ns: u64,
+    kernels: Option<u64>,
+    gpu_ns: Option<u64>,
 }
 
 impl Analysis for Nvtx {
     const KIND: &'static str = KIND.name;
     type Part = Vec<Values<RangeColumns>>;
-    const TAKES: &'static [&'static str] = &["--cycle"];
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::WORK | Needs::CALLS | Needs::ANNOTATIONS | Needs::spans(SpanKind::Nvtx)
@@ -62,7 +64,8 @@ impl Analysis for Nvtx {
             for (table, rows) in [(&mut push_pop, nested), (&mut start_end, free)] {
                 nsys::add_times(table, &at.label, rows, |row| {
                     let RangeColumns { key, kernels, gpu_ns } = &row.row;
-                    vec![(*gpu_ns).into(), (*kernels).into(), key.range.as_str().into()]
+                    let of_device = |value: &Option<u64>| Cell::known(*value, NO_WORK);
+                    vec![of_device(gpu_ns), of_device(kernels), key.range.as_str().into()]
                 });
             }
         }
@@ -98,7 +101,8 @@ fn of_rank(rank: &RankTrace<'_>) -> Vec<Values<RangeColumns>> {
                 range: format!("{}:{}", rank.name(range.category), rank.name(range.name)),
             };
             *numbers.entry(key.clone()).or_insert_with(|| {
-                let row = RangeColumns { key, kernels: 0, gpu_ns: 0 };
+                let none = (!rank.work.is_empty()).then_some(0);
+                let row = RangeColumns { key, kernels: none, gpu_ns: none };
                 rows.push(Values { row, values: Vec::new() });
                 rows.len() as u32 - 1
             })
@@ -107,7 +111,8 @@ fn of_rank(rank: &RankTrace<'_>) -> Vec<Values<RangeColumns>> {
     }
     for (number, caused) in caused_by(rank, ranges, |range| known[&ids(range)]) {
         let row = &mut rows[number as usize].row;
-        (row.kernels, row.gpu_ns) = (caused.kernels, caused.busy_ns);
+        row.kernels = row.kernels.map(|_| caused.kernels);
+        row.gpu_ns = row.gpu_ns.map(|_| caused.busy_ns);
     }
     rows.sort_by(|a, b| a.row.key.cmp(&b.row.key));
     rows
@@ -147,7 +152,7 @@ mod tests {
             &file,
             Needs::WORK | Needs::CALLS | Needs::spans(SpanKind::Nvtx),
         ));
-        let seen: Vec<(bool, &str, &[u64], u64, u64)> = rows
+        let seen: Vec<_> = rows
             .iter()
             .map(|row| {
                 let RangeColumns { key, kernels, gpu_ns } = &row.row;
@@ -157,10 +162,19 @@ mod tests {
         assert_eq!(
             seen,
             [
-                (false, ":step", &[1000, 3000][..], 2, 200),
-                (false, "library:step", &[10], 0, 0),
-                (true, ":step", &[70], 0, 0),
+                (false, ":step", &[1000, 3000][..], Some(2), Some(200)),
+                (false, "library:step", &[10], Some(0), Some(0)),
+                (true, ":step", &[70], Some(0), Some(0)),
             ]
         );
+    }
+
+    #[test]
+    fn what_ranges_cause_is_unknown_where_no_device_was_recorded() {
+        let mut made = Fixture::new();
+        made.span(range(0, 1000), "step");
+        let file = made.finish();
+        let rows = of_rank(&RankTrace::load(&file, Needs::WORK | Needs::spans(SpanKind::Nvtx)));
+        assert_eq!((rows[0].row.kernels, rows[0].row.gpu_ns), (None, None));
     }
 }

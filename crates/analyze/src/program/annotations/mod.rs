@@ -29,6 +29,8 @@ pub struct NamedRanges {
     caused: CausedByName,
     images: ImagesByName,
     modules: TimeByModule,
+    /// Whether any work of a device was recorded.
+    has_work: bool,
 }
 
 /// Ranges that people named.
@@ -37,7 +39,6 @@ pub struct Annotations;
 impl Analysis for Annotations {
     const KIND: &'static str = KIND.name;
     type Part = NamedRanges;
-    const TAKES: &'static [&'static str] = &["--cycle"];
 
     fn needs(&self, _: &Options) -> Needs {
         needs()
@@ -48,6 +49,7 @@ impl Analysis for Annotations {
             caused: host::caused(rank),
             images: device::images(rank),
             modules: modules::times(rank),
+            has_work: !rank.work.is_empty(),
         }
     }
 

@@ -9,6 +9,7 @@ use tprof_trace::model::NameId;
 
 use super::host::caused_by;
 use crate::document::{Cell, Column, RankAt, Table, Unit};
+use crate::gpu::breakdown::NO_WORK;
 use crate::rank::{HostSpan, RankTrace};
 
 const NO_MODULES: &str =
@@ -63,8 +64,16 @@ pub(super) fn times(rank: &RankTrace<'_>) -> TimeByModule {
     by_path
 }
 
+/// The modules of a rank.
+pub(super) struct ModulesOfRank<'a> {
+    pub at: &'a RankAt,
+    pub modules: &'a TimeByModule,
+    /// Whether any work of a device was recorded.
+    pub has_work: bool,
+}
+
 /// One row for each module and rank.
-pub(super) fn table<'a>(parts: impl Iterator<Item = (&'a RankAt, &'a TimeByModule)>) -> Table {
+pub(super) fn table<'a>(parts: impl Iterator<Item = ModulesOfRank<'a>>) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("runs", "runs", Unit::Count),
@@ -78,20 +87,25 @@ pub(super) fn table<'a>(parts: impl Iterator<Item = (&'a RankAt, &'a TimeByModul
     let mut table = Table::new("modules", "PyTorch modules", columns)
         .about("host time of calls; self: without called modules; share: of Σ self")
         .empty(NO_MODULES);
-    let mut rows: Vec<(&RankAt, u64, &(String, String), &ModuleTime)> = Vec::new();
-    for (at, modules) in parts {
-        let all: u64 = modules.values().map(|module| module.self_ns).sum();
-        rows.extend(modules.iter().map(|(name, module)| (at, all, name, module)));
-    }
-    rows.sort_by_key(|(_, _, _, module)| Reverse((module.self_ns, module.total_ns)));
-    for (at, all, (path, class), module) in rows {
+    let parts: Vec<(ModulesOfRank<'a>, u64)> = parts
+        .map(|part| {
+            let all = part.modules.values().map(|module| module.self_ns).sum();
+            (part, all)
+        })
+        .collect();
+    let mut rows: Vec<_> = parts
+        .iter()
+        .flat_map(|(part, all)| part.modules.iter().map(move |row| (part, *all, row)))
+        .collect();
+    rows.sort_by_key(|(_, _, (_, module))| Reverse((module.self_ns, module.total_ns)));
+    for (part, all, ((path, class), module)) in rows {
         table.row(vec![
-            at.label.as_str().into(),
+            part.at.label.as_str().into(),
             module.runs.into(),
             module.total_ns.into(),
             module.self_ns.into(),
             Cell::applies((all > 0).then(|| module.self_ns as f64 / all as f64)),
-            module.busy_ns.into(),
+            Cell::known(part.has_work.then_some(module.busy_ns), NO_WORK),
             class.as_str().into(),
             path.as_str().into(),
         ]);

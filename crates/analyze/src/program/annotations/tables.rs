@@ -6,6 +6,7 @@ use super::caused::{Caused, Image};
 use super::{NamedRanges, modules};
 use crate::base::stats::Spread;
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
+use crate::gpu::breakdown::NO_WORK;
 
 const NO_RANGES: &str = "no annotations or NVTX ranges were recorded (record_function(), \
                          torch.cuda.nvtx.range())";
@@ -14,7 +15,11 @@ const NO_IMAGES: &str = "the trace has no annotations on device streams (torch.p
 
 /// One row for each name and rank.
 pub(super) fn body(parts: &[(RankAt, NamedRanges)]) -> Body {
-    let modules = modules::table(parts.iter().map(|(at, ranges)| (at, &ranges.modules)));
+    let modules = modules::table(parts.iter().map(|(at, ranges)| modules::ModulesOfRank {
+        at,
+        modules: &ranges.modules,
+        has_work: ranges.has_work,
+    }));
     Body { tables: vec![ranges(parts), modules, images(parts)], notes: Vec::new() }
 }
 
@@ -32,20 +37,21 @@ fn ranges(parts: &[(RankAt, NamedRanges)]) -> Table {
     let mut table = Table::new("annotations", "GPU time of ranges", columns)
         .about("on GPU: GPU time of work launched inside the range, nested ranges included")
         .empty(NO_RANGES);
-    let mut rows: Vec<(&RankAt, &String, &Caused)> = parts
-        .iter()
-        .flat_map(|(at, ranges)| ranges.caused.iter().map(move |(name, row)| (at, name, row)))
-        .collect();
-    rows.sort_by_key(|(_, _, row)| Reverse((row.busy_ns, row.host_ns)));
-    for (at, name, row) in rows {
+    let mut rows: Vec<(&RankAt, bool, &String, &Caused)> = Vec::new();
+    for (at, ranges) in parts {
+        rows.extend(ranges.caused.iter().map(|(name, row)| (at, ranges.has_work, name, row)));
+    }
+    rows.sort_by_key(|(.., row)| Reverse((row.busy_ns, row.host_ns)));
+    for (at, has_work, name, row) in rows {
+        let of_device = |value: u64| Cell::known(has_work.then_some(value), NO_WORK);
         table.row(vec![
             at.label.as_str().into(),
             row.runs.into(),
             row.host_ns.into(),
-            row.busy_ns.into(),
-            row.sum_ns.into(),
-            row.kernels.into(),
-            row.kernels_of_other_threads.into(),
+            of_device(row.busy_ns),
+            of_device(row.sum_ns),
+            of_device(row.kernels),
+            of_device(row.kernels_of_other_threads),
             name.as_str().into(),
         ]);
     }

@@ -21,6 +21,8 @@ pub struct OperatorCosts {
     pub unlaunched: u64,
     /// Ranks with operators that were recorded for a part of the time only.
     pub ended: u64,
+    /// Whether any work of a device was recorded.
+    pub has_work: bool,
 }
 
 /// What an operator cost.
@@ -96,7 +98,8 @@ impl OperatorCosts {
         sequences: FxHashMap<(NameId, Vec<Ran>), Launched>,
         unowned: u64,
     ) -> OperatorCosts {
-        let mut sums = OperatorCosts { unowned, ..OperatorCosts::default() };
+        let has_work = !rank.work.is_empty();
+        let mut sums = OperatorCosts { unowned, has_work, ..OperatorCosts::default() };
         for (name, cost) in costs {
             sums.costs.entry(rank.name(name).to_owned()).or_default().add(&cost);
         }
@@ -118,6 +121,7 @@ impl OperatorCosts {
             self.sequences.entry(key.clone()).or_default().add(run);
         }
         self.unowned += other.unowned;
+        self.has_work |= other.has_work;
         self.unlaunched += other.unlaunched;
         self.ended += other.ended;
     }

@@ -26,7 +26,6 @@ pub struct Operators;
 impl Analysis for Operators {
     const KIND: &'static str = KIND.name;
     type Part = OperatorCosts;
-    const TAKES: &'static [&'static str] = &["--cycle"];
 
     fn needs(&self, _: &Options) -> Needs {
         needs()

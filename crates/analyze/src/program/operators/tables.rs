@@ -6,6 +6,7 @@ use tprof_facts::units::counted;
 
 use super::costs::{Cost, Launched, OperatorCosts};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
+use crate::gpu::breakdown::NO_WORK;
 
 const NO_OPERATORS: &str = "no operators were recorded (torch.profiler: ProfilerActivity.CPU)";
 const NO_LAUNCHES: &str = "no launch inside an operator was recorded with its work";
@@ -89,12 +90,13 @@ fn add_costs(table: &mut Table, sums: &OperatorCosts, at: Option<&RankAt>) {
     rows.sort_by_key(|(name, cost)| (Reverse(cost.own_ns), *name));
     for (name, cost) in rows {
         let mut cells: Vec<Cell> = at.iter().map(|at| at.label.as_str().into()).collect();
+        let of_device = |value: u64| Cell::known(sums.has_work.then_some(value), NO_WORK);
         cells.extend([
             cost.runs.into(),
             (cost.own_ns.max(0) as u64).into(),
             cost.total_ns.into(),
-            cost.device_ns.into(),
-            cost.kernels.into(),
+            of_device(cost.device_ns),
+            of_device(cost.kernels),
         ]);
         cells.extend(delays(&cost.launched));
         cells.push(name.as_str().into());
