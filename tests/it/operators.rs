@@ -3,10 +3,12 @@
 
 use crate::calls::rows;
 use std::collections::BTreeMap;
+use std::path::Path;
 use tprof_tests::{Job, Scratch, Traced, run_info, skip, traced};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Span, SpanKind};
 
+const PYTHON: &str = "/usr/bin/python3";
 const SHAPES: &[&str] = &["--operators", "shapes"];
 /// Layouts of PyTorch 2.15 and 2.4, of which the latter has the older ABI of strings.
 const NEW: [&str; 2] = ["-DPYTHON_WORDS=1", "-DNAME_BYTES=40"];
@@ -152,6 +154,103 @@ fn a_forked_child_defines_its_names_itself() {
 }
 
 #[test]
+fn a_child_that_is_forked_while_callbacks_are_registered_registers_its_own() {
+    let scratch = Scratch::new();
+    if !build(&[NEW[0], NEW[1], "-DFORKS=1"], &scratch) {
+        return;
+    }
+    let traced = run("linked", "", SHAPES, &scratch);
+    assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+    let (file, spans) = rows::<Span>(&traced.run, 0);
+    let mut by_process = BTreeMap::new();
+    for span in named(&file, &spans, "aten::mm") {
+        *by_process.entry(span.process).or_insert(0) += 1;
+    }
+    let mut counts: Vec<_> = by_process.into_values().collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [3, 5]);
+}
+
+#[test]
+fn a_child_that_is_forked_within_the_registration_does_without_and_the_run_says_so() {
+    let scratch = Scratch::new();
+    if !build(&[NEW[0], NEW[1], "-DFORKS=2"], &scratch) {
+        return;
+    }
+    let traced = run("linked", "", SHAPES, &scratch);
+    assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+    let (file, spans) = rows::<Span>(&traced.run, 0);
+    assert_eq!(named(&file, &spans, "aten::mm").len(), 5);
+    assert_eq!(recorded(&file)["operators"], "shapes");
+    let info = run_info(&traced.run, |info| info["finished"] == true);
+    let lost = info["completeness"]["losses"].to_string();
+    assert!(lost.contains("forked while its parent registered callbacks"), "{lost}");
+}
+
+/// A module of Python's that is linked with the stand-in, beside it; false where there is none.
+fn build_module(scratch: &Scratch) -> bool {
+    if !Path::new(PYTHON).exists() {
+        skip("there is no /usr/bin/python3");
+        return false;
+    }
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/torch_stand_in");
+    build(&NEW, scratch) && {
+        let job = Job::new("gcc").args(["-shared", "-fPIC", "-Wl,-rpath,$ORIGIN"]);
+        let job = job.arg(format!("{sources}/module.c")).args(["libtorch_cpu.so", "libc10.so"]);
+        let job = job.args(["-o", "stand_in_module.so"]).run_in(scratch.path());
+        assert_eq!(job.code, Some(0), "{job:?}");
+        true
+    }
+}
+
+/// Runs a script that may import the module, by an interpreter without its site and environment.
+fn run_python(script: &str, scratch: &Scratch) -> (TraceFile, Vec<Span>) {
+    let script = format!("import sys; sys.path.insert(0, {:?})\n{script}", scratch.path());
+    let job = Job::new(PYTHON).args(["-I", "-S", "-c"]).arg(script);
+    let traced = traced(&job, SHAPES, scratch);
+    assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+    rows::<Span>(&traced.run, 0)
+}
+
+#[test]
+fn an_interpreter_without_site_and_environment_records_operators() {
+    let scratch = Scratch::new();
+    if !build_module(&scratch) {
+        return;
+    }
+    let (file, spans) = run_python("import stand_in_module", &scratch);
+    let mm = named(&file, &spans, "aten::mm");
+    assert!(mm.len() == 5 && mm.iter().all(|span| file.name(span.args).contains("[2,3]")));
+    assert_eq!(recorded(&file)["operators"], "shapes");
+}
+
+#[test]
+fn operators_of_each_interpreter_of_a_process_are_recorded_once() {
+    const SCRIPT: &str = "
+import stand_in_module
+try:
+    import _xxsubinterpreters as interpreters
+    create = lambda: interpreters.create(isolated=False)
+except ImportError:
+    import _interpreters as interpreters
+    create = lambda: interpreters.create('legacy')
+other = create()
+path = sys.path[0]
+interpreters.run_string(other, f'import sys; sys.path.insert(0, {path!r}); import stand_in_module')
+interpreters.destroy(other)
+del sys.modules['stand_in_module']
+import stand_in_module
+";
+    let scratch = Scratch::new();
+    if !build_module(&scratch) {
+        return;
+    }
+    let (file, spans) = run_python(SCRIPT, &scratch);
+    assert_eq!(named(&file, &spans, "aten::mm").len(), 15);
+    assert_eq!(counts(&file, &spans, SpanKind::Annotation), of(&[("step", 15)]));
+}
+
+#[test]
 fn a_range_may_end_in_another_thread() {
     let scratch = Scratch::new();
     if !build(&NEW, &scratch) {
@@ -196,6 +295,23 @@ fn operators_that_take_more_than_their_share_are_recorded_no_more_and_the_run_sa
     let recorded = recorded(&file);
     assert_eq!(recorded["operators"], "ranges");
     assert!(recorded["why"].as_str().unwrap().contains("more than 1 %"), "{recorded}");
+}
+
+#[test]
+fn what_operators_cost_is_a_part_of_the_overhead() {
+    let scratch = Scratch::new();
+    if !build(&NEW, &scratch) {
+        return;
+    }
+    let traced = run("linked", "many", &["--operators", "names"], &scratch);
+    let (file, spans) = rows::<Span>(&traced.run, 0);
+    let operators: usize = counts(&file, &spans, SpanKind::Operator).values().sum();
+    let info = run_info(&traced.run, |info| info["finished"] == true);
+    let parts = info["overhead"]["parts"].as_array().unwrap();
+    let part = parts.iter().find(|part| part["part"] == "operators").expect("a part");
+    assert_eq!(part["count"].as_u64(), Some(operators as u64), "{part}");
+    let ns = |key: &str| part[key].as_u64().unwrap() / operators as u64;
+    assert!(ns("ns_low") >= 10 && ns("ns_high") > ns("ns_low"), "{part}");
 }
 
 #[test]

@@ -38,6 +38,7 @@ pub mod real;
 pub mod state;
 pub mod sys;
 
+pub mod arming;
 pub mod array_bytes;
 pub mod block;
 pub mod entry_points;

@@ -1,8 +1,9 @@
 //! What is written of a thread itself: that it began, what it is called, that it ended.
 
 use crate::block::Thread;
-use crate::{pointers, python, ring, state, sys};
+use crate::{arming, pointers, python, ring, state, sys};
 use core::sync::atomic::Ordering::*;
+use tprof_wire::operators::note;
 use tprof_wire::record::ExtKind;
 use tprof_wire::region::slot_state;
 
@@ -12,6 +13,10 @@ pub fn started(thread: &Thread) {
     let (tid, creator) = (u64::from(thread.tid.get()), u64::from(thread.creator.get()));
     ring::ext(thread, ExtKind::ThreadStart, 0, clock, &[tid, creator]);
     named(thread);
+    if arming::cut_off().is_some() {
+        // Its own callbacks, if it comes to register some, are noted later.
+        ring::ext(thread, ExtKind::OperatorNote, note::FORKED, clock, &[0, 0]);
+    }
 }
 
 /// Writes this thread's name, if it is another than the last that was written. Takes a

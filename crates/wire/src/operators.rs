@@ -99,6 +99,8 @@ pub mod note {
     /// Operators took more than their share of a thread's time, and are not recorded from here on:
     /// ticks of theirs; ticks of the thread.
     pub const OVER_BUDGET: u32 = 4;
+    /// The process was forked while its parent registered the callbacks, and lacks some or all: 0; 0.
+    pub const FORKED: u32 = 5;
 }
 
 /// Why sizes cannot be read: values of [`note::NO_SIZES`].

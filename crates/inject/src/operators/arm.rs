@@ -8,10 +8,11 @@
 use super::budget;
 use super::callbacks::{self, EndCallback, StartCallback};
 use super::layout;
+use crate::arming::{self, phase};
 use crate::block::Thread;
 use crate::loaded::{self, Loaded};
 use crate::{gate, interned, ring, state};
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicUsize, Ordering::*};
 use tprof_wire::operators::{SCOPES, USER_SCOPE, mode, note};
 use tprof_wire::record::ExtKind;
 
@@ -30,16 +31,6 @@ struct RecordFunctionCallback {
     needs_ids: bool,
 }
 
-/// Where the process stands.
-static PHASE: AtomicU32 = AtomicU32::new(phase::NONE);
-mod phase {
-    /// PyTorch is not loaded, as far as is known.
-    pub const NONE: u32 = 0;
-    /// A thread registers the callbacks.
-    pub const BUSY: u32 = 1;
-    /// They are registered, or cannot be.
-    pub const DONE: u32 = 2;
-}
 /// An address in the library that they are registered with.
 static LIBRARY_AT: AtomicUsize = AtomicUsize::new(0);
 /// Objects that were loaded when they were last searched.
@@ -47,10 +38,18 @@ static LOADED: AtomicUsize = AtomicUsize::new(0);
 
 /// Registers the callbacks if PyTorch is loaded, they are wanted and not registered yet.
 pub fn arm() {
-    if PHASE.load(Relaxed) != phase::NONE {
+    if arming::now() == phase::DONE {
         return;
     }
     let Some(thread) = gate::recording() else { return };
+    // In a forked child PyTorch's lock may be taken for good, once it was called.
+    if arming::cut_off() == Some(phase::BUSY) {
+        LOADED.store(0, Relaxed);
+        arming::set(phase::NONE);
+    }
+    if arming::now() != phase::NONE {
+        return;
+    }
     let wanted = state::OPERATORS.load(Relaxed);
     if wanted == mode::OFF || thread.is_quiet() {
         return;
@@ -60,9 +59,9 @@ pub fn arm() {
         return;
     }
     let Some(torch) = loaded::named(LIBRARY) else { return };
-    if PHASE.compare_exchange(phase::NONE, phase::BUSY, AcqRel, Relaxed).is_ok() {
+    if arming::begin() {
         register(thread, &torch, wanted);
-        PHASE.store(phase::DONE, Release);
+        arming::set(phase::DONE);
     }
 }
 
@@ -88,6 +87,7 @@ fn register(thread: &Thread, torch: &Loaded, wanted: u32) {
     let operators = RecordFunctionCallback { needs_inputs: with_sizes, ..operators };
     let ranges = callback(callbacks::range, callbacks::range_end, |scope| scope == USER_SCOPE);
     let ranges = RecordFunctionCallback { needs_inputs: layout.is_ok(), ..ranges };
+    arming::set(phase::REGISTERS);
     // SAFETY: `at::addGlobalCallback`, which takes such a structure by value.
     unsafe {
         let add: unsafe extern "C" fn(RecordFunctionCallback) -> u64 = core::mem::transmute(add);
@@ -121,7 +121,7 @@ fn callback(
 /// Code was unloaded: if PyTorch was, it may come again.
 pub fn unloaded() {
     LOADED.store(0, Relaxed);
-    if PHASE.load(Acquire) == phase::DONE && !loaded::is_loaded(LIBRARY_AT.load(Relaxed)) {
-        PHASE.store(phase::NONE, Release);
+    if arming::now() == phase::DONE && !loaded::is_loaded(LIBRARY_AT.load(Relaxed)) {
+        arming::set(phase::NONE);
     }
 }

@@ -68,6 +68,8 @@ pub struct Operators {
     known: Option<bool>,
     /// Operators and ranges so far.
     pub taken: u64,
+    /// Records of operators so far, without ranges.
+    pub operators: u64,
     nameless: u64,
     unwritten: u64,
 }
@@ -87,6 +89,7 @@ impl Operators {
             has_stepped: false,
             known: None,
             taken: 0,
+            operators: 0,
             nameless: 0,
             unwritten: 0,
         }
@@ -108,6 +111,7 @@ impl Operators {
                 let start_ns = clock.ns(ticks.saturating_sub(duration));
                 let duration_ns = time_ns.saturating_sub(start_ns);
                 let kind = SpanKind::Operator;
+                self.operators += 1;
                 Some(OverOperator { kind, name, inputs, thread, start_ns, duration_ns })
             }
             OperatorRecord::Opens(name, edge) => {
@@ -222,6 +226,10 @@ impl Operators {
             losses.complain(&error.to_string());
         }
         let nameless = self.nameless + self.waiting.len() as u64;
+        if self.recorded.forked {
+            let why = "their process was forked while its parent registered callbacks";
+            losses.lose("operators and ranges", why, 0);
+        }
         for (what, why, count) in [
             ("ends of ranges", "their process ended before them", open),
             ("ends of ranges", "they were not recorded", endless),

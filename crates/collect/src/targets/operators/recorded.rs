@@ -29,6 +29,9 @@ pub struct Recorded {
     version: Option<String>,
     mode: &'static str,
     why: Option<String>,
+    /// The process was forked while its parent registered callbacks, and has not registered its
+    /// own since: some or all are missing.
+    pub forked: bool,
 }
 
 impl Recorded {
@@ -43,11 +46,17 @@ impl Recorded {
     ) {
         match note.what {
             note::ARMED => {
+                self.forked = false;
                 self.mode = if note.number == u64::from(mode::SHAPES) { "shapes" } else { "names" };
             }
             note::NO_SYMBOLS => {
                 self.mode = "off";
                 self.why = Some("this PyTorch exports no at::addGlobalCallback".to_owned());
+            }
+            // The fact is of the file, which its parent shares.
+            note::FORKED => {
+                self.forked = true;
+                return;
             }
             note::NO_SIZES => self.why = Some(no_sizes(note.number).to_owned()),
             note::OVER_BUDGET => {
