@@ -104,6 +104,29 @@ pub fn ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
+/// Which of the 16 bytes at an address are zero, by bit.
+///
+/// # Safety
+/// The address is a multiple of 16, and one of the bytes may be read: then all of them can, since
+/// they lie in one page.
+#[inline(always)]
+pub unsafe fn zeros(at: *const u8) -> u32 {
+    let mask: u32;
+    // SAFETY: the caller's premise; the bytes are read by the instruction only.
+    unsafe {
+        asm!(
+            "pxor {bytes}, {bytes}",
+            "pcmpeqb {bytes}, xmmword ptr [{at}]",
+            "pmovmskb {mask:e}, {bytes}",
+            at = in(reg) at,
+            bytes = out(xmm_reg) _,
+            mask = out(reg) mask,
+            options(pure, readonly, nostack, preserves_flags)
+        );
+    }
+    mask
+}
+
 /// Adds to a counter that only this thread writes, in one instruction, so that
 /// a signal handler that counts too cannot be lost. Not atomic between threads.
 #[inline(always)]

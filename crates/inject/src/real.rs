@@ -4,6 +4,7 @@
 //!
 //! Objects are visited in load order through `dl_iterate_phdr`, once, at start.
 
+use crate::arch;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -82,13 +83,24 @@ pub(crate) unsafe fn text<'a>(at: *const u8) -> &'a [u8] {
     if at.is_null() {
         return &[];
     }
-    let mut end = at;
-    // SAFETY: the string ends with a NUL.
-    unsafe {
-        while *end != 0 {
-            end = end.add(1);
+    const BLOCK: usize = 16;
+    let before = at as usize % BLOCK;
+    let mut block = at.wrapping_sub(before);
+    // SAFETY: the text's first byte, its NUL if it is empty, lies in this block.
+    let first = unsafe { arch::zeros(block) } >> before;
+    if first != 0 {
+        // SAFETY: so many bytes lie before the first NUL.
+        return unsafe { core::slice::from_raw_parts(at, first.trailing_zeros() as usize) };
+    }
+    loop {
+        block = block.wrapping_add(BLOCK);
+        // SAFETY: no block before had a NUL: the text goes on in this one, or ends at its beginning.
+        let zeros = unsafe { arch::zeros(block) };
+        if zeros != 0 {
+            let bytes = block as usize - at as usize + zeros.trailing_zeros() as usize;
+            // SAFETY: so many bytes lie before the first NUL.
+            return unsafe { core::slice::from_raw_parts(at, bytes) };
         }
-        core::slice::from_raw_parts(at, end.offset_from(at) as usize)
     }
 }
 
@@ -368,5 +380,34 @@ mod tests {
         assert_eq!(NONE.load(Relaxed), 0);
         assert!(found.malloc_is_glibc);
         assert!(!found.malloc_before);
+    }
+
+    #[test]
+    fn a_text_ends_at_its_nul_wherever_it_lies() {
+        for before in 0..33 {
+            for length in 0..40 {
+                let mut bytes = [b'x'; 80];
+                bytes[before + length] = 0;
+                // SAFETY: a text with a NUL.
+                let found = unsafe { text(bytes.as_ptr().add(before)) };
+                assert_eq!(found, &bytes[before..before + length], "{before} {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_read_of_the_page_behind_a_text() {
+        const PAGE: usize = 4096;
+        let pages = crate::sys::map_anonymous(2 * PAGE).unwrap();
+        for length in 0..40 {
+            // SAFETY: the first page is mapped for writing; nothing uses the second.
+            let found = unsafe {
+                assert!(crate::sys::protect(pages.add(PAGE), PAGE, 0));
+                let at = pages.add(PAGE - 1 - length);
+                at.write_bytes(b'x', length);
+                text(at)
+            };
+            assert_eq!(found.len(), length);
+        }
     }
 }

@@ -53,7 +53,11 @@ pub unsafe extern "C" fn range(context: *mut usize, function: usize) -> *mut usi
     }
     if let Some(thread) = recorded() {
         // SAFETY: PyTorch's own argument, in its start callback; ranges come with their inputs.
-        let (name, inputs) = unsafe { (name(thread, function), inputs(thread, function, true)) };
+        let (name, inputs) = unsafe {
+            let sizes = |bytes: &[u8]| interned::id(thread, ExtKind::Sizes, bytes);
+            let name = interned::id(thread, ExtKind::Name, name_of(function));
+            (name, inputs(function, true, sizes))
+        };
         let edge = RangeEdge { object: function as u64, inputs };
         ring::quick(thread, ExtKind::RangeOpen, name, thread.clock(), &edge.pack());
     }
@@ -140,7 +144,11 @@ unsafe fn begin(context: *mut usize, function: usize, with_sizes: bool) -> *mut 
     };
     let measured = budget::begins(thread, open);
     // SAFETY: the caller's premise.
-    let (name, inputs) = unsafe { (name(thread, function), inputs(thread, function, with_sizes)) };
+    let (name, inputs) = unsafe {
+        let sizes = |bytes: &[u8]| open.id(thread, ExtKind::Sizes, bytes);
+        let name = open.id(thread, ExtKind::Name, name_of(function));
+        (name, inputs(function, with_sizes, sizes))
+    };
     if let Some(entry) = open.push(thread) {
         entry.set(&Taken { function, start: thread.clock(), name, inputs: inputs.pack() });
     }
@@ -148,20 +156,12 @@ unsafe fn begin(context: *mut usize, function: usize, with_sizes: bool) -> *mut 
     context
 }
 
-/// Id of its name.
+/// What it was called with; `id` gives ids of lists of sizes.
 ///
-/// # Safety
-/// `function` is a `RecordFunction`.
-#[inline(always)]
-unsafe fn name(thread: &Thread, function: usize) -> u32 {
-    // SAFETY: the caller's premise.
-    interned::id(thread, ExtKind::Name, unsafe { name_of(function) })
-}
-
 /// # Safety
 /// `function` is a `RecordFunction`, in its start callback where sizes are wanted.
 #[inline(always)]
-unsafe fn inputs(thread: &Thread, function: usize, with_sizes: bool) -> Inputs {
+unsafe fn inputs(function: usize, with_sizes: bool, id: impl FnOnce(&[u8]) -> u32) -> Inputs {
     let at = LAYOUT.inputs.load(Relaxed);
     if at == 0 {
         return Inputs::default();
@@ -170,6 +170,6 @@ unsafe fn inputs(thread: &Thread, function: usize, with_sizes: bool) -> Inputs {
     let number = unsafe { layout::word(function + at - 8) };
     let sequence = u32::try_from(number.wrapping_add(1)).unwrap_or(0);
     // SAFETY: the caller's premise.
-    let sizes = if with_sizes { unsafe { sizes::of(thread, function) } } else { 0 };
+    let sizes = if with_sizes { unsafe { sizes::of(function, id) } } else { 0 };
     Inputs { sequence, sizes }
 }

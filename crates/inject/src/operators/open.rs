@@ -3,8 +3,9 @@
 use crate::block::Thread;
 use crate::own::Own;
 use crate::state::WIPED;
-use crate::{ring, sys};
+use crate::{interned, ring, sys};
 use core::sync::atomic::Ordering::Relaxed;
+use tprof_wire::record::ExtKind;
 
 /// Most that may be open at one time; the outermost are counted as lost beyond.
 const MOST: usize = 200;
@@ -22,6 +23,17 @@ pub struct OpenOperator {
     pub inputs: Own<u64>,
 }
 
+/// Ids that a thread met last, by their keys: these lie together, where the process's table has
+/// a page for each.
+const RECENT: usize = 512;
+
+/// One of them.
+#[repr(C)]
+struct RecentId {
+    key: Own<u64>,
+    id: Own<u32>,
+}
+
 /// A thread's, innermost last. What a forked child finds here is its parent's.
 #[repr(C)]
 pub struct OpenOperators {
@@ -35,9 +47,10 @@ pub struct OpenOperators {
     /// See `count`.
     pub since: Own<u64>,
     entries: [OpenOperator; MOST],
+    recent: [RecentId; RECENT],
 }
 
-const _: () = assert!(size_of::<OpenOperators>() <= 8192);
+const _: () = assert!(size_of::<OpenOperators>() <= 16_384);
 
 /// Those of this thread; `None` where there is no memory for them.
 #[inline]
@@ -50,8 +63,7 @@ pub fn of(thread: &Thread) -> Option<&OpenOperators> {
     let open = unsafe { &*at.cast::<OpenOperators>() };
     let generation = WIPED.generation.load(Relaxed);
     if open.generation.get() != generation {
-        open.generation.set(generation);
-        open.len.set(0);
+        open.begin(generation);
     }
     Some(open)
 }
@@ -77,6 +89,33 @@ pub fn ended(thread: &Thread) {
 }
 
 impl OpenOperators {
+    /// In a process with this generation.
+    #[cold]
+    fn begin(&self, generation: u64) {
+        self.generation.set(generation);
+        self.len.set(0);
+        self.recent.iter().for_each(|recent| recent.key.set(0));
+    }
+
+    /// As [`interned::id`].
+    #[inline]
+    pub fn id(&self, thread: &Thread, kind: ExtKind, bytes: &[u8]) -> u32 {
+        if bytes.is_empty() {
+            return 0;
+        }
+        let key = interned::key(kind, bytes);
+        let recent = self.recent.get(key as usize % RECENT);
+        if let Some(recent) = recent.filter(|recent| recent.key.get() == key) {
+            return recent.id.get();
+        }
+        let id = interned::id_of(thread, kind, bytes, key);
+        if let Some(recent) = recent.filter(|_| id != 0) {
+            recent.id.set(id);
+            recent.key.set(key);
+        }
+        id
+    }
+
     /// A place for one that begins; its fields are those of another.
     #[inline]
     pub fn push(&self, thread: &Thread) -> Option<&OpenOperator> {

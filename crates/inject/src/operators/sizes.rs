@@ -5,12 +5,9 @@
 //! to the number of elements.
 
 use super::layout::{LAYOUT, word};
-use crate::block::Thread;
-use crate::interned;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::operators::{Input, LIST_MOST, NO_TYPE, SIZES_WORDS};
-use tprof_wire::record::ExtKind;
 
 /// An `IValue`: what it holds, and its tag.
 const VALUE_WORDS: usize = 2;
@@ -22,19 +19,20 @@ const LAST_NUMBER: u32 = 5;
 /// Tensors of more dimensions are not plain: PyTorch has at most 64.
 const DIMS_MOST: u64 = 64;
 
-/// The id of the sizes of a `RecordFunction`'s inputs; 0 for none.
+/// The id of the sizes of a `RecordFunction`'s inputs, which `id` gives; 0 for none.
 ///
 /// # Safety
 /// `function` is one, within its start callback, and its inputs' place is known.
 #[inline]
-pub unsafe fn of(thread: &Thread, function: usize) -> u32 {
+pub unsafe fn of(function: usize, id: impl FnOnce(&[u8]) -> u32) -> u32 {
     let at = LAYOUT.inputs.load(Relaxed);
     // SAFETY: the caller's premise: there it has an address, and how many values lie there.
     let (values, count) = unsafe { (word(function + at), word(function + at + 8)) };
     if LAYOUT.sizes.load(Relaxed) == 0 || count == 0 || values == 0 {
         return 0;
     }
-    let mut list = List { words: [MaybeUninit::uninit(); SIZES_WORDS], len: 0 };
+    // `const`: one value copied so often would be a `memset` of 3.5 KB for each operator.
+    let mut list = List { words: [const { MaybeUninit::uninit() }; SIZES_WORDS], len: 0 };
     for value in 0..count as usize {
         let value = values as usize + value * VALUE_WORDS * 8;
         // SAFETY: so many values lie there.
@@ -54,7 +52,7 @@ pub unsafe fn of(thread: &Thread, function: usize) -> u32 {
     let words = list.words.get(..list.len).unwrap_or_default();
     // SAFETY: words are bytes, and these are filled.
     let bytes = unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), words.len() * 8) };
-    interned::id(thread, ExtKind::Sizes, bytes)
+    id(bytes)
 }
 
 /// Whether it is a list of tensors, by PyTorch's own function.
@@ -150,31 +148,30 @@ impl List {
             // SAFETY: a plain tensor of more dimensions has the address of its sizes here.
             false => unsafe { word(object + at) as usize },
         };
-        // SAFETY: a plain tensor: behind its sizes lie its offset and its number of elements.
-        let elements = unsafe { word(object + at + ELEMENTS_BEHIND) };
-        let mut product = 1u64;
-        for dim in 0..dims {
-            // SAFETY: a plain tensor has so many sizes.
-            product = product.wrapping_mul(unsafe { word(sizes + dim * 8) });
-        }
-        if product != elements {
-            return self.push(Input::Unread, 0);
-        }
         let type_at = LAYOUT.of_type.load(Relaxed);
         let of = match type_at {
             0 => NO_TYPE,
             // SAFETY: a plain tensor has its type there.
             at => unsafe { word(object + at) as u8 },
         };
+        let begin = self.len;
         if !self.push(Input::Tensor { dims: dims as u16, of }, dims) {
             return false;
         }
-        for dim in 0..dims {
-            if let Some(place) = self.words.get_mut(self.len) {
-                // SAFETY: as above.
-                place.write(unsafe { word(sizes + dim * 8) });
-                self.len += 1;
-            }
+        // SAFETY: a plain tensor: behind its sizes lie its offset and its number of elements.
+        let elements = unsafe { word(object + at + ELEMENTS_BEHIND) };
+        let mut product = 1u64;
+        let places = self.words.get_mut(self.len..self.len + dims).unwrap_or_default();
+        for (dim, place) in places.iter_mut().enumerate() {
+            // SAFETY: a plain tensor has so many sizes.
+            let size = unsafe { word(sizes + dim * 8) };
+            product = product.wrapping_mul(size);
+            place.write(size);
+        }
+        self.len += dims;
+        if product != elements {
+            self.len = begin;
+            return self.push(Input::Unread, 0);
         }
         true
     }
