@@ -242,7 +242,7 @@ pub struct Overhead {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OverheadPart {
-    /// `events`, `notes`, `stacks`, `in_place`, `samples`, `switches` or `starts`.
+    /// `events`, `notes`, `stacks`, `operators`, `in_place`, `samples`, `switches` or `starts`.
     pub part: String,
     /// How many.
     pub count: u64,

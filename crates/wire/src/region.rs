@@ -247,8 +247,10 @@ pub struct ThreadSlot {
     pub stack_ticks: AtomicU64,
     /// Stacks taken.
     pub stacks_taken: AtomicU64,
+    /// Ticks spent in callbacks of operators, measured on some of them and scaled.
+    pub operator_ticks: AtomicU64,
     /// Not used yet.
-    pub spare: [AtomicU64; 2],
+    pub spare: AtomicU64,
 }
 const _: () = assert!(size_of::<ThreadSlot>() == 128);
 

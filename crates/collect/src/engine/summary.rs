@@ -45,6 +45,11 @@ pub fn refresh(
 /// Parts whose work tprof's library does, in the job's threads.
 const LIBRARY_PARTS: [&str; 3] = ["events", "notes", "stacks"];
 
+/// What operators cost at least and at most, in terms of the time in their callbacks: PyTorch's own
+/// part, which it has only while callbacks are registered, was 1.6 to 3.6 of that where it was
+/// measured (docs/operators.md), and is taken for 1 to 5.
+const OF_OPERATORS: [u64; 2] = [2, 6];
+
 /// Whether a job used enough CPU time for its overhead to be given as a share.
 pub fn has_share(cpu_ns: u64) -> bool {
     cpu_ns >= SHORTEST_CPU_NS
@@ -89,9 +94,14 @@ fn parts(
     if work.stack_ns > 0 {
         parts.push(part("stacks", 0, work.stack_ns, Some(work.stack_ns)));
     }
+    if work.operators > 0 {
+        let [low, high] = OF_OPERATORS.map(|times| work.operator_ns.saturating_mul(times));
+        parts.push(part("operators", work.operators, low, Some(high)));
+    }
     if load(|i| i.clocked.load(Relaxed)) > 0 {
         let in_library = |part: &&OverheadPart| LIBRARY_PARTS.contains(&&*part.part);
         let priced = parts.iter().filter(in_library).map(|part| part.ns_high).sum::<Option<u64>>();
+        let priced = priced.map(|priced| priced.saturating_add(work.operator_ns));
         let found = load(|i| i.in_library.load(Relaxed));
         let most = in_place::at_most(found, prices.period_ns());
         let beyond = priced.map(|priced| most.saturating_sub(priced));

@@ -24,6 +24,10 @@ pub struct RecordedWork {
     pub recorded: u64,
     /// Records of NVTX and CUPTI, of calls and mappings.
     pub noted: u64,
+    /// Records of PyTorch's operators.
+    pub operators: u64,
+    /// Time in their callbacks, measured on some of them and scaled, ns.
+    pub operator_ns: u64,
     /// Time in which stacks were taken, measured, ns.
     pub stack_ns: u64,
     /// CPU time, as last read, ns.
@@ -38,6 +42,8 @@ impl AddAssign for RecordedWork {
         self.counted += other.counted;
         self.recorded += other.recorded;
         self.noted += other.noted;
+        self.operators += other.operators;
+        self.operator_ns += other.operator_ns;
         self.stack_ns += other.stack_ns;
         self.cpu_ns += other.cpu_ns;
     }
@@ -56,7 +62,10 @@ impl Target {
             wait_ns: clock.duration_ns(totals.wait_ticks),
             counted: if is_sampled { events } else { 0 },
             recorded: if is_sampled { 0 } else { self.hooks.recorded },
-            noted: self.hooks.taken + self.agent.as_ref().map_or(0, |agent| agent.taken),
+            noted: (self.hooks.taken + self.agent.as_ref().map_or(0, |agent| agent.taken))
+                .saturating_sub(self.operators.operators),
+            operators: self.operators.operators,
+            operator_ns: clock.duration_ns(totals.operator_ticks),
             stack_ns: clock.duration_ns(totals.stack_ticks),
             cpu_ns: self.usage.cpu_ns,
         }

@@ -199,6 +199,7 @@ impl Image {
             &slot.lost,
             &slot.stack_ticks,
             &slot.stacks_taken,
+            &slot.operator_ticks,
         ] {
             counter.store(0, Relaxed);
         }

@@ -2,11 +2,11 @@
 //!
 //! Under [`mode::AUTO`] operators are recorded as long as they take at most a hundredth of a
 //! thread's time. Of each 32nd operator the ticks of its callbacks are read; PyTorch's own part,
-//! which it has only while a callback is registered, is as much again (docs/overhead.md).
+//! which it has only while a callback is registered, is three times as much (docs/operators.md).
 
 use super::open::OpenOperators;
 use crate::block::Thread;
-use crate::{ring, state};
+use crate::{arch, ring, state};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::operators::{mode, note};
 use tprof_wire::record::ExtKind;
@@ -18,7 +18,10 @@ const WINDOW: u64 = 1 << 13;
 /// Their share of the thread's time is one in this.
 const SHARE: u64 = 100;
 /// PyTorch's part and ours, in terms of ours.
-const PARTS: u64 = 2;
+const PARTS: u64 = 4;
+/// A callback that takes longer, some 10 us, was interrupted, or waited for the collector, which
+/// is counted by itself.
+const LONGEST: u64 = 1 << 15;
 
 /// What switches a callback off, and that of operators; 0 once it is off.
 static DISABLE: AtomicUsize = AtomicUsize::new(0);
@@ -60,7 +63,18 @@ pub fn begins(thread: &Thread, open: &OpenOperators) -> u64 {
 #[inline(always)]
 pub fn measured(thread: &Thread, open: &OpenOperators, began: u64) {
     if began != 0 {
-        open.ticks.set(open.ticks.get() + thread.clock().saturating_sub(began));
+        took(thread, open, began);
+    }
+}
+
+/// Adds what one of [`EACH`] callbacks took since this clock.
+#[cold]
+#[inline(never)]
+fn took(thread: &Thread, open: &OpenOperators, since: u64) {
+    let ticks = thread.clock().saturating_sub(since);
+    if ticks < LONGEST {
+        open.ticks.set(open.ticks.get() + ticks);
+        arch::add_local(&thread.slot().operator_ticks, ticks * EACH);
     }
 }
 
@@ -69,7 +83,7 @@ pub fn measured(thread: &Thread, open: &OpenOperators, began: u64) {
 pub fn ends(thread: &Thread, open: &OpenOperators, began: u64) {
     let count = open.count.get();
     if count.is_multiple_of(EACH) {
-        open.ticks.set(open.ticks.get() + thread.clock().saturating_sub(began));
+        took(thread, open, began);
     }
     open.count.set(count + 1);
     if count + 1 >= WINDOW {

@@ -22,6 +22,8 @@ pub struct SlotTotals {
     pub lost: u64,
     #[allow(missing_docs)]
     pub stack_ticks: u64,
+    #[allow(missing_docs)]
+    pub operator_ticks: u64,
 }
 
 impl SlotTotals {
@@ -35,6 +37,7 @@ impl SlotTotals {
         sum(&mut self.waits, slot.waits.load(Relaxed));
         sum(&mut self.lost, slot.lost.load(Relaxed));
         sum(&mut self.stack_ticks, slot.stack_ticks.load(Relaxed));
+        sum(&mut self.operator_ticks, slot.operator_ticks.load(Relaxed));
         self.live_delta = self.live_delta.wrapping_add(slot.live_delta.load(Relaxed));
     }
 }
