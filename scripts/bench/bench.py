@@ -57,6 +57,7 @@ class Bench:
         for name in ("malloc_tight", "malloc_mixed", "children", "spawn", "pingpong", "spans_tight"):
             compile(f"{name}.c", name, "-fno-omit-frame-pointer")
         compile("malloc_mixed.c", "malloc_mixed_bare", "-fomit-frame-pointer")
+        compile("empty_callbacks.c", "empty_callbacks.so", "-shared", "-fPIC")
         for level in (1, 2, 3):
             compile("floor.c", f"floor{level}.so", f"-DLEVEL={level}", "-shared", "-fPIC", "-fno-builtin", "-fno-omit-frame-pointer")
         found = subprocess.run([cc, "-print-prog-name=cc1"], capture_output=True, text=True).stdout.strip()

@@ -2,7 +2,8 @@
 
 CPU time of the training thread by its own clock (its quickest quarter of blocks of ten steps), so that the collector and
 other work on the machine matter less; all contenders in turn, and the median over rounds of the difference from the plain
-run of the same round, by the operators of a step. PyTorch's own part, which it has while any callback is registered, is in it.
+run of the same round, by the operators of a step. PyTorch's own part, which it has while any callback is registered, is in
+it: callbacks that do nothing show how much that is.
 """
 
 import os
@@ -28,7 +29,10 @@ def measure(bench):
         # Operators only: samples and blocks of memory have rows of their own.
         return [bench.tprof, "run", "--quiet", "-o", "{folder}/run", "--mem", "off", "--activities", "nvtx", *options, "--", python, JOB, steps]
 
+    empty = bench.built / "empty_callbacks.so"
     contenders = {
+        "callbacks that do nothing": ([python, JOB, steps, "empty", empty], None),
+        "callbacks that do nothing, with inputs": ([python, JOB, steps, "empty-shapes", empty], None),
         "tprof, callbacks off": (traced("--operators", "off"), None),
         "tprof, names": (traced("--operators", "names"), NAMES_NS),
         "tprof, names and sizes": (traced("--operators", "shapes"), SIZES_NS),

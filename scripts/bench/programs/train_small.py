@@ -1,18 +1,45 @@
-"""train_small.py STEPS [profile]: an MLP of small operators, trained on the CPU; with torch.profiler where asked for.
+"""train_small.py STEPS [PROFILE [LIBRARY]]: an MLP of small operators, trained on the CPU.
 
+PROFILE: `names` or `shapes`, by torch.profiler; `empty` or `empty-shapes`, with the callbacks of LIBRARY, which do nothing.
 Prints the CPU time of the thread for the quickest quarter of blocks of ten steps, ns a step; and with torch.profiler, which
 is needed for that, operators a step.
 """
 
+import ctypes
 import sys
 import time
+from pathlib import Path
 
 import torch
 
 BLOCK = 10
 
 
-def main(steps, profile):
+class Callback(ctypes.Structure):
+    """`at::RecordFunctionCallback`."""
+
+    _fields_ = [
+        ("begin", ctypes.c_void_p),
+        ("end", ctypes.c_void_p),
+        ("probability", ctypes.c_double),
+        ("scopes", ctypes.c_bool * 10),
+        ("needs_inputs", ctypes.c_bool),
+        ("needs_outputs", ctypes.c_bool),
+        ("needs_ids", ctypes.c_bool),
+    ]
+
+
+def register(library, needs_inputs):
+    """Registers the callbacks of a library for all scopes but that of ranges, as tprof does."""
+    ours = ctypes.CDLL(library)
+    begin, end = (ctypes.cast(function, ctypes.c_void_p) for function in (ours.begin, ours.end))
+    scopes = (ctypes.c_bool * 10)(*[scope != 7 for scope in range(10)])
+    add = ctypes.CDLL(str(Path(torch.__file__).parent / "lib/libtorch_cpu.so"))._ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE
+    add.argtypes, add.restype = [Callback], ctypes.c_uint64
+    add(Callback(begin, end, 1.0, scopes, needs_inputs, False, False))
+
+
+def main(steps, profile, library):
     torch.manual_seed(0)
     torch.set_num_threads(1)
     model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(9)])
@@ -34,9 +61,11 @@ def main(steps, profile):
         took.sort()
         return sum(took[: len(took) // 4]) / (len(took) // 4)
 
+    if library:
+        register(library, profile == "empty-shapes")
     for _ in range(3):
         block()
-    if not profile:
+    if not profile or library:
         print(f"step_ns={blocks()}", file=sys.stderr)
         return
     only_cpu = [torch.profiler.ProfilerActivity.CPU]
@@ -49,4 +78,4 @@ def main(steps, profile):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None)
+    main(int(sys.argv[1]), *(sys.argv[2:] + [None, None])[:2])

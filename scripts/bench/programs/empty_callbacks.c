@@ -1,0 +1,13 @@
+/* Callbacks for PyTorch that do nothing: what is added with them is PyTorch's own part. */
+void **begin(void **context, const void *function);
+void **begin(void **context, const void *function) {
+    (void)function;
+    *context = 0;
+    return context;
+}
+
+void end(const void *function, void *context);
+void end(const void *function, void *context) {
+    (void)function;
+    (void)context;
+}
