@@ -3,6 +3,7 @@
 mod args;
 mod peak;
 mod record;
+mod requests;
 mod summary;
 
 pub use args::RunArgs;

@@ -1,7 +1,7 @@
 //! Launches a command, records it, and ends as it ended.
 
 use super::args::RunArgs;
-use super::{peak, summary};
+use super::{peak, requests, summary};
 
 use crate::commands::export::{self, ExportArgs};
 use crate::kineto::{self, Daemon};
@@ -285,21 +285,31 @@ fn after(
         let window = windows.line(&resolved.config.output);
         print_stderr(&summary::summary(&info, peak, &resolved.config, outcome, window));
     }
-    let Some(format) = &resolved.export else { return };
-    if let Err(error) = export_after(resolved, format) {
+    let output = &resolved.config.output;
+    if resolved.export.is_none() && requests::pending(output).is_empty() {
+        return;
+    }
+    let made = stdout_is_the_jobs(resolved.quiet).and_then(|()| {
+        requests::make(output, &info);
+        resolved.export.as_deref().map_or(Ok(()), |format| export_after(resolved, format))
+    });
+    if let Err(error) = made {
         errors::show(&error);
     }
 }
 
-fn export_after(resolved: &Resolved, format: &str) -> anyhow::Result<()> {
-    // The export prints paths to stdout, which belongs to the job here.
-    match resolved.quiet {
+/// An export prints paths to stdout, which belongs to the job here.
+fn stdout_is_the_jobs(quiet: bool) -> anyhow::Result<()> {
+    match quiet {
         true => system::redirect_stdout(&File::options().write(true).open("/dev/null")?)?,
         false => system::redirect_stdout(io::stderr())?,
     }
-    let output = &resolved.config.output;
+    Ok(())
+}
+
+fn export_after(resolved: &Resolved, format: &str) -> anyhow::Result<()> {
     export::run(ExportArgs {
-        path: output.clone(),
+        path: resolved.config.output.clone(),
         to: format.to_owned(),
         force: resolved.config.if_exists == IfExists::Force,
         ..ExportArgs::default()
