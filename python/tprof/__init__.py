@@ -25,10 +25,44 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List
 
+    from ._arguments import ProfilerContext as ProfilerContext
+    from ._arguments import add_arguments as add_arguments
+    from ._arguments import create_profiler_from_args as create_profiler_from_args
+    from ._arguments import from_args as from_args
+    from ._arguments import profile_function as profile_function
     from ._binary import TprofError as TprofError
+    from ._load import Run as Run
+    from ._load import load as load
+    from ._measure import Comparison as Comparison
+    from ._measure import Distribution as Distribution
+    from ._measure import compare as compare
+    from ._measure import run as run
+    from ._profile import ProfilerActivity as ProfilerActivity
+    from ._profile import profile as profile
+    from ._profile import tensorboard_trace_handler as tensorboard_trace_handler
+    from ._schedule import ProfilerAction as ProfilerAction
+    from ._schedule import schedule as schedule
+    from ._under import exec_under as exec_under
 
 _HOMES = {
+    "Comparison": "_measure",
+    "Distribution": "_measure",
+    "ProfilerAction": "_schedule",
+    "ProfilerActivity": "_profile",
+    "ProfilerContext": "_arguments",
+    "Run": "_load",
     "TprofError": "_binary",
+    "add_arguments": "_arguments",
+    "compare": "_measure",
+    "create_profiler_from_args": "_arguments",
+    "exec_under": "_under",
+    "from_args": "_arguments",
+    "load": "_load",
+    "profile": "_profile",
+    "profile_function": "_arguments",
+    "run": "_measure",
+    "schedule": "_schedule",
+    "tensorboard_trace_handler": "_profile",
 }
 """What is loaded when it is first used, and from where."""
 

@@ -10,17 +10,30 @@ if TYPE_CHECKING:
     from typing import Any, Dict, Optional, Union
 
 
+_is_on = True
+
+
+def switch(on: bool) -> bool:
+    """Switches recording of this process; how the program had it before, True at first."""
+    global _is_on
+    before, _is_on = _is_on, on
+    _abi.record(on)
+    return before
+
+
 def start() -> bool:
     """Switches recording of this process on, at once, after ``stop()``. What ``tprof run --paused``,
     ``tprof ctl stop`` or a schedule switched off stays off. Returns whether it records now; without
     tprof False."""
-    return _abi.record(1)
+    switch(True)
+    return _abi.is_recording()
 
 
 def stop() -> bool:
     """Switches recording of this process off, at once: it costs next to nothing then. The run names
     the time as not recorded. Returns whether it records still: False."""
-    return _abi.record(0)
+    switch(False)
+    return _abi.is_recording()
 
 
 def snapshot(path: Optional[Union[str, "os.PathLike[str]"]] = None) -> Optional[Dict[str, Any]]:

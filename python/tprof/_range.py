@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from . import _abi
+from ._wrap import SUSPENDS, wrapped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,13 +18,6 @@ _ARGUMENTS = "\x1f"
 """Between a span's name and its arguments: crates/wire/src/spans.rs."""
 _LONGEST = 3800
 """Bytes of a name with its arguments: preload-shim/include/tprof.h."""
-
-# Generators and coroutines leave their frame while a range is open in it: code flags of CPython
-# (CO_GENERATOR, CO_COROUTINE, CO_ITERABLE_COROUTINE, CO_ASYNC_GENERATOR).
-_GENERATOR = 0x20
-_COROUTINE = 0x180
-_ASYNC_GENERATOR = 0x200
-_SUSPENDS = _GENERATOR | _COROUTINE | _ASYNC_GENERATOR
 
 _ON_STACK = -1
 
@@ -80,10 +74,6 @@ class range:  # noqa: N801 - as torch.profiler.record_function
         self._open: List[int] = []
 
     def __call__(self, function: _F) -> _F:
-        if isinstance(function, (staticmethod, classmethod)):
-            return type(function)(self(function.__func__))
-        if isinstance(function, type) or not callable(function):
-            raise TypeError("a range decorates a function, not %r" % (function,))
         return _decorated(self._name, function)
 
     def __enter__(self) -> "range":
@@ -124,7 +114,7 @@ class range:  # noqa: N801 - as torch.profiler.record_function
 
         def __enter__(self):  # noqa: F811
             try:
-                suspends = _caller(1).f_code.co_flags & _SUSPENDS
+                suspends = _caller(1).f_code.co_flags & SUSPENDS
             except ValueError:  # called by no Python code
                 suspends = 0
             if suspends:
@@ -138,95 +128,20 @@ class range:  # noqa: N801 - as torch.profiler.record_function
             self._end()
 
 
-def _flags(function: Callable[..., Any]) -> int:
-    """The code flags of what a call runs."""
-    while type(function).__name__ == "partial" and hasattr(function, "func"):
-        function = function.func
-    function = getattr(function, "__func__", function)
-    if not hasattr(function, "__code__"):
-        function = getattr(type(function), "__call__", function)
-    code = getattr(function, "__code__", None)
-    return int(getattr(code, "co_flags", 0))
-
-
 def _decorated(name: str, function: _F) -> _F:
     """The function within a range. Without tprof too it is wrapped, so that recursion is as deep and
     tracebacks are the same."""
-    from functools import update_wrapper
 
-    flags = _flags(function)
-    if flags & _ASYNC_GENERATOR:
-        made = _async_generator(name, function)
-    elif flags & _GENERATOR:
-        made = _generator(name, function)
-        if flags & _COROUTINE:
-            from types import coroutine
+    def plain(function: Callable[..., Any]) -> Callable[..., Any]:
+        push, pop = _abi.push, _abi.pop
 
-            made = coroutine(made)
-    elif flags & _COROUTINE:
-        made = _coroutine(name, function)
-    else:
-        made = _function(name, function)
-    update_wrapper(made, function)
-    return made  # type: ignore[return-value]
+        def in_range(*args: Any, **kwargs: Any) -> Any:
+            push(name)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                pop()
 
+        return in_range
 
-def _function(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    push, pop = _abi.push, _abi.pop
-
-    def in_range(*args: Any, **kwargs: Any) -> Any:
-        push(name)
-        try:
-            return function(*args, **kwargs)
-        finally:
-            pop()
-
-    return in_range
-
-
-def _generator(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    def in_range(*args: Any, **kwargs: Any) -> Any:
-        number = _abi.start(name)
-        try:
-            return (yield from function(*args, **kwargs))
-        finally:
-            _abi.end(number)
-
-    return in_range
-
-
-def _coroutine(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    async def in_range(*args: Any, **kwargs: Any) -> Any:
-        number = _abi.start(name)
-        try:
-            return await function(*args, **kwargs)
-        finally:
-            _abi.end(number)
-
-    return in_range
-
-
-def _async_generator(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    async def in_range(*args: Any, **kwargs: Any) -> Any:
-        number = _abi.start(name)
-        try:
-            inner = function(*args, **kwargs)
-            turn = inner.asend(None)
-            while True:
-                try:
-                    value = await turn
-                except StopAsyncIteration:
-                    return
-                try:
-                    sent = yield value
-                except GeneratorExit:
-                    await inner.aclose()
-                    raise
-                except BaseException as error:  # noqa: BLE001 - the generator's own to handle
-                    turn = inner.athrow(error)
-                else:
-                    turn = inner.asend(sent)
-        finally:
-            _abi.end(number)
-
-    return in_range
+    return wrapped(function, lambda: _abi.start(name), _abi.end, plain)

@@ -124,3 +124,103 @@ fn steps_values_and_arguments_are_those_of_the_program() {
         assert!(outer.iter().any(|outer| inside(&outer)), "{within:?}");
     }
 }
+
+/// Names of a trace's events that are a program's own, each once.
+fn names_in(path: &Path) -> Vec<String> {
+    let trace: serde_json::Value = match path.extension().is_some_and(|end| end == "gz") {
+        true => crate::export::chrome(path),
+        false => serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap(),
+    };
+    let mut names: Vec<String> = trace["traceEvents"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|event| event["ph"] == "X" && event["cat"] == "tprof")
+        .map(|event| event["name"].as_str().unwrap().to_owned())
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// The files below a directory, by their paths from there.
+fn files_below(directory: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let name = entry.file_name().into_string().unwrap();
+        match entry.path().is_dir() {
+            true => {
+                let below = files_below(&entry.path()).into_iter();
+                found.extend(below.map(|path| format!("{name}/{path}")));
+            }
+            false => found.push(name),
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn profiles_record_the_steps_of_their_schedule_and_have_traces_of_those() {
+    let python = need_some!(pythons().pop().ok_or("there is no Python"));
+    let scratch = Scratch::new();
+    let out = |name: &str| scratch.path().join(name);
+    let job = |name: &str| job(&python, "profile.py").arg(out(name));
+    let native = job("native").run_in(scratch.cwd()).expect_code(0);
+    assert_eq!(
+        native.stderr,
+        "tprof: nothing is recorded; to record this: tprof run -- python ...\n"
+    );
+    assert_eq!(files_below(&out("native")), Vec::<String>::new());
+
+    let run = traced(&job("traced"), EXACT, &scratch);
+    assert_eq!(run.outcome.stdout, native.stdout);
+    assert!(
+        run.outcome.stderr.contains("ended in step 1, before its schedule records any"),
+        "{:?}",
+        run.outcome
+    );
+    let mut files = files_below(&out("traced"));
+    let boards: Vec<String> = files.extract_if(.., |path| path.starts_with("tb/")).collect();
+    let expected = [
+        "dir/flagged-rank0.trace.json.gz",
+        "dir/function-rank0.trace.json.gz",
+        "dir/function.2-rank0.trace.json.gz",
+        "plain.json",
+    ];
+    assert_eq!(files, expected);
+    let names = |path: &str| names_in(&out("traced").join(path));
+    let [first, second] = &boards[..] else { panic!("{boards:?}") };
+    assert_eq!(names(first), ["of step 2", "of step 3", "work"]);
+    assert_eq!(names(second), ["of step 6", "of step 7", "work"]);
+    assert_eq!(names("plain.json"), names(second));
+    assert_eq!(names("dir/flagged-rank0.trace.json.gz"), ["flagged", "work"]);
+    assert_eq!(names("dir/function.2-rank0.trace.json.gz"), ["call", "work"]);
+    // What lies outside of all of them was not recorded, where the program had stopped it.
+    let spans = spans(&file_of(&run.run));
+    let expected = [("call", 4), ("flagged", 1), ("work", 4 + 1 + 2)];
+    for (name, count) in expected {
+        assert_eq!(spans.get(name), Some(&count), "{spans:?}");
+    }
+    assert!(!run.run.join("requests").exists());
+}
+
+#[test]
+fn a_script_starts_itself_again_under_tprof_once() {
+    let python = need_some!(pythons().pop().ok_or("there is no Python"));
+    let scratch = Scratch::new();
+    let script = "import sys, tprof; tprof.exec_under('-q', '-o', sys.argv[1]); \
+                  print(tprof.is_recording(), sys.argv[2:])";
+    let run = scratch.path().join("run");
+    let job = Job::new(&python)
+        .args(["-B", "-c", script])
+        .arg(&run)
+        .arg("two words")
+        .env("PYTHONPATH", folder("../python"))
+        .env("TPROF_BIN", tprof_tests::tprof_at());
+    let outcome = job.run_in(scratch.cwd()).expect_code(0);
+    assert_eq!(outcome.stdout, "True ['two words']\n");
+    assert!(run.join("run.json").is_file());
+    let off = job.env("TPROF_ENABLED", "0").run_in(scratch.cwd()).expect_code(0);
+    assert_eq!(off.stdout, "False ['two words']\n");
+}

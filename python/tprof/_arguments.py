@@ -1,0 +1,249 @@
+"""Profiling by flags of a program's own command line, and around functions."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from . import _abi, _control, _session
+from ._profile import _NAMES, _print, profile
+from ._schedule import schedule
+from ._wrap import wrapped
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Type, TypeVar, Union
+
+    _F = TypeVar("_F", bound=Callable[..., Any])
+    PathLike = Union[str, "os.PathLike[str]"]
+
+_DIRECTORY = "CACHE_DIT_TORCH_PROFILER_DIR"
+"""cache-dit's variable for --profile-dir."""
+_PARTS = {"wait": 0, "warmup": 1, "active": 3, "repeat": 1}
+"""The parts of a schedule, as they are where one of them is given."""
+
+
+_TRUE, _FALSE = ("=True", "=true", "=1"), ("=False", "=false", "=0")
+
+
+class _Boolean(argparse.Action):
+    """A flag without a value: True, or False as ``--no-…`` or with ``=False`` in it."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **kwargs: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, **kwargs)
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: Optional[str] = None,
+    ) -> None:
+        option = option_string or ""
+        setattr(namespace, self.dest, not (option.startswith("--no-") or option.endswith(_FALSE)))
+
+
+def _add_boolean(group: argparse._ArgumentGroup, name: str, default: bool, text: str) -> None:
+    """Both forms, and those with ``=True`` and ``=False``, which help does not list. (A value of its own
+    would take the next word of the command line.)"""
+    group.add_argument("--" + name, "--no-" + name, action=_Boolean, default=default, help=text)
+    others = ["--%s%s" % (name, value) for value in _TRUE + _FALSE]
+    dest = name.replace("-", "_")
+    group.add_argument(*others, dest=dest, action=_Boolean, default=default, help=argparse.SUPPRESS)
+
+
+def _steps(least: int) -> Callable[[str], int]:
+    def steps(text: str) -> int:
+        if not text.isdigit() or int(text) < least:
+            raise argparse.ArgumentTypeError("%r is no number of steps, %d or more" % (text, least))
+        return int(text)
+
+    return steps
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Adds cache-dit's profiling flags to a parser: ``--profile``, ``--profile-name``, ``--profile-dir``,
+    ``--profile-activities``, ``--profile-with-stack``, ``--profile-record-shapes``, ``--profile-wait``,
+    ``-warmup``, ``-active``, ``-repeat``, ``--track-memory``. Returns the parser; ``from_args`` takes what it
+    parsed."""
+    group = parser.add_argument_group("profiling", "records under `tprof run -- python ...`")
+    group.add_argument("--profile", action="store_true", help="record the profiled part")
+    group.add_argument("--profile-name", metavar="NAME", help="name of its files [default: the run's]")
+    group.add_argument(
+        "--profile-dir",
+        metavar="DIR",
+        help="directory of its files [default: $%s, or the run's directory]" % _DIRECTORY,
+    )
+    group.add_argument(
+        "--profile-activities",
+        nargs="+",
+        type=str.upper,
+        choices=sorted(_NAMES),
+        default=["CPU", "GPU"],
+        help="what to record [default: CPU GPU]",
+    )
+    _add_boolean(group, "profile-with-stack", False, "stacks [default: no]")
+    _add_boolean(group, "profile-record-shapes", True, "sizes of tensors [default: yes]")
+    for part, default in _PARTS.items():
+        group.add_argument(
+            "--profile-" + part,
+            metavar="N",
+            type=_steps(1 if part == "active" else 0),
+            help="record by steps: schedule's %s [default: %d, if another part is given]"
+            % (part, default),
+        )
+    group.add_argument(
+        "--track-memory", action="store_true", help="write what is held at the end, and its peak"
+    )
+    return parser
+
+
+class ProfilerContext:
+    """Records a block, and has its trace written after the job: ``OUTPUT_DIR/NAME-rankN.trace.json.gz``,
+    with ``NAME.2`` and so on for later parts; nothing is overwritten. Ranks of a run share NAME, by
+    default the run's. Without ``enabled`` and without tprof nothing is done.
+
+    ``activities`` are CPU, GPU, CUDA, MEM; with MEM or ``track_memory`` live and peak bytes at the end go to
+    ``NAME-rankN.memory.json`` (``tprof.snapshot``). With ``wait``, ``warmup``, ``active`` or ``repeat`` it
+    records by steps, of which ``step()`` ends one. Raises ValueError for an unknown activity or part.
+    """
+
+    def __init__(
+        self,
+        enabled: bool = True,
+        activities: Optional[Iterable[Any]] = None,
+        output_dir: Optional[PathLike] = None,
+        profile_name: Optional[str] = None,
+        with_stack: bool = False,
+        record_shapes: bool = True,
+        *,
+        wait: Optional[int] = None,
+        warmup: Optional[int] = None,
+        active: Optional[int] = None,
+        repeat: Optional[int] = None,
+        track_memory: bool = False,
+    ) -> None:
+        run = _session.run_directory()
+        given = {"wait": wait, "warmup": warmup, "active": active, "repeat": repeat}
+        parts = {name: value for name, value in given.items() if value is not None}
+        wanted = list(activities) if activities is not None else ["CPU", "GPU"]
+        self.enabled = enabled
+        self.profile_name = profile_name or Path(run or "profile").name
+        self.output_dir = Path(output_dir or os.environ.get(_DIRECTORY) or run or "tprof-profiles").absolute()
+        """Directory of the files."""
+        self._profiler = profile(
+            activities=wanted,
+            schedule=schedule(**{**_PARTS, **parts}) if parts else None,
+            on_trace_ready=self._ready,
+            record_shapes=record_shapes,
+            profile_memory="MEM" in wanted,
+            with_stack=with_stack,
+        )
+        self._tracks_memory = track_memory or (enabled and "mem" in self._profiler.activities)
+        # A recursive function records its outermost call.
+        self._depth = 0
+        self._number = self._free()
+        self.trace_path = self._path("trace.json.gz")
+        """The trace of the last part, or of the first before there is one; written after the job."""
+        self.memory_path = self._path("memory.json")
+        """What is held at the end of the block, if memory is tracked."""
+
+    def __enter__(self) -> "ProfilerContext":
+        self._depth += 1
+        if self.enabled and self._depth == 1:
+            self._profiler = self._profiler.again()
+            self._profiler.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self._depth -= 1
+        if self._depth > 0:
+            return
+        self._profiler.stop()
+        if self._tracks_memory and _abi.UNDER_TPROF:
+            try:
+                self.output_dir.mkdir(parents=True, exist_ok=True)
+                _control.snapshot(self.memory_path)
+            except (RuntimeError, OSError) as error:
+                _print("cannot write `%s`: %s" % (self.memory_path, error))
+
+    def __call__(self, function: _F) -> _F:
+        return wrapped(function, self.__enter__, lambda begun: begun.__exit__(None, None, None))
+
+    def step(self) -> None:
+        """Ends the current step, and begins the next one."""
+        if self.enabled:
+            self._profiler.step()
+
+    def _ready(self, of: profile) -> None:
+        if not _abi.UNDER_TPROF:
+            return
+        self.trace_path = self._path("trace.json.gz")
+        self._number += 1
+        try:
+            self.output_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            _print("cannot make `%s`: %s" % (self.output_dir, error))
+        of.export_chrome_trace(self.trace_path)
+
+    def _path(self, ending: str) -> Path:
+        number = "" if self._number == 1 else ".%d" % self._number
+        name = "%s%s-rank%d.%s" % (self.profile_name, number, _session.rank(), ending)
+        return self.output_dir / name
+
+    def _free(self) -> int:
+        """The first number of which there are no files of an earlier run."""
+        self._number = 1
+        while any(self._path(ending).exists() for ending in ("trace.json.gz", "memory.json")):
+            self._number += 1
+        return self._number
+
+
+def from_args(args: argparse.Namespace, name: Optional[str] = None) -> ProfilerContext:
+    """The context that ``add_arguments``'s flags ask for; ``name`` where ``--profile-name`` is not given.
+    Flags that ``args`` lacks have their defaults. Without ``--profile`` it does nothing, but for
+    ``--track-memory``."""
+
+    def flag(flag_name: str, default: Any = None) -> Any:
+        return getattr(args, flag_name, default)
+
+    parts: Dict[str, Any] = {part: flag("profile_" + part) for part in _PARTS}
+    return ProfilerContext(
+        enabled=bool(flag("profile", False)),
+        activities=flag("profile_activities"),
+        output_dir=flag("profile_dir"),
+        profile_name=flag("profile_name") or name,
+        with_stack=bool(flag("profile_with_stack", False)),
+        record_shapes=bool(flag("profile_record_shapes", True)),
+        track_memory=bool(flag("track_memory", False)),
+        **parts,
+    )
+
+
+def create_profiler_from_args(
+    args: argparse.Namespace, profile_name: Optional[str] = None
+) -> ProfilerContext:
+    """``from_args`` by cache-dit's name."""
+    return from_args(args, profile_name)
+
+
+def profile_function(
+    enabled: bool = True, profile_name: Optional[str] = None, **arguments: Any
+) -> Callable[[_F], _F]:
+    """Decorates a function: each call is recorded as by ``ProfilerContext(...)``, under the function's
+    name if none is given. Coroutines and generators are recorded to their end."""
+
+    def decorate(function: _F) -> _F:
+        name = profile_name or getattr(function, "__name__", "profile")
+        if not enabled:
+            return function
+        return ProfilerContext(True, profile_name=name, **arguments)(function)
+
+    return decorate

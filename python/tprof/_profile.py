@@ -1,0 +1,330 @@
+"""``tprof.profile``: torch.profiler's way to record a part of a program, within a run of tprof."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from enum import Enum
+
+from . import _abi, _control, _session
+from ._binary import TprofError
+from ._schedule import ProfilerAction, action_of
+from ._wrap import wrapped
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any, Callable, Iterable, List, Optional, Type, TypeVar, Union
+
+    _F = TypeVar("_F", bound=Callable[..., Any])
+    PathLike = Union[str, "os.PathLike[str]"]
+
+
+class ProfilerActivity(Enum):
+    """What is recorded; the value is the name for ``tprof run --activities``."""
+
+    CPU = "cpu"
+    CUDA = "gpu"
+    GPU = "gpu"
+    MEM = "mem"
+
+
+_NAMES = {name: member for name, member in ProfilerActivity.__members__.items()}
+
+
+def activities_of(given: Optional[Iterable[Any]]) -> List[str]:
+    """Names for ``tprof run --activities`` of torch's activities, ours, or texts as ``"CPU"``; empty
+    for none given. Raises ValueError for an unknown one."""
+    names: List[str] = []
+    for one in given or ():
+        text = one if isinstance(one, str) else getattr(one, "name", None)
+        member = _NAMES.get(text.upper()) if isinstance(text, str) else None
+        if member is None:
+            raise ValueError(
+                "unknown activity %r; there are %s" % (one, ", ".join(sorted(_NAMES)))
+            )
+        if member.value not in names:
+            names.append(member.value)
+    return names
+
+
+# What torch.profiler computes in the process, and the report that has it.
+_ELSEWHERE = {
+    "key_averages": "tprof report operators RUN, or tprof.load(RUN).report('operators')",
+    "events": "tprof.load(RUN).report('operators'), or tprof export RUN --to parquet",
+    "export_stacks": "tprof export RUN --to folded",
+    "export_memory_timeline": "tprof report memory RUN, tprof report device-memory RUN",
+    "add_metadata": "tprof.mark(name)",
+    "add_metadata_json": "tprof.mark(name)",
+    "preset_metadata_json": "tprof.mark(name)",
+    "toggle_collection_dynamic": "tprof.stop() and tprof.start()",
+}
+
+_explained = False
+
+
+class _Elsewhere(TprofError, AttributeError):
+    """What a profile of tprof does not have: `hasattr` is False of it."""
+
+
+class profile:  # noqa: N801 - as torch.profiler.profile
+    """Records a part of the program, as ``torch.profiler.profile``: a context manager, a decorator,
+    or ``start()`` and ``stop()``.
+
+    ``schedule`` maps a step's number to a ProfilerAction (``tprof.schedule``, or torch's own); steps
+    end by ``step()``. Recording of this process is off in steps that are not recorded, and after
+    the block as it was before. ``on_trace_ready(profile)`` is called after each cycle, in ``step()`` or
+    at the end.
+
+    What is recorded is up to ``tprof run``; where an argument wants more than the run has, one line
+    on stderr names the option: ``activities`` ``--activities``, ``record_shapes`` and ``with_flops``
+    ``--operators shapes``, ``profile_memory`` ``--activities mem``, ``with_modules`` ``--modules``.
+    Stacks (``with_stack``) are recorded anyhow. ``experimental_config``, ``execution_trace_observer``
+    and other arguments of torch's are taken and have no effect.
+
+    Without tprof nothing is recorded and one line on stderr states how to; the callbacks are called.
+
+    Raises ValueError for an unknown activity or what a schedule must not return.
+    """
+
+    def __init__(
+        self,
+        *,
+        activities: Optional[Iterable[Any]] = None,
+        schedule: Optional[Callable[[int], Any]] = None,
+        on_trace_ready: Optional[Callable[["profile"], Any]] = None,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_flops: bool = False,
+        with_modules: bool = False,
+        experimental_config: Any = None,
+        execution_trace_observer: Any = None,
+        acc_events: bool = False,
+        use_cuda: Optional[bool] = None,
+        custom_trace_id_callback: Any = None,
+        post_processing_timeout_s: Any = None,
+    ) -> None:
+        names = activities_of(activities)
+        if profile_memory and names and "mem" not in names:
+            names.append("mem")
+        self.activities = names
+        """Names of what is asked for, as ``tprof run --activities`` has them; empty for all."""
+        self._arguments = {"activities": activities, "schedule": schedule,
+                           "on_trace_ready": on_trace_ready, "record_shapes": record_shapes,
+                           "profile_memory": profile_memory, "with_stack": with_stack,
+                           "with_flops": with_flops, "with_modules": with_modules}
+        self.on_trace_ready = on_trace_ready
+        self.step_num = 0
+        """Number of the current step, from 0."""
+        self.cycle = 0
+        """How many parts were recorded so far: the number of the last one, from 1."""
+        self.partial = False
+        """Whether the last part ended before its schedule's last step did."""
+        self._schedule = schedule
+        self._wants = _wants(names, record_shapes or with_flops, with_modules)
+        self._records = False
+        self._is_started = False
+        self._was_on = True
+        self._from_ns = self._to_ns = 0
+        self.current_action = self._action()
+
+    def __enter__(self) -> "profile":
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.stop()
+
+    def __call__(self, function: _F) -> _F:
+        def begin() -> profile:
+            return self.again().__enter__()
+
+        return wrapped(function, begin, lambda begun: begun.stop())
+
+    def again(self) -> "profile":
+        """A profile with the same arguments, which has not begun."""
+        return profile(**self._arguments)  # type: ignore[arg-type]
+
+    def start(self) -> None:
+        """Begins with the first step, of number 0. Raises RuntimeError if it has begun."""
+        if self._is_started:
+            raise RuntimeError("this profile has been started")
+        _explain(self._wants)
+        self._is_started = True
+        self._was_on = _control.switch(False)
+        if self.current_action.records:
+            self._begin_part()
+        if self._schedule is not None:
+            _abi.step(self.step_num)
+
+    def step(self) -> None:
+        """Ends the current step, and begins the next one. Outside of the block only counts."""
+        before = self.current_action
+        self.step_num += 1
+        self.current_action = self._action()
+        if not self._is_started:
+            return
+        # The step before ends in what is recorded of it, and the next one begins there.
+        is_recorded = self._records
+        if is_recorded:
+            _abi.step(self.step_num)
+        if self._records and (
+            before is ProfilerAction.RECORD_AND_SAVE or not self.current_action.records
+        ):
+            # A schedule of the caller's may leave RECORD without saving: nothing is ready then.
+            self._end_part(before is ProfilerAction.RECORD_AND_SAVE, False)
+        if self.current_action.records and not self._records:
+            self._begin_part()
+        if not is_recorded:
+            _abi.step(self.step_num)
+
+    def stop(self) -> None:
+        """Ends the current step, and the profile. Does nothing if it has not been started."""
+        if not self._is_started:
+            return
+        self._is_started = False
+        try:
+            if self._records:
+                self._end_part(True, self._schedule is not None)
+            elif self.cycle == 0 and _abi.UNDER_TPROF:
+                _print(
+                    "a profile ended in step %d, before its schedule records any%s"
+                    % (self.step_num, _plan(self._schedule))
+                )
+        finally:
+            _control.switch(self._was_on)
+
+    def export_chrome_trace(self, path: PathLike) -> None:
+        """Has ``tprof run`` write the last recorded part of this rank as Chrome's JSON, compressed if the
+        path ends in ``.gz``, **after the job**: until then records are on their way. An existing file
+        is replaced. Without tprof nothing is written."""
+        self._export("chrome", os.path.abspath(os.fspath(path)))
+
+    def _export(self, to: str, path: str) -> None:
+        directory = _session.run_directory()
+        if directory is None:
+            return
+        if self.cycle == 0 and not self._records:
+            _print("nothing was recorded yet: `%s` will not be written" % path)
+            return
+        request = {
+            "session": os.environ.get("TPROF_SESSION", ""),
+            "host": socket.gethostname(),
+            "format": to,
+            "path": path,
+            "rank": _session.rank(),
+            "from_ns": self._from_ns,
+            "to_ns": time.monotonic_ns() if self._records else self._to_ns,
+        }
+        try:
+            _session.request_export(request)
+        except OSError as error:
+            _print("cannot ask the run for `%s`: %s" % (path, error))
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _ELSEWHERE:
+            raise _Elsewhere(
+                "torch.profiler's %s is computed from what it keeps in the process; tprof keeps it in "
+                "the run: %s" % (name, _ELSEWHERE[name])
+            )
+        raise AttributeError("'profile' object has no attribute %r" % name)
+
+    def _action(self) -> ProfilerAction:
+        if self._schedule is None:
+            return ProfilerAction.RECORD
+        return action_of(self._schedule(self.step_num))
+
+    def _begin_part(self) -> None:
+        self._records = True
+        self._from_ns = time.monotonic_ns()
+        _control.switch(True)
+        _abi.mark("cycle %d: step %d (tprof.profile)" % (self.cycle + 1, self.step_num))
+
+    def _end_part(self, is_ready: bool, partial: bool) -> None:
+        self._records = False
+        self._to_ns = time.monotonic_ns()
+        _control.switch(False)
+        self.cycle += 1
+        self.partial = partial
+        if is_ready and self.on_trace_ready is not None:
+            self.on_trace_ready(self)
+
+
+def tensorboard_trace_handler(
+    dir_name: PathLike, worker_name: Optional[str] = None, use_gzip: bool = False
+) -> Callable[[profile], None]:
+    """A function for ``on_trace_ready``: traces in a directory for TensorBoard's PyTorch profiler
+    plugin, ``WORKER.TIME.pt.trace.json``, with TIME in ns since 1970, and ``.gz`` if asked for. They
+    are written after the job. ``worker_name`` is by default host and process."""
+
+    def handle(of: profile) -> None:
+        if not _abi.UNDER_TPROF:
+            return
+        os.makedirs(dir_name, exist_ok=True)
+        worker = worker_name or "%s_%d" % (socket.gethostname(), os.getpid())
+        name = "%s.%d.pt.trace.json%s" % (worker, time.time_ns(), ".gz" if use_gzip else "")
+        of.export_chrome_trace(os.path.join(os.fspath(dir_name), name))
+
+    return handle
+
+
+def _wants(names: List[str], shapes: bool, modules: bool) -> List[str]:
+    """Options of ``tprof run`` beyond its defaults that have what is asked for."""
+    options: List[str] = []
+    if shapes:
+        options += ["--operators", "shapes"]
+    if modules:
+        options.append("--modules")
+    return options + ["+" + name for name in names]
+
+
+def _explain(wants: List[str]) -> None:
+    """Once: how to record, or what the run lacks of what a profile asks for."""
+    global _explained
+    if _explained:
+        return
+    _explained = True
+    options = [word for word in wants if not word.startswith("+")]
+    if not _abi.UNDER_TPROF:
+        if os.environ.get("TPROF_SESSION") is None:
+            command = " ".join(["tprof run", *options, "-- python ..."])
+            _print("nothing is recorded; to record this: %s" % command)
+        return
+    import json
+
+    try:
+        run = json.loads(os.environ.get("TPROF_OPTIONS", "{}"))
+    except ValueError:
+        return
+    lacks = []
+    if "--operators" in options and run.get("operators") != "shapes":
+        lacks.append("--operators shapes")
+    if "--modules" in options and not run.get("modules"):
+        lacks.append("--modules")
+    activities = run.get("activities") or []
+    missing = [word[1:] for word in wants if word[0] == "+" and word[1:] not in activities]
+    if activities and missing:
+        lacks.append("--activities " + ",".join([*activities, *missing]))
+    if lacks:
+        _print("a profile asks for more than this run records: tprof run %s" % " ".join(lacks))
+
+
+def _plan(schedule: Any) -> str:
+    from ._schedule import schedule as own
+
+    return ": it %s" % schedule if isinstance(schedule, own) else ""
+
+
+def _print(text: str) -> None:
+    try:
+        sys.stderr.write("tprof: %s\n" % text)
+    except Exception:  # noqa: BLE001 - no stderr, or a closed one
+        pass

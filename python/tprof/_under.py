@@ -1,0 +1,48 @@
+"""``tprof.exec_under``: the script again, under tprof."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from . import _binary
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
+
+def _command() -> List[str]:
+    """The words that started this Python."""
+    given = getattr(sys, "orig_argv", None)
+    if given and sys.executable:
+        return [sys.executable, *given[1:]]
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)
+    if not sys.executable or not sys.argv or sys.argv[0] in ("", "-c"):
+        raise _binary.TprofError("this Python runs no script that could be started again")
+    import subprocess
+
+    flags: List[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    if spec is not None:
+        name = spec.name[: -len(".__main__")] if spec.name.endswith(".__main__") else spec.name
+        return [sys.executable, *flags, "-m", name, *sys.argv[1:]]
+    return [sys.executable, *flags, *sys.argv]
+
+
+def exec_under(*options: str) -> None:
+    """Starts this script again under ``tprof run``, in this process's place, unless it runs under tprof:
+    then returns at once. ``options`` are those of ``tprof run``, such as ``"--operators", "shapes"``. What
+    the script did before is done twice, so call it first. ``TPROF_ENABLED=0`` makes it return, too.
+
+    Raises TprofError where the program is not found, or in an interactive Python.
+    """
+    # Also a process that tprof could not load its library into would start itself for ever.
+    if "TPROF_SESSION" in os.environ or os.environ.get("TPROF_ENABLED") == "0":
+        return
+    if hasattr(sys, "ps1") or "ipykernel" in sys.modules:
+        raise _binary.TprofError("an interactive Python cannot be started again under tprof")
+    program = _binary.find()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(program, [program, "run", *options, "--", *_command()])
