@@ -57,6 +57,7 @@ mod sandboxes;
 mod scheduled;
 mod snapshots;
 mod stacks;
+mod stacks_again;
 mod stands_still;
 mod state;
 mod sums;

@@ -300,6 +300,9 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     state::CALLS.store(header.calls.load(Relaxed), Relaxed);
     state::OPERATORS.store(header.operators.load(Relaxed), Relaxed);
     state::STACK_MODE.store(header.stack_mode.load(Relaxed), Relaxed);
+    if let Some(path) = environment::variable(env::TEST_STACKS) {
+        state::CHECK_STACKS.store(path.as_ptr().cast_mut(), Relaxed);
+    }
     state::INTERVAL.store(header.sample_interval.load(Relaxed), Relaxed);
     state::CLOCK_IS_TSC.store(header.clock_is_tsc.load(Relaxed), Relaxed);
     header.pid.store(sys::pid(), Relaxed);

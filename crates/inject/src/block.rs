@@ -42,10 +42,10 @@ pub struct Thread {
     pub stack_low: Own<usize>,
     /// See `stack_low`.
     pub stack_high: Own<usize>,
-    /// Set under strict seccomp: no clock, no system call.
-    pub strict: Own<bool>,
     /// This thread's name when it was last recorded.
     pub name: [Own<u64>; 2],
+    /// Set under strict seccomp: no clock, no system call.
+    pub strict: Own<bool>,
     /// Set while this thread attaches, so that nested calls pass through.
     pub entering: Own<bool>,
     /// The thread's end is recorded; destructors may go on allocating.
@@ -62,7 +62,9 @@ pub struct Thread {
     pub levels: [Own<u16>; 16],
     /// What this thread takes Python frames with, see [`crate::python`]; null until it first does.
     pub python: Own<*mut u8>,
-    /// It is in use.
+    /// What this thread remembers of its last walk, see [`crate::unwind`]; null until it took some.
+    pub last_walk: Own<*mut u8>,
+    /// The memory for Python frames is in use.
     pub python_busy: Own<bool>,
     /// Open spans of the program's own, see [`crate::spans`].
     pub spans: Own<u16>,

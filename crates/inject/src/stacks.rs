@@ -99,21 +99,27 @@ fn take_now(thread: &Thread, sp: usize, fp: usize) -> u32 {
     if walk.len == 0 {
         return 0;
     }
-    if state::STACK_MODE.load(Relaxed) == stack_mode::PYTHON
-        && let Some(python) = python::take(thread, walk)
-    {
-        return intern(thread, walk, Some(&mut *python.scratch));
+    if state::STACK_MODE.load(Relaxed) == stack_mode::PYTHON {
+        unwind::complete(thread, sp, fp, walk);
+        if let Some(python) = python::take(thread, walk) {
+            return intern(thread, (sp, fp), walk, Some(&mut *python.scratch));
+        }
     }
-    intern(thread, walk, None)
+    intern(thread, (sp, fp), walk, None)
 }
 
 #[inline(always)]
-fn intern(thread: &Thread, walk: &Walk, python: Option<&mut Scratch>) -> u32 {
+fn intern(
+    thread: &Thread,
+    from: (usize, usize),
+    walk: &mut Walk,
+    python: Option<&mut Scratch>,
+) -> u32 {
     let with_python = python.as_ref().map_or(0, |python| python.hash());
     let hash = (walk.hash ^ with_python ^ (walk.end as u64) << 56).max(1);
     let front = FRONT.load(Relaxed);
     if front.is_null() {
-        return intern_slowly(thread, walk, python, hash);
+        return intern_slowly(thread, from, walk, python, hash);
     }
     // SAFETY: the index has FRONT_BITS bits.
     let entry = unsafe { &*front.add((hash >> (64 - FRONT_BITS)) as usize) };
@@ -121,13 +127,19 @@ fn intern(thread: &Thread, walk: &Walk, python: Option<&mut Scratch>) -> u32 {
     if (seen ^ hash << ID_BITS) >> ID_BITS == 0 && seen & ID_MASK != 0 {
         return (seen & ID_MASK) as u32;
     }
-    let id = intern_slowly(thread, walk, python, hash);
+    let id = intern_slowly(thread, from, walk, python, hash);
     entry.store(hash << ID_BITS | u64::from(id), Relaxed);
     id
 }
 
 #[inline(never)]
-fn intern_slowly(thread: &Thread, walk: &Walk, mut python: Option<&mut Scratch>, hash: u64) -> u32 {
+fn intern_slowly(
+    thread: &Thread,
+    (sp, fp): (usize, usize),
+    walk: &mut Walk,
+    mut python: Option<&mut Scratch>,
+    hash: u64,
+) -> u32 {
     for (index, (table, size)) in TABLES.iter().zip(SIZES).enumerate() {
         if table.load(Relaxed).is_null()
             && !thread.is_quiet()
@@ -145,7 +157,10 @@ fn intern_slowly(thread: &Thread, walk: &Walk, mut python: Option<&mut Scratch>,
             let mut now = entry.hash.load(Acquire);
             if now == 0 {
                 match entry.hash.compare_exchange(0, hash, AcqRel, Acquire) {
-                    Ok(_) => return define(thread, walk, python.take(), entry, None),
+                    Ok(_) => {
+                        unwind::complete(thread, sp, fp, walk);
+                        return define(thread, walk, python.take(), entry, None);
+                    }
                     Err(other) => now = other,
                 }
             }
@@ -155,6 +170,7 @@ fn intern_slowly(thread: &Thread, walk: &Walk, mut python: Option<&mut Scratch>,
                     && id & DROPPED != 0
                     && entry.id.compare_exchange(id, 0, AcqRel, Relaxed).is_ok()
                 {
+                    unwind::complete(thread, sp, fp, walk);
                     return define(thread, walk, python.take(), entry, Some(id as u32));
                 }
                 return wait_for_id(entry);

@@ -68,6 +68,8 @@ pub static CALLS: AtomicU32 = AtomicU32::new(0);
 pub static OPERATORS: AtomicU32 = AtomicU32::new(0);
 /// [`tprof_wire::region::stack_mode`].
 pub static STACK_MODE: AtomicU32 = AtomicU32::new(0);
+/// Path of the file for what checks of stacks find; null where none is asked for.
+pub static CHECK_STACKS: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 /// Mean bytes between samples.
 pub static INTERVAL: AtomicU64 = AtomicU64::new(0);
 /// Whether the clock is the TSC.

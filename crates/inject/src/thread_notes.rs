@@ -1,7 +1,7 @@
 //! What is written of a thread itself: that it began, what it is called, that it ended.
 
 use crate::block::Thread;
-use crate::{arming, pointers, python, ring, state, sys};
+use crate::{arming, pointers, python, ring, state, sys, unwind};
 use core::sync::atomic::Ordering::*;
 use tprof_wire::operators::note;
 use tprof_wire::record::ExtKind;
@@ -51,6 +51,7 @@ pub fn ended(thread: &Thread) {
     ring::ext(thread, ExtKind::ThreadExit, 0, clock, &[u64::from(thread.tid.get()), 0]);
     pointers::forget();
     python::ended(thread);
+    unwind::forget(thread);
     thread.slot().state.store(slot_state::ENDING, Release);
     if let Some(header) = state::header() {
         header.threads_changed.fetch_add(1, Release);

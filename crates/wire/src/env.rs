@@ -23,6 +23,9 @@ pub const CUPTI: &str = "TPROF_CUPTI";
 /// File to which the agent appends CUPTI's buffers as they are: see
 /// `tprof-inject`'s `gpu::raw`. For those who work on tprof.
 pub const CUPTI_RECORD: &str = "TPROF_CUPTI_RECORD";
+/// File that gets a line when the first stack that a thread remembers was walked again, and one
+/// when the first was not the same. For those who work on tprof.
+pub const TEST_STACKS: &str = "TPROF_TEST_STACKS";
 /// `1` where each node of CUDA graphs is to be recorded.
 pub const GRAPH_NODES: &str = "TPROF_GRAPH_NODES";
 /// The library that `CUDA_INJECTION64_PATH` named before tprof's took its place.

@@ -1,7 +1,7 @@
 //! Walks a stack by frame pointers only (`--stacks fp`).
 
 use super::ask::ask;
-use super::frames::{Walk, mix};
+use super::frames::{HashSoFar, Walk};
 use super::stack_bounds::{readable, within};
 use crate::block::Thread;
 use crate::state;
@@ -11,13 +11,20 @@ use tprof_wire::record::StackEnd;
 /// Follows frame pointers blindly, inside the stack.
 #[cold]
 pub fn walk_frame_pointers(thread: &Thread, sp: usize, fp: usize, out: &mut Walk) {
-    out.len = 0;
-    out.hash = 0;
-    out.end = StackEnd::Whole;
+    (out.len, out.rest) = (0, 0);
     out.interrupted = false;
+    out.end = follow(thread, sp, fp, out);
+    let mut hash = HashSoFar::NONE;
+    for frame in out.frames.iter().take(out.len) {
+        hash.add(*frame);
+    }
+    out.hash = hash.within(0);
+}
+
+/// Why the frames end.
+fn follow(thread: &Thread, sp: usize, fp: usize, out: &mut Walk) -> StackEnd {
     if !readable(thread, sp) {
-        out.end = StackEnd::OutsideStack;
-        return;
+        return StackEnd::OutsideStack;
     }
     // No row is needed, but names are, and the collector must look while the
     // process lives.
@@ -29,19 +36,14 @@ pub fn walk_frame_pointers(thread: &Thread, sp: usize, fp: usize, out: &mut Walk
     let mut fp = fp;
     let mut low = sp;
     loop {
-        let Some(place) = out.frames.get_mut(out.len) else {
-            out.end = StackEnd::TooDeep;
-            return;
-        };
+        let Some(place) = out.frames.get_mut(out.len) else { return StackEnd::TooDeep };
         *place = ra;
         out.len += 1;
-        out.hash = mix(out.hash, ra);
         if fp == 0 {
-            return;
+            return StackEnd::Whole;
         }
         if fp <= low || fp & 7 != 0 || !within(thread, fp, fp.wrapping_add(16)) {
-            out.end = StackEnd::OutsideStack;
-            return;
+            return StackEnd::OutsideStack;
         }
         low = fp;
         // SAFETY: aligned, within the readable stack.
@@ -50,7 +52,7 @@ pub fn walk_frame_pointers(thread: &Thread, sp: usize, fp: usize, out: &mut Walk
             fp = *(fp as *const usize);
         }
         if ra == 0 {
-            return;
+            return StackEnd::Whole;
         }
     }
 }

@@ -9,6 +9,10 @@ pub struct Walk {
     pub frames: [u64; MAX_FRAMES],
     /// How many.
     pub len: usize,
+    /// How many of them, the outermost, are not among `frames` yet, but in the memory of the walk of this number.
+    pub rest: usize,
+    /// See `rest`.
+    pub number: usize,
     /// Hash over them.
     pub hash: u64,
     /// Why it ends.
@@ -17,9 +21,62 @@ pub struct Walk {
     pub interrupted: bool,
 }
 
-/// Mixes a frame into a stack's hash.
+/// The part of a walk that was taken by rows, and where that ends.
+pub struct ByRows {
+    /// Over the frames that it took.
+    pub hash: HashSoFar,
+    /// How many frames of the last walk follow.
+    pub rest: usize,
+    /// The frame pointer there.
+    pub fp: usize,
+    /// The stack pointer past a return address of zero; 0 if it ends otherwise.
+    pub zero: usize,
+}
+
+/// The hash of a stack: its frames, from the outermost, are the digits of a number in the system
+/// of base [`BASE`]. So the hash over its outer frames is part of the hash over all, and digits
+/// can be added from the inner end without waiting for one another.
+pub struct HashSoFar {
+    sum: u64,
+    power: u64,
+}
+
+/// Odd: no two stacks that differ in one frame have the same hash.
+const BASE: u64 = 0xd133_7d5a_9e25_cdab;
+
+impl HashSoFar {
+    /// Of no frame.
+    pub const NONE: HashSoFar = HashSoFar { sum: 0, power: 1 };
+
+    /// Adds the next frame outwards.
+    #[inline(always)]
+    pub fn add(&mut self, frame: u64) {
+        self.sum = self.sum.wrapping_add(digit(frame).wrapping_mul(self.power));
+        self.power = self.power.wrapping_mul(BASE);
+    }
+
+    /// The hash of these frames within others of this hash, or within [`outermost`].
+    #[inline(always)]
+    pub fn within(&self, outer: u64) -> u64 {
+        self.sum.wrapping_add(outer.wrapping_mul(self.power))
+    }
+}
+
+/// The hash of a frame within others of this hash.
 #[inline(always)]
-pub fn mix(hash: u64, frame: u64) -> u64 {
-    let x = spread(hash ^ frame);
+pub fn grown(outer: u64, frame: u64) -> u64 {
+    outer.wrapping_mul(BASE).wrapping_add(digit(frame))
+}
+
+/// What the outermost frame lies within: the code that is loaded, by its generation.
+#[inline(always)]
+pub fn outermost(code: u64) -> u64 {
+    // Its bits are the upper 16; those of a hash must all depend on them.
+    digit(code >> 48)
+}
+
+#[inline(always)]
+fn digit(frame: u64) -> u64 {
+    let x = spread(frame);
     x ^ x >> 29
 }

@@ -6,14 +6,20 @@
 
 mod ahead;
 mod ask;
+mod check;
 mod frame_pointers;
 mod frames;
+mod keep;
+mod last;
+mod remembering;
 mod rows;
+mod short_row;
 mod stack_bounds;
 mod tables;
 mod walk;
 
 pub use ahead::ask_ahead;
 pub use frames::Walk;
+pub use last::forget;
 pub use rows::{code_changed, prepare};
-pub use walk::walk;
+pub use walk::{complete, walk};

@@ -1,10 +1,13 @@
 //! Walks a stack by rows.
 
+use super::check;
 use super::frame_pointers::walk_frame_pointers;
-use super::frames::{Walk, mix};
+use super::frames::{ByRows, HashSoFar, Walk, outermost};
+use super::last;
+use super::remembering::{Memory, Nothing, Remembering};
 use super::rows::Rows;
+use super::short_row::ShortRow;
 use super::stack_bounds::{readable, within};
-use super::tables::NOT_READY;
 use crate::arch::ucontext;
 use crate::block::Thread;
 use crate::state;
@@ -19,126 +22,208 @@ pub fn walk(thread: &Thread, sp: usize, fp: usize, out: &mut Walk) {
     if state::STACK_MODE.load(Relaxed) == stack_mode::FP {
         return walk_frame_pointers(thread, sp, fp, out);
     }
-    let rows = Rows::now();
-    let mut sp = sp;
-    let mut fp = fp;
-    let mut len = 0;
     out.end = StackEnd::Whole;
     out.interrupted = false;
-    let Some(rows) = rows.filter(|_| readable(thread, sp)) else {
+    out.rest = 0;
+    let Some(rows) = Rows::now().filter(|_| readable(thread, sp)) else {
         out.len = 0;
         out.hash = 0;
         out.end = StackEnd::OutsideStack;
         return;
     };
-    let mut hash = rows.code;
-    // SAFETY: `sp` is readable, checked above.
+    if let Some(mut memory) = Remembering::begin(thread, sp, rows.code) {
+        let found = by_rows(thread, &rows, (sp, fp), &mut memory, out);
+        out.hash = match found.rest {
+            0 => found.hash.within(outermost(rows.code)),
+            rest => memory.hash(rest, &found.hash),
+        };
+        if memory.remember(thread, out, &found) {
+            (out.rest, out.number) = (found.rest, memory.number);
+            out.len += found.rest;
+            if found.rest > 0 && !state::CHECK_STACKS.load(Relaxed).is_null() {
+                complete(thread, sp, fp, out);
+                check::compare(thread, out, |whole| by_rows_only(thread, &rows, (sp, fp), whole));
+            }
+            return;
+        }
+    }
+    by_rows_only(thread, &rows, (sp, fp), out);
+}
+
+/// Writes those frames that [`walk`] left to the memory of an earlier walk, from the same place.
+#[inline(always)]
+pub fn complete(thread: &Thread, sp: usize, fp: usize, out: &mut Walk) {
+    if out.rest > 0
+        && !last::complete(thread, out)
+        && let Some(rows) = Rows::now()
+    {
+        by_rows_only(thread, &rows, (sp, fp), out);
+    }
+}
+
+/// Walks all frames.
+#[inline(never)]
+fn by_rows_only(thread: &Thread, rows: &Rows, from: (usize, usize), out: &mut Walk) {
+    out.end = StackEnd::Whole;
+    out.interrupted = false;
+    let found = by_rows(thread, rows, from, &mut Nothing, out);
+    out.hash = found.hash.within(outermost(rows.code));
+}
+
+#[inline(always)]
+fn by_rows(
+    thread: &Thread,
+    rows: &Rows,
+    (mut sp, mut fp): (usize, usize),
+    memory: &mut impl Memory,
+    out: &mut Walk,
+) -> ByRows {
+    let mut found = ByRows { hash: HashSoFar::NONE, rest: 0, fp: 0, zero: 0 };
+    let mut len = 0;
+    // SAFETY: the caller checked that `sp` is readable.
     let mut ra = unsafe { *(sp as *const u64) };
     sp += 8;
     // Whether `ra` is a return address (look up the call before it) or an
     // interrupted pc.
     let mut after_call = 1;
     loop {
+        // An interrupted pc was not read below `sp`, as return addresses are.
+        if after_call == 1
+            && let Some(rest) = memory.rest(sp, fp)
+            && len + rest <= MAX_FRAMES
+        {
+            (found.rest, found.fp) = (rest, fp);
+            break;
+        }
         if len == MAX_FRAMES {
             out.end = StackEnd::TooDeep;
             break;
         }
         out.frames[len] = ra;
-        len += 1;
-        hash = mix(hash, ra);
-        let row = rows.of(thread, ra.wrapping_sub(after_call));
+        found.hash.add(ra);
+        let pc = ra.wrapping_sub(after_call);
+        let row = rows.of(thread, pc);
         // A function that keeps a frame pointer, in its body: the whole stack of
         // code that was built so. Kept apart since it needs nothing but `fp`.
-        if row == FRAME.0
+        if row == FRAME
             && fp & 7 == 0
             && fp >= sp
             && fp + 16 <= thread.stack_high.get()
             && sp >= thread.stack_low.get()
         {
+            memory.step(len, sp, fp, true, fp);
+            len += 1;
             // SAFETY: aligned and within the readable stack.
             (ra, sp, fp) = unsafe { (*((fp + 8) as *const u64), fp + 16, *(fp as *const usize)) };
             after_call = 1;
             if ra == 0 {
+                found.zero = sp;
                 break;
             }
             continue;
         }
-        let row = Row(row);
-        let base = if row.kind() == RowKind::Sp as u64 {
-            sp
-        } else if row.kind() == RowKind::Fp as u64 {
-            fp
+        let by_fp = row.kind() == RowKind::Fp as u64;
+        let (cfa, saved_at, by_fp) = if by_fp || row.kind() == RowKind::Sp as u64 {
+            let cfa = if by_fp { fp } else { sp }.wrapping_add(row.cfa_offset());
+            (cfa, row.saves_fp().then(|| cfa.wrapping_add_signed(row.fp_offset())), by_fp)
         } else {
-            // By value: a reference would keep all three in memory on every frame.
-            match special(thread, row, sp) {
-                Special::Signal(at) => {
+            match unusual(thread, rows, row, pc, (sp, fp)) {
+                Unusual::Caller(cfa, saved_at, by_fp) => (cfa, saved_at, by_fp),
+                Unusual::Signal(at) => {
+                    memory.step(len, sp, fp, false, 0);
+                    len += 1;
                     (sp, fp, ra) = at;
                     after_call = 0;
                     out.interrupted = true;
                     continue;
                 }
-                Special::Ends(end) => {
+                Unusual::Ends(end) => {
+                    memory.step(len, sp, fp, false, 0);
+                    len += 1;
                     out.end = end;
                     break;
                 }
             }
         };
-        let cfa = base.wrapping_add(row.cfa_offset() as usize);
+        let (state, depth) = ((sp, fp), len);
+        len += 1;
         // The caller's frame lies above; everything read lies between.
         if cfa <= sp.wrapping_sub(8) || cfa & 7 != 0 || !within(thread, sp, cfa) {
             out.end = StackEnd::OutsideStack;
             break;
         }
-        if row.saves_fp() {
-            let at = cfa.wrapping_add(row.fp_offset() as usize);
-            if at & 7 != 0 || !within(thread, at, at.wrapping_add(8)) {
+        let mut saved = 0;
+        if let Some(at) = saved_at {
+            saved = at;
+            if saved & 7 != 0 || !within(thread, saved, saved.wrapping_add(8)) {
                 out.end = StackEnd::OutsideStack;
                 break;
             }
             // SAFETY: aligned and within the readable stack.
-            fp = unsafe { *(at as *const usize) };
+            fp = unsafe { *(saved as *const usize) };
         }
+        memory.step(depth, state.0, state.1, by_fp, saved);
         // SAFETY: `cfa` is aligned and within the readable stack, above `sp`.
         ra = unsafe { *((cfa - 8) as *const u64) };
         sp = cfa;
         after_call = 1;
         if ra == 0 {
+            found.zero = sp;
             break;
         }
     }
     out.len = len;
-    out.hash = hash;
+    found
 }
 
 /// CFA = frame pointer + 16, frame pointer saved at CFA - 16.
-const FRAME: Row = match Row::new(RowKind::Fp, 16, Some(-16)) {
-    Some(row) => row,
-    None => Row::NONE,
+const FRAME: ShortRow = match Row::new(RowKind::Fp, 16, Some(-16)) {
+    Some(row) => ShortRow::new(row),
+    None => ShortRow::new(Row::NONE),
 };
 
-enum Special {
+/// What comes of a frame that has no short row with a place for its caller's.
+enum Unusual {
+    /// The CFA, where the caller's frame pointer is saved, and whether it was found by this one.
+    Caller(usize, Option<usize>, bool),
     /// Stack pointer, frame pointer, pc of the interrupted code.
     Signal((usize, usize, u64)),
     Ends(StackEnd),
 }
 
+// By value: references would keep the walk's state in memory on every frame.
 #[cold]
 #[inline(never)]
-fn special(thread: &Thread, row: Row, context: usize) -> Special {
-    if row.kind() == RowKind::End as u64 {
-        return Special::Ends(StackEnd::Whole);
+fn unusual(
+    thread: &Thread,
+    rows: &Rows,
+    short: ShortRow,
+    pc: u64,
+    (sp, fp): (usize, usize),
+) -> Unusual {
+    match short.kind() {
+        ShortRow::NOT_READY => return Unusual::Ends(StackEnd::NotReady),
+        ShortRow::LONG => {
+            let row = rows.long(thread, pc);
+            let by_fp = row.kind() == RowKind::Fp as u64;
+            if !by_fp && row.kind() != RowKind::Sp as u64 {
+                return Unusual::Ends(StackEnd::NoUnwindInfo);
+            }
+            let base = if by_fp { fp } else { sp };
+            let cfa = base.wrapping_add(row.cfa_offset() as usize);
+            let saved_at = row.saves_fp().then(|| cfa.wrapping_add(row.fp_offset() as usize));
+            return Unusual::Caller(cfa, saved_at, by_fp);
+        }
+        kind if kind == RowKind::End as u64 => return Unusual::Ends(StackEnd::Whole),
+        kind if kind != RowKind::Signal as u64 => return Unusual::Ends(StackEnd::NoUnwindInfo),
+        _ => {}
     }
-    if row.0 == NOT_READY {
-        return Special::Ends(StackEnd::NotReady);
-    }
-    if row.kind() != RowKind::Signal as u64 {
-        return Special::Ends(StackEnd::NoUnwindInfo);
-    }
+    let context = sp;
     if !within(thread, context, context.wrapping_add(ucontext::PC + 8)) {
-        return Special::Ends(StackEnd::OutsideStack);
+        return Unusual::Ends(StackEnd::OutsideStack);
     }
     // SAFETY: the signal frame lies on the readable stack. The saved stack may be
     // another one (sigaltstack): it is checked again before it is read.
     let word = |at: usize| unsafe { *((context + at) as *const usize) };
-    Special::Signal((word(ucontext::SP), word(ucontext::FP), word(ucontext::PC) as u64))
+    Unusual::Signal((word(ucontext::SP), word(ucontext::FP), word(ucontext::PC) as u64))
 }

@@ -1,0 +1,36 @@
+//! Compares stacks that an earlier walk is part of with stacks that are walked whole, where
+//! [`tprof_wire::env::TEST_STACKS`] asks for it.
+
+use super::frames::Walk;
+use crate::block::Thread;
+use crate::{state, sys};
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Compares a whole walk with another of the same stack by `again`.
+#[cold]
+#[inline(never)]
+pub fn compare(thread: &Thread, walk: &mut Walk, again: impl Fn(&mut Walk)) {
+    static CHECKED: AtomicBool = AtomicBool::new(false);
+    static DIFFERS: AtomicBool = AtomicBool::new(false);
+    let mut whole = MaybeUninit::<Walk>::uninit();
+    // SAFETY: integers and an enum, written by `again` before they are read; frames beyond `len`
+    // are never read.
+    let whole = unsafe { &mut *whole.as_mut_ptr() };
+    again(whole);
+    let is_same = walk.len == whole.len
+        && walk.hash == whole.hash
+        && walk.end == whole.end
+        && walk.frames.iter().zip(&whole.frames).take(walk.len).all(|(one, other)| one == other);
+    note(thread, &CHECKED, b"checked\n");
+    if !is_same {
+        note(thread, &DIFFERS, b"differs\n");
+    }
+}
+
+fn note(thread: &Thread, done: &AtomicBool, line: &[u8]) {
+    let path = state::CHECK_STACKS.load(Relaxed);
+    if !done.swap(true, Relaxed) && !path.is_null() && !thread.is_quiet() {
+        sys::append(path, &[line]);
+    }
+}

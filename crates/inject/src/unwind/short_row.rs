@@ -1,0 +1,95 @@
+//! Rows in [`ROW_BITS`], so that one fits into a word beside what it belongs to.
+
+use super::tables::NOT_READY;
+use tprof_wire::unwind::{Row, RowKind};
+
+/// Bits of a [`ShortRow`].
+pub const ROW_BITS: u32 = 25;
+
+/// A row as the memo has it: a bit that is set, the kind, whether the frame pointer was saved, an
+/// eighth of the bytes from the base register to the CFA, and of those from there down to the
+/// saved frame pointer. What does not fit is of kind [`ShortRow::LONG`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ShortRow(pub u64);
+
+impl ShortRow {
+    /// Read it in the tables.
+    pub const LONG: u64 = 7;
+    /// Tables are not there yet.
+    pub const NOT_READY: u64 = 6;
+
+    const fn of_kind(kind: u64) -> ShortRow {
+        ShortRow(1 | kind << 1)
+    }
+
+    /// A row of the tables.
+    pub const fn new(row: Row) -> ShortRow {
+        if row.0 == NOT_READY {
+            return ShortRow::of_kind(ShortRow::NOT_READY);
+        }
+        let (kind, cfa, below) = (row.kind(), row.cfa_offset(), -row.fp_offset());
+        if kind != RowKind::Sp as u64 && kind != RowKind::Fp as u64 {
+            return ShortRow::of_kind(kind);
+        }
+        // Multiples of 8, of 12 and 8 bits.
+        if cfa & !(0xfff << 3) != 0 || below & !(0xff << 3) != 0 {
+            return ShortRow::of_kind(ShortRow::LONG);
+        }
+        let saves = row.saves_fp() as u64;
+        ShortRow(1 | kind << 1 | saves << 4 | (cfa as u64 >> 3) << 5 | (below as u64 >> 3) << 17)
+    }
+
+    /// [`RowKind`], or one of those above.
+    #[inline(always)]
+    pub const fn kind(self) -> u64 {
+        self.0 >> 1 & 7
+    }
+
+    /// See [`Row::saves_fp`].
+    #[inline(always)]
+    pub const fn saves_fp(self) -> bool {
+        self.0 & 1 << 4 != 0
+    }
+
+    /// See [`Row::cfa_offset`].
+    #[inline(always)]
+    pub const fn cfa_offset(self) -> usize {
+        (self.0 >> 2 & 0xfff << 3) as usize
+    }
+
+    /// See [`Row::fp_offset`].
+    #[inline(always)]
+    pub const fn fp_offset(self) -> isize {
+        -((self.0 >> 14 & 0xff << 3) as isize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_short_or_long_never_another() {
+        for kind in [RowKind::None, RowKind::Sp, RowKind::Fp, RowKind::End, RowKind::Signal] {
+            for cfa in [-8, 0, 8, 12, 16, 4095 * 8, 4096 * 8, 134_217_720] {
+                for fp in [None, Some(8), Some(0), Some(-16), Some(-20), Some(-2040), Some(-2048)] {
+                    let row = Row::new(kind, cfa, fp).unwrap();
+                    let short = ShortRow::new(row);
+                    assert_eq!(short.0 >> ROW_BITS, 0);
+                    let has_place = matches!(kind, RowKind::Sp | RowKind::Fp);
+                    if short.kind() == ShortRow::LONG || !has_place {
+                        assert!(has_place || short.kind() == kind as u64, "{row:?}");
+                        continue;
+                    }
+                    assert_eq!(short.kind(), kind as u64, "{row:?}");
+                    assert_eq!(short.cfa_offset() as i64, cfa, "{row:?}");
+                    assert_eq!(short.saves_fp(), fp.is_some(), "{row:?}");
+                    assert_eq!(short.fp_offset() as i64, fp.unwrap_or(0), "{row:?}");
+                }
+            }
+        }
+        let usual = ShortRow::new(Row::new(RowKind::Fp, 16, Some(-16)).unwrap());
+        assert_eq!((usual.cfa_offset(), usual.fp_offset()), (16, -16));
+        assert_eq!(ShortRow::new(Row(NOT_READY)).kind(), ShortRow::NOT_READY);
+    }
+}

@@ -1,0 +1,74 @@
+//! A stack that is put together from the last walk of its thread and a part that is walked is the
+//! stack that a whole walk finds.
+
+use std::path::Path;
+
+use tprof_tests::{Job, Kind, Scratch, build, program, skip, traced};
+
+use crate::python_stacks::pythons;
+
+/// Runs a job with every remembered stack walked again; what the check wrote.
+fn checked(job: &Job, options: &[&str]) -> String {
+    let scratch = Scratch::new();
+    let found = scratch.path().join("found");
+    let options = [&["--mem", "exact", "--activities", "mem"], options].concat();
+    let run = traced(&job.clone().env("TPROF_TEST_STACKS", &found), &options, &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{}: {:?}", job.name(), run.outcome);
+    std::fs::read_to_string(&found).unwrap_or_default()
+}
+
+#[track_caller]
+fn is_the_same(job: &Job, options: &[&str]) {
+    let found = checked(job, options);
+    assert!(found.contains("checked\n"), "{}: nothing was remembered", job.name());
+    assert!(!found.contains("differs"), "{}: {found}", job.name());
+}
+
+#[test]
+fn in_c_with_frames_of_every_sort() {
+    for kind in [Kind::Plain, Kind::FramePointers] {
+        is_the_same(&Job::new(build("stacks_alike", kind).unwrap()).arg("200000"), &[]);
+    }
+}
+
+#[test]
+fn through_signals_jumps_coroutines_and_exceptions() {
+    for job in [
+        Job::new(program("handler_malloc")).arg("2000"),
+        Job::new(program("handler_jump")),
+        Job::new(program("altstack")),
+        Job::new(program("coroutines")),
+        Job::new(program("exceptions")),
+        Job::new(program("fork_threads")),
+    ] {
+        let found = checked(&job, &[]);
+        assert!(!found.contains("differs"), "{}: {found}", job.name());
+    }
+}
+
+#[test]
+fn while_code_comes_and_goes() {
+    let job = Job::new(program("dlopen_loop")).arg("400");
+    let job = job.arg(program("plugin")).arg(program("other_plugin"));
+    let found = checked(&job, &[]);
+    assert!(!found.contains("differs"), "{found}");
+}
+
+#[test]
+fn in_python() {
+    let Some(python) = pythons().pop() else { return skip("there is no Python from 3.8 on") };
+    let script = "import json, re, decimal\n\
+        data = [{'a': i, 'b': [str(i)] * 9, 'c': decimal.Decimal(i)} for i in range(4000)]\n\
+        text = json.dumps(data, default=str)\n\
+        assert len(json.loads(text)) == len(re.findall('\"a\"', text))";
+    let job = Job::new(python).arg("-c").arg(script).env("PYTHONMALLOC", "malloc");
+    is_the_same(&job, &[]);
+    is_the_same(&job, &["--stacks", "python"]);
+}
+
+#[test]
+fn in_a_compiler() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/stacks_alike.c");
+    let job = Job::new("gcc").args(["-O2", "-S", "-o", "/dev/null"]).arg(source);
+    is_the_same(&job, &[]);
+}
