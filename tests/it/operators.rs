@@ -4,7 +4,7 @@
 use crate::calls::rows;
 use std::collections::BTreeMap;
 use std::path::Path;
-use tprof_tests::{Job, Scratch, Traced, run_info, skip, traced};
+use tprof_tests::{Job, Scratch, Traced, document, run_info, skip, tprof, traced};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Span, SpanKind};
 
@@ -295,6 +295,19 @@ fn operators_that_take_more_than_their_share_are_recorded_no_more_and_the_run_sa
     let recorded = recorded(&file);
     assert_eq!(recorded["operators"], "ranges");
     assert!(recorded["why"].as_str().unwrap().contains("more than 1 %"), "{recorded}");
+    // What reads operators has those of a part of the time.
+    let ended = "1 rank recorded operators for a part of the time only";
+    for kind in ["operators", "sequences", "critical-path", "findings"] {
+        let notes = document(kind, &traced.run)["notes"].to_string();
+        assert_eq!(notes.matches(ended).count(), 1, "{kind}: {notes}");
+    }
+    assert!(!document("annotations", &traced.run)["notes"].to_string().contains(ended));
+    for (format, notes_it) in [("chrome", true), ("csv", true), ("flame", true), ("folded", false)]
+    {
+        let export = tprof(["export", "--to", format, "-o", format]).arg(&traced.run);
+        let outcome = export.run_in(scratch.path());
+        assert_eq!(outcome.stderr.matches(ended).count(), usize::from(notes_it), "{outcome:?}");
+    }
 }
 
 #[test]

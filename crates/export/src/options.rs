@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use tprof_facts::operators;
 use tprof_trace::{RankFile, RunDir, SymbolSource};
 
 use crate::error::ExportError;
@@ -64,6 +65,15 @@ pub struct Written {
     pub left_out: u64,
     /// What else a reader of the output should know.
     pub notes: Vec<String>,
+    /// Ranks of which operators were written that were recorded for a part of the time only.
+    pub operators_ended: u64,
+}
+
+impl Written {
+    /// All that a reader of the output should know.
+    pub fn all_notes(&self) -> impl Iterator<Item = String> {
+        self.notes.iter().cloned().chain(operators::note(self.operators_ended))
+    }
 }
 
 /// What the number behind a stack is.

@@ -131,7 +131,7 @@ pub(crate) fn notes(slice: &Slice, written: &Written) -> Vec<String> {
         (true, Some(_)) => notes.push("Some ranks of the run.".to_owned()),
         (true, None) => {}
     }
-    notes.extend(written.notes.iter().map(|note| format!("{note}.")));
+    notes.extend(written.all_notes().map(|note| format!("{note}.")));
     notes
 }
 

@@ -6,11 +6,11 @@
 
 use tprof_facts::cycles::{self, Cycle};
 use tprof_facts::steps::{self, StepSource};
-use tprof_facts::{Clock, Zero};
+use tprof_facts::{Clock, Zero, operators};
 use tprof_trace::{RankFile, RunDir, SymbolSource, TraceFile};
 
-use crate::ExportError;
 use crate::numbers::Numbers;
+use crate::{ExportError, Written};
 
 /// What of a run is wanted; by default all of it.
 #[derive(Clone, Debug, Default)]
@@ -116,6 +116,17 @@ impl<'a> Selection<'a> {
             Some(ranks) => of_ranks(all, ranks)?,
         };
         Ok(Selection { run, files, zero: Zero::of(run), slice, symbols })
+    }
+
+    /// As [`Self::open`], for what writes spans: counts ranks with a part of their operators.
+    pub(crate) fn open_spans(
+        &self,
+        file: &'a RankFile,
+        written: &mut Written,
+    ) -> Result<OpenRank<'a>, ExportError> {
+        let part = self.open(file)?;
+        written.operators_ended += u64::from(operators::ended(&part.trace));
+        Ok(part)
     }
 
     /// Opens a file and finds the slice in it.

@@ -3,12 +3,25 @@
 use serde_json::Value;
 use tprof_trace::TraceFile;
 
+use crate::units::counted;
+
 /// Whether recording of the operators of a file's process ended before that process did: beyond its budget
 /// `--operators auto` goes on with ranges only. What ran later is unknown, not absent.
 pub fn ended(file: &TraceFile) -> bool {
     let mut facts = file.properties().filter(|(key, _)| *key == "pytorch");
     facts.any(|(_, text)| {
         serde_json::from_str::<Value>(text).is_ok_and(|fact| fact["operators"] == "ranges")
+    })
+}
+
+/// What a reader of operators should know where their recording [`ended`] in this many ranks.
+pub fn note(ended: u64) -> Option<String> {
+    (ended > 0).then(|| {
+        format!(
+            "{} recorded operators for a part of the time only, as these took too much of it; \
+             --operators names records them all",
+            counted(ended, "rank", "ranks")
+        )
     })
 }
 

@@ -3,7 +3,6 @@
 use std::sync::Mutex;
 
 use rustc_hash::FxHashMap;
-use tprof_facts::operators;
 use tprof_facts::steps::StepSource;
 use tprof_trace::model::SpanKind;
 
@@ -27,8 +26,6 @@ pub(super) struct RankSide {
     pub peaks: Peaks,
     /// From its first process's start to the last that was recorded of it.
     pub life_ns: Option<u64>,
-    /// As [`operators::ended`].
-    pub operators_ended: bool,
 }
 
 /// What a comparison reads of each rank.
@@ -96,8 +93,7 @@ impl Analysis for RankAnalysis {
         let facts = facts::of_file(trace);
         let source = rank.steps_found().source.filter(|_| stepped);
         let steps = figures(rank, &steps, stepped);
-        let operators_ended = operators::ended(trace);
-        RankSide { stepped, source, steps, facts, peaks, life_ns, operators_ended }
+        RankSide { stepped, source, steps, facts, peaks, life_ns }
     }
 
     fn join(&self, _: Vec<(RankAt, RankSide)>, _: &Options) -> Body {

@@ -47,7 +47,7 @@ impl Needs {
         self.0 & other.0 == other.0
     }
 
-    pub(super) fn has_any(self, other: Needs) -> bool {
+    pub(crate) fn has_any(self, other: Needs) -> bool {
         self.0 & other.0 != 0
     }
 }

@@ -8,8 +8,8 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use tprof_facts::Zero;
 use tprof_facts::cycles::{self, Cycle};
+use tprof_facts::{Zero, operators};
 use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, TraceError, TraceFile};
 
 use super::error::AnalyzeError;
@@ -64,7 +64,8 @@ pub fn read_together(
     let documents = kinds.into_iter().zip(bodies).zip(&read.of_kinds).map(|((kind, body), of)| {
         let Body { tables, mut notes } = body;
         notes.extend(read.cycle.iter().map(|cycle| format!("only {cycle}")));
-        let OfKind { completeness, problems } = of.clone();
+        let OfKind { completeness, problems, operators_ended } = of.clone();
+        notes.extend(operators::note(operators_ended));
         Document { kind, run: read.run.clone(), completeness, problems, notes, tables }
     });
     let documents = documents.collect();
@@ -124,6 +125,8 @@ fn chooses_nothing(begun: &[&dyn Begun]) -> Option<Named> {
 pub(crate) struct OfKind {
     pub completeness: Completeness,
     pub problems: Vec<String>,
+    /// Of one that reads operators: ranks with recording of these [`operators::ended`].
+    pub operators_ended: u64,
 }
 
 /// A run with all of its ranks read.
@@ -145,6 +148,8 @@ struct ReadRank {
     /// For each analysis.
     problems: Vec<Vec<String>>,
     part: Option<RankSummary>,
+    /// As [`operators::ended`].
+    operators_ended: bool,
     /// Where one of them was asked for.
     cycles: Vec<Cycle>,
 }
@@ -178,7 +183,7 @@ pub(crate) fn read_ranks(
     let of_dir: Vec<String> = dir.problems().iter().map(|p| p.what.clone()).collect();
     let mut problems = vec![of_dir; begun.len()];
     let (mut parts, mut seen, mut last_ns) = (Vec::new(), Vec::new(), None);
-    let (mut failure, mut any, mut cycles) = (None, false, Vec::new());
+    let (mut failure, mut any, mut cycles, mut ended) = (None, false, Vec::new(), 0);
     for result in parallel::each(&files, |(place, file)| context.read(*place, file)) {
         match result {
             Ok(read) => {
@@ -190,6 +195,7 @@ pub(crate) fn read_ranks(
                 last_ns = last_ns.max(Some(read.last_ns));
                 parts.extend(read.part.map(Ok));
                 cycles.extend(read.cycles);
+                ended += u64::from(read.operators_ended);
             }
             Err(error) => {
                 let text = error.to_string();
@@ -207,12 +213,14 @@ pub(crate) fn read_ranks(
     let infos = dir.infos();
     let finished = !infos.is_empty() && infos.iter().all(|info| info.finished);
     let in_part = options.rank.is_some() || path.is_file();
-    let of_kind = |problems: Vec<String>| {
+    let of_kind = |(problems, begun): (Vec<String>, &&dyn Begun)| {
         let whole = finished && problems.is_empty();
         let completeness = Completeness::of(infos, finished && !in_part, whole, seen.clone());
-        OfKind { completeness, problems }
+        let operators_ended =
+            if begun.needs(options).has_any(Needs::OPERATORS) { ended } else { 0 };
+        OfKind { completeness, problems, operators_ended }
     };
-    let of_kinds = problems.into_iter().map(of_kind).collect();
+    let of_kinds = problems.into_iter().zip(begun).map(of_kind).collect();
     let run = run_of(path, infos, options.is_running, last_ns, context.zero);
     Ok(Read { run, cycle, of_kinds, parts, dir })
 }
@@ -310,6 +318,7 @@ impl Context<'_> {
             last_ns: clock.since_start(trace.last_ns()),
             problems: problems.collect(),
             part,
+            operators_ended: operators::ended(&trace),
             cycles,
         })
     }

@@ -114,7 +114,7 @@ fn print_notes(written: &Written) {
         let all = count(written.events + written.left_out);
         print_stderr(&format!("note: {} of {all} events were left out\n", count(written.left_out)));
     }
-    for note in &written.notes {
+    for note in written.all_notes() {
         print_stderr(&format!("note: {note}\n"));
     }
 }

@@ -19,8 +19,6 @@ pub struct OperatorCosts {
     pub unowned: u64,
     /// Those without a recorded call.
     pub unlaunched: u64,
-    /// Ranks with operators that were recorded for a part of the time only.
-    pub ended: u64,
     /// Whether any work of a device was recorded.
     pub has_work: bool,
 }
@@ -123,6 +121,5 @@ impl OperatorCosts {
         self.unowned += other.unowned;
         self.has_work |= other.has_work;
         self.unlaunched += other.unlaunched;
-        self.ended += other.ended;
     }
 }

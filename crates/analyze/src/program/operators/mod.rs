@@ -11,7 +11,6 @@ mod tests;
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace};
 use costs::OperatorCosts;
-use tprof_facts::operators;
 
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {
@@ -32,8 +31,7 @@ impl Analysis for Operators {
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> OperatorCosts {
-        let ended = u64::from(operators::ended(rank.file));
-        OperatorCosts { ended, ..count_of(rank, options.hta) }
+        count_of(rank, options.hta)
     }
 
     fn join(&self, parts: Vec<(RankAt, OperatorCosts)>, options: &Options) -> Body {

@@ -2,8 +2,6 @@
 
 use std::cmp::Reverse;
 
-use tprof_facts::units::counted;
-
 use super::costs::{Cost, Launched, OperatorCosts};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
 use crate::gpu::breakdown::NO_WORK;
@@ -41,13 +39,6 @@ pub(super) fn body(parts: Vec<(RankAt, OperatorCosts)>, hta: bool) -> Body {
 
 fn notes(all: &OperatorCosts, hta: bool) -> Vec<String> {
     let mut notes = Vec::new();
-    if all.ended > 0 {
-        notes.push(format!(
-            "{} recorded operators for a part of the time only, as these took too much of it; \
-             --operators names records them all",
-            counted(all.ended, "rank", "ranks")
-        ));
-    }
     if all.unowned > 0 {
         notes.push(format!(
             "{} kernels, copies and memsets were launched outside of any operator",
