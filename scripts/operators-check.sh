@@ -2,12 +2,12 @@
 # Training jobs under tprof: their operators, ranges and sizes against torch.profiler's of another run of the same seed
 # (names, counts and sizes must be equal); the weights at their end, and what torch.compile compiled, against a run
 # without either; and what torch.profiler records beside tprof, against what it records without. Then, on larger
-# operators, durations (scripts/operators/durations.py; with a release build: its collector leaves the job its core).
+# operators, durations of one run in which both record (scripts/operators/durations.py).
 # What other tools read of an export is compared too, where scripts/test-readers.sh installed them.
 # By hand: it needs a Python with PyTorch, which no script installs.
 #
 #   scripts/operators-check.sh PYTHON [TPROF] [JOB…]      jobs of scripts/operators/jobs.py; default: all
-#   ROUNDS=0 scripts/operators-check.sh …                 without durations; default: 3 runs of each
+#   DURATIONS=0 scripts/operators-check.sh …              without durations
 set -eu
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || { echo 'usage: scripts/operators-check.sh PYTHON [TPROF] [JOB…]' >&2; exit 2; }
@@ -69,6 +69,6 @@ for job in "$@"; do
         "$readers" scripts/operators/readers.py "$at.chrome/rank-0.trace.json.gz" "$at.0.reference.json" || failed="$failed readers"
     fi
     case $job in lists | compiled) continue ;; esac
-    [ "${ROUNDS:-3}" = 0 ] || python3 scripts/operators/durations.py "$python" "$tprof" "$job" "${ROUNDS:-3}" || failed="$failed $job"
+    [ "${DURATIONS:-1}" = 0 ] || python3 scripts/operators/durations.py "$python" "$tprof" "$job" || failed="$failed $job"
 done
 [ -z "$failed" ] || { echo "differ:$failed" >&2; exit 1; }

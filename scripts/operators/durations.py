@@ -1,153 +1,70 @@
-"""Compares how long operators last: by tprof in some runs of a job, and by torch.profiler in others of the same seed.
+"""Compares how long operators last by tprof and by torch.profiler, of one run in which both recorded: the same operators.
 
-usage: durations.py PYTHON TPROF JOB [ROUNDS]    exit status 1 where they differ by more than 3 %
+usage: durations.py PYTHON TPROF JOB    exit status 1 where they differ by more than 3 %
 
-A round runs the job (JOBS_SIZE=large) with tprof, with torch.profiler, and with torch.profiler again. An operator's own time is
-its duration without those directly within it. Operators of a name, of sizes, and with so many within them have a first decile
-of it over all runs of a profiler, which other work on the machine disturbs less than a median; it is summed over all operators.
+Runs of the same seed differ by what is no profiler's: an operator that takes memory lasts three times as long where that is fresh, and
+which one it is follows from what else was allocated. In one run both record each operator, and what each profiler costs lies within
+the other's duration of it: tprof's beginning comes before torch.profiler's callback, and its end before torch.profiler's end. So an
+operator's two durations differ by a constant, whatever lies within it; it is the median over every second operator.
 
-What recording costs lies within the operators around, not within an operator's own callbacks. So
-
-- operators with none within are compared as they are;
-- the own time of the others is compared after the difference of both profilers' costs was added for each operator within. That
-  difference is the weighted median over one half of the groups, and the comparison is of the other half.
-
-What torch.profiler's two groups of runs differ by is the noise: where it is more than 3 % nothing is judged.
+Compared of the others are the sums with that constant for each operator, and the slope of one duration over the other.
 """
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
 from collections import defaultdict
 from pathlib import Path
+from statistics import linear_regression, median
 
 from traces import events
 
 MOST = 0.03
-# Times are rounded to nanoseconds, these are us.
-ROUNDED = 0.002
 HERE = Path(__file__).resolve().parent
 
 
-class Runs:
-    """Runs of one profiler: own times of operators by name, sizes and number of operators within, us."""
-
-    def __init__(self):
-        self.own, self.runs = defaultdict(list), 0
-
-    def add(self, path):
-        self.runs += 1
-        threads = defaultdict(list)
-        for event in events(path):
-            threads[event["tid"]].append(event)
-        for found in threads.values():
-            for event, inner, own in nested(found):
-                if event["cat"] == "cpu_op":
-                    sizes = json.dumps(event.get("args", {}).get("Input Dims", []))
-                    self.own[event["name"], sizes, inner].append(own)
-
-    def count(self, key):
-        """Operators of a run."""
-        return len(self.own[key]) / self.runs
-
-    def decile(self, key):
-        own = sorted(self.own[key])
-        return own[len(own) // 10]
-
-    def total(self, keys, each=0.0):
-        """Own time of the operators of one run, with so much more for each operator within."""
-        return sum(self.count(key) * (self.decile(key) + each * key[2]) for key in keys)
+def by_thread(path):
+    """Durations of operators, us: by thread and name, in order of start."""
+    found = defaultdict(list)
+    for event in events(path):
+        if event["cat"] == "cpu_op":
+            found[event["tid"], event["name"]].append((float(event["ts"]), -float(event["dur"])))
+    return {key: [-duration for _, duration in sorted(each)] for key, each in found.items()}
 
 
-def nested(found):
-    """Each event of a thread, how many lie directly within it, and its own time."""
-    rows = [[event, 0, float(event["dur"])] for event in found]
-    rows.sort(key=lambda row: (float(row[0]["ts"]), -row[2]))
-    around = []
-    for row in rows:
-        begin, duration = float(row[0]["ts"]), row[2]
-        while around and around[-1][0] + ROUNDED < begin + duration:
-            around.pop()
-        if around:
-            outer = around[-1][1]
-            outer[1] += 1
-            outer[2] -= duration
-        around.append((begin + duration, row))
-    return rows
-
-
-def weighted_median(values):
-    """Of pairs of a value and its weight."""
-    values = sorted(values)
-    half, so_far = sum(weight for _, weight in values) / 2, 0.0
-    for value, weight in values:
-        so_far += weight
-        if so_far >= half:
-            return value
-    return 0.0
-
-
-def run(words, job, folder, trace=None):
-    python = words.pop()
+def record(python, tprof, job, folder):
+    """Runs the job with both; the trace of each."""
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if job == "ddp" else []
-    command = [*words, python, *launch, str(HERE / "jobs.py"), job, *([str(trace)] if trace else [])]
-    env = {**os.environ, "JOBS_SIZE": os.environ.get("JOBS_SIZE", "large")}
-    done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
+    program = [python, *launch, str(HERE / "jobs.py"), job, str(folder / "RANK.json")]
+    command = [tprof, "run", "-q", "--operators", "shapes", "--mem", "off", "-o", "run", "--", *program]
+    done = subprocess.run(command, env={**os.environ, "JOBS_SIZE": "large"}, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{command} failed: {done.stderr[-2000:]}")
-
-
-def by_tprof(tprof, python, job, folder):
-    record = [tprof, "run", "-q", "--force", "--operators", "shapes", "--mem", "off", "-o", "run", "--", python]
-    run(record, job, folder)
-    export = [tprof, "export", "--to", "chrome", "--force", "-o", "chrome", "run"]
+    export = [tprof, "export", "--to", "chrome", "-o", "chrome", "run"]
     subprocess.run(export, cwd=folder, capture_output=True, check=True)
-    return folder / "chrome/rank-0.trace.json.gz"
-
-
-def by_torch(python, job, folder):
-    run([python], job, folder, folder / "RANK.json")
-    return folder / "0.json"
-
-
-def judge(what, ours, theirs, noise):
-    """Prints a comparison; whether it is of more than the noise, and of more than 3 %."""
-    if theirs <= 0:
-        print(f"  {what}: none")
-        return False
-    ratio, noise = 2 * ours / (theirs + noise) - 1, noise / theirs - 1
-    judged = "" if abs(noise) <= MOST else ", not judged"
-    print(f"  {what}: {ours / 1e3:.2f} ms by tprof, {theirs / 1e3:.2f} by torch.profiler: {ratio:+.1%}; torch.profiler to itself {noise:+.1%}{judged}")
-    return not judged and abs(ratio) > MOST
+    return folder / "chrome/rank-0.trace.json.gz", folder / "0.json"
 
 
 def main():
-    python, tprof, job = sys.argv[1:4]
-    rounds = int(sys.argv[4]) if len(sys.argv) > 4 else 3
-    ours, theirs, again = Runs(), Runs(), Runs()
+    python, tprof, job = sys.argv[1], os.path.abspath(sys.argv[2]), sys.argv[3]
     with tempfile.TemporaryDirectory() as folder:
-        folder = Path(folder)
-        for _ in range(rounds):
-            ours.add(by_tprof(tprof, python, job, folder))
-            for group in (theirs, again):
-                group.add(by_torch(python, job, folder))
-    keys = sorted(ours.own.keys() & theirs.own.keys() & again.own.keys())
-    print(f"durations of {job}, load {os.getloadavg()[0]:.1f}")
-    leaves, outer = [key for key in keys if key[2] == 0], [key for key in keys if key[2] > 0]
-    differ = judge("operators with none within", *(group.total(leaves) for group in (ours, theirs, again)))
-    judge("own time of the others, as it is", *(group.total(outer) for group in (ours, theirs, again)))
-
-    def dearer(key):
-        return ((theirs.decile(key) + again.decile(key)) / 2 - ours.decile(key)) / key[2], ours.count(key) * key[2]
-
-    known, others = outer[::2], outer[1::2]
-    each = weighted_median([dearer(key) for key in known])
-    print(f"  torch.profiler costs {1e3 * each:.0f} ns more for each operator within")
-    totals = (ours.total(others, each), theirs.total(others), again.total(others))
-    differ |= judge("own time of one half of them, with that added", *totals)
-    if differ:
+        ours, theirs = map(by_thread, record(python, tprof, job, Path(folder)))
+    # Threads of gloo have operators by tprof only where PyTorch is old.
+    pairs = [pair for key in ours.keys() & theirs.keys() if len(ours[key]) == len(theirs[key]) for pair in zip(ours[key], theirs[key])]
+    left_out = sum(map(len, ours.values())) - len(pairs)
+    known, others = pairs[::2], pairs[1::2]
+    constant = median(one - other for one, other in known)
+    one, other = sum(one for one, _ in others), sum(other for _, other in others)
+    ratio = (one - constant * len(others)) / other - 1
+    slope = linear_regression([other for _, other in others], [one for one, _ in others]).slope
+    odd = sorted(abs(one - other - constant) for one, other in others)[len(others) * 99 // 100]
+    print(
+        f"durations of {job}: {len(pairs)} operators, {left_out} left out; {one / 1e3:.1f} ms by tprof, {other / 1e3:.1f} by torch.profiler "
+        f"({one / other - 1:+.1%}); {1e3 * constant:.0f} ns less for each: {ratio:+.2%}; slope {slope:.4f}; "
+        f"99 of 100 within {odd:.2f} us; load {os.getloadavg()[0]:.1f}"
+    )
+    if abs(ratio) > MOST or abs(slope - 1) > MOST or left_out > len(pairs) / 10:
         sys.exit(f"  differ by more than {MOST:.0%}")
 
 
