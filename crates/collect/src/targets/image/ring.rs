@@ -9,12 +9,16 @@ use crate::shared::SlotRead;
 use crate::targets::heap::HeapOp;
 use std::sync::atomic::Ordering::*;
 use tprof_wire::record::{self, ExtKind, Kind, SLOT_BYTES};
-use tprof_wire::region::ChunkRef;
+use tprof_wire::region::{CHUNKS_PER_THREAD, ChunkRef};
 
 /// A hole (a reserved slot that stays empty while later ones are written) is
 /// skipped after this long: its writer left by `longjmp` or died. Longer than
 /// the scheduler keeps a thread waiting on a busy machine.
 const HOLE_NS: u64 = 200_000_000;
+/// Chunks that a thread with a full ring may fill once it is woken: woken for each, a thread that
+/// writes faster than this reads would make two switches for every chunk. Its own time limit ends
+/// a wait that no wake ends.
+const WAKE_ROOM: u32 = 4;
 /// Events decoded before they are applied.
 const BATCH: usize = 32;
 /// No block is larger.
@@ -141,8 +145,10 @@ impl Image {
         }
         self.region.free_chunk(done, used.max(SLOT_BYTES));
         let slot = self.region.slot(thread.slot);
-        slot.drained_chunks.fetch_add(1, Release);
-        if self.region.header().waiting.load(Relaxed) != 0 {
+        let drained = slot.drained_chunks.fetch_add(1, Release).wrapping_add(1);
+        let full = slot.filled_chunks.load(Relaxed).wrapping_sub(drained);
+        let has_room = full <= CHUNKS_PER_THREAD - WAKE_ROOM;
+        if has_room && self.region.header().waiting.load(Relaxed) != 0 {
             sys::futex_wake(&slot.drained_chunks);
         }
     }
