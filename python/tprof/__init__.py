@@ -90,5 +90,12 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext tprof``: the magic ``%%tprof`` samples one cell."""
+    from ._notebook import load_ipython_extension as load
+
+    load(shell)
+
+
 def __dir__() -> List[str]:
     return sorted(set(globals()) | set(__all__))

@@ -37,7 +37,7 @@ def run_directory() -> Optional[str]:
     return os.environ.get("TPROF_OUTPUT") if _abi.UNDER_TPROF else None
 
 
-def _environment() -> Dict[str, str]:
+def environment() -> Dict[str, str]:
     """The environment without tprof's own variables: the program's commands are not the job's."""
     kept = {}
     for name, value in os.environ.items():
@@ -62,7 +62,7 @@ def tprof(*words: str) -> str:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=_environment(),
+            env=environment(),
             check=False,
         )
     except OSError as error:

@@ -224,3 +224,26 @@ fn a_script_starts_itself_again_under_tprof_once() {
     let off = job.env("TPROF_ENABLED", "0").run_in(scratch.cwd()).expect_code(0);
     assert_eq!(off.stdout, "False ['two words']\n");
 }
+
+#[test]
+fn calls_are_measured_and_reports_are_dictionaries() {
+    let python = need_some!(pythons().pop().ok_or("there is no Python"));
+    let scratch = Scratch::new();
+    let run = scratch.path().join("run");
+    let job = job(&python, "measure.py").env("TPROF_BIN", tprof_tests::tprof_at());
+    let native = job.clone().arg("measure").run_in(scratch.cwd()).expect_code(0);
+    let traced = traced(&job.clone().arg("measure"), EXACT, &scratch);
+    assert_eq!(traced.outcome, native);
+    let file = file_of(&traced.run);
+    let spans = spans(&file);
+    assert_eq!((spans.get("sum"), spans.get("half")), (Some(&20), Some(&7)), "{spans:?}");
+    std::fs::rename(&traced.run, &run).unwrap();
+    job.arg("load").arg(&run).run_in(scratch.cwd()).expect_code(0);
+    // A snapshot of a live run, from within it.
+    let job =
+        self::job(&python, "measure.py").arg("snapshot").arg(scratch.path().join("held.json"));
+    let native = job.run_in(scratch.cwd()).expect_code(0);
+    assert_eq!(native.stdout, "None\n");
+    let traced = tprof_tests::traced(&job, EXACT, &scratch);
+    assert_eq!(traced.outcome.stdout, "held\n", "{:?}", traced.outcome);
+}
