@@ -63,16 +63,25 @@ fn heap(page: &mut Page, report: &Report, rank: &Rank) {
                 plural(allocations, "allocation", "allocations"),
                 plural(frees, "free", "frees")
             ),
+            (Some(_), Some(_), None) => format!(
+                "{} in {} allocations; frees {}",
+                text_of(&memory.allocated_bytes, bytes),
+                text_of(&memory.allocations, count),
+                text_of(&memory.frees, count)
+            ),
             _ => text_of(&memory.allocations, count),
         },
     );
     churn(page, memory);
     if memory.recording == "sampled" {
-        let text = format!(
-            "counts and bytes are exact, live and peak in usable bytes, the peak within {} per \
-             thread; sites are estimates",
-            bytes(PEAK_SLACK_BYTES)
-        );
+        let text = match memory.allocations {
+            Reading::Estimate { .. } => "counts, bytes and sites are estimates".to_owned(),
+            _ => format!(
+                "counts and bytes are exact, live and peak in usable bytes, the peak within {} per \
+                 thread; sites are estimates",
+                bytes(PEAK_SLACK_BYTES)
+            ),
+        };
         page.field("sampling", &text);
     }
     if let Some(why) = &memory.at_least {

@@ -100,8 +100,9 @@ fn memory(page: &mut Page, report: &Report) {
             text += &format!(" (summed over {} program images)", count(rank.images as u64));
         }
     }
-    if let (Some(n), Some(total)) = (memory.allocations.get(), memory.allocated_bytes.get()) {
-        text += &format!("; {} allocated in {} calls", bytes(total), count(n));
+    if memory.allocations.get().and(memory.allocated_bytes.get()).is_some() {
+        let total = text_of(&memory.allocated_bytes, bytes);
+        text += &format!("; {total} allocated in {} calls", text_of(&memory.allocations, count));
     }
     page.field("heap", &text);
     resident(page, rank, &whose);

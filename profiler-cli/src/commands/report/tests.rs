@@ -181,6 +181,22 @@ fn a_killed_sampled_rank_reads_well() {
 }
 
 #[test]
+fn counts_of_a_cycle_of_a_sampled_rank_are_called_estimates() {
+    let dir = tempfile::tempdir().unwrap();
+    rank(dir.path(), 0, MemoryRecording::Sampled { interval: 512 << 10 }, ProcessEnd::Exited(0));
+    run_json(dir.path(), Completeness::default());
+    for kind in [Kind::Summary, Kind::Memory] {
+        let mut made = report(dir.path(), kind, None).unwrap();
+        let memory = &mut made.ranks[0].host_memory;
+        memory.allocations = tprof_analyze::Reading::Estimate { value: 129, error: 40 };
+        memory.frees = tprof_analyze::Reading::missing("not by cycle");
+        let shown = text(&made, 10, WIDTH);
+        assert!(shown.contains("about 129 (\u{b1} 40)"), "{shown}");
+        assert!(!shown.contains("are exact"), "{shown}");
+    }
+}
+
+#[test]
 fn estimates_are_not_more_than_the_whole_and_trifles_are_not_listed() {
     let dir = tempfile::tempdir().unwrap();
     rank(dir.path(), 0, MemoryRecording::Sampled { interval: 512 << 10 }, ProcessEnd::Exited(0));
