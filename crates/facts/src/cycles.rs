@@ -31,7 +31,7 @@ pub fn of(file: &TraceFile) -> Vec<Cycle> {
     begun.sort_unstable();
     begun.dedup_by_key(|(_, number, _)| *number);
     let ends = begun.iter().skip(1).map(|(time_ns, ..)| *time_ns).chain([u64::MAX]);
-    let mut cycles: Vec<Cycle> = Vec::new();
+    let (paused, mut cycles) = (paused(file), Vec::<Cycle>::new());
     for ((from_ns, number, name), to_ns) in begun.iter().zip(ends) {
         let times = (*from_ns, to_ns);
         let at = cycles.iter().position(|cycle| cycle.number == *number);
@@ -41,16 +41,16 @@ pub fn of(file: &TraceFile) -> Vec<Cycle> {
             cycles.len() - 1
         });
         cycles[at].part.times_ns.push(times);
-        cycles[at].part.recorded_ns.extend(recorded(file, times));
+        cycles[at].part.recorded_ns.extend(without(&paused, times));
     }
     cycles.sort_by_key(|cycle| cycle.number);
     cycles
 }
 
-/// Within these times, in which recording is on at first, when it was on.
-fn recorded(file: &TraceFile, (from_ns, to_ns): (u64, u64)) -> Vec<(u64, u64)> {
+/// The times in which a file recorded nothing, by its marks, from and to before: what lies before
+/// a first mark of its beginning (`--delay`, `--paused`, a schedule), and from a mark of its end on.
+pub fn paused(file: &TraceFile) -> Vec<(u64, u64)> {
     let mut switches: Vec<(u64, bool)> = (file.marks().iter())
-        .filter(|mark| from_ns < mark.time_ns && mark.time_ns < to_ns)
         .filter_map(|mark| match mark.kind {
             MarkKind::RecordingOn => Some((mark.time_ns, true)),
             MarkKind::RecordingOff => Some((mark.time_ns, false)),
@@ -58,15 +58,29 @@ fn recorded(file: &TraceFile, (from_ns, to_ns): (u64, u64)) -> Vec<(u64, u64)> {
         })
         .collect();
     switches.sort_unstable();
-    let (mut on_since, mut found) = (Some(from_ns), Vec::new());
+    let mut off_since = switches.first().filter(|(_, is_on)| *is_on).map(|_| 0);
+    let mut found = Vec::new();
     for (time_ns, is_on) in switches {
         match is_on {
-            true => on_since = on_since.or(Some(time_ns)),
-            false => found.extend(on_since.take().map(|since| (since, time_ns))),
+            true => found.extend(off_since.take().map(|since| (since, time_ns))),
+            false => off_since = off_since.or(Some(time_ns)),
         }
     }
-    found.extend(on_since.map(|since| (since, to_ns)));
+    found.extend(off_since.map(|since| (since, u64::MAX)));
     found
+}
+
+/// What is left of some times without these, which are in order.
+fn without(paused: &[(u64, u64)], (from_ns, to_ns): (u64, u64)) -> Vec<(u64, u64)> {
+    let mut left = Vec::new();
+    let mut since_ns = from_ns;
+    for (off_ns, on_ns) in paused {
+        left.push((since_ns, (*off_ns).min(to_ns)));
+        since_ns = since_ns.max(*on_ns);
+    }
+    left.push((since_ns, to_ns));
+    left.retain(|(from, to)| from < to);
+    left
 }
 
 /// The number of the cycle in a mark's name.
