@@ -246,4 +246,7 @@ fn calls_are_measured_and_reports_are_dictionaries() {
     assert_eq!(native.stdout, "None\n");
     let traced = tprof_tests::traced(&job, EXACT, &scratch);
     assert_eq!(traced.outcome.stdout, "held\n", "{:?}", traced.outcome);
+    // The program that it ran for that is no part of the job.
+    let info = tprof_tests::run_info(&traced.run, |_| true);
+    assert_eq!(info["completeness"]["blind"], serde_json::json!([]), "{info}");
 }

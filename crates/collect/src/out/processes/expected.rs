@@ -86,7 +86,9 @@ impl Processes {
             Some(_) => ("everything".to_owned(), STOOD_STILL_THEN.to_owned()),
             None => self.reason(expected),
         };
-        self.losses.add_blind(Blind { process: format!("{pid} {name}"), what, why });
+        if !is_own_command(expected) {
+            self.losses.add_blind(Blind { process: format!("{pid} {name}"), what, why });
+        }
         let (exit_status, signal, ended_by) = in_words(end.map(|(status, _)| status));
         let program = ProcessInfo {
             pid,
@@ -128,4 +130,12 @@ impl Processes {
             None => ("everything".to_owned(), NEVER_ATTACHED.to_owned()),
         }
     }
+}
+
+/// Whether a program is tprof itself, which the job's Python module runs without the library: no part
+/// of the job, and its process is listed all the same.
+fn is_own_command(expected: &Expected) -> bool {
+    let own = || std::env::current_exe().ok()?.canonicalize().ok();
+    expected.verdict == verdict::NO_ENVIRONMENT
+        && Path::new(&expected.path).canonicalize().is_ok_and(|path| Some(path) == own())
 }
