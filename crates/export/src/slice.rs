@@ -9,8 +9,8 @@ use tprof_facts::steps::{self, StepSource};
 use tprof_facts::{Clock, Zero, operators};
 use tprof_trace::{RankFile, RunDir, SymbolSource, TraceFile};
 
+use crate::ExportError;
 use crate::numbers::Numbers;
-use crate::{ExportError, Written};
 
 /// What of a run is wanted; by default all of it.
 #[derive(Clone, Debug, Default)]
@@ -118,14 +118,15 @@ impl<'a> Selection<'a> {
         Ok(Selection { run, files, zero: Zero::of(run), slice, symbols })
     }
 
-    /// As [`Self::open`], for what writes spans: counts ranks with a part of their operators.
+    /// As [`Self::open`], for what writes spans: adds one to `ended` for a rank with a part of its
+    /// operators.
     pub(crate) fn open_spans(
         &self,
         file: &'a RankFile,
-        written: &mut Written,
+        ended: &mut u64,
     ) -> Result<OpenRank<'a>, ExportError> {
         let part = self.open(file)?;
-        written.operators_ended += u64::from(operators::ended(&part.trace));
+        *ended += u64::from(operators::ended(&part.trace));
         Ok(part)
     }
 

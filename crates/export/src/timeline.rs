@@ -84,7 +84,7 @@ fn collect(
     let mut marks: Vec<Value> = Vec::new();
     let selection = Selection::new(run, &options.slice, options.symbols)?;
     for file in &selection.files {
-        let part = selection.open_spans(file, &mut written)?;
+        let part = selection.open_spans(file, &mut written.operators_ended)?;
         let problems = part.trace.problems().iter().map(|problem| problem.what.clone());
         written.notes.extend(problems);
         host::spans(&part, &mut written, &mut processes, &mut lanes);
