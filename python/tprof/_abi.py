@@ -52,13 +52,13 @@ class _Absent:
         """Begins a training step, which lasts until the next one does. ``n`` is its number, 0 to
         2**64 - 2; without one (and for anything else than such an int) steps are counted from 0."""
 
-    def mark(self, name: str) -> None:
+    def mark(self, name: str, /) -> None:
         """Names this instant. Of the name 3,800 bytes of UTF-8 are kept. Raises TypeError if it is
         not str."""
         if not isinstance(name, str):
             raise TypeError("a name must be str")
 
-    def counter(self, name: str, value: float) -> None:
+    def counter(self, name: str, value: float, /) -> None:
         """Records a value of this instant, for curves over time. A value that float() refuses is
         recorded as no number (NaN). Raises TypeError if the name is not str."""
         if not isinstance(name, str):
@@ -69,7 +69,7 @@ class _Absent:
         ``tprof ctl stop`` or outside of a schedule's steps."""
         return False
 
-    def record(self, on: int) -> bool:
+    def record(self, on: int, /) -> bool:
         return False
 
 

@@ -31,6 +31,9 @@ def arguments():
     for call in (
         lambda: tprof.mark(3),
         lambda: tprof.mark(),
+        lambda: tprof.mark(name="by keyword"),
+        lambda: tprof.counter("x", value=1),
+        lambda: tprof.counter("x", 1, 2),
         lambda: tprof.step(1, 2),
         lambda: tprof.step(m=3),
         lambda: tprof.step(1, n=3),

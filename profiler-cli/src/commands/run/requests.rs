@@ -2,7 +2,7 @@
 //! Each is a file in the run, made after the job, when all that was recorded is there.
 
 use crate::commands::export::{self, ExportArgs, SliceArgs};
-use crate::terminal::errors::{self, Failure, reason};
+use crate::terminal::errors::{self, Failure, print_stderr, reason};
 use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
 use std::fs::{self, File};
@@ -106,7 +106,10 @@ pub fn make(run: &Path, info: &RunInfo) {
             read.and_then(|text| serde_json::from_slice(&text).map_err(|error| error.to_string()));
         let made = match request {
             Ok(request) if request.session != info.session => continue,
-            Ok(request) => request.make(run, info),
+            Ok(request) => request.make(run, info).map_err(|error| {
+                print_stderr(&format!("tprof: `{}` is not written:\n", request.path.display()));
+                error
+            }),
             Err(why) => {
                 Err(Failure::new(format!("`{}` is no request of an export", path.display()))
                     .cause(why)
