@@ -106,9 +106,8 @@ pub fn make(run: &Path, info: &RunInfo) {
             read.and_then(|text| serde_json::from_slice(&text).map_err(|error| error.to_string()));
         let made = match request {
             Ok(request) if request.session != info.session => continue,
-            Ok(request) => request.make(run, info).map_err(|error| {
+            Ok(request) => request.make(run, info).inspect_err(|_| {
                 print_stderr(&format!("tprof: `{}` is not written:\n", request.path.display()));
-                error
             }),
             Err(why) => {
                 Err(Failure::new(format!("`{}` is no request of an export", path.display()))
