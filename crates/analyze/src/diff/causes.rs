@@ -10,6 +10,11 @@ use crate::rank::samples::Part;
 pub(super) const START_UP: &str = "start_up";
 /// Name of start-up.
 pub(super) const START_UP_NAME: &str = "start-up";
+/// Whether a part of a rank's time is spent in its steps: start-up comes once, before them.
+pub(super) fn is_of_steps(part: &str) -> bool {
+    part != START_UP
+}
+
 /// What a sum is of, its name, and what tells names apart.
 pub(super) type AmountName = (HostSort, String, String);
 

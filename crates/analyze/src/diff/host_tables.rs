@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::amount::{Amount, HostSort};
+use super::causes::is_of_steps;
 use super::change::within_noise;
 use super::host::HostActivity;
 use super::subject::TIME;
@@ -24,7 +25,7 @@ const SHOWN: [Shown; 9] = [
         sort: HostSort::Part,
         key: "parts",
         title: "Wall time of the driving thread",
-        about: "parts as in `report host`: of the judged time, start-up apart",
+        about: "parts as in `report host`: of the judged time; start-up: all of it, once a rank",
         counted: ["", ""],
     },
     Shown {
@@ -185,6 +186,7 @@ impl HostTables<'_> {
                 _ => "",
             };
             let (all_a, all_b) = (a.unwrap_or_default(), b.unwrap_or_default());
+            let by_step = by_step && is_of_steps(of);
             let [spread_a, spread_b] = [(self.a, all_a), (self.b, all_b)]
                 .map(|(host, amount)| Cell::applies(host.spread(sort, amount, by_step)));
             let a = self.a.mean_of(sort, all_a, by_step);
@@ -318,5 +320,29 @@ fn why_empty(sort: HostSort, a: bool, b: bool) -> String {
         (true, false) => format!("only A has {what}"),
         (false, true) => format!("only B has {what}"),
         (false, false) => format!("neither side has {what}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::causes::{START_UP, START_UP_NAME};
+    use super::*;
+
+    #[test]
+    fn start_up_is_not_divided_by_steps() {
+        let side = |ns: f64| {
+            let amount = Amount { value: ns, ..Amount::default() };
+            let key = |name: &str, part: &str| (HostSort::Part, name.to_owned(), part.to_owned());
+            let amounts =
+                [(key(START_UP_NAME, START_UP), amount), (key("Python", "python"), amount)];
+            let amounts = amounts.into_iter().collect();
+            HostActivity { driven: 1, steps: 10, amounts, ..HostActivity::default() }
+        };
+        let (a, b) = (side(1000.0), side(3000.0));
+        let tables = HostTables { a: &a, b: &b, same_hardware: true };
+        let rows = tables.rows(HostSort::Part);
+        let of = |cells: &Vec<Cell>| (cells[0].clone(), cells[1].clone());
+        let expected = [(1000.0.into(), 3000.0.into()), (100.0.into(), 300.0.into())];
+        assert_eq!(rows.iter().map(of).collect::<Vec<_>>(), expected);
     }
 }

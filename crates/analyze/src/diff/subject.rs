@@ -1,7 +1,7 @@
 //! What a condition is on: a metric, a part of the driving threads' wall time, a function.
 
 use super::amount::{Amount, HostSort};
-use super::causes::{START_UP, START_UP_NAME};
+use super::causes::{START_UP, START_UP_NAME, is_of_steps};
 use super::change::Change;
 use super::figures::{Better, Metric, find, keys};
 use super::host::HostActivity;
@@ -80,7 +80,8 @@ impl Subject {
 
     /// How it changed on the hosts; `None` of a metric.
     pub(super) fn change(&self, a: &HostActivity, b: &HostActivity) -> Option<Change> {
-        let by_step = a.steps > 0 && b.steps > 0;
+        let of_steps = !matches!(self, Subject::Part(part, _) if !is_of_steps(part));
+        let by_step = of_steps && a.steps > 0 && b.steps > 0;
         let read = |side| self.reading(side, by_step);
         (!matches!(self, Subject::Metric(_))).then(|| Change::of_runs(read(a), read(b)))
     }
