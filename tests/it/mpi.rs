@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tprof_tests::{Job, Scratch, Traced, skip, tprof, traced};
+use tprof_tests::{Job, Scratch, Traced, document, skip, tprof, traced};
 
 const STEPS: u64 = 10;
 /// Bytes of the large message of `exchanges.c`.
@@ -90,6 +90,52 @@ fn messages_have_their_sizes_and_the_late_rank_is_named() {
         let held_up = late[0]["delay_ns"].as_u64().unwrap();
         assert!(held_up > STEPS * 30_000_000 / 2, "{mpi}: {late:#?}");
     }
+}
+
+/// Iterations of `iterations.c`.
+const ITERATIONS: u64 = 30;
+
+#[test]
+fn iterations_that_send_the_same_messages_are_steps_by_an_estimate() {
+    for mpi in MPIS {
+        let scratch = Scratch::new();
+        let Some(program) = built(mpi, "iterations.c", &[], &scratch) else { continue };
+        let run = traced(&ranks(mpi, &program), &["--mem", "off"], &scratch);
+        assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+        let steps = rows(&run.run, "steps", "steps");
+        for rank in ["rank 0", "rank 1"] {
+            let of_rank: Vec<u64> = steps
+                .iter()
+                .filter(|row| row["rank"] == rank)
+                .map(|row| row["duration_ns"].as_u64().unwrap())
+                .collect();
+            // After the last one nothing was sent.
+            assert_eq!(of_rank.len() as u64, ITERATIONS - 1, "{mpi}: {steps:#?}");
+            let line = format!("rank={} from_first_ns=", &rank[5..]);
+            let measured = run.outcome.stdout.split(line.as_str()).nth(1).unwrap();
+            let measured: u64 = measured.lines().next().unwrap().parse().unwrap();
+            let inferred: u64 = of_rank.iter().sum();
+            let one = measured / ITERATIONS;
+            assert!(measured.abs_diff(inferred + one) < measured / 5, "{measured} {of_rank:?}");
+        }
+        let sources = rows(&run.run, "steps", "step_times");
+        assert!(sources.iter().all(|row| row["source"] == "inferred"), "{sources:#?}");
+        for kind in ["steps", "host", "stragglers", "findings"] {
+            let notes = document(kind, &run.run)["notes"].to_string();
+            assert_eq!(notes.matches("steps are an estimate").count(), 1, "{kind}: {notes}");
+        }
+        assert!(!document("comm", &run.run)["notes"].to_string().contains("an estimate"));
+    }
+}
+
+#[test]
+fn iterations_that_send_other_messages_each_are_no_steps() {
+    let scratch = Scratch::new();
+    let Some(program) = built("mpich", "iterations.c", &[], &scratch) else { return };
+    let run = traced(&ranks("mpich", &program).arg("vary"), &["--mem", "off"], &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    assert!(rows(&run.run, "comm", "comm").len() > 3);
+    assert_eq!(rows(&run.run, "steps", "steps"), [] as [Value; 0]);
 }
 
 #[test]

@@ -62,7 +62,7 @@ pub(crate) fn write_all(
     let mut written = Written::default();
     let mut outputs = Vec::new();
     for (file, path) in selection.files.iter().zip(paths) {
-        let part = selection.open_spans(file, &mut written.operators_ended)?;
+        let part = written.open_spans(selection, file)?;
         let events = written.events;
         let output = write(&part, selection, path, options.max_bytes, &mut written)?;
         let all = in_order::count(&part.trace) + part.trace.counters().len() as u64;

@@ -32,7 +32,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     let mut written = Written::default();
     let mut files: HashMap<&'static str, Output> = HashMap::new();
     for file in &selection.files {
-        let part = selection.open_spans(file, &mut written.operators_ended)?;
+        let part = written.open_spans(&selection, file)?;
         let before = written.events;
         let mut rank = Rank {
             dir: output.unfinished(),

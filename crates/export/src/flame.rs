@@ -81,7 +81,7 @@ fn collect(
         profiles.set_side(side);
         let selection = Selection::new(run, &options.slice, options.symbols)?;
         for file in &selection.files {
-            let part = selection.open_spans(file, &mut written.operators_ended)?;
+            let part = written.open_spans(&selection, file)?;
             let problems = part.trace.problems().iter().map(|problem| problem.what.clone());
             written.notes.extend(problems);
             let mut labels = Labels::new(&part, ids, table);

@@ -37,6 +37,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     let mut written = Written::default();
     for file in &selection.files {
         let part = selection.open(file)?;
+        written.steps_inferred |= part.by_inferred_steps;
         let root = match file.rank {
             Some(rank) => format!("rank {rank}"),
             None => clean(&file.label.to_string()),

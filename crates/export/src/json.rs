@@ -67,7 +67,7 @@ fn document<W: Write>(
         Value::from(unix_ns),
     ));
     for (at, file) in selection.files.iter().enumerate() {
-        let part = selection.open_spans(file, &mut written.operators_ended)?;
+        let part = written.open_spans(selection, file)?;
         let name = file.path.file_name().unwrap_or_default().to_string_lossy();
         let text = &mut document.text;
         text.raw(if at > 0 { ",\n{\"rank\":" } else { "\n{\"rank\":" });

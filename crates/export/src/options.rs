@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use tprof_facts::operators;
+use tprof_facts::{operators, steps};
 use tprof_trace::{RankFile, RunDir, SymbolSource};
 
 use crate::error::ExportError;
 use crate::host_time::HostTime;
-use crate::slice::{Selection, Slice};
+use crate::slice::{OpenRank, Selection, Slice};
 
 /// Where to write, and what.
 #[derive(Clone, Default)]
@@ -67,12 +67,28 @@ pub struct Written {
     pub notes: Vec<String>,
     /// Ranks of which operators were written that were recorded for a part of the time only.
     pub operators_ended: u64,
+    /// Whether steps of a rank that were written or chose what was are inferred.
+    pub steps_inferred: bool,
 }
 
 impl Written {
+    /// Opens a file of which spans will be written: counts ranks with a part of their operators, and notes
+    /// that a part is chosen by an estimate.
+    pub(crate) fn open_spans<'a>(
+        &mut self,
+        selection: &Selection<'a>,
+        file: &'a RankFile,
+    ) -> Result<OpenRank<'a>, ExportError> {
+        let part = selection.open(file)?;
+        self.operators_ended += u64::from(operators::ended(&part.trace));
+        self.steps_inferred |= part.by_inferred_steps;
+        Ok(part)
+    }
+
     /// All that a reader of the output should know.
     pub fn all_notes(&self) -> impl Iterator<Item = String> {
-        self.notes.iter().cloned().chain(operators::note(self.operators_ended))
+        let inferred = self.steps_inferred.then(|| steps::INFERRED.to_owned());
+        self.notes.iter().cloned().chain(operators::note(self.operators_ended)).chain(inferred)
     }
 }
 

@@ -39,7 +39,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     let mut written = Written::default();
     let mut about = Map::new();
     for (file, name) in selection.files.iter().zip(paths::names(&selection.files)) {
-        let part = selection.open_spans(file, &mut written.operators_ended)?;
+        let part = written.open_spans(&selection, file)?;
         let rank = match file.rank {
             Some(rank) => format!("rank={rank}"),
             // Hive's name for none.

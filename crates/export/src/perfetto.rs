@@ -98,7 +98,7 @@ fn write<W: Write>(
     let mut out = Out::new(to);
     let count = selection.files.len() as u64;
     for (at, file) in selection.files.iter().enumerate() {
-        let part = selection.open_spans(file, &mut written.operators_ended)?;
+        let part = written.open_spans(selection, file)?;
         let label = file.label.to_string();
         let limit = max_bytes.map(|max| {
             let share = max / count;

@@ -6,7 +6,7 @@
 
 use tprof_facts::cycles::{self, Cycle};
 use tprof_facts::steps::{self, StepSource};
-use tprof_facts::{Clock, Zero, operators};
+use tprof_facts::{Clock, Zero};
 use tprof_trace::{RankFile, RunDir, SymbolSource, TraceFile};
 
 use crate::ExportError;
@@ -92,6 +92,8 @@ pub struct OpenRank<'a> {
     pub window: Window,
     /// Where its steps come from, see [`Slice::steps_from`].
     pub steps_from: Option<StepSource>,
+    /// Whether it is a part by steps that nothing names.
+    pub by_inferred_steps: bool,
 }
 
 impl<'a> Selection<'a> {
@@ -118,18 +120,6 @@ impl<'a> Selection<'a> {
         Ok(Selection { run, files, zero: Zero::of(run), slice, symbols })
     }
 
-    /// As [`Self::open`], for what writes spans: adds one to `ended` for a rank with a part of its
-    /// operators.
-    pub(crate) fn open_spans(
-        &self,
-        file: &'a RankFile,
-        ended: &mut u64,
-    ) -> Result<OpenRank<'a>, ExportError> {
-        let part = self.open(file)?;
-        *ended += u64::from(operators::ended(&part.trace));
-        Ok(part)
-    }
-
     /// Opens a file and finds the slice in it.
     pub fn open(&self, file: &'a RankFile) -> Result<OpenRank<'a>, ExportError> {
         let mut trace = TraceFile::open(&file.path)?;
@@ -144,8 +134,11 @@ impl<'a> Selection<'a> {
         if let Some(number) = self.slice.cycle {
             window = window.within(&cycle_of(&trace, number)?.part.recorded_ns);
         }
+        let mut by_inferred_steps = false;
         if let Some(wanted) = &self.slice.steps {
-            let steps = steps::of_file(&trace, self.slice.steps_from).all;
+            let found = steps::of_file(&trace, self.slice.steps_from);
+            by_inferred_steps = found.are_inferred();
+            let steps = found.all;
             let mut held = steps.iter().filter(|step| wanted.holds(step.number)).peekable();
             if held.peek().is_none() {
                 let there = steps.iter().map(|step| step.number).collect();
@@ -165,7 +158,8 @@ impl<'a> Selection<'a> {
                 last_ns: clock.since_start(last_ns),
             });
         }
-        Ok(OpenRank { file, trace, clock, window, steps_from: self.slice.steps_from })
+        let steps_from = self.slice.steps_from;
+        Ok(OpenRank { file, trace, clock, window, steps_from, by_inferred_steps })
     }
 }
 

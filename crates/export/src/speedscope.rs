@@ -31,7 +31,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     let mut written = Written::default();
     let mut document = Speedscope::default();
     for file in &selection.files {
-        let part = selection.open_spans(file, &mut written.operators_ended)?;
+        let part = written.open_spans(&selection, file)?;
         let label = file.label.to_string();
         let before = written.events;
         spans(&part, &label, &mut document, &mut written);

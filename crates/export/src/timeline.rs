@@ -84,14 +84,14 @@ fn collect(
     let mut marks: Vec<Value> = Vec::new();
     let selection = Selection::new(run, &options.slice, options.symbols)?;
     for file in &selection.files {
-        let part = selection.open_spans(file, &mut written.operators_ended)?;
+        let part = written.open_spans(&selection, file)?;
         let problems = part.trace.problems().iter().map(|problem| problem.what.clone());
         written.notes.extend(problems);
         host::spans(&part, &mut written, &mut processes, &mut lanes);
         host::samples(&part, &mut written, &mut processes, &mut lanes);
         device::streams(&part, &mut written, &mut processes, &mut lanes);
         curves.file(&part, &mut written, &mut processes);
-        processes::marks(&part, &mut marks);
+        processes::marks(&part, &mut written, &mut marks);
         processes.next_file();
     }
     if lanes.count() == 0 {

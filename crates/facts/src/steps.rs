@@ -3,7 +3,7 @@
 //!
 //! One source gives all steps of a file: the first of [`StepSource::ALL`] that has any, or the one
 //! that was asked for. `explicit` are those that a person or program marks; `inherent` those
-//! that PyTorch's own ranges show.
+//! that PyTorch's own ranges show; `inferred` an estimate where nothing shows any.
 //!
 //! A step has the number that its source gave it: the one in its range's name, or the
 //! one that its mark's name ends in, where all marks of the process have one and these
@@ -12,8 +12,10 @@
 //! A further source is one function and one line in `of_source`, and its place in the order.
 
 mod explicit;
+mod inferred;
 mod inherent;
 mod names;
+mod period;
 mod skipped;
 mod step;
 mod windows;
@@ -29,7 +31,7 @@ pub use explicit::{PROFILER_STEP, annotated_number, number_of};
 use windows::Windows;
 
 pub use names::StepNames;
-pub use step::{Batches, Step, StepRange};
+pub use step::{Batches, Estimate, Repeated, Step, StepRange};
 
 /// Where steps come from, in order of trust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,12 +44,19 @@ pub enum StepSource {
     Optimizer,
     /// Batches that PyTorch's DataLoader hands out, by its ranges.
     Loader,
+    /// The period of launches, or of operations between ranks: an estimate.
+    Inferred,
 }
 
 impl StepSource {
     /// All, in order of trust.
-    pub const ALL: [StepSource; 4] =
-        [StepSource::Explicit, StepSource::Profiler, StepSource::Optimizer, StepSource::Loader];
+    pub const ALL: [StepSource; 5] = [
+        StepSource::Explicit,
+        StepSource::Profiler,
+        StepSource::Optimizer,
+        StepSource::Loader,
+        StepSource::Inferred,
+    ];
 
     /// As a command line names it.
     pub fn word(self) -> &'static str {
@@ -56,6 +65,7 @@ impl StepSource {
             StepSource::Profiler => "profiler",
             StepSource::Optimizer => "optimizer",
             StepSource::Loader => "loader",
+            StepSource::Inferred => "inferred",
         }
     }
 
@@ -66,9 +76,14 @@ impl StepSource {
             StepSource::Profiler => "torch.profiler's `ProfilerStep#N`",
             StepSource::Optimizer => "updates of the optimizer (`Optimizer.step#…`)",
             StepSource::Loader => "batches of the data loader (`enumerate(DataLoader)#…`)",
+            StepSource::Inferred => "an estimate, from what repeats",
         }
     }
 }
+
+/// What a reader of steps should know where they are of [`StepSource::Inferred`].
+pub const INFERRED: &str = "steps are an estimate, from launches or collectives that repeat; NVTX ranges \
+                            `step N` or `tprof ctl step` name them";
 
 impl fmt::Display for StepSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -87,18 +102,27 @@ impl FromStr for StepSource {
 }
 
 /// Steps, and where they are from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Steps {
     /// The steps, in order of time.
     pub all: Vec<Step>,
     /// Their source; none without steps, unless one was asked for.
     pub source: Option<StepSource>,
-    /// What each other source would have given, if any.
+    /// What each other source would have given, if any; [`StepSource::Inferred`] is not tried then.
     pub others: Vec<(StepSource, usize)>,
     /// Of updates, where batches were recorded.
     pub batches: Option<Batches>,
     /// Beside updates, how many a gradient scaler skipped; none where no scaler was recorded.
     pub skipped: Option<usize>,
+    /// Of [`StepSource::Inferred`]: what repeats.
+    pub estimate: Option<Estimate>,
+}
+
+impl Steps {
+    /// Whether there are steps and nothing names them; see [`INFERRED`].
+    pub fn are_inferred(&self) -> bool {
+        self.source == Some(StepSource::Inferred) && !self.all.is_empty()
+    }
 }
 
 /// Steps of a file in order of time, of the source that is wanted or the first that has any.
@@ -113,6 +137,13 @@ pub fn of_file(file: &TraceFile, wanted: Option<StepSource>) -> Steps {
 pub fn of_parts(file: &TraceFile, ranges: &[StepRange], wanted: Option<StepSource>) -> Steps {
     let mut found: Vec<(StepSource, Vec<Step>)> =
         StepSource::ALL.map(|source| (source, of_source(file, ranges, source))).into();
+    let mut estimate = None;
+    let is_named = found.iter().any(|(_, steps)| !steps.is_empty());
+    if wanted.map_or(!is_named, |wanted| wanted == StepSource::Inferred)
+        && let Some((_, steps)) = found.iter_mut().find(|of| of.0 == StepSource::Inferred)
+    {
+        (*steps, estimate) = inferred::steps(file);
+    }
     let chosen = match wanted {
         Some(_) => found.iter().position(|(source, _)| Some(*source) == wanted),
         None => found.iter().position(|(_, steps)| !steps.is_empty()),
@@ -130,7 +161,7 @@ pub fn of_parts(file: &TraceFile, ranges: &[StepRange], wanted: Option<StepSourc
         }
         _ => (None, None),
     };
-    Steps { all, source: Some(source), others, batches, skipped }
+    Steps { all, source: Some(source), others, batches, skipped, estimate }
 }
 
 /// Leaves out what is no step, since recording was off for a while in it.
@@ -154,6 +185,8 @@ fn of_source(file: &TraceFile, ranges: &[StepRange], source: StepSource) -> Vec<
         StepSource::Profiler => explicit::of_ranges(file, ranges, SpanKind::Annotation),
         StepSource::Optimizer => inherent::updates(file, ranges),
         StepSource::Loader => inherent::fetches(file, ranges),
+        // From other tables than ranges, and only where it is needed.
+        StepSource::Inferred => Vec::new(),
     }
 }
 

@@ -65,7 +65,8 @@ pub struct DiffArgs {
     /// Only this rank of both runs
     #[arg(long, value_name = "N")]
     pub rank: Option<u32>,
-    /// Where steps of both runs come from: auto, explicit, profiler, optimizer, loader
+    /// Where steps of both runs come from: auto, explicit, profiler, optimizer, loader,
+    /// inferred
     #[arg(long, value_name = "SOURCE")]
     pub steps_from: Option<String>,
     /// Only these steps of A: 5 or 5..20

@@ -242,7 +242,7 @@ mod tests {
 
     fn of(made: Fixture) -> Counted {
         let file = made.finish();
-        let rank = RankTrace::load(&file, Needs::ANNOTATIONS | Needs::spans(SpanKind::Nvtx));
+        let rank = RankTrace::load(&file, Needs::STEPS | Needs::spans(SpanKind::Nvtx));
         Counted::of(&rank, true, None)
     }
 

@@ -32,7 +32,7 @@ impl Analysis for CpuReport {
     type Part = RankCpu;
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::SAMPLES | Needs::ANNOTATIONS | Needs::spans(SpanKind::Nvtx)
+        Needs::SAMPLES | Needs::STEPS | Needs::spans(SpanKind::Nvtx)
     }
 
     fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<Named> {

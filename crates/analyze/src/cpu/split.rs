@@ -118,7 +118,7 @@ mod tests {
 
     fn load(file: &TraceFile) -> RankTrace<'_> {
         let nvtx = Needs::spans(SpanKind::Nvtx);
-        RankTrace::load(file, Needs::SAMPLES | Needs::ANNOTATIONS | nvtx)
+        RankTrace::load(file, Needs::SAMPLES | Needs::STEPS | nvtx)
     }
 
     fn sample(time_ns: u64, thread: u32) -> Sample {

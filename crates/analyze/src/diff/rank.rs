@@ -62,7 +62,7 @@ impl Analysis for RankAnalysis {
         Needs::WORK
             | Needs::CALLS
             | Needs::OPERATORS
-            | Needs::ANNOTATIONS
+            | Needs::STEPS
             | Needs::COLLECTIVES
             | Needs::ALLOCATIONS
             | Needs::SAMPLES

@@ -64,7 +64,7 @@ impl Side {
         let begun = begin(analysis);
         let read = read_ranks(path, &[], &[&begun], &common, None)?;
         let (analysis, parts) = begun.into_parts();
-        let OfKind { completeness, problems, operators_ended } = read.of_kinds[0].clone();
+        let OfKind { completeness, problems, operators_ended, .. } = read.of_kinds[0].clone();
         let mut names = analysis.names.into_inner().unwrap_or_default();
         let host = analysis.host.into_inner().unwrap_or_default();
         let in_part = options.rank.is_some() || path.is_file();

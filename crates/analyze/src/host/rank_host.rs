@@ -56,7 +56,7 @@ pub const LONGEST: usize = 20;
 
 impl RankHost {
     /// Tables that it reads.
-    pub const NEEDS: Needs = Needs::SAMPLES.and(Needs::ANNOTATIONS);
+    pub const NEEDS: Needs = Needs::SAMPLES.and(Needs::STEPS);
 
     /// Of a rank with annotations, and samples if they were read; `None` where no thread was sampled.
     pub fn of(rank: &RankTrace<'_>) -> Option<RankHost> {

@@ -27,6 +27,8 @@ impl Needs {
     pub const OPERATORS: Needs = Needs::spans(SpanKind::Operator);
     /// Annotations.
     pub const ANNOTATIONS: Needs = Needs::spans(SpanKind::Annotation);
+    /// Training steps, and what shows them.
+    pub const STEPS: Needs = Needs::ANNOTATIONS.and(Needs(1 << 22));
     /// Host spans of all kinds.
     pub const ALL_SPANS: Needs = Needs(0xff);
     /// Everything but samples.

@@ -24,20 +24,27 @@ pub struct Step {
 }
 
 impl RankTrace<'_> {
-    /// Steps as they were recorded, with their source; [`Needs::ANNOTATIONS`] must have been read.
-    pub fn steps_found(&self) -> steps::Steps {
-        debug_assert!(self.needs.has(Needs::ANNOTATIONS));
-        steps::of_parts(self.file, &self.step_ranges, self.steps_from)
+    /// Steps as they were recorded, with their source; [`Needs::STEPS`] must have been read. Found once,
+    /// however many ask.
+    pub fn steps_found(&self) -> &steps::Steps {
+        debug_assert!(self.needs.has(Needs::STEPS));
+        let found = || steps::of_parts(self.file, &self.step_ranges, self.steps_from);
+        self.steps_found.get_or_init(found)
+    }
+
+    /// Whether steps were asked for, and are inferred.
+    pub(crate) fn has_inferred_steps(&self) -> bool {
+        self.steps_found.get().is_some_and(steps::Steps::are_inferred)
     }
 
     /// Steps in order of time; as [`Self::steps_found`].
     pub fn steps(&self) -> Vec<Step> {
-        let step = |step: steps::Step| Step {
+        let step = |step: &steps::Step| Step {
             number: step.number,
             process: step.process,
             interval: Interval::new(step.start_ns, step.end_ns),
         };
-        self.steps_found().all.into_iter().map(step).collect()
+        self.steps_found().all.iter().map(step).collect()
     }
 
     /// For each piece of work, the step that it belongs to, as an index into

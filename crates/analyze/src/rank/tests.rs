@@ -96,7 +96,7 @@ fn work_belongs_to_the_step_that_launched_it() {
         made.kernel(Kernel { start_ns, correlation, ..Kernel::default() }, "k");
     }
     let file = made.finish();
-    let rank = RankTrace::load(&file, Needs::WORK | Needs::CALLS | Needs::ANNOTATIONS);
+    let rank = RankTrace::load(&file, Needs::WORK | Needs::CALLS | Needs::STEPS);
     let steps = rank.steps();
     assert_eq!(steps.iter().map(|step| step.number).collect::<Vec<_>>(), [7, 8]);
     let of = rank.steps_of_work(&steps);
@@ -114,7 +114,7 @@ fn where_no_launch_was_seen_work_belongs_to_the_step_it_ran_in() {
         made.kernel(Kernel { start_ns, correlation: Some(start_ns), ..Kernel::default() }, "k");
     }
     let file = made.finish();
-    let rank = RankTrace::load(&file, Needs::WORK | Needs::CALLS | Needs::ANNOTATIONS);
+    let rank = RankTrace::load(&file, Needs::WORK | Needs::CALLS | Needs::STEPS);
     assert_eq!(rank.steps_of_work(&rank.steps()), [Some(0), Some(1), None]);
 }
 
@@ -128,7 +128,7 @@ fn marks_make_steps_where_nothing_else_does() {
     }
     made.writer.mark(Mark { time_ns: 12, process: Some(0), name, kind: MarkKind::Mark });
     let file = made.finish();
-    let steps = RankTrace::load(&file, Needs::ANNOTATIONS).steps();
+    let steps = RankTrace::load(&file, Needs::STEPS).steps();
     let all: Vec<_> = steps
         .iter()
         .map(|step| (step.process, step.number, step.interval.start, step.interval.end))

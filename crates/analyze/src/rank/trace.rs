@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use tprof_facts::communication::on_host::HostCollective;
 use tprof_facts::copies::{self, Copied};
-use tprof_facts::steps::{StepRange, StepSource};
+use tprof_facts::steps::{StepRange, StepSource, Steps};
 use tprof_trace::model::{
     Collective, DeviceAllocation, DeviceSpan, NameId, SpanKind, Synchronization,
 };
@@ -69,6 +69,8 @@ pub struct RankTrace<'a> {
     pub(super) step_ranges: Vec<StepRange>,
     /// Where steps are to come from; none: from the first source that has any.
     pub steps_from: Option<StepSource>,
+    /// See [`Self::steps_found`].
+    pub(super) steps_found: OnceLock<Steps>,
     /// Host spans by kind, without calls, each in [`nesting_order`].
     pub(super) spans: [Vec<HostSpan>; SPAN_KINDS],
 }
@@ -98,6 +100,7 @@ impl<'a> RankTrace<'a> {
             first_row_ns: None,
             step_ranges: Vec::new(),
             steps_from: None,
+            steps_found: OnceLock::new(),
             spans: Default::default(),
             devices: OnceLock::new(),
             trees: Default::default(),

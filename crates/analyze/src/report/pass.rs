@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use tprof_facts::cycles::{self, Cycle};
-use tprof_facts::{Zero, operators};
+use tprof_facts::{Zero, operators, steps};
 use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, TraceError, TraceFile};
 
 use super::error::AnalyzeError;
@@ -64,13 +64,17 @@ pub fn read_together(
     let documents = kinds.into_iter().zip(bodies).zip(&read.of_kinds).map(|((kind, body), of)| {
         let Body { tables, mut notes } = body;
         notes.extend(read.cycle.iter().map(|cycle| format!("only {cycle}")));
-        let OfKind { completeness, problems, operators_ended } = of.clone();
+        let OfKind { completeness, problems, operators_ended, steps_inferred } = of.clone();
         notes.extend(operators::note(operators_ended));
+        notes.extend(steps_inferred.then(|| steps::INFERRED.to_owned()));
         Document { kind, run: read.run.clone(), completeness, problems, notes, tables }
     });
     let documents = documents.collect();
     let reports = wanted.reports.iter().map(|kind| {
         let mut report = report_of(&read.dir, path, *kind, options, &read.parts);
+        if read.of_kinds.iter().any(|of| of.steps_inferred) {
+            report.notes.push(steps::INFERRED.to_owned());
+        }
         report.notes.extend(read.cycle.iter().map(|cycle| format!("only {cycle}; {OF_WHOLE_RUN}")));
         report
     });
@@ -127,6 +131,8 @@ pub(crate) struct OfKind {
     pub problems: Vec<String>,
     /// Of one that reads operators: ranks with recording of these [`operators::ended`].
     pub operators_ended: u64,
+    /// Of one that reads steps: whether a rank's [`steps::Steps::are_inferred`].
+    pub steps_inferred: bool,
 }
 
 /// A run with all of its ranks read.
@@ -150,6 +156,8 @@ struct ReadRank {
     part: Option<RankSummary>,
     /// As [`operators::ended`].
     operators_ended: bool,
+    /// As [`steps::Steps::are_inferred`], if anything asked for them.
+    steps_inferred: bool,
     /// Where one of them was asked for.
     cycles: Vec<Cycle>,
 }
@@ -184,6 +192,7 @@ pub(crate) fn read_ranks(
     let mut problems = vec![of_dir; begun.len()];
     let (mut parts, mut seen, mut last_ns) = (Vec::new(), Vec::new(), None);
     let (mut failure, mut any, mut cycles, mut ended) = (None, false, Vec::new(), 0);
+    let mut inferred = false;
     for result in parallel::each(&files, |(place, file)| context.read(*place, file)) {
         match result {
             Ok(read) => {
@@ -196,6 +205,7 @@ pub(crate) fn read_ranks(
                 parts.extend(read.part.map(Ok));
                 cycles.extend(read.cycles);
                 ended += u64::from(read.operators_ended);
+                inferred |= read.steps_inferred;
             }
             Err(error) => {
                 let text = error.to_string();
@@ -218,7 +228,8 @@ pub(crate) fn read_ranks(
         let completeness = Completeness::of(infos, finished && !in_part, whole, seen.clone());
         let operators_ended =
             if begun.needs(options).has_any(Needs::OPERATORS) { ended } else { 0 };
-        OfKind { completeness, problems, operators_ended }
+        let steps_inferred = inferred && begun.needs(options).has(Needs::STEPS);
+        OfKind { completeness, problems, operators_ended, steps_inferred }
     };
     let of_kinds = problems.into_iter().zip(begun).map(of_kind).collect();
     let run = run_of(path, infos, options.is_running, last_ns, context.zero);
@@ -280,6 +291,7 @@ impl Context<'_> {
         };
         let mut of_tables: Vec<Vec<Problem>> = vec![Vec::new(); self.begun.len()];
         let mut part = None;
+        let mut steps_inferred = false;
         // As it was recorded and as Holistic Trace Analysis reads it: one at a time.
         for hta in [false, true] {
             let these: Vec<usize> =
@@ -303,6 +315,7 @@ impl Context<'_> {
             for &one in &these {
                 of_tables[one] = rank.problems_in(self.begun[one].needs(self.options));
             }
+            steps_inferred |= rank.has_inferred_steps();
             if with_reports {
                 part = Some(part_of(&rank, &at, self.dir, self.reports, self.findings(place)));
             }
@@ -319,6 +332,7 @@ impl Context<'_> {
             problems: problems.collect(),
             part,
             operators_ended: operators::ended(&trace),
+            steps_inferred,
             cycles,
         })
     }

@@ -5,7 +5,7 @@ use tprof_facts::labels::{self, Ids};
 use tprof_facts::steps;
 use tprof_trace::model::ProcessIndex;
 
-use crate::OpenRank;
+use crate::{OpenRank, Written};
 
 /// Processes of all files, numbered in the order in which they are met.
 #[derive(Default)]
@@ -37,9 +37,11 @@ impl Processes {
 }
 
 /// Steps and marks of a file, those within the slice.
-pub(crate) fn marks(part: &OpenRank<'_>, to: &mut Vec<Value>) {
+pub(crate) fn marks(part: &OpenRank<'_>, written: &mut Written, to: &mut Vec<Value>) {
     let rank = labels::rank(part.file);
-    for step in steps::of_file(&part.trace, part.steps_from).all {
+    let found = steps::of_file(&part.trace, part.steps_from);
+    written.steps_inferred |= found.are_inferred();
+    for step in found.all {
         if part.window.touches(step.start_ns, step.end_ns) {
             to.push(json!({
                 "rank": rank, "step": step.number,

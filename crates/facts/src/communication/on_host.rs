@@ -29,7 +29,7 @@ pub struct HostCollective {
 }
 
 /// What a collective on the host did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HostOperation {
     /// Operation as `torch.distributed` names it: `all_reduce`.
     pub name: String,

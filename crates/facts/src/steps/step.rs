@@ -27,6 +27,26 @@ pub struct Batches {
     pub outside: usize,
 }
 
+/// What steps that nothing names were inferred from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// What repeats.
+    pub what: Repeated,
+    /// How many of these are a step.
+    pub length: usize,
+    /// The share of all that are in a step, 0 to 1.
+    pub share: f64,
+}
+
+/// What repeats from step to step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeated {
+    /// Launches of kernels, by the kernels' names.
+    Launches,
+    /// Operations between ranks on the host, by their names and sizes.
+    Operations,
+}
+
 /// A range or operator that may be a step, or shows one.
 #[derive(Clone, Copy, Debug)]
 pub struct StepRange {

@@ -44,7 +44,8 @@ pub struct SliceArgs {
     /// Only these training steps
     #[arg(long, value_name = "LIST")]
     pub steps: Option<String>,
-    /// Where training steps come from: auto, explicit, profiler, optimizer, loader
+    /// Where training steps come from: auto, explicit, profiler, optimizer, loader,
+    /// inferred
     #[arg(long, value_name = "SOURCE")]
     pub steps_from: Option<String>,
     /// Only this cycle of a schedule, or captured range, from 1

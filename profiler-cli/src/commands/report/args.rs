@@ -42,7 +42,8 @@ pub struct ReportWords {
     /// last step (docs/metrics.md)
     #[arg(long)]
     pub hta: bool,
-    /// Where training steps come from: auto, explicit, profiler, optimizer, loader
+    /// Where training steps come from: auto, explicit, profiler, optimizer, loader,
+    /// inferred
     #[arg(long, value_name = "SOURCE")]
     pub steps_from: Option<String>,
     /// Only this cycle of a schedule, or captured range, from 1

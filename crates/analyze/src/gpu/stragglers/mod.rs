@@ -63,7 +63,7 @@ impl Analysis for Stragglers {
         Needs::WORK
             | Needs::CALLS
             | Needs::COLLECTIVES
-            | Needs::ANNOTATIONS
+            | Needs::STEPS
             | Needs::spans(SpanKind::Nvtx)
     }
 

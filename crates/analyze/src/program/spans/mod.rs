@@ -30,7 +30,7 @@ impl Analysis for Spans {
     type Part = SumsByName;
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::ANNOTATIONS
+        Needs::STEPS
     }
 
     fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> SumsByName {

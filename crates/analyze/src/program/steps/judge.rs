@@ -1,6 +1,6 @@
 //! What step times show: where warm-up ends, how steady the rest is, what stands out.
 
-use tprof_facts::steps::{Batches, StepSource};
+use tprof_facts::steps::{Batches, Estimate, StepSource};
 use tprof_facts::units::counted;
 
 use crate::base::reading::Reading;
@@ -16,7 +16,7 @@ const FEWEST_FOR_OUTLIERS: usize = 4;
 const LEAST_SHARE: f64 = 0.05;
 
 /// Where a rank's steps come from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepOrigin {
     /// Their source.
     pub source: Option<StepSource>,
@@ -26,6 +26,8 @@ pub struct StepOrigin {
     pub batches: Option<Batches>,
     /// Updates that a gradient scaler skipped; none where no scaler was recorded.
     pub skipped: Option<usize>,
+    /// Of inferred steps, what repeats.
+    pub estimate: Option<Estimate>,
 }
 
 /// A rank's steps, judged.

@@ -27,12 +27,13 @@ impl Analysis for Steps {
     type Part = Judged;
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::ANNOTATIONS | Needs::spans(SpanKind::Nvtx)
+        Needs::STEPS | Needs::spans(SpanKind::Nvtx)
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> Judged {
-        let StepsFound { source, others, batches, skipped, .. } = rank.steps_found();
-        let found = StepOrigin { source, others, batches, skipped };
+        let StepsFound { source, others, batches, skipped, estimate, .. } =
+            rank.steps_found().clone();
+        let found = StepOrigin { source, others, batches, skipped, estimate };
         Judged { found, ..Judged::of(rank.steps()) }
     }
 

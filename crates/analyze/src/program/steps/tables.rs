@@ -2,15 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use tprof_facts::steps::{Batches, StepSource};
-use tprof_facts::units::{count, counted};
+use tprof_facts::steps::{Batches, Estimate, Repeated, StepSource};
+use tprof_facts::units::{count, counted, percent};
 
 use super::judge::{Judged, StepOrigin};
 use crate::base::stats::Spread;
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
 
-const NO_STEPS: &str = "no steps were recorded (PyTorch's optimizers and data loaders show them with \
-                        `tprof run --operators names`; else NVTX ranges named step N)";
+const NO_STEPS: &str = "no steps were recorded, and no sequence of launches or collectives clearly repeats \
+                        (PyTorch's optimizers and data loaders show steps with `tprof run --operators \
+                        names`; else NVTX ranges named step N)";
+const NO_STEPS_OF_SOURCE: &str =
+    "the source of --steps-from has no steps; without it the first source that has any gives them";
+
+fn no_steps(parts: &[(RankAt, Judged)]) -> &'static str {
+    match parts.iter().any(|(_, judged)| judged.found.source.is_some()) {
+        true => NO_STEPS_OF_SOURCE,
+        false => NO_STEPS,
+    }
+}
 
 /// Tables of each rank, of each step, and of steps over ranks.
 pub(super) fn body(parts: &[(RankAt, Judged)]) -> Body {
@@ -42,19 +52,31 @@ fn notes(parts: &[(RankAt, Judged)]) -> Vec<String> {
 }
 
 fn of_rank(judged: &Judged) -> Vec<String> {
-    let StepOrigin { source, others, batches, skipped } = &judged.found;
+    let StepOrigin { source, others, batches, skipped, estimate } = &judged.found;
     let Some(source) = source else { return Vec::new() };
     let other =
         |(source, steps): &(StepSource, usize)| format!("{source}: {}", count(*steps as u64));
     let others: Vec<String> = others.iter().map(other).collect();
-    let mut notes = vec![match others.is_empty() {
-        true => format!("steps are {}", source.described()),
-        false => format!(
-            "steps are {}; --steps-from would give {}",
-            source.described(),
-            others.join(", ")
-        ),
-    }];
+    let would_give =
+        (!others.is_empty()).then(|| format!("--steps-from would give {}", others.join(", ")));
+    let mut notes: Vec<String> = match (source, would_give) {
+        // That they are an estimate is a note of each report that reads them.
+        (StepSource::Inferred, would_give) => would_give.into_iter().collect(),
+        (_, Some(would_give)) => vec![format!("steps are {}; {would_give}", source.described())],
+        (_, None) => vec![format!("steps are {}", source.described())],
+    };
+    if let Some(Estimate { what, length, share }) = *estimate {
+        let what = match what {
+            Repeated::Launches => "launches of kernels",
+            Repeated::Operations => "operations between ranks",
+        };
+        notes.push(format!(
+            "a step is a sequence of {} {what} that repeats exactly; {} of all are in one. Where a step \
+             begins is not known: after the longest usual pause",
+            count(length as u64),
+            percent(share)
+        ));
+    }
     if let Some(Batches { a_step, updates, outside }) = *batches {
         if a_step > 1 {
             notes.push(format!("a step has {a_step} batches: gradients are accumulated"));
@@ -100,7 +122,7 @@ fn by_rank(parts: &[(RankAt, Judged)]) -> Table {
     ];
     let mut table = Table::new("step_times", "Step times", columns)
         .about("times without the steps of warm-up")
-        .empty(NO_STEPS);
+        .empty(no_steps(parts));
     for (at, judged) in parts {
         let Some(steady) = &judged.steady else { continue };
         let Spread { min, median, mean, max, deviation, robust_deviation, .. } = steady;
@@ -134,7 +156,7 @@ fn each(parts: &[(RankAt, Judged)]) -> Table {
         Column::new("of_median", "of median", Unit::Share),
         Column::new("remark", "remark", Unit::Text),
     ];
-    let mut table = Table::new("steps", "Steps", columns).empty(NO_STEPS);
+    let mut table = Table::new("steps", "Steps", columns).empty(no_steps(parts));
     for (at, judged) in parts {
         let median = judged.steady.as_ref().map(|steady| steady.median);
         for (index, step) in judged.steps.iter().enumerate() {

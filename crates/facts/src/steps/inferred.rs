@@ -1,0 +1,217 @@
+//! Steps that nothing names: the period of a process's launches of kernels, else of its operations between
+//! ranks. They are an estimate.
+//!
+//! An iteration launches the same kernels in the same order as the one before. The foundation is exact
+//! repetition: one sequence of names that comes again and again, and covers nearly all that the process did
+//! ([`super::period`]). Its length is the step's; where the step begins is not in it, since each rotation of
+//! the sequence repeats too. It is taken to begin where the host usually paused longest, which is where it
+//! fetched a batch, wrote a log or waited for the device.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use tprof_trace::TraceFile;
+use tprof_trace::model::{KernelOutline, NameId, ProcessIndex, SpanKind, SpanOutline, ThreadIndex};
+
+use super::period::{self, Period};
+use super::step::{Estimate, Repeated, Step};
+use crate::communication::on_host::{HostCollectives, HostOperation};
+
+/// One launch or operation of a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Element {
+    start_ns: u64,
+    thread: ThreadIndex,
+    /// What it was: equal for what is alike.
+    symbol: u32,
+}
+
+type ByProcess = BTreeMap<ProcessIndex, Vec<Element>>;
+
+/// Steps of all processes with a clear period, and what repeats in the one with most of them.
+pub(super) fn steps(file: &TraceFile) -> (Vec<Step>, Option<Estimate>) {
+    let launches = launches(file);
+    let mut operations = operations(file);
+    operations.retain(|process, _| !launches.contains_key(process));
+    let mut steps = Vec::new();
+    let mut estimate: Option<(usize, Estimate)> = None;
+    for (what, by_process) in [(Repeated::Launches, launches), (Repeated::Operations, operations)] {
+        for (process, events) in by_process {
+            let Some((events, found)) = periodic(events) else { continue };
+            let of_process = between(process, &events, &found);
+            let share = (found.starts.len() * found.length) as f64 / events.len() as f64;
+            let of = Estimate { what, length: found.length, share };
+            if estimate.is_none_or(|(most, _)| of_process.len() > most) {
+                estimate = Some((of_process.len(), of));
+            }
+            steps.extend(of_process);
+        }
+    }
+    (steps, estimate.map(|(_, of)| of))
+}
+
+/// The period of a process's events; where these have none, that of the thread with most of them.
+fn periodic(events: Vec<Element>) -> Option<(Vec<Element>, Period)> {
+    let found = |events: &[Element]| {
+        let symbols: Vec<u32> = events.iter().map(|event| event.symbol).collect();
+        let times: Vec<u64> = events.iter().map(|event| event.start_ns).collect();
+        period::of(&symbols, &times)
+    };
+    if let Some(period) = found(&events) {
+        return Some((events, period));
+    }
+    let mut counts: BTreeMap<ThreadIndex, usize> = BTreeMap::new();
+    events.iter().for_each(|event| *counts.entry(event.thread).or_default() += 1);
+    let (&busiest, _) = counts.iter().max_by_key(|(_, count)| **count)?;
+    if counts.len() < 2 {
+        return None;
+    }
+    let of_thread: Vec<Element> =
+        events.into_iter().filter(|event| event.thread == busiest).collect();
+    let period = found(&of_thread)?;
+    Some((of_thread, period))
+}
+
+/// Each repetition from its first event to the one after its last; what follows the last event of all has
+/// no recorded end.
+fn between(process: ProcessIndex, events: &[Element], found: &Period) -> Vec<Step> {
+    let step = |(&at, number): (&usize, u64)| {
+        let end_ns = events.get(at + found.length)?.start_ns;
+        Some(Step { start_ns: events[at].start_ns, end_ns, process, number })
+    };
+    found.starts.iter().zip(0..).filter_map(step).collect()
+}
+
+/// Launches of kernels in order of time; of a graph, its first kernel stands for all.
+fn launches(file: &TraceFile) -> ByProcess {
+    let mut kernels: FxHashMap<(ProcessIndex, u64), (u64, NameId)> = FxHashMap::default();
+    for kernel in file.blocks::<KernelOutline>().flatten() {
+        let Some(correlation) = kernel.correlation else { continue };
+        let of = (kernel.start_ns, kernel.name);
+        kernels
+            .entry((kernel.process, correlation))
+            .and_modify(|first| *first = of.min(*first))
+            .or_insert(of);
+    }
+    if kernels.is_empty() {
+        return ByProcess::new();
+    }
+    // The runtime's call has the driver's within it, with the same number.
+    let mut calls: FxHashMap<(ProcessIndex, u64), Element> = FxHashMap::default();
+    for span in file.blocks::<SpanOutline>().flatten() {
+        let is_call = matches!(span.kind, SpanKind::Runtime | SpanKind::Driver);
+        let Some(correlation) = span.correlation.filter(|_| is_call) else { continue };
+        let key = (span.process, correlation);
+        let Some((_, name)) = kernels.get(&key) else { continue };
+        let event = Element { start_ns: span.start_ns, thread: span.thread, symbol: name.0 };
+        calls.entry(key).and_modify(|first| *first = event.min(*first)).or_insert(event);
+    }
+    let mut found = ByProcess::new();
+    for ((process, _), event) in calls {
+        found.entry(process).or_default().push(event);
+    }
+    found.values_mut().for_each(|events| events.sort_unstable());
+    found
+}
+
+/// Operations between ranks on the host, with their sizes.
+fn operations(file: &TraceFile) -> ByProcess {
+    let mut found = ByProcess::new();
+    let Some(mut collectives) = HostCollectives::of(file) else { return found };
+    let mut symbols: FxHashMap<HostOperation, u32> = FxHashMap::default();
+    for span in file.blocks::<SpanOutline>().flatten() {
+        let Some(of) = collectives.find(&span) else { continue };
+        let next = symbols.len() as u32;
+        let symbol = *symbols.entry(of.what).or_insert(next);
+        let event = Element { start_ns: span.start_ns, thread: span.thread, symbol };
+        found.entry(span.process).or_default().push(event);
+    }
+    found.values_mut().for_each(|events| events.sort_unstable());
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{StepSource, Steps, of_file};
+    use super::*;
+    use tprof_trace::model::{Kernel, Span};
+    use tprof_trace::{TraceHeader, TraceWriter};
+
+    /// Launches of kernels with these names, of 1 us each with its driver's call within; `_` is a pause.
+    fn of_launches(names: &[&str], more: impl FnOnce(&mut TraceWriter) -> Vec<Span>) -> Steps {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rank-0.tprof");
+        let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
+        let mut spans: Vec<Span> = more(&mut writer);
+        let mut kernels = Vec::new();
+        let mut start_ns = 0;
+        for (name, number) in names.iter().zip(1..) {
+            start_ns += if *name == "_" { 50_000 } else { 2000 };
+            if *name == "_" {
+                continue;
+            }
+            let correlation = Some(number);
+            for (kind, within_ns) in [(SpanKind::Driver, 100), (SpanKind::Runtime, 0)] {
+                let (start_ns, duration_ns) = (start_ns + within_ns, 1000 - 2 * within_ns);
+                spans.push(Span { start_ns, duration_ns, kind, correlation, ..Span::default() });
+            }
+            // Of a graph: a launch of several kernels.
+            let of_launch = name.split('+').zip(0..);
+            kernels.extend(of_launch.map(|(name, at)| Kernel {
+                start_ns: start_ns + 900_000 + at,
+                duration_ns: 5,
+                name: writer.name(name),
+                correlation,
+                ..Kernel::default()
+            }));
+        }
+        writer.write(&mut spans).unwrap();
+        writer.write(&mut kernels).unwrap();
+        writer.finish().unwrap();
+        of_file(&TraceFile::open(&path).unwrap(), None)
+    }
+
+    fn repeated(of: &[&'static str], times: usize) -> Vec<&'static str> {
+        of.iter().copied().cycle().take(of.len() * times).collect()
+    }
+
+    #[test]
+    fn launches_of_the_same_kernels_are_a_step_from_pause_to_pause() {
+        let names = repeated(&["_", "copy", "gemm", "gemm+relu", "adam"], 12);
+        let steps = of_launches(&names, |_| Vec::new());
+        assert_eq!(steps.source, Some(StepSource::Inferred));
+        assert!(steps.are_inferred());
+        // The last one has no end.
+        assert_eq!(steps.all.len(), 11);
+        for (step, number) in steps.all.iter().zip(0..) {
+            assert_eq!((step.number, step.start_ns), (number, 52_000 + 58_000 * number));
+            assert_eq!(step.end_ns - step.start_ns, 58_000);
+        }
+        let Some(Estimate { what, length, share }) = steps.estimate else { panic!("no estimate") };
+        assert_eq!((what, length), (Repeated::Launches, 4));
+        assert!((share - 1.0).abs() < 1e-9, "{share}");
+    }
+
+    #[test]
+    fn launches_of_other_kernels_each_time_are_no_steps() {
+        let names = repeated(&["gemm"], 200);
+        assert_eq!(of_launches(&names, |_| Vec::new()), Steps::default());
+        let mut names = repeated(&["_", "copy", "gemm", "relu", "adam"], 12);
+        for at in (0..names.len()).step_by(7) {
+            names.insert(at, "other");
+        }
+        assert_eq!(of_launches(&names, |_| Vec::new()), Steps::default());
+    }
+
+    #[test]
+    fn what_names_steps_comes_first() {
+        let names = repeated(&["_", "copy", "gemm", "gemm", "adam"], 12);
+        let steps = of_launches(&names, |writer| {
+            let name = writer.name("ProfilerStep#3");
+            let kind = SpanKind::Annotation;
+            vec![Span { start_ns: 1, duration_ns: 10_000, kind, name, ..Span::default() }]
+        });
+        assert_eq!(steps.source, Some(StepSource::Profiler));
+        assert!(!steps.are_inferred() && steps.all.len() == 1 && steps.others.is_empty());
+    }
+}

@@ -1,0 +1,233 @@
+//! The sequence that repeats through a list of symbols, if one clearly does.
+//!
+//! Candidates are the distances after which stretches of 1, 2, 4, … symbols come again. Of each, the most
+//! frequent sequence of that length is counted where it occurs exactly and follows itself. It is the
+//! period if it covers nearly all of the list, and if no other sequence does.
+
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
+
+/// The share of the list that exact repetitions cover, at least.
+const LEAST_SHARE: f64 = 0.8;
+/// A sequence repeats at least so often.
+const LEAST_REPETITIONS: usize = 3;
+/// One shorter than this may repeat by chance, and does so at least [`SHORT_REPETITIONS`] times.
+const SHORT: usize = 32;
+/// See [`SHORT`].
+const SHORT_REPETITIONS: usize = 10;
+/// Candidates are looked for among so many symbols, in the middle of a longer list.
+const WINDOW: usize = 1 << 17;
+/// Of each length of stretch, so many distances are candidates.
+const CANDIDATES: usize = 3;
+
+/// A sequence that repeats.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Period {
+    /// Its length.
+    pub length: usize,
+    /// Where it begins, in order; repetitions do not overlap.
+    pub starts: Vec<usize>,
+}
+
+/// The period of symbols, which happened at these times, ns. It begins where time usually passed longest
+/// before its first symbol. None if nothing repeats clearly, if two sequences of other lengths do, or if
+/// all that repeats is one symbol: how many of these are a period is unknown.
+pub(super) fn of(symbols: &[u32], times_ns: &[u64]) -> Option<Period> {
+    let from = symbols.len().saturating_sub(WINDOW) / 2;
+    let window = &symbols[from..symbols.len().min(from + WINDOW)];
+    let found: BTreeSet<usize> = distances(window)
+        .into_iter()
+        .filter_map(|length| Some(covering(window, length)?.length))
+        .collect();
+    let mut found = found.into_iter();
+    let (Some(length), None) = (found.next(), found.next()) else { return None };
+    let period = covering(symbols, length)?;
+    Some(rotated(symbols, times_ns, &period).unwrap_or(period))
+}
+
+/// Distances after which stretches usually come again.
+fn distances(symbols: &[u32]) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    let most = symbols.len() / LEAST_REPETITIONS;
+    let mut stretch = 1;
+    while stretch <= most {
+        let mut last: FxHashMap<u64, usize> = FxHashMap::default();
+        let mut votes: FxHashMap<usize, usize> = FxHashMap::default();
+        for (at, hash) in hashes(symbols, stretch).enumerate() {
+            if let Some(before) = last.insert(hash, at) {
+                *votes.entry(at - before).or_default() += 1;
+            }
+        }
+        let mut votes: Vec<(usize, usize)> =
+            votes.into_iter().filter(|(distance, _)| *distance <= most).collect();
+        votes.sort_unstable_by_key(|(distance, count)| (std::cmp::Reverse(*count), *distance));
+        found.extend(votes.into_iter().take(CANDIDATES).map(|(distance, _)| distance));
+        stretch *= 2;
+    }
+    found
+}
+
+/// The most frequent sequence of a length, if it covers enough; shorter, where it repeats a shorter one.
+fn covering(symbols: &[u32], length: usize) -> Option<Period> {
+    let mut counts: FxHashMap<u64, (usize, usize)> = FxHashMap::default();
+    for (at, hash) in hashes(symbols, length).enumerate() {
+        counts.entry(hash).or_insert((0, at)).0 += 1;
+    }
+    let most = counts.into_values().max_by_key(|(count, at)| (*count, std::cmp::Reverse(*at)))?;
+    let sequence = &symbols[most.1..most.1 + length];
+    let root = root(sequence);
+    if root < length {
+        return covering(symbols, root);
+    }
+    let starts = occurrences(symbols, sequence);
+    let least = if length < SHORT { SHORT_REPETITIONS } else { LEAST_REPETITIONS };
+    let covers = (starts.len() * length) as f64 >= LEAST_SHARE * symbols.len() as f64;
+    (length > 1 && starts.len() >= least && covers).then_some(Period { length, starts })
+}
+
+/// Where a sequence occurs exactly and repeats: one of it ends where another begins, without overlap.
+fn occurrences(symbols: &[u32], sequence: &[u32]) -> Vec<usize> {
+    let Some(wanted) = hashes(sequence, sequence.len()).next() else { return Vec::new() };
+    let mut starts = Vec::new();
+    let mut next = 0;
+    for (at, hash) in hashes(symbols, sequence.len()).enumerate() {
+        if at >= next && hash == wanted && symbols[at..at + sequence.len()] == *sequence {
+            starts.push(at);
+            next = at + sequence.len();
+        }
+    }
+    let follows = |pair: &[usize]| pair[1] == pair[0] + sequence.len();
+    let repeats = |at: usize| {
+        let before = at.checked_sub(1).and_then(|before| starts.get(before..=at));
+        before.is_some_and(follows) || starts.get(at..at + 2).is_some_and(follows)
+    };
+    (0..starts.len()).filter(|at| repeats(*at)).map(|at| starts[at]).collect()
+}
+
+/// The length of the shortest sequence of which this one is a repetition.
+fn root(sequence: &[u32]) -> usize {
+    let divides = |root: &usize| sequence.len().is_multiple_of(*root);
+    let repeats = |root: &usize| sequence[*root..] == sequence[..sequence.len() - root];
+    (1..=sequence.len()).find(|root| divides(root) && repeats(root)).unwrap_or(sequence.len())
+}
+
+/// The rotation that begins after the longest usual pause, if it repeats as clearly.
+fn rotated(symbols: &[u32], times_ns: &[u64], period: &Period) -> Option<Period> {
+    let pause = |by: usize| {
+        let at = period.starts.iter().map(|start| start + by);
+        let at = at.filter(|at| (1..times_ns.len()).contains(at));
+        let mut pauses: Vec<u64> = at.map(|at| times_ns[at] - times_ns[at - 1]).collect();
+        pauses.sort_unstable();
+        pauses.get(pauses.len() / 2).copied()
+    };
+    let by = (0..period.length).max_by_key(|by| (pause(*by), std::cmp::Reverse(*by)))?;
+    let whole = |start: &&usize| **start + by + period.length <= symbols.len();
+    // Between two repetitions that follow each other lies the rotated sequence.
+    let follows = |pair: &[usize]| pair[1] == pair[0] + period.length;
+    let first = period.starts.windows(2).find(|pair| follows(pair)).map(|pair| pair[0])?;
+    let first = Some(&first).filter(whole)?;
+    let starts = occurrences(symbols, &symbols[first + by..first + by + period.length]);
+    // A rotation may lose one repetition at each interruption.
+    let covers = (starts.len() * period.length) as f64 >= LEAST_SHARE * symbols.len() as f64;
+    (covers || starts.len() + 1 >= period.starts.len())
+        .then_some(Period { length: period.length, starts })
+}
+
+/// Hashes of all stretches of a length, by where they begin.
+fn hashes(symbols: &[u32], length: usize) -> impl Iterator<Item = u64> + '_ {
+    const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
+    // Far apart for symbols that are close.
+    let mixed = |symbol: u32| {
+        let mixed = (u64::from(symbol) + 1).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed ^ mixed >> 29
+    };
+    let power = (1..length).fold(1_u64, |power, _| power.wrapping_mul(BASE));
+    let mut hash = 0_u64;
+    symbols.iter().enumerate().filter_map(move |(at, &symbol)| {
+        if at >= length {
+            hash = hash.wrapping_sub(mixed(symbols[at - length]).wrapping_mul(power));
+        }
+        hash = hash.wrapping_mul(BASE).wrapping_add(mixed(symbol));
+        (at + 1 >= length).then_some(hash)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Symbols by letters, each a microsecond after the one before, `_` a pause of ten.
+    fn found(text: &str) -> Option<Period> {
+        let (mut symbols, mut times_ns, mut now_ns) = (Vec::new(), Vec::new(), 0);
+        for letter in text.bytes() {
+            now_ns += if letter == b'_' { 10_000 } else { 1000 };
+            if letter != b'_' {
+                symbols.push(u32::from(letter));
+                times_ns.push(now_ns);
+            }
+        }
+        of(&symbols, &times_ns)
+    }
+
+    /// Twelve layers of three symbols, with a head of `head`.
+    fn deep(head: &str) -> String {
+        format!("{head}{}", "abc".repeat(12))
+    }
+
+    #[test]
+    fn what_repeats_begins_after_the_longest_pause() {
+        let period = found(&format!("xy{}", "bca_d".repeat(10))).unwrap();
+        assert_eq!((period.length, period.starts[0], period.starts.len()), (4, 5, 9));
+        let starts = found(&"_aab".repeat(12)).unwrap().starts;
+        assert_eq!(starts, (0..12).map(|step| 3 * step).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_step_is_no_layer_of_it() {
+        let period = found(&deep("hijklmnopqrstuv").repeat(4)).unwrap();
+        assert_eq!((period.length, period.starts.len()), (51, 4));
+    }
+
+    #[test]
+    fn two_sequences_that_repeat_are_no_clear_period() {
+        assert_eq!(found(&deep("hi").repeat(12)), None);
+        let epoch = format!("{}vwv", "abcdefgh".repeat(30));
+        assert_eq!(found(&epoch.repeat(4)), None);
+    }
+
+    #[test]
+    fn one_symbol_has_no_period() {
+        assert_eq!(found(&"a".repeat(500)), None);
+        assert_eq!(found(""), None);
+        assert_eq!(found("a"), None);
+    }
+
+    #[test]
+    fn few_repetitions_of_a_short_sequence_may_be_chance() {
+        assert_eq!(found(&"abc".repeat(9)), None);
+        assert!(found(&"abc".repeat(10)).is_some());
+        let long: String = (b'A'..b'z').map(char::from).filter(|c| *c != '_').collect();
+        assert_eq!(found(&long.repeat(2)), None);
+        assert_eq!(found(&long.repeat(3)).unwrap().starts.len(), 3);
+    }
+
+    #[test]
+    fn interruptions_are_left_out_as_long_as_they_are_few() {
+        let text = format!("{}{}x{}", "init", "abcd".repeat(10), "abcd".repeat(10));
+        assert_eq!(found(&text).unwrap().starts.len(), 20);
+        assert_eq!(found(&format!("{}{}", "xyzw".repeat(6), "abcd".repeat(14))), None);
+    }
+
+    #[test]
+    fn what_is_random_has_no_period() {
+        let mut state = 7_u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as u32 % 5
+        };
+        let symbols: Vec<u32> = (0..5000).map(|_| next()).collect();
+        let times_ns: Vec<u64> = (0..5000).collect();
+        assert_eq!(of(&symbols, &times_ns), None);
+    }
+}
