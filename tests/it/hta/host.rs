@@ -4,7 +4,7 @@
 use super::reference::{Set, near, number, rows, sets, us};
 use serde_json::Value;
 use std::collections::HashMap;
-use tprof_tests::{Refused, need_some};
+use tprof_tests::{Refused, need_some, tprof};
 
 fn text<'a>(row: &'a Value, key: &str) -> &'a str {
     row[key].as_str().unwrap_or("")
@@ -25,6 +25,31 @@ fn steps_are_htas() {
         found.sort_unstable();
         found.dedup();
         assert_eq!(found, expected, "{}", set.name);
+    }
+}
+
+/// Without the last one, which has no recorded end, or with the one before the first boundary.
+#[test]
+fn inferred_steps_are_as_long_as_those_that_the_profiler_named() {
+    for (name, within) in
+        [("large_v100", 0.002), ("diff_control_a100", 0.002), ("graphs_a100", 0.006)]
+    {
+        let set = need_some!(set_named(name));
+        let of_source = |source: &str| -> Vec<(f64, f64)> {
+            let job = tprof(["report", "steps", "--json", "--steps-from", source]).arg(&set.run);
+            let outcome = job.run_in(set.run.parent().unwrap()).expect_code(0);
+            let tables = serde_json::from_str::<Value>(&outcome.stdout).unwrap()["tables"].take();
+            let times = rows(&tables, "steps")
+                .map(|(_, row)| (us(row, "start_ns"), us(row, "duration_ns")));
+            times.collect()
+        };
+        let (named, inferred) = (of_source("profiler"), of_source("inferred"));
+        assert_eq!(inferred.len() + 1, named.len(), "{name}");
+        for (start_us, took_us) in inferred {
+            let apart = |step: &&(f64, f64)| (step.0 - start_us).abs();
+            let nearest = named.iter().min_by(|a, b| apart(a).total_cmp(&apart(b))).unwrap();
+            assert!((took_us / nearest.1 - 1.0).abs() < within, "{name}: {took_us} {nearest:?}");
+        }
     }
 }
 
