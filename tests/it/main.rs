@@ -66,3 +66,4 @@ mod torch;
 mod transfers;
 mod unchanged;
 mod waits;
+mod wheel;

@@ -29,7 +29,7 @@ pub use live::Live;
 pub use many_ranks::many_ranks;
 pub use nvcc::{compiled, cuda_libraries, nvcc};
 pub use opened::Opened;
-pub use programs::{Kind, build, program};
+pub use programs::{Kind, build, program, target_dir};
 pub use report::{
     Expected, Report, assert_cut_off, document, expected, memory_report, report, run_info, stack,
 };

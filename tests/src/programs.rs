@@ -193,7 +193,7 @@ fn compile(
 }
 
 /// The target directory that this test was built into.
-pub(crate) fn target_dir() -> PathBuf {
+pub fn target_dir() -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     exe.ancestors()
         .find(|folder| folder.join("CACHEDIR.TAG").exists())

@@ -1,0 +1,12 @@
+"""``python -m tprof``: the program tprof, with these arguments."""
+
+import os
+import sys
+
+from ._binary import TprofError, find
+
+try:
+    program = find()
+    os.execv(program, [program] + sys.argv[1:])
+except (OSError, TprofError) as error:
+    sys.exit("error: %s" % error)
