@@ -1,7 +1,8 @@
 #!/bin/sh
 # Builds the tprof that is given away: one file that starts on every x86-64 Linux with
 # glibc 2.17 (of 2012) or newer, whatever the building machine has. Prints its path.
-# `scripts/release.sh check FILE` examines a binary that was built otherwise.
+# `scripts/release.sh check FILE` examines a binary that was built otherwise;
+# `scripts/release.sh wheel DIR` also packs it: a wheel and a source distribution in DIR.
 #
 # Zig's linker has the symbols of every glibc; cargo-zigbuild, pinned in release/tools.txt,
 # hands it to cargo. They lie in a cache outside the checkout, and nothing of them goes into tprof
@@ -67,4 +68,15 @@ for library in libtprof_preload.so libtprof_cupti.so; do
     newest_build=$(ls -t "$built"/build/tprof-*/out/"$library" | head -n 1)
     sh scripts/check-library.sh "$newest_build" >&2
 done
+if [ "${1:-}" = wheel ]; then
+    mkdir -p "$2"
+    into=$(realpath "$2")
+    # The same build, by the same linker; then the module beside it.
+    CARGO_TARGET_DIR=$target maturin build --release --locked --zig --target x86_64-unknown-linux-gnu \
+        --compatibility "manylinux_${newest%%.*}_${newest#*.}" --out "$into" \
+        -- -C "link-arg=$(realpath "$target/newer.o")" >&2
+    maturin sdist --out "$into" >&2
+    (cd "$into" && sha256sum tprof-*.whl tprof-*.tar.gz | tee SHA256SUMS)
+    exit
+fi
 echo "$built/tprof"
