@@ -33,7 +33,7 @@ const DENIED: [(&str, Subject); 29] = [
     ("no compute kernel was recorded", Computes),
     ("no allocation of device memory was recorded", DeviceMemory),
     ("the totals of the framework's allocator were not recorded", DeviceTotals),
-    ("no steps were recorded (PyTorch's optimizers", Steps),
+    ("no steps were recorded, and no sequence of launches", Steps),
     ("no steps were recorded, so gains are for", Steps),
     ("no operators, calls or device work were recorded", Work),
     ("no operators, calls or device work were recorded", Calls),
