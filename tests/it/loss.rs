@@ -42,6 +42,8 @@ fn the_job_outlives_its_collector() {
         let run = scratch.run();
         let (mut live, info) = start(options, &run, &scratch);
         live.obey("a");
+        let file = run.join("rank-0.tprof");
+        wait_until("the file is begun", || file.metadata().is_ok_and(|file| file.len() > 0));
         if options == EXACT {
             wait_until("1,000 blocks are in the files", || kept_so_far(&run) >= 1000);
         }
