@@ -44,7 +44,7 @@ const OUTER_PREFIXES: [&str; 7] = [
 fn main() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo")).join("..");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
-    // TARGET/PROFILE/build/tprof-HASH/out: one folder beside the profiles serves all of
+    // TARGET/PROFILE/build/tprof-cli-HASH/out: one folder beside the profiles serves all of
     // them and both libraries, so that nothing is compiled twice.
     let target = out.ancestors().nth(4).unwrap_or(&out).join("injected");
     for part in ["Cargo.toml", "crates/inject", "crates/wire", "crates/cupti-sys"] {

@@ -2,7 +2,7 @@
 # Measures what tprof costs, beside native, a floor and heaptrack, and compares
 # it with what it should cost. About ten minutes; see docs/overhead.md.
 #
-#   scripts/bench.sh [--quick] [--json FILE] [--only NAME] [--write-docs] [--tprof PATH]
+#   scripts/bench.sh [--quick] [--json FILE] [--only NAME]... [--write-docs] [--tprof PATH]
 #                    [--torch-python PATH]
 #
 # Builds the release binary first, unless --tprof names one.

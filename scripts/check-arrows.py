@@ -4,8 +4,8 @@ Arrows point one way, and only these are allowed:
 
     wire <- inject <- {preload-shim, cupti-agent}
     cupti-sys <- {inject, cupti-agent}
-    wire <- trace <- {collect, facts} <- tprof
-    facts <- {import, analyze, export} <- tprof
+    wire <- trace <- {collect, facts} <- profiler-cli
+    facts <- {import, analyze, export} <- profiler-cli
 
 Two further ones run along them: the collector reads rings, so it sees `wire`,
 and the launcher sets the environment that `wire` names. Analysis and export
@@ -25,6 +25,9 @@ sys.path.insert(0, str(Path(__file__).parent / "arrows"))
 from rooms import wrong as wrong_inside  # noqa: E402
 
 ALLOWED = {
+    # What Rust programs depend on.
+    "tprof": {"tprof-macros"},
+    "tprof-macros": set(),
     "tprof-wire": set(),
     "tprof-cupti-sys": set(),
     "tprof-inject": {"tprof-wire", "tprof-cupti-sys"},
@@ -36,7 +39,7 @@ ALLOWED = {
     "tprof-import": {"tprof-trace", "tprof-facts"},
     "tprof-analyze": {"tprof-trace", "tprof-facts"},
     "tprof-export": {"tprof-trace", "tprof-facts"},
-    "tprof": {
+    "tprof-cli": {
         "tprof-wire", "tprof-trace", "tprof-facts", "tprof-collect", "tprof-import",
         "tprof-analyze", "tprof-export",
     },

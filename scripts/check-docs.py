@@ -22,7 +22,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TPROF = ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "release/tprof"
-WITH_COMMANDS = ["README.md", "docs/guide.md", "docs/examples.md"]
+WITH_COMMANDS = ["README.md", "python/README.md", "docs/guide.md", "docs/examples.md"]
 UNFINISHED = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|X" r"XX|T" r"BD)\b")
 
 # What docs/style.md forbids, and what to write in its place.
@@ -148,7 +148,7 @@ def check_commands():
         kinds = {command: names_of_kinds(command) for command in ("report", "export")}
         for name in WITH_COMMANDS:
             for number, line in enumerate(command_lines((ROOT / name).read_text())):
-                cwd = pathlib.Path(scratch) / f"{pathlib.Path(name).stem}-{number}"
+                cwd = pathlib.Path(scratch) / f"{name.replace('/', '-')}-{number}"
                 cwd.mkdir()
                 shutil.copy("/bin/true", cwd / "server")
                 count += 1
@@ -276,14 +276,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--words", action="store_true", help="only the words, of comments as well")
     options = parser.parse_args()
-    documents = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    documents = [ROOT / "README.md", ROOT / "python/README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
     documents = [path for path in documents if path.exists()]
     style = [*check_style(documents), *check_interface(options.words)]
     if options.words:
         print(*style, sep="\n")
         return 1 if style else 0
     if not TPROF.exists():
-        sys.exit(f"there is no {TPROF}: cargo build --release -p tprof")
+        sys.exit(f"there is no {TPROF}: cargo build --release -p tprof-cli")
     wrong, count = check_commands()
     wrong += style
     wrong += [*check_links(documents), *check_words()]

@@ -15,7 +15,7 @@ fail() {
 }
 
 carried() {
-    cargo build --release --locked --quiet -p tprof --message-format json |
+    cargo build --release --locked --quiet -p tprof-cli --message-format json |
         python3 -c '
 import json, sys
 for line in sys.stdin:

@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-steps='format build lints arrows signatures library docs unit-tests process-tests launchers pages'
+steps='format build lints arrows signatures library sdk docs unit-tests process-tests launchers pages'
 # The injected libraries' own workspaces are checked here, and built by `tprof`'s
 # build script.
 injected='preload-shim cupti-agent'
@@ -19,7 +19,7 @@ format() {
 
 # The binary that the later steps examine. Tests build in `dev`, but run this.
 build() {
-    cargo build --release --locked -p tprof
+    cargo build --release --locked -p tprof-cli
 }
 
 lints() {
@@ -48,6 +48,11 @@ signatures() {
 
 library() {
     sh scripts/check-library.sh
+}
+
+# The crate for Rust programs, with each feature and the oldest Rust.
+sdk() {
+    sh scripts/sdk-check.sh
 }
 
 # Read by those who work on it, so private items are documented too.

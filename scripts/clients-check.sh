@@ -3,14 +3,14 @@
 # What each records must be the same with tprof and without, and tprof must record all.
 # By hand, with network: it downloads 45 and 250 MB once, and needs Python 3.10 to 3.14 with pip, and gcc.
 #
-#   scripts/clients-check.sh [TPROF]      a built program; else `cargo build -p tprof` makes one
+#   scripts/clients-check.sh [TPROF]      a built program; else `cargo build -p tprof-cli` makes one
 #
 # CLIENTS_CACHE names the cache (~/.cache/tprof/clients).
 set -eu
 cd "$(dirname "$0")/.."
 cupti_python=13.4.0 triton=3.9.0
 cache=${CLIENTS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tprof/clients}
-[ $# -gt 0 ] || cargo build --quiet -p tprof
+[ $# -gt 0 ] || cargo build --quiet -p tprof-cli
 tprof=${1:-target/debug/tprof}
 mkdir -p "$cache"
 if [ ! -d "$cache/$cupti_python" ]; then

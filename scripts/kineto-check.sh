@@ -3,14 +3,14 @@
 # torch.profiler records must be the same with tprof and without, and tprof must record all.
 # By hand, with network: it downloads 540 MB once, and needs Python 3 with pip, gcc and 2 GB of disk.
 #
-#   scripts/kineto-check.sh [TPROF]      a built program; else `cargo build -p tprof` makes one
+#   scripts/kineto-check.sh [TPROF]      a built program; else `cargo build -p tprof-cli` makes one
 #
 # KINETO_CACHE names the cache (~/.cache/tprof/kineto), TORCH the version (2.15.0).
 set -eu
 cd "$(dirname "$0")/.."
 version=${TORCH:-2.15.0}
 cache=$(sh scripts/kineto/fetch.sh)
-[ $# -gt 0 ] || cargo build --quiet -p tprof
+[ $# -gt 0 ] || cargo build --quiet -p tprof-cli
 tprof=${1:-target/debug/tprof}
 needed=$(readelf -dW "$cache/torch/lib/libtorch_cpu.so" | sed -n 's/.*\[libcupti\.so\.\(1[23]\)\].*/\1/p')
 sh tests/fake-cuda/build.sh "$PWD/target/stand-ins"

@@ -37,4 +37,4 @@ found=$(rustc --version | cut -d' ' -f2)
 [ "$(printf '%s\n%s\n' "$oldest" "$found" | sort -V | head -n 1)" = "$oldest" ] ||
     fail "rustc is $found, tprof needs $oldest or newer" "rustup update stable"
 
-cargo build --release --locked -p tprof
+cargo build --release --locked -p tprof-cli

@@ -5,13 +5,13 @@
 # By hand, with network: it downloads 540 MB once, and needs Python 3 with pip, gcc and 2 GB of disk, and
 # scripts/test-cuda.sh for the runtime's header.
 #
-#   scripts/torch-check.sh [TPROF]      a built program; else `cargo build -p tprof` makes one
+#   scripts/torch-check.sh [TPROF]      a built program; else `cargo build -p tprof-cli` makes one
 #
 # KINETO_CACHE names the cache, which scripts/kineto-check.sh shares.
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD
-[ $# -gt 0 ] || cargo build --quiet -p tprof
+[ $# -gt 0 ] || cargo build --quiet -p tprof-cli
 tprof=$(realpath "${1:-target/debug/tprof}")
 cache=$(sh scripts/kineto/fetch.sh)
 python3 -c 'import numpy' 2>/dev/null || PYTHONPATH=$cache python3 -c 'import numpy' 2>/dev/null ||

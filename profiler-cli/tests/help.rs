@@ -1,5 +1,5 @@
 //! The help as users read it. After an intended change:
-//! `UPDATE_GOLDEN=1 cargo test -p tprof --test help`.
+//! `UPDATE_GOLDEN=1 cargo test -p tprof-cli --test help`.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

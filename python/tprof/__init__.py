@@ -18,8 +18,6 @@ docs/python.md has all of it.
 from __future__ import annotations
 
 from ._abi import counter, is_recording, mark, step
-from ._control import snapshot, start, stop
-from ._range import range  # noqa: A004
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +29,9 @@ if TYPE_CHECKING:
     from ._arguments import from_args as from_args
     from ._arguments import profile_function as profile_function
     from ._binary import TprofError as TprofError
+    from ._control import snapshot as snapshot
+    from ._control import start as start
+    from ._control import stop as stop
     from ._load import Run as Run
     from ._load import load as load
     from ._measure import Comparison as Comparison
@@ -40,43 +41,31 @@ if TYPE_CHECKING:
     from ._profile import ProfilerActivity as ProfilerActivity
     from ._profile import profile as profile
     from ._profile import tensorboard_trace_handler as tensorboard_trace_handler
+    from ._memory import MemoryTracker as MemoryTracker
+    from ._range import range as range  # noqa: A004
     from ._schedule import ProfilerAction as ProfilerAction
     from ._schedule import schedule as schedule
     from ._under import exec_under as exec_under
 
 _HOMES = {
-    "Comparison": "_measure",
-    "Distribution": "_measure",
-    "ProfilerAction": "_schedule",
-    "ProfilerActivity": "_profile",
-    "ProfilerContext": "_arguments",
-    "Run": "_load",
-    "TprofError": "_binary",
-    "add_arguments": "_arguments",
-    "compare": "_measure",
-    "create_profiler_from_args": "_arguments",
-    "exec_under": "_under",
-    "from_args": "_arguments",
-    "load": "_load",
-    "profile": "_profile",
-    "profile_function": "_arguments",
-    "run": "_measure",
-    "schedule": "_schedule",
-    "tensorboard_trace_handler": "_profile",
+    name: home
+    for home, names in {
+        "_arguments": "ProfilerContext add_arguments create_profiler_from_args from_args profile_function",
+        "_binary": "TprofError",
+        "_control": "snapshot start stop",
+        "_load": "Run load",
+        "_memory": "MemoryTracker",
+        "_measure": "Comparison Distribution compare run",
+        "_profile": "ProfilerActivity profile tensorboard_trace_handler",
+        "_range": "range",
+        "_schedule": "ProfilerAction schedule",
+        "_under": "exec_under",
+    }.items()
+    for name in names.split()
 }
 """What is loaded when it is first used, and from where."""
 
-__all__ = [
-    "counter",
-    "is_recording",
-    "mark",
-    "range",
-    "snapshot",
-    "start",
-    "step",
-    "stop",
-    *_HOMES,
-]
+__all__ = ["counter", "is_recording", "mark", "step", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,36 +13,10 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Tuple
+    from typing import Any, Callable, Dict, Optional
 
 _SESSION = "TPROF_SESSION"
 """The variable that every process under tprof has."""
-
-_NAMES = ("step", "mark", "counter", "push", "pop", "start", "end", "is_recording", "record")
-
-# `struct tprof_python` of preload-shim/src/hooks/python.rs, after its size.
-_OBJECTS = ("_Py_NoneStruct", "PyExc_TypeError")
-_FUNCTIONS = (
-    "Py_IncRef",
-    "Py_DecRef",
-    "PyUnicode_AsUTF8AndSize",
-    "PyUnicode_AsEncodedString",
-    "PyBytes_AsString",
-    "PyBytes_Size",
-    "PyLong_AsUnsignedLongLong",
-    "PyLong_FromUnsignedLongLong",
-    "PyBool_FromLong",
-    "PyFloat_AsDouble",
-    "PyErr_Occurred",
-    "PyErr_ExceptionMatches",
-    "PyErr_Clear",
-    "PyErr_SetString",
-    "PyTuple_Size",
-    "PyTuple_GetItem",
-)
-# Where `python` lies in the table, in words: preload-shim/src/hooks/abi.rs.
-_PYTHON_WORD = 11
-
 
 class _Absent:
     """What there is without tprof. Its methods are bound: as builtins, they do not bind again where
@@ -73,52 +47,6 @@ class _Absent:
         return False
 
 
-def _builtins() -> Tuple[Optional[Dict[str, Callable[..., Any]]], str]:
-    """The library's functions; none without tprof, and why not if tprof should be there."""
-    if _SESSION not in os.environ:
-        return None, ""
-    try:
-        import ctypes
-
-        table = ctypes.addressof(ctypes.c_size_t.in_dll(ctypes.CDLL(None), "tprof_abi"))
-    except ValueError:
-        # A process that tprof's library was not loaded into: static, or with another LD_PRELOAD.
-        return None, ""
-    except Exception as error:  # noqa: BLE001 - some Pythons have no ctypes
-        return None, "this Python has no ctypes (%s)" % error
-    word = ctypes.sizeof(ctypes.c_size_t)
-    size = ctypes.c_size_t.from_address(table).value
-    if size < (_PYTHON_WORD + 1) * word:
-        return None, "the module is newer than the tprof that runs (its table has %d bytes)" % size
-    python = ctypes.pythonapi
-    try:
-        values: List[int] = [ctypes.addressof(ctypes.c_char.in_dll(python, _OBJECTS[0]))]
-        values.append(ctypes.c_size_t.in_dll(python, _OBJECTS[1]).value)
-        for function in _FUNCTIONS:
-            values.append(ctypes.cast(getattr(python, function), ctypes.c_void_p).value or 0)
-        make = ctypes.PYFUNCTYPE(
-            ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.py_object
-        )(("PyCFunction_NewEx", python))
-    except (AttributeError, ValueError) as error:
-        return None, "this Python lacks a function (%s)" % error
-    structure = (ctypes.c_size_t * (1 + len(values)))((1 + len(values)) * word, *values)
-    address = ctypes.c_size_t.from_address(table + _PYTHON_WORD * word).value
-    prototype = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
-    methods = prototype(address)(ctypes.addressof(structure))
-    if not methods:
-        return None, "another Python of this process has tprof's functions"
-    found = {}
-    while True:
-        # `PyMethodDef`: name, function, flags, doc.
-        name = ctypes.c_char_p.from_address(methods).value
-        if not name:
-            break
-        found[name.decode()] = make(methods, None, "tprof")
-        methods += 4 * word
-    missing = [name for name in _NAMES if name not in found]
-    return (None, "tprof's library has no " + ", ".join(missing)) if missing else (found, "")
-
-
 def _explain(why: str) -> None:
     """One line on stderr: the module's marks are absent from a run that is being recorded."""
     try:
@@ -127,9 +55,13 @@ def _explain(why: str) -> None:
         pass
 
 
-_FOUND, WHY = _builtins()
-if WHY:
-    _explain(WHY)
+_FOUND: Optional[Dict[str, Callable[..., Any]]] = None
+if _SESSION in os.environ:
+    from ._library import builtins
+
+    _FOUND, _why = builtins()
+    if _why:
+        _explain(_why)
 
 UNDER_TPROF: bool = _FOUND is not None
 """Whether this process runs under ``tprof run``, and its marks are recorded."""

@@ -95,7 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
             % (part, default),
         )
     group.add_argument(
-        "--track-memory", action="store_true", help="write what is held at the end, and its peak"
+        "--track-memory", action="store_true", help="write what is held at the end of the block"
     )
     return parser
 
@@ -105,8 +105,8 @@ class ProfilerContext:
     with ``NAME.2`` and so on for later parts; nothing is overwritten. Ranks of a run share NAME, by
     default the run's. Without ``enabled`` and without tprof nothing is done.
 
-    ``activities`` are CPU, GPU, CUDA, MEM; with MEM or ``track_memory`` live and peak bytes at the end go to
-    ``NAME-rankN.memory.json`` (``tprof.snapshot``). With ``wait``, ``warmup``, ``active`` or ``repeat`` it
+    ``activities`` are CPU, GPU, CUDA, MEM; with MEM or ``track_memory`` live bytes at the end go to
+    ``NAME-rankN.memory.json``, in PyTorch's form to ``NAME-rankN.memory.pickle`` (``tprof.snapshot``). With ``wait``, ``warmup``, ``active`` or ``repeat`` it
     records by steps, of which ``step()`` ends one. Raises ValueError for an unknown activity or part.
     """
 
@@ -149,6 +149,8 @@ class ProfilerContext:
         """The trace of the last part, or of the first before there is one; written after the job."""
         self.memory_path = self._path("memory.json")
         """What is held at the end of the block, if memory is tracked."""
+        self.snapshot_path = self._path("memory.pickle")
+        """The same of this process, in PyTorch's form (``tprof.snapshot``)."""
 
     def __enter__(self) -> "ProfilerContext":
         self._depth += 1
@@ -168,11 +170,20 @@ class ProfilerContext:
             return
         self._profiler.stop()
         if self._tracks_memory and _abi.UNDER_TPROF:
-            try:
-                self.output_dir.mkdir(parents=True, exist_ok=True)
-                _control.snapshot(self.memory_path)
-            except (RuntimeError, OSError) as error:
-                _print("cannot write `%s`: %s" % (self.memory_path, error))
+            self._write_memory()
+
+    def _write_memory(self) -> None:
+        from . import _snapshot
+
+        path = self.memory_path
+        try:
+            self.output_dir.mkdir(parents=True, exist_ok=True)
+            held = _control.snapshot(path)
+            path = self.snapshot_path
+            if held is not None:
+                _snapshot.write(str(path), held, _session.rank())
+        except (RuntimeError, OSError) as error:
+            _print("cannot write `%s`: %s" % (path, error))
 
     def __call__(self, function: _F) -> _F:
         return wrapped(function, self.__enter__, lambda begun: begun.__exit__(None, None, None))
@@ -201,7 +212,7 @@ class ProfilerContext:
     def _free(self) -> int:
         """The first number of which there are no files of an earlier run."""
         self._number = 1
-        while any(self._path(ending).exists() for ending in ("trace.json.gz", "memory.json")):
+        while any(self._path(ending).exists() for ending in ("trace.json.gz", "memory.json", "memory.pickle")):
             self._number += 1
         return self._number
 

@@ -20,18 +20,21 @@ def _candidates() -> Iterator[str]:
         yield given
     import sysconfig
 
+    # The one that was installed with this module: others may be of another version.
+    site = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    for scheme in sysconfig.get_scheme_names():
+        if site in (sysconfig.get_path("purelib", scheme), sysconfig.get_path("platlib", scheme)):
+            yield os.path.join(sysconfig.get_path("scripts", scheme), "tprof")
+    yield os.path.join(site, "bin", "tprof")  # pip install --target
     yield os.path.join(os.path.dirname(sys.executable or ""), "tprof")
     yield os.path.join(sysconfig.get_path("scripts"), "tprof")
-    user = "posix_user"
-    if user in sysconfig.get_scheme_names():
-        yield os.path.join(sysconfig.get_path("scripts", user), "tprof")
     for directory in os.environ.get("PATH", os.defpath).split(os.pathsep):
         yield os.path.join(directory or os.curdir, "tprof")
 
 
 def find() -> str:
-    """The path of the program: of the run that records this process, beside this Python, in its
-    scripts, or on PATH. Raises TprofError where there is none."""
+    """The path of the program: of the run that records this process, installed with this module, beside
+    this Python, in its scripts, or on PATH. Raises TprofError where there is none."""
     for path in _candidates():
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path

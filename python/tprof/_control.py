@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 from . import _abi
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import os
     from typing import Any, Dict, Optional, Union
 
 
@@ -17,7 +18,9 @@ def switch(on: bool) -> bool:
     """Switches recording of this process; how the program had it before, True at first."""
     global _is_on
     before, _is_on = _is_on, on
-    _abi.record(on)
+    # A pause, however short, makes live bytes unknown.
+    if before != on:
+        _abi.record(on)
     return before
 
 
@@ -39,8 +42,11 @@ def stop() -> bool:
 def snapshot(path: Optional[Union[str, "os.PathLike[str]"]] = None) -> Optional[Dict[str, Any]]:
     """What each rank of the run holds at this moment: live bytes and the sites that hold most, as
     ``tprof ctl snapshot --json`` prints it (docs/metrics.md). The run keeps it as
-    ``snapshot-N.json``; ``path`` gets a copy. Takes a fraction of a second, during which the
-    caller waits. Without tprof nothing is written and None is returned.
+    ``snapshot-N.json``; ``path`` gets a copy. A ``path`` that ends in ``.pickle`` gets this process's memory
+    in the form of ``torch.cuda.memory._dump_snapshot``, which ``torch.cuda._memory_viz`` and ``tprof
+    import`` read: by PyTorch itself where the program has begun to use a device, else the host's
+    heap. Takes a fraction of a second, during which the caller waits. Without tprof nothing is
+    written and None is returned.
 
     Raises TprofError if the run cannot be asked, OSError if ``path`` cannot be written.
     """
@@ -49,7 +55,11 @@ def snapshot(path: Optional[Union[str, "os.PathLike[str]"]] = None) -> Optional[
     from . import _session
 
     made = _session.document("ctl", "snapshot", "--json", _session.run_directory() or "")
-    if path is not None:
+    if path is not None and os.fspath(path).endswith(".pickle"):
+        from . import _snapshot
+
+        _snapshot.write(os.fspath(path), made, _session.rank())
+    elif path is not None:
         import json
 
         with open(path, "w", encoding="utf-8") as file:

@@ -159,7 +159,7 @@ class profile:  # noqa: N801 - as torch.profiler.profile
             raise RuntimeError("this profile has been started")
         _explain(self._wants)
         self._is_started = True
-        self._was_on = _control.switch(False)
+        self._was_on = _control.switch(self.current_action.records)
         if self.current_action.records:
             self._begin_part()
         if self._schedule is not None:
@@ -180,7 +180,8 @@ class profile:  # noqa: N801 - as torch.profiler.profile
             before is ProfilerAction.RECORD_AND_SAVE or not self.current_action.records
         ):
             # A schedule of the caller's may leave RECORD without saving: nothing is ready then.
-            self._end_part(before is ProfilerAction.RECORD_AND_SAVE, False)
+            is_ready = before is ProfilerAction.RECORD_AND_SAVE
+            self._end_part(is_ready, False, self.current_action.records)
         if self.current_action.records and not self._records:
             self._begin_part()
         if not is_recorded:
@@ -193,7 +194,7 @@ class profile:  # noqa: N801 - as torch.profiler.profile
         self._is_started = False
         try:
             if self._records:
-                self._end_part(True, self._schedule is not None)
+                self._end_part(True, self._schedule is not None, self._was_on)
             elif self.cycle == 0 and _abi.UNDER_TPROF:
                 _print(
                     "a profile ended in step %d, before its schedule records any%s"
@@ -248,10 +249,10 @@ class profile:  # noqa: N801 - as torch.profiler.profile
         _control.switch(True)
         _abi.mark("cycle %d: step %d (tprof.profile)" % (self.cycle + 1, self.step_num))
 
-    def _end_part(self, is_ready: bool, partial: bool) -> None:
+    def _end_part(self, is_ready: bool, partial: bool, goes_on: bool) -> None:
         self._records = False
         self._to_ns = time.monotonic_ns()
-        _control.switch(False)
+        _control.switch(goes_on)
         self.cycle += 1
         self.partial = partial
         if is_ready and self.on_trace_ready is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 from . import _abi
-from ._wrap import SUSPENDS, wrapped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +19,10 @@ _LONGEST = 3800
 """Bytes of a name with its arguments: preload-shim/include/tprof.h."""
 
 _ON_STACK = -1
+
+# Code flags of CPython: CO_GENERATOR, CO_COROUTINE, CO_ITERABLE_COROUTINE, CO_ASYNC_GENERATOR. Of these
+# the frame is left, and entered again, while it runs.
+_SUSPENDS = 0x20 | 0x80 | 0x100 | 0x200
 
 _caller = sys._getframe
 
@@ -114,7 +117,7 @@ class range:  # noqa: N801 - as torch.profiler.record_function
 
         def __enter__(self):  # noqa: F811
             try:
-                suspends = _caller(1).f_code.co_flags & SUSPENDS
+                suspends = _caller(1).f_code.co_flags & _SUSPENDS
             except ValueError:  # called by no Python code
                 suspends = 0
             if suspends:
@@ -131,6 +134,7 @@ class range:  # noqa: N801 - as torch.profiler.record_function
 def _decorated(name: str, function: _F) -> _F:
     """The function within a range. Without tprof too it is wrapped, so that recursion is as deep and
     tracebacks are the same."""
+    from ._wrap import wrapped
 
     def plain(function: Callable[..., Any]) -> Callable[..., Any]:
         push, pop = _abi.push, _abi.pop

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 
 from . import _abi, _binary
 
@@ -12,24 +13,44 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional
 
-# Rank and number of ranks, in the order of trust: RANK_VARIABLES in crates/wire/src/env.rs.
-_RANKS = (
-    ("RANK", "WORLD_SIZE"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
-    ("PMI_RANK", "PMI_SIZE"),
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
-)
+# In the order of trust: RANK_VARIABLES in crates/wire/src/env.rs.
+_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
+# Steps of Slurm from this number on (a batch script, a shell) are no ranks.
+_SLURM_FIRST_OWN_STEP = 0xFFFFFFF0
 _OURS = ("libtprof_preload.so", "libtprof_cupti.so")
 
 
+def _number(name: str) -> Optional[int]:
+    """The variable as a number of 32 bits; None if it is none."""
+    text = os.environ.get(name, "").strip()
+    if not (text.isascii() and text.isdigit()):
+        return None
+    number = int(text)
+    return number if number < 1 << 32 else None
+
+
 def rank() -> int:
-    """This process's rank, by the variables of torchrun, Open MPI, PMIx, MPICH and Slurm; 0 without."""
-    for name, size in _RANKS:
-        value = os.environ.get(name, "")
-        if value.isdigit() and size in os.environ:
-            return int(value)
+    """This process's rank as the run has it, by the variables of torchrun, Open MPI, PMIx, MPICH and
+    Slurm (crates/collect/src/out/ranks.rs); 0 without."""
+    step = _number("SLURM_STEP_ID")
+    counts = {
+        "RANK": bool(os.environ.get("WORLD_SIZE", "").strip()),
+        "SLURM_PROCID": step is not None and step < _SLURM_FIRST_OWN_STEP,
+    }
+    for name in _RANKS:
+        number = _number(name)
+        if number is not None and counts.get(name, True):
+            return number
     return 0
+
+
+def torch_cuda() -> Optional[Any]:
+    """``torch.cuda`` where this program has begun to use a device; importing it here would change that."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    try:
+        return cuda if cuda is not None and cuda.is_initialized() else None
+    except Exception:  # noqa: BLE001 - a torch that is half imported
+        return None
 
 
 def run_directory() -> Optional[str]:

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 GENERATOR = 0x20
 COROUTINE = 0x180
 ASYNC_GENERATOR = 0x200
-SUSPENDS = GENERATOR | COROUTINE | ASYNC_GENERATOR
-"""Of these the frame is left, and entered again, while it runs."""
 
 
 def _flags(function: Callable[..., Any]) -> int:

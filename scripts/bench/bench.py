@@ -20,6 +20,7 @@ import operators
 import overhead_line
 import processes
 import python_stacks
+import rust_spans
 import scale
 import table
 from measure import Pairs, Run
@@ -27,7 +28,7 @@ from measure import Pairs, Run
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PROGRAMS = HERE / "programs"
-PARTS = ("probe", "exact", "mixed", "sampled", "threads", "cc1", "start", "memory", "exports", "pages", "import", "reports", "gpu", "python", "scale", "overhead-line", "abi", "collector-torch", "operators")
+PARTS = ("probe", "exact", "mixed", "sampled", "threads", "cc1", "start", "memory", "exports", "pages", "import", "reports", "gpu", "python", "scale", "overhead-line", "abi", "collector-torch", "operators", "sdk")
 # Above this, every record's way to the collector is the larger part of its cost.
 DISTANT_NS = 50
 
@@ -121,7 +122,7 @@ class Bench:
                     "wall": added("wall"),
                     "cpu": added("cpu"),
                     "plain_cpu": pairs.median(lambda plain, _: plain.loop_ns("cpu")),
-                    "collector": pairs.median(lambda _, run: run.collector_ns / run.recorded) if tprof else None,
+                    "collector": pairs.median(lambda _, run: run.collector_ns / (run.recorded or run.events)) if tprof else None,
                     "wait": pairs.median(lambda _, run: run.wait_ns / run.events) if tprof else None,
                     "ratio": pairs.median(lambda plain, run: run.wall / plain.wall),
                     "bytes": pairs.median(lambda _, run: run.bytes_per_event),
@@ -328,10 +329,13 @@ class Bench:
     def operators(self):
         operators.measure(self)
 
+    def rust_spans(self):
+        rust_spans.measure(self, ROOT)
+
     def measure(self):
-        parts = (self.probe, self.exact_tight, self.exact_mixed, self.sampled, self.threads, self.compiler, self.start, self.long_run, self.exports, self.pages, self.imports, self.reports, self.gpus, self.pythons, self.growth, self.line, self.abi, self.collector_torch, self.operators)
+        parts = (self.probe, self.exact_tight, self.exact_mixed, self.sampled, self.threads, self.compiler, self.start, self.long_run, self.exports, self.pages, self.imports, self.reports, self.gpus, self.pythons, self.growth, self.line, self.abi, self.collector_torch, self.operators, self.rust_spans)
         for name, part in zip(PARTS, parts, strict=True):
-            if self.args.only in (None, name):
+            if not self.args.only or name in self.args.only:
                 print(f"bench: {name}", file=sys.stderr)
                 part()
 
@@ -341,7 +345,7 @@ def main():
     parse.add_argument("--quick", action="store_true", help="under three minutes, rougher")
     parse.add_argument("--json", metavar="FILE", help="also write every figure there")
     parse.add_argument("--plot", metavar="FILE", help="draw the growth of costs there, as SVG")
-    parse.add_argument("--only", choices=PARTS, help="one part")
+    parse.add_argument("--only", choices=PARTS, action="append", help="one part; may be given again for more")
     parse.add_argument("--tprof", metavar="PATH", default=ROOT / "target/release/tprof", help="the binary to measure")
     parse.add_argument("--torch-python", metavar="PATH", default=os.environ.get("TORCH_PYTHON"), help="a Python with PyTorch, for overhead-line, collector-torch and operators (or TORCH_PYTHON)")
     parse.add_argument("--against", metavar="PATH", help="another tprof, which collector-torch runs beside")

@@ -4,7 +4,9 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
-use tprof_tests::{Job, Scratch, document, need_some, stand_ins, traced, train, what_ran};
+use tprof_tests::{
+    Job, Scratch, document, need_some, rank_file, stand_ins, traced, train, what_ran,
+};
 use tprof_trace::model::{Allocator, Collective, DeviceAllocation, MemoryKind, Span, SpanKind};
 use tprof_trace::{TraceFile, TraceRow};
 
@@ -29,9 +31,8 @@ const SEEN: [&str; 14] = [
 const GPU: &[&str] = &["--activities", "gpu,comm,mem"];
 
 pub fn rows<R: TraceRow>(run: &Path, rank: u32) -> (TraceFile, Vec<R>) {
-    let file = TraceFile::open(&run.join(format!("rank-{rank}.tprof"))).unwrap();
-    let (rows, problems) = file.rows();
-    assert!(problems.is_empty(), "{problems:?}");
+    let file = rank_file(run, rank);
+    let rows = tprof_tests::rows(&file);
     (file, rows)
 }
 

@@ -5,27 +5,17 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tprof_tests::{
-    Job, Scratch, assert_unchanged, client_python, clients, document, need_some, program, run_info,
-    traced, with_real_nvtx,
+    Job, Scratch, assert_unchanged, client_python, clients, document, need_some, program,
+    rank_file, rows, run_info, traced, with_real_nvtx,
 };
+use tprof_trace::TraceFile;
 use tprof_trace::model::{HeapWhat, Span, SpanKind};
-use tprof_trace::{TraceFile, TraceRow};
 
 const NVTX: &[&str] = &["--activities", "nvtx"];
 /// All that the program can do, but for ending badly.
 const ALL: [&str; 6] = ["push", "domains", "start", "marks", "threads", "fork"];
 /// Both sides read CLOCK_MONOTONIC; ticks are turned into it to within this.
 const SLACK_NS: u64 = 2_000;
-
-fn rows<R: TraceRow>(file: &TraceFile) -> Vec<R> {
-    let (rows, problems) = file.rows();
-    assert!(problems.is_empty(), "{problems:?}");
-    rows
-}
-
-fn file_of(run: &Path) -> TraceFile {
-    TraceFile::open(&run.join("rank-0.tprof")).unwrap()
-}
 
 fn number(line: &Value, key: &str) -> u64 {
     line[key].as_u64().unwrap_or_else(|| panic!("no {key} in {line}"))
@@ -45,6 +35,13 @@ fn ranges_of_steps_are_the_steps_of_reports() {
     let times = steps["tables"]["steps"].as_array().unwrap();
     let numbers: Vec<_> = times.iter().map(|row| row["step"].as_u64().unwrap()).collect();
     assert_eq!(numbers, [10, 11, 12, 13, 14], "{times:?}");
+    let phases: Vec<String> = steps["tables"]["phases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| format!("{} {} {} {}", row["phase"], row["number"], row["steps"], row["source"]))
+        .collect();
+    assert_eq!(phases, [r#""train" 2 5 "named""#, r#""checkpoint" null 0 "named""#]);
     let host = document("host", &run.run);
     let driver = &host["tables"]["drivers"][0];
     assert_eq!(driver["judged_from"], "the first step to the last", "{host}");
@@ -86,7 +83,7 @@ fn facts_of_span(file: &TraceFile, span: &Span) -> Facts {
 /// Every range once, on its thread, between the readings around its calls.
 #[track_caller]
 fn assert_ranges(run: &Path, log: &[Value]) {
-    let file = file_of(run);
+    let file = rank_file(run, 0);
     let mut wanted: BTreeMap<Facts, Vec<[u64; 4]>> = BTreeMap::new();
     for line in log {
         let times = ["from", "began", "to", "ended"].map(|key| number(line, key));
@@ -134,7 +131,7 @@ fn every_range_is_recorded_once_with_all_its_attributes() {
         let log = logged(&log);
         assert_eq!(log.len(), 4 + 3 + 2 + 4 * 50 + 1, "{victim:?}");
         assert_ranges(&run.run, &log);
-        let file = file_of(&run.run);
+        let file = rank_file(&run.run, 0);
         let marks: Vec<&str> = file.marks().iter().map(|mark| file.name(mark.name)).collect();
         let wanted = ["registered", "mark", "mark in a structure", "mark, wide"];
         assert_eq!(marks, wanted, "{victim:?}");
@@ -165,7 +162,7 @@ fn ranges_of_a_killed_process_are_kept_and_the_open_ones_end_with_it() {
     let log = scratch.join("log");
     let job = Job::new(program("nvtx")).arg(&log).args(["push", "open", "kill"]);
     let run = traced(&job, NVTX, &scratch);
-    let file = file_of(&run.run);
+    let file = rank_file(&run.run, 0);
     let spans = rows::<Span>(&file);
     let names: BTreeSet<&str> = spans.iter().map(|span| file.name(span.name)).collect();
     assert!(names.contains("step") && names.contains("never ended"), "{names:?}");
@@ -182,7 +179,7 @@ fn nothing_is_recorded_while_recording_is_off_or_where_it_is_not_wanted() {
         let job = Job::new(program("nvtx")).arg(scratch.join("log")).args(ALL);
         let run = traced(&job, options, &scratch);
         assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
-        let file = file_of(&run.run);
+        let file = rank_file(&run.run, 0);
         assert!(rows::<Span>(&file).is_empty(), "{options:?}");
         assert!(file.marks().iter().all(|mark| !file.name(mark.name).starts_with("mark")));
     }
@@ -241,7 +238,7 @@ fn ranges_of_pythons_nvtx_are_recorded_and_reported() {
     let job = Job::new(python).arg(&script).env("PYTHONPATH", path);
     let run = traced(&job, &[], &scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
-    let file = file_of(&run.run);
+    let file = rank_file(&run.run, 0);
     let spans = rows::<Span>(&file);
     let of = |name: &str| {
         let found = spans.iter().filter(|span| file.name(span.name) == name);
@@ -272,7 +269,7 @@ fn a_forked_child_whose_first_event_is_a_range_is_one_process() {
     assert_eq!(processes.len(), 2, "{processes:?}");
     assert!(processes.iter().all(|process| process["exit_status"] == 0), "{processes:?}");
     assert_eq!(info["completeness"]["blind"], Value::Array(Vec::new()));
-    let file = file_of(&run.run);
+    let file = rank_file(&run.run, 0);
     assert_eq!(file.processes().len(), 2, "{:?}", file.processes());
     let child = &file.processes()[1];
     assert_eq!(file.threads().iter().filter(|row| row.process == child.process).count(), 1);

@@ -75,12 +75,14 @@ fn operators_have_their_sizes_whatever_the_layout_is() {
         let operators = counts(&file, &spans, SpanKind::Operator);
         assert_eq!(operators, of(&[("MmBackward0", 5), ("aten::linear", 5), ("aten::mm", 5)]));
         assert_eq!(counts(&file, &spans, SpanKind::Annotation), of(&[("step", 5)]));
-        let dims = r#"{"Input Dims":[[2,3],[3,4],[],[],[],[[2,3],[],[3,4]],[]],"#;
-        let types = r#""Input type":["float","double","Scalar","","","TensorList","TensorList"]}"#;
+        let dims = r#"{"Input Dims":[[2,3],[3,4],[],[],[],[[2,3],[],[3,4]],[],[],[],[]],"#;
+        let types = r#""Input type":["float","double","Scalar","","","TensorList","TensorList","ScalarList","Scalar","ScalarList"],"#;
+        let values =
+            r#""Concrete Inputs":["","","","","","","","[2, -1]","True","[True, False]"]}"#;
         for (at, mm) in named(&file, &spans, "aten::mm").iter().enumerate() {
             assert_eq!(
                 (file.name(mm.args), mm.sequence),
-                (&*format!("{dims}{types}"), Some(at as u64))
+                (&*format!("{dims}{types}{values}"), Some(at as u64))
             );
         }
         let (outer, inner) = ("aten::linear", "aten::mm");

@@ -3,24 +3,16 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
-use tprof_tests::{EXACT, Job, Scratch, document, program, report, run_info, traced, traced_job};
+use tprof_tests::{
+    EXACT, Job, Scratch, document, program, rank_file, report, rows, run_info, traced, traced_job,
+};
+use tprof_trace::TraceFile;
 use tprof_trace::model::{HeapWhat, MarkKind, Span, SpanKind};
-use tprof_trace::{TraceFile, TraceRow};
 
 const TIMES: usize = 4 * 500;
 
 fn job(mode: &str) -> Job {
     Job::new(program("own_spans")).args([mode])
-}
-
-fn file_of(run: &Path) -> TraceFile {
-    TraceFile::open(&run.join("rank-0.tprof")).unwrap()
-}
-
-fn rows<R: TraceRow>(file: &TraceFile) -> Vec<R> {
-    let (rows, problems) = file.rows();
-    assert!(problems.is_empty(), "{problems:?}");
-    rows
 }
 
 fn spans(file: &TraceFile) -> Vec<Span> {
@@ -58,7 +50,7 @@ fn spans_steps_and_values_are_those_of_the_program() {
     let scratch = Scratch::new();
     let run = traced(&job("all"), EXACT, &scratch);
     assert_eq!(run.outcome.stdout, "off 0 0 on 1 1\n");
-    let file = file_of(&run.run);
+    let file = rank_file(&run.run, 0);
     let expected = [
         ("(no name)", 3),
         ("around", 1),
@@ -108,7 +100,7 @@ fn spans_steps_and_values_are_those_of_the_program() {
 fn bytes_allocated_within_a_span_are_exact() {
     let scratch = Scratch::new();
     let run = traced(&job("all"), EXACT, &scratch);
-    let file = file_of(&run.run);
+    let file = rank_file(&run.run, 0);
     let mut within: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
     for event in file.heap_events() {
         if let HeapWhat::Alloc { size, .. } = event.what {
@@ -182,7 +174,7 @@ fn open_spans_last_until_their_process_ends_and_the_run_states_it() {
     let scratch = Scratch::new();
     let run = scratch.run();
     traced_job(&job("kill"), &[], &run).run_in(scratch.cwd());
-    let file = file_of(&run);
+    let file = rank_file(&run, 0);
     let named = [("inner".to_owned(), 1), ("outer".to_owned(), 2)];
     assert_eq!(counts(&file), BTreeMap::from(named));
     let why = "their process ended before them".to_owned();
@@ -191,7 +183,7 @@ fn open_spans_last_until_their_process_ends_and_the_run_states_it() {
     let scratch = Scratch::new();
     let run = traced(&job("exec"), &[], &scratch);
     let named = [("inner".to_owned(), 1), ("outer".to_owned(), 1)];
-    assert_eq!(counts(&file_of(&run.run)), BTreeMap::from(named));
+    assert_eq!(counts(&rank_file(&run.run, 0)), BTreeMap::from(named));
     let why = "their process ended before them".to_owned();
     assert_eq!(lost(&run.run, "ends of spans"), [(why, 1)]);
 }
@@ -206,7 +198,7 @@ fn a_signal_handler_within_a_pop_costs_no_span() {
     assert!(handled > 0);
     let named = [("handler", handled), ("inner", 200_000), ("outer", 200_000)];
     let named = named.map(|(name, count)| (name.to_owned(), count));
-    assert_eq!(counts(&file_of(&run.run)), BTreeMap::from(named));
+    assert_eq!(counts(&rank_file(&run.run, 0)), BTreeMap::from(named));
     assert_eq!(lost(&run.run, "ends of spans"), []);
 }
 
@@ -214,7 +206,7 @@ fn a_signal_handler_within_a_pop_costs_no_span() {
 fn what_a_thread_leaves_open_ends_with_it() {
     let scratch = Scratch::new();
     let run = traced(&job("threads"), &[], &scratch);
-    let file = file_of(&run.run);
+    let file = rank_file(&run.run, 0);
     let spans = spans(&file);
     let after = spans.iter().find(|span| file.name(span.name) == "after").unwrap();
     let left: Vec<_> = spans.iter().filter(|span| span.thread != after.thread).collect();
@@ -232,7 +224,7 @@ fn wrong_use_costs_no_other_span() {
     let scratch = Scratch::new();
     let run = traced(&job("hostile"), EXACT, &scratch);
     assert_eq!(run.outcome.stdout, "done\n");
-    let file = file_of(&run.run);
+    let file = rank_file(&run.run, 0);
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for span in spans(&file) {
         let name = file.name(span.name);
@@ -268,7 +260,7 @@ fn spans_without_room_are_counted() {
     let times = 3_000_000;
     let job = Job::new(program("own_spans")).args(["flood", "3000000"]);
     traced_job(&job, &["--on-full", "drop"], &run).run_in(scratch.cwd()).expect_code(0);
-    let kept = spans(&file_of(&run)).len() as u64;
+    let kept = spans(&rank_file(&run, 0)).len() as u64;
     let endless: u64 = lost(&run, "ends of spans").iter().map(|(_, count)| count).sum();
     let records = report(&run).lost_of("records") as u64;
     // A pop without its push ends nothing: there are as many as pushes were lost at most.

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use tprof_tests::{EXACT, Job, Scratch, need, need_some, traced};
+use tprof_tests::{EXACT, Job, Scratch, need, need_some, rank_file, rows, skip, traced};
+use tprof_trace::TraceFile;
 use tprof_trace::model::{MarkKind, Span};
-use tprof_trace::{TraceFile, TraceRow};
 
 use crate::python_stacks::pythons;
 
@@ -16,16 +16,6 @@ fn folder(path: &str) -> PathBuf {
 fn job(python: &Path, program: &str) -> Job {
     let script = folder("programs/python_module").join(program);
     Job::new(python).arg("-B").arg(script).env("PYTHONPATH", folder("../python"))
-}
-
-fn rows<R: TraceRow>(file: &TraceFile) -> Vec<R> {
-    let (rows, problems) = file.rows();
-    assert!(problems.is_empty(), "{problems:?}");
-    rows
-}
-
-fn file_of(run: &Path) -> TraceFile {
-    TraceFile::open(&run.join("rank-0.tprof")).unwrap()
 }
 
 /// How many spans of each name a program has recorded itself.
@@ -54,7 +44,7 @@ fn programs_do_the_same_without_tprof_and_under_it_are_recorded() {
         let run = traced(&job, EXACT, &scratch);
         assert_eq!(run.outcome, native, "{what}");
 
-        let file = file_of(&run.run);
+        let file = rank_file(&run.run, 0);
         // The program runs twice: by exec, and then to its end.
         let spans = spans(&file);
         for (name, count) in [
@@ -92,7 +82,7 @@ fn steps_values_and_arguments_are_those_of_the_program() {
     let python = need_some!(pythons().pop().ok_or("there is no Python"));
     let scratch = Scratch::new();
     let run = traced(&job(&python, "core.py").arg("again"), EXACT, &scratch);
-    let file = file_of(&run.run);
+    let file = rank_file(&run.run, 0);
     let steps = [0, 1, 2, 3, 4, 5, 100, 101].map(|step| format!("step {step}"));
     assert_eq!(marks(&file, MarkKind::Step), steps);
     let values = file.counters().to_vec();
@@ -180,9 +170,13 @@ fn profiles_record_the_steps_of_their_schedule_and_have_traces_of_those() {
         "{:?}",
         run.outcome
     );
+    // Recording was off before: what is live is not known, and is not written as nothing.
+    let stderr = &run.outcome.stderr;
+    assert!(stderr.contains("flagged-rank0.memory.pickle`: the heap is not measured"), "{stderr}");
     let mut files = files_below(&out("traced"));
     let boards: Vec<String> = files.extract_if(.., |path| path.starts_with("tb/")).collect();
     let expected = [
+        "dir/flagged-rank0.memory.json",
         "dir/flagged-rank0.trace.json.gz",
         "dir/function-rank0.trace.json.gz",
         "dir/function.2-rank0.trace.json.gz",
@@ -197,7 +191,7 @@ fn profiles_record_the_steps_of_their_schedule_and_have_traces_of_those() {
     assert_eq!(names("dir/flagged-rank0.trace.json.gz"), ["flagged", "work"]);
     assert_eq!(names("dir/function.2-rank0.trace.json.gz"), ["call", "work"]);
     // What lies outside of all of them was not recorded, where the program had stopped it.
-    let spans = spans(&file_of(&run.run));
+    let spans = spans(&rank_file(&run.run, 0));
     let expected = [("call", 4), ("flagged", 1), ("work", 4 + 1 + 2)];
     for (name, count) in expected {
         assert_eq!(spans.get(name), Some(&count), "{spans:?}");
@@ -234,7 +228,7 @@ fn calls_are_measured_and_reports_are_dictionaries() {
     let native = job.clone().arg("measure").run_in(scratch.cwd()).expect_code(0);
     let traced = traced(&job.clone().arg("measure"), EXACT, &scratch);
     assert_eq!(traced.outcome, native);
-    let file = file_of(&traced.run);
+    let file = rank_file(&traced.run, 0);
     let spans = spans(&file);
     assert_eq!((spans.get("sum"), spans.get("half")), (Some(&20), Some(&7)), "{spans:?}");
     std::fs::rename(&traced.run, &run).unwrap();
@@ -246,7 +240,38 @@ fn calls_are_measured_and_reports_are_dictionaries() {
     assert_eq!(native.stdout, "None\n");
     let traced = tprof_tests::traced(&job, EXACT, &scratch);
     assert_eq!(traced.outcome.stdout, "held\n", "{:?}", traced.outcome);
+    let pickle = scratch.path().join("held.json.pickle");
+    let words =
+        ["report".as_ref(), "device-memory".as_ref(), pickle.as_os_str(), "--json".as_ref()];
+    let report = tprof_tests::tprof(words).run_in(scratch.cwd()).expect_code(0);
+    let notes = report.stderr;
+    let report: serde_json::Value = serde_json::from_str(&report.stdout).unwrap();
+    let held = report["tables"]["snapshot"][0]["held_bytes"].as_u64();
+    assert!(held >= Some(50_000_000), "{report:#}");
+    assert!(notes.contains("device 0 is no device") && !notes.contains("estimates"), "{notes}");
     // The program that it ran for that is no part of the job.
     let info = tprof_tests::run_info(&traced.run, |_| true);
     assert_eq!(info["completeness"]["blind"], serde_json::json!([]), "{info}");
+}
+
+#[test]
+fn the_module_and_the_run_have_one_rank() {
+    let Some(python) = pythons().pop() else { return skip("there is no Python from 3.8 on") };
+    let code = "from tprof._session import rank; print(rank())";
+    for (variables, expected) in [
+        (&[][..], 0),
+        (&[("RANK", "3"), ("WORLD_SIZE", "8")], 3),
+        (&[("RANK", "3")], 0),
+        (&[("PMI_RANK", "4")], 4),
+        (&[("RANK", "x"), ("WORLD_SIZE", "8"), ("PMIX_RANK", "2")], 2),
+        (&[("SLURM_PROCID", "5"), ("SLURM_STEP_ID", "0")], 5),
+        (&[("SLURM_PROCID", "5"), ("SLURM_STEP_ID", "4294967290")], 0),
+    ] {
+        let job = Job::new(&python).args(["-B", "-c", code]).env("PYTHONPATH", folder("../python"));
+        let job = variables.iter().fold(job, |job, (name, value)| job.env(name, value));
+        let scratch = Scratch::new();
+        let run = traced(&job, &["--activities", "mem"], &scratch);
+        assert_eq!(run.outcome.stdout, format!("{expected}\n"), "{variables:?}");
+        rank_file(&run.run, expected);
+    }
 }

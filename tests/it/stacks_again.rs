@@ -20,7 +20,9 @@ fn checked(job: &Job, options: &[&str]) -> String {
 #[track_caller]
 fn is_the_same(job: &Job, options: &[&str]) {
     let found = checked(job, options);
-    assert!(found.contains("checked\n"), "{}: nothing was remembered", job.name());
+    assert!(found.contains("checked\n"), "{}: nothing was remembered: {found:?}", job.name());
+    let is_guessed = options.is_empty();
+    assert!(!is_guessed || found.contains("guessed\n"), "{}: nothing was guessed", job.name());
     assert!(!found.contains("differs"), "{}: {found}", job.name());
 }
 
@@ -34,24 +36,25 @@ fn in_c_with_frames_of_every_sort() {
 #[test]
 fn through_signals_jumps_coroutines_and_exceptions() {
     for job in [
-        Job::new(program("handler_malloc")).arg("2000"),
         Job::new(program("handler_jump")),
-        Job::new(program("altstack")),
         Job::new(program("coroutines")),
+        Job::new(program("stacks_gone")),
         Job::new(program("exceptions")),
         Job::new(program("fork_threads")),
     ] {
-        let found = checked(&job, &[]);
-        assert!(!found.contains("differs"), "{}: {found}", job.name());
+        is_the_same(&job, &[]);
     }
+    // Where the machine is slow, this one's handler leaves no time for what it interrupts, and no
+    // walk through a handler is remembered.
+    let found = checked(&Job::new(program("handler_malloc")).arg("2000"), &[]);
+    assert!(!found.contains("differs"), "{found}");
 }
 
 #[test]
 fn while_code_comes_and_goes() {
     let job = Job::new(program("dlopen_loop")).arg("400");
     let job = job.arg(program("plugin")).arg(program("other_plugin"));
-    let found = checked(&job, &[]);
-    assert!(!found.contains("differs"), "{found}");
+    is_the_same(&job, &[]);
 }
 
 #[test]

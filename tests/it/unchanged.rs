@@ -68,6 +68,7 @@ unchanged! {
     jumping_out_of_a_handler: EVERY, victim("handler_jump");
     allocating_on_an_alternate_stack: BOTH, victim("altstack");
     coroutines: EVERY, victim("coroutines");
+    stacks_that_are_left_and_gone: EVERY, victim("stacks_gone");
     recursion_of_500_frames: EVERY, victim("deep");
     exceptions: BOTH, victim("exceptions");
     operators_new_and_delete: BOTH, victim("operators");

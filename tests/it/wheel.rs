@@ -91,6 +91,51 @@ fn the_source_distribution_has_what_the_build_reads() {
     }
 }
 
+#[test]
+fn one_version_number_is_that_of_program_and_changelog() {
+    let is_version = |line: &&str| line.starts_with("version = ") || line.starts_with("version=");
+    let folders = ["crates", "profiler-cli", "preload-shim", "cupti-agent", "tests"];
+    let manifests = folders.iter().flat_map(|folder| files(&root().join(folder)));
+    let manifests = manifests.filter(|path| path.ends_with("Cargo.toml"));
+    let mut manifests: Vec<PathBuf> =
+        manifests.chain(["Cargo.toml", "pyproject.toml"].map(|path| root().join(path))).collect();
+    manifests.sort();
+    let mut found: Vec<String> = Vec::new();
+    for manifest in manifests {
+        let text = std::fs::read_to_string(&manifest).unwrap();
+        let manifest = manifest.strip_prefix(root()).unwrap().display();
+        found.extend(text.lines().filter(is_version).map(|line| format!("{manifest}: {line}")));
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(found, [format!("Cargo.toml: version = \"{version}\"")]);
+    // Sections of the changelog: what is not released yet, and then each version from the newest on.
+    let changelog = std::fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
+    let mut sections = changelog.lines().filter_map(|line| line.strip_prefix("## "));
+    match sections.next() {
+        Some("Unreleased") => {}
+        first => assert_eq!(first.and_then(|text| text.split(' ').next()), Some(version)),
+    }
+    let numbers = |text: &str| -> Vec<u64> {
+        let words = text.split(' ').next().unwrap().split('.');
+        words.map(|word| word.parse().unwrap()).collect()
+    };
+    let mut newest = numbers(version);
+    for section in sections {
+        assert!(numbers(section) <= newest, "{section} is newer than {newest:?}");
+        newest = numbers(section);
+    }
+}
+
+#[test]
+fn the_page_for_an_index_has_no_link_into_the_checkout() {
+    let page = std::fs::read_to_string(root().join("python/README.md")).unwrap();
+    let project = std::fs::read_to_string(root().join("pyproject.toml")).unwrap();
+    assert!(project.contains("\nreadme = \"python/README.md\"\n"));
+    for link in page.split("](").skip(1) {
+        assert!(link.starts_with("https://"), "{}", link.lines().next().unwrap_or_default());
+    }
+}
+
 /// All files below a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

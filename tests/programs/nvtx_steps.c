@@ -1,7 +1,8 @@
 /* Spins for 0.2 s, then takes five steps of 40 ms on a core and a sleep of 60 ms each, in NVTX
- * ranges `step 10` to `step 14`, and prints how long they took together, ns.
+ * ranges `step 10` to `step 14` within `train_epoch 2`, and prints how long they took together, ns.
+ * Then it sleeps for 20 ms in `save checkpoint`.
  *
- * Proves: a run knows its steps by NVTX ranges.
+ * Proves: a run knows its steps and phases by NVTX ranges.
  *
  * build: -ldl */
 #define _GNU_SOURCE
@@ -26,6 +27,7 @@ int main(void) {
     char name[16];
     spin(0.2);
     double began = now(CLOCK_MONOTONIC);
+    nvtxRangePushA("train_epoch 2");
     for (int step = 10; step < 15; step++) {
         snprintf(name, sizeof name, "step %d", step);
         nvtxRangePushA(name);
@@ -33,6 +35,10 @@ int main(void) {
         usleep(60000);
         nvtxRangePop();
     }
+    nvtxRangePop();
     printf("%.0f\n", (now(CLOCK_MONOTONIC) - began) * 1e9);
+    nvtxRangePushA("save checkpoint");
+    usleep(20000);
+    nvtxRangePop();
     return 0;
 }

@@ -3,6 +3,7 @@
 
 use crate::programs::target_dir;
 use crate::sys;
+use serde_json::Value;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,6 +17,21 @@ pub fn clients() -> Result<PathBuf, String> {
 /// A Python that finds the clients by `PYTHONPATH`.
 pub fn client_python() -> Result<PathBuf, String> {
     Ok(cache("python")?.join("python/bin/python"))
+}
+
+/// All runs of a log directory as TensorBoard reads them, or why it cannot be asked: that of the Python
+/// that `TPROF_TEST_TENSORBOARD` names, else that of the clients.
+pub fn tensorboard(logs: &Path) -> Result<Value, String> {
+    let python = match std::env::var_os("TPROF_TEST_TENSORBOARD") {
+        Some(python) => PathBuf::from(python),
+        None => client_python()?,
+    };
+    let script = "../crates/export/tests/readers/event_files.py";
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
+    let output = Command::new(python).arg(script).arg(logs).output();
+    let output = output.map_err(|error| error.to_string())?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(serde_json::from_slice(&output.stdout).unwrap())
 }
 
 pub(crate) fn cache(what: &str) -> Result<PathBuf, String> {

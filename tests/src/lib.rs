@@ -15,6 +15,7 @@ mod nvcc;
 mod opened;
 mod programs;
 mod report;
+mod rows;
 mod scratch;
 mod skip;
 mod stand_ins;
@@ -23,7 +24,7 @@ mod sys;
 mod tprof;
 mod wait;
 
-pub use clients::{client_python, clients, with_real_nvtx};
+pub use clients::{client_python, clients, tensorboard, with_real_nvtx};
 pub use job::{Job, Outcome};
 pub use live::Live;
 pub use many_ranks::many_ranks;
@@ -33,6 +34,7 @@ pub use programs::{Kind, build, program, target_dir};
 pub use report::{
     Expected, Report, assert_cut_off, document, expected, memory_report, report, run_info, stack,
 };
+pub use rows::{rank_file, rows};
 pub use scratch::Scratch;
 pub use skip::{Refused, Why, skip, skip_for};
 pub use stand_ins::{comms, gemms, memory, profiled, stand_ins, train, what_ran};

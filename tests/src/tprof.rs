@@ -23,7 +23,7 @@ pub fn tprof_at() -> &'static Path {
         }
         let target = target_dir();
         let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-            .args(["build", "--release", "--quiet", "-p", "tprof", "--target-dir"])
+            .args(["build", "--release", "--quiet", "-p", "tprof-cli", "--target-dir"])
             .arg(&target)
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .output()

@@ -17,7 +17,8 @@
 //! - `cpu`, `gpu`, `memory`, `program`: the metrics, one file or folder per kind;
 //! - `findings`: rules over a rank's metrics, and what they gain;
 //! - `report`: the one pass over the files, the summary, the list of kinds;
-//! - `diff`: two runs or sets of runs side by side.
+//! - `diff`: two runs or sets of runs side by side;
+//! - `schema`: JSON Schemas of all of these (feature `schema`).
 
 mod base;
 
@@ -39,6 +40,9 @@ mod findings;
 mod report;
 
 pub mod diff;
+
+#[cfg(feature = "schema")]
+pub mod schema;
 
 #[cfg(test)]
 mod fixture;

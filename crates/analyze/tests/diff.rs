@@ -236,6 +236,24 @@ fn steps_can_be_picked_by_number() {
 }
 
 #[test]
+fn steps_of_warm_up_are_left_out_unless_they_are_chosen() {
+    let steps = [4000, 1500, 800, 800, 810, 790, 800, 800];
+    let (a, b) = (run(1, &steps, None, EIGHT), run(2, &steps[1..], None, EIGHT));
+    let comparison = Comparison::of(side(&a), side(&b));
+    assert_eq!(comparison.a.warm_up, [5, 6].into());
+    assert_eq!(comparison.a.steps, [7, 8, 9, 10, 11, 12]);
+    assert_eq!(comparison.b.warm_up, [5].into());
+    let times = table(&comparison, "times");
+    let of = |column| number(cell(times, "metric", "step_time", column));
+    assert_eq!((of("a"), of("b")), (800e3, 800e3));
+    let note = "steps of warm-up are left out (2 of A, 1 of B)";
+    assert!(comparison.notes.iter().any(|found| found.starts_with(note)), "{comparison:?}");
+    let options = SideOptions { steps: Some((5, 12)), ..SideOptions::default() };
+    let chosen = Side::read(a.path(), &options).unwrap();
+    assert_eq!((chosen.steps.len(), chosen.warm_up.len()), (8, 0));
+}
+
+#[test]
 fn a_run_compared_with_itself_did_not_change() {
     let dir = run(3, &[800, 810, 790], Some("k"), EIGHT);
     let comparison = Comparison::of(side(&dir), side(&dir));

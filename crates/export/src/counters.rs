@@ -5,7 +5,7 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{HeapWhat, MemoryRecording, ProcessIndex};
 
 /// Most points of a curve over the length of a run …
-const POINTS: u64 = 4_000;
+pub(crate) const POINTS: u64 = 4_000;
 /// … but never closer than this.
 const LEAST_STRETCH_NS: u64 = 100_000;
 
@@ -15,20 +15,20 @@ pub(crate) fn stretch(span_ns: u64) -> u64 {
 }
 
 /// Keeps the highest point of each stretch, and the last one of all.
-pub(crate) struct Thin {
+pub(crate) struct Thin<V = u64> {
     stretch_ns: u64,
     until_ns: u64,
-    highest: Option<(u64, u64)>,
-    last: Option<(u64, u64)>,
+    highest: Option<(u64, V)>,
+    last: Option<(u64, V)>,
 }
 
-impl Thin {
-    pub fn new(stretch_ns: u64) -> Thin {
+impl<V: Copy + PartialOrd> Thin<V> {
+    pub fn new(stretch_ns: u64) -> Thin<V> {
         Thin { stretch_ns, until_ns: 0, highest: None, last: None }
     }
 
     /// Takes a point; gives one that is ready. Times must not fall.
-    pub fn point(&mut self, time_ns: u64, value: u64) -> Option<(u64, u64)> {
+    pub fn point(&mut self, time_ns: u64, value: V) -> Option<(u64, V)> {
         let ready = if time_ns >= self.until_ns { self.highest.take() } else { None };
         match self.highest {
             Some((_, highest)) if highest >= value => {}
@@ -43,7 +43,7 @@ impl Thin {
     }
 
     /// What is left at the end: the highest of the last stretch, then the last point.
-    pub fn rest(self) -> impl Iterator<Item = (u64, u64)> {
+    pub fn rest(self) -> impl Iterator<Item = (u64, V)> {
         let last = self.last.filter(|last| Some(*last) != self.highest);
         self.highest.into_iter().chain(last)
     }

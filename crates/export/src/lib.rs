@@ -4,7 +4,7 @@
 //! JSON that torch.profiler writes, [`folded`] collapsed stacks for flame graphs,
 //! [`flame`] an interactive page of them, [`timeline`] one of all threads and
 //! streams, [`parquet`], [`csv`] and [`json`] tables, [`speedscope`] and
-//! [`pprof`] profiles, [`tensorboard`] a log directory, [`torch_snapshot`] memory snapshots. Every output is written
+//! [`pprof`] profiles, [`tensorboard`] a log directory, [`torch_snapshot`] memory snapshots, [`shapes`] the sizes of operators' inputs. Every output is written
 //! beside its final name and renamed when it is whole ([`output`]); [`Slice`] selects
 //! which part of a run goes in.
 //!
@@ -40,6 +40,7 @@ pub mod pprof;
 mod proto;
 pub mod report_page;
 mod rows;
+pub mod shapes;
 mod slice;
 pub mod speedscope;
 mod stacks;

@@ -40,6 +40,18 @@ impl Proto {
         self.fixed64(field, value.to_bits());
     }
 
+    pub fn float(&mut self, field: u32, value: f32) {
+        self.raw(u64::from(field << 3 | 5));
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// Packed doubles.
+    pub fn doubles(&mut self, field: u32, values: &[f64]) {
+        self.raw(u64::from(field << 3 | 2));
+        self.raw(size_of_val(values) as u64);
+        values.iter().for_each(|value| self.bytes.extend_from_slice(&value.to_le_bytes()));
+    }
+
     /// A string, or a message that is encoded already.
     pub fn blob(&mut self, field: u32, value: &[u8]) {
         self.raw(u64::from(field << 3 | 2));
@@ -107,6 +119,17 @@ mod tests {
         let mut expected = vec![8, 0x96, 1, 16];
         expected.extend([0xff; 9]);
         expected.extend([1, 0x82, 1, 2, b'h', b'i', 26, 9, 9, 1, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(proto.bytes(), expected);
+    }
+
+    #[test]
+    fn floats_are_encoded_by_their_bytes() {
+        let mut proto = Proto::default();
+        proto.float(2, 1.0);
+        proto.doubles(6, &[1.0, -2.0]);
+        let one = [0, 0, 0, 0, 0, 0, 0xf0, 0x3f];
+        let minus_two = [0, 0, 0, 0, 0, 0, 0, 0xc0];
+        let expected = [&[0x15, 0, 0, 0x80, 0x3f, 0x32, 16][..], &one, &minus_two].concat();
         assert_eq!(proto.bytes(), expected);
     }
 

@@ -7,12 +7,13 @@
 mod charts;
 mod content;
 mod html;
+mod roofline;
 
 use std::path::PathBuf;
 
 use tprof_trace::RunDir;
 
-pub use content::{Chart, Complete, Fact, ReportPage, Section, Table, TableCell};
+pub use content::{Chart, Complete, Fact, ReportPage, RooflinePoint, Section, Table, TableCell};
 
 use crate::page::{Page, Payload, run_title};
 use crate::{ExportError, Options};

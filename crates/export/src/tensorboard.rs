@@ -1,15 +1,43 @@
-//! TensorBoard: a log directory that its PyTorch profiler plugin loads.
+//! TensorBoard: a log directory with event files, and traces for its PyTorch profiler plugin.
 //!
-//! `DIR/rank-0.pt.trace.json.gz` for each rank: what [`crate::chrome`] writes, by
-//! the name that the plugin searches.
+//! `DIR/rank-0.pt.trace.json.gz` for each rank is what [`crate::chrome`] writes, by the name that
+//! the plugin searches: workers of one run lie in one directory. `DIR/rank-0/events.out.tfevents.…`
+//! has the rank's curves and histograms, since a directory is a run there; the event file of
+//! `DIR` itself has the texts of the whole run.
 
-use tprof_trace::RunDir;
+mod analysed;
+mod events;
+mod histogram;
+mod live;
+mod peaks;
+mod progress;
+mod rank;
+mod record;
+mod series;
+mod throughput;
 
-use crate::output::OutputDir;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+use tprof_facts::labels;
+use tprof_trace::{RankFile, RunDir, TraceFile};
+
+use crate::output::{Output, OutputDir};
 use crate::{ExportError, Options, Selection, Written, chrome, paths};
 
+pub use analysed::{Analysed, CounterKey, Figure, RankFigures, StepCounter, StepFigures};
+use events::{At, EventFile, Tag};
+pub use live::LiveLog;
+use progress::Extent;
+use rank::{RankLog, begins_s};
+
 /// Writes a directory: `DIR/tensorboard`, or what the options name.
-pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
+pub fn export(
+    run: &RunDir,
+    options: &Options<'_>,
+    analysed: &Analysed,
+) -> Result<Written, ExportError> {
     let mut selection = Selection::new(run, &options.slice, options.symbols)?;
     // The plugin takes every file for a worker.
     selection.files.retain(|file| file.rank.is_some());
@@ -20,13 +48,93 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     let names = paths::names(&selection.files);
     let inside = |name: &String| output.unfinished().join(format!("{name}.pt.trace.json.gz"));
     let files: Vec<_> = names.iter().map(inside).collect();
-    let mut written =
-        chrome::write_all(&selection, &files, options).map_err(|error| match error {
-            // The name that users have for it.
-            ExportError::Write { source, .. } => ExportError::Write { path: path.clone(), source },
-            other => other,
-        })?;
+    let write = || -> Result<Written, ExportError> {
+        let mut written = chrome::write_all(&selection, &files, options)?;
+        for (file, name) in selection.files.iter().zip(&names) {
+            let directory = output.unfinished().join(name);
+            log_rank(&selection, file, &directory, analysed, &mut written)?;
+        }
+        if !analysed.texts.is_empty() {
+            log_texts(&selection, output.unfinished(), analysed)?;
+        }
+        Ok(written)
+    };
+    let mut written = write().map_err(|error| match error {
+        // The name that users have for it.
+        ExportError::Write { source, .. } => ExportError::Write { path: path.clone(), source },
+        other => other,
+    })?;
     written.notes.push(format!("tensorboard --logdir {}", path.display()));
     written.paths = vec![output.keep()?];
     Ok(written)
+}
+
+/// Writes the event file of a rank into a directory of its own.
+fn log_rank(
+    selection: &Selection<'_>,
+    file: &RankFile,
+    directory: &Path,
+    analysed: &Analysed,
+    written: &mut Written,
+) -> Result<(), ExportError> {
+    let part = selection.open(file)?;
+    let path = directory.join(file_name(selection, file));
+    let failed = |source| ExportError::Write { path: path.clone(), source };
+    let mut builder = std::fs::DirBuilder::new();
+    builder.mode(0o700).create(directory).map_err(failed)?;
+    let output = Output::create(&path)?;
+    let write = || -> io::Result<_> {
+        let begun = EventFile::begin(output, begins_s(&part, selection.zero))?;
+        let log = RankLog::new(&part, selection.zero, Extent::Whole, begun);
+        let inferred = log.steps_inferred;
+        let none = RankFigures::default();
+        let figures = analysed.ranks.get(&labels::rank(file)).unwrap_or(&none);
+        Ok((log.write(figures)?, inferred))
+    };
+    let (log, inferred) = write().map_err(failed)?;
+    written.steps_inferred |= inferred;
+    note_left_out(file, log.left_out, written);
+    log.finish().0.keep()?;
+    Ok(())
+}
+
+fn note_left_out(file: &RankFile, left_out: u64, written: &mut Written) {
+    if left_out > 0 {
+        let label = &file.label;
+        written.notes.push(format!(
+            "{label}: TensorBoard's 32-bit numbers cannot express {left_out} values, which were left out"
+        ));
+    }
+}
+
+/// Writes the event file of the whole run.
+fn log_texts(
+    selection: &Selection<'_>,
+    directory: &Path,
+    analysed: &Analysed,
+) -> Result<(), ExportError> {
+    let Some(first) = selection.files.first() else { return Ok(()) };
+    let path = directory.join(file_name(selection, first));
+    let failed = |source| ExportError::Write { path: path.clone(), source };
+    let output = Output::create(&path)?;
+    let write = || -> io::Result<_> {
+        let at = At { step: 0, wall_s: selection.zero.unix_ns as f64 / 1e9 };
+        let mut log = EventFile::begin(output, at.wall_s)?;
+        for (name, markdown) in &analysed.texts {
+            let about = format!("tprof report {name} --markdown");
+            log.text(&Tag { name: name.clone(), about }, at, markdown)?;
+        }
+        Ok(log.finish().0)
+    };
+    write().map_err(failed)?.keep()?;
+    Ok(())
+}
+
+/// As TensorFlow and PyTorch name an event file: its time and host.
+fn file_name(selection: &Selection<'_>, file: &RankFile) -> String {
+    let host = TraceFile::read_header(&file.path).map(|header| header.host).unwrap_or_default();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let host: String = host.chars().filter(|c| is_plain(*c)).take(64).collect();
+    let host = if host.is_empty() { "tprof" } else { &host };
+    format!("events.out.tfevents.{:010}.{host}.tprof", selection.zero.unix_ns / 1_000_000_000)
 }

@@ -9,6 +9,8 @@
 //! one that its mark's name ends in, where all marks of the process have one and these
 //! rise. Otherwise steps are numbered by process, from 0.
 //!
+//! Epochs, validation and checkpoints are `phases`, beside the steps.
+//!
 //! A further source is one function and one line in `of_source`, and its place in the order.
 
 mod explicit;
@@ -16,6 +18,7 @@ mod inferred;
 mod inherent;
 mod names;
 mod period;
+mod phases;
 mod skipped;
 mod step;
 mod windows;
@@ -31,6 +34,7 @@ pub use explicit::{PROFILER_STEP, annotated_number, number_of};
 use windows::Windows;
 
 pub use names::StepNames;
+pub use phases::{Phase, PhaseKind};
 pub use step::{Batches, Estimate, Repeated, Step, StepRange};
 
 /// Where steps come from, in order of trust.
@@ -116,6 +120,8 @@ pub struct Steps {
     pub skipped: Option<usize>,
     /// Of [`StepSource::Inferred`]: what repeats.
     pub estimate: Option<Estimate>,
+    /// Epochs, validation and checkpoints, whatever the source of the steps.
+    pub phases: Vec<Phase>,
 }
 
 impl Steps {
@@ -137,6 +143,7 @@ pub fn of_file(file: &TraceFile, wanted: Option<StepSource>) -> Steps {
 pub fn of_parts(file: &TraceFile, ranges: &[StepRange], wanted: Option<StepSource>) -> Steps {
     let mut found: Vec<(StepSource, Vec<Step>)> =
         StepSource::ALL.map(|source| (source, of_source(file, ranges, source))).into();
+    let phases = phases::phases(file, ranges);
     let mut estimate = None;
     let is_named = found.iter().any(|(_, steps)| !steps.is_empty());
     if wanted.map_or(!is_named, |wanted| wanted == StepSource::Inferred)
@@ -148,7 +155,7 @@ pub fn of_parts(file: &TraceFile, ranges: &[StepRange], wanted: Option<StepSourc
         Some(_) => found.iter().position(|(source, _)| Some(*source) == wanted),
         None => found.iter().position(|(_, steps)| !steps.is_empty()),
     };
-    let Some(at) = chosen else { return Steps::default() };
+    let Some(at) = chosen else { return Steps { phases, ..Steps::default() } };
     let (source, mut all) = found.remove(at);
     leave_out_pauses(file, &mut all);
     all.sort_unstable();
@@ -161,7 +168,7 @@ pub fn of_parts(file: &TraceFile, ranges: &[StepRange], wanted: Option<StepSourc
         }
         _ => (None, None),
     };
-    Steps { all, source: Some(source), others, batches, skipped, estimate }
+    Steps { all, source: Some(source), others, batches, skipped, estimate, phases }
 }
 
 /// Leaves out what is no step, since recording was off for a while in it.
@@ -190,9 +197,11 @@ fn of_source(file: &TraceFile, ranges: &[StepRange], source: StepSource) -> Vec<
     }
 }
 
-/// Whether steps are found by spans of this kind and name.
+/// Whether steps or phases are found by spans of this kind and name.
 fn shows_steps(kind: SpanKind, name: &str) -> bool {
-    number_of(kind, name).is_some() || inherent::is_sign(kind, name)
+    number_of(kind, name).is_some()
+        || inherent::is_sign(kind, name)
+        || phases::phase_of(kind, name).is_some()
 }
 
 #[cfg(test)]

@@ -269,4 +269,18 @@ macro_rules! stack_hook {
             )
         }
     };
+    // One that a table leads to.
+    (private $(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $result:ty, $target:path, $sp:literal, $fp:literal) => {
+        $(#[$doc])*
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name($($arg: $type),*) -> $result {
+            ::core::arch::naked_asm!(
+                "endbr64",
+                concat!("mov ", $sp, ", rsp"),
+                concat!("mov ", $fp, ", rbp"),
+                "jmp {target}",
+                target = sym $target,
+            )
+        }
+    };
 }

@@ -28,6 +28,8 @@ pub struct Thread {
     pub mem_mode: Own<u32>,
     /// CUDA runtime and NCCL calls are recorded.
     pub calls: Own<bool>,
+    /// One of our own threads: signals never reach it.
+    pub masked: Own<bool>,
     /// Bytes still to be allocated before the next sample.
     pub countdown: Own<i64>,
     /// Bytes of the last draw that are not in `countdown` yet.
@@ -50,24 +52,26 @@ pub struct Thread {
     pub entering: Own<bool>,
     /// The thread's end is recorded; destructors may go on allocating.
     pub ended: Own<bool>,
+    /// The memory for Python frames is in use.
+    pub python_busy: Own<bool>,
     /// Stacks taken, to time one in 64.
     pub stacks: Own<u32>,
+    /// How often guesses of stacks may be wrong, see [`crate::unwind`].
+    pub credit: Own<i16>,
+    /// The shape of the last stack, see [`crate::unwind`].
+    pub shape: Own<u16>,
     /// Thread id.
     pub tid: Own<u32>,
     /// Who created it.
     pub creator: Own<u32>,
-    /// One of our own threads: signals never reach it.
-    pub masked: Own<bool>,
     /// Open NVTX ranges: of the default domain, and of the first that the program made.
     pub levels: [Own<u16>; 16],
+    /// Open spans of the program's own, see [`crate::spans`].
+    pub spans: Own<u16>,
     /// What this thread takes Python frames with, see [`crate::python`]; null until it first does.
     pub python: Own<*mut u8>,
     /// What this thread remembers of its last walk, see [`crate::unwind`]; null until it took some.
     pub last_walk: Own<*mut u8>,
-    /// The memory for Python frames is in use.
-    pub python_busy: Own<bool>,
-    /// Open spans of the program's own, see [`crate::spans`].
-    pub spans: Own<u16>,
     /// Operators and ranges that are open, see [`crate::operators`]; null until the first.
     pub operators: Own<*mut u8>,
     /// The collective that this thread calls.
@@ -76,6 +80,8 @@ pub struct Thread {
     pub nccl_memory: OuterCall,
     /// Which of `spans` were recorded, by depth.
     pub spans_recorded: Own<u64>,
+    /// Which of `spans` are over though others lie within, by depth.
+    pub spans_over: Own<u64>,
     /// A thread's block means nothing to another thread.
     of_one_thread: PhantomData<*mut ()>,
 }

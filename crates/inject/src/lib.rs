@@ -53,6 +53,8 @@ pub mod start_collector;
 pub mod unrecorded;
 pub mod wiped;
 
+pub mod recent;
+
 pub mod ring;
 pub mod unwind;
 
@@ -81,6 +83,7 @@ pub mod calls;
 pub mod calls_made;
 pub mod heap;
 pub mod life;
+pub mod reported;
 pub mod spans;
 
 pub mod gpu;

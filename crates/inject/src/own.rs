@@ -7,7 +7,7 @@
 //! ordinary variable would get.
 
 use core::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
+    AtomicBool, AtomicI16, AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::Relaxed,
 };
 
@@ -60,7 +60,7 @@ macro_rules! words {
         }
     )*};
 }
-words!(bool: AtomicBool, u16: AtomicU16, u32: AtomicU32, u64: AtomicU64, i64: AtomicI64, usize: AtomicUsize);
+words!(bool: AtomicBool, u16: AtomicU16, u32: AtomicU32, u64: AtomicU64, i16: AtomicI16, i64: AtomicI64, usize: AtomicUsize);
 
 impl<T> Word for *mut T {
     type Memory = AtomicPtr<T>;

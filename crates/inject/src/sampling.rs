@@ -89,15 +89,30 @@ pub unsafe fn allocated(
     sp: usize,
     fp: usize,
 ) {
-    let slot = thread.slot();
-    arch::add_local(&slot.allocations, 1);
-    arch::add_local(&slot.allocated_bytes, bytes as u64);
     // SAFETY: the caller's premise.
-    live(thread, unsafe { usable(block) } as i64);
-    thread.countdown.set(thread.countdown.get().wrapping_sub(bytes as i64));
+    let usable = unsafe { usable(block) };
+    count(thread, bytes, usable);
     if thread.countdown.get() < 0 {
         keep(thread, block, bytes, kind, sp, fp);
     }
+}
+
+/// As [`allocated`], of a block of any allocator: of bytes asked for, and usable ones.
+#[inline(always)]
+pub fn counted(thread: &Thread, block: *mut u8, bytes: (usize, usize), sp: usize, fp: usize) {
+    count(thread, bytes.0, bytes.1);
+    if thread.countdown.get() < 0 {
+        keep(thread, block, bytes.0, Kind::Alloc, sp, fp);
+    }
+}
+
+#[inline(always)]
+fn count(thread: &Thread, bytes: usize, usable: usize) {
+    let slot = thread.slot();
+    arch::add_local(&slot.allocations, 1);
+    arch::add_local(&slot.allocated_bytes, bytes as u64);
+    live(thread, usable as i64);
+    thread.countdown.set(thread.countdown.get().wrapping_sub(bytes as i64));
 }
 
 /// Moves this thread's live bytes, and the process's now and then.

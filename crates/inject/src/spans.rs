@@ -12,12 +12,17 @@ use tprof_wire::capture::Opens;
 use tprof_wire::record::ExtKind;
 use tprof_wire::region::off;
 use tprof_wire::schedule::is_epoch;
-use tprof_wire::spans::{ARGUMENTS, OnStack, Place};
+use tprof_wire::spans::{ARGUMENTS, ARGUMENTS_MOST, Arguments, BY_DEPTH, OnStack, Place, value};
 
 /// Depths below which is known whether a span was recorded; deeper ones count as recorded.
 const KNOWN_DEPTHS: u16 = 64;
 /// What a span without a name is called.
 const NO_NAME: &[u8] = b"(no name)";
+/// What stands for an empty text, which has no id: the unit separator.
+const NO_TEXT: &[u8] = &[ARGUMENTS];
+/// Arguments of the record of an end.
+const INNERMOST: u32 = 0;
+const NOT_INNERMOST: u32 = 1;
 /// The number of a step that has none: the count of steps is taken.
 pub const NO_NUMBER: u64 = u64::MAX;
 
@@ -108,7 +113,18 @@ fn recording() -> Option<&'static Thread> {
 /// `name` is null or a name that outlives the call, with a text that does.
 #[inline(always)]
 pub unsafe fn push(name: *const SpanName) {
-    let Some(thread) = thread() else { return };
+    if let Some(thread) = thread() {
+        // SAFETY: the caller's premise.
+        unsafe { push_on(thread, name) };
+    }
+}
+
+/// As [`push`]: how many spans lie around it.
+///
+/// # Safety
+/// As [`push`].
+#[inline(always)]
+unsafe fn push_on(thread: &Thread, name: *const SpanName) -> u16 {
     let depth = thread.spans.get();
     thread.spans.set(depth.saturating_add(1));
     if schedule::follows_epochs() || capture::is_opened_by(Opens::Range) {
@@ -132,6 +148,7 @@ pub unsafe fn push(name: *const SpanName) {
             &counted(thread, depth).pack(),
         );
     }
+    depth
 }
 
 /// The innermost span of this thread ends.
@@ -140,15 +157,166 @@ pub fn pop() {
     let Some(thread) = thread() else { return };
     // More pops than pushes.
     let Some(depth) = thread.spans.get().checked_sub(1) else { return };
+    pop_on(thread, depth);
+}
+
+/// Ends the innermost span, which has this depth.
+#[inline(always)]
+fn pop_on(thread: &Thread, depth: u16) {
+    ends(thread, depth, INNERMOST);
+    // Last: a signal handler that runs before the record pushes deeper, so that its span does not
+    // take this one's place.
+    thread.spans.set(depth);
+    if thread.spans_over.get() != 0 {
+        settle(thread);
+    }
+}
+
+/// Records an end.
+#[inline(always)]
+fn ends(thread: &Thread, depth: u16, argument: u32) {
     if depth >= KNOWN_DEPTHS || thread.spans_recorded.get() >> depth & 1 != 0 {
-        ring::quick(thread, ExtKind::SpanPop, 0, thread.clock(), &counted(thread, depth).pack());
+        let counted = counted(thread, depth).pack();
+        ring::quick(thread, ExtKind::SpanPop, argument, thread.clock(), &counted);
     }
     if capture::is_opened_by(Opens::Range) {
         capture::ends(thread, on_stack(thread, depth));
     }
-    // Last: a signal handler that runs before the record pushes deeper, so that its span does not
-    // take this one's place.
-    thread.spans.set(depth);
+}
+
+/// Takes spans off the stack that were over before those within.
+#[cold]
+fn settle(thread: &Thread) {
+    while let Some(depth) = thread.spans.get().checked_sub(1)
+        && depth < KNOWN_DEPTHS
+        && thread.spans_over.get() >> depth & 1 != 0
+    {
+        thread.spans_over.set(thread.spans_over.get() & !(1 << depth));
+        thread.spans.set(depth);
+    }
+}
+
+/// A span begins on this thread, as by [`push`]: what [`close`] ends it by, 0 where nothing is
+/// recorded of it. Deeper than 64 it is one that lies within no other, as by [`start`].
+///
+/// # Safety
+/// As [`push`].
+#[inline(always)]
+pub unsafe fn open(name: *const SpanName) -> u64 {
+    let Some(thread) = thread() else { return 0 };
+    if !thread.is_on() && !schedule::follows_epochs() && !capture::is_opened_by(Opens::Range) {
+        return 0;
+    }
+    if thread.spans.get() >= KNOWN_DEPTHS {
+        // SAFETY: the caller's premise.
+        return unsafe { start(name) };
+    }
+    // SAFETY: the caller's premise.
+    BY_DEPTH | u64::from(unsafe { push_on(thread, name) })
+}
+
+/// A span ends that [`open`] began on this thread, or [`start`] on any. Those that began later on
+/// this thread go on.
+#[inline(always)]
+pub fn close(span: u64) {
+    if span & BY_DEPTH == 0 {
+        return end(span);
+    }
+    let depth = span as u16;
+    let Some(thread) = thread() else { return };
+    match thread.spans.get().checked_sub(1) {
+        Some(innermost) if innermost == depth => pop_on(thread, depth),
+        Some(innermost) if innermost > depth => close_around(thread, depth),
+        _ => {}
+    }
+}
+
+/// Ends a span that others were begun within, and go on.
+#[cold]
+fn close_around(thread: &Thread, depth: u16) {
+    if depth < KNOWN_DEPTHS && thread.spans_over.get() >> depth & 1 == 0 {
+        thread.spans_over.set(thread.spans_over.get() | 1 << depth);
+        ends(thread, depth, NOT_INNERMOST);
+    }
+}
+
+/// An argument of a span, as a program passes it: `struct tprof_value`.
+#[repr(C)]
+pub struct SpanValue {
+    /// [`value`].
+    kind: u64,
+    /// As its kind has it; of a text its address.
+    bits: u64,
+    /// Bytes of a text.
+    bytes: u64,
+}
+
+/// Adds arguments to a span that [`open`] began on this thread and that is not over, or [`start`]
+/// on any: `count` values, of which at most four are taken, and their keys with unit separators
+/// between them.
+///
+/// # Safety
+/// `keys` is null or a name that outlives the call, with a text that does; `values` points at
+/// `count` of them, those of texts at so many bytes.
+pub unsafe fn describe(span: u64, keys: *const SpanName, values: *const SpanValue, count: usize) {
+    if span == 0 || values.is_null() {
+        return;
+    }
+    let Some(thread) = thread() else { return };
+    let depth = span as u16;
+    let is_recorded = depth < KNOWN_DEPTHS && thread.spans_recorded.get() >> depth & 1 != 0;
+    if span & BY_DEPTH != 0 && !(is_recorded && depth < thread.spans.get()) {
+        return;
+    }
+    let count = count.min(ARGUMENTS_MOST);
+    let mut all = Arguments { span, count: count as u8, ..Arguments::default() };
+    // SAFETY: the caller's premise.
+    let values = unsafe { core::slice::from_raw_parts(values, count) };
+    for ((one, kind), bits) in values.iter().zip(&mut all.kinds).zip(&mut all.bits) {
+        *kind = one.kind as u8;
+        *bits = if one.kind == u64::from(value::TEXT) {
+            // SAFETY: the caller's premise.
+            u64::from(unsafe { text_id(thread, one) })
+        } else {
+            one.bits
+        };
+    }
+    // SAFETY: the caller's premise.
+    let keys = unsafe { named(thread, keys) };
+    let clock = thread.clock();
+    let [place, kinds, first, second, ..] = all.pack();
+    match count {
+        0..=2 => {
+            ring::quick(thread, ExtKind::SpanArguments, keys, clock, &[place, kinds, first, second])
+        }
+        _ => ring::quick(thread, ExtKind::SpanArguments, keys, clock, &all.pack()),
+    };
+}
+
+/// The id of a text; 0 where it has none.
+///
+/// # Safety
+/// It points at so many bytes.
+unsafe fn text_id(thread: &Thread, one: &SpanValue) -> u32 {
+    if one.bits == 0 || one.bytes == 0 {
+        return interned::id(thread, ExtKind::Name, NO_TEXT);
+    }
+    // SAFETY: the caller's premise.
+    let text = unsafe { core::slice::from_raw_parts(one.bits as *const u8, one.bytes as usize) };
+    interned::id(thread, ExtKind::Name, text)
+}
+
+/// A span that was measured elsewhere: how long ago it began and ended, in nanoseconds. It lies
+/// within no other.
+///
+/// # Safety
+/// As [`push`].
+pub unsafe fn complete(name: *const SpanName, began_ago_ns: u64, ended_ago_ns: u64) {
+    let Some(thread) = recording() else { return };
+    let clock = thread.clock();
+    // SAFETY: the caller's premise.
+    let name = unsafe { named(thread, name) };
+    ring::quick(thread, ExtKind::SpanComplete, name, clock, &[began_ago_ns, ended_ago_ns]);
 }
 
 /// What this thread has counted so far: under `--mem sampled` its allocations, exactly.
@@ -257,18 +425,57 @@ pub fn step(number: u64) {
 /// # Safety
 /// As [`push`].
 pub unsafe fn counter(name: *const SpanName, value: f64) {
+    // SAFETY: the caller's premise.
+    unsafe { value_of(name, [value.to_bits(), 0]) };
+}
+
+/// Adds to the sum of a name's values, which begins at 0.
+///
+/// # Safety
+/// As [`push`].
+pub unsafe fn add(name: *const SpanName, value: f64) {
+    // SAFETY: the caller's premise.
+    unsafe { value_of(name, [value.to_bits(), 1]) };
+}
+
+/// # Safety
+/// As [`push`].
+#[inline(always)]
+unsafe fn value_of(name: *const SpanName, payload: [u64; 2]) {
     let Some(thread) = recording() else { return };
     // SAFETY: the caller's premise.
     let name = unsafe { named(thread, name) };
-    let payload = [value.to_bits(), 0];
     ring::quick(thread, ExtKind::CounterValue, name, thread.clock(), &payload);
 }
 
-/// Adds to the floating-point operations of the innermost span of this thread.
-pub fn flops(count: u64) {
+/// Adds to the floating-point operations of the innermost span of this thread, on a type of
+/// [`tprof_wire::spans::dtype`].
+pub fn work(count: u64, dtype: u32) {
     let Some(thread) = recording() else { return };
     let Some(depth) = thread.spans.get().checked_sub(1) else { return };
-    ring::quick(thread, ExtKind::Flops, 0, thread.clock(), &[count, u64::from(depth)]);
+    ring::quick(thread, ExtKind::Flops, dtype, thread.clock(), &[count, u64::from(depth)]);
+}
+
+/// A pool of the program's own handed out a block.
+///
+/// # Safety
+/// As [`push`].
+pub unsafe fn took(pool: *const SpanName, block: u64, bytes: u64) {
+    let Some(thread) = recording() else { return };
+    // SAFETY: the caller's premise.
+    let pool = unsafe { named(thread, pool) };
+    ring::quick(thread, ExtKind::PoolTook, pool, thread.clock(), &[block, bytes]);
+}
+
+/// It takes one back. Also recorded while recording is off: what it handed out before is not kept.
+///
+/// # Safety
+/// As [`push`].
+pub unsafe fn gave(pool: *const SpanName, block: u64) {
+    let Some(thread) = thread() else { return };
+    // SAFETY: the caller's premise.
+    let pool = unsafe { named(thread, pool) };
+    ring::quick(thread, ExtKind::PoolGave, pool, thread.clock(), &[block, 0]);
 }
 
 /// Whether this process records at this moment.

@@ -7,8 +7,8 @@
 
 use crate::block::Thread;
 use crate::python::{self, Scratch};
-use crate::unwind::{self, Walk};
-use crate::{arch, ring, state, wiped};
+use crate::unwind::{self, Guess, Walk};
+use crate::{arch, recent, ring, state, wiped};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use tprof_wire::record::{ExtKind, STACK_ID_LIMIT};
@@ -30,13 +30,6 @@ struct InternedStack {
     id: AtomicU64,
 }
 
-/// The stacks used last, by the top bits of their hash: 40 further bits of the
-/// hash beside the id, in one word. 32 KiB that stay in the cache, where the
-/// table behind costs a miss (40 ns a stack on a busy heap).
-static FRONT: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
-const FRONT_BITS: u32 = 12;
-const ID_BITS: u32 = 24;
-const ID_MASK: u64 = (1 << ID_BITS) - 1;
 /// Beside the id of a stack without room for its definition in the ring: the thread that meets the
 /// stack next defines it.
 const DROPPED: u64 = 1 << 32;
@@ -47,7 +40,7 @@ static TABLES: [AtomicPtr<InternedStack>; 2] = [const { AtomicPtr::new(core::ptr
 /// begin anew in its own region.
 pub fn prepare() {
     unwind::prepare();
-    wiped::map(&FRONT, size_of::<AtomicU64>() << FRONT_BITS);
+    recent::prepare();
     map_table(0);
 }
 
@@ -91,51 +84,78 @@ fn take(thread: &Thread, sp: usize, fp: usize) -> u32 {
 
 #[inline(always)]
 fn take_now(thread: &Thread, sp: usize, fp: usize) -> u32 {
+    let mode = state::STACK_MODE.load(Relaxed);
+    let is_guessed = mode == stack_mode::AUTO || mode == stack_mode::DWARF;
+    let guess = if is_guessed { unwind::guess(thread, sp, fp) } else { None };
+    if let Some(guess) = guess
+        && let Some(id) = guess.hash.and_then(recent::id_of)
+    {
+        guess.is_right(thread);
+        if state::CHECK_STACKS.load(Relaxed).is_null() {
+            return id;
+        }
+    }
+    take_by_walk(thread, (sp, fp), guess)
+}
+
+/// Takes a stack that was not guessed.
+#[inline(never)]
+fn take_by_walk(thread: &Thread, from: (usize, usize), guess: Option<Guess>) -> u32 {
     // 1.5 KiB that `walk` fills as far as `len`: clearing it first would cost more than the walk.
     let mut walk = MaybeUninit::<Walk>::uninit();
     // SAFETY: integers and an enum written by `walk` before they are read; frames beyond `len` are never read.
     let walk = unsafe { &mut *walk.as_mut_ptr() };
-    unwind::walk(thread, sp, fp, walk);
+    unwind::walk(thread, from, guess.is_some(), walk);
     if walk.len == 0 {
         return 0;
     }
     if state::STACK_MODE.load(Relaxed) == stack_mode::PYTHON {
-        unwind::complete(thread, sp, fp, walk);
+        unwind::complete(thread, from, walk);
         if let Some(python) = python::take(thread, walk) {
-            return intern(thread, (sp, fp), walk, Some(&mut *python.scratch));
+            return intern(thread, from, walk, Some(&mut *python.scratch), |_| None);
         }
     }
-    intern(thread, (sp, fp), walk, None)
+    let Some(guess) = guess else { return intern(thread, from, walk, None, |_| None) };
+    let guessed = guess.hash.and_then(recent::id_of);
+    let id = intern(thread, from, walk, None, |walk| match guessed {
+        Some(_) => None,
+        None => guess.learn_from(thread, from.0, walk),
+    });
+    if let Some(guessed) = guessed {
+        unwind::compare_ids(thread, guessed, id);
+    }
+    id
 }
 
+/// The id of a walk. From now on it is found by the hash of its frames, or by one that `guessed`
+/// returns.
 #[inline(always)]
 fn intern(
     thread: &Thread,
     from: (usize, usize),
     walk: &mut Walk,
     python: Option<&mut Scratch>,
+    guessed: impl FnOnce(&Walk) -> Option<u64>,
 ) -> u32 {
     let with_python = python.as_ref().map_or(0, |python| python.hash());
     let hash = (walk.hash ^ with_python ^ (walk.end as u64) << 56).max(1);
-    let front = FRONT.load(Relaxed);
-    if front.is_null() {
-        return intern_slowly(thread, from, walk, python, hash);
+    let known = recent::id_of(hash);
+    let id = known.unwrap_or_else(|| intern_slowly(thread, from, walk, python, hash));
+    if id == 0 {
+        return 0;
     }
-    // SAFETY: the index has FRONT_BITS bits.
-    let entry = unsafe { &*front.add((hash >> (64 - FRONT_BITS)) as usize) };
-    let seen = entry.load(Relaxed);
-    if (seen ^ hash << ID_BITS) >> ID_BITS == 0 && seen & ID_MASK != 0 {
-        return (seen & ID_MASK) as u32;
+    match guessed(walk) {
+        Some(hash) => recent::keep(hash, id),
+        None if known.is_none() => recent::keep(hash, id),
+        None => {}
     }
-    let id = intern_slowly(thread, from, walk, python, hash);
-    entry.store(hash << ID_BITS | u64::from(id), Relaxed);
     id
 }
 
 #[inline(never)]
 fn intern_slowly(
     thread: &Thread,
-    (sp, fp): (usize, usize),
+    from: (usize, usize),
     walk: &mut Walk,
     mut python: Option<&mut Scratch>,
     hash: u64,
@@ -158,7 +178,7 @@ fn intern_slowly(
             if now == 0 {
                 match entry.hash.compare_exchange(0, hash, AcqRel, Acquire) {
                     Ok(_) => {
-                        unwind::complete(thread, sp, fp, walk);
+                        unwind::complete(thread, from, walk);
                         return define(thread, walk, python.take(), entry, None);
                     }
                     Err(other) => now = other,
@@ -170,7 +190,7 @@ fn intern_slowly(
                     && id & DROPPED != 0
                     && entry.id.compare_exchange(id, 0, AcqRel, Relaxed).is_ok()
                 {
-                    unwind::complete(thread, sp, fp, walk);
+                    unwind::complete(thread, from, walk);
                     return define(thread, walk, python.take(), entry, Some(id as u32));
                 }
                 return wait_for_id(entry);

@@ -83,6 +83,11 @@ impl Hello {
         self.magic == HELLO_MAGIC && self.version == WIRE_VERSION
     }
 
+    /// Whether a program of another version of tprof sent it; what else is sent is none of it.
+    pub const fn is_of_another_version(&self) -> bool {
+        self.magic == HELLO_MAGIC && self.version != WIRE_VERSION
+    }
+
     /// The message.
     pub fn to_bytes(&self) -> [u8; Hello::BYTES] {
         let mut message = Message { bytes: [0; Hello::BYTES], len: 0 };
@@ -207,11 +212,11 @@ mod tests {
 
     /// A field that moves is another version of the wire.
     #[test]
-    fn fields_lie_where_version_13_has_them() {
-        assert_eq!(WIRE_VERSION, 13);
+    fn fields_lie_where_version_15_has_them() {
+        assert_eq!(WIRE_VERSION, 15);
         let bytes = hello().to_bytes();
         assert_eq!(bytes[..8], HELLO_MAGIC.to_ne_bytes());
-        assert_eq!(bytes[8..12], 13u32.to_ne_bytes());
+        assert_eq!(bytes[8..12], 15u32.to_ne_bytes());
         assert_eq!(bytes[12..16], 1u32.to_ne_bytes());
         assert_eq!(bytes[16..20], 0x4142_4344u32.to_ne_bytes());
         assert_eq!(bytes[20..24], 0x5152_5354u32.to_ne_bytes());
@@ -221,7 +226,7 @@ mod tests {
         assert_eq!(bytes[40..], 0x8182_8384_8586_8788u64.to_ne_bytes());
         let bytes = Welcome::new(true).to_bytes();
         assert_eq!(bytes[..8], HELLO_MAGIC.to_ne_bytes());
-        assert_eq!((&bytes[8..12], &bytes[12..]), (&[13, 0, 0, 0][..], &[1, 0, 0, 0][..]));
+        assert_eq!((&bytes[8..12], &bytes[12..]), (&[15, 0, 0, 0][..], &[1, 0, 0, 0][..]));
     }
 
     /// The collector reads what any process of the user's may send.

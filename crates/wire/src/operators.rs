@@ -121,6 +121,9 @@ const _: () = assert!(SIZES_WORDS * 8 <= crate::interned::KEPT_MOST);
 /// Tensors of a list at most: torch.profiler writes a longer one as `[]` as well.
 pub const LIST_MOST: usize = 30;
 
+/// Numbers of a list at most: a longer one is [`Input::Other`].
+pub const NUMBERS_MOST: usize = 16;
+
 /// An input, as the first word of it in a list; a tensor's sizes follow, a word each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
@@ -142,6 +145,18 @@ pub enum Input {
         /// Tag.
         tag: u32,
     },
+    /// A truth value.
+    Truth {
+        /// Which.
+        value: bool,
+    },
+    /// A list of so many whole numbers or truth values, which follow, a word each.
+    Numbers {
+        /// Numbers, at most [`NUMBERS_MOST`].
+        count: u32,
+        /// They are truth values.
+        truths: bool,
+    },
     /// A tensor with sizes that are not numbers, or not read.
     Unread,
     /// More inputs follow that have no place.
@@ -161,6 +176,8 @@ impl Input {
             Input::Unread => 3,
             Input::More => 4,
             Input::Tensors { count } => 5 | u64::from(count) << 32,
+            Input::Truth { value } => 6 | u64::from(value) << 32,
+            Input::Numbers { count, truths } => 7 | u64::from(truths) << 8 | u64::from(count) << 32,
         }
     }
 
@@ -172,6 +189,8 @@ impl Input {
             3 => Input::Unread,
             4 => Input::More,
             5 => Input::Tensors { count: (word >> 32) as u32 },
+            6 => Input::Truth { value: word >> 32 != 0 },
+            7 => Input::Numbers { count: (word >> 32) as u32, truths: (word >> 8) as u8 != 0 },
             _ => return None,
         })
     }
@@ -191,7 +210,10 @@ mod tests {
         assert_eq!((Operator::unpack(&[1]), RangeEdge::unpack(&[])), (None, None));
         let tensor = Input::Tensor { dims: u16::MAX, of: 15 };
         let list = Input::Tensors { count: u32::MAX };
-        for input in [tensor, list, Input::Other { tag: 5 }, Input::Unread, Input::More] {
+        let numbers = Input::Numbers { count: 16, truths: true };
+        let truth = Input::Truth { value: true };
+        let others = [Input::Other { tag: 5 }, Input::Unread, Input::More];
+        for input in [tensor, list, numbers, truth].into_iter().chain(others) {
             assert_eq!(Input::unpack(input.pack()), Some(input));
         }
         assert_eq!(Input::unpack(0), None);

@@ -205,7 +205,8 @@ pub enum ExtKind {
     OperatorNote = 59,
     /// [`crate::spans::Place`]: a span begins on this thread, of the name in the argument.
     SpanPush = 60,
-    /// [`crate::spans::Place`]: the innermost span of this thread ends.
+    /// [`crate::spans::Place`]: the innermost span of this thread ends; with an argument of 1 one
+    /// that others were pushed within, which go on.
     SpanPop = 61,
     /// [`crate::spans::Place`]: a span begins that any thread may end.
     SpanStart = 62,
@@ -215,13 +216,24 @@ pub enum ExtKind {
     SpanMark = 64,
     /// A training step begins: its number, and 1 where the program gave it.
     Step = 65,
-    /// A value of the program's, of the name in the argument: an `f64`'s bits, 0.
+    /// A value of the program's, of the name in the argument: an `f64`'s bits; 1 where it is added
+    /// to the sum of those before, else 0.
     CounterValue = 66,
-    /// Floating-point operations of the innermost span of this thread: how many, its depth.
+    /// Floating-point operations of the innermost span of this thread: how many, its depth. In the
+    /// argument [`crate::spans::dtype`].
     Flops = 67,
     /// The process's recording is switched: [`crate::region::off`] as it is from here on, and as
     /// it was. In the argument the number of the schedule's cycle, from 1; 0: none.
     Switched = 68,
+    /// [`crate::spans::Arguments`]: of a span that was recorded before; the name of their keys in
+    /// the argument.
+    SpanArguments = 69,
+    /// A span of the name in the argument that is over: how long ago it began and ended, ns.
+    SpanComplete = 70,
+    /// The pool of the name in the argument handed out a block: address, bytes.
+    PoolTook = 71,
+    /// It takes one back: address, 0.
+    PoolGave = 72,
 }
 
 /// Kinds that the CUPTI agent writes, which is NCCL's profiler plugin too.
@@ -253,6 +265,10 @@ impl ExtKind {
             CounterValue,
             Flops,
             Switched,
+            SpanArguments,
+            SpanComplete,
+            PoolTook,
+            PoolGave,
         ];
         const ALL: &[ExtKind] = &[
             Wide,

@@ -3,6 +3,69 @@
 /// Between the name of a span and its arguments, a JSON object: the unit separator.
 pub const ARGUMENTS: u8 = 0x1f;
 
+/// Set in the number of a span's place where it is a depth on its thread's stack.
+pub const BY_DEPTH: u64 = 1 << 63;
+/// Arguments of one record at most.
+pub const ARGUMENTS_MOST: usize = 4;
+/// Words of [`Arguments`] at most.
+pub const ARGUMENTS_WORDS: usize = 2 + ARGUMENTS_MOST;
+
+/// Types of arguments.
+pub mod value {
+    /// Unsigned.
+    pub const UNSIGNED: u8 = 0;
+    /// Signed, in two's complement.
+    pub const SIGNED: u8 = 1;
+    /// An `f64`'s bits.
+    pub const FLOAT: u8 = 2;
+    /// 0 or 1.
+    pub const BOOL: u8 = 3;
+    /// The id of a name; 0: it could not be kept.
+    pub const TEXT: u8 = 4;
+}
+
+/// Types that floating-point operations work on.
+pub mod dtype {
+    /// By their number, as reports name them; 0 is not stated.
+    pub const NAMES: &[&str] =
+        &["", "f64", "f32", "tf32", "bf16", "f16", "fp8", "fp4", "int8", "int4"];
+}
+
+/// Values of up to [`ARGUMENTS_MOST`] arguments of a span. Their keys are one name, with
+/// [`ARGUMENTS`] between them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arguments {
+    /// The span: its number, or [`BY_DEPTH`] and how many lie around it on this thread.
+    pub span: u64,
+    /// [`value`] of each.
+    pub kinds: [u8; ARGUMENTS_MOST],
+    /// How many there are.
+    pub count: u8,
+    /// As their kind has it.
+    pub bits: [u64; ARGUMENTS_MOST],
+}
+
+impl Arguments {
+    /// As a payload.
+    #[inline(always)]
+    pub const fn pack(&self) -> [u64; ARGUMENTS_WORDS] {
+        let [a, b, c, d] = self.kinds;
+        let kinds = u32::from_le_bytes([a, b, c, d]) as u64 | (self.count as u64) << 32;
+        let [first, second, third, fourth] = self.bits;
+        [self.span, kinds, first, second, third, fourth]
+    }
+
+    /// From a payload, from which values at the end may be left out that there are not.
+    pub fn unpack(words: &[u64]) -> Option<Arguments> {
+        let (&[span, kinds], values) = words.split_first_chunk()?;
+        let count = usize::from((kinds >> 32) as u8).min(ARGUMENTS_MOST);
+        let mut bits = [0; ARGUMENTS_MOST];
+        bits.get_mut(..count)?.copy_from_slice(values.get(..count)?);
+        let kinds = (kinds as u32).to_le_bytes();
+        Some(Arguments { span, kinds, count: count as u8, bits })
+    }
+}
+
 /// Which span a record is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
@@ -67,6 +130,20 @@ mod tests {
             assert_eq!(OnStack::unpack(one.pack()), one);
         }
         assert_eq!(after.since(&before), (7, 100));
+    }
+
+    #[test]
+    fn arguments_round_trip_and_stated_ones_must_be_there() {
+        let two = Arguments {
+            span: BY_DEPTH | 3,
+            kinds: [value::FLOAT, value::TEXT, 0, 0],
+            count: 2,
+            bits: [1.5_f64.to_bits(), 7, 0, 0],
+        };
+        assert_eq!(Arguments::unpack(&two.pack()), Some(two));
+        assert_eq!(Arguments::unpack(&two.pack()[..4]), Some(two));
+        assert_eq!(Arguments::unpack(&two.pack()[..3]), None);
+        assert_eq!(Arguments::unpack(&[1]), None);
     }
 
     #[test]

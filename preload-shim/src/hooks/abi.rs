@@ -1,7 +1,9 @@
 //! The table by which a program names its own spans, steps and values: see `include/tprof.h`.
 
 use super::python::{Method, Python, python};
-use tprof_inject::spans::{self, SpanName};
+use tprof_inject::reported::{self, HeapTotals};
+use tprof_inject::spans::{self, SpanName, SpanValue};
+use tprof_inject::stack_hook;
 
 /// `struct tprof_abi`. Functions are added at its end, and never taken away.
 #[repr(C)]
@@ -19,6 +21,21 @@ pub struct Abi {
     counter: unsafe extern "C" fn(*const SpanName, f64),
     flops: extern "C" fn(u64),
     python: unsafe extern "C" fn(*const Python) -> *const Method,
+    open: unsafe extern "C" fn(*const SpanName) -> u64,
+    close: extern "C" fn(u64),
+    describe: unsafe extern "C" fn(u64, *const SpanName, *const SpanValue, usize),
+    complete: unsafe extern "C" fn(*const SpanName, u64, u64),
+    add: unsafe extern "C" fn(*const SpanName, f64),
+    work: extern "C" fn(u64, u32),
+    took: unsafe extern "C" fn(*const SpanName, u64, u64),
+    gave: unsafe extern "C" fn(*const SpanName, u64),
+    allocating: extern "C" fn() -> u64,
+    allocated: unsafe extern "C" fn(u64, *mut u8, usize),
+    freeing: extern "C" fn(*mut u8, usize) -> u64,
+    freed: extern "C" fn(u64),
+    reallocating: extern "C" fn(*mut u8, usize) -> u64,
+    reallocated: unsafe extern "C" fn(u64, *mut u8, *mut u8, *const [usize; 2]),
+    heap: unsafe extern "C" fn(*mut HeapTotals) -> i32,
 }
 
 /// The table.
@@ -37,6 +54,21 @@ pub static tprof_abi: Abi = Abi {
     counter,
     flops,
     python,
+    open,
+    close,
+    describe,
+    complete,
+    add,
+    work,
+    took,
+    gave,
+    allocating,
+    allocated,
+    freeing,
+    freed,
+    reallocating,
+    reallocated,
+    heap: heap_totals,
 };
 
 extern "C" fn is_recording() -> i32 {
@@ -80,5 +112,99 @@ unsafe extern "C" fn counter(name: *const SpanName, value: f64) {
 }
 
 extern "C" fn flops(count: u64) {
-    spans::flops(count);
+    spans::work(count, 0);
+}
+
+unsafe extern "C" fn open(name: *const SpanName) -> u64 {
+    // SAFETY: the header's contract.
+    unsafe { spans::open(name) }
+}
+
+extern "C" fn close(span: u64) {
+    spans::close(span);
+}
+
+unsafe extern "C" fn describe(
+    span: u64,
+    keys: *const SpanName,
+    values: *const SpanValue,
+    count: usize,
+) {
+    // SAFETY: the header's contract.
+    unsafe { spans::describe(span, keys, values, count) };
+}
+
+unsafe extern "C" fn complete(name: *const SpanName, began_ago_ns: u64, ended_ago_ns: u64) {
+    // SAFETY: the header's contract.
+    unsafe { spans::complete(name, began_ago_ns, ended_ago_ns) };
+}
+
+unsafe extern "C" fn add(name: *const SpanName, value: f64) {
+    // SAFETY: the header's contract.
+    unsafe { spans::add(name, value) };
+}
+
+extern "C" fn work(count: u64, dtype: u32) {
+    spans::work(count, dtype);
+}
+
+unsafe extern "C" fn took(pool: *const SpanName, block: u64, bytes: u64) {
+    // SAFETY: the header's contract.
+    unsafe { spans::took(pool, block, bytes) };
+}
+
+unsafe extern "C" fn gave(pool: *const SpanName, block: u64) {
+    // SAFETY: the header's contract.
+    unsafe { spans::gave(pool, block) };
+}
+
+extern "C" fn allocating() -> u64 {
+    reported::allocating()
+}
+
+stack_hook!(private #[doc = "Of the table."] allocated(hidden: u64, block: *mut u8, bytes: usize) -> (), allocated_impl, "rcx", "r8");
+unsafe extern "C" fn allocated_impl(
+    hidden: u64,
+    block: *mut u8,
+    bytes: usize,
+    sp: usize,
+    fp: usize,
+) {
+    reported::allocated(hidden, block, bytes, sp, fp);
+}
+
+extern "C" fn freeing(block: *mut u8, bytes: usize) -> u64 {
+    reported::freeing(block, bytes)
+}
+
+extern "C" fn freed(hidden: u64) {
+    reported::freed(hidden);
+}
+
+extern "C" fn reallocating(block: *mut u8, bytes: usize) -> u64 {
+    reported::reallocating(block, bytes)
+}
+
+stack_hook!(private #[doc = "Of the table."] reallocated(hidden: u64, from: *mut u8, to: *mut u8, bytes: *const [usize; 2]) -> (), reallocated_impl, "r8", "r9");
+unsafe extern "C" fn reallocated_impl(
+    hidden: u64,
+    from: *mut u8,
+    to: *mut u8,
+    bytes: *const [usize; 2],
+    sp: usize,
+    fp: usize,
+) {
+    // SAFETY: the header's contract.
+    let [before, after] = unsafe { *bytes };
+    reported::reallocated(hidden, (from, before), (to, after), sp, fp);
+}
+
+unsafe extern "C" fn heap_totals(into: *mut HeapTotals) -> i32 {
+    let Some(totals) = reported::totals() else { return 0 };
+    // SAFETY: the header's contract: null, or one to write to.
+    match unsafe { into.as_mut() } {
+        Some(into) => *into = totals,
+        None => return 0,
+    }
+    1
 }

@@ -14,7 +14,7 @@ use crate::runs::failure::{analyze_failure, no_table};
 use crate::runs::foreign::open_run_or_import;
 use crate::terminal::columns;
 use crate::terminal::errors::{Failure, nearest, print_stderr, reason};
-use crate::terminal::page::Page;
+use crate::terminal::page::{Form, Page};
 use clap::Args;
 
 /// The end of the help.
@@ -53,6 +53,9 @@ pub struct DiffArgs {
     /// Print JSON
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
+    /// Print Markdown for a comment on GitHub, at most 60,000 characters
+    #[arg(long, conflicts_with_all = ["csv", "json"])]
+    pub markdown: bool,
     /// Print one table as CSV: the first, or that of --table
     #[arg(long)]
     pub csv: bool,
@@ -109,7 +112,11 @@ pub fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
         let table = comparison.tables.iter().find(|table| table.key == name);
         document::csv(table.ok_or_else(|| no_table(name, "diff", &keys))?)
     } else {
-        text(&comparison, args.top)
+        let form = match args.markdown {
+            true => Form::Markdown,
+            false => Form::Text(columns::of_stdout()),
+        };
+        text(&comparison, args.top, form)
     };
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| match error
@@ -176,9 +183,9 @@ fn judge(comparison: &Comparison, gates: &[(Gate, Subject)]) -> anyhow::Result<E
 }
 
 /// The comparison for a person; `top` rows in each table.
-fn text(comparison: &Comparison, top: usize) -> String {
-    let mut page = Page::new(columns::of_stdout());
-    page.line("tprof diff");
+fn text(comparison: &Comparison, top: usize, form: Form) -> String {
+    let mut page = Page::new(form);
+    page.title("tprof diff");
     page.gap();
     for (name, side) in [("A", &comparison.a), ("B", &comparison.b)] {
         page.field(name, &side_text(side));

@@ -15,7 +15,7 @@ use crate::runs::contents::Contents;
 use crate::runs::newest::{FoundRun, runs_in};
 use crate::terminal::columns::{self, cut, left, shorten, width};
 use crate::terminal::errors::{Failure, reason};
-use crate::terminal::page::{Page, Table};
+use crate::terminal::page::{Form, Page, Table};
 use crate::terminal::paint;
 
 /// Version of the JSON.
@@ -218,7 +218,7 @@ fn worst(report: &Report) -> Reading<Option<Worst>> {
 fn text(rows: &[Row], directory: &Path) -> String {
     let columns = columns::of_stdout();
     // Each line is cut where it may be.
-    let mut page = Page::new(usize::MAX);
+    let mut page = Page::new(Form::Text(usize::MAX));
     if rows.is_empty() {
         page.line(&format!("no run in {}", directory.display()));
         return page.into_text();

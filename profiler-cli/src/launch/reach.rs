@@ -39,7 +39,7 @@ const HOSTS: [&str; 4] =
     ["SLURM_JOB_NUM_NODES", "SLURM_NNODES", "PBS_NUM_NODES", "FLUX_JOB_NNODES"];
 /// File systems that other hosts have too, by `statfs`: NFS, SMB, CIFS, Lustre, GPFS, BeeGFS,
 /// Ceph, AFS, FUSE, 9P, OrangeFS.
-const SHARED: [i64; 11] = [
+const SHARED: [u64; 11] = [
     0x6969,
     0xfe53_4d42,
     0xff53_4d42,
@@ -67,7 +67,7 @@ pub fn may_be_missing(place: &Path, shared: &Path) -> bool {
     let is_shared = |path: &Path| {
         let kind =
             nearest(path).and_then(|path| statfs(path).ok()).map(|about| about.filesystem_type().0);
-        kind.is_some_and(|kind| SHARED.contains(&(kind & 0xffff_ffff)))
+        kind.is_some_and(|kind| SHARED.contains(&(kind as u64 & 0xffff_ffff)))
     };
     device(place) != device(shared) && !is_shared(place)
 }

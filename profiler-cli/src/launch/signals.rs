@@ -120,7 +120,7 @@ fn set_of(signals: impl IntoIterator<Item = i32>) -> SigSet {
 fn take(set: &SigSet, timeout: Duration) -> Option<libc::siginfo_t> {
     let mut info = MaybeUninit::zeroed();
     let timeout = libc::timespec {
-        tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
         tv_nsec: timeout.subsec_nanos().into(),
     };
     // SAFETY: all three point at live values.

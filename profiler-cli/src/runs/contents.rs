@@ -86,9 +86,7 @@ impl Contents {
         let (mut files, mut directories) = (Vec::new(), Vec::new());
         let is_own = match name {
             "csv" => files_in(&path, &mut files, |name| is_of(name, ".csv", is_table))?,
-            "tensorboard" => {
-                files_in(&path, &mut files, |name| is_of(name, ".pt.trace.json.gz", is_stem))?
-            }
+            "tensorboard" => tensorboard(&path, &mut files, &mut directories)?,
             "parquet" if path.join(PARQUET_MARKER).is_file() => {
                 parquet(&path, &mut files, &mut directories)?
             }
@@ -164,6 +162,30 @@ fn files_in(
     Ok(true)
 }
 
+/// Gathers an export for TensorBoard: traces, and a directory of curves for each rank; whether
+/// nothing else is there.
+fn tensorboard(
+    directory: &Path,
+    files: &mut Vec<(PathBuf, u64)>,
+    directories: &mut Vec<PathBuf>,
+) -> Result<bool, (PathBuf, io::Error)> {
+    for (path, name, about) in entries(directory)? {
+        if about.is_file() && (is_of(&name, ".pt.trace.json.gz", is_stem) || is_curves(&name)) {
+            files.push((path, about.len()));
+        } else if about.is_dir() && is_stem(&name) && files_in(&path, files, is_curves)? {
+            directories.push(path);
+        } else {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether it is an event file of ours: those of the job's own writers end otherwise.
+fn is_curves(name: &str) -> bool {
+    is_of(name, ".tprof", |stem| stem.starts_with("events.out.tfevents."))
+}
+
 /// Gathers an export of Parquet, `TABLE/rank=N/FILE.parquet`; whether nothing else is there.
 fn parquet(
     directory: &Path,
@@ -220,6 +242,7 @@ mod tests {
             "csv/dataset.csv",
             "parquet/spans/part-0.parquet",
             "tensorboard/mine.pt.trace.json.gz",
+            "tensorboard/events.out.tfevents.1795488291.host",
             "rank-table.trace.json.txt",
             "rank-table.trace.json.gz",
             "run-config.json",

@@ -3,7 +3,7 @@
 
 use tprof_export::{
     ExportError, Options, Written, chrome, csv, flame, folded, json, parquet, perfetto, pprof,
-    speedscope, tensorboard, timeline, torch_snapshot,
+    speedscope, timeline, torch_snapshot,
 };
 use tprof_trace::RunDir;
 
@@ -44,6 +44,10 @@ pub enum Writer {
     Tables(fn(&RunDir, &Options<'_>) -> Result<Written, ExportError>),
     /// This program, from analysis: the report page.
     ReportPage,
+    /// The library, from the trace and figures of analysis.
+    TensorBoard,
+    /// This program, from analysis: operators' sizes.
+    Shapes,
 }
 
 /// All formats, as help lists them.
@@ -64,10 +68,10 @@ pub const FORMATS: &[Format] = &[
     },
     Format {
         name: "tensorboard",
-        about: "logs for the PyTorch profiler plugin",
+        about: "curves and histograms; traces for its plugin",
         goes: "tensorboard/",
         takes: &[Takes::MaxSize, Takes::Times],
-        writer: Writer::Library(tensorboard::export),
+        writer: Writer::TensorBoard,
     },
     Format {
         name: "speedscope",
@@ -117,6 +121,13 @@ pub const FORMATS: &[Format] = &[
         goes: "report.html",
         takes: &[],
         writer: Writer::ReportPage,
+    },
+    Format {
+        name: "shapes",
+        about: "operators' input sizes with counts, as JSON",
+        goes: "shapes.json",
+        takes: &[],
+        writer: Writer::Shapes,
     },
     Format {
         name: "parquet",

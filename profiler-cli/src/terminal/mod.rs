@@ -3,6 +3,7 @@
 pub mod columns;
 pub mod commands;
 pub mod errors;
+mod markdown;
 pub mod page;
 pub mod paint;
 pub mod progress;

@@ -1,9 +1,10 @@
-//! Pages of text, as wide as the terminal.
+//! Pages for people: text, as wide as the terminal, or Markdown.
 //!
 //! Names come from the traced program and may hold anything; control characters
 //! are replaced here, so that no name can drive the reader's terminal.
 
-use super::columns::{left, right, shorten, width};
+use super::columns::{left, printable, right, shorten, width};
+use super::markdown::{ColumnForm, Markdown};
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
 /// Columns of a field's label and the space behind it.
@@ -14,16 +15,33 @@ const PROSE: usize = 100;
 /// A space at which no line breaks.
 const NO_BREAK: char = '\u{a0}';
 
+/// Columns of lines that Markdown shows as they are.
+const OF_MARKDOWN: usize = 110;
+
+/// What a page is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Text of so many columns.
+    Text(usize),
+    /// GitHub's Markdown.
+    Markdown,
+}
+
 /// A page in the making.
 pub struct Page {
     text: String,
     width: usize,
+    markdown: Option<Markdown>,
 }
 
 impl Page {
-    /// A page of `width` columns.
-    pub fn new(width: usize) -> Page {
-        Page { text: String::new(), width }
+    /// An empty page.
+    pub fn new(form: Form) -> Page {
+        let (width, markdown) = match form {
+            Form::Text(width) => (width, None),
+            Form::Markdown => (OF_MARKDOWN, Some(Markdown::default())),
+        };
+        Page { text: String::new(), width, markdown }
     }
 
     /// Its columns.
@@ -33,11 +51,42 @@ impl Page {
 
     /// The text.
     pub fn into_text(self) -> String {
-        self.text
+        self.markdown.map_or(self.text, Markdown::into_text)
     }
 
-    /// One line, cut at the page's edge.
+    /// The page's first line.
+    pub fn title(&mut self, text: &str) {
+        match &mut self.markdown {
+            Some(markdown) => markdown.heading(2, text),
+            None => self.cut_line(text),
+        }
+    }
+
+    /// The heading of one of several parts.
+    pub fn part(&mut self, text: &str) {
+        match &mut self.markdown {
+            Some(markdown) => markdown.heading(3, text),
+            None => self.heading(&format!("== {text}")),
+        }
+    }
+
+    /// One line of prose, cut at the page's edge.
     pub fn line(&mut self, text: &str) {
+        match &mut self.markdown {
+            Some(markdown) => markdown.paragraph(text),
+            None => self.cut_line(text),
+        }
+    }
+
+    /// One line in columns of its own, cut at the page's edge.
+    pub fn fixed(&mut self, text: &str) {
+        match &mut self.markdown {
+            Some(markdown) => markdown.fixed(&shorten(text, OF_MARKDOWN)),
+            None => self.cut_line(text),
+        }
+    }
+
+    fn cut_line(&mut self, text: &str) {
         let text: String = text.chars().map(printable).collect();
         self.text += shorten(&text, self.width).trim_end();
         self.text.push('\n');
@@ -52,29 +101,74 @@ impl Page {
 
     /// A heading, after an empty line.
     pub fn heading(&mut self, text: &str) {
-        self.gap();
-        self.line(text);
+        match &mut self.markdown {
+            Some(markdown) => markdown.heading(4, text),
+            None => {
+                self.gap();
+                self.cut_line(text);
+            }
+        }
+    }
+
+    /// A heading that is wrapped.
+    pub fn caption(&mut self, text: &str) {
+        match &mut self.markdown {
+            Some(markdown) => markdown.heading(4, text),
+            None => {
+                self.gap();
+                self.paragraph(0, text);
+            }
+        }
+    }
+
+    /// The first line of a card: what follows is about it.
+    pub fn lead(&mut self, text: &str) {
+        match &mut self.markdown {
+            Some(markdown) => markdown.strong(text),
+            None => {
+                self.gap();
+                self.paragraph(0, text);
+            }
+        }
     }
 
     /// A label and its text, wrapped beside it.
     pub fn field(&mut self, label: &str, text: &str) {
+        if let Some(markdown) = &mut self.markdown {
+            return markdown.item(label, text);
+        }
         for (i, part) in wrap(text, self.prose() - LABEL - 2).into_iter().enumerate() {
             let label = if i == 0 { label } else { "" };
-            self.line(&format!("  {}{part}", left(label, LABEL)));
+            self.cut_line(&format!("  {}{part}", left(label, LABEL)));
         }
     }
 
     /// A paragraph, indented and wrapped.
     pub fn paragraph(&mut self, indent: usize, text: &str) {
+        if let Some(markdown) = &mut self.markdown {
+            return markdown.paragraph(text);
+        }
         for part in wrap(text, self.prose() - indent) {
-            self.line(&format!("{:indent$}{part}", ""));
+            self.cut_line(&format!("{:indent$}{part}", ""));
         }
     }
 
     /// Rows in columns, laid out by [`Table`].
     pub fn table(&mut self, table: &Table) {
-        for line in table.lines(self.width) {
-            self.line(&line);
+        self.rows_from(table, 0);
+    }
+
+    /// Rows in columns without headings.
+    pub fn rows(&mut self, table: &Table) {
+        self.rows_from(table, 1);
+    }
+
+    fn rows_from(&mut self, table: &Table, first: usize) {
+        if let Some(markdown) = &mut self.markdown {
+            return markdown.table(&table.forms(), &table.rows);
+        }
+        for line in table.lines(self.width).into_iter().skip(first) {
+            self.cut_line(&line);
         }
     }
 
@@ -85,20 +179,12 @@ impl Page {
 
     /// A list item, wrapped behind its dash.
     pub fn item(&mut self, text: &str) {
-        for (i, part) in wrap(text, self.prose() - 4).into_iter().enumerate() {
-            self.line(&format!("  {} {part}", if i == 0 { '-' } else { ' ' }));
+        if let Some(markdown) = &mut self.markdown {
+            return markdown.item("", text);
         }
-    }
-}
-
-fn printable(c: char) -> char {
-    // Besides control characters, those that turn the direction of text around.
-    let turns =
-        matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    match c {
-        '\n' | '\t' => ' ',
-        c if c.is_control() || turns => '\u{fffd}',
-        c => c,
+        for (i, part) in wrap(text, self.prose() - 4).into_iter().enumerate() {
+            self.cut_line(&format!("  {} {part}", if i == 0 { '-' } else { ' ' }));
+        }
     }
 }
 
@@ -149,6 +235,8 @@ const NARROW: usize = 80;
 /// Rows in columns; the last one is cut at the edge if it is left-aligned.
 pub struct Table {
     left: Vec<bool>,
+    /// Columns of names from the traced program.
+    names: Vec<usize>,
     rows: Vec<Vec<String>>,
 }
 
@@ -165,8 +253,24 @@ impl Table {
     pub fn aligned(headings: &[(&str, bool)]) -> Table {
         Table {
             left: headings.iter().map(|(_, left)| *left).collect(),
+            names: Vec::new(),
             rows: vec![headings.iter().map(|(text, _)| (*text).to_owned()).collect()],
         }
+    }
+
+    /// States that a column, by its place, is of names.
+    pub fn names(mut self, column: usize) -> Table {
+        self.names.push(column);
+        self
+    }
+
+    fn forms(&self) -> Vec<ColumnForm> {
+        let form = |(column, left): (usize, &bool)| match (self.names.contains(&column), left) {
+            (true, _) => ColumnForm::Names,
+            (_, true) => ColumnForm::Words,
+            (_, false) => ColumnForm::Numbers,
+        };
+        self.left.iter().enumerate().map(form).collect()
     }
 
     /// Adds a row.
@@ -263,7 +367,7 @@ mod tests {
 
     #[test]
     fn no_line_is_wider_than_the_page() {
-        let mut page = Page::new(WIDTH);
+        let mut page = Page::new(Form::Text(WIDTH));
         let long = "word ".repeat(50) + &"x".repeat(300);
         page.line(&long);
         page.field("label", &long);
@@ -316,7 +420,7 @@ mod tests {
 
     #[test]
     fn a_name_cannot_drive_the_terminal() {
-        let mut page = Page::new(WIDTH);
+        let mut page = Page::new(Form::Text(WIDTH));
         page.line("a\x1b[31mb\u{202e}c\nd");
         assert_eq!(page.into_text(), "a\u{fffd}[31mb\u{fffd}c d\n");
     }

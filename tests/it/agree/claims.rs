@@ -20,7 +20,7 @@ const THINGS: [(&str, Subject); 11] = [
 ];
 
 /// Beginnings of other sentences which state that none of something was recorded.
-const DENIED: [(&str, Subject); 29] = [
+const DENIED: [(&str, Subject); 30] = [
     ("no kernel, copy or memset was recorded", Work),
     ("no CUDA or HIP call was recorded", Calls),
     ("no cuBLAS matrix multiplication was recorded", Gemms),
@@ -42,6 +42,7 @@ const DENIED: [(&str, Subject); 29] = [
     ("no NVTX range was pushed and popped", Nvtx),
     ("no operators were recorded", Operators),
     ("no launch inside an operator was recorded with its work", OperatorLaunches),
+    ("no operator with sizes of its inputs was recorded", OperatorSizes),
     ("no counters were recorded", Gauges),
     ("no hardware counters were recorded", HardwareCounters),
     ("no stream was idle", StreamGaps),
@@ -53,7 +54,9 @@ const DENIED: [(&str, Subject); 29] = [
 ];
 
 /// Beginnings of sentences that deny what no report counts, or only a part of it that they name.
-const UNCOUNTED: [&str; 36] = [
+const UNCOUNTED: [&str; 45] = [
+    "no counter was read in a step",
+    "no range names a phase",
     "no compiled function was sampled",
     "no function of Python's interpreter was sampled",
     "no memory of a cgroup was recorded",
@@ -89,6 +92,13 @@ const UNCOUNTED: [&str; 36] = [
     "no steps: ",
     "no allocator ",
     "no kernel of these calls was recorded",
+    "no kernel of it was recorded",
+    "no kernel that an operator with a count launched",
+    "no operator with sizes of its inputs has a formula",
+    "no step with operators that count was recorded",
+    "no peaks are known of ",
+    "no device is named in the trace",
+    "no time was recorded for it",
     "no compute kernel was launched in the steps",
 ];
 

@@ -3,7 +3,7 @@
 
 mod claims;
 mod facts;
-mod traces;
+pub(crate) mod traces;
 
 use facts::Facts;
 use serde_json::Value;

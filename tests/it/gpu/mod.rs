@@ -17,24 +17,18 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tprof_tests::{
-    Job, Scratch, Traced, assert_unchanged, comms, document, memory, need_some, run_info,
-    stand_ins, tprof, traced, train, what_ran,
+    Job, Scratch, Traced, assert_unchanged, comms, document, memory, need_some, rank_file, rows,
+    run_info, stand_ins, tprof, traced, train, what_ran,
 };
+use tprof_trace::TraceFile;
 use tprof_trace::calls::is_launch;
 use tprof_trace::model::*;
-use tprof_trace::{TraceFile, TraceRow};
 
 /// Each node of graphs: what ran is compared kernel by kernel.
 const GPU: &[&str] = &["--activities", "gpu", "--cuda-graphs", "node"];
 
 /// What CUPTI's clock and ours may be apart beyond a join's own uncertainty.
 const JOIN_SLACK_NS: u64 = 100_000;
-
-fn rows<R: TraceRow>(file: &TraceFile) -> Vec<R> {
-    let (rows, problems) = file.rows();
-    assert!(problems.is_empty(), "{problems:?}");
-    rows
-}
 
 fn number(line: &Value, key: &str) -> u64 {
     line[key].as_u64().unwrap_or_else(|| panic!("no {key} in {line}"))
@@ -69,7 +63,7 @@ fn ran(major: u32, words: &[&str], env: &[(&str, &str)]) -> Result<(Scratch, Ran
 }
 
 fn read(traced: Traced, log: &Path, rank: u32) -> Ran {
-    let file = TraceFile::open(&traced.run.join(format!("rank-{rank}.tprof"))).unwrap();
+    let file = rank_file(&traced.run, rank);
     let log = what_ran(log);
     assert!(!log.is_empty(), "{:?}", traced.outcome);
     let complaints = of_kind(&log, "complaint");

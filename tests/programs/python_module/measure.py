@@ -1,6 +1,7 @@
 """Measures functions, reads a run, asks the run that records it. Prints the same without tprof."""
 
 import json
+import pickle
 import sys
 
 import tprof
@@ -39,6 +40,12 @@ def load(path):
     rows = {row["name"]: row["runs"] for row in run.table("spans")}
     assert rows["sum"] == 20 and rows["half"] == 7, rows
     assert run.report("memory")["kind"] == "memory" and run.report("memory") is run.report("memory")
+    # UnifiedProfiler's results, as docs/python.md has them.
+    spans, name = run.table("spans"), "sum"
+    (total_ms,) = [row["total_ns"] / 1e6 for row in spans if row["name"] == name]
+    summary, bottlenecks = run.report()["ranks"], [(row["what"], row["try"]) for row in run.findings()]
+    assert total_ms > 0 and summary[0]["host_memory"] and isinstance(bottlenecks, list)
+    assert run.table("kernels", "kernels") == []
     assert run.tables("summary") == {}
     assert all("headline" in row for row in run.findings())
     for call, words in (
@@ -62,6 +69,12 @@ def snapshot(path):
     with open(path, encoding="utf-8") as file:
         assert json.load(file) == made
     assert any(value >= len(kept) for value in numbers(made)), made
+    tprof.snapshot(path + ".pickle")
+    with open(path + ".pickle", "rb") as file:
+        (segment,) = pickle.load(file)["segments"]
+    largest = max(segment["blocks"], key=lambda block: block["size"])
+    assert largest["size"] >= len(kept) and largest["frames"][0]["name"], largest
+    assert segment["total_size"] == sum(block["size"] for block in segment["blocks"]), segment
     print("held")
 
 

@@ -92,11 +92,13 @@ def main(directory):
     tprof.stop()
     work()
     parser = tprof.add_arguments(argparse.ArgumentParser())
-    args = parser.parse_args(["--profile", "--profile-dir", os.path.join(directory, "dir"), "--profile-name", "flagged"])
+    line = "--profile --profile-name flagged --profile-activities CPU MEM --profile-dir"
+    args = parser.parse_args([*line.split(), os.path.join(directory, "dir")])
     profiler = tprof.create_profiler_from_args(args)
-    with profiler:
+    with profiler, tprof.MemoryTracker() as tracker:
         with tprof.range("flagged"):
             work()
+    assert tracker.peak_resident_bytes > 1 << 20 and tracker.peak_device_bytes is None
     print(os.path.relpath(profiler.output_dir, directory), profiler.trace_path.name)
 
     @tprof.profile_function(output_dir=os.path.join(directory, "dir"))

@@ -21,16 +21,43 @@
 extern "C" void steps(int count);
 
 namespace c10 {
+struct Type {
+    virtual ~Type();
+};
+Type::~Type() {}
+struct BoolType : Type {
+    static Type *get();
+};
+// A pointer, and one that would own the type.
+struct TypePtr {
+    Type *type, *owned;
+    ~TypePtr();
+};
+TypePtr::~TypePtr() {}
 struct IValue {
     void *held;
     uint32_t tag;
-    bool isTensorList() const;
+    bool isTensorList() const, isIntList() const, isBoolList() const;
+    template <class T> struct TagType {
+        static TypePtr get(const IValue &value);
+    };
 };
 struct ListImpl {
     uint64_t table = 0, counts = 0;
     std::vector<IValue> values;
 };
-bool IValue::isTensorList() const { return tag == 13; }
+static bool is_list(const IValue &value, uint32_t of) {
+    return value.tag == 13 && ((ListImpl *)value.held)->values.at(0).tag == of;
+}
+bool IValue::isTensorList() const { return is_list(*this, 1); }
+bool IValue::isIntList() const { return is_list(*this, 5); }
+bool IValue::isBoolList() const { return is_list(*this, 9); }
+static BoolType truth;
+static Type other;
+Type *BoolType::get() { return &truth; }
+template <> TypePtr IValue::TagType<Type>::get(const IValue &value) {
+    return {value.tag == 9 ? &truth : &other, nullptr};
+}
 } // namespace c10
 using c10::IValue;
 
@@ -163,11 +190,14 @@ void steps(int count) {
     left.sizes[0] = 2, left.sizes[1] = right.sizes[0] = 3, right.sizes[1] = 4;
     left.elements = 6, right.elements = 12, right.type = 7;
     symbolic.extra = &symbolic, symbolic.dims = 1, symbolic.elements = 0;
-    c10::ListImpl list, longer;
+    c10::ListImpl list, longer, numbers, truths;
+    numbers.values = {{(void *)2, 5}, {(void *)-1, 5}};
+    truths.values = {{(void *)1, 9}, {nullptr, 9}};
     list.values = {{&left, 1}, {&undefined, 1}, {&right, 1}};
     longer.values.assign(31, {&left, 1});
     std::vector<IValue> inputs = {{&left, 1},      {&right, 1},    {nullptr, 5}, {&undefined, 1},
-                                  {&symbolic, 1}, {&list, 13}, {&longer, 13}};
+                                  {&symbolic, 1}, {&list, 13}, {&longer, 13},
+                                  {&numbers, 13}, {(void *)1, 9}, {&truths, 13}};
     for (int i = 0; i < count; i++) {
         at::Running step(7, "step", -1, {});
         at::Running outer(0, "aten::linear", i, inputs);

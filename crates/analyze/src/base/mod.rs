@@ -3,8 +3,11 @@
 
 pub(crate) mod apportion;
 pub mod frames;
+#[cfg(feature = "schema")]
+pub mod has_schema;
 pub mod intervals;
 pub mod names;
+pub(crate) mod object;
 pub mod parallel;
 pub mod reading;
 pub(crate) mod search;

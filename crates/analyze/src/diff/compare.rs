@@ -53,6 +53,7 @@ impl Serialize for SideHead<'_> {
         map.serialize_entry("problems", &self.0.problems)?;
         map.serialize_entry("ranks", &self.0.ranks)?;
         map.serialize_entry("steps", &if self.0.stepped { self.0.steps.len() } else { 0 })?;
+        map.serialize_entry("warm_up_steps", &self.0.warm_up.len())?;
         map.end()
     }
 }

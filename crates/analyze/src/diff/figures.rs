@@ -2,6 +2,7 @@
 
 use crate::base::reading::Reading;
 use crate::document::Unit;
+use crate::program::steps::StepDeviceTime;
 
 /// Which way is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,17 +89,6 @@ pub struct Figure {
     pub value: Reading<u64>,
 }
 
-/// Figures of a step of one rank, or sums over ranks.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Figures {
-    /// How long the step took on the host.
-    pub duration_ns: u64,
-    /// Compute, communication without compute, copies without either, within the step.
-    pub device_ns: Option<[u64; 3]>,
-    /// Kernels and copies that it launched.
-    pub launches: Option<u64>,
-}
-
 /// The sum of figures of several ranks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FigureSum {
@@ -112,14 +102,14 @@ pub(super) struct FigureSum {
 }
 
 impl FigureSum {
-    pub fn add(&mut self, figures: &Figures) {
+    pub fn add(&mut self, times: &StepDeviceTime) {
         self.ranks += 1;
-        self.duration_ns += figures.duration_ns as f64;
-        let (Some(device_ns), Some(launches)) = (figures.device_ns, figures.launches) else {
+        self.duration_ns += times.duration_ns as f64;
+        let (Some(device_ns), Some(launches)) = (times.device_ns, times.launches) else {
             return;
         };
         self.on_device += 1;
-        self.device_duration_ns += figures.duration_ns as f64;
+        self.device_duration_ns += times.duration_ns as f64;
         for (sum, ns) in self.device_ns.iter_mut().zip(device_ns) {
             *sum += ns as f64;
         }
@@ -154,12 +144,12 @@ mod tests {
     #[test]
     fn the_parts_of_a_step_add_up_to_it() {
         let mut sum = FigureSum::default();
-        let figures =
-            |duration_ns, device_ns| Figures { duration_ns, device_ns, launches: Some(3) };
-        sum.add(&figures(100, Some([50, 20, 10])));
-        sum.add(&figures(200, Some([60, 0, 0])));
+        let times =
+            |duration_ns, device_ns| StepDeviceTime { duration_ns, device_ns, launches: Some(3) };
+        sum.add(&times(100, Some([50, 20, 10])));
+        sum.add(&times(200, Some([60, 0, 0])));
         // A rank without a device counts for the step's time alone.
-        sum.add(&Figures { duration_ns: 300, ..Figures::default() });
+        sum.add(&StepDeviceTime { duration_ns: 300, ..StepDeviceTime::default() });
         let means = sum.means();
         let of = |key| means.iter().find(|(mean, _)| *mean == key).unwrap().1;
         assert_eq!(of("step_time"), 200.0);

@@ -26,6 +26,17 @@ fn sources(a: &Side, b: &Side) -> Option<String> {
     a.sources.iter().any(is_estimate).then(|| format!("steps are {}", words(a)))
 }
 
+/// Which steps are left out.
+fn warm_up(a: &Side, b: &Side) -> Option<String> {
+    let [of_a, of_b] = [a, b].map(|side| side.warm_up.len());
+    (of_a + of_b > 0).then(|| {
+        format!(
+            "steps of warm-up are left out ({of_a} of A, {of_b} of B); --steps-a and --steps-b choose \
+             others"
+        )
+    })
+}
+
 pub(super) fn notes(a: &Side, b: &Side) -> Vec<String> {
     let mut notes = Vec::new();
     let hardware = a.facts.other_hardware(&b.facts);
@@ -48,6 +59,7 @@ pub(super) fn notes(a: &Side, b: &Side) -> Vec<String> {
     match (a.stepped, b.stepped) {
         (true, true) => {
             notes.extend(sources(a, b));
+            notes.extend(warm_up(a, b));
             let [a, b] = [a, b].map(|side| side.steps.len());
             if a < 2 || b < 2 {
                 let steps = match (a, b) {

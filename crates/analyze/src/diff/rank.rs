@@ -7,21 +7,23 @@ use tprof_facts::steps::StepSource;
 use tprof_trace::model::SpanKind;
 
 use super::facts::{self, Facts};
-use super::figures::Figures;
 use super::host::HostActivity;
 use super::names::{TimesByName, names};
 use super::of_run::{Peaks, life_ns};
 use crate::base::intervals::Cover;
 use crate::document::{Analysis, Body, Options, RankAt};
 use crate::memory::rank_memory;
-use crate::rank::{Class, Needs, RankTrace, Step};
+use crate::program::steps::{StepDeviceTime, device_time, warm_up};
+use crate::rank::{Needs, RankTrace, Step};
 
 /// What is kept of a rank.
 pub(super) struct RankSide {
     pub stepped: bool,
     /// Where its steps come from.
     pub source: Option<StepSource>,
-    pub steps: Vec<(u64, Figures)>,
+    pub steps: Vec<(u64, StepDeviceTime)>,
+    /// Numbers of its steps of warm-up.
+    pub warm_up: Vec<u64>,
     pub facts: Facts,
     pub peaks: Peaks,
     /// From its first process's start to the last that was recorded of it.
@@ -75,6 +77,10 @@ impl Analysis for RankAnalysis {
         if let Some((from, to)) = self.steps {
             steps.retain(|step| (from..=to).contains(&step.number));
         }
+        let warm_up = match self.steps {
+            None => warm_up_of(&steps),
+            Some(_) => Vec::new(),
+        };
         if !stepped {
             steps.extend(whole(rank));
         }
@@ -92,13 +98,21 @@ impl Analysis for RankAnalysis {
         self.add(stepped, names(rank, &steps, stepped));
         let facts = facts::of_file(trace);
         let source = rank.steps_found().source.filter(|_| stepped);
-        let steps = figures(rank, &steps, stepped);
-        RankSide { stepped, source, steps, facts, peaks, life_ns }
+        let times = device_time::of_steps(rank, &steps, stepped);
+        let steps = steps.iter().map(|step| step.number).zip(times).collect();
+        RankSide { stepped, source, steps, warm_up, facts, peaks, life_ns }
     }
 
     fn join(&self, _: Vec<(RankAt, RankSide)>, _: &Options) -> Body {
         Body::default()
     }
+}
+
+/// Numbers of the steps that `report steps` calls warm-up.
+fn warm_up_of(steps: &[Step]) -> Vec<u64> {
+    let times: Vec<u64> = steps.iter().map(|step| step.interval.length()).collect();
+    let count = warm_up(&times).unwrap_or(0);
+    steps.iter().take(count).map(|step| step.number).collect()
 }
 
 /// A trace without steps is compared as a whole: one step from its first event
@@ -108,56 +122,4 @@ fn whole(rank: &RankTrace<'_>) -> Option<Step> {
     let host = rank.calls.iter().chain(spans.into_iter().flatten()).map(|span| span.interval());
     let all = Cover::of(rank.work.iter().map(|work| work.interval()).chain(host));
     Some(Step { number: 0, process: 0, interval: all.span()? })
-}
-
-/// Figures of each step.
-fn figures(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Vec<(u64, Figures)> {
-    // Covers of a process are made once, not once a step.
-    let mut covers: FxHashMap<u32, [Cover; 3]> = FxHashMap::default();
-    for step in steps {
-        let process = step.process;
-        let of_step = |stream| !stepped || rank.streams[stream as usize].process == process;
-        covers.entry(process).or_insert_with(|| exposed(rank, of_step));
-    }
-    let launched = launches(rank, steps, stepped);
-    steps
-        .iter()
-        .zip(launched)
-        .map(|(step, launched)| {
-            let length = |cover: &Cover| cover.length_within(step.interval);
-            let parts = covers.get(&step.process).map(|covers| covers.each_ref().map(length));
-            let worked = !rank.work.is_empty();
-            let figures = Figures {
-                duration_ns: step.interval.length(),
-                device_ns: parts.filter(|_| worked),
-                launches: worked.then_some(launched),
-            };
-            (step.number, figures)
-        })
-        .collect()
-}
-
-/// When compute ran; communication without compute; copies without either.
-fn exposed(rank: &RankTrace<'_>, of_step: impl Fn(u32) -> bool) -> [Cover; 3] {
-    let cover = |class| {
-        let work = rank.work.iter().filter(|work| work.class == class && of_step(work.stream));
-        Cover::of(work.map(|work| work.interval()))
-    };
-    let (compute, communication) = (cover(Class::Compute), cover(Class::Communication));
-    let copies = cover(Class::Memory).without(&compute.union(&communication));
-    let communication = communication.without(&compute);
-    [compute, communication, copies]
-}
-
-/// Pieces of work of each step.
-fn launches(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Vec<u64> {
-    let mut launched = vec![0; steps.len()];
-    if !stepped {
-        launched.iter_mut().for_each(|count| *count = rank.work.len() as u64);
-        return launched;
-    }
-    for step in rank.steps_of_work(steps).into_iter().flatten() {
-        launched[step as usize] += 1;
-    }
-    launched
 }

@@ -41,8 +41,10 @@ pub struct Side {
     pub stepped: bool,
     /// Where steps of its ranks come from.
     pub sources: BTreeSet<StepSource>,
-    /// Numbers of the steps, in order.
+    /// Numbers of the steps, in order, without those of warm-up.
     pub steps: Vec<u64>,
+    /// Numbers of the steps that are warm-up on any rank; none where steps were chosen.
+    pub warm_up: BTreeSet<u64>,
     /// Figures of each step, by key; means over ranks.
     pub figures: BTreeMap<&'static str, Vec<f64>>,
     /// Figures of the whole run.
@@ -81,6 +83,7 @@ impl Side {
             stepped,
             sources: BTreeSet::new(),
             steps: Vec::new(),
+            warm_up: BTreeSet::new(),
             figures: BTreeMap::new(),
             totals: Vec::new(),
             names: names.remove(&stepped).unwrap_or_default(),
@@ -102,10 +105,16 @@ impl Side {
             }
             side.sharers += 1;
             side.sources.extend(part.source);
+            side.warm_up.extend(part.warm_up);
             for (number, figures) in part.steps {
                 sums.entry(number).or_default().add(&figures);
             }
         }
+        sums.retain(|number, _| !side.warm_up.contains(number));
+        for by_step in side.names.values_mut() {
+            by_step.retain(|number, _| !side.warm_up.contains(number));
+        }
+        side.names.retain(|_, by_step| !by_step.is_empty());
         for (number, sum) in sums {
             side.steps.push(number);
             for (key, mean) in sum.means() {

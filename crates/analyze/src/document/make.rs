@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use tprof_facts::Clock;
+use tprof_facts::flops::peaks::Peaks;
 use tprof_facts::steps::StepSource;
 use tprof_trace::run::RunInfo;
 
@@ -38,6 +39,8 @@ pub struct Options {
     pub sort: SortBy,
     /// Only a person's own files, where a report can be cut.
     pub mine: bool,
+    /// What devices can do, in place of the table's figures.
+    pub peaks: Option<Peaks>,
     /// Long tables too that a person does not see ([`super::View::Data`]).
     pub data: bool,
     /// Whether the collector of an unfinished run in a directory is still at work; `None`: it

@@ -8,7 +8,8 @@ use super::outcome::RankFindings;
 use super::scene::Scene;
 use super::tables::{NO_STEPS, ONCE};
 use super::{RULES, stragglers};
-use crate::base::reading::{Reading, object};
+use crate::base::object::object;
+use crate::base::reading::Reading;
 use crate::document::RankAt;
 use crate::rank::RankTrace;
 

@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
+use tprof_facts::flops::ElementType;
+use tprof_facts::flops::peaks::{self, Peaks};
 use tprof_facts::units;
 use tprof_trace::model::{NameId, SpanKind};
 
@@ -32,12 +34,13 @@ const CATEGORY: &str = "cublas";
 const NO_GEMMS: &str = "no cuBLAS matrix multiplication was recorded";
 const NO_KERNELS: &str = "no kernel of these calls was recorded";
 const SEVERAL: &str = "its groups have several sizes";
+const NO_PEAK: &str = "the peak of this type is not known of the ranks' devices (--peaks bf16=989T), or no kernel was recorded";
 const ONE: &str = "all multiplications of the call have one size";
 const TOO_MANY: &str = "the number does not fit 64 bits";
 
 /// What a call multiplies, as the recorder wrote it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
-struct Shape {
+struct GemmShape {
     m: Option<u64>,
     n: Option<u64>,
     k: Option<u64>,
@@ -53,7 +56,7 @@ struct Shape {
     flops: Option<u64>,
 }
 
-impl fmt::Display for Shape {
+impl fmt::Display for GemmShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.m, self.n, self.k) {
             (Some(m), Some(n), Some(k)) => {
@@ -93,11 +96,26 @@ struct Calls {
 /// What a rank multiplied.
 #[derive(Clone, Debug, Default)]
 struct RankGemms {
-    rows: Vec<(Arc<str>, Shape, Calls)>,
+    rows: Vec<(Arc<str>, GemmShape, Calls)>,
     /// Calls that failed, or without a known shape.
     shapeless: u64,
     /// Kernels that graphs replayed.
     replayed: u64,
+    /// What the rank's devices can do, where they are all alike.
+    peaks: Option<Peaks>,
+}
+
+/// What the devices of a file can do, where they are all alike; or what was given.
+fn peaks_of(rank: &RankTrace<'_>, given: Option<Peaks>) -> Option<Peaks> {
+    let devices = rank.file.devices().iter();
+    let known = devices.map(|device| Peaks::of(rank.name(device.name), device.memory_bytes));
+    let all: Vec<Option<Peaks>> = known.collect();
+    let first =
+        all.first().copied().flatten().filter(|first| all.iter().all(|one| *one == Some(*first)));
+    match (first, given) {
+        (Some(known), Some(given)) => Some(known.with(&given)),
+        (known, given) => known.or(given),
+    }
 }
 
 fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankGemms {
@@ -180,14 +198,15 @@ struct Gemms {
 impl Analysis for Gemms {
     const KIND: &'static str = KIND.name;
     const HTA: bool = false;
+    const TAKES: &'static [&'static str] = &["--peaks"];
     type Part = RankGemms;
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::WORK | Needs::CALLS | Needs::spans(SpanKind::Other)
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> RankGemms {
-        of_rank(rank, &self.names)
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, options: &Options) -> RankGemms {
+        RankGemms { peaks: peaks_of(rank, options.peaks), ..of_rank(rank, &self.names) }
     }
 
     fn join(&self, parts: Vec<(RankAt, RankGemms)>, _: &Options) -> Body {
@@ -207,7 +226,11 @@ impl Analysis for Gemms {
                  them counts here"
             ));
         }
-        let mut rows: BTreeMap<(Arc<str>, Shape), Calls> = BTreeMap::new();
+        let with_calls = parts.iter().filter(|(_, part)| !part.rows.is_empty());
+        let mut of_ranks = with_calls.map(|(_, part)| part.peaks);
+        let first = of_ranks.next().flatten();
+        let peaks = first.filter(|first| of_ranks.all(|one| one == Some(*first)));
+        let mut rows: BTreeMap<(Arc<str>, GemmShape), Calls> = BTreeMap::new();
         for (function, shape, calls) in parts.into_iter().flat_map(|(_, part)| part.rows) {
             rows.entry((function, shape)).and_modify(|sum| sum.add(&calls)).or_insert(calls);
         }
@@ -215,7 +238,7 @@ impl Analysis for Gemms {
         rows.sort_by_key(|((_, shape), calls)| {
             Reverse((calls.busy_ns, shape.flops.unwrap_or(u64::MAX)))
         });
-        Body { tables: vec![table(&rows)], notes }
+        Body { tables: vec![table(&rows, peaks.as_ref())], notes }
     }
 }
 
@@ -229,7 +252,7 @@ impl Calls {
     }
 }
 
-fn table(rows: &[((Arc<str>, Shape), Calls)]) -> Table {
+fn table(rows: &[((Arc<str>, GemmShape), Calls)], peaks: Option<&Peaks>) -> Table {
     let columns = vec![
         Column::new("busy_ns", "GPU time", Unit::Duration),
         Column::new("calls", "calls", Unit::Count),
@@ -239,6 +262,7 @@ fn table(rows: &[((Arc<str>, Shape), Calls)]) -> Table {
         Column::data("flops", Unit::Count),
         Column::data("flops_per_s", Unit::Number),
         Column::new("rate", "TFLOP/s", Unit::Text),
+        Column::new("of_peak", "of peak", Unit::Share),
         Column::data("m", Unit::Count),
         Column::data("n", Unit::Count),
         Column::data("k", Unit::Count),
@@ -260,12 +284,12 @@ fn table(rows: &[((Arc<str>, Shape), Calls)]) -> Table {
         )
         .empty(NO_GEMMS);
     for ((function, shape), calls) in rows {
-        table.row(cells(function, shape, calls));
+        table.row(cells(function, shape, calls, peaks));
     }
     table
 }
 
-fn cells(function: &str, shape: &Shape, calls: &Calls) -> Vec<Cell> {
+fn cells(function: &str, shape: &GemmShape, calls: &Calls, peaks: Option<&Peaks>) -> Vec<Cell> {
     let all = shape.flops.and_then(|flops| flops.checked_mul(calls.calls));
     let rate = shape
         .flops
@@ -273,6 +297,9 @@ fn cells(function: &str, shape: &Shape, calls: &Calls) -> Vec<Cell> {
         .map(|flops| flops as f64 * calls.seen as f64 / calls.busy_ns as f64 * 1e9);
     let why = if calls.seen == 0 { NO_KERNELS } else { TOO_MANY };
     let kernel = calls.longest.as_ref().map(|(_, name)| name);
+    // cuBLAS rounds by its own choice or as it was asked: the kernel's name has it.
+    let tf32 = kernel.is_some_and(|name| peaks::is_tf32(name));
+    let peak = ElementType::of(&shape.a).and_then(|of| peaks?.of_product(of, tf32));
     vec![
         Cell::known((calls.seen > 0).then_some(calls.busy_ns), NO_KERNELS),
         calls.calls.into(),
@@ -282,6 +309,7 @@ fn cells(function: &str, shape: &Shape, calls: &Calls) -> Vec<Cell> {
         Cell::known(all, TOO_MANY),
         Cell::known(rate, why),
         Cell::known(rate.map(|rate| format!("{:.3}", rate / 1e12)), why),
+        Cell::known(rate.zip(peak).map(|(rate, (peak, _))| rate / peak), NO_PEAK),
         Cell::known(shape.m, SEVERAL),
         Cell::known(shape.n, SEVERAL),
         Cell::known(shape.k, SEVERAL),
@@ -355,9 +383,12 @@ mod tests {
         let wanted =
             Calls { calls: 3, seen: 2, work: 3, busy_ns: 100, longest: Some((50, "gemm".into())) };
         assert_eq!(*calls, wanted);
-        let row = cells(function, shape, calls);
+        let row = cells(function, shape, calls, None);
         assert_eq!(shape.to_string(), "2 x 3 x 5, NN Half");
         assert_eq!(row[5], 180_u64.into());
         assert_eq!(row[6], (60.0 * 2.0 / 100.0 * 1e9).into());
+        assert_eq!(row[8], Cell::missing(NO_PEAK));
+        let peaks = Peaks::parse("fp16=2.4G").unwrap();
+        assert_eq!(cells(function, shape, calls, Some(&peaks))[8], 0.5.into());
     }
 }

@@ -2,7 +2,8 @@
 
 use super::replay::Replay;
 use super::weight::{Mean, Z};
-use crate::base::reading::{Reading, object};
+use crate::base::object::object;
+use crate::base::reading::Reading;
 
 /// Sampled blocks from which a mean is given.
 const LEAST_SAMPLES: u64 = 30;

@@ -9,7 +9,8 @@ use super::points::{Beat, LEAST};
 use super::replay::Replay;
 use super::sites::{GrowingSite, Merged};
 use crate::base::frames::Frames;
-use crate::base::reading::{Reading, object};
+use crate::base::object::object;
+use crate::base::reading::Reading;
 
 /// Live bytes compared at marks, steps or quarters.
 #[derive(Clone, Debug)]

@@ -4,7 +4,8 @@ use super::churn::Churn;
 use super::growth::Growth;
 use super::maps::Maps;
 use super::sites::Site;
-use crate::base::reading::{Reading, object};
+use crate::base::object::object;
+use crate::base::reading::Reading;
 
 /// Heap of a rank.
 #[derive(Clone, Debug)]

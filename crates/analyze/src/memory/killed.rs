@@ -10,7 +10,8 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{Process, ProcessEnd};
 
 use super::timeline::Cgroup;
-use crate::base::reading::{Reading, object};
+use crate::base::object::object;
+use crate::base::reading::Reading;
 
 /// Usage from this share of the limit on is called near it.
 pub const NEAR_LIMIT: f64 = 0.95;

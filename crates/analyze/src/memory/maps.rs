@@ -2,7 +2,7 @@
 
 use tprof_trace::model::{MapEvent, MapKind};
 
-use crate::base::reading::object;
+use crate::base::object::object;
 
 /// Calls of `mmap`, `munmap` and `mremap`, not those of the allocator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

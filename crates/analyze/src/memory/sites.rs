@@ -9,7 +9,8 @@ use super::points::{Points, Trend};
 use super::replay::{RawSite, Replay};
 use super::weight::error;
 use crate::base::frames::{FrameId, Frames};
-use crate::base::reading::{Reading, object};
+use crate::base::object::object;
+use crate::base::reading::Reading;
 
 /// What one call stack allocated.
 #[derive(Clone, Debug)]

@@ -7,7 +7,8 @@ use tprof_trace::model::counter;
 use super::curve::Axis;
 use super::gauges::{self, Ends, Sample, host_samples, process_samples};
 use super::resident::{self, Source};
-use crate::base::reading::{Reading, object};
+use crate::base::object::object;
+use crate::base::reading::Reading;
 
 /// Buckets over time, each with the maximum in it; `None` before the first value.
 pub type Series = Vec<Option<u64>>;

@@ -3,6 +3,7 @@
 
 pub mod annotations;
 pub mod counters;
+pub mod flops;
 pub mod nvtx;
 pub mod operators;
 pub mod sequences;

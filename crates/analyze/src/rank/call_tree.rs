@@ -34,17 +34,20 @@ pub struct TreeSpan {
     pub thread: u32,
     /// Function, operator or range.
     pub name: NameId,
+    /// Everything else that was known of it, as a JSON object; 0 if nothing.
+    pub args: NameId,
     /// What it is.
     pub kind: SpanKind,
 }
 
 impl TreeSpan {
     fn of(span: &HostSpan) -> TreeSpan {
-        let HostSpan { start_ns, duration_ns, thread, name, kind, .. } = *span;
-        TreeSpan { start_ns, duration_ns, thread, name, kind }
+        let HostSpan { start_ns, duration_ns, thread, name, args, kind, .. } = *span;
+        TreeSpan { start_ns, duration_ns, thread, name, args, kind }
     }
 
-    fn end_ns(&self) -> u64 {
+    /// When it was over.
+    pub fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.duration_ns)
     }
 }

@@ -23,6 +23,8 @@ pub const KINDS: &[DocumentKind] = &[
     crate::program::nvtx::KIND,
     crate::program::spans::KIND,
     crate::program::operators::KIND,
+    crate::program::flops::FLOPS,
+    crate::program::flops::ROOFLINE,
     crate::program::sequences::KIND,
     crate::program::counters::KIND,
     crate::gpu::comm::KIND,

@@ -6,7 +6,7 @@ use tprof_facts::units;
 use tprof_trace::run::{Blind, LossInfo, RunInfo, blind_alike};
 use tprof_trace::{Recorded, RunDir, TraceFile};
 
-use crate::base::reading::object;
+use crate::base::object::object;
 use crate::run::{minor, missing};
 
 /// What was recorded, what was lost, which processes were not recorded.

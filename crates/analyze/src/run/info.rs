@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use tprof_facts::Zero;
 use tprof_trace::run::RunInfo;
 
-use crate::base::reading::{Reading, object};
+use crate::base::object::object;
+use crate::base::reading::Reading;
 
 /// What was run.
 #[derive(Clone, Debug)]

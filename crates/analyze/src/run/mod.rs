@@ -7,3 +7,5 @@ mod minor;
 mod missing;
 pub mod overhead;
 pub mod processes;
+#[cfg(feature = "schema")]
+mod schemas;

@@ -29,6 +29,13 @@ pub enum Event {
     },
     /// A process was not answered in time.
     Unanswered(Unanswered),
+    /// A process's library is of another tprof, with that version of the interface.
+    Refused {
+        /// Pid.
+        pid: u32,
+        /// That version.
+        version: u32,
+    },
     /// Now it is: by its hooks, or by its agent.
     Answered {
         /// Pid.

@@ -45,6 +45,7 @@ impl Engine {
                 Event::Unanswered(late) => {
                     self.out.processes.unanswered(late, self.parts.config.redact)
                 }
+                Event::Refused { pid, version } => self.out.processes.refused(pid, version),
                 Event::Answered { pid, agent } => self.out.processes.answered(pid, agent),
                 Event::Ended { image, time_ns, status, pidfd, exec } => {
                     self.ended(image, End { time_ns, status, pidfd, exec })

@@ -8,6 +8,7 @@
 
 use libloading::os::unix::{Library as Loaded, RTLD_NOW};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::path::Path;
 
 /// What its functions return; 0 is success.
 pub type Status = c_int;
@@ -111,12 +112,22 @@ macro_rules! call {
     };
 }
 
+/// Why the library cannot be loaded: in the build for musl nothing can.
+fn why_not() -> &'static str {
+    match cfg!(target_feature = "crt-static") && Path::new("/proc/driver/nvidia").exists() {
+        true => {
+            "this tprof is static, for musl: it cannot load libnvidia-ml.so.1; the one for glibc can"
+        }
+        false => "no NVIDIA driver: the loader finds no libnvidia-ml.so.1",
+    }
+}
+
 impl Library {
     /// Loads and initialises it; else why not.
     pub fn open() -> Result<Library, String> {
         // SAFETY: loads the driver's library, which runs nothing of ours.
         let loaded = unsafe { Loaded::open(Some("libnvidia-ml.so.1"), RTLD_NOW) }
-            .map_err(|_| "no NVIDIA driver: the loader finds no libnvidia-ml.so.1".to_owned())?;
+            .map_err(|_| why_not().to_owned())?;
         let library = Library { loaded: Box::leak(Box::new(loaded)) };
         call!(library, c"nvmlInit_v2" as unsafe extern "C" fn() -> Status, ())
             .map_err(|why| format!("NVML does not start: {why}"))?;

@@ -57,7 +57,7 @@ pub fn accept(listener: &OwnedFd) -> io::Result<Option<OwnedFd>> {
 
 /// Bounds how long a socket's reads and writes may take.
 pub fn set_timeout(fd: &OwnedFd, time: Duration) -> io::Result<()> {
-    let time = TimeVal::new(time.as_secs() as libc::time_t, time.subsec_micros().into());
+    let time = TimeVal::new(time.as_secs() as i64, time.subsec_micros().into());
     setsockopt(fd, sockopt::ReceiveTimeout, &time)?;
     Ok(setsockopt(fd, sockopt::SendTimeout, &time)?)
 }

@@ -8,8 +8,9 @@ pub use super::socket::{
     accept, connect, is_hung_up, listen, peer, receive, send, set_timeout, user,
 };
 
+use nix::NixPath;
 use nix::errno::Errno;
-use nix::fcntl::{self, AT_FDCWD, FallocateFlags, FcntlArg, RenameFlags, SealFlag};
+use nix::fcntl::{self, AT_FDCWD, FallocateFlags, FcntlArg, SealFlag};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -70,10 +71,10 @@ pub fn exit_status(pidfd: &OwnedFd) -> Option<i32> {
     }
     const _: () = assert!(size_of::<Info>() == 64);
     const EXIT: u64 = 1 << 3;
-    const GET_INFO: libc::c_ulong = 0xc000_ff0b | (size_of::<Info>() as libc::c_ulong) << 16;
+    const GET_INFO: u32 = 0xc000_ff0b | (size_of::<Info>() as u32) << 16;
     let mut info = Info { mask: EXIT, ..Info::default() };
     // SAFETY: the ioctl carries the struct's size and writes no more than that.
-    let result = unsafe { libc::ioctl(pidfd.as_raw_fd(), GET_INFO, &raw mut info) };
+    let result = unsafe { libc::ioctl(pidfd.as_raw_fd(), GET_INFO as libc::Ioctl, &raw mut info) };
     (result == 0 && info.mask & EXIT != 0).then_some(info.exit_code)
 }
 
@@ -86,10 +87,8 @@ pub fn thread_lives(pid: u32, tid: u32) -> bool {
 
 /// Sleeps on a shared futex while it holds `value`.
 pub fn futex_wait(word: &AtomicU32, value: u32, time: Duration) {
-    let limit = libc::timespec {
-        tv_sec: time.as_secs() as libc::time_t,
-        tv_nsec: time.subsec_nanos().into(),
-    };
+    let limit =
+        libc::timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
     // SAFETY: `word` is valid; the kernel only reads it.
     unsafe {
         libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &raw const limit)
@@ -191,10 +190,20 @@ pub fn touch(path: &Path) -> io::Result<()> {
 
 /// Renames a file without replacing anything.
 pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    match fcntl::renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE) {
+    // By number: musl has no function for it before 1.2.6, glibc before 2.28.
+    let number = from.with_nix_path(|from| {
+        to.with_nix_path(|to| {
+            let (here, keep) = (libc::AT_FDCWD, libc::RENAME_NOREPLACE);
+            // SAFETY: both paths are zero-terminated and live as long as the call, which reads them.
+            unsafe {
+                libc::syscall(libc::SYS_renameat2, here, from.as_ptr(), here, to.as_ptr(), keep)
+            }
+        })
+    })??;
+    match Errno::result(number) {
         // NFS and other network file systems; kernels before 3.15.
         Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => link_new(from, to),
-        other => Ok(other?),
+        other => Ok(other.map(drop)?),
     }
 }
 

@@ -76,6 +76,8 @@ pub struct Processes {
     forks: HashMap<u32, (u64, u64)>,
     /// Processes that were not answered in time, by pid and whether it was their agent.
     unanswered: BTreeMap<(u32, bool), Unanswered>,
+    /// Pids of processes with another tprof's library, and its version of the interface.
+    refused: BTreeMap<u32, u32>,
     /// Programs in no ring.
     unattached: Unattached,
     /// Pid that the launcher started.

@@ -21,6 +21,8 @@ pub struct FoundPython {
     pub known: KnownLayout,
     /// Address of `_PyRuntime`.
     pub runtime: u64,
+    /// Its process, as a run names it.
+    pub process: String,
     elf: Elf,
     symbols: Option<SymbolTable>,
     bias: u64,
@@ -113,6 +115,7 @@ pub fn find(
         return Some(Ok(FoundPython {
             known,
             runtime,
+            process: whose(pid, &module.path),
             elf,
             symbols,
             bias: module.bias,

@@ -83,6 +83,7 @@ impl KnownLayout {
             lines_are: Lines::Pairs,
             instructions: 0,
             text: (48, 72),
+            copies: None,
         };
         let lock = match minor {
             8 => Lock::Runtime(1160, 1168),
@@ -187,6 +188,10 @@ impl KnownLayout {
                 word(gil + 3)?.wrapping_sub(base),
             ),
         };
+        let copies = match (minor, free_threaded) {
+            (14, true) => Some((word(frame + 7)?, word(code + 10)?)),
+            _ => None,
+        };
         let layout = Layout {
             interpreters: word(2)?,
             next_interpreter: word(5)?,
@@ -209,6 +214,7 @@ impl KnownLayout {
             lines_are: Lines::Locations,
             instructions: word(code + 9)?,
             text: (ascii, ascii + 16),
+            copies,
         };
         let objects = Objects {
             locals: word(frame + 4)?,

@@ -53,7 +53,12 @@ struct Interpreter {
     /// Where its lock lies; of several, the one that was last read.
     lock: Option<Range<u64>>,
     names: ThreadNames,
+    /// How many stacks were there of which no frame could be read; none once one was read.
+    unread: Option<u32>,
 }
+
+/// So many stacks without a frame, and none with one, are no accident.
+const MOST_UNREAD: u32 = 16;
 
 /// A thread that Python gave a name.
 pub struct PyThreadName {
@@ -80,7 +85,14 @@ impl Pythons {
     /// the thread none.
     pub fn stack(&mut self, pid: u32, tid: u32, spaces: &mut Spaces) -> Option<PyStack> {
         let PyProcess::Python(interpreter) = self.process(pid, spaces) else { return None };
-        let (stack, name) = interpreter.stack(pid, tid)?;
+        let read = interpreter.stack(pid, tid);
+        if interpreter.unread == Some(MOST_UNREAD) {
+            interpreter.unread = None;
+            let why = "its functions could not be read: it may lay its objects out differently";
+            let process = interpreter.found.process.clone();
+            self.refused.push((process, why.to_owned()));
+        }
+        let (stack, name) = read?;
         self.met.extend(name.map(|name| PyThreadName { pid, tid, name }));
         Some(stack)
     }
@@ -158,6 +170,7 @@ impl Pythons {
                     named: FxHashMap::default(),
                     lock: None,
                     names: ThreadNames::default(),
+                    unread: Some(0),
                 })),
             };
             self.of.insert(pid, process);
@@ -214,6 +227,11 @@ impl Interpreter {
         let name = naming
             .zip(self.found.known.objects)
             .and_then(|(from, objects)| self.names.met(tid, from, &memory, layout, objects));
+        match stack.frames.is_empty() {
+            false => self.unread = None,
+            true if stack.cut => self.unread = self.unread.map(|stacks| stacks + 1),
+            true => {}
+        }
         (!stack.frames.is_empty()).then_some((stack, name))
     }
 

@@ -62,6 +62,8 @@ fn replies(run: &Path, request: &Request) -> Result<Vec<Reply>, CollectError> {
                     ErrorKind::WouldBlock => {
                         "no answer in five seconds, as if it were stopped".into()
                     }
+                    // It closes before it reads what it would misread.
+                    ErrorKind::ConnectionReset => of_another(&info.tprof),
                     _ => e.to_string(),
                 };
                 why = format!("the collector of `{}` does not answer: {e}", run.display());
@@ -69,6 +71,13 @@ fn replies(run: &Path, request: &Request) -> Result<Vec<Reply>, CollectError> {
         }
     }
     if replies.is_empty() { Err(not_live(why)) } else { Ok(replies) }
+}
+
+/// A collector that refused this program, by the version that the run has.
+fn of_another(version: &str) -> String {
+    let own = env!("CARGO_PKG_VERSION");
+    let build = if version == own { ", another build" } else { "" };
+    format!("it is tprof {version}{build}, and this is tprof {own}")
 }
 
 fn ask(socket: &Path, request: &Request) -> std::io::Result<Reply> {

@@ -242,6 +242,9 @@ impl Server {
         let hello = Hello::from_bytes(buffer.get(..len)?)?;
         if !hello.is_of_this_version() {
             let _ = sys::send(client, &Welcome::new(false).to_bytes(), &[]);
+            if hello.is_of_another_version() {
+                self.send(Event::Refused { pid, version: hello.version });
+            }
             return None;
         }
         if hello.role == Role::Control as u32 {

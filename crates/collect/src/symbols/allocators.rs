@@ -77,6 +77,10 @@ const MIMALLOC: &str = "mimalloc";
 const PYTHON: &str = "Py_BytesMain";
 const PYTHON_WITHOUT_GIL: &str = "_Py_MergeZeroLocalRefcount";
 
+/// A section of files whose global allocator is wrapped by the crate `tprof`, which reports its calls:
+/// `crates/sdk/src/alloc.rs`.
+const REPORTS: &str = ".note.tprof.alloc";
+
 /// The name for the unknown allocator of a Rust program.
 const RUST: &str = "Rust's #[global_allocator]";
 /// Rust's function that allocates, its default, and what leads from there to libc's.
@@ -92,12 +96,16 @@ const MOST_BYTES: u64 = 64 << 20;
 
 impl Elf {
     /// The allocators that are linked into the file under names of their own; `None` if there
-    /// are none that are known, or one stands in for `malloc`, which is another matter.
+    /// are none that are known, one stands in for `malloc`, which is another matter, or its calls
+    /// are reported.
     pub fn linked_allocators(&self) -> Option<String> {
         if self.exports("malloc") {
             return None;
         }
         let sections = self.sections();
+        if sections.iter().any(|section| section.name == REPORTS) {
+            return None;
+        }
         let [all, dynamic] =
             [SHT_SYMTAB, SHT_DYNSYM].map(|kind| Symbols::read(self, &sections, kind));
         let mut found: Vec<&str> = match all.as_ref().or(dynamic.as_ref()) {

@@ -5,13 +5,17 @@
 //! the trace therefore carry, above the address, how many other codes lay at it
 //! before (`docs/format.md`).
 
+mod recent;
+
+use self::recent::Recent;
 use super::image::PythonKeys;
 use crate::modules::LoadedModule;
 use crate::out::info::shown_path;
 use crate::python::{FoundPython, SentFrame, SentNames, merge};
 use crate::symbols::{self, ModuleFile};
 use crate::targets::mappers::Mappers;
-use std::collections::{HashMap, HashSet, VecDeque};
+use rustc_hash::FxHashSet;
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use tprof_trace::TraceWriter;
@@ -77,8 +81,10 @@ pub struct Code {
     mappers: Mappers,
     /// Its interpreter; shared with forked children.
     interpreter: Option<SharedPython>,
-    /// Addresses that were met.
-    seen: HashSet<u64>,
+    /// Addresses that were met, as the trace has them.
+    seen: FxHashSet<u64>,
+    /// Those met lately in code that is in force.
+    recent: Recent,
     /// Those without a known module yet, and when they were met.
     homeless: Vec<(u64, u64)>,
     to_name: Vec<ToName>,
@@ -102,7 +108,8 @@ impl Code {
             names: SentNames::default(),
             mappers: Mappers::default(),
             interpreter: None,
-            seen: HashSet::new(),
+            seen: FxHashSet::default(),
+            recent: Recent::default(),
             homeless: Vec::new(),
             to_name: Vec::new(),
             not_ready: 0,
@@ -120,6 +127,7 @@ impl Code {
         for p in from {
             self.place(p.start, p.end, p.bias, Arc::clone(&p.module), now, writer);
         }
+        self.locate(0);
     }
 
     /// Takes a stack; it is written in the next pass. Not sooner: the mappings
@@ -231,18 +239,32 @@ impl Code {
             self.learn(time, writer);
             self.not_ready += u64::from(stack.end == StackEnd::NotReady as u8);
             self.put_python_in(&mut stack, python);
+            let settled = self.homeless.len();
             for frame in stack.frames.iter_mut().filter(|f| **f & SYNTHETIC_FRAME == 0) {
-                let address = *frame & ADDRESS_BITS;
-                let generation = self.at(address, time).map_or(0, |p| p.generation);
-                *frame = address | generation << ADDRESS_SHIFT;
-                if self.seen.insert(*frame) {
-                    self.homeless.push((*frame, time));
-                }
+                *frame = self.frame(*frame & ADDRESS_BITS, time);
             }
             writer.stack(&stack);
-            self.locate();
+            // The older ones had no module at their last try, and no mapping came since.
+            self.locate(settled);
         }
         self.stacks = stacks;
+    }
+
+    /// An address of a stack as the trace has it; one met for the first time is to be named.
+    fn frame(&mut self, address: u64, time_ns: u64) -> u64 {
+        if let Some(frame) = self.recent.frame(address, time_ns) {
+            return frame;
+        }
+        let generation = self.at(address, time_ns).map_or(0, |p| p.generation);
+        let frame = address | generation << ADDRESS_SHIFT;
+        if self.seen.insert(frame) {
+            self.homeless.push((frame, time_ns));
+        }
+        let since_ns = self.in_force_at(address).map(|(since, _)| *since);
+        if let Some(since_ns) = since_ns.filter(|since| *since <= time_ns) {
+            self.recent.remember(address, since_ns, frame);
+        }
+        frame
     }
 
     /// Puts the mappings into force that were read until then.
@@ -252,7 +274,7 @@ impl Code {
             for m in modules {
                 self.place(m.start, m.end, m.bias, Arc::new(m.module_file()), time, writer);
             }
-            self.locate();
+            self.locate(0);
         }
     }
 
@@ -270,9 +292,7 @@ impl Code {
     /// that time is unknown.
     fn at(&self, address: u64, time_ns: u64) -> Option<&Arc<Placement>> {
         let pc = address.wrapping_sub(1);
-        let after = self.current.partition_point(|(_, p)| p.start <= pc);
-        let now = after.checked_sub(1).and_then(|i| self.current.get(i));
-        let now = now.filter(|(_, p)| pc < p.end);
+        let now = self.in_force_at(address);
         if now.is_some_and(|(since, _)| *since <= time_ns) {
             return now.map(|(_, p)| p);
         }
@@ -280,6 +300,14 @@ impl Code {
             (*since..*until).contains(&time_ns) && (p.start..p.end).contains(&pc)
         };
         self.past.iter().rev().find(then).map(|(_, _, p)| p).or(now.map(|(_, p)| p))
+    }
+
+    /// The code at a return address now, and since when.
+    fn in_force_at(&self, address: u64) -> Option<&(u64, Arc<Placement>)> {
+        let pc = address.wrapping_sub(1);
+        let after = self.current.partition_point(|(_, p)| p.start <= pc);
+        let now = after.checked_sub(1).and_then(|i| self.current.get(i));
+        now.filter(|(_, p)| pc < p.end)
     }
 
     /// Puts one mapping into force, and writes its row if it is new.
@@ -292,6 +320,7 @@ impl Code {
         time_ns: u64,
         writer: &mut TraceWriter,
     ) {
+        self.recent.forget();
         let same = |p: &Placement| {
             (p.start, p.end, p.bias) == (start, end, bias) && p.module.is_same_file(&module)
         };
@@ -345,17 +374,20 @@ impl Code {
         self.current.insert(at, (time_ns, placement));
     }
 
-    /// Finds the modules of addresses that have none yet.
-    fn locate(&mut self) {
-        let mut homeless = std::mem::take(&mut self.homeless);
-        homeless.retain(|(frame, time_ns)| {
+    /// Finds the modules of addresses that have none yet, from the given one on.
+    fn locate(&mut self, from: usize) {
+        let mut kept = from;
+        for i in from..self.homeless.len() {
+            let Some(&(frame, time_ns)) = self.homeless.get(i) else { break };
             let address = frame & ADDRESS_BITS;
-            let Some(p) = self.at(address, *time_ns) else { return true };
-            let named =
-                (*frame, Arc::clone(&p.module), address.wrapping_sub(1).wrapping_sub(p.bias));
-            self.to_name.push(named);
-            false
-        });
-        self.homeless = homeless;
+            let Some(p) = self.at(address, time_ns) else {
+                self.homeless.swap(kept, i);
+                kept += 1;
+                continue;
+            };
+            let pc = address.wrapping_sub(1).wrapping_sub(p.bias);
+            self.to_name.push((frame, Arc::clone(&p.module), pc));
+        }
+        self.homeless.truncate(kept);
     }
 }

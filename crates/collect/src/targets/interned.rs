@@ -4,6 +4,7 @@
 //! keeps such records asks again later.
 
 use crate::out::losses::Losses;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::NameId;
@@ -79,6 +80,15 @@ impl Interned {
     /// A name's text; none if it is not defined (yet).
     pub fn text(&self, id: u32) -> Option<&str> {
         self.names.get(&id).map(|defined| defined.text.as_str())
+    }
+
+    /// What was defined, whatever it has of a span's arguments; none if it is not defined (yet).
+    pub fn whole(&self, id: u32) -> Option<Cow<'_, str>> {
+        let defined = self.names.get(&id)?;
+        Some(match &defined.arguments {
+            None => Cow::Borrowed(&defined.text),
+            Some(rest) => format!("{}{}{rest}", defined.text, char::from(ARGUMENTS)).into(),
+        })
     }
 
     /// The arguments of a span of this name, where it has some: a JSON object, unless it was cut.

@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use super::content::Chart;
+use super::roofline;
 use crate::page::escape;
 
 const WIDTH: f64 = 900.0;
@@ -16,6 +17,16 @@ pub(super) fn chart(out: &mut String, chart: &Chart) {
         Chart::Stacks { title, parts, rows } => stacks(out, title, parts, rows),
         Chart::Columns { title, columns } => self::columns(out, title, columns),
         Chart::Curves { title, ends, curves } => self::curves(out, title, ends, curves),
+        Chart::Roofline { title, memory, roofs, classes, points } => {
+            caption(out, title);
+            roofline::draw(
+                out,
+                title,
+                &roofline::Roofs { memory: *memory, roofs },
+                classes,
+                points,
+            );
+        }
     }
     *out += "</figure>";
 }

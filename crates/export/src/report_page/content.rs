@@ -92,9 +92,39 @@ pub struct TableCell {
     pub href: String,
 }
 
+/// An operator in a [`Chart::Roofline`].
+#[derive(Clone, Debug, Default)]
+pub struct RooflinePoint {
+    /// Operations for each byte: more than 0.
+    pub intensity: f64,
+    /// Operations a second: more than 0.
+    pub flops_per_s: f64,
+    /// Share of the time, from 0 to 1: its area.
+    pub share: f64,
+    /// Class of its colour, only `[a-z0-9_-]`.
+    pub class: String,
+    /// What the pointer shows.
+    pub title: String,
+    /// Where it leads, relative to the page; empty if nowhere.
+    pub href: String,
+}
+
 /// A plot.
 #[derive(Clone, Debug)]
 pub enum Chart {
+    /// Rates over intensities, both in powers of ten, below what a device can do.
+    Roofline {
+        /// Title.
+        title: String,
+        /// Bytes a second of its memory, where known.
+        memory: Option<f64>,
+        /// Operations a second by type, with its name.
+        roofs: Vec<(String, f64)>,
+        /// Classes of points and what they stand for.
+        classes: Vec<(String, String)>,
+        /// Operators, those with the most time first.
+        points: Vec<RooflinePoint>,
+    },
     /// Parts of a whole, a bar for each row.
     Stacks {
         /// Title.

@@ -55,6 +55,15 @@ pub fn python(name: &str, arguments: &[&Path]) -> Option<Value> {
     Some(json(Command::new(python).arg(script(name)).args(arguments)))
 }
 
+/// All runs of a log directory, as TensorBoard reads them: that of the Python that
+/// `TPROF_TEST_TENSORBOARD` names, else that of the readers.
+pub fn tensorboard(dir: &Path) -> Option<Value> {
+    match std::env::var_os("TPROF_TEST_TENSORBOARD") {
+        Some(python) => Some(json(Command::new(python).arg(script("event_files.py")).arg(dir))),
+        None => python("event_files.py", &[dir]),
+    }
+}
+
 /// What Go's pprof reads in a profile: for each kind of value its name and unit
 /// and the sum over all samples, and everything else that it prints.
 pub fn pprof(profile: &Path) -> Option<(Vec<(String, u64)>, String)> {

@@ -14,7 +14,7 @@ use super::windows::Windows;
 /// How PyTorch names the range around an update; the class of the optimizer follows.
 const UPDATE: &str = "Optimizer.step#";
 /// How it names the range around a fetch; the class of the iterator follows.
-const FETCH: &str = "enumerate(DataLoader)#";
+pub(super) const FETCH: &str = "enumerate(DataLoader)#";
 
 /// Whether a range of this kind and name is an update, a fetch or an operator of a gradient scaler.
 pub(super) fn is_sign(kind: SpanKind, name: &str) -> bool {
@@ -23,7 +23,7 @@ pub(super) fn is_sign(kind: SpanKind, name: &str) -> bool {
 }
 
 /// Ranges whose names begin so, by process, in order of time; those within another are left out.
-fn named(
+pub(super) fn named(
     file: &TraceFile,
     ranges: &[StepRange],
     start: &str,
@@ -66,6 +66,21 @@ pub(super) fn updates(file: &TraceFile, ranges: &[StepRange]) -> Vec<Step> {
         steps.extend(between(process, &ends, fetches, &windows, &skipped));
     }
     steps
+}
+
+/// When updates of a process ended, ns, in order: those that a gradient scaler skipped, too. Several by one
+/// batch are one, as in [`updates`].
+pub(super) fn attempted(
+    file: &TraceFile,
+    ranges: &[StepRange],
+    process: ProcessIndex,
+    fetches: &[StepRange],
+) -> Vec<u64> {
+    let updates = named(file, ranges, UPDATE).remove(&process).unwrap_or_default();
+    let mut ends = one_a_batch(ends_of_groups(&updates), fetches);
+    ends.extend(skipped::of_process(file, ranges, process, &updates).unwrap_or_default());
+    ends.sort_unstable();
+    ends
 }
 
 /// When updates were skipped, ns, by process; only processes with a gradient scaler.
@@ -151,7 +166,7 @@ fn between(
 }
 
 /// The middle of counts; 1 of none.
-fn usual(counts: impl Iterator<Item = usize>) -> usize {
+pub(super) fn usual(counts: impl Iterator<Item = usize>) -> usize {
     let mut counts: Vec<usize> = counts.collect();
     counts.sort_unstable();
     counts.get(counts.len() / 2).copied().unwrap_or(1)

@@ -1,4 +1,4 @@
-//! Which spans of a file show steps.
+//! Which spans of a file show steps and phases.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
@@ -6,7 +6,7 @@ use tprof_trace::model::{NameId, SpanKind, SpanOutline};
 
 use super::shows_steps;
 
-/// Chooses spans that show steps; each name is read once.
+/// Chooses spans that show steps or phases; each name is read once.
 #[derive(Debug)]
 pub struct StepNames<'f> {
     file: &'f TraceFile,

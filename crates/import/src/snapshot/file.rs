@@ -72,12 +72,16 @@ pub(crate) fn read(
     finish(reading, members, rank)
 }
 
-/// Whether the file has keys of pinned host memory, and how many devices have a history.
+/// Whether the file has keys of pinned host memory, how many devices have a history, and whether
+/// it is a heap that the Python module `tprof` has written, with estimates or without.
 #[derive(Clone, Copy, Debug, Default)]
 struct Members {
     has_host: bool,
     devices: u64,
+    heap: Option<IsEstimate>,
 }
+
+type IsEstimate = bool;
 
 fn top_level(reading: &mut Reading<'_, '_>, root: Value) -> Result<Members, SnapshotError> {
     let arena = reading.arena;
@@ -117,7 +121,13 @@ fn top_level(reading: &mut Reading<'_, '_>, root: Value) -> Result<Members, Snap
                     members.devices += 1;
                 }
             }
-            Some(key) => fact(reading, key, *value),
+            Some(key) => {
+                if key == b"tprof" {
+                    let estimate = arena.get(*value, "estimate");
+                    members.heap = Some(matches!(estimate, Some(Value::Bool(true))));
+                }
+                fact(reading, key, *value);
+            }
             None => reading.output.tally.lose(Lost::SnapshotDetails),
         }
     }
@@ -176,6 +186,15 @@ fn finish(
     allocations.sort_by_key(|row| row.time_ns);
     process(&mut reading, snapshot.extent, rank, &mut snapshot.processes);
     notes(&reading, &events, timed, &unmatched, &mut snapshot.notes);
+    if let Some(is_estimate) = members.heap {
+        // Of the host there is no history to switch on.
+        snapshot.notes.retain(|note| !note.starts_with(NO_HISTORY));
+        let estimate = if is_estimate { "; sizes are estimates from samples" } else { "" };
+        snapshot.notes.push(format!(
+            "the snapshot is the host's heap, by tprof.snapshot(): its device 0 is no device, and \
+             addresses are places in a list{estimate}"
+        ));
+    }
     snapshot.facts = json!({
         "segments": reading.segment_rows.len(),
         "blocks": reading.block_rows.len(),
@@ -248,6 +267,8 @@ fn process(
     });
 }
 
+const NO_HISTORY: &str = "the snapshot has no history";
+
 fn notes(
     reading: &Reading<'_, '_>,
     events: &[AllocatorEvent],
@@ -273,11 +294,10 @@ fn notes(
         counted(events.len() as u64, "entry", "entries"),
     ));
     if events.is_empty() {
-        notes.push(
-            "the snapshot has no history; torch.cuda.memory._record_memory_history() before the \
-             program's work records it"
-                .to_owned(),
-        );
+        notes.push(format!(
+            "{NO_HISTORY}; torch.cuda.memory._record_memory_history() before the program's work \
+             records it"
+        ));
     } else if !timed {
         notes.push(
             "the history has no times (an older PyTorch): places in its order stand for them, 1 ns \

@@ -4,7 +4,7 @@
 use super::caught;
 use crate::loaded::{self, Loaded};
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use tprof_wire::operators::unread;
 
 const NAME: &CStr = c"_ZNK2at14RecordFunction4nameEv";
@@ -13,6 +13,10 @@ const GET_SIZES: &CStr = c"aoti_torch_get_sizes";
 const GET_DIM: &CStr = c"aoti_torch_get_dim";
 const GET_DTYPE: &CStr = c"aoti_torch_get_dtype";
 const IS_LIST: &CStr = c"_ZNK3c106IValue12isTensorListEv";
+const IS_WHOLE_LIST: &CStr = c"_ZNK3c106IValue9isIntListEv";
+const IS_TRUTH_LIST: &CStr = c"_ZNK3c106IValue10isBoolListEv";
+const TRUTH_TYPE: &CStr = c"_ZN3c108BoolType3getEv";
+const TYPE_OF_TAG: &CStr = c"_ZN3c106IValue7TagTypeINS_4TypeEE3getERKS0_";
 const TENSOR: &CStr = c"_ZTVN3c1010TensorImplE";
 const DELETE: &CStr = c"_ZdlPv";
 
@@ -38,6 +42,14 @@ pub struct Layout {
     pub tensor: AtomicUsize,
     /// `c10::IValue::isTensorList() const`; 0 while not known.
     pub is_list: AtomicUsize,
+    /// `c10::IValue::isIntList() const`; 0 while not known.
+    pub is_whole_list: AtomicUsize,
+    /// `c10::IValue::isBoolList() const`; 0 while not known.
+    pub is_truth_list: AtomicUsize,
+    /// Tag of truth values, which versions number differently; 0 while not known.
+    pub truth: AtomicU32,
+    /// Tag of lists, by the first one; 0 while not known.
+    pub list: AtomicU32,
 }
 
 /// That of the PyTorch in this process.
@@ -48,6 +60,10 @@ pub static LAYOUT: Layout = Layout {
     of_type: AtomicUsize::new(0),
     tensor: AtomicUsize::new(0),
     is_list: AtomicUsize::new(0),
+    is_whole_list: AtomicUsize::new(0),
+    is_truth_list: AtomicUsize::new(0),
+    truth: AtomicU32::new(0),
+    list: AtomicU32::new(0),
 };
 
 /// Finds it; the error, of [`unread`], says why inputs have no sizes. Without the first function
@@ -65,8 +81,39 @@ pub fn find(torch: &Loaded) -> Option<Result<(), u64>> {
         Err(why) => return Some(Err(why)),
     };
     LAYOUT.inputs.store(inputs, Relaxed);
-    LAYOUT.is_list.store(torch.function(IS_LIST).unwrap_or(0), Relaxed);
+    let by_name = [
+        (&LAYOUT.is_list, IS_LIST),
+        (&LAYOUT.is_whole_list, IS_WHOLE_LIST),
+        (&LAYOUT.is_truth_list, IS_TRUTH_LIST),
+    ];
+    for (place, name) in by_name {
+        place.store(torch.function(name).unwrap_or(0), Relaxed);
+    }
+    LAYOUT.list.store(0, Relaxed);
+    LAYOUT.truth.store(truth_tag(torch).unwrap_or(0), Relaxed);
     Some(find_sizes(torch, &InputList { function: input_sizes, at: inputs }))
+}
+
+/// The tag of truth values: the one whose values have the type of these. Those tried, behind
+/// the last that all versions number alike, are of values whose type follows from the tag only.
+fn truth_tag(torch: &Loaded) -> Option<u32> {
+    const FIRST: u32 = 6;
+    const LAST: u32 = 10;
+    let (get, of_tag) = (torch.function(TRUTH_TYPE)?, torch.function(TYPE_OF_TAG)?);
+    let mut place = [0u64; 4];
+    // SAFETY: `BoolType::get()`, which takes nothing and returns a pointer; a build in which that
+    // is no plain one writes it to the first argument.
+    let returned = unsafe { caught::call(get, [(&raw mut place) as u64, 0, 0]) }?;
+    let truth = place.first().copied().filter(|at| *at != 0).unwrap_or(returned);
+    (FIRST..=LAST).find(|tag| {
+        let value = [0u64, u64::from(*tag)];
+        // A pointer, and another that owns the type: none does of these.
+        let mut of = [0u64; 4];
+        let arguments = [(&raw mut of) as u64, (&raw const value) as u64, 0];
+        // SAFETY: the function's arguments: where the result goes, and a value with this tag,
+        // which the function does not look into.
+        unsafe { caught::call(of_tag, arguments) }.is_some() && of.first() == Some(&truth)
+    })
 }
 
 /// Where a `RecordFunction` has its inputs: `inputSizes` of an object with one input at that

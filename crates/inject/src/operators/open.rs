@@ -110,6 +110,8 @@ impl OpenOperators {
         }
         let id = interned::id_of(thread, kind, bytes, key);
         if let Some(recent) = recent.filter(|_| id != 0) {
+            // No other key may stand beside this id, not even for a signal handler.
+            recent.key.set(0);
             recent.id.set(id);
             recent.key.set(key);
         }

@@ -1,4 +1,4 @@
-//! Sizes and types of an operator's inputs, read where they lie.
+//! Sizes and types of an operator's inputs, and lists of numbers among them, read where they lie.
 //!
 //! Only what is certain is read: of plain tensors (others have other tables of functions: nested,
 //! sparse, and undefined ones), without extra metadata (symbolic sizes), with sizes that multiply
@@ -6,15 +6,15 @@
 
 use super::layout::{LAYOUT, word};
 use core::mem::MaybeUninit;
-use core::sync::atomic::Ordering::Relaxed;
-use tprof_wire::operators::{Input, LIST_MOST, NO_TYPE, SIZES_WORDS};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use tprof_wire::operators::{Input, LIST_MOST, NO_TYPE, NUMBERS_MOST, SIZES_WORDS};
 
 /// An `IValue`: what it holds, and its tag.
 const VALUE_WORDS: usize = 2;
 /// `IValue::Tag::Tensor`.
 const TENSOR: u32 = 1;
 /// The last of the tags of plain numbers (`IValue::Tag::Int`), which all versions have in this
-/// order.
+/// order: whole ones.
 const LAST_NUMBER: u32 = 5;
 /// Tensors of more dimensions are not plain: PyTorch has at most 64.
 const DIMS_MOST: u64 = 64;
@@ -40,8 +40,8 @@ pub unsafe fn of(function: usize, id: impl FnOnce(&[u8]) -> u32) -> u32 {
         let fits = match tag {
             // SAFETY: a value with this tag holds a tensor, which lives as long as the call.
             TENSOR => unsafe { list.tensor(held as usize) },
-            // SAFETY: PyTorch's own value; one that is a list of tensors holds one.
-            tag if unsafe { is_list(value, tag) } => unsafe { list.tensors(held as usize) },
+            // SAFETY: PyTorch's own value; one that is a list holds one.
+            tag if tag > LAST_NUMBER => unsafe { list.other(value, held, tag) },
             tag => list.push(Input::Other { tag }, 0),
         };
         if !fits {
@@ -55,17 +55,17 @@ pub unsafe fn of(function: usize, id: impl FnOnce(&[u8]) -> u32) -> u32 {
     id(bytes)
 }
 
-/// Whether it is a list of tensors, by PyTorch's own function.
+/// Asks one of PyTorch's own functions about a value; false where it was not found.
 ///
 /// # Safety
-/// `value` is an `IValue` with this tag.
+/// `value` is an `IValue`, and `function` of `IValue`, or 0.
 #[inline(always)]
-unsafe fn is_list(value: usize, tag: u32) -> bool {
-    let function = LAYOUT.is_list.load(Relaxed);
-    if tag <= LAST_NUMBER || function == 0 {
+unsafe fn ask(function: &AtomicUsize, value: usize) -> bool {
+    let function = function.load(Relaxed);
+    if function == 0 {
         return false;
     }
-    // SAFETY: `IValue::isTensorList() const`, which throws nothing.
+    // SAFETY: `IValue::isTensorList() const` and its like, which throw nothing.
     unsafe { core::mem::transmute::<usize, unsafe extern "C" fn(usize) -> bool>(function)(value) }
 }
 
@@ -97,18 +97,77 @@ impl List {
         }
     }
 
+    /// Adds what is neither a tensor nor a number; false if there is no room.
+    ///
+    /// # Safety
+    /// `value` is an `IValue` that holds this, with this tag.
+    #[inline]
+    unsafe fn other(&mut self, value: usize, held: u64, tag: u32) -> bool {
+        if tag == LAYOUT.truth.load(Relaxed) {
+            // Of a truth value, only the first byte is.
+            return self.push(Input::Truth { value: held as u8 != 0 }, 0);
+        }
+        let known = LAYOUT.list.load(Relaxed);
+        if known != 0 && known != tag {
+            return self.push(Input::Other { tag }, 0);
+        }
+        // SAFETY: the caller's premise; what is a list of these holds one.
+        let fits = unsafe {
+            if ask(&LAYOUT.is_list, value) {
+                self.tensors(held as usize)
+            } else if ask(&LAYOUT.is_whole_list, value) {
+                self.numbers(held as usize, tag, false)
+            } else if ask(&LAYOUT.is_truth_list, value) {
+                self.numbers(held as usize, tag, true)
+            } else {
+                return self.push(Input::Other { tag }, 0);
+            }
+        };
+        LAYOUT.list.store(tag, Relaxed);
+        fits
+    }
+
+    /// Adds a list of numbers or truth values; false if there is no room.
+    ///
+    /// # Safety
+    /// `object` is a `ListImpl` of these.
+    unsafe fn numbers(&mut self, object: usize, tag: u32, truths: bool) -> bool {
+        // SAFETY: the caller's premise.
+        let (first, count) = match unsafe { values(object) } {
+            Some((first, count)) if count <= NUMBERS_MOST => (first, count),
+            _ => return self.push(Input::Other { tag }, 0),
+        };
+        let begin = self.len;
+        if !self.push(Input::Numbers { count: count as u32, truths }, count) {
+            return false;
+        }
+        let wanted = if truths { LAYOUT.truth.load(Relaxed) } else { LAST_NUMBER };
+        let places = self.words.get_mut(self.len..self.len + count).unwrap_or_default();
+        let mut is_plain = true;
+        for (at, place) in places.iter_mut().enumerate() {
+            let value = first + at * VALUE_WORDS * 8;
+            // SAFETY: so many values lie there.
+            let (held, of) = unsafe { (word(value), word(value + 8) as u32) };
+            is_plain &= of == wanted;
+            place.write(if truths { u64::from(held as u8 != 0) } else { held });
+        }
+        self.len += count;
+        if !is_plain {
+            self.len = begin;
+            return self.push(Input::Other { tag }, 0);
+        }
+        true
+    }
+
     /// Adds a list of tensors; false if there is no room.
     ///
     /// # Safety
     /// `object` is a `ListImpl` of tensors.
     unsafe fn tensors(&mut self, object: usize) -> bool {
-        let at = object + values_at(LAYOUT.sizes.load(Relaxed));
-        // SAFETY: the caller's premise: behind what begins each object, a list has a vector.
-        let (first, end) = unsafe { (word(at) as usize, word(at + 8) as usize) };
-        let count = end.wrapping_sub(first) / (VALUE_WORDS * 8);
-        if first > end || !(first | end).is_multiple_of(8) {
+        // SAFETY: the caller's premise.
+        let Some((first, count)) = (unsafe { values(object) }) else {
             return self.push(Input::Unread, 0);
-        }
+        };
         if !self.push(Input::Tensors { count: u32::try_from(count).unwrap_or(u32::MAX) }, 0) {
             return false;
         }
@@ -175,6 +234,19 @@ impl List {
         }
         true
     }
+}
+
+/// Where a list has its values, and how many; `None` if that makes no sense.
+///
+/// # Safety
+/// `object` is a `ListImpl`.
+#[inline]
+unsafe fn values(object: usize) -> Option<(usize, usize)> {
+    let at = object + values_at(LAYOUT.sizes.load(Relaxed));
+    // SAFETY: the caller's premise: behind what begins each object, a list has a vector.
+    let (first, end) = unsafe { (word(at) as usize, word(at + 8) as usize) };
+    let makes_sense = first <= end && (first | end).is_multiple_of(8);
+    makes_sense.then(|| (first, (end - first) / (VALUE_WORDS * 8)))
 }
 
 /// Behind the first size: ten words, then the storage's offset.

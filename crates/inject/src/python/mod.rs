@@ -22,9 +22,11 @@
 //! and line are written once for each hash, by the thread that met it, so that they are
 //! there when the process is gone.
 
+mod bytes;
 mod define;
 mod interpreter;
 mod key;
+mod known;
 mod memory;
 mod scratch;
 mod take;

@@ -1,7 +1,8 @@
 //! Takes a thread's Python frames.
 
+use super::bytes::mix;
 use super::interpreter::interpreter;
-use super::key::{key, mix};
+use super::key::key;
 use super::memory::{self, Here};
 use super::scratch::{PythonFrames, Scratch};
 use crate::block::Thread;
@@ -185,7 +186,7 @@ fn collect(
     state: u64,
     taken: &mut PythonFrames,
 ) {
-    let PythonFrames { frames, keys, len, hash, ends, hashes, .. } = taken;
+    let PythonFrames { frames, keys, len, hash, ends, hashes, known, .. } = taken;
     hashes.clear();
     let mut met = 0;
     let walked = python::frames(memory, &interpreter.layout, state, MAX_PYTHON_FRAMES, |raw| {
@@ -197,7 +198,7 @@ fn collect(
     // What has no name is left out: what is kept moves up.
     for at in 0..met.min(MAX_PYTHON_FRAMES) {
         let Some(raw) = frames.get(at).copied() else { break };
-        match key(memory, interpreter, hashes, raw) {
+        match key(memory, interpreter, hashes, known, raw) {
             Some(0) => {
                 // The interpreter's own code: no Python function, though its call of the
                 // loop may begin there.

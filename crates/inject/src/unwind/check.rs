@@ -1,5 +1,5 @@
-//! Compares stacks that an earlier walk is part of with stacks that are walked whole, where
-//! [`tprof_wire::env::TEST_STACKS`] asks for it.
+//! Compares stacks that were guessed, or that an earlier walk is part of, with stacks that are
+//! walked whole, where [`tprof_wire::env::TEST_STACKS`] asks for it.
 
 use super::frames::Walk;
 use crate::block::Thread;
@@ -25,6 +25,19 @@ pub fn compare(thread: &Thread, walk: &mut Walk, again: impl Fn(&mut Walk)) {
     note(thread, &CHECKED, b"checked\n");
     if !is_same {
         note(thread, &DIFFERS, b"differs\n");
+    }
+}
+
+/// Compares the id of a stack that was guessed with that of the stack that was walked; either is 0
+/// where the ring had no room for it.
+#[cold]
+#[inline(never)]
+pub fn compare_ids(thread: &Thread, guessed: u32, walked: u32) {
+    static GUESSED: AtomicBool = AtomicBool::new(false);
+    static DIFFERS: AtomicBool = AtomicBool::new(false);
+    note(thread, &GUESSED, b"guessed\n");
+    if guessed != walked && walked != 0 {
+        note(thread, &DIFFERS, b"guess differs\n");
     }
 }
 

@@ -11,7 +11,7 @@ use tprof_wire::record::StackEnd;
 /// Follows frame pointers blindly, inside the stack.
 #[cold]
 pub fn walk_frame_pointers(thread: &Thread, sp: usize, fp: usize, out: &mut Walk) {
-    (out.len, out.rest) = (0, 0);
+    out.len = 0;
     out.interrupted = false;
     out.end = follow(thread, sp, fp, out);
     let mut hash = HashSoFar::NONE;

@@ -29,6 +29,9 @@ impl Remembering<'_> {
     /// Pauses where most frames were walked all the same.
     #[inline(always)]
     fn judge(&self, new: u32, rest: u32) {
+        if self.last.pause.get() > 0 {
+            return;
+        }
         let left = (self.last.patience.get() + rest).saturating_sub(new).min(PATIENCE);
         self.last.patience.set(left);
         if left == 0 {

@@ -2,6 +2,7 @@
 
 use super::frames::HashSoFar;
 use super::last::{self, LastWalk, MARK, top};
+use super::stack_bounds::own_top;
 use crate::arch;
 use crate::block::Thread;
 use crate::own::Own;
@@ -61,9 +62,14 @@ impl Memory for Remembering<'_> {
 
 impl<'t> Remembering<'t> {
     /// Begins a walk whose first return address lies at `sp`, which is readable. `None` where this
-    /// thread remembers nothing.
+    /// thread remembers nothing; what a walk that is learnt from finds is remembered at least.
     #[inline(always)]
-    pub fn begin(thread: &'t Thread, sp: usize, code: u64) -> Option<Remembering<'t>> {
+    pub fn begin(
+        thread: &'t Thread,
+        sp: usize,
+        code: u64,
+        is_learnt_from: bool,
+    ) -> Option<Remembering<'t>> {
         let Some(last) = LastWalk::of(thread) else {
             last::map(thread);
             return None;
@@ -71,10 +77,13 @@ impl<'t> Remembering<'t> {
         let pause = last.pause.get();
         if pause > 0 {
             last.pause.set(pause - 1);
-            return None;
+            if !is_learnt_from {
+                return None;
+            }
         }
         let top = top(thread);
-        if top.wrapping_sub(sp) > u32::MAX as usize {
+        // Elsewhere, what was walked may be unmapped.
+        if own_top(thread) == 0 || top.wrapping_sub(sp) > u32::MAX as usize {
             return None;
         }
         // In this order: a handler may walk between any two of these.
@@ -83,7 +92,7 @@ impl<'t> Remembering<'t> {
         let valid = last.valid.get();
         let number = before + 1;
         let mut this = Remembering { last, number, top, code, at: 0, next_sp: usize::MAX };
-        if valid >> 16 == before && last.top.get() == top && last.code.get() == code {
+        if pause == 0 && valid >> 16 == before && last.top.get() == top && last.code.get() == code {
             let held = this.held(valid & 0xffff, sp);
             this.pass_to(held);
         }

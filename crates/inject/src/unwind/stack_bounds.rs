@@ -1,7 +1,8 @@
 //! Which memory is known to be readable stack.
 
 use crate::block::Thread;
-use crate::sys;
+use crate::{arch, state, sys};
+use core::sync::atomic::Ordering::Relaxed;
 
 /// Whether `[low, high)` lies in the readable stack.
 #[inline(always)]
@@ -16,6 +17,19 @@ pub fn readable(thread: &Thread, at: usize) -> bool {
     within(thread, at, at.wrapping_add(8))
 }
 
+/// Bytes below the top of a thread's own stack that are checked at once.
+const MOST_OWN: usize = 1 << 20;
+/// Bytes by which a thread's own stack may have grown since it was last checked.
+const MOST_GROWN: usize = 8 << 20;
+
+/// Where this thread's own stack ends: there is none of a coroutine or of a signal handler, and no
+/// part of it is unmapped as long as the thread runs. 0 if that is not known.
+#[inline(always)]
+pub fn own_top(thread: &Thread) -> usize {
+    let high = thread.stack_high.get();
+    if high == arch::thread_pointer() || high == state::STACK_TOP.load(Relaxed) { high } else { 0 }
+}
+
 /// Another stack (a coroutine's, a signal's), or one that grew: asks the kernel
 /// page by page, once, and remembers.
 #[cold]
@@ -25,33 +39,34 @@ fn extend(thread: &Thread, low: usize, high: usize) -> bool {
         return false;
     }
     let first = low & !4095;
-    let last = (high - 1) & !4095;
-    // A known stack grows downwards contiguously: what lies between is stack.
-    if first < thread.stack_low.get()
-        && high <= thread.stack_high.get()
-        && thread.stack_low.get() - first <= 8 << 20
-    {
-        if !sys::is_readable(first) {
-            return false;
-        }
+    let (known_low, known_high) = (thread.stack_low.get(), thread.stack_high.get());
+    let is_own = own_top(thread) != 0;
+    // A stack grows downwards without a gap: what lies between is stack.
+    let has_grown = first < known_low && high <= known_high && known_low - first <= MOST_GROWN;
+    if is_own && has_grown && are_readable(first, known_low) {
         thread.stack_low.set(first);
         return true;
     }
-    let mut page = first;
-    loop {
-        if !sys::is_readable(page) {
-            return false;
+    for top in [arch::thread_pointer(), state::STACK_TOP.load(Relaxed)] {
+        let is_below = high <= top && top - first <= MOST_OWN;
+        if !is_own && is_below && are_readable(first, top) {
+            thread.stack_low.set(first);
+            thread.stack_high.set(top);
+            return true;
         }
-        if page >= last {
-            break;
-        }
-        page += 4096;
     }
-    if first == thread.stack_high.get() {
-        thread.stack_high.set(last + 4096);
-    } else {
+    let last = (high - 1) & !4095;
+    if !are_readable(first, high) {
+        return false;
+    }
+    if first != known_high || is_own {
         thread.stack_low.set(first);
-        thread.stack_high.set(last + 4096);
     }
+    thread.stack_high.set(last + 4096);
     true
+}
+
+/// Whether all pages from that of `first` to below `end` are readable now.
+fn are_readable(first: usize, end: usize) -> bool {
+    (first..end).step_by(4096).all(sys::is_readable)
 }

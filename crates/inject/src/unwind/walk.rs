@@ -18,20 +18,20 @@ use tprof_wire::unwind::{Row, RowKind};
 
 /// Walks from a hook's entry: `sp` points at the return address.
 #[inline(always)]
-pub fn walk(thread: &Thread, sp: usize, fp: usize, out: &mut Walk) {
+pub fn walk(thread: &Thread, (sp, fp): (usize, usize), is_learnt_from: bool, out: &mut Walk) {
+    (out.rest, out.number) = (0, 0);
     if state::STACK_MODE.load(Relaxed) == stack_mode::FP {
         return walk_frame_pointers(thread, sp, fp, out);
     }
     out.end = StackEnd::Whole;
     out.interrupted = false;
-    out.rest = 0;
     let Some(rows) = Rows::now().filter(|_| readable(thread, sp)) else {
         out.len = 0;
         out.hash = 0;
         out.end = StackEnd::OutsideStack;
         return;
     };
-    if let Some(mut memory) = Remembering::begin(thread, sp, rows.code) {
+    if let Some(mut memory) = Remembering::begin(thread, sp, rows.code, is_learnt_from) {
         let found = by_rows(thread, &rows, (sp, fp), &mut memory, out);
         out.hash = match found.rest {
             0 => found.hash.within(outermost(rows.code)),
@@ -41,7 +41,7 @@ pub fn walk(thread: &Thread, sp: usize, fp: usize, out: &mut Walk) {
             (out.rest, out.number) = (found.rest, memory.number);
             out.len += found.rest;
             if found.rest > 0 && !state::CHECK_STACKS.load(Relaxed).is_null() {
-                complete(thread, sp, fp, out);
+                complete(thread, (sp, fp), out);
                 check::compare(thread, out, |whole| by_rows_only(thread, &rows, (sp, fp), whole));
             }
             return;
@@ -52,12 +52,12 @@ pub fn walk(thread: &Thread, sp: usize, fp: usize, out: &mut Walk) {
 
 /// Writes those frames that [`walk`] left to the memory of an earlier walk, from the same place.
 #[inline(always)]
-pub fn complete(thread: &Thread, sp: usize, fp: usize, out: &mut Walk) {
+pub fn complete(thread: &Thread, from: (usize, usize), out: &mut Walk) {
     if out.rest > 0
         && !last::complete(thread, out)
         && let Some(rows) = Rows::now()
     {
-        by_rows_only(thread, &rows, (sp, fp), out);
+        by_rows_only(thread, &rows, from, out);
     }
 }
 

@@ -74,6 +74,21 @@ pub struct NamedSpan {
     pub allocated_bytes: Option<u64>,
 }
 
+/// What of a [`Span`] joins forward operators and backward ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SequencedSpan {
+    /// When it began.
+    pub start_ns: u64,
+    /// On which thread.
+    pub thread: ThreadIndex,
+    /// What it is.
+    pub kind: SpanKind,
+    /// Operator.
+    pub name: NameId,
+    /// See [`Span`].
+    pub sequence: Option<u64>,
+}
+
 /// What of a [`Span`] most analyses ask for; the other columns are not even decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpanOutline {

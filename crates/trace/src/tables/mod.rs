@@ -119,6 +119,7 @@ pub trait TracePart: Part {}
 impl<R: TraceRow> TracePart for R {}
 impl TracePart for SpanOutline {}
 impl TracePart for NamedSpan {}
+impl TracePart for SequencedSpan {}
 impl TracePart for SampleOutline {}
 impl TracePart for KernelOutline {}
 

@@ -54,6 +54,15 @@ part_of! {
 }
 
 part_of! {
+    SequencedSpan of SPANS;
+    1 start_ns,
+    4 thread,
+    5 kind,
+    6 name,
+    12 sequence,
+}
+
+part_of! {
     SpanOutline of SPANS, from start_ns;
     1 start_ns,
     2 duration_ns,

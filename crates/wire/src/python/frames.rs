@@ -109,9 +109,15 @@ fn one(memory: &mut impl Memory, layout: &Layout, frame: u64) -> Option<(RawFram
     let code = memory.u64(frame.wrapping_add(layout.code))?;
     let previous = memory.u64(frame.wrapping_add(layout.previous))?;
     let at = frame.wrapping_add(layout.instruction);
-    let instruction = match layout.instruction_is {
-        Instruction::Offset(_) => u64::from(memory.u32(at)?),
-        Instruction::Address => memory.u64(at)?,
+    // The low bits tag references from 3.14 on.
+    let code = code & !7;
+    let instruction = match (layout.instruction_is, layout.copies) {
+        (Instruction::Offset(_), _) => u64::from(memory.u32(at)?),
+        (Instruction::Address, Some(copies)) if !own => {
+            let address = memory.u64(at)?;
+            in_code(memory, layout, copies, frame, code, address)?
+        }
+        (Instruction::Address, _) => memory.u64(at)?,
     };
     let entry = match (layout.is_entry, layout.owner) {
         (Some(is_entry), _) => {
@@ -121,6 +127,24 @@ fn one(memory: &mut impl Memory, layout: &Layout, frame: u64) -> Option<(RawFram
         // To 3.10 each frame is a call of the loop.
         (None, None) => true,
     };
-    // The low bits tag references from 3.14 on.
-    Some((RawFrame { at: frame, code: code & !7, instruction, entry }, own, previous))
+    Some((RawFrame { at: frame, code, instruction, entry }, own, previous))
+}
+
+/// The place in a code object of an instruction that lies in a thread's copy of its instructions.
+fn in_code(
+    memory: &mut impl Memory,
+    layout: &Layout,
+    (number, list): (u64, u64),
+    frame: u64,
+    code: u64,
+    instruction: u64,
+) -> Option<u64> {
+    let number = u64::from(memory.u32(frame.wrapping_add(number))?);
+    // Number 0 is the code object's own. The list begins with its length.
+    if number == 0 {
+        return Some(instruction);
+    }
+    let list = memory.u64(code.wrapping_add(list))?;
+    let copy = memory.u64(list.wrapping_add(8 + 8 * number))?;
+    Some(instruction.wrapping_sub(copy).wrapping_add(code).wrapping_add(layout.instructions))
 }

@@ -65,6 +65,17 @@ pub struct Layout {
     pub instructions: u64,
     /// Characters of a string of ASCII; of another.
     pub text: (u64, u64),
+    /// Where threads run copies of their own of a function's instructions (from 3.14 on, without
+    /// the lock): in a frame the copy's number, in a code object the pointer to the list of copies.
+    pub copies: Option<(u64, u64)>,
+}
+
+impl Layout {
+    /// Bytes of each object's head, of which the last word is its type: 32 in builds without the
+    /// lock. Those have more before a string's characters, too, than any others.
+    pub fn head(&self) -> u64 {
+        if self.text.0 > 48 { 32 } else { 16 }
+    }
 }
 
 /// An interpreter, as a target must know it to read its own threads' frames.
@@ -90,7 +101,7 @@ pub struct Interpreter {
 }
 
 /// Words of an [`Interpreter`] as it crosses.
-pub const INTERPRETER_WORDS: usize = 30;
+pub const INTERPRETER_WORDS: usize = 32;
 
 /// An offset that there is not.
 const NONE: u64 = u64::MAX;
@@ -132,6 +143,8 @@ impl Interpreter {
             l.instructions,
             l.text.0,
             l.text.1,
+            or_none(l.copies.map(|(number, _)| number)),
+            or_none(l.copies.map(|(_, list)| list)),
             self.text.0,
             self.text.1,
         ]
@@ -168,6 +181,8 @@ impl Interpreter {
             instructions,
             ascii,
             other,
+            copy,
+            copies,
             start,
             end,
         ] = *words;
@@ -208,6 +223,7 @@ impl Interpreter {
                 },
                 instructions,
                 text: (ascii, other),
+                copies: or_none(copy).zip(or_none(copies)),
             },
         }
     }
@@ -230,7 +246,9 @@ mod tests {
         assert_eq!(interpreter.layout.instruction_is, Instruction::Address);
         assert_eq!((interpreter.layout.tid, interpreter.layout.is_entry), (None, Some(119)));
         assert_eq!(interpreter.layout.lines_are, Lines::Ranges);
-        let units = Layout { instruction_is: Instruction::Offset(2), ..interpreter.layout };
+        assert_eq!(interpreter.layout.copies, Some((128, 129)));
+        let units =
+            Layout { copies: None, instruction_is: Instruction::Offset(2), ..interpreter.layout };
         let other = Interpreter { layout: units, ..interpreter };
         assert_eq!(Interpreter::of_words(&other.words()), other);
     }

@@ -9,12 +9,14 @@ mod layout;
 mod lines;
 mod memory;
 mod objects;
+#[cfg(test)]
+mod tests;
 
 pub use frames::{Ends, RawFrame, frames};
 pub use layout::{INTERPRETER_WORDS, Instruction, Interpreter, Layout, Lines};
 pub use lines::{line, offset};
 pub use memory::Memory;
-pub use objects::{Chars, CodeHead, MAX_LINES, MAX_TEXT, Text, code, text};
+pub use objects::{Chars, CodeHead, MAX_LINES, MAX_TEXT, Text, code, text, text_hash};
 
 /// Most Python frames of a target's stack.
 pub const MAX_PYTHON_FRAMES: usize = 192;

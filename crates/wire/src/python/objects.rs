@@ -28,10 +28,10 @@ pub fn code(memory: &mut impl Memory, layout: &Layout, at: u64) -> Option<CodeHe
     let name = memory.u64(at.wrapping_add(layout.name))?;
     let file = memory.u64(at.wrapping_add(layout.file))?;
     let first_line = memory.u32(at.wrapping_add(layout.first_line))?;
-    // A bytes object: length at 16, contents at 32.
-    let lines = memory.u64(at.wrapping_add(layout.lines))?;
-    let lines_bytes = memory.u64(lines.wrapping_add(16)).filter(|len| *len <= MAX_LINES)?;
-    Some(CodeHead { name, file, first_line, lines: lines.wrapping_add(32), lines_bytes })
+    // A bytes object: length and hash follow its head, then the contents.
+    let lines = memory.u64(at.wrapping_add(layout.lines))?.wrapping_add(layout.head());
+    let lines_bytes = memory.u64(lines).filter(|len| *len <= MAX_LINES)?;
+    Some(CodeHead { name, file, first_line, lines: lines.wrapping_add(16), lines_bytes })
 }
 
 /// What a string's characters take.
@@ -72,12 +72,21 @@ pub struct Text {
     pub chars: Chars,
 }
 
+/// The hash that Python keeps in a string, of 64 bits over its contents; `None` before something
+/// asked for it.
+#[inline(always)]
+pub fn text_hash(memory: &mut impl Memory, layout: &Layout, at: u64) -> Option<u64> {
+    const UNKNOWN: u64 = u64::MAX;
+    memory.u64(at.wrapping_add(layout.head() + 8)).filter(|hash| *hash != UNKNOWN)
+}
+
 /// Finds a string's characters: only of compact strings, as all names of code are.
 pub fn text(memory: &mut impl Memory, layout: &Layout, at: u64) -> Option<Text> {
-    let len = memory.u64(at.wrapping_add(16)).filter(|len| *len <= MAX_TEXT)?;
-    let state = memory.u32(at.wrapping_add(32))?;
-    // From 3.14 on the bits of interning take two bytes, before that two bits;
-    // kind, compact and ascii follow.
+    let own = at.wrapping_add(layout.head());
+    let len = memory.u64(own).filter(|len| *len <= MAX_TEXT)?;
+    let state = memory.u32(own.wrapping_add(16))?;
+    // Interning takes two bits, without the lock a byte, in 3.13 without it and in early 3.14 two
+    // bytes; kind, compact and ascii follow.
     let parse = |bits: u32| {
         let (kind, compact, ascii) = (bits & 7, bits >> 3 & 1, bits >> 4 & 1);
         let chars = match kind {
@@ -89,7 +98,7 @@ pub fn text(memory: &mut impl Memory, layout: &Layout, at: u64) -> Option<Text> 
         };
         (compact == 1).then_some((chars, u64::from(kind)))
     };
-    let (chars, kind) = parse(state >> 2).or_else(|| parse(state >> 16))?;
+    let (chars, kind) = [2, 8, 16].into_iter().find_map(|bits| parse(state >> bits))?;
     let from = if chars == Chars::Ascii { layout.text.0 } else { layout.text.1 };
     Some(Text { at: at.wrapping_add(from), bytes: len * kind, chars })
 }

@@ -6,7 +6,11 @@ mod host_charts;
 mod host_times;
 mod places;
 mod report;
+mod roofline_chart;
+mod shapes;
+mod table_row;
+pub mod tensorboard;
 mod write;
 
 pub use args::{ExportArgs, SliceArgs};
-pub use write::{run, wanted, write};
+pub use write::{print_notes, run, wanted, write};

@@ -16,7 +16,7 @@ use tprof_trace::live::collector_lives;
 use tprof_trace::run::blind_alike;
 
 use super::args::ExportArgs;
-use super::{failure, host_charts, places};
+use super::{failure, host_charts, places, roofline_chart};
 use crate::commands::report::document::shown_cell;
 use crate::runs::failure::analyze_failure;
 use crate::terminal::errors::Failure;
@@ -34,13 +34,14 @@ const MOST_RANKS: usize = 64;
 const UNKNOWN: &str = "unknown";
 
 /// What comes first; other kinds follow in their own order.
-const ORDER: [&str; 9] = [
+const ORDER: [&str; 10] = [
     "findings",
     "host",
     "breakdown",
     "steps",
     "kernels",
     "operators",
+    "roofline",
     "comm",
     "stragglers",
     "idle",
@@ -48,7 +49,7 @@ const ORDER: [&str; 9] = [
 
 /// Writes `report.html`.
 pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow::Result<Written> {
-    let rank = rank(args)?;
+    let rank = one_rank(args, "the report page")?;
     let path =
         report_page::path(run, options).map_err(|error| failure::failure(&args.path, &error))?;
     let failed = |error: &tprof_analyze::AnalyzeError| analyze_failure(&args.path, error);
@@ -73,7 +74,10 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
             page.facts.extend(cpu_used(&document, &report.run.wall_ns));
         }
         let places = if has_timeline { places::of(&document) } else { Vec::new() };
-        page.sections.push(section(kind.about, document, &places));
+        let chart = roofline_chart::of(&document, has_timeline);
+        let mut section = section(kind.about, document, &places);
+        section.charts.extend(chart.filter(|_| kind.name == "roofline"));
+        page.sections.push(section);
     }
     // What is known comes first.
     page.facts.sort_by_key(|fact| fact.value == UNKNOWN);
@@ -85,11 +89,11 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
     Ok(Written { paths: path.into_iter().collect(), ..Written::default() })
 }
 
-/// The page shows whole ranks: one, or all.
-fn rank(args: &ExportArgs) -> Result<Option<u32>, Failure> {
+/// The rank of what covers whole ranks: one, or all.
+pub(super) fn one_rank(args: &ExportArgs, what: &str) -> Result<Option<u32>, Failure> {
     let Some(text) = args.slice.rank.as_deref() else { return Ok(None) };
     text.parse().map(Some).map_err(|_| {
-        Failure::new(format!("the report page covers one rank or all, not `{text}`"))
+        Failure::new(format!("{what} covers one rank or all, not `{text}`"))
             .cause("--rank has more than one rank")
             .hint("--rank 0, or no --rank")
     })
@@ -329,6 +333,8 @@ fn title(kind: &str) -> String {
         "overlap" => "Communication hidden behind compute",
         "bandwidth" => "Memory bandwidth of copies",
         "queue" => "Launch queues",
+        "roofline" => "Distance to the roof",
+        "flops" => "Operations from sizes",
         "cpu" => "CPU time",
         _ => "",
     };

@@ -1,7 +1,7 @@
 //! Writes a run in a format.
 
 use super::args::{self, ExportArgs, SliceArgs};
-use super::{failure, host_times, report};
+use super::{failure, host_times, report, shapes, tensorboard};
 use crate::commands::steps_from::steps_from;
 
 use std::io::{ErrorKind, Write};
@@ -100,6 +100,8 @@ pub fn write(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<
             })?
         }
         Writer::ReportPage => report::export(&run, args, &options)?,
+        Writer::TensorBoard => tensorboard::export(&run, args, &options)?,
+        Writer::Shapes => shapes::export(&run, args, &options)?,
     };
     for note in late.notes() {
         print_stderr(&format!("note: {note}\n"));
@@ -109,7 +111,7 @@ pub fn write(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<
 }
 
 /// What was left out, and other remarks, on stderr.
-fn print_notes(written: &Written) {
+pub fn print_notes(written: &Written) {
     if written.left_out > 0 {
         let all = count(written.events + written.left_out);
         print_stderr(&format!("note: {} of {all} events were left out\n", count(written.left_out)));

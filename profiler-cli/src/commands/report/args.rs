@@ -8,6 +8,7 @@ use clap::Args;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use tprof_analyze::document::SortBy;
+use tprof_facts::flops::peaks::Peaks;
 use tprof_facts::steps::StepSource;
 
 /// `tprof report` as typed: a kind and a run, in either order; either may be left out.
@@ -23,6 +24,9 @@ pub struct ReportWords {
     /// Print JSON
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
+    /// Print Markdown for a comment on GitHub, at most 60,000 characters
+    #[arg(long, conflicts_with_all = ["csv", "json"])]
+    pub markdown: bool,
     /// Print one table as CSV: the first, or that of --table
     #[arg(long)]
     pub csv: bool,
@@ -69,10 +73,14 @@ pub struct ReportWords {
     /// Only threads with this text in their names, of this id, or `main` (cpu)
     #[arg(long, value_name = "TEXT")]
     pub thread: Option<String>,
+    /// What the device can do, in place of tprof's table: fp32, tf32, bf16, fp16, fp8,
+    /// memory… a second (roofline, flops, gemms)
+    #[arg(long, value_name = "TYPE=N[G|T|P],…")]
+    pub peaks: Option<String>,
 }
 
 /// `tprof report`, with kinds and run separated.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ReportArgs {
     /// Of [`report_kinds`], without repetition: at least one.
     pub kinds: Vec<String>,
@@ -80,6 +88,8 @@ pub struct ReportArgs {
     pub path: PathBuf,
     /// Print JSON.
     pub json: bool,
+    /// Print Markdown.
+    pub markdown: bool,
     /// Print CSV.
     pub csv: bool,
     /// Table that CSV prints.
@@ -108,6 +118,8 @@ pub struct ReportArgs {
     pub mine: bool,
     /// Only these threads.
     pub thread: Option<String>,
+    /// What the device can do.
+    pub peaks: Option<Peaks>,
 }
 
 impl ReportWords {
@@ -139,9 +151,23 @@ impl ReportWords {
             None => newest::run_here()?,
         };
         let sort = self.sort.as_deref().map(sort_key).transpose()?;
-        let Self { json, csv, table, output, top, rank, hta, cycle, operator, within, .. } = self;
+        let Self {
+            json,
+            markdown,
+            csv,
+            table,
+            output,
+            top,
+            rank,
+            hta,
+            cycle,
+            operator,
+            within,
+            ..
+        } = self;
         let (lines, mine, thread) = (self.lines, self.mine, self.thread);
         let steps_from = steps_from(self.steps_from.as_deref())?;
+        let peaks = self.peaks.as_deref().map(peaks).transpose()?;
         if kinds.len() > 1 && csv && output.is_none() {
             return Err(Failure::new("several reports do not fit into one CSV table")
                 .cause("each report has its own tables")
@@ -151,6 +177,7 @@ impl ReportWords {
             kinds,
             path,
             json,
+            markdown,
             csv,
             table,
             output,
@@ -165,6 +192,7 @@ impl ReportWords {
             sort,
             mine,
             thread,
+            peaks,
         })
     }
 }
@@ -194,6 +222,15 @@ fn sort_key(word: &str) -> Result<SortBy, Failure> {
     Err(Failure::new(format!("unknown sort key `{word}`"))
         .cause(format!("the keys are {}", names.join(", ")))
         .hint(format!("--sort {right}")))
+}
+
+/// What `--peaks` states.
+fn peaks(text: &str) -> Result<Peaks, Failure> {
+    Peaks::parse(text).map_err(|why| {
+        Failure::new(format!("cannot read the peaks `{text}`"))
+            .cause(why)
+            .hint("--peaks bf16=989T,fp32=67T,memory=3.35T")
+    })
 }
 
 fn unknown_kind(word: &OsStr) -> Failure {
@@ -261,6 +298,18 @@ mod tests {
     fn a_third_word_behind_an_option_is_refused() {
         let failure = resolve(&["cpu", "r1", "--lines", "train"]).unwrap_err();
         assert_eq!(failure.what, "unexpected `train`");
+    }
+
+    #[test]
+    fn peaks_that_make_no_sense_are_named() {
+        let peaks = |text| resolve(&["roofline", "r1", "--peaks", text]);
+        assert_eq!(peaks("bf16=2T").unwrap().peaks.unwrap().bf16, Some(2e12));
+        let failure = peaks("bf16=fast").unwrap_err();
+        assert_eq!(failure.what, "cannot read the peaks `bf16=fast`");
+        assert_eq!(
+            failure.cause.as_deref(),
+            Some("`fast` is no number above 0 with G, T or P behind it")
+        );
     }
 
     #[test]

@@ -7,14 +7,14 @@ use tprof_facts::units::{bytes, count, duration, percent};
 
 use super::head::{self, Head};
 use super::plot;
-use crate::terminal::page::{self, Page};
+use crate::terminal::page::{self, Form, Page};
 
 /// Reasons for missing values that are listed below a table.
 const MOST_REASONS: usize = 3;
 
 /// The whole page; `top` rows in each table.
-pub fn text(document: &Document, top: usize, width: usize) -> String {
-    let mut page = Page::new(width);
+pub fn text(document: &Document, top: usize, form: Form) -> String {
+    let mut page = Page::new(form);
     let head = Head::of_document(document);
     // Causes come first; their notes are on how to read the gains.
     let (notes, late): (&[String], &[String]) = match is_of_causes(document) {
@@ -56,8 +56,7 @@ fn title(page: &mut Page, table: &Table, top: usize) {
         true => format!(", {} of {}", top, count(all as u64)),
         false => String::new(),
     };
-    page.gap();
-    page.paragraph(0, &format!("{}{cut}", table.title));
+    page.caption(&format!("{}{cut}", table.title));
     if !table.about.is_empty() {
         page.paragraph(2, &table.about);
     }
@@ -77,6 +76,11 @@ fn rows(page: &mut Page, table: &Table, top: usize) {
     let headings: Vec<(&str, bool)> =
         shown.iter().map(|(_, column)| (column.heading, left(column))).collect();
     let mut out = page::Table::aligned(&headings);
+    for (at, (_, column)) in shown.iter().enumerate() {
+        if column.unit == Unit::Name {
+            out = out.names(at);
+        }
+    }
     let mut reasons: Vec<String> = Vec::new();
     let (_, rows) = table.counted(top);
     for row in table.rows.iter().take(rows) {
@@ -109,10 +113,9 @@ fn rows(page: &mut Page, table: &Table, top: usize) {
 fn cards(page: &mut Page, table: &Table, top: usize) {
     title(page, table, top);
     for row in table.rows.iter().take(top) {
-        page.gap();
         let mut columns = table.columns.iter().zip(row);
         if let Some((column, cell)) = columns.next() {
-            page.paragraph(0, &shown_cell(cell, column));
+            page.lead(&shown_cell(cell, column));
         }
         for (column, cell) in columns.filter(|(column, _)| !column.heading.is_empty()) {
             match cell {
@@ -146,9 +149,9 @@ fn curves(page: &mut Page, table: &Table) {
         let Some(most) = buckets.iter().flatten().max().copied() else { continue };
         let line = plot::curve(&buckets, buckets.len(), most, page.width());
         let highest = shown_value(&Value::Unsigned(most), column.unit);
-        page.line(&format!("  {:<8} {line} {highest:>10} max", column.heading));
+        page.fixed(&format!("  {:<8} {line} {highest:>10} max", column.heading));
     }
-    page.line(&format!(
+    page.fixed(&format!(
         "  {:<8} from {} to {}",
         "",
         duration(first.max(0.0) as u64),
@@ -314,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_table_fits_its_page_and_names_what_is_unknown() {
-        let mut page = Page::new(80);
+        let mut page = Page::new(Form::Text(80));
         rows(&mut page, &table(), 10);
         let text = page.into_text();
         assert!(fits(&text), "{text}");
@@ -326,10 +329,10 @@ mod tests {
 
     #[test]
     fn rows_that_are_left_out_are_counted() {
-        let mut page = Page::new(80);
+        let mut page = Page::new(Form::Text(80));
         rows(&mut page, &table(), 1);
         assert!(page.into_text().starts_with("Kernels by time, 1 of 2\n"));
-        let mut page = Page::new(80);
+        let mut page = Page::new(Form::Text(80));
         rows(&mut page, &Table::new("x", "X", Vec::new()).empty("no kernel was recorded"), 1);
         assert_eq!(page.into_text(), "X\n  none: no kernel was recorded\n");
     }
@@ -353,7 +356,7 @@ mod tests {
             Cell::Empty,
         ]);
         table.row(vec!["LOW".into(), 7u64.into(), "a".into(), 1_500_000u64.into(), "b".into()]);
-        let mut page = Page::new(80);
+        let mut page = Page::new(Form::Text(80));
         cards(&mut page, &table, 10);
         let text = page.into_text();
         assert!(fits(&text), "{text}");
@@ -363,7 +366,7 @@ mod tests {
         assert!(lines[4].starts_with("                "), "{text}");
         assert!(text.contains("\n  longest       unknown: x\n\nLOW\n"), "{text}");
         assert!(text.ends_with("  longest       1.5 ms\n  try           b\n"), "{text}");
-        let mut page = Page::new(80);
+        let mut page = Page::new(Form::Text(80));
         cards(&mut page, &table, 1);
         assert!(page.into_text().starts_with("Findings, 1 of 2\n"));
     }

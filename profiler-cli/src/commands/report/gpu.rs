@@ -148,7 +148,8 @@ pub fn kernels(page: &mut Page, report: &Report, top: usize) {
     let whose = if ranks.len() > 1 { format!(" of {}", rank.label) } else { String::new() };
     page.heading(&format!("Kernels with the most time{whose}"));
     let mut table =
-        Table::aligned(&[("total", false), ("share", false), ("runs", false), ("kernel", true)]);
+        Table::aligned(&[("total", false), ("share", false), ("runs", false), ("kernel", true)])
+            .names(3);
     for row in gpu.top_kernels.iter().take(top) {
         table.row(vec![
             duration(row.total_ns),

@@ -42,7 +42,7 @@ impl<'a> Head<'a> {
 /// Title and completeness.
 pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
     let path = head.run.path.file_name().unwrap_or(head.run.path.as_os_str());
-    page.line(&format!("tprof {kind}: {}", path.to_string_lossy()));
+    page.title(&format!("tprof {kind}: {}", path.to_string_lossy()));
     page.gap();
     let sum = head.completeness;
     let recorded = format!("{} recorded", sum.recorded_words());
@@ -285,7 +285,7 @@ pub fn killed(page: &mut Page, report: &Report) {
         page.paragraph(4, &memory);
         for owner in &death.owners {
             let share = bytes(owner.live_bytes);
-            page.line(&format!(
+            page.fixed(&format!(
                 "      {share:>10}  {}",
                 super::frames::name(&owner.stack, page.width() - 20)
             ));

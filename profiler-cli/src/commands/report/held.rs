@@ -8,11 +8,11 @@ use tprof_analyze::document::{Cell, Table, Value};
 use super::document::{shown_cell, tables};
 use super::frames;
 use super::head::{self, Head};
-use crate::terminal::page::Page;
+use crate::terminal::page::{Form, Page};
 
 /// The whole page, with `top` sites.
 pub fn text(document: &Document, top: usize, width: usize) -> String {
-    let mut page = Page::new(width);
+    let mut page = Page::new(Form::Text(width));
     head::completeness(&mut page, &Head::of_document(document), document.kind);
     let (ranks, rest) = document.tables.split_at(document.tables.len().min(1));
     tables(&mut page, ranks, top);
@@ -36,13 +36,13 @@ fn sites(page: &mut Page, table: &Table, top: usize) {
         let shown = row.iter().zip(&table.columns).take(stack);
         let cells: Vec<String> =
             shown.map(|(cell, column)| format!("{:>10}", shown_cell(cell, column))).collect();
-        page.line(&format!("  {}", cells.join(" ")));
+        page.fixed(&format!("  {}", cells.join(" ")));
         let texts: Vec<Arc<str>> = match &row[stack] {
             Cell::Is(Value::Text(text)) => text.lines().map(Arc::from).collect(),
             _ => Vec::new(),
         };
         for frame in frames::shown(&texts, page.width() - 8) {
-            page.line(&format!("      {frame}"));
+            page.fixed(&format!("      {frame}"));
         }
     }
 }

@@ -13,7 +13,7 @@ use super::head::{self, Head};
 use super::kinds::{kind_name, report_kinds};
 use super::{csv, document, memory, summary};
 use crate::terminal::errors::{Failure, reason};
-use crate::terminal::page::Page;
+use crate::terminal::page::{Form, Page};
 
 /// One of the reports.
 #[derive(Clone, Copy)]
@@ -47,9 +47,9 @@ fn in_order<'a>(made: &'a Made, kinds: &[String]) -> Vec<One<'a>> {
 }
 
 /// For a person: what all have in common first, then each under a heading.
-pub fn text(made: &Made, kinds: &[String], top: usize, width: usize) -> String {
+pub fn text(made: &Made, kinds: &[String], top: usize, form: Form) -> String {
     let all = in_order(made, kinds);
-    let mut page = Page::new(width);
+    let mut page = Page::new(form);
     let mut problems: Vec<String> = Vec::new();
     let mut notes: Vec<String> = Vec::new();
     for one in &all {
@@ -66,7 +66,7 @@ pub fn text(made: &Made, kinds: &[String], top: usize, width: usize) -> String {
     let common = Head { problems: &problems, notes: &notes, ..least.head() };
     head::completeness(&mut page, &common, &title(kinds));
     for one in &all {
-        page.heading(&heading(one.kind()));
+        page.part(&heading(one.kind()));
         page.gap();
         match one {
             One::Report(report) if report.kind == Kind::Summary => {
@@ -97,10 +97,10 @@ fn title(kinds: &[String]) -> String {
     }
 }
 
-/// `== kernels: kernels and copies by kind and by name`.
+/// `kernels: kernels and copies by kind and by name`.
 fn heading(kind: &str) -> String {
     let about = report_kinds().find(|(name, _)| *name == kind).map_or("", |(_, about)| about);
-    format!("== {kind}: {}", about.trim_end_matches(" (default)"))
+    format!("{kind}: {}", about.trim_end_matches(" (default)"))
 }
 
 /// As one object; under `reports` each is what it would be by itself.

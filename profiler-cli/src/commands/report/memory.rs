@@ -9,14 +9,14 @@ use tprof_facts::units::{bytes, count, duration, percent, signed_bytes};
 
 use super::head::{self, plural, text_of};
 use super::{frames, plot, ranks, sites};
-use crate::terminal::page::Page;
+use crate::terminal::page::{Form, Page};
 
 /// Growing sites that are listed.
 const MOST_GROWING: usize = 5;
 
 /// The whole page.
-pub fn text(report: &Report, top: usize, width: usize) -> String {
-    let mut page = Page::new(width);
+pub fn text(report: &Report, top: usize, form: Form) -> String {
+    let mut page = Page::new(form);
     head::completeness(&mut page, &head::Head::of_report(report), "memory");
     body(&mut page, report, top);
     page.into_text()
@@ -185,7 +185,7 @@ fn over_time(page: &mut Page, timeline: &Timeline) {
                 let shared = name == resident.0 || name == "heap";
                 let scale = highest.filter(|_| shared).unwrap_or(own);
                 let line = plot::curve(buckets, length, scale, page.width());
-                page.line(&format!("  {name:<7} {line} {:>10} max", bytes(own)));
+                page.fixed(&format!("  {name:<7} {line} {:>10} max", bytes(own)));
             }
         }
     }
@@ -279,7 +279,7 @@ fn grown(page: &mut Page, memory: &HostMemory, growth: &Growth) {
     let listed = growth.sites.partition_point(|site| site.growth_bytes.unsigned_abs() >= least);
     let (listed, trifles) = growth.sites.split_at(listed);
     for site in listed.iter().take(MOST_GROWING) {
-        page.line(&format!(
+        page.fixed(&format!(
             "  {:>11}  {:>11} a {}  {}",
             signed_bytes(site.growth_bytes),
             signed_bytes(site.bytes_per_interval as i64),

@@ -12,7 +12,7 @@ mod kinds;
 mod many;
 mod memory;
 mod plot;
-mod print;
+pub mod print;
 mod ranks;
 mod sites;
 mod summary;

@@ -16,6 +16,7 @@ use crate::runs::foreign::open_run_or_import;
 use crate::runs::symbols::Late;
 use crate::terminal::columns;
 use crate::terminal::errors::{Failure, reason};
+use crate::terminal::page::Form;
 
 /// Reads a run and prints the report, or several.
 pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
@@ -52,6 +53,7 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
         ("--sort", args.sort.is_some()),
         ("--mine", args.mine),
         ("--thread", args.thread.is_some()),
+        ("--peaks", args.peaks.is_some()),
     ];
     for (option, is_given) in given {
         let takes = |kind: &DocumentKind| kind.takes(option);
@@ -82,6 +84,7 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
         },
         sort: args.sort.unwrap_or_default(),
         mine: args.mine,
+        peaks: args.peaks,
         data: args.json || args.csv,
         is_running: Some(collector_lives),
     };
@@ -103,18 +106,21 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
 
 fn rendered(made: &Made, args: &ReportArgs) -> anyhow::Result<String> {
     let (top, json) = (args.top, args.json);
-    let width = columns::of_stdout();
+    let form = match args.markdown {
+        true => Form::Markdown,
+        false => Form::Text(columns::of_stdout()),
+    };
     Ok(match (made.reports.as_slice(), made.documents.as_slice()) {
         ([report], []) if json => serde_json::to_string_pretty(report)? + "\n",
         ([report], []) if args.csv => csv::csv(report),
-        ([report], []) => text(report, top, width),
+        ([report], []) => text(report, top, form),
         ([], [document]) if json => serde_json::to_string_pretty(document)? + "\n",
         ([], [document]) if args.csv => {
             document::csv(table_for_csv(document, args.table.as_deref())?)
         }
-        ([], [document]) => document::text(document, top, width),
+        ([], [document]) => document::text(document, top, form),
         _ if json => many::json(made, &args.kinds)?,
-        _ => many::text(made, &args.kinds, top, width),
+        _ => many::text(made, &args.kinds, top, form),
     })
 }
 
@@ -145,9 +151,9 @@ fn refuse_for_report(name: &str, args: &ReportArgs) -> Result<(), Failure> {
 }
 
 /// The report for a person; `top` rows in each table.
-pub fn text(report: &Report, top: usize, width: usize) -> String {
+pub fn text(report: &Report, top: usize, form: Form) -> String {
     match report.kind {
-        Kind::Summary => summary::text(report, top, width),
-        Kind::Memory => memory::text(report, top, width),
+        Kind::Summary => summary::text(report, top, form),
+        Kind::Memory => memory::text(report, top, form),
     }
 }

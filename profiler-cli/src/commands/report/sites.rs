@@ -34,7 +34,7 @@ pub fn table(page: &mut Page, memory: &HostMemory, whose: &str, top: usize) {
     if !known {
         sites.sort_by_key(|site| std::cmp::Reverse(site.bytes.get()));
     }
-    page.line(&format!(
+    page.fixed(&format!(
         "  {:>10} {:>8} {:>11} {:>12} {:>12}{}",
         "at peak",
         "share",
@@ -49,12 +49,12 @@ pub fn table(page: &mut Page, memory: &HostMemory, whose: &str, top: usize) {
     let lines: Vec<Vec<String>> = stacks.iter().map(|stack| frames::shown(stack, width)).collect();
     let apart = apart::functions(&stacks, &lines);
     for ((site, lines), function) in sites.into_iter().zip(lines).zip(apart) {
-        page.line(&row(site, memory));
+        page.fixed(&row(site, memory));
         for frame in lines {
-            page.line(&format!("      {frame}"));
+            page.fixed(&format!("      {frame}"));
         }
         if let Some(function) = function {
-            page.line(&format!("      distinguished by {}", frames::brief(function, width - 14)));
+            page.fixed(&format!("      distinguished by {}", frames::brief(function, width - 14)));
         }
     }
     if estimates(memory) {
@@ -112,7 +112,7 @@ pub fn lists(page: &mut Page, memory: &HostMemory) {
         }
         sites.sort_by_key(|site| std::cmp::Reverse(value(site).get()));
         page.heading(heading);
-        let mut table = Table::new(&["", "", ""]);
+        let mut table = Table::new(&["", "", ""]).names(2);
         for site in sites.iter().take(SHORT) {
             let beside = match (value(site), whole) {
                 (Reading::Estimate { error, .. }, _) => format!("\u{b1} {}", show(*error)),
@@ -127,9 +127,7 @@ pub fn lists(page: &mut Page, memory: &HostMemory) {
                 frames::name(&site.stack, page.width() - 26),
             ]);
         }
-        for line in table.lines(page.width()).into_iter().skip(1) {
-            page.line(&line);
-        }
+        page.rows(&table);
     }
 }
 

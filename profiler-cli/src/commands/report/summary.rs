@@ -9,11 +9,11 @@ use tprof_trace::run::misses_allocations;
 use super::head::{self, Head, text_of};
 use super::{gpu, ranks, sites};
 use crate::terminal::commands;
-use crate::terminal::page::{Page, Table};
+use crate::terminal::page::{Form, Page, Table};
 
 /// The whole page.
-pub fn text(report: &Report, top: usize, width: usize) -> String {
-    let mut page = Page::new(width);
+pub fn text(report: &Report, top: usize, form: Form) -> String {
+    let mut page = Page::new(form);
     head::completeness(&mut page, &Head::of_report(report), "summary");
     page.gap();
     body(&mut page, report, top);
@@ -152,7 +152,8 @@ fn processes(page: &mut Page, report: &Report, top: usize) {
     });
     let mut rows: Vec<&ProcessRow> = report.processes.iter().collect();
     rows.sort_by_key(|row| std::cmp::Reverse(lasted(row).unwrap_or(u64::MAX)));
-    let mut table = Table::new(&["pid", "parent", "rank", "start", "lasted", "end", "command"]);
+    let mut table =
+        Table::new(&["pid", "parent", "rank", "start", "lasted", "end", "command"]).names(6);
     rows.truncate(top);
     for row in &rows {
         table.row(process(row));

@@ -10,6 +10,7 @@ use tprof_trace::{HeapBlock, TraceHeader, TraceWriter};
 use super::csv;
 use super::print::text;
 use crate::terminal::columns::USUAL as WIDTH;
+use crate::terminal::page::Form;
 
 const START: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
@@ -148,7 +149,7 @@ fn run_json(dir: &Path, completeness: Completeness) {
 /// The text, checked against its golden one and for its width.
 fn golden(dir: &Path, kind: Kind, name: &str) {
     let made = report(dir, kind, None).unwrap();
-    let shown = text(&made, 10, WIDTH).replace(&dir.display().to_string(), "RUN");
+    let shown = text(&made, 10, Form::Text(WIDTH)).replace(&dir.display().to_string(), "RUN");
     let base = dir.file_name().unwrap().to_string_lossy().into_owned();
     let shown = shown.replace(&base, "RUN");
     for line in shown.lines() {
@@ -190,7 +191,7 @@ fn counts_of_a_cycle_of_a_sampled_rank_are_called_estimates() {
         let memory = &mut made.ranks[0].host_memory;
         memory.allocations = tprof_analyze::Reading::Estimate { value: 129, error: 40 };
         memory.frees = tprof_analyze::Reading::missing("not by cycle");
-        let shown = text(&made, 10, WIDTH);
+        let shown = text(&made, 10, Form::Text(WIDTH));
         assert!(shown.contains("about 129 (\u{b1} 40)"), "{shown}");
         assert!(!shown.contains("are exact"), "{shown}");
     }
@@ -211,7 +212,7 @@ fn estimates_are_not_more_than_the_whole_and_trifles_are_not_listed() {
         small.growth_bytes = growth_bytes;
         growth.sites.push(small.clone());
     }
-    let shown = text(&made, 10, WIDTH);
+    let shown = text(&made, 10, Form::Text(WIDTH));
     assert!(shown.contains(" ~100.0 %") && !shown.contains("106"), "{shown}");
     assert!(shown.contains("their sum may exceed the peak"), "{shown}");
     assert!(!shown.contains("+11 B "), "{shown}");
@@ -228,7 +229,7 @@ fn a_sum_over_several_processes_is_marked_and_a_lone_one_is_short() {
     run_json(dir.path(), Completeness::default());
     let mut made = report(dir.path(), Kind::Summary, None).unwrap();
     let words = |report: &tprof_analyze::Report| {
-        text(report, 10, WIDTH).split_whitespace().collect::<Vec<_>>().join(" ")
+        text(report, 10, Form::Text(WIDTH)).split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let shown = words(&made);
     assert!(shown.contains("ended exit status 0 overhead"), "{shown}");
@@ -273,7 +274,7 @@ fn a_cut_off_run_reads_well() {
     rank(dir.path(), 0, MemoryRecording::Off, ProcessEnd::Unknown);
     std::fs::write(dir.path().join("rank-1.tprof"), "").unwrap();
     let made = report(dir.path(), Kind::Summary, None).unwrap();
-    let shown = text(&made, 10, WIDTH);
+    let shown = text(&made, 10, Form::Text(WIDTH));
     assert!(shown.contains("NOT COMPLETE") && shown.contains("is empty"), "{shown}");
     assert!(shown.contains("not recorded (--mem off"), "{shown}");
 }

@@ -1,6 +1,7 @@
 //! Launches a command, records it, and ends as it ended.
 
 use super::args::RunArgs;
+use super::live_log::{self, LogWriter};
 use super::{peak, requests, summary};
 
 use crate::commands::export::{self, ExportArgs};
@@ -32,6 +33,7 @@ use tprof_collect::ranks::Rank;
 use tprof_collect::{
     Activity, Capture, CollectError, Config, IfExists, Libraries, PYTHON_PATH, Session, proc,
 };
+use tprof_export::tensorboard::LiveLog;
 use tprof_trace::run::RunInfo;
 
 /// Runs the command.
@@ -88,6 +90,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         }
         started => started.transpose()?,
     };
+    let log = LogWriter::start(&resolved, &output);
     let (session, outcome) = launch_and_wait(
         session,
         &args.command,
@@ -101,7 +104,8 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     windows.blind.iter().for_each(|blind| session.lacks(blind.clone()));
     let info = finish(session, outcome, &signals);
     let info = info.map_err(|e| not_finished(&output, &e));
-    after(&resolved, info, outcome, &windows);
+    let log = log.and_then(LogWriter::stop);
+    after(&resolved, info, outcome, &windows, log);
     Ok(end_as(outcome))
 }
 
@@ -272,6 +276,7 @@ fn after(
     info: Result<RunInfo, Failure>,
     outcome: Outcome,
     windows: &kineto::WindowsOutcome,
+    log: Option<LiveLog>,
 ) {
     let info = match info {
         Ok(info) => info,
@@ -291,7 +296,11 @@ fn after(
     }
     let made = stdout_is_the_jobs(resolved.quiet).and_then(|()| {
         requests::make(output, &info);
-        resolved.export.as_deref().map_or(Ok(()), |format| export_after(resolved, format))
+        match (resolved.export.as_deref(), log) {
+            (Some(live_log::FORMAT), Some(log)) => complete(log, output),
+            (Some(format), _) => export_after(resolved, format),
+            (None, _) => Ok(()),
+        }
     });
     if let Err(error) = made {
         errors::show(&error);
@@ -303,6 +312,15 @@ fn stdout_is_the_jobs(quiet: bool) -> anyhow::Result<()> {
     match quiet {
         true => system::redirect_stdout(&File::options().write(true).open("/dev/null")?)?,
         false => system::redirect_stdout(io::stderr())?,
+    }
+    Ok(())
+}
+
+fn complete(log: LiveLog, output: &Path) -> anyhow::Result<()> {
+    let written = export::tensorboard::complete(log, output)?;
+    export::print_notes(&written);
+    for path in &written.paths {
+        writeln!(io::stdout(), "{}", path.display())?;
     }
     Ok(())
 }

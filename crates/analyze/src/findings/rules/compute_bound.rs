@@ -5,6 +5,7 @@ use super::kernel_kinds::KernelKind;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
+use crate::program::flops::RoofBound;
 
 /// Kernels near the peak of the device's multiprocessors.
 pub(super) struct ComputeBound;
@@ -14,6 +15,7 @@ const LIMIT: HardwareLimit = HardwareLimit {
     unit: "the multiprocessors",
     kinds: &[KernelKind::Matrix],
     they: "matrix kernels",
+    modelled: RoofBound::Compute,
     what: "kernels are bound by the device's arithmetic",
     advice: "Compute less or cheaper: bf16, fp16 or fp8 on tensor cores, TF32 in place of fp32, \
              fewer operations for the same result; or use more devices.",

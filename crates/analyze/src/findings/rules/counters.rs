@@ -5,10 +5,13 @@ use tprof_facts::units::percent;
 use tprof_trace::model::{DeviceSpanKind, NameId};
 
 use super::kernel_kinds::{KernelKind, kind};
+use super::modelled;
 use crate::base::intervals::Cover;
 use crate::findings::scene::Scene;
+use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{by_name, time, top};
+use crate::program::flops::{ModelledRun, RoofBound};
 use crate::rank::{Class, Work};
 
 /// From this share of a unit's peak on, a kernel is called bound by it: Nsight
@@ -25,6 +28,8 @@ pub(super) struct HardwareLimit {
     pub kinds: &'static [KernelKind],
     /// These, in words.
     pub they: &'static str,
+    /// The same limit where it is modelled.
+    pub modelled: RoofBound,
     /// What is wrong.
     pub what: &'static str,
     /// What to do.
@@ -41,6 +46,9 @@ pub(super) fn judge(scene: &Scene<'_>, limit: &HardwareLimit) -> Verdict {
         return Verdict::unchecked("not measured", "");
     }
     if measured.is_empty() {
+        if let Some(verdict) = by_model(scene, limit) {
+            return verdict;
+        }
         return Verdict::unchecked(
             by_kind(scene, limit),
             format!("a range profiler's counter {}, for each kernel", limit.counter),
@@ -76,6 +84,38 @@ pub(super) fn judge(scene: &Scene<'_>, limit: &HardwareLimit) -> Verdict {
             .bound(cover.length())
             .at(bound.iter().map(|(work, _)| scene.work_place(work))),
     ])
+}
+
+/// What sizes of operators' inputs and the device's peaks suggest; none where they bound nothing
+/// so.
+fn by_model(scene: &Scene<'_>, limit: &HardwareLimit) -> Option<Verdict> {
+    let is_bound = |run: &ModelledRun| {
+        let near = |least: f64| least >= BOUND / 100.0 * run.device_ns as f64;
+        run.bound() == Some(limit.modelled)
+            && run.device_ns >= run.host_ns
+            && run.least_ns().is_some_and(near)
+    };
+    let work = modelled::work_of(scene, |_, run| run.device_ns > 0 && is_bound(run));
+    if work.is_empty() {
+        return None;
+    }
+    let cover = modelled::cover(scene, &work);
+    let names = by_name(scene, work.iter().map(|work| (*work, work.duration_ns)));
+    let seen = format!(
+        "Modelled, not measured: by their sizes, operators that use {} for {BOUND} % or more of its peak \
+         take {}: {}.",
+        limit.unit,
+        time(scene, cover.length()),
+        top(scene, &names, 3),
+    );
+    let mut finding = scene
+        .finding(limit.what)
+        .seen(seen)
+        .advice(limit.advice)
+        .bound(cover.length())
+        .at(work.iter().map(|work| scene.work_place(work)));
+    finding.most = Some(Severity::Low);
+    Some(Verdict::Found(vec![finding]))
 }
 
 /// Mean of a counter for each kernel's name, weighted by the time of its ranges.

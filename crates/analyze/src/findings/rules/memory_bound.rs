@@ -5,6 +5,7 @@ use super::kernel_kinds::KernelKind;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
+use crate::program::flops::RoofBound;
 
 /// Kernels near the peak bandwidth of the device's memory.
 pub(super) struct MemoryBound;
@@ -14,6 +15,7 @@ const LIMIT: HardwareLimit = HardwareLimit {
     unit: "the device's memory",
     kinds: &[KernelKind::Elementwise, KernelKind::Reduction],
     they: "elementwise, copying, reducing and gathering kernels",
+    modelled: RoofBound::Memory,
     what: "kernels are bound by the device's memory",
     advice: "Move fewer bytes: fuse operators (torch.compile, a fused optimizer), use bf16, \
              recompute what is cheap, avoid copies that only change the layout.",

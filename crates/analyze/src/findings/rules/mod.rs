@@ -25,10 +25,13 @@ mod low_utilization;
 mod machine_load;
 mod memory_bound;
 mod memory_near_limit;
+mod modelled;
 mod no_free_core;
+mod odd_shapes;
 mod other_wait;
 mod pageable_copies;
 mod recompilation;
+mod recomputation;
 mod small_batches;
 mod start_up;
 pub(super) mod stragglers;
@@ -36,13 +39,14 @@ mod sync_bound;
 mod sync_checkpoint;
 mod synchronous_copies;
 mod synchronous_memsets;
+mod unfused_attention;
 mod unoptimized_op;
 mod waiting_ranks;
 
 use super::rule::Rule;
 
 /// All rules that judge a rank.
-pub(super) const RULES: [&dyn Rule; 31] = [
+pub(super) const RULES: [&dyn Rule; 34] = [
     &low_utilization::LowUtilization,
     &gpu_gaps::GpuGaps,
     &launch_bound::LaunchBound,
@@ -54,6 +58,9 @@ pub(super) const RULES: [&dyn Rule; 31] = [
     &exposed_communication::ExposedCommunication,
     &small_batches::SmallBatches,
     &unoptimized_op::UnoptimizedOp,
+    &unfused_attention::UnfusedAttention,
+    &odd_shapes::OddShapes,
+    &recomputation::Recomputation,
     &memory_bound::MemoryBound,
     &compute_bound::ComputeBound,
     &fragmented_memory::FragmentedMemory,

@@ -43,7 +43,11 @@ const PATTERNS: [ReplaceableKernels; 4] = [
         what: "convolutions change the layout of their tensors",
         advice: "Keep model and inputs in channels_last: \
                  model.to(memory_format=torch.channels_last), and the input likewise.",
-        is: |name| ["nchwToNhwc", "nhwcToNchw"].iter().any(|part| name.contains(part)),
+        is: |name| {
+            ["nchwToNhwc", "nhwcToNchw", "batched_transpose_"]
+                .iter()
+                .any(|part| name.contains(part))
+        },
         copies: false,
         tensor_cores: false,
     },

@@ -23,6 +23,7 @@ use tprof_trace::model::Sample;
 use crate::base::intervals::{Cover, Interval};
 use crate::base::parallel;
 use crate::host::RankHost;
+use crate::program::flops::Modelled;
 use crate::rank::{RankTrace, steps_of_one_process};
 pub(super) use copies::Copy;
 pub(super) use gaps::Gap;
@@ -80,6 +81,8 @@ pub(super) struct Scene<'a> {
     ranges: OnceLock<Vec<NamedRange>>,
     /// PyTorch's DataLoader in CPU samples; once a rule asked.
     sampled_loading: OnceLock<SampledLoading>,
+    /// Operators' runs with what they take at least; once a rule asked.
+    modelled: OnceLock<Modelled>,
     /// The driving thread's wall time; once a rule asked.
     host: OnceLock<Option<RankHost>>,
 }
@@ -141,6 +144,7 @@ impl<'a> Scene<'a> {
             is_brief: false,
             ranges: OnceLock::new(),
             sampled_loading: OnceLock::new(),
+            modelled: OnceLock::new(),
             host: host.map_or_else(OnceLock::new, OnceLock::from),
             rank,
         }
@@ -194,6 +198,11 @@ impl<'a> Scene<'a> {
             _ => RankHost::of(self.rank),
         };
         self.host.get_or_init(of_rank).as_ref()
+    }
+
+    /// Operators' runs with what they take at least.
+    pub fn modelled(&self) -> &Modelled {
+        self.modelled.get_or_init(|| Modelled::of(self.rank))
     }
 
     /// CPU samples in PyTorch's DataLoader.

@@ -13,3 +13,4 @@ mod memory;
 mod properties;
 mod report;
 mod scope;
+mod sizes;

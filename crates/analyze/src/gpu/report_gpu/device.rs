@@ -5,7 +5,8 @@ use tprof_trace::model::counter::*;
 
 use super::samples::{FileSamples, HostSamples, hosts, missing};
 use super::series::{SampleSeries, SeriesStats, share, slowing, sums};
-use crate::base::reading::{Reading, object};
+use crate::base::object::object;
+use crate::base::reading::Reading;
 use crate::document::RankAt;
 
 const NO_READING: &str = "recording ended before the first reading";

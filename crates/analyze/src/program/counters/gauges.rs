@@ -1,8 +1,11 @@
 //! Quantities that were read now and then: memory, queue lengths, clocks, power.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tprof_trace::TraceFile;
+use tprof_trace::model::ProcessIndex;
+
+use crate::rank::{Step, step_at};
 
 /// What a counter did.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,48 +25,133 @@ pub struct Gauge {
 /// The counter's name, process and device.
 pub type GaugeKey = (String, Option<u32>, Option<u32>);
 
-/// Counters of a file. What is no number is left out.
-pub(super) fn gauges(file: &TraceFile) -> BTreeMap<GaugeKey, Gauge> {
-    let mut series: BTreeMap<GaugeKey, Vec<(u64, f64)>> = BTreeMap::new();
-    let read = file.counters().iter().filter(|row| row.value.is_finite());
-    for row in read.filter(|row| file.holds(row.time_ns)) {
-        let pid = row.process.map(|process| {
-            file.processes()
-                .iter()
-                .find(|row| row.process == process)
-                .map_or(process, |row| row.pid)
-        });
-        let key = (file.name(row.name).to_owned(), pid, row.device);
-        series.entry(key).or_default().push((row.time_ns, row.value));
-    }
-    series.into_iter().filter_map(|(key, values)| Some((key, gauge(&values)?))).collect()
+/// Readings of counters in a file, in order of time.
+pub(super) struct CounterValues {
+    of: BTreeMap<GaugeKey, Vec<CounterValue>>,
+    /// Those that are infinite or not a number, which are left out: how many.
+    not_finite: BTreeMap<GaugeKey, u64>,
 }
 
-/// Of readings in order of time.
-fn gauge(values: &[(u64, f64)]) -> Option<Gauge> {
-    let (&(first_ns, first), &(last_ns, last)) = (values.first()?, values.last()?);
-    let area: f64 = values.windows(2).map(|pair| pair[0].1 * (pair[1].0 - pair[0].0) as f64).sum();
-    let time = (last_ns - first_ns) as f64;
-    let fold = |start: f64, of: fn(f64, f64) -> f64| values.iter().map(|row| row.1).fold(start, of);
+/// A value, and when it was read.
+struct CounterValue {
+    time_ns: u64,
+    value: f64,
+    /// Its process, if it is of one.
+    process: Option<ProcessIndex>,
+}
+
+impl CounterValues {
+    /// Of a file.
+    pub(super) fn of(file: &TraceFile) -> CounterValues {
+        let mut series: BTreeMap<GaugeKey, Vec<CounterValue>> = BTreeMap::new();
+        let mut not_finite: BTreeMap<GaugeKey, u64> = BTreeMap::new();
+        for row in file.counters().iter().filter(|row| file.holds(row.time_ns)) {
+            let pid = row.process.map(|process| {
+                file.processes()
+                    .iter()
+                    .find(|row| row.process == process)
+                    .map_or(process, |row| row.pid)
+            });
+            let key = (file.name(row.name).to_owned(), pid, row.device);
+            if !row.value.is_finite() {
+                *not_finite.entry(key).or_default() += 1;
+                continue;
+            }
+            let (time_ns, value, process) = (row.time_ns, row.value, row.process);
+            series.entry(key).or_default().push(CounterValue { time_ns, value, process });
+        }
+        CounterValues { of: series, not_finite }
+    }
+
+    /// Readings that are infinite or not a number, by counter: how many.
+    pub(super) fn not_finite(&self) -> &BTreeMap<GaugeKey, u64> {
+        &self.not_finite
+    }
+
+    /// What each counter did.
+    pub(super) fn gauges(&self) -> BTreeMap<GaugeKey, Gauge> {
+        let of = |readings: &Vec<CounterValue>| gauge(readings, None);
+        self.of.iter().filter_map(|(key, readings)| Some((key.clone(), of(readings)?))).collect()
+    }
+
+    /// What each counter did in each step in which it was read, by the step's number.
+    pub(super) fn by_step(&self, steps: &[Step]) -> BTreeMap<(GaugeKey, u64), Gauge> {
+        let owners: BTreeSet<ProcessIndex> = steps.iter().map(|step| step.process).collect();
+        let only = owners.first().filter(|_| owners.len() == 1).copied();
+        let step_of = |reading: &CounterValue| {
+            let owner = reading.process.filter(|process| owners.contains(process)).or(only)?;
+            steps.get(step_at(steps, owner, reading.time_ns)? as usize)
+        };
+        let mut found = BTreeMap::new();
+        for (key, readings) in &self.of {
+            let in_step = readings.chunk_by(|a, b| step_of(a) == step_of(b));
+            for readings in in_step {
+                if let Some(step) = readings.first().and_then(step_of)
+                    && let Some(gauge) = gauge(readings, Some(step.interval.end))
+                {
+                    found.insert((key.clone(), step.number), gauge);
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Of readings in order of time, the last of which holds until `end_ns`.
+fn gauge(readings: &[CounterValue], end_ns: Option<u64>) -> Option<Gauge> {
+    let (first, last) = (readings.first()?, readings.last()?);
+    let lasted = |pair: &[CounterValue]| pair[0].value * (pair[1].time_ns - pair[0].time_ns) as f64;
+    let end_ns = end_ns.unwrap_or(last.time_ns).max(last.time_ns);
+    let area: f64 = readings.windows(2).map(lasted).sum();
+    let area = area + last.value * (end_ns - last.time_ns) as f64;
+    let time = (end_ns - first.time_ns) as f64;
+    let fold = |of: fn(f64, f64) -> f64| readings.iter().map(|row| row.value).fold(first.value, of);
     Some(Gauge {
-        samples: values.len() as u64,
-        min: fold(first, f64::min),
-        max: fold(first, f64::max),
-        last,
-        mean: if time > 0.0 { area / time } else { last },
+        samples: readings.len() as u64,
+        min: fold(f64::min),
+        max: fold(f64::max),
+        last: last.value,
+        mean: if time > 0.0 { area / time } else { last.value },
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::intervals::Interval;
+
+    fn readings(values: &[(u64, f64)]) -> Vec<CounterValue> {
+        let reading = |(time_ns, value)| CounterValue { time_ns, value, process: Some(3) };
+        values.iter().copied().map(reading).collect()
+    }
 
     #[test]
     fn a_value_holds_until_the_next() {
-        let gauge = gauge(&[(0, 10.0), (10, 30.0), (40, 0.0)]).unwrap();
-        assert_eq!((gauge.samples, gauge.min, gauge.max, gauge.last), (3, 0.0, 30.0, 0.0));
-        assert_eq!(gauge.mean, (10.0 * 10.0 + 30.0 * 30.0) / 40.0);
-        assert_eq!(super::gauge(&[(5, 7.0)]).unwrap().mean, 7.0);
-        assert_eq!(super::gauge(&[]), None);
+        let gauge = |values: &[(u64, f64)]| gauge(&readings(values), None);
+        let of_three = gauge(&[(0, 10.0), (10, 30.0), (40, 0.0)]).unwrap();
+        let spread = (of_three.samples, of_three.min, of_three.max, of_three.last);
+        assert_eq!(spread, (3, 0.0, 30.0, 0.0));
+        assert_eq!(of_three.mean, (10.0 * 10.0 + 30.0 * 30.0) / 40.0);
+        assert_eq!(gauge(&[(5, 7.0)]).unwrap().mean, 7.0);
+        assert_eq!(gauge(&[]), None);
+    }
+
+    #[test]
+    fn a_step_has_the_readings_within_it() {
+        let key = ("queue".to_owned(), Some(70), None);
+        let values = [(5, 1.0), (110, 10.0), (150, 30.0), (350, 5.0)];
+        let of = [(key.clone(), readings(&values))].into();
+        let all = CounterValues { of, not_finite: BTreeMap::new() };
+        let step =
+            |number, from, to| Step { number, process: 3, interval: Interval::new(from, to) };
+        let steps = [step(7, 100, 200), step(8, 200, 300), step(9, 300, 400)];
+        let found = all.by_step(&steps);
+        assert_eq!(found.len(), 2, "{found:?}");
+        let of_seven = &found[&(key.clone(), 7)];
+        assert_eq!((of_seven.samples, of_seven.min, of_seven.last), (2, 10.0, 30.0));
+        assert_eq!(of_seven.mean, (10.0 * 40.0 + 30.0 * 50.0) / 90.0);
+        assert_eq!(found[&(key, 9)].mean, 5.0);
+        let others = steps.map(|step| Step { process: 4, ..step });
+        assert_eq!(all.by_step(&[others[0], steps[1]]).len(), 0);
     }
 }

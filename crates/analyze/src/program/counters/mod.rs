@@ -6,6 +6,7 @@ mod tables;
 
 use std::collections::BTreeMap;
 
+use gauges::CounterValues;
 pub use gauges::{Gauge, GaugeKey};
 pub use ranges::Range;
 
@@ -27,6 +28,10 @@ pub struct Counters;
 pub struct RankCounters {
     /// Quantities over time.
     pub gauges: BTreeMap<GaugeKey, Gauge>,
+    /// The same of each step in which they were read, by its number.
+    pub by_step: BTreeMap<(GaugeKey, u64), Gauge>,
+    /// Readings that are infinite or not a number, which the others leave out: how many.
+    pub not_finite: BTreeMap<GaugeKey, u64>,
     /// Ranges with hardware counters, in order of time.
     pub ranges: Vec<Range>,
     /// Why the ranges' operators are not known, if they are not.
@@ -38,12 +43,15 @@ impl Analysis for Counters {
     type Part = RankCounters;
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::CALLS | Needs::OPERATORS | Needs::DEVICE_SPANS
+        Needs::CALLS | Needs::OPERATORS | Needs::DEVICE_SPANS | Needs::STEPS
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> RankCounters {
         let (ranges, unmatched) = ranges::ranges(rank, rank.operator_tree());
-        RankCounters { gauges: gauges::gauges(rank.file), ranges, unmatched }
+        let readings = CounterValues::of(rank.file);
+        let (gauges, by_step) = (readings.gauges(), readings.by_step(&rank.steps()));
+        let not_finite = readings.not_finite().clone();
+        RankCounters { gauges, by_step, not_finite, ranges, unmatched }
     }
 
     fn join(&self, parts: Vec<(RankAt, RankCounters)>, _options: &Options) -> Body {

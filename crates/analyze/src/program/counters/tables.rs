@@ -3,12 +3,15 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use tprof_facts::units;
+
 use super::{Gauge, GaugeKey, RankCounters};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
 
 const NO_GAUGES: &str = "no counters were recorded";
 const NO_RANGES: &str = "no hardware counters were recorded (torch.profiler: \
                          _ExperimentalConfig(profiler_metrics=…))";
+const NO_STEPS: &str = "no counter was read in a step";
 const NO_LAUNCH: &str = "its launch is unknown, or lies in no operator";
 
 /// Tables of all ranks.
@@ -25,7 +28,7 @@ pub(super) fn body(parts: &[(RankAt, RankCounters)]) -> Body {
     let notes = parts
         .iter()
         .filter_map(|(at, part)| part.unmatched.as_ref().map(|why| format!("{}: {why}", at.label)));
-    let notes = notes.collect();
+    let notes = notes.chain(parts.iter().flat_map(not_finite)).collect();
     let mut tables = vec![by_operator(parts), ranges(parts)];
     // What there is comes first.
     let has_ranges = parts.iter().any(|(_, part)| !part.ranges.is_empty());
@@ -36,7 +39,19 @@ pub(super) fn body(parts: &[(RankAt, RankCounters)]) -> Body {
         of_gauges.push(gauges("counters", "Counters", Unit::Number));
     }
     tables.splice(place..place, of_gauges);
+    tables.push(by_step(parts));
     Body { tables, notes }
+}
+
+/// Which counters had readings that their rows leave out.
+fn not_finite((at, part): &(RankAt, RankCounters)) -> impl Iterator<Item = String> {
+    part.not_finite.iter().map(|((name, ..), count)| {
+        let count = units::count(*count);
+        format!(
+            "{}: {name} was infinite or not a number {count} times, which its row leaves out",
+            at.label
+        )
+    })
 }
 
 fn gauges(key: &'static str, title: &str, unit: Unit) -> Table {
@@ -66,6 +81,33 @@ fn gauge_row(at: &RankAt, (name, pid, device): &GaugeKey, gauge: &Gauge) -> Vec<
         gauge.last.into(),
         name.as_str().into(),
     ]
+}
+
+/// Counters of each step, for programs.
+fn by_step(parts: &[(RankAt, RankCounters)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::data("pid", Unit::Id),
+        Column::new("device", "device", Unit::Id),
+        Column::new("samples", "samples", Unit::Count),
+        Column::new("min", "min", Unit::Number),
+        Column::new("mean", "mean", Unit::Number),
+        Column::new("max", "max", Unit::Number),
+        Column::new("last", "last", Unit::Number),
+        Column::new("counter", "counter", Unit::Name),
+        Column::new("step", "step", Unit::Id),
+    ];
+    let mut table = Table::new("counters_by_step", "Counters by step", columns)
+        .view(View::Data)
+        .empty(NO_STEPS);
+    for (at, part) in parts {
+        for ((key, step), gauge) in &part.by_step {
+            let mut row = gauge_row(at, key, gauge);
+            row.push((*step).into());
+            table.row(row);
+        }
+    }
+    table
 }
 
 fn by_operator(parts: &[(RankAt, RankCounters)]) -> Table {

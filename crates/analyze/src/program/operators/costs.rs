@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use rustc_hash::FxHashMap;
 use tprof_trace::model::NameId;
 
+use super::shapes::CostByShape;
 use crate::program::sequences::{Ran, name_of};
 use crate::rank::{HostSpan, RankTrace};
 
@@ -21,6 +22,8 @@ pub struct OperatorCosts {
     pub unlaunched: u64,
     /// Whether any work of a device was recorded.
     pub has_work: bool,
+    /// By operator and sizes of its inputs; empty where that was not asked for.
+    pub shapes: CostByShape,
 }
 
 /// What an operator cost.

@@ -4,6 +4,7 @@
 mod costs;
 mod count;
 mod hta;
+mod shapes;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -31,11 +32,21 @@ impl Analysis for Operators {
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> OperatorCosts {
-        count_of(rank, options.hta)
+        let mut costs = count_of(rank, options.hta);
+        if options.data && !options.hta {
+            costs.shapes = shapes::of_rank(rank, rank.operator_tree());
+        }
+        costs
     }
 
     fn join(&self, parts: Vec<(RankAt, OperatorCosts)>, options: &Options) -> Body {
-        tables::body(parts, options.hta)
+        let shapes = (options.data && !options.hta).then(|| {
+            let has_work = parts.iter().any(|(_, sums)| sums.has_work);
+            shapes::table(parts.iter().map(|(_, sums)| &sums.shapes), has_work)
+        });
+        let mut body = tables::body(parts, options.hta);
+        body.tables.extend(shapes);
+        body
     }
 }
 

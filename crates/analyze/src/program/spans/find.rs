@@ -1,6 +1,7 @@
 //! A rank's own spans, in the order in which they nest, each with the one around it.
 
 use std::cmp::Reverse;
+use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
@@ -13,6 +14,10 @@ pub(super) struct OwnSpan {
     pub any_thread: bool,
     /// Operations that the program stated of it.
     pub flops: u64,
+    /// Its argument `bytes`.
+    pub bytes: Option<u64>,
+    /// Its argument `category`.
+    pub category: Option<Rc<str>>,
     /// The innermost one around it on its thread.
     pub parent: Option<u32>,
 }
@@ -25,10 +30,12 @@ impl OwnSpan {
 }
 
 /// What an interned JSON object of a span states.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Stated {
     any_thread: bool,
     flops: u64,
+    bytes: Option<u64>,
+    category: Option<Rc<str>>,
 }
 
 /// By thread, then by start, outer ones first. What cannot be read of them, the rank has among
@@ -41,9 +48,9 @@ pub(super) fn of_file(file: &TraceFile) -> Vec<OwnSpan> {
             if file.name(row.category) != OWN_SPANS {
                 continue;
             }
-            let Stated { any_thread, flops } =
-                *stated.entry(row.args).or_insert_with(|| read(file.name(row.args)));
-            all.push(OwnSpan { row: *row, any_thread, flops, parent: None });
+            let Stated { any_thread, flops, bytes, category } =
+                stated.entry(row.args).or_insert_with(|| read(file.name(row.args))).clone();
+            all.push(OwnSpan { row: *row, any_thread, flops, bytes, category, parent: None });
         }
     }
     all.sort_by_key(|span| (span.row.thread, span.row.start_ns, Reverse(span.end_ns())));
@@ -54,7 +61,9 @@ pub(super) fn of_file(file: &TraceFile) -> Vec<OwnSpan> {
 fn read(args: &str) -> Stated {
     let args: serde_json::Value = serde_json::from_str(args).unwrap_or_default();
     let any_thread = args.get("style").is_some_and(|style| style == "start/end");
-    Stated { any_thread, flops: args.get("flops").and_then(|n| n.as_u64()).unwrap_or(0) }
+    let number = |key: &str| args.get(key).and_then(|number| number.as_u64());
+    let category = args.get("category").and_then(|text| text.as_str()).map(Rc::from);
+    Stated { any_thread, flops: number("flops").unwrap_or(0), bytes: number("bytes"), category }
 }
 
 fn nest(all: &mut [OwnSpan]) {

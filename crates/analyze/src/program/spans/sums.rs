@@ -15,6 +15,9 @@ use crate::base::intervals::Interval;
 /// Slowest spans that are kept of each name and rank.
 pub(super) const SLOWEST: usize = 5;
 
+/// The category of spans of one name that have several.
+const SEVERAL: &str = "several";
+
 /// By name, and whether any thread might end them.
 pub type SumsByName = BTreeMap<(String, bool), SpanSums>;
 
@@ -33,6 +36,10 @@ pub struct SpanSums {
     pub(super) flops: u64,
     /// Of them and the spans within, as `total_ns`.
     pub(super) flops_within: u64,
+    /// Bytes by those that have an argument `bytes`, and how long these lasted.
+    pub(super) moved: (u64, u64),
+    /// By those that have an argument `category`; those of several are `several`.
+    pub(super) category: Option<String>,
     /// The slowest ones first.
     pub(super) slowest: Vec<SlowSpan>,
 }
@@ -57,6 +64,8 @@ impl Default for SpanSums {
             allocated: Allocated::none(),
             flops: 0,
             flops_within: 0,
+            moved: (0, 0),
+            category: None,
             slowest: Vec::new(),
         }
     }
@@ -72,6 +81,22 @@ impl SpanSums {
         self.allocated = mine.plus(other.allocated.clone());
         self.flops = self.flops.saturating_add(other.flops);
         self.flops_within = self.flops_within.saturating_add(other.flops_within);
+        self.moves(other.moved);
+        self.is_of(other.category.as_deref());
+    }
+
+    fn moves(&mut self, (bytes, lasted_ns): (u64, u64)) {
+        self.moved = (self.moved.0.saturating_add(bytes), self.moved.1 + lasted_ns);
+    }
+
+    fn is_of(&mut self, category: Option<&str>) {
+        match (&self.category, category) {
+            (None, Some(category)) => self.category = Some(category.to_owned()),
+            (Some(mine), Some(category)) if mine != category => {
+                self.category = Some(SEVERAL.to_owned());
+            }
+            _ => {}
+        }
     }
 }
 
@@ -91,6 +116,8 @@ pub(super) fn of_rank(file: &TraceFile, wanted: Interval, clock: Clock) -> SumsB
         sum.durations.push(duration_ns);
         sum.self_ns += duration_ns.saturating_sub(inner_ns[at]);
         sum.flops = sum.flops.saturating_add(span.flops);
+        sum.moves(span.bytes.map_or((0, 0), |bytes| (bytes, duration_ns)));
+        sum.is_of(span.category.as_deref());
         if !has_own_name_around(&spans, span) {
             sum.total_ns += duration_ns;
             sum.flops_within = sum.flops_within.saturating_add(flops[at]);

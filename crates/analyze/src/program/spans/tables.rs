@@ -6,8 +6,11 @@ use super::sums::{SlowSpan, SpanSums, SumsByName};
 use crate::base::stats::{Spread, quantiles};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
 
-const NO_SPANS: &str = "the program named none (`tprof_abi`, preload-shim/include/tprof.h)";
-const NO_FLOPS: &str = "the program stated none of its spans (`flops` of `tprof_abi`)";
+const NO_SPANS: &str =
+    "the program named none (the crate or module `tprof`, or preload-shim/include/tprof.h)";
+const NO_FLOPS: &str =
+    "the program stated none of its spans (`tprof::work`, or `flops` of `tprof_abi`)";
+const NO_BYTES: &str = "none has an argument `bytes`";
 const NO_SELF: &str = "any thread may end these spans: they nest in no other";
 const NO_SPREAD: &str = "a single span has no spread";
 
@@ -16,11 +19,12 @@ pub(super) fn body(parts: Vec<(RankAt, SumsByName)>) -> Body {
     for (name, sums) in parts.iter().flat_map(|(_, part)| part) {
         all.entry(name.clone()).or_default().add(sums);
     }
-    let with_flops = all.values().any(|sums| sums.flops_within > 0);
-    let mut spans = table("spans", &[], with_flops);
+    let stated =
+        [all.values().any(|sums| sums.flops_within > 0), all.values().any(|sums| sums.moved.1 > 0)];
+    let mut spans = table("spans", &[], stated);
     rows(&mut spans, all, None);
     let rank = [Column::new("rank", "rank", Unit::Text)];
-    let mut by_rank = table("spans_by_rank", &rank, with_flops).view(View::Data);
+    let mut by_rank = table("spans_by_rank", &rank, stated).view(View::Data);
     let slowest = slowest(&parts);
     for (at, part) in parts {
         rows(&mut by_rank, part, Some(&at));
@@ -28,7 +32,8 @@ pub(super) fn body(parts: Vec<(RankAt, SumsByName)>) -> Body {
     Body { tables: vec![spans, slowest, by_rank], notes: Vec::new() }
 }
 
-fn table(key: &'static str, first: &[Column], with_flops: bool) -> Table {
+/// Whether operations were stated, and bytes.
+fn table(key: &'static str, first: &[Column], [with_flops, with_bytes]: [bool; 2]) -> Table {
     let mut columns = first.to_vec();
     columns.extend([
         Column::new("runs", "runs", Unit::Count),
@@ -45,6 +50,9 @@ fn table(key: &'static str, first: &[Column], with_flops: bool) -> Table {
         Column::data("allocations", Unit::Count),
         Column::data("flops", Unit::Count),
         Column::new("flops_per_s", if with_flops { "FLOP/s" } else { "" }, Unit::Number),
+        Column::data("bytes", Unit::Bytes),
+        Column::new("bytes_per_s", if with_bytes { "bytes/s" } else { "" }, Unit::BytesPerSecond),
+        Column::data("category", Unit::Text),
         Column::data("any_thread", Unit::Flag),
         Column::new("name", "span", Unit::Name),
     ]);
@@ -73,6 +81,8 @@ fn row(name: String, any_thread: bool, mut sums: SpanSums) -> Vec<Cell> {
     let [p50, p95, p99] = quantiles(&mut sums.durations, [0.5, 0.95, 0.99]);
     let seconds = sums.total_ns as f64 / 1e9;
     let rate = (sums.flops_within > 0 && seconds > 0.0).then(|| sums.flops_within as f64 / seconds);
+    let (bytes, lasted_ns) = sums.moved;
+    let moved = (lasted_ns > 0).then(|| bytes as f64 / (lasted_ns as f64 / 1e9));
     vec![
         sums.durations.len().into(),
         sums.total_ns.into(),
@@ -91,6 +101,9 @@ fn row(name: String, any_thread: bool, mut sums: SpanSums) -> Vec<Cell> {
         sums.allocated.allocations.into(),
         Cell::known((sums.flops > 0).then_some(sums.flops), NO_FLOPS),
         Cell::known(rate, NO_FLOPS),
+        Cell::known((sums.moved.1 > 0).then_some(sums.moved.0), NO_BYTES),
+        Cell::known(moved, NO_BYTES),
+        Cell::applies(sums.category.as_deref()),
         any_thread.into(),
         name.into(),
     ]

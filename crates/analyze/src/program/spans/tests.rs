@@ -95,6 +95,22 @@ fn a_span_within_one_of_its_name_counts_once_in_totals() {
 }
 
 #[test]
+fn bytes_and_categories_are_those_of_spans_that_have_them() {
+    let rows = [
+        (0, 0, 100, "read", r#"{"bytes":10,"category":"io"}"#),
+        (0, 100, 300, "read", r#"{"bytes":30}"#),
+        (0, 400, 999, "read", ""),
+        (0, 2000, 1, "mixed", r#"{"category":"io"}"#),
+        (0, 2001, 1, "mixed", r#"{"category":"sync","bytes":"many"}"#),
+    ];
+    let sums = sums(made(MemoryRecording::Off, &rows), 0, u64::MAX);
+    let read = of(&sums, "read");
+    assert_eq!((read.moved, read.category.as_deref()), ((40, 400), Some("io")));
+    let mixed = of(&sums, "mixed");
+    assert_eq!((mixed.moved, mixed.category.as_deref()), ((0, 0), Some("several")));
+}
+
+#[test]
 fn what_was_not_recorded_is_missing_with_its_reason() {
     let why = |sums: &SumsByName| match &of(sums, "a").allocated.bytes {
         Reading::Missing(why) => why.clone(),

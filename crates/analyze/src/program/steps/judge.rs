@@ -3,6 +3,8 @@
 use tprof_facts::steps::{Batches, Estimate, StepSource};
 use tprof_facts::units::counted;
 
+use super::device_time::StepDeviceTime;
+use super::phases::PhaseRow;
 use crate::base::reading::Reading;
 use crate::base::stats::Spread;
 use crate::rank::Step;
@@ -43,6 +45,10 @@ pub struct Judged {
     pub steady: Option<Spread>,
     /// Indices of steady steps far outside of the others; none if too few.
     pub outliers: Option<Vec<usize>>,
+    /// Of each step, what its time was for on devices; none unless asked for.
+    pub(crate) times: Vec<StepDeviceTime>,
+    /// Epochs, validation and checkpoints, in order of time.
+    pub phases: Vec<PhaseRow>,
 }
 
 impl Judged {
@@ -56,7 +62,8 @@ impl Judged {
         let is_outlier = |at: &usize| steady.as_ref().is_some_and(|s| stands_out(s, times[*at]));
         let outliers = (times.len() - first >= FEWEST_FOR_OUTLIERS)
             .then(|| (first..times.len()).filter(is_outlier).collect());
-        Judged { steps, found: StepOrigin::default(), warm_up, steady, outliers }
+        let found = StepOrigin::default();
+        Judged { steps, found, warm_up, steady, outliers, times: Vec::new(), phases: Vec::new() }
     }
 
     /// Steps of warm-up, or why that is not known.
@@ -81,9 +88,9 @@ impl Judged {
     }
 }
 
-/// How many first steps are warm-up: those before the first one that is no
-/// slower than the second half of the run, give or take its spread.
-fn warm_up(times: &[u64]) -> Option<usize> {
+/// How many first steps, by their lengths, ns, are warm-up: those before the first one that is no
+/// slower than the second half of the run, give or take its spread. `None` of too few.
+pub(crate) fn warm_up(times: &[u64]) -> Option<usize> {
     if times.len() < FEWEST_FOR_WARM_UP {
         return None;
     }

@@ -1,13 +1,18 @@
 //! `steps`: how long training steps take, how steady they are, and where
 //! warm-up ends.
 
+pub(crate) mod device_time;
 mod judge;
+mod phases;
 mod tables;
 
 use tprof_facts::steps::Steps as StepsFound;
 use tprof_trace::model::SpanKind;
 
+pub(crate) use device_time::StepDeviceTime;
+pub(crate) use judge::warm_up;
 pub use judge::{Judged, StepOrigin};
+pub use phases::PhaseRow;
 
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace};
@@ -26,18 +31,23 @@ impl Analysis for Steps {
     const KIND: &'static str = KIND.name;
     type Part = Judged;
 
-    fn needs(&self, _: &Options) -> Needs {
-        Needs::STEPS | Needs::spans(SpanKind::Nvtx)
+    fn needs(&self, options: &Options) -> Needs {
+        let needs = Needs::STEPS | Needs::spans(SpanKind::Nvtx);
+        // A person does not see the table that needs them, which is most of a trace.
+        if options.data { needs | Needs::WORK | Needs::CALLS } else { needs }
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> Judged {
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> Judged {
         let StepsFound { source, others, batches, skipped, estimate, .. } =
             rank.steps_found().clone();
         let found = StepOrigin { source, others, batches, skipped, estimate };
-        Judged { found, ..Judged::of(rank.steps()) }
+        let steps = rank.steps();
+        let times = options.data.then(|| device_time::of_steps(rank, &steps, true));
+        let times = times.unwrap_or_default();
+        Judged { found, phases: PhaseRow::of(rank), times, ..Judged::of(steps) }
     }
 
-    fn join(&self, parts: Vec<(RankAt, Judged)>, _options: &Options) -> Body {
-        tables::body(&parts)
+    fn join(&self, parts: Vec<(RankAt, Judged)>, options: &Options) -> Body {
+        tables::body(&parts, options.data)
     }
 }

@@ -7,11 +7,14 @@ use tprof_facts::units::{count, counted, percent};
 
 use super::judge::{Judged, StepOrigin};
 use crate::base::stats::Spread;
-use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
+use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
 
 const NO_STEPS: &str = "no steps were recorded, and no sequence of launches or collectives clearly repeats \
                         (PyTorch's optimizers and data loaders show steps with `tprof run --operators \
                         names`; else NVTX ranges named step N)";
+const NO_WORK: &str = "no kernel, copy or memset was recorded";
+const NO_PHASES: &str = "no range names a phase (NVTX or `record_function`: epoch N, train, validation, \
+                         checkpoint), and fetches of data loaders show no end of an epoch";
 const NO_STEPS_OF_SOURCE: &str =
     "the source of --steps-from has no steps; without it the first source that has any gives them";
 
@@ -23,8 +26,9 @@ fn no_steps(parts: &[(RankAt, Judged)]) -> &'static str {
 }
 
 /// Tables of each rank, of each step, and of steps over ranks.
-pub(super) fn body(parts: &[(RankAt, Judged)]) -> Body {
-    let mut tables = vec![by_rank(parts), each(parts)];
+pub(super) fn body(parts: &[(RankAt, Judged)], data: bool) -> Body {
+    let mut tables = vec![by_rank(parts), phases(parts), each(parts)];
+    tables.extend(data.then(|| device_time(parts)));
     if parts.iter().filter(|(_, judged)| !judged.steps.is_empty()).count() > 1 {
         tables.insert(1, over_ranks(parts));
     }
@@ -147,6 +151,38 @@ fn whole(nanoseconds: f64) -> u64 {
     nanoseconds.round() as u64
 }
 
+/// Each phase of each rank.
+fn phases(parts: &[(RankAt, Judged)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("phase", "phase", Unit::Text),
+        Column::new("number", "number", Unit::Id),
+        Column::new("start_ns", "start", Unit::Time),
+        Column::new("duration_ns", "time", Unit::Duration),
+        Column::new("steps", "steps", Unit::Count),
+        Column::new("fetches", "fetches", Unit::Count),
+        Column::new("source", "source", Unit::Text),
+        Column::new("name", "name", Unit::Text),
+    ];
+    let mut table = Table::new("phases", "Phases", columns).empty(NO_PHASES);
+    for (at, judged) in parts {
+        for row in &judged.phases {
+            table.row(vec![
+                at.label.as_str().into(),
+                row.kind.word().into(),
+                Cell::known(row.number, "its range has none; of an estimate, recording was paused"),
+                at.clock.since_start(row.interval.start).into(),
+                row.interval.length().into(),
+                row.steps.into(),
+                row.fetches.into(),
+                if row.name.is_some() { "named" } else { "estimate" }.into(),
+                row.name.as_deref().unwrap_or("").into(),
+            ]);
+        }
+    }
+    table
+}
+
 fn each(parts: &[(RankAt, Judged)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
@@ -175,6 +211,44 @@ fn each(parts: &[(RankAt, Judged)]) -> Table {
                 time.into(),
                 Cell::known(share, "the median step took no time"),
                 remark.into(),
+            ]);
+        }
+    }
+    table
+}
+
+/// What each step's time was for on devices, for programs.
+fn device_time(parts: &[(RankAt, Judged)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("step", "step", Unit::Id),
+        Column::new("start_ns", "start", Unit::Time),
+        Column::new("duration_ns", "time", Unit::Duration),
+        Column::new("compute_ns", "compute", Unit::Duration),
+        Column::new("exposed_communication_ns", "exposed comm", Unit::Duration),
+        Column::new("exposed_copies_ns", "exposed copies", Unit::Duration),
+        Column::new("idle_ns", "GPU idle", Unit::Duration),
+        Column::new("gpu_busy", "GPU busy", Unit::Share),
+        Column::new("launches", "kernels and copies", Unit::Count),
+    ];
+    let mut table = Table::new("device_time_by_step", "Device time by step", columns)
+        .view(View::Data)
+        .empty(no_steps(parts));
+    for (at, judged) in parts {
+        for (step, time) in judged.steps.iter().zip(&judged.times) {
+            let part =
+                |which: usize| Cell::known(time.device_ns.map(|parts| parts[which]), NO_WORK);
+            table.row(vec![
+                at.label.as_str().into(),
+                step.number.into(),
+                at.clock.since_start(step.interval.start).into(),
+                time.duration_ns.into(),
+                part(0),
+                part(1),
+                part(2),
+                Cell::known(time.idle_ns(), NO_WORK),
+                Cell::known(time.busy_share(), NO_WORK),
+                Cell::known(time.launches, NO_WORK),
             ]);
         }
     }

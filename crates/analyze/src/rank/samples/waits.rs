@@ -133,7 +133,9 @@ pub fn wait_of(state: ThreadState, stack: &[FuncId], names: &FunctionTable) -> T
     let native = frames().filter(|f| f.layer == Layer::Native);
     for func in native.clone() {
         let plain = func.name.split('(').next().unwrap_or_default();
-        if let Some((_, state)) = ANYWHERE.iter().find(|(name, _)| *name == plain) {
+        if let Some((_, state)) = ANYWHERE.iter().find(|(name, _)| *name == plain)
+            && !(plain == "PyEval_RestoreThread" && may_lack_lock(&func.module))
+        {
             return *state;
         }
     }
@@ -160,6 +162,14 @@ pub fn wait_of(state: ThreadState, stack: &[FuncId], names: &FunctionTable) -> T
 pub(super) fn is_of_device(function: &str) -> bool {
     let plain = function.split('(').next().unwrap_or_default();
     ANYWHERE.iter().any(|(name, state)| *name == plain && *state == ThreadState::Device)
+}
+
+/// Whether a module is called like an interpreter that is built without the GIL (`python3.14t`,
+/// `libpython3.14t.so.1.0`): there a thread goes on without one, unless `take_gil` is on its stack.
+fn may_lack_lock(module: &str) -> bool {
+    let name = module.strip_prefix("lib").unwrap_or(module);
+    let version = name.strip_prefix("python3.").unwrap_or_default();
+    version.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with('t')
 }
 
 fn is_libc(module: &str) -> bool {
@@ -226,6 +236,14 @@ mod tests {
         assert_eq!(wait_by(&gil), ThreadState::Gil);
         *gil.last_mut().unwrap() = ("drop_gil", "python3.8", Native);
         assert_eq!(wait_by(&gil), ThreadState::Gil);
+        for (module, state) in [
+            ("libpython3.13.so.1.0", ThreadState::Gil),
+            ("libpython3.13t.so.1.0", ThreadState::Lock),
+            ("python3.14t", ThreadState::Lock),
+        ] {
+            *gil.last_mut().unwrap() = ("PyEval_RestoreThread", module, Native);
+            assert_eq!(wait_by(&gil), state, "{module}");
+        }
         assert_eq!(wait_by(&[("clock_nanosleep", libc, Native)]), ThreadState::Sleep);
         assert_eq!(wait_by(&[("__poll", libc, Native)]), ThreadState::Poll);
         assert_eq!(wait_by(&[("__libc_recvmsg", libc, Native)]), ThreadState::Io);

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use tprof_facts::copies::direction;
 
-use crate::base::reading::{Reading, object};
+use crate::base::object::object;
+use crate::base::reading::Reading;
 use crate::gpu::bandwidth;
 use crate::gpu::breakdown::{self, DeviceTime, NO_WORK};
 use crate::gpu::kernels;

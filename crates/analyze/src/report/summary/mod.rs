@@ -8,8 +8,9 @@ use serde::Serialize;
 use tprof_facts::Zero;
 use tprof_trace::{RunDir, TraceFile};
 
+use crate::base::object::object;
 use crate::base::parallel;
-use crate::base::reading::{Reading, object};
+use crate::base::reading::Reading;
 use crate::document::{Options, REPORT_VERSION, RankAt};
 use crate::findings::lines::{self, Line};
 use crate::findings::{self, RankFindings};

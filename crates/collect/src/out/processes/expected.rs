@@ -2,8 +2,10 @@
 
 use super::{Expected, Processes, in_words};
 use crate::elf;
+use crate::out::losses::MOST_BLIND;
 use std::path::Path;
 use tprof_trace::run::{Blind, ProcessInfo};
+use tprof_wire::WIRE_VERSION;
 
 /// Verdicts of an exec, as records carry them.
 mod verdict {
@@ -84,7 +86,7 @@ impl Processes {
             .map_or_else(|| expected.path.clone(), |n| n.to_string_lossy().into_owned());
         let (what, why) = match self.unanswered.remove(&(pid, false)) {
             Some(_) => ("everything".to_owned(), STOOD_STILL_THEN.to_owned()),
-            None => self.reason(expected),
+            None => self.reason(pid, expected),
         };
         if !is_own_command(expected) {
             self.losses.add_blind(Blind { process: format!("{pid} {name}"), what, why });
@@ -105,7 +107,7 @@ impl Processes {
         self.unattached.reported(program, &mut self.processes);
     }
 
-    fn reason(&self, expected: &Expected) -> (String, String) {
+    fn reason(&self, pid: u32, expected: &Expected) -> (String, String) {
         let why = match expected.verdict {
             verdict::NO_ENVIRONMENT => "its environment dropped LD_PRELOAD or TPROF_SESSION",
             verdict::STATIC => "statically linked: nothing can be loaded into it",
@@ -119,17 +121,38 @@ impl Processes {
             verdict::FILTERED => {
                 "its parent is under a seccomp filter, under which attaching could kill it"
             }
-            _ => return self.reason_of_file(Path::new(&expected.path)),
+            _ => return self.reason_of_file(pid, Path::new(&expected.path)),
         };
         ("everything".to_owned(), why.to_owned())
     }
 
-    pub(super) fn reason_of_file(&self, path: &Path) -> (String, String) {
-        match elf::blind_reason(path) {
-            Some((what, why)) => (what.to_owned(), why),
-            None => ("everything".to_owned(), NEVER_ATTACHED.to_owned()),
+    pub(super) fn reason_of_file(&self, pid: u32, path: &Path) -> (String, String) {
+        let (what, why) = match (self.refused.get(&pid), elf::blind_reason(path)) {
+            (Some(version), _) => ("everything", of_another(*version)),
+            (None, Some((what, why))) => (what, why),
+            (None, None) => ("everything", NEVER_ATTACHED.to_owned()),
+        };
+        (what.to_owned(), why)
+    }
+
+    /// The library of `pid` is another tprof's: two are installed, and an older `LD_PRELOAD` is there.
+    pub fn refused(&mut self, pid: u32, version: u32) {
+        // Its parent's records may have had its end before.
+        let name = format!("{pid} ");
+        let is_it =
+            |known: &&mut Blind| known.why == NEVER_ATTACHED && known.process.starts_with(&name);
+        if let Some(known) = self.losses.blind.iter_mut().find(is_it) {
+            known.why = of_another(version);
+        } else if self.refused.len() < MOST_BLIND {
+            self.refused.insert(pid, version);
         }
     }
+}
+
+fn of_another(version: u32) -> String {
+    format!(
+        "LD_PRELOAD has another tprof's library: its interface has version {version}, this one's {WIRE_VERSION}"
+    )
 }
 
 /// Whether a program is tprof itself, which the job's Python module runs without the library: no part

@@ -52,7 +52,7 @@ impl Processes {
             && !self.losses.blind.iter().any(|b| b.process.starts_with(&format!("{root} ")))
         {
             let name = config.command.first().cloned().unwrap_or_default();
-            let (what, why) = self.reason_of_file(&find_program(&name));
+            let (what, why) = self.reason_of_file(root, &find_program(&name));
             let base = Path::new(&name)
                 .file_name()
                 .map_or_else(|| name.clone(), |n| n.to_string_lossy().into_owned());

@@ -122,7 +122,11 @@ impl Note {
             | ExtKind::Step
             | ExtKind::CounterValue
             | ExtKind::Flops
-            | ExtKind::Switched => Note::Span(SpanRecord::decode(kind, argument, p)?),
+            | ExtKind::Switched
+            | ExtKind::SpanArguments
+            | ExtKind::SpanComplete
+            | ExtKind::PoolTook
+            | ExtKind::PoolGave => Note::Span(SpanRecord::decode(kind, argument, p)?),
             ExtKind::ThreadStart => return Some(Note::Name(String::new())),
             // Taken before it comes here.
             _ => return None,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::NameId;
-use tprof_wire::operators::{Input, LIST_MOST, NO_TYPE};
+use tprof_wire::operators::{Input, LIST_MOST, NO_TYPE, NUMBERS_MOST};
 
 /// Lists that are kept apart: a program with other sizes each time would fill memory with them.
 const MOST: usize = 65_536;
@@ -45,22 +45,36 @@ impl InputTexts {
     }
 }
 
-/// `{"Input Dims":[[8,3],[]],"Input type":["float","Scalar"]}`; `None` for what is no list.
+/// `{"Input Dims":[[8,3],[]],"Input type":["float","ScalarList"],"Concrete Inputs":["","[1, 1]"]}`; `None`
+/// for what is no list. Values, and the types of lists of tensors that all have the same, are
+/// there where an input has one.
 fn describe(mut words: &[u64]) -> Option<String> {
     let (mut dims, mut types) = (Vec::new(), Vec::new());
+    let (mut values, mut of_lists) = (Vec::new(), Vec::new());
     let mut is_whole = true;
     while !words.is_empty() {
+        let (mut value, mut of_tensors) = (String::new(), String::new());
         let (of_one, of) = match next(&mut words)? {
             One::Input(dims, of) => (dims, of),
+            One::Value(of, text) => {
+                value = text;
+                ("[]".to_owned(), of.to_owned())
+            }
             One::List(count) => {
                 let mut of_list = Vec::new();
+                let mut of_all: Option<String> = None;
                 while of_list.len() < count && is_whole {
                     match next(&mut words)? {
-                        One::Input(dims, _) => of_list.push(dims),
+                        One::Input(dims, of) => {
+                            of_list.push(dims);
+                            let is_same = of_all.as_ref().is_none_or(|all| *all == of);
+                            of_all = Some(if is_same { of } else { String::new() });
+                        }
                         One::More => is_whole = false,
-                        One::List(_) => return None,
+                        One::List(_) | One::Value(..) => return None,
                     }
                 }
+                of_tensors = of_all.unwrap_or_default();
                 (format!("[{}]", of_list.join(",")), "TensorList".to_owned())
             }
             One::More => {
@@ -69,10 +83,21 @@ fn describe(mut words: &[u64]) -> Option<String> {
             }
         };
         dims.push(of_one);
-        types.push(serde_json::Value::from(of).to_string());
+        types.push(of);
+        values.push(value);
+        of_lists.push(of_tensors);
     }
+    let texts = |all: &[String]| {
+        let quoted = all.iter().map(|text| serde_json::Value::from(text.as_str()).to_string());
+        quoted.collect::<Vec<_>>().join(",")
+    };
     let mut text = format!(r#"{{"Input Dims":[{}],"#, dims.join(","));
-    write!(text, r#""Input type":[{}]"#, types.join(",")).ok()?;
+    write!(text, r#""Input type":[{}]"#, texts(&types)).ok()?;
+    for (key, all) in [("Concrete Inputs", &values), ("Tensor types", &of_lists)] {
+        if all.iter().any(|one| !one.is_empty()) {
+            write!(text, r#","{key}":[{}]"#, texts(all)).ok()?;
+        }
+    }
     if !is_whole {
         text += r#","Input count":"more than these""#;
     }
@@ -83,6 +108,8 @@ fn describe(mut words: &[u64]) -> Option<String> {
 enum One {
     /// Its sizes and its type.
     Input(String, String),
+    /// Its type and its value.
+    Value(&'static str, String),
     /// So many tensors follow.
     List(usize),
     /// The rest had no place.
@@ -104,15 +131,30 @@ fn next(words: &mut &[u64]) -> Option<One> {
             count @ 0..=LIST_MOST => One::List(count),
             _ => One::Input(none, "TensorList".to_owned()),
         },
+        Input::Truth { value } => One::Value("Scalar", truth(value).to_owned()),
+        Input::Numbers { count, truths } => {
+            let count = Some(count as usize).filter(|count| *count <= NUMBERS_MOST)?;
+            let (numbers, rest) = words.split_at_checked(count)?;
+            *words = rest;
+            let number = |number: &u64| match truths {
+                true => truth(*number != 0).to_owned(),
+                false => (*number as i64).to_string(),
+            };
+            let numbers: Vec<String> = numbers.iter().map(number).collect();
+            One::Value("ScalarList", format!("[{}]", numbers.join(", ")))
+        }
         Input::Other { tag } => One::Input(none, other(tag).to_owned()),
         Input::Unread => One::Input(none, String::new()),
         Input::More => One::More,
     })
 }
 
+fn truth(value: bool) -> &'static str {
+    if value { "True" } else { "False" }
+}
+
 /// An `IValue` that is no tensor, by its tag: numbers, which all versions number alike, and truth
-/// values of PyTorch 2.1 to 2.8 (9; of later ones that are symbolic). In 2.15 truth values have 10,
-/// which others have for tuples.
+/// values of PyTorch 2.1 to 2.8 (9; of later ones that are symbolic), where their tag was not found.
 fn other(tag: u32) -> &'static str {
     match tag {
         3..=5 | 9 => "Scalar",
@@ -164,6 +206,21 @@ mod tests {
         assert_eq!(value["Input Dims"], serde_json::json!([[[9], []], [], [], []]));
         let types = serde_json::json!(["TensorList", "TensorList", "TensorList", "float"]);
         assert_eq!(value["Input type"], types);
+        assert_eq!(value["Tensor types"], serde_json::Value::Null, "one of them has none");
+        let list = [list(2), tensor(1, 6), 9, tensor(1, 6), 7];
+        let value: serde_json::Value = serde_json::from_str(&describe(&list).unwrap()).unwrap();
+        assert_eq!(value["Tensor types"], serde_json::json!(["float"]));
+        let numbers = |count, truths| Input::Numbers { count, truths }.pack();
+        let truth = Input::Truth { value: true }.pack();
+        let words =
+            [tensor(1, 6), 3, numbers(2, false), 1, -1_i64 as u64, truth, numbers(1, true), 0];
+        let text = describe(&words).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            value["Input type"],
+            serde_json::json!(["float", "ScalarList", "Scalar", "ScalarList"])
+        );
+        assert_eq!(value["Concrete Inputs"], serde_json::json!(["", "[1, -1]", "True", "[False]"]));
         let truth = Input::Other { tag: 9 }.pack();
         let words =
             [Input::Unread.pack(), Input::Other { tag: 0 }.pack(), truth, Input::More.pack()];
@@ -178,5 +235,8 @@ mod tests {
         assert_eq!(describe(&[0]), None);
         assert_eq!(describe(&[Input::Tensor { dims: 3, of: 6 }.pack(), 1, 2]), None);
         assert_eq!(describe(&[Input::Tensors { count: 2 }.pack(), Input::Unread.pack()]), None);
+        for count in [2, 17, u32::MAX] {
+            assert_eq!(describe(&[Input::Numbers { count, truths: false }.pack(), 1]), None);
+        }
     }
 }

@@ -3,23 +3,31 @@
 //! Spans are annotations, as PyTorch's `record_function` makes them: both are ranges that the
 //! program's author named, and every analysis of those takes these. Their category is `tprof`.
 
+mod args;
+mod finished;
 mod open;
+mod totals;
 
 use crate::config::Config;
 use crate::out::losses::Losses;
 use crate::targets::interned::Interned;
-use open::{OpenSpan, OpenSpans};
+use finished::{Finished, OpenSpan};
+use open::OpenSpans;
+use totals::{TotalChange, Totals};
 use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
 use tprof_wire::record::ExtKind;
 use tprof_wire::region::off;
 use tprof_wire::schedule::Schedule;
-use tprof_wire::spans::{OnStack, Place};
+use tprof_wire::spans::{Arguments, OnStack, Place};
 
 /// Rows that are written at the latest together.
 const MOST_ROWS: usize = 16_384;
 /// Rows wait this long at most, so that a run that is cut off lacks little.
 const LONGEST_WAIT_NS: u64 = 250_000_000;
+/// Different arguments that spans of an image have in records of their own at most: each is a name
+/// in the file.
+const ARGUMENTS_MOST: u32 = 1 << 20;
 /// Rows that wait for their names at most.
 const WAITING_MOST: usize = 1 << 18;
 /// What a process switches itself, of [`off`].
@@ -31,35 +39,20 @@ pub struct SpanRecord {
     kind: ExtKind,
     name: u32,
     words: [u64; 2],
+    /// Of [`ExtKind::SpanArguments`].
+    arguments: Arguments,
 }
 
 impl SpanRecord {
     /// Reads a record; `None` if it makes no sense.
     pub fn decode(kind: ExtKind, name: u32, payload: &[u64]) -> Option<SpanRecord> {
         let [first, second, ..] = *payload else { return None };
-        Some(SpanRecord { kind, name, words: [first, second] })
+        let arguments = match kind {
+            ExtKind::SpanArguments => Arguments::unpack(payload)?,
+            _ => Arguments::default(),
+        };
+        Some(SpanRecord { kind, name, words: [first, second], arguments })
     }
-}
-
-/// What a name is waited for.
-#[derive(Clone, Copy, Debug)]
-enum Finished {
-    /// With allocations within, and their bytes, as its thread counted them.
-    Span {
-        span: OpenSpan,
-        end_ns: u64,
-        any_thread: bool,
-        allocated: Option<(u64, u64)>,
-    },
-    Mark {
-        name: u32,
-        time_ns: u64,
-    },
-    Value {
-        name: u32,
-        time_ns: u64,
-        value: f64,
-    },
 }
 
 /// Those of an image, on their way into its file.
@@ -69,6 +62,11 @@ pub struct Spans {
     /// Its threads count their allocations: not all are recorded.
     counts_allocations: bool,
     open: OpenSpans,
+    totals: Totals,
+    /// Different arguments so far, and spans that are without theirs since there are too many.
+    different: u32,
+    newest: NameId,
+    undescribed: u64,
     rows: Vec<Span>,
     waiting: Vec<Finished>,
     first_waiting_ns: Option<u64>,
@@ -135,18 +133,41 @@ impl Spans {
         interned: &mut Interned,
         writer: &mut TraceWriter,
     ) {
-        let SpanRecord { kind, name, words: [first, second] } = record;
+        let SpanRecord { kind, name, words: [first, second], arguments } = record;
         let place = Place { number: first };
         let counted = OnStack::unpack([first, second]);
         let on_stack = Place { number: counted.depth.into() };
-        let began = OpenSpan { name, thread, start_ns: time_ns, place, flops: 0, counted };
+        let began =
+            OpenSpan { name, thread, start_ns: time_ns, place, counted, ..OpenSpan::default() };
         let over = match kind {
             ExtKind::SpanPush => self.open.push(OpenSpan { place: on_stack, ..began }),
-            ExtKind::SpanPop => self.open.pop(thread, counted, time_ns),
+            ExtKind::SpanPop if name == 0 => self.open.pop(thread, counted, time_ns),
+            ExtKind::SpanPop => self.open.pop_around(thread, counted.depth, time_ns),
+            ExtKind::SpanArguments => {
+                self.open.describe(thread, name, arguments);
+                None
+            }
+            ExtKind::SpanComplete => {
+                let span = OpenSpan { start_ns: time_ns.saturating_sub(first), ..began };
+                let end_ns = time_ns.saturating_sub(second);
+                Some(Finished::Span { span, end_ns, any_thread: true, allocated: None })
+            }
             ExtKind::SpanStart => self.open.start(began),
             ExtKind::SpanEnd => self.open.end(place, time_ns),
-            ExtKind::Flops => self.open.flops(thread, Place { number: second }, first),
+            ExtKind::Flops => self.open.flops(thread, Place { number: second }, first, name),
             ExtKind::SpanMark => Some(Finished::Mark { name, time_ns }),
+            ExtKind::CounterValue if second != 0 => {
+                self.totals.take(name, time_ns, TotalChange::Add(f64::from_bits(first)));
+                None
+            }
+            ExtKind::PoolTook => {
+                self.totals.take(name, time_ns, TotalChange::Took(first, second));
+                None
+            }
+            ExtKind::PoolGave => {
+                self.totals.take(name, time_ns, TotalChange::Gave(first));
+                None
+            }
             ExtKind::CounterValue => {
                 Some(Finished::Value { name, time_ns, value: f64::from_bits(first) })
             }
@@ -237,10 +258,12 @@ impl Spans {
     fn row(&mut self, over: &Finished, interned: &mut Interned, writer: &mut TraceWriter) -> bool {
         let Some(name) = interned.name(over.name(), writer) else { return false };
         let process = self.process;
-        match *over {
+        match over {
             Finished::Span { span, end_ns, any_thread, allocated } => {
+                let Ok(args) = self.arguments(span, *any_thread, interned, writer) else {
+                    return false;
+                };
                 let allocated = allocated.filter(|_| self.counts_allocations);
-                let args = arguments(interned.arguments(over.name()), span.flops, any_thread);
                 self.rows.push(Span {
                     start_ns: span.start_ns,
                     duration_ns: end_ns.saturating_sub(span.start_ns),
@@ -249,22 +272,44 @@ impl Spans {
                     kind: SpanKind::Annotation,
                     name,
                     category: writer.name(OWN_SPANS),
-                    args: args.map(|text| writer.name(&text)).unwrap_or_default(),
+                    args,
                     allocations: allocated.map(|(count, _)| count),
                     allocated_bytes: allocated.map(|(_, bytes)| bytes),
                     ..Span::default()
                 });
             }
-            Finished::Mark { time_ns, .. } => {
+            &Finished::Mark { time_ns, .. } => {
                 let (process, kind) = (Some(process), MarkKind::Mark);
                 writer.mark(Mark { time_ns, process, name, kind });
             }
-            Finished::Value { time_ns, value, .. } => {
+            &Finished::Value { time_ns, value, .. } => {
                 let process = Some(process);
                 writer.counter(Counter { time_ns, process, device: None, name, value });
             }
         }
         true
+    }
+
+    /// A span's arguments in the file.
+    fn arguments(
+        &mut self,
+        span: &OpenSpan,
+        any_thread: bool,
+        interned: &Interned,
+        writer: &mut TraceWriter,
+    ) -> Result<NameId, args::Undefined> {
+        let given = interned.arguments(span.name);
+        let is_refused = !span.described.is_empty() && self.different >= ARGUMENTS_MOST;
+        let none = args::Described::new();
+        let described = if is_refused { &none } else { &span.described };
+        let text = args::object(given, described, &span.stated, any_thread, interned)?;
+        self.undescribed += u64::from(is_refused);
+        let args = text.map(|text| writer.name(&text)).unwrap_or_default();
+        if !described.is_empty() && args.0 > self.newest.0 {
+            self.newest = args;
+            self.different += 1;
+        }
+        Ok(args)
     }
 
     /// Writes what waits, if there is enough of it or it has waited long enough.
@@ -275,6 +320,10 @@ impl Spans {
         interned: &mut Interned,
         writer: &mut TraceWriter,
     ) -> Result<(), TraceError> {
+        self.totals.write(now_ns, last, self.process, interned, writer);
+        for over in self.open.late() {
+            self.over(over, now_ns, interned, writer);
+        }
         let waited = self.first_waiting_ns.map_or(0, |first| now_ns.saturating_sub(first));
         let rows = self.rows.len() + self.waiting.len();
         if rows == 0 || !(last || rows >= MOST_ROWS || waited >= LONGEST_WAIT_NS) {
@@ -330,6 +379,9 @@ impl Spans {
             ("ends of spans", "their process ended before them", open),
             ("ends of spans", "their thread ended before them", self.left),
             ("ends of spans", "they were not recorded", endless),
+            ("arguments of spans", "their spans were not recorded", self.open.unplaced),
+            ("arguments of spans", "a span had too many", self.open.surplus),
+            ("arguments of spans", "there were too many different ones", self.undescribed),
             (
                 "spans, marks and values",
                 "the ring was full when their names were defined",
@@ -337,39 +389,15 @@ impl Spans {
             ),
             ("spans, marks and values", "there were too many names", self.refused),
             ("spans, marks and values", crate::out::info::UNWRITTEN, self.unwritten),
-        ] {
+        ]
+        .into_iter()
+        .chain(self.totals.losses())
+        {
             if count > 0 {
                 losses.lose(what, why, count);
             }
         }
     }
-}
-
-impl Finished {
-    fn name(&self) -> u32 {
-        match self {
-            Finished::Span { span, .. } => span.name,
-            Finished::Mark { name, .. } | Finished::Value { name, .. } => *name,
-        }
-    }
-}
-
-/// The program's own arguments, floating-point operations, and whether any thread might end it, as a
-/// JSON object.
-fn arguments(given: Option<&str>, flops: u64, any_thread: bool) -> Option<String> {
-    let mut all: serde_json::Map<_, _> = match given.map(|text| (text, serde_json::from_str(text)))
-    {
-        Some((_, Ok(object))) => object,
-        Some((text, Err(_))) => [("arguments".to_owned(), text.into())].into_iter().collect(),
-        None => serde_json::Map::new(),
-    };
-    if any_thread {
-        all.insert("style".to_owned(), "start/end".into());
-    }
-    if flops > 0 {
-        all.insert("flops".to_owned(), flops.into());
-    }
-    (!all.is_empty()).then(|| serde_json::Value::Object(all).to_string())
 }
 
 #[cfg(test)]

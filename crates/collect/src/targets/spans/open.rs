@@ -1,26 +1,15 @@
 //! Spans that have begun: of a thread innermost last, or by number where any thread may end them.
 
-use super::Finished;
+use super::args::RECORDS_MOST;
+use super::finished::{Finished, OpenSpan};
 use std::collections::HashMap;
 use tprof_trace::model::ThreadIndex;
-use tprof_wire::spans::{OnStack, Place};
+use tprof_wire::spans::{Arguments, BY_DEPTH, OnStack, Place};
 
 /// Spans that may be open at one time in one process.
 const OPEN_MOST: usize = 1 << 16;
 /// Ends that are remembered without a beginning, which may be in a ring that is read later.
 const EARLY_MOST: usize = 1 << 12;
-
-/// A span that has begun.
-#[derive(Clone, Copy, Debug)]
-pub struct OpenSpan {
-    pub name: u32,
-    pub thread: ThreadIndex,
-    pub start_ns: u64,
-    pub place: Place,
-    pub flops: u64,
-    /// Of one on a thread's stack, what its thread had counted.
-    pub counted: OnStack,
-}
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -28,8 +17,14 @@ pub struct OpenSpans {
     stacks: HashMap<ThreadIndex, Vec<OpenSpan>>,
     free: HashMap<u64, OpenSpan>,
     early: HashMap<u64, u64>,
+    /// Spans that were over when their beginning was read: arguments may follow in its ring.
+    late: HashMap<u64, (OpenSpan, u64)>,
     len: usize,
     endless: u64,
+    /// Arguments without their span.
+    pub unplaced: u64,
+    /// Arguments of spans that have [`RECORDS_MOST`] already.
+    pub surplus: u64,
 }
 
 impl OpenSpans {
@@ -57,6 +52,46 @@ impl OpenSpans {
         Some(Finished::Span { span, end_ns, any_thread: false, allocated })
     }
 
+    /// A span ends that others were begun within, and go on. It nests no more: any thread might have
+    /// ended it.
+    pub fn pop_around(&mut self, thread: ThreadIndex, depth: u16, end_ns: u64) -> Option<Finished> {
+        let place = Place { number: depth.into() };
+        let stack = self.stacks.get_mut(&thread)?;
+        let at = stack.iter().rposition(|span| span.place == place)?;
+        let span = stack.remove(at);
+        self.len -= 1;
+        Some(Finished::Span { span, end_ns, any_thread: true, allocated: None })
+    }
+
+    /// Adds arguments to a span.
+    pub fn describe(&mut self, thread: ThreadIndex, keys: u32, arguments: Arguments) {
+        let number = arguments.span & !BY_DEPTH;
+        let span = match arguments.span & BY_DEPTH {
+            0 => match self.free.get_mut(&number) {
+                Some(span) => Some(span),
+                None => self.late.get_mut(&number).map(|(span, _)| span),
+            },
+            _ => {
+                let stack = self.stacks.get_mut(&thread).into_iter().flatten();
+                stack.rev().find(|span| span.place.number == number)
+            }
+        };
+        match span {
+            Some(span) if span.described.len() < RECORDS_MOST => {
+                span.described.push((keys, arguments));
+            }
+            Some(_) => self.surplus += 1,
+            None => self.unplaced += 1,
+        }
+    }
+
+    /// Spans that were over when their beginning was read: all rings have been read since.
+    pub fn late(&mut self) -> Vec<Finished> {
+        let over =
+            |(span, end_ns)| Finished::Span { span, end_ns, any_thread: true, allocated: None };
+        self.late.drain().map(|(_, late)| over(late)).collect()
+    }
+
     /// Gives up spans at this depth and deeper, which must be over: their ends were lost.
     fn unwind(&mut self, thread: ThreadIndex, depth: u64) {
         let Some(stack) = self.stacks.get_mut(&thread) else { return };
@@ -67,17 +102,24 @@ impl OpenSpans {
     }
 
     /// Adds to the operations of the span of this depth.
-    pub fn flops(&mut self, thread: ThreadIndex, place: Place, count: u64) -> Option<Finished> {
+    pub fn flops(
+        &mut self,
+        thread: ThreadIndex,
+        place: Place,
+        count: u64,
+        dtype: u32,
+    ) -> Option<Finished> {
         let stack = self.stacks.get_mut(&thread)?;
         let span = stack.iter_mut().rev().find(|span| span.place == place)?;
-        span.flops = span.flops.saturating_add(count);
+        span.stated.add(count, dtype);
         None
     }
 
     /// A span begins that any thread may end.
     pub fn start(&mut self, span: OpenSpan) -> Option<Finished> {
         if let Some(end_ns) = self.early.remove(&span.place.number) {
-            return Some(Finished::Span { span, end_ns, any_thread: true, allocated: None });
+            self.late.insert(span.place.number, (span, end_ns));
+            return None;
         }
         if self.len >= OPEN_MOST {
             self.endless += 1;
@@ -137,14 +179,7 @@ mod tests {
     use super::*;
 
     fn at(number: u64, start_ns: u64) -> OpenSpan {
-        OpenSpan {
-            name: 1,
-            thread: 0,
-            start_ns,
-            place: Place { number },
-            flops: 0,
-            counted: OnStack::default(),
-        }
+        OpenSpan { name: 1, start_ns, place: Place { number }, ..OpenSpan::default() }
     }
 
     fn on_stack(depth: u16) -> OnStack {
@@ -172,6 +207,38 @@ mod tests {
     }
 
     #[test]
+    fn a_span_that_ends_before_those_within_leaves_them_open() {
+        let mut spans = OpenSpans::default();
+        for span in [at(0, 1), at(1, 2), at(2, 3)] {
+            assert!(spans.push(span).is_none());
+        }
+        assert_eq!(times(spans.pop_around(0, 1, 5)), Some((2, 5)));
+        assert!(spans.pop_around(0, 1, 6).is_none(), "it is over");
+        assert_eq!(times(spans.pop(0, on_stack(2), 7)), Some((3, 7)));
+        assert_eq!(times(spans.pop(0, on_stack(0), 8)), Some((1, 8)));
+        assert_eq!((spans.len, spans.endless), (0, 0));
+    }
+
+    #[test]
+    fn arguments_find_their_span_or_are_counted() {
+        let mut spans = OpenSpans::default();
+        assert!(spans.push(at(0, 1)).is_none() && spans.push(at(1, 2)).is_none());
+        assert!(spans.end(Place { number: 7 }, 9).is_none() && spans.start(at(7, 4)).is_none());
+        for span in [BY_DEPTH, BY_DEPTH | 1, BY_DEPTH | 1, BY_DEPTH | 2, 7, 8] {
+            spans.describe(0, 5, Arguments { span, ..Arguments::default() });
+        }
+        spans.describe(1, 5, Arguments { span: BY_DEPTH, ..Arguments::default() });
+        let described = |over: Option<Finished>| match over {
+            Some(Finished::Span { span, .. }) => span.described.len(),
+            _ => 0,
+        };
+        assert_eq!(described(spans.late().pop()), 1);
+        assert_eq!(described(spans.pop(0, on_stack(1), 3)), 2);
+        assert_eq!(described(spans.pop(0, on_stack(0), 4)), 1);
+        assert_eq!(spans.unplaced, 3);
+    }
+
+    #[test]
     fn what_a_thread_leaves_open_ends_with_it() {
         let mut spans = OpenSpans::default();
         for (thread, number, start_ns) in [(1, 0, 3), (1, 1, 9), (2, 0, 4)] {
@@ -189,7 +256,9 @@ mod tests {
     fn an_end_may_be_read_before_its_beginning_and_what_is_open_is_cut() {
         let mut spans = OpenSpans::default();
         assert!(spans.end(Place { number: 7 }, 9).is_none());
-        assert_eq!(times(spans.start(at(7, 4))), Some((4, 9)));
+        assert!(spans.start(at(7, 4)).is_none());
+        let late: Vec<_> = spans.late().into_iter().map(|over| times(Some(over))).collect();
+        assert_eq!(late, [Some((4, 9))]);
         assert!(spans.start(at(8, 5)).is_none() && spans.push(at(0, 3)).is_none());
         let (cut, endless) = spans.finish(20);
         let cut: Vec<_> = cut.into_iter().map(|over| times(Some(over))).collect();

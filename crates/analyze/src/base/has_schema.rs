@@ -1,0 +1,129 @@
+//! What is printed as JSON, in JSON Schema (draft 2020-12): made of the types that are printed, so
+//! that a member without a schema cannot be.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::reading::Reading;
+
+/// A type that has a schema.
+pub trait HasSchema {
+    /// Its schema.
+    fn schema() -> Value;
+}
+
+macro_rules! schemas {
+    ($($schema:tt: $($type:ty),*;)*) => {$($(
+        impl HasSchema for $type {
+            fn schema() -> Value {
+                json!($schema)
+            }
+        }
+    )*)*};
+}
+schemas! {
+    { "type": "integer", "minimum": 0 }: u8, u16, u32, u64, usize;
+    { "type": "integer" }: i32, i64;
+    // What is no number, or infinite, is null: JSON has neither.
+    { "type": ["number", "null"] }: f64;
+    { "type": "boolean" }: bool;
+    { "type": "string" }: String, &'static str, Arc<str>, PathBuf;
+}
+
+impl<T: HasSchema> HasSchema for Option<T> {
+    fn schema() -> Value {
+        nullable(T::schema())
+    }
+}
+
+impl<T: HasSchema> HasSchema for Vec<T> {
+    fn schema() -> Value {
+        json!({ "type": "array", "items": T::schema() })
+    }
+}
+
+impl<T: HasSchema> HasSchema for Arc<[T]> {
+    fn schema() -> Value {
+        Vec::<T>::schema()
+    }
+}
+
+/// A schema that null matches too.
+pub fn nullable(mut schema: Value) -> Value {
+    let types = match &schema["type"] {
+        Value::String(one) if one != "object" && one != "array" => vec![json!(one)],
+        Value::Array(all) => all.clone(),
+        _ => return json!({ "anyOf": [schema, { "type": "null" }] }),
+    };
+    let is_null = |of: &Value| of == "null";
+    let null = (!types.iter().any(is_null)).then(|| json!("null"));
+    schema["type"] = types.into_iter().chain(null).collect();
+    schema
+}
+
+/// The schema of an object in the making. It has no other members than those that are added.
+#[derive(Default)]
+pub struct ObjectSchema {
+    members: Map<String, Value>,
+    required: Vec<Value>,
+}
+
+impl ObjectSchema {
+    /// Adds a member that is always there.
+    pub fn plain(mut self, key: &str, schema: Value) -> ObjectSchema {
+        self.required.push(json!(key));
+        self.some(key, schema)
+    }
+
+    /// Adds a member that is there in some objects.
+    pub fn some(mut self, key: &str, schema: Value) -> ObjectSchema {
+        self.members.insert(key.to_owned(), schema);
+        self
+    }
+
+    /// Adds a member that is null where it is not known, with its error or that reason beside it.
+    pub fn reading(self, key: &str, schema: Value) -> ObjectSchema {
+        self.plain(key, nullable(schema.clone()))
+            .some(&format!("error_{key}"), schema)
+            .some(&format!("{key}_missing"), json!({ "type": "string" }))
+    }
+
+    /// The schema.
+    pub fn finish(self) -> Value {
+        json!({
+            "type": "object", "properties": self.members, "required": self.required,
+            "additionalProperties": false,
+        })
+    }
+}
+
+/// The schema of a field, by the type that a path to it has.
+pub fn plain_field<S, T: HasSchema>(_: fn(&S) -> &T) -> Value {
+    T::schema()
+}
+
+/// Of a reading, that of its value.
+pub fn reading_field<S, T: HasSchema>(_: fn(&S) -> &Reading<T>) -> Value {
+    T::schema()
+}
+
+/// Of an option, that of its value.
+pub fn some_field<S, T: HasSchema>(_: fn(&S) -> &Option<T>) -> Value {
+    T::schema()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn null_is_added_once() {
+        assert_eq!(Option::<u64>::schema(), json!({ "type": ["integer", "null"], "minimum": 0 }));
+        assert_eq!(Option::<f64>::schema(), f64::schema());
+        let list = Option::<Vec<bool>>::schema();
+        let items = json!({ "type": "array", "items": { "type": "boolean" } });
+        assert_eq!(list, json!({ "anyOf": [items, { "type": "null" }] }));
+    }
+}

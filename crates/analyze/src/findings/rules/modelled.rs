@@ -1,0 +1,51 @@
+//! What rules on operators with sizes have in common.
+
+use tprof_facts::units::{duration, percent};
+
+use crate::base::intervals::Cover;
+use crate::findings::scene::Scene;
+use crate::findings::verdict::Verdict;
+use crate::program::flops::ModelledRun;
+use crate::rank::Work;
+
+/// What a rule needs of a trace.
+pub(super) const NEEDS_SIZES: &str = "operators with sizes of their inputs: `tprof run --operators shapes`, or torch.profiler's record_shapes=True";
+
+/// For rules on what operators have to do, where that is not known of any.
+pub(super) fn no_sizes(scene: &Scene<'_>) -> Option<Verdict> {
+    scene.no_compute().or_else(|| {
+        let launched = |run: &ModelledRun| run.device_ns > 0;
+        (!scene.modelled().runs.iter().any(launched)).then(|| {
+            Verdict::unchecked("what operators on the device have to do is not known", NEEDS_SIZES)
+        })
+    })
+}
+
+/// Work in the window of runs that pass.
+pub(super) fn work_of<'s>(
+    scene: &'s Scene<'_>,
+    passes: impl Fn(usize, &ModelledRun) -> bool,
+) -> Vec<&'s Work> {
+    let modelled = scene.modelled();
+    let rows = scene.rank.work.iter().zip(&modelled.run_of_work).enumerate();
+    rows.filter(|(at, (_, run))| {
+        scene.work_in_window_ns[*at] > 0
+            && run.is_some_and(|run| passes(run as usize, &modelled.runs[run as usize]))
+    })
+    .map(|(_, (work, _))| work)
+    .collect()
+}
+
+/// When these ran, in the window.
+pub(super) fn cover(scene: &Scene<'_>, work: &[&Work]) -> Cover {
+    Cover::of(work.iter().map(|work| work.interval())).intersection(&scene.window)
+}
+
+/// `1.2 ms, 34 % of what the device can do`: the least time of some work against its time.
+pub(super) fn of_roof(scene: &Scene<'_>, least_ns: f64, time_ns: u64) -> String {
+    format!(
+        "{} at the device's peaks, {} of their time",
+        duration(scene.per_step(least_ns as u64)),
+        percent(least_ns / time_ns.max(1) as f64)
+    )
+}

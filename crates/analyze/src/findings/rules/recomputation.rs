@@ -1,0 +1,63 @@
+//! Recomputation: forward passes that the backward pass does again.
+
+use tprof_facts::units::percent;
+
+use super::modelled::{NEEDS_SIZES, cover, work_of};
+use crate::base::intervals::Cover;
+use crate::findings::rule::Rule;
+use crate::findings::scene::Scene;
+use crate::findings::verdict::Verdict;
+use crate::findings::words::{by_name, time, top};
+
+/// Operators of forward passes that run in the backward pass.
+pub(super) struct Recomputation;
+
+impl Rule for Recomputation {
+    fn name(&self) -> &'static str {
+        "Recomputation"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        let runs = &scene.modelled().runs;
+        if runs.is_empty() {
+            return Verdict::unchecked("which operators run again is not known", NEEDS_SIZES);
+        }
+        let needed = |again: bool| -> u128 {
+            let these = runs.iter().filter(|run| !again || run.recomputes);
+            these.map(|run| u128::from(run.work.needed)).sum()
+        };
+        let (again, all) = (needed(true), needed(false));
+        if !runs.iter().any(|run| run.recomputes) {
+            return Verdict::clear("the backward pass does nothing of the forward pass again");
+        }
+        let share = percent(again as f64 / all.max(1) as f64);
+        let finding = scene.finding("the backward pass computes parts of the forward pass again");
+        let advice = "Checkpoint fewer modules, those with the most memory for their time first; \
+                      keep results of matrix products (selective checkpointing: \
+                      torch.utils.checkpoint's context_fn). `report flops` has it by module.";
+        let finding = match scene.has_device() {
+            true => {
+                let work = work_of(scene, |_, run| run.recomputes);
+                let cover = cover(scene, &work);
+                let names = by_name(scene, work.iter().map(|work| (*work, work.duration_ns)));
+                let seen = format!(
+                    "{share} of all operations run a second time, for {}: {}.",
+                    time(scene, cover.length()),
+                    top(scene, &names, 3)
+                );
+                let places = work.iter().map(|work| scene.work_place(work));
+                finding.seen(seen).bound(cover.length()).at(places)
+            }
+            false => {
+                let again = runs.iter().filter(|run| run.recomputes);
+                let cover = Cover::of(again.map(|run| run.interval)).intersection(&scene.window);
+                let seen = format!(
+                    "{share} of all operations run a second time, for {}.",
+                    time(scene, cover.length())
+                );
+                finding.seen(seen).bound(cover.length())
+            }
+        };
+        Verdict::Found(vec![finding.advice(advice)])
+    }
+}

@@ -1,0 +1,136 @@
+//! UnfusedAttention, OddShapes, Recomputation, and bounds that are modelled.
+
+use tprof_trace::model::{NameId, Span, SpanKind};
+
+use super::job::{Job, MS, US};
+
+/// An operator that launches a kernel of its length, 10 us after its start.
+fn launches(job: &mut Job, at_ms: u64, long_ms: u64, name: &str, dims: &str) {
+    let types = [r#""c10::BFloat16""#; 3].join(",");
+    let args = format!(r#"{{"Input Dims":[{dims}],"Input type":[{types}]}}"#);
+    operator(job, 0, [at_ms * MS, at_ms * MS + 100 * US], name, &args, None);
+    let start_ns = at_ms * MS + 20 * US;
+    job.kernel(at_ms * MS + 10 * US, start_ns, start_ns + long_ms * MS, name);
+}
+
+fn operator(
+    job: &mut Job,
+    thread: u32,
+    [start_ns, end]: [u64; 2],
+    name: &str,
+    args: &str,
+    sequence: Option<u64>,
+) {
+    let args = if args.is_empty() { NameId::default() } else { job.fixture.name(args) };
+    let (duration_ns, kind) = (end - start_ns, SpanKind::Operator);
+    let row = Span { start_ns, duration_ns, thread, kind, args, sequence, ..Span::default() };
+    job.fixture.span(row, name);
+}
+
+/// Scores of 64 heads, 1,024 by 1,024.
+fn attention(job: &mut Job, softmax: &str, values: &str) {
+    launches(job, 1, 10, "aten::bmm", "[64,1024,128],[64,128,1024]");
+    launches(job, 11, 5, "aten::mul", "[64,1024,1024],[1]");
+    launches(job, 16, 15, softmax, "[1,64,1024,1024]");
+    launches(job, 31, 10, "aten::bmm", values);
+}
+
+#[test]
+fn products_around_a_softmax_are_attention_that_could_be_one_operator() {
+    let mut job = Job::new(1, 100 * MS).device(9);
+    attention(&mut job, "aten::_softmax", "[64,1024,1024],[64,1024,128]");
+    launches(&mut job, 50, 20, "aten::mm", "[4096,4096],[4096,4096]");
+    let outcome = job.ask("UnfusedAttention");
+    let (finding, places) = &outcome.found[0];
+    assert_eq!(places.len(), 4, "{}", finding.seen);
+    assert!(finding.seen.contains("take 40.0 ms a step"), "{}", finding.seen);
+    // Both products at 989.4 TFLOP/s: 2 x 2 x 64 x 1024 x 1024 x 128.
+    let least = 2.0 * 2.0 * 64.0 * 1024.0 * 1024.0 * 128.0 / 989.4e3;
+    assert_eq!(finding.bound_ns, 40 * MS - least as u64);
+}
+
+#[test]
+fn a_softmax_elsewhere_is_no_attention() {
+    for (softmax, values) in [
+        // Not between products, or between products of other sizes.
+        ("aten::_softmax", "[64,1024,512],[64,512,128]"),
+        ("aten::relu", "[64,1024,1024],[64,1024,128]"),
+    ] {
+        let mut job = Job::new(1, 100 * MS).device(9);
+        attention(&mut job, softmax, values);
+        let outcome = job.ask("UnfusedAttention");
+        assert!(outcome.found.is_empty() && outcome.clear.is_some(), "{softmax} {values}");
+    }
+}
+
+#[test]
+fn sizes_that_matrix_units_do_not_take_whole_are_named_where_they_cost() {
+    let mut job = Job::new(1, 100 * MS).device(9);
+    launches(&mut job, 1, 20, "aten::mm", "[4096,5185],[5185,4096]");
+    // Of whole sizes, and near its roof.
+    launches(&mut job, 30, 20, "aten::mm", "[4096,4096],[4096,4096]");
+    let outcome = job.ask("OddShapes");
+    let (finding, places) = &outcome.found[0];
+    assert_eq!(places.len(), 1);
+    assert!(finding.seen.contains("Sizes: 5185 (20.0 ms)"), "{}", finding.seen);
+    let least = 2.0 * 4096.0 * 4096.0 * 5185.0 / 989.4e3;
+    assert!(finding.bound_ns.abs_diff(20 * MS - least as u64) < 10, "{}", finding.bound_ns);
+}
+
+#[test]
+fn odd_sizes_near_the_roof_or_of_small_matrices_are_no_finding() {
+    let mut job = Job::new(1, 100 * MS).device(9);
+    // 1.32 s of operations in 20 ms.
+    launches(&mut job, 1, 20, "aten::mm", "[20480,20481],[20481,20480]");
+    launches(&mut job, 30, 20, "aten::mm", "[4096,7],[7,4096]");
+    let outcome = job.ask("OddShapes");
+    assert!(outcome.found.is_empty() && outcome.clear.is_some());
+}
+
+#[test]
+fn without_sizes_nothing_is_judged_by_them() {
+    for rule in ["UnfusedAttention", "OddShapes"] {
+        let mut job = Job::new(1, 100 * MS).device(9);
+        job.busy(10 * MS, 90 * MS);
+        let unchecked = job.ask(rule).unchecked.unwrap();
+        assert!(unchecked.needs.contains("--operators shapes"), "{rule}: {unchecked:?}");
+    }
+}
+
+#[test]
+fn a_forward_pass_that_is_done_again_costs_its_time() {
+    let mm = r#"{"Input Dims":[[64,32],[32,16]],"Input type":["float","float"]}"#;
+    let node = "autograd::engine::evaluate_function: MmBackward0";
+    let mut job = Job::new(1, 100 * MS).device(9);
+    operator(&mut job, 0, [MS, 2 * MS], "aten::mm", mm, Some(1));
+    job.kernel(MS + 10 * US, 2 * MS, 12 * MS, "gemm");
+    operator(&mut job, 0, [20 * MS, 50 * MS], node, "", Some(1));
+    operator(&mut job, 0, [21 * MS, 49 * MS], "MmBackward0", "", Some(1));
+    operator(&mut job, 0, [22 * MS, 23 * MS], "aten::mm", mm, Some(7));
+    job.kernel(22 * MS + 10 * US, 24 * MS, 34 * MS, "gemm");
+    operator(&mut job, 0, [30 * MS, 31 * MS], "aten::mm", mm, None);
+    job.kernel(30 * MS + 10 * US, 34 * MS, 44 * MS, "gemm");
+    let outcome = job.ask("Recomputation");
+    let (finding, places) = &outcome.found[0];
+    assert_eq!((finding.bound_ns, places.len()), (10 * MS, 1));
+    assert!(finding.seen.contains("33.3 % of all operations"), "{}", finding.seen);
+}
+
+#[test]
+fn bounds_are_modelled_where_counters_are_missing() {
+    let mut job = Job::new(1, 100 * MS).device(9);
+    // 4 x 4 GB at 4.8 TB/s: 3.3 of 4 ms; and 137 GFLOP, 0.14 of 20 ms.
+    launches(&mut job, 1, 4, "aten::add", "[2000,2000,600],[2000,2000,600]");
+    launches(&mut job, 10, 20, "aten::mm", "[4096,4096],[4096,4096]");
+    let outcome = job.ask("MemoryBound");
+    let (finding, places) = &outcome.found[0];
+    assert!(finding.seen.starts_with("Modelled, not measured"), "{}", finding.seen);
+    assert_eq!((finding.bound_ns, places.len()), (4 * MS, 1));
+    assert!(job_without_sizes().ask("MemoryBound").unchecked.is_some());
+}
+
+fn job_without_sizes() -> Job {
+    let mut job = Job::new(1, 100 * MS).device(9);
+    job.busy(10 * MS, 90 * MS);
+    job
+}

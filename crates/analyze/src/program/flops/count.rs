@@ -1,0 +1,251 @@
+//! Which runs of operators count, and the time that each took itself.
+//!
+//! Operators lie within each other, and so do their formulas: `aten::linear` calls `aten::addmm`. One
+//! counts unless an operator within it counts of its level ([`Level`]) or a higher one. What a
+//! run launched, and its host time, are its own but for those of the runs within it that count.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_facts::flops::{self, Count, Level, Why, Work};
+use tprof_trace::model::{NameId, SpanKind};
+
+use crate::rank::{CallTree, Class, RankTrace, WorkKind};
+
+/// No run.
+const NONE: u32 = u32::MAX;
+
+/// An operator with its inputs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SizedOperator {
+    pub name: NameId,
+    pub args: NameId,
+    pub work: Work,
+}
+
+/// One run of an operator that counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CountedRun {
+    /// Its span in the rank's operator tree.
+    pub at: u32,
+    /// Of [`CountedRuns::shapes`].
+    pub shape: u32,
+    /// Host time without that of runs within it that count.
+    pub host_ns: u64,
+    /// Sum of the durations of what it launched.
+    pub device_ns: u64,
+    /// Kernels, copies and memsets that it launched.
+    pub launched: u32,
+    /// The longest of them, and how long.
+    pub longest: Option<(u64, NameId)>,
+    /// Something of that crossed the bus between host and device.
+    pub crosses: bool,
+}
+
+/// Runs of an operator that do not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Uncounted {
+    pub runs: u64,
+    pub host_ns: u64,
+    pub device_ns: u64,
+}
+
+/// The runs of a rank.
+#[derive(Debug, Default)]
+pub(super) struct CountedRuns {
+    pub shapes: Vec<SizedOperator>,
+    /// In the order of their spans.
+    pub runs: Vec<CountedRun>,
+    /// By operator: why it does not count, none where only operators within it do.
+    pub uncounted: FxHashMap<(NameId, Option<Why>), Uncounted>,
+    /// Device work that no operator launched, or with no recorded launch, but for collectives: how
+    /// much, and how long.
+    pub unowned: (u64, u64),
+    /// Of each device, how long work of runs that count ran there.
+    pub devices: FxHashMap<u32, u64>,
+    /// Of each piece of the rank's work, the run that launched it.
+    pub run_of_work: Vec<Option<u32>>,
+    /// Operators in the file.
+    pub operators: u64,
+    /// Whether one of them has sizes of its inputs.
+    pub has_sizes: bool,
+}
+
+/// What a span counts as.
+#[derive(Clone, Copy)]
+enum Reads {
+    /// Not an operator, or one that does nothing itself.
+    Nothing,
+    Shape(u32),
+    Unread(Why),
+}
+
+pub(super) fn of(rank: &RankTrace<'_>, tree: &CallTree) -> CountedRuns {
+    let mut counted = CountedRuns::default();
+    let reads = read(rank, tree, &mut counted);
+    let within = levels_within(tree, &reads, &counted.shapes);
+    let level = |at: usize| match reads[at] {
+        Reads::Shape(shape) => Some(counted.shapes[shape as usize].work.family.level()),
+        _ => None,
+    };
+    let counts = |at: usize| level(at).is_some_and(|own| within[at] < Some(own));
+    // Of each span, the innermost run that counts around it, itself included.
+    let mut owner = vec![NONE; tree.spans.len()];
+    let mut runs: Vec<CountedRun> = Vec::new();
+    for at in 0..tree.spans.len() {
+        let outer = tree.caller(at as u32).map_or(NONE, |caller| owner[caller as usize]);
+        owner[at] = outer;
+        let (true, Reads::Shape(shape)) = (counts(at), reads[at]) else { continue };
+        let host_ns = tree.spans[at].duration_ns;
+        if let Some(outer) = runs.get_mut(outer as usize) {
+            outer.host_ns = outer.host_ns.saturating_sub(host_ns);
+        }
+        owner[at] = runs.len() as u32;
+        let at = at as u32;
+        runs.push(CountedRun {
+            at,
+            shape,
+            host_ns,
+            device_ns: 0,
+            launched: 0,
+            longest: None,
+            crosses: false,
+        });
+    }
+    counted.runs = runs;
+    let named = add_uncounted_hosts(tree, &reads, &within, &owner, &mut counted);
+    add_devices(rank, tree, &reads, &owner, named, &mut counted);
+    counted
+}
+
+/// What each span counts as; every text of arguments is read once.
+fn read(rank: &RankTrace<'_>, tree: &CallTree, counted: &mut CountedRuns) -> Vec<Reads> {
+    let mut known: FxHashMap<(NameId, NameId), Reads> = FxHashMap::default();
+    let shapes = &mut counted.shapes;
+    let mut has_sizes = false;
+    let mut of = |name: NameId, args: NameId| {
+        *known.entry((name, args)).or_insert_with(|| {
+            has_sizes |= rank.name(args).contains("\"Input Dims\"");
+            match flops::of(rank.name(name), rank.name(args)) {
+                Count::Nothing => Reads::Nothing,
+                Count::Unread(why) => Reads::Unread(why),
+                Count::Work(work) => {
+                    shapes.push(SizedOperator { name, args, work });
+                    Reads::Shape(shapes.len() as u32 - 1)
+                }
+            }
+        })
+    };
+    let mut operators = 0;
+    let one = |span: &crate::rank::TreeSpan| match span.kind {
+        SpanKind::Operator => {
+            operators += 1;
+            of(span.name, span.args)
+        }
+        _ => Reads::Nothing,
+    };
+    let reads = tree.spans.iter().map(one).collect();
+    counted.operators = operators;
+    counted.has_sizes = has_sizes;
+    reads
+}
+
+/// Of each span, the highest level of those within it.
+fn levels_within(tree: &CallTree, reads: &[Reads], shapes: &[SizedOperator]) -> Vec<Option<Level>> {
+    let mut within: Vec<Option<Level>> = vec![None; tree.spans.len()];
+    // Callers come before what they call.
+    for at in (0..tree.spans.len()).rev() {
+        let own = match reads[at] {
+            Reads::Shape(shape) => Some(shapes[shape as usize].work.family.level()),
+            _ => None,
+        };
+        if let Some(caller) = tree.caller(at as u32) {
+            let both = own.max(within[at]);
+            let of_caller = &mut within[caller as usize];
+            *of_caller = (*of_caller).max(both);
+        }
+    }
+    within
+}
+
+/// Host time of operators that nothing counts for: neither they, nor what lies around them or
+/// within; of several within each other, the innermost. These operators' spans.
+fn add_uncounted_hosts(
+    tree: &CallTree,
+    reads: &[Reads],
+    within: &[Option<Level>],
+    owner: &[u32],
+    counted: &mut CountedRuns,
+) -> FxHashSet<u32> {
+    let mut named = FxHashSet::default();
+    let mut holds_unread = vec![false; reads.len()];
+    for at in (0..reads.len()).rev() {
+        let is_unread = matches!(reads[at], Reads::Unread(_));
+        if let Some(caller) = tree.caller(at as u32) {
+            holds_unread[caller as usize] |= is_unread || holds_unread[at];
+        }
+        let Reads::Unread(why) = reads[at] else { continue };
+        if within[at].is_none() && owner[at] == NONE && !holds_unread[at] {
+            let span = &tree.spans[at];
+            let sum = counted.uncounted.entry((span.name, Some(why))).or_default();
+            sum.runs += 1;
+            sum.host_ns += span.duration_ns;
+            named.insert(at as u32);
+        }
+    }
+    named
+}
+
+fn add_devices(
+    rank: &RankTrace<'_>,
+    tree: &CallTree,
+    reads: &[Reads],
+    owner: &[u32],
+    mut named: FxHashSet<u32>,
+    counted: &mut CountedRuns,
+) {
+    counted.run_of_work.reserve(rank.work.len());
+    for (at, work) in rank.work.iter().enumerate() {
+        let place = rank.launches.call_of(at).and_then(|call| tree.of_call(call));
+        let run = place.map_or(NONE, |place| owner[place as usize]);
+        counted.run_of_work.push(Some(run).filter(|run| *run != NONE));
+        if let Some(run) = counted.runs.get_mut(run as usize) {
+            run.device_ns += work.duration_ns;
+            run.launched += 1;
+            run.crosses |= crosses(work.kind);
+            if run.longest.is_none_or(|(longest, _)| work.duration_ns > longest) {
+                run.longest = Some((work.duration_ns, work.name));
+            }
+            *counted.devices.entry(rank.stream(work).device).or_default() += work.duration_ns;
+            continue;
+        }
+        // Collectives have a report of their own.
+        if work.class == Class::Communication {
+            continue;
+        }
+        match place.and_then(|place| tree.innermost(place, SpanKind::Operator)) {
+            Some(operator) => {
+                let why = match reads[operator as usize] {
+                    Reads::Unread(why) => Some(why),
+                    Reads::Nothing => Some(Why::NoFormula),
+                    Reads::Shape(_) => None,
+                };
+                let name = tree.spans[operator as usize].name;
+                let sum = counted.uncounted.entry((name, why)).or_default();
+                sum.device_ns += work.duration_ns;
+                if named.insert(operator) {
+                    sum.runs += 1;
+                    sum.host_ns += tree.spans[operator as usize].duration_ns;
+                }
+            }
+            None => {
+                counted.unowned.0 += 1;
+                counted.unowned.1 += work.duration_ns;
+            }
+        }
+    }
+}
+
+/// Whether a piece of work moves bytes between host and device, or between devices.
+fn crosses(kind: WorkKind) -> bool {
+    use tprof_trace::model::CopyKind::*;
+    matches!(kind, WorkKind::Copy { kind: HostToDevice | DeviceToHost | PeerToPeer, .. })
+}

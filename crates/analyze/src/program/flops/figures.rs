@@ -1,0 +1,77 @@
+//! How figures of `flops` and `roofline` are written.
+
+use serde_json::Value;
+
+use super::sums::{RankFlops, Row, SizesKey};
+use crate::document::{Cell, RankAt};
+
+pub(super) use super::roof::{NO_BYTES, NO_PEAKS};
+
+const NO_SHAPES: &str = "no operator with sizes of its inputs was recorded (tprof run --operators shapes; \
+     torch.profiler: record_shapes=True)";
+
+const NO_FORMULA: &str = "no operator with sizes of its inputs has a formula that fits: table `uncounted` of `report flops`";
+
+/// Why nothing counts.
+pub(super) fn why_none(parts: &[(RankAt, RankFlops)]) -> &'static str {
+    if parts.iter().any(|(_, part)| part.has_sizes) { NO_FORMULA } else { NO_SHAPES }
+}
+
+/// So many a second; none in no time.
+pub(super) fn per_second(all: u64, time_ns: u64) -> Option<f64> {
+    (time_ns > 0).then(|| all as f64 / time_ns as f64 * 1e9)
+}
+
+/// In 10^12, with three digits that matter.
+pub(super) fn tera(value: Option<f64>, why: &str) -> Cell {
+    let text = |value: f64| match value / 1e12 {
+        0.0 => "0".to_owned(),
+        large if large >= 100.0 => format!("{large:.0}"),
+        large if large >= 10.0 => format!("{large:.1}"),
+        large if large >= 1.0 => format!("{large:.2}"),
+        small if small >= 0.001 => format!("{small:.3}"),
+        small => format!("{small:.1e}"),
+    };
+    Cell::known(value.map(text), why)
+}
+
+/// `aten::mm [2,3] [3,5] float16`: its tensors, and the type that it computes with.
+pub(super) fn shape_text(key: &SizesKey, row: &Row) -> String {
+    let dims: Value = serde_json::from_str(&key.dims).unwrap_or_default();
+    let mut text = key.operator.clone();
+    for dims in dims.as_array().into_iter().flatten() {
+        let inner = dims.as_array().map_or(&[][..], Vec::as_slice);
+        match inner.first() {
+            // Scalars, and tensors of one element, say little.
+            None => continue,
+            Some(Value::Array(_)) => text += &format!(" list of {}", inner.len()),
+            Some(_) => text += &format!(" {dims}"),
+        }
+    }
+    if let Some(of) = row.work.of {
+        text += " ";
+        text += of.name();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_the_digits_that_matter() {
+        let text = |value: f64| tera(Some(value), "");
+        for (value, wanted) in [
+            (0.0, "0"),
+            (1.0, "1.0e-12"),
+            (2.5e9, "0.003"),
+            (1.234e12, "1.23"),
+            (45.67e12, "45.7"),
+            (989.4e12, "989"),
+        ] {
+            assert_eq!(text(value), wanted.into());
+        }
+        assert_eq!(tera(None, "why"), Cell::missing("why"));
+    }
+}

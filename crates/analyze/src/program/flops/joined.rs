@@ -1,0 +1,123 @@
+//! Forward operators and backward ones: which belong together, which of them recompute.
+//!
+//! A function of autograd carries the number of the forward operator whose gradients it computes.
+//! An operator within one that has such a number itself ran with gradients enabled: it belongs
+//! to a forward pass that is done again (activation checkpointing), unless all operators of
+//! that function have numbers, as they do where gradients of gradients are wanted.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_facts::flops::NODE_PREFIX;
+use tprof_trace::model::{NameId, SequencedSpan, SpanKind};
+
+use crate::rank::{CallTree, RankTrace, TreeSpan};
+
+/// No span.
+const NONE: u32 = u32::MAX;
+
+/// A function that computes a part of a forward pass anew, and the gradients of that.
+const CHECKPOINT: &str = "CheckpointFunctionBackward";
+
+/// Where the spans of a tree lie in the backward pass.
+#[derive(Default)]
+pub(super) struct AutogradLinks {
+    /// Of each span; empty where there is no backward pass.
+    places: Vec<GradPlace>,
+    /// Autograd's number of a span.
+    numbers: FxHashMap<u32, u64>,
+    /// Functions of autograd with operators of both kinds.
+    mixed: FxHashSet<u32>,
+}
+
+#[derive(Clone, Copy)]
+struct GradPlace {
+    /// The outermost function of autograd around it.
+    outermost: u32,
+    /// The innermost one.
+    innermost: u32,
+    /// It, or an operator around it within that one, has a number.
+    is_numbered: bool,
+}
+
+impl AutogradLinks {
+    pub fn of(rank: &RankTrace<'_>, tree: &CallTree) -> AutogradLinks {
+        let is_node = |(_, name): &(NameId, &str)| name.starts_with(NODE_PREFIX);
+        let nodes: FxHashMap<NameId, &str> = rank.file.names().filter(is_node).collect();
+        let mut joined = AutogradLinks::default();
+        if nodes.is_empty() {
+            return joined;
+        }
+        joined.numbers = numbers(rank, tree);
+        joined.places.reserve(tree.spans.len());
+        for (span, at) in tree.spans.iter().zip(0_u32..) {
+            let nowhere = GradPlace { outermost: NONE, innermost: NONE, is_numbered: false };
+            let caller = tree.caller(at);
+            let around = caller.map_or(nowhere, |caller| joined.places[caller as usize]);
+            if let Some(name) = nodes.get(&span.name) {
+                let outermost = if around.outermost == NONE { at } else { around.outermost };
+                joined.places.push(GradPlace { outermost, innermost: at, is_numbered: false });
+                if name.ends_with(CHECKPOINT) {
+                    joined.mixed.insert(at);
+                }
+                continue;
+            }
+            // The function itself, below the engine's range of it, has the number of its
+            // forward operator.
+            let is_function = around.innermost == NONE || caller == Some(around.innermost);
+            let has_number = !is_function && joined.numbers.contains_key(&at);
+            let place = GradPlace { is_numbered: around.is_numbered || has_number, ..around };
+            let is_plain = span.kind == SpanKind::Operator
+                && !is_function
+                && !place.is_numbered
+                && rank.name(span.name).starts_with("aten::");
+            if is_plain {
+                joined.mixed.insert(around.innermost);
+            }
+            joined.places.push(place);
+        }
+        joined
+    }
+
+    /// Whether a span belongs to a forward pass within the backward one.
+    pub fn recomputes(&self, at: u32) -> bool {
+        let place = self.places.get(at as usize);
+        place.is_some_and(|place| place.is_numbered && self.mixed.contains(&place.innermost))
+    }
+
+    /// The forward operator whose gradients a span helps to compute.
+    pub fn forward(&self, forwards: &FxHashMap<u64, u32>, at: u32) -> Option<u32> {
+        let outermost = self.places.get(at as usize)?.outermost;
+        forwards.get(self.numbers.get(&outermost)?).copied()
+    }
+
+    /// Of each number, the last forward operator that has it; none where threads share it.
+    pub fn forwards(&self, tree: &CallTree) -> FxHashMap<u64, u32> {
+        let thread = |at: u32| tree.spans[at as usize].thread;
+        let mut found: FxHashMap<u64, Option<u32>> = FxHashMap::default();
+        for (&at, &number) in &self.numbers {
+            if self.places[at as usize].outermost != NONE {
+                continue;
+            }
+            let known = found.entry(number).or_insert(Some(at));
+            // Later ones come after, and inner ones after those around them.
+            *known = known.filter(|known| thread(*known) == thread(at)).map(|known| known.max(at));
+        }
+        found.into_iter().filter_map(|(number, at)| Some((number, at?))).collect()
+    }
+}
+
+/// Autograd's numbers of the spans of a tree.
+fn numbers(rank: &RankTrace<'_>, tree: &CallTree) -> FxHashMap<u32, u64> {
+    let mut numbers: FxHashMap<(u32, u64, NameId), u64> = FxHashMap::default();
+    for block in rank.file.blocks::<SequencedSpan>() {
+        for row in block.iter().filter(|row| row.kind == SpanKind::Operator) {
+            if let Some(number) = row.sequence {
+                numbers.insert((row.thread, row.start_ns, row.name), number);
+            }
+        }
+    }
+    let number = |(span, at): (&TreeSpan, u32)| {
+        let number = numbers.get(&(span.thread, span.start_ns, span.name));
+        Some((at, *number.filter(|_| span.kind == SpanKind::Operator)?))
+    };
+    tree.spans.iter().zip(0..).filter_map(number).collect()
+}

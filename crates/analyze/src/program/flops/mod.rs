@@ -1,0 +1,61 @@
+//! `flops` and `roofline`: what operators had to do by the sizes of their inputs, how fast they
+//! were, and how far from what their device can do.
+
+mod count;
+mod figures;
+mod joined;
+mod modelled;
+mod of_rank;
+mod parts;
+mod roof;
+mod roofline;
+mod sums;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::rank::{Needs, RankTrace};
+pub(crate) use modelled::{Modelled, ModelledRun};
+pub(crate) use roof::RoofBound;
+pub use sums::RankFlops;
+
+/// `tprof report flops`.
+pub const FLOPS: DocumentKind = DocumentKind {
+    name: "flops",
+    about: "operations and bytes by operator, module, step; MFU and HFU",
+    analysis: || boxed(FlopsReport::<false>),
+};
+
+/// `tprof report roofline`.
+pub const ROOFLINE: DocumentKind = DocumentKind {
+    name: "roofline",
+    about: "operators' rates against the device's peaks, and their bounds",
+    analysis: || boxed(FlopsReport::<true>),
+};
+
+/// Both reports, which show the same figures of each rank.
+struct FlopsReport<const ROOFLINE: bool>;
+
+impl<const ROOFLINE: bool> Analysis for FlopsReport<ROOFLINE> {
+    const KIND: &'static str = if ROOFLINE { self::ROOFLINE.name } else { FLOPS.name };
+    const HTA: bool = false;
+    const TAKES: &'static [&'static str] = &["--peaks"];
+    type Part = RankFlops;
+
+    fn needs(&self, _: &Options) -> Needs {
+        needs()
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> RankFlops {
+        of_rank::of_rank(rank, at, options)
+    }
+
+    fn join(&self, parts: Vec<(RankAt, RankFlops)>, _: &Options) -> Body {
+        if ROOFLINE { roofline::body(&parts) } else { tables::body(&parts) }
+    }
+}
+
+fn needs() -> Needs {
+    Needs::WORK | Needs::CALLS | Needs::OPERATORS | Needs::STEPS | Needs::COLLECTIVES
+}

@@ -1,0 +1,97 @@
+//! The runs of a rank with what they take at least, for rules that judge them.
+
+use rustc_hash::FxHashMap;
+use tprof_facts::flops::{self, ProductSizes, Work};
+
+use super::joined::AutogradLinks;
+use super::of_rank::{device, leasts, peaks};
+use super::roof::{Least, RoofBound};
+use crate::base::intervals::Interval;
+use crate::rank::RankTrace;
+
+/// A run of an operator that counts.
+#[derive(Clone, Debug)]
+pub(crate) struct ModelledRun {
+    /// Its thread.
+    pub thread: u32,
+    /// When it lasted on the host.
+    pub interval: Interval,
+    /// What it had to do.
+    pub work: Work,
+    /// Sizes of its product, if it is one of matrices.
+    pub sizes: Option<ProductSizes>,
+    /// The last size of its first tensor.
+    pub last_size: Option<u64>,
+    /// It belongs to a forward pass that is done again.
+    pub recomputes: bool,
+    /// Own host time.
+    pub host_ns: u64,
+    /// Time of what it launched.
+    pub device_ns: u64,
+    /// Something of that crossed the bus.
+    pub crosses: bool,
+    least: Least,
+}
+
+impl ModelledRun {
+    /// The time that it takes at least on its device, ns.
+    pub fn least_ns(&self) -> Option<f64> {
+        self.least.both()
+    }
+
+    /// The time that its operations take at least, ns.
+    pub fn compute_ns(&self) -> Option<f64> {
+        self.least.compute_ns
+    }
+
+    /// What takes longer at the device's peaks.
+    pub fn bound(&self) -> Option<RoofBound> {
+        RoofBound::modelled(&self.least).filter(|_| !self.crosses)
+    }
+}
+
+/// The runs of a rank.
+#[derive(Debug, Default)]
+pub(crate) struct Modelled {
+    /// In order of threads and starts.
+    pub runs: Vec<ModelledRun>,
+    /// Of each piece of the rank's work, its run.
+    pub run_of_work: Vec<Option<u32>>,
+    /// Whether the peaks of the device are known.
+    pub has_peaks: bool,
+}
+
+impl Modelled {
+    /// Of a rank with operators, calls and work.
+    pub fn of(rank: &RankTrace<'_>) -> Modelled {
+        let tree = rank.operator_tree();
+        let counted = super::count::of(rank, tree);
+        let device = device(rank, &counted);
+        let peaks = peaks(device.as_ref(), &counted, None);
+        let leasts = leasts(rank, &counted, peaks.as_ref());
+        let joined = AutogradLinks::of(rank, tree);
+        let mut sizes: FxHashMap<u32, (Option<ProductSizes>, Option<u64>)> = FxHashMap::default();
+        let one = |run: &super::count::CountedRun| {
+            let shape = &counted.shapes[run.shape as usize];
+            let (sizes, last_size) = *sizes.entry(run.shape).or_insert_with(|| {
+                let (name, args) = (rank.name(shape.name), rank.name(shape.args));
+                (flops::product_sizes(name, args), flops::last_size(args))
+            });
+            let span = &tree.spans[run.at as usize];
+            ModelledRun {
+                thread: span.thread,
+                interval: Interval::new(span.start_ns, span.end_ns()),
+                work: shape.work,
+                sizes,
+                last_size,
+                recomputes: joined.recomputes(run.at),
+                host_ns: run.host_ns,
+                device_ns: run.device_ns,
+                crosses: run.crosses,
+                least: leasts[run.shape as usize],
+            }
+        };
+        let runs = counted.runs.iter().map(one).collect();
+        Modelled { runs, run_of_work: counted.run_of_work.clone(), has_peaks: peaks.is_some() }
+    }
+}

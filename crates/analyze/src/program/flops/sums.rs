@@ -1,0 +1,185 @@
+//! Figures of the operators of one rank, as they are added up.
+
+use std::collections::BTreeMap;
+
+use tprof_facts::flops::peaks::Peaks;
+use tprof_facts::flops::{Why, Work};
+
+use super::count::{CountedRun, Uncounted};
+use super::roof::Least;
+
+/// Operations and the time that they are compared with.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Sums {
+    /// As torch counts them.
+    pub flops: u64,
+    /// Those that results need.
+    pub needed: u64,
+    /// Of those, of forward passes that are done again.
+    pub recomputed: u64,
+    /// Of both, how long products take at least, ns; none where a peak is not known.
+    pub products_ns: Option<f64>,
+    /// Of recomputed products.
+    pub recomputed_ns: Option<f64>,
+    /// Runs of operators that count.
+    pub runs: u64,
+    /// Time on devices.
+    pub device_ns: u64,
+    /// Own host time of these runs.
+    pub host_ns: u64,
+}
+
+impl Sums {
+    /// Of nothing yet.
+    pub fn none() -> Sums {
+        Sums { products_ns: Some(0.0), recomputed_ns: Some(0.0), ..Sums::default() }
+    }
+
+    /// Adds a run.
+    pub fn add(&mut self, run: &CountedRun, work: &Work, least: &Least, recomputes: bool) {
+        let again = |value: u64| if recomputes { value } else { 0 };
+        self.flops = self.flops.saturating_add(work.flops);
+        self.needed = self.needed.saturating_add(work.needed);
+        self.recomputed = self.recomputed.saturating_add(again(work.needed));
+        if work.is_product() {
+            let more = |sum: Option<f64>, on: bool| match on {
+                true => Some(sum? + least.compute_ns?),
+                false => sum,
+            };
+            self.products_ns = more(self.products_ns, true);
+            self.recomputed_ns = more(self.recomputed_ns, recomputes);
+        }
+        self.runs += 1;
+        self.device_ns += run.device_ns;
+        self.host_ns += run.host_ns;
+    }
+}
+
+/// An operator with inputs of one size and type.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SizesKey {
+    pub operator: String,
+    /// As JSON.
+    pub dims: String,
+    /// As JSON; empty where the trace has none.
+    pub types: String,
+    /// Values with which others of the same sizes have another count, as JSON.
+    pub values: String,
+}
+
+/// Runs of one operator with inputs of one size and type.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Row {
+    pub work: Work,
+    pub runs: u64,
+    /// Of forward passes that are done again.
+    pub recomputed: u64,
+    /// Runs that launched something.
+    pub launched: u64,
+    pub device_ns: u64,
+    pub host_ns: u64,
+    /// Own host time of the runs that launched something.
+    pub launching_ns: u64,
+    pub kernels: u64,
+    /// The longest, and how long.
+    pub longest: Option<(u64, String)>,
+    pub crosses: bool,
+    /// Of the runs that launched something, or of all where no rank has device work.
+    pub least: Least,
+    /// The longest run: when it began, since the run began, and for how long it was on a
+    /// device, else on the host.
+    pub slowest: (u64, u64),
+}
+
+impl Row {
+    pub fn add(&mut self, other: &Row) {
+        self.runs += other.runs;
+        self.recomputed += other.recomputed;
+        self.launched += other.launched;
+        self.device_ns += other.device_ns;
+        self.host_ns += other.host_ns;
+        self.launching_ns += other.launching_ns;
+        self.kernels += other.kernels;
+        self.longest = self.longest.take().max(other.longest.clone());
+        self.crosses |= other.crosses;
+        self.least = self.least.plus(other.least);
+        if other.slowest.1 > self.slowest.1 {
+            self.slowest = other.slowest;
+        }
+    }
+
+    /// Time to compare with, and the runs that took it: of devices, else of the host.
+    pub fn timed(&self) -> (u64, u64) {
+        if self.launched > 0 { (self.device_ns, self.launched) } else { (self.host_ns, self.runs) }
+    }
+}
+
+/// Runs whose longest kernel has one name.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct KernelSums {
+    pub runs: u64,
+    pub needed: u64,
+    /// None where that of a run is not known.
+    pub bytes: Option<u64>,
+    /// Of all kernels of these runs.
+    pub device_ns: u64,
+    pub least_ns: Option<f64>,
+}
+
+/// A training step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct StepSums {
+    pub number: u64,
+    pub wall_ns: u64,
+    pub sums: Sums,
+}
+
+/// A module, by path and class.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct ModuleSums {
+    /// Of operators in it and in modules within it.
+    pub total: Sums,
+    /// In no module within it.
+    pub own: Sums,
+    /// Of `total`, of backward passes.
+    pub backward: u64,
+}
+
+/// Collectives of one kind and size.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct CollectiveSums {
+    pub runs: u64,
+    pub time_ns: u64,
+}
+
+/// What a rank's operators had to do.
+#[derive(Clone, Debug, Default)]
+pub struct RankFlops {
+    pub(super) rows: Vec<(SizesKey, Row)>,
+    pub(super) uncounted: BTreeMap<(String, Option<Why>), Uncounted>,
+    pub(super) unowned: (u64, u64),
+    pub(super) operators: u64,
+    /// Whether an operator has sizes of its inputs.
+    pub(super) has_sizes: bool,
+    pub(super) steps: Vec<StepSums>,
+    pub(super) modules: BTreeMap<(String, String), ModuleSums>,
+    pub(super) kernels: BTreeMap<String, KernelSums>,
+    /// By operation, type of elements, bytes, ranks.
+    pub(super) collectives: BTreeMap<(String, String, Option<u64>, Option<u32>), CollectiveSums>,
+    pub(super) all: Sums,
+    /// From the first to the last moment of work that counts.
+    pub(super) window_ns: u64,
+    /// Name of the device that worked most; empty if unknown.
+    pub(super) device: String,
+    pub(super) devices: u64,
+    pub(super) peaks: Option<Peaks>,
+    pub(super) has_work: bool,
+}
+
+/// Adds a row to those of its key with the same work.
+pub(super) fn join(rows: &mut Vec<Row>, row: &Row) {
+    match rows.iter_mut().find(|known| known.work == row.work) {
+        Some(known) => known.add(row),
+        None => rows.push(row.clone()),
+    }
+}

@@ -1,0 +1,127 @@
+//! What operators cost by the sizes of their inputs.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use serde_json::Value;
+use tprof_facts::flops::{self, Count};
+use tprof_trace::model::{NameId, SpanKind};
+
+use crate::document::{Cell, Column, Table, Unit, View};
+use crate::rank::{CallTree, RankTrace};
+
+const NO_SHAPES: &str = "no operator with sizes of its inputs was recorded (tprof run --operators shapes; \
+                         torch.profiler: record_shapes=True)";
+
+/// An operator with inputs of one size and type.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ShapeKey {
+    operator: String,
+    /// As JSON, as the other.
+    dims: String,
+    types: String,
+}
+
+/// What its runs cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ShapeCost {
+    runs: u64,
+    own_ns: i64,
+    total_ns: u64,
+    device_ns: u64,
+    /// Operations of a run, where its sizes show them; of runs with other values, the most.
+    flops: Option<u64>,
+    bytes: Option<u64>,
+}
+
+impl ShapeCost {
+    fn add(&mut self, other: &ShapeCost) {
+        self.runs += other.runs;
+        self.own_ns += other.own_ns;
+        self.total_ns += other.total_ns;
+        self.device_ns += other.device_ns;
+        self.flops = self.flops.max(other.flops);
+        self.bytes = self.bytes.max(other.bytes);
+    }
+}
+
+/// By operator and sizes.
+pub type CostByShape = BTreeMap<ShapeKey, ShapeCost>;
+
+/// Of a rank's operators with sizes.
+pub(super) fn of_rank(rank: &RankTrace<'_>, tree: &CallTree) -> CostByShape {
+    let mut by_id: FxHashMap<(NameId, NameId), ShapeCost> = FxHashMap::default();
+    let is_operator = |at: u32| tree.spans[at as usize].kind == SpanKind::Operator;
+    let key = |at: u32| (tree.spans[at as usize].name, tree.spans[at as usize].args);
+    for at in (0..tree.spans.len() as u32).filter(|at| is_operator(*at)) {
+        let time_ns = tree.spans[at as usize].duration_ns;
+        let cost = by_id.entry(key(at)).or_default();
+        cost.runs += 1;
+        cost.total_ns += time_ns;
+        cost.own_ns += time_ns as i64;
+        if let Some(outer) = tree.outwards(at).skip(1).find(|at| is_operator(*at)) {
+            by_id.entry(key(outer)).or_default().own_ns -= time_ns as i64;
+        }
+    }
+    for (at, work) in rank.work.iter().enumerate() {
+        let place = rank.launches.call_of(at).and_then(|call| tree.of_call(call));
+        if let Some(at) = place.and_then(|place| tree.innermost(place, SpanKind::Operator)) {
+            by_id.entry(key(at)).or_default().device_ns += work.duration_ns;
+        }
+    }
+    let mut named = CostByShape::new();
+    for ((name, args), mut cost) in by_id {
+        let (operator, args) = (rank.name(name), rank.name(args));
+        let Ok(all) = serde_json::from_str::<Value>(args) else { continue };
+        let Some(dims) = all.get("Input Dims").map(Value::to_string) else { continue };
+        let types = all.get("Input type").map(Value::to_string).unwrap_or_default();
+        if let Count::Work(work) = flops::of(operator, args) {
+            (cost.flops, cost.bytes) = (Some(work.flops), work.bytes());
+        }
+        named
+            .entry(ShapeKey { operator: operator.to_owned(), dims, types })
+            .or_default()
+            .add(&cost);
+    }
+    named
+}
+
+/// Of all ranks, the most own time first.
+pub(super) fn table<'a>(parts: impl Iterator<Item = &'a CostByShape>, has_work: bool) -> Table {
+    let columns = vec![
+        Column::data("operator", Unit::Text),
+        Column::data("input_shapes", Unit::Text),
+        Column::data("input_types", Unit::Text),
+        Column::data("runs", Unit::Count),
+        Column::data("own_ns", Unit::Duration),
+        Column::data("total_ns", Unit::Duration),
+        Column::data("device_ns", Unit::Duration),
+        Column::data("flops_per_run", Unit::Count),
+        Column::data("bytes_per_run", Unit::Bytes),
+    ];
+    let mut all: BTreeMap<&ShapeKey, ShapeCost> = BTreeMap::new();
+    for (key, cost) in parts.flatten() {
+        all.entry(key).or_default().add(cost);
+    }
+    let mut rows: Vec<_> = all.into_iter().collect();
+    rows.sort_by_key(|(_, cost)| Reverse(cost.own_ns));
+    let mut table = Table::new("shapes", "Operators by sizes of their inputs", columns)
+        .view(View::Data)
+        .empty(NO_SHAPES);
+    const NO_COUNT: &str = "its sizes do not show it: see `report flops`";
+    for (key, cost) in rows {
+        table.row(vec![
+            key.operator.as_str().into(),
+            key.dims.as_str().into(),
+            key.types.as_str().into(),
+            cost.runs.into(),
+            (cost.own_ns.max(0) as u64).into(),
+            cost.total_ns.into(),
+            Cell::known(has_work.then_some(cost.device_ns), crate::gpu::breakdown::NO_WORK),
+            Cell::known(cost.flops, NO_COUNT),
+            Cell::known(cost.bytes, NO_COUNT),
+        ]);
+    }
+    table
+}

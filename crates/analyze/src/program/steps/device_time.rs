@@ -1,0 +1,82 @@
+//! What a step's time was for on its devices, and how much it launched.
+//!
+//! Compute comes before communication, and both before copies: what runs beside something
+//! that comes before it costs no time of its own.
+
+use rustc_hash::FxHashMap;
+
+use crate::base::intervals::Cover;
+use crate::rank::{Class, RankTrace, Step};
+
+/// Time of a step on the host and on the devices of its process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StepDeviceTime {
+    /// How long the step took on the host.
+    pub duration_ns: u64,
+    /// Of it: compute, communication without compute, copies without either; none where
+    /// no work of a device was recorded.
+    pub device_ns: Option<[u64; 3]>,
+    /// Kernels and copies that it launched.
+    pub launches: Option<u64>,
+}
+
+impl StepDeviceTime {
+    /// Time in which nothing ran on a device.
+    pub fn idle_ns(&self) -> Option<u64> {
+        Some(self.duration_ns.saturating_sub(self.device_ns?.iter().sum()))
+    }
+
+    /// The share of the step in which something ran on a device.
+    pub fn busy_share(&self) -> Option<f64> {
+        let busy: u64 = self.device_ns?.iter().sum();
+        (self.duration_ns > 0).then(|| busy as f64 / self.duration_ns as f64)
+    }
+}
+
+/// Of each step; `stepped`: steps are of processes, else one is of the whole trace.
+pub(crate) fn of_steps(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Vec<StepDeviceTime> {
+    // Covers of a process are made once, not once a step.
+    let mut covers: FxHashMap<u32, [Cover; 3]> = FxHashMap::default();
+    for step in steps {
+        let process = step.process;
+        let of_step = |stream| !stepped || rank.streams[stream as usize].process == process;
+        covers.entry(process).or_insert_with(|| exposed(rank, of_step));
+    }
+    let launched = launches(rank, steps, stepped);
+    let worked = !rank.work.is_empty();
+    let of_step = |(step, launched): (&Step, u64)| {
+        let length = |cover: &Cover| cover.length_within(step.interval);
+        let parts = covers.get(&step.process).map(|covers| covers.each_ref().map(length));
+        StepDeviceTime {
+            duration_ns: step.interval.length(),
+            device_ns: parts.filter(|_| worked),
+            launches: worked.then_some(launched),
+        }
+    };
+    steps.iter().zip(launched).map(of_step).collect()
+}
+
+/// When compute ran; communication without compute; copies without either.
+fn exposed(rank: &RankTrace<'_>, of_step: impl Fn(u32) -> bool) -> [Cover; 3] {
+    let cover = |class| {
+        let work = rank.work.iter().filter(|work| work.class == class && of_step(work.stream));
+        Cover::of(work.map(|work| work.interval()))
+    };
+    let (compute, communication) = (cover(Class::Compute), cover(Class::Communication));
+    let copies = cover(Class::Memory).without(&compute.union(&communication));
+    let communication = communication.without(&compute);
+    [compute, communication, copies]
+}
+
+/// Pieces of work of each step.
+fn launches(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Vec<u64> {
+    let mut launched = vec![0; steps.len()];
+    if !stepped {
+        launched.iter_mut().for_each(|count| *count = rank.work.len() as u64);
+        return launched;
+    }
+    for step in rank.steps_of_work(steps).into_iter().flatten() {
+        launched[step as usize] += 1;
+    }
+    launched
+}

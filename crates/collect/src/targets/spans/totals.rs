@@ -1,0 +1,142 @@
+//! Sums that a program's threads add to, and blocks of its pools: what must be taken in the order
+//! of time.
+//!
+//! Rings are read one by one, so a block may be given back, in one thread's ring, before it is
+//! read that another took it. A record waits until every ring was read later than it was written.
+
+use crate::targets::interned::Interned;
+use std::collections::HashMap;
+use tprof_trace::TraceWriter;
+use tprof_trace::model::{Counter, NameId, ProcessIndex};
+
+/// Blocks of pools that are live at one time and known.
+const BLOCKS_MOST: usize = 1 << 20;
+
+/// What a record changes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TotalChange {
+    /// Added to a sum.
+    Add(f64),
+    /// A pool's block, of so many bytes, is handed out.
+    Took(u64, u64),
+    /// It is taken back.
+    Gave(u64),
+}
+
+/// A record that waits.
+#[derive(Clone, Copy, Debug)]
+struct WaitingChange {
+    time_ns: u64,
+    name: u32,
+    change: TotalChange,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Totals {
+    waiting: Vec<WaitingChange>,
+    /// Every ring was read later than this.
+    read_ns: u64,
+    sums: HashMap<NameId, f64>,
+    /// Bytes, and the name of the curve, by pool.
+    pools: HashMap<NameId, (u64, NameId)>,
+    blocks: HashMap<(NameId, u64), u64>,
+    /// Blocks that were given back without having been taken.
+    unknown: u64,
+    /// Blocks beyond those that are kept.
+    refused: u64,
+    nameless: u64,
+}
+
+impl Totals {
+    /// Takes a record.
+    pub fn take(&mut self, name: u32, time_ns: u64, change: TotalChange) {
+        self.waiting.push(WaitingChange { time_ns, name, change });
+    }
+
+    /// Writes what is in order by now, or all of it; called after each pass over the rings, which
+    /// ended at `now_ns`.
+    pub fn write(
+        &mut self,
+        now_ns: u64,
+        last: bool,
+        process: ProcessIndex,
+        interned: &mut Interned,
+        writer: &mut TraceWriter,
+    ) {
+        let until = if last { u64::MAX } else { self.read_ns };
+        self.read_ns = now_ns;
+        if self.waiting.is_empty() {
+            return;
+        }
+        self.waiting.sort_by_key(|one| one.time_ns);
+        for one in std::mem::take(&mut self.waiting) {
+            let name = interned.name(one.name, writer).filter(|_| one.time_ns <= until);
+            match name {
+                Some(name) => {
+                    let value = self.change(name, one.change, interned.text(one.name), writer);
+                    if let Some((name, value)) = value {
+                        let (time_ns, process) = (one.time_ns, Some(process));
+                        writer.counter(Counter { time_ns, process, device: None, name, value });
+                    }
+                }
+                None if last || one.name == 0 || interned.is_full() && one.time_ns <= until => {
+                    self.nameless += 1;
+                }
+                None => self.waiting.push(one),
+            }
+        }
+    }
+
+    /// The curve that a change is on, and its value from there on.
+    fn change(
+        &mut self,
+        name: NameId,
+        change: TotalChange,
+        text: Option<&str>,
+        writer: &mut TraceWriter,
+    ) -> Option<(NameId, f64)> {
+        if let TotalChange::Add(amount) = change {
+            let sum = self.sums.entry(name).or_default();
+            *sum += amount;
+            return Some((name, *sum));
+        }
+        let curve = |writer: &mut TraceWriter| {
+            writer.name(&format!("{} pool_bytes", text.unwrap_or_default()))
+        };
+        let pool = self.pools.entry(name).or_insert_with(|| (0, curve(writer)));
+        match change {
+            TotalChange::Took(..) if self.blocks.len() >= BLOCKS_MOST => {
+                self.refused += 1;
+                return None;
+            }
+            TotalChange::Took(block, bytes) => {
+                // One that was never given back: its memory is in use again.
+                let before = self.blocks.insert((name, block), bytes).unwrap_or(0);
+                pool.0 = pool.0.saturating_sub(before).saturating_add(bytes);
+            }
+            TotalChange::Gave(block) => match self.blocks.remove(&(name, block)) {
+                Some(bytes) => pool.0 = pool.0.saturating_sub(bytes),
+                None => {
+                    self.unknown += 1;
+                    return None;
+                }
+            },
+            TotalChange::Add(_) => return None,
+        }
+        Some((pool.1, pool.0 as f64))
+    }
+
+    /// What is lost, and why: how many.
+    pub fn losses(&self) -> [(&'static str, &'static str, u64); 3] {
+        [
+            ("blocks of pools given back", "what took them was not recorded", self.unknown),
+            ("blocks of pools", "there were too many", self.refused),
+            (
+                "spans, marks and values",
+                "the ring was full when their names were defined",
+                self.nameless,
+            ),
+        ]
+    }
+}

@@ -1,0 +1,133 @@
+//! The highest memory of each step: of the heap, resident, and on devices.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+use tprof_facts::Step;
+use tprof_trace::model::{DeviceAllocation, MemoryRecording, ProcessIndex};
+
+use crate::{OpenRank, counters};
+
+/// The highest value of each step, in the order of steps.
+pub(super) struct Peaks<'a> {
+    steps: &'a [Step],
+    /// Whether a value holds until the next: all changes were recorded.
+    holds: bool,
+    held: Option<u64>,
+    /// The step in which the last value lies, or the next one.
+    at: usize,
+    peaks: Vec<Option<u64>>,
+}
+
+impl<'a> Peaks<'a> {
+    /// Of steps in order of time that do not overlap.
+    pub fn new(steps: &'a [Step], holds: bool) -> Peaks<'a> {
+        Peaks { steps, holds, held: None, at: 0, peaks: vec![None; steps.len()] }
+    }
+
+    /// Takes a value; times must not fall.
+    pub fn take(&mut self, time_ns: u64, value: u64) {
+        self.hold_until(time_ns);
+        if let Some(step) = self.steps.get(self.at)
+            && step.start_ns <= time_ns
+        {
+            self.peaks[self.at] = self.peaks[self.at].max(Some(value));
+        }
+        self.held = Some(value).filter(|_| self.holds);
+    }
+
+    /// The highest value by the place of its step; a step without any has none.
+    pub fn finish(mut self) -> impl Iterator<Item = (usize, u64)> {
+        self.hold_until(u64::MAX);
+        let known = self.peaks.into_iter().enumerate();
+        known.filter_map(|(place, peak)| Some((place, peak?)))
+    }
+
+    /// Goes on to the step at a moment; those that begin before it hold what was there.
+    fn hold_until(&mut self, time_ns: u64) {
+        while let Some(step) = self.steps.get(self.at) {
+            if step.start_ns < time_ns {
+                self.peaks[self.at] = self.peaks[self.at].max(self.held);
+            }
+            if time_ns < step.end_ns {
+                break;
+            }
+            self.at += 1;
+        }
+    }
+}
+
+/// Highest live heap bytes of a process in each step. Under `--mem sampled` it is read now and then,
+/// and a step without a reading has none.
+pub(super) fn heap(
+    part: &OpenRank<'_>,
+    process: ProcessIndex,
+    steps: &[Step],
+) -> Vec<(usize, u64)> {
+    let row = part.trace.processes().iter().find(|row| row.process == process);
+    let exact = row.is_none_or(|row| row.memory == MemoryRecording::Exact);
+    let mut peaks = Peaks::new(steps, exact);
+    // A stretch of nothing is each event by itself.
+    let read: Result<(), Infallible> = counters::heap(&part.trace, 0, |of, time_ns, bytes| {
+        if of == process {
+            peaks.take(time_ns, bytes);
+        }
+        Ok(())
+    });
+    read.unwrap_or_else(|never| match never {});
+    peaks.finish().collect()
+}
+
+/// Highest bytes in use of each device of a process, by step: what its allocator had given out.
+pub(super) fn devices(
+    part: &OpenRank<'_>,
+    process: ProcessIndex,
+    steps: &[Step],
+) -> BTreeMap<u32, Vec<(usize, u64)>> {
+    let mut of: BTreeMap<u32, Peaks<'_>> = BTreeMap::new();
+    for row in part.trace.in_order::<DeviceAllocation>(0, u64::MAX).flatten() {
+        if let (Some(device), Some(bytes)) = (row.device, row.total_allocated_bytes)
+            && row.process == process
+        {
+            of.entry(device).or_insert_with(|| Peaks::new(steps, true)).take(row.time_ns, bytes);
+        }
+    }
+    of.into_iter().map(|(device, peaks)| (device, peaks.finish().collect())).collect()
+}
+
+/// Highest of a counter's readings in each step.
+pub(super) fn readings(readings: &[(u64, f64)], steps: &[Step]) -> Vec<(usize, u64)> {
+    let mut peaks = Peaks::new(steps, false);
+    readings.iter().for_each(|(time_ns, value)| peaks.take(*time_ns, value.max(0.0) as u64));
+    peaks.finish().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(times: &[(u64, u64)]) -> Vec<Step> {
+        let step = |(start_ns, end_ns)| Step { start_ns, end_ns, process: 0, number: start_ns };
+        times.iter().copied().map(step).collect()
+    }
+
+    fn peaks(values: &[(u64, u64)], holds: bool) -> Vec<(usize, u64)> {
+        let steps = steps(&[(10, 20), (20, 30), (40, 50), (60, 70)]);
+        let mut peaks = Peaks::new(&steps, holds);
+        values.iter().for_each(|(time, value)| peaks.take(*time, *value));
+        peaks.finish().collect()
+    }
+
+    #[test]
+    fn what_is_held_counts_until_it_changes() {
+        let values = [(5, 9), (12, 4), (19, 7), (20, 3), (35, 100), (38, 8), (45, 2)];
+        assert_eq!(peaks(&values, true), [(0, 9), (1, 3), (2, 8), (3, 2)]);
+        assert_eq!(peaks(&[], true), []);
+    }
+
+    #[test]
+    fn readings_count_in_the_step_in_which_they_were_made() {
+        let values = [(5, 9), (12, 4), (19, 7), (20, 3), (35, 100), (38, 8), (45, 2)];
+        assert_eq!(peaks(&values, false), [(0, 7), (1, 3), (2, 2)]);
+    }
+}

@@ -1,0 +1,467 @@
+//! The event file of one rank: curves over its steps and over time, and histograms.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::{self, Write};
+
+use tprof_facts::labels;
+use tprof_facts::steps::{self, StepNames, StepRange, StepSource, Steps};
+use tprof_facts::{Step, Zero};
+use tprof_trace::TraceFile;
+use tprof_trace::model::{
+    DeviceAllocation, KernelOutline, MemoryRecording, ProcessIndex, SpanOutline, counter,
+};
+
+use super::analysed::{CounterKey, Figure, RankFigures, StepFigures};
+use super::events::{At, EventFile, Tag};
+use super::histogram::{Durations, Histogram};
+use super::progress::Extent;
+use super::series::{Series, free, series};
+use super::{peaks, throughput};
+use crate::OpenRank;
+use crate::counters::{self, POINTS, Thin, stretch};
+
+/// Histograms over the steps of a rank, at most.
+const MOST_HISTOGRAMS: usize = 50;
+/// Steps that a histogram is of, at least.
+const LEAST_STEPS: usize = 10;
+const NS_PER_MS: f64 = 1e6;
+
+/// A rank whose event file is written.
+pub(super) struct RankLog<'a, W> {
+    part: &'a OpenRank<'a>,
+    zero: Zero,
+    /// Steps of the process that has most of them, in order of time.
+    steps: Vec<Step>,
+    /// Their process, or the first.
+    process: Option<ProcessIndex>,
+    /// Whether nothing names the steps.
+    pub steps_inferred: bool,
+    extent: Extent,
+    file: EventFile<W>,
+}
+
+impl<'a, W: Write> RankLog<'a, W> {
+    /// A rank of which as much is written into a file as `extent` states.
+    pub fn new(
+        part: &'a OpenRank<'a>,
+        zero: Zero,
+        extent: Extent,
+        file: EventFile<W>,
+    ) -> RankLog<'a, W> {
+        let found = match extent {
+            Extent::SoFar => named_steps(&part.trace),
+            Extent::Whole | Extent::Rest => steps::of_file(&part.trace, part.steps_from),
+        };
+        let steps_inferred = found.are_inferred();
+        let mut steps = found.all;
+        let mut counts: BTreeMap<ProcessIndex, usize> = BTreeMap::new();
+        steps.iter().for_each(|step| *counts.entry(step.process).or_default() += 1);
+        let most = counts.iter().rev().max_by_key(|(_, count)| **count);
+        let process = most.map(|(process, _)| *process);
+        steps.retain(|step| {
+            let is_settled = extent != Extent::SoFar || step.end_ns <= part.window.to_ns;
+            let is_wanted = is_settled && part.window.touches(step.start_ns, step.end_ns);
+            Some(step.process) == process && is_wanted
+        });
+        let process = process.or(part.trace.processes().first().map(|row| row.process));
+        RankLog { part, zero, steps, process, steps_inferred, extent, file }
+    }
+
+    /// Writes all that is known of the rank.
+    pub fn write(mut self, figures: &RankFigures) -> io::Result<EventFile<W>> {
+        let all = series(self.part, self.process, self.file.names());
+        self.step_times(figures)?;
+        if self.extent == Extent::SoFar {
+            self.heaps()?;
+            self.over_time(&all)?;
+            return Ok(self.file);
+        }
+        self.throughput(&all)?;
+        self.peaks(&all)?;
+        self.counters_by_step(figures, &all)?;
+        self.heaps()?;
+        self.device_memory()?;
+        self.over_time(&all)?;
+        self.step_histograms()?;
+        self.kernel_histograms()?;
+        Ok(self.file)
+    }
+
+    /// Step times, and what they were for on devices.
+    fn step_times(&mut self, figures: &RankFigures) -> io::Result<()> {
+        let by_step: HashMap<(u64, u64), &StepFigures> =
+            figures.steps.iter().map(|step| ((step.number, step.start_ns), step)).collect();
+        let time = tag("step/step_time_ms", "time of the step on the host, milliseconds");
+        for step in &self.steps {
+            let at = at_step(self.zero, self.part, step);
+            self.file.scalar(&time, at, millis(step))?;
+            let figures = by_step.get(&(step.number, self.part.at(step.start_ns)));
+            for (figure, value) in figures.iter().flat_map(|step| &step.values) {
+                let (name, about, scale) = named(*figure);
+                self.file.scalar(&tag(&format!("step/{name}"), about), at, value / scale)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn throughput(&mut self, all: &BTreeMap<CounterKey, Series>) -> io::Result<()> {
+        let mut taken = HashSet::new();
+        for series in all.values().filter(|series| series.is_of(self.process)) {
+            let Some(unit) = throughput::unit(&series.counter) else { continue };
+            let name = free(format!("step/{unit}_per_s"), &mut taken);
+            let about = format!("by the counter {}, of the step's time", code(&series.name));
+            let tag = Tag { name, about };
+            for (place, rate) in throughput::rates(&series.counter, &series.readings, &self.steps) {
+                self.file.scalar(&tag, at_step(self.zero, self.part, &self.steps[place]), rate)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Memory at its highest in each step, of the process that runs them.
+    fn peaks(&mut self, all: &BTreeMap<CounterKey, Series>) -> io::Result<()> {
+        let Some(process) = self.process.filter(|_| !self.steps.is_empty()) else { return Ok(()) };
+        let heap = peaks::heap(self.part, process, &self.steps);
+        self.peak("heap_bytes", "highest live heap bytes in the step", &heap)?;
+        for (device, of_device) in peaks::devices(self.part, process, &self.steps) {
+            let name = format!("device_memory_bytes/{}", labels::device(device));
+            let about = "highest bytes in the step that the framework's allocator had given out";
+            self.peak(&name, about, &of_device)?;
+        }
+        let resident = [counter::RSS_BYTES, counter::PSS_BYTES];
+        for series in all.values().filter(|series| series.process == Some(process)) {
+            if resident.contains(&series.counter.as_str()) {
+                let highest = peaks::readings(&series.readings, &self.steps);
+                self.peak(&series.name, "highest reading in the step", &highest)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn peak(&mut self, name: &str, about: &str, highest: &[(usize, u64)]) -> io::Result<()> {
+        let tag = tag(&format!("step_peak/{name}"), about);
+        for (place, bytes) in highest {
+            let at = at_step(self.zero, self.part, &self.steps[*place]);
+            self.file.scalar(&tag, at, *bytes as f64)?;
+        }
+        Ok(())
+    }
+
+    /// The mean of each counter in each step.
+    fn counters_by_step(
+        &mut self,
+        figures: &RankFigures,
+        all: &BTreeMap<CounterKey, Series>,
+    ) -> io::Result<()> {
+        let by_number: BTreeMap<u64, &Step> =
+            self.steps.iter().map(|step| (step.number, step)).collect();
+        for row in &figures.counters {
+            let (Some(series), Some(step)) = (all.get(&row.counter), by_number.get(&row.step))
+            else {
+                continue;
+            };
+            let tag = tag(&format!("step_mean/{}", series.name), "mean over the step's time");
+            self.file.scalar(&tag, at_step(self.zero, self.part, step), row.mean)?;
+        }
+        Ok(())
+    }
+
+    /// Live heap bytes over time, of each process. Where each event was recorded, not while the
+    /// run goes on: there are too many.
+    fn heaps(&mut self) -> io::Result<()> {
+        let (part, zero, is_whole) = (self.part, self.zero, self.extent == Extent::Whole);
+        if self.extent != Extent::SoFar {
+            let mut tags: BTreeMap<ProcessIndex, Tag> = BTreeMap::new();
+            counters::heap(&part.trace, self.stretch_ns(), |of, time_ns, bytes| {
+                if !part.window.holds(time_ns) || !is_whole && !is_exact(part, of) {
+                    return Ok(());
+                }
+                let tag = match tags.get(&of) {
+                    Some(tag) => tag,
+                    None => &*tags.entry(of).or_insert(self.heap_tag(of)),
+                };
+                self.file.scalar(tag, at_time(zero, part, time_ns), bytes as f64)
+            })?;
+        }
+        if is_whole {
+            return Ok(());
+        }
+        let mut readings: BTreeMap<ProcessIndex, Vec<(u64, f64)>> = BTreeMap::new();
+        for row in part.trace.totals().iter().filter(|row| part.window.holds(row.time_ns)) {
+            if let Some(bytes) = row.live_bytes.filter(|_| !is_exact(part, row.process)) {
+                readings.entry(row.process).or_default().push((row.time_ns, bytes as f64));
+            }
+        }
+        for (process, readings) in readings {
+            let tag = self.heap_tag(process);
+            for (time_ns, bytes) in self.of_seconds(&readings, true) {
+                self.file.scalar(&tag, at_time(zero, part, time_ns), bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the curve of a process's heap is called.
+    fn heap_tag(&mut self, process: ProcessIndex) -> Tag {
+        let is_primary = Some(process) == self.process;
+        let key =
+            CounterKey { name: counter::HEAP_BYTES.to_owned(), pid: Some(process), device: None };
+        let trace = &self.part.trace;
+        let names = self.file.names();
+        if !names.contains_key(&key) {
+            let mut taken: HashSet<String> = names.values().cloned().collect();
+            let name = match is_primary {
+                true => counter::HEAP_BYTES.to_owned(),
+                false => {
+                    let process = labels::process(trace, process, labels::Ids::LeftOut);
+                    format!("{}/{process}", counter::HEAP_BYTES)
+                }
+            };
+            names.insert(key.clone(), free(name, &mut taken));
+        }
+        tag(&format!("time/{}", names[&key]), "live heap bytes")
+    }
+
+    /// Bytes in use and held on each device over time, as the framework's allocator counts them.
+    fn device_memory(&mut self) -> io::Result<()> {
+        let (part, zero, stretch_ns) = (self.part, self.zero, self.stretch_ns());
+        let mut curves: BTreeMap<(bool, ProcessIndex, u32), (Tag, Thin)> = BTreeMap::new();
+        let mut taken = HashSet::new();
+        for row in part
+            .trace
+            .in_order::<DeviceAllocation>(part.window.from_ns, part.window.to_ns)
+            .flatten()
+        {
+            let Some(device) = row.device else { continue };
+            let totals = [row.total_allocated_bytes, row.total_reserved_bytes];
+            for (held, bytes) in [false, true].into_iter().zip(totals) {
+                let Some(bytes) = bytes else { continue };
+                let (tag, thin) = curves.entry((held, row.process, device)).or_insert_with(|| {
+                    let (what, about) = match held {
+                        false => (
+                            "device_memory_bytes",
+                            "bytes that the framework's allocator has given out",
+                        ),
+                        true => (
+                            "device_memory_held_bytes",
+                            "bytes that the framework's allocator holds",
+                        ),
+                    };
+                    let name = format!("time/{what}/{}", labels::device(device));
+                    let tag = Tag { name: free(name, &mut taken), about: about.to_owned() };
+                    (tag, Thin::new(stretch_ns))
+                });
+                if let Some((time_ns, bytes)) = thin.point(row.time_ns, bytes) {
+                    self.file.scalar(tag, at_time(zero, part, time_ns), bytes as f64)?;
+                }
+            }
+        }
+        for (tag, thin) in curves.into_values() {
+            for (time_ns, bytes) in thin.rest() {
+                self.file.scalar(&tag, at_time(zero, part, time_ns), bytes as f64)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counters as they were read. Of more readings than a curve has points: bytes at the highest of
+    /// each stretch, others at its last.
+    fn over_time(&mut self, all: &BTreeMap<CounterKey, Series>) -> io::Result<()> {
+        let stretch_ns = self.stretch_ns();
+        for series in all.values() {
+            let tag = tag(&format!("time/{}", series.name), "as it was read");
+            let in_bytes = series.counter.ends_with("_bytes");
+            let readings = match self.extent {
+                Extent::SoFar | Extent::Rest => self.of_seconds(&series.readings, in_bytes),
+                Extent::Whole if series.readings.len() as u64 <= POINTS => series.readings.clone(),
+                Extent::Whole if in_bytes => highest(&series.readings, stretch_ns),
+                Extent::Whole => last(&series.readings, stretch_ns),
+            };
+            for (time_ns, value) in readings {
+                self.file.scalar(&tag, at_time(self.zero, self.part, time_ns), value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One reading of each second, so that those of a second that is over stay what they are: the
+    /// highest of bytes, else the last.
+    fn of_seconds(&self, readings: &[(u64, f64)], in_bytes: bool) -> Vec<(u64, f64)> {
+        let second = |reading: &(u64, f64)| self.part.at(reading.0) / 1_000_000_000;
+        let of_second = |readings: &[(u64, f64)]| match in_bytes {
+            true => readings.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)),
+            false => readings.last().copied(),
+        };
+        readings.chunk_by(|a, b| second(a) == second(b)).filter_map(of_second).collect()
+    }
+
+    /// Step times, as many steps to a histogram.
+    fn step_histograms(&mut self) -> io::Result<()> {
+        let tag =
+            tag("step_time_ms", "times of consecutive steps, milliseconds; the last one's number");
+        for group in groups(&self.steps) {
+            let times: Vec<f64> = group.iter().map(millis).collect();
+            if let (Some(of), Some(last)) = (Histogram::of(&times), group.last()) {
+                self.file.histogram(&tag, at_step(self.zero, self.part, last), &of)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Durations of kernels that began in the same steps, or before the next group of them.
+    fn kernel_histograms(&mut self) -> io::Result<()> {
+        let (part, zero) = (self.part, self.zero);
+        let tag = tag(
+            "kernel_duration_us",
+            "durations of the kernels of consecutive steps, microseconds",
+        );
+        let kernels = part.trace.blocks::<KernelOutline>().flatten();
+        let end_ns = |kernel: &KernelOutline| kernel.start_ns.saturating_add(kernel.duration_ns);
+        let kernels = kernels.filter(|kernel| part.window.touches(kernel.start_ns, end_ns(kernel)));
+        let groups: Vec<(u64, At)> = groups(&self.steps)
+            .filter_map(|group| Some((group.first()?.start_ns, at_step(zero, part, group.last()?))))
+            .collect();
+        let mut durations = vec![Durations::new(); groups.len().max(1)];
+        let mut last_ns = 0;
+        for kernel in kernels {
+            last_ns = last_ns.max(end_ns(&kernel));
+            let after = groups.partition_point(|(start_ns, _)| *start_ns <= kernel.start_ns);
+            // Before the first step nothing is of any.
+            let group = match after {
+                0 if groups.is_empty() => 0,
+                0 => continue,
+                after => after - 1,
+            };
+            durations[group].add(kernel.duration_ns);
+        }
+        let whole = At { step: 0, wall_s: wall_s(zero, part.at(last_ns)) };
+        for (group, durations) in durations.into_iter().enumerate() {
+            if let Some(of) = durations.histogram() {
+                let at = groups.get(group).map_or(whole, |(_, at)| *at);
+                self.file.histogram(&tag, at, &of)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The stretch of time that a point of a curve stands for.
+    fn stretch_ns(&self) -> u64 {
+        let (first_ns, last_ns) = self.part.trace.extent_ns().unwrap_or_default();
+        stretch(last_ns.saturating_sub(first_ns))
+    }
+}
+
+/// Whether all events of a process's heap were recorded.
+fn is_exact(part: &OpenRank<'_>, process: ProcessIndex) -> bool {
+    let row = part.trace.processes().iter().find(|row| row.process == process);
+    row.is_none_or(|row| row.memory == MemoryRecording::Exact)
+}
+
+/// Steps that something names, of the source that is trusted most. A data loader's come before the
+/// first update, which would take their place.
+fn named_steps(trace: &TraceFile) -> Steps {
+    let mut names = StepNames::of(trace);
+    let spans = trace.blocks::<SpanOutline>().flatten().filter(|span| names.has(span));
+    let ranges: Vec<StepRange> = spans.map(|span| StepRange::of(&span)).collect();
+    let sources = [StepSource::Explicit, StepSource::Profiler, StepSource::Optimizer];
+    let found = sources.map(|source| steps::of_parts(trace, &ranges, Some(source)));
+    found.into_iter().find(|steps| !steps.all.is_empty()).unwrap_or_default()
+}
+
+/// When a rank's file begins, seconds since 1970.
+pub(super) fn begins_s(part: &OpenRank<'_>, zero: Zero) -> f64 {
+    let first_ns = part.trace.extent_ns().map_or(0, |(first_ns, _)| first_ns);
+    wall_s(zero, part.at(first_ns))
+}
+
+/// Steps of each histogram.
+fn groups(steps: &[Step]) -> std::slice::Chunks<'_, Step> {
+    steps.chunks(steps.len().div_ceil(MOST_HISTOGRAMS).max(LEAST_STEPS))
+}
+
+/// Of a file's clock, at the end of a step.
+fn at_step(zero: Zero, part: &OpenRank<'_>, step: &Step) -> At {
+    At { step: step.number, wall_s: wall_s(zero, part.at(step.end_ns)) }
+}
+
+/// Of a file's clock, by milliseconds since the run began.
+fn at_time(zero: Zero, part: &OpenRank<'_>, time_ns: u64) -> At {
+    let since_start_ns = part.at(time_ns);
+    At { step: since_start_ns / 1_000_000, wall_s: wall_s(zero, since_start_ns) }
+}
+
+/// Seconds since 1970; since the run began, where that moment is unknown.
+fn wall_s(zero: Zero, since_start_ns: u64) -> f64 {
+    zero.unix_ns.saturating_add(since_start_ns) as f64 / 1e9
+}
+
+fn millis(step: &Step) -> f64 {
+    step.end_ns.saturating_sub(step.start_ns) as f64 / NS_PER_MS
+}
+
+fn tag(name: &str, about: &str) -> Tag {
+    Tag { name: name.to_owned(), about: about.to_owned() }
+}
+
+/// A name from the program within Markdown.
+fn code(name: &str) -> String {
+    format!("`{}`", name.replace('`', "'"))
+}
+
+/// What a figure's curve is called and shows, and what its values are divided by.
+fn named(figure: Figure) -> (&'static str, &'static str, f64) {
+    match figure {
+        Figure::Compute => ("compute_ms", "compute on devices, milliseconds", NS_PER_MS),
+        Figure::ExposedCommunication => (
+            "exposed_communication_ms",
+            "communication on devices without compute, milliseconds",
+            NS_PER_MS,
+        ),
+        Figure::ExposedCopies => (
+            "exposed_copies_ms",
+            "copies on devices without compute and communication, milliseconds",
+            NS_PER_MS,
+        ),
+        Figure::Idle => ("gpu_idle_ms", "nothing ran on a device, milliseconds", NS_PER_MS),
+        Figure::Busy => ("gpu_busy", "share of the step with anything on a device, 0 to 1", 1.0),
+        Figure::Launches => ("launches", "kernels and copies that the step launched", 1.0),
+    }
+}
+
+/// The highest reading of each stretch, and the last one.
+fn highest(readings: &[(u64, f64)], stretch_ns: u64) -> Vec<(u64, f64)> {
+    let mut thin = Thin::new(stretch_ns);
+    let mut kept: Vec<(u64, f64)> =
+        readings.iter().filter_map(|(time_ns, value)| thin.point(*time_ns, *value)).collect();
+    kept.extend(thin.rest());
+    kept
+}
+
+/// The last reading of each stretch.
+fn last(readings: &[(u64, f64)], stretch_ns: u64) -> Vec<(u64, f64)> {
+    let stretch_ns = stretch_ns.max(1);
+    let of_stretch = readings.chunk_by(|a, b| a.0 / stretch_ns == b.0 / stretch_ns);
+    of_stretch.filter_map(|stretch| stretch.last().copied()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_run_has_as_many_histograms_as_a_person_reads() {
+        let step = |number| Step { number, start_ns: number, end_ns: number + 1, process: 0 };
+        for (steps, histograms) in [(0, 0), (1, 1), (10, 1), (11, 2), (500, 50), (100_001, 50)] {
+            let steps: Vec<Step> = (0..steps).map(step).collect();
+            assert_eq!(groups(&steps).count(), histograms);
+        }
+    }
+
+    #[test]
+    fn curves_are_thinned_to_what_they_show() {
+        let read = [(1, 5.0), (2, 9.0), (3, 1.0), (11, 2.0), (12, f64::NAN)];
+        let times = |kept: Vec<(u64, f64)>| kept.iter().map(|point| point.0).collect::<Vec<_>>();
+        assert_eq!(times(last(&read, 10)), [3, 12]);
+        assert_eq!(times(highest(&read[..4], 10)), [2, 11]);
+    }
+}

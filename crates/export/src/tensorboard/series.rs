@@ -1,0 +1,106 @@
+//! Counters of a rank, and what their curves are called.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use tprof_facts::labels::{self, Ids};
+use tprof_trace::model::{Counter, ProcessIndex, counter};
+
+use super::analysed::CounterKey;
+use crate::OpenRank;
+use crate::gpus::Gpus;
+
+/// Characters of a name that are kept: a program may name a counter by a megabyte.
+const MOST_CHARACTERS: usize = 200;
+
+/// A counter's readings.
+pub(super) struct Series {
+    /// What its curves are called, after their group.
+    pub name: String,
+    /// What the counter is called.
+    pub counter: String,
+    /// Times on the file's clock, ns, and values; in order of time.
+    pub readings: Vec<(u64, f64)>,
+    /// Its process, if it is of one.
+    pub process: Option<ProcessIndex>,
+}
+
+impl Series {
+    /// Whether it is of a process, or of none.
+    pub fn is_of(&self, process: Option<ProcessIndex>) -> bool {
+        self.process.is_none() || self.process == process
+    }
+}
+
+/// All counters of a rank but the heap's, by key. Of several processes with the same counter
+/// `primary` has the plain name, unless `names` has others for them; what is not there is added.
+pub(super) fn series(
+    part: &OpenRank<'_>,
+    primary: Option<ProcessIndex>,
+    names: &mut HashMap<CounterKey, String>,
+) -> BTreeMap<CounterKey, Series> {
+    let (trace, gpus) = (&part.trace, Gpus::of(&part.trace));
+    let pid =
+        |process| trace.processes().iter().find(|row| row.process == process).map(|row| row.pid);
+    let mut read: BTreeMap<CounterKey, (Counter, Vec<(u64, f64)>)> = BTreeMap::new();
+    for row in trace.counters().iter().filter(|row| part.window.holds(row.time_ns)) {
+        let name = trace.name(row.name);
+        if name == counter::HEAP_BYTES {
+            continue; // From events or totals.
+        }
+        let pid = row.process.map(|process| pid(process).unwrap_or(process));
+        let key = CounterKey { name: name.to_owned(), pid, device: row.device };
+        read.entry(key).or_insert_with(|| (*row, Vec::new())).1.push((row.time_ns, row.value));
+    }
+    let mut pids: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+    for key in read.keys() {
+        pids.entry(&key.name).or_default().extend(key.pid);
+    }
+    let primary = primary.and_then(pid);
+    let plain: BTreeMap<String, Option<u32>> = (pids.iter())
+        .map(|(name, pids)| {
+            let plain = primary.filter(|pid| pids.contains(pid)).or(pids.first().copied());
+            ((*name).to_owned(), plain)
+        })
+        .collect();
+    let mut taken: HashSet<String> = names.values().cloned().collect();
+    // Plain names are given first.
+    let mut read: Vec<_> = read.into_iter().collect();
+    let is_plain = |key: &CounterKey| key.pid.is_none() || plain[&key.name] == key.pid;
+    read.sort_by_key(|(key, _)| !is_plain(key));
+    let named = |(key, (row, readings)): (CounterKey, (Counter, Vec<(u64, f64)>))| {
+        if let Some(name) = names.get(&key) {
+            let (name, counter) = (name.clone(), key.name.clone());
+            return (key, Series { name, counter, readings, process: row.process });
+        }
+        let mut name = cut(&key.name);
+        if let Some(gpu) = gpus.gpu(&row) {
+            name = format!("{name}/{}", gpu.label());
+        }
+        if let Some(process) = row.process.filter(|_| !is_plain(&key)) {
+            name = format!("{name}/{}", cut(&labels::process(trace, process, Ids::LeftOut)));
+        }
+        let name = free(name, &mut taken);
+        names.insert(key.clone(), name.clone());
+        let counter = key.name.clone();
+        (key, Series { name, counter, readings, process: row.process })
+    };
+    read.into_iter().map(named).collect()
+}
+
+/// A name that no other curve has.
+pub(super) fn free(name: String, taken: &mut HashSet<String>) -> String {
+    let mut free = name.clone();
+    let mut number = 2;
+    while !taken.insert(free.clone()) {
+        free = format!("{name} {number}");
+        number += 1;
+    }
+    free
+}
+
+fn cut(name: &str) -> String {
+    match name.char_indices().nth(MOST_CHARACTERS) {
+        Some((at, _)) => format!("{}…", &name[..at]),
+        None => name.to_owned(),
+    }
+}

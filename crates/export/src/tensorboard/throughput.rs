@@ -1,0 +1,133 @@
+//! How many samples, tokens and the like a step took a second, by counters of the program.
+//!
+//! A counter is one of these by its name. Where its values only rise it is a count so far, else
+//! each of its readings is an amount. `batch_size` is an amount of samples that holds until it
+//! changes: trainers set it once, or at each batch. What is read after a step and before the
+//! next one belongs to it: programs count when a step is done. What comes after the last step is of
+//! none: a step that did not end may have begun.
+
+use tprof_facts::Step;
+
+/// What is counted.
+const UNITS: [&str; 9] =
+    ["tokens", "samples", "images", "examples", "sequences", "frames", "words", "records", "rows"];
+/// What may stand beside it in a name.
+const BESIDE: [&str; 11] = [
+    "num",
+    "n",
+    "total",
+    "count",
+    "seen",
+    "processed",
+    "input",
+    "train",
+    "trained",
+    "global",
+    "so",
+];
+/// Trainers' name for the samples of a step or batch.
+const BATCH_SIZE: &str = "batch_size";
+
+/// What a counter counts, by its name.
+pub(super) fn unit(name: &str) -> Option<&'static str> {
+    if name == BATCH_SIZE {
+        return Some("samples");
+    }
+    let lower = name.to_ascii_lowercase();
+    let words: Vec<&str> = lower.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    let units: Vec<&&str> = UNITS.iter().filter(|unit| words.contains(unit)).collect();
+    let known = |word: &&str| BESIDE.contains(word) || UNITS.contains(word);
+    match (units.as_slice(), words.iter().all(known)) {
+        ([unit], true) => Some(unit),
+        _ => None,
+    }
+}
+
+/// How many a second each step took, by the step's place; of `readings`, time and value, in order
+/// of time. A step without a reading has none.
+pub(super) fn rates(name: &str, readings: &[(u64, f64)], steps: &[Step]) -> Vec<(usize, f64)> {
+    let falls = readings.windows(2).any(|pair| pair[1].1 < pair[0].1);
+    let rises = readings.windows(2).any(|pair| pair[1].1 > pair[0].1);
+    let holds = name == BATCH_SIZE;
+    let is_so_far = rises && !falls && !holds;
+    let mut rates = Vec::new();
+    for (place, step) in steps.iter().enumerate() {
+        let until_ns = steps.get(place + 1).map_or(step.end_ns, |next| next.start_ns);
+        let first = readings.partition_point(|(time_ns, _)| *time_ns < step.start_ns);
+        let end = readings.partition_point(|(time_ns, _)| *time_ns < until_ns).max(first);
+        let before = first.checked_sub(1).map(|at| readings[at].1);
+        let within = &readings[first..end];
+        let amount = match within.last() {
+            Some((_, last)) if is_so_far => before.map(|before| last - before),
+            Some(_) => Some(within.iter().map(|(_, value)| value).sum()),
+            None => before.filter(|_| holds),
+        };
+        let seconds = step.end_ns.saturating_sub(step.start_ns) as f64 / 1e9;
+        if let Some(amount) = amount.filter(|_| seconds > 0.0) {
+            rates.push((place, amount / seconds));
+        }
+    }
+    rates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_counter_counts_is_in_its_name() {
+        for (name, counts) in [
+            ("tokens", Some("tokens")),
+            ("num_input_tokens_seen", Some("tokens")),
+            ("train/samples", Some("samples")),
+            ("Images_total", Some("images")),
+            ("batch_size", Some("samples")),
+            ("tokens_per_second", None),
+            ("samples_tokens", None),
+            ("loss", None),
+            ("rows_left_in_queue", None),
+            ("", None),
+        ] {
+            assert_eq!(unit(name), counts, "{name}");
+        }
+    }
+
+    /// Steps of 1 s, 2 s apart, from 10 s on.
+    fn steps(count: u64) -> Vec<Step> {
+        let second = 1_000_000_000;
+        let at = |number| Step {
+            start_ns: (10 + 2 * number) * second,
+            end_ns: (11 + 2 * number) * second,
+            process: 0,
+            number,
+        };
+        (0..count).map(at).collect()
+    }
+
+    fn read(values: &[(f64, f64)]) -> Vec<(u64, f64)> {
+        values.iter().map(|(seconds, value)| ((seconds * 1e9) as u64, *value)).collect()
+    }
+
+    #[test]
+    fn a_count_so_far_is_its_rise() {
+        let readings = read(&[(9.0, 100.0), (11.5, 612.0), (13.5, 612.0), (14.5, 1636.0)]);
+        let found = rates("tokens", &readings, &steps(3));
+        assert_eq!(found, [(0, 512.0), (1, 0.0), (2, 1024.0)]);
+        // Before its first reading, nothing is known.
+        assert_eq!(rates("tokens", &readings[1..], &steps(3)), [(1, 0.0), (2, 1024.0)]);
+    }
+
+    #[test]
+    fn what_falls_is_an_amount_of_each_reading() {
+        let readings = read(&[(10.2, 512.0), (10.7, 500.0), (14.5, 480.0)]);
+        assert_eq!(rates("tokens", &readings, &steps(3)), [(0, 1012.0), (2, 480.0)]);
+    }
+
+    #[test]
+    fn a_batch_size_holds_until_it_changes() {
+        let readings = read(&[(1.0, 32.0), (14.5, 64.0)]);
+        let found = rates("batch_size", &readings, &steps(3));
+        assert_eq!(found, [(0, 32.0), (1, 32.0), (2, 64.0)]);
+        assert_eq!(rates("batch_size", &[], &steps(3)), []);
+    }
+}

@@ -1,0 +1,107 @@
+//! What operators have to do: floating-point operations and bytes, from the sizes of their
+//! inputs.
+//!
+//! A trace has the sizes (`Input Dims`), mostly the types, and, of newer PyTorch, values that are no
+//! tensors (`Concrete Inputs`). Formulas are those of `torch.utils.flop_counter`, wherever it has
+//! one (`scripts/flops-check.sh` compares), and ours otherwise: `docs/metrics.md` lists them. What
+//! cannot be read has no count, and a reason.
+//!
+//! Operators lie within each other (`aten::linear` calls `aten::addmm`): see [`Level`] for those that count.
+
+mod attention;
+mod call;
+mod convolution;
+mod element;
+mod moves;
+pub mod peaks;
+mod pointwise;
+mod products;
+mod rows;
+#[cfg(test)]
+mod tests;
+mod why;
+mod work;
+
+pub use element::ElementType;
+pub use products::ProductSizes;
+pub use why::Why;
+pub use work::{Family, Level, Work};
+
+/// What an operator has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// This.
+    Work(Work),
+    /// Nothing of its own: it makes views, takes memory, or only calls others.
+    Nothing,
+    /// That is not known.
+    Unread(Why),
+}
+
+/// What an operator has to do, by its name and a span's arguments (a JSON object, or empty).
+pub fn of(operator: &str, args: &str) -> Count {
+    let (space, name) = operator.split_once("::").unwrap_or(("", operator));
+    if (space == "aten" && moves::is_free(name)) || is_node(operator) {
+        return Count::Nothing;
+    }
+    if !matches!(space, "aten" | "flash_attn" | "torch_attn") {
+        return Count::Unread(Why::NoFormula);
+    }
+    // Without sizes, an empty call shows whether there is a formula.
+    let read = call::Call::read(args);
+    let none = call::Call::none();
+    let work = formula(space, operator, name, read.as_ref().unwrap_or(&none));
+    match (work, read) {
+        (None, _) => Count::Unread(Why::NoFormula),
+        (Some(_), Err(why)) | (Some(Err(why)), Ok(_)) => Count::Unread(why),
+        (Some(Ok(work)), Ok(_)) => Count::Work(work),
+    }
+}
+
+/// Sizes of a product of two matrices, or of a batch of them; none of other operators.
+pub fn product_sizes(operator: &str, args: &str) -> Option<ProductSizes> {
+    products::sizes(operator.strip_prefix("aten::")?, &call::Call::read(args).ok()?)
+}
+
+/// The last size of the first tensor among an operator's inputs.
+pub fn last_size(args: &str) -> Option<u64> {
+    let call = call::Call::read(args).ok()?;
+    call.first_tensors(1).first()?.dims.last().copied()
+}
+
+/// Whether it is a function of autograd, which calls operators.
+pub fn is_node(operator: &str) -> bool {
+    operator.starts_with(NODE_PREFIX)
+        || operator == "torch::autograd::AccumulateGrad"
+        || (!operator.contains("::")
+            && operator
+                .trim_end_matches(|digit: char| digit.is_ascii_digit())
+                .ends_with("Backward"))
+}
+
+/// What PyTorch's engine calls a function of autograd that it runs, before the function's name.
+pub const NODE_PREFIX: &str = "autograd::engine::evaluate_function: ";
+
+fn formula(
+    space: &str,
+    operator: &str,
+    name: &str,
+    call: &call::Call,
+) -> Option<Result<Work, Why>> {
+    let attention = attention::of(operator, call);
+    if attention.is_some() || space != "aten" {
+        return attention;
+    }
+    products::of(name, call)
+        .or_else(|| convolution::of(name, call))
+        .or_else(|| rows::of(name, call))
+        .or_else(|| moves::of(name, call))
+        .or_else(|| pointwise::of(name, call))
+}
+
+impl Work {
+    /// Whether matrix units do it.
+    pub fn is_product(&self) -> bool {
+        self.family.level() == Level::Product
+    }
+}

@@ -1,0 +1,158 @@
+//! One result for each element: functions, arithmetic, and lists of tensors (`_foreach_…`).
+//!
+//! Each counts one operation for an element, whatever a device needs for it; what consists of
+//! several, their number.
+
+use super::call::{Call, TOO_LARGE, Tensor, product};
+use super::element::ElementType;
+use super::why::Why;
+use super::work::{Family, Work};
+
+const SIZES: Why = Why::Unfit("sizes of its tensors do not fit each other");
+const NONE: Why = Why::Unfit("a tensor's sizes were not recorded");
+
+/// Type of the result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Makes {
+    /// What the inputs make together.
+    Joined,
+    /// The same; of whole numbers `float`.
+    Float,
+    Bool,
+}
+use Makes::*;
+
+/// Tensors that it takes at most, operations for each element, type of the result.
+#[rustfmt::skip]
+fn function(name: &str) -> Option<(usize, u64, Makes)> {
+    Some(match name {
+        "neg" | "abs" | "sign" | "sgn" | "floor" | "ceil" | "round" | "trunc" | "frac" | "square"
+        | "relu" | "relu6" | "nan_to_num" | "bitwise_not" | "clamp_min" | "clamp_max" | "threshold"
+        | "leaky_relu" | "positive" | "hardtanh" => (1, 1, Joined),
+        "clamp" | "clip" => (3, 2, Joined),
+        "sqrt" | "rsqrt" | "exp" | "exp2" | "expm1" | "log" | "log2" | "log10" | "log1p" | "sin"
+        | "cos" | "tan" | "asin" | "acos" | "atan" | "sinh" | "cosh" | "tanh" | "sigmoid"
+        | "reciprocal" | "erf" | "erfc" | "erfinv" | "logit" | "elu" | "gelu" | "silu" | "mish"
+        | "softplus" | "celu" | "hardswish" | "hardsigmoid" | "log_sigmoid_forward" | "digamma"
+        | "lgamma" => (1, 1, Float),
+        "isnan" | "isinf" | "isneginf" | "isposinf" | "isfinite" | "logical_not" => (1, 1, Bool),
+        "eq" | "ne" | "lt" | "le" | "gt" | "ge" | "logical_and" | "logical_or" | "logical_xor" =>
+            (2, 1, Bool),
+        "add" | "sub" | "rsub" | "mul" | "maximum" | "minimum" | "fmax" | "fmin" | "remainder"
+        | "fmod" | "floor_divide" | "pow" | "bitwise_and" | "bitwise_or" | "bitwise_xor" | "__and__"
+        | "__or__" | "__xor__" | "__lshift__" | "__rshift__" | "copysign" | "heaviside" | "prelu"
+        | "_prelu_kernel" | "subtract" | "multiply" => (2, 1, Joined),
+        "div" | "divide" | "true_divide" | "atan2" | "hypot" | "xlogy" | "logaddexp" => (2, 1, Float),
+        "addcmul" | "addcdiv" => (3, 3, Joined),
+        "lerp" => (3, 3, Joined),
+        "threshold_backward" => (2, 1, Joined),
+        "sigmoid_backward" | "tanh_backward" => (2, 3, Joined),
+        "gelu_backward" | "silu_backward" | "mish_backward" | "elu_backward" | "softplus_backward"
+        | "leaky_relu_backward" | "hardtanh_backward" | "hardswish_backward" | "logit_backward"
+        | "hardsigmoid_backward" | "log_sigmoid_backward" => (2, 2, Joined),
+        "binary_cross_entropy_with_logits" => (2, 5, Joined),
+        _ => return None,
+    })
+}
+
+/// The work of such an operator, if it is one; `name` without `aten::`.
+pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, Why>> {
+    if let Some(name) = name.strip_prefix("_foreach_") {
+        let (_, flops, makes) = function(name.strip_suffix('_').unwrap_or(name))?;
+        return Some(foreach(call, flops, makes));
+    }
+    if name == "native_dropout" {
+        return Some(dropout(call));
+    }
+    if name == "native_dropout_backward" {
+        return Some(elementwise(call, 2, 2, Joined));
+    }
+    let found = function(name).or_else(|| function(name.strip_suffix('_')?));
+    found.map(|(tensors, flops, makes)| match name.ends_with('_') && !name.ends_with("__") {
+        true => in_place(call, tensors, flops),
+        false => elementwise(call, tensors, flops, makes),
+    })
+}
+
+fn elementwise(call: &Call, most: usize, flops: u64, makes: Makes) -> Result<Work, Why> {
+    let tensors = call.first_tensors(most);
+    let out = product(&broadcast(&tensors)?)?;
+    let of = joined(&tensors);
+    let made = of.map(|of| match makes {
+        Joined => of,
+        Float if of.is_whole() => ElementType::Float32,
+        Float => of,
+        Bool => ElementType::Bool,
+    });
+    let written = made.and_then(|made| out.checked_mul(made.bytes()));
+    let flops = out.checked_mul(flops).ok_or(TOO_LARGE)?;
+    let work = Work::new(Family::Elementwise, flops);
+    Ok(work.of(of).moves(bytes(tensors.into_iter()), written))
+}
+
+/// The result replaces the first tensor.
+fn in_place(call: &Call, most: usize, flops: u64) -> Result<Work, Why> {
+    let tensors = call.first_tensors(most);
+    let first = *tensors.first().ok_or(NONE)?;
+    if broadcast(&tensors)? != first.dims {
+        return Err(SIZES);
+    }
+    let flops = first.count()?.checked_mul(flops).ok_or(TOO_LARGE)?;
+    let work = Work::new(Family::Elementwise, flops).of(first.of);
+    Ok(work.moves(bytes(tensors.iter().copied()), first.bytes()))
+}
+
+fn dropout(call: &Call) -> Result<Work, Why> {
+    let x = call.tensor(0)?;
+    let count = x.count()?;
+    // A comparison and a product; beside the result it writes which elements it kept.
+    let flops = count.checked_mul(2).ok_or(TOO_LARGE)?;
+    let written = x.bytes().and_then(|bytes| bytes.checked_add(count));
+    Ok(Work::new(Family::Elementwise, flops).of(x.of).moves(x.bytes(), written))
+}
+
+fn foreach(call: &Call, flops: u64, makes: Makes) -> Result<Work, Why> {
+    let first = call.tensors(0)?;
+    let mut elements = 0_u64;
+    for tensor in first {
+        elements = elements.checked_add(tensor.count()?).ok_or(TOO_LARGE)?;
+    }
+    if call.lists().any(|list| list.len() != first.len()) {
+        return Err(Why::Unfit("its lists of tensors have different lengths"));
+    }
+    let read = bytes(call.lists().flatten());
+    let written = bytes(first.iter()).filter(|_| makes != Bool);
+    let flops = elements.checked_mul(flops).ok_or(TOO_LARGE)?;
+    Ok(Work::new(Family::Optimizer, flops).of(first[0].of).moves(read, written))
+}
+
+/// Sizes of the result of tensors of these sizes.
+pub(super) fn broadcast(tensors: &[&Tensor]) -> Result<Vec<u64>, Why> {
+    let dims = tensors.iter().map(|tensor| tensor.dims.len()).max().ok_or(NONE)?;
+    let mut out = vec![1; dims];
+    for tensor in tensors {
+        for (size, of) in out.iter_mut().rev().zip(tensor.dims.iter().rev()) {
+            *size = match (*size, *of) {
+                (1, of) => of,
+                (size, of) if of == 1 || of == size => size,
+                _ => return Err(SIZES),
+            };
+        }
+    }
+    Ok(out)
+}
+
+/// Type that tensors make together.
+pub(super) fn joined(tensors: &[&Tensor]) -> Option<ElementType> {
+    let of = |has_dims: bool| {
+        let wanted = tensors.iter().filter(move |tensor| tensor.dims.is_empty() != has_dims);
+        wanted.map(|tensor| tensor.of).collect::<Option<Vec<ElementType>>>()
+    };
+    ElementType::joined(&of(true)?, &of(false)?)
+}
+
+/// Bytes of all of them; none if that of one is not known.
+pub(super) fn bytes<'t>(tensors: impl Iterator<Item = &'t Tensor>) -> Option<u64> {
+    let mut tensors = tensors;
+    tensors.try_fold(0_u64, |sum, tensor| sum.checked_add(tensor.bytes()?))
+}

@@ -1,0 +1,188 @@
+//! Products of matrices: 2 m n k operations.
+
+use super::call::{Call, TOO_LARGE, Tensor};
+use super::why::Why;
+use super::work::{Family, Work};
+
+const INNER: Why = Why::Unfit("inner sizes differ");
+const BATCHES: Why = Why::Unfit("numbers of matrices differ");
+const RANKS: Why = Why::Unfit("a matrix has another number of sizes");
+
+/// The work of a product, if it is one; `name` without `aten::`.
+pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, Why>> {
+    Some(match name {
+        "mm" | "_int_mm" | "mm_out" => two(call, 0, None, Scaled::No),
+        "addmm" | "_addmm_activation" | "addmm_" => two(call, 1, Some(0), Scaled::No),
+        "_scaled_mm" => two(call, 0, Some(4), Scaled::By { out_type: 6 }),
+        "bmm" => three(call, 0, None),
+        "baddbmm" | "baddbmm_" => three(call, 1, Some(0)),
+        "addbmm" | "addbmm_" => three(call, 1, Some(0)).and_then(|work| summed(work, call)),
+        "_grouped_mm" => grouped(call, 3, 4),
+        "_scaled_grouped_mm" => grouped(call, 5, 7),
+        "linear" | "mkldnn_linear" | "_mkl_linear" | "mkldnn_linear_pointwise" => linear(call),
+        "mv" => vector(call, 0, None),
+        "addmv" | "addmv_" => vector(call, 1, Some(0)),
+        "dot" | "vdot" => dot(call),
+        "addr" | "addr_" => outer(call),
+        _ => return None,
+    })
+}
+
+/// Sizes of a product: so many of m x k by k x n.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProductSizes {
+    /// How many.
+    pub batch: u64,
+    /// Rows of the first, and of the result.
+    pub m: u64,
+    /// Columns of the second, and of the result.
+    pub n: u64,
+    /// Columns of the first, rows of the second.
+    pub k: u64,
+}
+
+/// Sizes of a product of matrices; none of others.
+pub(super) fn sizes(name: &str, call: &Call) -> Option<ProductSizes> {
+    let at = match name {
+        "mm" | "bmm" | "_scaled_mm" => 0,
+        "addmm" | "baddbmm" | "_addmm_activation" => 1,
+        _ => return None,
+    };
+    let (a, b) = (call.tensor(at).ok()?, call.tensor(at + 1).ok()?);
+    match (a.dims.as_slice(), b.dims.as_slice()) {
+        ([m, k], [k2, n]) if k == k2 => Some(ProductSizes { batch: 1, m: *m, n: *n, k: *k }),
+        ([batch, m, k], [batch2, k2, n]) if k == k2 && batch == batch2 => {
+            Some(ProductSizes { batch: *batch, m: *m, n: *n, k: *k })
+        }
+        _ => None,
+    }
+}
+
+/// Whether the result's type is an input of its own.
+#[derive(Clone, Copy)]
+enum Scaled {
+    No,
+    By { out_type: usize },
+}
+
+fn matrix(tensor: &Tensor) -> Result<[u64; 2], Why> {
+    tensor.dims.as_slice().try_into().map_err(|_| RANKS)
+}
+
+fn matrices(tensor: &Tensor) -> Result<[u64; 3], Why> {
+    tensor.dims.as_slice().try_into().map_err(|_| RANKS)
+}
+
+/// 2 m n k, of so many.
+pub(super) fn flops(batch: u64, m: u64, n: u64, k: u64) -> Result<u64, Why> {
+    let all = [batch, m, n, k].into_iter().try_fold(2_u64, |all, one| all.checked_mul(one));
+    all.ok_or(TOO_LARGE)
+}
+
+/// Bytes of these, and of what is added where there is any.
+fn read(a: &Tensor, b: &Tensor, added: Option<&Tensor>) -> Option<u64> {
+    let both = a.bytes()?.checked_add(b.bytes()?)?;
+    both.checked_add(added.map_or(Some(0), Tensor::bytes)?)
+}
+
+fn gemm(
+    a: &Tensor,
+    b: &Tensor,
+    added: Option<&Tensor>,
+    [batch, m, n, k]: [u64; 4],
+) -> Result<Work, Why> {
+    let out = [batch, m, n].into_iter().try_fold(1_u64, |all, one| all.checked_mul(one));
+    let written = out.ok_or(TOO_LARGE)?.checked_mul(a.of.map_or(0, |of| of.bytes()));
+    let work = Work::new(Family::Gemm, flops(batch, m, n, k)?);
+    Ok(work.of(a.of).moves(read(a, b, added), written.filter(|_| a.of.is_some())))
+}
+
+fn two(call: &Call, at: usize, added: Option<usize>, scaled: Scaled) -> Result<Work, Why> {
+    let (a, b) = (call.tensor(at)?, call.tensor(at + 1)?);
+    let ([m, k], [k2, n]) = (matrix(a)?, matrix(b)?);
+    if k != k2 {
+        return Err(INNER);
+    }
+    let work = gemm(a, b, added.and_then(|at| call.maybe(at)), [1, m, n, k])?;
+    let Scaled::By { out_type } = scaled else { return Ok(work) };
+    // Without its number the type of the result is not known.
+    let of = call.number(out_type).and_then(super::element::ElementType::of_number);
+    let written = of.and_then(|of| m.checked_mul(n)?.checked_mul(of.bytes()));
+    Ok(Work { written, ..work })
+}
+
+fn three(call: &Call, at: usize, added: Option<usize>) -> Result<Work, Why> {
+    let (a, b) = (call.tensor(at)?, call.tensor(at + 1)?);
+    let ([batch, m, k], [batch2, k2, n]) = (matrices(a)?, matrices(b)?);
+    if k != k2 {
+        return Err(INNER);
+    }
+    if batch != batch2 {
+        return Err(BATCHES);
+    }
+    gemm(a, b, added.and_then(|at| call.maybe(at)), [batch, m, n, k])
+}
+
+/// Products of a batch added up: one result.
+fn summed(work: Work, call: &Call) -> Result<Work, Why> {
+    let batch = matrices(call.tensor(1)?)?[0];
+    Ok(Work { written: work.written.and_then(|bytes| bytes.checked_div(batch)), ..work })
+}
+
+/// Groups of rows, of columns or of the inner size; each row counts once.
+fn grouped(call: &Call, bias: usize, out_type: usize) -> Result<Work, Why> {
+    let (a, b) = (call.tensor(0)?, call.tensor(1)?);
+    // Which groups a row lies in is in a tensor of offsets: its size is their number.
+    let groups = || (2..call.len()).filter_map(|at| call.maybe(at)).find(|t| t.dims.len() == 1);
+    let [batch, m, n, k, results] = match (a.dims.as_slice(), b.dims.as_slice()) {
+        ([m, k], [_, k2, n]) if k == k2 => [1, *m, *n, *k, 1],
+        ([_, m, k], [k2, n]) if k == k2 => [1, *m, *n, *k, 1],
+        ([batch, m, k], [batch2, k2, n]) if k == k2 && batch == batch2 => [*batch, *m, *n, *k, 1],
+        ([m, k], [k2, n]) if k == k2 => {
+            [1, *m, *n, *k, groups().map_or(0, |offsets| offsets.dims[0])]
+        }
+        ([_, _] | [_, _, _], [_, _] | [_, _, _]) => return Err(INNER),
+        _ => return Err(RANKS),
+    };
+    let work = gemm(a, b, call.maybe(bias), [batch, m, n, k])?;
+    let of = match call.number(out_type) {
+        Some(number) => super::element::ElementType::of_number(number),
+        None => a.of.filter(|of| of.bytes() > 1),
+    };
+    let elements = [batch, m, n, results].into_iter().try_fold(1_u64, |all, n| all.checked_mul(n));
+    let written = elements.filter(|_| results > 0).and_then(|n| n.checked_mul(of?.bytes()));
+    Ok(Work { written, ..work })
+}
+
+fn linear(call: &Call) -> Result<Work, Why> {
+    let (a, b) = (call.tensor(0)?, call.tensor(1)?);
+    let ((k, rows), [n, k2]) = (a.dims.split_last().ok_or(RANKS)?, matrix(b)?);
+    if *k != k2 {
+        return Err(INNER);
+    }
+    gemm(a, b, call.maybe(2), [1, super::call::product(rows)?, n, *k])
+}
+
+fn vector(call: &Call, at: usize, added: Option<usize>) -> Result<Work, Why> {
+    let (a, b) = (call.tensor(at)?, call.tensor(at + 1)?);
+    let ([m, k], &[k2]) = (matrix(a)?, b.dims.as_slice()) else { return Err(RANKS) };
+    if k != k2 {
+        return Err(INNER);
+    }
+    gemm(a, b, added.and_then(|at| call.maybe(at)), [1, m, 1, k])
+}
+
+fn dot(call: &Call) -> Result<Work, Why> {
+    let (a, b) = (call.tensor(0)?, call.tensor(1)?);
+    let (&[k], &[k2]) = (a.dims.as_slice(), b.dims.as_slice()) else { return Err(RANKS) };
+    if k != k2 {
+        return Err(INNER);
+    }
+    gemm(a, b, None, [1, 1, 1, k])
+}
+
+fn outer(call: &Call) -> Result<Work, Why> {
+    let (a, b) = (call.tensor(1)?, call.tensor(2)?);
+    let (&[m], &[n]) = (a.dims.as_slice(), b.dims.as_slice()) else { return Err(RANKS) };
+    gemm(a, b, call.maybe(0), [1, m, n, 1])
+}

@@ -1,0 +1,24 @@
+//! Why an operator has no count.
+
+use std::fmt;
+
+/// Why an operator has no count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Why {
+    /// There is no formula for it.
+    NoFormula,
+    /// Sizes of inputs were not recorded.
+    NoShapes,
+    /// They do not fit the formula: how.
+    Unfit(&'static str),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Why::NoFormula => "there is no formula for it",
+            Why::NoShapes => "sizes of its inputs were not recorded",
+            Why::Unfit(how) => how,
+        })
+    }
+}

@@ -1,0 +1,163 @@
+//! Allocations of an allocator that is not libc's, as the program reports them: Rust's
+//! `#[global_allocator]` of the crate `tprof`, around whatever it wraps.
+//!
+//! What that allocator asks libc for meanwhile is hidden, or `System` would count twice. The size
+//! of a block is what was asked for: another allocator's usable size is not known.
+
+use crate::block::Thread;
+use crate::unrecorded::missed;
+use crate::{gate, ring, sampling, stacks, state};
+use core::sync::atomic::Ordering::Relaxed;
+use tprof_wire::record::Kind;
+use tprof_wire::region::mem_mode;
+
+/// Set in what stands for a thread with hidden allocations; below it is its
+/// [`mem_mode`].
+const HIDDEN: u64 = 1 << 32;
+/// Recording was on when the call began: it is recorded.
+const IS_ON: u64 = 1 << 33;
+
+/// What the process has allocated: `struct tprof_heap`.
+#[repr(C)]
+pub struct HeapTotals {
+    /// Bytes that are live.
+    pub live_bytes: u64,
+    /// The most that were.
+    pub peak_bytes: u64,
+}
+
+/// What the process has allocated, to within 64 KiB a thread; `None` where it is not counted:
+/// unless `--mem sampled` records it.
+pub fn totals() -> Option<HeapTotals> {
+    let thread = gate::recording()?;
+    if thread.mem_mode.get() != mem_mode::SAMPLED || !thread.is_on() {
+        return None;
+    }
+    let header = state::header()?;
+    let own = thread.slot().live_delta.load(Relaxed);
+    let live = header.live_bytes.load(Relaxed).saturating_add(own);
+    let peak = header.peak_bytes.load(Relaxed).max(live);
+    // A thread may have freed what another allocated, and not added it up yet.
+    let bytes = |signed: i64| u64::try_from(signed).unwrap_or(0);
+    Some(HeapTotals { live_bytes: bytes(live), peak_bytes: bytes(peak) })
+}
+
+#[inline(always)]
+fn hide(thread: &Thread) -> u64 {
+    let mode = thread.mem_mode.get();
+    thread.mem_mode.set(mem_mode::OFF);
+    u64::from(mode) | HIDDEN | if thread.is_on() { IS_ON } else { 0 }
+}
+
+/// Ends the hiding: the thread, and whether the call is recorded.
+#[inline(always)]
+fn show(hidden: u64) -> Option<(&'static Thread, bool)> {
+    if hidden & HIDDEN == 0 {
+        return None;
+    }
+    let thread = gate::recording()?;
+    thread.mem_mode.set(hidden as u32);
+    Some((thread, hidden & IS_ON != 0))
+}
+
+/// The allocator is about to be called for a block: what [`allocated`] takes.
+#[inline(always)]
+pub fn allocating() -> u64 {
+    match gate::recording() {
+        Some(thread) => hide(thread),
+        None => {
+            missed();
+            0
+        }
+    }
+}
+
+/// It has returned a block of so many bytes, or null.
+#[inline(always)]
+pub fn allocated(hidden: u64, block: *mut u8, bytes: usize, sp: usize, fp: usize) {
+    let Some((thread, true)) = show(hidden) else { return };
+    if !block.is_null() {
+        took(thread, Kind::Alloc, block, bytes, (sp, fp));
+    }
+}
+
+#[inline(always)]
+fn took(thread: &Thread, kind: Kind, block: *mut u8, bytes: usize, (sp, fp): (usize, usize)) {
+    match thread.mem_mode.get() {
+        mem_mode::SAMPLED => sampling::counted(thread, block, (bytes, bytes), sp, fp),
+        mem_mode::EXACT => {
+            let stack = stacks::stack(thread, sp, fp);
+            ring::heap(thread, kind, block as u64, bytes as u64, stack, thread.clock());
+        }
+        _ => {}
+    }
+}
+
+/// The allocator is about to be given a block of so many bytes back: what [`freed`] takes.
+#[inline(always)]
+pub fn freeing(block: *mut u8, bytes: usize) -> u64 {
+    let Some(thread) = gate::recording() else {
+        missed();
+        return 0;
+    };
+    if thread.is_on() {
+        match thread.mem_mode.get() {
+            mem_mode::SAMPLED => {
+                sampling::freed(thread, block, bytes, Kind::Free, thread.clock());
+            }
+            mem_mode::EXACT => {
+                ring::heap(thread, Kind::Free, block as u64, 0, 0, thread.clock());
+            }
+            _ => {}
+        }
+    }
+    hide(thread)
+}
+
+/// It has been called.
+#[inline(always)]
+pub fn freed(hidden: u64) {
+    let _ = show(hidden);
+}
+
+/// The allocator is about to be asked for another size of a block of so many bytes: what
+/// [`reallocated`] takes.
+#[inline(always)]
+pub fn reallocating(block: *mut u8, bytes: usize) -> u64 {
+    let Some(thread) = gate::recording() else {
+        // Its beginning and its result.
+        missed();
+        missed();
+        return 0;
+    };
+    if thread.is_on() {
+        let clock = thread.clock();
+        match thread.mem_mode.get() {
+            mem_mode::SAMPLED => sampling::freed(thread, block, bytes, Kind::Free, clock),
+            mem_mode::EXACT => ring::heap(thread, Kind::ReallocFree, block as u64, 0, 0, clock),
+            _ => {}
+        }
+    }
+    hide(thread)
+}
+
+/// It has returned another block, or null if there was no memory. A block and its bytes, before
+/// and after.
+#[inline(always)]
+pub fn reallocated(
+    hidden: u64,
+    from: (*mut u8, usize),
+    to: (*mut u8, usize),
+    sp: usize,
+    fp: usize,
+) {
+    let Some((thread, true)) = show(hidden) else { return };
+    match (to.0.is_null(), thread.mem_mode.get()) {
+        (true, mem_mode::EXACT) => {
+            ring::heap(thread, Kind::ReallocFailed, from.0 as u64, 0, 0, thread.clock());
+        }
+        // It counts as freed already: the old block lives on.
+        (true, _) => took(thread, Kind::Alloc, from.0, from.1, (sp, fp)),
+        (false, _) => took(thread, Kind::ReallocAlloc, to.0, to.1, (sp, fp)),
+    }
+}

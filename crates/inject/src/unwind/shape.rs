@@ -1,0 +1,252 @@
+//! The shape of a stack: which words a walk reads, relative to where it begins.
+//!
+//! A walk is a function of the rows and of the words that it reads. Which words those are follows
+//! from frame sizes and from the frame pointers that it goes by, and many stacks share it. So where
+//! the words at the places of a shape are the return addresses that an earlier walk of that shape
+//! found, and every frame pointer that this walk went by has the place that the shape has for it,
+//! the walk is the same. None of these loads waits for another, and no row is needed.
+//!
+//! They are compared by one sum: of all words, those of frame pointers by their distance to where
+//! the shape has them, each times a number of its own.
+
+use tprof_wire::hash::GOLDEN;
+
+/// Return addresses of a shape, with the end of the stack; frame pointers that it goes by.
+pub const MOST_FRAMES: usize = 96;
+
+/// The fixed part of a shape, as it lies in memory. The places of `count` words follow, in words
+/// above the first return address: return addresses, then saved frame pointers.
+#[repr(C)]
+pub struct Shape {
+    /// The sum where all words are 0, and the stack begins at 0.
+    seed: u64,
+    /// What the address of the first return address is multiplied with.
+    base: u64,
+    /// What the frame pointer in its register is multiplied with; 0 where it does not matter.
+    register: u64,
+    /// Words from the first return address to the end of the last one that is read.
+    words: u32,
+    count: u32,
+}
+
+impl Shape {
+    /// The hash of the stack that begins with the return address at `sp` and ends below `high`, if
+    /// it has this shape; else a number that is no such hash, but by chance (2^-51). `None` if the
+    /// shape is higher than the stack.
+    ///
+    /// # Safety
+    /// The shape is followed by its places; `sp` is aligned, and readable from there to `high`.
+    #[inline(always)]
+    pub unsafe fn of_stack(&self, (sp, fp): (usize, usize), high: usize) -> Option<u64> {
+        if high.wrapping_sub(sp) < self.words as usize * 8 {
+            return None;
+        }
+        let places = core::ptr::from_ref(self).wrapping_add(1).cast::<u16>();
+        let mut sum = self.seed.wrapping_sub(self.base.wrapping_mul(sp as u64));
+        sum = sum.wrapping_add(self.register.wrapping_mul(fp as u64));
+        for at in 0..self.count as usize {
+            // SAFETY: the premise; each place lies within `words`, and there are as many digits.
+            sum = sum.wrapping_add(unsafe {
+                let word = (sp as *const u64).add(*places.add(at) as usize);
+                (*word).wrapping_mul(*DIGITS.get_unchecked(at))
+            });
+        }
+        Some(sum)
+    }
+}
+
+/// A shape that is being put together.
+pub struct Draft {
+    /// Where the frame pointer in its register points to, in bytes, if it matters.
+    register: Option<u64>,
+    /// Words that are read, from the first to the last.
+    read: usize,
+    ras: (usize, [u16; MOST_FRAMES]),
+    /// Where frame pointers are saved, and where they point to.
+    links: (usize, [[u16; 2]; MOST_FRAMES]),
+}
+
+impl Draft {
+    /// Without a frame.
+    #[inline(always)]
+    pub const fn new() -> Draft {
+        let (ras, links) = ((0, [0; MOST_FRAMES]), (0, [[0; 2]; MOST_FRAMES]));
+        Draft { register: None, read: 0, ras, links }
+    }
+
+    /// The next return address outwards, this many bytes above the first one.
+    #[inline(always)]
+    pub fn ra(&mut self, above: usize) -> Option<()> {
+        let (count, places) = &mut self.ras;
+        *places.get_mut(*count)? = place(above)?;
+        *count += 1;
+        self.read = self.read.max(above / 8 + 1);
+        Some(())
+    }
+
+    /// A frame pointer that is saved at one place, and points to another.
+    #[inline(always)]
+    pub fn link(&mut self, saved: usize, to: usize) -> Option<()> {
+        let (count, links) = &mut self.links;
+        *links.get_mut(*count)? = [place(saved)?, place(to)?];
+        *count += 1;
+        self.read = self.read.max(saved / 8 + 1);
+        Some(())
+    }
+
+    /// The frame pointer in its register matters, and points to this place.
+    pub fn register(&mut self, to: usize) {
+        self.register = Some(to as u64);
+    }
+
+    /// What no two shapes have in common.
+    #[inline(always)]
+    pub fn hash(&self) -> u64 {
+        let (ras, links) = (self.ras.0, self.links.0);
+        let register = self.register.unwrap_or(GOLDEN);
+        let mut hash = mixed(register, (ras as u64) << 32 | links as u64);
+        for four in self.ras.1.as_chunks::<4>().0.iter().take(ras.div_ceil(4)) {
+            hash = mixed(hash, joined(four));
+        }
+        for [one, two] in self.links.1.as_chunks::<2>().0.iter().take(links.div_ceil(2)) {
+            hash = mixed(hash, joined(&[one[0], one[1], two[0], two[1]]));
+        }
+        hash
+    }
+
+    /// Words of memory that it takes.
+    pub fn words(&self) -> usize {
+        size_of::<Shape>() / 8 + (self.ras.0 + self.links.0).div_ceil(4)
+    }
+
+    /// Writes it.
+    ///
+    /// # Safety
+    /// `to` is aligned, and has room for [`Draft::words`] words that nobody else uses.
+    pub unsafe fn write(&self, hash: u64, to: *mut u64) {
+        let (ras, links) = (self.ras.0, self.links.1.iter().take(self.links.0));
+        let digits = DIGITS.iter().skip(ras);
+        let register = if self.register.is_some() { REGISTER } else { 0 };
+        // Of a stack of this shape that begins at 0.
+        let mut sum = register.wrapping_mul(self.register.unwrap_or(0));
+        let mut base = register;
+        for ([_, to], digit) in links.clone().zip(digits) {
+            sum = sum.wrapping_add(digit.wrapping_mul(u64::from(*to) * 8));
+            base = base.wrapping_add(*digit);
+        }
+        let seed = hash.wrapping_sub(sum);
+        let (words, count) = (self.read as u32, (ras + self.links.0) as u32);
+        let saved = links.map(|[saved, _]| *saved);
+        let places = self.ras.1.iter().take(ras).copied().chain(saved);
+        // SAFETY: the premise.
+        unsafe {
+            let to = to.cast::<Shape>();
+            to.write(Shape { seed, base, register, words, count });
+            let to = to.add(1).cast::<u16>();
+            places.enumerate().for_each(|(at, place)| to.add(at).write(place));
+        }
+    }
+
+    /// The hash of a stack of this shape by its return addresses, see [`Shape::of_stack`].
+    #[inline(always)]
+    pub fn of_addresses(hash: u64, addresses: impl Iterator<Item = u64>) -> u64 {
+        let terms = addresses.zip(&DIGITS).map(|(ra, digit)| ra.wrapping_mul(*digit));
+        terms.fold(hash, u64::wrapping_add)
+    }
+}
+
+/// A place as it is kept. `None` if it is too far away, or no multiple of 8.
+#[inline(always)]
+fn place(above: usize) -> Option<u16> {
+    u16::try_from(above >> 3).ok().filter(|_| above & 7 == 0)
+}
+
+#[inline(always)]
+fn joined(places: &[u16; 4]) -> u64 {
+    places.iter().fold(0, |word, place| word << 16 | u64::from(*place))
+}
+
+#[inline(always)]
+const fn mixed(hash: u64, value: u64) -> u64 {
+    let x = (hash ^ value).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    x ^ x >> 32
+}
+
+/// What words are multiplied with, by their number: odd, and drawn, so that two stacks of one
+/// shape have the same upper 52 bits with probability 2^-51.
+static DIGITS: [u64; 2 * MOST_FRAMES] = {
+    let mut digits = [0; 2 * MOST_FRAMES];
+    let mut at = 0;
+    while at < digits.len() {
+        digits[at] = drawn(at as u64 + 2);
+        at += 1;
+    }
+    digits
+};
+
+/// The same for the frame pointer in its register.
+const REGISTER: u64 = drawn(1);
+
+/// The numbers of splitmix64, made odd.
+const fn drawn(number: u64) -> u64 {
+    let x = number.wrapping_mul(GOLDEN);
+    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (x ^ x >> 31) | 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Return addresses at words 0, 2 and 5, a frame pointer that is saved at word 1 and points to
+    /// word 4, and one in its register that points to word 1.
+    fn draft() -> Draft {
+        let mut draft = Draft::new();
+        for at in [0, 2, 5] {
+            draft.ra(at * 8).unwrap();
+        }
+        draft.link(8, 32).unwrap();
+        draft.register(8);
+        draft
+    }
+
+    fn hash_of(stack: &[u64], fp: usize) -> Option<u64> {
+        let draft = draft();
+        let mut memory = [0; 16];
+        assert!(draft.words() <= memory.len());
+        let range = stack.as_ptr_range();
+        // SAFETY: there is room; the stack ends at `range.end`.
+        unsafe {
+            draft.write(draft.hash(), memory.as_mut_ptr());
+            let shape = &*memory.as_ptr().cast::<Shape>();
+            shape.of_stack((range.start.addr(), fp), range.end.addr())
+        }
+    }
+
+    #[test]
+    fn a_stack_has_the_hash_of_its_addresses_if_all_links_are_right() {
+        let mut stack = [11, 0, 22, 77, 77, 0, 77];
+        let at = |word: usize| stack.as_ptr_range().start.addr() + word * 8;
+        let (one, four, five) = (at(1), at(4), at(5));
+        stack[1] = four as u64;
+        let expected = Draft::of_addresses(draft().hash(), [11, 22, 0].into_iter());
+        assert_eq!(hash_of(&stack, one), Some(expected));
+        assert_ne!(hash_of(&stack, four), Some(expected));
+        for (word, value) in [(0, 12), (1, five as u64), (2, 21), (5, 1)] {
+            let before = core::mem::replace(&mut stack[word], value);
+            assert_ne!(hash_of(&stack, one), Some(expected), "word {word}");
+            stack[word] = before;
+        }
+        (stack[3], stack[4], stack[6]) = (1, 2, 3);
+        assert_eq!(hash_of(&stack, one), Some(expected));
+        assert_eq!(hash_of(&stack[..5], one), None);
+    }
+
+    #[test]
+    fn places_too_far_away_or_between_words_are_refused() {
+        assert_eq!(place(8 * 0xffff), Some(0xffff));
+        assert_eq!(place(8 * 0x10000), None);
+        assert_eq!(place(12), None);
+    }
+}

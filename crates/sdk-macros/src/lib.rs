@@ -1,0 +1,132 @@
+//! The attribute `instrument` of the crate `tprof`: see its feature `macros`.
+//!
+//! A function is taken apart by its tokens, without a parser: the last group in braces is
+//! its body, the word after `fn` its name. That keeps the crate without dependencies.
+
+use proc_macro::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
+
+/// Calls of the function are spans: `#[tprof::instrument]`, or with what `tprof::span!` takes,
+/// `#[tprof::instrument(category: tprof::Category::Io, "read", bytes = bytes)]`. Without a name
+/// it is the function's. Of an `async fn` each poll is a span, with the number of the call as its
+/// argument `task`; other arguments it has none.
+#[proc_macro_attribute]
+pub fn instrument(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    match expand(attribute, item) {
+        Ok(function) => function,
+        Err(why) => format!("compile_error!({why:?});").parse().unwrap_or_default(),
+    }
+}
+
+fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenStream, &'static str> {
+    let mut tokens: Vec<TokenTree> = item.into_iter().collect();
+    let Some(TokenTree::Group(body)) = tokens.pop() else {
+        return Err("#[instrument] is for functions with a body");
+    };
+    if body.delimiter() != Delimiter::Brace {
+        return Err("#[instrument] is for functions with a body");
+    }
+    let is_word =
+        |token: &TokenTree, word| matches!(token, TokenTree::Ident(is) if is.to_string() == word);
+    let Some(at) = tokens.iter().position(|token| is_word(token, "fn")) else {
+        return Err("#[instrument] is for functions");
+    };
+    let Some(TokenTree::Ident(name)) = tokens.get(at + 1) else {
+        return Err("#[instrument] is for functions with a name");
+    };
+    let words = &tokens[..at];
+    if words.iter().any(|token| is_word(token, "const")) {
+        return Err(
+            "a `const fn` may run while the program is compiled: it cannot be instrumented",
+        );
+    }
+    let is_async = words.iter().any(|token| is_word(token, "async"));
+    let Call { named, has_arguments } = Call::of(attribute, &name.to_string());
+    if is_async && has_arguments {
+        return Err("an async function's polls have no arguments but `task`");
+    }
+    let inner = if is_async { polled(named, body.stream()) } else { called(named, body) };
+    let mut whole = Group::new(Delimiter::Brace, inner);
+    whole.set_span(Span::call_site());
+    tokens.push(whole.into());
+    Ok(tokens.into_iter().collect())
+}
+
+/// What `span!` is called with.
+struct Call {
+    named: TokenStream,
+    has_arguments: bool,
+}
+
+impl Call {
+    /// Parts are `category: …`, a name, and arguments, with commas between.
+    fn of(attribute: TokenStream, function: &str) -> Call {
+        let mut parts: Vec<Vec<TokenTree>> = vec![Vec::new()];
+        for token in attribute {
+            match (&token, parts.last_mut()) {
+                (TokenTree::Punct(mark), _) if mark.as_char() == ',' => parts.push(Vec::new()),
+                (_, Some(last)) => last.push(token),
+                _ => {}
+            }
+        }
+        parts.retain(|part| !part.is_empty());
+        let marked = |part: &[TokenTree], by: char| {
+            matches!(part, [TokenTree::Ident(_), TokenTree::Punct(mark), ..]
+                if mark.as_char() == by && mark.spacing() == Spacing::Alone)
+        };
+        let has_category = parts.first().is_some_and(|part| marked(part, ':'));
+        let place = usize::from(has_category);
+        if parts.get(place).map_or(true, |part| marked(part, '=')) {
+            parts.insert(place, vec![Literal::string(function).into()]);
+        }
+        let has_arguments = parts.len() > place + 1;
+        let mut named = TokenStream::new();
+        for part in parts {
+            named.extend(part);
+            named.extend([TokenTree::from(Punct::new(',', Spacing::Alone))]);
+        }
+        Call { named, has_arguments }
+    }
+}
+
+/// `::tprof::NAME!(…)`.
+fn invocation(name: &str, arguments: TokenStream) -> TokenStream {
+    let mut all: TokenStream = "::tprof::".parse().unwrap_or_default();
+    all.extend([
+        TokenTree::from(Ident::new(name, Span::call_site())),
+        Punct::new('!', Spacing::Alone).into(),
+        Group::new(Delimiter::Parenthesis, arguments).into(),
+    ]);
+    all
+}
+
+/// `let _tprof_span = ::tprof::span!(…); { … }`, in which nothing of the body is changed.
+fn called(named: TokenStream, body: Group) -> TokenStream {
+    let span = Ident::new("_tprof_span", Span::mixed_site());
+    let mut all = TokenStream::new();
+    all.extend([
+        TokenTree::from(Ident::new("let", Span::call_site())),
+        span.into(),
+        Punct::new('=', Spacing::Alone).into(),
+    ]);
+    all.extend(invocation("span", named));
+    all.extend([TokenTree::from(Punct::new(';', Spacing::Alone)), body.into()]);
+    all
+}
+
+/// `::tprof::__polled!(async move { … }, …).await`.
+fn polled(named: TokenStream, body: TokenStream) -> TokenStream {
+    let mut arguments = TokenStream::new();
+    arguments.extend([
+        TokenTree::from(Ident::new("async", Span::call_site())),
+        Ident::new("move", Span::call_site()).into(),
+        Group::new(Delimiter::Brace, body).into(),
+        Punct::new(',', Spacing::Alone).into(),
+    ]);
+    arguments.extend(named);
+    let mut all = invocation("__polled", arguments);
+    all.extend([
+        TokenTree::from(Punct::new('.', Spacing::Alone)),
+        Ident::new("await", Span::call_site()).into(),
+    ]);
+    all
+}

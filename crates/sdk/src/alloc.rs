@@ -1,0 +1,117 @@
+//! A global allocator whose calls tprof records, whatever allocates in it.
+
+#![allow(unsafe_code)]
+
+use crate::counted;
+use crate::table::own_table;
+use std::alloc::{GlobalAlloc, Layout};
+
+/// Wraps a global allocator, so that tprof records it as it records libc's `malloc`: with
+/// stacks, in the thread's order with its spans. Without it a static mimalloc or jemalloc is a
+/// blind spot of the run.
+///
+/// What the allocator asks libc for itself is not recorded beside that, so `Alloc(System)` counts
+/// once. A block's size is the bytes asked for. Without tprof and without a
+/// [`heap_scope`](crate::heap_scope) a call costs two loads more.
+///
+/// ```
+/// #[global_allocator]
+/// static ALLOCATOR: tprof::Alloc<std::alloc::System> = tprof::Alloc(std::alloc::System);
+/// # fn main() {}
+/// ```
+#[derive(Debug, Default)]
+pub struct Alloc<A>(pub A);
+
+// SAFETY: every call is the wrapped allocator's, with its own arguments and result.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's premise.
+        unsafe { allocate(layout, || self.0.alloc(layout)) }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's premise.
+        unsafe { allocate(layout, || self.0.alloc_zeroed(layout)) }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        counted::freed(layout.size());
+        match own_table() {
+            // SAFETY: the caller's premise: a live block of the wrapped allocator.
+            None => unsafe { self.0.dealloc(block, layout) },
+            Some(table) => {
+                // SAFETY: the block is a number to it.
+                let call = unsafe { (table.freeing)(block, layout.size()) };
+                // SAFETY: as above.
+                unsafe { self.0.dealloc(block, layout) };
+                // SAFETY: what `freeing` returned, on the same thread.
+                unsafe { (table.freed)(call) };
+            }
+        }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        let to = match own_table() {
+            // SAFETY: the caller's premise.
+            None => unsafe { self.0.realloc(block, layout, bytes) },
+            Some(table) => {
+                // SAFETY: the block is a number to it.
+                let call = unsafe { (table.reallocating)(block, layout.size()) };
+                // SAFETY: the caller's premise.
+                let to = unsafe { self.0.realloc(block, layout, bytes) };
+                // SAFETY: what `reallocating` returned, on the same thread.
+                unsafe { (table.reallocated)(call, block, to, &[layout.size(), bytes]) };
+                to
+            }
+        };
+        if !to.is_null() {
+            counted::freed(layout.size());
+            counted::allocated(bytes);
+        }
+        to
+    }
+}
+
+#[inline(always)]
+unsafe fn allocate(layout: Layout, call: impl FnOnce() -> *mut u8) -> *mut u8 {
+    leave_note();
+    let block = match own_table() {
+        None => call(),
+        Some(table) => {
+            // SAFETY: it takes nothing.
+            let began = unsafe { (table.allocating)() };
+            let block = call();
+            // SAFETY: what `allocating` returned, on the same thread.
+            unsafe { (table.allocated)(began, block, layout.size()) };
+            block
+        }
+    };
+    if !block.is_null() {
+        counted::allocated(layout.size());
+    }
+    block
+}
+
+/// Leaves a note in the executable, by which tprof knows before the first call that this
+/// allocator's calls are reported: a section of its own, and no instruction. In what a program
+/// compiles of [`Alloc`], so that only those have it that use it.
+#[inline(always)]
+fn leave_note() {
+    #[cfg(all(target_os = "linux", target_arch = "x86_64", not(feature = "off"), not(miri)))]
+    // SAFETY: no instructions.
+    unsafe {
+        std::arch::asm!(
+            ".pushsection .note.tprof.alloc, \"a\", @note",
+            ".balign 4",
+            ".long 6, 0, 1",
+            ".asciz \"tprof\"",
+            ".balign 4",
+            ".popsection",
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+}

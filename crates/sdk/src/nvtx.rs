@@ -1,0 +1,323 @@
+//! Where tprof is not there, another tool's NVTX library, as `nsys profile` names one in
+//! `NVTX_INJECTION64_PATH`: spans and marks go there as ranges and marks of its default domain,
+//! steps as ranges `step N`. NVTX has no arguments, counters, work or pools of this kind.
+//!
+//! NVTX consists of headers, each copy of which loads that library and calls its
+//! `InitializeInjectionNvtx2` with a function that hands out tables: places of function pointers,
+//! by number, which the library fills. This is such a copy, of the few functions that are used:
+//! `nvtxImpl.h` and `nvtxTypes.h` of NVTX 3.
+
+#![allow(unsafe_code)]
+
+use crate::abi::{RawHeap, RawValue, Table};
+use crate::name::Name;
+use std::cell::Cell;
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::mem::{size_of, transmute};
+use std::ptr::null;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+
+extern "C" {
+    fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    fn getenv(name: *const c_char) -> *const c_char;
+}
+
+const RTLD_LAZY: c_int = 1;
+
+/// Numbers of functions in NVTX's module `CORE`.
+const MARK: usize = 2;
+const START: usize = 5;
+const END: usize = 7;
+const PUSH: usize = 9;
+const POP: usize = 11;
+/// Functions of that module, and one that there is not.
+const CORE_SIZE: usize = 16;
+const MODULE_CORE: c_int = 1;
+
+/// What the library puts in.
+static FUNCTIONS: [AtomicUsize; CORE_SIZE] = {
+    #[allow(clippy::declare_interior_mutable_const)] // one for each place
+    const NONE: AtomicUsize = AtomicUsize::new(0);
+    [NONE; CORE_SIZE]
+};
+
+/// Places of function pointers, by their numbers; null where there is none.
+#[repr(transparent)]
+struct Places([*const AtomicUsize; CORE_SIZE + 1]);
+
+// SAFETY: addresses of atomics, which nothing changes.
+unsafe impl Sync for Places {}
+
+static PLACES: Places = {
+    let mut places = [null(); CORE_SIZE + 1];
+    let mut at = 1;
+    while at < CORE_SIZE {
+        places[at] = &FUNCTIONS[at] as *const AtomicUsize;
+        at += 1;
+    }
+    Places(places)
+};
+
+#[repr(C)]
+struct Callbacks {
+    bytes: usize,
+    functions: extern "C" fn(c_int, *mut *const *const AtomicUsize, *mut c_uint) -> c_int,
+}
+
+#[repr(C)]
+struct VersionInfo {
+    bytes: usize,
+    version: u32,
+    reserved: u32,
+    set_version: extern "C" fn(u32),
+}
+
+static CALLBACKS: Callbacks = Callbacks { bytes: size_of::<Callbacks>(), functions };
+static VERSION: VersionInfo =
+    VersionInfo { bytes: size_of::<VersionInfo>(), version: 3, reserved: 0, set_version };
+
+extern "C" fn functions(
+    module: c_int,
+    places: *mut *const *const AtomicUsize,
+    count: *mut c_uint,
+) -> c_int {
+    if module != MODULE_CORE || places.is_null() || count.is_null() {
+        return 0;
+    }
+    // SAFETY: the library's place for the answer.
+    unsafe { *places = PLACES.0.as_ptr() };
+    // SAFETY: as above.
+    unsafe { *count = CORE_SIZE as c_uint };
+    1
+}
+
+extern "C" fn set_version(_: u32) {}
+
+extern "C" fn export_table(table: u32) -> *const c_void {
+    match table {
+        1 => (&CALLBACKS as *const Callbacks).cast(),
+        3 => (&VERSION as *const VersionInfo).cast(),
+        _ => null(),
+    }
+}
+
+/// A table whose functions call that library; `None` where there is none, or it refuses.
+pub fn table() -> Option<&'static Table> {
+    // SAFETY: a name that ends in NUL.
+    let path = unsafe { getenv(b"NVTX_INJECTION64_PATH\0".as_ptr().cast()) };
+    // SAFETY: not null, and ends in NUL.
+    if path.is_null() || unsafe { *path } == 0 {
+        return None;
+    }
+    // SAFETY: what NVTX's own headers do with it; it is never unloaded.
+    let library = unsafe { dlopen(path, RTLD_LAZY) };
+    if library.is_null() {
+        return None;
+    }
+    // SAFETY: a name that ends in NUL.
+    let symbol = unsafe { dlsym(library, b"InitializeInjectionNvtx2\0".as_ptr().cast()) };
+    if symbol.is_null() {
+        return None;
+    }
+    type Initialize = unsafe extern "C" fn(extern "C" fn(u32) -> *const c_void) -> c_int;
+    // SAFETY: the function of this name has this type in every version of NVTX 2 and 3.
+    let initialize = unsafe { transmute::<*mut c_void, Initialize>(symbol) };
+    // SAFETY: tables as NVTX's headers have them.
+    (unsafe { initialize(export_table) } != 0).then_some(&TABLE)
+}
+
+/// Calls a function that the library put in, of the type that its number has.
+macro_rules! call {
+    ($number:expr, fn($($type:ty),*) -> $result:ty, ($($argument:expr),*)) => {{
+        let function = FUNCTIONS[$number].load(Acquire);
+        (function != 0).then(|| {
+            type Function = unsafe extern "C" fn($($type),*) -> $result;
+            // SAFETY: the library put a function of this type there.
+            let function = unsafe { transmute::<usize, Function>(function) };
+            // SAFETY: texts end in NUL.
+            unsafe { function($($argument),*) }
+        })
+    }};
+}
+
+/// Bytes of a text that are handed on.
+const TEXT_MOST: usize = 1023;
+
+/// A name without its category, cut where it is long, as C has it.
+struct Text([u8; TEXT_MOST + 1]);
+
+impl Text {
+    fn of(name: *const Name) -> Text {
+        // SAFETY: null, or a name that outlives the call.
+        let text = unsafe { name.as_ref() }.map_or(&b""[..], Name::text);
+        let end = text.iter().position(|byte| [0, 31].contains(byte)).unwrap_or(text.len());
+        Text::cut(&text[..end])
+    }
+
+    fn cut(text: &[u8]) -> Text {
+        let mut all = [0; TEXT_MOST + 1];
+        let count = text.len().min(TEXT_MOST);
+        all[..count].copy_from_slice(&text[..count]);
+        Text(all)
+    }
+
+    fn pointer(&self) -> *const c_char {
+        self.0.as_ptr().cast()
+    }
+}
+
+/// Set in what stands for a span on the thread's stack.
+const ON_STACK: u64 = 1 << 63;
+/// Spans that lie on a thread's stack at most.
+const DEPTHS: u32 = 64;
+
+thread_local! {
+    /// Spans that are open, and which of them are over though others lie within.
+    static OPEN: Cell<(u32, u64)> = const { Cell::new((0, 0)) };
+}
+/// [`stop_recording`](crate::stop_recording) was called.
+static IS_OFF: AtomicBool = AtomicBool::new(false);
+/// The range of the step, and the number of the next.
+static STEP: AtomicU64 = AtomicU64::new(0);
+static NEXT_STEP: AtomicU64 = AtomicU64::new(0);
+
+static TABLE: Table = Table {
+    bytes: size_of::<Table>(),
+    is_recording,
+    record,
+    mark,
+    step,
+    push,
+    pop,
+    start,
+    end,
+    counter: value,
+    flops,
+    python: null(),
+    open,
+    close,
+    describe,
+    complete,
+    add: value,
+    work,
+    took,
+    gave,
+    // These are the allocator's, which takes tprof's own table only.
+    allocating,
+    allocated,
+    freeing,
+    freed,
+    reallocating,
+    reallocated,
+    heap,
+};
+
+fn is_on() -> bool {
+    !IS_OFF.load(Relaxed)
+}
+
+extern "C" fn is_recording() -> i32 {
+    i32::from(is_on())
+}
+
+extern "C" fn record(on: i32) -> i32 {
+    IS_OFF.store(on == 0, Relaxed);
+    i32::from(on != 0)
+}
+
+extern "C" fn mark(name: *const Name) {
+    if is_on() {
+        call!(MARK, fn(*const c_char) -> (), (Text::of(name).pointer()));
+    }
+}
+
+extern "C" fn step(number: u64) {
+    let next = NEXT_STEP.fetch_add(1, Relaxed);
+    let number = if number == u64::MAX { next } else { number };
+    let range = if is_on() { begin(&Text::cut(format!("step {number}").as_bytes())) } else { 0 };
+    end(STEP.swap(range, AcqRel));
+}
+
+extern "C" fn push(name: *const Name) {
+    open(name);
+}
+
+extern "C" fn pop() {
+    if let Some(innermost) = OPEN.with(Cell::get).0.checked_sub(1) {
+        close(ON_STACK | u64::from(innermost));
+    }
+}
+
+fn begin(text: &Text) -> u64 {
+    call!(START, fn(*const c_char) -> u64, (text.pointer())).unwrap_or(0) & !ON_STACK
+}
+
+extern "C" fn start(name: *const Name) -> u64 {
+    if is_on() {
+        begin(&Text::of(name))
+    } else {
+        0
+    }
+}
+
+extern "C" fn end(span: u64) {
+    if span != 0 {
+        call!(END, fn(u64) -> (), (span));
+    }
+}
+
+extern "C" fn open(name: *const Name) -> u64 {
+    let (depth, over) = OPEN.with(Cell::get);
+    if !is_on() {
+        return 0;
+    }
+    if depth >= DEPTHS {
+        return start(name);
+    }
+    OPEN.with(|open| open.set((depth + 1, over)));
+    call!(PUSH, fn(*const c_char) -> c_int, (Text::of(name).pointer()));
+    ON_STACK | u64::from(depth)
+}
+
+/// A range within which others are open ends with the last of them: NVTX has one stack.
+extern "C" fn close(span: u64) {
+    if span & ON_STACK == 0 {
+        return end(span);
+    }
+    let (mut depth, mut over) = OPEN.with(Cell::get);
+    let at = span & !ON_STACK;
+    if at >= u64::from(depth) {
+        return;
+    }
+    over |= 1 << at;
+    while depth > 0 && over & (1 << (depth - 1)) != 0 {
+        depth -= 1;
+        over &= !(1 << depth);
+        call!(POP, fn() -> c_int, ());
+    }
+    OPEN.with(|open| open.set((depth, over)));
+}
+
+extern "C" fn describe(_: u64, _: *const Name, _: *const RawValue, _: usize) {}
+extern "C" fn complete(_: *const Name, _: u64, _: u64) {}
+extern "C" fn value(_: *const Name, _: f64) {}
+extern "C" fn flops(_: u64) {}
+extern "C" fn work(_: u64, _: u32) {}
+extern "C" fn took(_: *const Name, _: u64, _: u64) {}
+extern "C" fn gave(_: *const Name, _: u64) {}
+extern "C" fn allocating() -> u64 {
+    0
+}
+extern "C" fn allocated(_: u64, _: *mut u8, _: usize) {}
+extern "C" fn freeing(_: *mut u8, _: usize) -> u64 {
+    0
+}
+extern "C" fn freed(_: u64) {}
+extern "C" fn reallocating(_: *mut u8, _: usize) -> u64 {
+    0
+}
+extern "C" fn reallocated(_: u64, _: *mut u8, _: *mut u8, _: *const [usize; 2]) {}
+extern "C" fn heap(_: *mut RawHeap) -> i32 {
+    0
+}

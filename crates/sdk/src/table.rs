@@ -1,0 +1,107 @@
+//! The table of functions that tprof's library has in a process that it was loaded into.
+//!
+//! It is found once, by `dlsym`. A shorter table, of an older tprof, counts as none: nothing is
+//! recorded then.
+
+#![allow(unsafe_code)]
+
+use crate::abi::Table;
+
+/// The table, if tprof's library (or, for spans and marks, another tool's NVTX library) is there.
+#[inline(always)]
+pub fn table() -> Option<&'static Table> {
+    #[cfg(all(target_os = "linux", target_arch = "x86_64", not(feature = "off"), not(miri)))]
+    {
+        live::table()
+    }
+    #[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(feature = "off"), not(miri))))]
+    {
+        None
+    }
+}
+
+/// The table, if it is that of tprof's library. To find it allocates nothing by Rust's allocator.
+#[inline(always)]
+pub fn own_table() -> Option<&'static Table> {
+    #[cfg(all(target_os = "linux", target_arch = "x86_64", not(feature = "off"), not(miri)))]
+    {
+        live::own_table()
+    }
+    #[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(feature = "off"), not(miri))))]
+    {
+        None
+    }
+}
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(feature = "off"), not(miri)))]
+mod live {
+    use crate::abi::Table;
+    use std::ffi::{c_char, c_void};
+    use std::mem::size_of;
+    use std::ptr::null_mut;
+    use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+    extern "C" {
+        fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    }
+
+    /// What stands for a table that was not looked for.
+    static UNKNOWN: u8 = 0;
+
+    /// Null: there is none.
+    static FOUND: AtomicPtr<Table> = AtomicPtr::new((&UNKNOWN as *const u8) as *mut Table);
+    static OWN: AtomicPtr<Table> = AtomicPtr::new((&UNKNOWN as *const u8) as *mut Table);
+
+    #[inline(always)]
+    fn unknown() -> *mut Table {
+        (&UNKNOWN as *const u8) as *mut Table
+    }
+
+    #[inline(always)]
+    pub fn table() -> Option<&'static Table> {
+        let found = FOUND.load(Relaxed);
+        if found.is_null() {
+            return None;
+        }
+        if found == unknown() {
+            return find();
+        }
+        // SAFETY: what `find` stored: a static of a library that is never unloaded, or of ours.
+        Some(unsafe { &*found })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find() -> Option<&'static Table> {
+        let found = own_table().or_else(crate::nvtx::table);
+        FOUND.store(found.map_or(null_mut(), |table| (table as *const Table).cast_mut()), Relaxed);
+        found
+    }
+
+    #[inline(always)]
+    pub fn own_table() -> Option<&'static Table> {
+        let found = OWN.load(Relaxed);
+        if found.is_null() {
+            return None;
+        }
+        if found == unknown() {
+            return find_own();
+        }
+        // SAFETY: what `find_own` stored: a static of a library that is never unloaded.
+        Some(unsafe { &*found })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_own() -> Option<&'static Table> {
+        // SAFETY: the name ends in NUL; a null handle is RTLD_DEFAULT on Linux.
+        let symbol = unsafe { dlsym(null_mut(), b"tprof_abi\0".as_ptr().cast()) };
+        let table = symbol.cast::<Table>();
+        // SAFETY: null, or tprof's table, which begins with its own size.
+        let bytes = if table.is_null() { 0 } else { unsafe { table.cast::<usize>().read() } };
+        let table = if bytes >= size_of::<Table>() { table } else { null_mut() };
+        OWN.store(table, Relaxed);
+        // SAFETY: null, or as long as what is read of it, in a library that is never unloaded.
+        unsafe { table.as_ref() }
+    }
+}

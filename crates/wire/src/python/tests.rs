@@ -1,0 +1,102 @@
+//! Frames and strings of interpreters without the lock, in memory that is laid out as theirs.
+
+extern crate std;
+
+use super::*;
+use std::collections::BTreeMap;
+use std::vec;
+use std::vec::Vec;
+
+/// Words by address.
+#[derive(Default)]
+struct Words(BTreeMap<u64, u64>);
+
+impl Words {
+    fn put(&mut self, at: u64, words: &[u64]) {
+        for (place, word) in words.iter().enumerate() {
+            self.0.insert(at + 8 * place as u64, *word);
+        }
+    }
+}
+
+impl Memory for Words {
+    fn u64(&mut self, at: u64) -> Option<u64> {
+        self.0.get(&at).copied()
+    }
+
+    fn u32(&mut self, at: u64) -> Option<u32> {
+        Some((self.u64(at & !7)? >> (at % 8 * 8)) as u32)
+    }
+
+    fn u8(&mut self, at: u64) -> Option<u8> {
+        Some((self.u64(at & !7)? >> (at % 8 * 8)) as u8)
+    }
+}
+
+/// As CPython 3.14.6 without the lock publishes it.
+fn without_lock() -> Layout {
+    Layout {
+        interpreters: 0,
+        next_interpreter: 0,
+        threads: 0,
+        next_thread: 0,
+        interpreter: 0,
+        pthread: 0,
+        tid: None,
+        frame: (0, None),
+        previous: 8,
+        code: 0,
+        instruction: 56,
+        instruction_is: Instruction::Address,
+        owner: Some(78),
+        is_entry: None,
+        file: 128,
+        name: 144,
+        first_line: 84,
+        lines: 152,
+        lines_are: Lines::Locations,
+        instructions: 232,
+        text: (56, 72),
+        copies: Some((72, 200)),
+    }
+}
+
+#[test]
+fn a_threads_own_copy_of_instructions_is_the_same_place_in_the_code() {
+    let layout = without_lock();
+    let mut memory = Words::default();
+    let (state, inner, outer, code, list, copy) =
+        (0x100, 0x1000, 0x2000, 0x3000, 0x4000, 0x5000_u64);
+    memory.put(state, &[inner]);
+    // References carry a tag in their low bits.
+    memory.put(inner, &[code | 1, outer, 0, 0, 0, 0, 0, copy + 12, 0, 3]);
+    memory.put(outer, &[code | 1, 0, 0, 0, 0, 0, 0, code + 232 + 20, 0, 0]);
+    memory.put(code + 200, &[list]);
+    memory.put(list, &[4, 0, 0, 0, copy]);
+    let mut found = Vec::new();
+    let ends = frames(&mut memory, &layout, state, 9, |frame| {
+        found.push((frame.code, offset(&layout, frame.code, frame.instruction)));
+        true
+    });
+    assert_eq!((ends, found), (Some(Ends::Whole), vec![(code, 12), (code, 20)]));
+    // A copy that cannot be read ends the walk: the place would be another one's.
+    memory.0.remove(&(list + 32));
+    let ends = frames(&mut memory, &layout, state, 9, |_| true);
+    assert_eq!(ends, Some(Ends::Unreadable));
+}
+
+#[test]
+fn strings_have_a_longer_head_without_the_lock() {
+    const COMPACT_ASCII: u64 = 1 | 1 << 3 | 1 << 4;
+    let mut memory = Words::default();
+    // Interned in a byte (3.14), and in two (3.13).
+    for (at, bits) in [(0x100, 8), (0x200, 16)] {
+        memory.put(at + 32, &[5, 0, 1 | COMPACT_ASCII << bits]);
+        let found = text(&mut memory, &without_lock(), at);
+        assert_eq!(found, Some(Text { at: at + 56, bytes: 5, chars: Chars::Ascii }));
+    }
+    let with_lock = Layout { text: (40, 56), copies: None, ..without_lock() };
+    memory.put(0x310, &[7, 0, 2 | COMPACT_ASCII << 2]);
+    let found = text(&mut memory, &with_lock, 0x300);
+    assert_eq!(found, Some(Text { at: 0x328, bytes: 7, chars: Chars::Ascii }));
+}

@@ -1,0 +1,122 @@
+//! The plot of `report roofline`: an operator with its sizes is a point.
+
+use tprof_analyze::document::{Cell, Document, Table, Value};
+use tprof_export::report_page::{Chart, RooflinePoint};
+use tprof_facts::units::{counted, duration, percent, rate};
+
+use super::places::TIMELINE;
+
+/// Points at most: those with the most time.
+const MOST_POINTS: usize = 400;
+
+/// The classes of points.
+const CLASSES: [(&str, &str); 4] = [
+    ("compute", "bound by operations"),
+    ("memory", "bound by memory"),
+    ("launch", "bound by the host"),
+    ("unknown", "bound not known"),
+];
+
+/// The plot; none without an operator that has a place on it. Points lead to the timeline, where
+/// there is one.
+pub fn of(document: &Document, has_timeline: bool) -> Option<Chart> {
+    let find = |key: &str| document.tables.iter().find(|table| table.key == key);
+    let (table, peaks) = (find("roofline")?, find("peaks")?);
+    let is_placed = |row: &&Vec<Cell>| {
+        number(table, row, "intensity").is_some_and(|n| n > 0.0)
+            && number(table, row, "flops_per_s").is_some_and(|n| n > 0.0)
+            && number(table, row, "share").is_some()
+    };
+    let placed: Vec<&Vec<Cell>> = table.rows.iter().filter(is_placed).collect();
+    let points: Vec<RooflinePoint> =
+        placed.iter().take(MOST_POINTS).map(|row| point(table, row, has_timeline)).collect();
+    if points.is_empty() {
+        return None;
+    }
+    let mut notes = vec!["area: time".to_owned()];
+    if placed.len() > MOST_POINTS {
+        notes.push(format!("the {MOST_POINTS} of {} with the most", placed.len()));
+    }
+    let others = table.rows.len() - placed.len();
+    if others > 0 {
+        let others = counted(others as u64, "row", "rows");
+        notes.push(format!("{others} without operations, or with unknown bytes, are not drawn"));
+    }
+    let roofs = peaks.rows.iter().filter_map(|row| {
+        let name = text(peaks, row, "peak");
+        let roof = number(peaks, row, "flops_per_s")?;
+        Some((format!("{name}, {} TFLOP/s", text(peaks, row, "rate")), roof))
+    });
+    let memory = peaks.rows.first().and_then(|row| number(peaks, row, "bytes_per_s"));
+    // Of several devices a slope would be one's and a roof another's.
+    let is_one = peaks
+        .rows
+        .windows(2)
+        .all(|rows| text(peaks, &rows[0], "device") == text(peaks, &rows[1], "device"));
+    let class = |(class, name): (&str, &str)| (format!("bound-{class}"), name.to_owned());
+    Some(Chart::Roofline {
+        title: format!("Operators below the roof; {}", notes.join("; ")),
+        memory: memory.filter(|_| is_one),
+        roofs: if is_one { roofs.collect() } else { Vec::new() },
+        classes: CLASSES.into_iter().map(class).collect(),
+        points,
+    })
+}
+
+fn point(table: &Table, row: &[Cell], has_timeline: bool) -> RooflinePoint {
+    let of = |key: &str| number(table, row, key);
+    let bound = text(table, row, "bound");
+    let known = CLASSES.iter().any(|(class, _)| *class == bound);
+    let share = of("share").unwrap_or(0.0);
+    let mut lines = vec![text(table, row, "what").to_owned()];
+    lines.push(format!(
+        "{} in {}, {} of the time",
+        duration(of("time_ns").unwrap_or(0.0) as u64),
+        counted(of("runs").unwrap_or(0.0) as u64, "run", "runs"),
+        percent(share),
+    ));
+    lines.push(format!(
+        "{} TFLOP/s, {}, {:.1} operations for each byte",
+        text(table, row, "rate"),
+        rate(of("bytes_per_s").unwrap_or(0.0)),
+        of("intensity").unwrap_or(0.0),
+    ));
+    if let Some(of_roof) = of("of_roof") {
+        lines.push(format!("{} of the roof, {bound}", percent(of_roof)));
+    }
+    let href = match (of("slowest_start_ns"), of("slowest_ns")) {
+        (Some(start), Some(time)) if has_timeline => {
+            let around = (time * 2.0).max(1e6);
+            format!(
+                "{TIMELINE}#from={:.0}&to={:.0}",
+                (start - around).max(0.0),
+                start + time + around
+            )
+        }
+        _ => String::new(),
+    };
+    RooflinePoint {
+        intensity: of("intensity").unwrap_or(0.0),
+        flops_per_s: of("flops_per_s").unwrap_or(0.0),
+        share,
+        class: format!("bound-{}", if known { bound } else { "unknown" }),
+        title: lines.join("\n"),
+        href,
+    }
+}
+
+fn cell<'t>(table: &Table, row: &'t [Cell], key: &str) -> Option<&'t Value> {
+    let at = table.columns.iter().position(|column| column.key == key)?;
+    row[at].value()
+}
+
+fn number(table: &Table, row: &[Cell], key: &str) -> Option<f64> {
+    cell(table, row, key).and_then(Value::number)
+}
+
+fn text<'t>(table: &Table, row: &'t [Cell], key: &str) -> &'t str {
+    match cell(table, row, key) {
+        Some(Value::Text(text)) => text,
+        _ => "",
+    }
+}

@@ -1,0 +1,48 @@
+//! Rows of reports' tables, their cells by key.
+
+use tprof_analyze::document::{Cell, Table, Value};
+
+/// A row of a table.
+pub struct TableRow<'t> {
+    pub table: &'t Table,
+    pub cells: &'t [Cell],
+}
+
+impl<'t> TableRow<'t> {
+    /// The rows of a table.
+    pub fn all(table: &'t Table) -> impl Iterator<Item = TableRow<'t>> {
+        table.rows.iter().map(move |cells| TableRow { table, cells })
+    }
+
+    /// The cell of a column.
+    pub fn cell(&self, key: &str) -> Option<&'t Cell> {
+        let at = self.table.columns.iter().position(|column| column.key == key)?;
+        self.cells.get(at)
+    }
+
+    /// Its value, measured or estimated.
+    pub fn value(&self, key: &str) -> Option<&'t Value> {
+        self.cell(key)?.value()
+    }
+
+    /// A number.
+    pub fn number(&self, key: &str) -> Option<f64> {
+        self.value(key)?.number()
+    }
+
+    /// A number without a sign or fraction, as it is: a double would round it.
+    pub fn whole(&self, key: &str) -> Option<u64> {
+        match self.value(key)? {
+            Value::Unsigned(value) => Some(*value),
+            other => Some(other.number()? as u64),
+        }
+    }
+
+    /// A text.
+    pub fn text(&self, key: &str) -> Option<&'t str> {
+        match self.value(key)? {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! TensorBoard's log directory, written while the job runs.
+
+use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tprof_collect::IfExists;
+use tprof_export::tensorboard::LiveLog;
+
+use crate::settings::Resolved;
+
+/// The format that can be written while the job runs.
+pub const FORMAT: &str = "tensorboard";
+/// How often it is written; TensorBoard looks every 30 s.
+const EACH: Duration = Duration::from_secs(5);
+/// Of the time, it takes no more than one part in so many on one core: the longer a run, the more
+/// there is to read.
+const SHARE: u32 = 100;
+
+/// A thread that appends to the log directory.
+pub struct LogWriter {
+    end: Sender<()>,
+    thread: JoinHandle<LiveLog>,
+}
+
+impl LogWriter {
+    /// Begins, where that is asked for and only this launcher writes the run.
+    pub fn start(resolved: &Resolved, run: &Path) -> Option<LogWriter> {
+        let is_asked = resolved.export.as_deref() == Some(FORMAT);
+        let is_own = resolved.config.if_exists != IfExists::Join;
+        let log = LiveLog::of(run).filter(|_| is_asked && is_own)?;
+        let (end, ends) = mpsc::channel();
+        let write = move || {
+            let mut log = log;
+            let mut pause = EACH;
+            while ends.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                let begun = Instant::now();
+                // What fails now is tried again, and is an error of the export at the end.
+                let _ = log.append();
+                pause = EACH.max(begun.elapsed() * SHARE);
+            }
+            log
+        };
+        let thread = std::thread::Builder::new().name("tprof-log".to_owned()).spawn(write).ok()?;
+        Some(LogWriter { end, thread })
+    }
+
+    /// Ends the thread; what is missing is added by the export at the end.
+    pub fn stop(self) -> Option<LiveLog> {
+        drop(self.end);
+        self.thread.join().ok()
+    }
+}

@@ -1,0 +1,41 @@
+#!/bin/sh
+# Operations of models, forwards and backwards: those that `tprof report flops` reads from sizes must equal what
+# torch.utils.flop_counter counts of the same model, operator by operator; from a run of tprof's own (--operators shapes) and
+# from a trace of torch.profiler (record_shapes).
+# By hand: it needs a Python with PyTorch, which no script installs.
+#
+#   scripts/flops-check.sh PYTHON [TPROF] [JOB…]      jobs of scripts/flops/jobs.py; default: all
+set -eu
+cd "$(dirname "$0")/.."
+[ $# -gt 0 ] || { echo 'usage: scripts/flops-check.sh PYTHON [TPROF] [JOB…]' >&2; exit 2; }
+python=$1
+tprof=$(realpath "${2:-target/debug/tprof}")
+[ $# -lt 2 ] && shift || shift 2
+jobs=scripts/flops/jobs.py
+# shellcheck disable=SC2046  # one word for each job
+[ $# -gt 0 ] || set -- $("$python" $jobs names)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=
+
+# compare WHAT RUN: what the report of a run has, and the counter's figures
+compare() {
+    echo "$job, $1"
+    again=
+    # Both layers of two that are checkpointed, twice: a product each of 8 x 16 x 32 and 8 x 32 x 16, and of their function
+    # an operation for each element.
+    [ "$job" != recomputed ] || again=$((2 * 2 * (2 * 2 * 8 * 16 * 32 + 8 * 32)))
+    "$tprof" report flops "$2" --json >"$work/report.json" &&
+        # shellcheck disable=SC2086  # nothing, or a number
+        python3 scripts/flops/compare.py "$work/$job.counts" "$work/report.json" $again || failed="$failed $job"
+}
+
+for job in "$@"; do
+    "$python" $jobs "$job" count "$work/$job.counts" 2>"$work/errors" || { cat "$work/errors" >&2; exit 1; }
+    "$tprof" run -q --operators shapes --mem off -o "$work/$job" -- "$python" $jobs "$job" 2>"$work/errors" || { cat "$work/errors" >&2; exit 1; }
+    compare 'tprof run' "$work/$job"
+    "$python" $jobs "$job" profile "$work/$job.json" >/dev/null 2>"$work/errors" || { cat "$work/errors" >&2; exit 1; }
+    "$tprof" import -q -o "$work/$job.imported" "$work/$job.json" >/dev/null
+    compare 'torch.profiler' "$work/$job.imported"
+done
+[ -z "$failed" ] || { echo "differ:$failed" >&2; exit 1; }

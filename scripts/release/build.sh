@@ -1,0 +1,71 @@
+#!/bin/sh
+# Builds in the place that scripts/release.sh has made: `build.sh TARGET DIR`. TARGET is the folder for what
+# is compiled; DIR gets all that is published, and is empty where only the program is wanted.
+#
+# Zig's linker has the symbols of every glibc; maturin, pinned in tools.txt with it, hands it to cargo.
+# They lie in a cache outside the checkout, and nothing of them goes into tprof but their unwinder, in
+# place of libgcc_s. The program for glibc is not static: NVML and the CUDA driver are loaded while tprof
+# runs, which a static C library does not permit. The one for musl is static, for images
+# with another loader; its runs lack device counters, with that reason.
+set -eu
+CARGO_TARGET_DIR=$1 into=$2
+newest=2.17 # of glibc
+
+# A directory of its own in the one that was named: that one may hold anything.
+wanted=$(sha256sum scripts/release/tools.txt | cut -c1-16)
+cache=${TPROF_RELEASE_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/tprof-release}/tools-$wanted
+if [ ! -e "$cache/.complete" ]; then
+    rm -rf "$cache"
+    mkdir -p "$(dirname "$cache")"
+    python3 -m venv "$cache"
+    "$cache/bin/pip" install --quiet --disable-pip-version-check --no-deps --require-hashes \
+        --only-binary :all: -r scripts/release/tools.txt
+    touch "$cache/.complete"
+fi
+PATH="$cache/bin:$PATH"
+# No path of this machine in the program.
+RUSTFLAGS="--remap-path-prefix=$CARGO_HOME=/cargo --remap-path-prefix=$CARGO_TARGET_DIR=/target"
+RUSTFLAGS="$RUSTFLAGS --remap-path-prefix=$(rustc --print sysroot)=/rust --remap-path-prefix=$PWD=/tprof"
+export PATH RUSTFLAGS CARGO_TARGET_DIR
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python -m ziglang cc -target "x86_64-linux-gnu.$newest" -O2 -c scripts/release/newer.c -o "$work/newer.o"
+# At one path, for the same reason; flags of the last link only: with RUSTFLAGS all crates would be built again.
+cp "$work/newer.o" "$CARGO_TARGET_DIR/newer.o"
+
+# `wheel TARGET TAG FLAGS`: the program, and a wheel of it in $work/made.
+wheel() {
+    maturin build --release --locked --zig --target "$1" --compatibility "$2" --out "$work/made" -- "$3" >&2
+}
+
+gnu=x86_64-unknown-linux-gnu
+wheel "$gnu" "manylinux_${newest%%.*}_${newest#*.}" "-Clink-arg=$CARGO_TARGET_DIR/newer.o"
+program=$CARGO_TARGET_DIR/$gnu/release/tprof
+sh scripts/release/check.sh "$program"
+# The libraries inside are built by this machine's own linker.
+for library in libtprof_preload.so libtprof_cupti.so; do
+    newest_build=$(ls -t "$CARGO_TARGET_DIR/$gnu"/release/build/tprof-cli-*/out/"$library" | head -n 1)
+    sh scripts/check-library.sh "$newest_build" >&2
+done
+[ -n "$into" ] || exit 0
+
+musl=x86_64-unknown-linux-musl
+wheel "$musl" musllinux_1_2 -Ctarget-feature=+crt-static
+sh scripts/release/check.sh "$CARGO_TARGET_DIR/$musl/release/tprof" static
+maturin sdist --out "$work/made" >&2
+
+name=$("$program" --version | tr ' ' -)-x86_64-linux-gnu
+mkdir -p "$work/$name/man" "$work/$name/completions"
+cp "$program" README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT "$work/$name"
+"$program" man -o "$work/$name/man" >/dev/null
+for shell in bash zsh fish; do
+    "$program" completions "$shell" >"$work/$name/completions/tprof.$shell"
+done
+chmod -R u=rwX,go=rX "$work/$name"
+tar --create --directory "$work" --sort=name --format=gnu --owner=0 --group=0 --numeric-owner \
+    --mtime="@$SOURCE_DATE_EPOCH" "$name" | gzip -9n >"$work/$name.tar.gz"
+
+mv "$work/$name.tar.gz" "$work/made"
+(cd "$work/made" && sha256sum -- * | tee SHA256SUMS)
+cp "$work"/made/* "$into"

@@ -1,0 +1,52 @@
+#!/bin/sh
+# Checks the library for Rust programs as it is published: with each of its features, with the
+# oldest Rust that it states, and for machines on which it does nothing.
+#
+#   scripts/sdk-check.sh      prints what it skips: rustup toolchain install 1.74,
+#                             rustup target add aarch64-unknown-linux-gnu
+set -eu
+cd "$(dirname "$0")/.."
+
+target=${CARGO_TARGET_DIR:-$PWD/target}
+oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' crates/sdk/Cargo.toml)
+export RUSTFLAGS="${RUSTFLAGS:-} -D warnings"
+
+for features in '' macros tracing metrics off off,macros,tracing,metrics; do
+    cargo clippy --quiet --locked -p tprof --features "$features" -- -D warnings
+done
+cargo test --quiet --locked -p tprof --all-features >/dev/null
+
+cargo package --quiet --locked --allow-dirty -p tprof-macros -p tprof
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+for crate in tprof tprof-macros; do
+    mkdir "$work/$crate"
+    tar -xzf "$(ls -t "$target/package/$crate"-[0-9]*.crate | head -n 1)" -C "$work/$crate" --strip-components 1
+    rm -f "$work/$crate/Cargo.lock"
+done
+# As in a workspace of a user's, with the macros beside it.
+cat >"$work/Cargo.toml" <<END
+[workspace]
+members = ["tprof", "tprof-macros"]
+resolver = "2"
+[patch.crates-io]
+tprof-macros = { path = "tprof-macros" }
+END
+
+toolchain=$(rustup toolchain list 2>/dev/null | sed -n "s/^\($oldest[.0-9]*\)-.*/\1/p" | head -n 1)
+if [ -z "$toolchain" ]; then
+    echo "skipped: Rust $oldest is not installed (rustup toolchain install $oldest)"
+else
+    (cd "$work" && for features in '' off macros; do
+        cargo "+$toolchain" check --quiet -p tprof --features "$features"
+    done)
+    echo "builds with Rust $toolchain"
+fi
+
+installed=$(rustup target list --installed 2>/dev/null || true)
+for other in aarch64-unknown-linux-gnu x86_64-pc-windows-gnu wasm32-unknown-unknown; do
+    case "$installed" in
+    *"$other"*) cargo check --quiet --locked -p tprof --features macros --target "$other" && echo "builds for $other" ;;
+    *) echo "skipped: $other is not installed (rustup target add $other)" ;;
+    esac
+done

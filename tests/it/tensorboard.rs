@@ -1,0 +1,141 @@
+//! What TensorBoard reads of an export is what reports state of the run.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use tprof_tests::{
+    EXACT, Job, Live, Scratch, document, foreign, need, need_some, tensorboard, tprof, traced,
+    traced_job, wait_until,
+};
+
+const RANK: &str = "rank-0";
+
+/// Writes a log directory of a run or trace, and has TensorBoard read it.
+fn exported(run: &Path, scratch: &Scratch) -> Result<Value, String> {
+    let logs = scratch.join("logs");
+    let job = tprof(["export", "--to", "tensorboard", "-o"]).arg(&logs).arg(run);
+    job.run_in(scratch.path()).expect_code(0);
+    tensorboard(&logs)
+}
+
+/// Points of a curve: step and value.
+fn points(read: &Value, tag: &str) -> Vec<(u64, f64)> {
+    let of = &read[RANK]["scalars"][tag];
+    let of = of.as_array().unwrap_or_else(|| panic!("no {tag} in {}", read[RANK]["scalars"]));
+    of.iter().map(|point| (point[0].as_u64().unwrap(), point[2].as_f64().unwrap())).collect()
+}
+
+/// A column of a table of a report by `step`, as 32-bit numbers of a unit.
+fn column(rows: &Value, key: &str, unit: f64) -> Vec<(u64, f64)> {
+    let rows = rows.as_array().unwrap().iter();
+    let known = rows.filter(|row| row[key].is_number());
+    let point = |row: &Value| {
+        let value = (row[key].as_f64().unwrap() / unit) as f32;
+        (row["step"].as_u64().unwrap(), f64::from(value))
+    };
+    known.map(point).collect()
+}
+
+#[test]
+fn tensorboard_has_the_figures_of_each_step_on_a_device() {
+    let scratch = Scratch::new();
+    let trace = scratch.join("trace.json");
+    foreign::first_kineto(12).write(&trace);
+    let read = need_some!(exported(&trace, &scratch));
+    let steps = document("steps", &trace);
+    let rows = &steps["tables"]["device_time_by_step"];
+    assert_eq!(rows.as_array().unwrap().len(), 12);
+    for (tag, key, unit) in [
+        ("step_time_ms", "duration_ns", 1e6),
+        ("compute_ms", "compute_ns", 1e6),
+        ("exposed_communication_ms", "exposed_communication_ns", 1e6),
+        ("exposed_copies_ms", "exposed_copies_ns", 1e6),
+        ("gpu_idle_ms", "idle_ns", 1e6),
+        ("gpu_busy", "gpu_busy", 1.0),
+        ("launches", "launches", 1.0),
+    ] {
+        assert_eq!(points(&read, &format!("step/{tag}")), column(rows, key, unit), "{key}");
+    }
+    for row in rows.as_array().unwrap() {
+        let of = |key: &str| row[key].as_u64().unwrap();
+        let parts = ["compute_ns", "exposed_communication_ns", "exposed_copies_ns", "idle_ns"];
+        assert_eq!(parts.map(of).iter().sum::<u64>(), of("duration_ns"), "{row}");
+    }
+    assert!(
+        read["."]["text"]["summary"][0][2][0].as_str().unwrap().starts_with("## tprof summary")
+    );
+}
+
+const PROGRAM: &str = "
+import tprof
+seen = 0
+for step in range(12):
+    tprof.step(100 + step)
+    held = bytearray(1 << 20)
+    seen += 4096
+    tprof.counter('loss', 1.0 / (step + 1))
+    tprof.counter('tokens', seen)
+";
+
+#[test]
+fn tensorboard_has_the_values_that_a_program_names() {
+    need!(Path::new("/usr/bin/python3").exists(), "there is no /usr/bin/python3");
+    let scratch = Scratch::new();
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python");
+    let job = Job::new("/usr/bin/python3").args(["-B", "-c", PROGRAM]).env("PYTHONPATH", module);
+    let run = traced(&job, EXACT, &scratch).run;
+    let read = need_some!(exported(&run, &scratch));
+    let losses: Vec<f64> = (0..12).map(|step| f64::from(1.0 / (step + 1) as f32)).collect();
+    let values = |tag| points(&read, tag).iter().map(|point| point.1).collect::<Vec<f64>>();
+    assert_eq!(values("time/loss"), losses);
+    // The last step did not end.
+    let by_step: Vec<(u64, f64)> = (100..111).zip(losses).collect();
+    assert_eq!(points(&read, "step_mean/loss"), by_step);
+    let times = points(&read, "step/step_time_ms");
+    assert_eq!(times.len(), 11);
+    // Of the first step it is not known what was there before it.
+    let rates = points(&read, "step/tokens_per_s");
+    assert_eq!(rates.len(), 10);
+    for ((step, rate), (of, ms)) in rates.iter().zip(&times[1..]) {
+        assert_eq!(step, of);
+        let tokens = rate * ms / 1e3;
+        assert!((tokens - 4096.0).abs() < 0.1, "{tokens} tokens in step {step}");
+    }
+    for (step, bytes) in points(&read, "step_peak/heap_bytes") {
+        assert!(bytes > f64::from(1 << 20), "{bytes} in step {step}");
+    }
+}
+
+/// Steps until its input ends.
+const UNTIL_TOLD: &str = "
+import select, sys, tprof
+while not select.select([sys.stdin], [], [], 0.02)[0]:
+    tprof.step()
+    tprof.counter('loss', 0.5)
+";
+
+#[test]
+fn tensorboards_log_grows_while_the_job_runs() {
+    need!(Path::new("/usr/bin/python3").exists(), "there is no /usr/bin/python3");
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python");
+    let job = Job::new("/usr/bin/python3").args(["-B", "-c", UNTIL_TOLD]).env("PYTHONPATH", module);
+    let job = traced_job(&job, &["--export", "tensorboard"], &run);
+    let live = Live::start(&job, &scratch.cwd());
+    let has = |tag: &str| {
+        let files = fs::read_dir(run.join("tensorboard").join(RANK)).into_iter().flatten();
+        let mut all = files.map(|file| fs::read(file.unwrap().path()).unwrap());
+        all.any(|bytes| bytes.windows(tag.len()).any(|part| part == tag.as_bytes()))
+    };
+    wait_until("steps and values are there", || has("step/step_time_ms") && has("time/loss"));
+    assert!(!has("step_mean/loss"), "that follows at the end");
+    live.finish().expect_code(0);
+    assert!(has("step_mean/loss") && run.join("tensorboard/rank-0.pt.trace.json.gz").exists());
+    let read = need_some!(tensorboard(&run.join("tensorboard")));
+    let steps = document("steps", &run);
+    let times = column(&steps["tables"]["steps"], "duration_ns", 1e6);
+    assert_eq!(points(&read, "step/step_time_ms"), times, "each step once");
+    assert!(read["."]["text"]["summary"].is_array());
+}

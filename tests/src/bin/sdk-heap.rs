@@ -1,0 +1,73 @@
+//! A Rust program whose global allocator takes its memory from the kernel: nothing of it passes
+//! libc's `malloc`. Prints what it asked for in `planted`.
+//!
+//! Proves: `tprof::Alloc` has every allocation of such a program recorded, with its stack.
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+struct Bump;
+
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+const ARENA: usize = 64 << 20;
+
+// SAFETY: blocks do not overlap, are aligned, and stay: nothing is ever handed out twice.
+unsafe impl GlobalAlloc for Bump {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if NEXT.load(Relaxed) == 0 {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            // SAFETY: a new mapping.
+            let at = unsafe { libc::mmap(std::ptr::null_mut(), ARENA, protection, flags, -1, 0) };
+            let _ = NEXT.compare_exchange(0, at as usize, Relaxed, Relaxed);
+        }
+        let bytes = layout.size() + layout.align() + 16;
+        let at = NEXT.fetch_add(bytes, Relaxed);
+        at.next_multiple_of(layout.align().max(8)) as *mut u8
+    }
+
+    unsafe fn dealloc(&self, _: *mut u8, _: Layout) {}
+}
+
+#[global_allocator]
+static ALLOCATOR: tprof::Alloc<Bump> = tprof::Alloc(Bump);
+
+const TIMES: usize = 1000;
+
+#[inline(never)]
+fn planted(kept: &mut Vec<Vec<u8>>) {
+    for at in 0..TIMES {
+        // 1,000 bytes, grown to 3,000: one freed and one allocated. Each tenth is kept.
+        let mut block = black_box(Vec::<u8>::with_capacity(1000));
+        block.reserve_exact(3000);
+        let block = black_box(block);
+        if at % 10 == 0 {
+            kept.push(block);
+        }
+    }
+}
+
+fn main() {
+    let mut kept = Vec::with_capacity(TIMES);
+    let scope = tprof::heap_scope();
+    {
+        let _span = tprof::span!("planted");
+        planted(&mut kept);
+    }
+    let heap = scope.heap().expect("the allocator is wrapped");
+    println!(
+        "allocations {} frees {} bytes {} live {} {} peak {}",
+        heap.allocations,
+        heap.frees,
+        heap.allocated_bytes,
+        heap.live_blocks,
+        heap.live_bytes,
+        heap.peak_bytes,
+    );
+    std::mem::forget(kept);
+    if let Some(heap) = tprof::heap() {
+        println!("process {} {}", heap.live_bytes, heap.peak_bytes);
+    }
+}
