@@ -17,6 +17,7 @@ fn checked(job: &Job, options: &[&str]) -> String {
     std::fs::read_to_string(&found).unwrap_or_default()
 }
 
+/// Of a program whose stacks are the same in each run: guesses hit some and miss some.
 #[track_caller]
 fn is_the_same(job: &Job, options: &[&str]) {
     let found = checked(job, options);
@@ -36,7 +37,6 @@ fn in_c_with_frames_of_every_sort() {
 #[test]
 fn through_signals_jumps_coroutines_and_exceptions() {
     for job in [
-        Job::new(program("handler_jump")),
         Job::new(program("coroutines")),
         Job::new(program("stacks_gone")),
         Job::new(program("exceptions")),
@@ -44,6 +44,11 @@ fn through_signals_jumps_coroutines_and_exceptions() {
     ] {
         is_the_same(&job, &[]);
     }
+    // What a timer interrupts decides whether a stack of this one is walked at all: where it
+    // interrupts no hook, all are guessed but the first, of which none is walked again.
+    let found = checked(&Job::new(program("handler_jump")), &[]);
+    assert!(found.contains("checked\n") || found.contains("guessed\n"), "{found:?}");
+    assert!(!found.contains("differs"), "{found}");
     // Where the machine is slow, this one's handler leaves no time for what it interrupts, and no
     // walk through a handler is remembered.
     let found = checked(&Job::new(program("handler_malloc")).arg("2000"), &[]);
