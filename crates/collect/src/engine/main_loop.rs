@@ -225,6 +225,9 @@ impl Engine {
     /// Runs until the command to finish, or, on demand, until no process is left.
     pub fn run(mut self) -> RunInfo {
         loop {
+            // Before answers: a job that gets one from a collector that stood still waits for it
+            // again from then on.
+            self.show_life(sys::monotonic_ns());
             self.take_messages();
             let now = sys::monotonic_ns();
             let taken = self.pass(now);
@@ -237,11 +240,15 @@ impl Engine {
         self.end()
     }
 
+    /// Shows the jobs' threads that the collector gets on: they wait for one that does only.
+    fn show_life(&mut self, now: u64) {
+        self.notice_standstill(now);
+        self.parts.session.page().coarse_clock.store(self.out.clock.now(), Release);
+    }
+
     /// One pass over every ring.
     pub(super) fn pass(&mut self, now: u64) -> u64 {
-        self.notice_standstill(now);
-        let page = self.parts.session.page();
-        page.coarse_clock.store(self.out.clock.now(), Release);
+        self.show_life(now);
         let mut taken = 0;
         for target in self.targets.values_mut() {
             taken += target.drain(&mut self.out, now, Pass::Live);

@@ -6,6 +6,7 @@ use super::host_part::{host, modules};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
+use crate::rank::samples::Part;
 
 /// Shorter start-ups of Python are those of every program.
 const LEAST_NS: u64 = 500_000_000;
@@ -27,18 +28,26 @@ impl Rule for StartUp {
             Ok(host) => host,
             Err(verdict) => return verdict,
         };
-        let (ns, life_ns) = (host.start_up.wall_ns, host.life.whole.length());
-        let share = ns as f64 / life_ns.max(1) as f64;
+        let (wall_ns, life_ns) = (host.start_up.wall_ns, host.life.whole.length());
+        // Others that take the cores hold up whatever the process does.
+        let no_core_ns = host.start_up.ns(Part::NoCore).min(wall_ns);
+        let ns = wall_ns - no_core_ns;
+        let without_core = match no_core_ns {
+            0 => String::new(),
+            waited => format!(", {} without a free core", duration(waited)),
+        };
         if ns < LEAST_NS {
-            return Verdict::clear(format!("start-up takes {} ({})", duration(ns), percent(share)));
+            let share = percent(wall_ns as f64 / life_ns.max(1) as f64);
+            let text = format!("start-up takes {} ({share}){without_core}", duration(wall_ns));
+            return Verdict::clear(text);
         }
         let imports = match host.imports.is_empty() {
             true => "No import was sampled.".to_owned(),
             false => format!("Most in imports of {}.", modules(&host.imports)),
         };
         let seen = format!(
-            "The process takes {} of its {} to begin, {} of that on a core. {imports}",
-            duration(ns),
+            "The process takes {} of its {} to begin, {} of that on a core{without_core}. {imports}",
+            duration(wall_ns),
             duration(life_ns),
             duration(host.start_up.running_ns)
         );

@@ -253,8 +253,9 @@ fn a_trace_that_cannot_show_compilation_leaves_it_unchecked() {
     assert_eq!(unchecked.why, "one step: later compilation cannot be separated from the first");
 }
 
-/// A job of four steps of 100 ms that begins with 600 ms of imports.
-fn slow_to_begin() -> Job {
+/// A job of four steps of 100 ms that begins with 600 ms of imports. In so many of the first
+/// tens of milliseconds it is ready to run, and no core is free.
+fn slow_to_begin(without_core: u64) -> Job {
     let mut job = Job::new(0, MS);
     job.process();
     for step in 0..4 {
@@ -277,13 +278,18 @@ fn slow_to_begin() -> Job {
         }
         job.fixture.writer.stack(&Stack { process: 0, stack, end: 0, frames });
     }
-    let row = |at: u64| Sample {
-        time_ns: (at + 1) * 10 * MS,
-        weight_ns: 10 * MS,
-        stack: if at < 60 { 1 } else { 2 },
-        state: ThreadState::Running,
-        cpu: Some(0),
-        ..Sample::default()
+    let row = |at: u64| {
+        let stack = if at < 60 { 1 } else { 2 };
+        let row = Sample { weight_ns: 10 * MS, stack, ..Sample::default() };
+        match at < without_core {
+            true => Sample { time_ns: at * 10 * MS, state: ThreadState::Runnable, ..row },
+            false => Sample {
+                time_ns: (at + 1) * 10 * MS,
+                state: ThreadState::Running,
+                cpu: Some(0),
+                ..row
+            },
+        }
     };
     let mut rows: Vec<Sample> = (0..110).map(row).collect();
     job.fixture.writer.write(&mut rows).unwrap();
@@ -292,7 +298,7 @@ fn slow_to_begin() -> Job {
 
 #[test]
 fn start_up_is_not_divided_by_steps() {
-    let body = tables::body(&[judged(&slow_to_begin().fixture.finish(), "rank 0")]);
+    let body = tables::body(&[judged(&slow_to_begin(0).fixture.finish(), "rank 0")]);
     let findings = &body.tables[0];
     let at = |key| findings.columns.iter().position(|column| column.key == key).unwrap();
     let row_of = |rule: &str| findings.rows.iter().find(|row| row[at("rule")] == rule.into());
@@ -305,4 +311,11 @@ fn start_up_is_not_divided_by_steps() {
     // What is in the steps is.
     let hot = row_of("HotFunction").unwrap();
     assert_eq!(hot[at("gain_step_ns")], Cell::from(100 * MS));
+}
+
+#[test]
+fn start_up_without_a_free_core_is_no_start_up_to_shorten() {
+    assert_eq!(slow_to_begin(5).bound("StartUp"), Some(550 * MS));
+    let clear = slow_to_begin(20).ask("StartUp").clear.unwrap();
+    assert_eq!(clear, "start-up takes 600.0 ms (54.5 %), 200.0 ms without a free core");
 }
