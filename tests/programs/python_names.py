@@ -26,7 +26,7 @@ class Own(threading.Thread):
 
 def victim_starts_a_worker():
     worker = multiprocessing.get_context("fork").Process(
-        target=victim_spins, args=(0.2,), name="reader of data"
+        target=victim_spins, args=(0.6,), name="reader of data"
     )
     worker.start()
     worker.join()
