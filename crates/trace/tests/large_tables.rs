@@ -96,14 +96,14 @@ prop_compose! {
 prop_compose! {
     fn sample()(
         (time_ns, process, thread, stack) in any::<(u64, u32, u32, u32)>(),
-        (weight_ns, cpu, gil) in any::<(u64, Option<u32>, Option<bool>)>(),
+        (weight_ns, cpu, gil, spread_ns) in any::<(u64, Option<u32>, Option<bool>, Option<u64>)>(),
         state in prop::sample::select(vec![
             ThreadState::Running, ThreadState::Runnable, ThreadState::Blocked, ThreadState::Lock,
             ThreadState::Io, ThreadState::Sleep, ThreadState::Poll, ThreadState::Gil,
             ThreadState::Device,
         ]),
     ) -> Sample {
-        Sample { time_ns, process, thread, stack, weight_ns, state, cpu, gil }
+        Sample { time_ns, process, thread, stack, weight_ns, state, cpu, gil, spread_ns }
     }
 }
 

@@ -47,8 +47,8 @@ pub struct PolledThread {
     pub times: Times,
     /// When it was last read.
     at_ns: u64,
-    /// When it was first.
-    first_ns: u64,
+    /// When it was first, or when that for which places are unknown was last reported.
+    given_ns: u64,
     /// It ran so long since it was last found running, in unknown places.
     unseen_ns: u64,
     /// It ran so long in places that stay unknown; not reported yet.
@@ -92,7 +92,7 @@ impl PolledThread {
             is_gone: false,
             times,
             at_ns: now_ns,
-            first_ns: now_ns,
+            given_ns: now_ns,
             unseen_ns: 0,
             unplaced_ns: 0,
             ready_ns: 0,
@@ -145,10 +145,13 @@ impl PolledThread {
 
     /// Ends the wait.
     fn close(&mut self, pid: u32, tid: u32, out: &mut Vec<Stretch>) {
-        let Some(Wait { since_ns: time_ns, place, .. }) = self.wait.take() else { return };
+        let Some(Wait { since_ns: time_ns, place, looks }) = self.wait.take() else { return };
         if let Some(length_ns) = u64::try_from(self.owed_ns).ok().filter(|ns| *ns > 0) {
             self.owed_ns = 0;
-            out.push(Stretch { pid, tid, time_ns, length_ns, kind: Kind::Waited, place });
+            // Of a wait that no reading found unbroken, only the time between readings is known.
+            let within_ns = self.at_ns.saturating_sub(time_ns).max(length_ns);
+            let (kind, spread_ns) = (Kind::Waited, (looks == 0).then_some(within_ns));
+            out.push(Stretch { pid, tid, time_ns, length_ns, spread_ns, kind, place });
         }
     }
 
@@ -156,9 +159,11 @@ impl PolledThread {
         let ready = (Kind::Ready, std::mem::take(&mut self.ready_ns));
         let ran = (Kind::Ran, std::mem::take(&mut self.unplaced_ns));
         for (kind, length_ns) in [ready, ran].into_iter().filter(|(_, length_ns)| *length_ns > 0) {
-            let time_ns = self.at_ns.saturating_sub(length_ns).max(self.first_ns);
-            out.push(Stretch { pid, tid, time_ns, length_ns, kind, place: None });
+            let (time_ns, place) = (self.given_ns, None);
+            let spread_ns = Some(self.at_ns.saturating_sub(time_ns).max(length_ns));
+            out.push(Stretch { pid, tid, time_ns, length_ns, spread_ns, kind, place });
         }
+        self.given_ns = self.at_ns;
     }
 
     pub fn end(&mut self, pid: u32, tid: u32, out: &mut Vec<Stretch>) {

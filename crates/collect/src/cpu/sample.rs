@@ -51,6 +51,8 @@ pub struct CpuSample {
     pub tid: u32,
     /// Time that it stands for.
     pub weight_ns: u64,
+    /// As [`super::threads::Stretch::spread_ns`].
+    pub spread_ns: Option<u64>,
     /// What the thread did.
     pub kind: Kind,
     /// What it waited for, if its system call shows it.
@@ -75,6 +77,7 @@ impl CpuSample {
             pid,
             tid,
             weight_ns: 0,
+            spread_ns: None,
             kind: Kind::Ran,
             waits_for: None,
             cpu: None,

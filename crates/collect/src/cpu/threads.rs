@@ -38,6 +38,9 @@ pub struct Stretch {
     pub time_ns: u64,
     /// Length.
     pub length_ns: u64,
+    /// Of several that were added up, and of one whose place in time is not exact: it lies within
+    /// so much from its beginning on.
+    pub spread_ns: Option<u64>,
     /// What it was.
     pub kind: Kind,
     /// Where, if that is known.
@@ -63,7 +66,18 @@ struct Thread {
     counts: Counts,
     last_cpu: Option<u32>,
     /// Short stretches by kind and place.
-    short: HashMap<(Kind, Option<WaitSite>), (u64, u64)>,
+    short: HashMap<(Kind, Option<WaitSite>), ShortStretches>,
+}
+
+/// Short stretches that are added up.
+#[derive(Clone, Copy, Debug)]
+struct ShortStretches {
+    /// The first one's beginning.
+    since_ns: u64,
+    /// The last one's end.
+    until_ns: u64,
+    length_ns: u64,
+    count: u64,
 }
 
 /// All threads.
@@ -282,17 +296,24 @@ impl Thread {
         let length_ns = time_ns.saturating_sub(since);
         let short_ns = if preempted { SHORT_READY_NS } else { SHORT_WAIT_NS };
         if length_ns >= short_ns {
-            out.push(Stretch { pid: self.pid, tid, time_ns: since, length_ns, kind, place });
+            let (pid, spread_ns) = (self.pid, None);
+            out.push(Stretch { pid, tid, time_ns: since, length_ns, spread_ns, kind, place });
         } else {
             // Samples show better where a thread ran when it lost its core.
             let place = if preempted { None } else { place };
-            self.short.entry((kind, place)).or_insert((since, 0)).1 += length_ns;
+            let none = ShortStretches { since_ns: since, until_ns: since, length_ns: 0, count: 0 };
+            let short = self.short.entry((kind, place)).or_insert(none);
+            short.until_ns = time_ns;
+            short.length_ns += length_ns;
+            short.count += 1;
         }
     }
 
     fn give_short(&mut self, tid: u32, out: &mut Vec<Stretch>) {
-        for ((kind, place), (time_ns, length_ns)) in self.short.drain() {
-            out.push(Stretch { pid: self.pid, tid, time_ns, length_ns, kind, place });
+        for ((kind, place), short) in self.short.drain() {
+            let ShortStretches { since_ns: time_ns, until_ns, length_ns, count } = short;
+            let (pid, spread_ns) = (self.pid, (count > 1).then(|| until_ns.saturating_sub(time_ns)));
+            out.push(Stretch { pid, tid, time_ns, length_ns, spread_ns, kind, place });
         }
     }
 
@@ -303,6 +324,7 @@ impl Thread {
                 tid,
                 time_ns: self.first_ns,
                 length_ns: self.unsampled_ns as u64,
+                spread_ns: None,
                 kind: Kind::Ran,
                 place: None,
             });
@@ -341,6 +363,7 @@ mod tests {
         assert_eq!(10 * ms + sum(Kind::Ran), 60 * ms - 33 * ms - 2500);
         let waits: Vec<_> = out.iter().filter(|s| s.kind == Kind::Waited).collect();
         assert_eq!(waits.len(), 2, "short waits are added up");
+        assert_eq!([waits[0].spread_ns, waits[1].spread_ns], [None, Some(4500)]);
         assert_eq!(waits[0].place, Some(place));
     }
 

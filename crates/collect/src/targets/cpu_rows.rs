@@ -116,6 +116,7 @@ impl CpuRows {
             },
             cpu: taken.cpu,
             gil: taken.gil,
+            spread_ns: taken.spread_ns.filter(|_| taken.kind != Kind::Ran),
         });
     }
 

@@ -79,6 +79,7 @@ columns! { pub SAMPLES of Sample:
     "state" Text "running, or what the thread waited for" |r, _| Cell::Text(state(r.state));
     "cpu" Uint "processor" |r, _| Cell::opt(r.cpu);
     "gil" Bool "whether it held Python's global lock" |r, _| r.gil.map_or(Cell::Null, Cell::Bool);
+    "spread_ns" Int "of several stretches that were added up, from the first one to the last one's end" |r, _| r.spread_ns.map_or(Cell::Null, |ns| Cell::Int(ns as i64));
 }
 
 columns! { pub FLOW_POINTS of FlowPoint:

@@ -214,6 +214,9 @@ pub struct Sample {
     pub cpu: Option<u32>,
     /// Whether the thread held Python's global lock, where that is known.
     pub gil: Option<bool>,
+    /// Of several stretches that were added up: from the first one's beginning to the last one's
+    /// end. None: it is one stretch, from `time_ns` on.
+    pub spread_ns: Option<u64>,
 }
 
 /// The part of a [`Sample`] that shows whether its thread was on a core.

@@ -98,6 +98,7 @@ columns_of! {
     6 plain state,
     7 plain cpu,
     8 plain gil,
+    9 plain spread_ns,
 }
 
 part_of! {

@@ -12,6 +12,7 @@ impl Worker {
             let WaitSite { frames, end, waits_for } = s.place.unwrap_or_default();
             self.taken.push(CpuSample {
                 weight_ns: s.length_ns,
+                spread_ns: s.spread_ns,
                 kind: s.kind,
                 waits_for,
                 frames,
