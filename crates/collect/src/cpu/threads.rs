@@ -312,7 +312,8 @@ impl Thread {
     fn give_short(&mut self, tid: u32, out: &mut Vec<Stretch>) {
         for ((kind, place), short) in self.short.drain() {
             let ShortStretches { since_ns: time_ns, until_ns, length_ns, count } = short;
-            let (pid, spread_ns) = (self.pid, (count > 1).then(|| until_ns.saturating_sub(time_ns)));
+            let (pid, spread_ns) =
+                (self.pid, (count > 1).then(|| until_ns.saturating_sub(time_ns)));
             out.push(Stretch { pid, tid, time_ns, length_ns, spread_ns, kind, place });
         }
     }

@@ -6,6 +6,12 @@ use super::ids::{NameId, ProcessIndex};
 pub mod loss {
     /// Heap events that are in no counter and no record, whatever is recorded.
     pub const EVENTS: &str = "events";
+    /// The kernel's records of threads that leave and enter their processor, and of samples.
+    pub const PERF_RECORDS: &str = "records of perf events";
+    /// Samples of running threads.
+    pub const CPU_SAMPLES: &str = "CPU samples";
+    /// Those of a time that is not known.
+    pub const THROTTLED: &str = "CPU samples for a moment";
 }
 
 /// An instant with a name.

@@ -3,14 +3,14 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::units;
 use tprof_trace::TraceFile;
-use tprof_trace::model::{HeapWhat, MarkKind, MemoryRecording, ProcessIndex, ThreadIndex, loss};
+use tprof_trace::model::{HeapWhat, MemoryRecording, ProcessIndex, ThreadIndex, loss};
 
 use super::find::OwnSpan;
+use super::pauses::{PAUSED, Pauses};
 use crate::base::reading::Reading;
 use crate::memory::OFF;
 
 const ANY_THREAD: &str = "the span may end in another thread";
-const PAUSED: &str = "recording was off for a part of a span";
 const NOT_COUNTED: &str = "a span's end was not recorded, or an older tprof recorded it";
 const UNREAD: &str = "a part of the file could not be read";
 
@@ -81,28 +81,6 @@ fn lost(file: &TraceFile) -> Option<String> {
     let most = losses.max_by_key(|loss| loss.count)?;
     let (what, why) = (file.name(most.what), file.name(most.why));
     Some(format!("{} {what} lost ({why})", units::count(most.count)))
-}
-
-/// When recording was switched off, by process; none is of the whole run.
-struct Pauses {
-    at: Vec<(Option<ProcessIndex>, u64)>,
-}
-
-impl Pauses {
-    fn of(file: &TraceFile) -> Pauses {
-        let off = file.marks().iter().filter(|mark| mark.kind == MarkKind::RecordingOff);
-        let mut at: Vec<_> = off.map(|mark| (mark.process, mark.time_ns)).collect();
-        at.sort_by_key(|(_, time_ns)| *time_ns);
-        Pauses { at }
-    }
-
-    fn reach_into(&self, span: &OwnSpan) -> bool {
-        let from = self.at.partition_point(|(_, time_ns)| *time_ns < span.row.start_ns);
-        let within = self.at[from..].iter().take_while(|(_, time_ns)| *time_ns < span.end_ns());
-        let mut of_it =
-            within.filter(|(process, _)| process.is_none_or(|process| process == span.row.process));
-        of_it.next().is_some()
-    }
 }
 
 /// The spans of a thread, and how far its events have come among them.

@@ -1,14 +1,21 @@
 //! `spans`: time, allocations and operations of the spans that a program names itself.
 //!
 //! What a span's thread allocated between its push and its pop is exact: both lie in the ring of
-//! that thread, in order with its allocations, or carry what it has counted.
+//! that thread, in order with its allocations, or carry what it has counted. What the thread did
+//! then is from records of its switches, and from samples; what it launched, by correlation.
 
 mod allocated;
+mod bounded;
 mod find;
+mod launched;
+mod of_rank;
+mod open;
+mod pauses;
 mod sums;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod time;
 
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace};
@@ -30,12 +37,12 @@ impl Analysis for Spans {
     type Part = SumsByName;
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::STEPS
+        Needs::STEPS | Needs::SAMPLES | Needs::WORK | Needs::CALLS
     }
 
     fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> SumsByName {
         let wanted = options.cut.interval(at.clock, &rank.steps());
-        sums::of_rank(rank.file, wanted, at.clock)
+        of_rank::of_rank(rank, wanted, at.clock)
     }
 
     fn join(&self, parts: Vec<(RankAt, SumsByName)>, _: &Options) -> Body {

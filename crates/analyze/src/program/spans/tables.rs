@@ -19,8 +19,7 @@ pub(super) fn body(parts: Vec<(RankAt, SumsByName)>) -> Body {
     for (name, sums) in parts.iter().flat_map(|(_, part)| part) {
         all.entry(name.clone()).or_default().add(sums);
     }
-    let stated =
-        [all.values().any(|sums| sums.flops_within > 0), all.values().any(|sums| sums.moved.1 > 0)];
+    let stated = Stated::of(&all);
     let mut spans = table("spans", &[], stated);
     rows(&mut spans, all, None);
     let rank = [Column::new("rank", "rank", Unit::Text)];
@@ -32,14 +31,45 @@ pub(super) fn body(parts: Vec<(RankAt, SumsByName)>) -> Body {
     Body { tables: vec![spans, slowest, by_rank], notes: Vec::new() }
 }
 
-/// Whether operations were stated, and bytes.
-fn table(key: &'static str, first: &[Column], [with_flops, with_bytes]: [bool; 2]) -> Table {
+/// Whether any span has operations, bytes, and work that it launched.
+#[derive(Clone, Copy)]
+struct Stated {
+    flops: bool,
+    bytes: bool,
+    kernels: bool,
+}
+
+impl Stated {
+    fn of(all: &SumsByName) -> Stated {
+        let any = |is: fn(&SpanSums) -> bool| all.values().any(is);
+        Stated {
+            flops: any(|sums| sums.flops_within > 0),
+            bytes: any(|sums| sums.moved.1 > 0),
+            kernels: any(|sums| sums.launched.kernels.get().is_some_and(|count| count > 0)),
+        }
+    }
+}
+
+fn table(key: &'static str, first: &[Column], stated: Stated) -> Table {
+    let shown = |is: bool, title: &'static str| if is { title } else { "" };
     let mut columns = first.to_vec();
     columns.extend([
         Column::new("runs", "runs", Unit::Count),
         Column::new("total_ns", "total", Unit::Duration),
         Column::new("self_ns", "self", Unit::Duration),
         Column::data("mean_ns", Unit::Duration),
+        Column::new("cpu_ns", "on CPU", Unit::Duration),
+        Column::data("ready_ns", Unit::Duration),
+        Column::new("waited_ns", "waited", Unit::Duration),
+        Column::data("lock_ns", Unit::Duration),
+        Column::data("io_ns", Unit::Duration),
+        Column::data("sleep_ns", Unit::Duration),
+        Column::data("poll_ns", Unit::Duration),
+        Column::data("gil_ns", Unit::Duration),
+        Column::data("device_ns", Unit::Duration),
+        Column::data("other_ns", Unit::Duration),
+        Column::new("kernels", shown(stated.kernels, "kernels"), Unit::Count),
+        Column::new("busy_ns", shown(stated.kernels, "on GPU"), Unit::Duration),
         Column::new("p50_ns", "p50", Unit::Duration),
         Column::new("p95_ns", "p95", Unit::Duration),
         Column::new("p99_ns", "p99", Unit::Duration),
@@ -49,17 +79,17 @@ fn table(key: &'static str, first: &[Column], [with_flops, with_bytes]: [bool; 2
         Column::new("allocated_bytes", "allocated", Unit::Bytes),
         Column::data("allocations", Unit::Count),
         Column::data("flops", Unit::Count),
-        Column::new("flops_per_s", if with_flops { "FLOP/s" } else { "" }, Unit::Number),
+        Column::new("flops_per_s", shown(stated.flops, "FLOP/s"), Unit::Number),
         Column::data("bytes", Unit::Bytes),
-        Column::new("bytes_per_s", if with_bytes { "bytes/s" } else { "" }, Unit::BytesPerSecond),
+        Column::new("bytes_per_s", shown(stated.bytes, "bytes/s"), Unit::BytesPerSecond),
         Column::data("category", Unit::Text),
         Column::data("any_thread", Unit::Flag),
         Column::new("name", "span", Unit::Name),
     ]);
     Table::new(key, "Spans of the program", columns)
         .about(
-            "total, allocated, FLOP/s: spans within included; self: without; allocated: by the \
-             span's own thread",
+            "self: without spans within, others: with them; on CPU, waited, allocated: of the span's \
+             own thread",
         )
         .empty(NO_SPANS)
 }
@@ -83,11 +113,19 @@ fn row(name: String, any_thread: bool, mut sums: SpanSums) -> Vec<Cell> {
     let rate = (sums.flops_within > 0 && seconds > 0.0).then(|| sums.flops_within as f64 / seconds);
     let (bytes, lasted_ns) = sums.moved;
     let moved = (lasted_ns > 0).then(|| bytes as f64 / (lasted_ns as f64 / 1e9));
-    vec![
+    let mut cells: Vec<Cell> = vec![
         sums.durations.len().into(),
         sums.total_ns.into(),
         Cell::known((!any_thread).then_some(sums.self_ns), NO_SELF),
         Cell::applies(spread.as_ref().map(|spread| spread.mean.round() as u64)),
+        sums.time.cpu_ns.into(),
+        sums.time.ready_ns.into(),
+        sums.time.waited_ns.into(),
+    ];
+    cells.extend(sums.time.waits_ns.map(Cell::from));
+    cells.extend([
+        sums.launched.kernels.into(),
+        sums.launched.device_ns.into(),
         whole(p50),
         whole(p95),
         whole(p99),
@@ -106,7 +144,8 @@ fn row(name: String, any_thread: bool, mut sums: SpanSums) -> Vec<Cell> {
         Cell::applies(sums.category.as_deref()),
         any_thread.into(),
         name.into(),
-    ]
+    ]);
+    cells
 }
 
 fn slowest(parts: &[(RankAt, SumsByName)]) -> Table {
@@ -114,6 +153,8 @@ fn slowest(parts: &[(RankAt, SumsByName)]) -> Table {
         Column::new("rank", "rank", Unit::Text),
         Column::new("duration_ns", "time", Unit::Duration),
         Column::new("start_ns", "start", Unit::Time),
+        Column::new("cpu_ns", "on CPU", Unit::Duration),
+        Column::new("waited_ns", "waited", Unit::Duration),
         Column::new("allocated_bytes", "allocated", Unit::Bytes),
         Column::data("allocations", Unit::Count),
         Column::data("pid", Unit::Id),
@@ -135,6 +176,8 @@ fn slowest(parts: &[(RankAt, SumsByName)]) -> Table {
             at.label.as_str().into(),
             one.duration_ns.into(),
             one.start_ns.into(),
+            one.time.cpu_ns.clone().into(),
+            one.time.waited_ns.clone().into(),
             one.allocated.bytes.clone().into(),
             one.allocated.allocations.clone().into(),
             one.pid.into(),

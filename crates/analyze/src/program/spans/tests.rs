@@ -1,13 +1,16 @@
 use tprof_facts::Clock;
 use tprof_trace::HeapBlock;
 use tprof_trace::model::{
-    Mark, MarkKind, MemoryRecording, OWN_SPANS, Process, ProcessEnd, Span, SpanKind,
+    Kernel, Loss, Mark, MarkKind, MemoryRecording, OWN_SPANS, Process, ProcessEnd, Sample, Span,
+    SpanKind, ThreadState, loss,
 };
 
-use super::sums::{SpanSums, SumsByName, of_rank};
+use super::of_rank::of_rank;
+use super::sums::{SpanSums, SumsByName};
 use crate::base::intervals::Interval;
 use crate::base::reading::Reading;
 use crate::fixture::Fixture;
+use crate::rank::{Needs, RankTrace};
 
 /// Thread, start, duration, name, arguments.
 type Row<'a> = (u32, u64, u64, &'a str, &'a str);
@@ -37,7 +40,9 @@ fn made(memory: MemoryRecording, rows: &[Row<'_>]) -> Fixture {
 }
 
 fn sums(made: Fixture, from: u64, to: u64) -> SumsByName {
-    of_rank(&made.finish(), Interval::new(from, to), Clock::default())
+    let file = made.finish();
+    let needs = Needs::STEPS | Needs::SAMPLES | Needs::WORK | Needs::CALLS;
+    of_rank(&RankTrace::load(&file, needs), Interval::new(from, to), Clock::default())
 }
 
 fn of<'s>(sums: &'s SumsByName, name: &str) -> &'s SpanSums {
@@ -151,6 +156,138 @@ fn counts_of_sampled_processes_are_exact_and_a_cut_leaves_the_rest_out() {
     let sums = sums(made, 200, 300);
     let a = of(&sums, "a");
     assert_eq!((a.durations.as_slice(), allocated(a)), (&[20][..], (Some(2), Some(2000))));
+}
+
+use ThreadState::{Blocked, Io, Lock, Runnable, Running, Sleep};
+
+fn row(time_ns: u64, weight_ns: u64, state: ThreadState) -> Sample {
+    let cpu = (state == Running).then_some(0);
+    Sample { time_ns, weight_ns, state, cpu, ..Sample::default() }
+}
+
+fn timed(rows: &[Row<'_>], samples: &[Sample]) -> SumsByName {
+    let mut made = made(MemoryRecording::Off, rows);
+    made.writer.write(&mut samples.to_vec()).unwrap();
+    sums(made, 0, u64::MAX)
+}
+
+fn estimate(value: u64, error: u64) -> Reading<u64> {
+    Reading::Estimate { value, error }
+}
+
+/// Time on a core, ready, waiting.
+fn times(sums: &SpanSums) -> [Reading<u64>; 3] {
+    let time = &sums.time;
+    [&time.cpu_ns, &time.ready_ns, &time.waited_ns].map(Clone::clone)
+}
+
+#[test]
+fn time_within_a_span_is_what_its_waits_leave() {
+    let rows = [
+        (0, 1000, 1000, "outer", ""),
+        (0, 1200, 300, "inner", ""),
+        (0, 1600, 100, "outer", ""),
+        (0, 3000, 500, "inner", ""),
+        (1, 1000, 1000, "other", ""),
+    ];
+    let samples = [
+        row(1150, 100, Sleep),
+        row(1400, 250, Lock),
+        row(1690, 20, Runnable),
+        row(3400, 900, Io),
+        row(1100, 10, Running),
+        Sample { thread: 1, ..row(1500, 10, Running) },
+        Sample { thread: 2, ..row(1500, 10, Lock) },
+    ];
+    let sums = timed(&rows, &samples);
+    assert_eq!(times(of(&sums, "outer")), [1000 - 370, 20, 350].map(Reading::Is));
+    assert_eq!(times(of(&sums, "inner")), [800 - 250, 0, 250].map(Reading::Is));
+    assert_eq!(times(of(&sums, "other")), [1000, 0, 0].map(Reading::Is));
+    let kinds = |name| of(&sums, name).time.waits_ns.clone().map(|wait| wait.get().unwrap());
+    assert_eq!(kinds("outer"), [250, 0, 100, 0, 0, 0, 0]);
+    assert_eq!(kinds("inner"), [100, 100, 50, 0, 0, 0, 0]);
+    let slowest = &of(&sums, "inner").slowest;
+    assert_eq!(slowest[0].time.waited_ns, Reading::Is(100));
+    assert_eq!(slowest[1].time.cpu_ns, Reading::Is(300 - 150));
+}
+
+#[test]
+fn waits_that_were_added_up_are_known_within_bounds() {
+    let rows = [(0, 0, 600, "read", ""), (0, 600, 400, "work", "")];
+    let spread = Sample { spread_ns: Some(1000), ..row(0, 500, Blocked) };
+    let read = |samples: &[Sample]| times(of(&timed(&rows, samples), "read"));
+    // Of 500 ns within 1000, at least 100 and at most 500 lie in these 600.
+    let waited = estimate(300, 200);
+    assert_eq!(read(&[spread]), [estimate(300, 200), Reading::Is(0), waited.clone()]);
+    // Forty samples on a core are the better estimate of that.
+    let samples: Vec<Sample> = (0..40).map(|at| row(600 + at * 10, 10, Running)).collect();
+    let few: Vec<Sample> = samples.iter().map(|row| Sample { time_ns: 50, ..*row }).collect();
+    let few = [&[spread], &few[..20]].concat();
+    assert_eq!(read(&few), [estimate(200, 88), Reading::Is(0), waited.clone()]);
+    // A span that holds all of it has it exactly.
+    let whole = timed(&[(0, 0, 1000, "all", "")], &[spread]);
+    assert_eq!(times(of(&whole, "all")), [500, 0, 500].map(Reading::Is));
+}
+
+#[test]
+fn time_of_a_thread_that_was_not_recorded_is_unknown() {
+    let why = |sums: &SumsByName, name: &str| match &of(sums, name).time.cpu_ns {
+        Reading::Missing(why) => why.clone(),
+        known => panic!("{known:?}"),
+    };
+    let rows = [(0, 100, 100, "a", ""), (1, 300, 10, "b", "")];
+    assert!(why(&timed(&rows, &[]), "a").contains("no CPU samples"));
+    let sums = timed(&rows, &[row(150, 10, Running)]);
+    assert!(why(&sums, "b").contains("was not sampled"));
+    assert_eq!(of(&sums, "a").time.cpu_ns, Reading::Is(100));
+
+    let with = |change: &dyn Fn(&mut Fixture)| {
+        let mut made = made(MemoryRecording::Off, &rows);
+        made.writer.write(&mut vec![row(150, 10, Running)]).unwrap();
+        change(&mut made);
+        super::tests::sums(made, 0, u64::MAX)
+    };
+    let paused = with(&|made| {
+        let name = made.name("");
+        made.writer.mark(Mark { time_ns: 150, process: None, name, kind: MarkKind::RecordingOff });
+    });
+    assert!(why(&paused, "a").contains("off for a part"));
+    let lost = with(&|made| {
+        let (what, why) = (made.name(loss::PERF_RECORDS), made.name("the ring was full"));
+        made.writer.loss(Loss { time_ns: 5, process: None, what, count: 3, why });
+    });
+    assert_eq!(why(&lost, "a"), "3 records of perf events lost (the ring was full)");
+}
+
+#[test]
+fn work_belongs_to_the_spans_around_its_launch() {
+    let rows = [
+        (0, 100, 100, "outer", ""),
+        (0, 120, 20, "inner", ""),
+        (0, 150, 20, "outer", ""),
+        (0, 300, 10, "none", ""),
+        (0, 100, 300, "any", r#"{"style":"start/end"}"#),
+    ];
+    let mut with_work = made(MemoryRecording::Off, &rows);
+    for (start_ns, correlation) in [(110, 1), (125, 2), (160, 3), (250, 4)] {
+        with_work.call(0, start_ns, 5, "cudaLaunchKernel", correlation);
+        let start_ns = 1000 + 60 * correlation;
+        let correlation = Some(correlation);
+        let work = Kernel { start_ns, duration_ns: 100, correlation, ..Kernel::default() };
+        with_work.kernel(work, "k");
+    }
+    let sums = sums(with_work, 0, u64::MAX);
+    let launched = |name: &str| {
+        let launched = &of(&sums, name).launched;
+        (launched.kernels.get(), launched.device_ns.get())
+    };
+    // They overlap: 1060 to 1160, 1120 to 1220, 1180 to 1280.
+    assert_eq!(launched("outer"), (Some(3), Some(220)));
+    assert_eq!(launched("inner"), (Some(1), Some(100)));
+    assert_eq!(launched("none"), (Some(0), Some(0)));
+    assert_eq!(sums[&("any".to_owned(), true)].launched.kernels.get(), None);
+    let none = super::tests::sums(made(MemoryRecording::Off, &rows), 0, u64::MAX);
+    assert_eq!(of(&none, "outer").launched.kernels.get(), None, "nothing was recorded");
 }
 
 #[test]

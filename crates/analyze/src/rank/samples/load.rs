@@ -65,6 +65,16 @@ impl CpuTrace {
         Some(Part::of(state, functions, &self.names))
     }
 
+    /// What a row of a thread with this stack did, or waited for.
+    pub(crate) fn state(
+        &self,
+        process: ProcessIndex,
+        stack: StackId,
+        state: ThreadState,
+    ) -> ThreadState {
+        wait_of(state, &self.stack(process, stack).functions, &self.names)
+    }
+
     /// Reads some of a file's rows.
     pub(crate) fn load_where(
         file: &TraceFile,

@@ -5,6 +5,7 @@ use super::super::threads::{Stretch, WaitSite};
 use super::Worker;
 use crate::os::sys;
 use crate::python::PyThreadName;
+use tprof_trace::model::loss;
 
 impl Worker {
     pub(super) fn take_stretches(&mut self, stretches: Vec<Stretch>) {
@@ -44,13 +45,9 @@ impl Worker {
             (self.emit)(SamplerEvent::Samples(std::mem::take(&mut self.taken)));
         }
         let lost = [
-            (&mut self.lost.records, "records of perf events", "the ring was full"),
-            (
-                &mut self.lost.throttled,
-                "CPU samples for a moment",
-                "the kernel throttled the clock",
-            ),
-            (&mut self.lost.refused, "CPU samples", "they could not be read"),
+            (&mut self.lost.records, loss::PERF_RECORDS, "the ring was full"),
+            (&mut self.lost.throttled, loss::THROTTLED, "the kernel throttled the clock"),
+            (&mut self.lost.refused, loss::CPU_SAMPLES, "they could not be read"),
             (
                 &mut self.lost.late,
                 "Python frames of CPU samples",

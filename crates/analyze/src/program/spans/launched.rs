@@ -1,0 +1,81 @@
+//! Work of devices that was launched within spans.
+
+use tprof_trace::model::SpanKind;
+
+use super::find::OwnSpan;
+use super::time::ANY_THREAD;
+use crate::base::reading::Reading;
+use crate::gpu::breakdown::NO_WORK;
+use crate::program::annotations::caused_by;
+use crate::rank::{HostSpan, RankTrace};
+
+const NO_LAUNCHES: &str = "no call of the trace is joined to the devices' work";
+
+/// Kernels, copies and memsets.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Launched {
+    pub kernels: Reading<u64>,
+    /// In which at least one of them ran.
+    pub device_ns: Reading<u64>,
+}
+
+impl Launched {
+    /// Of no span yet.
+    pub fn none() -> Launched {
+        Launched { kernels: Reading::Is(0), device_ns: Reading::Is(0) }
+    }
+
+    fn missing(why: &str) -> Launched {
+        Launched { kernels: Reading::missing(why), device_ns: Reading::missing(why) }
+    }
+
+    /// Of both.
+    pub fn plus(self, other: Launched) -> Launched {
+        Launched {
+            kernels: self.kernels.plus(other.kernels),
+            device_ns: self.device_ns.plus(other.device_ns),
+        }
+    }
+}
+
+/// What was launched within the spans of each group; a span without one has no number.
+pub(super) fn of_groups(
+    rank: &RankTrace<'_>,
+    spans: &[OwnSpan],
+    group_of: &[Option<u32>],
+    count: usize,
+) -> Vec<Launched> {
+    let why = match (rank.work.is_empty(), rank.calls.is_empty()) {
+        (true, _) => Some(NO_WORK),
+        (_, true) => Some(NO_LAUNCHES),
+        _ => None,
+    };
+    if let Some(why) = why {
+        return vec![Launched::missing(why); count];
+    }
+    let on_thread = spans.iter().zip(group_of).filter(|(span, _)| !span.any_thread);
+    // The group stands in for the name.
+    let rows: Vec<HostSpan> =
+        on_thread.filter_map(|(span, group)| Some(row(span, (*group)?))).collect();
+    let caused = caused_by(rank, rows.iter().collect(), |row| row.name.0);
+    let of = |group: u32| match caused.get(&group) {
+        Some(caused) => Launched {
+            kernels: Reading::Is(caused.kernels),
+            device_ns: Reading::Is(caused.busy_ns),
+        },
+        None => Launched::missing(ANY_THREAD),
+    };
+    (0..count as u32).map(of).collect()
+}
+
+fn row(span: &OwnSpan, group: u32) -> HostSpan {
+    HostSpan {
+        start_ns: span.row.start_ns,
+        duration_ns: span.row.duration_ns,
+        process: span.row.process,
+        thread: span.row.thread,
+        name: tprof_trace::model::NameId(group),
+        kind: SpanKind::Annotation,
+        ..HostSpan::default()
+    }
+}

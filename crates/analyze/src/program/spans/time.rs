@@ -1,0 +1,213 @@
+//! What threads did within spans: time on a core, ready and waiting.
+//!
+//! Time off a core was recorded switch by switch; what it leaves of a span was on a core. Short
+//! waits were added up over a while before they were written: what lies in a span of those is
+//! known within bounds. Where these are wide, samples of the running thread estimate better.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_facts::units;
+use tprof_trace::TraceFile;
+use tprof_trace::model::{ProcessIndex, Sample, ThreadIndex, ThreadState, loss};
+
+use super::bounded::Bounded;
+use super::find::OwnSpan;
+use super::open::OpenSpans;
+use super::pauses::{PAUSED, Pauses};
+use crate::base::intervals::Interval;
+use crate::base::reading::Reading;
+use crate::rank::RankTrace;
+use crate::rank::samples::NO_SAMPLES;
+
+pub(super) const ANY_THREAD: &str = "any thread may end these spans: they lie on none";
+const NO_THREAD: &str = "the spans' thread was not sampled";
+
+/// What a thread waits for, in the order of the columns.
+pub(super) const WAITS: [ThreadState; 7] = [
+    ThreadState::Lock,
+    ThreadState::Io,
+    ThreadState::Sleep,
+    ThreadState::Poll,
+    ThreadState::Gil,
+    ThreadState::Device,
+    ThreadState::Blocked,
+];
+
+/// What threads did within spans, those within included.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ThreadTime {
+    pub cpu_ns: Reading<u64>,
+    pub ready_ns: Reading<u64>,
+    pub waited_ns: Reading<u64>,
+    /// Parts of `waited_ns`, as [`WAITS`].
+    pub waits_ns: [Reading<u64>; WAITS.len()],
+}
+
+impl ThreadTime {
+    /// Of no span yet.
+    pub fn none() -> ThreadTime {
+        ThreadTime::all(&Reading::Is(0))
+    }
+
+    pub fn missing(why: &str) -> ThreadTime {
+        ThreadTime::all(&Reading::missing(why))
+    }
+
+    fn all(of: &Reading<u64>) -> ThreadTime {
+        ThreadTime {
+            cpu_ns: of.clone(),
+            ready_ns: of.clone(),
+            waited_ns: of.clone(),
+            waits_ns: std::array::from_fn(|_| of.clone()),
+        }
+    }
+
+    /// Of both.
+    pub fn plus(self, other: ThreadTime) -> ThreadTime {
+        let mut others = other.waits_ns.into_iter();
+        let mut plus = |mine: Reading<u64>| match others.next() {
+            Some(other) => mine.plus(other),
+            None => mine,
+        };
+        ThreadTime {
+            cpu_ns: self.cpu_ns.plus(other.cpu_ns),
+            ready_ns: self.ready_ns.plus(other.ready_ns),
+            waited_ns: self.waited_ns.plus(other.waited_ns),
+            waits_ns: self.waits_ns.map(&mut plus),
+        }
+    }
+}
+
+/// Spans that are added up together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Group {
+    /// Sum of their durations; none lies within another.
+    pub total_ns: u64,
+    /// Why their time is not known.
+    pub missing: Option<String>,
+}
+
+/// What was recorded of a group's threads within its spans.
+#[derive(Clone, Copy, Default)]
+struct Recorded {
+    sampled_ns: u64,
+    samples: u64,
+    ready: Bounded,
+    waits: [Bounded; WAITS.len()],
+}
+
+/// The time of each group. `groups_of`: groups of which a span is one.
+pub(super) fn of_groups(
+    rank: &RankTrace<'_>,
+    spans: &[OwnSpan],
+    groups: &[Group],
+    groups_of: &[[Option<u32>; 2]],
+) -> Vec<ThreadTime> {
+    let mut recorded = vec![Recorded::default(); groups.len()];
+    let open = OpenSpans::of(spans);
+    let mut overlaps: FxHashMap<u32, u64> = FxHashMap::default();
+    // What cannot be read was noted when the samples were read first.
+    for row in rank.file.blocks::<Sample>().flatten() {
+        if row.state == ThreadState::Running {
+            let inner = row.cpu.and_then(|_| open.at(row.thread, row.time_ns));
+            around(spans, inner, groups_of, |group| {
+                recorded[group as usize].sampled_ns += row.weight_ns;
+                recorded[group as usize].samples += 1;
+            });
+            continue;
+        }
+        let within_ns = row.spread_ns.unwrap_or(row.weight_ns).max(row.weight_ns);
+        let when = Interval::new(row.time_ns, row.time_ns.saturating_add(within_ns));
+        for (inner, ns) in open.within(row.thread, when) {
+            around(spans, Some(inner), groups_of, |group| {
+                *overlaps.entry(group).or_default() += ns
+            });
+        }
+        let state = rank.cpu.state(row.process, row.stack, row.state);
+        for (group, ns) in overlaps.drain() {
+            recorded[group as usize].off(state, Bounded::part(row.weight_ns, within_ns, ns));
+        }
+    }
+    let samples_lost = lost(rank.file, &[loss::CPU_SAMPLES, loss::THROTTLED]).is_some();
+    groups.iter().zip(recorded).map(|(group, of)| of.time(group, samples_lost)).collect()
+}
+
+/// Passes the groups of a span and of those around it.
+fn around(
+    spans: &[OwnSpan],
+    mut at: Option<u32>,
+    groups_of: &[[Option<u32>; 2]],
+    mut found: impl FnMut(u32),
+) {
+    while let Some(span) = at {
+        groups_of[span as usize].iter().flatten().for_each(|group| found(*group));
+        at = spans[span as usize].parent;
+    }
+}
+
+impl Recorded {
+    fn off(&mut self, state: ThreadState, part: Bounded) {
+        match WAITS.iter().position(|wait| *wait == state) {
+            Some(at) => self.waits[at] += part,
+            None => self.ready += part,
+        }
+    }
+
+    fn time(&self, group: &Group, samples_lost: bool) -> ThreadTime {
+        if let Some(why) = &group.missing {
+            return ThreadTime::missing(why);
+        }
+        let mut waited = Bounded::default();
+        self.waits.iter().for_each(|wait| waited += *wait);
+        let mut off = waited;
+        off += self.ready;
+        let on_core = off.rest_of(group.total_ns);
+        ThreadTime {
+            cpu_ns: self.sampled(on_core, samples_lost).unwrap_or(on_core.reading()),
+            ready_ns: self.ready.reading(),
+            waited_ns: waited.reading(),
+            waits_ns: self.waits.map(Bounded::reading),
+        }
+    }
+
+    /// By samples, if that is narrower than what is known of the time on a core.
+    fn sampled(&self, on_core: Bounded, samples_lost: bool) -> Option<Reading<u64>> {
+        let spread = 1.96 * self.sampled_ns as f64 / (self.samples as f64).sqrt();
+        let is_better = self.samples > 0 && !samples_lost && spread < on_core.error_ns() as f64;
+        let value = self.sampled_ns.clamp(on_core.least_ns, on_core.most_ns);
+        is_better.then_some(Reading::Estimate { value, error: spread.round() as u64 })
+    }
+}
+
+/// Why a thread's time within spans is not known.
+pub(super) struct Unknown {
+    threads: FxHashSet<(ProcessIndex, ThreadIndex)>,
+    pauses: Pauses,
+    lost: Option<String>,
+}
+
+impl Unknown {
+    pub fn of(rank: &RankTrace<'_>) -> Unknown {
+        let threads = rank.cpu.stretches.iter().map(|of| (of.process, of.thread)).collect();
+        let lost = lost(rank.file, &[loss::PERF_RECORDS]);
+        Unknown { threads, pauses: Pauses::of(rank.file), lost }
+    }
+
+    /// Of a span.
+    pub fn why(&self, span: &OwnSpan) -> Option<&str> {
+        match (&self.lost, self.threads.contains(&(span.row.process, span.row.thread))) {
+            _ if self.threads.is_empty() => Some(NO_SAMPLES),
+            _ if span.any_thread => Some(ANY_THREAD),
+            (_, false) => Some(NO_THREAD),
+            _ if self.pauses.reach_into(span) => Some(PAUSED),
+            (why, _) => why.as_deref(),
+        }
+    }
+}
+
+/// The most of what was lost of these, in words.
+fn lost(file: &TraceFile, of: &[&str]) -> Option<String> {
+    let losses = file.losses().iter().filter(|loss| of.contains(&file.name(loss.what)));
+    let most = losses.max_by_key(|loss| loss.count)?;
+    let (what, why) = (file.name(most.what), file.name(most.why));
+    Some(format!("{} {what} lost ({why})", units::count(most.count)))
+}
