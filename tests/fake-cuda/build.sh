@@ -47,7 +47,7 @@ for major in 12 13; do
     gcc -O1 -g -Wall -Wextra -o "$out/memory-$major" "$here/memory.c" \
         "$to/libcudart.so.$major" "$to/libcuda.so.1" "$to/libworkspace.so" -lpthread -Wl,-rpath-link,"$to"
     gcc -O1 -g -Wall -Wextra -DMAJOR="$major" -o "$out/train-$major" "$here/train.c" \
-        "$to/libcudart.so.$major" "$to/libnccl.so.2" -lpthread -Wl,-rpath-link,"$to"
+        "$to/libcudart.so.$major" "$to/libnccl.so.2" -lpthread -ldl -Wl,-rpath-link,"$to"
     gcc -O1 -g -Wall -Wextra -o "$out/comms-$major" "$here/comms.c" \
         "$to/libcudart.so.$major" "$to/libnccl.so.2" -Wl,-rpath-link,"$to"
     gcc -O1 -g -Wall -Wextra -o "$out/gemms-$major" "$here/gemms.c" \

@@ -5,6 +5,7 @@
  * train STEPS [WORD…]: `graph` captures the kernels of a step once and replays them (`device`: as one that kernels may
  * launch, `conditions`: with a condition), `nested` sets a limit for kernels that launch kernels, `overlap` copies on a second
  * stream, `nccl` joins RANK of WORLD_SIZE through MEETING (a file for the id), `threads` trains in a second thread too,
+ * `spans` names spans by tprof's table: `step` of each step, `forward` within, `nothing` after;
  * `external` pushes external ids as a profiler of operators does, `peer` copies each batch to the second device, `queue` leaves 50 launches behind a kernel that never ends, `memory` allocates and frees each step, `tool` has another CUPTI client take over half-way, past all hooks, `fork` forks one that
  * goes on, `profiler` has cudaProfilerStart before step 2 and cudaProfilerStop after step 3, `reset` resets the first device while memory of it, of the host and of a second device is held, `exit`, `_exit`, `abort`, `kill` end it so (without: it returns). */
 #define _GNU_SOURCE
@@ -16,6 +17,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "../../preload-shim/include/tprof.h"
 
 typedef struct { unsigned x, y, z; } dim3_t;
 typedef struct { char bytes[128]; } nccl_id;
@@ -71,6 +73,12 @@ __attribute__((constructor)) static void register_kernels(void)
     KERNELS(REGISTER)
     __cudaRegisterFatBinaryEnd(handle);
 }
+
+/* Spans of the program's own. */
+static struct tprof_name step_span = TPROF_NAME("step"), forward_span = TPROF_NAME("forward"), no_span = TPROF_NAME("nothing");
+static const struct tprof_abi *tprof;
+static void begin(struct tprof_name *name) { if (tprof) tprof->push(name); }
+static void end(void) { if (tprof) tprof->pop(); }
 
 static int argc_, steps;
 static char **argv_;
@@ -190,6 +198,7 @@ static void *train(void *communicator)
     }
     for (int step = 0; step < steps; step++) {
         if (has("profiler") && step == 2) CHECK(cudaProfilerStart());
+        begin(&step_span);
         if (has("tool") && step == steps / 3) tool(1);
         if (has("tool") && step == 2 * steps / 3) tool(0);
         for (int i = 0; i < N; i++) host[i] = (float)(i + step);
@@ -203,7 +212,9 @@ static void *train(void *communicator)
         }
         if (other) CHECK(cudaMemcpyPeerAsync(other, 1, batch, 0, N * sizeof *batch, stream));
         push(3, 10 * step + 2);
+        begin(&forward_span);
         if (executable) CHECK(cudaGraphLaunch(executable, stream)); else forward_backward(stream);
+        end();
         pop(3, 10 * step + 2), pop(3, 10 * step + 1), pop(4, 1000000 + step);
         if (communicator) {
             CHECK(ncclGroupStart());
@@ -218,7 +229,9 @@ static void *train(void *communicator)
         CHECK(cudaStreamSynchronize(stream));
         if (scratch) CHECK(cudaFree(scratch));
         if (has("profiler") && step == 3) CHECK(cudaProfilerStop());
+        end();
     }
+    begin(&no_span), end();
     CHECK(cudaDeviceSynchronize());
     CHECK(cudaMemcpy(host, weights, N * sizeof *host, 2));
     CHECK(cudaFree(weights));
@@ -266,6 +279,7 @@ int main(int argc, char **argv)
     CHECK(cudaSetDevice(rank % devices));
     if (has("nested")) CHECK(cudaDeviceSetLimit(4, 4096));
     if (has("external")) find_external();
+    if (has("spans")) tprof = tprof_find();
     void *communicator = has("nccl") ? join_ranks(rank, atoi(getenv("WORLD_SIZE"))) : 0;
     pthread_t second;
     if (has("threads")) pthread_create(&second, 0, train, 0);

@@ -60,6 +60,7 @@ mod scheduled;
 mod schema;
 mod sdk;
 mod snapshots;
+mod span_times;
 mod stacks;
 mod stacks_again;
 mod stands_still;

@@ -1,0 +1,130 @@
+//! What `report spans` states of the time within spans: on a core, waiting, on devices.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use tprof_tests::{
+    Job, Refused, Scratch, document, need_some, program, rank_file, rows, skip, traced, train,
+};
+use tprof_trace::model::{Kernel, MemoryCopy, Span};
+
+fn spans(document: &Value) -> BTreeMap<String, Value> {
+    let rows = document["tables"]["spans"].as_array().unwrap().iter();
+    rows.map(|row| (row["name"].as_str().unwrap().to_owned(), row.clone())).collect()
+}
+
+/// A value, and how far the truth may be from it.
+fn bounded(row: &Value, key: &str) -> (i64, i64) {
+    let value = row[key].as_i64().unwrap_or_else(|| panic!("no {key}: {row:#}"));
+    (value, row[format!("error_{key}")].as_i64().unwrap_or(0))
+}
+
+/// Whether a figure is the program's own to within its error, and what the program does between
+/// its clocks' readings and the span's ends.
+fn agrees(row: &Value, key: &str, expected: i64) {
+    let (value, error) = bounded(row, key);
+    let most = 2 * error + 2_000_000 + expected / 50;
+    assert!(
+        (value - expected).abs() <= most,
+        "{key}: {value} \u{b1} {error}, not {expected}: {row:#}"
+    );
+}
+
+#[test]
+fn time_within_spans_is_that_of_the_programs_own_clocks() {
+    let scratch = Scratch::new();
+    let options = ["--mem", "off", "--sample-rate", "997"];
+    let run = traced(&Job::new(program("span_times")), &options, &scratch);
+    let own: BTreeMap<String, (i64, i64)> = (run.outcome.stdout.lines())
+        .map(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            (words[0].to_owned(), (words[1].parse().unwrap(), words[2].parse().unwrap()))
+        })
+        .collect();
+    let document = document("spans", &run.run);
+    let blind = document["completeness"]["blind"].as_array().unwrap();
+    if blind.iter().any(|entry| entry["what"] == "CPU samples of native code") {
+        return skip(Refused::PerfEvents);
+    }
+    let found = spans(&document);
+    let (spin, sleep) = (&found["spin"], &found["sleep"]);
+    let both = |a: &str, b: &str| own[a].0 + own[b].0;
+    // Those within `mixed` count for their own names, too.
+    agrees(&found["mixed"], "cpu_ns", own["mixed"].0);
+    agrees(&found["other"], "cpu_ns", own["other"].0);
+    agrees(spin, "cpu_ns", own["spin"].0 + 300_000_000);
+    assert!(bounded(sleep, "cpu_ns").0 < both("sleep", "mixed") - 250_000_000, "{sleep:#}");
+    for (name, least) in [("sleep", 400_000_000), ("read", 90_000_000), ("naps", 40_000_000)] {
+        let (waited, error) = bounded(&found[name], "waited_ns");
+        assert!(waited + error >= least, "{name}: {waited} \u{b1} {error}");
+        let (cpu, _) = bounded(&found[name], "cpu_ns");
+        assert!(cpu < least / 2, "{name}: {cpu} on a core");
+    }
+    for (name, row) in found.iter().filter(|(name, _)| *name != "handed") {
+        let kinds = ["lock_ns", "io_ns", "sleep_ns", "poll_ns", "gil_ns", "device_ns", "other_ns"];
+        let parts: i64 = kinds.iter().map(|kind| bounded(row, kind).0).sum();
+        assert_eq!(parts, bounded(row, "waited_ns").0, "{name}");
+        let total = row["total_ns"].as_i64().unwrap();
+        let (cpu, error) = bounded(row, "cpu_ns");
+        let all = cpu + bounded(row, "ready_ns").0 + bounded(row, "waited_ns").0;
+        let slack = error + bounded(row, "waited_ns").1 + bounded(row, "ready_ns").1;
+        assert!((all - total).abs() <= slack, "{name}: {all} of {total}: {row:#}");
+        assert!(row["kernels"].is_null() && row["kernels_missing"].is_string(), "{row:#}");
+    }
+    let handed = &found["handed"];
+    assert!(handed["cpu_ns_missing"].as_str().unwrap().contains("any thread"), "{handed:#}");
+}
+
+#[test]
+fn without_samples_the_time_on_a_core_is_unknown() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("span_times")), &["--activities", "nvtx,mem"], &scratch);
+    let found = spans(&document("spans", &run.run));
+    for key in ["cpu_ns", "ready_ns", "waited_ns", "sleep_ns"] {
+        let row = &found["spin"];
+        let why = row[format!("{key}_missing")].as_str();
+        assert!(row[key].is_null() && why.unwrap().contains("--activities cpu"), "{row:#}");
+    }
+}
+
+#[test]
+fn work_launched_within_spans_is_counted_there() {
+    for major in [12, 13] {
+        let scratch = Scratch::new();
+        let (job, _) = need_some!(train(major, &["6", "spans"], &scratch));
+        let run = traced(&job, &["--mem", "off"], &scratch);
+        let found = spans(&document("spans", &run.run));
+        let kernels = |name: &str| found[name]["kernels"].as_u64();
+        // A copy in, five kernels of `forward`, one of the optimizer, a copy out.
+        assert_eq!(
+            [kernels("step"), kernels("forward"), kernels("nothing")],
+            [Some(6 * 8), Some(6 * 5), Some(0)],
+            "CUDA {major}"
+        );
+        let file = rank_file(&run.run, 0);
+        let launched_in = |name: &str| {
+            let spans: Vec<Span> = rows(&file);
+            let of = spans.iter().filter(|span| file.name(span.name) == name);
+            let of: Vec<_> =
+                of.map(|span| span.start_ns..span.start_ns + span.duration_ns).collect();
+            let calls = spans.iter().filter(|call| of.iter().any(|of| of.contains(&call.start_ns)));
+            calls.filter_map(|call| call.correlation).collect::<Vec<_>>()
+        };
+        let launched = launched_in("step");
+        let mut work: Vec<(u64, u64)> = (rows::<Kernel>(&file).iter())
+            .filter(|row| row.correlation.is_some_and(|number| launched.contains(&number)))
+            .map(|row| (row.start_ns, row.start_ns + row.duration_ns))
+            .collect();
+        work.extend(
+            (rows::<MemoryCopy>(&file).iter())
+                .filter(|row| row.correlation.is_some_and(|number| launched.contains(&number)))
+                .map(|row| (row.start_ns, row.start_ns + row.duration_ns)),
+        );
+        work.sort();
+        let (mut busy_ns, mut until_ns) = (0, 0);
+        for (start_ns, end_ns) in work {
+            busy_ns += end_ns.saturating_sub(start_ns.max(until_ns));
+            until_ns = until_ns.max(end_ns);
+        }
+        assert_eq!(found["step"]["busy_ns"].as_u64(), Some(busy_ns), "CUDA {major}");
+    }
+}

@@ -1,0 +1,117 @@
+/* Runs, sleeps, reads and waits within spans of its own.
+ *
+ * `spin` computes for 0.3 s of its thread's CPU time, `sleep` sleeps for 0.2 s, `read` reads a pipe
+ * in which a thread writes once the reader has slept for 0.1 s in the kernel, `mixed` has one more
+ * of each `spin` and `sleep` within it; `naps` sleeps 400 times for 100 microseconds. `other` of a
+ * second thread computes for 0.1 s. `handed` is one that any thread may end. Prints the CPU time
+ * and the wall time of each but the last, ns.
+ *
+ * Proves: time within a span is divided as it went.
+ *
+ * build: -ldl -lpthread */
+#define _GNU_SOURCE
+#include "../../preload-shim/include/tprof.h"
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+static const struct tprof_abi *tprof;
+static struct tprof_name spin_name = TPROF_NAME("spin"), sleep_name = TPROF_NAME("sleep");
+static struct tprof_name read_name = TPROF_NAME("read"), mixed_name = TPROF_NAME("mixed");
+static struct tprof_name naps_name = TPROF_NAME("naps"), other_name = TPROF_NAME("other");
+static struct tprof_name handed_name = TPROF_NAME("handed");
+static int pipes[2];
+
+static int64_t now(clockid_t clock) {
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+__attribute__((noinline)) static void compute(int64_t ns) {
+    int64_t end = now(CLOCK_THREAD_CPUTIME_ID) + ns;
+    while (now(CLOCK_THREAD_CPUTIME_ID) < end) {
+    }
+}
+
+static void nap(int64_t ns) {
+    struct timespec t = {0, ns};
+    nanosleep(&t, NULL);
+}
+
+static void *write_late(void *unused) {
+    nap(100000000);
+    if (write(pipes[1], "x", 1) != 1) return NULL;
+    return unused;
+}
+
+static void spin(void) {
+    tprof->push(&spin_name);
+    compute(300000000);
+    tprof->pop();
+}
+
+static void sleeps(void) {
+    tprof->push(&sleep_name);
+    nap(200000000);
+    tprof->pop();
+}
+
+static void reads(void) {
+    char byte;
+    pthread_t writer;
+    pthread_create(&writer, NULL, write_late, NULL);
+    tprof->push(&read_name);
+    if (read(pipes[0], &byte, 1) != 1) _exit(1);
+    tprof->pop();
+    pthread_join(writer, NULL);
+}
+
+static void mixed(void) {
+    tprof->push(&mixed_name);
+    spin();
+    sleeps();
+    tprof->pop();
+}
+
+static void naps(void) {
+    tprof->push(&naps_name);
+    for (int i = 0; i < 400; i++) nap(100000);
+    tprof->pop();
+}
+
+static void timed(const char *name, void (*work)(void)) {
+    int64_t wall = now(CLOCK_MONOTONIC), cpu = now(CLOCK_THREAD_CPUTIME_ID);
+    work();
+    cpu = now(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    printf("%s %lld %lld\n", name, (long long)cpu, (long long)(now(CLOCK_MONOTONIC) - wall));
+}
+
+static void computes(void) {
+    tprof->push(&other_name);
+    compute(100000000);
+    tprof->pop();
+}
+
+static void *second(void *unused) {
+    timed("other", computes);
+    return unused;
+}
+
+int main(void) {
+    pthread_t thread;
+    tprof = tprof_find();
+    if (!tprof || pipe(pipes)) return 1;
+    uint64_t handed = tprof->start(&handed_name);
+    timed("spin", spin);
+    timed("sleep", sleeps);
+    timed("read", reads);
+    timed("mixed", mixed);
+    timed("naps", naps);
+    pthread_create(&thread, NULL, second, NULL);
+    pthread_join(thread, NULL);
+    tprof->end(handed);
+    return 0;
+}
