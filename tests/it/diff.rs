@@ -1,8 +1,10 @@
 //! What changed between two runs that tprof recorded of jobs without a device.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use tprof_tests::{Job, Outcome, Refused, Scratch, document, program, skip, tprof, traced};
+use tprof_tests::{
+    Job, Outcome, Refused, Scratch, document, junit, need_some, program, skip, tprof, traced,
+};
 
 const OPTIONS: &[&str] = &["--sample-rate", "997", "--mem", "exact"];
 
@@ -17,7 +19,7 @@ fn diff(a: &Path, b: &Path, more: &[&str]) -> Outcome {
     tprof(["diff"]).arg(a).arg(b).args(more).run_in(std::env::temp_dir())
 }
 
-fn json(a: &Path, b: &Path) -> Value {
+fn compared(a: &Path, b: &Path) -> Value {
     let outcome = diff(a, b, &["--json"]).expect_code(0);
     serde_json::from_str(&outcome.stdout).unwrap()
 }
@@ -51,7 +53,7 @@ fn runs_without_a_device_differ_in_what_their_hosts_did() {
     if !are_sampled(&a) {
         return;
     }
-    let both = json(&a, &b);
+    let both = compared(&a, &b);
     // The function that was added, and no other, takes longer.
     let added = row(&both, "cpu_functions", "name", "spin_added");
     assert_eq!((&added["presence"], &added["verdict"]), (&"B".into(), &"more".into()), "{added}");
@@ -100,9 +102,52 @@ fn runs_without_a_device_differ_in_what_their_hosts_did() {
 }
 
 #[test]
+fn conditions_are_test_cases_of_a_file_that_ci_reads() {
+    let (keep, a) = run(&["100", "20", "10", "10", "1"]);
+    let (_keep, b) = run(&["100", "20", "10", "10", "3"]);
+    let file = keep.join("junit.xml");
+    let options = |conditions: &[&str]| -> Vec<String> {
+        let conditions = conditions.iter().flat_map(|text| ["--fail-on", text]);
+        conditions.chain(["--junit", file.to_str().unwrap()]).map(str::to_owned).collect()
+    };
+    let judge = |conditions: &[&str], code: i32| {
+        let options = options(conditions);
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        diff(&a, &b, &options).expect_code(code)
+    };
+    // Threads are counted exactly; neither run has a device; nothing is called so.
+    let conditions =
+        ["threads>+100%", "threads<+0", "launches>+5%", "function:no<such>&\"one\">+1%"];
+    let outcome = judge(&conditions, 125);
+    assert!(outcome.stderr.contains("FAILS: threads>+100%: "), "{outcome:?}");
+    assert!(outcome.stderr.contains("cannot check `launches>+5%`"), "{outcome:?}");
+    let read = need_some!(junit(&file));
+    assert_eq!((&read["stated"], &read["counted"]), (&json!([4, 1, 0, 2]), &json!([4, 1, 0, 2])));
+    let cases = read["cases"].as_array().unwrap();
+    let names: Vec<&str> = cases.iter().map(|case| case["name"].as_str().unwrap()).collect();
+    assert_eq!(names, conditions);
+    let failure = "threads from 1 to 3, +200.0 %; limit of the change: +100 %";
+    assert_eq!(cases[0]["results"], json!([["failure", failure, failure]]));
+    assert_eq!(cases[1]["results"], json!([]));
+    assert_eq!(cases[1]["out"], "threads from 1 to 3, +200.0 %; limit of the change: +0");
+    for case in &cases[2..] {
+        let result = &case["results"][0];
+        assert_eq!((&result[0], case["results"].as_array().unwrap().len()), (&json!("skipped"), 1));
+        assert!(!result[1].as_str().unwrap().is_empty(), "{result}");
+    }
+    assert!(cases[2]["results"][0][1].as_str().unwrap().contains("in neither"), "{cases:#?}");
+    assert_eq!(read["runs"]["A"], a.to_str().unwrap());
+
+    judge(&conditions[..2], 1);
+    judge(&conditions[1..2], 0);
+    let lonely = diff(&a, &b, &["--junit", file.to_str().unwrap()]).expect_code(125);
+    assert!(lonely.stderr.contains("--fail-on"), "{lonely:?}");
+}
+
+#[test]
 fn a_run_is_the_same_as_itself() {
     let (_keep, run) = run(&["100", "20", "10", "10", "1"]);
-    let both = json(&run, &run);
+    let both = compared(&run, &run);
     for (name, table) in both["tables"].as_object().unwrap() {
         for row in table.as_array().into_iter().flatten() {
             assert!(row["verdict"] == "same" || row["verdict"].is_null(), "{name}: {row}");
@@ -120,10 +165,10 @@ fn wall_time_of_rank_files_is_theirs() {
     );
     let run = traced(&Job::sh(&script), OPTIONS, &scratch).run;
     let [first, second] = [0, 1].map(|rank| run.join(format!("rank-{rank}.tprof")));
-    let both = json(&first, &second);
+    let both = compared(&first, &second);
     let wall = row(&both, "run", "metric", "wall_time");
     assert!(number(wall, "change") > 400e6, "{wall}");
-    let whole = json(&run, &run);
+    let whole = compared(&run, &run);
     let whole = number(row(&whole, "run", "metric", "wall_time"), "a");
     assert!(number(wall, "a") + number(wall, "b") <= whole, "{wall}, of {whole}");
     let text = diff(&first, &second, &[]).expect_code(0).stdout;

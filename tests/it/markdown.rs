@@ -146,6 +146,8 @@ fn the_example_for_github_compares_two_runs() {
         job.env("CONDITION", condition).run_in(scratch.path()).expect_code(0);
         let read = |name: &str| std::fs::read_to_string(scratch.join(name)).unwrap();
         assert_eq!(read("output").lines().last(), Some(format!("status={status}").as_str()));
+        let failed = u32::from(status == 1);
+        assert!(read("junit.xml").contains(&format!("failures=\"{failed}\"")));
         let comment = read("comment.md");
         assert_well_formed(&comment);
         assert!(comment.starts_with("## tprof diff\n") && comment.ends_with("```\n"), "{comment}");

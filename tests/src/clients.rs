@@ -34,6 +34,41 @@ pub fn tensorboard(logs: &Path) -> Result<Value, String> {
     Ok(serde_json::from_slice(&output.stdout).unwrap())
 }
 
+/// Prints what junitparser reads in a file, as JSON; exits with 3 where it is not installed.
+const READ_JUNIT: &str = r#"
+import json, sys
+try:
+    from junitparser import Failure, JUnitXml, Skipped
+except ImportError:
+    sys.exit(3)
+xml = JUnitXml.fromfile(sys.argv[1])
+word = {Failure: "failure", Skipped: "skipped"}
+cases = [
+    {"name": case.name, "class": case.classname, "out": case.system_out,
+     "results": [[word[type(one)], one.message, one.text] for one in case.result]}
+    for suite in xml for case in suite
+]
+stated = [xml.tests, xml.failures, xml.errors, xml.skipped]
+runs = {one.name: one.value for suite in xml for one in suite.properties()}
+xml.update_statistics()
+counted = [xml.tests, xml.failures, xml.errors, xml.skipped]
+print(json.dumps({"cases": cases, "stated": stated, "counted": counted, "runs": runs}))
+"#;
+
+/// A file of test cases as junitparser reads it, or why it cannot be asked.
+pub fn junit(file: &Path) -> Result<Value, String> {
+    let python = client_python()?;
+    let output = Command::new(python).args(["-c", READ_JUNIT]).arg(file).output();
+    let output = output.map_err(|error| error.to_string())?;
+    if output.status.code() == Some(3) {
+        let missing = "junitparser is not there (scripts/test-readers.sh)".to_owned();
+        assert!(std::env::var_os("TPROF_TEST_NEED_READERS").is_none(), "{missing}");
+        return Err(missing);
+    }
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(serde_json::from_slice(&output.stdout).unwrap())
+}
+
 pub(crate) fn cache(what: &str) -> Result<PathBuf, String> {
     let named = std::env::var_os("TPROF_TEST_READERS").map(PathBuf::from);
     let home = || {

@@ -24,7 +24,7 @@ mod sys;
 mod tprof;
 mod wait;
 
-pub use clients::{client_python, clients, tensorboard, with_real_nvtx};
+pub use clients::{client_python, clients, junit, tensorboard, with_real_nvtx};
 pub use job::{Job, Outcome};
 pub use live::Live;
 pub use many_ranks::many_ranks;

@@ -1,11 +1,13 @@
 //! `tprof diff`: two runs beside each other, as text, JSON or CSV on stdout.
 
+mod conditions;
+mod junit;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use tprof_analyze::diff::{Comparison, Gate, Side, SideOptions, Subject};
-use tprof_analyze::document::Value;
+use tprof_analyze::diff::{Comparison, Side, SideOptions};
 use tprof_trace::live::collector_lives;
 
 use crate::commands::report::document;
@@ -13,9 +15,10 @@ use crate::commands::steps_from::steps_from;
 use crate::runs::failure::{analyze_failure, no_table};
 use crate::runs::foreign::open_run_or_import;
 use crate::terminal::columns;
-use crate::terminal::errors::{Failure, nearest, print_stderr, reason};
+use crate::terminal::errors::{Failure, print_stderr, reason};
 use crate::terminal::page::{Form, Page};
 use clap::Args;
+use conditions::{Condition, Judged, Verdict};
 
 /// The end of the help.
 const DIFF_NOTES: &str = "\
@@ -50,6 +53,9 @@ pub struct DiffArgs {
     /// Exit with 1 if this condition holds; may be repeated
     #[arg(long, value_name = "CONDITION")]
     pub fail_on: Vec<String>,
+    /// Also write the conditions to this file as test cases in JUnit's XML
+    #[arg(long, value_name = "FILE", requires = "fail_on", value_hint = clap::ValueHint::FilePath)]
+    pub junit: Option<PathBuf>,
     /// Print JSON
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
@@ -85,7 +91,8 @@ const TRIPPED: u8 = 1;
 
 /// Compares two runs.
 pub fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
-    let gates = args.fail_on.iter().map(|text| gate(text)).collect::<Result<Vec<_>, _>>()?;
+    let conditions = args.fail_on.iter().map(|text| Condition::of(text));
+    let conditions = conditions.collect::<Result<Vec<_>, _>>()?;
     let steps_a = args.steps_a.as_deref().map(steps).transpose()?;
     let steps_b = args.steps_b.as_deref().map(steps).transpose()?;
     let steps_from = steps_from(args.steps_from.as_deref())?;
@@ -128,55 +135,35 @@ pub fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
             .hint("redirect stdout to another file")
             .into(),
     })?;
-    judge(&comparison, &gates)
+    let judged = conditions.iter().map(|condition| condition.judge(&comparison)).collect();
+    exit_code(judged, &comparison, args.junit.as_deref())
 }
 
 /// Prints to stderr for each condition whether it holds.
-fn judge(comparison: &Comparison, gates: &[(Gate, Subject)]) -> anyhow::Result<ExitCode> {
+fn exit_code(
+    judged: Vec<Judged>,
+    comparison: &Comparison,
+    junit: Option<&Path>,
+) -> anyhow::Result<ExitCode> {
+    for judged in &judged {
+        if let Verdict::Holds | Verdict::Fails = judged.verdict {
+            print_stderr(&format!("{}\n", judged.line()));
+        }
+    }
+    if let Some(path) = junit {
+        let [a, b] = [&comparison.a, &comparison.b].map(|side| side.run.path.display().to_string());
+        std::fs::write(path, junit::document(&judged, &a, &b)).map_err(|error| {
+            Failure::new(format!("cannot write `{}`", path.display()))
+                .cause(reason(&error))
+                .hint("--junit takes a file in a directory that exists and can be written")
+        })?;
+    }
     let mut code = ExitCode::SUCCESS;
-    let other_hardware = comparison.other_hardware();
-    for (gate, subject) in gates {
-        let cannot = |why: String| Failure::new(format!("cannot check `{gate}`")).cause(why);
-        if subject.of_hardware() && !other_hardware.is_empty() {
-            return Err(cannot(format!("the hardware differs ({})", other_hardware.join(", ")))
-                .hint("compare runs on the same hardware, or check a memory metric")
-                .into());
-        }
-        if let Subject::Function(name) = subject
-            && !comparison.has_function(name)
-        {
-            return Err(no_function(comparison, gate, name).into());
-        }
-        let change = comparison.change(subject);
-        let known =
-            change.as_ref().and_then(|change| Some((change.a.get()?, change.difference()?)));
-        let (Some((a, difference)), Some(tripped)) = (known, comparison.trips(gate)) else {
-            return Err(cannot(format!(
-                "{} was measured in only one run, or in neither",
-                subject.title()
-            ))
-            .hint("tprof diff without --fail-on lists what both runs have")
-            .into());
-        };
-        let shown = |value: f64| document::shown_value(&Value::Float(value), subject.unit());
-        let share = if a == 0.0 {
-            String::new()
-        } else {
-            format!(", {:+.1} %", difference / a.abs() * 100.0)
-        };
-        let sure = match change.and_then(|change| change.error) {
-            Some(error) => format!(", \u{b1} {}", shown(error)),
-            None => String::new(),
-        };
-        let verdict = if tripped { "FAILS" } else { "holds" };
-        print_stderr(&format!(
-            "{verdict}: {gate}: {} from {} to {}{share}{sure}\n",
-            subject.title(),
-            shown(a),
-            shown(a + difference)
-        ));
-        if tripped {
-            code = ExitCode::from(TRIPPED);
+    for judged in judged {
+        match judged.verdict {
+            Verdict::Holds => {}
+            Verdict::Fails => code = ExitCode::from(TRIPPED),
+            Verdict::Unchecked(failure) => return Err(failure.into()),
         }
     }
     Ok(code)
@@ -212,46 +199,6 @@ fn side_text(side: &Side) -> String {
     format!("{}: {ranks}, {steps}, {complete}", side.run.path.display())
 }
 
-/// That no function has this name, and which is near.
-fn no_function(comparison: &Comparison, gate: &Gate, name: &str) -> Failure {
-    let mut names: Vec<&str> = comparison.functions();
-    names.sort_unstable();
-    names.dedup();
-    let short = names.iter().map(|name| name.split(" (").next().unwrap_or(name));
-    let failure = Failure::new(format!("cannot check `{gate}`"))
-        .cause(format!("no function `{name}` was sampled on a core in either run"));
-    match nearest(name, short) {
-        Some(near) => {
-            let typed = gate.to_string();
-            failure.hint(format!("--fail-on '{}'", typed.replacen(name, near, 1)))
-        }
-        None => failure.hint("`tprof report cpu` lists the functions of a run"),
-    }
-}
-
-/// A condition and what it is on.
-fn gate(text: &str) -> Result<(Gate, Subject), Failure> {
-    let failure = || Failure::new(format!("bad condition `{text}` for --fail-on"));
-    let gate: Gate = text.parse().map_err(|error: tprof_analyze::diff::GateError| {
-        failure().cause(error.to_string()).hint("--fail-on 'step_time>+5%'")
-    })?;
-    match Subject::of(&gate.metric) {
-        Some(subject) => Ok((gate, subject)),
-        None => {
-            let names = Subject::names();
-            let near = nearest(&gate.metric, names.iter().map(String::as_str));
-            let near = near.unwrap_or("step_time");
-            Err(failure()
-                .cause(format!(
-                    "`{}` is no metric, no part and no function:NAME; there are {}",
-                    gate.metric,
-                    names.join(", ")
-                ))
-                .hint(format!("--fail-on '{}'", text.replacen(&gate.metric, near, 1))))
-        }
-    }
-}
-
 /// Reads `5` or `5..20`.
 fn steps(text: &str) -> Result<(u64, u64), Failure> {
     let (from, to) = text.split_once("..").unwrap_or((text, text));
@@ -285,17 +232,5 @@ mod tests {
         for bad in ["", "x", "5..", "..5", "9..5", "-1", "1..2..3"] {
             assert!(steps(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn a_metric_that_does_not_exist_is_named_with_the_nearest() {
-        let failure = gate("step_tme>+5%").unwrap_err();
-        assert_eq!(failure.hint.as_deref(), Some("--fail-on 'step_time>+5%'"));
-        let failure = gate("wait:dta>+5%").unwrap_err();
-        assert_eq!(failure.hint.as_deref(), Some("--fail-on 'wait:data>+5%'"));
-        assert!(gate("wait:python>+5%").is_err() && gate("function:>+5%").is_err());
-        assert!(gate("part:start_up>+1s").is_ok() && gate("function:f<-5%").is_ok());
-        assert!(gate("step_time>5%").is_err());
-        assert!(gate("step_time>+5%").is_ok());
     }
 }

@@ -1,0 +1,169 @@
+//! Conditions of `--fail-on`: each is read, and judged of a comparison.
+
+use tprof_analyze::diff::{Comparison, Gate, GateError, Limit, Subject};
+use tprof_analyze::document::Value;
+
+use crate::commands::report::document;
+use crate::terminal::errors::{Failure, nearest};
+
+/// A condition, and what it is on.
+#[derive(Debug)]
+pub(super) struct Condition {
+    /// As it was typed.
+    text: String,
+    gate: Gate,
+    subject: Subject,
+}
+
+/// What a comparison makes of a condition.
+#[derive(Debug)]
+pub(super) struct Judged {
+    /// The condition as it was typed.
+    pub condition: String,
+    pub verdict: Verdict,
+    /// The figure, its change and its interval; empty where it could not be checked.
+    pub figure: String,
+    /// The limit in words.
+    pub limit: String,
+}
+
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// The change is not beyond the limit, or within noise.
+    Holds,
+    /// It is beyond.
+    Fails,
+    /// The figure cannot be compared.
+    Unchecked(Failure),
+}
+
+impl Judged {
+    /// A line for a person, of a condition that was checked.
+    pub fn line(&self) -> String {
+        let verdict = if matches!(self.verdict, Verdict::Fails) { "FAILS" } else { "holds" };
+        format!("{verdict}: {}: {}", self.condition, self.figure)
+    }
+}
+
+impl Condition {
+    /// Reads one.
+    pub fn of(text: &str) -> Result<Condition, Failure> {
+        let failure = || Failure::new(format!("bad condition `{text}` for --fail-on"));
+        let gate: Gate = text.parse().map_err(|error: GateError| {
+            failure().cause(error.to_string()).hint("--fail-on 'step_time>+5%'")
+        })?;
+        if let Some(subject) = Subject::of(&gate.metric) {
+            return Ok(Condition { text: text.trim().to_owned(), gate, subject });
+        }
+        let names = Subject::names();
+        let near = nearest(&gate.metric, names.iter().map(String::as_str));
+        let near = near.unwrap_or("step_time");
+        Err(failure()
+            .cause(format!(
+                "`{}` is no metric, no part and no function:NAME; there are {}",
+                gate.metric,
+                names.join(", ")
+            ))
+            .hint(format!("--fail-on '{}'", text.replacen(&gate.metric, near, 1))))
+    }
+
+    /// Whether it holds of a comparison.
+    pub fn judge(&self, comparison: &Comparison) -> Judged {
+        let (verdict, figure) = match self.figure(comparison) {
+            Ok((true, figure)) => (Verdict::Fails, figure),
+            Ok((false, figure)) => (Verdict::Holds, figure),
+            Err(why) => (Verdict::Unchecked(why), String::new()),
+        };
+        Judged { condition: self.text.clone(), verdict, figure, limit: self.limit() }
+    }
+
+    fn figure(&self, comparison: &Comparison) -> Result<(bool, String), Failure> {
+        let other_hardware = comparison.other_hardware();
+        if self.subject.of_hardware() && !other_hardware.is_empty() {
+            return Err(self
+                .cannot(format!("the hardware differs ({})", other_hardware.join(", ")))
+                .hint("compare runs on the same hardware, or check a memory metric"));
+        }
+        if let Subject::Function(name) = &self.subject
+            && !comparison.has_function(name)
+        {
+            return Err(self.no_function(comparison, name));
+        }
+        let change = comparison.change(&self.subject);
+        let known =
+            change.as_ref().and_then(|change| Some((change.a.get()?, change.difference()?)));
+        let (Some((a, difference)), Some(fails)) = (known, comparison.trips(&self.gate)) else {
+            let title = self.subject.title();
+            return Err(self
+                .cannot(format!("{title} was measured in only one run, or in neither"))
+                .hint("tprof diff without --fail-on lists what both runs have"));
+        };
+        let share = if a == 0.0 {
+            String::new()
+        } else {
+            format!(", {:+.1} %", difference / a.abs() * 100.0)
+        };
+        let sure = match change.and_then(|change| change.error) {
+            Some(error) => format!(", \u{b1} {}", self.shown(error)),
+            None => String::new(),
+        };
+        let (from, to) = (self.shown(a), self.shown(a + difference));
+        Ok((fails, format!("{} from {from} to {to}{share}{sure}", self.subject.title())))
+    }
+
+    fn shown(&self, value: f64) -> String {
+        document::shown_value(&Value::Float(value), self.subject.unit())
+    }
+
+    fn limit(&self) -> String {
+        match self.gate.limit {
+            Limit::Share(share) => format!("{:+} %", share * 100.0),
+            Limit::Own(value) => {
+                format!("{}{}", if value < 0.0 { '-' } else { '+' }, self.shown(value.abs()))
+            }
+        }
+    }
+
+    fn cannot(&self, why: String) -> Failure {
+        Failure::new(format!("cannot check `{}`", self.text)).cause(why)
+    }
+
+    /// That no function has this name, and which is near.
+    fn no_function(&self, comparison: &Comparison, name: &str) -> Failure {
+        let mut names: Vec<&str> = comparison.functions();
+        names.sort_unstable();
+        names.dedup();
+        let short = names.iter().map(|name| name.split(" (").next().unwrap_or(name));
+        let failure =
+            self.cannot(format!("no function `{name}` was sampled on a core in either run"));
+        match nearest(name, short) {
+            Some(near) => {
+                failure.hint(format!("--fail-on '{}'", self.text.replacen(name, near, 1)))
+            }
+            None => failure.hint("`tprof report cpu` lists the functions of a run"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gate(text: &str) -> Result<Condition, Failure> {
+        Condition::of(text)
+    }
+
+    #[test]
+    fn a_metric_that_does_not_exist_is_named_with_the_nearest() {
+        let failure = gate("step_tme>+5%").unwrap_err();
+        assert_eq!(failure.hint.as_deref(), Some("--fail-on 'step_time>+5%'"));
+        let failure = gate("wait:dta>+5%").unwrap_err();
+        assert_eq!(failure.hint.as_deref(), Some("--fail-on 'wait:data>+5%'"));
+        assert!(gate("wait:python>+5%").is_err() && gate("function:>+5%").is_err());
+        assert!(gate("part:start_up>+1s").is_ok() && gate("function:f<-5%").is_ok());
+        assert!(gate("step_time>5%").is_err());
+        assert!(gate("step_time>+5%").is_ok());
+        assert_eq!(gate("peak_heap>-1.5MiB").unwrap().limit(), "-1.5 MiB");
+        assert_eq!(gate("gpu_busy<-10%").unwrap().limit(), "-10 %");
+    }
+}

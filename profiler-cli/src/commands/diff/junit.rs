@@ -1,0 +1,103 @@
+//! Conditions as test cases in JUnit's XML, as CI servers read it.
+//!
+//! There is no standard: this keeps to what Jenkins' schema and all readers have. A condition that
+//! could not be checked is skipped, with the reason. Times are left out: no test ran.
+
+use std::fmt::Write;
+
+use super::conditions::{Judged, Verdict};
+
+const SUITE: &str = "tprof diff";
+
+/// The file of a comparison of two runs.
+pub(super) fn document(judged: &[Judged], a: &str, b: &str) -> String {
+    let count = |is: fn(&Verdict) -> bool| judged.iter().filter(|one| is(&one.verdict)).count();
+    let counts = format!(
+        "tests=\"{}\" failures=\"{}\" errors=\"0\" skipped=\"{}\"",
+        judged.len(),
+        count(|verdict| matches!(verdict, Verdict::Fails)),
+        count(|verdict| matches!(verdict, Verdict::Unchecked(_))),
+    );
+    let mut xml = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"{SUITE}\" {counts}>\n  \
+         <testsuite name=\"{SUITE}\" {counts}>\n    <properties>\n"
+    );
+    for (name, run) in [("A", a), ("B", b)] {
+        let run = escaped(run);
+        let _ = writeln!(xml, "      <property name=\"{name}\" value=\"{run}\"/>");
+    }
+    xml.push_str("    </properties>\n");
+    judged.iter().for_each(|one| case(&mut xml, one));
+    xml.push_str("  </testsuite>\n</testsuites>\n");
+    xml
+}
+
+fn case(xml: &mut String, judged: &Judged) {
+    let name = escaped(&judged.condition);
+    let _ = writeln!(xml, "    <testcase classname=\"tprof.diff\" name=\"{name}\">");
+    let figure = escaped(&format!("{}; limit of the change: {}", judged.figure, judged.limit));
+    let _ = match &judged.verdict {
+        Verdict::Holds => writeln!(xml, "      <system-out>{figure}</system-out>"),
+        Verdict::Fails => {
+            writeln!(xml, "      <failure message=\"{figure}\" type=\"change\">{figure}</failure>")
+        }
+        Verdict::Unchecked(why) => {
+            let why = escaped(why.cause.as_deref().unwrap_or(&why.what));
+            writeln!(xml, "      <skipped message=\"{why}\"/>")
+        }
+    };
+    xml.push_str("    </testcase>\n");
+}
+
+/// Text of an element or attribute; what XML has no way to write becomes U+FFFD.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\t' | '\n' | '\r' => {
+                let _ = write!(escaped, "&#{};", u32::from(c));
+            }
+            '\u{0}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::terminal::errors::Failure;
+
+    #[test]
+    fn a_condition_is_a_case_by_its_verdict() {
+        let judged = |condition: &str, verdict| Judged {
+            condition: condition.to_owned(),
+            verdict,
+            figure: "step time from 1 ms to 2 ms, +100.0 %, \u{b1} 3 us".to_owned(),
+            limit: "+5 %".to_owned(),
+        };
+        let unchecked = Failure::new("cannot check").cause("no \"f<\u{1}>\" & no\nother");
+        let all = [
+            judged("step_time>+5%", Verdict::Fails),
+            judged("launches>+0", Verdict::Holds),
+            judged("function:f<T>>+5%", Verdict::Unchecked(unchecked)),
+        ];
+        let xml = document(&all, "a & b", "c");
+        assert_eq!(xml.matches("tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"1\"").count(), 2);
+        for part in [
+            "value=\"a &amp; b\"",
+            "name=\"step_time&gt;+5%\">\n      <failure message=\"step time from 1 ms to 2 ms, +100.0 \
+             %, \u{b1} 3 us; limit of the change: +5 %\" type=\"change\">",
+            "name=\"function:f&lt;T&gt;&gt;+5%\">\n      <skipped message=\"no &quot;f&lt;\u{fffd}&gt;&quot; \
+             &amp; no&#10;other\"/>",
+            "<system-out>step time",
+        ] {
+            assert!(xml.contains(part), "{part} is not in {xml}");
+        }
+    }
+}
