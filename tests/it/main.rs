@@ -54,6 +54,7 @@ mod python_stacks;
 mod ranks;
 mod readings;
 mod recorded;
+mod redacted;
 mod round_trip;
 mod sandboxes;
 mod scheduled;

@@ -10,6 +10,7 @@
  * hostile: pops and ends of what is not open, or in another thread; 70,000 spans within each other;
  *   20,000 names; names in memory that is unmapped, then mapped anew; spans of thread-specific
  *   destructors and after main.
+ * secret: a span with arguments by its name, one with arguments by `describe`, both with texts.
  * none: prints whether there is a table, which must not be without tprof.
  *
  * build: -ldl -lpthread */
@@ -114,6 +115,17 @@ static void all(void) {
     printf("off %d %d on %d %d\n", off, is_off, on, tprof->is_recording());
     tprof->push(&inner);
     tprof->pop();
+}
+
+static void secret(void) {
+    static struct tprof_name named = TPROF_NAME("named\x1f{\"path\":\"/sesame-name\",\"batch\":3,\"in\":[\"sesame-list\"]}");
+    static struct tprof_name described = TPROF_NAME("described"), keys = TPROF_NAME("path\x1f" "batch");
+    struct tprof_value values[] = {{TPROF_TEXT, (uint64_t)(uintptr_t) "/sesame-text", 12}, {TPROF_UNSIGNED, 3, 0}};
+    tprof->push(&named);
+    tprof->pop();
+    uint64_t span = tprof->open(&described);
+    tprof->describe(span, &keys, values, 2);
+    tprof->close(span);
 }
 
 static volatile sig_atomic_t handled;
@@ -262,6 +274,7 @@ int main(int argc, char **argv) {
         tprof->pop();
     }
     if (!strcmp(argv[1], "hostile")) hostile();
+    if (!strcmp(argv[1], "secret")) secret();
     if (!strcmp(argv[1], "signals")) signals(atol(argv[2]));
     if (!strcmp(argv[1], "threads")) threads();
     if (!strcmp(argv[1], "flood")) {

@@ -41,6 +41,16 @@ fn worker() {
     }
 }
 
+/// Spans with texts that are a user's own, and numbers.
+fn secret() {
+    let path = String::from("/sesame-text");
+    drop(tprof::span!(category: Category::Io, "described", path = path.as_str(), batch = 3));
+    drop(tprof::span!(category: Category::Custom("sesame-category"), "custom", loss = f64::NAN));
+    let later = tprof::span!("later");
+    later.record("path", path.as_str());
+    later.record("batch", 3);
+}
+
 fn all() {
     println!("recording {}", tprof::is_recording());
     let workers: Vec<_> = (0..4).map(|_| std::thread::spawn(worker)).collect();
@@ -250,6 +260,7 @@ fn main() {
     let mode = words.next().unwrap_or_default();
     match mode.as_str() {
         "all" => all(),
+        "secret" => secret(),
         "odd" => odd(),
         "fork" => fork(),
         "off" => off(),

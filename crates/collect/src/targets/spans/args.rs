@@ -1,5 +1,6 @@
 //! Arguments of spans: what came of them in records becomes a JSON object.
 
+use super::redacted::redact;
 use crate::targets::interned::Interned;
 use serde_json::{Map, Number, Value};
 use tprof_wire::spans::{ARGUMENTS, Arguments, dtype, value};
@@ -45,13 +46,14 @@ pub type Described = Vec<(u32, Arguments)>;
 
 /// A span's arguments as a JSON object: those that its name has, those that came in records, what
 /// was stated of its operations, and whether any thread might end it. `Ok(None)` where there are
-/// none, `Err` where a text is not defined yet.
+/// none, `Err` where a text is not defined yet. `redacted`: without texts of the program's own.
 pub fn object(
     given: Option<&str>,
     described: &Described,
     stated: &Stated,
     any_thread: bool,
     interned: &Interned,
+    redacted: bool,
 ) -> Result<Option<String>, Undefined> {
     let mut all: Map<_, _> = match given.map(|text| (text, serde_json::from_str(text))) {
         Some((_, Ok(object))) => object,
@@ -65,6 +67,9 @@ pub fn object(
         for (key, (kind, bits)) in keys.zip(values) {
             all.insert(key.to_owned(), argument(*kind, *bits, interned)?);
         }
+    }
+    if redacted {
+        redact(&mut all);
     }
     if any_thread {
         all.insert("style".to_owned(), "start/end".into());
@@ -116,7 +121,7 @@ mod tests {
     }
 
     fn of(described: Described, texts: &[&str]) -> Result<Option<String>, Undefined> {
-        object(None, &described, &Stated::default(), false, &interned(texts))
+        object(None, &described, &Stated::default(), false, &interned(texts), false)
     }
 
     #[test]
@@ -155,7 +160,7 @@ mod tests {
         let text = |stated: &[(u64, u32)]| {
             let mut all = Stated::default();
             stated.iter().for_each(|(count, dtype)| all.add(*count, *dtype));
-            object(None, &Vec::new(), &all, false, &Interned::default())
+            object(None, &Vec::new(), &all, false, &Interned::default(), true)
                 .unwrap()
                 .unwrap_or_default()
         };

@@ -6,6 +6,7 @@
 mod args;
 mod finished;
 mod open;
+mod redacted;
 mod totals;
 
 use crate::config::Config;
@@ -61,6 +62,8 @@ pub struct Spans {
     process: ProcessIndex,
     /// Its threads count their allocations: not all are recorded.
     counts_allocations: bool,
+    /// Texts among arguments are left out.
+    redact: bool,
     open: OpenSpans,
     totals: Totals,
     /// Different arguments so far, and spans that are without theirs since there are too many.
@@ -101,7 +104,14 @@ impl Spans {
     pub fn switched_by(self, config: &Config, off: u32) -> Spans {
         let off_since_ns = (off & OWN != 0).then_some(0);
         let schedule = config.steps().map(|timetable| timetable.schedule());
-        Spans { off, off_since_ns, schedule, by: config.in_part_by(), ..self }
+        Spans {
+            off,
+            off_since_ns,
+            schedule,
+            by: config.in_part_by(),
+            redact: config.redact,
+            ..self
+        }
     }
 
     /// Marks how recording is from the beginning of the process, where it switches it.
@@ -302,7 +312,7 @@ impl Spans {
         let is_refused = !span.described.is_empty() && self.different >= ARGUMENTS_MOST;
         let none = args::Described::new();
         let described = if is_refused { &none } else { &span.described };
-        let text = args::object(given, described, &span.stated, any_thread, interned)?;
+        let text = args::object(given, described, &span.stated, any_thread, interned, self.redact)?;
         self.undescribed += u64::from(is_refused);
         let args = text.map(|text| writer.name(&text)).unwrap_or_default();
         if !described.is_empty() && args.0 > self.newest.0 {

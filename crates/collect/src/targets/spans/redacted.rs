@@ -1,0 +1,58 @@
+//! Arguments of spans without what may be a user's own: under `--redact` texts become null.
+//!
+//! A text may be a path, a prompt or a key. Numbers, truths and the names of arguments stay, and
+//! the words that are no one's own: numbers that JSON has as texts, categories that the Rust
+//! library names.
+
+use serde_json::{Map, Value};
+
+/// Key of a span's category.
+const CATEGORY: &str = "category";
+/// Categories by `tprof::Category`.
+const CATEGORIES: [&str; 7] =
+    ["compute", "memory", "data_load", "sync", "communication", "compile", "io"];
+/// How Rust and Python write numbers that are not finite.
+const NUMBERS: [&str; 4] = ["NaN", "nan", "inf", "-inf"];
+
+/// Takes the texts out of arguments.
+pub fn redact(arguments: &mut Map<String, Value>) {
+    for (key, value) in arguments {
+        let stays = match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => true,
+            Value::String(text) => {
+                NUMBERS.contains(&&**text) || key == CATEGORY && CATEGORIES.contains(&&**text)
+            }
+            // Nothing that tprof makes has any: what they hold is not known.
+            Value::Array(_) | Value::Object(_) => false,
+        };
+        if !stays {
+            *value = Value::Null;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn texts_go_and_numbers_stay() {
+        let Value::Object(mut arguments) = json!({
+            "batch": 3, "rate": 0.5, "last": true, "loss": "NaN", "least": "-inf", "lost": null,
+            "path": "/home/me/data", "category": "io", "of": "io", "": "key",
+            "list": ["/home/me"], "nested": {"prompt": "x"},
+        }) else {
+            unreachable!()
+        };
+        redact(&mut arguments);
+        let expected = json!({
+            "batch": 3, "rate": 0.5, "last": true, "loss": "NaN", "least": "-inf", "lost": null,
+            "path": null, "category": "io", "of": null, "": null, "list": null, "nested": null,
+        });
+        assert_eq!(Value::Object(arguments), expected);
+        let mut own = Map::from_iter([("category".to_owned(), "of mine".into())]);
+        redact(&mut own);
+        assert_eq!(own["category"], Value::Null);
+    }
+}
