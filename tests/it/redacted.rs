@@ -58,7 +58,8 @@ fn spans_of_rust_keep_numbers_and_known_categories() {
 #[test]
 fn spans_of_python_keep_numbers() {
     let python = need_some!(pythons().into_iter().next().ok_or("there is no Python"));
-    let script = "import tprof\nwith tprof.range('named', path='/sesame-text', batch=3, rate=0.5): pass";
+    let script =
+        "import tprof\nwith tprof.range('named', path='/sesame-text', batch=3, rate=0.5): pass";
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python");
     let job = Job::new(python).args(["-B", "-c", script]).env("PYTHONPATH", folder);
     check(&job, &[("named", json!({"path": null, "batch": 3, "rate": 0.5}))]);

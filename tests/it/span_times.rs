@@ -3,7 +3,8 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 use tprof_tests::{
-    Job, Refused, Scratch, document, need_some, program, rank_file, rows, skip, traced, train,
+    Job, Refused, Scratch, document, need_some, program, rank_file, rows, skip, tprof, traced,
+    train,
 };
 use tprof_trace::model::{Kernel, MemoryCopy, Span};
 
@@ -127,4 +128,46 @@ fn work_launched_within_spans_is_counted_there() {
         }
         assert_eq!(found["step"]["busy_ns"].as_u64(), Some(busy_ns), "CUDA {major}");
     }
+}
+
+#[test]
+fn the_slowest_spans_have_their_place_in_the_timeline() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("span_times")), &["--mem", "off"], &scratch).run;
+    let document = document("spans", &run);
+    let slowest = document["tables"]["slowest_spans"].as_array().unwrap();
+    let row = slowest.iter().find(|row| row["name"] == "read").unwrap();
+    let text = |key: &str| row[key].as_str().unwrap();
+    let export = |words: &[&str]| {
+        tprof(["export"]).arg(&run).args(words).run_in(scratch.cwd()).expect_code(0);
+    };
+    // What is printed can be typed: the span lies in the part whole.
+    let part = scratch.join("part.json");
+    let times = ["--from-time", text("from_time"), "--to-time", text("to_time")];
+    export(&[&["--to", "chrome", "-o", part.to_str().unwrap()], &times[..]].concat());
+    let part: Value = serde_json::from_slice(&std::fs::read(part).unwrap()).unwrap();
+    let events = part["traceEvents"].as_array().unwrap().iter();
+    let lasted: Vec<u64> = (events.filter(|event| event["name"] == "read" && event["ph"] == "X"))
+        .map(|event| (event["dur"].as_f64().unwrap() * 1000.0).round() as u64)
+        .collect();
+    assert_eq!(lasted, [row["duration_ns"].as_u64().unwrap()]);
+    let printed = tprof(["report", "spans"]).arg(&run).run_in(scratch.cwd()).expect_code(0).stdout;
+    assert!(printed.contains("--from-time") && printed.contains(text("from_time")), "{printed}");
+
+    let number = |key: &str| row[key].as_u64().unwrap();
+    let (start, lasts) = (number("start_ns"), number("duration_ns"));
+    let link = format!(
+        "href=\"timeline.html#from={}&amp;to={}&amp;thread={}\"",
+        start.saturating_sub(2 * lasts),
+        start + 3 * lasts,
+        number("tid")
+    );
+    let page = scratch.join("report.html");
+    let report = ["--to", "report", "-o", page.to_str().unwrap()];
+    export(&report);
+    assert!(!std::fs::read_to_string(&page).unwrap().contains(&link), "there is no timeline yet");
+    std::fs::remove_file(&page).unwrap();
+    export(&["--to", "timeline", "-o", scratch.join("timeline.html").to_str().unwrap()]);
+    export(&report);
+    assert!(std::fs::read_to_string(&page).unwrap().contains(&link), "{link}");
 }

@@ -1,4 +1,4 @@
-//! Where a finding's evidence lies on the timeline beside the report page.
+//! Where a finding's evidence, and a slow span, lies on the timeline beside the report page.
 
 use tprof_analyze::document::{Cell, Document, Table, Value};
 use tprof_export::report_page;
@@ -22,34 +22,51 @@ pub fn of(document: &Document) -> Vec<(u64, String)> {
         if links.iter().any(|(known, _)| *known == finding as u64) {
             continue;
         }
-        // With what surrounds it.
-        let around = ((end - start) * 2.0).max(1e6);
-        let from = (start - around).max(0.0);
-        let mut link = format!("{TIMELINE}#from={from:.0}&to={:.0}", end + around);
-        if let Some(thread) = number(row, "thread") {
-            link.push_str(&format!("&thread={thread:.0}"));
-        }
-        links.push((finding as u64, link));
+        links.push((finding as u64, link(start, end, number(row, "thread"))));
     }
     links
 }
 
-/// A table of findings with links in its cells of places.
+/// Of a moment, with what surrounds it.
+fn link(start_ns: f64, end_ns: f64, thread: Option<f64>) -> String {
+    let around = ((end_ns - start_ns) * 2.0).max(1e6);
+    let from = (start_ns - around).max(0.0);
+    let mut link = format!("{TIMELINE}#from={from:.0}&to={:.0}", end_ns + around);
+    if let Some(thread) = thread {
+        link.push_str(&format!("&thread={thread:.0}"));
+    }
+    link
+}
+
+/// A table with links in its cells of places: those of findings, and of slow spans.
 pub fn linked(
     mut page: report_page::Table,
     table: &Table,
     links: &[(u64, String)],
 ) -> report_page::Table {
     let shown = || table.columns.iter().filter(|column| !column.heading.is_empty());
-    let Some(at) = shown().position(|column| column.key == "look_at") else { return page };
+    let place = |key: &str| shown().position(|column| column.key == key);
     for (cells, row) in page.rows.iter_mut().zip(&table.rows) {
-        let finding = number(table, row, "finding").map(|number| number as u64);
-        let link = links.iter().find(|(of, _)| Some(*of) == finding);
-        if let (Some((_, link)), false) = (link, cells[at].text.is_empty()) {
-            cells[at].href.clone_from(link);
+        let (at, link) = match (place("look_at"), place("from_time")) {
+            (Some(at), _) => {
+                let finding = number(table, row, "finding").map(|number| number as u64);
+                let link = links.iter().find(|(of, _)| Some(*of) == finding);
+                (at, link.map(|(_, link)| link.clone()))
+            }
+            (None, Some(at)) => (at, of_span(table, row)),
+            (None, None) => return page,
+        };
+        if let (Some(link), false) = (link, cells[at].text.is_empty()) {
+            cells[at].href = link;
         }
     }
     page
+}
+
+fn of_span(table: &Table, row: &[Cell]) -> Option<String> {
+    let number = |key: &str| number(table, row, key);
+    let start_ns = number("start_ns")?;
+    Some(link(start_ns, start_ns + number("duration_ns")?, number("tid")))
 }
 
 fn number(table: &Table, row: &[Cell], key: &str) -> Option<f64> {

@@ -73,9 +73,9 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
         if document.kind == "threads" {
             page.facts.extend(cpu_used(&document, &report.run.wall_ns));
         }
-        let places = if has_timeline { places::of(&document) } else { Vec::new() };
+        let places = has_timeline.then(|| places::of(&document));
         let chart = roofline_chart::of(&document, has_timeline);
-        let mut section = section(kind.about, document, &places);
+        let mut section = section(kind.about, document, places.as_deref());
         section.charts.extend(chart.filter(|_| kind.name == "roofline"));
         page.sections.push(section);
     }
@@ -283,21 +283,26 @@ fn cpu_used(document: &Document, wall_ns: &Reading<u64>) -> Vec<Fact> {
     ]
 }
 
-/// `places`: where a finding's place lies on the timeline, by the finding's number.
-fn section(about: &str, document: Document, places: &[(u64, String)]) -> Section {
+/// `places`: where a finding's place lies on the timeline, by the finding's number; none without
+/// a timeline.
+fn section(about: &str, document: Document, places: Option<&[(u64, String)]>) -> Section {
     let tables: Vec<&Table> = document
         .tables
         .iter()
         .filter(|table| matches!(table.view, View::Rows | View::Groups | View::Cards | View::Lines))
         .collect();
     let is_empty = document.tables.iter().all(|table| table.rows.is_empty());
+    let linked = |of: &Table| match places {
+        Some(places) => places::linked(table(of), of, places),
+        None => table(of),
+    };
     let why = document.tables.iter().map(|table| table.empty.as_str()).find(|why| !why.is_empty());
     Section {
         key: document.kind.to_owned(),
         title: title(document.kind),
         notes: [about.to_owned()].into_iter().chain(document.notes.iter().cloned()).collect(),
         charts: charts(&document),
-        tables: tables.into_iter().map(|of| places::linked(table(of), of, places)).collect(),
+        tables: tables.into_iter().map(linked).collect(),
         empty: match is_empty {
             true => why.unwrap_or("no such event was recorded").to_owned(),
             false => String::new(),

@@ -152,7 +152,9 @@ fn slowest(parts: &[(RankAt, SumsByName)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("duration_ns", "time", Unit::Duration),
-        Column::new("start_ns", "start", Unit::Time),
+        Column::data("start_ns", Unit::Time),
+        Column::new("from_time", "--from-time", Unit::Text),
+        Column::new("to_time", "--to-time", Unit::Text),
         Column::new("cpu_ns", "on CPU", Unit::Duration),
         Column::new("waited_ns", "waited", Unit::Duration),
         Column::new("allocated_bytes", "allocated", Unit::Bytes),
@@ -162,7 +164,10 @@ fn slowest(parts: &[(RankAt, SumsByName)]) -> Table {
         Column::new("name", "span", Unit::Name),
     ];
     let mut table = Table::new("slowest_spans", "Slowest spans", columns)
-        .about("the slowest of each name and rank; start: since the run began")
+        .about(
+            "the slowest of each name and rank; `tprof export RUN --to timeline` takes the times, \
+             since the run began",
+        )
         .empty(NO_SPANS);
     let mut all: Vec<(&RankAt, &str, &SlowSpan)> = Vec::new();
     for (at, part) in parts {
@@ -171,11 +176,16 @@ fn slowest(parts: &[(RankAt, SumsByName)]) -> Table {
         }
     }
     all.sort_by_key(|(_, _, one)| (Reverse(one.duration_ns), one.start_ns));
+    // As options take it, to a microsecond.
+    let typed = |us: u64| format!("{}.{:06}s", us / 1_000_000, us % 1_000_000);
     for (at, name, one) in all {
+        let end_ns = one.start_ns.saturating_add(one.duration_ns);
         table.row(vec![
             at.label.as_str().into(),
             one.duration_ns.into(),
             one.start_ns.into(),
+            typed(one.start_ns / 1000).into(),
+            typed(end_ns.div_ceil(1000)).into(),
             one.time.cpu_ns.clone().into(),
             one.time.waited_ns.clone().into(),
             one.allocated.bytes.clone().into(),
