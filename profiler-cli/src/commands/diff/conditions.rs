@@ -21,8 +21,10 @@ pub(super) struct Judged {
     /// The condition as it was typed.
     pub condition: String,
     pub verdict: Verdict,
-    /// The figure, its change and its interval; empty where it could not be checked.
+    /// The figure and its change; empty where it could not be checked.
     pub figure: String,
+    /// Half the width of the change's 95 % interval, if that is known.
+    pub interval: Option<String>,
     /// The limit in words.
     pub limit: String,
 }
@@ -41,7 +43,8 @@ impl Judged {
     /// A line for a person, of a condition that was checked.
     pub fn line(&self) -> String {
         let verdict = if matches!(self.verdict, Verdict::Fails) { "FAILS" } else { "holds" };
-        format!("{verdict}: {}: {}", self.condition, self.figure)
+        let interval = self.interval.as_ref().map(|interval| format!(", {interval}"));
+        format!("{verdict}: {}: {}{}", self.condition, self.figure, interval.unwrap_or_default())
     }
 }
 
@@ -69,15 +72,16 @@ impl Condition {
 
     /// Whether it holds of a comparison.
     pub fn judge(&self, comparison: &Comparison) -> Judged {
-        let (verdict, figure) = match self.figure(comparison) {
-            Ok((true, figure)) => (Verdict::Fails, figure),
-            Ok((false, figure)) => (Verdict::Holds, figure),
-            Err(why) => (Verdict::Unchecked(why), String::new()),
+        let (verdict, figure, interval) = match self.figure(comparison) {
+            Ok((true, figure, interval)) => (Verdict::Fails, figure, interval),
+            Ok((false, figure, interval)) => (Verdict::Holds, figure, interval),
+            Err(why) => (Verdict::Unchecked(why), String::new(), None),
         };
-        Judged { condition: self.text.clone(), verdict, figure, limit: self.limit() }
+        Judged { condition: self.text.clone(), verdict, figure, interval, limit: self.limit() }
     }
 
-    fn figure(&self, comparison: &Comparison) -> Result<(bool, String), Failure> {
+    /// Whether it fails, the figure, the interval.
+    fn figure(&self, comparison: &Comparison) -> Result<(bool, String, Option<String>), Failure> {
         let other_hardware = comparison.other_hardware();
         if self.subject.of_hardware() && !other_hardware.is_empty() {
             return Err(self
@@ -103,12 +107,10 @@ impl Condition {
         } else {
             format!(", {:+.1} %", difference / a.abs() * 100.0)
         };
-        let sure = match change.and_then(|change| change.error) {
-            Some(error) => format!(", \u{b1} {}", self.shown(error)),
-            None => String::new(),
-        };
+        let interval = change.and_then(|change| change.error);
+        let interval = interval.map(|error| format!("\u{b1} {}", self.shown(error)));
         let (from, to) = (self.shown(a), self.shown(a + difference));
-        Ok((fails, format!("{} from {from} to {to}{share}{sure}", self.subject.title())))
+        Ok((fails, format!("{} from {from} to {to}{share}", self.subject.title()), interval))
     }
 
     fn shown(&self, value: f64) -> String {

@@ -35,7 +35,11 @@ pub(super) fn document(judged: &[Judged], a: &str, b: &str) -> String {
 fn case(xml: &mut String, judged: &Judged) {
     let name = escaped(&judged.condition);
     let _ = writeln!(xml, "    <testcase classname=\"tprof.diff\" name=\"{name}\">");
-    let figure = escaped(&format!("{}; limit of the change: {}", judged.figure, judged.limit));
+    let interval = judged.interval.as_deref().unwrap_or("not known, there are no repeats");
+    let figure = escaped(&format!(
+        "{}; 95 % interval of the change: {interval}; limit of the change: {}",
+        judged.figure, judged.limit
+    ));
     let _ = match &judged.verdict {
         Verdict::Holds => writeln!(xml, "      <system-out>{figure}</system-out>"),
         Verdict::Fails => {
@@ -78,7 +82,8 @@ mod tests {
         let judged = |condition: &str, verdict| Judged {
             condition: condition.to_owned(),
             verdict,
-            figure: "step time from 1 ms to 2 ms, +100.0 %, \u{b1} 3 us".to_owned(),
+            figure: "step time from 1 ms to 2 ms, +100.0 %".to_owned(),
+            interval: Some("\u{b1} 3 us".to_owned()),
             limit: "+5 %".to_owned(),
         };
         let unchecked = Failure::new("cannot check").cause("no \"f<\u{1}>\" & no\nother");
@@ -92,7 +97,7 @@ mod tests {
         for part in [
             "value=\"a &amp; b\"",
             "name=\"step_time&gt;+5%\">\n      <failure message=\"step time from 1 ms to 2 ms, +100.0 \
-             %, \u{b1} 3 us; limit of the change: +5 %\" type=\"change\">",
+             %; 95 % interval of the change: \u{b1} 3 us; limit of the change: +5 %\" type=\"change\">",
             "name=\"function:f&lt;T&gt;&gt;+5%\">\n      <skipped message=\"no &quot;f&lt;\u{fffd}&gt;&quot; \
              &amp; no&#10;other\"/>",
             "<system-out>step time",
