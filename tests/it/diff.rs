@@ -117,9 +117,9 @@ fn conditions_are_test_cases_of_a_file_that_ci_reads() {
     };
     // Threads are counted exactly; neither run has a device; nothing is called so.
     let conditions =
-        ["threads>+100%", "threads<+0", "launches>+5%", "function:no<such>&\"one\">+1%"];
+        ["threads>+50%", "threads<+0", "launches>+5%", "function:no<such>&\"one\">+1%"];
     let outcome = judge(&conditions, 125);
-    assert!(outcome.stderr.contains("FAILS: threads>+100%: "), "{outcome:?}");
+    assert!(outcome.stderr.contains("FAILS: threads>+50%: "), "{outcome:?}");
     assert!(outcome.stderr.contains("cannot check `launches>+5%`"), "{outcome:?}");
     let read = need_some!(junit(&file));
     assert_eq!((&read["stated"], &read["counted"]), (&json!([4, 1, 0, 2]), &json!([4, 1, 0, 2])));
@@ -128,12 +128,12 @@ fn conditions_are_test_cases_of_a_file_that_ci_reads() {
     assert_eq!(names, conditions);
     let unknown = "95 % interval of the change: not known, there are no repeats";
     let failure =
-        format!("threads from 1.0 to 3.0, +200.0 %; {unknown}; limit of the change: +100 %");
+        format!("threads from 2.0 to 4.0, +100.0 %; {unknown}; limit of the change: +50 %");
     assert_eq!(cases[0]["results"], json!([["failure", failure, failure]]));
     assert_eq!(cases[1]["results"], json!([]));
     assert_eq!(
         cases[1]["out"],
-        format!("threads from 1.0 to 3.0, +200.0 %; {unknown}; limit of the change: +0")
+        format!("threads from 2.0 to 4.0, +100.0 %; {unknown}; limit of the change: +0")
     );
     for case in &cases[2..] {
         let result = &case["results"][0];

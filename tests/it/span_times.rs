@@ -8,6 +8,8 @@ use tprof_tests::{
 };
 use tprof_trace::model::{Kernel, MemoryCopy, Span};
 
+use crate::export::chrome;
+
 fn spans(document: &Value) -> BTreeMap<String, Value> {
     let rows = document["tables"]["spans"].as_array().unwrap().iter();
     rows.map(|row| (row["name"].as_str().unwrap().to_owned(), row.clone())).collect()
@@ -142,10 +144,10 @@ fn the_slowest_spans_have_their_place_in_the_timeline() {
         tprof(["export"]).arg(&run).args(words).run_in(scratch.cwd()).expect_code(0);
     };
     // What is printed can be typed: the span lies in the part whole.
-    let part = scratch.join("part.json");
+    let part = scratch.join("part");
     let times = ["--from-time", text("from_time"), "--to-time", text("to_time")];
     export(&[&["--to", "chrome", "-o", part.to_str().unwrap()], &times[..]].concat());
-    let part: Value = serde_json::from_slice(&std::fs::read(part).unwrap()).unwrap();
+    let part = chrome(&part.join("rank-0.trace.json.gz"));
     let events = part["traceEvents"].as_array().unwrap().iter();
     let lasted: Vec<u64> = (events.filter(|event| event["name"] == "read" && event["ph"] == "X"))
         .map(|event| (event["dur"].as_f64().unwrap() * 1000.0).round() as u64)
