@@ -20,7 +20,7 @@ pub(super) struct Condition {
 pub(super) struct Judged {
     /// The condition as it was typed.
     pub condition: String,
-    pub verdict: Verdict,
+    pub verdict: ConditionVerdict,
     /// The figure and its change; empty where it could not be checked.
     pub figure: String,
     /// Half the width of the change's 95 % interval, if that is known.
@@ -30,7 +30,7 @@ pub(super) struct Judged {
 }
 
 #[derive(Debug)]
-pub(super) enum Verdict {
+pub(super) enum ConditionVerdict {
     /// The change is not beyond the limit, or within noise.
     Holds,
     /// It is beyond.
@@ -42,7 +42,8 @@ pub(super) enum Verdict {
 impl Judged {
     /// A line for a person, of a condition that was checked.
     pub fn line(&self) -> String {
-        let verdict = if matches!(self.verdict, Verdict::Fails) { "FAILS" } else { "holds" };
+        let verdict =
+            if matches!(self.verdict, ConditionVerdict::Fails) { "FAILS" } else { "holds" };
         let interval = self.interval.as_ref().map(|interval| format!(", {interval}"));
         format!("{verdict}: {}: {}{}", self.condition, self.figure, interval.unwrap_or_default())
     }
@@ -73,9 +74,9 @@ impl Condition {
     /// Whether it holds of a comparison.
     pub fn judge(&self, comparison: &Comparison) -> Judged {
         let (verdict, figure, interval) = match self.figure(comparison) {
-            Ok((true, figure, interval)) => (Verdict::Fails, figure, interval),
-            Ok((false, figure, interval)) => (Verdict::Holds, figure, interval),
-            Err(why) => (Verdict::Unchecked(why), String::new(), None),
+            Ok((true, figure, interval)) => (ConditionVerdict::Fails, figure, interval),
+            Ok((false, figure, interval)) => (ConditionVerdict::Holds, figure, interval),
+            Err(why) => (ConditionVerdict::Unchecked(why), String::new(), None),
         };
         Judged { condition: self.text.clone(), verdict, figure, interval, limit: self.limit() }
     }

@@ -5,18 +5,19 @@
 
 use std::fmt::Write;
 
-use super::conditions::{Judged, Verdict};
+use super::conditions::{ConditionVerdict, Judged};
 
 const SUITE: &str = "tprof diff";
 
 /// The file of a comparison of two runs.
 pub(super) fn document(judged: &[Judged], a: &str, b: &str) -> String {
-    let count = |is: fn(&Verdict) -> bool| judged.iter().filter(|one| is(&one.verdict)).count();
+    let count =
+        |is: fn(&ConditionVerdict) -> bool| judged.iter().filter(|one| is(&one.verdict)).count();
     let counts = format!(
         "tests=\"{}\" failures=\"{}\" errors=\"0\" skipped=\"{}\"",
         judged.len(),
-        count(|verdict| matches!(verdict, Verdict::Fails)),
-        count(|verdict| matches!(verdict, Verdict::Unchecked(_))),
+        count(|verdict| matches!(verdict, ConditionVerdict::Fails)),
+        count(|verdict| matches!(verdict, ConditionVerdict::Unchecked(_))),
     );
     let mut xml = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"{SUITE}\" {counts}>\n  \
@@ -41,11 +42,11 @@ fn case(xml: &mut String, judged: &Judged) {
         judged.figure, judged.limit
     ));
     let _ = match &judged.verdict {
-        Verdict::Holds => writeln!(xml, "      <system-out>{figure}</system-out>"),
-        Verdict::Fails => {
+        ConditionVerdict::Holds => writeln!(xml, "      <system-out>{figure}</system-out>"),
+        ConditionVerdict::Fails => {
             writeln!(xml, "      <failure message=\"{figure}\" type=\"change\">{figure}</failure>")
         }
-        Verdict::Unchecked(why) => {
+        ConditionVerdict::Unchecked(why) => {
             let why = escaped(why.cause.as_deref().unwrap_or(&why.what));
             writeln!(xml, "      <skipped message=\"{why}\"/>")
         }
@@ -88,9 +89,9 @@ mod tests {
         };
         let unchecked = Failure::new("cannot check").cause("no \"f<\u{1}>\" & no\nother");
         let all = [
-            judged("step_time>+5%", Verdict::Fails),
-            judged("launches>+0", Verdict::Holds),
-            judged("function:f<T>>+5%", Verdict::Unchecked(unchecked)),
+            judged("step_time>+5%", ConditionVerdict::Fails),
+            judged("launches>+0", ConditionVerdict::Holds),
+            judged("function:f<T>>+5%", ConditionVerdict::Unchecked(unchecked)),
         ];
         let xml = document(&all, "a & b", "c");
         assert_eq!(xml.matches("tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"1\"").count(), 2);

@@ -18,7 +18,7 @@ use crate::terminal::columns;
 use crate::terminal::errors::{Failure, print_stderr, reason};
 use crate::terminal::page::{Form, Page};
 use clap::Args;
-use conditions::{Condition, Judged, Verdict};
+use conditions::{Condition, ConditionVerdict, Judged};
 
 /// The end of the help.
 const DIFF_NOTES: &str = "\
@@ -146,7 +146,7 @@ fn exit_code(
     junit: Option<&Path>,
 ) -> anyhow::Result<ExitCode> {
     for judged in &judged {
-        if let Verdict::Holds | Verdict::Fails = judged.verdict {
+        if let ConditionVerdict::Holds | ConditionVerdict::Fails = judged.verdict {
             print_stderr(&format!("{}\n", judged.line()));
         }
     }
@@ -161,9 +161,9 @@ fn exit_code(
     let mut code = ExitCode::SUCCESS;
     for judged in judged {
         match judged.verdict {
-            Verdict::Holds => {}
-            Verdict::Fails => code = ExitCode::from(TRIPPED),
-            Verdict::Unchecked(failure) => return Err(failure.into()),
+            ConditionVerdict::Holds => {}
+            ConditionVerdict::Fails => code = ExitCode::from(TRIPPED),
+            ConditionVerdict::Unchecked(failure) => return Err(failure.into()),
         }
     }
     Ok(code)

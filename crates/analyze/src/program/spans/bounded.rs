@@ -6,27 +6,27 @@ use crate::base::reading::Reading;
 
 /// A sum of times, each with the least and the most that it can be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Bounded {
+pub(super) struct BoundedTime {
     /// The best value.
     pub ns: u64,
     pub least_ns: u64,
     pub most_ns: u64,
 }
 
-impl Bounded {
+impl BoundedTime {
     /// Of time that lies somewhere in a longer one, the part that lies in a piece of that: in
     /// proportion.
-    pub fn part(length_ns: u64, somewhere_in_ns: u64, piece_ns: u64) -> Bounded {
+    pub fn part(length_ns: u64, somewhere_in_ns: u64, piece_ns: u64) -> BoundedTime {
         let within_ns = somewhere_in_ns.max(length_ns).max(1);
         let ns = u128::from(length_ns) * u128::from(piece_ns) / u128::from(within_ns);
         let least_ns = (length_ns + piece_ns).saturating_sub(within_ns);
         let most_ns = length_ns.min(piece_ns);
-        Bounded { ns: (ns as u64).clamp(least_ns.min(most_ns), most_ns), least_ns, most_ns }
+        BoundedTime { ns: (ns as u64).clamp(least_ns.min(most_ns), most_ns), least_ns, most_ns }
     }
 
     /// What of a whole it leaves.
-    pub fn rest_of(self, whole_ns: u64) -> Bounded {
-        Bounded {
+    pub fn rest_of(self, whole_ns: u64) -> BoundedTime {
+        BoundedTime {
             ns: whole_ns.saturating_sub(self.ns),
             least_ns: whole_ns.saturating_sub(self.most_ns),
             most_ns: whole_ns.saturating_sub(self.least_ns),
@@ -46,8 +46,8 @@ impl Bounded {
     }
 }
 
-impl AddAssign for Bounded {
-    fn add_assign(&mut self, other: Bounded) {
+impl AddAssign for BoundedTime {
+    fn add_assign(&mut self, other: BoundedTime) {
         self.ns += other.ns;
         self.least_ns += other.least_ns;
         self.most_ns += other.most_ns;
@@ -61,13 +61,16 @@ mod tests {
 
     #[test]
     fn a_piece_has_its_share_of_what_is_spread() {
-        let of = |ns, least_ns, most_ns| Bounded { ns, least_ns, most_ns };
-        assert_eq!(Bounded::part(10, 100, 50), of(5, 0, 10));
-        assert_eq!(Bounded::part(80, 100, 50), of(40, 30, 50));
-        assert_eq!(Bounded::part(10, 100, 100), of(10, 10, 10));
-        assert_eq!(Bounded::part(10, 10, 4), of(4, 4, 4));
-        assert_eq!(Bounded::part(30, 100, 10).rest_of(10), of(7, 0, 10));
-        assert_eq!(Bounded::part(30, 100, 10).reading(), Reading::Estimate { value: 3, error: 7 });
+        let of = |ns, least_ns, most_ns| BoundedTime { ns, least_ns, most_ns };
+        assert_eq!(BoundedTime::part(10, 100, 50), of(5, 0, 10));
+        assert_eq!(BoundedTime::part(80, 100, 50), of(40, 30, 50));
+        assert_eq!(BoundedTime::part(10, 100, 100), of(10, 10, 10));
+        assert_eq!(BoundedTime::part(10, 10, 4), of(4, 4, 4));
+        assert_eq!(BoundedTime::part(30, 100, 10).rest_of(10), of(7, 0, 10));
+        assert_eq!(
+            BoundedTime::part(30, 100, 10).reading(),
+            Reading::Estimate { value: 3, error: 7 }
+        );
     }
 
     proptest! {
@@ -78,7 +81,7 @@ mod tests {
             let count = |of: &dyn Fn(&(bool, bool)) -> bool| {
                 pieces.iter().filter(|piece| of(piece)).count() as u64
             };
-            let part = Bounded::part(
+            let part = BoundedTime::part(
                 count(&|piece| piece.0), pieces.len() as u64, count(&|piece| piece.1),
             );
             let truth = count(&|piece| piece.0 && piece.1);

@@ -13,25 +13,25 @@ const NO_LAUNCHES: &str = "no call of the trace is joined to the devices' work";
 
 /// Kernels, copies and memsets.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Launched {
+pub(super) struct LaunchedWork {
     pub kernels: Reading<u64>,
     /// In which at least one of them ran.
     pub device_ns: Reading<u64>,
 }
 
-impl Launched {
+impl LaunchedWork {
     /// Of no span yet.
-    pub fn none() -> Launched {
-        Launched { kernels: Reading::Is(0), device_ns: Reading::Is(0) }
+    pub fn none() -> LaunchedWork {
+        LaunchedWork { kernels: Reading::Is(0), device_ns: Reading::Is(0) }
     }
 
-    fn missing(why: &str) -> Launched {
-        Launched { kernels: Reading::missing(why), device_ns: Reading::missing(why) }
+    fn missing(why: &str) -> LaunchedWork {
+        LaunchedWork { kernels: Reading::missing(why), device_ns: Reading::missing(why) }
     }
 
     /// Of both.
-    pub fn plus(self, other: Launched) -> Launched {
-        Launched {
+    pub fn plus(self, other: LaunchedWork) -> LaunchedWork {
+        LaunchedWork {
             kernels: self.kernels.plus(other.kernels),
             device_ns: self.device_ns.plus(other.device_ns),
         }
@@ -44,14 +44,14 @@ pub(super) fn of_groups(
     spans: &[OwnSpan],
     group_of: &[Option<u32>],
     count: usize,
-) -> Vec<Launched> {
+) -> Vec<LaunchedWork> {
     let why = match (rank.work.is_empty(), rank.calls.is_empty()) {
         (true, _) => Some(NO_WORK),
         (_, true) => Some(NO_LAUNCHES),
         _ => None,
     };
     if let Some(why) = why {
-        return vec![Launched::missing(why); count];
+        return vec![LaunchedWork::missing(why); count];
     }
     let on_thread = spans.iter().zip(group_of).filter(|(span, _)| !span.any_thread);
     // The group stands in for the name.
@@ -59,11 +59,11 @@ pub(super) fn of_groups(
         on_thread.filter_map(|(span, group)| Some(row(span, (*group)?))).collect();
     let caused = caused_by(rank, rows.iter().collect(), |row| row.name.0);
     let of = |group: u32| match caused.get(&group) {
-        Some(caused) => Launched {
+        Some(caused) => LaunchedWork {
             kernels: Reading::Is(caused.kernels),
             device_ns: Reading::Is(caused.busy_ns),
         },
-        None => Launched::missing(ANY_THREAD),
+        None => LaunchedWork::missing(ANY_THREAD),
     };
     (0..count as u32).map(of).collect()
 }

@@ -11,7 +11,7 @@ use super::allocated::{self, Allocated};
 use super::find::{self, OwnSpan};
 use super::launched;
 use super::sums::{SlowSpan, SpanSums, SumsByName};
-use super::time::{self, Group, ThreadTime, Unknown};
+use super::time::{self, SpanGroup, ThreadTime, Unknown};
 use crate::base::intervals::Interval;
 use crate::rank::RankTrace;
 
@@ -80,9 +80,9 @@ fn times(
     let ids = by_id.iter().zip(0_u32..).map(|((id, _), group)| (*id, group));
     let ids: FxHashMap<(NameId, bool), u32> = ids.collect();
     let mut groups_of = vec![[None; 2]; spans.len()];
-    let mut groups = vec![Group::default(); by_id.len()];
+    let mut groups = vec![SpanGroup::default(); by_id.len()];
     let unknown = Unknown::of(rank);
-    let enter = |group: &mut Group, span: &OwnSpan| {
+    let enter = |group: &mut SpanGroup, span: &OwnSpan| {
         group.total_ns += span.row.duration_ns;
         if group.missing.is_none() {
             group.missing = unknown.why(span).map(str::to_owned);
@@ -97,7 +97,7 @@ fn times(
     let of_names: Vec<Option<u32>> = groups_of.iter().map(|groups| groups[0]).collect();
     for at in by_id.iter().flat_map(|(_, of)| &of.slowest) {
         groups_of[*at as usize][1] = Some(groups.len() as u32);
-        let mut group = Group::default();
+        let mut group = SpanGroup::default();
         enter(&mut group, &spans[*at as usize]);
         groups.push(group);
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::allocated::Allocated;
-use super::launched::Launched;
+use super::launched::LaunchedWork;
 use super::time::ThreadTime;
 
 /// The category of spans of one name that have several.
@@ -26,7 +26,7 @@ pub struct SpanSums {
     /// As `total_ns`.
     pub(super) time: ThreadTime,
     /// As `total_ns`.
-    pub(super) launched: Launched,
+    pub(super) launched: LaunchedWork,
     /// Operations that were stated of these spans.
     pub(super) flops: u64,
     /// Of them and the spans within, as `total_ns`.
@@ -59,7 +59,7 @@ impl Default for SpanSums {
             self_ns: 0,
             allocated: Allocated::none(),
             time: ThreadTime::none(),
-            launched: Launched::none(),
+            launched: LaunchedWork::none(),
             flops: 0,
             flops_within: 0,
             moved: (0, 0),
@@ -78,7 +78,7 @@ impl SpanSums {
         self.allocate(&other.allocated);
         let mine = std::mem::replace(&mut self.time, ThreadTime::none());
         self.time = mine.plus(other.time.clone());
-        let mine = std::mem::replace(&mut self.launched, Launched::none());
+        let mine = std::mem::replace(&mut self.launched, LaunchedWork::none());
         self.launched = mine.plus(other.launched.clone());
         self.flops = self.flops.saturating_add(other.flops);
         self.flops_within = self.flops_within.saturating_add(other.flops_within);

@@ -19,7 +19,7 @@ pub(super) fn body(parts: Vec<(RankAt, SumsByName)>) -> Body {
     for (name, sums) in parts.iter().flat_map(|(_, part)| part) {
         all.entry(name.clone()).or_default().add(sums);
     }
-    let stated = Stated::of(&all);
+    let stated = ShownColumns::of(&all);
     let mut spans = table("spans", &[], stated);
     rows(&mut spans, all, None);
     let rank = [Column::new("rank", "rank", Unit::Text)];
@@ -33,16 +33,16 @@ pub(super) fn body(parts: Vec<(RankAt, SumsByName)>) -> Body {
 
 /// Whether any span has operations, bytes, and work that it launched.
 #[derive(Clone, Copy)]
-struct Stated {
+struct ShownColumns {
     flops: bool,
     bytes: bool,
     kernels: bool,
 }
 
-impl Stated {
-    fn of(all: &SumsByName) -> Stated {
+impl ShownColumns {
+    fn of(all: &SumsByName) -> ShownColumns {
         let any = |is: fn(&SpanSums) -> bool| all.values().any(is);
-        Stated {
+        ShownColumns {
             flops: any(|sums| sums.flops_within > 0),
             bytes: any(|sums| sums.moved.1 > 0),
             kernels: any(|sums| sums.launched.kernels.get().is_some_and(|count| count > 0)),
@@ -50,7 +50,7 @@ impl Stated {
     }
 }
 
-fn table(key: &'static str, first: &[Column], stated: Stated) -> Table {
+fn table(key: &'static str, first: &[Column], stated: ShownColumns) -> Table {
     let shown = |is: bool, title: &'static str| if is { title } else { "" };
     let mut columns = first.to_vec();
     columns.extend([

@@ -9,7 +9,7 @@ use tprof_facts::units;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, Sample, ThreadIndex, ThreadState, loss};
 
-use super::bounded::Bounded;
+use super::bounded::BoundedTime;
 use super::find::OwnSpan;
 use super::open::OpenSpans;
 use super::pauses::{PAUSED, Pauses};
@@ -79,7 +79,7 @@ impl ThreadTime {
 
 /// Spans that are added up together.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Group {
+pub(super) struct SpanGroup {
     /// Sum of their durations; none lies within another.
     pub total_ns: u64,
     /// Why their time is not known.
@@ -91,15 +91,15 @@ pub(super) struct Group {
 struct Recorded {
     sampled_ns: u64,
     samples: u64,
-    ready: Bounded,
-    waits: [Bounded; WAITS.len()],
+    ready: BoundedTime,
+    waits: [BoundedTime; WAITS.len()],
 }
 
 /// The time of each group. `groups_of`: groups of which a span is one.
 pub(super) fn of_groups(
     rank: &RankTrace<'_>,
     spans: &[OwnSpan],
-    groups: &[Group],
+    groups: &[SpanGroup],
     groups_of: &[[Option<u32>; 2]],
 ) -> Vec<ThreadTime> {
     let mut recorded = vec![Recorded::default(); groups.len()];
@@ -124,7 +124,7 @@ pub(super) fn of_groups(
         }
         let state = rank.cpu.state(row.process, row.stack, row.state);
         for (group, ns) in overlaps.drain() {
-            recorded[group as usize].off(state, Bounded::part(row.weight_ns, within_ns, ns));
+            recorded[group as usize].off(state, BoundedTime::part(row.weight_ns, within_ns, ns));
         }
     }
     let samples_lost = lost(rank.file, &[loss::CPU_SAMPLES, loss::THROTTLED]).is_some();
@@ -145,18 +145,18 @@ fn around(
 }
 
 impl Recorded {
-    fn off(&mut self, state: ThreadState, part: Bounded) {
+    fn off(&mut self, state: ThreadState, part: BoundedTime) {
         match WAITS.iter().position(|wait| *wait == state) {
             Some(at) => self.waits[at] += part,
             None => self.ready += part,
         }
     }
 
-    fn time(&self, group: &Group, samples_lost: bool) -> ThreadTime {
+    fn time(&self, group: &SpanGroup, samples_lost: bool) -> ThreadTime {
         if let Some(why) = &group.missing {
             return ThreadTime::missing(why);
         }
-        let mut waited = Bounded::default();
+        let mut waited = BoundedTime::default();
         self.waits.iter().for_each(|wait| waited += *wait);
         let mut off = waited;
         off += self.ready;
@@ -165,12 +165,12 @@ impl Recorded {
             cpu_ns: self.sampled(on_core, samples_lost).unwrap_or(on_core.reading()),
             ready_ns: self.ready.reading(),
             waited_ns: waited.reading(),
-            waits_ns: self.waits.map(Bounded::reading),
+            waits_ns: self.waits.map(BoundedTime::reading),
         }
     }
 
     /// By samples, if that is narrower than what is known of the time on a core.
-    fn sampled(&self, on_core: Bounded, samples_lost: bool) -> Option<Reading<u64>> {
+    fn sampled(&self, on_core: BoundedTime, samples_lost: bool) -> Option<Reading<u64>> {
         let spread = 1.96 * self.sampled_ns as f64 / (self.samples as f64).sqrt();
         let is_better = self.samples > 0 && !samples_lost && spread < on_core.error_ns() as f64;
         let value = self.sampled_ns.clamp(on_core.least_ns, on_core.most_ns);
