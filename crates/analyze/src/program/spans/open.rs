@@ -1,6 +1,9 @@
 //! Which span a thread was in at each moment: the innermost one.
 
-use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::ThreadIndex;
 
 use super::find::OwnSpan;
@@ -55,25 +58,98 @@ impl OpenSpans {
 }
 
 fn of_one_thread(spans: &[OwnSpan], indices: impl Iterator<Item = u32>) -> Vec<(u64, u32)> {
-    let mut changes: Vec<(u64, u32)> = Vec::new();
-    let mut change = |from_ns: u64, at: u32| match changes.last_mut() {
-        Some(last) if last.0 == from_ns => last.1 = at,
-        _ => changes.push((from_ns, at)),
-    };
-    let end_ns = |at: &u32| spans[*at as usize].end_ns();
-    let mut open: Vec<u32> = Vec::new();
-    let close = |open: &mut Vec<u32>, until_ns: u64, change: &mut dyn FnMut(u64, u32)| {
-        while let Some(first_ns) = open.iter().map(end_ns).min().filter(|ns| *ns <= until_ns) {
-            open.retain(|at| end_ns(at) != first_ns);
-            change(first_ns, open.last().copied().unwrap_or(NONE));
-        }
-    };
+    let mut sweep = Sweep::default();
     for at in indices.filter(|at| spans[*at as usize].row.duration_ns > 0) {
-        let start_ns = spans[at as usize].row.start_ns;
-        close(&mut open, start_ns, &mut change);
-        open.push(at);
-        change(start_ns, at);
+        let span = &spans[at as usize];
+        sweep.close(span.row.start_ns);
+        sweep.open.push(at);
+        sweep.ends.push(Reverse((span.end_ns(), at)));
+        sweep.change(span.row.start_ns, at);
     }
-    close(&mut open, u64::MAX, &mut change);
-    changes
+    sweep.close(u64::MAX);
+    sweep.changes
+}
+
+/// Spans of a thread in order of their beginnings. They may be nested thousands deep.
+#[derive(Default)]
+struct Sweep {
+    changes: Vec<(u64, u32)>,
+    /// In order of their beginnings; those that are over may be among them, but not last.
+    open: Vec<u32>,
+    over: FxHashSet<u32>,
+    ends: BinaryHeap<Reverse<(u64, u32)>>,
+}
+
+impl Sweep {
+    /// Ends what ends until a moment.
+    fn close(&mut self, until_ns: u64) {
+        while let Some(Reverse((end_ns, at))) = self.ends.peek().copied()
+            && end_ns <= until_ns
+        {
+            self.ends.pop();
+            self.over.insert(at);
+            while let Some(last) = self.open.pop_if(|last| self.over.contains(last)) {
+                self.over.remove(&last);
+            }
+            self.change(end_ns, self.open.last().copied().unwrap_or(NONE));
+        }
+    }
+
+    fn change(&mut self, from_ns: u64, at: u32) {
+        match self.changes.last_mut() {
+            Some(last) if last.0 == from_ns => last.1 = at,
+            _ => self.changes.push((from_ns, at)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use tprof_trace::model::NamedSpan;
+
+    fn spans(rows: &[(u64, u64)]) -> Vec<OwnSpan> {
+        let mut rows = rows.to_vec();
+        rows.sort_by_key(|(start_ns, length_ns)| (*start_ns, Reverse(*length_ns)));
+        let span = |(start_ns, duration_ns)| OwnSpan {
+            row: NamedSpan { start_ns, duration_ns, ..NamedSpan::default() },
+            any_thread: false,
+            flops: 0,
+            bytes: None,
+            category: None,
+            parent: None,
+        };
+        rows.into_iter().map(span).collect()
+    }
+
+    #[test]
+    fn spans_may_be_nested_deep() {
+        let depth = 200_000;
+        let rows: Vec<(u64, u64)> = (0..depth).map(|at| (at, 2 * (depth - at))).collect();
+        let open = OpenSpans::of(&spans(&rows));
+        assert_eq!(open.at(0, depth - 1), Some(depth as u32 - 1));
+        assert_eq!(open.at(0, depth + 2), Some(depth as u32 - 3));
+        assert_eq!(open.at(0, 2 * depth), None);
+    }
+
+    proptest! {
+        #[test]
+        fn the_innermost_is_the_one_that_began_last_and_is_open(
+            rows in prop::collection::vec((0_u64..60, 0_u64..30), 0..20),
+            time_ns in 0_u64..100,
+            length_ns in 0_u64..50,
+        ) {
+            let spans = spans(&rows);
+            let open = OpenSpans::of(&spans);
+            let holds = |at: u64| {
+                spans.iter().rposition(|span| (span.row.start_ns..span.end_ns()).contains(&at))
+            };
+            prop_assert_eq!(open.at(0, time_ns).map(|at| at as usize), holds(time_ns));
+            let interval = Interval::new(time_ns, time_ns + length_ns);
+            let parts: u64 = open.within(0, interval).map(|(_, ns)| ns).sum();
+            let expected = (time_ns..time_ns + length_ns).filter(|at| holds(*at).is_some());
+            prop_assert_eq!(parts, expected.count() as u64);
+        }
+    }
 }

@@ -104,12 +104,13 @@ pub(super) fn of_groups(
 ) -> Vec<ThreadTime> {
     let mut recorded = vec![Recorded::default(); groups.len()];
     let open = OpenSpans::of(spans);
+    let around = GroupsAround::of(spans, groups_of);
     let mut overlaps: FxHashMap<u32, u64> = FxHashMap::default();
     // What cannot be read was noted when the samples were read first.
     for row in rank.file.blocks::<Sample>().flatten() {
         if row.state == ThreadState::Running {
             let inner = row.cpu.and_then(|_| open.at(row.thread, row.time_ns));
-            around(spans, inner, groups_of, |group| {
+            around.each(inner, |group| {
                 recorded[group as usize].sampled_ns += row.weight_ns;
                 recorded[group as usize].samples += 1;
             });
@@ -118,9 +119,7 @@ pub(super) fn of_groups(
         let within_ns = row.spread_ns.unwrap_or(row.weight_ns).max(row.weight_ns);
         let when = Interval::new(row.time_ns, row.time_ns.saturating_add(within_ns));
         for (inner, ns) in open.within(row.thread, when) {
-            around(spans, Some(inner), groups_of, |group| {
-                *overlaps.entry(group).or_default() += ns
-            });
+            around.each(Some(inner), |group| *overlaps.entry(group).or_default() += ns);
         }
         let state = rank.cpu.state(row.process, row.stack, row.state);
         for (group, ns) in overlaps.drain() {
@@ -131,16 +130,34 @@ pub(super) fn of_groups(
     groups.iter().zip(recorded).map(|(group, of)| of.time(group, samples_lost)).collect()
 }
 
-/// Passes the groups of a span and of those around it.
-fn around(
-    spans: &[OwnSpan],
-    mut at: Option<u32>,
-    groups_of: &[[Option<u32>; 2]],
-    mut found: impl FnMut(u32),
-) {
-    while let Some(span) = at {
-        groups_of[span as usize].iter().flatten().for_each(|group| found(*group));
-        at = spans[span as usize].parent;
+/// The groups of a span and of those around it. Spans without a group are passed over: they may be
+/// nested thousands deep.
+struct GroupsAround<'s> {
+    spans: &'s [OwnSpan],
+    groups_of: &'s [[Option<u32>; 2]],
+    /// The innermost span with a group, a span itself or around it.
+    nearest: Vec<Option<u32>>,
+}
+
+impl<'s> GroupsAround<'s> {
+    fn of(spans: &'s [OwnSpan], groups_of: &'s [[Option<u32>; 2]]) -> GroupsAround<'s> {
+        let mut nearest: Vec<Option<u32>> = Vec::with_capacity(spans.len());
+        // Those around a span come before it.
+        for (at, span) in (0..).zip(spans) {
+            let has_group = groups_of[at as usize].iter().any(Option::is_some);
+            let outer = span.parent.and_then(|parent| nearest[parent as usize]);
+            nearest.push(if has_group { Some(at) } else { outer });
+        }
+        GroupsAround { spans, groups_of, nearest }
+    }
+
+    fn each(&self, innermost: Option<u32>, mut found: impl FnMut(u32)) {
+        let mut at = innermost.and_then(|at| self.nearest[at as usize]);
+        while let Some(span) = at {
+            self.groups_of[span as usize].iter().flatten().for_each(|group| found(*group));
+            let parent = self.spans[span as usize].parent;
+            at = parent.and_then(|parent| self.nearest[parent as usize]);
+        }
     }
 }
 
