@@ -2,7 +2,7 @@
 # Fetches what the tests ask beside tprof. Readers of what it exports: Perfetto's
 # trace processor, Holistic Trace Analysis, TensorBoard's PyTorch plugin, DuckDB,
 # pandas, Polars, speedscope, Go's pprof, junitparser. Clients of what it records: NVTX, as NVIDIA
-# publishes it for C and for Python. Pinned and checked; into a cache outside the
+# publishes it for C and for Python, and Intel's ITT for Python. Pinned and checked; into a cache outside the
 # checkout, where they stay. Nothing of it goes into tprof.
 set -eu
 cd "$(dirname "$0")"

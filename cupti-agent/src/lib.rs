@@ -1,6 +1,6 @@
 //! `libtprof_cupti.so`: loaded by the CUDA driver (`CUDA_INJECTION64_PATH`), by every copy
-//! of NVTX (`NVTX_INJECTION64_PATH`), and by NCCL as its profiler plugin
-//! (`NCCL_PROFILER_PLUGIN`).
+//! of NVTX (`NVTX_INJECTION64_PATH`) and of ITT (`INTEL_LIBITTNOTIFY64`), and by NCCL as its
+//! profiler plugin (`NCCL_PROFILER_PLUGIN`).
 //!
 //! It attaches by itself, as one more region of the process: it also works where
 //! the hooks of `libtprof_preload.so` are not loaded. The logic lives in
@@ -12,6 +12,7 @@ use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 use tprof_inject::gpu::agent;
 use tprof_inject::gpu::client::functions;
+use tprof_inject::itt;
 use tprof_inject::nccl;
 use tprof_inject::nvtx::{self, GetExportTable};
 
@@ -54,6 +55,16 @@ pub extern "C" fn tprof_cupti_flush() {
 pub unsafe extern "C" fn InitializeInjectionNvtx2(get: Option<GetExportTable>) -> c_int {
     // SAFETY: the caller's premise.
     get.map_or(0, |get| c_int::from(unsafe { nvtx::install(get) }))
+}
+
+/// Every static part of ITT calls this, at its first use.
+///
+/// # Safety
+/// `global` is what a static part of ITT passes, which holds its lock meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __itt_api_init(global: *mut itt::Global, groups: c_int) {
+    // SAFETY: the caller's premise.
+    unsafe { itt::install(global, groups) };
 }
 
 /// The table of NCCL's profiler plugin in this version, or null.

@@ -27,6 +27,7 @@ mod gpu;
 mod host;
 mod hta;
 mod import;
+mod itt;
 mod joining;
 mod kineto;
 mod leftovers;

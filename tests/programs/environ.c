@@ -1,5 +1,6 @@
 /* Prints its environment, from `environ` and from /proc/self/environ, short of
- * LD_PRELOAD, CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH, NCCL_PROFILER_PLUGIN and TPROF_*.
+ * LD_PRELOAD, CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH, INTEL_LIBITTNOTIFY64, NCCL_PROFILER_PLUGIN
+ * and TPROF_*.
  *
  * Proves: nothing else in the environment, nor its order, is changed. */
 #include "victim.h"
@@ -11,7 +12,8 @@ static char text[1 << 20];
 static int ours(const char *entry) {
     return !strncmp(entry, "TPROF_", 6) || !strncmp(entry, "LD_PRELOAD=", 11)
         || !strncmp(entry, "CUDA_INJECTION64_PATH=", 22)
-        || !strncmp(entry, "NVTX_INJECTION64_PATH=", 22) || !strncmp(entry, "NCCL_PROFILER_PLUGIN=", 21);
+        || !strncmp(entry, "NVTX_INJECTION64_PATH=", 22) || !strncmp(entry, "NCCL_PROFILER_PLUGIN=", 21)
+        || !strncmp(entry, "INTEL_LIBITTNOTIFY64=", 21);
 }
 
 int main(int argc, char **argv) {

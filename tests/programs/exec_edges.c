@@ -18,7 +18,8 @@ static const char *leaf_path;
 static int ours(const char *entry) {
     return !strncmp(entry, "TPROF_", 6) || !strncmp(entry, "LD_PRELOAD=", 11)
         || !strncmp(entry, "CUDA_INJECTION64_PATH=", 22) || !strncmp(entry, "NVTX_INJECTION64_PATH=", 22)
-        || !strncmp(entry, "NCCL_PROFILER_PLUGIN=", 21);
+        || !strncmp(entry, "NCCL_PROFILER_PLUGIN=", 21)
+        || !strncmp(entry, "INTEL_LIBITTNOTIFY64=", 21);
 }
 
 static int leaf(int argc, char **argv) {

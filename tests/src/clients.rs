@@ -1,5 +1,5 @@
-//! What NVIDIA publishes for programs that name their ranges, where
-//! `scripts/test-readers.sh` has put it: NVTX for C and for Python.
+//! What NVIDIA and Intel publish for programs that name their ranges, where
+//! `scripts/test-readers.sh` has put it: NVTX for C and for Python, ITT for Python.
 
 use crate::programs::target_dir;
 use crate::sys;

@@ -14,7 +14,7 @@
 //! - [`ring`]: where records go; [`unwind`], [`python`], [`stacks`]: what they refer to;
 //! - [`attach`] and the [`gate`]: from here on a thread records;
 //! - what hooks report: [`operators`], [`heap`], [`life`], [`calls`]; what the CUPTI agent does: [`gpu`],
-//!   [`nvtx`], [`nccl`].
+//!   [`nvtx`], [`itt`], [`nccl`].
 #![cfg_attr(not(test), no_std)]
 #![allow(unsafe_code)] // hooks, shared memory and raw system calls are this crate's purpose
 
@@ -90,3 +90,5 @@ pub mod gpu;
 
 pub mod nccl;
 pub mod nvtx;
+
+pub mod itt;

@@ -69,8 +69,12 @@ unsafe fn become_collector(bin: &'static [u8], session: &'static [u8], started: 
         let mut at = environment::array();
         while !(*at).is_null() && count + 1 < MOST_ENTRIES {
             let text = core::ffi::CStr::from_ptr(*at).to_bytes();
-            let injected =
-                [&b"LD_PRELOAD="[..], b"CUDA_INJECTION64_PATH=", b"NVTX_INJECTION64_PATH="];
+            let injected = [
+                &b"LD_PRELOAD="[..],
+                b"CUDA_INJECTION64_PATH=",
+                b"NVTX_INJECTION64_PATH=",
+                b"INTEL_LIBITTNOTIFY64=",
+            ];
             if !injected.iter().any(|name| text.starts_with(name)) {
                 if let Some(place) = kept.get_mut(count) {
                     *place = *at;

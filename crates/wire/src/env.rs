@@ -34,6 +34,10 @@ pub const NEXT_INJECTION: &str = "TPROF_NEXT_INJECTION";
 pub const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
 /// Every copy of NVTX loads the library that this names, at its first use.
 pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
+/// Every static part of ITT loads the library that this names, at its first use.
+pub const ITT_COLLECTOR: &str = "INTEL_LIBITTNOTIFY64";
+/// With one of these ITT loads `libittnotify.so` where [`ITT_COLLECTOR`] names nothing.
+pub const ITT_GROUPS: [&str; 3] = ["INTEL_ITTNOTIFY_GROUPS", "KMP_FOR_TPROFILE", "KMP_FOR_TCHECK"];
 /// NCCL loads the library that this names as its profiler plugin, with the first communicator: a
 /// path, the end of a name, or `none`.
 pub const NCCL_PROFILER: &str = "NCCL_PROFILER_PLUGIN";

@@ -96,12 +96,14 @@ fn the_doctor_prints_what_of_gpus_can_be_recorded() {
         &[
             path,
             ("NVTX_INJECTION64_PATH", tool),
+            ("INTEL_LIBITTNOTIFY64", tool),
             ("CUDA_INJECTION64_PATH", tool),
             ("TPROF_CUPTI", absent),
         ],
     );
     for (name, named) in [
         ("nvtx", "12/libnccl.so.2, which keeps"),
+        ("itt", "12/libnccl.so.2, which keeps"),
         ("cuda tool", "12/libnccl.so.2, which is loaded first"),
         ("cupti", "/opt/tool/libtool.so"),
     ] {

@@ -15,9 +15,9 @@ pub struct Libraries {
     pub agent: Option<PathBuf>,
 }
 
-/// Variables by which CUDA's driver, NVTX and NCCL load the agent. A library that the job
+/// Variables by which CUDA's driver, NVTX, ITT and NCCL load the agent. A library that the job
 /// had named for CUDA is loaded by the agent in its turn; one that it had named for
-/// NVTX keeps its place, since a range has one receiver, and the run notes it; so does a
+/// NVTX or ITT keeps its place, since a range has one receiver, and the run notes it; so does a
 /// profiler plugin that the job, or a configuration file, has named for NCCL.
 pub fn injections(
     agent: &Path,
@@ -42,6 +42,13 @@ pub fn injections(
     }
     if config.activities.contains(&Activity::Nvtx) && foreign(env::NVTX_INJECTION).is_none() {
         pairs.push((env::NVTX_INJECTION, agent.as_os_str().to_owned()));
+    }
+    let has_groups = || env::ITT_GROUPS.iter().any(|name| given(name).is_some());
+    if config.activities.contains(&Activity::Nvtx)
+        && foreign(env::ITT_COLLECTOR).is_none()
+        && !has_groups()
+    {
+        pairs.push((env::ITT_COLLECTOR, agent.as_os_str().to_owned()));
     }
     if config.activities.contains(&Activity::Comm)
         && foreign(env::NCCL_PROFILER).is_none()

@@ -2,7 +2,7 @@
 //! process ends.
 
 use super::configure::{TargetClock, configure};
-use super::owners::{nccl_owner, nvtx_owner};
+use super::owners::{itt_owner, nccl_owner, nvtx_owner};
 use crate::config::{Activity, Config, MemMode, StackMode};
 use crate::directory::socket::SessionSocket;
 use crate::elf;
@@ -284,6 +284,8 @@ impl Server {
                 .and_then(|path| elf::open(Path::new(&path)).ok()),
             rank: Rank::of(&environ),
             nvtx_owner: nvtx_owner(pid, &environ, self.config.redact)
+                .filter(|_| self.config.activities.contains(&Activity::Nvtx)),
+            itt_owner: itt_owner(pid, &environ, self.config.redact)
                 .filter(|_| self.config.activities.contains(&Activity::Nvtx)),
             nccl_owner: nccl_owner(&environ, self.config.redact)
                 .filter(|_| self.config.activities.contains(&Activity::Comm)),

@@ -35,6 +35,8 @@ pub struct Attached {
     pub rank: Option<Rank>,
     /// Who gets its NVTX ranges in tprof's place, in words, where they are wanted.
     pub nvtx_owner: Option<String>,
+    /// Who gets its ITT tasks in tprof's place, in words, where they are wanted.
+    pub itt_owner: Option<String>,
     /// Which profiler plugin NCCL loads in tprof's place, in words, where one is wanted.
     pub nccl_owner: Option<String>,
     /// Why Python's start-up hook did not run, if it did not; where it is wanted.

@@ -120,7 +120,11 @@ impl Target {
             true => MemoryRecording::Off,
             false => memory,
         };
-        let owners = [("NVTX ranges", &attached.nvtx_owner), (NCCL_CHOICES, &attached.nccl_owner)];
+        let owners = [
+            ("NVTX ranges", &attached.nvtx_owner),
+            ("ITT tasks", &attached.itt_owner),
+            (NCCL_CHOICES, &attached.nccl_owner),
+        ];
         for (what, owner) in owners {
             if let Some(owner) = owner {
                 processes.losses.add_blind_once(Blind {

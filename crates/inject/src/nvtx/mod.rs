@@ -11,8 +11,9 @@
 //! for handles and numbers of ranges, which must differ for the calls that take them.
 
 mod calls;
-mod event;
-mod names;
+pub(crate) mod event;
+pub(crate) mod names;
+pub(crate) mod ranges;
 
 use crate::gate;
 use crate::gpu::agent;

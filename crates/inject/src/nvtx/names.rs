@@ -7,6 +7,7 @@ use crate::gpu::texts;
 use crate::interned;
 use crate::state::WIPED;
 use crate::sys;
+use core::ffi::c_char;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::gpu::TEXT_MOST;
 use tprof_wire::hash::spread;
@@ -47,7 +48,7 @@ pub enum Of {
     Text,
 }
 
-/// A name. Its bytes follow.
+/// A name. Its bytes follow, and a zero.
 #[repr(C, align(8))]
 pub struct Name {
     /// The generation in which it got its number, and the number in the low half.
@@ -116,13 +117,21 @@ pub fn name(of: Of, text: &[u8]) -> Option<&'static Name> {
     make(of, text)
 }
 
-fn make(of: Of, text: &[u8]) -> Option<&'static Name> {
+/// Memory for good, all zero, of a multiple of 8 bytes; `None` if there is no more room, and so it
+/// stays: what is used is never taken back.
+pub fn reserve(bytes: usize) -> Option<*mut u8> {
     let arena = ARENA.load(Acquire);
-    let bytes = (size_of::<Name>() + text.len()).next_multiple_of(8);
-    let at = USED.fetch_add(bytes, AcqRel);
-    if arena.is_null() || at + bytes > BYTES {
-        return None; // and so it stays: what is used is never taken back
+    if arena.is_null() || USED.load(Relaxed) > BYTES {
+        return None;
     }
+    let bytes = bytes.next_multiple_of(8);
+    let at = USED.fetch_add(bytes, AcqRel);
+    // SAFETY: inside the arena.
+    (at + bytes <= BYTES).then(|| unsafe { arena.add(at) })
+}
+
+fn make(of: Of, text: &[u8]) -> Option<&'static Name> {
+    let at = reserve(size_of::<Name>() + text.len() + 1)?;
     let domain = if of == Of::Domain { DOMAINS.fetch_add(1, Relaxed) } else { 0 };
     let head = Name {
         known: AtomicU64::new(0),
@@ -131,7 +140,7 @@ fn make(of: Of, text: &[u8]) -> Option<&'static Name> {
     };
     // SAFETY: reserved above, inside the arena, and without another owner.
     unsafe {
-        let name = arena.add(at).cast::<Name>();
+        let name = at.cast::<Name>();
         core::ptr::copy_nonoverlapping(text.as_ptr(), name.add(1).cast::<u8>(), text.len());
         name.write(head);
         Some(&*name)
@@ -159,6 +168,11 @@ impl Name {
     /// Which domain it is, from 1; 0 for other names.
     pub fn domain(&self) -> u32 {
         self.domain.load(Relaxed)
+    }
+
+    /// Its text, which ends with a zero.
+    pub fn c_text(&self) -> *const c_char {
+        core::ptr::from_ref(self).wrapping_add(1).cast()
     }
 
     pub fn text(&self) -> &[u8] {

@@ -46,6 +46,11 @@ pub fn machine() -> Vec<Check> {
             Check::new("nvtx", Verdict::Ok, "ranges can be recorded, also without a GPU")
         }),
     );
+    checks.extend(owner(
+        "itt",
+        env::ITT_COLLECTOR,
+        "keeps the ITT tasks; unset the variable to record ITT tasks",
+    ));
     checks.extend(nccl_plugin(&libraries));
     checks.extend(profilers());
     checks

@@ -1,0 +1,208 @@
+//! ITT's functions, as they are put in the place of those that do nothing. Tasks lie on a thread's
+//! stack of their domain, as NVTX's push and pop do; what overlaps has a number made of its id.
+
+use super::handles::{self, DomainHandle, TextHandle};
+use crate::nvtx::event::Text;
+use crate::nvtx::names::{self, Name, Of};
+use crate::nvtx::ranges::{self, ON_STACK, RangeText};
+use crate::sys;
+use core::ffi::{CStr, c_char, c_int};
+use core::ptr::{from_ref, null_mut};
+use core::sync::atomic::{AtomicPtr, Ordering::*};
+use tprof_wire::hash::spread;
+
+/// `___itt_id`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Id([u64; 3]);
+
+/// Where ITT's function of this name is; `None` for one that is not recorded.
+pub fn function(name: &CStr) -> Option<usize> {
+    Some(match name.to_bytes() {
+        b"__itt_domain_create" => domain_create as *const () as usize,
+        b"__itt_string_handle_create" => string_handle_create as *const () as usize,
+        b"__itt_task_begin" => task_begin as *const () as usize,
+        b"__itt_task_begin_fn" => task_begin_fn as *const () as usize,
+        b"__itt_task_end" => task_end as *const () as usize,
+        b"__itt_task_begin_overlapped" | b"__itt_region_begin" => {
+            overlapped_begin as *const () as usize
+        }
+        b"__itt_task_end_overlapped" | b"__itt_region_end" => overlapped_end as *const () as usize,
+        b"__itt_frame_begin_v3" => frame_begin as *const () as usize,
+        b"__itt_frame_end_v3" => frame_end as *const () as usize,
+        b"__itt_marker" => marker as *const () as usize,
+        b"__itt_event_create" => event_create as *const () as usize,
+        b"__itt_event_start" => event_start as *const () as usize,
+        b"__itt_event_end" => event_end as *const () as usize,
+        b"__itt_thread_set_name" => thread_set_name as *const () as usize,
+        _ => return None,
+    })
+}
+
+/// Set in the numbers of what overlaps: none is a number of NVTX's.
+const OF_ITT: u64 = 1 << 62;
+
+/// What overlaps: ids of one kind are of no other.
+#[derive(Clone, Copy)]
+enum Kind {
+    Task = 1,
+    Frame,
+    FrameOfDomain,
+    Event,
+}
+
+fn number(kind: Kind, domain: Option<&Name>, words: &[u64]) -> u64 {
+    let first = domain.map_or(0, |name| from_ref(name) as u64) ^ kind as u64;
+    let all = words.iter().fold(spread(first), |all, word| spread(all ^ word).rotate_left(23));
+    all & !ON_STACK | OF_ITT
+}
+
+// What ITT calls. Its contract: handles are null or what `create` returned, texts end with a zero.
+
+unsafe extern "C" fn domain_create(text: *const c_char) -> *const DomainHandle {
+    // SAFETY: ITT's contract.
+    unsafe { handles::domain(text) }
+}
+
+unsafe extern "C" fn string_handle_create(text: *const c_char) -> *const TextHandle {
+    // SAFETY: ITT's contract.
+    unsafe { handles::text(text) }
+}
+
+unsafe extern "C" fn task_begin(
+    domain: *const DomainHandle,
+    _: Id,
+    _: Id,
+    text: *const TextHandle,
+) {
+    // SAFETY: ITT's contract.
+    let (domain, name) = unsafe { (handles::of_domain(domain), handles::of_text(text)) };
+    // SAFETY: names that are kept.
+    unsafe { ranges::push(domain, RangeText::Kept(domain, name)) };
+}
+
+/// A task that is named by the address of its function.
+unsafe extern "C" fn task_begin_fn(domain: *const DomainHandle, _: Id, _: Id, function: usize) {
+    let mut text = *b"0x0000000000000000";
+    let mut rest = function;
+    for digit in text.iter_mut().skip(2).rev() {
+        let value = (rest & 15) as u8;
+        *digit = if value < 10 { b'0' + value } else { b'a' + value - 10 };
+        rest >>= 4;
+    }
+    // SAFETY: ITT's contract.
+    let domain = unsafe { handles::of_domain(domain) };
+    // SAFETY: names that are kept.
+    unsafe { ranges::push(domain, RangeText::Kept(domain, names::name(Of::Text, &text))) };
+}
+
+unsafe extern "C" fn task_end(domain: *const DomainHandle) {
+    // SAFETY: ITT's contract.
+    ranges::pop_from(unsafe { handles::of_domain(domain) });
+}
+
+unsafe extern "C" fn overlapped_begin(
+    domain: *const DomainHandle,
+    id: Id,
+    _: Id,
+    text: *const TextHandle,
+) {
+    // SAFETY: ITT's contract.
+    let (domain, name) = unsafe { (handles::of_domain(domain), handles::of_text(text)) };
+    // SAFETY: names that are kept.
+    unsafe { ranges::start_as(number(Kind::Task, domain, &id.0), RangeText::Kept(domain, name)) };
+}
+
+unsafe extern "C" fn overlapped_end(domain: *const DomainHandle, id: Id) {
+    // SAFETY: ITT's contract.
+    ranges::end(number(Kind::Task, unsafe { handles::of_domain(domain) }, &id.0));
+}
+
+/// The number of a frame: of its id, or of its domain where it has none.
+///
+/// # Safety
+/// `id` is null or an id.
+unsafe fn frame(domain: Option<&Name>, id: *const Id) -> u64 {
+    // SAFETY: the caller's premise.
+    match unsafe { id.as_ref() } {
+        Some(id) => number(Kind::Frame, domain, &id.0),
+        None => number(Kind::FrameOfDomain, domain, &[]),
+    }
+}
+
+unsafe extern "C" fn frame_begin(domain: *const DomainHandle, id: *const Id) {
+    // SAFETY: ITT's contract.
+    let domain = unsafe { handles::of_domain(domain) };
+    let name = names::name(Of::Text, b"frame");
+    // SAFETY: ITT's contract; names that are kept.
+    unsafe { ranges::start_as(frame(domain, id), RangeText::Kept(domain, name)) };
+}
+
+unsafe extern "C" fn frame_end(domain: *const DomainHandle, id: *const Id) {
+    // SAFETY: ITT's contract.
+    ranges::end(unsafe { frame(handles::of_domain(domain), id) });
+}
+
+unsafe extern "C" fn marker(
+    domain: *const DomainHandle,
+    _: Id,
+    text: *const TextHandle,
+    _scope: c_int,
+) {
+    // SAFETY: ITT's contract.
+    let (domain, name) = unsafe { (handles::of_domain(domain), handles::of_text(text)) };
+    // SAFETY: names that are kept.
+    unsafe { ranges::mark(RangeText::Kept(domain, name)) };
+}
+
+/// Names of events, by their numbers less 1.
+static EVENTS: [AtomicPtr<Name>; 1024] = [const { AtomicPtr::new(null_mut()) }; 1024];
+
+/// The number of an event, the same for the same name; 0 if there is no more room, as without a
+/// tool.
+unsafe extern "C" fn event_create(text: *const c_char, bytes: c_int) -> c_int {
+    if text.is_null() {
+        return 0;
+    }
+    let bytes = usize::try_from(bytes).unwrap_or(0);
+    // SAFETY: ITT's contract: so many bytes, or fewer and a zero.
+    let count = (0..bytes).take_while(|at| unsafe { *text.add(*at) } != 0).count();
+    // SAFETY: counted just now.
+    let text = unsafe { core::slice::from_raw_parts(text.cast::<u8>(), count) };
+    let Some(name) = names::name(Of::Text, text) else { return 0 };
+    let name = from_ref(name).cast_mut();
+    for (number, place) in (1..).zip(&EVENTS) {
+        let seen = place.compare_exchange(null_mut(), name, AcqRel, Acquire);
+        if seen.is_ok() || seen == Err(name) {
+            return number;
+        }
+    }
+    0
+}
+
+/// An event's name, and the number of its range on this thread.
+fn event(event: c_int) -> Option<(&'static Name, u64)> {
+    let at = usize::try_from(event).ok()?.checked_sub(1)?;
+    let name = names::of_handle(EVENTS.get(at)?.load(Acquire))?;
+    Some((name, number(Kind::Event, Some(name), &[u64::from(sys::tid())])))
+}
+
+extern "C" fn event_start(number: c_int) -> c_int {
+    if let Some((name, range)) = event(number) {
+        // SAFETY: a name that is kept.
+        unsafe { ranges::start_as(range, RangeText::Kept(None, Some(name))) };
+    }
+    0
+}
+
+extern "C" fn event_end(number: c_int) -> c_int {
+    if let Some((_, range)) = event(number) {
+        ranges::end(range);
+    }
+    0
+}
+
+unsafe extern "C" fn thread_set_name(text: *const c_char) {
+    // SAFETY: ITT's contract.
+    unsafe { ranges::name_thread(sys::tid(), Text::Bytes(text)) };
+}

@@ -1,0 +1,234 @@
+//! What a program gets for its names: structures of ITT's, of domains and texts. They are kept for
+//! good, one for each text, and lead to the names that NVTX's ranges use too. A static part makes
+//! such structures itself before it has loaded a tool; those learn their name at their first use.
+
+use crate::nvtx::names::{self, Name, Of};
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr::{from_ref, null, null_mut};
+use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering::*};
+use tprof_wire::hash::spread;
+
+/// `___itt_domain`.
+#[repr(C)]
+pub struct DomainHandle {
+    /// Not 0: calls with this domain come here.
+    is_on: AtomicI32,
+    text: *const c_char,
+    wide: *const c_void,
+    reserved: c_int,
+    /// For a tool: the name.
+    name: AtomicPtr<Name>,
+    next: *mut DomainHandle,
+}
+
+/// `___itt_string_handle`.
+#[repr(C)]
+pub struct TextHandle {
+    text: *const c_char,
+    wide: *const c_void,
+    reserved: c_int,
+    /// For a tool: the name.
+    name: AtomicPtr<Name>,
+    next: *mut TextHandle,
+}
+
+// SAFETY: but for atomics nothing is written once it is made.
+unsafe impl Sync for DomainHandle {}
+// SAFETY: as above.
+unsafe impl Sync for TextHandle {}
+
+/// What stands for names when there is no more room for them.
+const NOT_KEPT: &CStr = c"(name not kept)";
+static DOMAIN_NOT_KEPT: DomainHandle = DomainHandle::new(NOT_KEPT.as_ptr(), null_mut());
+static TEXT_NOT_KEPT: TextHandle = TextHandle::new(NOT_KEPT.as_ptr(), null_mut());
+
+impl DomainHandle {
+    const fn new(text: *const c_char, name: *mut Name) -> DomainHandle {
+        let (is_on, name) = (AtomicI32::new(1), AtomicPtr::new(name));
+        DomainHandle { is_on, text, wide: null(), reserved: 0, name, next: null_mut() }
+    }
+}
+
+impl TextHandle {
+    const fn new(text: *const c_char, name: *mut Name) -> TextHandle {
+        TextHandle { text, wide: null(), reserved: 0, name: AtomicPtr::new(name), next: null_mut() }
+    }
+}
+
+/// Places of structures, found by their names.
+struct Places<T: 'static, const COUNT: usize>([AtomicPtr<T>; COUNT]);
+
+/// Places tried before a structure is made anew.
+const PROBES: usize = 16;
+
+static DOMAINS: Places<DomainHandle, { 1 << 10 }> =
+    Places([const { AtomicPtr::new(null_mut()) }; 1 << 10]);
+static TEXTS: Places<TextHandle, { 1 << 14 }> =
+    Places([const { AtomicPtr::new(null_mut()) }; 1 << 14]);
+
+impl<T, const COUNT: usize> Places<T, COUNT> {
+    /// The structure of a name, a new one if it has none yet.
+    fn of(
+        &'static self,
+        name: &'static Name,
+        is_of: fn(&T, *const Name) -> bool,
+        new: fn(*const c_char, *mut Name) -> T,
+    ) -> Option<&'static T> {
+        let first = (spread(from_ref(name) as u64) >> 40) as usize;
+        let mut made: *mut T = null_mut();
+        for probe in 0..PROBES {
+            let place = self.0.get(first.wrapping_add(probe) % COUNT)?;
+            let mut seen = place.load(Acquire);
+            if seen.is_null() {
+                if made.is_null() {
+                    made = make(name, new)?;
+                }
+                match place.compare_exchange(null_mut(), made, AcqRel, Acquire) {
+                    Ok(_) => seen = made,
+                    Err(other) => seen = other,
+                }
+            }
+            // SAFETY: a structure that was made whole before it was put there, and is for good.
+            let structure = unsafe { &*seen };
+            if is_of(structure, name) {
+                return Some(structure);
+            }
+        }
+        if made.is_null() {
+            made = make(name, new)?;
+        }
+        // SAFETY: made just now, and for good.
+        Some(unsafe { &*made })
+    }
+}
+
+fn make<T>(name: &'static Name, new: fn(*const c_char, *mut Name) -> T) -> Option<*mut T> {
+    const { assert!(align_of::<T>() <= 8) };
+    let at = names::reserve(size_of::<T>())?.cast::<T>();
+    // SAFETY: reserved for it, aligned to 8, and without another owner.
+    unsafe { at.write(new(name.c_text(), from_ref(name).cast_mut())) };
+    Some(at)
+}
+
+/// A handle of a domain, the same for the same name; null for no name, as without a tool.
+///
+/// # Safety
+/// `text` is null or ends with a zero.
+pub unsafe fn domain(text: *const c_char) -> *const DomainHandle {
+    if text.is_null() {
+        return null();
+    }
+    // SAFETY: the caller's premise.
+    let text = unsafe { CStr::from_ptr(text) }.to_bytes();
+    let name = names::name(Of::Domain, text);
+    let is_of =
+        |domain: &DomainHandle, name: *const Name| domain.name.load(Relaxed).cast_const() == name;
+    from_ref(
+        name.and_then(|name| DOMAINS.of(name, is_of, DomainHandle::new))
+            .unwrap_or(&DOMAIN_NOT_KEPT),
+    )
+}
+
+/// A handle of a text, the same for the same text; null for none, as without a tool.
+///
+/// # Safety
+/// `text` is null or ends with a zero.
+pub unsafe fn text(text: *const c_char) -> *const TextHandle {
+    if text.is_null() {
+        return null();
+    }
+    // SAFETY: the caller's premise.
+    let text = unsafe { CStr::from_ptr(text) }.to_bytes();
+    let name = names::name(Of::Text, text);
+    let is_of = |text: &TextHandle, name: *const Name| text.name.load(Relaxed).cast_const() == name;
+    from_ref(name.and_then(|name| TEXTS.of(name, is_of, TextHandle::new)).unwrap_or(&TEXT_NOT_KEPT))
+}
+
+/// The name of a domain; `None` for null, and if there is no more room.
+///
+/// # Safety
+/// `domain` is null or a structure of ITT's.
+pub unsafe fn of_domain(domain: *const DomainHandle) -> Option<&'static Name> {
+    // SAFETY: the caller's premise.
+    let domain = unsafe { domain.as_ref() }?;
+    // SAFETY: what a structure of ITT's has.
+    unsafe { known(&domain.name, Of::Domain, domain.text) }
+}
+
+/// The name that a text is; `None` for null, and if there is no more room.
+///
+/// # Safety
+/// `text` is null or a structure of ITT's.
+pub unsafe fn of_text(text: *const TextHandle) -> Option<&'static Name> {
+    // SAFETY: the caller's premise.
+    let text = unsafe { text.as_ref() }?;
+    // SAFETY: what a structure of ITT's has.
+    unsafe { known(&text.name, Of::Text, text.text) }
+}
+
+/// # Safety
+/// `text` is null or ends with a zero.
+unsafe fn known(place: &AtomicPtr<Name>, of: Of, text: *const c_char) -> Option<&'static Name> {
+    if let Some(name) = names::of_handle(place.load(Acquire)) {
+        return Some(name);
+    }
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's premise.
+    let name = names::name(of, unsafe { CStr::from_ptr(text) }.to_bytes())?;
+    place.store(from_ref(name).cast_mut(), Release);
+    Some(name)
+}
+
+/// Switches domains on that a static part has made: older ones make them switched off.
+///
+/// # Safety
+/// A list of structures of ITT's, which nothing changes meanwhile.
+pub unsafe fn enable(mut domain: *const DomainHandle) {
+    // SAFETY: the caller's premise.
+    while let Some(this) = unsafe { domain.as_ref() } {
+        this.is_on.store(1, Relaxed);
+        domain = this.next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_has_one_handle_of_each_kind() {
+        assert!(names::prepare());
+        // SAFETY: texts that end with a zero.
+        let (one, same, other) =
+            unsafe { (domain(c"itt".as_ptr()), domain(c"itt".as_ptr()), domain(c"two".as_ptr())) };
+        assert!(one == same && one != other);
+        // SAFETY: as above.
+        let (handle, again) = unsafe { (text(c"itt".as_ptr()), text(c"itt".as_ptr())) };
+        assert_eq!(handle, again);
+        // SAFETY: structures of ours.
+        let (domain, text) = unsafe { (of_domain(one).unwrap(), of_text(handle).unwrap()) };
+        assert_eq!((domain.text(), text.text()), (&b"itt"[..], &b"itt"[..]));
+        assert!(domain.domain() > 0 && text.domain() == 0);
+        // SAFETY: ends with a zero.
+        assert_eq!(unsafe { CStr::from_ptr((*one).text) }, c"itt");
+    }
+
+    #[test]
+    fn what_a_static_part_made_itself_gets_its_name_and_is_switched_on() {
+        assert!(names::prepare());
+        let made = DomainHandle::new(c"before the tool".as_ptr(), null_mut());
+        made.is_on.store(0, Relaxed);
+        // SAFETY: a list of one.
+        unsafe { enable(&made) };
+        assert_eq!(made.is_on.load(Relaxed), 1);
+        // SAFETY: a structure as ITT's.
+        let name = unsafe { of_domain(&made) }.unwrap();
+        assert_eq!(name.text(), b"before the tool");
+        // SAFETY: as above.
+        assert!(std::ptr::eq(name, unsafe { of_domain(&made) }.unwrap()));
+        // SAFETY: null is allowed.
+        assert!(unsafe { of_text(null()) }.is_none() && unsafe { text(null()) }.is_null());
+    }
+}

@@ -1,0 +1,204 @@
+//! Ranges and marks that a program makes, through NVTX or ITT, as they are written.
+//!
+//! Beginnings are recorded while recording is on; ends always, so that a range that
+//! began gets its true end. A push and its pop carry how deep they lie, so
+//! that a lost or unrecorded one takes no other's place.
+
+use super::event::{self, Attributes, Text};
+use super::names::Name;
+use crate::block::Thread;
+use crate::own::Own;
+use crate::{gate, noticed, ring};
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tprof_wire::gpu::{NO_LEVEL, Range};
+use tprof_wire::record::ExtKind;
+
+/// What push and pop return where no tool counts their depth, as without one.
+const NO_TRACKING: c_int = -2;
+
+/// Numbers of ranges that are not on a thread's stack. They go on in a forked child.
+static RANGES: AtomicU64 = AtomicU64::new(1);
+
+/// A range or mark, as the program describes it.
+#[derive(Clone, Copy)]
+pub enum RangeText {
+    /// By its text.
+    Named(Text),
+    /// By a structure, in a domain.
+    Described(Option<&'static Name>, *const Attributes),
+    /// By names that are kept: its domain's, and its own.
+    Kept(Option<&'static Name>, Option<&'static Name>),
+}
+
+impl RangeText {
+    /// # Safety
+    /// What it was made of is as [`event::with`] or [`event::described`] needs it.
+    #[inline(always)]
+    unsafe fn range(self, thread: &Thread) -> Range {
+        // SAFETY: the caller's premise.
+        unsafe {
+            match self {
+                RangeText::Named(text) => event::named(thread, text),
+                RangeText::Described(domain, at) => event::described(thread, domain, at),
+                RangeText::Kept(domain, name) => {
+                    let id = |name: Option<&'static Name>| name.map_or(0, |name| name.id(thread));
+                    Range { name: id(name), domain: id(domain), ..Range::default() }
+                }
+            }
+        }
+    }
+
+    /// Hands its name on.
+    ///
+    /// # Safety
+    /// As [`RangeText::range`].
+    unsafe fn with_name(self, then: &mut dyn FnMut(&[u8])) {
+        // SAFETY: the caller's premise.
+        unsafe {
+            match self {
+                RangeText::Named(text) => event::with(text, then),
+                RangeText::Described(_, at) => event::with_message(at, then),
+                RangeText::Kept(_, name) => {
+                    if let Some(name) = name {
+                        then(name.text());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Set in the numbers of ranges on a thread's stack, as captured ones.
+pub const ON_STACK: u64 = 1 << 63;
+
+/// The number of a range on a thread's stack, as a captured one.
+fn on_stack(thread: &Thread, domain: Option<&Name>, level: u64) -> u64 {
+    let domain = u64::from(domain.map_or(0, Name::domain)) & 0xffff;
+    ON_STACK | u64::from(thread.tid.get()) << 32 | domain << 16 | level & 0xffff
+}
+
+/// Whether a range that begins is recorded.
+///
+/// # Safety
+/// As [`RangeText::range`].
+#[inline(always)]
+unsafe fn is_recorded(thread: &Thread, number: u64, what: RangeText) -> bool {
+    // SAFETY: the caller's premise.
+    noticed::range_begins(thread, number, |then| unsafe { what.with_name(then) })
+}
+
+fn write(thread: &Thread, kind: ExtKind, clock: u64, range: &Range) {
+    ring::quick(thread, kind, 0, clock, &range.pack());
+}
+
+/// How deep this thread is in a domain, if that is counted.
+fn level<'t>(thread: &'t Thread, domain: Option<&Name>) -> Option<&'t Own<u16>> {
+    thread.levels.get(domain.map_or(0, Name::domain) as usize)
+}
+
+/// Begins a range on this thread's stack of its domain.
+///
+/// # Safety
+/// As [`RangeText::range`].
+#[inline(always)]
+pub unsafe fn push(domain: Option<&'static Name>, what: RangeText) -> c_int {
+    let Some(thread) = gate::recording() else { return NO_TRACKING };
+    let level = level(thread, domain).map(|level| {
+        let before = level.get();
+        level.set(before.saturating_add(1));
+        u64::from(before)
+    });
+    let id = level.unwrap_or(NO_LEVEL);
+    // SAFETY: the caller's premise.
+    if unsafe { is_recorded(thread, on_stack(thread, domain, id), what) } {
+        // SAFETY: the caller's premise.
+        let range = Range { id, ..unsafe { what.range(thread) } };
+        // After the text was read: what that costs lies outside the range.
+        let clock = thread.clock();
+        write(thread, ExtKind::RangePush, clock, &range);
+    }
+    NO_TRACKING
+}
+
+/// Ends the innermost range of this thread in a domain.
+pub fn pop_from(domain: Option<&'static Name>) -> c_int {
+    let Some(thread) = gate::recording() else { return NO_TRACKING };
+    let clock = thread.clock();
+    let id = match level(thread, domain).map(|level| (level, level.get())) {
+        // More pops than pushes.
+        Some((_, 0)) => return NO_TRACKING,
+        Some((level, open)) => {
+            level.set(open - 1);
+            u64::from(open - 1)
+        }
+        None => NO_LEVEL,
+    };
+    let of = domain.map_or(0, |domain| domain.id(thread));
+    write(thread, ExtKind::RangePop, clock, &Range { id, domain: of, ..Range::default() });
+    noticed::range_ends(on_stack(thread, domain, id));
+    NO_TRACKING
+}
+
+/// Begins a range that is not on a thread's stack; its number.
+///
+/// # Safety
+/// As [`RangeText::range`].
+pub unsafe fn start(what: RangeText) -> u64 {
+    let id = RANGES.fetch_add(1, Relaxed);
+    // SAFETY: the caller's premise.
+    unsafe { start_as(id, what) };
+    id
+}
+
+/// Begins a range that is not on a thread's stack and has this number.
+///
+/// # Safety
+/// As [`RangeText::range`].
+pub unsafe fn start_as(id: u64, what: RangeText) {
+    let Some(thread) = gate::recording() else { return };
+    // SAFETY: the caller's premise.
+    if unsafe { is_recorded(thread, id, what) } {
+        // SAFETY: the caller's premise.
+        let range = Range { id, ..unsafe { what.range(thread) } };
+        let clock = thread.clock();
+        write(thread, ExtKind::RangeStart, clock, &range);
+    }
+}
+
+/// Ends a range that [`start`] or [`start_as`] began.
+pub extern "C" fn end(id: u64) {
+    let Some(thread) = gate::recording() else { return };
+    let clock = thread.clock();
+    if id != 0 {
+        write(thread, ExtKind::RangeEnd, clock, &Range { id, ..Range::default() });
+        noticed::range_ends(id);
+    }
+}
+
+/// Records an instant.
+///
+/// # Safety
+/// As [`RangeText::range`].
+pub unsafe fn mark(what: RangeText) {
+    let Some(thread) = gate::recording() else { return };
+    let clock = thread.clock();
+    if noticed::is_on(thread) {
+        // SAFETY: the caller's premise.
+        let range = unsafe { what.range(thread) };
+        write(thread, ExtKind::RangeMark, clock, &range);
+    }
+}
+
+/// A thread's name refers to what comes later: it is written while recording is off, too.
+///
+/// # Safety
+/// As [`event::with`].
+pub unsafe fn name_thread(tid: u32, text: Text) {
+    let Some(thread) = gate::recording() else { return };
+    // SAFETY: the caller's premise.
+    let range = unsafe { event::named(thread, text) };
+    let clock = thread.clock();
+    let range = Range { id: u64::from(tid), ..range };
+    write(thread, ExtKind::RangeThread, clock, &range);
+}
