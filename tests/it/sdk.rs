@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tprof_tests::{
     EXACT, Job, Scratch, Traced, document, memory_report, program, rank_file, rows, run_info,
     traced,
@@ -108,6 +108,43 @@ fn a_tool_that_refuses_or_is_not_there_changes_nothing() {
             job("all").env("NVTX_INJECTION64_PATH", &library).run_in(scratch.cwd()).expect_code(0);
         assert_eq!(outcome.stdout, "recording false\nheap false\n");
     }
+}
+
+/// The crate and a program of it, linked statically: it has no dependency, so rustc is enough.
+fn static_program(scratch: &Scratch) -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (library, program) = (scratch.join("libtprof.rlib"), scratch.join("operations"));
+    let rustc = || {
+        let options = ["--edition", "2021", "-O", "-C", "target-feature=+crt-static", "-o"];
+        Job::new("rustc").args(options)
+    };
+    let built = rustc().arg(&library).args(["--crate-type", "rlib", "--crate-name", "tprof"]);
+    built.arg(here.join("../crates/sdk/src/lib.rs")).run_in(scratch.path()).expect_code(0);
+    let named = format!("tprof={}", library.display());
+    let built = rustc().arg(&program).args(["--extern", &named]);
+    built
+        .arg(here.join("../crates/sdk/examples/operations.rs"))
+        .run_in(scratch.path())
+        .expect_code(0);
+    program
+}
+
+#[test]
+fn a_static_program_records_nothing_and_the_run_reports_it() {
+    let scratch = Scratch::new();
+    let job = Job::new(static_program(&scratch));
+    let alone = job.clone().run_in(scratch.cwd()).expect_code(0);
+    assert!(alone.stdout.ends_with("recorded: false\n"), "{alone:?}");
+    // Neither tprof's library nor another's is loaded beside its own libc.
+    let other = job.clone().env("NVTX_INJECTION64_PATH", program("other_nvtx"));
+    let other = other.run_in(scratch.cwd()).expect_code(0);
+    assert_eq!((other.stdout, other.stderr.as_str()), (alone.stdout.clone(), ""));
+    let run = traced(&job, &[], &scratch);
+    assert_eq!((run.outcome.code, &run.outcome.stdout), (Some(0), &alone.stdout));
+    assert!(spans(&rank_file(&run.run, 0)).is_empty());
+    let info = run_info(&run.run, |_| true);
+    let blind = info["completeness"]["blind"].as_array().unwrap();
+    assert!(blind.iter().any(|row| row["why"].as_str().unwrap().contains("static")), "{blind:?}");
 }
 
 #[test]
@@ -252,6 +289,10 @@ fn what_is_odd_is_recorded_as_it_was_or_counted() {
     let steps: Vec<&str> = steps.map(|mark| file.name(mark.name)).collect();
     let largest = format!("step {}", u64::MAX - 1);
     assert_eq!(steps, ["step 7", "step 3", &largest, "step 3"]);
+    let reported = document("steps", &run.run);
+    let rows = reported["tables"]["steps"].as_array().unwrap().iter();
+    let numbers: Vec<_> = rows.map(|row| row["step"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, [0, 1, 2], "they do not rise; the last one has no end");
 }
 
 #[test]

@@ -12,7 +12,7 @@
 use crate::abi::{RawHeap, RawValue, Table};
 use crate::name::Name;
 use std::cell::Cell;
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 use std::mem::{size_of, transmute};
 use std::ptr::null;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
@@ -21,9 +21,12 @@ extern "C" {
     fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void;
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     fn getenv(name: *const c_char) -> *const c_char;
+    fn getauxval(kind: c_ulong) -> c_ulong;
 }
 
 const RTLD_LAZY: c_int = 1;
+/// Of `getauxval`: where the loader is; 0 in a program that is linked statically.
+const AT_BASE: c_ulong = 7;
 
 /// Numbers of functions in NVTX's module `CORE`.
 const MARK: usize = 2;
@@ -102,8 +105,13 @@ extern "C" fn export_table(table: u32) -> *const c_void {
     }
 }
 
-/// A table whose functions call that library; `None` where there is none, or it refuses.
+/// A table whose functions call that library; `None` where there is none, or it refuses, and in a
+/// program that is linked statically: a library would bring a second libc into it.
 pub fn table() -> Option<&'static Table> {
+    // SAFETY: takes a number.
+    if unsafe { getauxval(AT_BASE) } == 0 {
+        return None;
+    }
     // SAFETY: a name that ends in NUL.
     let path = unsafe { getenv(b"NVTX_INJECTION64_PATH\0".as_ptr().cast()) };
     // SAFETY: not null, and ends in NUL.
