@@ -2,8 +2,8 @@
 # Checks the library for Rust programs as it is published: with each of its features, with the
 # oldest Rust that it states, and for machines on which it does nothing.
 #
-#   scripts/sdk-check.sh      prints what it skips: rustup toolchain install 1.74,
-#                             rustup target add aarch64-unknown-linux-gnu
+#   scripts/sdk-check.sh      prints what it skips: rustup toolchain install 1.74, rustup target add
+#                             aarch64-unknown-linux-gnu x86_64-unknown-linux-musl
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -15,6 +15,18 @@ for features in '' macros tracing metrics off off,macros,tracing,metrics; do
     cargo clippy --quiet --locked -p tprof --features "$features" -- -D warnings
 done
 cargo test --quiet --locked -p tprof --all-features >/dev/null
+
+# Its assertions on the heap of the whole process hold where tprof records it.
+if [ -x "$target/release/tprof" ]; then
+    cargo test --quiet --locked -p tprof --example training --no-run
+    runs=$(mktemp -d)
+    "$target/release/tprof" run -o "$runs/tested" -- \
+        cargo test --quiet --locked -p tprof --example training >"$runs/printed" 2>&1 || { cat "$runs/printed" >&2; exit 1; }
+    "$target/release/tprof" report spans --csv "$runs/tested" | grep -q tensors
+    rm -rf "$runs"
+else
+    echo "skipped: tprof is not built (cargo build --release -p tprof-cli)"
+fi
 
 cargo package --quiet --locked --allow-dirty -p tprof-macros -p tprof
 work=$(mktemp -d)
@@ -43,7 +55,22 @@ else
     echo "builds with Rust $toolchain"
 fi
 
+# Static, with musl: it builds, does the same, and the run states why there is nothing.
+musl=x86_64-unknown-linux-musl
 installed=$(rustup target list --installed 2>/dev/null || true)
+case "$installed" in
+*"$musl"*)
+    cargo build --quiet --locked -p tprof --example operations --target "$musl"
+    cp "$target/$musl/debug/examples/operations" "$work/static"
+    "$work/static" >"$work/without"
+    grep -q 'recorded: false' "$work/without"
+    if [ -x "$target/release/tprof" ]; then
+        "$target/release/tprof" run -o "$work/static.run" -- "$work/static" 2>"$work/printed" | cmp - "$work/without"
+        grep -q static "$work/static.run/run.json" || { cat "$work/printed" >&2; exit 1; }
+    fi
+    echo "builds and runs for $musl" ;;
+*) echo "skipped: $musl is not installed (rustup target add $musl)" ;;
+esac
 for other in aarch64-unknown-linux-gnu x86_64-pc-windows-gnu wasm32-unknown-unknown; do
     case "$installed" in
     *"$other"*) cargo check --quiet --locked -p tprof --features macros --target "$other" && echo "builds for $other" ;;

@@ -61,6 +61,7 @@ mod sandboxes;
 mod scheduled;
 mod schema;
 mod sdk;
+mod sdk_examples;
 mod snapshots;
 mod span_times;
 mod stacks;

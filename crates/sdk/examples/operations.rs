@@ -1,17 +1,20 @@
-//! Operations with categories, times and memory, as a profiler within a program has them: here
-//! each is one line, and the reports are `tprof`'s.
+//! Operations with categories, times and memory, as axonml-profile's README has them: here each is
+//! one line, and the reports are tprof's.
 //!
 //! ```sh
 //! cargo build --release -p tprof --example operations
-//! tprof run -- target/release/examples/operations && tprof report spans
+//! tprof run -- target/release/examples/operations
+//! tprof report spans && tprof report counters && tprof export --to chrome
 //! ```
 
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tprof::{Category, Dtype};
 
 const SIZE: usize = 64;
+const BYTES: usize = SIZE * SIZE * 4;
 
+/// `start_op`, `end_op`, `ComputeStats.flops`: one block of `BYTES`.
 fn matmul(a: &[f32], b: &[f32]) -> Vec<f32> {
     let _op = tprof::span!(category: Category::Compute, "matmul", m = SIZE, n = SIZE, k = SIZE);
     tprof::work(2 * (SIZE * SIZE * SIZE) as u64, Dtype::F32);
@@ -26,23 +29,41 @@ fn matmul(a: &[f32], b: &[f32]) -> Vec<f32> {
     out
 }
 
+/// Begins within itself: each of its spans has its own end.
+fn visit(depth: u32) -> u32 {
+    let _visit = tprof::span!("visit", depth = depth);
+    if depth == 0 {
+        0
+    } else {
+        1 + visit(depth - 1)
+    }
+}
+
 fn main() {
+    // `begin_event("load", EventCategory::DataLoad)` with metadata.
     let numbers = {
-        let bytes = SIZE * SIZE * 4;
-        let _load = tprof::span!(category: Category::DataLoad, "load", bytes = bytes);
+        let load = tprof::span!(category: Category::DataLoad, "load", bytes = BYTES);
+        load.record("source", "memory");
         vec![0.5_f32; SIZE * SIZE]
     };
+    // `track_allocation(size, Device::Cuda(0))`: of memory that no allocator here gives out.
+    let device = tprof::pool!("device 0");
+    device.took(1_u64, BYTES);
+    device.took(2_u64, 2 * BYTES);
     let mut out = numbers.clone();
     for _ in 0..10 {
         out = matmul(&out, &numbers);
     }
-    // A time that something else has measured.
-    let began = Instant::now();
-    let sum: f32 = black_box(&out).iter().sum();
-    tprof::complete("sum", began, Instant::now());
-    // One that another thread ends.
+    device.gave(1_u64);
+    // `record_op(name, duration)`: a time that something else has measured.
+    let ended = Instant::now();
+    tprof::complete("transfer", ended - Duration::from_millis(2), ended);
+    // An operation that another thread ends.
     let write = tprof::start("write");
     std::thread::spawn(move || write.end()).join().expect("no panic");
+    // `time_op(name, closure)`.
+    let sum: f32 = tprof::time("sum", || black_box(&out).iter().sum());
+    let depth = visit(3);
     tprof::mark!("done");
-    println!("sum {sum}, recorded: {}", tprof::is_recording());
+    println!("sum {sum}, depth {depth}, recorded: {}", tprof::is_recording());
 }
