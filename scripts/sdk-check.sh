@@ -28,6 +28,11 @@ else
     echo "skipped: tprof is not built (cargo build --release -p tprof-cli)"
 fi
 
+# All that would be published.
+published=$(cargo metadata --format-version 1 --no-deps --locked | python3 -c '
+import json, sys
+print(*sorted(each["name"] for each in json.load(sys.stdin)["packages"] if each["publish"] != []))')
+[ "$published" = "tprof tprof-macros" ] || { echo "error: $published would be published" >&2; exit 1; }
 cargo package --quiet --locked --allow-dirty -p tprof-macros -p tprof
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -101,7 +101,7 @@ int main(int count, char **words) {
     early_text = itt_text_create("early text");
     own_load();
     domain = itt_domain_create("library");
-    /* A handle has its text, whoever made it. */
+    /* A handle has its text, a tool's too. */
     text_t *handle = itt_text_create("text");
     printf("%s %s %d\n", domain->name, handle->text, domain == itt_domain_create("library"));
     CALL(itt_pause);
