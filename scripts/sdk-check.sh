@@ -3,7 +3,9 @@
 # oldest Rust that it states, and for machines on which it does nothing.
 #
 #   scripts/sdk-check.sh      prints what it skips: rustup toolchain install 1.74, rustup target add
-#                             aarch64-unknown-linux-gnu x86_64-unknown-linux-musl
+#                             aarch64-unknown-linux-gnu x86_64-unknown-linux-musl; cargo install cargo-semver-checks
+#
+# SDK_BASELINE is the revision with which its interface must be compatible (the newest tag v…).
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -14,7 +16,9 @@ export RUSTFLAGS="${RUSTFLAGS:-} -D warnings"
 for features in '' macros tracing metrics off off,macros,tracing,metrics; do
     cargo clippy --quiet --locked -p tprof --features "$features" -- -D warnings
 done
-cargo test --quiet --locked -p tprof --all-features >/dev/null
+# Not the example's tests: with `off` there is nothing that they could assert on.
+cargo test --quiet --locked -p tprof --all-features --lib --test heap >/dev/null
+cargo test --quiet --locked -p tprof --all-features --doc >/dev/null
 
 # Its assertions on the heap of the whole process hold where tprof records it.
 if [ -x "$target/release/tprof" ]; then
@@ -82,3 +86,12 @@ for other in aarch64-unknown-linux-gnu x86_64-pc-windows-gnu wasm32-unknown-unkn
     *) echo "skipped: $other is not installed (rustup target add $other)" ;;
     esac
 done
+
+baseline=${SDK_BASELINE:-$(git describe --tags --match 'v*' --abbrev=0 2>/dev/null || true)}
+if ! cargo semver-checks --version >/dev/null 2>&1; then
+    echo "skipped: cargo-semver-checks is not installed (cargo install cargo-semver-checks)"
+elif [ -z "$baseline" ]; then
+    echo "skipped: no release to be compatible with (SDK_BASELINE=REVISION names one)"
+else
+    cargo semver-checks -p tprof --baseline-rev "$baseline"
+fi

@@ -76,11 +76,16 @@ def main(tprof, examples, framework, without, with_lines):
 
     busiest = own[0]["function"] if own else ""
     share = sum(row["self_share"] for row in own)
-    print(f"| {crate} {version(examples, framework, crate)} | {share:.0%} of {sum(row['samples'] for row in functions)} samples in it, most in "
-          f"`{busiest}` "
-          f"| {count:,} blocks, {size / 2**20:.0f} MiB; `load`: {planted[0]}, {planted[1] / 2**20:.0f} MiB{lost and '; ' + lost} "
-          f"| {STEPS - 1} steps with an end, `{span}`: {row.get('runs')} spans, {row.get('allocations'):,} blocks, "
-          f"{(row.get('allocated_bytes') or 0) / 2**20:.1f} MiB; a curve of {gauges and gauges[0]['samples']} values |")
+    samples = sum(row["samples"] for row in functions)
+    cells = [
+        f"{crate} {version(examples, framework, crate)}",
+        f"{share:.0%} of {samples} samples, most in `{busiest}`",
+        f"{count:,} blocks, {size / 2**20:.0f} MiB; {planted[0]} of `load`, {planted[1] / 2**20:.0f} MiB",
+        f"{lost or 'none lost'}",
+        f"{STEPS - 1} steps, {row.get('runs')} spans `{span}` with {row.get('allocations') or 0:,} blocks, "
+        f"{(row.get('allocated_bytes') or 0) / 2**20:.1f} MiB, {gauges and gauges[0]['samples']} values",
+    ]
+    print(f"| {' | '.join(cells)} |")
     for failure in failures:
         print(f"error: {framework}: {failure}", file=sys.stderr)
     return bool(failures)
