@@ -21,6 +21,7 @@ mod hot_function;
 mod kernel_kinds;
 mod launch_bound;
 mod lock_contention;
+mod low_precision_unused;
 mod low_utilization;
 mod machine_load;
 mod memory_bound;
@@ -32,6 +33,7 @@ mod other_wait;
 mod pageable_copies;
 mod recompilation;
 mod recomputation;
+mod slow_collective;
 mod small_batches;
 mod start_up;
 pub(super) mod stragglers;
@@ -46,7 +48,7 @@ mod waiting_ranks;
 use super::rule::Rule;
 
 /// All rules that judge a rank.
-pub(super) const RULES: [&dyn Rule; 34] = [
+pub(super) const RULES: [&dyn Rule; 36] = [
     &low_utilization::LowUtilization,
     &gpu_gaps::GpuGaps,
     &launch_bound::LaunchBound,
@@ -56,10 +58,12 @@ pub(super) const RULES: [&dyn Rule; 34] = [
     &synchronous_copies::SynchronousCopies,
     &synchronous_memsets::SynchronousMemsets,
     &exposed_communication::ExposedCommunication,
+    &slow_collective::SlowCollective,
     &small_batches::SmallBatches,
     &unoptimized_op::UnoptimizedOp,
     &unfused_attention::UnfusedAttention,
     &odd_shapes::OddShapes,
+    &low_precision_unused::LowPrecisionUnused,
     &recomputation::Recomputation,
     &memory_bound::MemoryBound,
     &compute_bound::ComputeBound,

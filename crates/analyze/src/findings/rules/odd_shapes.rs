@@ -50,8 +50,8 @@ impl Rule for OddShapes {
         if let Some(verdict) = no_sizes(scene) {
             return verdict;
         }
-        let Modelled { runs, has_peaks, .. } = scene.modelled();
-        if !has_peaks {
+        let Modelled { runs, peaks, .. } = scene.modelled();
+        if peaks.is_none() {
             return Verdict::unchecked(
                 "how fast the device may multiply is not known",
                 "a device that docs/metrics.md lists under Peaks",

@@ -3,7 +3,7 @@
 use super::super::outcome::RankFindings;
 use super::job::{Job, MS, US, ask, judged};
 use crate::findings::rules::stragglers;
-use tprof_trace::model::Property;
+use tprof_trace::model::{Collective, Device, Property};
 
 const REDUCE: &str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
 
@@ -109,4 +109,50 @@ fn ranks_that_come_together_are_no_stragglers() {
 fn one_ranks_file_cannot_show_who_is_late() {
     let ranks = stragglers_of(&[9000]);
     assert!(last(&ranks[0]).unchecked.is_some());
+}
+
+/// Two all-reduces of as many bytes among eight devices, the second of 20 ms.
+fn reduces(job: &mut Job, devices: u32, bytes: u64, group_size: Option<u32>, first_ms: u64) {
+    for device in 1..devices {
+        let name = job.fixture.name("NVIDIA H200");
+        job.fixture.writer.device(&Device { device, name, ..Device::default() });
+    }
+    for (start_ms, long_ms) in [(10, first_ms), (60, 20)] {
+        job.kernel(start_ms * MS, start_ms * MS + US, (start_ms + long_ms) * MS + US, REDUCE);
+        let correlation = job.fixture.kernels.last().unwrap().correlation;
+        let (name, bytes) = (job.fixture.name("all_reduce"), Some(bytes));
+        let row = Collective { name, correlation, bytes, group_size, ..Collective::default() };
+        job.fixture.collectives.push(row);
+    }
+}
+
+#[test]
+fn large_messages_far_below_the_links_peak_are_slow_where_they_wait_least() {
+    let mut job = Job::new(1, 100 * MS).device(9);
+    // 900 MB · 1.75 at 450 GB/s: 3.5 of 20 and of 40 ms, of which 20 are a wait.
+    reduces(&mut job, 8, 900_000_000, Some(8), 40);
+    let outcome = job.ask("SlowCollective");
+    let (finding, places) = &outcome.found[0];
+    assert_eq!((finding.bound_ns, places.len()), (2 * 16_500_000, 2));
+    assert!(finding.seen.contains("over 8 ranks at 17.5 % of the links' peak"), "{}", finding.seen);
+}
+
+#[test]
+fn messages_that_are_fast_or_small_or_of_unknown_links_are_not_slow() {
+    let ask = |devices, bytes, ranks| {
+        let mut job = Job::new(1, 100 * MS).device(9);
+        reduces(&mut job, devices, bytes, ranks, 20);
+        job.ask("SlowCollective")
+    };
+    let fast = ask(8, 4_000_000_000, Some(8));
+    assert!(fast.clear.unwrap().contains("77.8 % of the links' peak"));
+    assert!(ask(8, 1 << 20, Some(8)).clear.unwrap().starts_with("no message has 64"));
+    for (devices, ranks, why) in [
+        (8, Some(2), "only some of a device's links"),
+        (1, Some(8), "several hosts"),
+        (8, None, "how many ranks take part"),
+    ] {
+        let unchecked = ask(devices, 900_000_000, ranks).unchecked.unwrap();
+        assert!(unchecked.why.contains(why), "{unchecked:?}");
+    }
 }

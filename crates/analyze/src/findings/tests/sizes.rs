@@ -1,4 +1,4 @@
-//! UnfusedAttention, OddShapes, Recomputation, and bounds that are modelled.
+//! UnfusedAttention, OddShapes, Recomputation, LowPrecisionUnused, and bounds that are modelled.
 
 use tprof_trace::model::{NameId, Span, SpanKind};
 
@@ -89,7 +89,7 @@ fn odd_sizes_near_the_roof_or_of_small_matrices_are_no_finding() {
 
 #[test]
 fn without_sizes_nothing_is_judged_by_them() {
-    for rule in ["UnfusedAttention", "OddShapes"] {
+    for rule in ["UnfusedAttention", "OddShapes", "LowPrecisionUnused"] {
         let mut job = Job::new(1, 100 * MS).device(9);
         job.busy(10 * MS, 90 * MS);
         let unchecked = job.ask(rule).unchecked.unwrap();
@@ -133,4 +133,46 @@ fn job_without_sizes() -> Job {
     let mut job = Job::new(1, 100 * MS).device(9);
     job.busy(10 * MS, 90 * MS);
     job
+}
+
+/// As `launches`, in float32.
+fn launches_float(job: &mut Job, at_ms: u64, long_ms: u64, dims: &str, kernel: &str) {
+    let args = format!(r#"{{"Input Dims":[{dims}],"Input type":["float","float"]}}"#);
+    operator(job, 0, [at_ms * MS, at_ms * MS + 100 * US], "aten::mm", &args, None);
+    let start_ns = at_ms * MS + 20 * US;
+    job.kernel(at_ms * MS + 10 * US, start_ns, start_ns + long_ms * MS, kernel);
+}
+
+#[test]
+fn products_in_float32_would_be_faster_in_a_type_of_two_bytes() {
+    let mut job = Job::new(1, 100 * MS).device(9);
+    // Ordinary units, 66.9 TFLOP/s of bf16's 989.4; rounded to 19 bits, half of them.
+    launches_float(&mut job, 1, 20, "[4096,4096],[4096,4096]", "sgemm");
+    launches_float(&mut job, 30, 20, "[4096,2048],[2048,4096]", "tf32gemm");
+    launches(&mut job, 60, 20, "aten::mm", "[4096,4096],[4096,4096]");
+    let outcome = job.ask("LowPrecisionUnused");
+    let (finding, places) = &outcome.found[0];
+    assert_eq!(places.len(), 2);
+    let saved = 20e6 * (1.0 - 66.9 / 989.4) + 20e6 * (1.0 - 494.7 / 989.4);
+    assert!(finding.bound_ns.abs_diff(saved as u64) < 100, "{}", finding.bound_ns);
+    assert!(finding.seen.contains("50.0 % as fp32, 50.0 % as tf32"), "{}", finding.seen);
+    assert!(finding.seen.contains("Estimate: "), "{}", finding.seen);
+}
+
+#[test]
+fn a_product_that_is_bound_by_memory_saves_half_of_its_time_at_most() {
+    let mut job = Job::new(1, 100 * MS).device(9);
+    // 4.3 GB at 4.8 TB/s take longer than 2.1 GFLOP.
+    launches_float(&mut job, 1, 20, "[32768,32768],[32768,1]", "gemv");
+    let outcome = job.ask("LowPrecisionUnused");
+    let (finding, _) = &outcome.found[0];
+    assert!(finding.bound_ns.abs_diff(10 * MS) < US, "{}", finding.bound_ns);
+}
+
+#[test]
+fn products_in_short_types_are_no_finding() {
+    let mut job = Job::new(1, 100 * MS).device(9);
+    launches(&mut job, 1, 20, "aten::mm", "[4096,4096],[4096,4096]");
+    let outcome = job.ask("LowPrecisionUnused");
+    assert!(outcome.found.is_empty() && outcome.clear.is_some());
 }

@@ -7,6 +7,7 @@
 mod bandwidth;
 mod channels;
 mod choices;
+mod links;
 mod tables;
 mod times;
 
@@ -14,6 +15,7 @@ use std::collections::BTreeMap;
 
 use channels::ChannelSums;
 use choices::Choices;
+pub(crate) use links::Links;
 pub use times::Times;
 
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};

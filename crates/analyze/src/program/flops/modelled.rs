@@ -1,6 +1,7 @@
 //! The runs of a rank with what they take at least, for rules that judge them.
 
 use rustc_hash::FxHashMap;
+use tprof_facts::flops::peaks::Peaks;
 use tprof_facts::flops::{self, ProductSizes, Work};
 
 use super::joined::AutogradLinks;
@@ -44,6 +45,16 @@ impl ModelledRun {
         self.least.compute_ns
     }
 
+    /// The time that its bytes take at least, ns.
+    pub fn memory_ns(&self) -> Option<f64> {
+        self.least.memory_ns
+    }
+
+    /// The peak of its operations: `tf32`; empty where that is not known.
+    pub fn peak(&self) -> &'static str {
+        self.least.peak
+    }
+
     /// What takes longer at the device's peaks.
     pub fn bound(&self) -> Option<RoofBound> {
         RoofBound::modelled(&self.least).filter(|_| !self.crosses)
@@ -57,8 +68,8 @@ pub(crate) struct Modelled {
     pub runs: Vec<ModelledRun>,
     /// Of each piece of the rank's work, its run.
     pub run_of_work: Vec<Option<u32>>,
-    /// Whether the peaks of the device are known.
-    pub has_peaks: bool,
+    /// Of the device, where they are known.
+    pub peaks: Option<Peaks>,
 }
 
 impl Modelled {
@@ -92,6 +103,6 @@ impl Modelled {
             }
         };
         let runs = counted.runs.iter().map(one).collect();
-        Modelled { runs, run_of_work: counted.run_of_work.clone(), has_peaks: peaks.is_some() }
+        Modelled { runs, run_of_work: counted.run_of_work.clone(), peaks }
     }
 }

@@ -12,9 +12,10 @@ use super::count::{CountedRun, CountedRuns, SizedOperator};
 use super::joined::AutogradLinks;
 use super::parts::{modules, steps};
 use super::roof::Least;
-use super::sums::{KernelSums, RankFlops, Row, SizesKey, Sums, join};
+use super::sums::{CollectiveSums, KernelSums, RankFlops, Row, SizesKey, Sums, join};
 use crate::base::intervals::Interval;
 use crate::document::{Options, RankAt};
+use crate::gpu::comm::Links;
 use crate::rank::collectives::operations;
 use crate::rank::{CallTree, RankTrace};
 
@@ -41,7 +42,9 @@ pub(super) fn of_rank(rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> R
         sum.host_ns += runs.host_ns;
         sum.device_ns += runs.device_ns;
     }
-    collectives(rank, &mut sums);
+    let is_given = options.peaks.is_some_and(|given| given.link.is_some());
+    let links = Links::of(rank, peaks.and_then(|peaks| peaks.link), is_given);
+    collectives(rank, &links, &mut sums);
     let joined = AutogradLinks::of(rank, tree);
     let leasts = leasts(rank, &counted, peaks.as_ref());
     let of_run = |run: &CountedRun| {
@@ -204,11 +207,11 @@ fn kernels(
     by_name.into_iter().map(named).filter(|(name, _)| !name.is_empty()).collect()
 }
 
-fn collectives(rank: &RankTrace<'_>, sums: &mut RankFlops) {
+fn collectives(rank: &RankTrace<'_>, links: &Links<'_>, sums: &mut RankFlops) {
     for one in operations(rank).0 {
+        let least_ns = links.least_ns(&one);
         let key = (one.name, one.element_type, one.bytes, one.group_size);
-        let sum = sums.collectives.entry(key).or_default();
-        sum.runs += 1;
-        sum.time_ns += one.added_ns;
+        let run = CollectiveSums { runs: 1, time_ns: one.added_ns, least_ns };
+        sums.collectives.entry(key).or_default().add(&run);
     }
 }

@@ -14,7 +14,7 @@ use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
 const NO_TIME: &str = "no time was recorded for it";
 const ON_HOST: &str = "it ran on the host, which has no peaks here (--peaks fp32=1T,memory=50G)";
 const CROSSES: &str = "its bytes cross the bus between host and device: see `report bandwidth`";
-const NO_LINK: &str = "the peak of the links between ranks is not known";
+const NO_LEAST: &str = "the least time of a collective is not known";
 const NO_OPERATIONS: &str = "it has no operations of its own";
 
 /// All tables.
@@ -177,9 +177,7 @@ type Collective = (String, String, Option<u64>, Option<u32>);
 fn collectives(parts: &[(RankAt, RankFlops)]) -> Vec<(Collective, CollectiveSums)> {
     let mut all: BTreeMap<&Collective, CollectiveSums> = BTreeMap::new();
     for (what, sums) in parts.iter().flat_map(|(_, part)| &part.collectives) {
-        let known = all.entry(what).or_default();
-        known.runs += sums.runs;
-        known.time_ns += sums.time_ns;
+        all.entry(what).or_default().add(sums);
     }
     // A run of collectives without operators has a report of its own.
     let any = parts.iter().any(|(_, part)| !part.rows.is_empty());
@@ -189,6 +187,8 @@ fn collectives(parts: &[(RankAt, RankFlops)]) -> Vec<(Collective, CollectiveSums
 fn collective(what: &Collective, sums: &CollectiveSums, share: Cell) -> Vec<Cell> {
     let (operation, of, bytes, ranks) = what;
     let all = bytes.and_then(|bytes| bytes.checked_mul(sums.runs));
+    let (time_ns, least) = (sums.time_ns, sums.least_ns.ok());
+    let why = sums.least_ns.err().unwrap_or(NO_TIME);
     let mut text = operation.clone();
     if !of.is_empty() {
         text += &format!(" {of}");
@@ -209,13 +209,13 @@ fn collective(what: &Collective, sums: &CollectiveSums, share: Cell) -> Vec<Cell
         Cell::missing(NO_OPERATIONS),
         Cell::known(all.and_then(|all| per_second(all, sums.time_ns)), NO_SIZE),
         RoofBound::Communication.word().into(),
-        Cell::missing(NO_LINK),
-        Cell::missing(NO_LINK),
-        Cell::missing(NO_LINK),
+        Cell::known(least.filter(|_| time_ns > 0).map(|least| least / time_ns as f64), why),
+        Cell::known(least.map(|least| time_ns.saturating_sub(least as u64)), why),
+        Cell::known(least.map(|least| least as u64), why),
         Cell::Empty,
         Cell::missing(NO_OPERATIONS),
         Cell::known(all, NO_SIZE),
-        Cell::missing(NO_LINK),
+        Cell::known(least.map(|_| "link"), why),
         "device".into(),
         "collective".into(),
         of.as_str().into(),
@@ -249,15 +249,16 @@ fn bounds(parts: &[(RankAt, RankFlops)], rows: &[(SizesKey, Row)]) -> Table {
         sum.1 = sum.1.zip(least).map(|(a, b)| a + b);
     }
     for (_, of) in collectives(parts) {
-        let sum = sums.entry(RoofBound::Communication.word()).or_insert((0, None));
+        let sum = sums.entry(RoofBound::Communication.word()).or_insert((0, Some(0.0)));
         sum.0 += of.time_ns;
+        sum.1 = sum.1.zip(of.least_ns.ok()).map(|(a, b)| a + b);
     }
     let mut sums: Vec<_> = sums.into_iter().collect();
     sums.sort_by_key(|(_, (time, _))| Reverse(*time));
     let all: u64 = sums.iter().map(|(_, (time, _))| time).sum();
     for (word, (time, least)) in sums {
         let why = match word {
-            "communication" => NO_LINK,
+            "communication" => NO_LEAST,
             "bus" => CROSSES,
             _ => "the least time of an operator is not known",
         };

@@ -146,10 +146,26 @@ pub(super) struct ModuleSums {
 }
 
 /// Collectives of one kind and size.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct CollectiveSums {
     pub runs: u64,
     pub time_ns: u64,
+    /// At the peak of the links between devices, ns; or why that is not known.
+    pub least_ns: Result<f64, &'static str>,
+}
+
+impl Default for CollectiveSums {
+    fn default() -> CollectiveSums {
+        CollectiveSums { runs: 0, time_ns: 0, least_ns: Ok(0.0) }
+    }
+}
+
+impl CollectiveSums {
+    pub fn add(&mut self, other: &CollectiveSums) {
+        self.runs += other.runs;
+        self.time_ns += other.time_ns;
+        self.least_ns = self.least_ns.and_then(|sum| Ok(sum + other.least_ns?));
+    }
 }
 
 /// What a rank's operators had to do.

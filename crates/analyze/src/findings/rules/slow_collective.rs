@@ -1,0 +1,162 @@
+//! SlowCollective: large messages that use little of the links between devices.
+
+use std::collections::BTreeMap;
+
+use tprof_facts::flops::peaks::Peaks;
+use tprof_facts::units::{bytes, counted, percent};
+
+use crate::findings::rule::Rule;
+use crate::findings::scene::Scene;
+use crate::findings::verdict::Verdict;
+use crate::findings::words::time;
+use crate::gpu::comm::Links;
+use crate::rank::collectives::{Operation, operations};
+
+/// Collectives far below the peak of NVLink.
+pub(super) struct SlowCollective;
+
+/// Smaller messages are bound by latency, not by links.
+const LEAST_BYTES: u64 = 64 << 20;
+/// From this share of the peak on, links are used well.
+const WELL: f64 = 0.5;
+
+/// Operation, type, bytes, ranks.
+type Kind = (String, String, u64, u32);
+
+/// Calls of one kind.
+#[derive(Default)]
+struct Calls {
+    count: u64,
+    /// Of the shortest, which waited least for other ranks.
+    best_ns: u64,
+    least_ns: f64,
+    works: Vec<u32>,
+}
+
+impl Calls {
+    fn share(&self) -> f64 {
+        self.least_ns / self.best_ns.max(1) as f64
+    }
+}
+
+const NEEDS: &str = "sizes of messages and groups (torch.profiler, NCCL's hooks), a device with links in \
+                     docs/metrics.md, and groups of four ranks or more on one host";
+
+impl Rule for SlowCollective {
+    fn name(&self) -> &'static str {
+        "SlowCollective"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        if let Some(verdict) = scene.no_device() {
+            return verdict;
+        }
+        let in_window = |one: &Operation| {
+            one.work.is_some_and(|work| scene.work_in_window_ns[work as usize] > 0)
+        };
+        let all: Vec<Operation> = operations(scene.rank).0.into_iter().filter(in_window).collect();
+        if all.is_empty() {
+            return Verdict::none(format!("no collective ran on the device {}", scene.place()));
+        }
+        let links = Links::of(scene.rank, link(scene, &all[0]), false);
+        let is_large = |one: &&Operation| one.bytes.is_none_or(|bytes| bytes >= LEAST_BYTES);
+        let large: Vec<&Operation> = all.iter().filter(is_large).collect();
+        let (kinds, unknown) = kinds(&links, &large);
+        let slow: Vec<(&Kind, &Calls)> =
+            kinds.iter().filter(|(_, calls)| calls.share() < WELL).collect();
+        if slow.is_empty() {
+            return not_found(&kinds, unknown, large.is_empty());
+        }
+        found(scene, &slow)
+    }
+}
+
+/// Bytes a second of the links of the device on which an operation ran.
+fn link(scene: &Scene<'_>, one: &Operation) -> Option<f64> {
+    let number = scene.rank.stream(&scene.rank.work[one.work? as usize]).device;
+    let device = scene.rank.file.devices().iter().find(|device| device.device == number)?;
+    Peaks::of(scene.rank.name(device.name), device.memory_bytes)?.link
+}
+
+/// Calls by kind, and why others cannot be judged: the first reason, and how many have any.
+fn kinds(
+    links: &Links<'_>,
+    large: &[&Operation],
+) -> (BTreeMap<Kind, Calls>, Option<(&'static str, u64)>) {
+    let mut kinds: BTreeMap<Kind, Calls> = BTreeMap::new();
+    let mut unknown: Option<(&'static str, u64)> = None;
+    for one in large {
+        let least_ns = match links.least_ns(one) {
+            Ok(least_ns) => least_ns,
+            Err(why) => {
+                unknown = Some(unknown.map_or((why, 1), |(first, count)| (first, count + 1)));
+                continue;
+            }
+        };
+        let (Some(bytes), Some(ranks)) = (one.bytes, one.group_size) else { continue };
+        let key = (one.name.clone(), one.element_type.clone(), bytes, ranks);
+        let calls = kinds.entry(key).or_default();
+        let is_first = calls.count == 0;
+        calls.count += 1;
+        calls.least_ns = least_ns;
+        calls.works.extend(one.work);
+        if is_first || one.duration_ns < calls.best_ns {
+            calls.best_ns = one.duration_ns;
+        }
+    }
+    (kinds, unknown)
+}
+
+fn not_found(
+    kinds: &BTreeMap<Kind, Calls>,
+    unknown: Option<(&'static str, u64)>,
+    is_none_large: bool,
+) -> Verdict {
+    if is_none_large {
+        return Verdict::clear(format!("no message has {} or more", bytes(LEAST_BYTES)));
+    }
+    if let Some((why, count)) = unknown {
+        let of = counted(count, "collective", "collectives");
+        return Verdict::unchecked(format!("{of} not judged: {why}"), NEEDS);
+    }
+    let least = kinds.values().map(Calls::share).fold(f64::MAX, f64::min);
+    Verdict::clear(format!(
+        "large collectives reach {} of the links' peak or more where they wait least",
+        percent(least)
+    ))
+}
+
+fn found(scene: &Scene<'_>, slow: &[(&Kind, &Calls)]) -> Verdict {
+    let beyond = |calls: &Calls| (calls.best_ns as f64 - calls.least_ns) * calls.count as f64;
+    let all: f64 = slow.iter().map(|(_, calls)| beyond(calls)).sum();
+    let exposed = scene.communication.without(&scene.compute).length();
+    let mut longest: Vec<&(&Kind, &Calls)> = slow.iter().collect();
+    longest.sort_by(|a, b| beyond(b.1).total_cmp(&beyond(a.1)));
+    let text = |((name, of, size, ranks), calls): &(&Kind, &Calls)| {
+        let of = if of.is_empty() { String::new() } else { format!(" {of}") };
+        format!(
+            "{name}{of} of {} over {ranks} ranks at {} of the links' peak",
+            bytes(*size),
+            percent(calls.share())
+        )
+    };
+    let kinds: Vec<String> = longest.iter().take(3).map(|one| text(one)).collect();
+    let works = slow.iter().flat_map(|(_, calls)| &calls.works);
+    let seen = format!(
+        "Where they wait least for other ranks: {}. At the peak all would take {} less.",
+        kinds.join("; "),
+        time(scene, all as u64),
+    );
+    Verdict::Found(vec![
+        scene
+            .finding("large collectives use little of the links between devices")
+            .seen(seen)
+            .advice(
+                "Check NCCL's choices (NCCL_DEBUG=INFO: P2P and NVLink in use, no P2P_DISABLE, \
+                 enough channels), other traffic on the links, and kernels that take the \
+                 multiprocessors meanwhile.",
+            )
+            .bound((all as u64).min(exposed))
+            .at(works.map(|at| scene.work_place(&scene.rank.work[*at as usize]))),
+    ])
+}

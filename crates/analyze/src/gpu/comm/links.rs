@@ -1,0 +1,141 @@
+//! How long collectives take at least, by the links between the devices of a host.
+//!
+//! Tables know the links of a device, but no trace records how these lie, nor the network between
+//! hosts. So a peak holds for groups in which a device needs all of its links, and that lie on one host.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{Communicator, ProcessIndex};
+
+use super::bandwidth::bus_factor;
+use crate::rank::RankTrace;
+use crate::rank::collectives::Operation;
+
+pub(crate) const NO_LINK: &str = "the peak of the device's links to others is not known";
+pub(crate) const NO_SIZE: &str = "the size of its message was not recorded";
+const NO_GROUP: &str = "how many ranks take part was not recorded";
+const ON_HOST: &str = "it ran on the host";
+const SMALL_GROUP: &str =
+    "only some of a device's links may lie between so few ranks: how they lie is not recorded";
+const SEVERAL_HOSTS: &str =
+    "its ranks may lie on several hosts: the network between them is not known";
+const NO_FACTOR: &str = "nccl-tests define no bus bandwidth for it";
+
+/// Between fewer devices there may be only some of a device's links: boards of four, without
+/// a switch, have a third between each two.
+const LEAST_GROUP: u32 = 4;
+
+/// The links of a rank's device, and the groups that they join.
+pub(crate) struct Links<'r> {
+    /// Bytes a second in one direction.
+    peak: Option<f64>,
+    /// A user stated the peak: it holds for each group.
+    is_given: bool,
+    /// Devices of the host, as far as they are recorded.
+    devices: u32,
+    communicators: FxHashMap<(ProcessIndex, u64), &'r Communicator>,
+    /// Ranks of the largest group.
+    world: u32,
+}
+
+impl<'r> Links<'r> {
+    pub fn of(rank: &'r RankTrace<'_>, peak: Option<f64>, is_given: bool) -> Links<'r> {
+        let mut devices: Vec<u32> = rank.file.devices().iter().map(|one| one.device).collect();
+        devices.sort_unstable();
+        devices.dedup();
+        let all = rank.file.communicators();
+        let communicators = all.iter().map(|one| ((one.process, one.communicator), one)).collect();
+        let world = all.iter().filter_map(|one| one.size).max().unwrap_or(0);
+        Links { peak, is_given, devices: devices.len() as u32, communicators, world }
+    }
+
+    /// The time that an operation takes at least, ns.
+    pub fn least_ns(&self, one: &Operation) -> Result<f64, &'static str> {
+        let peak = self.peak.ok_or(NO_LINK)?;
+        let ranks = one.group_size.ok_or(NO_GROUP)?;
+        let factor = bus_factor(&one.name, ranks).ok_or(NO_FACTOR)?;
+        let bytes = one.bytes.ok_or(NO_SIZE)?;
+        match self.is_given {
+            true => {}
+            false if one.work.is_none() => return Err(ON_HOST),
+            false if ranks < LEAST_GROUP => return Err(SMALL_GROUP),
+            false if !self.is_on_one_host(one, ranks) => return Err(SEVERAL_HOSTS),
+            false => {}
+        }
+        Ok(bytes as f64 * factor / peak * 1e9)
+    }
+
+    /// Whether its ranks are those of one host: launchers number the ranks of a host in a row.
+    fn is_on_one_host(&self, one: &Operation, ranks: u32) -> bool {
+        if ranks > self.devices {
+            return false;
+        }
+        let key = one.communicator.map(|communicator| (one.process, communicator));
+        match key.and_then(|key| self.communicators.get(&key)).map(|row| &row.ranks[..]) {
+            None | Some([]) => self.world.max(ranks) <= self.devices,
+            Some(members) => {
+                let host = |rank: &u64| rank / u64::from(self.devices);
+                members.iter().all(|rank| host(rank) == host(&members[0]))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn links(devices: u32, rows: &[Communicator]) -> Links<'_> {
+        let communicators = rows.iter().map(|one| ((one.process, one.communicator), one)).collect();
+        let world = rows.iter().filter_map(|one| one.size).max().unwrap_or(0);
+        Links { peak: Some(450e9), is_given: false, devices, communicators, world }
+    }
+
+    fn operation(ranks: u32, communicator: u64) -> Operation {
+        Operation {
+            name: "all_reduce".to_owned(),
+            bytes: Some(900_000_000),
+            group_size: Some(ranks),
+            communicator: Some(communicator),
+            work: Some(0),
+            ..Operation::default()
+        }
+    }
+
+    fn group(communicator: u64, ranks: &[u64]) -> Communicator {
+        let size = Some(ranks.len() as u32);
+        Communicator { communicator, size, ranks: ranks.to_vec(), ..Communicator::default() }
+    }
+
+    #[test]
+    fn the_least_time_is_that_of_the_bus_at_the_links_peak() {
+        // 900 MB · 1.75 at 450 GB/s.
+        assert_eq!(links(8, &[]).least_ns(&operation(8, 1)), Ok(3_500_000.0));
+    }
+
+    #[test]
+    fn groups_that_are_small_or_may_leave_the_host_have_none() {
+        let least = |links: &Links<'_>, ranks| links.least_ns(&operation(ranks, 1));
+        assert_eq!(least(&links(8, &[]), 2), Err(SMALL_GROUP));
+        assert_eq!(least(&links(8, &[]), 16), Err(SEVERAL_HOSTS));
+        assert_eq!(least(&links(1, &[]), 8), Err(SEVERAL_HOSTS));
+        let world = group(2, &(0..16).collect::<Vec<u64>>());
+        let within = [group(1, &[8, 9, 10, 11, 12, 13, 14, 15]), world.clone()];
+        assert!(least(&links(8, &within), 8).is_ok());
+        let across = [group(1, &[0, 2, 4, 6, 8, 10, 12, 14]), world.clone()];
+        assert_eq!(least(&links(8, &across), 8), Err(SEVERAL_HOSTS));
+        assert_eq!(least(&links(8, &[group(1, &[]), world]), 8), Err(SEVERAL_HOSTS));
+        let given = Links { is_given: true, ..links(1, &[]) };
+        assert!(given.least_ns(&operation(2, 1)).is_ok());
+    }
+
+    #[test]
+    fn what_was_not_recorded_is_named() {
+        let links = links(8, &[]);
+        let without = Operation { group_size: None, ..operation(8, 1) };
+        assert_eq!(links.least_ns(&without), Err(NO_GROUP));
+        let without = Operation { bytes: None, ..operation(8, 1) };
+        assert_eq!(links.least_ns(&without), Err(NO_SIZE));
+        let unknown = Links { peak: None, ..links };
+        assert_eq!(unknown.least_ns(&operation(8, 1)), Err(NO_LINK));
+    }
+}
