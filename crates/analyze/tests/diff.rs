@@ -67,6 +67,7 @@ fn write_rank(
     let (op, call, collective) =
         (writer.name("aten::mm"), writer.name("cudaLaunchKernel"), writer.name("all_reduce"));
     let extra = extra.map(|name| writer.name(name));
+    let args = writer.name(r#"{"Input Dims":[[64,32],[32,16]],"Input type":["float","float"]}"#);
     let (mut spans, mut kernels, mut collectives) = (Vec::new(), Vec::new(), Vec::new());
     let (mut at, mut correlation) = (1000 * US, 0);
     for (number, step) in steps.iter().enumerate() {
@@ -75,7 +76,8 @@ fn write_rank(
         let kind = SpanKind::Annotation;
         spans.push(Span { start_ns: at, duration_ns: step, kind, name, ..Span::default() });
         let kind = SpanKind::Operator;
-        spans.push(Span { start_ns: at, duration_ns: step / 8, kind, name: op, ..Span::default() });
+        let duration_ns = step / 8;
+        spans.push(Span { start_ns: at, duration_ns, kind, name: op, args, ..Span::default() });
         let mut launch = |name, start_ns, duration_ns| {
             correlation += 1;
             spans.push(Span {
@@ -161,6 +163,22 @@ fn a_slower_step_differs_from_chance() {
     assert_eq!([trips("step_time>+5%"), trips("step_time>+15%")], [Some(true), Some(false)]);
     assert_eq!(trips("step_time>+79us"), Some(true));
     assert_eq!(trips("peak_device_memory>+5%"), None, "it was not measured");
+}
+
+#[test]
+fn operators_of_one_size_are_compared_with_their_rates() {
+    let a = run(2, &[800, 808, 792, 800], None, EIGHT);
+    let b = run(2, &[1600, 1608, 1592, 1600], None, EIGHT);
+    let comparison = Comparison::of(side(&a), side(&b));
+    let shapes = table(&comparison, "shapes");
+    let of = |column| number(cell(shapes, "name", "aten::mm [64,32] [32,16] float32", column));
+    // Half of the step, and the quarter that was launched within, too; as many operations.
+    assert_eq!((of("a_ns"), of("b_ns")), (600e3, 1200e3));
+    assert_eq!((of("a_count"), of("b_count")), (1.0, 1.0));
+    let operations = 2.0 * 64.0 * 32.0 * 16.0;
+    assert!((of("a_flops_per_s") / (operations / 600e-6) - 1.0).abs() < 1e-9);
+    assert!((of("b_flops_per_s") / (operations / 1200e-6) - 1.0).abs() < 1e-9);
+    assert!(of("interval_ns") < of("change_ns"));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SpanKind};
 
+use crate::program::flops::sized_runs;
 use crate::rank::{Class, RankTrace, Step, step_at};
 
 /// What is compared by name.
@@ -20,6 +21,8 @@ pub enum Sort {
     Call,
     /// Collectives.
     Collective,
+    /// Operators with sizes of their inputs, those that count.
+    Shape,
 }
 
 /// What one name took in one step. Whole numbers, so that the order in which
@@ -32,6 +35,8 @@ pub struct Took {
     pub ns: u64,
     /// Bytes, of copies and collectives.
     pub bytes: u64,
+    /// Operations that results need, of operators with sizes.
+    pub flops: u64,
 }
 
 impl Took {
@@ -39,6 +44,7 @@ impl Took {
         self.count += other.count;
         self.ns = self.ns.saturating_add(other.ns);
         self.bytes = self.bytes.saturating_add(other.bytes);
+        self.flops = self.flops.saturating_add(other.flops);
     }
 }
 
@@ -61,7 +67,8 @@ pub(super) fn names(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Time
             false => Some(0),
         };
         let Some(step) = step else { continue };
-        let took = Took { count: 1, ns: work.duration_ns, bytes: work.bytes.get().unwrap_or(0) };
+        let bytes = work.bytes.get().unwrap_or(0);
+        let took = Took { count: 1, ns: work.duration_ns, bytes, flops: 0 };
         match work.is_kernel() {
             true => names.entry((Sort::Work, work.name, step)).or_default().add(took),
             false => {
@@ -74,7 +81,7 @@ pub(super) fn names(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Time
     for (sort, spans) in spans.chain([(Sort::Call, rank.calls.as_slice())]) {
         for span in spans {
             let Some(step) = at(span.process, span.start_ns) else { continue };
-            let took = Took { count: 1, ns: span.duration_ns, bytes: 0 };
+            let took = Took { count: 1, ns: span.duration_ns, ..Took::default() };
             names.entry((sort, span.name, step)).or_default().add(took);
         }
     }
@@ -90,6 +97,7 @@ pub(super) fn names(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Time
     for ((name, step), took) in copies {
         all.entry((Sort::Work, name)).or_default().entry(step).or_default().add(took);
     }
+    shapes(rank, &at, &mut all);
     all
 }
 
@@ -97,7 +105,7 @@ pub(super) fn names(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Time
 /// recording them, and a step without them is not one that ran none), of annotations only.
 pub(super) fn join_annotations(names: &mut TimesByName, operators_are_whole: bool) {
     if !operators_are_whole {
-        names.retain(|(sort, _), _| *sort != Sort::Operator);
+        names.retain(|(sort, _), _| !matches!(sort, Sort::Operator | Sort::Shape));
     }
     let is_annotation = |(sort, _): &&(Sort, String)| *sort == Sort::Annotation;
     let annotations: Vec<_> = names.keys().filter(is_annotation).cloned().collect();
@@ -107,6 +115,26 @@ pub(super) fn join_annotations(names: &mut TimesByName, operators_are_whole: boo
         for (step, took) in by_step {
             of_name.entry(step).or_default().add(took);
         }
+    }
+}
+
+/// What operators with inputs of one size took.
+fn shapes(
+    rank: &RankTrace<'_>,
+    at: &impl Fn(u32, u64) -> Option<u64>,
+    all: &mut TimesByName,
+) {
+    let (names, runs) = sized_runs(rank);
+    let mut by_shape: FxHashMap<(u32, u64), Took> = FxHashMap::default();
+    for run in runs {
+        let Some(step) = at(run.process, run.start_ns) else { continue };
+        let bytes = run.work.bytes().unwrap_or(0);
+        let took = Took { count: 1, ns: run.time_ns, bytes, flops: run.work.needed };
+        by_shape.entry((run.name, step)).or_default().add(took);
+    }
+    for ((name, step), took) in by_shape {
+        let key = (Sort::Shape, names[name as usize].clone());
+        all.entry(key).or_default().entry(step).or_default().add(took);
     }
 }
 
@@ -126,7 +154,8 @@ fn collectives(
     for row in &rank.collectives {
         let Some(step) = at(row.process, row.start_ns) else { continue };
         let kernel = row.correlation.and_then(|number| kernels.remove(&(row.process, number)));
-        let took = Took { count: 1, ns: kernel.unwrap_or(0), bytes: row.bytes.unwrap_or(0) };
+        let (ns, bytes) = (kernel.unwrap_or(0), row.bytes.unwrap_or(0));
+        let took = Took { count: 1, ns, bytes, flops: 0 };
         names.entry((Sort::Collective, row.name, step)).or_default().add(took);
     }
 }

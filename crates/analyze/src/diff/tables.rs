@@ -10,6 +10,7 @@ use super::side::Side;
 use crate::base::reading::Reading;
 use crate::base::stats::{Repeats, difference_error};
 use crate::document::{Cell, Column, Table, Unit};
+use crate::program::flops::tera_text;
 
 /// The tables of two sides.
 pub(super) struct ComparisonTables<'s> {
@@ -68,6 +69,7 @@ impl ComparisonTables<'_> {
         let sorts = [
             (Sort::Work, "kernels", "Kernels and copies", "kernel and no copy"),
             (Sort::Operator, "operators", "Operators and annotations", "operator"),
+            (Sort::Shape, "shapes", "Operators by sizes of inputs", "operator with sizes of its inputs"),
             (Sort::Call, "calls", "Runtime and driver calls", "call"),
             (Sort::Collective, "collectives", "Collectives", "collective"),
         ];
@@ -188,22 +190,29 @@ impl ComparisonTables<'_> {
     }
 
     fn names(&self, sort: Sort, key: &'static str, title: String) -> Table {
-        let mut table = Table::new(
-            key,
-            title,
-            vec![
-                Column::new("a_ns", "A", Unit::Duration),
-                Column::new("b_ns", "B", Unit::Duration),
-                Column::change("change_ns", "change", Unit::Duration),
-                Column::new("interval_ns", "\u{b1} 95 %", Unit::Duration),
-                Column::new("a_count", "n in A", Unit::Count),
-                Column::new("b_count", "n in B", Unit::Count),
-                Column::data("a_bytes", Unit::Bytes),
-                Column::data("b_bytes", Unit::Bytes),
-                Column::new("presence", "only", Unit::Text),
-                Column::new("name", "name", Unit::Name),
-            ],
-        );
+        let mut columns = vec![
+            Column::new("a_ns", "A", Unit::Duration),
+            Column::new("b_ns", "B", Unit::Duration),
+            Column::change("change_ns", "change", Unit::Duration),
+            Column::new("interval_ns", "\u{b1} 95 %", Unit::Duration),
+            Column::new("a_count", "n in A", Unit::Count),
+            Column::new("b_count", "n in B", Unit::Count),
+            Column::data("a_bytes", Unit::Bytes),
+            Column::data("b_bytes", Unit::Bytes),
+        ];
+        if sort == Sort::Shape {
+            columns.extend([
+                Column::data("a_flops_per_s", Unit::Number),
+                Column::data("b_flops_per_s", Unit::Number),
+                Column::new("a_rate", "TFLOP/s in A", Unit::Text),
+                Column::new("b_rate", "TFLOP/s in B", Unit::Text),
+            ]);
+        }
+        columns.extend([
+            Column::new("presence", "only", Unit::Text),
+            Column::new("name", "name", Unit::Name),
+        ]);
+        let mut table = Table::new(key, title, columns);
         let mut names: BTreeMap<&str, [Option<&BTreeMap<u64, Took>>; 2]> = BTreeMap::new();
         for (at, side) in [self.a, self.b].into_iter().enumerate() {
             for ((of, name), steps) in &side.names {
@@ -223,7 +232,7 @@ impl ComparisonTables<'_> {
                     (None, Some(_)) => "B",
                     _ => "",
                 };
-                let cells = vec![
+                let mut cells = vec![
                     of_a.ns.mean.into(),
                     of_b.ns.mean.into(),
                     change.into(),
@@ -232,9 +241,13 @@ impl ComparisonTables<'_> {
                     of_b.count.into(),
                     Cell::applies((of_a.bytes > 0.0).then_some(of_a.bytes)),
                     Cell::applies((of_b.bytes > 0.0).then_some(of_b.bytes)),
-                    presence.into(),
-                    name.into(),
                 ];
+                if sort == Sort::Shape {
+                    let rates = [of_a.flops_per_s(), of_b.flops_per_s()];
+                    cells.extend(rates.map(Cell::applies));
+                    cells.extend(rates.map(|rate| Cell::applies(rate.map(tera_text))));
+                }
+                cells.extend([presence.into(), name.into()]);
                 (change.abs(), name, cells)
             })
             .collect();
@@ -249,6 +262,13 @@ struct PerStep {
     ns: Repeats,
     count: f64,
     bytes: f64,
+    flops: f64,
+}
+
+impl PerStep {
+    fn flops_per_s(&self) -> Option<f64> {
+        (self.ns.mean > 0.0).then(|| self.flops / self.ns.mean * 1e9)
+    }
 }
 
 impl Side {
@@ -264,6 +284,7 @@ impl Side {
             ns: Repeats::of(&ns).unwrap_or_default(),
             count: took.values().map(|took| took.count as f64).sum::<f64>() / steps / ranks,
             bytes: took.values().map(|took| took.bytes as f64).sum::<f64>() / steps / ranks,
+            flops: took.values().map(|took| took.flops as f64).sum::<f64>() / steps / ranks,
         }
     }
 }

@@ -35,6 +35,7 @@ const NO_GEMMS: &str = "no cuBLAS matrix multiplication was recorded";
 const NO_KERNELS: &str = "no kernel of these calls was recorded";
 const SEVERAL: &str = "its groups have several sizes";
 const NO_PEAK: &str = "the peak of this type is not known of the ranks' devices (--peaks bf16=989T), or no kernel was recorded";
+const NO_BYTES: &str = "its groups have several sizes, or a type has no known size";
 const ONE: &str = "all multiplications of the call have one size";
 const TOO_MANY: &str = "the number does not fit 64 bits";
 
@@ -54,6 +55,19 @@ struct GemmShape {
     #[serde(default)]
     compute: String,
     flops: Option<u64>,
+}
+
+impl GemmShape {
+    /// Of both matrices, each read once, and of the result, written once.
+    fn bytes(&self) -> Option<u64> {
+        let of = |name: &str, rows: u64, columns: u64| {
+            let element = ElementType::of(name)?.bytes();
+            rows.checked_mul(columns)?.checked_mul(element)
+        };
+        let (m, n, k) = (self.m?, self.n?, self.k?);
+        let all = [of(&self.a, m, k)?, of(&self.b, k, n)?, of(&self.c, m, n)?];
+        all.into_iter().try_fold(0_u64, u64::checked_add)?.checked_mul(self.batch)
+    }
 }
 
 impl fmt::Display for GemmShape {
@@ -263,6 +277,9 @@ fn table(rows: &[((Arc<str>, GemmShape), Calls)], peaks: Option<&Peaks>) -> Tabl
         Column::data("flops_per_s", Unit::Number),
         Column::new("rate", "TFLOP/s", Unit::Text),
         Column::new("of_peak", "of peak", Unit::Share),
+        Column::data("bytes_per_call", Unit::Bytes),
+        Column::data("bytes_per_s", Unit::BytesPerSecond),
+        Column::data("bound", Unit::Text),
         Column::data("m", Unit::Count),
         Column::data("n", Unit::Count),
         Column::data("k", Unit::Count),
@@ -300,6 +317,17 @@ fn cells(function: &str, shape: &GemmShape, calls: &Calls, peaks: Option<&Peaks>
     // cuBLAS rounds by its own choice or as it was asked: the kernel's name has it.
     let tf32 = kernel.is_some_and(|name| peaks::is_tf32(name));
     let peak = ElementType::of(&shape.a).and_then(|of| peaks?.of_product(of, tf32));
+    let bytes = shape.bytes();
+    let bytes_per_s = bytes
+        .filter(|_| calls.busy_ns > 0)
+        .map(|bytes| bytes as f64 * calls.seen as f64 / calls.busy_ns as f64 * 1e9);
+    let memory = peaks.and_then(|peaks| peaks.memory);
+    let bound = shape.flops.zip(bytes).zip(peak.zip(memory)).map(|(work, ((peak, _), memory))| {
+        match work.0 as f64 / peak >= work.1 as f64 / memory {
+            true => "compute",
+            false => "memory",
+        }
+    });
     vec![
         Cell::known((calls.seen > 0).then_some(calls.busy_ns), NO_KERNELS),
         calls.calls.into(),
@@ -310,6 +338,9 @@ fn cells(function: &str, shape: &GemmShape, calls: &Calls, peaks: Option<&Peaks>
         Cell::known(rate, why),
         Cell::known(rate.map(|rate| format!("{:.3}", rate / 1e12)), why),
         Cell::known(rate.zip(peak).map(|(rate, (peak, _))| rate / peak), NO_PEAK),
+        Cell::known(bytes, NO_BYTES),
+        Cell::known(bytes_per_s, if bytes.is_none() { NO_BYTES } else { why }),
+        Cell::known(bound, if bytes.is_none() { NO_BYTES } else { NO_PEAK }),
         Cell::known(shape.m, SEVERAL),
         Cell::known(shape.n, SEVERAL),
         Cell::known(shape.k, SEVERAL),
@@ -389,6 +420,13 @@ mod tests {
         assert_eq!(row[6], (60.0 * 2.0 / 100.0 * 1e9).into());
         assert_eq!(row[8], Cell::missing(NO_PEAK));
         let peaks = Peaks::parse("fp16=2.4G").unwrap();
-        assert_eq!(cells(function, shape, calls, Some(&peaks))[8], 0.5.into());
+        let row = cells(function, shape, calls, Some(&peaks));
+        assert_eq!((&row[8], &row[11]), (&0.5.into(), &Cell::missing(NO_PEAK)));
+        // 10, 15 and 6 elements; 60 operations take 25 ns, 62 bytes longer or less.
+        assert_eq!((&row[9], &row[10]), (&62_u64.into(), &(62.0 * 2.0 / 100.0 * 1e9).into()));
+        for (memory, bound) in [("memory=1G", "memory"), ("memory=10G", "compute")] {
+            let peaks = peaks.with(&Peaks::parse(memory).unwrap());
+            assert_eq!(cells(function, shape, calls, Some(&peaks))[11], bound.into());
+        }
     }
 }

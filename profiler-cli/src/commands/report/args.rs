@@ -74,7 +74,7 @@ pub struct ReportWords {
     #[arg(long, value_name = "TEXT")]
     pub thread: Option<String>,
     /// What the device can do, in place of tprof's table: fp32, tf32, bf16, fp16, fp8,
-    /// memory… a second (roofline, flops, gemms)
+    /// memory, link… a second (roofline, flops, gemms, operators, steps)
     #[arg(long, value_name = "TYPE=N[G|T|P],…")]
     pub peaks: Option<String>,
 }

@@ -1,6 +1,7 @@
 //! How figures of `flops` and `roofline` are written.
 
 use serde_json::Value;
+use tprof_facts::flops::Work;
 
 use super::sums::{RankFlops, Row, SizesKey};
 use crate::document::{Cell, RankAt};
@@ -24,21 +25,30 @@ pub(super) fn per_second(all: u64, time_ns: u64) -> Option<f64> {
 
 /// In 10^12, with three digits that matter.
 pub(super) fn tera(value: Option<f64>, why: &str) -> Cell {
-    let text = |value: f64| match value / 1e12 {
+    Cell::known(value.map(tera_text), why)
+}
+
+/// The same as text.
+pub(crate) fn tera_text(value: f64) -> String {
+    match value / 1e12 {
         0.0 => "0".to_owned(),
         large if large >= 100.0 => format!("{large:.0}"),
         large if large >= 10.0 => format!("{large:.1}"),
         large if large >= 1.0 => format!("{large:.2}"),
         small if small >= 0.001 => format!("{small:.3}"),
         small => format!("{small:.1e}"),
-    };
-    Cell::known(value.map(text), why)
+    }
 }
 
 /// `aten::mm [2,3] [3,5] float16`: its tensors, and the type that it computes with.
 pub(super) fn shape_text(key: &SizesKey, row: &Row) -> String {
-    let dims: Value = serde_json::from_str(&key.dims).unwrap_or_default();
-    let mut text = key.operator.clone();
+    sizes_text(&key.operator, &key.dims, &row.work)
+}
+
+/// The same of an operator, its sizes as JSON and its work.
+pub(super) fn sizes_text(operator: &str, dims: &str, work: &Work) -> String {
+    let dims: Value = serde_json::from_str(dims).unwrap_or_default();
+    let mut text = operator.to_owned();
     for dims in dims.as_array().into_iter().flatten() {
         let inner = dims.as_array().map_or(&[][..], Vec::as_slice);
         match inner.first() {
@@ -48,7 +58,7 @@ pub(super) fn shape_text(key: &SizesKey, row: &Row) -> String {
             Some(_) => text += &format!(" {dims}"),
         }
     }
-    if let Some(of) = row.work.of {
+    if let Some(of) = work.of {
         text += " ";
         text += of.name();
     }

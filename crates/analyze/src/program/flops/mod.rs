@@ -7,6 +7,7 @@ mod joined;
 mod modelled;
 mod of_rank;
 mod parts;
+mod rates;
 mod roof;
 mod roofline;
 mod sums;
@@ -16,7 +17,11 @@ mod tests;
 
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace};
+pub(crate) use figures::tera_text;
 pub(crate) use modelled::{Modelled, ModelledRun};
+pub(crate) use rates::{
+    OperatorRate, StepUse, operator_rates, rate_cells, sized_runs, use_of_steps,
+};
 pub(crate) use roof::RoofBound;
 pub use sums::RankFlops;
 

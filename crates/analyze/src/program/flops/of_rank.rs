@@ -113,7 +113,7 @@ pub(super) fn leasts(
     counted.shapes.iter().zip(longest).map(one).collect()
 }
 
-fn rows(
+pub(super) fn rows(
     rank: &RankTrace<'_>,
     at: &RankAt,
     tree: &CallTree,
@@ -174,7 +174,7 @@ fn rows(
         .collect()
 }
 
-fn key(rank: &RankTrace<'_>, shape: &SizedOperator) -> SizesKey {
+pub(super) fn key(rank: &RankTrace<'_>, shape: &SizedOperator) -> SizesKey {
     let args: Value = serde_json::from_str(rank.name(shape.args)).unwrap_or_default();
     let text = |key: &str| args.get(key).map(Value::to_string).unwrap_or_default();
     let operator = rank.name(shape.name).to_owned();

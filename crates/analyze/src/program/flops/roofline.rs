@@ -51,15 +51,6 @@ fn unknown_devices(parts: &[(RankAt, RankFlops)]) -> Option<String> {
     })
 }
 
-/// What bounds runs of an operator, where that is known.
-fn bound(row: &Row) -> Option<RoofBound> {
-    match row {
-        _ if row.crosses => Some(RoofBound::Bus),
-        _ if row.launched > 0 && row.launching_ns > row.device_ns => Some(RoofBound::Launch),
-        _ => RoofBound::modelled(&row.least),
-    }
-}
-
 /// Why the distance to the roof is not known.
 fn why(row: &Row, has_peaks: bool, has_work: bool) -> &'static str {
     match row {
@@ -140,7 +131,7 @@ fn points(parts: &[(RankAt, RankFlops)], rows: &[(SizesKey, Row)]) -> Table {
             Cell::known(rate, NO_TIME),
             tera(rate, NO_TIME),
             Cell::known(bytes.and_then(|all| per_second(all, time_ns)), NO_BYTES),
-            Cell::known(bound(row).filter(|_| !on_host).map(RoofBound::word), why),
+            Cell::known(row.bound().filter(|_| !on_host).map(RoofBound::word), why),
             Cell::known(least.map(|least| least / time_ns as f64), why),
             Cell::known(least.map(|least| time_ns.saturating_sub(least as u64)), why),
             Cell::known(least.map(|least| least as u64), why),
@@ -242,7 +233,7 @@ fn bounds(parts: &[(RankAt, RankFlops)], rows: &[(SizesKey, Row)]) -> Table {
     let has_work = parts.iter().any(|(_, part)| part.has_work);
     let mut sums: BTreeMap<&'static str, (u64, Option<f64>)> = BTreeMap::new();
     for (_, row) in rows.iter().filter(|(_, row)| row.launched > 0 || !has_work) {
-        let word = bound(row).map_or("unknown", RoofBound::word);
+        let word = row.bound().map_or("unknown", RoofBound::word);
         let sum = sums.entry(word).or_insert((0, Some(0.0)));
         sum.0 += row.timed().0;
         let least = row.least.both().filter(|_| !row.crosses);

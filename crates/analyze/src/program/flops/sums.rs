@@ -6,7 +6,7 @@ use tprof_facts::flops::peaks::Peaks;
 use tprof_facts::flops::{Why, Work};
 
 use super::count::{CountedRun, Uncounted};
-use super::roof::Least;
+use super::roof::{Least, RoofBound};
 
 /// Operations and the time that they are compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -33,6 +33,14 @@ impl Sums {
     /// Of nothing yet.
     pub fn none() -> Sums {
         Sums { products_ns: Some(0.0), recomputed_ns: Some(0.0), ..Sums::default() }
+    }
+
+    /// Of model and hardware, without and with what is done again: what the least time of products
+    /// is of this time on so many devices.
+    pub fn utilizations(&self, devices: u64, wall_ns: u64) -> [Option<f64>; 2] {
+        let of_model = self.products_ns.zip(self.recomputed_ns).map(|(all, again)| all - again);
+        let wall = wall_ns as f64 * devices.max(1) as f64;
+        [of_model, self.products_ns].map(|ns| ns.filter(|_| wall > 0.0).map(|ns| ns / wall))
     }
 
     /// Adds a run.
@@ -105,6 +113,15 @@ impl Row {
         self.least = self.least.plus(other.least);
         if other.slowest.1 > self.slowest.1 {
             self.slowest = other.slowest;
+        }
+    }
+
+    /// What bounds its runs, where that is known.
+    pub fn bound(&self) -> Option<RoofBound> {
+        match self {
+            _ if self.crosses => Some(RoofBound::Bus),
+            _ if self.launched > 0 && self.launching_ns > self.device_ns => Some(RoofBound::Launch),
+            _ => RoofBound::modelled(&self.least),
         }
     }
 

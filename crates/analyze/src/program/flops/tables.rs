@@ -69,20 +69,10 @@ pub(super) fn body(parts: &[(RankAt, RankFlops)]) -> Body {
     Body { tables, notes: notes(parts) }
 }
 
-/// What the least time of products is of some time on so many devices.
-fn utilization(part: &RankFlops, ns: Option<f64>, wall_ns: u64) -> Option<f64> {
-    let wall = wall_ns as f64 * part.devices.max(1) as f64;
-    ns.filter(|_| wall > 0.0).map(|ns| ns / wall)
-}
-
 /// Of model and hardware: without and with what is done again.
 fn utilizations(part: &RankFlops, sums: &Sums, wall_ns: u64) -> [Cell; 2] {
-    let of_model = sums.products_ns.zip(sums.recomputed_ns).map(|(all, again)| all - again);
-    let cell = |ns| {
-        let share = part.peaks.and_then(|_| utilization(part, ns, wall_ns));
-        Cell::known(share, NO_PEAKS)
-    };
-    [cell(of_model), cell(sums.products_ns)]
+    let of_peaks = |share: Option<f64>| Cell::known(part.peaks.and(share), NO_PEAKS);
+    sums.utilizations(part.devices, wall_ns).map(of_peaks)
 }
 
 fn ranks(parts: &[(RankAt, RankFlops)]) -> Table {

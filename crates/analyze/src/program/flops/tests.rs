@@ -297,3 +297,31 @@ fn a_trace_without_sizes_names_how_to_get_them() {
     }
     assert_eq!(cell(&flops, "uncounted", 0, "why"), "sizes of its inputs were not recorded".into());
 }
+
+#[test]
+fn other_reports_have_the_rates_of_operators_and_steps() {
+    let mut made = Fixture::new();
+    device(&mut made, "NVIDIA H200");
+    range(&mut made, [0, 100_000], "ProfilerStep#3");
+    operator(&mut made, 0, [0, 50], "aten::linear", LINEAR);
+    operator(&mut made, 0, [10, 40], "aten::mm", MM);
+    launched(&mut made, 20, 1, 1_000, "gemm");
+    operator(&mut made, 0, [100, 140], "aten::mm", MM);
+    launched(&mut made, 120, 2, 3_000, "gemm");
+    let file = made.finish();
+    let rank = RankTrace::load(&file, needs());
+    let rates = operator_rates(&rank, &at(), None);
+    assert_eq!(rates.len(), 1, "the product within counts, and not what calls it");
+    let row = rate_cells(rates.values().next());
+    let flops_per_s = 2.0 * PRODUCT as f64 / 4_000.0 * 1e9;
+    assert_eq!((&row[0], &row[3]), (&flops_per_s.into(), &"memory".into()));
+    // 2,048 + 512 + 1,024 elements of four bytes, twice, at 4.8 TB/s.
+    let least_ns = 2.0 * 4.0 * 3_584.0 / 4_800.0;
+    let of_roof = row[4].value().and_then(Value::number).unwrap();
+    assert!((of_roof - least_ns / 4_000.0).abs() < 1e-9, "{of_roof}");
+    assert!(matches!(rate_cells(None)[0], Cell::Missing(_)));
+    let [step] = &use_of_steps(&rank, &Options::default())[..] else { panic!() };
+    let mfu = 2.0 * PRODUCT as f64 / 66.9e12 / 100_000e-9;
+    assert_eq!(step.needed, 2 * PRODUCT);
+    assert!((step.mfu.unwrap() - mfu).abs() < 1e-12 && step.mfu == step.hfu);
+}

@@ -1,11 +1,13 @@
 //! What operators cost on the host, and what they launched.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::NameId;
 
 use super::shapes::CostByShape;
+use crate::program::flops::OperatorRate;
 use crate::program::sequences::{Ran, name_of};
 use crate::rank::{HostSpan, RankTrace};
 
@@ -24,6 +26,8 @@ pub struct OperatorCosts {
     pub has_work: bool,
     /// By operator and sizes of its inputs; empty where that was not asked for.
     pub shapes: CostByShape,
+    /// By operator, where its operations are known.
+    pub(crate) rates: BTreeMap<String, OperatorRate>,
 }
 
 /// What an operator cost.
@@ -120,6 +124,12 @@ impl OperatorCosts {
         }
         for (key, run) in &other.sequences {
             self.sequences.entry(key.clone()).or_default().add(run);
+        }
+        for (name, rate) in &other.rates {
+            self.rates
+                .entry(name.clone())
+                .and_modify(|known| known.add(rate))
+                .or_insert_with(|| rate.clone());
         }
         self.unowned += other.unowned;
         self.has_work |= other.has_work;

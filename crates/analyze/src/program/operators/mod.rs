@@ -10,6 +10,7 @@ mod tables;
 mod tests;
 
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::program::flops::operator_rates;
 use crate::rank::{Needs, RankTrace};
 use costs::OperatorCosts;
 
@@ -25,16 +26,28 @@ pub struct Operators;
 
 impl Analysis for Operators {
     const KIND: &'static str = KIND.name;
+    const TAKES: &'static [&'static str] = &["--peaks"];
     type Part = OperatorCosts;
 
     fn needs(&self, _: &Options) -> Needs {
         needs()
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> OperatorCosts {
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> OperatorCosts {
         let mut costs = count_of(rank, options.hta);
-        if options.data && !options.hta {
-            costs.shapes = shapes::of_rank(rank, rank.operator_tree());
+        if options.hta {
+            return costs;
+        }
+        let rates = operator_rates(rank, at, options.peaks);
+        for ((operator, ..), rate) in &rates {
+            costs
+                .rates
+                .entry(operator.clone())
+                .and_modify(|known| known.add(rate))
+                .or_insert_with(|| rate.clone());
+        }
+        if options.data {
+            costs.shapes = shapes::of_rank(rank, rank.operator_tree(), rates);
         }
         costs
     }

@@ -9,6 +9,7 @@ use tprof_facts::flops::{self, Count};
 use tprof_trace::model::{NameId, SpanKind};
 
 use crate::document::{Cell, Column, Table, Unit, View};
+use crate::program::flops::{OperatorRate, rate_cells};
 use crate::rank::{CallTree, RankTrace};
 
 const NO_SHAPES: &str = "no operator with sizes of its inputs was recorded (tprof run --operators shapes; \
@@ -24,7 +25,7 @@ pub struct ShapeKey {
 }
 
 /// What its runs cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ShapeCost {
     runs: u64,
     own_ns: i64,
@@ -33,6 +34,8 @@ pub struct ShapeCost {
     /// Operations of a run, where its sizes show them; of runs with other values, the most.
     flops: Option<u64>,
     bytes: Option<u64>,
+    /// Of its runs that count.
+    rate: Option<OperatorRate>,
 }
 
 impl ShapeCost {
@@ -43,6 +46,11 @@ impl ShapeCost {
         self.device_ns += other.device_ns;
         self.flops = self.flops.max(other.flops);
         self.bytes = self.bytes.max(other.bytes);
+        match (&mut self.rate, &other.rate) {
+            (Some(known), Some(other)) => known.add(other),
+            (None, other) => self.rate = other.clone(),
+            (Some(_), None) => {}
+        }
     }
 }
 
@@ -50,7 +58,11 @@ impl ShapeCost {
 pub type CostByShape = BTreeMap<ShapeKey, ShapeCost>;
 
 /// Of a rank's operators with sizes.
-pub(super) fn of_rank(rank: &RankTrace<'_>, tree: &CallTree) -> CostByShape {
+pub(super) fn of_rank(
+    rank: &RankTrace<'_>,
+    tree: &CallTree,
+    mut rates: BTreeMap<(String, String, String), OperatorRate>,
+) -> CostByShape {
     let mut by_id: FxHashMap<(NameId, NameId), ShapeCost> = FxHashMap::default();
     let is_operator = |at: u32| tree.spans[at as usize].kind == SpanKind::Operator;
     let key = |at: u32| (tree.spans[at as usize].name, tree.spans[at as usize].args);
@@ -79,6 +91,8 @@ pub(super) fn of_rank(rank: &RankTrace<'_>, tree: &CallTree) -> CostByShape {
         if let Count::Work(work) = flops::of(operator, args) {
             (cost.flops, cost.bytes) = (Some(work.flops), work.bytes());
         }
+        // Texts of arguments differ in more than sizes and types: the first one has the rate.
+        cost.rate = rates.remove(&(operator.to_owned(), dims.clone(), types.clone()));
         named
             .entry(ShapeKey { operator: operator.to_owned(), dims, types })
             .or_default()
@@ -89,7 +103,7 @@ pub(super) fn of_rank(rank: &RankTrace<'_>, tree: &CallTree) -> CostByShape {
 
 /// Of all ranks, the most own time first.
 pub(super) fn table<'a>(parts: impl Iterator<Item = &'a CostByShape>, has_work: bool) -> Table {
-    let columns = vec![
+    let mut columns = vec![
         Column::data("operator", Unit::Text),
         Column::data("input_shapes", Unit::Text),
         Column::data("input_types", Unit::Text),
@@ -100,6 +114,7 @@ pub(super) fn table<'a>(parts: impl Iterator<Item = &'a CostByShape>, has_work: 
         Column::data("flops_per_run", Unit::Count),
         Column::data("bytes_per_run", Unit::Bytes),
     ];
+    columns.extend(OperatorRate::columns(false));
     let mut all: BTreeMap<&ShapeKey, ShapeCost> = BTreeMap::new();
     for (key, cost) in parts.flatten() {
         all.entry(key).or_default().add(cost);
@@ -111,7 +126,7 @@ pub(super) fn table<'a>(parts: impl Iterator<Item = &'a CostByShape>, has_work: 
         .empty(NO_SHAPES);
     const NO_COUNT: &str = "its sizes do not show it: see `report flops`";
     for (key, cost) in rows {
-        table.row(vec![
+        let mut cells = vec![
             key.operator.as_str().into(),
             key.dims.as_str().into(),
             key.types.as_str().into(),
@@ -121,7 +136,9 @@ pub(super) fn table<'a>(parts: impl Iterator<Item = &'a CostByShape>, has_work: 
             Cell::known(has_work.then_some(cost.device_ns), crate::gpu::breakdown::NO_WORK),
             Cell::known(cost.flops, NO_COUNT),
             Cell::known(cost.bytes, NO_COUNT),
-        ]);
+        ];
+        cells.extend(rate_cells(cost.rate.as_ref()));
+        table.row(cells);
     }
     table
 }

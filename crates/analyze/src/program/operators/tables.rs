@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use super::costs::{Cost, Launched, OperatorCosts};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
 use crate::gpu::breakdown::NO_WORK;
+use crate::program::flops::{OperatorRate, rate_cells};
 
 const NO_OPERATORS: &str = "no operators were recorded (torch.profiler: ProfilerActivity.CPU)";
 const NO_LAUNCHES: &str = "no launch inside an operator was recorded with its work";
@@ -15,7 +16,7 @@ pub(super) fn body(parts: Vec<(RankAt, OperatorCosts)>, hta: bool) -> Body {
     parts.iter().for_each(|(_, sums)| all.add(sums));
     let mut tables = Vec::new();
     if !hta {
-        let mut table = costs("operators", &[]);
+        let mut table = costs("operators", &[], !all.rates.is_empty());
         add_costs(&mut table, &all, None);
         tables.push(table);
     }
@@ -23,7 +24,7 @@ pub(super) fn body(parts: Vec<(RankAt, OperatorCosts)>, hta: bool) -> Body {
     add_sequences(&mut table, &all, None);
     tables.push(table);
     let rank_column = [Column::new("rank", "rank", Unit::Text)];
-    let mut by_rank = costs("operators_by_rank", &rank_column).view(View::Data);
+    let mut by_rank = costs("operators_by_rank", &rank_column, false).view(View::Data);
     let mut sequences_by_rank =
         sequences("kernel_sequences_by_rank", &rank_column).view(View::Data);
     for (at, sums) in &parts {
@@ -55,7 +56,7 @@ fn notes(all: &OperatorCosts, hta: bool) -> Vec<String> {
     notes
 }
 
-fn costs(key: &'static str, first: &[Column]) -> Table {
+fn costs(key: &'static str, first: &[Column], has_rates: bool) -> Table {
     let mut columns = first.to_vec();
     columns.extend([
         Column::new("runs", "runs", Unit::Count),
@@ -65,14 +66,18 @@ fn costs(key: &'static str, first: &[Column]) -> Table {
         Column::new("kernels", "kernels", Unit::Count),
         Column::new("to_call_ns", "to launch", Unit::Duration),
         Column::new("to_kernel_ns", "to start", Unit::Duration),
-        Column::new("operator", "operator", Unit::Name),
     ]);
+    columns.extend(OperatorRate::columns(has_rates));
+    columns.push(Column::new("operator", "operator", Unit::Name));
+    const ABOUT: &str = "own: host time without called operators. on GPU, kernels: its own launches. to \
+                         launch: from its start to its first launching call; to start: from there to the \
+                         kernel's start (means)";
+    let about = match has_rates {
+        true => format!("{ABOUT}. TFLOP/s, bound, of roof: as in `report roofline`"),
+        false => ABOUT.to_owned(),
+    };
     Table::new(key, "Operators", columns)
-        .about(
-            "own: host time without called operators. on GPU, kernels: its own launches. to \
-             launch: from its start to its first launching call; to start: from there to the \
-             kernel's start (means)",
-        )
+        .about(about)
         .empty(NO_OPERATORS)
 }
 
@@ -90,6 +95,7 @@ fn add_costs(table: &mut Table, sums: &OperatorCosts, at: Option<&RankAt>) {
             of_device(cost.kernels),
         ]);
         cells.extend(delays(&cost.launched));
+        cells.extend(rate_cells(sums.rates.get(name)));
         cells.push(name.as_str().into());
         table.row(cells);
     }

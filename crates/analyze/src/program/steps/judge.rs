@@ -7,6 +7,7 @@ use super::device_time::StepDeviceTime;
 use super::phases::PhaseRow;
 use crate::base::reading::Reading;
 use crate::base::stats::Spread;
+use crate::program::flops::StepUse;
 use crate::rank::Step;
 
 /// Fewest steps that separate warm-up from the rest.
@@ -47,6 +48,8 @@ pub struct Judged {
     pub outliers: Option<Vec<usize>>,
     /// Of each step, what its time was for on devices; none unless asked for.
     pub(crate) times: Vec<StepDeviceTime>,
+    /// Of each step, what it used of its devices; none unless asked for, or without sizes of operators.
+    pub(crate) uses: Vec<StepUse>,
     /// Epochs, validation and checkpoints, in order of time.
     pub phases: Vec<PhaseRow>,
 }
@@ -63,7 +66,7 @@ impl Judged {
         let outliers = (times.len() - first >= FEWEST_FOR_OUTLIERS)
             .then(|| (first..times.len()).filter(is_outlier).collect());
         let found = StepOrigin::default();
-        Judged { steps, found, warm_up, steady, outliers, times: Vec::new(), phases: Vec::new() }
+        Judged { steps, found, warm_up, steady, outliers, times: Vec::new(), uses: Vec::new(), phases: Vec::new() }
     }
 
     /// Steps of warm-up, or why that is not known.

@@ -15,6 +15,7 @@ pub use judge::{Judged, StepOrigin};
 pub use phases::PhaseRow;
 
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::program::flops::use_of_steps;
 use crate::rank::{Needs, RankTrace};
 
 /// The kind.
@@ -29,12 +30,16 @@ pub struct Steps;
 
 impl Analysis for Steps {
     const KIND: &'static str = KIND.name;
+    const TAKES: &'static [&'static str] = &["--peaks"];
     type Part = Judged;
 
     fn needs(&self, options: &Options) -> Needs {
         let needs = Needs::STEPS | Needs::spans(SpanKind::Nvtx);
-        // A person does not see the table that needs them, which is most of a trace.
-        if options.data { needs | Needs::WORK | Needs::CALLS } else { needs }
+        // A person does not see the columns and the table that need them, which are most of a trace.
+        match options.data {
+            true => needs | Needs::WORK | Needs::CALLS | Needs::OPERATORS,
+            false => needs,
+        }
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> Judged {
@@ -44,7 +49,8 @@ impl Analysis for Steps {
         let steps = rank.steps();
         let times = options.data.then(|| device_time::of_steps(rank, &steps, true));
         let times = times.unwrap_or_default();
-        Judged { found, phases: PhaseRow::of(rank), times, ..Judged::of(steps) }
+        let uses = options.data.then(|| use_of_steps(rank, options)).unwrap_or_default();
+        Judged { found, phases: PhaseRow::of(rank), times, uses, ..Judged::of(steps) }
     }
 
     fn join(&self, parts: Vec<(RankAt, Judged)>, options: &Options) -> Body {

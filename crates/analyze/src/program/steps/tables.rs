@@ -13,6 +13,10 @@ const NO_STEPS: &str = "no steps were recorded, and no sequence of launches or c
                         (PyTorch's optimizers and data loaders show steps with `tprof run --operators \
                         names`; else NVTX ranges named step N)";
 const NO_WORK: &str = "no kernel, copy or memset was recorded";
+const NO_FLOPS: &str = "no operator with known operations began in it (tprof run --operators shapes; \
+                        torch.profiler: record_shapes=True)";
+const NO_UTILIZATION: &str =
+    "the peak of a product's type is not known (--peaks bf16=989T,memory=3.35T)";
 const NO_PHASES: &str = "no range names a phase (NVTX or `record_function`: epoch N, train, validation, \
                          checkpoint), and fetches of data loaders show no end of an epoch";
 const NO_STEPS_OF_SOURCE: &str =
@@ -230,12 +234,21 @@ fn device_time(parts: &[(RankAt, Judged)]) -> Table {
         Column::new("idle_ns", "GPU idle", Unit::Duration),
         Column::new("gpu_busy", "GPU busy", Unit::Share),
         Column::new("launches", "kernels and copies", Unit::Count),
+        Column::data("needed_flops", Unit::Count),
+        Column::data("flops_per_s", Unit::Number),
+        Column::new("mfu", "MFU", Unit::Share),
+        Column::new("hfu", "HFU", Unit::Share),
     ];
     let mut table = Table::new("device_time_by_step", "Device time by step", columns)
         .view(View::Data)
         .empty(no_steps(parts));
     for (at, judged) in parts {
-        for (step, time) in judged.steps.iter().zip(&judged.times) {
+        for (index, (step, time)) in judged.steps.iter().zip(&judged.times).enumerate() {
+            let of_use = judged.uses.get(index).filter(|one| one.needed > 0);
+            let rate = of_use.and_then(|one| {
+                (time.duration_ns > 0).then(|| one.needed as f64 / time.duration_ns as f64 * 1e9)
+            });
+            let why = if of_use.is_none() { NO_FLOPS } else { NO_UTILIZATION };
             let part =
                 |which: usize| Cell::known(time.device_ns.map(|parts| parts[which]), NO_WORK);
             table.row(vec![
@@ -249,6 +262,10 @@ fn device_time(parts: &[(RankAt, Judged)]) -> Table {
                 Cell::known(time.idle_ns(), NO_WORK),
                 Cell::known(time.busy_share(), NO_WORK),
                 Cell::known(time.launches, NO_WORK),
+                Cell::known(of_use.map(|one| one.needed), NO_FLOPS),
+                Cell::known(rate, NO_FLOPS),
+                Cell::known(of_use.and_then(|one| one.mfu), why),
+                Cell::known(of_use.and_then(|one| one.hfu), why),
             ]);
         }
     }

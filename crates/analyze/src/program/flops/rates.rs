@@ -1,0 +1,201 @@
+//! Rates of operators, for the reports of other kinds that show them.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use tprof_facts::flops::Work;
+use tprof_facts::flops::peaks::Peaks;
+use tprof_trace::model::SpanKind;
+
+use super::figures::{NO_BYTES, NO_PEAKS, per_second, sizes_text, tera};
+use super::joined::AutogradLinks;
+use super::of_rank::{device, key, leasts, peaks, rows};
+use super::sums::{Row, SizesKey, Sums};
+use crate::document::{Cell, Column, Options, RankAt, Unit};
+use crate::rank::RankTrace;
+
+const NO_COUNT: &str = "its operations are not known, or are those of operators within it: see `report flops`";
+
+/// What runs of one operator, or of one with inputs of one size, reach.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OperatorRate {
+    /// Operations that results need.
+    needed: u64,
+    /// Read and written; none where that of a run is not known.
+    bytes: Option<u64>,
+    /// Of that, time on devices; without a device on the host.
+    time_ns: u64,
+    least_ns: Option<f64>,
+    /// Time by bound.
+    bounds: BTreeMap<&'static str, u64>,
+    has_peaks: bool,
+}
+
+impl OperatorRate {
+    fn of(row: &Row, has_peaks: bool) -> OperatorRate {
+        let (time_ns, runs) = row.timed();
+        let bounds = row.bound().map(|bound| (bound.word(), time_ns)).into_iter().collect();
+        OperatorRate {
+            needed: row.work.needed.saturating_mul(runs),
+            bytes: row.work.bytes().and_then(|bytes| bytes.checked_mul(runs)),
+            time_ns,
+            least_ns: row.least.both().filter(|_| !row.crosses),
+            bounds,
+            has_peaks,
+        }
+    }
+
+    /// Adds that of other runs.
+    pub fn add(&mut self, other: &OperatorRate) {
+        self.needed = self.needed.saturating_add(other.needed);
+        self.bytes = self.bytes.zip(other.bytes).and_then(|(a, b)| a.checked_add(b));
+        self.time_ns += other.time_ns;
+        self.least_ns = self.least_ns.zip(other.least_ns).map(|(a, b)| a + b);
+        for (bound, time_ns) in &other.bounds {
+            *self.bounds.entry(bound).or_default() += time_ns;
+        }
+        self.has_peaks |= other.has_peaks;
+    }
+
+    /// Columns of [`rate_cells`]; a person sees them where there is any rate.
+    pub fn columns(any: bool) -> Vec<Column> {
+        let seen = |key, title, unit| match any {
+            true => Column::new(key, title, unit),
+            false => Column::data(key, unit),
+        };
+        vec![
+            Column::data("flops_per_s", Unit::Number),
+            seen("rate", "TFLOP/s", Unit::Text),
+            Column::data("bytes_per_s", Unit::BytesPerSecond),
+            seen("bound", "bound", Unit::Text),
+            seen("of_roof", "of roof", Unit::Share),
+        ]
+    }
+}
+
+/// Rate, bytes a second, bound, share of the roof.
+pub(crate) fn rate_cells(rate: Option<&OperatorRate>) -> Vec<Cell> {
+    let Some(rate) = rate else { return (0..5).map(|_| Cell::missing(NO_COUNT)).collect() };
+    let time_ns = rate.time_ns;
+    let flops = per_second(rate.needed, time_ns);
+    let bytes = rate.bytes.and_then(|bytes| per_second(bytes, time_ns));
+    let bound = rate.bounds.iter().max_by_key(|(_, time_ns)| **time_ns).map(|(word, _)| *word);
+    let least = rate.least_ns.filter(|_| time_ns > 0);
+    let why = match (rate.has_peaks, rate.bytes) {
+        (true, None) => NO_BYTES,
+        (true, Some(_)) => "its bytes cross the bus, or the peak of its type is not known",
+        (false, _) => NO_PEAKS,
+    };
+    const NO_TIME: &str = "no time was recorded for it";
+    vec![
+        Cell::known(flops, NO_TIME),
+        tera(flops, NO_TIME),
+        Cell::known(bytes, NO_BYTES),
+        Cell::known(bound, why),
+        Cell::known(least.map(|least| least / time_ns as f64), why),
+    ]
+}
+
+/// Of a rank's operators with sizes and types as JSON, those that count and were timed.
+pub(crate) fn operator_rates(
+    rank: &RankTrace<'_>,
+    at: &RankAt,
+    given: Option<Peaks>,
+) -> BTreeMap<(String, String, String), OperatorRate> {
+    let mut rates: BTreeMap<(String, String, String), OperatorRate> = BTreeMap::new();
+    let tree = rank.operator_tree();
+    let counted = super::count::of(rank, tree);
+    if !counted.has_sizes {
+        return rates;
+    }
+    let peaks = peaks(device(rank, &counted).as_ref(), &counted, given);
+    let leasts = leasts(rank, &counted, peaks.as_ref());
+    // What is done again is no matter here.
+    let links = AutogradLinks::default();
+    for (key, row) in rows(rank, at, tree, &counted, &leasts, &links) {
+        if row.launched == 0 && !rank.work.is_empty() {
+            continue;
+        }
+        let rate = OperatorRate::of(&row, peaks.is_some());
+        let SizesKey { operator, dims, types, .. } = key;
+        rates
+            .entry((operator, dims, types))
+            .and_modify(|known| known.add(&rate))
+            .or_insert(rate);
+    }
+    rates
+}
+
+/// What a training step used of its devices.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct StepUse {
+    /// Operations that results need; 0 where no operator counts.
+    pub needed: u64,
+    /// Of model and hardware: see `docs/metrics.md`.
+    pub mfu: Option<f64>,
+    pub hfu: Option<f64>,
+}
+
+/// Of each of a rank's steps, in their order; nothing where no operator has sizes.
+pub(crate) fn use_of_steps(rank: &RankTrace<'_>, options: &Options) -> Vec<StepUse> {
+    let tree = rank.operator_tree();
+    let counted = super::count::of(rank, tree);
+    if !counted.has_sizes {
+        return Vec::new();
+    }
+    let peaks = peaks(device(rank, &counted).as_ref(), &counted, options.peaks);
+    let leasts = leasts(rank, &counted, peaks.as_ref());
+    let links = AutogradLinks::of(rank, tree);
+    let of_run = |run: &super::count::CountedRun| {
+        let shape = run.shape as usize;
+        (&counted.shapes[shape].work, leasts[shape], links.recomputes(run.at))
+    };
+    let devices = counted.devices.len() as u64;
+    let one = |step: super::sums::StepSums| {
+        let Sums { needed, .. } = step.sums;
+        let [mfu, hfu] = step.sums.utilizations(devices, step.wall_ns);
+        let known = peaks.is_some() && step.sums.runs > 0;
+        StepUse { needed, mfu: mfu.filter(|_| known), hfu: hfu.filter(|_| known) }
+    };
+    super::parts::steps(rank, tree, &counted, of_run).into_iter().map(one).collect()
+}
+
+/// One run of an operator with sizes, to compare with others of its sizes.
+pub(crate) struct SizedRun {
+    /// Of [`sized_runs`]'s names.
+    pub name: u32,
+    pub process: u32,
+    /// When it began on the host.
+    pub start_ns: u64,
+    /// On devices; without a device on the host.
+    pub time_ns: u64,
+    pub work: Work,
+}
+
+/// Names of operators with their sizes, and their runs that count and were timed.
+pub(crate) fn sized_runs(rank: &RankTrace<'_>) -> (Vec<String>, Vec<SizedRun>) {
+    let tree = rank.operator_tree();
+    let counted = super::count::of(rank, tree);
+    let text = |shape: &super::count::SizedOperator| {
+        let SizesKey { operator, dims, .. } = key(rank, shape);
+        sizes_text(&operator, &dims, &shape.work)
+    };
+    let names = counted.shapes.iter().map(text).collect();
+    let processes: FxHashMap<u32, u32> =
+        rank.spans(SpanKind::Operator).iter().map(|span| (span.thread, span.process)).collect();
+    let has_work = !rank.work.is_empty();
+    let one = |run: &super::count::CountedRun| {
+        let span = &tree.spans[run.at as usize];
+        let time_ns = if has_work { run.device_ns } else { run.host_ns };
+        Some(SizedRun {
+            name: run.shape,
+            process: *processes.get(&span.thread)?,
+            start_ns: span.start_ns,
+            time_ns,
+            work: counted.shapes[run.shape as usize].work,
+        })
+    };
+    let timed = counted.runs.iter().filter(|run| run.launched > 0 || !has_work);
+    let runs = timed.filter_map(one).collect();
+    (names, runs)
+}
