@@ -14,6 +14,8 @@ const LEFT: f64 = 62.0;
 const BELOW: f64 = 38.0;
 const ABOVE: f64 = 22.0;
 const RIGHT: f64 = 24.0;
+/// Height of a label.
+const LABEL: f64 = 15.0;
 /// Radius of the point with the most time, and of the smallest one.
 const LARGEST: f64 = 20.0;
 const SMALLEST: f64 = 2.5;
@@ -164,7 +166,10 @@ fn lines(out: &mut String, axes: &Axes, roofs: &Roofs<'_>) {
     let left = 10_f64.powi(axes.x[0]);
     let right = 10_f64.powi(axes.x[1]);
     let bottom = 10_f64.powi(axes.y[0]);
-    for (name, roof) in roofs.roofs {
+    let mut roofs_by_height: Vec<&(String, f64)> = roofs.roofs.iter().collect();
+    roofs_by_height.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let mut last_label = f64::MIN;
+    for (name, roof) in roofs_by_height {
         let y = axes.y(*roof);
         let end = axes.x(right);
         let _ = match roofs.memory {
@@ -181,13 +186,16 @@ fn lines(out: &mut String, axes: &Axes, roofs: &Roofs<'_>) {
             }
             None => write!(out, "<path class=\"roof\" d=\"M{LEFT} {y:.1}H{end:.1}\"/>"),
         };
+        // Above its line; below the label of a roof that is near, which lies higher.
+        let label = (y - 4.0).max(last_label + LABEL);
         let _ = write!(
             out,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            "<text class=\"of-roof\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             end - 4.0,
-            y - 4.0,
+            label,
             escape(name),
         );
+        last_label = label;
     }
 }
 
@@ -224,6 +232,20 @@ mod tests {
             out.contains("a &lt;b&gt;") && out.contains("href=\"timeline.html#from=1&amp;to=2\"")
         );
         assert!(!out.contains("class=\"roof\"") && !out.contains("NaN"), "{out}");
+    }
+
+    #[test]
+    fn labels_of_near_roofs_lie_below_each_other() {
+        let mut out = String::new();
+        let roofs = [("fp64".to_owned(), 9.7e12), ("fp32".to_owned(), 19.5e12)];
+        let roofs = Roofs { memory: Some(1e12), roofs: &roofs };
+        draw(&mut out, "t", &roofs, &[], &[point(10.0, 1e12)]);
+        let labels = out.split("class=\"of-roof\"").skip(1);
+        let heights: Vec<f64> = labels
+            .map(|label| label.split("y=\"").nth(1).unwrap().split('"').next().unwrap())
+            .map(|height| height.parse().unwrap())
+            .collect();
+        assert!(heights[1] - heights[0] >= LABEL - 0.1, "{heights:?}");
     }
 
     #[test]

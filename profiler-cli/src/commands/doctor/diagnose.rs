@@ -1,7 +1,7 @@
 //! Runs the checks, and prints them.
 
 use super::check::{Check, Verdict};
-use super::{gpu, machine, program, run_kernel};
+use super::{gpu, machine, peaks, program, run_kernel};
 use crate::terminal::paint;
 use clap::Args;
 use serde::Serialize;
@@ -23,6 +23,10 @@ pub struct DoctorArgs {
     /// Run a kernel on each GPU, recorded; check its result and its recording
     #[arg(long)]
     pub run_kernel: bool,
+    /// Measure what the processors reach at most (3 s, nothing else should run):
+    /// fp32, fp64, memory, as `tprof report --peaks` reads them
+    #[arg(long)]
+    pub peaks: bool,
     /// Command to check
     #[arg(value_name = "COMMAND", trailing_var_arg = true, value_hint = clap::ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
@@ -43,6 +47,9 @@ struct Report {
     /// `--run-kernel`: what ran on each device, and what was recorded of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     run_kernel: Option<Vec<Check>>,
+    /// `--peaks`: what the processors reach.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peaks: Option<peaks::CpuPeaks>,
 }
 
 impl Report {
@@ -70,6 +77,7 @@ pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
         machine,
         command,
         run_kernel: args.run_kernel.then(run_kernel::checks),
+        peaks: args.peaks.then(peaks::measure),
     };
     let text =
         if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { page(&report) };
@@ -88,6 +96,9 @@ fn page(report: &Report) -> String {
     if let Some(checks) = &report.run_kernel {
         text += "\na kernel on each GPU\n";
         checks.iter().for_each(|check| line(check, &mut text));
+    }
+    if let Some(peaks) = &report.peaks {
+        text += &peaks::text(peaks);
     }
     if !report.kernels_agree() {
         text += "\nGPU recording is not verified here.\n";

@@ -217,7 +217,7 @@ fn memory_limit() -> Check {
 }
 
 /// The nearest limit above this process, and the file that sets it.
-fn cgroup_limit() -> Option<(PathBuf, Option<u64>)> {
+pub(super) fn cgroup_limit() -> Option<(PathBuf, Option<u64>)> {
     let text = fs::read_to_string("/proc/self/cgroup").ok()?;
     let root = Path::new("/sys/fs/cgroup");
     let mut unlimited = None;

@@ -8,6 +8,7 @@ mod diagnose;
 mod gpu;
 pub mod kernel;
 mod machine;
+mod peaks;
 mod program;
 mod run_kernel;
 

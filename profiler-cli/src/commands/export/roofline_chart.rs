@@ -9,6 +9,9 @@ use super::places::TIMELINE;
 /// Points at most: those with the most time.
 const MOST_POINTS: usize = 400;
 
+/// What takes less of the time is a dot that nobody needs, and would stretch the axes.
+const LEAST_SHARE: f64 = 1e-4;
+
 /// The classes of points.
 const CLASSES: [(&str, &str); 4] = [
     ("compute", "bound by operations"),
@@ -28,6 +31,11 @@ pub fn of(document: &Document, has_timeline: bool) -> Option<Chart> {
             && number(table, row, "share").is_some()
     };
     let placed: Vec<&Vec<Cell>> = table.rows.iter().filter(is_placed).collect();
+    let all = placed.len();
+    let placed: Vec<&Vec<Cell>> = placed
+        .into_iter()
+        .filter(|row| number(table, row, "share").is_some_and(|share| share >= LEAST_SHARE))
+        .collect();
     let points: Vec<RooflinePoint> =
         placed.iter().take(MOST_POINTS).map(|row| point(table, row, has_timeline)).collect();
     if points.is_empty() {
@@ -37,7 +45,11 @@ pub fn of(document: &Document, has_timeline: bool) -> Option<Chart> {
     if placed.len() > MOST_POINTS {
         notes.push(format!("the {MOST_POINTS} of {} with the most", placed.len()));
     }
-    let others = table.rows.len() - placed.len();
+    let short = all - placed.len();
+    if short > 0 {
+        notes.push(format!("{short} with less than {} of the time are not drawn", percent(LEAST_SHARE)));
+    }
+    let others = table.rows.len() - all;
     if others > 0 {
         let others = counted(others as u64, "row", "rows");
         notes.push(format!("{others} without operations, or with unknown bytes, are not drawn"));

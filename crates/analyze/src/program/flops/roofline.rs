@@ -277,7 +277,10 @@ fn peaks(parts: &[(RankAt, RankFlops)]) -> Table {
     ];
     let mut table = Table::new("peaks", "Peaks", columns)
         .about("of dense matrices; ridge: the intensity above which operations take longer")
-        .empty(NO_PEAKS);
+        .empty(match parts.iter().all(|(_, part)| part.rows.is_empty()) {
+            true => why_none(parts),
+            false => NO_PEAKS,
+        });
     let mut known: Vec<(String, Peaks)> = Vec::new();
     for (_, part) in parts.iter().filter(|(_, part)| !part.rows.is_empty()) {
         let Some(peaks) = part.peaks else { continue };

@@ -1,0 +1,114 @@
+//! `tprof doctor --peaks`: what the processors reach at most, measured, so that reports can hold
+//! operators of a CPU against it.
+//!
+//! Nothing else should run meanwhile: what others take is missing in the figures. Each is the best
+//! of several rounds.
+
+mod fma;
+mod rounds;
+mod triad;
+
+use serde::Serialize;
+use std::num::NonZero;
+use std::thread;
+use tprof_facts::units::bytes;
+
+/// What was measured.
+#[derive(Serialize)]
+pub(super) struct CpuPeaks {
+    /// Vector unit that was used: `AVX-512`.
+    vector: &'static str,
+    /// Bytes of the arrays of the triad together.
+    triad_bytes: u64,
+    one_core: CoresPeaks,
+    /// As many threads as the process may run at once.
+    all_cores: CoresPeaks,
+}
+
+/// Of so many threads.
+#[derive(Serialize)]
+struct CoresPeaks {
+    cores: usize,
+    /// Operations a second; a fused multiplication and addition are two.
+    fp32_flops_per_s: f64,
+    fp64_flops_per_s: f64,
+    /// Read and written; `null` where memory did not suffice.
+    memory_bytes_per_s: Option<f64>,
+    /// For `tprof report --peaks`.
+    option: String,
+}
+
+impl CoresPeaks {
+    fn measure(cores: usize, unit: &fma::VectorUnit, triad_bytes: Option<u64>) -> CoresPeaks {
+        let [fp32_flops_per_s, fp64_flops_per_s] =
+            [unit.fp32, unit.fp64].map(|run| rounds::best(cores, || run));
+        let memory_bytes_per_s = triad_bytes.map(|all| {
+            let each = all / cores as u64;
+            rounds::best(cores, || triad::arrays(each))
+        });
+        let mut option =
+            format!("fp32={},fp64={}", giga(fp32_flops_per_s), giga(fp64_flops_per_s));
+        if let Some(memory) = memory_bytes_per_s {
+            option += &format!(",memory={}", giga(memory));
+        }
+        CoresPeaks { cores, fp32_flops_per_s, fp64_flops_per_s, memory_bytes_per_s, option }
+    }
+}
+
+/// Measures for about three seconds.
+pub(super) fn measure() -> CpuPeaks {
+    let unit = fma::widest();
+    let all = triad::bytes();
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    CpuPeaks {
+        vector: unit.name,
+        triad_bytes: all.unwrap_or(0),
+        one_core: CoresPeaks::measure(1, &unit, all),
+        all_cores: CoresPeaks::measure(cores, &unit, all),
+    }
+}
+
+/// `105.3G`: as `--peaks` reads it.
+fn giga(value: f64) -> String {
+    format!("{:.1}G", value / 1e9)
+}
+
+/// For a person.
+pub(super) fn text(peaks: &CpuPeaks) -> String {
+    let of = |name: &str, one: &CoresPeaks| {
+        let memory = match one.memory_bytes_per_s {
+            Some(memory) => format!("{:>7.1} GB/s", memory / 1e9),
+            None => "unknown: too little memory".to_owned(),
+        };
+        let [fp32, fp64] = [one.fp32_flops_per_s, one.fp64_flops_per_s].map(|one| one / 1e9);
+        format!("  {name:<9}  fp32 {fp32:>8.1} GFLOP/s  fp64 {fp64:>8.1} GFLOP/s  memory {memory}\n")
+    };
+    let all = &peaks.all_cores;
+    let mut text = format!("\npeaks of the CPU, measured with {}", peaks.vector);
+    if peaks.triad_bytes > 0 {
+        text += &format!(" and arrays of {}", bytes(peaks.triad_bytes));
+    }
+    text += "\n";
+    text += &of("one core", &peaks.one_core);
+    text += &of(&format!("{} cores", all.cores), all);
+    text + &format!("  tprof report roofline --peaks {} RUN\n", all.option)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tprof_facts::flops::peaks::Peaks;
+
+    #[test]
+    fn what_is_printed_is_what_reports_read() {
+        let unit = fma::widest();
+        let peaks = CoresPeaks::measure(1, &unit, Some(1 << 20));
+        let read = Peaks::parse(&peaks.option).unwrap();
+        let near = |a: Option<f64>, b: f64| (a.unwrap() - b).abs() <= 5.1e7;
+        assert!(near(read.vector32, peaks.fp32_flops_per_s), "{}", peaks.option);
+        assert!(near(read.vector64, peaks.fp64_flops_per_s), "{}", peaks.option);
+        assert!(near(read.memory, peaks.memory_bytes_per_s.unwrap()), "{}", peaks.option);
+        let without = CoresPeaks::measure(1, &unit, None);
+        assert_eq!(Peaks::parse(&without.option).unwrap().memory, None);
+    }
+}

@@ -1,0 +1,61 @@
+//! How much is done a second, by several threads at once.
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Length of a round, after which rates are read, and how many there are.
+const ROUND: Duration = Duration::from_millis(50);
+const ROUNDS: usize = 5;
+
+/// The best rate of all threads together; `make` is called once on each thread, and what it makes does
+/// a piece of work and returns how much that was.
+pub(super) fn best<W: FnMut() -> f64>(threads: usize, make: impl Fn() -> W + Sync) -> f64 {
+    let begin = Barrier::new(threads);
+    let of_thread = || {
+        let mut work = make();
+        work();
+        let one = |_| {
+            begin.wait();
+            let start = Instant::now();
+            let mut done = 0.0;
+            while start.elapsed() < ROUND {
+                done += work();
+            }
+            done / start.elapsed().as_secs_f64()
+        };
+        (0..ROUNDS).map(one).collect::<Vec<f64>>()
+    };
+    let all: Vec<Vec<f64>> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(of_thread)).collect();
+        // One that panicked has no rate: its barrier would hold the others, so none does.
+        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    });
+    let of_round = |round: usize| all.iter().map(|rates| rates[round]).sum::<f64>();
+    (0..ROUNDS).map(of_round).fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn each_thread_makes_its_work_once_and_does_it_in_each_round() {
+        let (made, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let count = &done;
+        let make = || {
+            made.fetch_add(1, Ordering::Relaxed);
+            move || {
+                count.fetch_add(1, Ordering::Relaxed);
+                // Another thread may run, whatever the machine is busy with.
+                thread::yield_now();
+                1.0
+            }
+        };
+        assert!(best(3, make) > 0.0);
+        assert_eq!(made.into_inner(), 3);
+        // Once to warm up.
+        assert!(done.load(Ordering::Relaxed) >= 3 * (ROUNDS + 1));
+    }
+}

@@ -1,0 +1,87 @@
+//! Memory bandwidth: the triad of McCalpin's STREAM, `a = b + s · c`, on arrays that no cache holds.
+//! Bytes are what the program reads and writes; that a cache reads lines before it writes them is
+//! left out, as in STREAM and in `report roofline`.
+
+use std::fs;
+use std::hint::black_box;
+
+use super::super::machine::cgroup_limit;
+
+/// All arrays together are so many times as large as the last cache.
+const TIMES_CACHE: u64 = 4;
+const LEAST: u64 = 192 << 20;
+/// Arrays, and bytes of an element.
+const ARRAYS: u64 = 3;
+const ELEMENT: u64 = 8;
+
+/// Bytes of the arrays together; none where a half of the free memory, or a quarter of what the job
+/// may use, does not hold them.
+pub(super) fn bytes() -> Option<u64> {
+    let all = last_cache().unwrap_or(0).saturating_mul(TIMES_CACHE).max(LEAST);
+    let limit = cgroup_limit().and_then(|(_, limit)| limit).unwrap_or(u64::MAX);
+    (all <= (available()? / 2).min(limit / 4)).then_some(all)
+}
+
+/// Memory that programs may still take.
+fn available() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+/// Bytes of the largest cache of the first processor.
+fn last_cache() -> Option<u64> {
+    let caches = fs::read_dir("/sys/devices/system/cpu/cpu0/cache").ok()?;
+    let size = |entry: fs::DirEntry| parse(&fs::read_to_string(entry.path().join("size")).ok()?);
+    caches.flatten().filter_map(size).max()
+}
+
+/// `2048K`.
+fn parse(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let (digits, unit) = match text.chars().last()? {
+        'K' => (&text[..text.len() - 1], 1 << 10),
+        'M' => (&text[..text.len() - 1], 1 << 20),
+        'G' => (&text[..text.len() - 1], 1 << 30),
+        _ => (text, 1),
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// A pass over arrays of the calling thread, of so many bytes together; it returns what it read and
+/// wrote.
+pub(super) fn arrays(bytes: u64) -> impl FnMut() -> f64 {
+    let count = (bytes / ARRAYS / ELEMENT).max(1) as usize;
+    // Not zeros: these may be one page for all.
+    let [mut a, mut b, c] = [1.0, 2.0, 3.0].map(|value| vec![value; count]);
+    move || {
+        let factor = black_box(3.0);
+        for ((a, b), c) in a.iter_mut().zip(&b).zip(&c) {
+            *a = b + factor * c;
+        }
+        black_box(&mut a);
+        std::mem::swap(&mut a, &mut b);
+        (count as u64 * ARRAYS * ELEMENT) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_of_caches_are_read_as_the_kernel_writes_them() {
+        assert_eq!(parse("2048K\n"), Some(2 << 20));
+        assert_eq!(parse("32M"), Some(32 << 20));
+        assert_eq!(parse("512"), Some(512));
+        assert_eq!(parse(""), None);
+        assert_eq!(parse("K"), None);
+    }
+
+    #[test]
+    fn a_pass_reads_two_arrays_and_writes_one() {
+        let mut pass = arrays(2400);
+        assert_eq!(pass(), 2400.0);
+    }
+}
