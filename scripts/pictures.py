@@ -1,9 +1,10 @@
 """Takes the pictures of docs/images: tprof's pages in a real browser.
 
-    scripts/pictures.py TRACE [--tprof PATH] [-o DIR]
+    scripts/pictures.py TRACE SIZED [--tprof PATH] [-o DIR]
 
 The flame graph is of a run of examples/clicks.py, made now. The timeline and the
-report are of TRACE: README.md names which one, and where it is from.
+report are of TRACE, the roofline of SIZED, which has sizes of operators' inputs: README.md names both, and
+where they are from.
 """
 
 import argparse
@@ -51,9 +52,17 @@ def report(browser, file, out):
     page.close()
 
 
+def roofline(browser, file, out):
+    page = browser.open(file, width=1280, height=560)
+    page.run("const title = document.querySelector('circle.point').closest('svg').previousElementSibling.previousElementSibling; title.scrollIntoView(); scrollBy(0, -60)")
+    page.picture(out / "roofline.png")
+    page.close()
+
+
 def main():
     parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parse.add_argument("trace", type=Path)
+    parse.add_argument("sized", type=Path)
     parse.add_argument("--tprof", type=Path, default=runs.TPROF)
     parse.add_argument("-o", "--output", type=Path, default=ROOT / "docs" / "images")
     args = parse.parse_args()
@@ -65,9 +74,10 @@ def main():
         clicks, program = Path(folder) / "clicks", ["python3", "examples/clicks.py"]
         found = {**os.environ, "PATH": f"{Path(sys.executable).resolve().parent}:{os.environ['PATH']}"}
         subprocess.run([args.tprof, "run", "--quiet", "-o", clicks, "--", *program], check=True, cwd=ROOT, env=found, stdout=subprocess.DEVNULL)
-        for name, take, run in (("flame", flame, clicks), ("timeline", timeline, args.trace), ("report", report, args.trace)):
+        for name, take, run in (("flame", flame, clicks), ("timeline", timeline, args.trace), ("report", report, args.trace), ("roofline", roofline, args.sized)):
             file = Path(folder) / f"{name}.html"
-            subprocess.run([args.tprof, "export", run, "--to", name, "-o", file], check=True, capture_output=True)
+            page = "report" if name == "roofline" else name
+            subprocess.run([args.tprof, "export", run, "--to", page, "-o", file], check=True, capture_output=True)
             take(browser, file, args.output)
             path = args.output / f"{name}.png"
             print(f"{os.path.relpath(path)}  {path.stat().st_size // 1024} KiB")

@@ -119,11 +119,7 @@ pub(super) fn join_annotations(names: &mut TimesByName, operators_are_whole: boo
 }
 
 /// What operators with inputs of one size took.
-fn shapes(
-    rank: &RankTrace<'_>,
-    at: &impl Fn(u32, u64) -> Option<u64>,
-    all: &mut TimesByName,
-) {
+fn shapes(rank: &RankTrace<'_>, at: &impl Fn(u32, u64) -> Option<u64>, all: &mut TimesByName) {
     let (names, runs) = sized_runs(rank);
     let mut by_shape: FxHashMap<(u32, u64), Took> = FxHashMap::default();
     for run in runs {

@@ -69,7 +69,12 @@ impl ComparisonTables<'_> {
         let sorts = [
             (Sort::Work, "kernels", "Kernels and copies", "kernel and no copy"),
             (Sort::Operator, "operators", "Operators and annotations", "operator"),
-            (Sort::Shape, "shapes", "Operators by sizes of inputs", "operator with sizes of its inputs"),
+            (
+                Sort::Shape,
+                "shapes",
+                "Operators by sizes of inputs",
+                "operator with sizes of its inputs",
+            ),
             (Sort::Call, "calls", "Runtime and driver calls", "call"),
             (Sort::Collective, "collectives", "Collectives", "collective"),
         ];

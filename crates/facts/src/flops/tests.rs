@@ -232,3 +232,44 @@ mod hostile {
         }
     }
 }
+
+#[test]
+fn operations_and_bytes_are_those_of_published_reports() {
+    let three = r#"["c10::BFloat16","c10::BFloat16","c10::BFloat16"]"#;
+    let conv2d = r#"["","","","[16, 16]","[0, 0]","[1, 1]","False","[0, 0]","1"]"#;
+    let conv3d = r#"["","","","[1, 1, 1]","[0, 0, 0]","[1, 1, 1]","False","[0, 0, 0]","1"]"#;
+    let causal = r#"["","","","0.","True","False","0.125"]"#;
+    let whole = r#"["","","","0.","False","False","0.088388347648318433"]"#;
+    // Of AMD's TraceLens, on H100 traces in its tests: 10^9 operations, MiB. Without an addition
+    // for each element of addmm's result; of causal attention, with all of the diagonal.
+    for (operator, dims, values, giga, mebibytes) in [
+        ("addmm", "[[768],[788,768],[768,768]]", "[]", 0.930_167_808 - 0.000_605_184, 3.435_058_6),
+        ("convolution", "[[4,3,224,224],[768,3,16,16],[768]]", conv2d, 0.924_844_032, 3.421_875),
+        (
+            "convolution",
+            "[[1,96,6,258,258],[96,96,3,3,3],[96]]",
+            conv3d,
+            130.459_631_616,
+            121.604_003_9,
+        ),
+        (
+            "_scaled_dot_product_flash_attention",
+            "[[16,16,559,64],[16,16,559,64],[16,16,559,64]]",
+            causal,
+            10.239_377_408 * 560.0 / 559.0,
+            69.875,
+        ),
+        (
+            "_scaled_dot_product_flash_attention",
+            "[[1,12,32256,128],[1,12,512,128],[1,12,512,128]]",
+            whole,
+            101.468_602_368,
+            192.0,
+        ),
+    ] {
+        let found = work(&format!("aten::{operator}"), dims, three, values);
+        assert!((found.needed as f64 / (giga * 1e9) - 1.0).abs() < 1e-9, "{operator} {dims}");
+        let moved = found.bytes().unwrap() as f64 / (1 << 20) as f64;
+        assert!((moved / mebibytes - 1.0).abs() < 0.01, "{operator} {dims}: {moved}");
+    }
+}

@@ -47,7 +47,10 @@ pub fn of(document: &Document, has_timeline: bool) -> Option<Chart> {
     }
     let short = all - placed.len();
     if short > 0 {
-        notes.push(format!("{short} with less than {} of the time are not drawn", percent(LEAST_SHARE)));
+        notes.push(format!(
+            "{short} with less than {} of the time are not drawn",
+            percent(LEAST_SHARE)
+        ));
     }
     let others = table.rows.len() - all;
     if others > 0 {

@@ -14,7 +14,8 @@ use super::sums::{Row, SizesKey, Sums};
 use crate::document::{Cell, Column, Options, RankAt, Unit};
 use crate::rank::RankTrace;
 
-const NO_COUNT: &str = "its operations are not known, or are those of operators within it: see `report flops`";
+const NO_COUNT: &str =
+    "its operations are not known, or are those of operators within it: see `report flops`";
 
 /// What runs of one operator, or of one with inputs of one size, reach.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,10 +119,7 @@ pub(crate) fn operator_rates(
         }
         let rate = OperatorRate::of(&row, peaks.is_some());
         let SizesKey { operator, dims, types, .. } = key;
-        rates
-            .entry((operator, dims, types))
-            .and_modify(|known| known.add(&rate))
-            .or_insert(rate);
+        rates.entry((operator, dims, types)).and_modify(|known| known.add(&rate)).or_insert(rate);
     }
     rates
 }

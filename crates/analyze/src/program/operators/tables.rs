@@ -76,9 +76,7 @@ fn costs(key: &'static str, first: &[Column], has_rates: bool) -> Table {
         true => format!("{ABOUT}. TFLOP/s, bound, of roof: as in `report roofline`"),
         false => ABOUT.to_owned(),
     };
-    Table::new(key, "Operators", columns)
-        .about(about)
-        .empty(NO_OPERATORS)
+    Table::new(key, "Operators", columns).about(about).empty(NO_OPERATORS)
 }
 
 fn add_costs(table: &mut Table, sums: &OperatorCosts, at: Option<&RankAt>) {

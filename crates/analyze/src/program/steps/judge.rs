@@ -66,7 +66,16 @@ impl Judged {
         let outliers = (times.len() - first >= FEWEST_FOR_OUTLIERS)
             .then(|| (first..times.len()).filter(is_outlier).collect());
         let found = StepOrigin::default();
-        Judged { steps, found, warm_up, steady, outliers, times: Vec::new(), uses: Vec::new(), phases: Vec::new() }
+        Judged {
+            steps,
+            found,
+            warm_up,
+            steady,
+            outliers,
+            times: Vec::new(),
+            uses: Vec::new(),
+            phases: Vec::new(),
+        }
     }
 
     /// Steps of warm-up, or why that is not known.

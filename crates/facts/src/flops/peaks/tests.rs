@@ -73,8 +73,7 @@ fn others_and_parts_of_devices_have_no_peaks() {
 fn a_product_has_the_peak_of_its_type_and_other_work_that_of_vector_units() {
     let peaks = Peaks::of("NVIDIA H200", None).unwrap();
     let of = |family, of, tf32| {
-        let work =
-            Work { family, flops: 1, needed: 1, read: None, written: None, of: Some(of) };
+        let work = Work { family, flops: 1, needed: 1, read: None, written: None, of: Some(of) };
         peaks.compute(&work, tf32)
     };
     assert_eq!(of(Family::Gemm, ElementType::BFloat16, false), Some((989.4 * 1e12, "bf16")));

@@ -46,8 +46,7 @@ impl CoresPeaks {
             let each = all / cores as u64;
             rounds::best(cores, || triad::arrays(each))
         });
-        let mut option =
-            format!("fp32={},fp64={}", giga(fp32_flops_per_s), giga(fp64_flops_per_s));
+        let mut option = format!("fp32={},fp64={}", giga(fp32_flops_per_s), giga(fp64_flops_per_s));
         if let Some(memory) = memory_bytes_per_s {
             option += &format!(",memory={}", giga(memory));
         }
@@ -81,7 +80,9 @@ pub(super) fn text(peaks: &CpuPeaks) -> String {
             None => "unknown: too little memory".to_owned(),
         };
         let [fp32, fp64] = [one.fp32_flops_per_s, one.fp64_flops_per_s].map(|one| one / 1e9);
-        format!("  {name:<9}  fp32 {fp32:>8.1} GFLOP/s  fp64 {fp64:>8.1} GFLOP/s  memory {memory}\n")
+        format!(
+            "  {name:<9}  fp32 {fp32:>8.1} GFLOP/s  fp64 {fp64:>8.1} GFLOP/s  memory {memory}\n"
+        )
     };
     let all = &peaks.all_cores;
     let mut text = format!("\npeaks of the CPU, measured with {}", peaks.vector);
