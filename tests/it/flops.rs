@@ -134,7 +134,8 @@ fn the_report_page_draws_operators_with_operations_and_bytes() {
     let rows = report("roofline", &run, &[]);
     let rows = rows["tables"]["roofline"].as_array().unwrap();
     let is_drawn = |row: &&Value| {
-        ["intensity", "flops_per_s"].iter().all(|key| row[*key].as_f64() > Some(0.0))
+        let has = ["intensity", "flops_per_s"].iter().all(|key| row[*key].as_f64() > Some(0.0));
+        has && row["share"].as_f64() >= Some(5e-4)
     };
     assert!(rows.iter().filter(is_drawn).count() > 5);
     assert_eq!(page.matches("<circle class=\"point").count(), rows.iter().filter(is_drawn).count());

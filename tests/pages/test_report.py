@@ -4,7 +4,7 @@ import shutil
 import subprocess
 
 from case import PageCase
-from runs import HOSTILE, TPROF, directory, made, page
+from runs import HOSTILE, ROOT, TPROF, directory, made, page
 
 
 class ReportPage(PageCase):
@@ -43,6 +43,21 @@ class ReportPage(PageCase):
         report = self.open(run / "report.html")
         links = report.run("[...document.querySelectorAll('a.button')].map(a => a.getAttribute('href'))")
         self.assertEqual(links, ["timeline.html", "flame.html"])
+
+    def test_points_of_the_roofline_name_operators_and_lead_to_the_timeline(self):
+        run = directory() / "sized"
+        subprocess.run([TPROF, "import", "-q", ROOT / "tests" / "flops" / "mlp.json.gz", "-o", run], check=True, capture_output=True)
+        for to in ("timeline", "report"):
+            subprocess.run([TPROF, "export", run, "--to", to], check=True, capture_output=True)
+        # Not `open`, which allows no other page.
+        report = self.browser.open(run / "report.html")
+        self.addCleanup(report.close)
+        point = "document.querySelector('a circle.point')"
+        self.assertRegex(report.run(f"{point}.querySelector('title').textContent"), r"^aten::.*\n.* of the time\n.* operations for each byte")
+        report.run(f"{point}.scrollIntoView({{block: 'center'}})")
+        x, y = report.run(f"(r => [r.x + r.width / 2, r.y + r.height / 2])({point}.getBoundingClientRect())")
+        report.click(x, y)
+        report.wait("location.pathname.endsWith('/timeline.html') && location.hash.startsWith('#from=')")
 
     def test_it_prints(self):
         pdf = self.report().pdf()

@@ -272,7 +272,7 @@ struct PerStep {
 
 impl PerStep {
     fn flops_per_s(&self) -> Option<f64> {
-        (self.ns.mean > 0.0).then(|| self.flops / self.ns.mean * 1e9)
+        (self.ns.mean > 0.0 && self.flops > 0.0).then(|| self.flops / self.ns.mean * 1e9)
     }
 }
 

@@ -186,8 +186,11 @@ fn lines(out: &mut String, axes: &Axes, roofs: &Roofs<'_>) {
             }
             None => write!(out, "<path class=\"roof\" d=\"M{LEFT} {y:.1}H{end:.1}\"/>"),
         };
-        // Above its line; below the label of a roof that is near, which lies higher.
-        let label = (y - 4.0).max(last_label + LABEL);
+        // Above its line; below it where the label of a near roof leaves no room.
+        let label = match y - 4.0 >= last_label + LABEL {
+            true => y - 4.0,
+            false => (y + 12.0).max(last_label + LABEL),
+        };
         let _ = write!(
             out,
             "<text class=\"of-roof\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",

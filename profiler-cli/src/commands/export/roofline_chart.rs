@@ -10,7 +10,7 @@ use super::places::TIMELINE;
 const MOST_POINTS: usize = 400;
 
 /// What takes less of the time is a dot that nobody needs, and would stretch the axes.
-const LEAST_SHARE: f64 = 1e-4;
+const LEAST_SHARE: f64 = 5e-4;
 
 /// The classes of points.
 const CLASSES: [(&str, &str); 4] = [
@@ -41,21 +41,21 @@ pub fn of(document: &Document, has_timeline: bool) -> Option<Chart> {
     if points.is_empty() {
         return None;
     }
-    let mut notes = vec!["area: time".to_owned()];
+    let mut left_out = Vec::new();
     if placed.len() > MOST_POINTS {
-        notes.push(format!("the {MOST_POINTS} of {} with the most", placed.len()));
+        left_out.push(format!("{} with less than others", placed.len() - MOST_POINTS));
     }
     let short = all - placed.len();
     if short > 0 {
-        notes.push(format!(
-            "{short} with less than {} of the time are not drawn",
-            percent(LEAST_SHARE)
-        ));
+        left_out.push(format!("{short} with less than {} of the time", percent(LEAST_SHARE)));
     }
     let others = table.rows.len() - all;
     if others > 0 {
-        let others = counted(others as u64, "row", "rows");
-        notes.push(format!("{others} without operations, or with unknown bytes, are not drawn"));
+        left_out.push(format!("{others} without operations or known bytes"));
+    }
+    let mut title = "Operators below the roof; area: time".to_owned();
+    if !left_out.is_empty() {
+        title += &format!(". Not drawn: {}", left_out.join(", "));
     }
     let roofs = peaks.rows.iter().filter_map(|row| {
         let name = text(peaks, row, "peak");
@@ -70,7 +70,7 @@ pub fn of(document: &Document, has_timeline: bool) -> Option<Chart> {
         .all(|rows| text(peaks, &rows[0], "device") == text(peaks, &rows[1], "device"));
     let class = |(class, name): (&str, &str)| (format!("bound-{class}"), name.to_owned());
     Some(Chart::Roofline {
-        title: format!("Operators below the roof; {}", notes.join("; ")),
+        title,
         memory: memory.filter(|_| is_one),
         roofs: if is_one { roofs.collect() } else { Vec::new() },
         classes: CLASSES.into_iter().map(class).collect(),

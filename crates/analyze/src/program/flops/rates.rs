@@ -68,7 +68,7 @@ impl OperatorRate {
             Column::data("flops_per_s", Unit::Number),
             seen("rate", "TFLOP/s", Unit::Text),
             Column::data("bytes_per_s", Unit::BytesPerSecond),
-            seen("bound", "bound", Unit::Text),
+            Column::data("bound", Unit::Text),
             seen("of_roof", "of roof", Unit::Share),
         ]
     }

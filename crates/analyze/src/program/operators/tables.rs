@@ -73,7 +73,7 @@ fn costs(key: &'static str, first: &[Column], has_rates: bool) -> Table {
                          launch: from its start to its first launching call; to start: from there to the \
                          kernel's start (means)";
     let about = match has_rates {
-        true => format!("{ABOUT}. TFLOP/s, bound, of roof: as in `report roofline`"),
+        true => format!("{ABOUT}. TFLOP/s, of roof: as in `report roofline`"),
         false => ABOUT.to_owned(),
     };
     Table::new(key, "Operators", columns).about(about).empty(NO_OPERATORS)
