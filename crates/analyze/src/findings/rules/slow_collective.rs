@@ -21,11 +21,11 @@ const LEAST_BYTES: u64 = 64 << 20;
 const WELL: f64 = 0.5;
 
 /// Operation, type, bytes, ranks.
-type Kind = (String, String, u64, u32);
+type MessageKind = (String, String, u64, u32);
 
-/// Calls of one kind.
+/// MessageCalls of one kind.
 #[derive(Default)]
-struct Calls {
+struct MessageCalls {
     count: u64,
     /// Of the shortest, which waited least for other ranks.
     best_ns: u64,
@@ -33,7 +33,7 @@ struct Calls {
     works: Vec<u32>,
 }
 
-impl Calls {
+impl MessageCalls {
     fn share(&self) -> f64 {
         self.least_ns / self.best_ns.max(1) as f64
     }
@@ -62,7 +62,7 @@ impl Rule for SlowCollective {
         let is_large = |one: &&Operation| one.bytes.is_none_or(|bytes| bytes >= LEAST_BYTES);
         let large: Vec<&Operation> = all.iter().filter(is_large).collect();
         let (kinds, unknown) = kinds(&links, &large);
-        let slow: Vec<(&Kind, &Calls)> =
+        let slow: Vec<(&MessageKind, &MessageCalls)> =
             kinds.iter().filter(|(_, calls)| calls.share() < WELL).collect();
         if slow.is_empty() {
             return not_found(&kinds, unknown, large.is_empty());
@@ -78,12 +78,12 @@ fn link(scene: &Scene<'_>, one: &Operation) -> Option<f64> {
     Peaks::of(scene.rank.name(device.name), device.memory_bytes)?.link
 }
 
-/// Calls by kind, and why others cannot be judged: the first reason, and how many have any.
+/// MessageCalls by kind, and why others cannot be judged: the first reason, and how many have any.
 fn kinds(
     links: &Links<'_>,
     large: &[&Operation],
-) -> (BTreeMap<Kind, Calls>, Option<(&'static str, u64)>) {
-    let mut kinds: BTreeMap<Kind, Calls> = BTreeMap::new();
+) -> (BTreeMap<MessageKind, MessageCalls>, Option<(&'static str, u64)>) {
+    let mut kinds: BTreeMap<MessageKind, MessageCalls> = BTreeMap::new();
     let mut unknown: Option<(&'static str, u64)> = None;
     for one in large {
         let least_ns = match links.least_ns(one) {
@@ -108,7 +108,7 @@ fn kinds(
 }
 
 fn not_found(
-    kinds: &BTreeMap<Kind, Calls>,
+    kinds: &BTreeMap<MessageKind, MessageCalls>,
     unknown: Option<(&'static str, u64)>,
     is_none_large: bool,
 ) -> Verdict {
@@ -119,20 +119,21 @@ fn not_found(
         let of = counted(count, "collective", "collectives");
         return Verdict::unchecked(format!("{of} not judged: {why}"), NEEDS);
     }
-    let least = kinds.values().map(Calls::share).fold(f64::MAX, f64::min);
+    let least = kinds.values().map(MessageCalls::share).fold(f64::MAX, f64::min);
     Verdict::clear(format!(
         "large collectives reach {} of the links' peak or more where they wait least",
         percent(least)
     ))
 }
 
-fn found(scene: &Scene<'_>, slow: &[(&Kind, &Calls)]) -> Verdict {
-    let beyond = |calls: &Calls| (calls.best_ns as f64 - calls.least_ns) * calls.count as f64;
+fn found(scene: &Scene<'_>, slow: &[(&MessageKind, &MessageCalls)]) -> Verdict {
+    let beyond =
+        |calls: &MessageCalls| (calls.best_ns as f64 - calls.least_ns) * calls.count as f64;
     let all: f64 = slow.iter().map(|(_, calls)| beyond(calls)).sum();
     let exposed = scene.communication.without(&scene.compute).length();
-    let mut longest: Vec<&(&Kind, &Calls)> = slow.iter().collect();
+    let mut longest: Vec<&(&MessageKind, &MessageCalls)> = slow.iter().collect();
     longest.sort_by(|a, b| beyond(b.1).total_cmp(&beyond(a.1)));
-    let text = |((name, of, size, ranks), calls): &(&Kind, &Calls)| {
+    let text = |((name, of, size, ranks), calls): &(&MessageKind, &MessageCalls)| {
         let of = if of.is_empty() { String::new() } else { format!(" {of}") };
         format!(
             "{name}{of} of {} over {ranks} ranks at {} of the links' peak",

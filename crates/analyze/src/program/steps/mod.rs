@@ -49,7 +49,7 @@ impl Analysis for Steps {
         let steps = rank.steps();
         let times = options.data.then(|| device_time::of_steps(rank, &steps, true));
         let times = times.unwrap_or_default();
-        let uses = options.data.then(|| use_of_steps(rank, options)).unwrap_or_default();
+        let uses = if options.data { use_of_steps(rank, options) } else { Vec::new() };
         Judged { found, phases: PhaseRow::of(rank), times, uses, ..Judged::of(steps) }
     }
 
