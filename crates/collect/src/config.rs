@@ -45,6 +45,9 @@ pub struct Config {
     pub gpu_interval: Duration,
     /// What a thread does when its ring is full.
     pub on_full: OnFull,
+    /// Where unwind tables and symbols of large files are kept between runs; nowhere if `None`.
+    #[serde(default)]
+    pub table_cache: Option<PathBuf>,
     /// Stop recording when the run's files hold this many bytes.
     pub max_size: Option<u64>,
     /// Stop recording this long after it began.

@@ -25,6 +25,7 @@ mod os;
 mod schedule;
 
 pub mod elf;
+pub mod kept;
 pub mod modules;
 pub mod symbols;
 pub mod unwind_table;

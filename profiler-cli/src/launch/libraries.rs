@@ -6,7 +6,7 @@
 //! and from which code may run. It stays there: processes of a job outlive
 //! tprof, and one that starts without its library prints that to the job's stderr.
 
-use crate::launch::{reach, system};
+use crate::launch::{caches, reach, system};
 use crate::terminal::errors::{Failure, reason};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -138,14 +138,8 @@ fn laid() -> Vec<PathBuf> {
     if user == 0 {
         places.push(PathBuf::from("/var/cache/tprof"));
     }
-    let absolute =
-        |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    if let Some(cache) = absolute("XDG_CACHE_HOME") {
-        places.push(cache.join("tprof"));
-    } else if let Some(home) = absolute("HOME") {
-        places.push(home.join(".cache/tprof"));
-    }
-    if let Some(runtime) = absolute("XDG_RUNTIME_DIR") {
+    places.extend(caches::own());
+    if let Some(runtime) = caches::absolute("XDG_RUNTIME_DIR") {
         places.push(runtime.join("tprof-lib"));
     }
     for shared in ["/tmp", "/var/tmp", "/dev/shm"] {

@@ -136,6 +136,7 @@ fn from_layers(
             rss_interval: DEFAULT_RSS_INTERVAL,
             gpu_interval: DEFAULT_GPU_INTERVAL,
             on_full: OnFull::Wait,
+            table_cache: crate::launch::caches::tables(),
             max_size: None,
             duration: None,
             delay: None,

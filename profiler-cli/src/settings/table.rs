@@ -10,8 +10,9 @@ use super::resolved::Resolved;
 use super::timetable::{self, CAPTURE_ENDS, UNITS};
 use super::values::{
     self, ACTIVITIES, GRAPH_DETAILS, IF_EXISTS_MODES, MEM_MODES, NCCL_EVENTS, ON_FULL,
-    OPERATOR_DETAILS, STACK_MODES, name_of,
+    OPERATOR_DETAILS, STACK_MODES, TABLE_CACHE_MODES, name_of,
 };
+use crate::launch::caches;
 use crate::runs::formats;
 use crate::terminal::errors::Failure;
 use std::path::PathBuf;
@@ -61,7 +62,7 @@ impl Setting {
 }
 
 /// All settings, in the order of the help.
-pub const SETTINGS: [&Setting; 32] = [
+pub const SETTINGS: [&Setting; 33] = [
     &OUTPUT,
     &IF_EXISTS,
     &FORCE,
@@ -91,6 +92,7 @@ pub const SETTINGS: [&Setting; 32] = [
     &CAPTURE_END,
     &FOLLOW,
     &ON_FULL_BUFFER,
+    &TABLE_CACHE,
     &EXPORT,
     &REDACT,
     &QUIET,
@@ -489,6 +491,23 @@ pub static ON_FULL_BUFFER: Setting = Setting {
         Ok(())
     },
     show: |resolved| Some(name_of(resolved.config.on_full, &ON_FULL).into()),
+};
+
+/// Whether tables of large libraries are kept between runs.
+pub static TABLE_CACHE: Setting = Setting {
+    name: "table-cache",
+    short: None,
+    help: "Keep unwind tables and symbols of large libraries between runs, as {values} [default: on]",
+    kind: ValueKind::Text("MODE", || values::names(&TABLE_CACHE_MODES)),
+    set: |resolved, given| {
+        let is_on = values::one_of(given, &TABLE_CACHE_MODES)?;
+        resolved.config.table_cache = is_on.then(caches::tables).flatten();
+        Ok(())
+    },
+    show: |resolved| {
+        let is_on = resolved.config.table_cache.is_some();
+        Some(name_of(is_on, &TABLE_CACHE_MODES).into())
+    },
 };
 
 /// Format that is written after the run.

@@ -56,6 +56,9 @@ pub const IF_EXISTS_MODES: [(&str, IfExists); 4] = [
 ];
 /// What to do when a buffer is full.
 pub const ON_FULL: [(&str, OnFull); 2] = [("wait", OnFull::Wait), ("drop", OnFull::Drop)];
+
+/// Whether tables of large libraries are kept between runs.
+pub const TABLE_CACHE_MODES: [(&str, bool); 2] = [("on", true), ("off", false)];
 const FLAGS: [(&str, bool); 8] = [
     ("true", true),
     ("false", false),

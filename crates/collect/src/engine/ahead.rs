@@ -8,10 +8,11 @@
 //! published with its region. Programs that never asked are not examined: to find the files
 //! behind the mappings costs a system call each.
 
+use crate::kept::Kept;
 use crate::modules::{LoadedModule, Mapping, ModuleCache, TableState};
 use crate::shared::{Region, publish};
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Programs that are remembered, at most.
 const MOST: usize = 4096;
@@ -25,6 +26,11 @@ pub struct Ahead {
 }
 
 impl Ahead {
+    /// With the tables that are kept between runs.
+    pub fn new(kept: Option<Arc<Kept>>) -> Ahead {
+        Ahead { cache: Mutex::new(ModuleCache::with_kept(kept)), ..Ahead::default() }
+    }
+
     /// The files and tables, for the thread that answers questions about them.
     pub fn cache(&self) -> MutexGuard<'_, ModuleCache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)

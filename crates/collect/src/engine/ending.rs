@@ -3,7 +3,7 @@
 use super::main_loop::{Engine, LEAST_INFO_BYTES, MS, OpenQuestions};
 use super::messages::{NO_FILE, READINGS};
 use super::summary;
-use crate::engine::workers::SymbolsWanted;
+use crate::engine::workers::{ModuleTask, SymbolsWanted};
 use crate::os::sys;
 use crate::out::info;
 use crate::out::survivors::{self, Survivor};
@@ -19,6 +19,8 @@ use tprof_trace::run::RunInfo;
 const ENDING_NS: u64 = 20 * MS;
 /// As [`ENDING_NS`], while some are followed that did not attach.
 const FOLLOWING_NS: u64 = 500 * MS;
+/// How long the end of a run waits for tables to be kept; a slow disk is not worth more.
+const KEEPING: Duration = Duration::from_secs(1);
 
 impl Engine {
     pub(super) fn is_over(&mut self, now: u64) -> bool {
@@ -122,6 +124,9 @@ impl Engine {
         self.take_messages();
         self.assign_samples(u64::MAX);
         self.wait_for_workers(|open| open.modules > 0, Duration::from_secs(5));
+        if self.parts.config.table_cache.is_some() {
+            self.open.keeping = self.parts.workers.modules.send(ModuleTask::Keep).is_ok();
+        }
         let numbers: Vec<u64> = self.targets.keys().copied().collect();
         for number in numbers {
             self.finish_image(number, now);
@@ -161,6 +166,7 @@ impl Engine {
         info::close_files(&mut self.out.files, &mut self.out.processes.losses, now);
         self.reserve.release();
         self.write_info_now();
+        self.wait_for_workers(|open| open.keeping, KEEPING);
         self.parts.info
     }
 

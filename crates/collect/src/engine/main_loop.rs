@@ -5,7 +5,7 @@ use super::inbox::Event;
 use super::prices::Pricer;
 use super::pss::Sizer;
 use super::reserve::Reserve;
-use super::workers::{Answer, ModulesWanted, Workers};
+use super::workers::{Answer, ModuleTask, ModulesWanted, Workers};
 use crate::config::Config;
 use crate::cpu::CpuSampler;
 use crate::directory::socket::SessionSocket;
@@ -142,6 +142,8 @@ pub(super) struct SurvivorSearch {
 pub(super) struct OpenQuestions {
     pub symbols: usize,
     pub modules: usize,
+    /// Tables are being kept for later runs.
+    pub keeping: bool,
 }
 
 /// The engine's state.
@@ -260,7 +262,7 @@ impl Engine {
                 self.open.modules += 1;
                 target.modules.asked = true;
                 target.modules.open += 1;
-                let _ = self.parts.workers.modules.send(ModulesWanted {
+                let _ = self.parts.workers.modules.send(ModuleTask::Look(ModulesWanted {
                     image: target.number,
                     pid: target.pid,
                     region: Arc::clone(&target.hooks.region),
@@ -268,7 +270,7 @@ impl Engine {
                     ended: target.end.is_some(),
                     begun_ns: target.start_ns,
                     begun_with: std::mem::take(&mut target.modules.begun_with),
-                });
+                }));
             }
         }
         self.follow_steps(now);

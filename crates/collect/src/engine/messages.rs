@@ -112,6 +112,10 @@ impl Engine {
                         target.code.interprets(interpreter);
                     }
                 }
+                Answer::Kept => {
+                    self.open.keeping = false;
+                    self.messages += 1;
+                }
                 Answer::NoPython(process, why) => {
                     let what = "Python frames in stacks of allocations".to_owned();
                     self.out.processes.losses.add_blind(Blind { process, what, why });

@@ -2,6 +2,7 @@
 //! compiling unwind tables (one thread), resolving symbols (another).
 
 use crate::engine::ahead::Ahead;
+use crate::kept::Kept;
 use crate::modules::{CompileJob, FileKey, LoadedModule, Mapping, ModuleCache, TableState};
 use crate::os::sys;
 use crate::python;
@@ -76,8 +77,21 @@ pub enum SymbolsWanted {
 /// the kernel 40 ms, longer than most such runs.
 const KERNEL_AFTER: Duration = Duration::from_secs(1);
 
+/// How long there is no question before what was compiled is kept for later runs.
+const KEPT_AFTER: Duration = Duration::from_millis(500);
+
+/// What the module worker is asked.
+pub enum ModuleTask {
+    /// To look at what an image has mapped.
+    Look(ModulesWanted),
+    /// To keep what was compiled: the run is over.
+    Keep,
+}
+
 /// What the workers send back.
 pub enum Answer {
+    /// All tables are kept that are to be.
+    Kept,
     /// What an image has mapped.
     Modules(MappingsRead),
     /// A question of an image was answered, with the mappings that it had before.
@@ -93,7 +107,7 @@ pub enum Answer {
 /// Both workers.
 pub struct Workers {
     /// Questions about mappings.
-    pub modules: Sender<ModulesWanted>,
+    pub modules: Sender<ModuleTask>,
     /// Questions about symbols.
     pub symbols: Sender<SymbolsWanted>,
 }
@@ -103,6 +117,7 @@ pub fn start(
     tables: Tables,
     ahead: Arc<Ahead>,
     session: Arc<SessionMemory>,
+    kept: Option<Arc<Kept>>,
     answers: Sender<Answer>,
 ) -> std::io::Result<Workers> {
     let (modules, wanted) = channel();
@@ -111,12 +126,12 @@ pub fn start(
     let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
     named("tprof-modules")
         .spawn(move || serve_modules(&wanted, tables, &ahead, &module_answers, &module_session))?;
-    named("tprof-symbols").spawn(move || serve_symbols(&places, &answers, &session))?;
+    named("tprof-symbols").spawn(move || serve_symbols(&places, kept, &answers, &session))?;
     Ok(Workers { modules, symbols })
 }
 
 fn serve_modules(
-    wanted: &Receiver<ModulesWanted>,
+    tasks: &Receiver<ModuleTask>,
     mut tables: Tables,
     ahead: &Ahead,
     answers: &Sender<Answer>,
@@ -125,7 +140,16 @@ fn serve_modules(
     let mut pythons: HashMap<u64, PythonSearch> = HashMap::new();
     // What images had mapped, each with how often it had asked for that before.
     let mut recent: VecDeque<(u64, u32, MappingsRead)> = VecDeque::new();
-    while let Ok(mut question) = wanted.recv() {
+    while let Some(task) = next_task(tasks, ahead) {
+        let mut question = match task {
+            ModuleTask::Look(question) => question,
+            ModuleTask::Keep => {
+                keep_tables(ahead);
+                let _ = answers.send(Answer::Kept);
+                session.wake();
+                continue;
+            }
+        };
         let mut cache = ahead.cache();
         let unloads = question.region.header().python_unloads.load(Acquire);
         let wanted = question.region.header().maps_wanted.load(Acquire);
@@ -139,6 +163,7 @@ fn serve_modules(
         };
         let late = mappings.late;
         let modules = &mut mappings.modules;
+        cache.take_kept(&mut tables);
         take_marks(&question.region, modules, &mut cache);
         let mut open: Vec<_> = modules
             .iter()
@@ -178,6 +203,24 @@ fn serve_modules(
         recent.truncate(RECENT - 1);
         recent.push_front((question.image, wanted, mappings));
     }
+}
+
+/// The next task; `None` once none will come. What was compiled is kept meanwhile.
+fn next_task(tasks: &Receiver<ModuleTask>, ahead: &Ahead) -> Option<ModuleTask> {
+    match tasks.recv_timeout(KEPT_AFTER) {
+        Ok(task) => Some(task),
+        Err(RecvTimeoutError::Disconnected) => None,
+        Err(RecvTimeoutError::Timeout) => {
+            keep_tables(ahead);
+            tasks.recv().ok()
+        }
+    }
+}
+
+fn keep_tables(ahead: &Ahead) {
+    // Not while the cache is held: it is for those who begin meanwhile.
+    let fresh = ahead.cache().take_fresh();
+    fresh.keep();
 }
 
 /// Tables to be compiled.
@@ -314,11 +357,12 @@ fn answer(question: &ModulesWanted) {
 
 fn serve_symbols(
     wanted: &Receiver<SymbolsWanted>,
+    kept: Option<Arc<Kept>>,
     answers: &Sender<Answer>,
     session: &SessionMemory,
 ) {
     let began = Instant::now();
-    let mut symbolizer = Symbolizer::sparing();
+    let mut symbolizer = Symbolizer::sparing(kept);
     let mut kernels: Vec<Unresolved> = Vec::new();
     loop {
         let left = KERNEL_AFTER.saturating_sub(began.elapsed());

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::files::{Candidate, address_of, candidates, reopen};
 use crate::elf::{Elf, FileId, Segment, VDSO, own_vdso};
+use crate::kept::{Kept, KeptRows, LibraryKey, RowSpan, SpanRows};
 use crate::os::maps::{Mapping, read_code_maps};
 use crate::symbols::ModuleFile;
 use crate::unwind_table::{self, ModulePart};
@@ -18,6 +19,10 @@ const MAX_OPEN: usize = 128;
 /// Frame information from which on a file is compiled only once a stack needs its table, and in
 /// parts, bytes: 6 ms.
 const DEFERRED_FROM: u64 = 1 << 20;
+/// The same from which on tables are kept for later runs: 0.4 ms.
+const KEPT_FROM: u64 = 64 << 10;
+/// Bytes of tables that wait to be kept, at most; what is compiled beyond is not kept.
+const MOST_FRESH: usize = 48 << 20;
 
 /// Takes compiled tables into memory that targets can read.
 pub trait TableStore {
@@ -97,9 +102,57 @@ struct CachedFile {
     /// Its parts, in order of address, each with its first ELF address; not of a part.
     parts: Vec<(u64, FileKey)>,
     state: TableState,
+    /// Under what its tables are kept for later runs, if they are.
+    kept_as: Option<Arc<LibraryKey>>,
     /// Kept until the table is compiled.
     elf: Option<Elf>,
     path: PathBuf,
+}
+
+impl CachedFile {
+    /// Which part of its file its table is of.
+    fn span(&self) -> RowSpan {
+        self.part.as_ref().map_or(RowSpan::WHOLE, ModulePart::span)
+    }
+}
+
+/// Tables that were compiled in this run and are to be kept.
+#[derive(Debug, Default)]
+struct Fresh {
+    tables: HashMap<Arc<LibraryKey>, Vec<SpanRows>>,
+    bytes: usize,
+}
+
+impl Fresh {
+    fn add(&mut self, key: &Arc<LibraryKey>, span: RowSpan, bytes: Vec<u8>) {
+        if self.bytes + bytes.len() <= MOST_FRESH {
+            self.bytes += bytes.len();
+            self.tables.entry(Arc::clone(key)).or_default().push((span, bytes));
+        }
+    }
+}
+
+/// Compiled tables on their way to where they are kept.
+#[derive(Debug)]
+pub struct FreshRows {
+    kept: Option<Arc<Kept>>,
+    tables: HashMap<Arc<LibraryKey>, Vec<SpanRows>>,
+}
+
+impl FreshRows {
+    /// Writes them.
+    pub fn keep(self) {
+        let Some(kept) = self.kept else { return };
+        self.tables.iter().for_each(|(key, tables)| KeptRows::add(&kept, key, tables));
+    }
+}
+
+/// The state of a table that the store took, or had no room for.
+fn stored(offset: Option<u64>) -> TableState {
+    match offset {
+        Some(offset) if offset != 0 => TableState::At(TableId(offset)),
+        _ => TableState::Absent(Arc::from("no room for unwind tables is left")),
+    }
 }
 
 /// A compilation to be run, on any thread.
@@ -154,6 +207,11 @@ const _: () = {
 /// The files that the run's processes run code from.
 #[derive(Debug, Default)]
 pub struct ModuleCache {
+    /// Where tables are kept between runs, if they are.
+    kept: Option<Arc<Kept>>,
+    /// Tables of earlier runs that are not in the store yet.
+    found: Vec<(FileKey, KeptRows)>,
+    fresh: Fresh,
     entries: Vec<CachedFile>,
     by_identity: HashMap<FileId, FileKey>,
     vdso: Option<FileKey>,
@@ -166,6 +224,11 @@ impl ModuleCache {
     /// An empty cache.
     pub fn new() -> ModuleCache {
         ModuleCache::default()
+    }
+
+    /// An empty cache that takes tables of earlier runs.
+    pub fn with_kept(kept: Option<Arc<Kept>>) -> ModuleCache {
+        ModuleCache { kept, ..ModuleCache::default() }
     }
 
     /// The executable mappings of a process that have a file, or are the vDSO,
@@ -270,12 +333,41 @@ impl ModuleCache {
         let entry = &mut self.entries[compiled.file.0 as usize];
         entry.state = match compiled.bytes {
             Err(why) => TableState::Absent(why),
-            Ok(bytes) => match store.append(&bytes) {
-                Some(offset) if offset != 0 => TableState::At(TableId(offset)),
-                _ => TableState::Absent(Arc::from("no room for unwind tables is left")),
-            },
+            Ok(bytes) => {
+                let state = stored(store.append(&bytes));
+                if let Some(key) = entry.kept_as.as_ref().filter(|_| entry.parts.is_empty()) {
+                    self.fresh.add(key, entry.span(), bytes);
+                }
+                state
+            }
         };
         &entry.state
+    }
+
+    /// Stores the tables of earlier runs of all files that were found since the last call.
+    pub fn take_kept(&mut self, store: &mut dyn TableStore) {
+        for (file, rows) in std::mem::take(&mut self.found) {
+            let parts = &self.entries[file.0 as usize].parts;
+            let files: Vec<_> = match parts.is_empty() {
+                true => vec![file],
+                false => parts.iter().map(|(_, part)| *part).collect(),
+            };
+            let by_span: HashMap<_, _> =
+                files.iter().map(|file| (self.entries[file.0 as usize].span(), *file)).collect();
+            for (span, table) in rows.tables() {
+                let Some(file) = by_span.get(&span) else { continue };
+                let entry = &mut self.entries[file.0 as usize];
+                if entry.state == TableState::Wanted {
+                    entry.state = stored(store.append(table));
+                }
+            }
+        }
+    }
+
+    /// What was compiled since the last call, to be kept for later runs on any thread.
+    pub fn take_fresh(&mut self) -> FreshRows {
+        let fresh = std::mem::take(&mut self.fresh);
+        FreshRows { kept: self.kept.clone(), tables: fresh.tables }
     }
 
     /// The cached file behind a mapping, and the path that reached it.
@@ -308,6 +400,11 @@ impl ModuleCache {
     fn add(&mut self, identity: FileId, elf: Elf, path: PathBuf) -> FileKey {
         let file = FileKey(self.entries.len() as u32);
         let frame_bytes = unwind_table::frame_bytes(&elf);
+        let kept = self.kept.as_ref().filter(|_| frame_bytes >= KEPT_FROM);
+        let kept_as = kept.and_then(|_| LibraryKey::of(&elf)).map(Arc::new);
+        if let (Some(kept), Some(key)) = (kept, &kept_as) {
+            self.found.push((file, KeptRows::read(kept, key)));
+        }
         let parts = match frame_bytes {
             DEFERRED_FROM.. => unwind_table::parts(&elf),
             _ => Vec::new(),
@@ -324,6 +421,7 @@ impl ModuleCache {
             part: None,
             parts: Vec::new(),
             state: TableState::Wanted,
+            kept_as,
             elf: keep.then_some(elf),
             path,
         });
@@ -336,6 +434,7 @@ impl ModuleCache {
     fn add_parts(&mut self, file: FileKey, parts: Vec<ModulePart>) {
         let whole = &self.entries[file.0 as usize];
         let (identity, path) = (whole.identity, whole.path.clone());
+        let kept_as = whole.kept_as.clone();
         let frame_bytes = whole.frame_bytes / (parts.len() as u64).max(1);
         for part in parts {
             let key = FileKey(self.entries.len() as u32);
@@ -349,6 +448,7 @@ impl ModuleCache {
                 part: Some(part),
                 parts: Vec::new(),
                 state: TableState::Wanted,
+                kept_as: kept_as.clone(),
                 elf: None,
                 path: path.clone(),
             });

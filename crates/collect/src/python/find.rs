@@ -111,7 +111,7 @@ pub fn find(
                 continue;
             }
         };
-        let symbols = SymbolTable::full(&elf).or_else(|| SymbolTable::dynamic(&elf));
+        let symbols = SymbolTable::full(&elf, None).or_else(|| SymbolTable::dynamic(&elf, None));
         return Some(Ok(FoundPython {
             known,
             runtime,

@@ -13,6 +13,7 @@ use crate::engine::pss::Sizer;
 use crate::engine::workers;
 use crate::engine::{Engine, EngineParts};
 use crate::error::CollectError;
+use crate::kept::Kept;
 use crate::nvml;
 use crate::os::proc;
 use crate::os::sys;
@@ -122,8 +123,9 @@ impl Session {
             .map_err(|source| CollectError::Unwritable { path: info_path.clone(), source })?;
         let (events, engine_events) = channel();
         let (answers, engine_answers) = channel();
-        let ahead = Arc::new(Ahead::default());
-        let workers = workers::start(tables, Arc::clone(&ahead), Arc::clone(&page), answers)
+        let kept = config.table_cache.clone().map(|path| Arc::new(Kept::new(path)));
+        let ahead = Arc::new(Ahead::new(kept.clone()));
+        let workers = workers::start(tables, Arc::clone(&ahead), Arc::clone(&page), kept, answers)
             .map_err(system("start a thread"))?;
         let sampler = match config.activities.contains(&Activity::Cpu) {
             true => Some(Arc::new(

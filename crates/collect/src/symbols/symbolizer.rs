@@ -8,6 +8,7 @@ use super::kernel::{KERNEL, KernelTable};
 use super::module_file::ModuleFile;
 use super::table::SymbolTable;
 use crate::elf::{Elf, FileId};
+use crate::kept::Kept;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -50,6 +51,8 @@ pub struct Symbolizer {
     answers: HashMap<(u32, u64), Arc<[ResolvedFrame]>>,
     clock: u64,
     sparing: bool,
+    /// Where sorted symbols are kept between runs, if they are.
+    kept: Option<Arc<Kept>>,
     kernel: Option<KernelTable>,
 }
 
@@ -88,8 +91,8 @@ impl Symbolizer {
     /// A symbolizer that takes names, but not lines, from separate debug files
     /// that are compressed. Distributions ship such files for system libraries;
     /// unfolding libc's takes 60 ms and 30 MB.
-    pub fn sparing() -> Symbolizer {
-        Symbolizer { sparing: true, ..Symbolizer::default() }
+    pub fn sparing(kept: Option<Arc<Kept>>) -> Symbolizer {
+        Symbolizer { sparing: true, kept, ..Symbolizer::default() }
     }
 
     /// Resolves an ELF address, for a caller that of its return address less
@@ -113,8 +116,11 @@ impl Symbolizer {
         // The parsers do not panic on any file known; should one, the run goes
         // on without this module's names.
         let resolved = catch_unwind(AssertUnwindSafe(|| {
-            let open =
-                self.open.entry(id).or_insert_with(|| OpenModule::open(module, self.sparing));
+            let kept = self.kept.as_deref();
+            let open = self
+                .open
+                .entry(id)
+                .or_insert_with(|| OpenModule::open(module, self.sparing, kept));
             open.used = used;
             (open.resolve(pc), open.missed.is_some())
         }));
@@ -135,7 +141,8 @@ impl Symbolizer {
 
     /// Closes all files.
     pub fn close(&mut self) {
-        *self = Symbolizer { sparing: self.sparing, ..Symbolizer::default() };
+        let kept = self.kept.take();
+        *self = Symbolizer { sparing: self.sparing, kept, ..Symbolizer::default() };
     }
 
     fn id_of(&mut self, module: &ModuleFile) -> u32 {
@@ -169,7 +176,7 @@ impl Symbolizer {
 }
 
 impl OpenModule {
-    fn open(module: &ModuleFile, sparing: bool) -> OpenModule {
+    fn open(module: &ModuleFile, sparing: bool, kept: Option<&Kept>) -> OpenModule {
         let mut open = OpenModule::default();
         let found = find_module(module);
         open.missed = module.reached.clone().filter(|_| found.is_none());
@@ -189,8 +196,8 @@ impl OpenModule {
         open.symbols = [own, separate]
             .into_iter()
             .flatten()
-            .find_map(|elf| Some((elf.clone(), SymbolTable::full(elf)?)))
-            .or_else(|| Some((own?.clone(), SymbolTable::dynamic(own?)?)));
+            .find_map(|elf| Some((elf.clone(), SymbolTable::full(elf, kept)?)))
+            .or_else(|| Some((own?.clone(), SymbolTable::dynamic(own?, kept)?)));
         open
     }
 

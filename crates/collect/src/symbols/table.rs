@@ -5,11 +5,16 @@
 //! names from the file when they are asked for.
 
 use crate::elf::{Elf, Section, u32_at, u64_at};
+use crate::kept::{FileKind, Kept, LibraryKey};
 
 const SHT_SYMTAB: u32 = 2;
 const SHT_DYNSYM: u32 = 11;
 /// Most functions kept of one file: 32 MB. What lies past them has no name.
 const MAX_SYMBOLS: usize = 2 << 20;
+/// Bytes of a symbol as it is kept.
+const SYMBOL_BYTES: usize = 16;
+/// Bytes of a table from which on its sorted symbols are kept for later runs: 1 ms.
+const KEPT_FROM: u64 = 256 << 10;
 /// Bytes of the table read at once.
 const BLOCK: u64 = 24 << 15;
 /// Most bytes of names that are searched for a variable.
@@ -47,13 +52,13 @@ pub(crate) struct SymbolTable {
 
 impl SymbolTable {
     /// Reads `.symtab`, which has static functions too.
-    pub fn full(elf: &Elf) -> Option<SymbolTable> {
-        SymbolTable::read(elf, SHT_SYMTAB)
+    pub fn full(elf: &Elf, kept: Option<&Kept>) -> Option<SymbolTable> {
+        SymbolTable::of_kind(elf, SHT_SYMTAB, kept)
     }
 
     /// Reads `.dynsym`, which even stripped files have.
-    pub fn dynamic(elf: &Elf) -> Option<SymbolTable> {
-        SymbolTable::read(elf, SHT_DYNSYM)
+    pub fn dynamic(elf: &Elf, kept: Option<&Kept>) -> Option<SymbolTable> {
+        SymbolTable::of_kind(elf, SHT_DYNSYM, kept)
     }
 
     /// Bytes of memory that the table takes.
@@ -61,10 +66,42 @@ impl SymbolTable {
         (self.symbols.capacity() * size_of::<Symbol>()) as u64
     }
 
-    fn read(elf: &Elf, kind: u32) -> Option<SymbolTable> {
+    /// The table that an earlier run kept, or one that is read and kept.
+    fn of_kind(elf: &Elf, kind: u32, kept: Option<&Kept>) -> Option<SymbolTable> {
         let sections = elf.sections();
         let table = sections.iter().find(|s| s.kind == kind && s.has_contents())?;
         let names = sections.get(table.link as usize)?;
+        let kept = kept.filter(|_| table.bytes >= KEPT_FROM);
+        let kept = kept.and_then(|kept| Some((kept, LibraryKey::of(elf)?)));
+        let Some((kept, key)) = kept else {
+            return SymbolTable::read(elf, (table, names), &sections);
+        };
+        let kind = if kind == SHT_SYMTAB { FileKind::Symbols } else { FileKind::DynamicSymbols };
+        let (names_offset, names_bytes) = (names.offset, names.bytes);
+        if let Some(symbols) = kept.read(&key, kind).and_then(|bytes| parsed(&bytes)) {
+            return Some(SymbolTable { symbols, names_offset, names_bytes });
+        }
+        let read = SymbolTable::read(elf, (table, names), &sections)?;
+        kept.write(&key, kind, &[&read.encode()]);
+        Some(read)
+    }
+
+    /// The symbols as they are kept.
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.symbols.len() * SYMBOL_BYTES);
+        for symbol in &self.symbols {
+            bytes.extend(symbol.address.to_ne_bytes());
+            bytes.extend(symbol.size_and_rank.to_ne_bytes());
+            bytes.extend(symbol.name.to_ne_bytes());
+        }
+        bytes
+    }
+
+    fn read(
+        elf: &Elf,
+        (table, names): (&Section, &Section),
+        sections: &[Section],
+    ) -> Option<SymbolTable> {
         let mut symbols = Vec::new();
         let mut at = 0;
         while at < table.bytes && symbols.len() < MAX_SYMBOLS {
@@ -75,7 +112,7 @@ impl SymbolTable {
                 break;
             }
             at += block.len() as u64;
-            symbols.extend(block.chunks_exact(24).filter_map(|entry| function(entry, &sections)));
+            symbols.extend(block.chunks_exact(24).filter_map(|entry| function(entry, sections)));
         }
         symbols.truncate(MAX_SYMBOLS);
         if symbols.is_empty() {
@@ -115,6 +152,18 @@ impl SymbolTable {
         let name = elf.string(self.names_offset.checked_add(offset)?)?;
         (!name.is_empty()).then(|| String::from_utf8_lossy(&name).into_owned())
     }
+}
+
+/// Symbols of a kept file, which has as many bytes as it was written with.
+fn parsed(bytes: &[u8]) -> Option<Vec<Symbol>> {
+    let symbol = |entry: &[u8]| Symbol {
+        address: u64_at(entry, 0),
+        size_and_rank: u32_at(entry, 8),
+        name: u32_at(entry, 12),
+    };
+    let symbols: Vec<_> = bytes.chunks_exact(SYMBOL_BYTES).map(symbol).collect();
+    let is_sorted = symbols.is_sorted_by_key(|symbol| symbol.address);
+    (is_sorted && !symbols.is_empty()).then_some(symbols)
 }
 
 /// ELF address of the variable of this name in `.symtab`, which unstripped files have.

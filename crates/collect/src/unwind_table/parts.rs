@@ -9,6 +9,7 @@ use super::compile::{compile_section, mark_entry};
 use super::search::{SearchTable, Window};
 use super::table::{UnwindError, UnwindTable};
 use crate::elf::{Elf, u32_at};
+use crate::kept::RowSpan;
 use std::collections::HashMap;
 
 /// Functions of a part, and parts of a module at most: the module table of a target has 2,048
@@ -25,6 +26,13 @@ pub struct ModulePart {
     pub end: u64,
     /// Entries of the search table.
     entries: (u64, u64),
+}
+
+impl ModulePart {
+    /// By what its rows are kept.
+    pub fn span(&self) -> RowSpan {
+        RowSpan { addresses: (self.start, self.end), entries: self.entries }
+    }
 }
 
 /// The parts of a module, in order of address; none if it is small, or has frame information

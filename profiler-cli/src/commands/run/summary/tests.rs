@@ -20,6 +20,7 @@ fn config() -> Config {
         rss_interval: tprof_collect::DEFAULT_RSS_INTERVAL,
         gpu_interval: tprof_collect::DEFAULT_GPU_INTERVAL,
         on_full: OnFull::Wait,
+        table_cache: None,
         max_size: None,
         duration: None,
         delay: None,

@@ -1,0 +1,78 @@
+//! What a kept file was made of, and by what.
+
+use crate::elf::{Elf, FileId};
+use nix::unistd::geteuid;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+
+/// Longest build id, in hex, that is taken; linkers write 16 to 40.
+const BUILD_ID: std::ops::RangeInclusive<usize> = 16..=128;
+
+/// What a kept file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// Unwind tables.
+    Rows,
+    /// Functions of `.symtab`.
+    Symbols,
+    /// Functions of `.dynsym`.
+    DynamicSymbols,
+}
+
+impl FileKind {
+    /// The end of its name.
+    pub(super) fn suffix(self) -> &'static str {
+        match self {
+            FileKind::Rows => "rows",
+            FileKind::Symbols => "symtab",
+            FileKind::DynamicSymbols => "dynsym",
+        }
+    }
+}
+
+/// A library or program, whatever path leads to it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LibraryKey {
+    build_id: String,
+    size: u64,
+    mtime_ns: i128,
+}
+
+impl LibraryKey {
+    /// That of an open file; `None` of one without a build id, of no file, and of one that others
+    /// than root and this user may change.
+    pub fn of(elf: &Elf) -> Option<LibraryKey> {
+        let build_id = elf.build_id();
+        let is_plain = build_id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let meta = elf.file()?.metadata().ok()?;
+        if !is_plain || !BUILD_ID.contains(&build_id.len()) || !is_safe(&meta) {
+            return None;
+        }
+        let FileId { size, mtime_ns, .. } = FileId::of(&meta);
+        Some(LibraryKey { build_id, size, mtime_ns })
+    }
+
+    /// The key as a kept file states it.
+    pub(super) fn text(&self, kind: FileKind, program: &str) -> String {
+        let LibraryKey { build_id, size, mtime_ns } = self;
+        let wire = tprof_wire::WIRE_VERSION;
+        format!("{} {build_id} {size} {mtime_ns} by {program} wire {wire}", kind.suffix())
+    }
+
+    /// Its build id, in hex.
+    pub(super) fn build_id(&self) -> &str {
+        &self.build_id
+    }
+}
+
+fn is_safe(meta: &Metadata) -> bool {
+    let owner = meta.uid();
+    meta.is_file() && (owner == 0 || owner == geteuid().as_raw()) && meta.mode() & 0o002 == 0
+}
+
+/// What this program is known by: a later one may compile other rows.
+pub(super) fn this_program() -> Option<String> {
+    let meta = std::fs::metadata("/proc/self/exe").ok()?;
+    let FileId { size, mtime_ns, .. } = FileId::of(&meta);
+    Some(format!("{} {size} {mtime_ns}", env!("CARGO_PKG_VERSION")))
+}
