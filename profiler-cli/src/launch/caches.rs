@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 /// tprof's own folder in the user's cache; `None` without a home.
 pub fn own() -> Option<PathBuf> {
-    let cache =
-        absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
     cache.map(|cache| cache.join("tprof"))
 }
 

@@ -8,6 +8,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 use std::fs::{DirBuilder, File, Metadata};
 use std::io::{Read, Write};
+use std::ops::{Deref, Range};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -27,6 +28,20 @@ const BEGUN_FOR: Duration = Duration::from_secs(3600);
 const A_DAY: Duration = Duration::from_secs(24 * 3600);
 /// How names of files begin that are being written.
 const BEGUN: &str = ".new-";
+
+/// What was read of a kept file.
+#[derive(Debug)]
+pub struct KeptContent {
+    file: Vec<u8>,
+    content: Range<usize>,
+}
+
+impl Deref for KeptContent {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.file[self.content.clone()]
+    }
+}
 
 /// Where tables and symbols are kept between runs.
 #[derive(Debug)]
@@ -51,7 +66,7 @@ impl Kept {
     }
 
     /// What is kept of a library; `None` if nothing is, or nothing that is to be trusted.
-    pub(crate) fn read(&self, key: &LibraryKey, kind: FileKind) -> Option<Vec<u8>> {
+    pub(crate) fn read(&self, key: &LibraryKey, kind: FileKind) -> Option<KeptContent> {
         let directory = self.directory(false)?;
         let text = key.text(kind, self.program.as_ref()?);
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
@@ -67,9 +82,7 @@ impl Kept {
         if meta.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > A_DAY)) {
             let _ = file.set_modified(SystemTime::now());
         }
-        bytes.truncate(content.end);
-        bytes.drain(..content.start);
-        Some(bytes)
+        Some(KeptContent { file: bytes, content })
     }
 
     /// Keeps something of a library in place of what was kept. Failures leave things as they were.
@@ -84,11 +97,8 @@ impl Kept {
         let number = self.written.fetch_add(1, Relaxed);
         let begun = format!("{BEGUN}{}-{number}", std::process::id());
         let _ = unlinkat(directory, begun.as_str(), UnlinkatFlags::NoRemoveDir);
-        let flags = OFlag::O_WRONLY
-            | OFlag::O_CREAT
-            | OFlag::O_EXCL
-            | OFlag::O_NOFOLLOW
-            | OFlag::O_CLOEXEC;
+        let flags =
+            OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
         let Ok(fd) = openat(directory, begun.as_str(), flags, mode) else { return };
         let written = File::from(fd).write_all(&file::encode(&text, content)).is_ok();
@@ -174,4 +184,69 @@ fn is_own(meta: &Metadata) -> bool {
 /// A write beyond the limit of the process would end it.
 fn file_size_limit() -> u64 {
     getrlimit(Resource::RLIMIT_FSIZE).map_or(0, |(soft, _)| soft)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::elf::Elf;
+
+    fn own_key() -> LibraryKey {
+        LibraryKey::of(&Elf::open(Path::new("/proc/self/exe")).unwrap()).unwrap()
+    }
+
+    /// Sets the time of each file of the directory that has not been set yet.
+    fn age(directory: &Path, suffix: &str, hours: u64) {
+        for entry in std::fs::read_dir(directory).unwrap().flatten() {
+            if entry.file_name().to_string_lossy().ends_with(suffix) {
+                let file = File::options().append(true).open(entry.path()).unwrap();
+                file.set_modified(SystemTime::now() - Duration::from_secs(hours * 3600)).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn the_oldest_files_go_and_what_is_read_stays() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("tables");
+        let kept = Kept::bounded(path.clone(), 3 * 8192);
+        let key = own_key();
+        let content = vec![7; 8000];
+        kept.write(&key, FileKind::Rows, &[&content]);
+        kept.write(&key, FileKind::Symbols, &[&content]);
+        age(&path, ".rows", 60);
+        age(&path, ".symtab", 50);
+        // Used now, and so the youngest.
+        assert_eq!(kept.read(&key, FileKind::Rows).as_deref(), Some(content.as_slice()));
+        let left = path.join(".new-1-0");
+        std::fs::write(&left, "left").unwrap();
+        age(&path, ".new-1-0", 2);
+        std::fs::write(path.join(".new-2-0"), "begun").unwrap();
+        kept.write(&key, FileKind::DynamicSymbols, &[&content, &content[..4000]]);
+        assert!(kept.read(&key, FileKind::Symbols).is_none());
+        assert!(kept.read(&key, FileKind::Rows).is_some());
+        assert!(kept.read(&key, FileKind::DynamicSymbols).is_some());
+        assert!(!left.exists() && path.join(".new-2-0").exists());
+    }
+
+    #[test]
+    fn what_is_larger_than_the_bound_is_not_kept() {
+        let scratch = tempfile::tempdir().unwrap();
+        let kept = Kept::bounded(scratch.path().join("tables"), 8192);
+        kept.write(&own_key(), FileKind::Rows, &[&[1; 8192]]);
+        assert!(kept.read(&own_key(), FileKind::Rows).is_none());
+        assert!(!scratch.path().join("tables").exists());
+    }
+
+    #[test]
+    fn a_directory_of_another_user_is_refused() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("tables");
+        let kept = Kept::new(path.clone());
+        kept.write(&own_key(), FileKind::Rows, &[b"content"]);
+        // Only root gives a directory away; for others root's own is another user's.
+        let is_given = std::os::unix::fs::chown(&path, Some(12345), None).is_ok();
+        let kept = Kept::new(if is_given { path } else { "/usr".into() });
+        assert!(kept.read(&own_key(), FileKind::Rows).is_none());
+    }
 }

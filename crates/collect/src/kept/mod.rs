@@ -18,3 +18,6 @@ mod rows;
 pub use directory::Kept;
 pub use key::{FileKind, LibraryKey};
 pub use rows::{KeptRows, RowSpan, SpanRows};
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests;

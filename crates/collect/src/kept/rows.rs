@@ -1,5 +1,6 @@
 //! Unwind tables of one file, as they are kept: of all of it, or of the parts that stacks met.
 
+use super::directory::KeptContent;
 use super::{FileKind, Kept, LibraryKey};
 use crate::elf::{u32_at, u64_at};
 use std::ops::Range;
@@ -29,7 +30,7 @@ pub type SpanRows = (RowSpan, Vec<u8>);
 /// The tables of one file.
 #[derive(Debug, Default)]
 pub struct KeptRows {
-    bytes: Vec<u8>,
+    content: Option<KeptContent>,
     tables: Vec<(RowSpan, Range<usize>)>,
 }
 
@@ -37,32 +38,14 @@ impl KeptRows {
     /// Those that are kept of a file; none if there are none.
     pub fn read(kept: &Kept, key: &LibraryKey) -> KeptRows {
         let content = kept.read(key, FileKind::Rows);
-        content.and_then(KeptRows::parse).unwrap_or_default()
-    }
-
-    fn parse(bytes: Vec<u8>) -> Option<KeptRows> {
-        let count = usize::try_from(u64_at(bytes.get(..8)?, 0)).ok()?;
-        let index = bytes.get(8..count.checked_mul(WORDS * 8)?.checked_add(8)?)?;
-        let table = |words: &[u8]| {
-            let word = |at: usize| u64_at(words, at * 8);
-            let from = usize::try_from(word(4)).ok()?;
-            let range = from..from.checked_add(usize::try_from(word(5)).ok()?)?;
-            let table = bytes.get(range.clone())?;
-            // What targets go by without a further check.
-            let is_table = table.len() >= size_of::<TableHeader>()
-                && table.len() == table_bytes(u32_at(table, 0) as usize)
-                && u32_at(table, 4) == tprof_wire::WIRE_VERSION;
-            let span =
-                RowSpan { addresses: (word(0), word(1)), entries: (word(2), word(3)) };
-            is_table.then_some((span, range))
-        };
-        let tables = index.chunks_exact(WORDS * 8).map(table).collect::<Option<_>>()?;
-        Some(KeptRows { bytes, tables })
+        let tables = content.as_deref().and_then(tables_in);
+        KeptRows { content, tables: tables.unwrap_or_default() }
     }
 
     /// The tables, each with the part that it is of.
     pub fn tables(&self) -> impl Iterator<Item = (RowSpan, &[u8])> {
-        self.tables.iter().map(|(span, range)| (*span, &self.bytes[range.clone()]))
+        let content = self.content.as_deref().unwrap_or_default();
+        self.tables.iter().map(|(span, range)| (*span, &content[range.clone()]))
     }
 
     /// Keeps tables of a file beside those that are kept already.
@@ -86,4 +69,23 @@ impl KeptRows {
             std::iter::once(head.as_slice()).chain(tables.iter().map(|t| t.1)).collect();
         kept.write(key, FileKind::Rows, &content);
     }
+}
+
+/// Where the tables lie in the content of a kept file; `None` if any would mislead a target.
+fn tables_in(bytes: &[u8]) -> Option<Vec<(RowSpan, Range<usize>)>> {
+    let count = usize::try_from(u64_at(bytes.get(..8)?, 0)).ok()?;
+    let index = bytes.get(8..count.checked_mul(WORDS * 8)?.checked_add(8)?)?;
+    let table = |words: &[u8]| {
+        let word = |at: usize| u64_at(words, at * 8);
+        let from = usize::try_from(word(4)).ok()?;
+        let range = from..from.checked_add(usize::try_from(word(5)).ok()?)?;
+        let table = bytes.get(range.clone())?;
+        // What targets go by without a further check.
+        let is_table = table.len() >= size_of::<TableHeader>()
+            && table.len() == table_bytes(u32_at(table, 0) as usize)
+            && u32_at(table, 4) == tprof_wire::WIRE_VERSION;
+        let span = RowSpan { addresses: (word(0), word(1)), entries: (word(2), word(3)) };
+        is_table.then_some((span, range))
+    };
+    index.chunks_exact(WORDS * 8).map(table).collect()
 }

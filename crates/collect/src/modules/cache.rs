@@ -209,8 +209,8 @@ const _: () = {
 pub struct ModuleCache {
     /// Where tables are kept between runs, if they are.
     kept: Option<Arc<Kept>>,
-    /// Tables of earlier runs that are not in the store yet.
-    found: Vec<(FileKey, KeptRows)>,
+    /// Files of which tables of earlier runs may be kept that are not in the store yet.
+    unread: Vec<FileKey>,
     fresh: Fresh,
     entries: Vec<CachedFile>,
     by_identity: HashMap<FileId, FileKey>,
@@ -346,7 +346,10 @@ impl ModuleCache {
 
     /// Stores the tables of earlier runs of all files that were found since the last call.
     pub fn take_kept(&mut self, store: &mut dyn TableStore) {
-        for (file, rows) in std::mem::take(&mut self.found) {
+        for file in std::mem::take(&mut self.unread) {
+            let key = &self.entries[file.0 as usize].kept_as;
+            let (Some(kept), Some(key)) = (&self.kept, key) else { continue };
+            let rows = KeptRows::read(kept, key);
             let parts = &self.entries[file.0 as usize].parts;
             let files: Vec<_> = match parts.is_empty() {
                 true => vec![file],
@@ -400,11 +403,9 @@ impl ModuleCache {
     fn add(&mut self, identity: FileId, elf: Elf, path: PathBuf) -> FileKey {
         let file = FileKey(self.entries.len() as u32);
         let frame_bytes = unwind_table::frame_bytes(&elf);
-        let kept = self.kept.as_ref().filter(|_| frame_bytes >= KEPT_FROM);
-        let kept_as = kept.and_then(|_| LibraryKey::of(&elf)).map(Arc::new);
-        if let (Some(kept), Some(key)) = (kept, &kept_as) {
-            self.found.push((file, KeptRows::read(kept, key)));
-        }
+        let is_kept = self.kept.is_some() && frame_bytes >= KEPT_FROM;
+        let kept_as = is_kept.then(|| LibraryKey::of(&elf)).flatten().map(Arc::new);
+        self.unread.extend(kept_as.as_ref().map(|_| file));
         let parts = match frame_bytes {
             DEFERRED_FROM.. => unwind_table::parts(&elf),
             _ => Vec::new(),

@@ -17,6 +17,7 @@ mod spaces;
 pub use crate::elf::FileId;
 pub use crate::os::maps::{Mapping, parse_maps, read_code_maps, read_maps};
 pub use cache::{
-    CompileJob, Compiled, FileKey, FreshRows, LoadedModule, ModuleCache, TableId, TableState, TableStore,
+    CompileJob, Compiled, FileKey, FreshRows, LoadedModule, ModuleCache, TableId, TableState,
+    TableStore,
 };
 pub use spaces::{MetModule, Spaces};

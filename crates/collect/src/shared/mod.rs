@@ -9,8 +9,10 @@ mod module_table;
 pub use module_table::{publish, take_marks};
 
 use crate::os::sys;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use tprof_wire::record::SLOT_BYTES;
@@ -69,15 +71,6 @@ impl SharedMemory {
         // SAFETY: in bounds. The target does not write here: it gave the range up.
         // If it does all the same, it spoils its own records.
         unsafe { std::ptr::write_bytes(self.at.as_ptr().add(offset), 0, bytes) };
-    }
-
-    /// Copies bytes in. The range is not published yet.
-    pub fn write(&self, offset: usize, bytes: &[u8]) {
-        assert!(offset + bytes.len() <= self.bytes);
-        // SAFETY: in bounds; targets read this range only after its offset is published.
-        unsafe {
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at.as_ptr().add(offset), bytes.len())
-        };
     }
 }
 
@@ -238,7 +231,8 @@ impl Region {
 
 /// The unwind tables that all targets map.
 pub struct Tables {
-    map: SharedMemory,
+    /// Written to, not mapped: the kernel then need not clear a page before it is filled.
+    file: File,
     used: usize,
 }
 
@@ -246,8 +240,8 @@ impl Tables {
     /// A new file for tables.
     pub fn new() -> io::Result<(Tables, OwnedFd)> {
         let fd = sys::memfd("tprof-unwind", TABLES_BYTES)?;
-        let map = SharedMemory::new(&fd, TABLES_BYTES)?;
-        Ok((Tables { map, used: 64 }, fd))
+        let file = File::from(fd.try_clone()?);
+        Ok((Tables { file, used: 64 }, fd))
     }
 }
 
@@ -258,7 +252,7 @@ impl crate::modules::TableStore for Tables {
         if end > TABLES_BYTES {
             return None;
         }
-        self.map.write(at, bytes);
+        self.file.write_all_at(bytes, at as u64).ok()?;
         self.used = end.next_multiple_of(8);
         std::sync::atomic::fence(Release);
         Some(at as u64)

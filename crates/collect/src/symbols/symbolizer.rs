@@ -117,10 +117,8 @@ impl Symbolizer {
         // on without this module's names.
         let resolved = catch_unwind(AssertUnwindSafe(|| {
             let kept = self.kept.as_deref();
-            let open = self
-                .open
-                .entry(id)
-                .or_insert_with(|| OpenModule::open(module, self.sparing, kept));
+            let open =
+                self.open.entry(id).or_insert_with(|| OpenModule::open(module, self.sparing, kept));
             open.used = used;
             (open.resolve(pc), open.missed.is_some())
         }));
