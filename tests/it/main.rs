@@ -69,6 +69,7 @@ mod stacks_again;
 mod stands_still;
 mod state;
 mod sums;
+mod table_cache;
 mod tensorboard;
 mod terminal;
 mod torch;

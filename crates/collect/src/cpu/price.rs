@@ -18,7 +18,7 @@ const SAMPLE: u32 = 9;
 const PERIOD_NS: u64 = 50_000;
 /// Rounds of the work with and without, and how many samples one has, about.
 const ROUNDS: usize = 4;
-const SAMPLES: u64 = 10;
+const SAMPLES: u64 = 6;
 /// Naps in a round: each leaves the processor once.
 const NAPS: u32 = 20;
 const RING_BYTES: [usize; 4] = [1 << 20, 256 << 10, 128 << 10, 32 << 10];
@@ -49,7 +49,7 @@ pub struct SamplingCosts {
     pub switch: CostSpread,
 }
 
-/// Measures; takes some 40 ms. An error where counters are refused.
+/// Measures; takes some 25 ms. An error where counters are refused.
 pub fn measure(wanted: &Wanted) -> io::Result<SamplingCosts> {
     let mut clock = wanted.clock(true, false);
     let kernel = Counter::open(&clock, 0, -1).is_ok();

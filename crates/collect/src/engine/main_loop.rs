@@ -174,7 +174,7 @@ pub struct Engine {
     pub(super) info_bytes: usize,
     /// Training steps that `tprof ctl step` has marked.
     pub(super) steps: MarkedSteps,
-    idle: u32,
+    pub(super) idle: u32,
 }
 
 impl Engine {

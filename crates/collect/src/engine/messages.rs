@@ -84,6 +84,8 @@ impl Engine {
                 Event::Lacks(blind) => self.out.processes.losses.add_blind(blind),
                 Event::StopWaiting => self.ending.finish_by_ns = Some(0),
                 Event::Finish(wait) => {
+                    // What is still to come takes less than the longest sleep.
+                    self.idle = 0;
                     let by = sys::monotonic_ns() + wait.as_nanos() as u64;
                     self.ending.finish_by_ns =
                         Some(self.ending.finish_by_ns.map_or(by, |old| old.min(by)));

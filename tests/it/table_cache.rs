@@ -1,0 +1,120 @@
+//! Tables and symbols that are kept between runs change neither stacks nor the job.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use tprof_tests::{EXACT, Job, Scratch, program, tprof, tprof_at, traced, traced_job};
+
+/// Unwinds through the C++ library, of which a run keeps tables.
+fn victim(cache: &Path) -> Job {
+    Job::new(program("exceptions")).env("XDG_CACHE_HOME", cache)
+}
+
+/// Stacks of all allocations with their numbers, without the pid.
+fn stacks(run: &Path) -> Vec<String> {
+    let job = tprof(["export", "--to", "folded", "-o", "-", "--weight", "count"]).arg(run);
+    let outcome = job.run_in(run.parent().unwrap()).expect_code(0);
+    let line = |line: &str| match (line.find(" ["), line.find("];")) {
+        (Some(from), Some(to)) => format!("{}{}", &line[..from], &line[to + 1..]),
+        _ => line.to_owned(),
+    };
+    let mut lines: Vec<_> = outcome.stdout.lines().map(line).collect();
+    lines.sort();
+    lines
+}
+
+fn kept(cache: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(cache.join("tprof/tables")).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+#[test]
+fn stacks_are_the_same_without_kept_tables_and_with_those_of_an_earlier_run() {
+    let scratch = Scratch::new();
+    let cache = scratch.join("cache");
+    let native = victim(&cache).run_in(scratch.cwd());
+    let run = |name: &str, options: &[&str]| {
+        let run = scratch.join(name);
+        let options = [EXACT, options].concat();
+        let outcome = traced_job(&victim(&cache), &options, &run).run_in(scratch.cwd());
+        assert!(outcome == native, "{name}: {outcome:?} instead of {native:?}");
+        stacks(&run)
+    };
+    let without = run("without", &["--table-cache", "off"]);
+    assert!(!without.is_empty());
+    assert_eq!(kept(&cache).len(), 0, "off keeps nothing");
+    let first = run("first", &[]);
+    assert!(!kept(&cache).is_empty());
+    for path in kept(&cache) {
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    let second = run("second", &[]);
+    assert_eq!(without, first);
+    assert_eq!(without, second);
+}
+
+#[test]
+fn walks_by_kept_tables_find_what_whole_walks_find() {
+    let scratch = Scratch::new();
+    let cache = scratch.join("cache");
+    for round in ["first", "second"] {
+        let found = scratch.join(format!("found-{round}"));
+        let job = victim(&cache).env("TPROF_TEST_STACKS", &found);
+        let run = scratch.join(round);
+        traced_job(&job, EXACT, &run).run_in(scratch.cwd()).expect_code(0);
+        let found = fs::read_to_string(&found).unwrap();
+        assert!(found.contains("checked\n"), "{round}: {found:?}");
+        assert!(!found.contains("differs"), "{round}: {found}");
+    }
+}
+
+#[test]
+fn a_cache_that_cannot_be_used_changes_nothing() {
+    let scratch = Scratch::new();
+    let elsewhere = scratch.join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let linked = scratch.join("linked");
+    fs::create_dir_all(linked.join("tprof")).unwrap();
+    symlink(&elsewhere, linked.join("tprof/tables")).unwrap();
+    let open = scratch.join("open");
+    fs::create_dir_all(open.join("tprof/tables")).unwrap();
+    fs::set_permissions(open.join("tprof/tables"), Permissions::from_mode(0o777)).unwrap();
+    let file = scratch.write("file", "text");
+    for (name, cache) in [("linked", linked), ("open", open.clone()), ("file", file)] {
+        let native = victim(&cache).run_in(scratch.cwd());
+        let run = scratch.join(format!("run-{name}"));
+        let outcome = traced_job(&victim(&cache), EXACT, &run).run_in(scratch.cwd());
+        assert!(outcome == native, "{name}: {outcome:?} instead of {native:?}");
+        assert!(!stacks(&run).is_empty(), "{name}");
+    }
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    assert_eq!(kept(&open).len(), 0);
+}
+
+#[test]
+fn a_limit_of_file_sizes_keeps_nothing_and_ends_nothing() {
+    let scratch = Scratch::new();
+    let cache = scratch.join("cache");
+    let script = format!(
+        "ulimit -f 100; exec '{}' run --quiet -o run -- '{}'",
+        tprof_at().display(),
+        program("exceptions").display()
+    );
+    Job::sh(&script).env("XDG_CACHE_HOME", &cache).run_in(scratch.path()).expect_code(0);
+    let sizes = kept(&cache).into_iter().map(|path| path.metadata().unwrap().len());
+    assert!(sizes.clone().all(|size| size <= 100 << 10), "{:?}", sizes.collect::<Vec<_>>());
+}
+
+#[test]
+fn the_switch_is_a_variable_and_a_key_as_well() {
+    let scratch = Scratch::new();
+    let cache = scratch.join("cache");
+    let job = victim(&cache).env("TPROF_TABLE_CACHE", "off");
+    assert_eq!(traced(&job, EXACT, &scratch).outcome.code, Some(0));
+    let folder = scratch.join("with-file");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("tprof.toml"), "table-cache = 'off'\n").unwrap();
+    let run = scratch.join("run-with-file");
+    traced_job(&victim(&cache), EXACT, &run).run_in(&folder).expect_code(0);
+    assert_eq!(kept(&cache).len(), 0);
+}
