@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use tprof_tests::{EXACT, Job, Scratch, program, tprof, tprof_at, traced, traced_job};
+use tprof_tests::{EXACT, Job, Scratch, program, tprof, traced, traced_job};
 
 /// Unwinds through the C++ library, of which a run keeps tables.
 fn victim(cache: &Path) -> Job {
@@ -89,20 +89,6 @@ fn a_cache_that_cannot_be_used_changes_nothing() {
     }
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
     assert_eq!(kept(&open).len(), 0);
-}
-
-#[test]
-fn a_limit_of_file_sizes_keeps_nothing_and_ends_nothing() {
-    let scratch = Scratch::new();
-    let cache = scratch.join("cache");
-    let script = format!(
-        "ulimit -f 100; exec '{}' run --quiet -o run -- '{}'",
-        tprof_at().display(),
-        program("exceptions").display()
-    );
-    Job::sh(&script).env("XDG_CACHE_HOME", &cache).run_in(scratch.path()).expect_code(0);
-    let sizes = kept(&cache).into_iter().map(|path| path.metadata().unwrap().len());
-    assert!(sizes.clone().all(|size| size <= 100 << 10), "{:?}", sizes.collect::<Vec<_>>());
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use super::file;
 use super::key::{FileKind, LibraryKey, this_program};
 use nix::fcntl::{OFlag, openat, renameat};
-use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 use std::fs::{DirBuilder, File, Metadata};
@@ -90,7 +89,7 @@ impl Kept {
         let Some(program) = &self.program else { return };
         let text = key.text(kind, program);
         let bytes: usize = content.iter().map(|part| part.len()).sum();
-        if bytes as u64 + 4096 > MOST_OF_ONE.min(self.most_bytes).min(file_size_limit()) {
+        if bytes as u64 + 4096 > MOST_OF_ONE.min(self.most_bytes) {
             return;
         }
         let Some(directory) = self.directory(true) else { return };
@@ -179,11 +178,6 @@ fn make_parents(parent: &Path) -> Option<()> {
 /// Whether something is this user's, and no other user may open it.
 fn is_own(meta: &Metadata) -> bool {
     meta.uid() == geteuid().as_raw() && meta.mode() & 0o077 == 0
-}
-
-/// A write beyond the limit of the process would end it.
-fn file_size_limit() -> u64 {
-    getrlimit(Resource::RLIMIT_FSIZE).map_or(0, |(soft, _)| soft)
 }
 
 #[cfg(test)]
