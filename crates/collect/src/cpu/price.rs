@@ -49,7 +49,7 @@ pub struct SamplingCosts {
     pub switch: CostSpread,
 }
 
-/// Measures; takes some 25 ms. An error where counters are refused.
+/// Measures; takes some 40 ms. An error where counters are refused.
 pub fn measure(wanted: &Wanted) -> io::Result<SamplingCosts> {
     let mut clock = wanted.clock(true, false);
     let kernel = Counter::open(&clock, 0, -1).is_ok();
