@@ -69,6 +69,7 @@ fn every_setting_is_a_variable_and_a_key() {
         ("delay", "'1m30s'"),
         ("paused", "true"),
         ("on-full", "'drop'"),
+        ("table-cache", "'off'"),
         ("export", "'chrome'"),
         ("redact", "true"),
         ("quiet", "true"),
