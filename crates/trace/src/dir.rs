@@ -1,5 +1,6 @@
 //! A run directory as a whole: its files, and their ranks.
 
+use crate::compile_log::COMPILE_DIRECTORY;
 use crate::error::{Problem, TraceError};
 use crate::info_file::{InfoFile, is_info_name};
 use crate::reader::TraceFile;
@@ -58,6 +59,24 @@ impl Start {
     fn of_number(number: u32) -> Start {
         if number == 0 { Start::First } else { Start::Restart(number) }
     }
+}
+
+/// A log of `torch.compile` in a run: see [`crate::compile_log`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompileLogFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Whose it is.
+    pub of: CompileLogOwner,
+}
+
+/// Whose a log of `torch.compile` is, by its directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CompileLogOwner {
+    /// `compile/host-HOST/`: of a process of this host, which recorded it.
+    Host(String),
+    /// `compile/rank-N/`: of this rank, as an import has it.
+    Rank(u32),
 }
 
 impl RankLabel {
@@ -249,6 +268,26 @@ impl RunDir {
         &self.files
     }
 
+    /// Logs of `torch.compile`, in order of their paths; what cannot be listed is left out.
+    pub fn compile_logs(&self) -> Vec<CompileLogFile> {
+        let base =
+            if self.path.is_dir() { &self.path } else { self.path.parent().unwrap_or(&self.path) };
+        let mut found = Vec::new();
+        for directory in listed(&base.join(COMPILE_DIRECTORY)) {
+            let name = directory.file_name().and_then(OsStr::to_str).unwrap_or_default();
+            let rank = || name.strip_prefix("rank-")?.parse().ok().map(CompileLogOwner::Rank);
+            let host = || Some(CompileLogOwner::Host(name.strip_prefix("host-")?.to_owned()));
+            let Some(of) = rank().or_else(host) else { continue };
+            let is_log = |path: &PathBuf| {
+                let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+                name.ends_with(".log") || name.ends_with(".log.zst")
+            };
+            let logs = listed(&directory).into_iter().filter(is_log);
+            found.extend(logs.map(|path| CompileLogFile { path, of: of.clone() }));
+        }
+        found
+    }
+
     /// What the collectors of this run wrote about it: `run.json` and every `run-*.json`.
     pub fn infos(&self) -> &[RunInfo] {
         &self.infos
@@ -258,6 +297,14 @@ impl RunDir {
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
+}
+
+/// What is in a directory, in order.
+fn listed(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
 }
 
 fn io(path: &Path, what: &'static str, source: std::io::Error) -> TraceError {

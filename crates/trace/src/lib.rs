@@ -18,6 +18,7 @@
 //! - `row_blocks`, `in_order`, `heap_events`, `map_events`, `recorded`, `code`: what of it is
 //!   read on demand;
 //! - `writer`: a file made;
+//! - `compile_log`: logs of `torch.compile` that a run keeps as PyTorch wrote them;
 //! - `dir`: the files of a run.
 
 pub mod calls;
@@ -49,10 +50,12 @@ mod row_blocks;
 
 mod writer;
 
+pub mod compile_log;
+
 mod dir;
 
 pub use code::{CodeMap, CodePlace, Function, SymbolSource, address_of};
-pub use dir::{RankFile, RankLabel, RunDir, Start};
+pub use dir::{CompileLogFile, CompileLogOwner, RankFile, RankLabel, RunDir, Start};
 pub use error::{Problem, TraceError};
 pub use file::{FORMAT_VERSION, OLDEST_READABLE, TraceHeader};
 pub use heap_block::HeapBlock;

@@ -1,0 +1,133 @@
+//! The events that PyTorch writes, and how many of each a log has.
+
+use std::collections::BTreeMap;
+
+/// What this reader makes of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventUse {
+    /// Its content is in the [`super::CompileLog`].
+    Read,
+    /// It is known, and only counted.
+    Counted,
+    /// No version of PyTorch that this reader was made for writes it.
+    Unknown,
+}
+
+/// How many there are of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventCount {
+    /// What became of it.
+    pub of: EventUse,
+    /// How many.
+    pub count: u64,
+    /// Bytes of its lines and payloads.
+    pub bytes: u64,
+}
+
+/// Events of which more than the number is read.
+const READ: &[&str] = &[
+    "artifact",
+    "bwd_compilation_metrics",
+    "bwd_compilation_metrics_runtime",
+    "aot_autograd_backward_compilation_metrics",
+    "chromium_event",
+    "compilation_metrics",
+    "compilation_metrics_runtime",
+    "dynamo_output_graph",
+    "dynamo_start",
+    "inductor_output_code",
+    "inductor_post_grad_graph",
+    "str",
+];
+
+/// Events that are only counted: of PyTorch 2.3 to 2.15.
+const COUNTED: &[&str] = &[
+    "aot_backward_graph",
+    "aot_forward_graph",
+    "aot_inference_graph",
+    "aot_joint_graph",
+    "compiled_autograd_graph",
+    "cprofile_manifold_url",
+    "create_symbol",
+    "create_unbacked_symbol",
+    "describe_source",
+    "describe_storage",
+    "describe_tensor",
+    "dump_file",
+    "dynamo_cpp_guards_str",
+    "dynamo_graph",
+    "dynamo_guards",
+    "export",
+    "exported_program",
+    "expression_created",
+    "graph_dump",
+    "guard_added",
+    "guard_added_fast",
+    "guard_on_data_dependent_error",
+    "inductor_input_graph",
+    "inductor_pre_grad_graph",
+    "link",
+    "mismatched_fake_kernel",
+    "missing_fake_kernel",
+    "optimize_ddp_split_child",
+    "optimize_ddp_split_graph",
+    "propagate_real_tensors",
+    "propagate_real_tensors_provenance",
+    "stack",
+    "symbolic_shape_specialization",
+];
+
+/// Artifacts of which the payload is read; others are counted by their names, of which those of
+/// functions' bytecode are one.
+const ARTIFACTS: &[&str] = &[
+    "aotautograd_cache_bypass",
+    "aotautograd_cache_hit",
+    "aotautograd_cache_miss",
+    "dynamo_graph_break_reason",
+    "fx_graph_bundled_cache_hit",
+    "fx_graph_cache_bypass",
+    "fx_graph_cache_hit",
+    "fx_graph_cache_miss",
+    "inductor_post_grad_graph",
+    "recompile_reasons",
+    "torch_version",
+];
+
+/// Different names that are kept; any further ones count as this.
+const MOST_NAMES: usize = 500;
+const OTHERS: &str = "(others)";
+
+/// What this reader makes of an event of this name.
+pub(super) fn use_of(event: &str) -> EventUse {
+    match event {
+        _ if READ.contains(&event) => EventUse::Read,
+        _ if COUNTED.contains(&event) => EventUse::Counted,
+        _ => EventUse::Unknown,
+    }
+}
+
+/// The name under which an artifact is counted, and its use: any name is an artifact's.
+pub(super) fn artifact(name: &str) -> (String, EventUse) {
+    let bytecode = ["_ORIGINAL_BYTECODE", "_MODIFIED_BYTECODE"];
+    if let Some(ending) = bytecode.into_iter().find(|ending| name.ends_with(ending)) {
+        return (format!("artifact *{ending}"), EventUse::Counted);
+    }
+    let of = if ARTIFACTS.contains(&name) { EventUse::Read } else { EventUse::Counted };
+    let name: String = name.chars().take(80).collect();
+    (format!("artifact {name}"), of)
+}
+
+/// Counts an event, and gives the name under which that is.
+pub(super) fn count(
+    counts: &mut BTreeMap<String, EventCount>,
+    name: String,
+    of: EventUse,
+    bytes: u64,
+) -> String {
+    let is_new = !counts.contains_key(&name);
+    let name = if is_new && counts.len() >= MOST_NAMES { OTHERS.to_owned() } else { name };
+    let row = counts.entry(name.clone()).or_insert(EventCount { of, count: 0, bytes: 0 });
+    row.count += 1;
+    row.bytes += bytes;
+    name
+}

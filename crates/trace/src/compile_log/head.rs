@@ -1,0 +1,144 @@
+//! The JSON of a line: one event, and which compilation it is of.
+
+use super::log::CompileId;
+use super::metrics::Metrics;
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use std::fmt;
+
+/// A line's JSON.
+#[derive(Debug, Default)]
+pub(super) struct Head {
+    /// The event's name; empty where the line has none.
+    pub event: String,
+    pub content: Content,
+    pub id: CompileId,
+    pub attempt: Option<u32>,
+    pub rank: Option<u32>,
+    pub has_payload: bool,
+}
+
+/// What is read of an event.
+#[derive(Debug, Default)]
+pub(super) enum Content {
+    #[default]
+    Nothing,
+    Artifact(String),
+    Metrics(Box<Metrics>),
+    Start(Vec<StackFrame>),
+    Code(Option<String>),
+    Text(String, u64),
+}
+
+/// A frame of a stack: its file is a number that a `str` event has given.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct StackFrame {
+    pub line: Option<u32>,
+    pub name: Option<String>,
+    pub filename: Option<u64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Artifact {
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Start {
+    stack: Option<Vec<StackFrame>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Code {
+    filename: Option<String>,
+    file_path: Option<String>,
+}
+
+/// Reads a line's JSON; an error is a damaged line.
+pub(super) fn parse(json: &[u8]) -> Result<Head, serde_json::Error> {
+    serde_json::from_slice(json)
+}
+
+impl<'de> Deserialize<'de> for Head {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Head, D::Error> {
+        deserializer.deserialize_map(HeadVisitor)
+    }
+}
+
+struct HeadVisitor;
+
+impl<'de> Visitor<'de> for HeadVisitor {
+    type Value = Head;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an event")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Head, A::Error> {
+        let mut head = Head::default();
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "frame_id" => head.id.frame = map.next_value()?,
+                "frame_compile_id" => head.id.compile = map.next_value()?,
+                "compiled_autograd_id" => head.id.autograd = map.next_value()?,
+                "attempt" => head.attempt = map.next_value()?,
+                "rank" => head.rank = map.next_value()?,
+                "has_payload" => {
+                    map.next_value::<IgnoredAny>()?;
+                    head.has_payload = true;
+                }
+                // Beside an event they are its context.
+                "stack" | "process" | "thread" | "timestamp" | "pathname" | "lineno"
+                | "is_forward" => {
+                    map.next_value::<IgnoredAny>()?;
+                    if head.event.is_empty() && key == "stack" {
+                        head.event = key;
+                    }
+                }
+                _ => {
+                    head.content = content(&key, &mut map)?;
+                    head.event = key;
+                }
+            }
+        }
+        Ok(head)
+    }
+}
+
+fn content<'de, A: MapAccess<'de>>(event: &str, map: &mut A) -> Result<Content, A::Error> {
+    Ok(match event {
+        "artifact" => Content::Artifact(map.next_value::<Artifact>()?.name),
+        "str" => {
+            let (text, number) = map.next_value()?;
+            Content::Text(text, number)
+        }
+        "dynamo_start" => {
+            let start = map.next_value::<Start>()?;
+            Content::Start(start.stack.unwrap_or_default())
+        }
+        "inductor_output_code" => {
+            let code = map.next_value::<Code>()?;
+            Content::Code(code.file_path.or(code.filename))
+        }
+        _ if is_metrics(event) => Content::Metrics(Box::new(map.next_value()?)),
+        _ => {
+            map.next_value::<IgnoredAny>()?;
+            Content::Nothing
+        }
+    })
+}
+
+fn is_metrics(event: &str) -> bool {
+    matches!(
+        event,
+        "compilation_metrics"
+            | "bwd_compilation_metrics"
+            | "aot_autograd_backward_compilation_metrics"
+            | "compilation_metrics_runtime"
+            | "bwd_compilation_metrics_runtime"
+    )
+}

@@ -1,0 +1,181 @@
+//! What a log says: functions compiled, breaks, recompilations, caches, kernels.
+
+use super::code::GeneratedKernel;
+use super::events::EventCount;
+use super::graph::{GraphStage, OperatorCounts};
+use super::graph_break::GraphBreak;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Which compilation: `3/1` is the second one of the process's fourth function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CompileId {
+    /// Of compiled autograd.
+    pub autograd: Option<u32>,
+    /// The function.
+    pub frame: Option<u32>,
+    /// Its compilation, from 0.
+    pub compile: Option<u32>,
+}
+
+impl fmt::Display for CompileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = |f: &mut fmt::Formatter<'_>, number: Option<u32>| match number {
+            Some(number) => write!(f, "{number}"),
+            None => f.write_str("-"),
+        };
+        if let Some(autograd) = self.autograd {
+            write!(f, "!{autograd}")?;
+            if self.frame.is_none() {
+                return Ok(());
+            }
+            f.write_str("/")?;
+        }
+        number(f, self.frame)?;
+        f.write_str("/")?;
+        number(f, self.compile)
+    }
+}
+
+/// Time by phase, microseconds; what is within another is not in that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompilePhases {
+    /// Tracing of the function, guards: all that is in no other phase.
+    pub dynamo_us: Option<u64>,
+    /// AOTAutograd: tracing of forward and backward, partitioning.
+    pub aot_us: Option<u64>,
+    /// Inductor: passes over the graph, scheduling, generation of code.
+    pub inductor_us: Option<u64>,
+    /// Waiting for compilers of generated kernels: Triton, C++.
+    pub kernels_us: Option<u64>,
+    /// Recording of CUDA graphs, when the function runs.
+    pub cuda_graphs_us: Option<u64>,
+}
+
+/// A function's compilation: forward, or the backward graph of one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CompiledFrame {
+    /// Which.
+    pub id: CompileId,
+    /// Whether it is of a backward graph.
+    pub is_backward: bool,
+    /// The function's name.
+    pub function: Option<String>,
+    /// Its file.
+    pub file: Option<String>,
+    /// Its first line.
+    pub line: Option<u32>,
+    /// How often it was begun: a graph break or a changed assumption begins it again.
+    pub attempts: u32,
+    /// When it began, microseconds since 1970.
+    pub start_unix_us: Option<u64>,
+    /// How long it took; none of one that the log has no end of.
+    pub total_us: Option<u64>,
+    /// Of it.
+    pub phases: CompilePhases,
+    /// Guards that are checked before the compiled code runs.
+    pub guards: Option<u64>,
+    /// Calls in the graph that was traced.
+    pub graph_operators: Option<u64>,
+    /// Why it failed, and the function runs uncompiled.
+    pub failure: Option<String>,
+    /// Why it was begun again, a line each.
+    pub restart_reasons: Vec<String>,
+    /// The guards that failed before, as the metrics have them.
+    pub recompile_reason: Option<String>,
+    /// Why no CUDA graph was recorded.
+    pub cuda_graphs_skipped: Option<String>,
+    /// What writing this log took, microseconds, by PyTorch's own clock.
+    pub logging_us: Option<u64>,
+}
+
+/// A compilation of a function that had been compiled, and why its code did not fit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recompiled {
+    /// The new compilation.
+    pub id: CompileId,
+    /// Guards that failed, the latest code's first.
+    pub reasons: Vec<String>,
+}
+
+/// What became of a look-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CacheOutcome {
+    /// Found.
+    Hit,
+    /// Not found: compiled, and stored.
+    Miss,
+    /// Not asked for, since the graph cannot be stored.
+    Bypass,
+}
+
+impl CacheOutcome {
+    /// As reports name it.
+    pub fn word(self) -> &'static str {
+        match self {
+            CacheOutcome::Hit => "hit",
+            CacheOutcome::Miss => "miss",
+            CacheOutcome::Bypass => "bypass",
+        }
+    }
+}
+
+/// A look-up in a cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheUse {
+    /// `fx_graph`, `aotautograd`.
+    pub cache: &'static str,
+    /// What became of it.
+    pub outcome: CacheOutcome,
+    /// For which compilation.
+    pub id: CompileId,
+    /// Why it was bypassed, where the log has that.
+    pub why: Option<String>,
+}
+
+/// A file of generated code.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GeneratedCode {
+    /// Of which compilation.
+    pub id: CompileId,
+    /// Where the process wrote it.
+    pub path: Option<String>,
+    /// Its kernels.
+    pub kernels: Vec<GeneratedKernel>,
+}
+
+/// A process's log.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CompileLog {
+    /// The process, as it counts itself.
+    pub pid: Option<u32>,
+    /// Its rank, where it was initialised by then.
+    pub rank: Option<u32>,
+    /// Version of PyTorch, where the log has it.
+    pub torch: Option<String>,
+    /// The first and the last line, microseconds since 1970; none where no event has the time
+    /// since 1970, which the prefixes lack.
+    pub extent_unix_us: Option<(u64, u64)>,
+    /// Events by name.
+    pub events: BTreeMap<String, EventCount>,
+    /// Lines that are neither an event nor a payload's.
+    pub damaged: u64,
+    /// Bytes that the run does not keep of it.
+    pub bytes_not_kept: u64,
+    /// The last line has no end.
+    pub is_cut: bool,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Compilations in order of their beginning.
+    pub frames: Vec<CompiledFrame>,
+    /// Breaks, in order.
+    pub graph_breaks: Vec<GraphBreak>,
+    /// Recompilations, in order.
+    pub recompiled: Vec<Recompiled>,
+    /// Look-ups, in order.
+    pub caches: Vec<CacheUse>,
+    /// Operators of graphs.
+    pub graphs: Vec<(CompileId, GraphStage, OperatorCounts)>,
+    /// Generated code.
+    pub code: Vec<GeneratedCode>,
+}

@@ -1,0 +1,157 @@
+//! The figures of a compilation: `compilation_metrics`, of PyTorch 2.3 and later.
+
+use super::graph_break::short;
+use super::log::{CompilePhases, CompiledFrame};
+use serde::Deserialize;
+
+/// Fields that are read; each version has some of them, and many others.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Metrics {
+    co_name: Option<String>,
+    co_filename: Option<String>,
+    co_firstlineno: Option<u32>,
+    guard_count: Option<u64>,
+    graph_op_count: Option<u64>,
+    start_time: Option<f64>,
+    start_time_us: Option<u64>,
+    duration_us: Option<u64>,
+    entire_frame_compile_time_s: Option<f64>,
+    backend_compile_time_s: Option<f64>,
+    inductor_compile_time_s: Option<f64>,
+    aot_autograd_cumulative_compile_time_us: Option<u64>,
+    inductor_cumulative_compile_time_us: Option<u64>,
+    triton_compile_time_us: Option<u64>,
+    runtime_cudagraphify_time_us: Option<u64>,
+    fail_type: Option<String>,
+    fail_reason: Option<String>,
+    restart_reasons: Option<Vec<String>>,
+    recompile_reason: Option<String>,
+    cudagraph_skip_reason: Option<String>,
+    structured_logging_overhead_us: Option<u64>,
+    structured_logging_overhead_s: Option<f64>,
+    is_forward: Option<bool>,
+    is_runtime: Option<bool>,
+}
+
+impl Metrics {
+    /// When the compilation began, microseconds since 1970.
+    pub(super) fn start_unix_us(&self) -> Option<u64> {
+        self.start_time_us.or_else(|| self.start_time.and_then(micros)).filter(|&us| us > 0)
+    }
+
+    /// How long the compilation took, microseconds.
+    pub(super) fn total_us(&self) -> Option<u64> {
+        self.duration_us.or_else(|| self.entire_frame_compile_time_s.and_then(micros))
+    }
+
+    /// Whether it is of a backward graph.
+    pub(super) fn is_backward(&self, event: &str) -> bool {
+        self.is_forward == Some(false) || event.contains("bwd") || event.contains("backward")
+    }
+
+    /// Whether it is of a run of compiled code, not of a compilation.
+    pub(super) fn is_of_run(&self, event: &str) -> bool {
+        self.is_runtime == Some(true) || event.ends_with("_runtime")
+    }
+
+    /// Time of a run that records CUDA graphs.
+    pub(super) fn add_run(&self, frame: &mut CompiledFrame) {
+        if let Some(us) = self.runtime_cudagraphify_time_us {
+            *frame.phases.cuda_graphs_us.get_or_insert(0) += us;
+        }
+        take(&mut frame.cuda_graphs_skipped, &self.cudagraph_skip_reason);
+    }
+
+    /// Adds a compilation's figures to what is known of it.
+    pub(super) fn add_to(self, frame: &mut CompiledFrame) {
+        let is_backward = frame.is_backward;
+        let seconds = |s: Option<f64>| s.and_then(micros);
+        let total = self.total_us();
+        let backend = self.aot_autograd_cumulative_compile_time_us;
+        let backend = backend.or_else(|| seconds(self.backend_compile_time_s));
+        let inductor = self.inductor_cumulative_compile_time_us;
+        let inductor = inductor.or_else(|| seconds(self.inductor_compile_time_s));
+        let kernels = self.triton_compile_time_us;
+        // What is within each other, from the outside; a cached graph has no Inductor.
+        let without = |of: Option<u64>, inner: &[Option<u64>]| {
+            Some(of?.saturating_sub(inner.iter().flatten().next().copied().unwrap_or(0)))
+        };
+        let phases = CompilePhases {
+            dynamo_us: if is_backward {
+                None
+            } else {
+                without(total, &[backend, inductor, kernels])
+            },
+            aot_us: without(if is_backward { total } else { backend }, &[inductor, kernels]),
+            inductor_us: without(inductor, &[kernels]),
+            kernels_us: kernels,
+            cuda_graphs_us: self.runtime_cudagraphify_time_us,
+        };
+        frame.start_unix_us = self.start_unix_us().or(frame.start_unix_us);
+        frame.total_us = total;
+        frame.phases = phases;
+        take(&mut frame.function, &self.co_name);
+        take(&mut frame.file, &self.co_filename);
+        frame.line = self.co_firstlineno.or(frame.line);
+        frame.guards = self.guard_count;
+        frame.graph_operators = self.graph_op_count;
+        let words = [self.fail_type, self.fail_reason].into_iter().flatten();
+        let failure = words.map(|text| short(&text)).collect::<Vec<_>>().join(": ");
+        frame.failure = (!failure.is_empty()).then_some(failure);
+        let first_line = |text: String| short(text.lines().next().unwrap_or_default());
+        frame.restart_reasons =
+            self.restart_reasons.unwrap_or_default().into_iter().map(first_line).collect();
+        frame.recompile_reason = self.recompile_reason.map(|text| short(&text));
+        take(&mut frame.cuda_graphs_skipped, &self.cudagraph_skip_reason);
+        let logging = self.structured_logging_overhead_us;
+        frame.logging_us = logging.or_else(|| seconds(self.structured_logging_overhead_s));
+    }
+}
+
+fn take(kept: &mut Option<String>, given: &Option<String>) {
+    if let Some(text) = given.as_deref().filter(|text| !text.is_empty()) {
+        *kept = Some(short(text));
+    }
+}
+
+/// Seconds as microseconds; none of what is no time.
+fn micros(seconds: f64) -> Option<u64> {
+    (seconds.is_finite() && (0.0..1e13).contains(&seconds)).then(|| (seconds * 1e6).round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_add_up_to_the_whole() {
+        let metrics = Metrics {
+            duration_us: Some(100),
+            aot_autograd_cumulative_compile_time_us: Some(80),
+            inductor_cumulative_compile_time_us: Some(50),
+            triton_compile_time_us: Some(20),
+            ..Metrics::default()
+        };
+        let mut frame = CompiledFrame::default();
+        metrics.add_to(&mut frame);
+        let CompilePhases { dynamo_us, aot_us, inductor_us, kernels_us, .. } = frame.phases;
+        assert_eq!([dynamo_us, aot_us, inductor_us, kernels_us], [20, 30, 30, 20].map(Some));
+        assert_eq!(frame.total_us, Some(100));
+    }
+
+    #[test]
+    fn seconds_of_older_versions_are_read_and_nonsense_is_none() {
+        let old = Metrics {
+            entire_frame_compile_time_s: Some(1.5),
+            backend_compile_time_s: Some(f64::NAN),
+            start_time: Some(1.7e9),
+            ..Metrics::default()
+        };
+        assert_eq!(old.start_unix_us(), Some(1_700_000_000_000_000));
+        let mut frame = CompiledFrame::default();
+        old.add_to(&mut frame);
+        assert_eq!((frame.total_us, frame.phases.dynamo_us), (Some(1_500_000), Some(1_500_000)));
+        assert_eq!(frame.phases.aot_us, None);
+    }
+}

@@ -1,0 +1,34 @@
+//! PyTorch's structured log of `torch.compile` (`TORCH_TRACE`), as it lies in a run.
+//!
+//! A job's processes write these logs themselves, each its own: what a killed job leaves is read as far
+//! as it goes. A line is glog's prefix (month and day but no year, the job's local time, the
+//! process) and JSON with one event; lines of its payload follow, each behind a tab.
+//!
+//! Reading is tolerant: PyTorch's versions have other events and other fields. Events that this
+//! reader does not use are counted, unknown ones by name, damaged lines as such. Memory holds one
+//! line, one payload of bounded length, and what was found.
+//!
+//! `dates` and `line` read a prefix, `events` names what PyTorch writes, `head` reads the JSON,
+//! `metrics` the figures of a compilation; `graph_break`, `graph` and `code` read payloads,
+//! `reader` puts them together into a [`CompileLog`].
+
+mod code;
+mod dates;
+mod events;
+mod graph;
+mod graph_break;
+mod head;
+mod line;
+mod log;
+mod metrics;
+mod reader;
+
+pub use code::{GeneratedKernel, KernelLanguage};
+pub use events::{EventCount, EventUse};
+pub use graph::{GraphStage, OperatorCounts};
+pub use graph_break::GraphBreak;
+pub use log::{
+    CacheOutcome, CacheUse, CompileId, CompileLog, CompilePhases, CompiledFrame, GeneratedCode,
+    Recompiled,
+};
+pub use reader::{COMPILE_DIRECTORY, CUT_LINE, LOG_PREFIX, is_compile_log, open, process_of, read};

@@ -1,0 +1,185 @@
+//! Logs that PyTorch wrote of `scripts/compile/job.py`, of three versions: two graph breaks, three
+//! recompilations of one function and one of another.
+
+use std::io::{BufReader, Read};
+use std::path::PathBuf;
+use tprof_trace::compile_log::{
+    CacheOutcome, CompileLog, EventUse, GraphStage, KernelLanguage, open, process_of, read,
+};
+
+const VERSIONS: [&str; 3] = ["2.15", "2.8", "2.4"];
+
+fn path(version: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/compile/torch-{version}.log.zst"))
+}
+
+fn log(version: &str) -> CompileLog {
+    open(&path(version)).unwrap()
+}
+
+fn text(version: &str) -> Vec<u8> {
+    let mut text = Vec::new();
+    let file = std::fs::File::open(path(version)).unwrap();
+    zstd::stream::read::Decoder::new(file).unwrap().read_to_end(&mut text).unwrap();
+    text
+}
+
+fn function_of(log: &CompileLog, id: tprof_trace::compile_log::CompileId) -> &str {
+    let frame = log.frames.iter().find(|frame| frame.id == id && !frame.is_backward).unwrap();
+    frame.function.as_deref().unwrap()
+}
+
+#[test]
+fn every_line_and_event_of_each_version_is_known() {
+    for version in VERSIONS {
+        let log = log(version);
+        let unknown: Vec<_> =
+            log.events.iter().filter(|(_, row)| row.of == EventUse::Unknown).collect();
+        assert!(unknown.is_empty(), "{version}: {unknown:?}");
+        assert_eq!((log.damaged, log.is_cut, log.bytes_not_kept), (0, false, 0), "{version}");
+        assert_eq!(log.bytes, text(version).len() as u64, "{version}");
+        let of_events: u64 = log.events.values().map(|row| row.bytes).sum();
+        assert_eq!(of_events, log.bytes, "{version}");
+        assert_eq!(process_of(&path(version)), log.pid);
+        assert_eq!(log.pid.is_some(), version != "2.4");
+    }
+}
+
+#[test]
+fn functions_are_compiled_with_their_time_by_phase() {
+    for version in VERSIONS {
+        let log = log(version);
+        let forward: Vec<_> = log.frames.iter().filter(|frame| !frame.is_backward).collect();
+        let ids: Vec<String> = forward.iter().map(|frame| frame.id.to_string()).collect();
+        let all = ["0/0", "1/0", "2/0", "3/0", "3/1", "3/2", "3/3", "4/0", "4/1"];
+        assert_eq!(ids, all, "{version}");
+        assert_eq!(forward[3].function.as_deref(), Some("recompiles"));
+        assert!(forward[3].file.as_deref().unwrap().ends_with("job.py"));
+        for frame in &log.frames {
+            let phases = frame.phases;
+            let parts = [phases.dynamo_us, phases.aot_us, phases.inductor_us, phases.kernels_us];
+            let total = frame.total_us.unwrap();
+            assert_eq!(parts.into_iter().flatten().sum::<u64>(), total, "{version} {frame:?}");
+            let (first, last) = log.extent_unix_us.unwrap();
+            let start = frame.start_unix_us.unwrap();
+            assert!(first <= start && start + total <= last + 1_000_000, "{version} {frame:?}");
+        }
+    }
+}
+
+#[test]
+fn both_breaks_have_their_lines() {
+    for version in VERSIONS {
+        let log = log(version);
+        let lines: Vec<_> = log.graph_breaks.iter().map(|one| one.line.unwrap()).collect();
+        assert_eq!(lines, [14, 16], "{version}");
+        assert!(
+            log.graph_breaks.iter().all(|one| one.file.as_deref().unwrap().ends_with("job.py"))
+        );
+        let reasons: Vec<_> = log.graph_breaks.iter().map(|one| one.reason.as_deref()).collect();
+        match version {
+            "2.4" => assert_eq!(reasons, [None, None]),
+            _ => {
+                let call = "Call to `torch._dynamo.graph_break()`";
+                assert_eq!(reasons, [Some("Data-dependent branching"), Some(call)]);
+                assert!(log.graph_breaks.iter().all(|one| !one.hints.is_empty()));
+            }
+        }
+    }
+}
+
+#[test]
+fn recompilations_have_the_guard_that_failed() {
+    for version in VERSIONS {
+        let log = log(version);
+        let functions: Vec<_> =
+            log.recompiled.iter().map(|one| function_of(&log, one.id)).collect();
+        assert_eq!(functions, ["recompiles", "recompiles", "recompiles", "forward"], "{version}");
+        let first = |at: usize| log.recompiled[at].reasons.first().map_or("", String::as_str);
+        if version != "2.4" {
+            assert_eq!(first(0), "3/0: tensor 'x' size mismatch at index 0. expected 4, actual 8");
+            assert!(first(1).starts_with("3/1: option == 'double'"), "{}", first(1));
+            assert_eq!(first(2), "3/2: tensor 'x' dtype mismatch. expected Float, actual Double");
+            assert_eq!(first(3), "4/0: tensor 'x' size mismatch at index 0. expected 4, actual 6");
+        }
+    }
+}
+
+#[test]
+fn caches_kernels_and_operators_are_found() {
+    let outcomes = |version: &str, wanted| {
+        log(version).caches.iter().filter(|one| one.outcome == wanted).count()
+    };
+    assert_eq!((outcomes("2.15", CacheOutcome::Miss), outcomes("2.8", CacheOutcome::Hit)), (0, 0));
+    assert!(outcomes("2.15", CacheOutcome::Hit) >= 18 && outcomes("2.8", CacheOutcome::Miss) >= 18);
+    for version in VERSIONS {
+        let log = log(version);
+        let kernels = || log.code.iter().flat_map(|code| &code.kernels);
+        assert_eq!(log.code.len(), 11, "{version}");
+        let of = |language| kernels().filter(|kernel| kernel.language == language).count();
+        assert!(of(KernelLanguage::Cpp) >= 9 && of(KernelLanguage::Extern) >= 4, "{version}");
+        let traced = log
+            .graphs
+            .iter()
+            .find(|(id, stage, _)| id.to_string() == "0/0" && *stage == GraphStage::Traced);
+        assert_eq!(traced.unwrap().2.values().sum::<u64>(), 3, "{version}: {traced:?}");
+    }
+}
+
+#[test]
+fn a_log_is_read_as_far_as_it_goes() {
+    let text = text("2.8");
+    // A killed process: the first half, which ends within a line.
+    let half = read(&text[..text.len() / 2]).unwrap();
+    assert!(half.is_cut && half.damaged == 0, "{} {}", half.is_cut, half.damaged);
+    assert!(!half.frames.is_empty() && half.frames.len() < log("2.8").frames.len());
+    assert!(half.extent_unix_us.is_some());
+    // A hole, where the run keeps no more; then what the job wrote since.
+    let mut holed = text[..20_000].to_vec();
+    holed.resize(70_000, 0);
+    holed.extend_from_slice(&text[70_000..]);
+    let holed = read(BufReader::new(&*holed)).unwrap();
+    assert!(holed.bytes_not_kept >= 50_000, "{}", holed.bytes_not_kept);
+    assert!(!holed.frames.is_empty());
+    let mut noisy = b"Traceback (most recent call last):\n\tx\nV1\n{}\n".to_vec();
+    noisy.extend_from_slice(&text);
+    noisy.extend_from_slice(b"tprof: bytes not kept: 77\n");
+    let noisy = read(&*noisy).unwrap();
+    assert!(noisy.damaged >= 3, "{}", noisy.damaged);
+    assert_eq!((noisy.bytes_not_kept, noisy.frames.len()), (77, log("2.8").frames.len()));
+}
+
+#[test]
+fn unknown_events_are_counted_by_name() {
+    let line = "V1122 08:36:34.041000 7 a.py:1] ";
+    let text = format!(
+        "{line}{{\"quantum_graph\": {{\"x\": [1]}}, \"has_payload\": \"0\"}}\n\tpayload\n\
+         {line}{{\"frame_id\": 1}}\n{line}{{\"dynamo_start\": {{\"stack\": null}}, \"rank\": 3}}\n"
+    );
+    let log = read(text.as_bytes()).unwrap();
+    let row = &log.events["quantum_graph"];
+    assert_eq!((row.of, row.count, row.bytes > 60), (EventUse::Unknown, 1, true));
+    assert_eq!((log.damaged, log.rank, log.frames.len()), (1, Some(3), 1));
+    // Nothing in it joins the prefix to a year.
+    assert_eq!((log.extent_unix_us, log.frames[0].start_unix_us), (None, None));
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_bytes_are_read_to_their_end(
+        cuts in proptest::collection::vec((0_usize..100_000, 0_u8..=255), 0..40),
+        length in 0_usize..100_000,
+    ) {
+        let mut text = text("2.4");
+        for (at, byte) in cuts {
+            if let Some(there) = text.get_mut(at) {
+                *there = byte;
+            }
+        }
+        text.truncate(length);
+        let log = read(&*text).unwrap();
+        proptest::prop_assert_eq!(log.bytes, text.len() as u64);
+        let of_events: u64 = log.events.values().map(|row| row.bytes).sum();
+        proptest::prop_assert!(of_events <= log.bytes);
+    }
+}
