@@ -19,6 +19,26 @@ pub struct RankCompile {
     pub problems: Vec<String>,
 }
 
+impl RankCompile {
+    /// Of logs by their paths, which no file's clock is joined to.
+    pub fn of_logs(paths: &[PathBuf]) -> RankCompile {
+        let mut found = RankCompile::default();
+        paths.iter().for_each(|path| found.add(path, None));
+        found
+    }
+
+    fn add(&mut self, path: &Path, ahead_ns: Option<i128>) {
+        let name = base_name(path);
+        match compile_log::open(path) {
+            Ok(log) => {
+                self.problems.extend(problem_of(&log, &name));
+                self.logs.push(ReadLog { name, log, ahead_ns });
+            }
+            Err(error) => self.problems.push(format!("`{name}` cannot be read: {error}")),
+        }
+    }
+}
+
 /// A log that was read.
 #[derive(Debug)]
 pub struct ReadLog {
@@ -56,23 +76,16 @@ pub fn of_rank(dir: &RunDir, file: &RankFile, trace: &TraceFile) -> RankCompile 
         if !is_named {
             continue;
         }
-        let name = base_name(&log.path);
         if owner.is_some_and(|(_, is_guess)| is_guess) {
             found.problems.push(format!(
-                "`{name}` is of a process that was not recorded: listed under {}",
+                "`{}` is of a process that was not recorded: listed under {}",
+                base_name(&log.path),
                 file.label
             ));
         }
-        match compile_log::open(&log.path) {
-            Ok(read) => {
-                let header = trace.header();
-                let ahead = || i128::from(header.start_ns) - i128::from(header.start_unix_ns);
-                let ahead_ns = (header.start_unix_ns > 0).then(ahead);
-                found.problems.extend(problem_of(&read, &name));
-                found.logs.push(ReadLog { name, log: read, ahead_ns });
-            }
-            Err(error) => found.problems.push(format!("`{name}` cannot be read: {error}")),
-        }
+        let header = trace.header();
+        let ahead = || i128::from(header.start_ns) - i128::from(header.start_unix_ns);
+        found.add(&log.path, (header.start_unix_ns > 0).then(ahead));
     }
     found
 }

@@ -2,6 +2,7 @@
 //! folder per kind of report.
 
 pub mod annotations;
+pub mod compile;
 pub mod counters;
 pub mod flops;
 pub mod nvtx;

@@ -21,6 +21,8 @@ impl Needs {
     pub const ALLOCATIONS: Needs = Needs(1 << 20);
     /// CPU samples.
     pub const SAMPLES: Needs = Needs(1 << 21);
+    /// Logs of `torch.compile`, which lie beside the file.
+    pub const COMPILE: Needs = Needs(1 << 22);
     /// Calls of the runtime and the driver.
     pub const CALLS: Needs = Needs(1 << SpanKind::Runtime as u32 | 1 << SpanKind::Driver as u32);
     /// Operators of a framework.

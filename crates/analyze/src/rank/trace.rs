@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use tprof_facts::communication::on_host::HostCollective;
+use tprof_facts::compile::RankCompile;
 use tprof_facts::copies::{self, Copied};
 use tprof_facts::steps::{StepRange, StepSource, Steps};
 use tprof_trace::model::{
@@ -50,6 +51,8 @@ pub struct RankTrace<'a> {
     pub allocations: Vec<DeviceAllocation>,
     /// Samples of threads, added up.
     pub cpu: CpuTrace,
+    /// Its logs of `torch.compile`.
+    pub compile: RankCompile,
     /// What could not be read, and of which tables.
     pub(super) problems: Vec<(Needs, Problem)>,
     /// Threads that work on this rank may use.
@@ -93,6 +96,7 @@ impl<'a> RankTrace<'a> {
             host_collectives: Vec::new(),
             allocations: Vec::new(),
             cpu: CpuTrace::default(),
+            compile: RankCompile::default(),
             problems: Vec::new(),
             cores,
             hta: false,

@@ -25,6 +25,7 @@ pub const KINDS: &[DocumentKind] = &[
     crate::program::operators::KIND,
     crate::program::flops::FLOPS,
     crate::program::flops::ROOFLINE,
+    crate::program::compile::KIND,
     crate::program::sequences::KIND,
     crate::program::counters::KIND,
     crate::gpu::comm::KIND,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use tprof_facts::cycles::{self, Cycle};
-use tprof_facts::{Zero, operators, steps};
+use tprof_facts::{Zero, compile, operators, steps};
 use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, TraceError, TraceFile};
 
 use super::error::AnalyzeError;
@@ -309,6 +309,9 @@ impl Context<'_> {
             }
             let mut rank = RankTrace::load_as(&trace, needs, hta, self.cores);
             rank.steps_from = rank.steps_from.or(self.options.steps_from);
+            if needs.has(Needs::COMPILE) {
+                rank.compile = compile::of_rank(self.dir, file, &trace);
+            }
             parallel::each_on(self.cores, &these, |&one| {
                 self.begun[one].rank(place, &rank, &at, self.options);
             });

@@ -1,0 +1,45 @@
+//! `compile`: what `torch.compile` did, from PyTorch's own structured log of it.
+//!
+//! Figures are PyTorch's; nothing here is sampled. A run without such a log has no tables, and
+//! states how to get one.
+
+mod of_rank;
+mod summary;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::rank::{Needs, RankTrace};
+use of_rank::RankCompiled;
+
+/// The kind.
+pub const KIND: DocumentKind = DocumentKind {
+    name: "compile",
+    about: "torch.compile: time by phase, graph breaks, recompilations",
+    analysis: || boxed(Compile),
+};
+
+/// What `torch.compile` did.
+struct Compile;
+
+impl Analysis for Compile {
+    const KIND: &'static str = KIND.name;
+    const HTA: bool = false;
+    type Part = RankCompiled;
+
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::COMPILE | Needs::WORK
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, _: &Options) -> RankCompiled {
+        of_rank::read(rank, at)
+    }
+
+    fn join(&self, parts: Vec<(RankAt, RankCompiled)>, _: &Options) -> Body {
+        let mut tables = vec![summary::table(&parts)];
+        tables.extend(tables::all(&parts));
+        let notes = parts.iter().flat_map(|(_, part)| part.problems.clone()).collect();
+        Body { tables, notes }
+    }
+}

@@ -1,0 +1,235 @@
+//! What the logs of a rank have, as rows of tables.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use tprof_facts::compile::ReadLog;
+use tprof_trace::compile_log::{
+    CacheOutcome, CompileId, CompiledFrame, EventUse, GraphBreak, GraphStage, KernelLanguage,
+};
+
+use crate::document::RankAt;
+use crate::gpu::kernels;
+use crate::rank::RankTrace;
+
+/// What a rank compiled.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RankCompiled {
+    pub logs: Vec<LogRow>,
+    pub frames: Vec<FrameRow>,
+    pub breaks: Vec<GraphBreak>,
+    pub recompiles: Vec<RecompileRow>,
+    /// By cache, outcome and reason.
+    pub caches: BTreeMap<(&'static str, CacheOutcome, Option<String>), u64>,
+    pub kernels: Vec<KernelRow>,
+    /// Operators by stage and name.
+    pub operators: BTreeMap<(GraphStage, String), u64>,
+    pub uncompiled: Vec<UncompiledRow>,
+    pub problems: Vec<String>,
+    /// Whether the rank has work of devices, to join kernels with.
+    pub has_work: bool,
+}
+
+/// A log: a process.
+#[derive(Clone, Debug)]
+pub(super) struct LogRow {
+    pub name: String,
+    pub pid: Option<u32>,
+    pub torch: Option<String>,
+    pub bytes: u64,
+    pub bytes_not_kept: u64,
+    pub damaged: u64,
+    pub is_cut: bool,
+    pub events: Vec<(String, EventUse, u64, u64)>,
+}
+
+/// A compilation.
+#[derive(Clone, Debug)]
+pub(super) struct FrameRow {
+    pub frame: CompiledFrame,
+    /// Since the run began.
+    pub start_ns: Option<u64>,
+    pub operators_before: Option<u64>,
+    pub operators_after: Option<u64>,
+    pub generated: u64,
+    pub external: u64,
+}
+
+/// A recompilation.
+#[derive(Clone, Debug)]
+pub(super) struct RecompileRow {
+    pub id: CompileId,
+    pub frame: Option<CompiledFrame>,
+    pub reasons: Vec<String>,
+}
+
+/// A kernel of compiled code.
+#[derive(Clone, Debug)]
+pub(super) struct KernelRow {
+    pub name: String,
+    pub language: KernelLanguage,
+    pub id: CompileId,
+    pub sources: Vec<String>,
+    pub operators: Vec<String>,
+    pub path: Option<String>,
+    /// Runs on the device, and their time.
+    pub ran: Option<(u64, u64)>,
+}
+
+/// What runs without compiled code, or without what was wanted of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct UncompiledRow {
+    pub what: &'static str,
+    pub why: Option<String>,
+    pub file: Option<String>,
+    pub line: Option<u32>,
+    pub function: Option<String>,
+}
+
+/// Reads what a rank's logs have.
+pub(super) fn read(rank: &RankTrace<'_>, at: &RankAt) -> RankCompiled {
+    let mut found = RankCompiled {
+        problems: rank.compile.problems.clone(),
+        has_work: !rank.work.is_empty(),
+        ..RankCompiled::default()
+    };
+    let logs = &rank.compile.logs;
+    if logs.is_empty() {
+        return found;
+    }
+    let ran: FxHashMap<String, (u64, u64)> = match found.has_work {
+        true => kernels::sums_of_rank(rank)
+            .into_iter()
+            .map(|(name, runs, ns)| (name.into_owned(), (runs, ns)))
+            .collect(),
+        false => FxHashMap::default(),
+    };
+    for read in logs {
+        found.logs.push(log_row(read));
+        frames(read, at, &mut found);
+        found.breaks.extend(read.log.graph_breaks.iter().cloned());
+        for one in &read.log.caches {
+            *found.caches.entry((one.cache, one.outcome, one.why.clone())).or_default() += 1;
+        }
+        for (_, stage, counts) in &read.log.graphs {
+            for (name, count) in counts {
+                *found.operators.entry((*stage, name.clone())).or_default() += count;
+            }
+        }
+        kernels_of(read, &ran, &mut found);
+        recompiles(read, &mut found);
+        uncompiled(read, &mut found);
+    }
+    found
+}
+
+fn log_row(read: &ReadLog) -> LogRow {
+    let log = &read.log;
+    let event = |(name, row): (&String, &tprof_trace::compile_log::EventCount)| {
+        (name.clone(), row.of, row.count, row.bytes)
+    };
+    LogRow {
+        name: read.name.clone(),
+        pid: log.pid,
+        torch: log.torch.clone(),
+        bytes: log.bytes,
+        bytes_not_kept: log.bytes_not_kept,
+        damaged: log.damaged,
+        is_cut: log.is_cut,
+        events: log.events.iter().map(event).collect(),
+    }
+}
+
+fn frames(read: &ReadLog, at: &RankAt, found: &mut RankCompiled) {
+    let log = &read.log;
+    // Graphs and code of a forward and a backward have one number: the backward's come second.
+    let mut before: FxHashMap<CompileId, u64> = FxHashMap::default();
+    let mut after: FxHashMap<CompileId, Vec<u64>> = FxHashMap::default();
+    for (id, stage, counts) in &log.graphs {
+        let sum = counts.values().sum();
+        match stage {
+            GraphStage::Traced => *before.entry(*id).or_default() = sum,
+            GraphStage::Lowered => after.entry(*id).or_default().push(sum),
+        }
+    }
+    let mut code: FxHashMap<CompileId, Vec<(u64, u64)>> = FxHashMap::default();
+    for one in &log.code {
+        let is_external = |language| language == KernelLanguage::Extern;
+        let external = one.kernels.iter().filter(|one| is_external(one.language)).count() as u64;
+        let generated = one.kernels.len() as u64 - external;
+        code.entry(one.id).or_default().push((generated, external));
+    }
+    for frame in &log.frames {
+        let place = usize::from(frame.is_backward);
+        let (generated, external) =
+            code.get(&frame.id).and_then(|all| all.get(place)).copied().unwrap_or_default();
+        found.frames.push(FrameRow {
+            start_ns: read.interval_ns(frame).map(|(start, _)| at.clock.since_start(start)),
+            operators_before: before.get(&frame.id).copied().filter(|_| !frame.is_backward),
+            operators_after: after.get(&frame.id).and_then(|all| all.get(place)).copied(),
+            generated,
+            external,
+            frame: frame.clone(),
+        });
+    }
+}
+
+fn kernels_of(read: &ReadLog, ran: &FxHashMap<String, (u64, u64)>, found: &mut RankCompiled) {
+    for code in &read.log.code {
+        for kernel in &code.kernels {
+            let is_on_device = kernel.language == KernelLanguage::Triton;
+            found.kernels.push(KernelRow {
+                name: kernel.name.clone(),
+                language: kernel.language,
+                id: code.id,
+                sources: kernel.sources.clone(),
+                operators: kernel.operators.clone(),
+                path: code.path.clone(),
+                ran: ran.get(&kernel.name).copied().filter(|_| is_on_device),
+            });
+        }
+    }
+}
+
+fn forward(read: &ReadLog, id: CompileId) -> Option<&CompiledFrame> {
+    read.log.frames.iter().find(|frame| frame.id == id && !frame.is_backward)
+}
+
+fn recompiles(read: &ReadLog, found: &mut RankCompiled) {
+    let row = |one: &tprof_trace::compile_log::Recompiled| RecompileRow {
+        id: one.id,
+        frame: forward(read, one.id).cloned(),
+        reasons: one.reasons.clone(),
+    };
+    found.recompiles.extend(read.log.recompiled.iter().map(row));
+}
+
+fn uncompiled(read: &ReadLog, found: &mut RankCompiled) {
+    for one in &read.log.graph_breaks {
+        found.uncompiled.push(UncompiledRow {
+            what: "graph break",
+            why: one.reason.clone(),
+            file: one.file.clone(),
+            line: one.line,
+            function: forward(read, one.compile_id).and_then(|frame| frame.function.clone()),
+        });
+    }
+    for frame in &read.log.frames {
+        let row = |what, why: &str| UncompiledRow {
+            what,
+            why: Some(why.to_owned()),
+            file: frame.file.clone(),
+            line: frame.line,
+            function: frame.function.clone(),
+        };
+        found.uncompiled.extend(frame.failure.iter().map(|why| row("compilation failed", why)));
+        let skipped = frame.cuda_graphs_skipped.iter();
+        found.uncompiled.extend(skipped.map(|why| row("no CUDA graph", why)));
+        if frame.total_us.is_none() && !frame.is_backward {
+            let why = "the log ends before this compilation";
+            found.uncompiled.push(row("compilation without an end", why));
+        }
+    }
+    found.uncompiled.sort();
+    found.uncompiled.dedup();
+}

@@ -1,0 +1,100 @@
+//! The table of ranks: what each compiled, in sums.
+
+use std::collections::BTreeSet;
+
+use tprof_facts::compile::NO_LOG;
+use tprof_trace::compile_log::CacheOutcome;
+
+use super::of_rank::RankCompiled;
+use crate::document::{Cell, Column, RankAt, Table, Unit};
+
+/// Sums of each rank that has a log.
+pub(super) fn table(parts: &[(RankAt, RankCompiled)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("functions", "functions", Unit::Count),
+        Column::new("compilations", "compiled", Unit::Count),
+        Column::new("total_ns", "time", Unit::Duration),
+        Column::new("dynamo_ns", "dynamo", Unit::Duration),
+        Column::new("aot_ns", "aot", Unit::Duration),
+        Column::new("inductor_ns", "inductor", Unit::Duration),
+        Column::new("kernels_ns", "kernels", Unit::Duration),
+        Column::new("cuda_graphs_ns", "CUDA graphs", Unit::Duration),
+        Column::new("graph_breaks", "breaks", Unit::Count),
+        Column::new("recompiles", "again", Unit::Count),
+        Column::new("failures", "failed", Unit::Count),
+        Column::data("cache_hits", Unit::Count),
+        Column::data("cache_misses", Unit::Count),
+        Column::data("cache_bypasses", Unit::Count),
+        Column::data("generated_kernels", Unit::Count),
+        Column::data("external_kernels", Unit::Count),
+        Column::data("logging_ns", Unit::Duration),
+        Column::data("logs", Unit::Count),
+        Column::data("log_bytes", Unit::Bytes),
+        Column::data("bytes_not_kept", Unit::Bytes),
+        Column::data("damaged_lines", Unit::Count),
+        Column::data("torch", Unit::Text),
+    ];
+    let mut table = Table::new("compile_ranks", "torch.compile by rank", columns)
+        .about(
+            "time: sum over compilations, which may run beside each other; kernels: waiting for \
+             Triton or C++ compilers; again: recompilations",
+        )
+        .empty(NO_LOG);
+    for (at, part) in parts.iter().filter(|(_, part)| !part.logs.is_empty()) {
+        table.row(row(at, part));
+    }
+    table
+}
+
+const NO_FIGURE: &str = "this PyTorch's log has no such figure";
+
+fn row(at: &RankAt, part: &RankCompiled) -> Vec<Cell> {
+    let frames = || part.frames.iter().map(|row| &row.frame);
+    let functions: BTreeSet<_> =
+        frames().map(|frame| (&frame.function, &frame.file, frame.line)).collect();
+    let forward = frames().filter(|frame| !frame.is_backward).count();
+    let sum = |us: &dyn Fn(&tprof_trace::compile_log::CompiledFrame) -> Option<u64>| {
+        let known: Vec<u64> = frames().filter_map(us).collect();
+        let sum = (!known.is_empty()).then(|| known.iter().sum::<u64>().saturating_mul(1000));
+        Cell::known(sum, NO_FIGURE)
+    };
+    let looked = |wanted: CacheOutcome| -> u64 {
+        part.caches.iter().filter(|((_, outcome, _), _)| *outcome == wanted).map(|one| one.1).sum()
+    };
+    let has_caches = !part.caches.is_empty();
+    let cache = |wanted| Cell::known(has_caches.then(|| looked(wanted)), "the log has no look-up");
+    let logs = |of: &dyn Fn(&super::of_rank::LogRow) -> u64| part.logs.iter().map(of).sum::<u64>();
+    let torch: BTreeSet<&str> = part.logs.iter().filter_map(|log| log.torch.as_deref()).collect();
+    let torch = torch.into_iter().collect::<Vec<_>>().join(", ");
+    vec![
+        at.label.as_str().into(),
+        functions.len().into(),
+        forward.into(),
+        sum(&|frame| frame.total_us),
+        sum(&|frame| frame.phases.dynamo_us),
+        sum(&|frame| frame.phases.aot_us),
+        sum(&|frame| frame.phases.inductor_us),
+        sum(&|frame| frame.phases.kernels_us),
+        Cell::applies(
+            frames()
+                .filter_map(|frame| frame.phases.cuda_graphs_us)
+                .reduce(|a, b| a + b)
+                .map(|us| us.saturating_mul(1000)),
+        ),
+        part.breaks.len().into(),
+        part.recompiles.len().into(),
+        frames().filter(|frame| frame.failure.is_some()).count().into(),
+        cache(CacheOutcome::Hit),
+        cache(CacheOutcome::Miss),
+        cache(CacheOutcome::Bypass),
+        part.frames.iter().map(|row| row.generated).sum::<u64>().into(),
+        part.frames.iter().map(|row| row.external).sum::<u64>().into(),
+        sum(&|frame| frame.logging_us),
+        part.logs.len().into(),
+        logs(&|log| log.bytes).into(),
+        logs(&|log| log.bytes_not_kept).into(),
+        logs(&|log| log.damaged).into(),
+        Cell::known((!torch.is_empty()).then_some(torch), "this PyTorch's log does not name it"),
+    ]
+}

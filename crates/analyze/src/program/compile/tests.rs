@@ -1,0 +1,94 @@
+use super::*;
+use crate::document::{Cell, Table, Value};
+use crate::fixture::Fixture;
+use std::path::PathBuf;
+use tprof_facts::compile::RankCompile;
+
+/// A stored log of `scripts/compile/job.py`.
+fn log_of(version: &str) -> RankCompile {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join(format!("../trace/tests/compile/torch-{version}.log.zst"));
+    RankCompile::of_logs(&[path])
+}
+
+fn made(compile: RankCompile) -> Body {
+    let file = Fixture::new().finish();
+    let mut rank = RankTrace::load(&file, Needs::WORK);
+    rank.compile = compile;
+    let at = RankAt {
+        rank: Some(0),
+        label: "rank 0".to_owned(),
+        file: "rank-0.tprof".to_owned(),
+        clock: tprof_facts::Clock::default(),
+    };
+    let part = Compile.rank(&rank, &at, &Options::default());
+    Compile.join(vec![(at, part)], &Options::default())
+}
+
+fn table<'b>(body: &'b Body, key: &str) -> &'b Table {
+    body.tables.iter().find(|table| table.key == key).unwrap()
+}
+
+fn column(table: &Table, key: &str) -> Vec<Cell> {
+    let at = table.columns.iter().position(|column| column.key == key).unwrap();
+    table.rows.iter().map(|row| row[at].clone()).collect()
+}
+
+fn texts(table: &Table, key: &str) -> Vec<String> {
+    let text = |cell: &Cell| match cell {
+        Cell::Is(Value::Text(text)) => text.clone(),
+        other => panic!("{other:?}"),
+    };
+    column(table, key).iter().map(text).collect()
+}
+
+#[test]
+fn breaks_and_recompilations_are_those_of_the_job() {
+    for version in ["2.15", "2.8"] {
+        let body = made(log_of(version));
+        let breaks = table(&body, "graph_breaks");
+        assert_eq!(column(breaks, "line"), [14_u64, 16].map(Cell::from), "{version}");
+        assert_eq!(column(breaks, "count"), [1_u64, 1].map(Cell::from));
+        let again = table(&body, "recompiles");
+        assert_eq!(texts(again, "function"), ["recompiles", "recompiles", "recompiles", "forward"]);
+        assert_eq!(texts(again, "compile_id"), ["3/1", "3/2", "3/3", "4/1"]);
+        assert!(texts(again, "reason")[0].contains("size mismatch at index 0"));
+        let ranks = table(&body, "compile_ranks");
+        assert_eq!(column(ranks, "compilations"), [Cell::from(9_u64)]);
+        assert!(body.notes.is_empty(), "{:?}", body.notes);
+    }
+}
+
+#[test]
+fn a_reason_that_was_not_logged_is_missing() {
+    let body = made(log_of("2.4"));
+    let breaks = table(&body, "graph_breaks");
+    assert_eq!(column(breaks, "line"), [14_u64, 16].map(Cell::from));
+    assert!(column(breaks, "reason").iter().all(|cell| matches!(cell, Cell::Missing(_))));
+    let again = table(&body, "recompiles");
+    assert_eq!(again.rows.len(), 4);
+    assert!(column(again, "reason").iter().all(|cell| matches!(cell, Cell::Missing(_))));
+    assert!(table(&body, "caches").rows.is_empty());
+}
+
+#[test]
+fn phases_add_up_to_each_compilation() {
+    for version in ["2.15", "2.8", "2.4"] {
+        let body = made(log_of(version));
+        let frames = table(&body, "frames");
+        let number = |cell: &Cell| cell.value().and_then(Value::number).unwrap_or(0.0);
+        let columns = ["dynamo_ns", "aot_ns", "inductor_ns", "kernels_ns"];
+        let parts = columns.map(|key| column(frames, key));
+        for (at, total) in column(frames, "total_ns").iter().enumerate() {
+            let sum: f64 = parts.iter().map(|part| number(&part[at])).sum();
+            assert!((sum - number(total)).abs() < 1.0, "{version}: {sum} of {total:?}");
+        }
+    }
+}
+
+#[test]
+fn a_run_without_a_log_states_how_to_get_one() {
+    let body = made(RankCompile::default());
+    assert!(body.tables.iter().all(|table| table.rows.is_empty()));
+    assert!(body.tables.iter().all(|table| table.empty.contains("tprof run --compile")));
+}
