@@ -49,7 +49,7 @@ pub enum ImportError {
         limit: u64,
     },
     /// No file to import.
-    #[error("`{}` holds no Chrome or Kineto trace (*.json or *.json.gz) and no memory snapshot (*.pickle)", path.display())]
+    #[error("`{}` holds no Chrome or Kineto trace (*.json or *.json.gz), no memory snapshot (*.pickle) and no log of torch.compile (dedicated_log_torch_trace_*.log)", path.display())]
     NoTraces {
         /// Which directory.
         path: PathBuf,

@@ -1,5 +1,5 @@
 //! Reads traces that others made into a run of tprof's: Kineto and Chrome JSON,
-//! plain or gzipped, one file or a directory of ranks; and memory snapshots of PyTorch.
+//! plain or gzipped, one file or a directory of ranks; memory snapshots of PyTorch, and its logs of `torch.compile`.
 //!
 //! [`import`] streams: memory holds one event, one block of rows per table, and the
 //! different names; a snapshot is in memory as a whole. What cannot be kept is counted by kind and listed in the run. A
@@ -9,6 +9,8 @@
 mod builder;
 mod categories;
 mod comm;
+mod compile_logs;
+mod compiled;
 mod cursor;
 mod device;
 mod document;
@@ -19,9 +21,11 @@ mod group;
 mod instants;
 mod key;
 mod kinds;
+mod names;
 mod number;
 mod output;
 mod pairs;
+mod part;
 mod pickle;
 mod rank;
 mod run;

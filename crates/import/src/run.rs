@@ -1,10 +1,14 @@
 //! Files to a run directory: one `.tprof` per trace, and a `run.json`.
 
 use crate::builder::{Builder, Built};
+use crate::compile_logs;
+use crate::compiled::{self, LogOptions};
 use crate::document::walk;
 use crate::error::ImportError;
 use crate::facts::property;
+use crate::names::{SNAPSHOTS, TRACES, has_name, is_trace_or_snapshot};
 use crate::output::Output;
+use crate::part::{ImportedFile, unix_ns};
 use crate::pickle;
 use crate::rank;
 use crate::snapshot::{self, SnapshotError};
@@ -17,6 +21,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use tprof_trace::compile_log::COMPILE_DIRECTORY;
 use tprof_trace::run::{LossInfo, Overhead, ProcessInfo, RUN_VERSION, RunInfo};
 use tprof_trace::{Recorded, TraceHeader, TraceWriter};
 
@@ -90,7 +95,7 @@ pub fn is_foreign(path: &Path) -> bool {
     let Ok(metadata) = fs::metadata(path) else { return false };
     if !metadata.is_dir() {
         return path.file_name().is_some_and(|name| name != "run.json")
-            && (has_name(path, TRACES) || has_name(path, SNAPSHOTS) || holds_pickle(path));
+            && (is_trace_or_snapshot(path) || compile_logs::is_log(path) || holds_pickle(path));
     }
     let Ok(entries) = fs::read_dir(path) else { return false };
     let mut traces = false;
@@ -99,15 +104,10 @@ pub fn is_foreign(path: &Path) -> bool {
         if has_name(&path, &[".tprof"]) || entry.file_name() == "run.json" {
             return false;
         }
-        traces |= has_name(&path, TRACES) || has_name(&path, SNAPSHOTS);
+        traces |= is_trace_or_snapshot(&path);
     }
-    traces
+    traces || compile_logs::has_logs(path)
 }
-
-/// Endings of names of traces.
-const TRACES: &[&str] = &[".json", ".json.gz"];
-/// Endings of names of memory snapshots.
-const SNAPSHOTS: &[&str] = &[".pickle", ".pkl", ".pickle.gz", ".pkl.gz"];
 
 /// Whether a file of another name begins as a pickle does, plain or gzipped.
 fn holds_pickle(path: &Path) -> bool {
@@ -118,11 +118,6 @@ fn holds_pickle(path: &Path) -> bool {
         return false;
     };
     window.more().is_ok() && pickle::is_pickle(window.bytes())
-}
-
-fn has_name(path: &Path, endings: &[&str]) -> bool {
-    let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase());
-    name.is_some_and(|name| endings.iter().any(|ending| name.ends_with(ending)))
 }
 
 /// A file to import.
@@ -204,22 +199,6 @@ fn holds_traces(directory: &Path, deep: u32) -> bool {
     })
 }
 
-/// One imported file, before it has its name.
-struct ImportedFile {
-    source: PathBuf,
-    partial: PathBuf,
-    rank: Option<u32>,
-    extent: Option<(u64, u64)>,
-    processes: Vec<ProcessInfo>,
-    rows: u64,
-    recorded: Recorded,
-    losses: Vec<LossInfo>,
-    lost: u64,
-    cut: bool,
-    read: serde_json::Value,
-    notes: Vec<String>,
-}
-
 /// Imports files into a directory that is empty or does not exist.
 ///
 /// Files are read in parallel, one a core. If one fails, all that was written is
@@ -230,13 +209,14 @@ pub fn import(
     options: &Options,
 ) -> Result<Imported, ImportError> {
     let mut notes = Vec::new();
-    let inputs = inputs(paths, &mut notes)?;
+    let (logs, others) = compile_logs::separate(paths);
+    let inputs = inputs(&others, &mut notes)?;
     let sizes = inputs.iter().filter_map(|input| fs::metadata(&input.path).ok());
     options.progress.total.store(sizes.map(|data| data.len()).sum(), Ordering::Relaxed);
     let failed = |source| ImportError::Io { path: directory.to_owned(), what: "create", source };
     let existed = directory.exists();
     fs::create_dir_all(directory).map_err(failed)?;
-    let mut result = into(&inputs, paths, directory, options);
+    let mut result = into(&inputs, &logs, paths, directory, options);
     if let Ok(imported) = &mut result {
         imported.notes.splice(0..0, notes);
     }
@@ -249,6 +229,7 @@ pub fn import(
 
 fn into(
     inputs: &[Input],
+    logs: &[PathBuf],
     paths: &[PathBuf],
     directory: &Path,
     options: &Options,
@@ -275,13 +256,25 @@ fn into(
             Err(error) => failure = failure.or(Some(error)),
         }
     }
-    if parts.is_empty() && failure.is_none() {
+    if parts.is_empty() && logs.is_empty() && failure.is_none() {
         failure = Some(ImportError::NoTraces { path: paths[0].clone(), within: Vec::new() });
+    }
+    settle_ranks(&mut parts, &mut imported);
+    if failure.is_none() {
+        let options = LogOptions {
+            max_input_bytes: options.max_input_bytes,
+            offset_ns: options.offset_ns,
+            tprof: &options.tprof,
+        };
+        failure = compiled::add(logs, &mut parts, directory, options, &mut imported.notes).err();
     }
     if let Some(error) = failure {
         for part in parts {
             // What led here matters more than what cannot be removed.
             let _ = fs::remove_file(part.partial);
+        }
+        if !logs.is_empty() {
+            let _ = fs::remove_dir_all(directory.join(COMPILE_DIRECTORY));
         }
         return Err(error);
     }
@@ -345,7 +338,7 @@ fn one(source: &Path, partial: &Path, options: &Options) -> Result<ImportedFile,
         rank,
         provisional: rank.is_none(),
         start_ns,
-        start_unix_ns: unix_ns(start_ns, options),
+        start_unix_ns: unix_ns(start_ns, options.offset_ns),
         tprof: options.tprof.clone(),
         ..TraceHeader::default()
     })?;
@@ -430,28 +423,20 @@ fn of_snapshot(
     Ok(Filled { output, processes, extent, rank, read, notes })
 }
 
-/// An imported time in nanoseconds since 1970; 0 if it counts from some other moment: one
-/// before September 2001, where Kineto's count from 1970.
-fn unix_ns(time_ns: u64, options: &Options) -> u64 {
-    let since_1970_ns = time_ns.saturating_add_signed(options.offset_ns);
-    if since_1970_ns > 1_000_000_000_000_000_000 { since_1970_ns } else { 0 }
-}
-
 /// Gives files their ranks' names, and writes `run.json`.
 fn name_and_write(
-    mut parts: Vec<ImportedFile>,
+    parts: Vec<ImportedFile>,
     directory: &Path,
     options: &Options,
     imported: &mut Imported,
 ) -> Result<(), ImportError> {
-    settle_ranks(&mut parts, imported);
     let starts = parts.iter().filter_map(|part| part.extent).map(|extent| extent.0);
     let start_ns = starts.min().unwrap_or(0);
     let mut info = RunInfo {
         version: RUN_VERSION,
         tprof: options.tprof.clone(),
         start_ns,
-        start_unix_ns: unix_ns(start_ns, options),
+        start_unix_ns: unix_ns(start_ns, options.offset_ns),
         end_ns: parts.iter().filter_map(|part| part.extent).map(|extent| extent.1).max(),
         finished: true,
         overhead: Overhead { estimate: true, ..Overhead::default() },

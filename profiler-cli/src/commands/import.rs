@@ -1,4 +1,4 @@
-//! `tprof import`: traces and memory snapshots that others made, as a run.
+//! `tprof import`: traces, memory snapshots and logs that others made, as a run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use tprof_facts::units::{count, parse_size, recorded};
 use tprof_import::{Imported, Options};
+use tprof_trace::compile_log::COMPILE_DIRECTORY;
 
 use crate::runs::foreign::import;
 use crate::terminal::errors::{Failure, print_stderr, reason};
@@ -14,7 +15,8 @@ use clap::Args;
 /// The end of the help.
 const IMPORT_NOTES: &str = "\
 Reads Kineto and Chrome trace JSON (*.json, *.json.gz) and memory snapshots of
-PyTorch (torch.cuda.memory._dump_snapshot; *.pickle, gzipped or not). The rank of a file is
+PyTorch (torch.cuda.memory._dump_snapshot; *.pickle, gzipped or not), and logs of
+torch.compile (TORCH_TRACE; dedicated_log_torch_trace_*.log). The rank of a file is
 that of its `distributedInfo`, otherwise that of its name (rank-3, worker3),
 otherwise its order on the command line (a warning is printed).
 
@@ -28,7 +30,7 @@ Example:
 #[derive(Args, Debug)]
 #[command(after_help = IMPORT_NOTES)]
 pub struct ImportArgs {
-    /// Trace files, memory snapshots or directories of them, one file per rank
+    /// Trace files, memory snapshots, logs of torch.compile, or directories of them
     #[arg(required = true, value_name = "FILE", value_hint = clap::ValueHint::AnyPath)]
     pub files: Vec<PathBuf>,
     /// Run directory to create
@@ -82,7 +84,8 @@ fn make_room(output: &Path, force: bool) -> Result<(), Failure> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let of_a_run = name.ends_with(".tprof")
             || name.starts_with("run") && name.ends_with(".json")
-            || name.ends_with(".partial");
+            || name.ends_with(".partial")
+            || name == COMPILE_DIRECTORY && path.is_dir();
         if !force || !of_a_run {
             let failure = Failure::new(format!("`{}` exists", output.display()));
             return Err(if of_a_run {
@@ -93,7 +96,9 @@ fn make_room(output: &Path, force: bool) -> Result<(), Failure> {
                     .hint("another -o")
             });
         }
-        fs::remove_file(&path).map_err(cannot)?;
+        let removed =
+            if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        removed.map_err(cannot)?;
     }
     Ok(())
 }

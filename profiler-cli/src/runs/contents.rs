@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::kineto::{HOME, is_window};
 use tprof_export::TABLES;
+use tprof_trace::compile_log::COMPILE_DIRECTORY;
 use tprof_trace::live::is_fresh;
 use tprof_trace::run::RUN_VERSION;
 use tprof_trace::{InfoFile, RankLabel, is_info_name, is_trace_file};
@@ -107,6 +108,7 @@ impl Contents {
                 directories = within.directories;
                 within.others.is_empty()
             }
+            COMPILE_DIRECTORY => compile_logs(&path, &mut files, &mut directories)?,
             _ => false,
         };
         if is_own && !files.is_empty() {
@@ -158,6 +160,23 @@ fn files_in(
             return Ok(false);
         }
         files.push((path, about.len()));
+    }
+    Ok(true)
+}
+
+/// Gathers logs of `torch.compile`, a directory for each host or rank; whether nothing else is there.
+fn compile_logs(
+    directory: &Path,
+    files: &mut Vec<(PathBuf, u64)>,
+    directories: &mut Vec<PathBuf>,
+) -> Result<bool, (PathBuf, io::Error)> {
+    let is_log = |name: &str| name.ends_with(".log") || name.ends_with(".log.zst");
+    for (path, name, about) in entries(directory)? {
+        let is_owner = name.starts_with("host-") || name.starts_with("rank-");
+        if !about.is_dir() || !is_owner || !files_in(&path, files, is_log)? {
+            return Ok(false);
+        }
+        directories.push(path);
     }
     Ok(true)
 }

@@ -43,7 +43,7 @@ pub fn failure(error: &ImportError) -> Failure {
             let failure = Failure::new(format!("`{}` contains nothing to import", path.display()));
             match within.first() {
                 None => failure
-                    .cause("the directory contains no trace (*.json, *.json.gz) and no memory snapshot (*.pickle, *.pkl)")
+                    .cause("the directory contains no trace (*.json, *.json.gz), snapshot (*.pickle) or log of TORCH_TRACE (*.log)")
                     .hint("the output directory of torch.profiler"),
                 Some(first) => failure
                     .cause(format!("the traces are in {} subdirectories", within.len()))

@@ -1,77 +1,56 @@
 //! Why a graph ended within a function: the payload of `dynamo_graph_break_reason`.
 
-use super::log::{CompileId, CompiledFrame};
-
-/// A graph break, as PyTorch states it. One that a recompilation repeats is stated again.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GraphBreak {
-    /// The compilation that met it.
-    pub compile_id: CompileId,
-    /// When, microseconds since 1970.
-    pub at_unix_us: Option<u64>,
-    /// The user's file; none where the log does not name it.
-    pub file: Option<String>,
-    /// The line in it.
-    pub line: Option<u32>,
-    /// The reason, one line; none of a PyTorch that does not log it (before 2.5).
-    pub reason: Option<String>,
-    /// What PyTorch says of it.
-    pub explanation: Option<String>,
-    /// What PyTorch advises, a line each.
-    pub hints: Vec<String>,
-}
+use super::log::{CompiledFrame, GraphBreak};
 
 /// Longest text that is kept of a reason, an explanation or a hint, in characters.
 const MOST_CHARS: usize = 600;
 
-impl GraphBreak {
-    /// Reads a payload.
-    pub(super) fn parse(payload: &str) -> GraphBreak {
-        let mut found = GraphBreak::default();
-        let mut lines = payload.lines();
-        while let Some(line) = lines.next() {
-            let text = line.trim();
-            if let Some(place) = text.strip_prefix("Graph break in user code at ") {
-                (found.file, found.line) = place_of(place);
-            } else if let Some(reason) = text
-                .strip_prefix("Graph Break Reason: ")
-                .or_else(|| text.strip_prefix("Reason: "))
-                .filter(|_| found.reason.is_none())
-            {
-                // Some versions write the instruction first, and the reason in a line of its own.
-                let reason = match reason.starts_with("Encountered graph break") {
-                    true => lines.by_ref().map(str::trim).find(|line| !line.is_empty()),
-                    false => Some(reason),
-                };
-                found.reason = reason
-                    .map(|reason| short(reason.strip_prefix("Unsupported: ").unwrap_or(reason)));
-            } else if let Some(text) = text.strip_prefix("Explanation: ") {
-                found.explanation = Some(short(text));
-            } else if let Some(text) = text.strip_prefix("Hint: ") {
-                found.hints.push(short(text));
-            } else if text.starts_with("User code traceback:") {
-                break;
-            }
+/// Reads a payload.
+pub(super) fn parse(payload: &str) -> GraphBreak {
+    let mut found = GraphBreak::default();
+    let mut lines = payload.lines();
+    while let Some(line) = lines.next() {
+        let text = line.trim();
+        if let Some(place) = text.strip_prefix("Graph break in user code at ") {
+            (found.file, found.line) = place_of(place);
+        } else if let Some(reason) = text
+            .strip_prefix("Graph Break Reason: ")
+            .or_else(|| text.strip_prefix("Reason: "))
+            .filter(|_| found.reason.is_none())
+        {
+            // Some versions write the instruction first, and the reason in a line of its own.
+            let reason = match reason.starts_with("Encountered graph break") {
+                true => lines.by_ref().map(str::trim).find(|line| !line.is_empty()),
+                false => Some(reason),
+            };
+            found.reason =
+                reason.map(|reason| short(reason.strip_prefix("Unsupported: ").unwrap_or(reason)));
+        } else if let Some(text) = text.strip_prefix("Explanation: ") {
+            found.explanation = Some(short(text));
+        } else if let Some(text) = text.strip_prefix("Hint: ") {
+            found.hints.push(short(text));
+        } else if text.starts_with("User code traceback:") {
+            break;
         }
-        if found.reason.is_none() {
-            let first = payload.lines().map(str::trim).find(|line| !line.is_empty());
-            found.reason = first.map(short);
-        }
-        found
     }
+    if found.reason.is_none() {
+        let first = payload.lines().map(str::trim).find(|line| !line.is_empty());
+        found.reason = first.map(short);
+    }
+    found
+}
 
-    /// The break behind which this function resumes, `torch_dynamo_resume_in_f_at_14`.
-    pub(super) fn before(frame: &CompiledFrame) -> Option<GraphBreak> {
-        let name = frame.function.as_deref()?.strip_prefix("torch_dynamo_resume_in_")?;
-        let (_, line) = name.rsplit_once("_at_")?;
-        Some(GraphBreak {
-            compile_id: frame.id,
-            at_unix_us: frame.start_unix_us,
-            file: frame.file.clone(),
-            line: Some(line.parse().ok()?),
-            ..GraphBreak::default()
-        })
-    }
+/// The break behind which this function resumes, `torch_dynamo_resume_in_f_at_14`.
+pub(super) fn before(frame: &CompiledFrame) -> Option<GraphBreak> {
+    let name = frame.function.as_deref()?.strip_prefix("torch_dynamo_resume_in_")?;
+    let (_, line) = name.rsplit_once("_at_")?;
+    Some(GraphBreak {
+        compile_id: frame.id,
+        at_unix_us: frame.start_unix_us,
+        file: frame.file.clone(),
+        line: Some(line.parse().ok()?),
+        ..GraphBreak::default()
+    })
 }
 
 /// `FILE:LINE`, which names may follow.
@@ -102,7 +81,7 @@ mod tests {
         let text = "Graph break in user code at /a b/job.py:14\nGraph Break Reason: Data-dependent \
                     branching\n  Explanation: No.\n\n  Hint: Use `torch.cond`.\n  Hint: Or not.\n\n\
                     User code traceback:\n  Hint: of a string in the code\n";
-        let found = GraphBreak::parse(text);
+        let found = parse(text);
         assert_eq!((found.file.as_deref(), found.line), (Some("/a b/job.py"), Some(14)));
         assert_eq!(found.reason.as_deref(), Some("Data-dependent branching"));
         assert_eq!(found.explanation.as_deref(), Some("No."));
@@ -111,10 +90,10 @@ mod tests {
 
     #[test]
     fn what_has_another_form_keeps_its_first_line() {
-        let first = GraphBreak::parse("\n call_function x\nmore").reason;
+        let first = parse("\n call_function x\nmore").reason;
         assert_eq!(first.as_deref(), Some("call_function x"));
-        assert_eq!(GraphBreak::parse("").reason, None);
-        let place = GraphBreak::parse("Graph break in user code at <string>:7\n");
+        assert_eq!(parse("").reason, None);
+        let place = parse("Graph break in user code at <string>:7\n");
         assert_eq!((place.file.as_deref(), place.line), (Some("<string>"), Some(7)));
     }
 }

@@ -47,7 +47,7 @@ struct Artifact {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Start {
+struct StartEvent {
     stack: Option<Vec<StackFrame>>,
 }
 
@@ -117,7 +117,7 @@ fn content<'de, A: MapAccess<'de>>(event: &str, map: &mut A) -> Result<Content, 
             Content::Text(text, number)
         }
         "dynamo_start" => {
-            let start = map.next_value::<Start>()?;
+            let start = map.next_value::<StartEvent>()?;
             Content::Start(start.stack.unwrap_or_default())
         }
         "inductor_output_code" => {

@@ -7,14 +7,14 @@ const MOST_PID: u32 = 1 << 22;
 
 /// What stands before a line's JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Prefix {
+pub(super) struct LinePrefix {
     pub time: PrefixTime,
     /// The process; none of a PyTorch before 2.5, which writes the thread's address there.
     pub pid: Option<u32>,
 }
 
 /// Splits a line into its prefix and what follows; none of a line without a prefix.
-pub(super) fn split(line: &[u8]) -> Option<(Prefix, &[u8])> {
+pub(super) fn split(line: &[u8]) -> Option<(LinePrefix, &[u8])> {
     let (first, rest) = line.split_first()?;
     if !first.is_ascii_uppercase() || rest.len() < 22 {
         return None;
@@ -40,7 +40,7 @@ pub(super) fn split(line: &[u8]) -> Option<(Prefix, &[u8])> {
     let end = rest.windows(2).position(|pair| pair == b"] ")?;
     let of_day_us = ((hour * 60 + minute) * 60 + second) * 1_000_000 + micros;
     let time = PrefixTime { month: month as u8, day: day as u8, of_day_us };
-    Some((Prefix { time, pid }, &rest[end + 2..]))
+    Some((LinePrefix { time, pid }, &rest[end + 2..]))
 }
 
 fn number(digits: &[u8]) -> Option<u64> {
@@ -61,7 +61,7 @@ mod tests {
         let (prefix, json) = split(line).unwrap();
         let of_day_us = ((8 * 60 + 36) * 60 + 34) * 1_000_000 + 41_000;
         let time = PrefixTime { month: 11, day: 22, of_day_us };
-        assert_eq!(prefix, Prefix { time, pid: Some(4711) });
+        assert_eq!(prefix, LinePrefix { time, pid: Some(4711) });
         assert_eq!(json, b"{\"str\": [\"a] b\", 0]}");
     }
 

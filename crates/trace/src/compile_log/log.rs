@@ -3,7 +3,6 @@
 use super::code::GeneratedKernel;
 use super::events::EventCount;
 use super::graph::{GraphStage, OperatorCounts};
-use super::graph_break::GraphBreak;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -87,6 +86,25 @@ pub struct CompiledFrame {
     pub cuda_graphs_skipped: Option<String>,
     /// What writing this log took, microseconds, by PyTorch's own clock.
     pub logging_us: Option<u64>,
+}
+
+/// A graph break, as PyTorch states it. One that a recompilation repeats is stated again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GraphBreak {
+    /// The compilation that met it.
+    pub compile_id: CompileId,
+    /// When, microseconds since 1970.
+    pub at_unix_us: Option<u64>,
+    /// The user's file; none where the log does not name it.
+    pub file: Option<String>,
+    /// The line in it.
+    pub line: Option<u32>,
+    /// The reason, one line; none of a PyTorch that does not log it (before 2.5).
+    pub reason: Option<String>,
+    /// What PyTorch says of it.
+    pub explanation: Option<String>,
+    /// What PyTorch advises, a line each.
+    pub hints: Vec<String>,
 }
 
 /// A compilation of a function that had been compiled, and why its code did not fit.

@@ -10,7 +10,7 @@
 //!
 //! `dates` and `line` read a prefix, `events` names what PyTorch writes, `head` reads the JSON,
 //! `metrics` the figures of a compilation; `graph_break`, `graph` and `code` read payloads,
-//! `reader` puts them together into a [`CompileLog`].
+//! `source` opens files, `keep` writes those that a run takes over, `reader` puts all together into a [`CompileLog`].
 
 mod code;
 mod dates;
@@ -18,17 +18,20 @@ mod events;
 mod graph;
 mod graph_break;
 mod head;
+mod keep;
 mod line;
 mod log;
 mod metrics;
 mod reader;
+mod source;
 
 pub use code::{GeneratedKernel, KernelLanguage};
 pub use events::{EventCount, EventUse};
 pub use graph::{GraphStage, OperatorCounts};
-pub use graph_break::GraphBreak;
+pub use keep::{KEPT_ENDING, keep};
 pub use log::{
     CacheOutcome, CacheUse, CompileId, CompileLog, CompilePhases, CompiledFrame, GeneratedCode,
-    Recompiled,
+    GraphBreak, Recompiled,
 };
-pub use reader::{COMPILE_DIRECTORY, CUT_LINE, LOG_PREFIX, is_compile_log, open, process_of, read};
+pub use reader::{open, read};
+pub use source::{COMPILE_DIRECTORY, CUT_LINE, LOG_PREFIX, is_compile_log, process_of, text};

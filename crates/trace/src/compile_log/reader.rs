@@ -4,24 +4,18 @@ use super::code::find_kernels;
 use super::dates::{PrefixTime, Zone};
 use super::events::{self, EventUse};
 use super::graph::{GraphStage, count_operators};
-use super::graph_break::{GraphBreak, short};
+use super::graph_break::{self, short};
 use super::head::{self, Content, Head, StackFrame};
 use super::line;
 use super::log::{
-    CacheOutcome, CacheUse, CompileId, CompileLog, CompiledFrame, GeneratedCode, Recompiled,
+    CacheOutcome, CacheUse, CompileId, CompileLog, CompiledFrame, GeneratedCode, GraphBreak,
+    Recompiled,
 };
 use super::metrics::Metrics;
+use super::source::{CUT_LINE, Ending, text};
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, Read};
 use std::path::Path;
-
-/// The directory of a run that logs are in: a directory in it for each host, or of an import for each rank.
-pub const COMPILE_DIRECTORY: &str = "compile";
-/// The names of PyTorch's files begin so.
-pub const LOG_PREFIX: &str = "dedicated_log_torch_trace_";
-/// What tprof writes at the end of a log of which it keeps the beginning; a number of bytes follows.
-pub const CUT_LINE: &str = "tprof: bytes not kept: ";
 
 /// Longest line that is read; a longer one is damaged.
 const MOST_LINE: u64 = 16 << 20;
@@ -33,20 +27,14 @@ const MOST_ROWS: usize = 200_000;
 const MOST_TEXT: usize = 4 << 10;
 const MOST_TEXTS: usize = 16 << 20;
 
-/// Whether a text begins as such a log does.
-pub fn is_compile_log(bytes: &[u8]) -> bool {
-    let end = bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len());
-    line::split(&bytes[..end]).is_some_and(|(_, json)| json.starts_with(b"{\""))
-}
-
 /// Reads a file, plain or compressed by zstd.
 pub fn open(path: &Path) -> io::Result<CompileLog> {
-    read(text_of(BufReader::with_capacity(256 << 10, File::open(path)?))?)
+    read(text(path)?)
 }
 
 /// Reads a log. An error of the source ends it where it is, as a cut does.
 pub fn read(source: impl BufRead) -> io::Result<CompileLog> {
-    let mut source = Ending { source, last: b'\n' };
+    let mut source = Ending::new(source);
     let mut reader = Reader::default();
     loop {
         match reader.line(&mut source) {
@@ -61,55 +49,6 @@ pub fn read(source: impl BufRead) -> io::Result<CompileLog> {
     }
     reader.log.is_cut |= source.last != b'\n';
     Ok(reader.finish())
-}
-
-/// A source of which the last byte is known.
-struct Ending<R> {
-    source: R,
-    last: u8,
-}
-
-impl<R: BufRead> Read for Ending<R> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let count = self.source.read(out)?;
-        self.last = *out[..count].last().unwrap_or(&self.last);
-        Ok(count)
-    }
-}
-
-impl<R: BufRead> BufRead for Ending<R> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.source.fill_buf()
-    }
-
-    fn consume(&mut self, count: usize) {
-        if let Some(&last) =
-            count.checked_sub(1).and_then(|at| self.source.fill_buf().ok()?.get(at))
-        {
-            self.last = last;
-        }
-        self.source.consume(count);
-    }
-}
-
-/// The process of a log, by its first line; none of another file.
-pub fn process_of(path: &Path) -> Option<u32> {
-    let mut start = Vec::new();
-    let file = BufReader::new(File::open(path).ok()?);
-    text_of(file).ok()?.take(4096).read_to_end(&mut start).ok()?;
-    let end = start.iter().position(|&byte| byte == b'\n').unwrap_or(start.len());
-    line::split(&start[..end])?.0.pid
-}
-
-/// The text of a file, plain or compressed by zstd.
-fn text_of(mut file: BufReader<File>) -> io::Result<Box<dyn BufRead>> {
-    Ok(match file.fill_buf()?.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-        true => {
-            let decoder = zstd::stream::read::Decoder::with_buffer(file)?;
-            Box::new(BufReader::with_capacity(256 << 10, decoder))
-        }
-        false => Box::new(file),
-    })
 }
 
 /// What the lines of a payload are for.
@@ -196,6 +135,9 @@ impl Reader {
             return;
         }
         self.end_payload();
+        if line.is_empty() {
+            return;
+        }
         let text = std::str::from_utf8(line).ok();
         let left_out =
             text.and_then(|text| text.strip_prefix(CUT_LINE)?.trim().parse::<u64>().ok());
@@ -384,7 +326,7 @@ impl Reader {
             Want::Break if self.log.graph_breaks.len() < MOST_ROWS => {
                 self.log
                     .graph_breaks
-                    .push(GraphBreak { compile_id: id, ..GraphBreak::parse(text) });
+                    .push(GraphBreak { compile_id: id, ..graph_break::parse(text) });
                 self.broke.push(at);
             }
             Want::Reasons if self.log.recompiled.len() < MOST_ROWS => {
@@ -436,7 +378,7 @@ impl Reader {
         let log = &mut self.log;
         if log.graph_breaks.is_empty() {
             let behind = log.frames.iter().filter(|frame| frame.id.compile == Some(0));
-            log.graph_breaks = behind.filter_map(GraphBreak::before).collect();
+            log.graph_breaks = behind.filter_map(graph_break::before).collect();
         }
         let known: FxHashSet<CompileId> = log.recompiled.iter().map(|one| one.id).collect();
         let again = log.frames.iter().filter(|frame| {

@@ -161,12 +161,20 @@ fn frames(read: &ReadLog, at: &RankAt, found: &mut RankCompiled) {
     }
     for frame in &log.frames {
         let place = usize::from(frame.is_backward);
-        let (generated, external) =
-            code.get(&frame.id).and_then(|all| all.get(place)).copied().unwrap_or_default();
+        let has_both = log.frames.iter().filter(|other| other.id == frame.id).count() > 1;
+        let of_frame = |all: &Vec<(u64, u64)>| match has_both {
+            true => all.get(place).copied(),
+            // A backward graph that was compiled with its forward one.
+            false => all.iter().copied().reduce(|a, b| (a.0 + b.0, a.1 + b.1)),
+        };
+        let (generated, external) = code.get(&frame.id).and_then(of_frame).unwrap_or_default();
         found.frames.push(FrameRow {
             start_ns: read.interval_ns(frame).map(|(start, _)| at.clock.since_start(start)),
             operators_before: before.get(&frame.id).copied().filter(|_| !frame.is_backward),
-            operators_after: after.get(&frame.id).and_then(|all| all.get(place)).copied(),
+            operators_after: after.get(&frame.id).and_then(|all| match has_both {
+                true => all.get(place).copied(),
+                false => Some(all.iter().sum()),
+            }),
             generated,
             external,
             frame: frame.clone(),

@@ -17,10 +17,10 @@ const NO_REASON: &str = "this PyTorch does not log the reason";
 const NO_DEVICE: &str = "no kernel of this name was recorded on a device";
 const NO_GRAPH: &str = "the log has no such graph of it";
 
-type Parts = [(RankAt, RankCompiled)];
+type CompiledParts = [(RankAt, RankCompiled)];
 
 /// All of them, the most telling first.
-pub(super) fn all(parts: &Parts) -> Vec<Table> {
+pub(super) fn all(parts: &CompiledParts) -> Vec<Table> {
     vec![
         frames(parts),
         graph_breaks(parts),
@@ -34,7 +34,7 @@ pub(super) fn all(parts: &Parts) -> Vec<Table> {
 }
 
 /// What a table without rows states: that there is no log, or none of it in the log.
-fn empty(parts: &Parts, none: &'static str) -> &'static str {
+fn empty(parts: &CompiledParts, none: &'static str) -> &'static str {
     if parts.iter().all(|(_, part)| part.logs.is_empty()) { NO_LOG } else { none }
 }
 
@@ -42,7 +42,7 @@ fn nanos(us: Option<u64>, why: &str) -> Cell {
     Cell::known(us.map(|us| us.saturating_mul(1000)), why)
 }
 
-fn frames(parts: &Parts) -> Table {
+fn frames(parts: &CompiledParts) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("compile_id", "id", Unit::Text),
@@ -119,7 +119,7 @@ fn frame(at: &RankAt, row: &FrameRow) -> Vec<Cell> {
     ]
 }
 
-fn graph_breaks(parts: &Parts) -> Table {
+fn graph_breaks(parts: &CompiledParts) -> Table {
     let columns = vec![
         Column::new("count", "times", Unit::Count),
         Column::data("ranks", Unit::Count),
@@ -159,7 +159,7 @@ fn graph_breaks(parts: &Parts) -> Table {
     table
 }
 
-fn recompiles(parts: &Parts) -> Table {
+fn recompiles(parts: &CompiledParts) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("compile_id", "id", Unit::Text),
@@ -192,7 +192,7 @@ fn recompiles(parts: &Parts) -> Table {
     table
 }
 
-fn uncompiled(parts: &Parts) -> Table {
+fn uncompiled(parts: &CompiledParts) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("what", "what", Unit::Text),
@@ -221,7 +221,7 @@ fn uncompiled(parts: &Parts) -> Table {
     table
 }
 
-fn caches(parts: &Parts) -> Table {
+fn caches(parts: &CompiledParts) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("cache", "cache", Unit::Text),
@@ -249,7 +249,7 @@ fn caches(parts: &Parts) -> Table {
     table
 }
 
-fn kernels(parts: &Parts) -> Table {
+fn kernels(parts: &CompiledParts) -> Table {
     let has_work = parts.iter().any(|(_, part)| part.has_work);
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
@@ -286,7 +286,7 @@ fn kernels(parts: &Parts) -> Table {
     table
 }
 
-fn operators(parts: &Parts) -> Table {
+fn operators(parts: &CompiledParts) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("stage", "graph", Unit::Text),
@@ -310,7 +310,7 @@ fn operators(parts: &Parts) -> Table {
     table
 }
 
-fn events(parts: &Parts) -> Table {
+fn events(parts: &CompiledParts) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::data("pid", Unit::Id),

@@ -1,0 +1,88 @@
+//! Logs of `torch.compile`: imported by themselves, and beside a trace of torch.profiler.
+
+mod common;
+
+use common::import_files;
+use std::fs;
+use std::path::PathBuf;
+use tprof_facts::compile;
+use tprof_import::{ImportError, Options, import, is_foreign};
+use tprof_trace::{RunDir, TraceFile};
+
+const NAME: &str = "dedicated_log_torch_trace_rank_3_x7.log.zst";
+
+fn stored(version: &str) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    fs::read(path.join(format!("../trace/tests/compile/torch-{version}.log.zst"))).unwrap()
+}
+
+/// Compilations of each file of a run.
+fn compiled(run: &RunDir) -> Vec<(Option<u32>, usize)> {
+    let of = |file: &tprof_trace::RankFile| {
+        let trace = TraceFile::open(&file.path).unwrap();
+        let found = compile::of_rank(run, file, &trace);
+        assert!(found.problems.is_empty(), "{:?}", found.problems);
+        (file.rank, found.logs.iter().map(|read| read.log.frames.len()).sum())
+    };
+    run.files().iter().map(of).collect()
+}
+
+#[test]
+fn a_log_becomes_a_run_of_its_rank() {
+    let run = import_files(&[(NAME, &stored("2.8"))]).unwrap();
+    assert_eq!(compiled(&run.dir), [(Some(3), 10)]);
+    let process = &run.info.processes[0];
+    assert!(process.pid > 0 && process.end_ns.unwrap() > process.start_ns);
+    assert!(run.imported.notes[0].contains("9 compilations by torch.compile, rank 3"));
+    // Its times are on the file's clock, from which the run counts.
+    let file = &run.files[0];
+    let found = compile::of_rank(&run.dir, &run.dir.files()[0], file);
+    let read = &found.logs[0];
+    let (start, end) = read.interval_ns(&read.log.frames[0]).unwrap();
+    assert_eq!(read.log.frames[0].total_us.unwrap(), (end - start) / 1000);
+    assert!(start >= file.header().start_ns && end <= run.info.end_ns.unwrap() + 1_000_000_000);
+}
+
+#[test]
+fn a_log_beside_a_trace_is_of_its_rank() {
+    let trace = br#"{"distributedInfo": {"rank": 3}, "baseTimeNanoseconds": 1795511558000000000,
+        "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 7,
+        "ts": 600000, "dur": 2}]}"#;
+    let log = stored("2.8");
+    let name = "dedicated_log_torch_trace_x7.log.zst";
+    let run = import_files(&[("t.json", trace), (name, &log)]).unwrap();
+    assert_eq!(compiled(&run.dir), [(Some(3), 10)]);
+    let other = "dedicated_log_torch_trace_rank_1_x8.log.zst";
+    let run = import_files(&[("t.json", trace), (NAME, &log), (other, &log)]).unwrap();
+    assert_eq!(compiled(&run.dir), [(Some(1), 10), (Some(3), 10)]);
+}
+
+#[test]
+fn a_directory_of_logs_is_read_plain_gzipped_and_by_its_name() {
+    let scratch = tempfile::tempdir().unwrap();
+    let logs = scratch.path().join("logs");
+    fs::create_dir(&logs).unwrap();
+    let plain = zstd::decode_all(&*stored("2.4")).unwrap();
+    fs::write(logs.join("dedicated_log_torch_trace_rank_0_a.log"), &plain).unwrap();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut gzip, &plain).unwrap();
+    let gzip = gzip.finish().unwrap();
+    fs::write(logs.join("dedicated_log_torch_trace_rank_1_b.log.gz"), gzip).unwrap();
+    fs::write(logs.join("notes.log"), "nothing\n").unwrap();
+    assert!(is_foreign(&logs));
+    let output = scratch.path().join("run");
+    import(&[logs], &output, &Options::new("test")).unwrap();
+    assert_eq!(compiled(&RunDir::open(&output).unwrap()), [(Some(0), 9), (Some(1), 9)]);
+}
+
+#[test]
+fn what_is_too_large_leaves_nothing() {
+    let scratch = tempfile::tempdir().unwrap();
+    let log = scratch.path().join(NAME);
+    fs::write(&log, stored("2.8")).unwrap();
+    let output = scratch.path().join("run");
+    let options = Options { max_input_bytes: 1 << 20, ..Options::new("test") };
+    let error = import(&[log], &output, &options).unwrap_err();
+    assert!(matches!(error, ImportError::TooLarge { limit: 1_048_576, .. }), "{error}");
+    assert!(!output.exists());
+}

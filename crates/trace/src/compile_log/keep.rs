@@ -1,0 +1,52 @@
+//! Logs as a run keeps them that it takes from elsewhere: compressed, and no longer than a bound.
+
+use super::source::CUT_LINE;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::Path;
+
+/// The ending of a kept log's name.
+pub const KEPT_ENDING: &str = ".zst";
+
+/// Writes a log's text, compressed by zstd, as a new file; what is beyond `limit` bytes is counted
+/// in its last line. Returns how many bytes that is.
+pub fn keep(source: impl Read, path: &Path, limit: u64) -> io::Result<u64> {
+    let file = File::options().write(true).create_new(true).open(path)?;
+    let mut kept = zstd::stream::write::Encoder::new(file, 3)?;
+    let mut source = BufReader::with_capacity(256 << 10, source);
+    let taken = io::copy(&mut source.by_ref().take(limit), &mut kept)?;
+    let mut beyond = 0;
+    while taken == limit {
+        let read = source.fill_buf()?.len();
+        if read == 0 {
+            break;
+        }
+        beyond += read as u64;
+        source.consume(read);
+    }
+    if beyond > 0 {
+        writeln!(kept, "\n{CUT_LINE}{beyond}")?;
+    }
+    kept.finish()?.sync_all()?;
+    Ok(beyond)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_beyond_the_bound_is_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = "V1122 08:36:34.041000 7 a.py:1] {\"str\": [\"a\", 0]}\n".repeat(100);
+        let whole = dir.path().join("whole.log.zst");
+        assert_eq!(keep(line.as_bytes(), &whole, 1 << 20).unwrap(), 0);
+        let log = super::super::open(&whole).unwrap();
+        assert_eq!((log.events["str"].count, log.bytes_not_kept), (100, 0));
+        let cut = dir.path().join("cut.log.zst");
+        let beyond = keep(line.as_bytes(), &cut, 530).unwrap();
+        assert_eq!(beyond, line.len() as u64 - 530);
+        let log = super::super::open(&cut).unwrap();
+        assert_eq!((log.events["str"].count, log.bytes_not_kept), (10, beyond));
+    }
+}

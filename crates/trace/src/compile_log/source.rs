@@ -1,0 +1,74 @@
+//! Files of logs: their names, and their text.
+
+use super::line;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+/// The directory of a run that logs are in: a directory in it for each host, or of an import for each rank.
+pub const COMPILE_DIRECTORY: &str = "compile";
+/// The names of PyTorch's files begin so.
+pub const LOG_PREFIX: &str = "dedicated_log_torch_trace_";
+/// What tprof writes at the end of a log of which it keeps the beginning; a number of bytes follows.
+pub const CUT_LINE: &str = "tprof: bytes not kept: ";
+
+/// Whether a text begins as such a log does.
+pub fn is_compile_log(bytes: &[u8]) -> bool {
+    let end = bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len());
+    line::split(&bytes[..end]).is_some_and(|(_, json)| json.starts_with(b"{\""))
+}
+
+/// The process of a log, by its first line; none of another file.
+pub fn process_of(path: &Path) -> Option<u32> {
+    let mut start = Vec::new();
+    text(path).ok()?.take(4096).read_to_end(&mut start).ok()?;
+    let end = start.iter().position(|&byte| byte == b'\n').unwrap_or(start.len());
+    line::split(&start[..end])?.0.pid
+}
+
+/// The text of a file, plain or compressed by zstd.
+pub fn text(path: &Path) -> io::Result<Box<dyn BufRead>> {
+    let mut file = BufReader::with_capacity(256 << 10, File::open(path)?);
+    Ok(match file.fill_buf()?.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        true => {
+            let decoder = zstd::stream::read::Decoder::with_buffer(file)?;
+            Box::new(BufReader::with_capacity(256 << 10, decoder))
+        }
+        false => Box::new(file),
+    })
+}
+
+/// A source of which the last byte is known.
+pub(super) struct Ending<R> {
+    source: R,
+    pub last: u8,
+}
+
+impl<R> Ending<R> {
+    pub(super) fn new(source: R) -> Ending<R> {
+        Ending { source, last: b'\n' }
+    }
+}
+
+impl<R: BufRead> Read for Ending<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let count = self.source.read(out)?;
+        self.last = *out[..count].last().unwrap_or(&self.last);
+        Ok(count)
+    }
+}
+
+impl<R: BufRead> BufRead for Ending<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.source.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        if let Some(&last) =
+            count.checked_sub(1).and_then(|at| self.source.fill_buf().ok()?.get(at))
+        {
+            self.last = last;
+        }
+        self.source.consume(count);
+    }
+}
