@@ -2,6 +2,7 @@
 
 mod cli;
 mod commands;
+mod compile;
 mod kineto;
 mod launch;
 mod runs;

@@ -39,6 +39,9 @@ pub struct Config {
     /// Ask PyTorch's own profiler for a window.
     #[serde(default)]
     pub kineto: Option<KinetoWindow>,
+    /// Keep PyTorch's own log of `torch.compile`.
+    #[serde(default)]
+    pub compile: bool,
     /// Time between readings of RSS, mapped bytes, live heap and cgroup.
     pub rss_interval: Duration,
     /// Time between readings of devices by NVML.

@@ -11,7 +11,7 @@ use crate::launch::python_path;
 use crate::settings::RunOptions;
 use crate::settings::enabled;
 use crate::settings::resolve;
-use crate::settings::table::{EXPORT, KINETO};
+use crate::settings::table::{COMPILE, EXPORT, KINETO};
 use crate::terminal::errors::{Failure, print_stderr, reason};
 use crate::terminal::quote;
 use clap::Args;
@@ -54,6 +54,13 @@ pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
         return Err(Failure::new("`tprof env` cannot ask for a window of PyTorch's profiler")
             .cause("no launcher waits for the trace")
             .hint("tprof run --kineto -- COMMAND")
+            .into());
+    }
+    // As above: the log is bounded, and copied, by a launcher.
+    if std::mem::take(&mut resolved.config.compile) && resolved.was_typed(COMPILE.name) {
+        return Err(Failure::new("`tprof env` cannot keep the log of torch.compile")
+            .cause("no launcher bounds its length")
+            .hint("TORCH_TRACE=DIR for the job, then: tprof import DIR -o RUN")
             .into());
     }
     // Now: later no terminal would show the error.

@@ -15,6 +15,6 @@ mod server;
 mod take;
 
 pub use clients::is_window;
-pub use outcome::WindowsOutcome;
+
 pub use places::HOME;
 pub use server::Daemon;

@@ -38,6 +38,7 @@ pub fn resolve(
     let resolved = from_layers([file, variables, flags], command, directory)?;
     check_modules(&resolved.config)?;
     check_kineto(&resolved.config)?;
+    check_compile(&resolved.config)?;
     match idle(&resolved.config) {
         Some(other) => Err(Failure::new(format!("`paused` and `{other}` exclude each other"))
             .cause("--paused waits for `tprof ctl start`, so --delay and --duration have no effect")
@@ -83,6 +84,16 @@ fn check_kineto(config: &Config) -> Result<(), Failure> {
     Err(Failure::new("`kineto` and `operators = off` exclude each other")
         .cause("the window begins once PyTorch's ranges show that steps run")
         .hint("use only one: --operators=auto, or --kineto=off"))
+}
+
+/// Refuses the log of `torch.compile` where paths and source are not to be kept: it has both.
+fn check_compile(config: &Config) -> Result<(), Failure> {
+    if !(config.compile && config.redact) {
+        return Ok(());
+    }
+    Err(Failure::new("`compile` and `redact` exclude each other")
+        .cause("the log of torch.compile has paths and lines of source")
+        .hint("use only one: --redact=false, or --compile=false"))
 }
 
 /// Refuses `force` beside another `if-exists` of the same source: neither is the later one.
@@ -133,6 +144,7 @@ fn from_layers(
             operators: tprof_collect::OperatorDetail::Auto,
             modules: false,
             kineto: None,
+            compile: false,
             rss_interval: DEFAULT_RSS_INTERVAL,
             gpu_interval: DEFAULT_GPU_INTERVAL,
             on_full: OnFull::Wait,

@@ -75,6 +75,7 @@ pub const SETTINGS: [&Setting; 33] = [
     &OPERATORS,
     &MODULES,
     &KINETO,
+    &COMPILE,
     &NCCL,
     &RSS_INTERVAL,
     &GPU_INTERVAL,
@@ -279,6 +280,19 @@ pub static KINETO: Setting = Setting {
         Ok(())
     },
     show: |resolved| Some(values::kineto_text(resolved.config.kineto).into()),
+};
+
+/// Whether PyTorch's log of `torch.compile` is kept.
+pub static COMPILE: Setting = Setting {
+    name: "compile",
+    short: None,
+    help: "Keep PyTorch's log of torch.compile, 256 MiB a process: `tprof report compile`",
+    kind: ValueKind::Switch,
+    set: |resolved, given| {
+        resolved.config.compile = values::flag(given)?;
+        Ok(())
+    },
+    show: |resolved| Some(resolved.config.compile.into()),
 };
 
 /// What NCCL reports beside its operations.

@@ -41,6 +41,8 @@ pub(super) struct Finding {
     pub evidence: Vec<Evidence<'static>>,
     /// How many such places there are.
     pub places: usize,
+    /// Why nothing is known of what may be gained.
+    pub gain_unknown: Option<&'static str>,
     /// The places are not needed: none are kept or counted.
     pub is_brief: bool,
 }
@@ -122,6 +124,7 @@ impl Finding {
             keep: false,
             evidence: Vec::new(),
             places: 0,
+            gain_unknown: None,
             is_brief: false,
         }
     }
@@ -165,6 +168,12 @@ impl Finding {
     /// Its size in bytes, and the share that ranks it among others.
     pub(super) fn bytes(mut self, bytes: u64, share: f64) -> Finding {
         (self.bytes, self.share) = (Some(bytes), Some(share));
+        self
+    }
+
+    /// Nothing is known of what may be gained, for this reason: a note.
+    pub(super) fn unknown_gain(mut self, why: &'static str) -> Finding {
+        (self.gain_unknown, self.keep) = (Some(why), true);
         self
     }
 

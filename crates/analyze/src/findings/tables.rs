@@ -116,9 +116,12 @@ fn findings(all: &[Joined<'_>], ranks: &[RankFindings]) -> Table {
             one.rule.into(),
             one.finding.subject.as_str().into(),
             one.severity().name().into(),
-            Cell::applies(is_time.then_some(one.finding.bound_ns)),
-            Cell::applies(is_time.then(|| one.share())),
+            gain_cell(one.finding.gain_unknown, is_time.then_some(one.finding.bound_ns)),
+            gain_cell(one.finding.gain_unknown, is_time.then(|| one.share())),
             match (is_time, one.finding.is_once) {
+                _ if one.finding.gain_unknown.is_some() => {
+                    gain_cell(one.finding.gain_unknown, None::<u64>)
+                }
                 (true, true) => Cell::missing(ONCE),
                 (true, false) => per_step(one.bound_ns()),
                 (false, _) => Cell::applies(None::<u64>),
@@ -138,10 +141,16 @@ fn findings(all: &[Joined<'_>], ranks: &[RankFindings]) -> Table {
     table
 }
 
+/// A gain; why there is none, where it is not known; empty where it does not apply.
+fn gain_cell<T: Into<Cell>>(unknown: Option<&str>, gain: Option<T>) -> Cell {
+    unknown.map_or_else(|| Cell::applies(gain), Cell::missing)
+}
+
 /// `1. HIGH, up to 120.3 ms a step (23.5 %): HotFunction, f, at train.py:12`.
 fn headline(one: &Joined<'_>, number: u64) -> String {
     let gain = match (one.finding.bytes, one.finding.bound_ns) {
         (Some(size), _) => bytes(size),
+        (None, _) if one.finding.gain_unknown.is_some() => "gain not known".to_owned(),
         (None, 0) => "no time to gain".to_owned(),
         _ => format!("up to {} ({})", gain(one), percent(one.share())),
     };

@@ -178,6 +178,8 @@ pub struct CompileLog {
     pub events: BTreeMap<String, EventCount>,
     /// Lines that are neither an event nor a payload's.
     pub damaged: u64,
+    /// Whether compilations state why no CUDA graph was recorded, where that is so.
+    pub states_cuda_graphs: bool,
     /// Bytes that the run does not keep of it.
     pub bytes_not_kept: u64,
     /// The last line has no end.

@@ -2,7 +2,7 @@
 
 use super::graph_break::short;
 use super::log::{CompilePhases, CompiledFrame};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 /// Fields that are read; each version has some of them, and many others.
 #[derive(Debug, Default, Deserialize)]
@@ -27,7 +27,8 @@ pub(super) struct Metrics {
     fail_reason: Option<String>,
     restart_reasons: Option<Vec<String>>,
     recompile_reason: Option<String>,
-    cudagraph_skip_reason: Option<String>,
+    #[serde(deserialize_with = "present")]
+    cudagraph_skip_reason: Option<Option<String>>,
     structured_logging_overhead_us: Option<u64>,
     structured_logging_overhead_s: Option<f64>,
     is_forward: Option<bool>,
@@ -35,6 +36,11 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
+    /// Whether a reason for skipped CUDA graphs would be in it.
+    pub(super) fn states_cuda_graphs(&self) -> bool {
+        self.cudagraph_skip_reason.is_some()
+    }
+
     /// When the compilation began, microseconds since 1970.
     pub(super) fn start_unix_us(&self) -> Option<u64> {
         self.start_time_us.or_else(|| self.start_time.and_then(micros)).filter(|&us| us > 0)
@@ -60,7 +66,7 @@ impl Metrics {
         if let Some(us) = self.runtime_cudagraphify_time_us {
             *frame.phases.cuda_graphs_us.get_or_insert(0) += us;
         }
-        take(&mut frame.cuda_graphs_skipped, &self.cudagraph_skip_reason);
+        take(&mut frame.cuda_graphs_skipped, &self.cudagraph_skip_reason.clone().flatten());
     }
 
     /// Adds a compilation's figures to what is known of it.
@@ -103,10 +109,15 @@ impl Metrics {
         frame.restart_reasons =
             self.restart_reasons.unwrap_or_default().into_iter().map(first_line).collect();
         frame.recompile_reason = self.recompile_reason.map(|text| short(&text));
-        take(&mut frame.cuda_graphs_skipped, &self.cudagraph_skip_reason);
+        take(&mut frame.cuda_graphs_skipped, &self.cudagraph_skip_reason.clone().flatten());
         let logging = self.structured_logging_overhead_us;
         frame.logging_us = logging.or_else(|| seconds(self.structured_logging_overhead_s));
     }
+}
+
+/// A field that is there, whatever its value.
+fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>, D::Error> {
+    Option::<String>::deserialize(value).map(Some)
 }
 
 fn take(kept: &mut Option<String>, given: &Option<String>) {

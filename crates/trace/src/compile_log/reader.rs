@@ -273,6 +273,7 @@ impl Reader {
         metrics: Metrics,
     ) {
         let is_backward = metrics.is_backward(event);
+        self.log.states_cuda_graphs |= metrics.states_cuda_graphs();
         if self.zone.is_none()
             && let Some(began) = metrics.start_unix_us()
         {

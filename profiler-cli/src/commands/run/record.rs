@@ -5,7 +5,8 @@ use super::live_log::{self, LogWriter};
 use super::{peak, requests, summary};
 
 use crate::commands::export::{self, ExportArgs};
-use crate::kineto::{self, Daemon};
+use crate::compile::{CompileLogs, LogsOutcome};
+use crate::kineto::Daemon;
 use crate::launch::failures::{
     cannot_start, missing_interpreter, not_finished, not_run, not_started, renamed,
 };
@@ -90,22 +91,51 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         }
         started => started.transpose()?,
     };
+    let logs = match resolved.config.compile.then(|| CompileLogs::start(&session)) {
+        Some(Err(failure)) => {
+            withdraw(session);
+            return Err(failure.into());
+        }
+        started => started.transpose()?,
+    };
     let log = LogWriter::start(&resolved, &output);
-    let (session, outcome) = launch_and_wait(
+    let launched = launch_and_wait(
         session,
         &args.command,
         &program,
         &original,
         &signals,
         &resolved,
-        Variables { python_path, kineto: daemon.as_ref().map(Daemon::environment) },
-    )?;
+        Variables {
+            python_path,
+            kineto: daemon.as_ref().map(Daemon::environment),
+            compile: logs.as_ref().map(CompileLogs::environment),
+        },
+    );
+    let (session, outcome) = match launched {
+        Ok(launched) => launched,
+        Err(failure) => {
+            // Their directories are in the run's, which is empty without them.
+            drop((daemon, logs));
+            let _ = std::fs::remove_dir(&output);
+            return Err(failure.into());
+        }
+    };
     let windows = daemon.map(Daemon::finish).unwrap_or_default();
     windows.blind.iter().for_each(|blind| session.lacks(blind.clone()));
+    let mut compiled = logs.map(CompileLogs::finish);
+    let lacks = compiled.iter().flat_map(LogsOutcome::blind);
+    lacks.for_each(|blind| session.lacks(blind));
     let info = finish(session, outcome, &signals);
+    if let (Some(compiled), Ok(info)) = (&mut compiled, &info) {
+        compiled.leave_out_others(&info.processes);
+    }
     let info = info.map_err(|e| not_finished(&output, &e));
     let log = log.and_then(LogWriter::stop);
-    after(&resolved, info, outcome, &windows, log);
+    let output = &resolved.config.output;
+    let notes = [windows.line(output), compiled.as_ref().and_then(|logs| logs.line(output))];
+    let notes: Vec<String> = notes.into_iter().flatten().collect();
+    after(&resolved, info, outcome, notes, log);
     Ok(end_as(outcome))
 }
 
@@ -163,6 +193,7 @@ pub fn current_directory() -> Result<std::path::PathBuf, Failure> {
 struct Variables {
     python_path: Option<OsString>,
     kineto: Option<Vec<(OsString, OsString)>>,
+    compile: Option<Vec<(OsString, OsString)>>,
 }
 
 fn launch_and_wait(
@@ -179,6 +210,7 @@ fn launch_and_wait(
     let mut changes = session.environment(preload.as_deref().filter(|text| !text.is_empty()));
     changes.extend(variables.python_path.map(|path| (PYTHON_PATH.into(), path)));
     changes.extend(variables.kineto.into_iter().flatten());
+    changes.extend(variables.compile.into_iter().flatten());
     if launch::refuses_libraries(program) {
         // The environment is as it would be without tprof.
         changes.retain(|(name, _)| name != "LD_PRELOAD");
@@ -277,7 +309,7 @@ fn after(
     resolved: &Resolved,
     info: Result<RunInfo, Failure>,
     outcome: Outcome,
-    windows: &kineto::WindowsOutcome,
+    notes: Vec<String>,
     log: Option<LiveLog>,
 ) {
     let info = match info {
@@ -289,8 +321,7 @@ fn after(
     };
     if !resolved.quiet {
         let peak = peak::of(&resolved.config.output, &info);
-        let window = windows.line(&resolved.config.output);
-        print_stderr(&summary::summary(&info, peak, &resolved.config, outcome, window));
+        print_stderr(&summary::summary(&info, peak, &resolved.config, outcome, notes));
     }
     let output = &resolved.config.output;
     if resolved.export.is_none() && requests::pending(output).is_empty() {

@@ -16,20 +16,20 @@ use tprof_trace::run::{LATER_EVENTS, RunInfo, blind_alike};
 const MOST_BLIND: usize = 3;
 
 /// The summary of a run, for stderr.
-/// `window` states what came of windows of PyTorch's profiler.
+/// `notes` state what came of windows of PyTorch's profiler and of logs of `torch.compile`.
 pub fn summary(
     info: &RunInfo,
     peak: Option<Peak>,
     config: &Config,
     outcome: Outcome,
-    window: Option<String>,
+    notes: Vec<String>,
 ) -> String {
     let mut lines = vec![("tprof", job(info, outcome)), ("", recorded(info))];
     lines.extend(peak.map(|peak| ("", peak.to_string())));
     lines.extend(in_part(info, config, outcome).map(|line| ("", line)));
     lines.extend(unseen(info, config.follow).into_iter().map(|line| ("", line)));
     let run = quote::word(quote::nearby(&config.output).as_os_str());
-    lines.extend(window.map(|line| ("", line)));
+    lines.extend(notes.into_iter().map(|line| ("", line)));
     lines.push(("run", run.clone()));
     lines.push(("next", format!("tprof report {run}")));
     let mut text = String::new();

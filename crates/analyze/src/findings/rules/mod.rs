@@ -2,10 +2,14 @@
 
 mod allocation_churn;
 mod blocking_io;
+mod cache_miss;
 mod collective_wait;
+mod compile_in_steady_state;
+mod compiled;
 mod compute_bound;
 mod copies;
 mod counters;
+mod cuda_graphs_skipped;
 mod data_load;
 mod data_wait;
 mod device_allocations;
@@ -15,6 +19,7 @@ mod fragmented_memory;
 mod gc_pauses;
 mod gil_contention;
 mod gpu_gaps;
+mod graph_break;
 mod heap_growth;
 mod host_part;
 mod hot_function;
@@ -32,6 +37,7 @@ mod odd_shapes;
 mod other_wait;
 mod pageable_copies;
 mod recompilation;
+mod recompiled;
 mod recomputation;
 mod slow_collective;
 mod small_batches;
@@ -48,7 +54,7 @@ mod waiting_ranks;
 use super::rule::Rule;
 
 /// All rules that judge a rank.
-pub(super) const RULES: [&dyn Rule; 36] = [
+pub(super) const RULES: [&dyn Rule; 40] = [
     &low_utilization::LowUtilization,
     &gpu_gaps::GpuGaps,
     &launch_bound::LaunchBound,
@@ -71,6 +77,10 @@ pub(super) const RULES: [&dyn Rule; 36] = [
     &device_allocations::DeviceAllocations,
     &allocation_churn::AllocationChurn,
     &recompilation::Recompilation,
+    &graph_break::GraphBreak,
+    &compile_in_steady_state::CompileInSteadyState,
+    &cache_miss::CacheMiss,
+    &cuda_graphs_skipped::CudaGraphsSkipped,
     &hot_function::HotFunction,
     &data_wait::DataWait,
     &gil_contention::GilContention,

@@ -5,6 +5,7 @@ use rustc_hash::FxHashSet;
 use tprof_facts::units::count;
 use tprof_trace::model::SpanKind;
 
+use super::recompiled;
 use crate::base::intervals::Cover;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -45,6 +46,10 @@ impl Rule for Recompilation {
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        // Ranges and calls show that code is compiled; PyTorch's log has which, and why.
+        if !scene.rank.compile.logs.is_empty() {
+            return recompiled::judge(scene);
+        }
         let ranges = scene.spans_named(
             &[
                 SpanKind::Annotation,
@@ -81,7 +86,7 @@ impl Rule for Recompilation {
                 .finding("code is compiled again in later steps")
                 .seen(seen)
                 .advice(
-                    "List failing guards with TORCH_LOGS=recompiles. Mark changing sizes as \
+                    "List failing guards with `tprof run --compile` or TORCH_LOGS=recompiles. Mark changing sizes as \
                      dynamic (torch.compile(dynamic=True), mark_dynamic), pad to few shapes, warm \
                      up before the first timed step.",
                 )

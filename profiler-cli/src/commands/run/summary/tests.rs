@@ -17,6 +17,7 @@ fn config() -> Config {
         operators: tprof_collect::OperatorDetail::Auto,
         modules: false,
         kineto: None,
+        compile: false,
         rss_interval: tprof_collect::DEFAULT_RSS_INTERVAL,
         gpu_interval: tprof_collect::DEFAULT_GPU_INTERVAL,
         on_full: OnFull::Wait,
@@ -49,7 +50,7 @@ fn a_summary_lists_what_happened_and_what_to_type() {
     info.overhead.wait_ns = 30_000_000;
     let peak = Peak { bytes: 3 << 20, rank: Some(1), at_least: false };
     assert_eq!(
-        summary(&info, Some(peak), &config(), Outcome::Ended(3 << 8), None),
+        summary(&info, Some(peak), &config(), Outcome::Ended(3 << 8), Vec::new()),
         "tprof  2.31 s, 2 processes (3 program images), 2 ranks, exit status 3\n\
         \x20      1,204,331 events recorded, none lost; overhead 0.4 to 1.2% of CPU time (estimate), 30.0 ms of waits\n\
         \x20      heap peak 3.0 MiB (rank 1, the highest)\n\
@@ -61,7 +62,7 @@ fn a_summary_lists_what_happened_and_what_to_type() {
 
 #[test]
 fn what_is_unknown_is_not_zero() {
-    let text = summary(&RunInfo::default(), None, &config(), Outcome::Ended(9), None);
+    let text = summary(&RunInfo::default(), None, &config(), Outcome::Ended(9), Vec::new());
     assert!(text.contains("unknown time"), "{text}");
     assert!(text.contains("overhead unknown"), "{text}");
     assert!(text.contains("killed by signal 9"), "{text}");
@@ -79,7 +80,7 @@ fn a_recording_of_a_part_names_it() {
             paused,
             ..config()
         };
-        summary(&ran(seconds), None, &config, Outcome::Ended(0), None)
+        summary(&ran(seconds), None, &config, Outcome::Ended(0), Vec::new())
     };
     assert!(!shown(5, None, None, false).contains("recording"));
     assert!(!shown(5, None, Some(9), false).contains("recording"));
@@ -105,7 +106,7 @@ fn a_loss_of_unknown_size_is_not_none() {
     };
     let mut info = RunInfo::default();
     info.completeness.losses.push(loss);
-    let text = summary(&info, None, &config(), Outcome::Ended(0), None);
+    let text = summary(&info, None, &config(), Outcome::Ended(0), Vec::new());
     assert!(!text.contains("none lost") && !text.contains("lost: 0"), "{text}");
     assert!(
         text.contains("events after the limit (--max-size was reached), count unknown"),

@@ -1,0 +1,91 @@
+//! CacheMiss: graphs are compiled that a cache could have had.
+
+use std::collections::BTreeSet;
+
+use tprof_facts::units::{count, duration};
+use tprof_trace::compile_log::{CacheOutcome, CompileId};
+
+use super::compiled::{frames, line_of, logged_ns, no_log};
+use crate::findings::rule::Rule;
+use crate::findings::scene::Scene;
+use crate::findings::verdict::Verdict;
+
+/// Look-ups in caches of compiled graphs that found nothing.
+pub(super) struct CacheMiss;
+
+impl Rule for CacheMiss {
+    fn name(&self) -> &'static str {
+        "CacheMiss"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        if let Some(verdict) = no_log(scene) {
+            return verdict;
+        }
+        let looks = || scene.rank.compile.logs.iter().flat_map(|read| &read.log.caches);
+        let of = |outcome| looks().filter(move |one| one.outcome == outcome);
+        let (all, missed) = (looks().count(), of(CacheOutcome::Miss).count());
+        let bypassed = of(CacheOutcome::Bypass).count();
+        if all == 0 {
+            return Verdict::unchecked(
+                "the log of torch.compile has no look-up in a cache",
+                "PyTorch 2.5 or later, with its caches on (TORCHINDUCTOR_FX_GRAPH_CACHE)",
+            );
+        }
+        if missed + bypassed == 0 {
+            return Verdict::clear(format!(
+                "all {} look-ups of compiled graphs are hits",
+                count(all as u64)
+            ));
+        }
+        // By log: processes number their functions each for itself.
+        let ids: Vec<BTreeSet<CompileId>> = scene
+            .rank
+            .compile
+            .logs
+            .iter()
+            .map(|read| {
+                let these = read.log.caches.iter().filter(|one| one.outcome != CacheOutcome::Hit);
+                these.map(|one| one.id).collect()
+            })
+            .collect();
+        let is_of = |read: &tprof_facts::compile::ReadLog, id: &CompileId| {
+            let logs = scene.rank.compile.logs.iter().zip(&ids);
+            logs.filter(|(log, _)| std::ptr::eq(*log, read)).any(|(_, ids)| ids.contains(id))
+        };
+        let these = || frames(scene).filter(|(read, frame)| is_of(read, &frame.id));
+        let spent = |frame: &tprof_trace::compile_log::CompiledFrame| {
+            let phases = [frame.phases.inductor_us, frame.phases.kernels_us];
+            phases.into_iter().flatten().sum::<u64>().saturating_mul(1000)
+        };
+        let bound: u64 = these().map(|(_, frame)| spent(frame)).sum();
+        let longest = these().max_by_key(|(_, frame)| spent(frame));
+        let reasons: BTreeSet<&str> =
+            of(CacheOutcome::Bypass).filter_map(|one| one.why.as_deref()).collect();
+        let why = match reasons.first() {
+            Some(why) => format!(" (first reason: {why})"),
+            None => String::new(),
+        };
+        let seen = format!(
+            "Of {} look-ups {} are misses and {} bypasses{why}; Inductor and its compilers work {} for \
+             these graphs.",
+            count(all as u64),
+            count(missed as u64),
+            count(bypassed as u64),
+            duration(bound),
+        );
+        Verdict::Found(vec![
+            scene
+                .finding("graphs are compiled that no cache had")
+                .seen(seen)
+                .advice(
+                    "Keep the directory TORCHINDUCTOR_CACHE_DIR from run to run, and share it between \
+                     ranks and hosts (a container's /tmp is lost), or use the remote cache; a first \
+                     run misses in any case.",
+                )
+                .on_line(longest.and_then(|(_, frame)| line_of(frame)))
+                .bound(bound)
+                .once_of(logged_ns(scene).max(bound)),
+        ])
+    }
+}

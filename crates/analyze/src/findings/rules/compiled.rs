@@ -1,0 +1,75 @@
+//! What rules share that judge logs of `torch.compile`.
+
+use tprof_facts::compile::{NO_LOG, ReadLog};
+use tprof_trace::compile_log::{CompileId, CompiledFrame};
+
+use crate::base::intervals::{Cover, Interval};
+use crate::findings::finding::{Evidence, SourceLine, Track};
+use crate::findings::scene::Scene;
+use crate::findings::verdict::Verdict;
+
+/// What these rules need.
+pub(super) const NEEDS_LOG: &str =
+    "PyTorch's log of torch.compile: tprof run --compile, or TORCH_TRACE=DIR and tprof import DIR";
+
+/// That there is no log to judge.
+pub(super) fn no_log(scene: &Scene<'_>) -> Option<Verdict> {
+    let none = || Verdict::none_to_judge(NO_LOG.split(':').next().unwrap_or(NO_LOG), NEEDS_LOG);
+    scene.rank.compile.logs.is_empty().then(none)
+}
+
+/// All compilations of a rank, with their logs.
+pub(super) fn frames<'s>(
+    scene: &'s Scene<'_>,
+) -> impl Iterator<Item = (&'s ReadLog, &'s CompiledFrame)> {
+    scene
+        .rank
+        .compile
+        .logs
+        .iter()
+        .flat_map(|read| read.log.frames.iter().map(move |one| (read, one)))
+}
+
+/// When a compilation was, on the file's clock.
+pub(super) fn interval(read: &ReadLog, frame: &CompiledFrame) -> Option<Interval> {
+    read.interval_ns(frame).map(|(start, end)| Interval::new(start, end))
+}
+
+/// Time of compilations, each moment once.
+pub(super) fn cover<'s>(frames: impl Iterator<Item = (&'s ReadLog, &'s CompiledFrame)>) -> Cover {
+    Cover::of(frames.filter_map(|(read, frame)| interval(read, frame)))
+}
+
+/// From the first to the last line of a rank's logs, ns.
+pub(super) fn logged_ns(scene: &Scene<'_>) -> u64 {
+    let extent = |read: &ReadLog| {
+        let (start, end) = read.log.extent_unix_us?;
+        Some(Interval::new(read.time_ns(start)?, read.time_ns(end)?))
+    };
+    Cover::of(scene.rank.compile.logs.iter().filter_map(extent)).length()
+}
+
+/// The compilation of a number in a log.
+pub(super) fn forward(read: &ReadLog, id: CompileId) -> Option<&CompiledFrame> {
+    read.log.frames.iter().find(|frame| frame.id == id && !frame.is_backward)
+}
+
+/// Where a compiled function begins.
+pub(super) fn line_of(frame: &CompiledFrame) -> Option<SourceLine> {
+    Some(SourceLine {
+        function: frame.function.clone()?,
+        file: frame.file.clone().unwrap_or_default(),
+        line: frame.line.unwrap_or(0),
+    })
+}
+
+/// Compilations as places.
+pub(super) fn places<'s>(
+    frames: impl Iterator<Item = (&'s ReadLog, &'s CompiledFrame)>,
+) -> impl Iterator<Item = Evidence<'s>> {
+    frames.filter_map(|(read, frame)| {
+        let name = frame.function.as_deref().unwrap_or("torch.compile");
+        let name = format!("{} {name}", frame.id).into();
+        Some(Evidence { interval: interval(read, frame)?, place: Track::Idle, name })
+    })
+}

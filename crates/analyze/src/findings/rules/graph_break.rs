@@ -1,0 +1,90 @@
+//! GraphBreak: a function that `torch.compile` splits into several graphs.
+
+use std::collections::BTreeMap;
+
+use tprof_facts::units::counted;
+use tprof_trace::compile_log::{CompiledFrame, GraphBreak as Break};
+
+use super::compiled::{forward, no_log};
+use crate::findings::finding::SourceLine;
+use crate::findings::rule::Rule;
+use crate::findings::scene::Scene;
+use crate::findings::verdict::Verdict;
+
+/// Graphs that end within a function.
+pub(super) struct GraphBreak;
+
+/// Breaks that are findings of their own; the first one counts the others.
+const MOST: usize = 8;
+
+impl Rule for GraphBreak {
+    fn name(&self) -> &'static str {
+        "GraphBreak"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        if let Some(verdict) = no_log(scene) {
+            return verdict;
+        }
+        let mut lines: BTreeMap<
+            (&Option<String>, Option<u32>),
+            Vec<(&Break, Option<&CompiledFrame>)>,
+        > = BTreeMap::new();
+        for read in &scene.rank.compile.logs {
+            for one in &read.log.graph_breaks {
+                let of = forward(read, one.compile_id);
+                lines.entry((&one.file, one.line)).or_default().push((one, of));
+            }
+        }
+        if lines.is_empty() {
+            return Verdict::clear("the log of torch.compile has no graph break");
+        }
+        let all = lines.len();
+        let finding = |((file, line), breaks): (_, Vec<(&Break, Option<&CompiledFrame>)>)| {
+            one(scene, file, line, &breaks, all)
+        };
+        Verdict::Found(lines.into_iter().take(MOST).map(finding).collect())
+    }
+}
+
+fn one(
+    scene: &Scene<'_>,
+    file: &Option<String>,
+    line: Option<u32>,
+    breaks: &[(&Break, Option<&CompiledFrame>)],
+    all: usize,
+) -> crate::findings::finding::Finding {
+    let (first, frame) = breaks[0];
+    let function = frame.and_then(|frame| frame.function.as_deref()).unwrap_or("a function");
+    let reason = first.reason.as_deref().unwrap_or("this PyTorch does not log the reason");
+    let seen = format!(
+        "{function} is left for Python {}: {}. The run has breaks at {}.",
+        counted(breaks.len() as u64, "time while it is compiled", "times while it is compiled"),
+        reason.trim_end_matches('.'),
+        counted(all as u64, "line", "lines"),
+    );
+    let advice = match first.hints.first() {
+        Some(hint) => hint.clone(),
+        None => {
+            "Find it with TORCH_LOGS=graph_breaks or torch.compile(fullgraph=True); move prints, \
+                 .item() and branches on data out of the compiled function."
+                .to_owned()
+        }
+    };
+    let place = SourceLine {
+        function: function.to_owned(),
+        file: file.clone().unwrap_or_default(),
+        line: line.unwrap_or(0),
+    };
+    let name = match (file, line) {
+        (Some(file), Some(line)) => format!("{}:{}", tprof_facts::labels::base_name(file), line),
+        _ => function.to_owned(),
+    };
+    scene
+        .finding("a compiled function is split into several graphs")
+        .about(name)
+        .seen(seen)
+        .advice(advice)
+        .on_line(Some(place))
+        .unknown_gain("the time between two graphs is not measured")
+}

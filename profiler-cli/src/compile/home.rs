@@ -1,0 +1,114 @@
+//! The directory of a run's logs, and the thread that bounds them.
+
+use super::bound::{self, MOST_BYTES};
+use super::recorded::LogsOutcome;
+use super::taken;
+use crate::terminal::errors::{Failure, reason};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+use tprof_collect::Session;
+use tprof_trace::compile_log::{COMPILE_DIRECTORY, LOG_PREFIX};
+
+/// The variable that names a directory for PyTorch's logs.
+const VARIABLE: &str = "TORCH_TRACE";
+/// How often the logs' lengths are read.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// A run's logs, while the job runs.
+#[derive(Debug)]
+pub struct CompileLogs {
+    /// In the run.
+    home: PathBuf,
+    /// The job's own directory, which it keeps.
+    own: Option<PathBuf>,
+    began: SystemTime,
+    watch: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl CompileLogs {
+    /// Prepares a run for logs.
+    pub fn start(session: &Session) -> Result<CompileLogs, Failure> {
+        let host = nix::unistd::gethostname().unwrap_or_default();
+        let name = format!("host-{}", host.to_string_lossy());
+        let home = session.run_dir().join(COMPILE_DIRECTORY).join(name);
+        std::fs::create_dir_all(&home).map_err(|error| {
+            Failure::new("cannot keep the log of torch.compile (--compile)")
+                .cause(format!("`{}` cannot be created: {}", home.display(), reason(&error)))
+                .hint("-o with a writable directory")
+        })?;
+        let home = home.canonicalize().unwrap_or(home);
+        // Also an empty one is the job's own decision.
+        let own = std::env::var_os(VARIABLE).map(PathBuf::from);
+        let watch = own.is_none().then(|| watch(home.clone()));
+        Ok(CompileLogs { home, own, began: SystemTime::now(), watch })
+    }
+
+    /// Variables that the job must find. What the job set itself stays.
+    pub fn environment(&self) -> Vec<(OsString, OsString)> {
+        match self.own {
+            Some(_) => Vec::new(),
+            None => vec![(VARIABLE.into(), self.home.clone().into())],
+        }
+    }
+
+    /// Once the job is over: logs have their bound, and those of the job's own directory are copied.
+    pub fn finish(mut self) -> LogsOutcome {
+        self.stop();
+        let mut outcome = LogsOutcome::default();
+        match &self.own {
+            Some(own) => taken::copy(own, &self.home, self.began, &mut outcome),
+            None => {
+                for log in logs_in(&self.home) {
+                    outcome.add(&log, bound::cut(&log, MOST_BYTES));
+                }
+            }
+        }
+        outcome
+    }
+
+    fn stop(&mut self) {
+        if let Some((stop, thread)) = self.watch.take() {
+            drop(stop);
+            // A panic of the thread was printed; the logs are cut all the same.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for CompileLogs {
+    fn drop(&mut self) {
+        self.stop();
+        // Refused, as it should be, while anything is in them.
+        let _ = std::fs::remove_dir(&self.home);
+        let _ = self.home.parent().map(std::fs::remove_dir);
+    }
+}
+
+/// Bounds logs in a directory until the sender goes.
+fn watch(home: PathBuf) -> (Sender<()>, JoinHandle<()>) {
+    let (stop, stopped) = channel::<()>();
+    let thread = std::thread::spawn(move || {
+        while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            for log in logs_in(&home) {
+                // Cut at the end, where the file system has no holes.
+                let _ = bound::make_hole(&log, MOST_BYTES);
+            }
+        }
+    });
+    (stop, thread)
+}
+
+/// PyTorch's logs in a directory, in order.
+pub fn logs_in(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let is_log = |path: &PathBuf| {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        name.starts_with(LOG_PREFIX) && name.ends_with(".log")
+    };
+    let mut logs: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_log).collect();
+    logs.sort();
+    logs
+}

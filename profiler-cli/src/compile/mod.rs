@@ -1,0 +1,13 @@
+//! `--compile`: PyTorch's own log of `torch.compile`, kept in the run.
+//!
+//! PyTorch writes the log itself where TORCH_TRACE names a directory: `home` makes one in the run,
+//! `bound` keeps each log to a length while the job runs. A job that has TORCH_TRACE keeps it; `taken`
+//! copies what came there. `recorded` has what is stated at the end.
+
+mod bound;
+mod home;
+mod recorded;
+mod taken;
+
+pub use home::CompileLogs;
+pub use recorded::LogsOutcome;

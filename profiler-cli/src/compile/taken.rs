@@ -1,0 +1,29 @@
+//! Logs in the directory that the job has in TORCH_TRACE itself: the run has a copy.
+
+use super::bound::MOST_BYTES;
+use super::home::logs_in;
+use super::recorded::LogsOutcome;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+use tprof_trace::compile_log::{self, KEPT_ENDING};
+
+/// Clocks of file systems run behind by up to this.
+const CLOCK_STEP: Duration = Duration::from_secs(2);
+
+/// Copies logs that were written since the run began. Other jobs may share the directory: theirs
+/// are removed once the run's processes are known ([`LogsOutcome::leave_out_others`]).
+pub fn copy(own: &Path, home: &Path, began: SystemTime, outcome: &mut LogsOutcome) {
+    for log in logs_in(own) {
+        let changed = log.metadata().and_then(|about| about.modified());
+        if changed.is_ok_and(|changed| changed + CLOCK_STEP < began) {
+            continue;
+        }
+        let name = log.file_name().unwrap_or_default().to_string_lossy();
+        let to = home.join(format!("{name}{KEPT_ENDING}"));
+        let kept =
+            std::fs::File::open(&log).and_then(|file| compile_log::keep(file, &to, MOST_BYTES));
+        outcome.add(&log, kept);
+        outcome.copies.push((compile_log::process_of(&log), to));
+    }
+    outcome.own = Some(own.to_owned());
+}
