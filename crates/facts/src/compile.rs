@@ -22,8 +22,13 @@ pub struct RankCompile {
 impl RankCompile {
     /// Of logs by their paths, which no file's clock is joined to.
     pub fn of_logs(paths: &[PathBuf]) -> RankCompile {
+        RankCompile::of_logs_at(paths, None)
+    }
+
+    /// As [`Self::of_logs`], where a file's clock is known: itself less the time since 1970, ns.
+    pub fn of_logs_at(paths: &[PathBuf], ahead_ns: Option<i128>) -> RankCompile {
         let mut found = RankCompile::default();
-        paths.iter().for_each(|path| found.add(path, None));
+        paths.iter().for_each(|path| found.add(path, ahead_ns));
         found
     }
 

@@ -20,6 +20,9 @@ pub struct Options {
     pub rank: Option<u32>,
     /// As Holistic Trace Analysis reads a trace: see `RankTrace::load_as`.
     pub hta: bool,
+    /// Without steps of warm-up, and steps in which `torch.compile` compiled, where a report is about
+    /// steps.
+    pub steady: bool,
     /// Where steps come from; none: from the first source that has any.
     pub steps_from: Option<StepSource>,
     /// Only this cycle of a schedule, or captured range, from 1.

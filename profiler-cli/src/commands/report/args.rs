@@ -50,6 +50,9 @@ pub struct ReportWords {
     /// inferred
     #[arg(long, value_name = "SOURCE")]
     pub steps_from: Option<String>,
+    /// Without warm-up and steps in which torch.compile compiled (steps)
+    #[arg(long)]
+    pub steady: bool,
     /// Only this cycle of a schedule, or captured range, from 1
     #[arg(long, value_name = "N")]
     pub cycle: Option<u32>,
@@ -104,6 +107,8 @@ pub struct ReportArgs {
     pub hta: bool,
     /// Where training steps come from.
     pub steps_from: Option<StepSource>,
+    /// Without warm-up and steps in which functions were compiled.
+    pub steady: bool,
     /// Only this cycle.
     pub cycle: Option<u32>,
     /// Only operators with this text in their names.
@@ -160,6 +165,7 @@ impl ReportWords {
             top,
             rank,
             hta,
+            steady,
             cycle,
             operator,
             within,
@@ -184,6 +190,7 @@ impl ReportWords {
             top,
             rank,
             hta,
+            steady,
             steps_from,
             cycle,
             operator,

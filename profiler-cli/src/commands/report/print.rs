@@ -54,6 +54,7 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
         ("--mine", args.mine),
         ("--thread", args.thread.is_some()),
         ("--peaks", args.peaks.is_some()),
+        ("--steady", args.steady),
     ];
     for (option, is_given) in given {
         let takes = |kind: &DocumentKind| kind.takes(option);
@@ -72,6 +73,7 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
     let options = Options {
         rank: args.rank,
         hta: args.hta,
+        steady: args.steady,
         steps_from: args.steps_from,
         cycle: args.cycle,
         cut: Cut::default(),

@@ -50,6 +50,11 @@ pub struct Judged {
     pub(crate) times: Vec<StepDeviceTime>,
     /// Of each step, what it used of its devices; none unless asked for, or without sizes of operators.
     pub(crate) uses: Vec<StepUse>,
+    /// Of each step, time in which `torch.compile` compiled, ns; none without a log of it on the
+    /// run's clock.
+    pub compiled_ns: Option<Vec<u64>>,
+    /// Steps that `--steady` left out.
+    pub left_out: Option<usize>,
     /// Epochs, validation and checkpoints, in order of time.
     pub phases: Vec<PhaseRow>,
 }
@@ -74,6 +79,8 @@ impl Judged {
             outliers,
             times: Vec::new(),
             uses: Vec::new(),
+            compiled_ns: None,
+            left_out: None,
             phases: Vec::new(),
         }
     }

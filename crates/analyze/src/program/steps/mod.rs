@@ -1,6 +1,7 @@
 //! `steps`: how long training steps take, how steady they are, and where
 //! warm-up ends.
 
+mod compiled;
 pub(crate) mod device_time;
 mod judge;
 mod phases;
@@ -30,11 +31,11 @@ pub struct Steps;
 
 impl Analysis for Steps {
     const KIND: &'static str = KIND.name;
-    const TAKES: &'static [&'static str] = &["--peaks"];
     type Part = Judged;
+    const TAKES: &'static [&'static str] = &["--peaks", "--steady"];
 
     fn needs(&self, options: &Options) -> Needs {
-        let needs = Needs::STEPS | Needs::spans(SpanKind::Nvtx);
+        let needs = Needs::STEPS | Needs::spans(SpanKind::Nvtx) | Needs::COMPILE;
         // A person does not see the columns and the table that need them, which are most of a trace.
         match options.data {
             true => needs | Needs::WORK | Needs::CALLS | Needs::OPERATORS,
@@ -46,11 +47,16 @@ impl Analysis for Steps {
         let StepsFound { source, others, batches, skipped, estimate, .. } =
             rank.steps_found().clone();
         let found = StepOrigin { source, others, batches, skipped, estimate };
-        let steps = rank.steps();
+        let all = rank.steps();
+        let steps = if options.steady { compiled::steady(rank, all.clone()) } else { all.clone() };
+        let left_out = options.steady.then(|| all.len() - steps.len());
+        let compiled_ns = compiled::in_steps(rank, &steps);
         let times = options.data.then(|| device_time::of_steps(rank, &steps, true));
         let times = times.unwrap_or_default();
         let uses = if options.data { use_of_steps(rank, options) } else { Vec::new() };
-        Judged { found, phases: PhaseRow::of(rank), times, uses, ..Judged::of(steps) }
+        let uses = compiled::of_kept(&all, uses, &steps);
+        let phases = PhaseRow::of(rank);
+        Judged { found, phases, times, uses, compiled_ns, left_out, ..Judged::of(steps) }
     }
 
     fn join(&self, parts: Vec<(RankAt, Judged)>, options: &Options) -> Body {

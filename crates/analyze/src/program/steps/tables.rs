@@ -22,6 +22,9 @@ const NO_PHASES: &str = "no range names a phase (NVTX or `record_function`: epoc
 const NO_STEPS_OF_SOURCE: &str =
     "the source of --steps-from has no steps; without it the first source that has any gives them";
 
+const NO_COMPILE_LOG: &str =
+    "the run has no log of torch.compile on its clock (tprof run --compile)";
+
 fn no_steps(parts: &[(RankAt, Judged)]) -> &'static str {
     match parts.iter().any(|(_, judged)| judged.found.source.is_some()) {
         true => NO_STEPS_OF_SOURCE,
@@ -111,6 +114,16 @@ fn of_rank(judged: &Judged) -> Vec<String> {
             "{skipped} skipped by a gradient scaler (infinite gradients), and no step"
         ));
     }
+    if let Some(left_out) = judged.left_out {
+        let what = match judged.compiled_ns {
+            Some(_) => "of warm-up, or with compilations",
+            None => "of warm-up (which ones compiled is not known: no log of torch.compile)",
+        };
+        notes.push(format!(
+            "--steady leaves out {} {what}",
+            counted(left_out as u64, "step", "steps")
+        ));
+    }
     notes
 }
 
@@ -194,6 +207,7 @@ fn each(parts: &[(RankAt, Judged)]) -> Table {
         Column::new("start_ns", "start", Unit::Time),
         Column::new("duration_ns", "time", Unit::Duration),
         Column::new("of_median", "of median", Unit::Share),
+        Column::data("compiled_ns", Unit::Duration),
         Column::new("remark", "remark", Unit::Text),
     ];
     let mut table = Table::new("steps", "Steps", columns).empty(no_steps(parts));
@@ -201,10 +215,16 @@ fn each(parts: &[(RankAt, Judged)]) -> Table {
         let median = judged.steady.as_ref().map(|steady| steady.median);
         for (index, step) in judged.steps.iter().enumerate() {
             let is_outlier = judged.outliers.as_ref().is_some_and(|all| all.contains(&index));
+            let compiled = judged.compiled_ns.as_ref().and_then(|all| all.get(index)).copied();
             let remark = match (judged.warm_up.is_some_and(|end| index < end), is_outlier) {
                 (true, _) => "warm-up",
                 (_, true) => "outlier",
                 _ => "",
+            };
+            let remark = match (compiled.is_some_and(|ns| ns > 0), remark) {
+                (false, remark) => remark.to_owned(),
+                (true, "") => "compiles".to_owned(),
+                (true, remark) => format!("{remark}, compiles"),
             };
             let time = step.interval.length();
             let share = median.filter(|median| *median > 0.0).map(|median| time as f64 / median);
@@ -214,6 +234,7 @@ fn each(parts: &[(RankAt, Judged)]) -> Table {
                 at.clock.since_start(step.interval.start).into(),
                 time.into(),
                 Cell::known(share, "the median step took no time"),
+                Cell::known(compiled, NO_COMPILE_LOG),
                 remark.into(),
             ]);
         }

@@ -1,0 +1,90 @@
+//! Steps in which `torch.compile` compiled.
+
+use super::judge::warm_up;
+use crate::base::intervals::{Cover, Interval};
+use crate::rank::{RankTrace, Step};
+
+/// When functions were compiled; none without a log on the run's clock.
+fn cover(rank: &RankTrace<'_>) -> Option<Cover> {
+    let logs = &rank.compile.logs;
+    let all = logs.iter().flat_map(|read| {
+        let times = read.log.frames.iter().filter_map(|frame| read.interval_ns(frame));
+        times.map(|(start, end)| Interval::new(start, end))
+    });
+    let cover = Cover::of(all);
+    let is_known = logs.iter().all(|read| read.log.frames.is_empty()) || !cover.is_empty();
+    (is_known && !logs.is_empty()).then_some(cover)
+}
+
+/// Time of each step in which functions were compiled.
+pub(super) fn in_steps(rank: &RankTrace<'_>, steps: &[Step]) -> Option<Vec<u64>> {
+    let cover = cover(rank)?;
+    Some(steps.iter().map(|step| cover.length_within(step.interval)).collect())
+}
+
+/// Steps without those of warm-up and those in which functions were compiled.
+pub(super) fn steady(rank: &RankTrace<'_>, mut steps: Vec<Step>) -> Vec<Step> {
+    let times: Vec<u64> = steps.iter().map(|step| step.interval.length()).collect();
+    steps.drain(..warm_up(&times).unwrap_or(0));
+    if let Some(compiled) = in_steps(rank, &steps) {
+        let mut compiled = compiled.into_iter();
+        steps.retain(|_| compiled.next() == Some(0));
+    }
+    steps
+}
+
+/// What there is of each of `all`, of those that were kept.
+pub(super) fn of_kept<T>(all: &[Step], of_all: Vec<T>, kept: &[Step]) -> Vec<T> {
+    let mut kept = kept.iter().peekable();
+    let is_kept = |step: &Step| {
+        let is_it = |one: &&Step| one.interval == step.interval && one.process == step.process;
+        kept.next_if(is_it).is_some()
+    };
+    let mut is_kept = all.iter().map(is_kept);
+    of_all.into_iter().filter(|_| is_kept.next() == Some(true)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+    use crate::rank::Needs;
+    use tprof_facts::compile::RankCompile;
+
+    #[test]
+    fn steps_in_which_functions_are_compiled_are_left_out() {
+        let path = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+            .join("../trace/tests/compile/torch-2.8.log.zst");
+        let file = Fixture::new().finish();
+        let mut rank = RankTrace::load(&file, Needs::WORK);
+        let step =
+            |number, start, end| Step { number, process: 0, interval: Interval::new(start, end) };
+        assert_eq!(in_steps(&rank, &[step(0, 0, 10)]), None);
+        // On a clock that counts from 1970.
+        rank.compile = RankCompile::of_logs_at(&[path], Some(0));
+        let read = &rank.compile.logs[0];
+        let (start, end) = read.interval_ns(&read.log.frames[8]).unwrap();
+        let steps = [
+            step(0, start - 2_000_000_000, start - 1_500_000_000),
+            step(1, start, start + 1_000),
+            step(2, end + 60_000_000_000, end + 61_000_000_000),
+        ];
+        let compiled = in_steps(&rank, &steps).unwrap();
+        assert_eq!((compiled[1], compiled[2]), (1_000, 0));
+        let left: Vec<u64> = steady(&rank, steps.to_vec()).iter().map(|step| step.number).collect();
+        assert!(left.contains(&2) && !left.contains(&1), "{left:?}");
+    }
+
+    #[test]
+    fn what_belongs_to_steps_that_are_left_out_goes_with_them() {
+        let step = |number, start| Step {
+            number,
+            process: 0,
+            interval: Interval::new(start, start + 10),
+        };
+        let all = [step(0, 0), step(1, 10), step(2, 20), step(3, 30)];
+        assert_eq!(of_kept(&all, vec!['a', 'b', 'c', 'd'], &all[1..3]), ['b', 'c']);
+        assert_eq!(of_kept(&all, vec!['a', 'b', 'c', 'd'], &all), ['a', 'b', 'c', 'd']);
+        assert!(of_kept(&all, Vec::<char>::new(), &all[1..3]).is_empty());
+    }
+}
