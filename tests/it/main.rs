@@ -9,6 +9,7 @@ mod blind;
 mod calls;
 mod causes;
 mod closed;
+mod compile;
 mod counts;
 mod counts_threads;
 mod cpu;

@@ -38,6 +38,7 @@ fn corpus(scratch: &Scratch) -> Vec<PathBuf> {
     let from = root().join("crates/import/tests/corpus");
     let names = ["kineto.json", "chrome.json", "snapshot-newer.pickle", "snapshot-older.pickle"];
     let mut traces: Vec<PathBuf> = names.iter().map(|name| from.join(name)).collect();
+    traces.push(root().join("crates/trace/tests/compile/torch-2.8.log.zst"));
     let made = [
         foreign::first_kineto(12),
         foreign::accelerator(

@@ -39,7 +39,7 @@ impl LogsOutcome {
     }
 
     /// Removes copies of logs that other jobs wrote into the same directory. A log that names no
-    /// process (PyTorch before 2.5) stays.
+    /// process (PyTorch 2.4) stays.
     pub fn leave_out_others(&mut self, processes: &[ProcessInfo]) {
         for (pid, path) in &self.copies {
             let is_other = |pid: u32| !processes.iter().any(|process| process.pid == pid);
@@ -65,8 +65,10 @@ impl LogsOutcome {
                 Some(own) => {
                     format!("no process of the job wrote one into TORCH_TRACE, `{}`", own.display())
                 }
-                None => "no process compiled anything with a PyTorch that writes it (2.3 or later)"
-                    .to_owned(),
+                None => {
+                    "no process compiled anything with a PyTorch that has TORCH_TRACE (2.4 does)"
+                        .to_owned()
+                }
             };
             all.push(lacks("the job".to_owned(), why));
         }
@@ -94,9 +96,7 @@ mod tests {
     #[test]
     fn a_job_without_a_log_has_a_reason_and_one_with_logs_a_line() {
         let none = LogsOutcome::default();
-        assert!(
-            none.blind()[0].why.contains("2.3 or later") && none.line(Path::new("/r")).is_none()
-        );
+        assert!(none.blind()[0].why.contains("2.4 does") && none.line(Path::new("/r")).is_none());
         let own = LogsOutcome { own: Some("/d".into()), ..LogsOutcome::default() };
         assert!(own.blind()[0].why.ends_with("`/d`"));
         let mut some = LogsOutcome::default();

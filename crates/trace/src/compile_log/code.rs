@@ -100,7 +100,7 @@ fn external(line: &str) -> Option<&str> {
     (is_external && line.starts_with(' ') && !callee.contains("inductor.")).then_some(callee)
 }
 
-/// `Source Nodes: [y], Original ATen: [aten.add]`, `File: /job.py:15 in f, code: …`, or since 2.6
+/// `Source Nodes: [y], Original ATen: [aten.add]`, `File: /job.py:15 in f, code: …`, or in newer versions
 /// `Topologically Sorted Source Nodes: [y], Original ATen: [aten.add]`.
 fn read_comment(text: &str, sources: &mut Vec<String>, operators: &mut Vec<String>) {
     if let Some((_, list)) = text.split_once("Original ATen: [") {

@@ -40,7 +40,7 @@ const READ: &[&str] = &[
     "str",
 ];
 
-/// Events that are only counted: of PyTorch 2.3 to 2.15.
+/// Events that are only counted: of PyTorch 2.4 to 2.15.
 const COUNTED: &[&str] = &[
     "aot_backward_graph",
     "aot_forward_graph",

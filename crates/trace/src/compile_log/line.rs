@@ -9,7 +9,7 @@ const MOST_PID: u32 = 1 << 22;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LinePrefix {
     pub time: PrefixTime,
-    /// The process; none of a PyTorch before 2.5, which writes the thread's address there.
+    /// The process; none of PyTorch 2.4, which writes the thread's address there.
     pub pid: Option<u32>,
 }
 

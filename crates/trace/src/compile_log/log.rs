@@ -99,7 +99,7 @@ pub struct GraphBreak {
     pub file: Option<String>,
     /// The line in it.
     pub line: Option<u32>,
-    /// The reason, one line; none of a PyTorch that does not log it (before 2.5).
+    /// The reason, one line; none of a PyTorch that does not log it (2.4).
     pub reason: Option<String>,
     /// What PyTorch says of it.
     pub explanation: Option<String>,

@@ -1,4 +1,4 @@
-//! The figures of a compilation: `compilation_metrics`, of PyTorch 2.3 and later.
+//! The figures of a compilation: `compilation_metrics`, of PyTorch 2.4 to 2.15.
 
 use super::graph_break::short;
 use super::log::{CompilePhases, CompiledFrame};

@@ -29,7 +29,7 @@ impl Rule for CacheMiss {
         if all == 0 {
             return Verdict::unchecked(
                 "the log of torch.compile has no look-up in a cache",
-                "PyTorch 2.5 or later, with its caches on (TORCHINDUCTOR_FX_GRAPH_CACHE)",
+                "a PyTorch that logs them (2.8 does, 2.4 does not), with its caches on",
             );
         }
         if missed + bypassed == 0 {

@@ -35,7 +35,7 @@ impl Rule for CompileInSteadyState {
         if frames(scene).all(|(read, frame)| interval(read, frame).is_none()) {
             return Verdict::unchecked(
                 "nothing joins the log's times to the run's clock",
-                "a log with times since 1970 (PyTorch 2.3 or later), and a run with wall time",
+                "a log with times since 1970, and a run with wall time",
             );
         }
         let measure = steady.measure();

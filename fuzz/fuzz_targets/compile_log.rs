@@ -1,0 +1,22 @@
+//! Any bytes as a log of `torch.compile`: they are read to their end, in bounded memory.
+//!
+//! ```text
+//! cargo +nightly fuzz run compile_log CORPUS     (any logs that TORCH_TRACE wrote, plain)
+//! ```
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tprof_trace::compile_log::read;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(log) = read(bytes) else { return };
+    assert_eq!(log.bytes, bytes.len() as u64);
+    let of_events: u64 = log.events.values().map(|row| row.bytes).sum();
+    assert!(of_events <= log.bytes && log.bytes_not_kept >= u64::from(bytes.contains(&0)));
+    for frame in &log.frames {
+        let phases = [frame.phases.dynamo_us, frame.phases.aot_us, frame.phases.inductor_us];
+        // What a log states may be nonsense; sums of it must not end the program.
+        let _ = phases.into_iter().flatten().fold(0_u64, u64::saturating_add);
+    }
+});
