@@ -11,7 +11,7 @@ mod terminal;
 
 use cli::{Cli, Command, usage};
 use commands::{
-    attach, completions, ctl, diff, doctor, env, export, import, ls, open, report, rm, run,
+    attach, compare, completions, ctl, diff, doctor, env, export, import, ls, open, report, rm, run,
 };
 use launch::system;
 use std::process::ExitCode;
@@ -38,6 +38,7 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Report(_)
             | Command::Ls(_)
             | Command::Diff(_)
+            | Command::Compare(_)
             | Command::Export(_)
             | Command::Import(_)
     ) {
@@ -52,6 +53,7 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Ls(args) => ls::run(args),
         Command::Rm(args) => rm::run(args),
         Command::Diff(args) => diff::run(args),
+        Command::Compare(args) => compare::run(args),
         Command::Export(args) => export::run(args),
         Command::Import(args) => import::run(args),
         Command::Open(args) => open::run(args),

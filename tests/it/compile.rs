@@ -137,7 +137,9 @@ fn logs_are_reported_as_they_are_and_imported() {
     };
     let breaks = of("GraphBreak");
     assert_eq!(breaks.len(), 2, "{findings:#}");
-    assert!(breaks.iter().all(|row| row["gain_ns"].is_null() || row["gain_ns"]["missing"].is_string()));
+    assert!(
+        breaks.iter().all(|row| row["gain_ns"].is_null() || row["gain_ns"]["missing"].is_string())
+    );
     assert_eq!(breaks[0]["line"], 14);
     let again = of("Recompilation");
     assert!(again.iter().any(|row| row["try"].as_str().unwrap().contains("mark_dynamic")));

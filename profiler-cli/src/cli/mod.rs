@@ -10,6 +10,7 @@ mod unknown_command;
 pub mod usage;
 
 use crate::commands::attach::AttachArgs;
+use crate::commands::compare::CompareArgs;
 use crate::commands::completions::{CompletionsArgs, ManArgs};
 use crate::commands::ctl::CtlArgs;
 use crate::commands::diff::DiffArgs;
@@ -90,6 +91,8 @@ pub enum Command {
     Report(ReportWords),
     /// Compare two runs
     Diff(DiffArgs),
+    /// Compare any number of runs in one table
+    Compare(CompareArgs),
     /// List the runs in a directory
     Ls(LsArgs),
     /// Delete runs

@@ -1,6 +1,7 @@
 //! The commands, one file or folder each, with the options that it takes.
 
 pub mod attach;
+pub mod compare;
 pub mod completions;
 pub mod ctl;
 pub mod diff;

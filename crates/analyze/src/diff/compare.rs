@@ -43,7 +43,8 @@ impl Serialize for Comparison {
     }
 }
 
-struct SideHead<'a>(&'a Side);
+/// What is stated of a run that is compared.
+pub(super) struct SideHead<'a>(pub &'a Side);
 
 impl Serialize for SideHead<'_> {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {

@@ -40,6 +40,13 @@ impl Repeats {
     pub fn deviation(&self) -> Option<f64> {
         (self.count > 1).then(|| self.variance.sqrt())
     }
+
+    /// Half the width of the 95 % interval of the mean, by Student's t; none of a single value.
+    pub fn mean_error(&self) -> Option<f64> {
+        let freedom = self.count.checked_sub(1).filter(|&freedom| freedom > 0)? as f64;
+        let t = StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(0.975);
+        Some(t * (self.variance / self.count as f64).sqrt())
+    }
 }
 
 /// Half the width of the 95 % interval around the difference of two means, by
@@ -73,6 +80,10 @@ mod tests {
         assert!((repeats.variance - 32.0 / 7.0).abs() < 1e-12);
         assert_eq!(Repeats::of(&[]), None);
         assert_eq!(Repeats::of(&[3.0]).unwrap().deviation(), None);
+        // Seven degrees of freedom: any table of Student's t has 2.365.
+        let error = repeats.mean_error().unwrap();
+        assert!((error - 2.365 * (32.0_f64 / 7.0 / 8.0).sqrt()).abs() < 0.001, "{error}");
+        assert_eq!(Repeats::of(&[3.0]).unwrap().mean_error(), None);
     }
 
     #[test]
