@@ -7,7 +7,7 @@ use std::{env, fs};
 
 use jsonschema::Validator;
 use serde_json::Value;
-use tprof_analyze::diff::{Comparison, Side, SideOptions};
+use tprof_analyze::diff::{Comparison, ManyRuns, Side, SideOptions};
 use tprof_analyze::document::{LineTables, Options};
 use tprof_analyze::memory::snapshot;
 use tprof_analyze::schema::{self, TablesSchema};
@@ -239,6 +239,8 @@ fn made(runs: &[PathBuf]) -> BTreeMap<String, Value> {
             let comparison = Comparison::of(side(run), side(other));
             tables.entry("diff").or_default().see(&comparison.tables);
         }
+        let many = ManyRuns::of(vec![side(run), side(&runs[0])], &["a".to_owned(), "b".to_owned()]);
+        tables.entry("compare").or_default().see(&many.tables);
     }
     assert_no_table_is_unseen(&tables);
     let kinds = REPORTS.into_iter().chain(KINDS.iter().map(|kind| kind.name));
@@ -250,6 +252,7 @@ fn made(runs: &[PathBuf]) -> BTreeMap<String, Value> {
     for (kind, tables) in tables {
         let made = match kind {
             "diff" => tables.comparison(),
+            "compare" => tables.many_runs(),
             "snapshot" => tables.document(kind, "tprof ctl snapshot --json"),
             _ => tables.document(kind, &format!("tprof report {kind} --json")),
         };
@@ -416,6 +419,7 @@ fn what_is_printed_of_traces_keeps_to_the_schemas() {
     for run in &runs {
         checked.assert_reports(run, &[]);
         checked.assert("diff", &printed(&["diff", "--json"], &[&runs[0], run], &[]));
+        checked.assert("compare", &printed(&["compare", "--json"], &[&runs[0], run, run], &[]));
     }
     for more in [["--hta"].as_slice(), &["--rank", "0"], &["--lines"], &["--top", "1"]] {
         checked.assert_reports(&runs[runs.len() - 1], more);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::base::has_schema::{HasSchema, ObjectSchema, nullable, plain_field};
-use crate::diff::Comparison;
+use crate::diff::{Comparison, ManyRuns};
 use crate::document::{Document, REPORT_VERSION, Table, Unit};
 use crate::report::summary::{Kind, Report};
 use crate::run::completeness::Completeness;
@@ -99,18 +99,20 @@ impl TablesSchema {
         titled(command, object.finish())
     }
 
+    /// Schema of any number of runs in one table.
+    pub fn many_runs(&self) -> Value {
+        let object = ObjectSchema::default()
+            .plain("version", version())
+            .plain("tprof", String::schema())
+            .plain("kind", json!({ "const": "compare" }))
+            .plain("runs", json!({ "type": "array", "items": side() }))
+            .plain("notes", plain_field(|of: &ManyRuns| &of.notes))
+            .plain("tables", self.tables());
+        titled("tprof compare --json", object.finish())
+    }
+
     /// Schema of comparisons.
     pub fn comparison(&self) -> Value {
-        let side = || {
-            ObjectSchema::default()
-                .plain("run", Run::schema())
-                .plain("completeness", Completeness::schema())
-                .plain("problems", Vec::<String>::schema())
-                .plain("ranks", u64::schema())
-                .plain("steps", u64::schema())
-                .plain("warm_up_steps", u64::schema())
-                .finish()
-        };
         let object = ObjectSchema::default()
             .plain("version", version())
             .plain("tprof", String::schema())
@@ -130,6 +132,18 @@ impl TablesSchema {
         };
         self.0.iter().fold(ObjectSchema::default(), add).finish()
     }
+}
+
+/// Schema of a run that is compared.
+fn side() -> Value {
+    ObjectSchema::default()
+        .plain("run", Run::schema())
+        .plain("completeness", Completeness::schema())
+        .plain("problems", Vec::<String>::schema())
+        .plain("ranks", u64::schema())
+        .plain("steps", u64::schema())
+        .plain("warm_up_steps", u64::schema())
+        .finish()
 }
 
 impl Columns {

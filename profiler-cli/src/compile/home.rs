@@ -1,16 +1,17 @@
 //! The directory of a run's logs, and the thread that bounds them.
 
 use super::bound::{self, MOST_BYTES};
+use super::found::logs_in;
 use super::recorded::LogsOutcome;
 use super::taken;
 use crate::terminal::errors::{Failure, reason};
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 use tprof_collect::Session;
-use tprof_trace::compile_log::{COMPILE_DIRECTORY, LOG_PREFIX};
+use tprof_trace::compile_log::COMPILE_DIRECTORY;
 
 /// The variable that names a directory for PyTorch's logs.
 const VARIABLE: &str = "TORCH_TRACE";
@@ -99,16 +100,4 @@ fn watch(home: PathBuf) -> (Sender<()>, JoinHandle<()>) {
         }
     });
     (stop, thread)
-}
-
-/// PyTorch's logs in a directory, in order.
-pub fn logs_in(directory: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let is_log = |path: &PathBuf| {
-        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        name.starts_with(LOG_PREFIX) && name.ends_with(".log")
-    };
-    let mut logs: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_log).collect();
-    logs.sort();
-    logs
 }

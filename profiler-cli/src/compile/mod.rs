@@ -5,6 +5,7 @@
 //! copies what came there. `recorded` has what is stated at the end.
 
 mod bound;
+mod found;
 mod home;
 mod recorded;
 mod taken;

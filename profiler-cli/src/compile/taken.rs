@@ -1,7 +1,7 @@
 //! Logs in the directory that the job has in TORCH_TRACE itself: the run has a copy.
 
 use super::bound::MOST_BYTES;
-use super::home::logs_in;
+use super::found::logs_in;
 use super::recorded::LogsOutcome;
 use std::path::Path;
 use std::time::{Duration, SystemTime};

@@ -14,12 +14,12 @@ use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
 
 /// What makes a function: name, file, line.
-type Function<'s> = (Option<&'s str>, Option<&'s str>, Option<u32>);
+type FunctionKey<'s> = (Option<&'s str>, Option<&'s str>, Option<u32>);
 type Again<'s> = (&'s ReadLog, &'s CompiledFrame, &'s Recompiled);
 
 /// Judges the recompilations in the logs of a rank: one finding for each function.
 pub(super) fn judge(scene: &Scene<'_>) -> Verdict {
-    let mut functions: BTreeMap<Function<'_>, Vec<Again<'_>>> = BTreeMap::new();
+    let mut functions: BTreeMap<FunctionKey<'_>, Vec<Again<'_>>> = BTreeMap::new();
     for read in &scene.rank.compile.logs {
         for one in &read.log.recompiled {
             let Some(frame) = forward(read, one.id) else { continue };
