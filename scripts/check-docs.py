@@ -122,10 +122,10 @@ def check_command(line, cwd, small_run, kinds):
     command = words[0]
     if command == "run":
         done = run(["run", "--dry-run", *words[1:]] if "--dry-run" not in words else words, cwd)
-    elif command in ("report", "export", "diff", "import"):
+    elif command in ("report", "export", "diff", "compare", "import"):
         for before, word in zip(words, words[1:]):
             if word not in kinds.get(command, ()) and before not in ("-o", "--fail-on"):
-                provide(word, cwd, small_run, command == "diff")
+                provide(word, cwd, small_run, command in ("diff", "compare"))
         # The small run has rank 0 alone.
         words = ["0" if words[i - 1] == "--rank" else word for i, word in enumerate(words)]
         done = run([*words, "--force"] if command == "export" else words, cwd)
