@@ -59,7 +59,6 @@ fn the_log_that_a_job_writes_is_in_the_run() {
     assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
     let home = PathBuf::from(traced.outcome.stdout.trim());
     assert!(home.starts_with(traced.run.canonicalize().unwrap()), "{home:?}");
-    assert!(traced.outcome.stderr.contains("torch.compile: 1 log"), "{}", traced.outcome.stderr);
     assert_is_of_the_job(&document("compile", &traced.run));
     assert_eq!(reasons(&traced.run), Vec::<String>::new());
     let gone = tprof(["rm", "--yes"]).arg(&traced.run).run_in(scratch.path());
@@ -95,7 +94,8 @@ fn a_job_that_compiles_nothing_has_a_reason_and_no_directory() {
     assert_eq!(reasons(&traced.run), [why], "{:?}", traced.outcome);
     assert!(!traced.run.join("compile").exists());
     let report = tprof(["report", "compile"]).arg(&traced.run).run_in(scratch.path());
-    assert!(report.stdout.contains("tprof run --compile"), "{report:?}");
+    let words: Vec<&str> = report.stdout.split_whitespace().collect();
+    assert!(words.join(" ").contains("tprof run --compile"), "{report:?}");
 }
 
 #[test]
