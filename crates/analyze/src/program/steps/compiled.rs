@@ -77,11 +77,8 @@ mod tests {
 
     #[test]
     fn what_belongs_to_steps_that_are_left_out_goes_with_them() {
-        let step = |number, start| Step {
-            number,
-            process: 0,
-            interval: Interval::new(start, start + 10),
-        };
+        let step =
+            |number, start| Step { number, process: 0, interval: Interval::new(start, start + 10) };
         let all = [step(0, 0), step(1, 10), step(2, 20), step(3, 30)];
         assert_eq!(of_kept(&all, vec!['a', 'b', 'c', 'd'], &all[1..3]), ['b', 'c']);
         assert_eq!(of_kept(&all, vec!['a', 'b', 'c', 'd'], &all), ['a', 'b', 'c', 'd']);
