@@ -2,7 +2,7 @@
 
 use super::source::CUT_LINE;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
 /// The ending of a kept log's name.
@@ -15,15 +15,7 @@ pub fn keep(source: impl Read, path: &Path, limit: u64) -> io::Result<u64> {
     let mut kept = zstd::stream::write::Encoder::new(file, 3)?;
     let mut source = BufReader::with_capacity(256 << 10, source);
     let taken = io::copy(&mut source.by_ref().take(limit), &mut kept)?;
-    let mut beyond = 0;
-    while taken == limit {
-        let read = source.fill_buf()?.len();
-        if read == 0 {
-            break;
-        }
-        beyond += read as u64;
-        source.consume(read);
-    }
+    let beyond = if taken == limit { io::copy(&mut source, &mut io::sink())? } else { 0 };
     if beyond > 0 {
         writeln!(kept, "\n{CUT_LINE}{beyond}")?;
     }

@@ -14,6 +14,9 @@ use crate::findings::verdict::Verdict;
 /// Graphs that end within a function.
 pub(super) struct GraphBreak;
 
+/// A break, and the compilation that met it.
+type BreakOf<'s> = (&'s Break, Option<&'s CompiledFrame>);
+
 /// Breaks that are findings of their own; the first one counts the others.
 const MOST: usize = 8;
 
@@ -26,10 +29,8 @@ impl Rule for GraphBreak {
         if let Some(verdict) = no_log(scene) {
             return verdict;
         }
-        let mut lines: BTreeMap<
-            (&Option<String>, Option<u32>),
-            Vec<(&Break, Option<&CompiledFrame>)>,
-        > = BTreeMap::new();
+        type BreakPlace<'s> = (&'s Option<String>, Option<u32>);
+        let mut lines: BTreeMap<BreakPlace<'_>, Vec<BreakOf<'_>>> = BTreeMap::new();
         for read in &scene.rank.compile.logs {
             for one in &read.log.graph_breaks {
                 let of = forward(read, one.compile_id);
@@ -40,9 +41,8 @@ impl Rule for GraphBreak {
             return Verdict::clear("the log of torch.compile has no graph break");
         }
         let all = lines.len();
-        let finding = |((file, line), breaks): (_, Vec<(&Break, Option<&CompiledFrame>)>)| {
-            one(scene, file, line, &breaks, all)
-        };
+        let finding =
+            |((file, line), breaks): (_, Vec<BreakOf<'_>>)| one(scene, file, line, &breaks, all);
         Verdict::Found(lines.into_iter().take(MOST).map(finding).collect())
     }
 }
@@ -51,7 +51,7 @@ fn one(
     scene: &Scene<'_>,
     file: &Option<String>,
     line: Option<u32>,
-    breaks: &[(&Break, Option<&CompiledFrame>)],
+    breaks: &[BreakOf<'_>],
     all: usize,
 ) -> crate::findings::finding::Finding {
     let (first, frame) = breaks[0];
