@@ -8,13 +8,12 @@ use std::ffi::{OsStr, OsString};
 
 /// Words that other profilers, and shells, use for what tprof calls otherwise, with
 /// what to type here.
-const HABITS: [(&[&str], &str); 9] = [
+const HABITS: [(&[&str], &str); 8] = [
     (
         &["record", "stat", "profile", "trace", "exec", "start", "launch", "mem", "python"],
         "tprof run -- COMMAND",
     ),
     (&["view", "show", "script", "annotate", "stats", "analyze", "summary"], "tprof report RUN"),
-    (&["compare"], "tprof diff A B"),
     (&["convert", "save"], "tprof export RUN --to FORMAT"),
     (&["flame", "flamegraph"], "tprof open RUN --as flame"),
     (&["timeline"], "tprof open RUN --as timeline"),
