@@ -51,7 +51,8 @@ pub struct CpuSample {
     pub tid: u32,
     /// Time that it stands for.
     pub weight_ns: u64,
-    /// As [`super::threads::Stretch::spread_ns`].
+    /// Of several waits that were added up, and of one at no exact time: it lies within so many
+    /// nanoseconds from `time_ns` on.
     pub spread_ns: Option<u64>,
     /// What the thread did.
     pub kind: Kind,

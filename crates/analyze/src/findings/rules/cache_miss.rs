@@ -8,6 +8,7 @@ use tprof_trace::compile_log::{CacheOutcome, CompileId};
 use super::compiled::{frames, line_of, logged_ns, no_log};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
+use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
 
 /// Look-ups in caches of compiled graphs that found nothing.
@@ -74,18 +75,19 @@ impl Rule for CacheMiss {
             count(bypassed as u64),
             duration(bound),
         );
-        Verdict::Found(vec![
-            scene
-                .finding("graphs are compiled that no cache had")
-                .seen(seen)
-                .advice(
-                    "Keep the directory TORCHINDUCTOR_CACHE_DIR from run to run, and share it between \
-                     ranks and hosts (a container's /tmp is lost), or use the remote cache; a first \
-                     run misses in any case.",
-                )
-                .on_line(longest.and_then(|(_, frame)| line_of(frame)))
-                .bound(bound)
-                .once_of(logged_ns(scene).max(bound)),
-        ])
+        let mut finding = scene
+            .finding("graphs are compiled that no cache had")
+            .seen(seen)
+            .advice(
+                "Keep the directory TORCHINDUCTOR_CACHE_DIR from run to run, and share it between \
+                 ranks and hosts (a container's /tmp is lost), or use the remote cache; a first \
+                 run misses in any case.",
+            )
+            .on_line(longest.and_then(|(_, frame)| line_of(frame)))
+            .bound(bound)
+            .once_of(logged_ns(scene).max(bound));
+        // It may be the first run, of which most of a short one is compilation.
+        finding.most = Some(Severity::Medium);
+        Verdict::Found(vec![finding])
     }
 }
