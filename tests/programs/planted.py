@@ -419,11 +419,13 @@ def both():
             os.write(answers, b"x")
         os._exit(0)
     spinning = Watch()
-    for _ in range(passes):
+    for at in range(passes):
         with WATCH:
             victim_asks(asks, answered)
+        # Of changing length: passes of two periods of the sampler would be sampled at the same
+        # place, many times at its beginning.
         with spinning:
-            victim_spins(0.02)
+            victim_spins(0.01 + 0.02 * (at * 0.618 % 1))
     os.waitpid(child, 0)
     expect(file_io=WATCH.waited, cpu=spinning.cpu)
 

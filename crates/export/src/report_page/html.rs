@@ -165,7 +165,15 @@ fn data(out: &mut String, cell: &TableCell, words: bool) {
     if !cell.title.is_empty() {
         let _ = write!(out, " title=\"{}\"", escape(&cell.title));
     }
-    let _ = write!(out, ">{}</td>", escape(&cell.text));
+    let _ = write!(out, ">{}</td>", anchored(cell, escape(&cell.text)));
+}
+
+/// A cell's text, escaped already, within its link.
+fn anchored(cell: &TableCell, text: String) -> String {
+    match cell.href.is_empty() {
+        true => text,
+        false => format!("<a href=\"{}\">{text}</a>", escape(&cell.href)),
+    }
 }
 
 /// A text, with commands in backticks as code, and its link.
@@ -182,10 +190,7 @@ fn linked(cell: &TableCell) -> String {
             (false, _) => text.push_str(part),
         }
     }
-    match cell.href.is_empty() {
-        true => text,
-        false => format!("<a href=\"{}\">{text}</a>", escape(&cell.href)),
-    }
+    anchored(cell, text)
 }
 
 fn cards(out: &mut String, table: &Table) {
