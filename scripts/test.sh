@@ -10,6 +10,14 @@ scripts/test-readers.sh
 # And what compiles CUDA programs.
 scripts/test-cuda.sh
 export TPROF_TEST_NEED_READERS=1
+# The oldest Rust and the other platforms of the library for Rust programs. Its check prints
+# what it skips without them.
+if [ -n "${CI:-}" ] && command -v rustup >/dev/null 2>&1; then
+    oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' crates/sdk/Cargo.toml)
+    timeout 120 rustup toolchain install "$oldest" --profile minimal --no-self-update >/dev/null 2>&1 || true
+    timeout 120 rustup target add aarch64-unknown-linux-gnu x86_64-pc-windows-gnu \
+        wasm32-unknown-unknown x86_64-unknown-linux-musl >/dev/null 2>&1 || true
+fi
 # In continuous integration all of the rest is installed, too: a test that does not run for
 # want of a tool is a failure. What a machine may refuse all the same is listed in
 # tests/src/skip.rs.
