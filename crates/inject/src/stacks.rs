@@ -34,6 +34,10 @@ struct InternedStack {
 /// stack next defines it.
 const DROPPED: u64 = 1 << 32;
 
+/// Beside the id of a stack that a thread defines now, which may wait for room in its ring: others
+/// use the id meanwhile. They do not remember it, since the definition may be dropped.
+const BEING_DEFINED: u64 = 1 << 33;
+
 static TABLES: [AtomicPtr<InternedStack>; 2] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 2];
 
 /// Maps the tables once; the kernel empties them in a forked child; its ids
@@ -140,9 +144,13 @@ fn intern(
     let with_python = python.as_ref().map_or(0, |python| python.hash());
     let hash = (walk.hash ^ with_python ^ (walk.end as u64) << 56).max(1);
     let known = recent::id_of(hash);
-    let id = known.unwrap_or_else(|| intern_slowly(thread, from, walk, python, hash));
-    if id == 0 {
-        return 0;
+    let met = match known {
+        Some(id) => u64::from(id),
+        None => intern_slowly(thread, from, walk, python, hash),
+    };
+    let id = met as u32;
+    if id == 0 || met & BEING_DEFINED != 0 {
+        return id;
     }
     match guessed(walk) {
         Some(hash) => recent::keep(hash, id),
@@ -152,6 +160,7 @@ fn intern(
     id
 }
 
+/// The id of a stack, with [`BEING_DEFINED`] if another thread defines it; 0 if it has none.
 #[inline(never)]
 fn intern_slowly(
     thread: &Thread,
@@ -159,7 +168,7 @@ fn intern_slowly(
     walk: &mut Walk,
     mut python: Option<&mut Scratch>,
     hash: u64,
-) -> u32 {
+) -> u64 {
     for (index, (table, size)) in TABLES.iter().zip(SIZES).enumerate() {
         if table.load(Relaxed).is_null()
             && !thread.is_quiet()
@@ -178,45 +187,67 @@ fn intern_slowly(
             if now == 0 {
                 match entry.hash.compare_exchange(0, hash, AcqRel, Acquire) {
                     Ok(_) => {
+                        let Some(id) = new_id(entry) else { return 0 };
                         unwind::complete(thread, from, walk);
-                        return define(thread, walk, python.take(), entry, None);
+                        return define(thread, walk, python.take(), entry, id, true);
                     }
                     Err(other) => now = other,
                 }
             }
             if now == hash {
                 let id = entry.id.load(Acquire);
+                let again = BEING_DEFINED | id & u64::from(u32::MAX);
                 if id != u64::MAX
                     && id & DROPPED != 0
-                    && entry.id.compare_exchange(id, 0, AcqRel, Relaxed).is_ok()
+                    && entry.id.compare_exchange(id, again, AcqRel, Relaxed).is_ok()
                 {
                     unwind::complete(thread, from, walk);
-                    return define(thread, walk, python.take(), entry, Some(id as u32));
+                    return define(thread, walk, python.take(), entry, id as u32, false);
                 }
                 return wait_for_id(entry);
             }
         }
     }
-    if let Some(header) = state::header() {
-        header.stacks_lost.fetch_add(1, Relaxed);
-    }
+    count_lost();
     0
 }
 
 /// Another thread claimed this entry a moment ago; its id follows at once.
 /// Interrupted by our own handler, or killed, it never does: give up then.
-fn wait_for_id(entry: &InternedStack) -> u32 {
+fn wait_for_id(entry: &InternedStack) -> u64 {
     for _ in 0..1000 {
-        let id = entry.id.load(Acquire);
-        if id != 0 {
-            return if id >= DROPPED { 0 } else { id as u32 };
+        match entry.id.load(Acquire) {
+            0 => core::hint::spin_loop(),
+            u64::MAX => return 0,
+            // Dropped once more since.
+            id if id & DROPPED != 0 => return 0,
+            id => return id,
         }
-        core::hint::spin_loop();
     }
+    count_lost();
     0
 }
 
-/// Gives a stack an id (`dropped`: the one that it got before) and defines it.
+fn count_lost() {
+    if let Some(header) = state::header() {
+        header.stacks_lost.fetch_add(1, Relaxed);
+    }
+}
+
+/// Gives a stack an id, which others use from now on; none if there are no more.
+fn new_id(entry: &InternedStack) -> Option<u32> {
+    let header = state::header()?;
+    let id = header.stacks.fetch_add(1, Relaxed) + 1;
+    if id >= STACK_ID_LIMIT {
+        count_lost();
+        entry.id.store(u64::MAX, Release);
+        return None;
+    }
+    entry.id.store(BEING_DEFINED | u64::from(id), Release);
+    Some(id)
+}
+
+/// Defines a stack of this id. `is_first`: it was not dropped before.
 #[cold]
 #[inline(never)]
 fn define(
@@ -224,15 +255,9 @@ fn define(
     walk: &Walk,
     python: Option<&mut Scratch>,
     entry: &InternedStack,
-    dropped: Option<u32>,
-) -> u32 {
-    let Some(header) = state::header() else { return 0 };
-    let id = dropped.unwrap_or_else(|| header.stacks.fetch_add(1, Relaxed) + 1);
-    if id >= STACK_ID_LIMIT {
-        header.stacks_lost.fetch_add(1, Relaxed);
-        entry.id.store(u64::MAX, Release);
-        return 0;
-    }
+    id: u32,
+    is_first: bool,
+) -> u64 {
     let mut payload = [0u64; tprof_wire::record::MAX_FRAMES + 1];
     payload[0] = walk.len as u64;
     let len = walk.len.min(walk.frames.len());
@@ -247,9 +272,9 @@ fn define(
     }
     if ring::ext(thread, ExtKind::Stack, id | (walk.end as u32) << 24, clock, whole) {
         entry.id.store(u64::from(id), Release);
-        id
+        u64::from(id)
     } else {
-        if dropped.is_none() {
+        if let Some(header) = state::header().filter(|_| is_first) {
             header.stacks_dropped.fetch_add(1, Relaxed);
         }
         entry.id.store(DROPPED | u64::from(id), Release);
