@@ -1,8 +1,9 @@
 //! Logs of `torch.compile` in a run, by rank and on the clock of its file.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use tprof_trace::compile_log::{self, CompileLog, CompiledFrame, LOG_PREFIX};
+use tprof_trace::compile_log::{self, CompileId, CompileLog, CompiledFrame, LOG_PREFIX};
 use tprof_trace::run::RunInfo;
 use tprof_trace::{CompileLogFile, CompileLogOwner, RankFile, RunDir, TraceFile};
 
@@ -59,6 +60,12 @@ impl ReadLog {
     /// A time of the log on the file's clock; none where nothing joins them.
     pub fn time_ns(&self, unix_us: u64) -> Option<u64> {
         u64::try_from(i128::from(unix_us) * 1000 + self.ahead_ns?).ok()
+    }
+
+    /// The compilation of each number, without backward graphs.
+    pub fn forwards(&self) -> HashMap<CompileId, &CompiledFrame> {
+        let forward = self.log.frames.iter().filter(|frame| !frame.is_backward);
+        forward.map(|frame| (frame.id, frame)).collect()
     }
 
     /// When a compilation began and ended. One without an end lasts to the end of the log.

@@ -18,8 +18,10 @@ pub struct LogsOutcome {
     failed: Vec<(String, String)>,
     /// The job's own directory, where it has one.
     pub own: Option<PathBuf>,
-    /// Copies of its logs, and the processes that wrote them where they name these.
-    pub copies: Vec<(Option<u32>, PathBuf)>,
+    /// Its logs and their copies, with the processes that wrote them where they name these.
+    pub copies: Vec<(Option<u32>, PathBuf, PathBuf)>,
+    /// Copies that were removed again: of no process of the run.
+    others: u64,
 }
 
 impl LogsOutcome {
@@ -41,14 +43,17 @@ impl LogsOutcome {
     /// Removes copies of logs that other jobs wrote into the same directory. A log that names no
     /// process (PyTorch 2.4) stays.
     pub fn leave_out_others(&mut self, processes: &[ProcessInfo]) {
-        for (pid, path) in &self.copies {
+        for (pid, log, path) in &self.copies {
             let is_other = |pid: u32| !processes.iter().any(|process| process.pid == pid);
             if pid.is_some_and(is_other) && std::fs::remove_file(path).is_ok() {
                 self.logs = self.logs.saturating_sub(1);
+                let bytes = log.metadata().map_or(0, |about| about.len());
+                self.bytes = self.bytes.saturating_sub(bytes);
+                self.others += 1;
             }
         }
         for directory in
-            self.copies.first().iter().flat_map(|(_, path)| path.ancestors().skip(1).take(2))
+            self.copies.first().iter().flat_map(|(.., path)| path.ancestors().skip(1).take(2))
         {
             // Refused, as it should be, while anything is in it.
             let _ = std::fs::remove_dir(directory);
@@ -82,10 +87,23 @@ impl LogsOutcome {
     /// A line for the summary; none without a log.
     pub fn line(&self, run: &Path) -> Option<String> {
         let run = quote::word(quote::nearby(run).as_os_str());
-        (self.logs > 0).then(|| {
-            let logs = counted(self.logs, "log", "logs");
-            format!("torch.compile: {logs}, {}: tprof report compile {run}", bytes(self.bytes))
-        })
+        let others = match self.others {
+            0 => String::new(),
+            count => format!(
+                "{} in TORCH_TRACE of no process of this run left out",
+                counted(count, "log", "logs")
+            ),
+        };
+        match (self.logs, others.is_empty()) {
+            (0, true) => None,
+            (0, false) => Some(format!("torch.compile: {others}")),
+            (logs, is_all) => Some(format!(
+                "torch.compile: {}, {}{}{others}: tprof report compile {run}",
+                counted(logs, "log", "logs"),
+                bytes(self.bytes),
+                if is_all { "" } else { "; " },
+            )),
+        }
     }
 }
 

@@ -22,8 +22,11 @@ pub fn copy(own: &Path, home: &Path, began: SystemTime, outcome: &mut LogsOutcom
         let to = home.join(format!("{name}{KEPT_ENDING}"));
         let kept =
             std::fs::File::open(&log).and_then(|file| compile_log::keep(file, &to, MOST_BYTES));
+        let is_kept = kept.is_ok();
         outcome.add(&log, kept);
-        outcome.copies.push((compile_log::process_of(&log), to));
+        if is_kept {
+            outcome.copies.push((compile_log::process_of(&log), log, to));
+        }
     }
     outcome.own = Some(own.to_owned());
 }

@@ -111,7 +111,8 @@ impl Contents {
             COMPILE_DIRECTORY => compile_logs(&path, &mut files, &mut directories)?,
             _ => false,
         };
-        if is_own && !files.is_empty() {
+        // A launcher that was killed leaves directories for logs, without any.
+        if is_own && (!files.is_empty() || name == COMPILE_DIRECTORY) {
             self.files.extend(files);
             self.directories.extend(directories);
             self.directories.push(path);

@@ -77,9 +77,6 @@ pub enum SymbolsWanted {
 /// the kernel 40 ms, longer than most such runs.
 const KERNEL_AFTER: Duration = Duration::from_secs(1);
 
-/// How long there is no question before what was compiled is kept for later runs.
-const KEPT_AFTER: Duration = Duration::from_millis(500);
-
 /// What the module worker is asked.
 pub enum ModuleTask {
     /// To look at what an image has mapped.
@@ -140,7 +137,7 @@ fn serve_modules(
     let mut pythons: HashMap<u64, PythonSearch> = HashMap::new();
     // What images had mapped, each with how often it had asked for that before.
     let mut recent: VecDeque<(u64, u32, MappingsRead)> = VecDeque::new();
-    while let Some(task) = next_task(tasks, ahead) {
+    while let Ok(task) = tasks.recv() {
         let mut question = match task {
             ModuleTask::Look(question) => question,
             ModuleTask::Keep => {
@@ -205,18 +202,7 @@ fn serve_modules(
     }
 }
 
-/// The next task; `None` once none will come. What was compiled is kept meanwhile.
-fn next_task(tasks: &Receiver<ModuleTask>, ahead: &Ahead) -> Option<ModuleTask> {
-    match tasks.recv_timeout(KEPT_AFTER) {
-        Ok(task) => Some(task),
-        Err(RecvTimeoutError::Disconnected) => None,
-        Err(RecvTimeoutError::Timeout) => {
-            keep_tables(ahead);
-            tasks.recv().ok()
-        }
-    }
-}
-
+/// Once the run is over: jobs' threads wait for this thread, which must not wait for a disk.
 fn keep_tables(ahead: &Ahead) {
     // Not while the cache is held: it is for those who begin meanwhile.
     let fresh = ahead.cache().take_fresh();

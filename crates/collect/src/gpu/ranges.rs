@@ -127,7 +127,9 @@ impl Ranges {
                 self.end(found, time_ns, Becomes::Nested);
             }
             ExtKind::RangeStart if self.open < OPEN_MOST => {
-                if let Some(end_ns) = self.early.remove(&range.id) {
+                // An earlier end is that of a range with the same id: of NVTX none has, of ITT many.
+                let end = self.early.remove(&range.id).filter(|end_ns| *end_ns >= time_ns);
+                if let Some(end_ns) = end {
                     self.push_over(Over { open, end_ns, becomes: Becomes::Free });
                 } else if self.free.insert(range.id, open).is_none() {
                     self.open += 1;
@@ -135,8 +137,13 @@ impl Ranges {
                     self.endless += 1;
                 }
             }
-            ExtKind::RangeEnd => match self.free.remove(&range.id) {
-                Some(open) => self.end(Some(open), time_ns, Becomes::Free),
+            ExtKind::RangeEnd => match self.free.get(&range.id) {
+                // The end of one before it, which was given up, and counted, for this one.
+                Some(open) if open.start_ns > time_ns => {}
+                Some(_) => {
+                    let open = self.free.remove(&range.id);
+                    self.end(open, time_ns, Becomes::Free);
+                }
                 None => {
                     if self.early.len() >= EARLY_MOST {
                         self.early.clear();
@@ -356,6 +363,24 @@ mod tests {
         ranges.take(ExtKind::RangeStart, &range, 0, 4);
         assert_eq!(over(&ranges), [(4, 9)]);
         assert_eq!(ranges.close(20), Unrecorded { nameless: 1, ..Unrecorded::default() });
+    }
+
+    #[test]
+    fn an_end_of_an_earlier_range_of_the_same_id_ends_no_later_one() {
+        let mut ranges = Ranges::default();
+        let range = Range { id: 7, ..Range::default() };
+        // Its beginning was not recorded.
+        ranges.take(ExtKind::RangeEnd, &range, 0, 5);
+        ranges.take(ExtKind::RangeStart, &range, 0, 7);
+        ranges.take(ExtKind::RangeEnd, &range, 0, 9);
+        assert_eq!(over(&ranges), [(7, 9)]);
+        // Ends of two of another thread, whose ring is read later.
+        ranges.take(ExtKind::RangeStart, &range, 0, 10);
+        ranges.take(ExtKind::RangeStart, &range, 0, 12);
+        ranges.take(ExtKind::RangeEnd, &range, 1, 11);
+        ranges.take(ExtKind::RangeEnd, &range, 1, 13);
+        assert_eq!(over(&ranges), [(7, 9), (12, 13)]);
+        assert_eq!((ranges.endless, ranges.open), (1, 0));
     }
 
     #[test]

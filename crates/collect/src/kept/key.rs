@@ -67,7 +67,7 @@ impl LibraryKey {
 
 fn is_safe(meta: &Metadata) -> bool {
     let owner = meta.uid();
-    meta.is_file() && (owner == 0 || owner == geteuid().as_raw()) && meta.mode() & 0o002 == 0
+    meta.is_file() && (owner == 0 || owner == geteuid().as_raw()) && meta.mode() & 0o022 == 0
 }
 
 /// What this program is known by: a later one may compile other rows.

@@ -16,6 +16,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use tprof_trace::compile_log::{COMPILE_DIRECTORY, LOG_PREFIX};
 use tprof_trace::live::{collector_lives, further_infos, is_fresh};
 use tprof_trace::run::RunInfo;
 use tprof_trace::{InfoFile, is_info_name, is_trace_file};
@@ -270,8 +271,9 @@ impl Found {
             let (path, pid) = (directory.to_owned(), info.collector_pid);
             return Err(CollectError::RunIsLive { path, pid });
         }
-        for name in names {
-            let path = directory.join(name);
+        let is_whole = names.len() == self.names.len();
+        let logs = if is_whole { compile_logs(directory) } else { Vec::new() };
+        for path in names.into_iter().map(|name| directory.join(name)).chain(logs) {
             match fs::remove_file(&path) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 other => other.map_err(|source| CollectError::Unwritable { path, source })?,
@@ -279,6 +281,17 @@ impl Found {
         }
         Ok(())
     }
+}
+
+/// PyTorch's logs of `torch.compile` in a run directory, which no file of the run lists.
+fn compile_logs(directory: &Path) -> Vec<PathBuf> {
+    let within = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+    let of_owners = within(&directory.join(COMPILE_DIRECTORY)).flat_map(|of| within(&of.path()));
+    let is_log = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(LOG_PREFIX) && (name.ends_with(".log") || name.ends_with(".log.zst"))
+    };
+    of_owners.map(|entry| entry.path()).filter(is_log).collect()
 }
 
 fn make(directory: &Path) -> Result<(), CollectError> {

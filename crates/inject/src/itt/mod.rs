@@ -12,7 +12,9 @@ mod handles;
 use crate::gate;
 use crate::gpu::agent;
 use crate::nvtx::names;
+use crate::state::{self, phase};
 use core::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
+use core::sync::atomic::Ordering::Relaxed;
 
 /// `___itt_api_info`, as static parts since 2011 have it.
 #[repr(C)]
@@ -68,7 +70,10 @@ pub unsafe fn install(global: *mut Global, groups: c_int) {
         return;
     }
     agent::prepare();
-    let records = gate::recording().is_some() && names::prepare();
+    // Attaches the process where it may. Functions ask for themselves whether it records: one that
+    // attaches later does then.
+    let _ = gate::recording();
+    let records = state::PHASE.load(Relaxed) != phase::OFF && names::prepare();
     let mut at = global.functions;
     loop {
         // SAFETY: the list ends with a name that is null.

@@ -1,5 +1,7 @@
 //! Kernels in the code that Inductor generated: the payload of `inductor_output_code`.
 
+use rustc_hash::FxHashSet;
+
 /// In what a kernel is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KernelLanguage {
@@ -47,7 +49,7 @@ const MOST_SOURCES: usize = 8;
 /// before them, and different calls of `extern_kernels.…` and `torch.ops.…`.
 pub(super) fn find_kernels(code: &str) -> Vec<GeneratedKernel> {
     let mut found: Vec<GeneratedKernel> = Vec::new();
-    let mut externs: Vec<&str> = Vec::new();
+    let (mut externs, mut known) = (Vec::new(), FxHashSet::default());
     let (mut sources, mut operators) = (Vec::new(), Vec::new());
     for line in code.lines() {
         if found.len() + externs.len() >= MOST_KERNELS {
@@ -59,7 +61,7 @@ pub(super) fn find_kernels(code: &str) -> Vec<GeneratedKernel> {
             let (sources, operators) =
                 (std::mem::take(&mut sources), std::mem::take(&mut operators));
             found.push(GeneratedKernel { name: name.to_owned(), language, sources, operators });
-        } else if let Some(callee) = external(line).filter(|callee| !externs.contains(callee)) {
+        } else if let Some(callee) = external(line).filter(|callee| known.insert(*callee)) {
             externs.push(callee);
         }
         if line.starts_with("class ") || line.starts_with("def ") {
@@ -68,7 +70,7 @@ pub(super) fn find_kernels(code: &str) -> Vec<GeneratedKernel> {
             operators.clear();
         }
     }
-    found.extend(externs.into_iter().map(|callee| GeneratedKernel {
+    found.extend(externs.into_iter().map(|callee: &str| GeneratedKernel {
         name: callee.to_owned(),
         language: KernelLanguage::Extern,
         sources: Vec::new(),

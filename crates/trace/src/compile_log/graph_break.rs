@@ -46,7 +46,6 @@ pub(super) fn before(frame: &CompiledFrame) -> Option<GraphBreak> {
     let (_, line) = name.rsplit_once("_at_")?;
     Some(GraphBreak {
         compile_id: frame.id,
-        at_unix_us: frame.start_unix_us,
         file: frame.file.clone(),
         line: Some(line.parse().ok()?),
         ..GraphBreak::default()

@@ -12,6 +12,11 @@ pub const KEPT_ENDING: &str = ".zst";
 /// in its last line. Returns how many bytes that is.
 pub fn keep(source: impl Read, path: &Path, limit: u64) -> io::Result<u64> {
     let file = File::options().write(true).create_new(true).open(path)?;
+    // A part of a log would read as all of it.
+    write(source, file, limit).inspect_err(|_| drop(std::fs::remove_file(path)))
+}
+
+fn write(source: impl Read, file: File, limit: u64) -> io::Result<u64> {
     let mut kept = zstd::stream::write::Encoder::new(file, 3)?;
     let mut source = BufReader::with_capacity(256 << 10, source);
     let taken = io::copy(&mut source.by_ref().take(limit), &mut kept)?;

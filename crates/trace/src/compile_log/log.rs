@@ -74,8 +74,6 @@ pub struct CompiledFrame {
     pub phases: CompilePhases,
     /// Guards that are checked before the compiled code runs.
     pub guards: Option<u64>,
-    /// Calls in the graph that was traced.
-    pub graph_operators: Option<u64>,
     /// Why it failed, and the function runs uncompiled.
     pub failure: Option<String>,
     /// Why it was begun again, a line each.
@@ -93,8 +91,6 @@ pub struct CompiledFrame {
 pub struct GraphBreak {
     /// The compilation that met it.
     pub compile_id: CompileId,
-    /// When, microseconds since 1970.
-    pub at_unix_us: Option<u64>,
     /// The user's file; none where the log does not name it.
     pub file: Option<String>,
     /// The line in it.
@@ -158,8 +154,8 @@ pub struct GeneratedCode {
     pub id: CompileId,
     /// Where the process wrote it.
     pub path: Option<String>,
-    /// Its kernels.
-    pub kernels: Vec<GeneratedKernel>,
+    /// Its kernels; none where the log lacks the code itself.
+    pub kernels: Option<Vec<GeneratedKernel>>,
 }
 
 /// A process's log.

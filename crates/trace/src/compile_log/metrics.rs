@@ -4,6 +4,11 @@ use super::graph_break::short;
 use super::log::{CompilePhases, CompiledFrame};
 use serde::{Deserialize, Deserializer};
 
+/// Longest compilation that is believed: sums of as many rows as are kept stay far from 2^64 ns.
+const MOST_US: u64 = 24 * 3600 * 1_000_000;
+/// Times since 1970 that may be: the years 2001 to 2286.
+const POSSIBLE_UNIX_US: std::ops::Range<u64> = 1_000_000_000_000_000..10_000_000_000_000_000;
+
 /// Fields that are read; each version has some of them, and many others.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -12,16 +17,20 @@ pub(super) struct Metrics {
     co_filename: Option<String>,
     co_firstlineno: Option<u32>,
     guard_count: Option<u64>,
-    graph_op_count: Option<u64>,
     start_time: Option<f64>,
     start_time_us: Option<u64>,
+    #[serde(deserialize_with = "duration")]
     duration_us: Option<u64>,
     entire_frame_compile_time_s: Option<f64>,
     backend_compile_time_s: Option<f64>,
     inductor_compile_time_s: Option<f64>,
+    #[serde(deserialize_with = "duration")]
     aot_autograd_cumulative_compile_time_us: Option<u64>,
+    #[serde(deserialize_with = "duration")]
     inductor_cumulative_compile_time_us: Option<u64>,
+    #[serde(deserialize_with = "duration")]
     triton_compile_time_us: Option<u64>,
+    #[serde(deserialize_with = "duration")]
     runtime_cudagraphify_time_us: Option<u64>,
     fail_type: Option<String>,
     fail_reason: Option<String>,
@@ -29,6 +38,7 @@ pub(super) struct Metrics {
     recompile_reason: Option<String>,
     #[serde(deserialize_with = "present")]
     cudagraph_skip_reason: Option<Option<String>>,
+    #[serde(deserialize_with = "duration")]
     structured_logging_overhead_us: Option<u64>,
     structured_logging_overhead_s: Option<f64>,
     is_forward: Option<bool>,
@@ -43,12 +53,15 @@ impl Metrics {
 
     /// When the compilation began, microseconds since 1970.
     pub(super) fn start_unix_us(&self) -> Option<u64> {
-        self.start_time_us.or_else(|| self.start_time.and_then(micros)).filter(|&us| us > 0)
+        self.start_time_us
+            .or_else(|| self.start_time.and_then(micros))
+            .filter(|us| POSSIBLE_UNIX_US.contains(us))
     }
 
     /// How long the compilation took, microseconds.
     pub(super) fn total_us(&self) -> Option<u64> {
-        self.duration_us.or_else(|| self.entire_frame_compile_time_s.and_then(micros))
+        let seconds = || self.entire_frame_compile_time_s.and_then(micros);
+        self.duration_us.or_else(seconds).filter(|us| *us <= MOST_US)
     }
 
     /// Whether it is of a backward graph.
@@ -64,7 +77,8 @@ impl Metrics {
     /// Time of a run that records CUDA graphs.
     pub(super) fn add_run(&self, frame: &mut CompiledFrame) {
         if let Some(us) = self.runtime_cudagraphify_time_us {
-            *frame.phases.cuda_graphs_us.get_or_insert(0) += us;
+            let sum = frame.phases.cuda_graphs_us.get_or_insert(0);
+            *sum = sum.saturating_add(us);
         }
         take(&mut frame.cuda_graphs_skipped, &self.cudagraph_skip_reason.clone().flatten());
     }
@@ -72,7 +86,7 @@ impl Metrics {
     /// Adds a compilation's figures to what is known of it.
     pub(super) fn add_to(self, frame: &mut CompiledFrame) {
         let is_backward = frame.is_backward;
-        let seconds = |s: Option<f64>| s.and_then(micros);
+        let seconds = |s: Option<f64>| s.and_then(micros).filter(|us| *us <= MOST_US);
         let total = self.total_us();
         let backend = self.aot_autograd_cumulative_compile_time_us;
         let backend = backend.or_else(|| seconds(self.backend_compile_time_s));
@@ -101,7 +115,6 @@ impl Metrics {
         take(&mut frame.file, &self.co_filename);
         frame.line = self.co_firstlineno.or(frame.line);
         frame.guards = self.guard_count;
-        frame.graph_operators = self.graph_op_count;
         let words = [self.fail_type, self.fail_reason].into_iter().flatten();
         let failure = words.map(|text| short(&text)).collect::<Vec<_>>().join(": ");
         frame.failure = (!failure.is_empty()).then_some(failure);
@@ -118,6 +131,11 @@ impl Metrics {
 /// A field that is there, whatever its value.
 fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>, D::Error> {
     Option::<String>::deserialize(value).map(Some)
+}
+
+/// Microseconds; none of what is no duration.
+fn duration<'de, D: Deserializer<'de>>(value: D) -> Result<Option<u64>, D::Error> {
+    Ok(Option::<u64>::deserialize(value)?.filter(|us| *us <= MOST_US))
 }
 
 fn take(kept: &mut Option<String>, given: &Option<String>) {

@@ -86,9 +86,8 @@ struct Reader {
     zone: Option<Zone>,
     /// First and last prefix.
     times: Option<(PrefixTime, PrefixTime)>,
-    /// Prefixes of frames and breaks, until the zone is known.
+    /// Prefixes of frames, until the zone is known.
     began: Vec<(usize, PrefixTime)>,
-    broke: Vec<PrefixTime>,
 }
 
 impl Reader {
@@ -194,7 +193,7 @@ impl Reader {
             }
             Content::Code(path) if self.log.code.len() < MOST_ROWS => {
                 let path = path.map(|path| short(&path));
-                self.log.code.push(GeneratedCode { id: head.id, path, kernels: Vec::new() });
+                self.log.code.push(GeneratedCode { id: head.id, path, kernels: None });
             }
             Content::Nothing | Content::Artifact(_) | Content::Code(_) => {}
         }
@@ -283,7 +282,11 @@ impl Reader {
             self.zone = Some(Zone::of(at, end));
         }
         if metrics.is_of_run(event) {
-            if let Some(frame) = self.frame(id, is_backward, at) {
+            // No compilation: a backward graph that was compiled with its forward one has none of its
+            // own, and one that is made up would have no end.
+            let known = [is_backward, false].map(|is_backward| self.frames.get(&(id, is_backward)));
+            let index = known.into_iter().flatten().next().copied();
+            if let Some(frame) = index.and_then(|index| self.log.frames.get_mut(index)) {
                 metrics.add_run(frame);
             }
             return;
@@ -328,7 +331,6 @@ impl Reader {
                 self.log
                     .graph_breaks
                     .push(GraphBreak { compile_id: id, ..graph_break::parse(text) });
-                self.broke.push(at);
             }
             Want::Reasons if self.log.recompiled.len() < MOST_ROWS => {
                 let reasons = serde_json::from_str::<Vec<String>>(text);
@@ -345,7 +347,7 @@ impl Reader {
             }
             Want::Code => {
                 if let Some(code) = self.log.code.last_mut().filter(|code| code.id == id) {
-                    code.kernels = find_kernels(text);
+                    code.kernels = Some(find_kernels(text));
                 }
             }
             Want::Version => {
@@ -361,10 +363,6 @@ impl Reader {
         self.end_payload();
         if let (Some(zone), Some((first, last))) = (self.zone, self.times) {
             self.log.extent_unix_us = Some((zone.unix_us(first), zone.unix_us(last)));
-            for (found, at) in self.log.graph_breaks.iter_mut().zip(std::mem::take(&mut self.broke))
-            {
-                found.at_unix_us = Some(zone.unix_us(at));
-            }
             for (index, at) in std::mem::take(&mut self.began) {
                 self.log.frames[index].start_unix_us.get_or_insert(zone.unix_us(at));
             }

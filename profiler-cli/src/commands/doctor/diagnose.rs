@@ -77,7 +77,7 @@ pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
         machine,
         command,
         run_kernel: args.run_kernel.then(run_kernel::checks),
-        peaks: args.peaks.then(peaks::measure),
+        peaks: args.peaks.then(peaks::measure).transpose()?,
     };
     let text =
         if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { page(&report) };

@@ -59,7 +59,7 @@ impl Rule for CacheMiss {
             let phases = [frame.phases.inductor_us, frame.phases.kernels_us];
             phases.into_iter().flatten().sum::<u64>().saturating_mul(1000)
         };
-        let bound: u64 = these().map(|(_, frame)| spent(frame)).sum();
+        let bound = these().fold(0_u64, |sum, (_, frame)| sum.saturating_add(spent(frame)));
         let longest = these().max_by_key(|(_, frame)| spent(frame));
         let reasons: BTreeSet<&str> =
             of(CacheOutcome::Bypass).filter_map(|one| one.why.as_deref()).collect();

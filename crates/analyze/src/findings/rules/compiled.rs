@@ -1,7 +1,7 @@
 //! What rules share that judge logs of `torch.compile`.
 
 use tprof_facts::compile::{NO_LOG, ReadLog};
-use tprof_trace::compile_log::{CompileId, CompiledFrame};
+use tprof_trace::compile_log::CompiledFrame;
 
 use crate::base::intervals::{Cover, Interval};
 use crate::findings::finding::{Evidence, SourceLine, Track};
@@ -47,11 +47,6 @@ pub(super) fn logged_ns(scene: &Scene<'_>) -> u64 {
         Some(Interval::new(read.time_ns(start)?, read.time_ns(end)?))
     };
     Cover::of(scene.rank.compile.logs.iter().filter_map(extent)).length()
-}
-
-/// The compilation of a number in a log.
-pub(super) fn forward(read: &ReadLog, id: CompileId) -> Option<&CompiledFrame> {
-    read.log.frames.iter().find(|frame| frame.id == id && !frame.is_backward)
 }
 
 /// Where a compiled function begins.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tprof_facts::units::counted;
 use tprof_trace::compile_log::{CompiledFrame, GraphBreak as Break};
 
-use super::compiled::{forward, no_log};
+use super::compiled::no_log;
 use crate::findings::finding::SourceLine;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -32,8 +32,9 @@ impl Rule for GraphBreak {
         type BreakPlace<'s> = (&'s Option<String>, Option<u32>);
         let mut lines: BTreeMap<BreakPlace<'_>, Vec<BreakOf<'_>>> = BTreeMap::new();
         for read in &scene.rank.compile.logs {
+            let forwards = read.forwards();
             for one in &read.log.graph_breaks {
-                let of = forward(read, one.compile_id);
+                let of = forwards.get(&one.compile_id).copied();
                 lines.entry((&one.file, one.line)).or_default().push((one, of));
             }
         }

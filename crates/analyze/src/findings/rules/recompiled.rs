@@ -6,7 +6,7 @@ use tprof_facts::compile::ReadLog;
 use tprof_facts::units::{count, duration};
 use tprof_trace::compile_log::{CompiledFrame, Recompiled};
 
-use super::compiled::{cover, forward, line_of, logged_ns, places};
+use super::compiled::{cover, line_of, logged_ns, places};
 use crate::base::intervals::Cover;
 use crate::findings::finding::Finding;
 use crate::findings::scene::Scene;
@@ -20,14 +20,23 @@ type Again<'s> = (&'s ReadLog, &'s CompiledFrame, &'s Recompiled);
 /// Judges the recompilations in the logs of a rank: one finding for each function.
 pub(super) fn judge(scene: &Scene<'_>) -> Verdict {
     let mut functions: BTreeMap<FunctionKey<'_>, Vec<Again<'_>>> = BTreeMap::new();
+    let mut unknown = 0_u64;
     for read in &scene.rank.compile.logs {
+        let forwards = read.forwards();
         for one in &read.log.recompiled {
-            let Some(frame) = forward(read, one.id) else { continue };
+            let Some(frame) = forwards.get(&one.id).copied() else {
+                unknown += 1;
+                continue;
+            };
             let function = (frame.function.as_deref(), frame.file.as_deref(), frame.line);
             functions.entry(function).or_default().push((read, frame, one));
         }
     }
     match functions.is_empty() {
+        true if unknown > 0 => Verdict::unchecked(
+            "the log lacks the compilations to its recompilations",
+            "a log that is whole: `tprof report compile` has what was not kept",
+        ),
         true => Verdict::clear("the log of torch.compile has no recompilation"),
         false => Verdict::Found(functions.into_values().map(|all| finding(scene, &all)).collect()),
     }

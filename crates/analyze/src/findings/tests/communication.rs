@@ -3,7 +3,7 @@
 use super::super::outcome::RankFindings;
 use super::job::{Job, MS, US, ask, judged};
 use crate::findings::rules::stragglers;
-use tprof_trace::model::{Collective, Device, Property};
+use tprof_trace::model::{Collective, Communicator, Device, Property};
 
 const REDUCE: &str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
 
@@ -117,6 +117,9 @@ fn reduces(job: &mut Job, devices: u32, bytes: u64, group_size: Option<u32>, fir
         let name = job.fixture.name("NVIDIA H200");
         job.fixture.writer.device(&Device { device, name, ..Device::default() });
     }
+    // The group of all ranks: without it they may lie anywhere.
+    let all = Communicator { size: group_size, ..Communicator::default() };
+    job.fixture.writer.communicator(&all);
     for (start_ms, long_ms) in [(10, first_ms), (60, 20)] {
         job.kernel(start_ms * MS, start_ms * MS + US, (start_ms + long_ms) * MS + US, REDUCE);
         let correlation = job.fixture.kernels.last().unwrap().correlation;

@@ -71,7 +71,8 @@ impl<'r> Links<'r> {
         }
         let key = one.communicator.map(|communicator| (one.process, communicator));
         match key.and_then(|key| self.communicators.get(&key)).map(|row| &row.ranks[..]) {
-            None | Some([]) => self.world.max(ranks) <= self.devices,
+            // Without any group's ranks it may be one device of each of several hosts.
+            None | Some([]) => self.world > 0 && self.world.max(ranks) <= self.devices,
             Some(members) => {
                 let host = |rank: &u64| rank / u64::from(self.devices);
                 members.iter().all(|rank| host(rank) == host(&members[0]))
@@ -109,14 +110,16 @@ mod tests {
     #[test]
     fn the_least_time_is_that_of_the_bus_at_the_links_peak() {
         // 900 MB · 1.75 at 450 GB/s.
-        assert_eq!(links(8, &[]).least_ns(&operation(8, 1)), Ok(3_500_000.0));
+        let world = [group(2, &(0..8).collect::<Vec<u64>>())];
+        assert_eq!(links(8, &world).least_ns(&operation(8, 1)), Ok(3_500_000.0));
+        assert_eq!(links(8, &[]).least_ns(&operation(8, 1)), Err(SEVERAL_HOSTS));
     }
 
     #[test]
     fn groups_that_are_small_or_may_leave_the_host_have_none() {
         let least = |links: &Links<'_>, ranks| links.least_ns(&operation(ranks, 1));
         assert_eq!(least(&links(8, &[]), 2), Err(SMALL_GROUP));
-        assert_eq!(least(&links(8, &[]), 16), Err(SEVERAL_HOSTS));
+        assert_eq!(least(&links(8, &[group(3, &[0, 1])]), 16), Err(SEVERAL_HOSTS));
         assert_eq!(least(&links(1, &[]), 8), Err(SEVERAL_HOSTS));
         let world = group(2, &(0..16).collect::<Vec<u64>>());
         let within = [group(1, &[8, 9, 10, 11, 12, 13, 14, 15]), world.clone()];

@@ -26,6 +26,8 @@ pub(super) struct RankCompiled {
     pub operators: BTreeMap<(GraphStage, String), u64>,
     pub uncompiled: Vec<UncompiledRow>,
     pub problems: Vec<String>,
+    /// Whether the logs have all code that was generated.
+    pub has_code: bool,
     /// Whether the rank has work of devices, to join kernels with.
     pub has_work: bool,
 }
@@ -51,8 +53,8 @@ pub(super) struct FrameRow {
     pub start_ns: Option<u64>,
     pub operators_before: Option<u64>,
     pub operators_after: Option<u64>,
-    pub generated: u64,
-    pub external: u64,
+    /// Kernels that were generated, and calls of others.
+    pub kernels: Option<(u64, u64)>,
 }
 
 /// A recompilation.
@@ -104,6 +106,8 @@ pub(super) fn read(rank: &RankTrace<'_>, at: &RankAt) -> RankCompiled {
             .collect(),
         false => FxHashMap::default(),
     };
+    let code = || logs.iter().flat_map(|read| &read.log.code);
+    found.has_code = code().next().is_some() && code().all(|one| one.kernels.is_some());
     for read in logs {
         found.logs.push(log_row(read));
         frames(read, at, &mut found);
@@ -152,39 +156,49 @@ fn frames(read: &ReadLog, at: &RankAt, found: &mut RankCompiled) {
             GraphStage::Lowered => after.entry(*id).or_default().push(sum),
         }
     }
-    let mut code: FxHashMap<CompileId, Vec<(u64, u64)>> = FxHashMap::default();
+    let mut code: FxHashMap<CompileId, Vec<Option<(u64, u64)>>> = FxHashMap::default();
     for one in &log.code {
         let is_external = |language| language == KernelLanguage::Extern;
-        let external = one.kernels.iter().filter(|one| is_external(one.language)).count() as u64;
-        let generated = one.kernels.len() as u64 - external;
-        code.entry(one.id).or_default().push((generated, external));
+        let counts = one.kernels.as_ref().map(|kernels| {
+            let external = kernels.iter().filter(|one| is_external(one.language)).count() as u64;
+            (kernels.len() as u64 - external, external)
+        });
+        code.entry(one.id).or_default().push(counts);
     }
+    let mut directions: FxHashMap<CompileId, u32> = FxHashMap::default();
+    log.frames.iter().for_each(|frame| *directions.entry(frame.id).or_default() += 1);
     for frame in &log.frames {
         let place = usize::from(frame.is_backward);
-        let has_both = log.frames.iter().filter(|other| other.id == frame.id).count() > 1;
-        let of_frame = |all: &Vec<(u64, u64)>| match has_both {
-            true => all.get(place).copied(),
+        let has_both = directions[&frame.id] > 1;
+        let of_frame = |all: &Vec<Option<(u64, u64)>>| match has_both {
+            true => of_direction(all, place).flatten(),
             // A backward graph that was compiled with its forward one.
-            false => all.iter().copied().reduce(|a, b| (a.0 + b.0, a.1 + b.1)),
+            false => all.iter().copied().reduce(|a, b| {
+                let ((a, b), (c, d)) = (a?, b?);
+                Some((a + c, b + d))
+            })?,
         };
-        let (generated, external) = code.get(&frame.id).and_then(of_frame).unwrap_or_default();
         found.frames.push(FrameRow {
             start_ns: read.interval_ns(frame).map(|(start, _)| at.clock.since_start(start)),
             operators_before: before.get(&frame.id).copied().filter(|_| !frame.is_backward),
             operators_after: after.get(&frame.id).and_then(|all| match has_both {
-                true => all.get(place).copied(),
+                true => of_direction(all, place),
                 false => Some(all.iter().sum()),
             }),
-            generated,
-            external,
+            kernels: code.get(&frame.id).and_then(of_frame),
             frame: frame.clone(),
         });
     }
 }
 
+/// Of a graph each way; where there are more, as of a graph that was split, which is whose is not known.
+fn of_direction<T: Copy>(all: &[T], place: usize) -> Option<T> {
+    if all.len() == 2 { all.get(place).copied() } else { None }
+}
+
 fn kernels_of(read: &ReadLog, ran: &FxHashMap<String, (u64, u64)>, found: &mut RankCompiled) {
     for code in &read.log.code {
-        for kernel in &code.kernels {
+        for kernel in code.kernels.iter().flatten() {
             let is_on_device = kernel.language == KernelLanguage::Triton;
             found.kernels.push(KernelRow {
                 name: kernel.name.clone(),
@@ -199,27 +213,25 @@ fn kernels_of(read: &ReadLog, ran: &FxHashMap<String, (u64, u64)>, found: &mut R
     }
 }
 
-fn forward(read: &ReadLog, id: CompileId) -> Option<&CompiledFrame> {
-    read.log.frames.iter().find(|frame| frame.id == id && !frame.is_backward)
-}
-
 fn recompiles(read: &ReadLog, found: &mut RankCompiled) {
+    let forwards = read.forwards();
     let row = |one: &tprof_trace::compile_log::Recompiled| RecompileRow {
         id: one.id,
-        frame: forward(read, one.id).cloned(),
+        frame: forwards.get(&one.id).copied().cloned(),
         reasons: one.reasons.clone(),
     };
     found.recompiles.extend(read.log.recompiled.iter().map(row));
 }
 
 fn uncompiled(read: &ReadLog, found: &mut RankCompiled) {
+    let forwards = read.forwards();
     for one in &read.log.graph_breaks {
         found.uncompiled.push(UncompiledRow {
             what: "graph break",
             why: one.reason.clone(),
             file: one.file.clone(),
             line: one.line,
-            function: forward(read, one.compile_id).and_then(|frame| frame.function.clone()),
+            function: forwards.get(&one.compile_id).and_then(|frame| frame.function.clone()),
         });
     }
     for frame in &read.log.frames {

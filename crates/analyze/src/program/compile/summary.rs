@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use tprof_facts::compile::NO_LOG;
-use tprof_trace::compile_log::CacheOutcome;
+use tprof_trace::compile_log::{CacheOutcome, KernelLanguage};
 
 use super::of_rank::RankCompiled;
+use super::tables::NO_CODE;
 use crate::document::{Cell, Column, RankAt, Table, Unit};
 
 /// Sums of each rank that has a log.
@@ -59,6 +60,11 @@ fn row(at: &RankAt, part: &RankCompiled) -> Vec<Cell> {
         let sum = (!known.is_empty()).then(|| known.iter().sum::<u64>().saturating_mul(1000));
         Cell::known(sum, NO_FIGURE)
     };
+    // Of the code itself: which compilation it is of is not always known.
+    let kernels = |is: &dyn Fn(KernelLanguage) -> bool| {
+        let count = part.kernels.iter().filter(|one| is(one.language)).count();
+        Cell::known(part.has_code.then_some(count), NO_CODE)
+    };
     let looked = |wanted: CacheOutcome| -> u64 {
         part.caches.iter().filter(|((_, outcome, _), _)| *outcome == wanted).map(|one| one.1).sum()
     };
@@ -88,8 +94,8 @@ fn row(at: &RankAt, part: &RankCompiled) -> Vec<Cell> {
         cache(CacheOutcome::Hit),
         cache(CacheOutcome::Miss),
         cache(CacheOutcome::Bypass),
-        part.frames.iter().map(|row| row.generated).sum::<u64>().into(),
-        part.frames.iter().map(|row| row.external).sum::<u64>().into(),
+        kernels(&|language| language != KernelLanguage::Extern),
+        kernels(&|language| language == KernelLanguage::Extern),
         sum(&|frame| frame.logging_us),
         part.logs.len().into(),
         logs(&|log| log.bytes).into(),

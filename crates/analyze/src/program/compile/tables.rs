@@ -15,6 +15,7 @@ const NO_CLOCK: &str = "nothing joins the log's times to the run's clock";
 const NO_NAME: &str = "the log does not name it";
 const NO_REASON: &str = "this PyTorch does not log the reason";
 const NO_DEVICE: &str = "no kernel of this name was recorded on a device";
+pub(super) const NO_CODE: &str = "the log has not all generated code of it";
 const NO_GRAPH: &str = "the log has no such graph of it";
 
 type CompiledParts = [(RankAt, RankCompiled)];
@@ -82,7 +83,7 @@ fn frames(parts: &CompiledParts) -> Table {
 }
 
 fn frame(at: &RankAt, row: &FrameRow) -> Vec<Cell> {
-    let FrameRow { frame, start_ns, operators_before, operators_after, generated, external } = row;
+    let FrameRow { frame, start_ns, operators_before, operators_after, kernels } = row;
     let why = if frame.total_us.is_some() { NO_FIGURE } else { NO_END };
     let phases = frame.phases;
     let dynamo = match frame.is_backward {
@@ -109,8 +110,8 @@ fn frame(at: &RankAt, row: &FrameRow) -> Vec<Cell> {
         of_forward(frame.guards, why),
         of_forward(*operators_before, NO_GRAPH),
         Cell::known(*operators_after, NO_GRAPH),
-        (*generated).into(),
-        (*external).into(),
+        Cell::known(kernels.map(|kernels| kernels.0), NO_CODE),
+        Cell::known(kernels.map(|kernels| kernels.1), NO_CODE),
         Cell::applies(frame.failure.as_deref()),
         Cell::applies((!restarts.is_empty()).then_some(restarts)),
         Cell::known(frame.file.as_deref(), NO_NAME),

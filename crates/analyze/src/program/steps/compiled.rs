@@ -4,16 +4,18 @@ use super::judge::warm_up;
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::{RankTrace, Step};
 
-/// When functions were compiled; none without a log on the run's clock.
+/// When functions were compiled; none without a log, and where any compilation is not on the run's
+/// clock or was not kept.
 fn cover(rank: &RankTrace<'_>) -> Option<Cover> {
     let logs = &rank.compile.logs;
-    let all = logs.iter().flat_map(|read| {
-        let times = read.log.frames.iter().filter_map(|frame| read.interval_ns(frame));
-        times.map(|(start, end)| Interval::new(start, end))
-    });
-    let cover = Cover::of(all);
-    let is_known = logs.iter().all(|read| read.log.frames.is_empty()) || !cover.is_empty();
-    (is_known && !logs.is_empty()).then_some(cover)
+    if logs.is_empty() || logs.iter().any(|read| read.log.bytes_not_kept > 0) {
+        return None;
+    }
+    let frames = logs.iter().flat_map(|read| read.log.frames.iter().map(move |one| (read, one)));
+    let times: Option<Vec<Interval>> = frames
+        .map(|(read, frame)| read.interval_ns(frame).map(|(from, to)| Interval::new(from, to)))
+        .collect();
+    Some(Cover::of(times?))
 }
 
 /// Time of each step in which functions were compiled.

@@ -8,7 +8,9 @@ mod fma;
 mod rounds;
 mod triad;
 
+use crate::terminal::errors::{Failure, reason};
 use serde::Serialize;
+use std::io;
 use std::num::NonZero;
 use std::thread;
 use tprof_facts::units::bytes;
@@ -39,32 +41,44 @@ struct CoresPeaks {
 }
 
 impl CoresPeaks {
-    fn measure(cores: usize, unit: &fma::VectorUnit, triad_bytes: Option<u64>) -> CoresPeaks {
-        let [fp32_flops_per_s, fp64_flops_per_s] =
-            [unit.fp32, unit.fp64].map(|run| rounds::best(cores, || run));
-        let memory_bytes_per_s = triad_bytes.map(|all| {
+    fn measure(
+        cores: usize,
+        unit: &fma::VectorUnit,
+        triad_bytes: Option<u64>,
+    ) -> io::Result<CoresPeaks> {
+        let fp32_flops_per_s = rounds::best(cores, || unit.fp32)?;
+        let fp64_flops_per_s = rounds::best(cores, || unit.fp64)?;
+        let memory = triad_bytes.map(|all| {
             let each = all / cores as u64;
             rounds::best(cores, || triad::arrays(each))
         });
+        let memory_bytes_per_s = memory.transpose()?;
         let mut option = format!("fp32={},fp64={}", giga(fp32_flops_per_s), giga(fp64_flops_per_s));
         if let Some(memory) = memory_bytes_per_s {
             option += &format!(",memory={}", giga(memory));
         }
-        CoresPeaks { cores, fp32_flops_per_s, fp64_flops_per_s, memory_bytes_per_s, option }
+        Ok(CoresPeaks { cores, fp32_flops_per_s, fp64_flops_per_s, memory_bytes_per_s, option })
     }
 }
 
 /// Measures for about three seconds.
-pub(super) fn measure() -> CpuPeaks {
+pub(super) fn measure() -> Result<CpuPeaks, Failure> {
     let unit = fma::widest();
     let all = triad::bytes();
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    CpuPeaks {
+    let of = |cores: usize| {
+        CoresPeaks::measure(cores, &unit, all).map_err(|error| {
+            Failure::new(format!("cannot measure what {cores} processors reach (--peaks)"))
+                .cause(format!("a thread cannot be started: {}", reason(&error)))
+                .hint("ulimit -u, or the limit of processes of the container")
+        })
+    };
+    Ok(CpuPeaks {
         vector: unit.name,
         triad_bytes: all.unwrap_or(0),
-        one_core: CoresPeaks::measure(1, &unit, all),
-        all_cores: CoresPeaks::measure(cores, &unit, all),
-    }
+        one_core: of(1)?,
+        all_cores: of(cores)?,
+    })
 }
 
 /// `105.3G`: as `--peaks` reads it.
@@ -103,13 +117,13 @@ mod tests {
     #[test]
     fn what_is_printed_is_what_reports_read() {
         let unit = fma::widest();
-        let peaks = CoresPeaks::measure(1, &unit, Some(1 << 20));
+        let peaks = CoresPeaks::measure(1, &unit, Some(1 << 20)).unwrap();
         let read = Peaks::parse(&peaks.option).unwrap();
         let near = |a: Option<f64>, b: f64| (a.unwrap() - b).abs() <= 5.1e7;
         assert!(near(read.vector32, peaks.fp32_flops_per_s), "{}", peaks.option);
         assert!(near(read.vector64, peaks.fp64_flops_per_s), "{}", peaks.option);
         assert!(near(read.memory, peaks.memory_bytes_per_s.unwrap()), "{}", peaks.option);
-        let without = CoresPeaks::measure(1, &unit, None);
+        let without = CoresPeaks::measure(1, &unit, None).unwrap();
         assert_eq!(Peaks::parse(&without.option).unwrap().memory, None);
     }
 }

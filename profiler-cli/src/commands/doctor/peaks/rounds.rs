@@ -1,6 +1,7 @@
 //! How much is done a second, by several threads at once.
 
-use std::sync::Barrier;
+use std::io;
+use std::sync::{Barrier, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,10 +10,20 @@ const ROUND: Duration = Duration::from_millis(50);
 const ROUNDS: usize = 5;
 
 /// The best rate of all threads together; `make` is called once on each thread, and what it makes does
-/// a piece of work and returns how much that was.
-pub(super) fn best<W: FnMut() -> f64>(threads: usize, make: impl Fn() -> W + Sync) -> f64 {
+/// a piece of work and returns how much that was. Fails where a thread cannot be started.
+pub(super) fn best<W: FnMut() -> f64>(
+    threads: usize,
+    make: impl Fn() -> W + Sync,
+) -> io::Result<f64> {
     let begin = Barrier::new(threads);
+    // Whether all threads are there; each waits for that, since the barrier waits for all.
+    let (go, are_there) = (Condvar::new(), Mutex::new(None::<bool>));
     let of_thread = || {
+        let found = are_there.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = go.wait_while(found, |found| found.is_none());
+        if *found.unwrap_or_else(PoisonError::into_inner) != Some(true) {
+            return Vec::new();
+        }
         let mut work = make();
         work();
         let one = |_| {
@@ -27,12 +38,14 @@ pub(super) fn best<W: FnMut() -> f64>(threads: usize, make: impl Fn() -> W + Syn
         (0..ROUNDS).map(one).collect::<Vec<f64>>()
     };
     let all: Vec<Vec<f64>> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(of_thread)).collect();
-        // One that panicked has no rate: its barrier would hold the others, so none does.
-        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
-    });
-    let of_round = |round: usize| all.iter().map(|rates| rates[round]).sum::<f64>();
-    (0..ROUNDS).map(of_round).fold(0.0, f64::max)
+        let start = |_| thread::Builder::new().spawn_scoped(scope, of_thread);
+        let started: io::Result<Vec<_>> = (0..threads).map(start).collect();
+        *are_there.lock().unwrap_or_else(PoisonError::into_inner) = Some(started.is_ok());
+        go.notify_all();
+        started.map(|all| all.into_iter().filter_map(|thread| thread.join().ok()).collect())
+    })?;
+    let of_round = |round: usize| all.iter().filter_map(|rates| rates.get(round)).sum::<f64>();
+    Ok((0..ROUNDS).map(of_round).fold(0.0, f64::max))
 }
 
 #[cfg(test)]
@@ -53,7 +66,7 @@ mod tests {
                 1.0
             }
         };
-        assert!(best(3, make) > 0.0);
+        assert!(best(3, make).unwrap() > 0.0);
         assert_eq!(made.into_inner(), 3);
         // Once to warm up.
         assert!(done.load(Ordering::Relaxed) >= 3 * (ROUNDS + 1));

@@ -2,12 +2,13 @@
 //! Bytes are what the program reads and writes; that a cache reads lines before it writes them is
 //! left out, as in STREAM and in `report roofline`.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::hint::black_box;
 
 use super::super::machine::cgroup_limit;
 
-/// All arrays together are so many times as large as the last cache.
+/// All arrays together are so many times as large as the last caches of all processors.
 const TIMES_CACHE: u64 = 4;
 const LEAST: u64 = 192 << 20;
 /// Arrays, and bytes of an element.
@@ -17,7 +18,7 @@ const ELEMENT: u64 = 8;
 /// Bytes of the arrays together; none where a half of the free memory, or a quarter of what the job
 /// may use, does not hold them.
 pub(super) fn bytes() -> Option<u64> {
-    let all = last_cache().unwrap_or(0).saturating_mul(TIMES_CACHE).max(LEAST);
+    let all = last_caches().unwrap_or(0).saturating_mul(TIMES_CACHE).max(LEAST);
     let limit = cgroup_limit().and_then(|(_, limit)| limit).unwrap_or(u64::MAX);
     (all <= (available()? / 2).min(limit / 4)).then_some(all)
 }
@@ -30,11 +31,19 @@ fn available() -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-/// Bytes of the largest cache of the first processor.
-fn last_cache() -> Option<u64> {
-    let caches = fs::read_dir("/sys/devices/system/cpu/cpu0/cache").ok()?;
-    let size = |entry: fs::DirEntry| parse(&fs::read_to_string(entry.path().join("size")).ok()?);
-    caches.flatten().filter_map(size).max()
+/// Bytes of all last caches together: threads on all cores have them all.
+fn last_caches() -> Option<u64> {
+    let cpus = fs::read_dir("/sys/devices/system/cpu").ok()?;
+    let indexes = cpus.flatten().filter_map(|cpu| fs::read_dir(cpu.path().join("cache")).ok());
+    let cache = |entry: fs::DirEntry| {
+        let read = |name: &str| fs::read_to_string(entry.path().join(name)).ok();
+        let level: u32 = read("level")?.trim().parse().ok()?;
+        Some(((level, read("shared_cpu_list")?), parse(&read("size")?)?))
+    };
+    // One that several processors share is listed by each.
+    let all: BTreeMap<(u32, String), u64> = indexes.flatten().flatten().filter_map(cache).collect();
+    let last = all.keys().next_back()?.0;
+    Some(all.iter().filter(|((level, _), _)| *level == last).map(|(_, size)| *size).sum())
 }
 
 /// `2048K`.
