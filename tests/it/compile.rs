@@ -66,6 +66,17 @@ fn the_log_that_a_job_writes_is_in_the_run() {
 }
 
 #[test]
+fn a_run_that_replaces_another_has_none_of_its_logs() {
+    let scratch = Scratch::new();
+    let run = traced(&writer(&plain("2.8", &scratch)), COMPILE, &scratch).run;
+    let again = [COMPILE, &["--force", "-o", run.to_str().unwrap()]].concat();
+    let job = tprof(["run"]).args(again).args(["--", "true"]);
+    job.run_in(scratch.cwd()).expect_code(0);
+    assert!(reasons(&run)[0].contains("no process compiled anything"), "{:?}", reasons(&run));
+    assert!(RunDir::open(&run).unwrap().compile_logs().is_empty());
+}
+
+#[test]
 fn a_job_keeps_its_own_directory_and_the_run_has_a_copy() {
     let scratch = Scratch::new();
     let own = scratch.join("own");

@@ -150,6 +150,17 @@ fn a_log_is_read_as_far_as_it_goes() {
 }
 
 #[test]
+fn a_run_of_compiled_code_is_no_compilation() {
+    let event = "bwd_compilation_metrics_runtime";
+    let line = format!(
+        "V1122 08:36:34.041000 7 a.py:1] {{\"{event}\": {{\"runtime_cudagraphify_time_us\": 5, \
+         \"is_runtime\": true}}, \"frame_id\": 0, \"frame_compile_id\": 0}}\n"
+    );
+    let log = read(line.as_bytes()).unwrap();
+    assert_eq!((log.events[event].count, log.frames.len()), (1, 0), "{log:?}");
+}
+
+#[test]
 fn unknown_events_are_counted_by_name() {
     let line = "V1122 08:36:34.041000 7 a.py:1] ";
     let text = format!(
