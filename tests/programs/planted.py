@@ -6,6 +6,7 @@ line; `tprof report findings` names the cause. The first argument is the way; pr
 `calm` as second argument the job does the same without the cause.
 """
 
+import _thread
 import os
 import socket
 import sys
@@ -116,13 +117,14 @@ def gil():
     expect(cpu=WATCH.cpu, gil=WATCH.waited)
 
 
-def victim_holds(lock, held, stop):
+def victim_holds(lock, held, stop, ended):
     while not stop:
         with lock:
             held.append(True)
             time.sleep(0 if CALM else PAUSE_S)  # HELD
         while held and not stop:
             time.sleep(0.001)
+    ended.append(True)
 
 
 def victim_locks(lock):
@@ -131,9 +133,9 @@ def victim_locks(lock):
 
 
 def lock():
-    mutex, held, stop = threading.Lock(), [], []
-    holder = threading.Thread(target=victim_holds, args=(mutex, held, stop), name="holder")
-    holder.start()
+    mutex, held, stop, ended = threading.Lock(), [], [], []
+    # `threading` waits for a thread's start and end by locks of its own.
+    _thread.start_new_thread(victim_holds, (mutex, held, stop, ended))
     for _ in range(PASSES):
         while not held:
             time.sleep(0.001)
@@ -143,7 +145,8 @@ def lock():
         if CALM:
             time.sleep(PAUSE_S)
     stop.append(True)
-    holder.join()
+    while not ended:
+        time.sleep(0.001)
     expect(lock=WATCH.waited)
 
 

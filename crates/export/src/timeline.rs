@@ -4,6 +4,7 @@
 //! than `MOST_EVENTS` leaves out the shortest ones and records how many, and below
 //! which duration.
 
+mod compiled;
 mod curves;
 mod device;
 mod events;
@@ -11,6 +12,7 @@ mod host;
 mod processes;
 
 use serde_json::Value;
+use tprof_facts::compile;
 use tprof_trace::RunDir;
 
 use crate::page::{Page, Payload, run_title};
@@ -89,7 +91,10 @@ fn collect(
         written.notes.extend(problems);
         host::spans(&part, &mut written, &mut processes, &mut lanes);
         host::samples(&part, &mut written, &mut processes, &mut lanes);
-        device::streams(&part, &mut written, &mut processes, &mut lanes);
+        let compile = compile::of_rank(run, file, &part.trace);
+        compiled::compilations(&part, &compile, &mut processes, &mut lanes);
+        let sources = compiled::sources(&compile);
+        device::streams(&part, &sources, &mut written, &mut processes, &mut lanes);
         curves.file(&part, &mut written, &mut processes);
         processes::marks(&part, &mut written, &mut marks);
         processes.next_file();

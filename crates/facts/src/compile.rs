@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use tprof_trace::compile_log::{self, CompileId, CompileLog, CompiledFrame, LOG_PREFIX};
+use tprof_trace::compile_log::{
+    self, CompileId, CompileLog, CompiledFrame, KernelLanguage, LOG_PREFIX,
+};
 use tprof_trace::run::RunInfo;
 use tprof_trace::{CompileLogFile, CompileLogOwner, RankFile, RunDir, TraceFile};
 
@@ -30,6 +32,25 @@ impl RankCompile {
     pub fn of_logs_at(paths: &[PathBuf], ahead_ns: Option<i128>) -> RankCompile {
         let mut found = RankCompile::default();
         paths.iter().for_each(|path| found.add(path, ahead_ns));
+        found
+    }
+
+    /// Lines of the user's source, `FILE:LINE`, that kernels on devices were generated from, by the
+    /// kernel's name. Graphs that have a kernel of one name share it.
+    pub fn kernel_sources(&self) -> HashMap<&str, Vec<&str>> {
+        let mut found: HashMap<&str, Vec<&str>> = HashMap::new();
+        let code = self.logs.iter().flat_map(|read| &read.log.code);
+        for kernel in code.filter_map(|code| code.kernels.as_ref()).flatten() {
+            if kernel.language != KernelLanguage::Triton || kernel.sources.is_empty() {
+                continue;
+            }
+            let lines = found.entry(&kernel.name).or_default();
+            for line in &kernel.sources {
+                if !lines.contains(&line.as_str()) {
+                    lines.push(line);
+                }
+            }
+        }
         found
     }
 

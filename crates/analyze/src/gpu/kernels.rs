@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -90,11 +91,17 @@ pub struct RankKernels {
     pub combinations_ns: [u64; 7],
     /// By name and class, longest in sum first.
     pub kernels: Vec<KernelRuns>,
+    /// Lines of the user's source that kernels were generated from, by name, where a log of
+    /// `torch.compile` has them.
+    pub sources: BTreeMap<String, Vec<String>>,
 }
 
 /// What a rank ran.
 pub fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankKernels {
     let mut found = RankKernels { kernels: by_name(rank, names), ..RankKernels::default() };
+    let sources = rank.compile.kernel_sources().into_iter();
+    let text = |lines: Vec<&str>| lines.into_iter().map(str::to_owned).collect();
+    found.sources = sources.map(|(name, lines)| (name.to_owned(), text(lines))).collect();
     for device in rank.devices() {
         let sums = combinations(device);
         found.combinations_ns.iter_mut().zip(sums).for_each(|(sum, more)| *sum += more);
@@ -198,7 +205,7 @@ impl Analysis for Kernels {
     type Part = RankKernels;
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::WORK
+        Needs::WORK | Needs::COMPILE
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> RankKernels {
@@ -236,6 +243,7 @@ fn by_kind(parts: &[(RankAt, RankKernels)]) -> Table {
 }
 
 fn all_ranks(parts: &[(RankAt, RankKernels)]) -> Table {
+    let sources = sources(parts);
     let columns = vec![
         Column::new("total_ns", "total", Unit::Duration),
         Column::new("share", "share", Unit::Share),
@@ -249,6 +257,7 @@ fn all_ranks(parts: &[(RankAt, RankKernels)]) -> Table {
         Column::data("p99_ns", Unit::Duration),
         Column::data("class", Unit::Text),
         Column::data("name", Unit::Name),
+        Column::new("source", if sources.is_empty() { "" } else { "source" }, Unit::Text),
         Column::new("short_name", "name", Unit::Name),
     ];
     let mut kernels: Vec<KernelRuns> =
@@ -261,10 +270,24 @@ fn all_ranks(parts: &[(RankAt, RankKernels)]) -> Table {
     for row in &kernels {
         let mut cells = vec![row.total_ns.into(), (row.total_ns as f64 / all.max(1) as f64).into()];
         cells.extend(statistics(row));
+        let source = sources.get(&*row.name);
+        cells.push(Cell::applies(source.map(|lines| lines.join(", "))));
         cells.push(short(&row.name).into());
         table.row(cells);
     }
     table
+}
+
+/// Lines that kernels were generated from, over all ranks.
+fn sources(parts: &[(RankAt, RankKernels)]) -> BTreeMap<&str, Vec<&str>> {
+    let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, lines) in parts.iter().flat_map(|(_, part)| &part.sources) {
+        let known = found.entry(name).or_default();
+        known.extend(lines.iter().map(String::as_str));
+        known.sort_unstable();
+        known.dedup();
+    }
+    found
 }
 
 /// Count, mean, deviation, lowest, highest, quantiles, class, name.

@@ -26,9 +26,10 @@ struct Description {
     kin: u64,
 }
 
-/// Adds what ran on the devices of a file.
+/// Adds what ran on the devices of a file; `sources` has words of some kernels by name.
 pub(crate) fn streams(
     part: &OpenRank<'_>,
+    sources: &FxHashMap<&str, String>,
     written: &mut Written,
     processes: &mut Processes,
     lanes: &mut Lanes,
@@ -41,7 +42,7 @@ pub(crate) fn streams(
         let described = row.correlation.and_then(|number| collectives.get(&(row.process, number)));
         let collective = communication.holds(row.process, row.correlation, row.name);
         let mut detail = described.map(|described| described.text.clone()).unwrap_or_default();
-        kernel_detail(&row, &mut detail);
+        kernel_detail(&row, sources.get(name).map(String::as_str), &mut detail);
         let event = Event {
             start_ns: part.at(row.start_ns),
             duration_ns: row.duration_ns,
@@ -162,7 +163,7 @@ fn collectives(
     known
 }
 
-fn kernel_detail(row: &Kernel, text: &mut String) {
+fn kernel_detail(row: &Kernel, source: Option<&str>, text: &mut String) {
     let mut part = |words: std::fmt::Arguments<'_>| {
         if !text.is_empty() {
             text.push_str(" · ");
@@ -183,6 +184,9 @@ fn kernel_detail(row: &Kernel, text: &mut String) {
     }
     if let Some(graph) = row.graph {
         part(format_args!("graph {graph}"));
+    }
+    if let Some(source) = source {
+        part(format_args!("{source}"));
     }
 }
 

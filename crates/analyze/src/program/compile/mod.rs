@@ -3,6 +3,7 @@
 //! Figures are PyTorch's; nothing here is sampled. A run without such a log has no tables, and
 //! states how to get one.
 
+mod graphs;
 mod of_rank;
 mod summary;
 mod tables;
@@ -12,6 +13,7 @@ mod tests;
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace};
 use of_rank::RankCompiled;
+use tprof_trace::model::SpanKind;
 
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {
@@ -29,7 +31,12 @@ impl Analysis for Compile {
     type Part = RankCompiled;
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::COMPILE | Needs::WORK
+        Needs::COMPILE
+            | Needs::WORK
+            | Needs::CALLS
+            | Needs::OPERATORS
+            | Needs::STEPS
+            | Needs::spans(SpanKind::Nvtx)
     }
 
     fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, _: &Options) -> RankCompiled {

@@ -8,6 +8,7 @@ use tprof_trace::compile_log::{
     CacheOutcome, CompileId, CompiledFrame, EventUse, GraphBreak, GraphStage, KernelLanguage,
 };
 
+use super::graphs::{self, RankGraphs};
 use crate::document::RankAt;
 use crate::gpu::kernels;
 use crate::rank::RankTrace;
@@ -25,6 +26,8 @@ pub(super) struct RankCompiled {
     /// Operators by stage and name.
     pub operators: BTreeMap<(GraphStage, String), u64>,
     pub uncompiled: Vec<UncompiledRow>,
+    /// Runs of what was compiled.
+    pub graphs: RankGraphs,
     pub problems: Vec<String>,
     /// Whether the logs have all code that was generated.
     pub has_code: bool,
@@ -99,6 +102,7 @@ pub(super) fn read(rank: &RankTrace<'_>, at: &RankAt) -> RankCompiled {
     if logs.is_empty() {
         return found;
     }
+    found.graphs = graphs::of_rank(rank);
     let ran: FxHashMap<String, (u64, u64)> = match found.has_work {
         true => kernels::sums_of_rank(rank)
             .into_iter()

@@ -4,10 +4,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use tprof_facts::compile::NO_LOG;
-use tprof_trace::compile_log::{EventUse, GraphBreak, GraphStage};
+use tprof_trace::compile_log::{CompiledFrame, EventUse, GraphBreak, GraphStage};
 
+use super::graphs::RankGraphs;
 use super::of_rank::{FrameRow, RankCompiled};
 use crate::document::{Cell, Column, RankAt, Table, Unit, View};
+use crate::gpu::breakdown::NO_WORK;
 
 const NO_END: &str = "the log ends before this compilation";
 const NO_FIGURE: &str = "this PyTorch's log has no such figure";
@@ -16,6 +18,9 @@ const NO_NAME: &str = "the log does not name it";
 const NO_REASON: &str = "this PyTorch does not log the reason";
 const NO_DEVICE: &str = "no kernel of this name was recorded on a device";
 pub(super) const NO_CODE: &str = "the log has not all generated code of it";
+const NO_RUN: &str = "no operator of compiled code was recorded (tprof run --operators names)";
+const NO_NUMBER: &str = "the operator around it has no number of a compilation";
+const NO_STEADY_STEP: &str = "no step after warm-up compiles nothing";
 const NO_GRAPH: &str = "the log has no such graph of it";
 
 type CompiledParts = [(RankAt, RankCompiled)];
@@ -27,6 +32,7 @@ pub(super) fn all(parts: &CompiledParts) -> Vec<Table> {
         graph_breaks(parts),
         recompiles(parts),
         uncompiled(parts),
+        graphs(parts),
         caches(parts),
         kernels(parts),
         operators(parts),
@@ -216,6 +222,60 @@ fn uncompiled(parts: &CompiledParts) -> Table {
                 Cell::known(row.line, NO_NAME),
                 Cell::known(row.function.as_deref(), NO_NAME),
                 Cell::known(row.why.as_deref(), NO_REASON),
+            ]);
+        }
+    }
+    table
+}
+
+fn graphs(parts: &CompiledParts) -> Table {
+    let has_work = parts.iter().any(|(_, part)| part.has_work);
+    let on_device = |title| if has_work { title } else { "" };
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("compile_id", "id", Unit::Text),
+        Column::new("direction", "graph", Unit::Text),
+        Column::new("runs", "runs", Unit::Count),
+        Column::new("host_ns", "host", Unit::Duration),
+        Column::new("of_steps", "of steps", Unit::Share),
+        Column::new("kernels", on_device("kernels"), Unit::Count),
+        Column::new("device_ns", on_device("on GPU"), Unit::Duration),
+        Column::data("file", Unit::Text),
+        Column::data("line", Unit::Id),
+        Column::new("function", "function", Unit::Name),
+    ];
+    let mut table = Table::new("graphs", "Runs of compiled code", columns)
+        .about(
+            "host: without compilation, and without other compiled code within it; of steps: its \
+             share of the time of steps after warm-up that compile nothing",
+        )
+        .empty(empty(parts, NO_RUN));
+    for (at, part) in parts {
+        let frames: BTreeMap<String, &CompiledFrame> = part
+            .frames
+            .iter()
+            .filter(|row| !row.frame.is_backward)
+            .map(|row| (row.frame.id.to_string(), &row.frame))
+            .collect();
+        let RankGraphs { graphs, steps_ns, is_timed } = &part.graphs;
+        let mut rows: Vec<_> = graphs.iter().collect();
+        rows.sort_by_key(|(graph, runs)| (Reverse(runs.host_ns), *graph));
+        for (graph, runs) in rows {
+            let frame = graph.id.as_ref().and_then(|id| frames.get(id));
+            let share = steps_ns.map(|all| runs.in_steps_ns as f64 / all as f64);
+            let device = |value: u64| Cell::known(part.has_work.then_some(value), NO_WORK);
+            table.row(vec![
+                at.label.as_str().into(),
+                Cell::known(graph.id.as_deref(), NO_NUMBER),
+                if graph.is_backward { "backward" } else { "forward" }.into(),
+                runs.runs.into(),
+                Cell::known(is_timed.then_some(runs.host_ns), NO_CLOCK),
+                Cell::known(share, NO_STEADY_STEP),
+                device(runs.kernels),
+                device(runs.device_ns),
+                Cell::applies(frame.and_then(|frame| frame.file.as_deref())),
+                Cell::applies(frame.and_then(|frame| frame.line)),
+                Cell::known(frame.and_then(|frame| frame.function.as_deref()), NO_NAME),
             ]);
         }
     }

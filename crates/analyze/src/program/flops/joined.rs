@@ -19,7 +19,7 @@ const CHECKPOINT: &str = "CheckpointFunctionBackward";
 
 /// Where the spans of a tree lie in the backward pass.
 #[derive(Default)]
-pub(super) struct AutogradLinks {
+pub(crate) struct AutogradLinks {
     /// Of each span; empty where there is no backward pass.
     places: Vec<GradPlace>,
     /// Autograd's number of a span.
@@ -63,6 +63,13 @@ impl AutogradLinks {
             // The function itself, below the engine's range of it, has the number of its
             // forward operator.
             let is_function = around.innermost == NONE || caller == Some(around.innermost);
+            let number = joined.numbers.get(&at).copied().filter(|_| is_function);
+            if let (Some(number), Some(range)) =
+                (number, caller.filter(|_| around.innermost != NONE))
+            {
+                // Not every PyTorch numbers the engine's range.
+                joined.numbers.entry(range).or_insert(number);
+            }
             let has_number = !is_function && joined.numbers.contains_key(&at);
             let place = GradPlace { is_numbered: around.is_numbered || has_number, ..around };
             let is_plain = span.kind == SpanKind::Operator

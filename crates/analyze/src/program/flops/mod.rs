@@ -18,6 +18,7 @@ mod tests;
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace};
 pub(crate) use figures::tera_text;
+pub(crate) use joined::AutogradLinks;
 pub(crate) use modelled::{Modelled, ModelledRun};
 pub(crate) use rates::{
     OperatorRate, StepUse, operator_rates, rate_cells, sized_runs, use_of_steps,

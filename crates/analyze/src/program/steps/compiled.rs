@@ -6,7 +6,7 @@ use crate::rank::{RankTrace, Step};
 
 /// When functions were compiled; none without a log, and where any compilation is not on the run's
 /// clock or was not kept.
-fn cover(rank: &RankTrace<'_>) -> Option<Cover> {
+pub(crate) fn compiling(rank: &RankTrace<'_>) -> Option<Cover> {
     let logs = &rank.compile.logs;
     if logs.is_empty() || logs.iter().any(|read| read.log.bytes_not_kept > 0) {
         return None;
@@ -20,12 +20,12 @@ fn cover(rank: &RankTrace<'_>) -> Option<Cover> {
 
 /// Time of each step in which functions were compiled.
 pub(super) fn in_steps(rank: &RankTrace<'_>, steps: &[Step]) -> Option<Vec<u64>> {
-    let cover = cover(rank)?;
+    let cover = compiling(rank)?;
     Some(steps.iter().map(|step| cover.length_within(step.interval)).collect())
 }
 
 /// Steps without those of warm-up and those in which functions were compiled.
-pub(super) fn steady(rank: &RankTrace<'_>, mut steps: Vec<Step>) -> Vec<Step> {
+pub(crate) fn steady(rank: &RankTrace<'_>, mut steps: Vec<Step>) -> Vec<Step> {
     let times: Vec<u64> = steps.iter().map(|step| step.interval.length()).collect();
     steps.drain(..warm_up(&times).unwrap_or(0));
     if let Some(compiled) = in_steps(rank, &steps) {

@@ -10,6 +10,7 @@ mod tables;
 use tprof_facts::steps::Steps as StepsFound;
 use tprof_trace::model::SpanKind;
 
+pub(crate) use compiled::{compiling, steady};
 pub(crate) use device_time::StepDeviceTime;
 pub(crate) use judge::warm_up;
 pub use judge::{Judged, StepOrigin};
@@ -48,7 +49,7 @@ impl Analysis for Steps {
             rank.steps_found().clone();
         let found = StepOrigin { source, others, batches, skipped, estimate };
         let all = rank.steps();
-        let steps = if options.steady { compiled::steady(rank, all.clone()) } else { all.clone() };
+        let steps = if options.steady { steady(rank, all.clone()) } else { all.clone() };
         let left_out = options.steady.then(|| all.len() - steps.len());
         let compiled_ns = compiled::in_steps(rank, &steps);
         let times = options.data.then(|| device_time::of_steps(rank, &steps, true));

@@ -1,0 +1,229 @@
+//! How often compiled code ran, and with what time: operators joined with the log.
+//!
+//! PyTorch names the operator around compiled code after its compilation (`Torch-Compiled Region:
+//! 3/1`, without a number before 2.6), and its backward graph is the function
+//! `CompiledFunctionBackward` of autograd, which has the number of its forward one.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::NameId;
+
+use crate::base::intervals::{Cover, Interval};
+use crate::program::flops::AutogradLinks;
+use crate::program::steps::{compiling, steady};
+use crate::rank::{CallTree, RankTrace};
+
+const REGION: &str = "Torch-Compiled Region";
+const BACKWARD: &str = "CompiledFunctionBackward";
+
+/// Compiled code: a compilation's number as PyTorch writes it, none where an operator has none.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Graph {
+    pub id: Option<String>,
+    pub is_backward: bool,
+}
+
+/// What runs of it took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct GraphRuns {
+    pub runs: u64,
+    /// On the host: without other compiled code within it, and without compilations.
+    pub host_ns: u64,
+    /// Of it, within steady steps.
+    pub in_steps_ns: u64,
+    /// Kernels, copies and memsets that it launched.
+    pub kernels: u64,
+    /// The sum of their durations.
+    pub device_ns: u64,
+}
+
+/// Of a rank.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RankGraphs {
+    pub graphs: BTreeMap<Graph, GraphRuns>,
+    /// Length of the steps that are neither of warm-up nor have a compilation; none without any.
+    pub steps_ns: Option<u64>,
+    /// Whether compilations are on the run's clock, and so not in the time of runs.
+    pub is_timed: bool,
+}
+
+/// Runs of the compiled code of a rank.
+pub(super) fn of_rank(rank: &RankTrace<'_>) -> RankGraphs {
+    let tree = rank.operator_tree();
+    let names = Names::of(rank);
+    let mut found = RankGraphs::default();
+    if names.regions.is_empty() && names.backwards.is_empty() {
+        return found;
+    }
+    let graph_of = graphs_of(rank, tree, &names);
+    let steps = steady(rank, rank.steps());
+    let steps = Cover::of(steps.iter().map(|step| step.interval));
+    found.steps_ns = (!steps.is_empty()).then(|| steps.length());
+    let compiling = compiling(rank);
+    found.is_timed = compiling.is_some();
+    let compiling = compiling.unwrap_or_default();
+    for (at, graph) in &graph_of {
+        let sums = found.graphs.entry(graph.clone()).or_default();
+        sums.runs += 1;
+        for piece in own_pieces(tree, *at, &graph_of) {
+            sums.host_ns += piece.length() - compiling.length_within(piece);
+            sums.in_steps_ns += steps.length_within(piece);
+        }
+    }
+    for call in 0..rank.calls.len() {
+        let work = rank.launches.work_of(call);
+        let place = tree.of_call(call).filter(|_| !work.is_empty());
+        let graph = place.and_then(|at| tree.outwards(at).find_map(|at| graph_of.get(&at)));
+        let Some(sums) = graph.and_then(|graph| found.graphs.get_mut(graph)) else { continue };
+        sums.kernels += work.len() as u64;
+        sums.device_ns += work.iter().map(|&at| rank.work[at as usize].duration_ns).sum::<u64>();
+    }
+    found
+}
+
+/// Names of operators around compiled code.
+struct Names {
+    /// With their numbers.
+    regions: FxHashMap<NameId, Option<String>>,
+    backwards: Vec<NameId>,
+}
+
+impl Names {
+    fn of(rank: &RankTrace<'_>) -> Names {
+        let mut found = Names { regions: FxHashMap::default(), backwards: Vec::new() };
+        for (id, name) in rank.file.names() {
+            if name == BACKWARD {
+                found.backwards.push(id);
+            } else if let Some(rest) = name.strip_prefix(REGION) {
+                let number = rest.strip_prefix(": ").map(|rest| rest.trim().to_owned());
+                found.regions.insert(id, number.filter(|number| !number.is_empty()));
+            }
+        }
+        found
+    }
+}
+
+/// The compiled code of each span that is some.
+fn graphs_of(rank: &RankTrace<'_>, tree: &CallTree, names: &Names) -> BTreeMap<u32, Graph> {
+    let mut found = BTreeMap::new();
+    for (span, at) in tree.spans.iter().zip(0_u32..) {
+        if let Some(id) = names.regions.get(&span.name) {
+            found.insert(at, Graph { id: id.clone(), is_backward: false });
+        }
+    }
+    let links = AutogradLinks::of(rank, tree);
+    let forwards = links.forwards(tree);
+    for (span, at) in tree.spans.iter().zip(0_u32..) {
+        if names.backwards.contains(&span.name) {
+            let forward = links.forward(&forwards, at);
+            let region = forward.and_then(|at| tree.outwards(at).find_map(|at| found.get(&at)));
+            let id = region.and_then(|region| region.id.clone());
+            found.insert(at, Graph { id, is_backward: true });
+        }
+    }
+    found
+}
+
+/// The parts of a span in which no other compiled code ran.
+fn own_pieces(tree: &CallTree, at: u32, graphs: &BTreeMap<u32, Graph>) -> Vec<Interval> {
+    let whole = &tree.spans[at as usize];
+    let mut pieces = Vec::new();
+    let mut from = whole.start_ns;
+    // Spans of a thread lie in the order of their beginnings, those within another behind it.
+    let inner = graphs.range(at + 1..).map(|(inner, _)| &tree.spans[*inner as usize]);
+    let is_within = |span: &&crate::rank::TreeSpan| {
+        span.thread == whole.thread && span.start_ns < whole.end_ns()
+    };
+    for span in inner.take_while(is_within) {
+        pieces.push(Interval::new(from, span.start_ns.max(from)));
+        from = from.max(span.end_ns());
+    }
+    pieces.push(Interval::new(from, whole.end_ns().max(from)));
+    pieces.retain(|piece| piece.length() > 0);
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Compile;
+    use super::*;
+    use crate::document::{Analysis, Options};
+    use crate::fixture::Fixture;
+    use tprof_trace::model::{Kernel, Span, SpanKind};
+
+    /// An operator, with autograd's number.
+    fn operator(made: &mut Fixture, from: u64, to: u64, name: &str, sequence: Option<u64>) {
+        let row = Span {
+            start_ns: from,
+            duration_ns: to - from,
+            kind: SpanKind::Operator,
+            sequence,
+            ..Span::default()
+        };
+        made.span(row, name);
+    }
+
+    fn kernel(made: &mut Fixture, at: u64, duration_ns: u64, correlation: u64) {
+        made.call(0, at, 2, "cudaLaunchKernel", correlation);
+        let row = Kernel {
+            start_ns: at + 5,
+            duration_ns,
+            correlation: Some(correlation),
+            ..Kernel::default()
+        };
+        made.kernel(row, "triton_poi_fused_0");
+    }
+
+    #[test]
+    fn compiled_code_has_its_own_time_and_what_it_launched_each_way() {
+        let mut made = Fixture::new();
+        operator(&mut made, 0, 100, "Torch-Compiled Region: 0/0", None);
+        operator(&mut made, 10, 50, "CompiledFunction", Some(7));
+        operator(&mut made, 60, 90, "Torch-Compiled Region: 1/0", None);
+        kernel(&mut made, 70, 500, 1);
+        // The engine's range has no number of its own.
+        operator(
+            &mut made,
+            200,
+            260,
+            "autograd::engine::evaluate_function: CompiledFunctionBackward",
+            None,
+        );
+        operator(&mut made, 205, 255, "CompiledFunctionBackward", Some(7));
+        kernel(&mut made, 210, 30, 2);
+        kernel(&mut made, 300, 40, 3);
+        let file = made.finish();
+        let found = of_rank(&RankTrace::load(&file, Compile.needs(&Options::default())));
+        let graph = |id: &str, is_backward| Graph { id: Some(id.to_owned()), is_backward };
+        let runs = |host_ns, kernels, device_ns| GraphRuns {
+            runs: 1,
+            host_ns,
+            in_steps_ns: 0,
+            kernels,
+            device_ns,
+        };
+        let expected = BTreeMap::from([
+            (graph("0/0", false), runs(70, 0, 0)),
+            (graph("0/0", true), runs(50, 1, 30)),
+            (graph("1/0", false), runs(30, 1, 500)),
+        ]);
+        assert_eq!(found.graphs, expected);
+        assert!(!found.is_timed, "there is no log on the run's clock");
+    }
+
+    #[test]
+    fn regions_without_a_number_are_one_row_of_unknown_code() {
+        let mut made = Fixture::new();
+        operator(&mut made, 0, 10, "Torch-Compiled Region", None);
+        operator(&mut made, 20, 30, "CompiledFunctionBackward", Some(9));
+        let file = made.finish();
+        let found = of_rank(&RankTrace::load(&file, Compile.needs(&Options::default())));
+        let rows: Vec<_> = found
+            .graphs
+            .iter()
+            .map(|(graph, runs)| (graph.id.clone(), graph.is_backward, runs.runs))
+            .collect();
+        assert_eq!(rows, [(None, false, 1), (None, true, 1)]);
+    }
+}

@@ -1,0 +1,83 @@
+//! What the logs of `torch.compile` add: a lane of compilations, and the lines that kernels come from.
+
+use rustc_hash::FxHashMap;
+use tprof_facts::compile::{RankCompile, ReadLog};
+use tprof_trace::compile_log::CompiledFrame;
+
+use super::events::{Event, EventKind, Lane, LaneKind, Lanes};
+use super::processes::Processes;
+use crate::OpenRank;
+
+/// Adds a lane for each process that compiled, where its log is on the run's clock.
+pub(crate) fn compilations(
+    part: &OpenRank<'_>,
+    compile: &RankCompile,
+    processes: &mut Processes,
+    lanes: &mut Lanes,
+) {
+    for read in &compile.logs {
+        let mut events: Vec<Event> = Vec::new();
+        for frame in &read.log.frames {
+            let Some((start_ns, end_ns)) = read.interval_ns(frame) else { continue };
+            if part.window.touches(start_ns, end_ns) {
+                events.push(Event {
+                    start_ns: part.at(start_ns),
+                    duration_ns: end_ns - start_ns,
+                    name: lanes.names.of(&name(frame)),
+                    kind: EventKind::Range,
+                    detail: lanes.details.of(&detail(frame)),
+                    correlation: None,
+                    kin: 0,
+                });
+            }
+        }
+        if !events.is_empty() {
+            let process = processes.index(part, process_of(part, read));
+            let name = "torch.compile".to_owned();
+            lanes.lanes.push(Lane { kind: LaneKind::Thread, process, name, device: None, events });
+        }
+    }
+}
+
+/// Lines of the user's source that a kernel was generated from, for its details.
+pub(crate) fn sources(compile: &RankCompile) -> FxHashMap<&str, String> {
+    let all = compile.kernel_sources().into_iter();
+    all.map(|(name, lines)| (name, format!("from {}", lines.join(", ")))).collect()
+}
+
+/// The process that wrote a log; the first where the log does not name it.
+fn process_of(part: &OpenRank<'_>, read: &ReadLog) -> u32 {
+    let processes = part.trace.processes();
+    let wrote = processes.iter().find(|process| Some(process.pid) == read.log.pid);
+    wrote.or(processes.first()).map_or(0, |process| process.process)
+}
+
+fn name(frame: &CompiledFrame) -> String {
+    let function = frame.function.as_deref().unwrap_or("?");
+    let direction = if frame.is_backward { ", backward" } else { "" };
+    format!("compile {function} ({}{direction})", frame.id)
+}
+
+fn detail(frame: &CompiledFrame) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    if let Some(file) = &frame.file {
+        parts.push(match frame.line {
+            Some(line) => format!("{file}:{line}"),
+            None => file.clone(),
+        });
+    }
+    let phases = frame.phases;
+    for (phase, us) in [
+        ("dynamo", phases.dynamo_us),
+        ("aot", phases.aot_us),
+        ("inductor", phases.inductor_us),
+        ("kernels", phases.kernels_us),
+    ] {
+        parts.extend(us.map(|us| format!("{phase} {:.1} ms", us as f64 / 1000.0)));
+    }
+    parts.extend(frame.recompile_reason.as_ref().map(|guard| format!("again: {guard}")));
+    if frame.total_us.is_none() {
+        parts.push("the log ends before this compilation".to_owned());
+    }
+    parts.join(" · ")
+}
