@@ -153,6 +153,17 @@ def loader(desk, python):
     return {"loader": "```sh\n" + "\n".join(commands) + "\n```\n\n" + fenced(section(report, "Time of a step"))}
 
 
+def compiled(desk, python):
+    """What torch.compile made of a training, with nothing in its caches."""
+    home = os.path.dirname(os.path.abspath(python))
+    desk.environment["PATH"] = f"{home}:{desk.environment['PATH']}"
+    desk.environment["TORCHINDUCTOR_CACHE_DIR"] = f"{desk.path}/caches"
+    desk.sh("tprof run -o compiled --compile --operators names -- python examples/compiled.py")
+    report = desk.sh("tprof report compile compiled")
+    parts = [section(report, title) for title in ("Compiled functions", "Graph breaks", "Recompilations", "Runs of compiled code")]
+    return {"compiled": fenced("\n\n".join(parts))}
+
+
 def train(desk, python):
     home = os.path.dirname(os.path.abspath(python))
     desk.environment["PATH"] = f"{home}:{desk.environment['PATH']}"
@@ -192,6 +203,7 @@ def main():
     }
     if options.torch:
         jobs["torch"] = (lambda desk: torch(desk, options.torch), [])
+        jobs["compiled"] = (lambda desk: compiled(desk, options.torch), [])
         jobs["loader"] = (lambda desk: loader(desk, options.torch), [])
     if options.numpy:
         jobs["train"] = (lambda desk: train(desk, options.numpy), [])

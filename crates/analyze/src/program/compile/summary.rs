@@ -6,13 +6,13 @@ use tprof_facts::compile::NO_LOG;
 use tprof_trace::compile_log::{CacheOutcome, KernelLanguage};
 
 use super::of_rank::RankCompiled;
-use super::tables::NO_CODE;
+use super::tables::{NO_CODE, rank_column};
 use crate::document::{Cell, Column, RankAt, Table, Unit};
 
 /// Sums of each rank that has a log.
 pub(super) fn table(parts: &[(RankAt, RankCompiled)]) -> Table {
     let columns = vec![
-        Column::new("rank", "rank", Unit::Text),
+        rank_column(parts),
         Column::new("functions", "functions", Unit::Count),
         Column::new("compilations", "compiled", Unit::Count),
         Column::new("total_ns", "time", Unit::Duration),

@@ -45,13 +45,18 @@ fn empty(parts: &CompiledParts, none: &'static str) -> &'static str {
     if parts.iter().all(|(_, part)| part.logs.is_empty()) { NO_LOG } else { none }
 }
 
+/// Shown where there are several.
+pub(super) fn rank_column(parts: &CompiledParts) -> Column {
+    Column::new("rank", if parts.len() > 1 { "rank" } else { "" }, Unit::Text)
+}
+
 fn nanos(us: Option<u64>, why: &str) -> Cell {
     Cell::known(us.map(|us| us.saturating_mul(1000)), why)
 }
 
 fn frames(parts: &CompiledParts) -> Table {
     let columns = vec![
-        Column::new("rank", "rank", Unit::Text),
+        rank_column(parts),
         Column::new("compile_id", "id", Unit::Text),
         Column::new("direction", "graph", Unit::Text),
         Column::new("total_ns", "time", Unit::Duration),
@@ -61,23 +66,20 @@ fn frames(parts: &CompiledParts) -> Table {
         Column::new("kernels_ns", "kernels", Unit::Duration),
         Column::data("cuda_graphs_ns", Unit::Duration),
         Column::data("start_ns", Unit::Time),
-        Column::new("attempts", "tries", Unit::Count),
+        Column::data("attempts", Unit::Count),
         Column::data("guards", Unit::Count),
-        Column::new("operators_before", "ops", Unit::Count),
+        Column::data("operators_before", Unit::Count),
         Column::data("operators_after", Unit::Count),
-        Column::new("generated_kernels", "gen.", Unit::Count),
+        Column::data("generated_kernels", Unit::Count),
         Column::data("external_kernels", Unit::Count),
         Column::data("failure", Unit::Text),
         Column::data("restart_reasons", Unit::Text),
         Column::data("file", Unit::Text),
-        Column::new("line", "line", Unit::Id),
+        Column::data("line", Unit::Id),
         Column::new("function", "function", Unit::Name),
     ];
     let mut table = Table::new("frames", "Compiled functions", columns)
-        .about(
-            "ops: calls in the traced graph; gen.: kernels that Inductor generated; tries: a break \
-             begins a compilation again",
-        )
+        .about("the four phases add up to the time; kernels: waiting for Triton or C++ compilers")
         .empty(empty(parts, "the log has no compilation"));
     let mut rows: Vec<(&RankAt, &FrameRow)> =
         parts.iter().flat_map(|(at, part)| part.frames.iter().map(move |row| (at, row))).collect();
@@ -168,7 +170,7 @@ fn graph_breaks(parts: &CompiledParts) -> Table {
 
 fn recompiles(parts: &CompiledParts) -> Table {
     let columns = vec![
-        Column::new("rank", "rank", Unit::Text),
+        rank_column(parts),
         Column::new("compile_id", "id", Unit::Text),
         Column::new("total_ns", "time", Unit::Duration),
         Column::data("file", Unit::Text),
@@ -201,7 +203,7 @@ fn recompiles(parts: &CompiledParts) -> Table {
 
 fn uncompiled(parts: &CompiledParts) -> Table {
     let columns = vec![
-        Column::new("rank", "rank", Unit::Text),
+        rank_column(parts),
         Column::new("what", "what", Unit::Text),
         Column::data("file", Unit::Text),
         Column::new("line", "line", Unit::Id),
@@ -232,7 +234,7 @@ fn graphs(parts: &CompiledParts) -> Table {
     let has_work = parts.iter().any(|(_, part)| part.has_work);
     let on_device = |title| if has_work { title } else { "" };
     let columns = vec![
-        Column::new("rank", "rank", Unit::Text),
+        rank_column(parts),
         Column::new("compile_id", "id", Unit::Text),
         Column::new("direction", "graph", Unit::Text),
         Column::new("runs", "runs", Unit::Count),
@@ -284,7 +286,7 @@ fn graphs(parts: &CompiledParts) -> Table {
 
 fn caches(parts: &CompiledParts) -> Table {
     let columns = vec![
-        Column::new("rank", "rank", Unit::Text),
+        rank_column(parts),
         Column::new("cache", "cache", Unit::Text),
         Column::new("outcome", "outcome", Unit::Text),
         Column::new("count", "times", Unit::Count),
@@ -313,7 +315,7 @@ fn caches(parts: &CompiledParts) -> Table {
 fn kernels(parts: &CompiledParts) -> Table {
     let has_work = parts.iter().any(|(_, part)| part.has_work);
     let columns = vec![
-        Column::new("rank", "rank", Unit::Text),
+        rank_column(parts),
         Column::new("compile_id", "id", Unit::Text),
         Column::new("language", "language", Unit::Text),
         Column::new("runs", if has_work { "runs" } else { "" }, Unit::Count),
@@ -349,7 +351,7 @@ fn kernels(parts: &CompiledParts) -> Table {
 
 fn operators(parts: &CompiledParts) -> Table {
     let columns = vec![
-        Column::new("rank", "rank", Unit::Text),
+        rank_column(parts),
         Column::new("stage", "graph", Unit::Text),
         Column::new("count", "calls", Unit::Count),
         Column::new("operator", "operator", Unit::Name),
@@ -373,7 +375,7 @@ fn operators(parts: &CompiledParts) -> Table {
 
 fn events(parts: &CompiledParts) -> Table {
     let columns = vec![
-        Column::new("rank", "rank", Unit::Text),
+        rank_column(parts),
         Column::data("pid", Unit::Id),
         Column::new("use", "use", Unit::Text),
         Column::new("count", "events", Unit::Count),
