@@ -51,12 +51,11 @@ pub(super) struct RankGraphs {
 /// Runs of the compiled code of a rank.
 pub(super) fn of_rank(rank: &RankTrace<'_>) -> RankGraphs {
     let tree = rank.operator_tree();
-    let names = Names::of(rank);
     let mut found = RankGraphs::default();
-    if names.regions.is_empty() && names.backwards.is_empty() {
+    let graph_of = compiled_spans(rank, tree);
+    if graph_of.is_empty() {
         return found;
     }
-    let graph_of = graphs_of(rank, tree, &names);
     let steps = steady(rank, rank.steps());
     let steps = Cover::of(steps.iter().map(|step| step.interval));
     found.steps_ns = (!steps.is_empty()).then(|| steps.length());
@@ -104,9 +103,13 @@ impl Names {
     }
 }
 
-/// The compiled code of each span that is some.
-fn graphs_of(rank: &RankTrace<'_>, tree: &CallTree, names: &Names) -> BTreeMap<u32, Graph> {
+/// The compiled code of each span of a tree that is some.
+pub(super) fn compiled_spans(rank: &RankTrace<'_>, tree: &CallTree) -> BTreeMap<u32, Graph> {
+    let names = Names::of(rank);
     let mut found = BTreeMap::new();
+    if names.regions.is_empty() && names.backwards.is_empty() {
+        return found;
+    }
     for (span, at) in tree.spans.iter().zip(0_u32..) {
         if let Some(id) = names.regions.get(&span.name) {
             found.insert(at, Graph { id: id.clone(), is_backward: false });

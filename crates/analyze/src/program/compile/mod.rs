@@ -3,6 +3,7 @@
 //! Figures are PyTorch's; nothing here is sampled. A run without such a log has no tables, and
 //! states how to get one.
 
+mod breaks;
 mod graphs;
 mod of_rank;
 mod summary;
@@ -12,6 +13,7 @@ mod tests;
 
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace};
+pub(crate) use breaks::gaps;
 use of_rank::RankCompiled;
 use tprof_trace::model::SpanKind;
 
