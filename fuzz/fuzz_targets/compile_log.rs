@@ -7,13 +7,18 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tprof_trace::compile_log::read;
+use tprof_trace::compile_log::{Bounds, read};
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(log) = read(bytes) else { return };
+    let Ok(log) = read(bytes, Bounds::default()) else { return };
     assert_eq!(log.bytes, bytes.len() as u64);
     let of_events: u64 = log.events.values().map(|row| row.bytes).sum();
     assert!(of_events <= log.bytes && log.bytes_not_kept >= u64::from(bytes.contains(&0)));
+    // A bound that these bytes reach: rows stay within it, and those that are left out are counted.
+    let kept = bytes.len() / 8;
+    let Ok(bounded) = read(bytes, Bounds { kept, ..Bounds::default() }) else { return };
+    assert!(bounded.kept_bytes <= kept && log.left_out.rows == 0);
+    assert!(bounded.left_out.rows > 0 || bounded.frames.len() == log.frames.len());
     for frame in &log.frames {
         let phases = [frame.phases.dynamo_us, frame.phases.aot_us, frame.phases.inductor_us];
         // What a log states may be nonsense; sums of it must not end the program.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use tprof_trace::compile_log::{
-    self, CompileId, CompileLog, CompiledFrame, KernelLanguage, LOG_PREFIX,
+    self, Bounds, CompileId, CompileLog, CompiledFrame, KernelLanguage, LOG_PREFIX, LeftOut,
 };
 use tprof_trace::run::RunInfo;
 use tprof_trace::{CompileLogFile, CompileLogOwner, RankFile, RunDir, TraceFile};
@@ -12,6 +12,9 @@ use tprof_trace::{CompileLogFile, CompileLogOwner, RankFile, RunDir, TraceFile};
 /// How to get such a log, for reports that have none.
 pub const NO_LOG: &str = "the run has no log of torch.compile: record one with `tprof run --compile`, or import one that \
                           TORCH_TRACE=DIR wrote: `tprof import DIR -o RUN`";
+
+/// What is kept of all logs of a rank: a rank has a log for each of its processes.
+const MOST_OF_RANK: usize = 256 << 20;
 
 /// The logs of a rank.
 #[derive(Debug, Default)]
@@ -56,7 +59,10 @@ impl RankCompile {
 
     fn add(&mut self, path: &Path, ahead_ns: Option<i128>) {
         let name = base_name(path);
-        match compile_log::open(path) {
+        let taken: usize = self.logs.iter().map(|read| read.log.kept_bytes).sum();
+        let bounds = Bounds::default();
+        let kept = bounds.kept.min(MOST_OF_RANK.saturating_sub(taken));
+        match compile_log::open(path, Bounds { kept, ..bounds }) {
             Ok(log) => {
                 self.problems.extend(problem_of(&log, &name));
                 self.logs.push(ReadLog { name, log, ahead_ns });
@@ -137,6 +143,30 @@ fn problem_of(log: &CompileLog, name: &str) -> Option<String> {
     }
     if log.is_cut {
         parts.push("it ends within a line: its process was killed, or still writes it".to_owned());
+    }
+    if log.is_read_in_part {
+        let read = crate::units::bytes(log.bytes);
+        parts.push(format!("it is longer than the {read} that were read of it"));
+    }
+    let LeftOut { rows, parts: texts, names, payloads } = log.left_out;
+    let left_out = [
+        (
+            rows,
+            "event is",
+            "events are",
+            "left out of compilations, breaks, look-ups, graphs and code",
+        ),
+        (
+            texts,
+            "text, operator or kernel is",
+            "texts, operators and kernels are",
+            "left out of these",
+        ),
+        (names, "name of a file is", "names of files are", "left out"),
+        (payloads, "payload is", "payloads are", "read up to 16 MiB"),
+    ];
+    for (count, one, more, what) in left_out.into_iter().filter(|(count, ..)| *count > 0) {
+        parts.push(format!("{} {what}", crate::units::counted(count, one, more)));
     }
     (!parts.is_empty()).then(|| format!("`{name}`: {}", parts.join("; ")))
 }

@@ -12,7 +12,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use tprof_facts::compile::rank_of_name;
 use tprof_facts::units::counted;
-use tprof_trace::compile_log::{self, COMPILE_DIRECTORY, CompileLog, KEPT_ENDING, LOG_PREFIX};
+use tprof_trace::compile_log::{
+    self, Bounds, COMPILE_DIRECTORY, CompileLog, KEPT_ENDING, LOG_PREFIX,
+};
 
 /// Endings of names of logs.
 const LOGS: &[&str] = &[".log", ".log.gz", ".log.zst"];
@@ -93,9 +95,9 @@ pub(crate) struct FoundLog {
 pub(crate) fn read(paths: &[PathBuf], limit: u64) -> Result<Vec<FoundLog>, ImportError> {
     let one = |path: &PathBuf| {
         let failed = |source| ImportError::Io { path: path.clone(), what: "read", source };
-        let text = BufReader::new(text_of(path).map_err(failed)?.take(limit.saturating_add(1)));
-        let log = compile_log::read(text).map_err(failed)?;
-        if log.bytes > limit {
+        let bounds = Bounds { text: limit, ..Bounds::default() };
+        let log = compile_log::read(text_of(path).map_err(failed)?, bounds).map_err(failed)?;
+        if log.is_read_in_part {
             return Err(ImportError::TooLarge { path: path.clone(), limit });
         }
         let rank = rank_of_name(path).or(log.rank);
@@ -143,7 +145,7 @@ pub(crate) fn keep(
             let name = format!("{number}-{}.log{KEPT_ENDING}", stem.unwrap_or(&name));
             let to = directory.join(name);
             let text = text_of(&found.path).map_err(failed(&found.path))?;
-            compile_log::keep(text, &to, u64::MAX).map_err(failed(&to))?;
+            compile_log::keep(text, &to, Bounds::default().text).map_err(failed(&to))?;
             let compiled = found.log.frames.iter().filter(|frame| !frame.is_backward).count();
             notes.push(format!(
                 "`{}`: {} by torch.compile, rank {rank}: tprof report compile",

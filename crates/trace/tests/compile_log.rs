@@ -1,10 +1,10 @@
 //! Logs that PyTorch wrote of `scripts/compile/job.py`, of three versions: two graph breaks, three
 //! recompilations of one function and one of another.
 
-use std::io::{BufReader, Read};
+use std::io::Read;
 use std::path::PathBuf;
 use tprof_trace::compile_log::{
-    CacheOutcome, CompileLog, EventUse, GraphStage, KernelLanguage, open, process_of, read,
+    Bounds, CacheOutcome, CompileLog, EventUse, GraphStage, KernelLanguage, open, process_of,
 };
 
 const VERSIONS: [&str; 3] = ["2.15", "2.8", "2.4"];
@@ -14,7 +14,11 @@ fn path(version: &str) -> PathBuf {
 }
 
 fn log(version: &str) -> CompileLog {
-    open(&path(version)).unwrap()
+    open(&path(version), Bounds::default()).unwrap()
+}
+
+fn read(text: &[u8]) -> CompileLog {
+    tprof_trace::compile_log::read(text, Bounds::default()).unwrap()
 }
 
 fn text(version: &str) -> Vec<u8> {
@@ -130,7 +134,7 @@ fn caches_kernels_and_operators_are_found() {
 fn a_log_is_read_as_far_as_it_goes() {
     let text = text("2.8");
     // A killed process: the first half, which ends within a line.
-    let half = read(&text[..text.len() / 2]).unwrap();
+    let half = read(&text[..text.len() / 2]);
     assert!(half.is_cut && half.damaged == 0, "{} {}", half.is_cut, half.damaged);
     assert!(!half.frames.is_empty() && half.frames.len() < log("2.8").frames.len());
     assert!(half.extent_unix_us.is_some());
@@ -138,15 +142,76 @@ fn a_log_is_read_as_far_as_it_goes() {
     let mut holed = text[..20_000].to_vec();
     holed.resize(70_000, 0);
     holed.extend_from_slice(&text[70_000..]);
-    let holed = read(BufReader::new(&*holed)).unwrap();
+    let holed = read(&holed);
     assert!(holed.bytes_not_kept >= 50_000, "{}", holed.bytes_not_kept);
     assert!(!holed.frames.is_empty());
     let mut noisy = b"Traceback (most recent call last):\n\tx\nV1\n{}\n".to_vec();
     noisy.extend_from_slice(&text);
     noisy.extend_from_slice(b"tprof: bytes not kept: 77\n");
-    let noisy = read(&*noisy).unwrap();
+    let noisy = read(&noisy);
     assert!(noisy.damaged >= 3, "{}", noisy.damaged);
     assert_eq!((noisy.bytes_not_kept, noisy.frames.len()), (77, log("2.8").frames.len()));
+}
+
+#[test]
+fn what_is_beyond_a_bound_is_left_out_and_counted() {
+    let (text, all) = (text("2.8"), log("2.8"));
+    assert_eq!((all.left_out.count(), all.is_read_in_part), (0, false));
+    for kept in [0, 1 << 10, 4 << 10, 16 << 10, all.kept_bytes / 2] {
+        let bounds = Bounds { kept, ..Bounds::default() };
+        let log = tprof_trace::compile_log::read(&*text, bounds).unwrap();
+        assert!(log.kept_bytes <= kept, "{} of {kept}", log.kept_bytes);
+        let rows = |log: &CompileLog| {
+            log.frames.len() + log.graph_breaks.len() + log.recompiled.len() + log.caches.len()
+        };
+        assert!(log.left_out.rows > 0 && rows(&log) < rows(&all), "{:?}", log.left_out);
+        // What costs nothing is known all the same.
+        assert_eq!((&log.events, log.bytes, log.damaged), (&all.events, all.bytes, 0));
+    }
+}
+
+#[test]
+fn a_text_is_read_as_far_as_its_bound() {
+    // 4 MiB of a line, in a few kilobytes.
+    let line = "V1122 08:36:34.041000 7 a.py:1] {\"str\": [\"a\", 0]}\n";
+    let whole = line.repeat((4 << 20) / line.len());
+    let packed = zstd::encode_all(whole.as_bytes(), 3).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), packed).unwrap();
+    let read = |text: u64| open(file.path(), Bounds { text, ..Bounds::default() }).unwrap();
+    let part = read(1 << 20);
+    assert_eq!((part.bytes, part.is_read_in_part, part.is_cut), (1 << 20, true, false));
+    assert_eq!((part.events["str"].count, part.damaged), ((1 << 20) / line.len() as u64, 0));
+    let all = read(whole.len() as u64);
+    assert_eq!((all.bytes, all.is_read_in_part), (whole.len() as u64, false));
+}
+
+#[test]
+fn lists_of_a_hostile_log_are_bounded_and_counted() {
+    let line = "V1122 08:36:34.041000 7 a.py:1] ";
+    let many = "\"x\",".repeat(1000);
+    let stack = "{\"line\": 1},".repeat(1000);
+    let text = format!(
+        "{line}{{\"dynamo_start\": {{\"stack\": [{stack}{{\"line\": 9, \"name\": \"f\"}}]}}, \"frame_id\": 0}}\n\
+         {line}{{\"compilation_metrics\": {{\"restart_reasons\": [{many}\"x\"]}}, \"frame_id\": 0}}\n\
+         {line}{{\"artifact\": {{\"name\": \"recompile_reasons\"}}, \"has_payload\": \"0\"}}\n\t[{many}\"x\"]\n\
+         {line}{{\"dynamo_output_graph\": {{}}, \"has_payload\": \"0\"}}\n{}\
+         {line}{{\"inductor_output_code\": {{}}, \"has_payload\": \"0\"}}\n{}\
+         tprof: bytes not kept: 18446744073709551615\ntprof: bytes not kept: 7\n",
+        (0..11_000).map(|at| format!("\ty = x.f{at}()\n")).collect::<String>(),
+        "\ta = async_compile.triton(\n".repeat(20_001),
+    );
+    let log = read(text.as_bytes());
+    let frame = &log.frames[0];
+    assert_eq!((frame.line, frame.function.as_deref()), (Some(9), Some("f")));
+    assert_eq!((frame.restart_reasons.len(), log.recompiled[0].reasons.len()), (64, 64));
+    // Of the graph every call is counted.
+    let operators = &log.graphs[0].2;
+    assert_eq!((operators.len(), operators["(others)"]), (10_001, 1000));
+    // How many kernels the code has is not known by a part of them.
+    assert_eq!(log.code[0].kernels, None);
+    assert_eq!((log.left_out.parts, log.left_out.rows), (937 * 2 + 20_001, 0));
+    assert_eq!(log.bytes_not_kept, u64::MAX);
 }
 
 #[test]
@@ -156,7 +221,7 @@ fn a_run_of_compiled_code_is_no_compilation() {
         "V1122 08:36:34.041000 7 a.py:1] {{\"{event}\": {{\"runtime_cudagraphify_time_us\": 5, \
          \"is_runtime\": true}}, \"frame_id\": 0, \"frame_compile_id\": 0}}\n"
     );
-    let log = read(line.as_bytes()).unwrap();
+    let log = read(line.as_bytes());
     assert_eq!((log.events[event].count, log.frames.len()), (1, 0), "{log:?}");
 }
 
@@ -167,7 +232,7 @@ fn unknown_events_are_counted_by_name() {
         "{line}{{\"quantum_graph\": {{\"x\": [1]}}, \"has_payload\": \"0\"}}\n\tpayload\n\
          {line}{{\"frame_id\": 1}}\n{line}{{\"dynamo_start\": {{\"stack\": null}}, \"rank\": 3}}\n"
     );
-    let log = read(text.as_bytes()).unwrap();
+    let log = read(text.as_bytes());
     let row = &log.events["quantum_graph"];
     assert_eq!((row.of, row.count, row.bytes > 60), (EventUse::Unknown, 1, true));
     assert_eq!((log.damaged, log.rank, log.frames.len()), (1, Some(3), 1));
@@ -188,7 +253,7 @@ proptest::proptest! {
             }
         }
         text.truncate(length);
-        let log = read(&*text).unwrap();
+        let log = read(&text);
         proptest::prop_assert_eq!(log.bytes, text.len() as u64);
         let of_events: u64 = log.events.values().map(|row| row.bytes).sum();
         proptest::prop_assert!(of_events <= log.bytes);

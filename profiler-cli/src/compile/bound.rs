@@ -47,6 +47,7 @@ mod tests {
     use super::*;
     use std::io::BufReader;
     use std::os::unix::fs::FileExt;
+    use tprof_trace::compile_log::{Bounds, read};
 
     const LINE: &str = "V1122 08:36:34.041000 7 a.py:1] {\"str\": [\"a\", 0]}\n";
 
@@ -65,7 +66,7 @@ mod tests {
         writer.write_all_at(LINE.as_bytes(), text.len() as u64).unwrap();
         let whole = text.len() as u64 + LINE.len() as u64;
         let read = |path: &Path| {
-            tprof_trace::compile_log::read(BufReader::new(File::open(path).unwrap())).unwrap()
+            read(BufReader::new(File::open(path).unwrap()), Bounds::default()).unwrap()
         };
         // As a launcher that was killed leaves it.
         let holed = read(&path);

@@ -5,9 +5,12 @@ use super::log::{CompiledFrame, GraphBreak};
 /// Longest text that is kept of a reason, an explanation or a hint, in characters.
 const MOST_CHARS: usize = 600;
 
-/// Reads a payload.
-pub(super) fn parse(payload: &str) -> GraphBreak {
-    let mut found = GraphBreak::default();
+/// Most hints that are kept.
+const MOST_HINTS: usize = 64;
+
+/// Reads a payload; also how many hints are left out.
+pub(super) fn parse(payload: &str) -> (GraphBreak, u64) {
+    let (mut found, mut left_out) = (GraphBreak::default(), 0);
     let mut lines = payload.lines();
     while let Some(line) = lines.next() {
         let text = line.trim();
@@ -28,7 +31,10 @@ pub(super) fn parse(payload: &str) -> GraphBreak {
         } else if let Some(text) = text.strip_prefix("Explanation: ") {
             found.explanation = Some(short(text));
         } else if let Some(text) = text.strip_prefix("Hint: ") {
-            found.hints.push(short(text));
+            match found.hints.len() < MOST_HINTS {
+                true => found.hints.push(short(text)),
+                false => left_out += 1,
+            }
         } else if text.starts_with("User code traceback:") {
             break;
         }
@@ -37,7 +43,7 @@ pub(super) fn parse(payload: &str) -> GraphBreak {
         let first = payload.lines().map(str::trim).find(|line| !line.is_empty());
         found.reason = first.map(short);
     }
-    found
+    (found, left_out)
 }
 
 /// The break behind which this function resumes, `torch_dynamo_resume_in_f_at_14`.
@@ -57,9 +63,9 @@ fn place_of(text: &str) -> (Option<String>, Option<u32>) {
     match text.rsplit_once(':') {
         Some((file, line)) => {
             let digits: String = line.chars().take_while(char::is_ascii_digit).collect();
-            (Some(file.to_owned()), digits.parse().ok())
+            (Some(short(file)), digits.parse().ok())
         }
-        None => (Some(text.to_owned()), None),
+        None => (Some(short(text)), None),
     }
 }
 
@@ -80,7 +86,7 @@ mod tests {
         let text = "Graph break in user code at /a b/job.py:14\nGraph Break Reason: Data-dependent \
                     branching\n  Explanation: No.\n\n  Hint: Use `torch.cond`.\n  Hint: Or not.\n\n\
                     User code traceback:\n  Hint: of a string in the code\n";
-        let found = parse(text);
+        let (found, _) = parse(text);
         assert_eq!((found.file.as_deref(), found.line), (Some("/a b/job.py"), Some(14)));
         assert_eq!(found.reason.as_deref(), Some("Data-dependent branching"));
         assert_eq!(found.explanation.as_deref(), Some("No."));
@@ -89,10 +95,10 @@ mod tests {
 
     #[test]
     fn what_has_another_form_keeps_its_first_line() {
-        let first = parse("\n call_function x\nmore").reason;
+        let first = parse("\n call_function x\nmore").0.reason;
         assert_eq!(first.as_deref(), Some("call_function x"));
-        assert_eq!(parse("").reason, None);
-        let place = parse("Graph break in user code at <string>:7\n");
+        assert_eq!(parse("").0.reason, None);
+        let (place, _) = parse("Graph break in user code at <string>:7\n");
         assert_eq!((place.file.as_deref(), place.line), (Some("<string>"), Some(7)));
     }
 }

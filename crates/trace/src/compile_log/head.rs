@@ -1,5 +1,6 @@
 //! The JSON of a line: one event, and which compilation it is of.
 
+use super::json::Last;
 use super::log::CompileId;
 use super::metrics::Metrics;
 use serde::Deserialize;
@@ -25,7 +26,8 @@ pub(super) enum Content {
     Nothing,
     Artifact(String),
     Metrics(Box<Metrics>),
-    Start(Vec<StackFrame>),
+    /// The innermost frame of the stack.
+    Start(Option<StackFrame>),
     Code(Option<String>),
     Text(String, u64),
 }
@@ -48,7 +50,7 @@ struct Artifact {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct StartEvent {
-    stack: Option<Vec<StackFrame>>,
+    stack: Option<Last<StackFrame>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -118,7 +120,7 @@ fn content<'de, A: MapAccess<'de>>(event: &str, map: &mut A) -> Result<Content, 
         }
         "dynamo_start" => {
             let start = map.next_value::<StartEvent>()?;
-            Content::Start(start.stack.unwrap_or_default())
+            Content::Start(start.stack.and_then(|stack| stack.0))
         }
         "inductor_output_code" => {
             let code = map.next_value::<Code>()?;

@@ -30,6 +30,7 @@ fn write(source: impl Read, file: File, limit: u64) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Bounds;
     use super::*;
 
     #[test]
@@ -38,12 +39,12 @@ mod tests {
         let line = "V1122 08:36:34.041000 7 a.py:1] {\"str\": [\"a\", 0]}\n".repeat(100);
         let whole = dir.path().join("whole.log.zst");
         assert_eq!(keep(line.as_bytes(), &whole, 1 << 20).unwrap(), 0);
-        let log = super::super::open(&whole).unwrap();
+        let log = super::super::open(&whole, Bounds::default()).unwrap();
         assert_eq!((log.events["str"].count, log.bytes_not_kept), (100, 0));
         let cut = dir.path().join("cut.log.zst");
         let beyond = keep(line.as_bytes(), &cut, 530).unwrap();
         assert_eq!(beyond, line.len() as u64 - 530);
-        let log = super::super::open(&cut).unwrap();
+        let log = super::super::open(&cut, Bounds::default()).unwrap();
         assert_eq!((log.events["str"].count, log.bytes_not_kept), (10, beyond));
     }
 }

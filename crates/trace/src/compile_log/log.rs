@@ -86,6 +86,17 @@ pub struct CompiledFrame {
     pub logging_us: Option<u64>,
 }
 
+impl CompiledFrame {
+    /// Removes what texts it has, and counts them; that it failed, or has no CUDA graph, stays.
+    pub(super) fn drop_texts(&mut self) -> u64 {
+        let names = [&mut self.function, &mut self.file, &mut self.recompile_reason];
+        let names = names.into_iter().filter_map(Option::take).count();
+        let states = [&mut self.failure, &mut self.cuda_graphs_skipped].into_iter().flatten();
+        let states = states.map(|text| *text = "…".to_owned()).count();
+        (names + states + std::mem::take(&mut self.restart_reasons).len()) as u64
+    }
+}
+
 /// A graph break, as PyTorch states it. One that a recompilation repeats is stated again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GraphBreak {
@@ -158,6 +169,26 @@ pub struct GeneratedCode {
     pub kernels: Option<Vec<GeneratedKernel>>,
 }
 
+/// What a log has, and its [`CompileLog`] does not, since a bound of the reader was reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Compilations (each of its events), breaks, recompilations, look-ups, graphs, files of code.
+    pub rows: u64,
+    /// Of rows that are there: reasons, hints, kernels, operators of a kernel, names.
+    pub parts: u64,
+    /// Names of files, which compilations refer to.
+    pub names: u64,
+    /// Payloads of which only the beginning was read.
+    pub payloads: u64,
+}
+
+impl LeftOut {
+    /// All of it, counted.
+    pub fn count(&self) -> u64 {
+        [self.parts, self.names, self.payloads].into_iter().fold(self.rows, u64::saturating_add)
+    }
+}
+
 /// A process's log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CompileLog {
@@ -180,6 +211,12 @@ pub struct CompileLog {
     pub bytes_not_kept: u64,
     /// The last line has no end.
     pub is_cut: bool,
+    /// Whether its text goes on beyond what was read of it.
+    pub is_read_in_part: bool,
+    /// What is not in the fields below.
+    pub left_out: LeftOut,
+    /// Bytes of these and of what they refer to.
+    pub kept_bytes: usize,
     /// Bytes read.
     pub bytes: u64,
     /// Compilations in order of their beginning.

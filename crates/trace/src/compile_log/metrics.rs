@@ -1,6 +1,7 @@
 //! The figures of a compilation: `compilation_metrics`, of PyTorch 2.4 to 2.15.
 
 use super::graph_break::short;
+use super::json::FirstTexts;
 use super::log::{CompilePhases, CompiledFrame};
 use serde::{Deserialize, Deserializer};
 
@@ -34,7 +35,7 @@ pub(super) struct Metrics {
     runtime_cudagraphify_time_us: Option<u64>,
     fail_type: Option<String>,
     fail_reason: Option<String>,
-    restart_reasons: Option<Vec<String>>,
+    restart_reasons: Option<FirstTexts>,
     recompile_reason: Option<String>,
     #[serde(deserialize_with = "present")]
     cudagraph_skip_reason: Option<Option<String>>,
@@ -72,6 +73,11 @@ impl Metrics {
     /// Whether it is of a run of compiled code, not of a compilation.
     pub(super) fn is_of_run(&self, event: &str) -> bool {
         self.is_runtime == Some(true) || event.ends_with("_runtime")
+    }
+
+    /// Reasons beyond those that are kept.
+    pub(super) fn reasons_left_out(&self) -> u64 {
+        self.restart_reasons.as_ref().map_or(0, |reasons| reasons.more)
     }
 
     /// Time of a run that records CUDA graphs.
@@ -120,7 +126,7 @@ impl Metrics {
         frame.failure = (!failure.is_empty()).then_some(failure);
         let first_line = |text: String| short(text.lines().next().unwrap_or_default());
         frame.restart_reasons =
-            self.restart_reasons.unwrap_or_default().into_iter().map(first_line).collect();
+            self.restart_reasons.unwrap_or_default().texts.into_iter().map(first_line).collect();
         frame.recompile_reason = self.recompile_reason.map(|text| short(&text));
         take(&mut frame.cuda_graphs_skipped, &self.cudagraph_skip_reason.clone().flatten());
         let logging = self.structured_logging_overhead_us;

@@ -6,32 +6,39 @@
 //!
 //! Reading is tolerant: PyTorch's versions have other events and other fields. Events that this
 //! reader does not use are counted, unknown ones by name, damaged lines as such. Memory holds one
-//! line, one payload of bounded length, and what was found.
+//! line and one payload of bounded length, and within [`Bounds`] what was found; what a bound leaves out is counted.
 //!
 //! `dates` and `line` read a prefix, `events` names what PyTorch writes, `head` reads the JSON,
-//! `metrics` the figures of a compilation; `graph_break`, `graph` and `code` read payloads,
-//! `source` opens files, `keep` writes those that a run takes over, `reader` puts all together into a [`CompileLog`].
+//! `metrics` the figures of a compilation; `graph_break`, `graph`, `code` and `payload` read payloads;
+//! `source` opens files, `keep` writes those that a run takes over. `reader` separates `lines` into events and
+//! payloads, `rows` makes a [`CompileLog`] of them.
 
+mod bounds;
 mod code;
 mod dates;
 mod events;
 mod graph;
 mod graph_break;
 mod head;
+mod json;
 mod keep;
 mod line;
+mod lines;
 mod log;
 mod metrics;
+mod payload;
 mod reader;
+mod rows;
 mod source;
 
+pub use bounds::Bounds;
 pub use code::{GeneratedKernel, KernelLanguage};
 pub use events::{EventCount, EventUse};
 pub use graph::{GraphStage, OperatorCounts};
 pub use keep::{KEPT_ENDING, keep};
 pub use log::{
     CacheOutcome, CacheUse, CompileId, CompileLog, CompilePhases, CompiledFrame, GeneratedCode,
-    GraphBreak, Recompiled,
+    GraphBreak, LeftOut, Recompiled,
 };
 pub use reader::{open, read};
 pub use source::{COMPILE_DIRECTORY, CUT_LINE, LOG_PREFIX, is_compile_log, process_of, text};

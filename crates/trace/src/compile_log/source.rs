@@ -37,38 +37,3 @@ pub fn text(path: &Path) -> io::Result<Box<dyn BufRead>> {
         false => Box::new(file),
     })
 }
-
-/// A source of which the last byte is known.
-pub(super) struct Ending<R> {
-    source: R,
-    pub last: u8,
-}
-
-impl<R> Ending<R> {
-    pub(super) fn new(source: R) -> Ending<R> {
-        Ending { source, last: b'\n' }
-    }
-}
-
-impl<R: BufRead> Read for Ending<R> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let count = self.source.read(out)?;
-        self.last = *out[..count].last().unwrap_or(&self.last);
-        Ok(count)
-    }
-}
-
-impl<R: BufRead> BufRead for Ending<R> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.source.fill_buf()
-    }
-
-    fn consume(&mut self, count: usize) {
-        if let Some(&last) =
-            count.checked_sub(1).and_then(|at| self.source.fill_buf().ok()?.get(at))
-        {
-            self.last = last;
-        }
-        self.source.consume(count);
-    }
-}

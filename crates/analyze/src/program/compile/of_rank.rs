@@ -45,6 +45,9 @@ pub(super) struct LogRow {
     pub bytes_not_kept: u64,
     pub damaged: u64,
     pub is_cut: bool,
+    pub is_read_in_part: bool,
+    /// What the reader's bounds left out of it.
+    pub left_out: u64,
     pub events: Vec<(String, EventUse, u64, u64)>,
 }
 
@@ -111,7 +114,8 @@ pub(super) fn read(rank: &RankTrace<'_>, at: &RankAt) -> RankCompiled {
         false => FxHashMap::default(),
     };
     let code = || logs.iter().flat_map(|read| &read.log.code);
-    found.has_code = code().next().is_some() && code().all(|one| one.kernels.is_some());
+    let has_rows = logs.iter().all(|read| read.log.left_out.rows == 0);
+    found.has_code = has_rows && code().next().is_some() && code().all(|one| one.kernels.is_some());
     for read in logs {
         found.logs.push(log_row(read));
         frames(read, at, &mut found);
@@ -144,6 +148,8 @@ fn log_row(read: &ReadLog) -> LogRow {
         bytes_not_kept: log.bytes_not_kept,
         damaged: log.damaged,
         is_cut: log.is_cut,
+        is_read_in_part: log.is_read_in_part,
+        left_out: log.left_out.count(),
         events: log.events.iter().map(event).collect(),
     }
 }

@@ -34,6 +34,8 @@ pub(super) fn table(parts: &[(RankAt, RankCompiled)]) -> Table {
         Column::data("log_bytes", Unit::Bytes),
         Column::data("bytes_not_kept", Unit::Bytes),
         Column::data("damaged_lines", Unit::Count),
+        Column::data("left_out", Unit::Count),
+        Column::data("logs_read_in_part", Unit::Count),
         Column::data("torch", Unit::Text),
     ];
     let mut table = Table::new("compile_ranks", "torch.compile by rank", columns)
@@ -70,7 +72,9 @@ fn row(at: &RankAt, part: &RankCompiled) -> Vec<Cell> {
     };
     let has_caches = !part.caches.is_empty();
     let cache = |wanted| Cell::known(has_caches.then(|| looked(wanted)), "the log has no look-up");
-    let logs = |of: &dyn Fn(&super::of_rank::LogRow) -> u64| part.logs.iter().map(of).sum::<u64>();
+    let logs = |of: &dyn Fn(&super::of_rank::LogRow) -> u64| {
+        part.logs.iter().map(of).fold(0, u64::saturating_add)
+    };
     let torch: BTreeSet<&str> = part.logs.iter().filter_map(|log| log.torch.as_deref()).collect();
     let torch = torch.into_iter().collect::<Vec<_>>().join(", ");
     vec![
@@ -101,6 +105,8 @@ fn row(at: &RankAt, part: &RankCompiled) -> Vec<Cell> {
         logs(&|log| log.bytes).into(),
         logs(&|log| log.bytes_not_kept).into(),
         logs(&|log| log.damaged).into(),
+        logs(&|log| log.left_out).into(),
+        logs(&|log| u64::from(log.is_read_in_part)).into(),
         Cell::known((!torch.is_empty()).then_some(torch), "this PyTorch's log does not name it"),
     ]
 }

@@ -1,0 +1,139 @@
+//! What a log may take: how much of its text is read, and how much of what it says is kept.
+//!
+//! A log's text is bounded where a run keeps it, but a compressed one may be of any length, and any
+//! line may add a row. What is beyond a bound is left out and counted: see [`LeftOut`].
+
+use super::code::GeneratedKernel;
+use super::graph::{GraphStage, OperatorCounts};
+use super::log::{
+    CacheUse, CompileId, CompiledFrame, GeneratedCode, GraphBreak, LeftOut, Recompiled,
+};
+
+/// How much of a log is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Bytes of its text; a log that has more is read as far as this.
+    pub text: u64,
+    /// Bytes of rows and texts that are kept of it. Vectors that grow take up to twice as many.
+    pub kept: usize,
+}
+
+impl Default for Bounds {
+    /// 2 GiB of text, eight times what a run keeps of a log; 64 MiB of rows, which are 11 % of a log of
+    /// PyTorch 2.4 and less than 1 % of those of 2.8 and 2.15: all that a run keeps of a log fits.
+    fn default() -> Bounds {
+        Bounds { text: 2 << 30, kept: 64 << 20 }
+    }
+}
+
+/// What may still be kept, and what no longer was.
+#[derive(Debug, Default)]
+pub(super) struct Budget {
+    left: usize,
+    pub left_out: LeftOut,
+}
+
+impl Budget {
+    pub(super) fn new(bytes: usize) -> Budget {
+        Budget { left: bytes, left_out: LeftOut::default() }
+    }
+
+    /// Takes bytes; false, and none, where fewer are left.
+    pub(super) fn takes(&mut self, bytes: usize) -> bool {
+        let left = self.left.checked_sub(bytes);
+        self.left = left.unwrap_or(self.left);
+        left.is_some()
+    }
+
+    pub(super) fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Adds a row, or counts it as left out.
+    pub(super) fn push<T: Kept>(&mut self, rows: &mut Vec<T>, row: T) {
+        match self.takes(row.bytes()) {
+            true => rows.push(row),
+            false => self.left_out.rows += 1,
+        }
+    }
+}
+
+/// What memory holds of a row.
+pub(super) trait Kept: Sized {
+    /// Bytes of what it refers to.
+    fn referred(&self) -> usize;
+
+    /// With itself.
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.referred()
+    }
+}
+
+impl Kept for String {
+    fn referred(&self) -> usize {
+        self.len()
+    }
+}
+
+impl<T: Kept> Kept for Option<T> {
+    fn referred(&self) -> usize {
+        self.as_ref().map_or(0, Kept::referred)
+    }
+}
+
+impl<T: Kept> Kept for Vec<T> {
+    fn referred(&self) -> usize {
+        self.iter().map(Kept::bytes).sum()
+    }
+}
+
+impl Kept for CacheUse {
+    fn referred(&self) -> usize {
+        self.why.referred()
+    }
+}
+
+impl Kept for GraphBreak {
+    fn referred(&self) -> usize {
+        let texts = [&self.file, &self.reason, &self.explanation];
+        texts.into_iter().map(Kept::referred).sum::<usize>() + self.hints.referred()
+    }
+}
+
+impl Kept for Recompiled {
+    fn referred(&self) -> usize {
+        self.reasons.referred()
+    }
+}
+
+impl Kept for GeneratedKernel {
+    fn referred(&self) -> usize {
+        self.name.len() + self.sources.referred() + self.operators.referred()
+    }
+}
+
+impl Kept for GeneratedCode {
+    fn referred(&self) -> usize {
+        self.path.referred() + self.kernels.referred()
+    }
+}
+
+impl Kept for (CompileId, GraphStage, OperatorCounts) {
+    fn referred(&self) -> usize {
+        // A map's nodes are two thirds full.
+        self.2.keys().map(|name| name.bytes() * 3 / 2 + 16).sum()
+    }
+}
+
+impl Kept for CompiledFrame {
+    fn referred(&self) -> usize {
+        let texts = [
+            &self.function,
+            &self.file,
+            &self.failure,
+            &self.recompile_reason,
+            &self.cuda_graphs_skipped,
+        ];
+        texts.into_iter().map(Kept::referred).sum::<usize>() + self.restart_reasons.referred()
+    }
+}

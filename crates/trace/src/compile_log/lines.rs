@@ -1,0 +1,127 @@
+//! Lines of a source, one at a time, in bounded memory.
+
+use std::io::{self, BufRead, Read};
+
+/// Longest line that is read; a longer one is damaged.
+const MOST_LINE: u64 = 16 << 20;
+
+/// What stands between two line ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Line<'a> {
+    pub content: LineContent<'a>,
+    /// With its end.
+    pub bytes: u64,
+    pub has_end: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LineContent<'a> {
+    /// Without its end.
+    Text(&'a [u8]),
+    /// More than any line has that is read.
+    TooLong,
+    /// Zero bytes: of a log that was longer than its bound, the middle is a hole; what is left of the
+    /// lines around it is a part of it.
+    Hole,
+}
+
+/// Reads lines.
+#[derive(Debug)]
+pub(super) struct Lines<R> {
+    source: R,
+    buffer: Vec<u8>,
+    /// Bytes that may still be read.
+    left: u64,
+    /// Whether the last line had an end.
+    pub is_ended: bool,
+    /// Whether the source has more than was read.
+    pub has_more: bool,
+}
+
+impl<R: BufRead> Lines<R> {
+    /// Of a source, as many bytes as this.
+    pub(super) fn new(source: R, most: u64) -> Lines<R> {
+        Lines { source, buffer: Vec::new(), left: most, is_ended: true, has_more: false }
+    }
+
+    /// The next line; none at the end.
+    pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+        let (mut bytes, mut parts, mut has_zeros) = (0, 0_u32, false);
+        loop {
+            self.buffer.clear();
+            let most = MOST_LINE.min(self.left);
+            let read = self.source.by_ref().take(most).read_until(b'\n', &mut self.buffer)? as u64;
+            if read == 0 {
+                break;
+            }
+            bytes += read;
+            parts += 1;
+            has_zeros |= self.buffer.contains(&0);
+            self.is_ended = self.buffer.last() == Some(&b'\n');
+            self.left -= read;
+            if self.left == 0 {
+                self.has_more = !self.source.fill_buf()?.is_empty();
+            }
+            if self.is_ended || read < MOST_LINE {
+                break;
+            }
+        }
+        let content = match (has_zeros, parts) {
+            (_, 0) => return Ok(None),
+            (true, _) => LineContent::Hole,
+            (false, 1) => {
+                LineContent::Text(self.buffer.strip_suffix(b"\n").unwrap_or(&self.buffer))
+            }
+            (false, _) => LineContent::TooLong,
+        };
+        Ok(Some(Line { content, bytes, has_end: self.is_ended }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(source: &[u8], most: u64) -> (Vec<Line<'static>>, bool) {
+        let mut lines = Lines::new(source, most);
+        let mut found = Vec::new();
+        while let Some(line) = lines.next().unwrap() {
+            let content = match line.content {
+                LineContent::Text(text) => LineContent::Text(text.to_vec().leak()),
+                LineContent::TooLong => LineContent::TooLong,
+                LineContent::Hole => LineContent::Hole,
+            };
+            found.push(Line { content, ..line });
+        }
+        (found, lines.has_more)
+    }
+
+    const fn text(text: &[u8], has_end: bool) -> Line<'_> {
+        let bytes = text.len() as u64 + has_end as u64;
+        Line { content: LineContent::Text(text), bytes, has_end }
+    }
+
+    #[test]
+    fn lines_have_their_ends_and_holes() {
+        let (lines, has_more) = all(b"a\n\n\0\0b\nlast", 100);
+        let hole = Line { content: LineContent::Hole, bytes: 4, has_end: true };
+        assert_eq!(lines, [text(b"a", true), text(b"", true), hole, text(b"last", false)]);
+        assert!(!has_more);
+    }
+
+    #[test]
+    fn what_is_beyond_the_bound_is_not_read() {
+        assert_eq!(all(b"a\nbcd\n", 4), (vec![text(b"a", true), text(b"bc", false)], true));
+        assert_eq!(all(b"a\nb", 2), (vec![text(b"a", true)], true));
+        assert_eq!(all(b"a\n", 2), (vec![text(b"a", true)], false));
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_one() {
+        let mut source = vec![b'x'; MOST_LINE as usize + 10];
+        source.extend_from_slice(b"\nnext\n");
+        let (lines, _) = all(&source, u64::MAX);
+        let long = Line { content: LineContent::TooLong, bytes: MOST_LINE + 11, has_end: true };
+        assert_eq!(lines, [long, text(b"next", true)]);
+    }
+}

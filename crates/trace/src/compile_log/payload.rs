@@ -1,0 +1,95 @@
+//! Payloads in JSON: reasons of recompilations and bypasses, the version, a moment.
+
+use super::graph_break::short;
+use super::json::{FirstTexts, Scalar};
+use serde::Deserialize;
+
+/// A guard as one line, without the stack that newer versions add.
+pub(super) fn one_line(reason: &str) -> String {
+    let first = reason.lines().next().unwrap_or_default();
+    short(&first.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// Guards that failed, and how many are left out. What is no list of them is one.
+pub(super) fn reasons(text: &str) -> (Vec<String>, u64) {
+    match serde_json::from_str::<FirstTexts>(text) {
+        Ok(found) => (found.texts.iter().map(|reason| one_line(reason)).collect(), found.more),
+        Err(_) => (vec![one_line(text.trim())], 0),
+    }
+}
+
+/// The moment of a `chromium_event`, microseconds since 1970.
+pub(super) fn moment(text: &str) -> Option<u64> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Event {
+        ts: Scalar,
+    }
+    let event = serde_json::from_str::<Event>(text).ok()?;
+    event.ts.number().filter(|us| *us > 1e15 && *us < 1e16).map(|us| us as u64)
+}
+
+/// Version of PyTorch.
+pub(super) fn version(text: &str) -> Option<String> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Version {
+        pytorch_version: Scalar,
+    }
+    serde_json::from_str::<Version>(text).ok()?.pytorch_version.text().map(short)
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Bypass {
+    cache_bypass_reason: Scalar,
+    cache_bypass_exception_type: Scalar,
+}
+
+/// Why a cache was bypassed.
+pub(super) fn bypass(text: &str) -> Option<String> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Outer {
+        args: Bypass,
+    }
+    let why = |of: &Bypass| {
+        let reason = of.cache_bypass_reason.text();
+        reason.or(of.cache_bypass_exception_type.text()).map(one_line)
+    };
+    let own = || why(&serde_json::from_str::<Bypass>(text).ok()?);
+    own().or_else(|| why(&serde_json::from_str::<Outer>(text).ok()?.args))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bypass_has_its_reason_where_either_form_has_it() {
+        let own =
+            r#"{"key": null, "cache_bypass_reason": "Unsupported\n stack", "components": []}"#;
+        assert_eq!(bypass(own).as_deref(), Some("Unsupported"));
+        let outer = r#"{"ts": 1, "args": {"cache_bypass_exception_type": "E"}}"#;
+        assert_eq!(bypass(outer).as_deref(), Some("E"));
+        assert_eq!(
+            (bypass("{}"), bypass("[1]"), bypass(r#"{"cache_bypass_reason": 1}"#)),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn reasons_and_moments_of_another_form_are_taken_as_far_as_they_go() {
+        assert_eq!(reasons("[\"a  b\\nc\"]"), (vec!["a b".to_owned()], 0));
+        assert_eq!(reasons("guard\nstack\n"), (vec!["guard".to_owned()], 0));
+        assert_eq!(
+            moment(r#"{"ts": 1795511601149183.0, "args": {}}"#),
+            Some(1_795_511_601_149_183)
+        );
+        assert_eq!(
+            (moment(r#"{"ts": "x"}"#), moment(r#"{"ts": 5}"#), moment("")),
+            (None, None, None)
+        );
+        assert_eq!(version(r#"{"pytorch_version": "2.8"}"#).as_deref(), Some("2.8"));
+    }
+}

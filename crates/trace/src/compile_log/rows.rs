@@ -1,0 +1,279 @@
+//! What events and payloads add to a [`CompileLog`], within its bounds.
+
+use super::bounds::{Bounds, Budget, Kept};
+use super::code::find_kernels;
+use super::dates::{PrefixTime, Zone};
+use super::events::{self, EventUse};
+use super::graph::{GraphStage, count_operators};
+use super::graph_break::{self, short};
+use super::head::{Head, StackFrame};
+use super::log::{
+    CacheOutcome, CacheUse, CompileId, CompileLog, CompiledFrame, GeneratedCode, GraphBreak,
+    Recompiled,
+};
+use super::metrics::Metrics;
+use super::payload;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Longest interned text, and bytes of all of them.
+const MOST_TEXT: usize = 4 << 10;
+const MOST_TEXTS: usize = 16 << 20;
+/// What the tables of frames and of texts take for an entry beside what it refers to.
+const ENTRY_BYTES: usize = 96;
+
+/// Which compilation an event is of, and when it was written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EventAt {
+    pub id: CompileId,
+    pub attempt: Option<u32>,
+    pub time: PrefixTime,
+}
+
+/// A log that is being read.
+#[derive(Debug)]
+pub(super) struct LogRows {
+    pub log: CompileLog,
+    bounds: Bounds,
+    budget: Budget,
+    strings: FxHashMap<u64, String>,
+    strings_bytes: usize,
+    frames: FxHashMap<(CompileId, bool), usize>,
+    zone: Option<Zone>,
+    /// First and last prefix.
+    times: Option<(PrefixTime, PrefixTime)>,
+    /// Prefixes of frames, until the zone is known.
+    began: Vec<(usize, PrefixTime)>,
+}
+
+impl LogRows {
+    pub(super) fn new(bounds: Bounds) -> LogRows {
+        LogRows {
+            log: CompileLog::default(),
+            bounds,
+            budget: Budget::new(bounds.kept),
+            strings: FxHashMap::default(),
+            strings_bytes: 0,
+            frames: FxHashMap::default(),
+            zone: None,
+            times: None,
+            began: Vec::new(),
+        }
+    }
+
+    /// Counts an event, and gives the name under which that is.
+    pub(super) fn count(
+        &mut self,
+        at: PrefixTime,
+        head: &Head,
+        artifact: Option<&str>,
+        bytes: u64,
+    ) -> String {
+        let first = self.times.map_or(at, |times| times.0);
+        self.times = Some((first, at));
+        self.log.rank = self.log.rank.or(head.rank);
+        let (name, of) = match artifact {
+            Some(name) => events::artifact(name),
+            None => (head.event.clone(), events::use_of(&head.event)),
+        };
+        let name = if of == EventUse::Unknown { name.chars().take(80).collect() } else { name };
+        events::count(&mut self.log.events, name, of, bytes)
+    }
+
+    /// Whether nothing joins prefixes to the time since 1970 so far.
+    pub(super) fn lacks_zone(&self) -> bool {
+        self.zone.is_none()
+    }
+
+    /// Counts a payload of which only the beginning is read.
+    pub(super) fn payload_ends(&mut self, is_cut: bool) {
+        self.budget.left_out.payloads += u64::from(is_cut);
+    }
+
+    pub(super) fn anchor(&mut self, at: PrefixTime, unix_us: u64) {
+        self.zone = Some(Zone::of(at, unix_us));
+    }
+
+    pub(super) fn intern(&mut self, text: String, number: u64) {
+        let bytes = text.len() + ENTRY_BYTES;
+        let fits = text.len() <= MOST_TEXT && self.strings_bytes + bytes <= MOST_TEXTS;
+        if fits && self.budget.takes(bytes) {
+            self.strings_bytes += bytes;
+            self.strings.insert(number, text);
+        } else {
+            self.budget.left_out.names += 1;
+        }
+    }
+
+    fn frame(
+        &mut self,
+        id: CompileId,
+        is_backward: bool,
+        at: PrefixTime,
+    ) -> Option<&mut CompiledFrame> {
+        let next = self.log.frames.len();
+        let index = match self.frames.get(&(id, is_backward)) {
+            Some(&index) => index,
+            None => {
+                let frame = CompiledFrame { id, is_backward, ..CompiledFrame::default() };
+                if !self.budget.takes(frame.bytes() + ENTRY_BYTES) {
+                    self.budget.left_out.rows += 1;
+                    return None;
+                }
+                self.frames.insert((id, is_backward), next);
+                self.log.frames.push(frame);
+                self.began.push((next, at));
+                next
+            }
+        };
+        self.log.frames.get_mut(index)
+    }
+
+    /// A compilation begins.
+    pub(super) fn start(&mut self, at: EventAt, place: Option<StackFrame>) {
+        let file = place.as_ref().and_then(|place| self.strings.get(&place.filename?).cloned());
+        let Some(frame) = self.frame(at.id, false, at.time) else { return };
+        let before = frame.referred();
+        frame.attempts = frame.attempts.max(at.attempt.unwrap_or(0).saturating_add(1));
+        if let Some(place) = place {
+            frame.function = place.name.as_deref().map(short);
+            (frame.file, frame.line) = (file, place.line);
+        }
+        self.frame_grew(at.id, false, before);
+    }
+
+    /// The figures of a compilation, or of a run of one.
+    pub(super) fn metrics(&mut self, at: EventAt, event: &str, metrics: Metrics) {
+        let EventAt { id, attempt, time } = at;
+        let is_backward = metrics.is_backward(event);
+        self.log.states_cuda_graphs |= metrics.states_cuda_graphs();
+        if self.zone.is_none()
+            && let Some(began) = metrics.start_unix_us()
+        {
+            // A compilation's prefix is of its end, minutes later perhaps: a zone by quarter hours
+            // needs the moment of the prefix itself.
+            let end = began.saturating_add(metrics.total_us().unwrap_or(0));
+            self.anchor(time, end);
+        }
+        if metrics.is_of_run(event) {
+            // No compilation: a backward graph that was compiled with its forward one has none of its
+            // own, and one that is made up would have no end.
+            let is_known = |is_backward: &bool| self.frames.contains_key(&(id, *is_backward));
+            if let Some(direction) = [is_backward, false].into_iter().find(is_known)
+                && let Some(frame) = self.frame(id, direction, time)
+            {
+                let before = frame.referred();
+                metrics.add_run(frame);
+                self.frame_grew(id, direction, before);
+            }
+            return;
+        }
+        let place =
+            |frame: &CompiledFrame| (frame.function.clone(), frame.file.clone(), frame.line);
+        let forward = self.frames.get(&(id, false)).and_then(|&at| self.log.frames.get(at));
+        let forward = forward.filter(|_| is_backward).map(place);
+        self.budget.left_out.parts += metrics.reasons_left_out();
+        let Some(frame) = self.frame(id, is_backward, time) else { return };
+        let before = frame.referred();
+        frame.attempts = frame.attempts.max(attempt.unwrap_or(0).saturating_add(1));
+        metrics.add_to(frame);
+        if let Some(forward) = forward.filter(|_| frame.function.is_none()) {
+            (frame.function, frame.file, frame.line) = forward;
+        }
+        self.frame_grew(id, is_backward, before);
+    }
+
+    /// Takes what texts of a compilation grew by; they go again where that is too much.
+    fn frame_grew(&mut self, id: CompileId, is_backward: bool, before: usize) {
+        let index = self.frames.get(&(id, is_backward)).copied();
+        let Some(frame) = index.and_then(|index| self.log.frames.get_mut(index)) else { return };
+        if !self.budget.takes(frame.referred().saturating_sub(before)) {
+            self.budget.left_out.parts += frame.drop_texts();
+        }
+    }
+
+    /// A file of generated code, of which a payload has the code.
+    pub(super) fn code(&mut self, id: CompileId, path: Option<String>) {
+        let path = path.map(|path| short(&path));
+        let row = GeneratedCode { id, path, kernels: None };
+        self.budget.push(&mut self.log.code, row);
+    }
+
+    /// The code itself.
+    pub(super) fn kernels(&mut self, id: CompileId, text: &str) {
+        let found = find_kernels(text);
+        self.budget.left_out.parts += found.parts_left_out;
+        let code = self.log.code.last_mut().filter(|code| code.id == id && code.kernels.is_none());
+        let bytes = found.kernels.referred();
+        match code {
+            Some(code) if found.kernels_left_out == 0 && self.budget.takes(bytes) => {
+                code.kernels = Some(found.kernels);
+            }
+            _ => {
+                let count = found.kernels.len() as u64;
+                self.budget.left_out.parts += count.saturating_add(found.kernels_left_out);
+            }
+        }
+    }
+
+    pub(super) fn graph_break(&mut self, id: CompileId, text: &str) {
+        let (found, hints_left_out) = graph_break::parse(text);
+        self.budget.left_out.parts += hints_left_out;
+        let row = GraphBreak { compile_id: id, ..found };
+        self.budget.push(&mut self.log.graph_breaks, row);
+    }
+
+    pub(super) fn recompiled(&mut self, id: CompileId, text: &str) {
+        let (reasons, more) = payload::reasons(text);
+        self.budget.left_out.parts += more;
+        self.budget.push(&mut self.log.recompiled, Recompiled { id, reasons });
+    }
+
+    pub(super) fn cache(
+        &mut self,
+        id: CompileId,
+        cache: &'static str,
+        outcome: CacheOutcome,
+        why: Option<String>,
+    ) {
+        self.budget.push(&mut self.log.caches, CacheUse { cache, outcome, id, why });
+    }
+
+    pub(super) fn graph(&mut self, id: CompileId, stage: GraphStage, text: &str) {
+        self.budget.push(&mut self.log.graphs, (id, stage, count_operators(text)));
+    }
+
+    /// All that was found.
+    pub(super) fn finish(mut self) -> CompileLog {
+        if let (Some(zone), Some((first, last))) = (self.zone, self.times) {
+            self.log.extent_unix_us = Some((zone.unix_us(first), zone.unix_us(last)));
+            for (index, at) in std::mem::take(&mut self.began) {
+                self.log.frames[index].start_unix_us.get_or_insert(zone.unix_us(at));
+            }
+        }
+        self.derive();
+        self.log.left_out = self.budget.left_out;
+        self.log.kept_bytes = self.bounds.kept - self.budget.left() - self.strings_bytes;
+        self.log
+    }
+
+    /// What versions of PyTorch do not log, and frames show all the same: that there was a break, by
+    /// the name of the function behind it; that a function was compiled again, by its number.
+    fn derive(&mut self) {
+        let CompileLog { frames, graph_breaks, recompiled, .. } = &mut self.log;
+        if graph_breaks.is_empty() {
+            let behind = frames.iter().filter(|frame| frame.id.compile == Some(0));
+            let found = behind.filter_map(graph_break::before);
+            found.for_each(|row| self.budget.push(graph_breaks, row));
+        }
+        let known: FxHashSet<CompileId> = recompiled.iter().map(|one| one.id).collect();
+        let again = frames.iter().filter(|frame| {
+            let is_again = frame.id.compile.is_some_and(|number| number > 0);
+            is_again && !frame.is_backward && !known.contains(&frame.id)
+        });
+        let found = again.map(|frame| Recompiled {
+            id: frame.id,
+            reasons: frame.recompile_reason.iter().map(|one| payload::one_line(one)).collect(),
+        });
+        found.for_each(|row| self.budget.push(recompiled, row));
+    }
+}
