@@ -12,7 +12,7 @@ mod host;
 mod processes;
 
 use serde_json::Value;
-use tprof_facts::compile;
+use tprof_facts::compile::RunLogs;
 use tprof_trace::RunDir;
 
 use crate::page::{Page, Payload, run_title};
@@ -85,13 +85,14 @@ fn collect(
     let mut curves = Curves::default();
     let mut marks: Vec<Value> = Vec::new();
     let selection = Selection::new(run, &options.slice, options.symbols)?;
+    let logs = RunLogs::of(run);
     for file in &selection.files {
         let part = written.open_spans(&selection, file)?;
         let problems = part.trace.problems().iter().map(|problem| problem.what.clone());
         written.notes.extend(problems);
         host::spans(&part, &mut written, &mut processes, &mut lanes);
         host::samples(&part, &mut written, &mut processes, &mut lanes);
-        let compile = compile::of_rank(run, file, &part.trace);
+        let compile = logs.of_rank(file, &part.trace);
         compiled::compilations(&part, &compile, &mut processes, &mut lanes);
         let sources = compiled::sources(&compile);
         device::streams(&part, &sources, &mut written, &mut processes, &mut lanes);

@@ -5,7 +5,7 @@ mod common;
 use common::import_files;
 use std::fs;
 use std::path::PathBuf;
-use tprof_facts::compile;
+use tprof_facts::compile::RunLogs;
 use tprof_import::{ImportError, Options, import, is_foreign};
 use tprof_trace::{RunDir, TraceFile};
 
@@ -20,7 +20,7 @@ fn stored(version: &str) -> Vec<u8> {
 fn compiled(run: &RunDir) -> Vec<(Option<u32>, usize)> {
     let of = |file: &tprof_trace::RankFile| {
         let trace = TraceFile::open(&file.path).unwrap();
-        let found = compile::of_rank(run, file, &trace);
+        let found = RunLogs::of(run).of_rank(file, &trace);
         assert!(found.problems.is_empty(), "{:?}", found.problems);
         (file.rank, found.logs.iter().map(|read| read.log.frames.len()).sum())
     };
@@ -36,7 +36,7 @@ fn a_log_becomes_a_run_of_its_rank() {
     assert!(run.imported.notes[0].contains("9 compilations by torch.compile, rank 3"));
     // Its times are on the file's clock, from which the run counts.
     let file = &run.files[0];
-    let found = compile::of_rank(&run.dir, &run.dir.files()[0], file);
+    let found = RunLogs::of(&run.dir).of_rank(&run.dir.files()[0], file);
     let read = &found.logs[0];
     let (start, end) = read.interval_ns(&read.log.frames[0]).unwrap();
     assert_eq!(read.log.frames[0].total_us.unwrap(), (end - start) / 1000);

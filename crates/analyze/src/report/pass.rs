@@ -7,9 +7,11 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::OnceLock;
 
+use tprof_facts::compile::RunLogs;
 use tprof_facts::cycles::{self, Cycle};
-use tprof_facts::{Zero, compile, operators, steps};
+use tprof_facts::{Zero, operators, steps};
 use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, TraceError, TraceFile};
 
 use super::error::AnalyzeError;
@@ -166,6 +168,8 @@ struct ReadRank {
 struct Context<'a> {
     dir: &'a RunDir,
     zero: Zero,
+    /// Logs of `torch.compile`, once they are needed.
+    logs: OnceLock<RunLogs>,
     reports: &'a [Kind],
     begun: &'a [&'a dyn Begun],
     options: &'a Options,
@@ -187,7 +191,8 @@ pub(crate) fn read_ranks(
         pick(&dir, path, options.rank)?.into_iter().enumerate().collect();
     let cores = (parallel::cores() / files.len().max(1)).max(1);
     let zero = Zero::of(&dir);
-    let context = Context { dir: &dir, zero, reports, begun, options, symbols, cores };
+    let logs = OnceLock::new();
+    let context = Context { dir: &dir, zero, logs, reports, begun, options, symbols, cores };
     let of_dir: Vec<String> = dir.problems().iter().map(|p| p.what.clone()).collect();
     let mut problems = vec![of_dir; begun.len()];
     let (mut parts, mut seen, mut last_ns) = (Vec::new(), Vec::new(), None);
@@ -310,7 +315,8 @@ impl Context<'_> {
             let mut rank = RankTrace::load_as(&trace, needs, hta, self.cores);
             rank.steps_from = rank.steps_from.or(self.options.steps_from);
             if needs.has(Needs::COMPILE) {
-                rank.compile = compile::of_rank(self.dir, file, &trace);
+                let logs = self.logs.get_or_init(|| RunLogs::of(self.dir));
+                rank.compile = logs.of_rank(file, &trace);
             }
             parallel::each_on(self.cores, &these, |&one| {
                 self.begun[one].rank(place, &rank, &at, self.options);

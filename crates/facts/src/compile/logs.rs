@@ -1,20 +1,18 @@
-//! Logs of `torch.compile` in a run, by rank and on the clock of its file.
+//! The logs of a rank, on the clock of its file.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use tprof_trace::compile_log::{
-    self, Bounds, CompileId, CompileLog, CompiledFrame, KernelLanguage, LOG_PREFIX, LeftOut,
+    self, Bounds, CompileId, CompileLog, CompiledFrame, KernelLanguage, LeftOut,
 };
-use tprof_trace::run::RunInfo;
-use tprof_trace::{CompileLogFile, CompileLogOwner, RankFile, RunDir, TraceFile};
+
+/// What is kept of all logs of a rank: a rank has a log for each of its processes.
+const MOST_OF_RANK: usize = 256 << 20;
 
 /// How to get such a log, for reports that have none.
 pub const NO_LOG: &str = "the run has no log of torch.compile: record one with `tprof run --compile`, or import one that \
                           TORCH_TRACE=DIR wrote: `tprof import DIR -o RUN`";
-
-/// What is kept of all logs of a rank: a rank has a log for each of its processes.
-const MOST_OF_RANK: usize = 256 << 20;
 
 /// The logs of a rank.
 #[derive(Debug, Default)]
@@ -57,7 +55,7 @@ impl RankCompile {
         found
     }
 
-    fn add(&mut self, path: &Path, ahead_ns: Option<i128>) {
+    pub(super) fn add(&mut self, path: &Path, ahead_ns: Option<i128>) {
         let name = base_name(path);
         let taken: usize = self.logs.iter().map(|read| read.log.kept_bytes).sum();
         let bounds = Bounds::default();
@@ -106,29 +104,6 @@ impl ReadLog {
     }
 }
 
-/// Reads the logs of one of a run's files.
-pub fn of_rank(dir: &RunDir, file: &RankFile, trace: &TraceFile) -> RankCompile {
-    let mut found = RankCompile::default();
-    for log in dir.compile_logs() {
-        let owner = owner(dir, &log, trace);
-        let is_named = owner.as_ref().is_some_and(|(path, _)| *path == file.path);
-        if !is_named {
-            continue;
-        }
-        if owner.is_some_and(|(_, is_guess)| is_guess) {
-            found.problems.push(format!(
-                "`{}` is of a process that was not recorded: listed under {}",
-                base_name(&log.path),
-                file.label
-            ));
-        }
-        let header = trace.header();
-        let ahead = || i128::from(header.start_ns) - i128::from(header.start_unix_ns);
-        found.add(&log.path, (header.start_unix_ns > 0).then(ahead));
-    }
-    found
-}
-
 /// What is wrong with a log, or missing from it.
 fn problem_of(log: &CompileLog, name: &str) -> Option<String> {
     let mut parts = Vec::new();
@@ -171,47 +146,6 @@ fn problem_of(log: &CompileLog, name: &str) -> Option<String> {
     (!parts.is_empty()).then(|| format!("`{name}`: {}", parts.join("; ")))
 }
 
-/// The file whose rank wrote a log, and whether that is a guess.
-fn owner(dir: &RunDir, log: &CompileLogFile, trace: &TraceFile) -> Option<(PathBuf, bool)> {
-    let of_rank = |rank: u32| dir.files().iter().find(|file| file.rank == Some(rank));
-    let host = match &log.of {
-        CompileLogOwner::Rank(rank) => {
-            return of_rank(*rank).map(|file| (file.path.clone(), false));
-        }
-        CompileLogOwner::Host(host) => host,
-    };
-    let infos = || dir.infos().iter().filter(|info| info.host == *host);
-    if let Some(pid) = compile_log::process_of(&log.path) {
-        let of_info = |info: &RunInfo| {
-            let process = info.processes.iter().find(|process| process.pid == pid)?;
-            let name = process.file.as_deref()?;
-            dir.files().iter().find(|file| base_name(&file.path) == name)
-        };
-        if let Some(file) = infos().find_map(of_info) {
-            return Some((file.path.clone(), false));
-        }
-        // The run was cut off before its description was written.
-        if infos().next().is_none() && trace.processes().iter().any(|process| process.pid == pid) {
-            return Some((trace.path().to_path_buf(), false));
-        }
-    }
-    // In a container with process numbers of its own the name may still have the rank.
-    if let Some(file) = rank_of_name(&log.path).and_then(of_rank) {
-        return Some((file.path.clone(), false));
-    }
-    let ranked = dir.files().iter().filter(|file| file.rank.is_some());
-    let first = ranked.clone().next().or_else(|| dir.files().first())?;
-    // Of a single rank it can be of no other.
-    Some((first.path.clone(), ranked.count() > 1))
-}
-
-/// The rank in a log's name: `dedicated_log_torch_trace_rank_3_x.log`.
-pub fn rank_of_name(path: &Path) -> Option<u32> {
-    let name = base_name(path);
-    let rest = name.strip_prefix(LOG_PREFIX)?.strip_prefix("rank_")?;
-    rest.split('_').next()?.parse().ok()
-}
-
-fn base_name(path: &Path) -> String {
+pub(super) fn base_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }

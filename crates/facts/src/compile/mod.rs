@@ -1,0 +1,8 @@
+//! Logs of `torch.compile` in a run: `owners` finds the rank that wrote each, `logs` reads those of
+//! a rank, on the clock of its file.
+
+mod logs;
+mod owners;
+
+pub use logs::{NO_LOG, RankCompile, ReadLog};
+pub use owners::{RunLogs, rank_of_name};

@@ -1,0 +1,154 @@
+//! Which rank wrote each of a run's logs.
+
+use std::cell::OnceCell;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use tprof_trace::compile_log::{self, LOG_PREFIX};
+use tprof_trace::{CompileLogFile, CompileLogOwner, RankFile, RunDir, TraceFile};
+
+use super::logs::{RankCompile, base_name};
+
+/// A run's logs, each with the file of the rank that wrote it.
+#[derive(Debug, Default)]
+pub struct RunLogs {
+    logs: Vec<OwnedLog>,
+}
+
+#[derive(Debug)]
+struct OwnedLog {
+    path: PathBuf,
+    /// The rank's file.
+    of: PathBuf,
+    is_guess: bool,
+}
+
+impl RunLogs {
+    /// Finds the logs of a run; the beginning of each is read.
+    pub fn of(dir: &RunDir) -> RunLogs {
+        let logs = dir.compile_logs();
+        if logs.is_empty() {
+            return RunLogs::default();
+        }
+        let owners = Owners::of(dir);
+        let owned = |log: CompileLogFile| {
+            let (file, is_guess) = owners.of_log(&log)?;
+            Some(OwnedLog { path: log.path, of: file.path.clone(), is_guess })
+        };
+        RunLogs { logs: logs.into_iter().filter_map(owned).collect() }
+    }
+
+    /// Reads those of one of the run's files.
+    pub fn of_rank(&self, file: &RankFile, trace: &TraceFile) -> RankCompile {
+        let header = trace.header();
+        let ahead = || i128::from(header.start_ns) - i128::from(header.start_unix_ns);
+        let ahead_ns = (header.start_unix_ns > 0).then(ahead);
+        let mut found = RankCompile::default();
+        for log in self.logs.iter().filter(|log| log.of == file.path) {
+            if log.is_guess {
+                found.problems.push(format!(
+                    "`{}` is of a process that was not recorded: listed under {}",
+                    base_name(&log.path),
+                    file.label
+                ));
+            }
+            found.add(&log.path, ahead_ns);
+        }
+        found
+    }
+}
+
+/// What joins logs to files.
+struct Owners<'a> {
+    dir: &'a RunDir,
+    /// By host and process number, of what collectors described.
+    described: HashMap<(&'a str, u32), &'a RankFile>,
+    hosts: HashSet<&'a str>,
+    of_rank: HashMap<u32, &'a RankFile>,
+    /// By process number, of files that no collector described; none where several have it.
+    others: OnceCell<HashMap<u32, Option<&'a RankFile>>>,
+}
+
+impl<'a> Owners<'a> {
+    fn of(dir: &'a RunDir) -> Owners<'a> {
+        let files = || dir.files().iter();
+        let named: HashMap<String, &RankFile> =
+            files().map(|file| (base_name(&file.path), file)).collect();
+        let mut described = HashMap::new();
+        for info in dir.infos() {
+            for process in &info.processes {
+                if let Some(file) = process.file.as_ref().and_then(|name| named.get(name)) {
+                    described.entry((info.host.as_str(), process.pid)).or_insert(*file);
+                }
+            }
+        }
+        let mut of_rank = HashMap::new();
+        for file in files() {
+            if let Some(rank) = file.rank {
+                of_rank.entry(rank).or_insert(file);
+            }
+        }
+        let hosts = dir.infos().iter().map(|info| info.host.as_str()).collect();
+        Owners { dir, described, hosts, of_rank, others: OnceCell::new() }
+    }
+
+    /// The file of the rank that wrote a log, and whether that is a guess.
+    fn of_log(&self, log: &CompileLogFile) -> Option<(&'a RankFile, bool)> {
+        let rank_file = |rank: u32| Some((*self.of_rank.get(&rank)?, false));
+        let host = match &log.of {
+            CompileLogOwner::Rank(rank) => return rank_file(*rank),
+            CompileLogOwner::Host(host) => host.as_str(),
+        };
+        let pid = compile_log::process_of(&log.path);
+        if let Some(file) = pid.and_then(|pid| self.described.get(&(host, pid))) {
+            return Some((file, false));
+        }
+        // In a container with process numbers of its own the name may still have the rank.
+        if let Some(found) = rank_of_name(&log.path).and_then(rank_file) {
+            return Some(found);
+        }
+        // The run was cut off before its description was written.
+        let is_described = self.hosts.contains(host);
+        if let Some(file) = pid.filter(|_| !is_described).and_then(|pid| self.recorded(pid)) {
+            return Some((file, false));
+        }
+        let ranked = self.dir.files().iter().filter(|file| file.rank.is_some());
+        let first = ranked.clone().next().or_else(|| self.dir.files().first())?;
+        // Of a single rank it can be of no other.
+        Some((first, ranked.count() > 1))
+    }
+
+    /// The only file without a description that has recorded a process.
+    fn recorded(&self, pid: u32) -> Option<&'a RankFile> {
+        let read = || {
+            let described: HashSet<&str> = self
+                .dir
+                .infos()
+                .iter()
+                .flat_map(|info| info.files.iter().map(String::as_str))
+                .collect();
+            let mut found = HashMap::new();
+            for file in self.dir.files() {
+                if described.contains(base_name(&file.path).as_str()) {
+                    continue;
+                }
+                let Ok(trace) = TraceFile::open(&file.path) else { continue };
+                let pids: HashSet<u32> =
+                    trace.processes().iter().map(|process| process.pid).collect();
+                for pid in pids {
+                    let is_new = !found.contains_key(&pid);
+                    found.insert(pid, is_new.then_some(file));
+                }
+            }
+            found
+        };
+        *self.others.get_or_init(read).get(&pid)?
+    }
+}
+
+/// The rank in a log's name: `dedicated_log_torch_trace_rank_3_x.log`.
+pub fn rank_of_name(path: &Path) -> Option<u32> {
+    let name = base_name(path);
+    let rest = name.strip_prefix(LOG_PREFIX)?.strip_prefix("rank_")?;
+    rest.split('_').next()?.parse().ok()
+}
