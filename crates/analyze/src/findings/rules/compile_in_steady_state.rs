@@ -2,7 +2,7 @@
 
 use tprof_facts::units::counted;
 
-use super::compiled::{cover, frames, interval, line_of, no_log, places};
+use super::compiled::{clear, cover, frames, interval, line_of, no_log, places};
 use crate::base::intervals::Cover;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -53,7 +53,7 @@ impl Rule for CompileInSteadyState {
             );
         }
         if compiling.is_empty() {
-            return Verdict::clear("no function is compiled in steps after warm-up");
+            return clear(scene, "no function is compiled in steps after warm-up");
         }
         let longest = within().max_by_key(|(_, frame)| frame.total_us);
         let line = longest.and_then(|(_, frame)| line_of(frame));

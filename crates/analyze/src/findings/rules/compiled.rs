@@ -18,6 +18,21 @@ pub(super) fn no_log(scene: &Scene<'_>) -> Option<Verdict> {
     scene.rank.compile.logs.is_empty().then(none)
 }
 
+/// That logs show no cause; not of logs that were read in part, in which it may be left out.
+pub(super) fn clear(scene: &Scene<'_>, why: impl Into<String>) -> Verdict {
+    let is_whole = |read: &ReadLog| {
+        let log = &read.log;
+        log.bytes_not_kept == 0 && !log.is_read_in_part && log.left_out.rows == 0
+    };
+    if scene.rank.compile.logs.iter().all(is_whole) {
+        return Verdict::clear(why);
+    }
+    Verdict::unchecked(
+        "what was read of the log of torch.compile does not show it, and a part was left out",
+        "a log within its bounds: `tprof report compile` notes what was left out",
+    )
+}
+
 /// All compilations of a rank, with their logs.
 pub(super) fn frames<'s>(
     scene: &'s Scene<'_>,

@@ -2,7 +2,7 @@
 
 use tprof_facts::units::counted;
 
-use super::compiled::{frames, line_of, no_log};
+use super::compiled::{clear, frames, line_of, no_log};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -24,7 +24,7 @@ impl Rule for CudaGraphsSkipped {
         let Some((_, first)) = skipped.first() else {
             let states = scene.rank.compile.logs.iter().any(|read| read.log.states_cuda_graphs);
             return match states {
-                true => Verdict::clear("no compilation states that it skipped CUDA graphs"),
+                true => clear(scene, "no compilation states that it skipped CUDA graphs"),
                 false => Verdict::unchecked(
                     "the log does not state whether CUDA graphs were skipped",
                     "a PyTorch with `cudagraph_skip_reason` in its compilation metrics (2.8 has it not)",

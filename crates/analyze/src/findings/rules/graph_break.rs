@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tprof_facts::units::counted;
 use tprof_trace::compile_log::{CompiledFrame, GraphBreak as Break};
 
-use super::compiled::no_log;
+use super::compiled::{clear, no_log};
 use crate::findings::finding::SourceLine;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -39,7 +39,7 @@ impl Rule for GraphBreak {
             }
         }
         if lines.is_empty() {
-            return Verdict::clear("the log of torch.compile has no graph break");
+            return clear(scene, "the log of torch.compile has no graph break");
         }
         let all = lines.len();
         let finding =

@@ -6,7 +6,7 @@ use tprof_facts::compile::ReadLog;
 use tprof_facts::units::{count, duration};
 use tprof_trace::compile_log::{CompiledFrame, Recompiled};
 
-use super::compiled::{cover, line_of, logged_ns, places};
+use super::compiled::{clear, cover, line_of, logged_ns, places};
 use crate::base::intervals::Cover;
 use crate::findings::finding::Finding;
 use crate::findings::scene::Scene;
@@ -37,7 +37,7 @@ pub(super) fn judge(scene: &Scene<'_>) -> Verdict {
             "the log lacks the compilations to its recompilations",
             "a log that is whole: `tprof report compile` has what was not kept",
         ),
-        true => Verdict::clear("the log of torch.compile has no recompilation"),
+        true => clear(scene, "the log of torch.compile has no recompilation"),
         false => Verdict::Found(functions.into_values().map(|all| finding(scene, &all)).collect()),
     }
 }
