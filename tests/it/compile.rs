@@ -156,3 +156,21 @@ fn logs_are_reported_as_they_are_and_imported() {
     assert!(again.iter().any(|row| row["try"].as_str().unwrap().contains("mark_dynamic")));
     assert_eq!(of("CacheMiss").len(), 1);
 }
+
+#[test]
+fn a_miss_is_of_a_graph_that_inductor_compiles() {
+    let scratch = Scratch::new();
+    let text = std::fs::read_to_string(plain("2.15", &scratch)).unwrap();
+    let misses = |change: [&str; 2]| {
+        let logs = scratch.join(change[1]);
+        std::fs::create_dir(&logs).unwrap();
+        let log = logs.join("dedicated_log_torch_trace_a.log");
+        std::fs::write(log, text.replace(change[0], change[1])).unwrap();
+        let findings = document("findings", &logs);
+        let rows = findings["tables"]["findings"].as_array().unwrap().clone();
+        rows.into_iter().filter(|row| row["rule"] == "CacheMiss").count()
+    };
+    // AOTAutograd's cache has no function, and Inductor's has its graphs: they are only traced.
+    assert_eq!(misses(["aotautograd_cache_hit", "aotautograd_cache_miss"]), 0);
+    assert_eq!(misses(["fx_graph_cache_hit", "fx_graph_cache_miss"]), 1);
+}

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use tprof_facts::compile::ReadLog;
 use tprof_facts::units::{count, duration};
-use tprof_trace::compile_log::{CacheOutcome, CompileId};
+use tprof_trace::compile_log::{CacheOutcome, CacheUse, CompileId};
 
-use super::compiled::{frames, line_of, logged_ns, no_log};
+use super::compiled::{clear, frames, line_of, logged_ns, no_log};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::severity::Severity;
@@ -23,10 +24,12 @@ impl Rule for CacheMiss {
         if let Some(verdict) = no_log(scene) {
             return verdict;
         }
-        let looks = || scene.rank.compile.logs.iter().flat_map(|read| &read.log.caches);
-        let of = |outcome| looks().filter(move |one| one.outcome == outcome);
-        let (all, missed) = (looks().count(), of(CacheOutcome::Miss).count());
-        let bypassed = of(CacheOutcome::Bypass).count();
+        let logs = &scene.rank.compile.logs;
+        let decisive: Vec<Vec<&CacheUse>> = logs.iter().map(decisive).collect();
+        let count_of =
+            |wanted| decisive.iter().flatten().filter(|one| one.outcome == wanted).count() as u64;
+        let all = decisive.iter().map(Vec::len).sum::<usize>() as u64;
+        let [missed, bypassed] = [CacheOutcome::Miss, CacheOutcome::Bypass].map(count_of);
         if all == 0 {
             return Verdict::unchecked(
                 "the log of torch.compile has no look-up in a cache",
@@ -34,24 +37,21 @@ impl Rule for CacheMiss {
             );
         }
         if missed + bypassed == 0 {
-            return Verdict::clear(format!(
-                "all {} look-ups of compiled graphs are hits",
-                count(all as u64)
-            ));
+            return clear(
+                scene,
+                format!("all {} look-ups of compiled graphs are hits", count(all)),
+            );
         }
         // By log: processes number their functions each for itself.
-        let ids: Vec<BTreeSet<CompileId>> = scene
-            .rank
-            .compile
-            .logs
+        let ids: Vec<BTreeSet<CompileId>> = decisive
             .iter()
-            .map(|read| {
-                let these = read.log.caches.iter().filter(|one| one.outcome != CacheOutcome::Hit);
+            .map(|these| {
+                let these = these.iter().filter(|one| one.outcome != CacheOutcome::Hit);
                 these.map(|one| one.id).collect()
             })
             .collect();
-        let is_of = |read: &tprof_facts::compile::ReadLog, id: &CompileId| {
-            let logs = scene.rank.compile.logs.iter().zip(&ids);
+        let is_of = |read: &ReadLog, id: &CompileId| {
+            let logs = logs.iter().zip(&ids);
             logs.filter(|(log, _)| std::ptr::eq(*log, read)).any(|(_, ids)| ids.contains(id))
         };
         let these = || frames(scene).filter(|(read, frame)| is_of(read, &frame.id));
@@ -62,7 +62,7 @@ impl Rule for CacheMiss {
         let bound = these().fold(0_u64, |sum, (_, frame)| sum.saturating_add(spent(frame)));
         let longest = these().max_by_key(|(_, frame)| spent(frame));
         let reasons: BTreeSet<&str> =
-            of(CacheOutcome::Bypass).filter_map(|one| one.why.as_deref()).collect();
+            decisive.iter().flatten().filter_map(|one| one.why.as_deref()).collect();
         let why = match reasons.first() {
             Some(why) => format!(" (first reason: {why})"),
             None => String::new(),
@@ -70,9 +70,9 @@ impl Rule for CacheMiss {
         let seen = format!(
             "Of {} look-ups {} are misses and {} bypasses{why}; Inductor and its compilers work {} for \
              these graphs.",
-            count(all as u64),
-            count(missed as u64),
-            count(bypassed as u64),
+            count(all),
+            count(missed),
+            count(bypassed),
             duration(bound),
         );
         let mut finding = scene
@@ -90,4 +90,14 @@ impl Rule for CacheMiss {
         finding.most = Some(Severity::Medium);
         Verdict::Found(vec![finding])
     }
+}
+
+/// Look-ups that decide whether Inductor compiles a graph. AOTAutograd's cache is asked first, of the
+/// whole function; where it misses, and Inductor's has each graph, functions are only traced again.
+fn decisive(read: &ReadLog) -> Vec<&CacheUse> {
+    let caches = &read.log.caches;
+    let is_graph = |one: &CacheUse| one.cache == "fx_graph";
+    let with_graphs: BTreeSet<CompileId> =
+        caches.iter().filter(|one| is_graph(one)).map(|one| one.id).collect();
+    caches.iter().filter(|one| is_graph(one) || !with_graphs.contains(&one.id)).collect()
 }
