@@ -58,14 +58,16 @@ pub(crate) fn separate(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<PathBuf>) {
 
 fn in_directory(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let is_named = |path: &PathBuf| {
-        let name = file_name(path);
-        name.starts_with(LOG_PREFIX) && has_name(path, LOGS)
-    };
+    let paths = entries.map(|entry| entry.path());
     let mut found: Vec<PathBuf> =
-        entries.map(|entry| entry.path()).filter(is_named).filter(|path| is_log(path)).collect();
+        paths.filter(|path| is_named_log(path)).filter(|path| is_log(path)).collect();
     found.sort();
     found
+}
+
+/// Whether a file has the name that PyTorch gives a log.
+pub(crate) fn is_named_log(path: &Path) -> bool {
+    file_name(path).starts_with(LOG_PREFIX) && has_name(path, LOGS)
 }
 
 /// Whether a directory has something else to import.

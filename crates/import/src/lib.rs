@@ -36,6 +36,7 @@ mod tally;
 mod text;
 mod threads;
 mod window;
+mod within;
 
 pub use error::ImportError;
 pub use run::{Imported, Options, Progress, import, is_foreign};

@@ -14,6 +14,7 @@ use crate::rank;
 use crate::snapshot::{self, SnapshotError};
 use crate::tally::Loss;
 use crate::window::Window;
+use crate::within;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -137,21 +138,16 @@ fn inputs(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<Input>, Impo
             inputs.push(Input { path: path.clone(), found: false });
             continue;
         }
-        let (mut found, mut within, mut snapshots) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut found, mut snapshots) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(path).map_err(failed("read"))? {
             let entry = entry.map_err(failed("read"))?;
             let file = entry.path();
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                if !paths.contains(&file) && holds_traces(&file, DEEPEST) {
-                    within.push(file);
-                }
-            } else if has_name(&file, TRACES) && !file.is_dir() {
+            if has_name(&file, TRACES) && !file.is_dir() {
                 found.push(file);
             } else if has_name(&file, SNAPSHOTS) && !file.is_dir() {
                 snapshots.push(file);
             }
         }
-        within.sort();
         snapshots.sort();
         if found.is_empty() {
             found.append(&mut snapshots);
@@ -164,39 +160,14 @@ fn inputs(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<Input>, Impo
             ));
         }
         if found.is_empty() {
+            let within = within::directories(path, paths);
             return Err(ImportError::NoTraces { path: path.clone(), within });
         }
-        if let Some(first) = within.first() {
-            let (count, path, first) = (within.len(), path.display(), first.display());
-            let directories = if count == 1 { "directory" } else { "directories" };
-            notes.push(format!(
-                "{count} {directories} with traces in `{path}` skipped; to import them too: tprof \
-                 import {path} {first}"
-            ));
-        }
+        notes.extend(within::skipped(path, paths));
         found.sort_by_key(|file| (rank::of_name(&file.to_string_lossy()), file.clone()));
         inputs.extend(found.into_iter().map(|path| Input { path, found: true }));
     }
     Ok(inputs)
-}
-
-/// Directories within each other that are searched for traces.
-const DEEPEST: u32 = 8;
-
-/// Whether a trace lies somewhere in a directory that is no run.
-fn holds_traces(directory: &Path, deep: u32) -> bool {
-    let Ok(entries) = fs::read_dir(directory) else { return false };
-    let entries: Vec<_> = entries.flatten().collect();
-    let is_of_run = |entry: &fs::DirEntry| {
-        has_name(&entry.path(), &[".tprof"]) || entry.file_name() == "run.json"
-    };
-    if entries.iter().any(is_of_run) {
-        return false;
-    }
-    entries.iter().any(|entry| match entry.file_type() {
-        Ok(kind) if kind.is_dir() => deep > 0 && holds_traces(&entry.path(), deep - 1),
-        _ => has_name(&entry.path(), TRACES),
-    })
 }
 
 /// Imports files into a directory that is empty or does not exist.
@@ -211,6 +182,9 @@ pub fn import(
     let mut notes = Vec::new();
     let (logs, others) = compile_logs::separate(paths);
     let inputs = inputs(&others, &mut notes)?;
+    // Those of only logs are no inputs.
+    let of_logs = paths.iter().filter(|path| path.is_dir() && !others.contains(path));
+    notes.extend(of_logs.filter_map(|path| within::skipped(path, paths)));
     let sizes = inputs.iter().filter_map(|input| fs::metadata(&input.path).ok());
     options.progress.total.store(sizes.map(|data| data.len()).sum(), Ordering::Relaxed);
     let failed = |source| ImportError::Io { path: directory.to_owned(), what: "create", source };

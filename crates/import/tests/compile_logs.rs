@@ -86,3 +86,29 @@ fn what_is_too_large_leaves_nothing() {
     assert!(matches!(error, ImportError::TooLarge { limit: 1_048_576, .. }), "{error}");
     assert!(!output.exists());
 }
+
+#[test]
+fn directories_of_more_logs_are_named() {
+    let scratch = tempfile::tempdir().unwrap();
+    let logs = scratch.path().join("logs");
+    let other = logs.join("host-b");
+    fs::create_dir_all(&other).unwrap();
+    for directory in [&logs, &other] {
+        fs::write(directory.join(NAME), stored("2.4")).unwrap();
+    }
+    let import = |paths: &[PathBuf], run: &str| {
+        import(paths, &scratch.path().join(run), &Options::new("test")).unwrap().notes
+    };
+    let notes = import(std::slice::from_ref(&logs), "one");
+    let skips = |notes: &[String]| notes.iter().any(|note| note.contains("skipped"));
+    assert!(notes.iter().any(|note| note.starts_with("1 directory with traces in ")), "{notes:?}");
+    let both = import(&[logs.clone(), other.clone()], "both");
+    assert!(!skips(&both) && both.len() == 2, "{both:?}");
+    // A directory that has only directories of logs names them.
+    fs::remove_file(logs.join(NAME)).unwrap();
+    let error = tprof_import::import(&[logs], &scratch.path().join("none"), &Options::new("test"));
+    assert!(
+        matches!(&error, Err(ImportError::NoTraces { within, .. }) if *within == [other]),
+        "{error:?}"
+    );
+}
