@@ -10,6 +10,7 @@ use tprof_trace::model::SpanKind;
 use super::figures::{NO_BYTES, NO_PEAKS, per_second, sizes_text, tera};
 use super::joined::AutogradLinks;
 use super::of_rank::{device, key, leasts, peaks, rows};
+use super::roof::RoofBound;
 use super::sums::{Row, SizesKey, Sums};
 use crate::document::{Cell, Column, Options, RankAt, Unit};
 use crate::rank::RankTrace;
@@ -27,15 +28,15 @@ pub(crate) struct OperatorRate {
     /// Of that, time on devices; without a device on the host.
     time_ns: u64,
     least_ns: Option<f64>,
-    /// Time by bound.
-    bounds: BTreeMap<&'static str, u64>,
+    /// Time by bound; also that of which it is not known.
+    bounds: BTreeMap<Option<&'static str>, u64>,
     has_peaks: bool,
 }
 
 impl OperatorRate {
     fn of(row: &Row, has_peaks: bool) -> OperatorRate {
         let (time_ns, runs) = row.timed();
-        let bounds = row.bound().map(|bound| (bound.word(), time_ns)).into_iter().collect();
+        let bounds = BTreeMap::from([(row.bound().map(RoofBound::word), time_ns)]);
         OperatorRate {
             needed: row.work.needed.saturating_mul(runs),
             bytes: row.work.bytes().and_then(|bytes| bytes.checked_mul(runs)),
@@ -53,7 +54,7 @@ impl OperatorRate {
         self.time_ns += other.time_ns;
         self.least_ns = self.least_ns.zip(other.least_ns).map(|(a, b)| a + b);
         for (bound, time_ns) in &other.bounds {
-            *self.bounds.entry(bound).or_default() += time_ns;
+            *self.bounds.entry(*bound).or_default() += time_ns;
         }
         self.has_peaks |= other.has_peaks;
     }
@@ -80,7 +81,7 @@ pub(crate) fn rate_cells(rate: Option<&OperatorRate>) -> Vec<Cell> {
     let time_ns = rate.time_ns;
     let flops = per_second(rate.needed, time_ns);
     let bytes = rate.bytes.and_then(|bytes| per_second(bytes, time_ns));
-    let bound = rate.bounds.iter().max_by_key(|(_, time_ns)| **time_ns).map(|(word, _)| *word);
+    let bound = rate.bounds.iter().max_by_key(|(_, time_ns)| **time_ns).and_then(|(word, _)| *word);
     let least = rate.least_ns.filter(|_| time_ns > 0);
     let why = match (rate.has_peaks, rate.bytes) {
         (true, None) => NO_BYTES,
@@ -196,4 +197,32 @@ pub(crate) fn sized_runs(rank: &RankTrace<'_>) -> (Vec<String>, Vec<SizedRun>) {
     let timed = counted.runs.iter().filter(|run| run.launched > 0 || !has_work);
     let runs = timed.filter_map(one).collect();
     (names, runs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Value;
+
+    fn rate(bound: Option<&'static str>, time_ns: u64) -> OperatorRate {
+        OperatorRate {
+            needed: 1,
+            bytes: None,
+            time_ns,
+            least_ns: None,
+            bounds: BTreeMap::from([(bound, time_ns)]),
+            has_peaks: true,
+        }
+    }
+
+    #[test]
+    fn a_bound_is_that_of_most_of_the_time_or_not_known() {
+        let mut sum = rate(Some("memory"), 10);
+        sum.add(&rate(None, 90));
+        assert!(matches!(&rate_cells(Some(&sum))[3], Cell::Missing(_)), "{sum:?}");
+        sum.add(&rate(Some("memory"), 81));
+        assert!(
+            matches!(&rate_cells(Some(&sum))[3], Cell::Is(Value::Text(word)) if word == "memory")
+        );
+    }
 }
