@@ -94,6 +94,9 @@ fn a_job_keeps_its_own_directory_and_the_run_has_a_copy() {
     let report = document("compile", &traced.run);
     assert_is_of_the_job(&report);
     assert_eq!(rows(&report, "compile_ranks", "logs"), [1]);
+    let why = "1 log in TORCH_TRACE, `";
+    let left_out = reasons(&traced.run);
+    assert!(left_out.len() == 1 && left_out[0].starts_with(why), "{left_out:?}");
     assert!(own.join("dedicated_log_torch_trace_x.log").is_file() && other.is_file());
 }
 

@@ -2,12 +2,13 @@
 
 use super::bound::{self, MOST_BYTES};
 use super::found::logs_in;
-use super::recorded::LogsOutcome;
+use super::recorded::{LogsOutcome, RecordedLog};
 use super::taken;
 use crate::terminal::errors::{Failure, reason};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 use tprof_collect::Session;
@@ -56,14 +57,31 @@ impl CompileLogs {
     }
 
     /// Once the job is over: logs have their bound, and those of the job's own directory are copied.
-    pub fn finish(mut self) -> LogsOutcome {
+    /// Which of these are the job's, and what the run lacks, is found at the session's end.
+    pub fn finish(self, session: &Session) -> SharedOutcome {
+        let outcome = Arc::new(Mutex::new(self.outcome()));
+        let shared = Arc::clone(&outcome);
+        session.lacks_at_end(move |processes| {
+            let mut outcome = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            outcome.leave_out_others(processes);
+            outcome.blind()
+        });
+        SharedOutcome(outcome)
+    }
+
+    fn outcome(mut self) -> LogsOutcome {
         self.stop();
         let mut outcome = LogsOutcome::default();
         match &self.own {
             Some(own) => taken::copy(own, &self.home, self.began, &mut outcome),
             None => {
                 for log in logs_in(&self.home) {
-                    outcome.add(&log, bound::cut(&log, MOST_BYTES));
+                    let recorded = bound::cut(&log, MOST_BYTES).map(|not_kept| RecordedLog {
+                        bytes: log.metadata().map_or(0, |about| about.len()),
+                        not_kept,
+                        copy: None,
+                    });
+                    outcome.add(&log, recorded);
                 }
             }
         }
@@ -76,6 +94,17 @@ impl CompileLogs {
             // A panic of the thread was printed; the logs are cut all the same.
             let _ = thread.join();
         }
+    }
+}
+
+/// What became of a run's logs, known once its session has ended.
+#[derive(Debug)]
+pub struct SharedOutcome(Arc<Mutex<LogsOutcome>>);
+
+impl SharedOutcome {
+    /// A line for the summary; none without a log.
+    pub fn line(&self, run: &Path) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).line(run)
     }
 }
 

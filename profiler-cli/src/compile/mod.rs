@@ -11,4 +11,3 @@ mod recorded;
 mod taken;
 
 pub use home::CompileLogs;
-pub use recorded::LogsOutcome;

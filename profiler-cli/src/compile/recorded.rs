@@ -12,29 +12,32 @@ const WHAT: &str = "the log of torch.compile (--compile)";
 /// What became of logs.
 #[derive(Debug, Default)]
 pub struct LogsOutcome {
-    logs: u64,
-    bytes: u64,
-    not_kept: u64,
+    logs: Vec<RecordedLog>,
     failed: Vec<(String, String)>,
     /// The job's own directory, where it has one.
     pub own: Option<PathBuf>,
-    /// Its logs and their copies, with the processes that wrote them where they name these.
-    pub copies: Vec<(Option<u32>, PathBuf, PathBuf)>,
-    /// Copies that were removed again: of no process of the run.
+    /// Logs in it of no process of the run.
     others: u64,
 }
 
+/// A log in the run.
+#[derive(Debug)]
+pub struct RecordedLog {
+    /// Of its text.
+    pub bytes: u64,
+    /// Bytes beyond the bound.
+    pub not_kept: u64,
+    /// A copy from the job's own directory, and the process that wrote it where it names that.
+    pub copy: Option<(PathBuf, Option<u32>)>,
+}
+
 impl LogsOutcome {
-    /// Adds a log, and how many of its bytes are not kept.
-    pub fn add(&mut self, log: &Path, not_kept: io::Result<u64>) {
-        match not_kept {
-            Ok(not_kept) => {
-                self.logs += 1;
-                self.bytes += log.metadata().map_or(0, |about| about.len());
-                self.not_kept += not_kept;
-            }
+    /// Adds a log, or why there is none.
+    pub fn add(&mut self, path: &Path, log: io::Result<RecordedLog>) {
+        match log {
+            Ok(log) => self.logs.push(log),
             Err(error) => {
-                let name = log.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 self.failed.push((name, error.to_string()));
             }
         }
@@ -43,30 +46,35 @@ impl LogsOutcome {
     /// Removes copies of logs that other jobs wrote into the same directory. A log that names no
     /// process (PyTorch 2.4) stays.
     pub fn leave_out_others(&mut self, processes: &[ProcessInfo]) {
-        for (pid, log, path) in &self.copies {
-            let is_other = |pid: u32| !processes.iter().any(|process| process.pid == pid);
-            if pid.is_some_and(is_other) && std::fs::remove_file(path).is_ok() {
-                self.logs = self.logs.saturating_sub(1);
-                let bytes = log.metadata().map_or(0, |about| about.len());
-                self.bytes = self.bytes.saturating_sub(bytes);
-                self.others += 1;
+        let before = self.logs.len();
+        self.logs.retain(|log| {
+            let Some((path, Some(pid))) = &log.copy else { return true };
+            let is_own = processes.iter().any(|process| process.pid == *pid);
+            if !is_own && std::fs::remove_file(path).is_ok() {
+                // Refused, as it should be, while anything is in them.
+                path.ancestors().skip(1).take(2).all(|home| std::fs::remove_dir(home).is_ok());
+                return false;
             }
-        }
-        for directory in
-            self.copies.first().iter().flat_map(|(.., path)| path.ancestors().skip(1).take(2))
-        {
-            // Refused, as it should be, while anything is in it.
-            let _ = std::fs::remove_dir(directory);
-        }
+            true
+        });
+        self.others += (before - self.logs.len()) as u64;
     }
 
     /// What the run lacks.
     pub fn blind(&self) -> Vec<Blind> {
         let lacks = |process: String, why: String| Blind { process, what: WHAT.to_owned(), why };
+        let of_job = |why| lacks("the job".to_owned(), why);
         let mut all: Vec<Blind> =
             self.failed.iter().map(|(log, why)| lacks(log.clone(), why.clone())).collect();
-        if self.logs == 0 && self.failed.is_empty() {
-            let why = match &self.own {
+        if let (1.., Some(own)) = (self.others, &self.own) {
+            all.push(of_job(format!(
+                "{} in TORCH_TRACE, `{}`, of no process of this run left out",
+                counted(self.others, "log", "logs"),
+                own.display()
+            )));
+        }
+        if self.logs.is_empty() && all.is_empty() {
+            all.push(of_job(match &self.own {
                 Some(own) => {
                     format!("no process of the job wrote one into TORCH_TRACE, `{}`", own.display())
                 }
@@ -74,12 +82,12 @@ impl LogsOutcome {
                     "no process compiled anything with a PyTorch that has TORCH_TRACE (2.4 does)"
                         .to_owned()
                 }
-            };
-            all.push(lacks("the job".to_owned(), why));
+            }));
         }
-        if self.not_kept > 0 {
-            let why = format!("{} are beyond the bound of a log, 256 MiB", bytes(self.not_kept));
-            all.push(lacks("the job".to_owned(), why));
+        let not_kept: u64 = self.logs.iter().map(|log| log.not_kept).sum();
+        if not_kept > 0 {
+            let beyond = bytes(not_kept);
+            all.push(of_job(format!("{beyond} are beyond the bound of a log, 256 MiB")));
         }
         all
     }
@@ -87,23 +95,14 @@ impl LogsOutcome {
     /// A line for the summary; none without a log.
     pub fn line(&self, run: &Path) -> Option<String> {
         let run = quote::word(quote::nearby(run).as_os_str());
-        let others = match self.others {
-            0 => String::new(),
-            count => format!(
-                "{} in TORCH_TRACE of no process of this run left out",
-                counted(count, "log", "logs")
-            ),
-        };
-        match (self.logs, others.is_empty()) {
-            (0, true) => None,
-            (0, false) => Some(format!("torch.compile: {others}")),
-            (logs, is_all) => Some(format!(
-                "torch.compile: {}, {}{}{others}: tprof report compile {run}",
-                counted(logs, "log", "logs"),
-                bytes(self.bytes),
-                if is_all { "" } else { "; " },
-            )),
-        }
+        let count = self.logs.len() as u64;
+        (count > 0).then(|| {
+            format!(
+                "torch.compile: {}, {}: tprof report compile {run}",
+                counted(count, "log", "logs"),
+                bytes(self.logs.iter().map(|log| log.bytes).sum()),
+            )
+        })
     }
 }
 
@@ -118,9 +117,29 @@ mod tests {
         let own = LogsOutcome { own: Some("/d".into()), ..LogsOutcome::default() };
         assert!(own.blind()[0].why.ends_with("`/d`"));
         let mut some = LogsOutcome::default();
-        some.add(Path::new("/none/x.log"), Ok(5));
+        some.add(Path::new("/none/x.log"), Ok(RecordedLog { bytes: 9, not_kept: 5, copy: None }));
         some.add(Path::new("/none/y.log"), Err(io::ErrorKind::StorageFull.into()));
         assert_eq!(some.blind().len(), 2);
         assert!(some.line(Path::new("/r")).unwrap().contains("1 log"));
+    }
+
+    #[test]
+    fn logs_of_other_jobs_count_only_as_such() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut outcome = LogsOutcome { own: Some("/d".into()), ..LogsOutcome::default() };
+        for pid in [7, 8] {
+            let path = dir.path().join(format!("{pid}.log.zst"));
+            std::fs::write(&path, "x").unwrap();
+            let log = RecordedLog { bytes: 9, not_kept: 5, copy: Some((path.clone(), Some(pid))) };
+            outcome.add(&path, Ok(log));
+        }
+        outcome.leave_out_others(&[ProcessInfo { pid: 7, ..ProcessInfo::default() }]);
+        let why: Vec<String> = outcome.blind().into_iter().map(|blind| blind.why).collect();
+        assert_eq!(why[0], "1 log in TORCH_TRACE, `/d`, of no process of this run left out");
+        assert_eq!(why[1], "5 B are beyond the bound of a log, 256 MiB");
+        assert!(outcome.line(Path::new("/r")).unwrap().contains("1 log, 9 B"));
+        outcome.leave_out_others(&[]);
+        assert_eq!(outcome.blind().len(), 1);
+        assert_eq!((outcome.line(Path::new("/r")), dir.path().exists()), (None, false));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::bound::MOST_BYTES;
 use super::found::logs_in;
-use super::recorded::LogsOutcome;
+use super::recorded::{LogsOutcome, RecordedLog};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use tprof_trace::compile_log::{self, KEPT_ENDING};
@@ -22,11 +22,12 @@ pub fn copy(own: &Path, home: &Path, began: SystemTime, outcome: &mut LogsOutcom
         let to = home.join(format!("{name}{KEPT_ENDING}"));
         let kept =
             std::fs::File::open(&log).and_then(|file| compile_log::keep(file, &to, MOST_BYTES));
-        let is_kept = kept.is_ok();
-        outcome.add(&log, kept);
-        if is_kept {
-            outcome.copies.push((compile_log::process_of(&log), log, to));
-        }
+        let recorded = kept.map(|not_kept| RecordedLog {
+            bytes: log.metadata().map_or(0, |about| about.len()),
+            not_kept,
+            copy: Some((to, compile_log::process_of(&log))),
+        });
+        outcome.add(&log, recorded);
     }
     outcome.own = Some(own.to_owned());
 }

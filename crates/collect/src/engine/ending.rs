@@ -149,7 +149,7 @@ impl Engine {
             let session = Path::new(&self.parts.info.session);
             self.out.processes.hooked.judge(session, &mut self.out.processes.losses);
         }
-        let blind = self.out.processes.blind(&self.parts.config, &survivors);
+        let mut blind = self.out.processes.blind(&self.parts.config, &survivors);
         self.devices.write(&mut self.out.files);
         if self.devices.waiting() > 0 {
             self.out.processes.losses.lose(READINGS, NO_FILE, self.devices.waiting());
@@ -159,6 +159,9 @@ impl Engine {
             self.parts.prices.all();
         }
         self.refresh_info();
+        for judge in std::mem::take(&mut self.ending.judges) {
+            blind.extend(judge(&self.parts.info.processes));
+        }
         self.parts.info.completeness.blind = blind;
         self.parts.info.finished = true;
         // What is kept for the end is given up piece by piece, so that no file takes all of it.

@@ -11,7 +11,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
-use tprof_trace::run::Blind;
+use tprof_trace::run::{Blind, ProcessInfo};
+
+/// Finds by a run's processes what was not recorded.
+pub type Judge = Box<dyn FnOnce(&[ProcessInfo]) -> Vec<Blind> + Send>;
 
 /// What reaches the engine.
 pub enum Event {
@@ -74,6 +77,8 @@ pub enum Event {
     AskedToEnd(i32),
     /// Something that the launcher could not record.
     Lacks(Blind),
+    /// What the launcher could not record, which it finds at the end, by the run's processes.
+    LacksAtEnd(Judge),
     /// Do not wait any longer.
     StopWaiting,
     /// Finish: wait for descendants that long.

@@ -1,7 +1,7 @@
 //! The main loop: drains every target, and does what is due.
 
 use super::ahead::Ahead;
-use super::inbox::Event;
+use super::inbox::{Event, Judge};
 use super::prices::Pricer;
 use super::pss::Sizer;
 use super::reserve::Reserve;
@@ -126,6 +126,8 @@ pub(super) struct Ending {
     pub empty_since_ns: Option<u64>,
     /// The closing of the socket in which all were accepted that had found it.
     pub all_accepted: Option<u32>,
+    /// What find at the end what was not recorded.
+    pub judges: Vec<Judge>,
 }
 
 /// The last look at who of the job still runs.

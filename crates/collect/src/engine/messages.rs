@@ -82,6 +82,7 @@ impl Engine {
                     self.write_info_now();
                 }
                 Event::Lacks(blind) => self.out.processes.losses.add_blind(blind),
+                Event::LacksAtEnd(judge) => self.ending.judges.push(judge),
                 Event::StopWaiting => self.ending.finish_by_ns = Some(0),
                 Event::Finish(wait) => {
                     // What is still to come takes less than the longest sleep.

@@ -38,7 +38,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tprof_trace::TraceHeader;
 use tprof_trace::model::property;
-use tprof_trace::run::{Blind, RunInfo};
+use tprof_trace::run::{Blind, ProcessInfo, RunInfo};
 use tprof_wire::env;
 
 /// How long a target waits on a full ring before it drops, and after how long without a pass
@@ -294,6 +294,11 @@ impl Session {
     /// Notes what the launcher could not record.
     pub fn lacks(&self, blind: Blind) {
         self.send(Event::Lacks(blind));
+    }
+
+    /// As [`Session::lacks`], found at the end by the run's processes, on the collector's thread.
+    pub fn lacks_at_end(&self, judge: impl FnOnce(&[ProcessInfo]) -> Vec<Blind> + Send + 'static) {
+        self.send(Event::LacksAtEnd(Box::new(judge)));
     }
 
     /// Whether the run came to its end by itself.

@@ -5,7 +5,7 @@ use super::live_log::{self, LogWriter};
 use super::{peak, requests, summary};
 
 use crate::commands::export::{self, ExportArgs};
-use crate::compile::{CompileLogs, LogsOutcome};
+use crate::compile::CompileLogs;
 use crate::kineto::Daemon;
 use crate::launch::failures::{
     cannot_start, missing_interpreter, not_finished, not_run, not_started, renamed,
@@ -123,13 +123,8 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     };
     let windows = daemon.map(Daemon::finish).unwrap_or_default();
     windows.blind.iter().for_each(|blind| session.lacks(blind.clone()));
-    let mut compiled = logs.map(CompileLogs::finish);
-    let lacks = compiled.iter().flat_map(LogsOutcome::blind);
-    lacks.for_each(|blind| session.lacks(blind));
+    let compiled = logs.map(|logs| logs.finish(&session));
     let info = finish(session, outcome, &signals);
-    if let (Some(compiled), Ok(info)) = (&mut compiled, &info) {
-        compiled.leave_out_others(&info.processes);
-    }
     let info = info.map_err(|e| not_finished(&output, &e));
     let log = log.and_then(LogWriter::stop);
     let output = &resolved.config.output;
