@@ -14,7 +14,7 @@ esac
 python3 -m venv "$dir"
 # shellcheck disable=SC2086  # two packages
 "$dir/bin/pip" install -q --no-cache-dir --no-deps "torch==$version" $runtime
-"$dir/bin/pip" install -q --no-cache-dir sympy networkx jinja2 filelock fsspec typing_extensions numpy setuptools
+"$dir/bin/pip" install -q --no-cache-dir sympy networkx jinja2 filelock fsspec typing_extensions numpy 'setuptools>=77.0.3'
 site=$("$dir/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 python3 "$here/stand_ins.py" "$site"
 touch "$dir/ok"
