@@ -6,13 +6,17 @@
 #   MODES='default max-autotune' scripts/compile/modes.sh DIR COMMAND…
 set -eu
 [ $# -ge 2 ] || { echo 'usage: scripts/compile/modes.sh DIR COMMAND…' >&2; exit 2; }
-dir=$1
+dir=$1 tprof=${TPROF:-tprof} modes=${MODES:-eager default reduce-overhead max-autotune}
 shift
-set -- "${TPROF:-tprof}" run -q --operators names --compile -- "$@"
-runs=
-for mode in ${MODES:-eager default reduce-overhead max-autotune}; do
-    TPROF_OUTPUT=$dir/$mode TORCH_COMPILE_MODE=$mode "$@"
-    runs="$runs $dir/$mode"
+for mode in $modes; do
+    # A run beside an older one would have another name, and the older one be compared.
+    [ ! -e "$dir/$mode" ] || { echo "$dir/$mode exists: remove it, or name another directory" >&2; exit 2; }
 done
-# shellcheck disable=SC2086  # several runs
-exec "$1" compare $runs
+for mode in $modes; do
+    TPROF_OUTPUT=$dir/$mode TORCH_COMPILE_MODE=$mode "$tprof" run -q --operators names --compile -- "$@"
+done
+set --
+for mode in $modes; do
+    set -- "$@" "$dir/$mode"
+done
+exec "$tprof" compare "$@"
