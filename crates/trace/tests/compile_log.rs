@@ -127,6 +127,13 @@ fn caches_kernels_and_operators_are_found() {
             .iter()
             .find(|(id, stage, _)| id.to_string() == "0/0" && *stage == GraphStage::Traced);
         assert_eq!(traced.unwrap().2.values().sum::<u64>(), 3, "{version}: {traced:?}");
+        // Both multiplications of the model are in one line of the job.
+        let addmm: Vec<_> = kernels().filter(|kernel| kernel.name.ends_with(".addmm")).collect();
+        assert!(
+            addmm.iter().all(|one| one.sources == ["/tmp/tprof-compile/job.py:32"]),
+            "{addmm:?}"
+        );
+        assert!(!addmm.is_empty());
     }
 }
 

@@ -1,7 +1,8 @@
 //! Kernels in the code that Inductor generated: the payload of `inductor_output_code`.
 
 use super::graph_break::short;
-use rustc_hash::FxHashSet;
+use super::nodes::{NodeLines, file_comment};
+use rustc_hash::FxHashMap;
 
 /// In what a kernel is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,42 +59,43 @@ pub(super) struct FoundKernels {
 }
 
 /// Finds kernels: `NAME = async_compile.LANGUAGE(…)` at the beginning of a line, with the comments
-/// before them, and different calls of `extern_kernels.…` and `torch.ops.…`.
-pub(super) fn find_kernels(code: &str) -> FoundKernels {
+/// before them, and different calls of `extern_kernels.…` and `torch.ops.…`. `lines` has the places of
+/// nodes that comments name.
+pub(super) fn find_kernels(code: &str, lines: Option<&NodeLines>) -> FoundKernels {
     let mut found = FoundKernels::default();
-    let (mut externs, mut known) = (Vec::new(), FxHashSet::default());
+    let mut externs: Vec<(&str, Comments)> = Vec::new();
+    let mut known: FxHashMap<&str, usize> = FxHashMap::default();
     let mut comments = Comments::default();
     for line in code.lines() {
-        let is_beyond = found.kernels.len() + externs.len() >= MOST_KERNELS;
         if let Some(comment) = line.trim_start().strip_prefix('#') {
-            comments.read(comment.trim());
-        } else if let Some((name, language)) = definition(line) {
-            let Comments { sources, operators, left_out } = std::mem::take(&mut comments);
-            if is_beyond {
-                found.kernels_left_out += 1;
-                continue;
-            }
-            found.parts_left_out += left_out;
-            found.kernels.push(GeneratedKernel { name: short(name), language, sources, operators });
-        } else if let Some(callee) = external(line).filter(|callee| !known.contains(callee)) {
-            if is_beyond {
-                found.kernels_left_out += 1;
-                continue;
-            }
-            known.insert(callee);
-            externs.push(callee);
+            comments.read(comment.trim(), lines);
+            continue;
         }
-        if line.starts_with("class ") || line.starts_with("def ") {
-            // Comments of calls repeat those of definitions.
-            comments = Comments::default();
+        // Comments are of the line that follows them.
+        let comments = std::mem::take(&mut comments);
+        let is_beyond = found.kernels.len() + externs.len() >= MOST_KERNELS;
+        if let Some((name, language)) = definition(line) {
+            if is_beyond {
+                found.kernels_left_out += 1;
+                continue;
+            }
+            found.parts_left_out += comments.left_out;
+            found.kernels.push(comments.of(name, language));
+        } else if let Some(callee) = external(line) {
+            match known.get(callee) {
+                Some(&at) => externs[at].1.add(comments),
+                None if is_beyond => found.kernels_left_out += 1,
+                None => {
+                    known.insert(callee, externs.len());
+                    externs.push((callee, comments));
+                }
+            }
         }
     }
-    found.kernels.extend(externs.into_iter().map(|callee: &str| GeneratedKernel {
-        name: short(callee),
-        language: KernelLanguage::Extern,
-        sources: Vec::new(),
-        operators: Vec::new(),
-    }));
+    for (callee, comments) in externs {
+        found.parts_left_out += comments.left_out;
+        found.kernels.push(comments.of(callee, KernelLanguage::Extern));
+    }
     found
 }
 
@@ -132,23 +134,51 @@ struct Comments {
 impl Comments {
     /// `Source Nodes: [y], Original ATen: [aten.add]`, `File: /job.py:15 in f, code: …`, or in newer versions
     /// `Topologically Sorted Source Nodes: [y], Original ATen: [aten.add]`.
-    fn read(&mut self, text: &str) {
-        if let Some((_, list)) = text.split_once("Original ATen: [") {
-            let list = list.split(']').next().unwrap_or(list);
-            let mut names = list.split(", ").filter(|name| !name.is_empty());
-            let operators = names.by_ref().take(MOST_OPERATORS).map(short).collect();
-            let left_out = names.count() as u64;
-            *self = Comments { sources: Vec::new(), operators, left_out };
-        } else if let Some(place) = text.strip_prefix("File: ") {
-            let place = place.split(", code:").next().unwrap_or(place);
-            let place = short(place.split(" in ").next().unwrap_or(place));
-            match self.sources.contains(&place) {
-                true => {}
-                false if self.sources.len() < MOST_SOURCES => self.sources.push(place),
-                false => self.left_out += 1,
+    fn read(&mut self, text: &str, lines: Option<&NodeLines>) {
+        if let Some((before, list)) = text.split_once("Original ATen: [") {
+            *self = Comments::default();
+            listed(list).for_each(|name| self.operator(short(name)));
+            if let (Some((_, nodes)), Some(lines)) = (before.split_once("Source Nodes: ["), lines) {
+                listed(nodes).filter_map(|node| lines.place(node)).for_each(|at| self.source(at));
             }
+        } else if let Some(place) = file_comment(text) {
+            self.source(place);
         }
     }
+
+    fn operator(&mut self, name: String) {
+        match self.operators.contains(&name) {
+            true => {}
+            false if self.operators.len() < MOST_OPERATORS => self.operators.push(name),
+            false => self.left_out += 1,
+        }
+    }
+
+    fn source(&mut self, place: &str) {
+        let place = short(place);
+        match self.sources.contains(&place) {
+            true => {}
+            false if self.sources.len() < MOST_SOURCES => self.sources.push(place),
+            false => self.left_out += 1,
+        }
+    }
+
+    /// Adds those of another call of the same.
+    fn add(&mut self, other: Comments) {
+        other.operators.into_iter().for_each(|name| self.operator(name));
+        other.sources.iter().for_each(|place| self.source(place));
+        self.left_out += other.left_out;
+    }
+
+    fn of(self, name: &str, language: KernelLanguage) -> GeneratedKernel {
+        let Comments { sources, operators, .. } = self;
+        GeneratedKernel { name: short(name), language, sources, operators }
+    }
+}
+
+/// The entries of a list up to its bracket.
+fn listed(text: &str) -> impl Iterator<Item = &str> {
+    text.split(']').next().unwrap_or(text).split(", ").filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]
@@ -166,7 +196,7 @@ mod tests {
             cpp_fused_1 = async_compile.cpp_pybinding(['const float*'], r'''\n''')\n\
             def call(args):\n    extern_kernels.mm(a, b, out=buf0)\n    extern_kernels.mm(c, d, out=buf1)\n    \
             buf2 = torch.ops.aten.sort.stable(buf1)\n";
-        let found = find_kernels(code).kernels;
+        let found = find_kernels(code, None).kernels;
         let names: Vec<_> = found.iter().map(|one| (one.name.as_str(), one.language)).collect();
         assert_eq!(
             names,
@@ -178,17 +208,42 @@ mod tests {
             ]
         );
         assert_eq!(found[0].operators, ["aten.add", "aten.relu"]);
+        assert!(found[0].sources.is_empty(), "no graph has the nodes");
+    }
+
+    #[test]
+    fn kernels_have_the_lines_of_their_nodes() {
+        let traced = "# File: a.py:3 in f, code: y = x + 1\ny = x + 1\n\
+                      # File: a.py:5 in f, code: z = g(y)\nlinear = torch.nn.functional.linear(y)\nz = torch.relu(linear)\n";
+        let code = "# kernel path: /tmp/x.py\n\
+            # Topologically Sorted Source Nodes: [y, z, unknown], Original ATen: [aten.add, aten.relu]\n\
+            # Source node to ATen node mapping:\n#   y => add\n#   z => relu\n\
+            triton_poi_fused_add_relu_0 = async_compile.triton('triton_poi_fused_add_relu_0', '''\n# a comment\n''')\n\
+            def call(args):\n    \
+            # Topologically Sorted Source Nodes: [linear], Original ATen: [aten.addmm]\n    \
+            extern_kernels.addmm(a, b, out=buf0)\n    triton_poi_fused_add_relu_0.run(buf0)\n    \
+            extern_kernels.mm(a, b, out=buf0)\n";
+        let found = find_kernels(code, Some(&NodeLines::of(traced))).kernels;
+        let found: Vec<_> =
+            found.iter().map(|one| (one.name.as_str(), one.sources.join(" "))).collect();
+        let expected = [
+            ("triton_poi_fused_add_relu_0", "a.py:3 a.py:5"),
+            ("extern_kernels.addmm", "a.py:5"),
+            ("extern_kernels.mm", ""),
+        ];
+        assert_eq!(found, expected.map(|(name, lines)| (name, lines.to_owned())));
     }
 
     #[test]
     fn what_is_beyond_the_most_is_counted() {
         let definition = "a = async_compile.triton(\n";
-        let found = find_kernels(&definition.repeat(MOST_KERNELS + 3));
+        let found = find_kernels(&definition.repeat(MOST_KERNELS + 3), None);
         assert_eq!((found.kernels.len(), found.kernels_left_out), (MOST_KERNELS, 3));
-        let operators = "aten.x, ".repeat(MOST_OPERATORS + 5);
+        let operators: String = (0..MOST_OPERATORS + 5).map(|at| format!("aten.x{at}, ")).collect();
         let files: String =
             (0..MOST_SOURCES + 2).map(|at| format!("# File: a.py:{at} in f\n")).collect();
-        let found = find_kernels(&format!("# Original ATen: [{operators}]\n{files}{definition}"));
+        let found =
+            find_kernels(&format!("# Original ATen: [{operators}]\n{files}{definition}"), None);
         assert_eq!((found.kernels.len(), found.parts_left_out), (1, 7));
     }
 }

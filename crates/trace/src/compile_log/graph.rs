@@ -37,7 +37,7 @@ pub(super) fn count_operators(text: &str) -> OperatorCounts {
 }
 
 /// The right side of an assignment, which may have an annotation: `y: "f32[4]" = x.sin(); x = None`.
-fn assigned(line: &str) -> Option<&str> {
+pub(super) fn assigned(line: &str) -> Option<&str> {
     let name = line.find(|c: char| !c.is_alphanumeric() && c != '_').filter(|&end| end > 0)?;
     let rest = line[name..].trim_start();
     if let Some(annotation) = rest.strip_prefix(':') {

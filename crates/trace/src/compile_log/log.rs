@@ -176,7 +176,7 @@ pub struct LeftOut {
     pub rows: u64,
     /// Of rows that are there: reasons, hints, kernels, operators of a kernel, names.
     pub parts: u64,
-    /// Names of files, which compilations refer to.
+    /// Names of files, which compilations refer to, and graphs' nodes, which kernels refer to.
     pub names: u64,
     /// Payloads of which only the beginning was read.
     pub payloads: u64,

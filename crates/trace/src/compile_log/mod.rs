@@ -26,6 +26,7 @@ mod line;
 mod lines;
 mod log;
 mod metrics;
+mod nodes;
 mod payload;
 mod reader;
 mod rows;

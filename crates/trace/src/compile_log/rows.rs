@@ -12,12 +12,15 @@ use super::log::{
     Recompiled,
 };
 use super::metrics::Metrics;
+use super::nodes::NodeLines;
 use super::payload;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Longest interned text, and bytes of all of them.
 const MOST_TEXT: usize = 4 << 10;
 const MOST_TEXTS: usize = 16 << 20;
+/// Bytes of places of nodes, while a log is read.
+const MOST_NODES: usize = 32 << 20;
 /// What the tables of frames and of texts take for an entry beside what it refers to.
 const ENTRY_BYTES: usize = 96;
 
@@ -37,6 +40,9 @@ pub(super) struct LogRows {
     budget: Budget,
     strings: FxHashMap<u64, String>,
     strings_bytes: usize,
+    /// Lines of the nodes of traced graphs, for the kernels that are made of them.
+    nodes: FxHashMap<CompileId, NodeLines>,
+    nodes_bytes: usize,
     frames: FxHashMap<(CompileId, bool), usize>,
     zone: Option<Zone>,
     /// First and last prefix.
@@ -53,6 +59,8 @@ impl LogRows {
             budget: Budget::new(bounds.kept),
             strings: FxHashMap::default(),
             strings_bytes: 0,
+            nodes: FxHashMap::default(),
+            nodes_bytes: 0,
             frames: FxHashMap::default(),
             zone: None,
             times: None,
@@ -200,7 +208,7 @@ impl LogRows {
 
     /// The code itself.
     pub(super) fn kernels(&mut self, id: CompileId, text: &str) {
-        let found = find_kernels(text);
+        let found = find_kernels(text, self.nodes.get(&id));
         self.budget.left_out.parts += found.parts_left_out;
         let code = self.log.code.last_mut().filter(|code| code.id == id && code.kernels.is_none());
         let bytes = found.kernels.referred();
@@ -239,6 +247,16 @@ impl LogRows {
     }
 
     pub(super) fn graph(&mut self, id: CompileId, stage: GraphStage, text: &str) {
+        if stage == GraphStage::Traced {
+            let nodes = NodeLines::of(text);
+            match nodes.bytes() + self.nodes_bytes <= MOST_NODES {
+                true => {
+                    self.nodes_bytes += nodes.bytes();
+                    self.nodes.insert(id, nodes);
+                }
+                false => self.budget.left_out.names += 1,
+            }
+        }
         self.budget.push(&mut self.log.graphs, (id, stage, count_operators(text)));
     }
 

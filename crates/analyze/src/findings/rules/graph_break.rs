@@ -6,10 +6,13 @@ use tprof_facts::units::counted;
 use tprof_trace::compile_log::{CompiledFrame, GraphBreak as Break};
 
 use super::compiled::{clear, no_log};
-use crate::findings::finding::SourceLine;
+use crate::base::intervals::Cover;
+use crate::findings::finding::{Finding, SourceLine};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
+use crate::findings::words::time;
+use crate::program::compile::gaps;
 
 /// Graphs that end within a function.
 pub(super) struct GraphBreak;
@@ -42,8 +45,12 @@ impl Rule for GraphBreak {
             return clear(scene, "the log of torch.compile has no graph break");
         }
         let all = lines.len();
-        let finding =
-            |((file, line), breaks): (_, Vec<BreakOf<'_>>)| one(scene, file, line, &breaks, all);
+        let gaps = gaps(scene.rank);
+        let finding = |((file, line), breaks): (BreakPlace<'_>, Vec<BreakOf<'_>>)| {
+            let at = file.clone().zip(line);
+            let gap = at.and_then(|at| gaps.get(&at)).map(|gap| gap.intersection(&scene.window));
+            one(scene, file, line, &breaks, all, gap)
+        };
         Verdict::Found(lines.into_iter().take(MOST).map(finding).collect())
     }
 }
@@ -54,14 +61,19 @@ fn one(
     line: Option<u32>,
     breaks: &[BreakOf<'_>],
     all: usize,
-) -> crate::findings::finding::Finding {
+    gap: Option<Cover>,
+) -> Finding {
     let (first, frame) = breaks[0];
     let function = frame.and_then(|frame| frame.function.as_deref()).unwrap_or("a function");
     let reason = first.reason.as_deref().unwrap_or("this PyTorch does not log the reason");
+    let between = gap
+        .as_ref()
+        .map(|gap| format!(" Between the two graphs, Python takes {}.", time(scene, gap.length())));
     let seen = format!(
-        "{function} is left for Python {}: {}. The run has breaks at {}.",
+        "{function} is left for Python {}: {}.{} The run has breaks at {}.",
         counted(breaks.len() as u64, "time while it is compiled", "times while it is compiled"),
         reason.trim_end_matches('.'),
+        between.unwrap_or_default(),
         counted(all as u64, "line", "lines"),
     );
     let advice = match first.hints.first() {
@@ -81,11 +93,16 @@ fn one(
         (Some(file), Some(line)) => format!("{}:{}", tprof_facts::labels::base_name(file), line),
         _ => function.to_owned(),
     };
-    scene
+    let mut finding = scene
         .finding("a compiled function is split into several graphs")
         .about(name)
         .seen(seen)
         .advice(advice)
-        .on_line(Some(place))
-        .unknown_gain("the time between two graphs is not measured")
+        .on_line(Some(place));
+    let Some(gap) = gap else {
+        return finding.unknown_gain("the trace has no operators of the graphs around the break");
+    };
+    // A break costs more than its gap: neither graph can be fused with the other, or be one CUDA graph.
+    finding.keep = true;
+    finding.bound(gap.length())
 }

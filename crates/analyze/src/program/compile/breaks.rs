@@ -58,8 +58,53 @@ fn resumed(rank: &RankTrace<'_>) -> FxHashMap<String, BreakLine> {
     let resumed = frames.filter(|frame| {
         !frame.is_backward && frame.function.as_ref().is_some_and(|name| name.starts_with(RESUMED))
     });
-    let of = resumed.filter_map(|frame| {
-        Some((frame.id.to_string(), (frame.file.clone()?, frame.line?)))
-    });
+    let of = resumed
+        .filter_map(|frame| Some((frame.id.to_string(), (frame.file.clone()?, frame.line?))));
     of.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+    use crate::rank::Needs;
+    use std::path::PathBuf;
+    use tprof_facts::compile::RankCompile;
+    use tprof_trace::model::{Span, SpanKind};
+
+    #[test]
+    fn between_the_graph_before_a_break_and_the_one_behind_is_the_break() {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+            .join("../trace/tests/compile/torch-2.15.log.zst");
+        let compile = RankCompile::of_logs_at(&[path], Some(0));
+        let log = &compile.logs[0].log;
+        // Long after all compilations: `breaks` of the job, and the code behind its first break.
+        let at = log.extent_unix_us.unwrap().1 * 1000 + 1_000_000;
+        let resumes = log.frames.iter().find(|frame| frame.id.to_string() == "1/0").unwrap();
+        assert_eq!(resumes.line, Some(14));
+        let mut made = Fixture::new();
+        for step in [0, 1000] {
+            for (from, to, name) in [
+                (0, 500, "Torch-Compiled Region: 0/0"),
+                (10, 100, "CompiledFunction"),
+                (130, 400, "Torch-Compiled Region: 1/0"),
+            ] {
+                let row = Span {
+                    start_ns: at + step + from,
+                    duration_ns: to - from,
+                    kind: SpanKind::Operator,
+                    ..Span::default()
+                };
+                made.span(row, name);
+            }
+        }
+        let file = made.finish();
+        let mut rank = RankTrace::load(&file, Needs::OPERATORS | Needs::CALLS);
+        rank.compile = compile;
+        let gaps: Vec<_> =
+            gaps(&rank).into_iter().map(|((_, line), gap)| (line, gap.length())).collect();
+        assert_eq!(gaps, [(14, 60)]);
+        rank.compile = RankCompile::default();
+        assert!(super::gaps(&rank).is_empty());
+    }
 }
