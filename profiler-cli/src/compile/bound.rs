@@ -4,10 +4,11 @@
 //! to the file system as a hole, while the job runs, and cut off at its end.
 
 use nix::fcntl::{FallocateFlags, fallocate};
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tprof_trace::compile_log::CUT_LINE;
 
 /// What is kept of each process's log.
@@ -15,11 +16,55 @@ pub const MOST_BYTES: u64 = 256 << 20;
 /// Less than this beyond the bound is left for the next time.
 const LEAST_HOLE: u64 = 4 << 20;
 
-/// Makes a hole of what is beyond the bound. A file system without holes keeps it until the job's end.
-pub fn make_hole(log: &Path, bound: u64) -> io::Result<()> {
+/// What a file system must have free for a log to grow: more than processes of a job write between
+/// two looks. PyTorch prints an error for each event that a full one refuses.
+const LEAST_FREE: u64 = 64 << 20;
+
+/// Bounds of the logs of a run, while the job runs.
+#[derive(Debug, Default)]
+pub struct LogBounds {
+    /// Of those that were as long as this when the file system had hardly any room left.
+    low: BTreeMap<PathBuf, u64>,
+}
+
+impl LogBounds {
+    /// Bounds logs in a directory, of which the file system has this much free.
+    pub fn keep(&mut self, logs: &[PathBuf], free: Option<u64>) {
+        let is_low = free.is_some_and(|free| free < LEAST_FREE);
+        for log in logs {
+            let length = || log.metadata().map_or(0, |about| about.len());
+            if is_low && !self.low.contains_key(log) {
+                self.low.insert(log.clone(), length().min(MOST_BYTES));
+            }
+            let least = if is_low { 0 } else { LEAST_HOLE };
+            // Cut at the end, where the file system has no holes.
+            let _ = make_hole(log, self.of(log), least);
+        }
+    }
+
+    /// What is kept of a log.
+    pub fn of(&self, log: &Path) -> u64 {
+        self.low.get(log).copied().unwrap_or(MOST_BYTES)
+    }
+
+    /// Whether a log is kept as far as there was room for it.
+    pub fn is_low(&self, log: &Path) -> bool {
+        self.low.contains_key(log)
+    }
+}
+
+/// Bytes that a file system has free for its users.
+pub fn free_bytes(directory: &Path) -> Option<u64> {
+    let about = nix::sys::statvfs::statvfs(directory).ok()?;
+    Some(about.blocks_available() as u64 * about.fragment_size() as u64)
+}
+
+/// Makes a hole of what is beyond the bound, unless it is less than that. A file system without holes
+/// keeps it until the job's end.
+fn make_hole(log: &Path, bound: u64, least: u64) -> io::Result<()> {
     let about = log.metadata()?;
     let blocks = about.blocks() * 512;
-    if about.len() <= bound || blocks < bound + LEAST_HOLE.min(bound) {
+    if about.len() <= bound || blocks < bound + least.min(bound) {
         return Ok(());
     }
     let file = OpenOptions::new().write(true).open(log)?;
@@ -60,7 +105,7 @@ mod tests {
         let writer = File::create(&path).unwrap();
         let text = LINE.repeat(200_000);
         writer.write_all_at(text.as_bytes(), 0).unwrap();
-        make_hole(&path, bound).unwrap();
+        make_hole(&path, bound, LEAST_HOLE).unwrap();
         let after = path.metadata().unwrap();
         assert_eq!(after.len(), text.len() as u64);
         writer.write_all_at(LINE.as_bytes(), text.len() as u64).unwrap();
@@ -79,5 +124,31 @@ mod tests {
         assert_eq!(kept.bytes_not_kept, whole - bound);
         assert_eq!(kept.events["str"].count, bound / LINE.len() as u64);
         assert_eq!(cut(&path, whole).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_log_stays_as_it_is_where_the_file_system_has_no_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.log");
+        let logs = std::slice::from_ref(&path);
+        let text = LINE.repeat(20_000);
+        let length = text.len() as u64;
+        let writer = File::create(&path).unwrap();
+        let mut bounds = LogBounds::default();
+        writer.write_all_at(text.as_bytes(), 0).unwrap();
+        bounds.keep(logs, Some(1 << 40));
+        bounds.keep(logs, None);
+        assert!(!bounds.is_low(&path) && bounds.of(&path) == MOST_BYTES);
+        bounds.keep(logs, Some(1000));
+        writer.write_all_at(text.as_bytes(), length).unwrap();
+        bounds.keep(logs, Some(1000));
+        assert_eq!((bounds.is_low(&path), bounds.of(&path)), (true, length));
+        let log = || read(File::open(&path).map(BufReader::new).unwrap(), Bounds::default());
+        let log = || log().unwrap();
+        let has_holes = path.metadata().unwrap().blocks() * 512 < length + length / 2;
+        assert_eq!(has_holes, log().bytes_not_kept > 0);
+        assert_eq!(cut(&path, bounds.of(&path)).unwrap(), length);
+        assert_eq!((log().bytes_not_kept, log().events["str"].count), (length, 20_000));
+        assert!(free_bytes(dir.path()).is_some());
     }
 }

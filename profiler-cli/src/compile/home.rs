@@ -1,6 +1,6 @@
 //! The directory of a run's logs, and the thread that bounds them.
 
-use super::bound::{self, MOST_BYTES};
+use super::bound::{self, LogBounds};
 use super::found::logs_in;
 use super::recorded::{LogsOutcome, RecordedLog};
 use super::taken;
@@ -27,7 +27,7 @@ pub struct CompileLogs {
     /// The job's own directory, which it keeps.
     own: Option<PathBuf>,
     began: SystemTime,
-    watch: Option<(Sender<()>, JoinHandle<()>)>,
+    watch: Option<(Sender<()>, JoinHandle<LogBounds>)>,
 }
 
 impl CompileLogs {
@@ -70,15 +70,17 @@ impl CompileLogs {
     }
 
     fn outcome(mut self) -> LogsOutcome {
-        self.stop();
+        let bounds = self.stop();
         let mut outcome = LogsOutcome::default();
         match &self.own {
             Some(own) => taken::copy(own, &self.home, self.began, &mut outcome),
             None => {
                 for log in logs_in(&self.home) {
-                    let recorded = bound::cut(&log, MOST_BYTES).map(|not_kept| RecordedLog {
+                    let cut = bound::cut(&log, bounds.of(&log));
+                    let recorded = cut.map(|not_kept| RecordedLog {
                         bytes: log.metadata().map_or(0, |about| about.len()),
                         not_kept,
+                        had_no_room: bounds.is_low(&log),
                         copy: None,
                     });
                     outcome.add(&log, recorded);
@@ -88,12 +90,11 @@ impl CompileLogs {
         outcome
     }
 
-    fn stop(&mut self) {
-        if let Some((stop, thread)) = self.watch.take() {
-            drop(stop);
-            // A panic of the thread was printed; the logs are cut all the same.
-            let _ = thread.join();
-        }
+    fn stop(&mut self) -> LogBounds {
+        let Some((stop, thread)) = self.watch.take() else { return LogBounds::default() };
+        drop(stop);
+        // A panic of the thread was printed; the logs are cut all the same.
+        thread.join().unwrap_or_default()
     }
 }
 
@@ -118,15 +119,14 @@ impl Drop for CompileLogs {
 }
 
 /// Bounds logs in a directory until the sender goes.
-fn watch(home: PathBuf) -> (Sender<()>, JoinHandle<()>) {
+fn watch(home: PathBuf) -> (Sender<()>, JoinHandle<LogBounds>) {
     let (stop, stopped) = channel::<()>();
     let thread = std::thread::spawn(move || {
+        let mut bounds = LogBounds::default();
         while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
-            for log in logs_in(&home) {
-                // Cut at the end, where the file system has no holes.
-                let _ = bound::make_hole(&log, MOST_BYTES);
-            }
+            bounds.keep(&logs_in(&home), bound::free_bytes(&home));
         }
+        bounds
     });
     (stop, thread)
 }

@@ -27,6 +27,8 @@ pub struct RecordedLog {
     pub bytes: u64,
     /// Bytes beyond the bound.
     pub not_kept: u64,
+    /// Whether that is where the disk had no more room.
+    pub had_no_room: bool,
     /// A copy from the job's own directory, and the process that wrote it where it names that.
     pub copy: Option<(PathBuf, Option<u32>)>,
 }
@@ -84,10 +86,16 @@ impl LogsOutcome {
                 }
             }));
         }
-        let not_kept: u64 = self.logs.iter().map(|log| log.not_kept).sum();
-        if not_kept > 0 {
-            let beyond = bytes(not_kept);
-            all.push(of_job(format!("{beyond} are beyond the bound of a log, 256 MiB")));
+        let bounds = [
+            (false, "beyond the bound of a log, 256 MiB"),
+            (true, "not kept: the disk is almost full"),
+        ];
+        for (had_no_room, why) in bounds {
+            let logs = self.logs.iter().filter(|log| log.had_no_room == had_no_room);
+            let not_kept: u64 = logs.map(|log| log.not_kept).sum();
+            if not_kept > 0 {
+                all.push(of_job(format!("{} are {why}", bytes(not_kept))));
+            }
         }
         all
     }
@@ -110,6 +118,10 @@ impl LogsOutcome {
 mod tests {
     use super::*;
 
+    fn log(copy: Option<(PathBuf, Option<u32>)>) -> RecordedLog {
+        RecordedLog { bytes: 9, not_kept: 5, had_no_room: false, copy }
+    }
+
     #[test]
     fn a_job_without_a_log_has_a_reason_and_one_with_logs_a_line() {
         let none = LogsOutcome::default();
@@ -117,7 +129,7 @@ mod tests {
         let own = LogsOutcome { own: Some("/d".into()), ..LogsOutcome::default() };
         assert!(own.blind()[0].why.ends_with("`/d`"));
         let mut some = LogsOutcome::default();
-        some.add(Path::new("/none/x.log"), Ok(RecordedLog { bytes: 9, not_kept: 5, copy: None }));
+        some.add(Path::new("/none/x.log"), Ok(log(None)));
         some.add(Path::new("/none/y.log"), Err(io::ErrorKind::StorageFull.into()));
         assert_eq!(some.blind().len(), 2);
         assert!(some.line(Path::new("/r")).unwrap().contains("1 log"));
@@ -130,8 +142,7 @@ mod tests {
         for pid in [7, 8] {
             let path = dir.path().join(format!("{pid}.log.zst"));
             std::fs::write(&path, "x").unwrap();
-            let log = RecordedLog { bytes: 9, not_kept: 5, copy: Some((path.clone(), Some(pid))) };
-            outcome.add(&path, Ok(log));
+            outcome.add(&path, Ok(log(Some((path.clone(), Some(pid))))));
         }
         outcome.leave_out_others(&[ProcessInfo { pid: 7, ..ProcessInfo::default() }]);
         let why: Vec<String> = outcome.blind().into_iter().map(|blind| blind.why).collect();

@@ -25,6 +25,7 @@ pub fn copy(own: &Path, home: &Path, began: SystemTime, outcome: &mut LogsOutcom
         let recorded = kept.map(|not_kept| RecordedLog {
             bytes: log.metadata().map_or(0, |about| about.len()),
             not_kept,
+            had_no_room: false,
             copy: Some((to, compile_log::process_of(&log))),
         });
         outcome.add(&log, recorded);
