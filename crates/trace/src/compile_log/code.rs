@@ -1,7 +1,7 @@
 //! Kernels in the code that Inductor generated: the payload of `inductor_output_code`.
 
-use super::graph_break::short;
 use super::nodes::{NodeLines, file_comment};
+use super::texts::short;
 use rustc_hash::FxHashMap;
 
 /// In what a kernel is written.

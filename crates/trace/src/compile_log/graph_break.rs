@@ -1,9 +1,7 @@
 //! Why a graph ended within a function: the payload of `dynamo_graph_break_reason`.
 
 use super::log::{CompiledFrame, GraphBreak};
-
-/// Longest text that is kept of a reason, an explanation or a hint, in characters.
-const MOST_CHARS: usize = 600;
+use super::texts::short;
 
 /// Most hints that are kept.
 const MOST_HINTS: usize = 64;
@@ -66,14 +64,6 @@ fn place_of(text: &str) -> (Option<String>, Option<u32>) {
             (Some(short(file)), digits.parse().ok())
         }
         None => (Some(short(text)), None),
-    }
-}
-
-/// The beginning of a text.
-pub(super) fn short(text: &str) -> String {
-    match text.char_indices().nth(MOST_CHARS) {
-        Some((end, _)) => text[..end].to_owned() + "…",
-        None => text.to_owned(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The figures of a compilation: `compilation_metrics`, of PyTorch 2.4 to 2.15.
 
-use super::graph_break::short;
 use super::json::FirstTexts;
 use super::log::{CompilePhases, CompiledFrame};
+use super::texts::short;
 use serde::{Deserialize, Deserializer};
 
 /// Longest compilation that is believed: sums of as many rows as are kept stay far from 2^64 ns.

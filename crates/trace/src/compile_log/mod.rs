@@ -31,6 +31,7 @@ mod payload;
 mod reader;
 mod rows;
 mod source;
+mod texts;
 
 pub use bounds::Bounds;
 pub use code::{GeneratedKernel, KernelLanguage};

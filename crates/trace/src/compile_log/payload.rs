@@ -1,14 +1,8 @@
 //! Payloads in JSON: reasons of recompilations and bypasses, the version, a moment.
 
-use super::graph_break::short;
 use super::json::{FirstTexts, Scalar};
+use super::texts::{one_line, short};
 use serde::Deserialize;
-
-/// A guard as one line, without the stack that newer versions add.
-pub(super) fn one_line(reason: &str) -> String {
-    let first = reason.lines().next().unwrap_or_default();
-    short(&first.split_whitespace().collect::<Vec<_>>().join(" "))
-}
 
 /// Guards that failed, and how many are left out. What is no list of them is one.
 pub(super) fn reasons(text: &str) -> (Vec<String>, u64) {

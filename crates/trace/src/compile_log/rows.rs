@@ -5,7 +5,7 @@ use super::code::find_kernels;
 use super::dates::{PrefixTime, Zone};
 use super::events::{self, EventUse};
 use super::graph::{GraphStage, count_operators};
-use super::graph_break::{self, short};
+use super::graph_break;
 use super::head::{Head, StackFrame};
 use super::log::{
     CacheOutcome, CacheUse, CompileId, CompileLog, CompiledFrame, GeneratedCode, GraphBreak,
@@ -14,6 +14,7 @@ use super::log::{
 use super::metrics::Metrics;
 use super::nodes::NodeLines;
 use super::payload;
+use super::texts::{one_line, short};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Longest interned text, and bytes of all of them.
@@ -290,7 +291,7 @@ impl LogRows {
         });
         let found = again.map(|frame| Recompiled {
             id: frame.id,
-            reasons: frame.recompile_reason.iter().map(|one| payload::one_line(one)).collect(),
+            reasons: frame.recompile_reason.iter().map(|one| one_line(one)).collect(),
         });
         found.for_each(|row| self.budget.push(recompiled, row));
     }
