@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use tprof_facts::compile::rank_of_name;
-use tprof_facts::units::counted;
+use tprof_facts::units::{bytes, counted};
 use tprof_trace::compile_log::{
     self, Bounds, COMPILE_DIRECTORY, CompileLog, KEPT_ENDING, LOG_PREFIX,
 };
@@ -93,13 +93,14 @@ pub(crate) struct FoundLog {
     rank: Option<u32>,
 }
 
-/// Reads logs.
+/// Reads logs, as far as reports do.
 pub(crate) fn read(paths: &[PathBuf], limit: u64) -> Result<Vec<FoundLog>, ImportError> {
+    let bounds = Bounds::default();
+    let bounds = Bounds { text: bounds.text.min(limit), ..bounds };
     let one = |path: &PathBuf| {
         let failed = |source| ImportError::Io { path: path.clone(), what: "read", source };
-        let bounds = Bounds { text: limit, ..Bounds::default() };
         let log = compile_log::read(text_of(path).map_err(failed)?, bounds).map_err(failed)?;
-        if log.is_read_in_part {
+        if log.is_read_in_part && bounds.text == limit {
             return Err(ImportError::TooLarge { path: path.clone(), limit });
         }
         let rank = rank_of_name(path).or(log.rank);
@@ -131,6 +132,7 @@ pub(crate) fn by_rank(
 pub(crate) fn keep(
     ranks: &BTreeMap<u32, Vec<FoundLog>>,
     run: &Path,
+    limit: u64,
     notes: &mut Vec<String>,
 ) -> Result<(), ImportError> {
     for (rank, logs) in ranks {
@@ -147,7 +149,20 @@ pub(crate) fn keep(
             let name = format!("{number}-{}.log{KEPT_ENDING}", stem.unwrap_or(&name));
             let to = directory.join(name);
             let text = text_of(&found.path).map_err(failed(&found.path))?;
-            compile_log::keep(text, &to, Bounds::default().text).map_err(failed(&to))?;
+            let kept = Bounds::default().text;
+            let text = text.take(limit.saturating_add(1));
+            let beyond = compile_log::keep(text, &to, kept).map_err(failed(&to))?;
+            if beyond > limit.saturating_sub(kept) {
+                return Err(ImportError::TooLarge { path: found.path.clone(), limit });
+            }
+            if beyond > 0 {
+                notes.push(format!(
+                    "`{}`: {} beyond the first {} are not kept",
+                    found.path.display(),
+                    bytes(beyond),
+                    bytes(kept)
+                ));
+            }
             let compiled = found.log.frames.iter().filter(|frame| !frame.is_backward).count();
             notes.push(format!(
                 "`{}`: {} by torch.compile, rank {rank}: tprof report compile",

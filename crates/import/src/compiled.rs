@@ -39,7 +39,7 @@ pub(crate) fn add(
         let partial = directory.join(format!("import-rank-{rank}.partial"));
         parts.push(compiled_part(*rank, logs, &partial, options)?);
     }
-    compile_logs::keep(&ranks, directory, notes)
+    compile_logs::keep(&ranks, directory, options.max_input_bytes, notes)
 }
 
 /// A file with only the processes that wrote logs.
