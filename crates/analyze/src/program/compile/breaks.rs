@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::graphs::{Graph, compiled_spans};
+use super::graphs::{CompiledGraph, compiled_spans};
 use crate::base::intervals::{Cover, Interval};
 use crate::program::steps::compiling;
 use crate::rank::RankTrace;
@@ -41,11 +41,9 @@ pub(crate) fn gaps(rank: &RankTrace<'_>) -> BTreeMap<BreakLine, Cover> {
             graph_end.insert(caller, span.end_ns());
             continue;
         }
-        let id = spans.get(&at).and_then(|graph: &Graph| graph.id.as_ref());
-        let (Some(line), Some(end)) = (id.and_then(|id| lines.get(id)), graph_end.remove(&caller))
-        else {
-            continue;
-        };
+        let id = spans.get(&at).and_then(|graph: &CompiledGraph| graph.id.as_ref());
+        let Some(line) = id.and_then(|id| lines.get(id)) else { continue };
+        let Some(end) = graph_end.remove(&caller) else { continue };
         found.entry(line.clone()).or_default().push(Interval::new(end, span.start_ns));
     }
     let cover = |all: Vec<Interval>| Cover::of(all).without(&compiling);
@@ -87,6 +85,7 @@ mod tests {
             for (from, to, name) in [
                 (0, 500, "Torch-Compiled Region: 0/0"),
                 (10, 100, "CompiledFunction"),
+                (105, 110, "aten::item"),
                 (130, 400, "Torch-Compiled Region: 1/0"),
             ] {
                 let row = Span {

@@ -19,7 +19,7 @@ const BACKWARD: &str = "CompiledFunctionBackward";
 
 /// Compiled code: a compilation's number as PyTorch writes it, none where an operator has none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Graph {
+pub(super) struct CompiledGraph {
     pub id: Option<String>,
     pub is_backward: bool,
 }
@@ -41,7 +41,7 @@ pub(super) struct GraphRuns {
 /// Of a rank.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RankGraphs {
-    pub graphs: BTreeMap<Graph, GraphRuns>,
+    pub graphs: BTreeMap<CompiledGraph, GraphRuns>,
     /// Length of the steps that are neither of warm-up nor have a compilation; none without any.
     pub steps_ns: Option<u64>,
     /// Whether compilations are on the run's clock, and so not in the time of runs.
@@ -81,16 +81,16 @@ pub(super) fn of_rank(rank: &RankTrace<'_>) -> RankGraphs {
     found
 }
 
-/// Names of operators around compiled code.
-struct Names {
+/// RegionNames of operators around compiled code.
+struct RegionNames {
     /// With their numbers.
     regions: FxHashMap<NameId, Option<String>>,
     backwards: Vec<NameId>,
 }
 
-impl Names {
-    fn of(rank: &RankTrace<'_>) -> Names {
-        let mut found = Names { regions: FxHashMap::default(), backwards: Vec::new() };
+impl RegionNames {
+    fn of(rank: &RankTrace<'_>) -> RegionNames {
+        let mut found = RegionNames { regions: FxHashMap::default(), backwards: Vec::new() };
         for (id, name) in rank.file.names() {
             if name == BACKWARD {
                 found.backwards.push(id);
@@ -104,15 +104,18 @@ impl Names {
 }
 
 /// The compiled code of each span of a tree that is some.
-pub(super) fn compiled_spans(rank: &RankTrace<'_>, tree: &CallTree) -> BTreeMap<u32, Graph> {
-    let names = Names::of(rank);
+pub(super) fn compiled_spans(
+    rank: &RankTrace<'_>,
+    tree: &CallTree,
+) -> BTreeMap<u32, CompiledGraph> {
+    let names = RegionNames::of(rank);
     let mut found = BTreeMap::new();
     if names.regions.is_empty() && names.backwards.is_empty() {
         return found;
     }
     for (span, at) in tree.spans.iter().zip(0_u32..) {
         if let Some(id) = names.regions.get(&span.name) {
-            found.insert(at, Graph { id: id.clone(), is_backward: false });
+            found.insert(at, CompiledGraph { id: id.clone(), is_backward: false });
         }
     }
     let links = AutogradLinks::of(rank, tree);
@@ -122,14 +125,14 @@ pub(super) fn compiled_spans(rank: &RankTrace<'_>, tree: &CallTree) -> BTreeMap<
             let forward = links.forward(&forwards, at);
             let region = forward.and_then(|at| tree.outwards(at).find_map(|at| found.get(&at)));
             let id = region.and_then(|region| region.id.clone());
-            found.insert(at, Graph { id, is_backward: true });
+            found.insert(at, CompiledGraph { id, is_backward: true });
         }
     }
     found
 }
 
 /// The parts of a span in which no other compiled code ran.
-fn own_pieces(tree: &CallTree, at: u32, graphs: &BTreeMap<u32, Graph>) -> Vec<Interval> {
+fn own_pieces(tree: &CallTree, at: u32, graphs: &BTreeMap<u32, CompiledGraph>) -> Vec<Interval> {
     let whole = &tree.spans[at as usize];
     let mut pieces = Vec::new();
     let mut from = whole.start_ns;
@@ -198,7 +201,7 @@ mod tests {
         kernel(&mut made, 300, 40, 3);
         let file = made.finish();
         let found = of_rank(&RankTrace::load(&file, Compile.needs(&Options::default())));
-        let graph = |id: &str, is_backward| Graph { id: Some(id.to_owned()), is_backward };
+        let graph = |id: &str, is_backward| CompiledGraph { id: Some(id.to_owned()), is_backward };
         let runs = |host_ns, kernels, device_ns| GraphRuns {
             runs: 1,
             host_ns,
