@@ -81,7 +81,7 @@ pub(super) fn of_rank(rank: &RankTrace<'_>) -> RankGraphs {
     found
 }
 
-/// RegionNames of operators around compiled code.
+/// Names of operators around compiled code.
 struct RegionNames {
     /// With their numbers.
     regions: FxHashMap<NameId, Option<String>>,
