@@ -51,7 +51,8 @@ def expect(**parts):
 def victim_spins(cpu_s):
     end = time.thread_time() + cpu_s
     while time.thread_time() < end:
-        for number in range(500):
+        # Long beside a tick: a thread that is preempted where it enters the kernel would be read there.
+        for number in range(20000):
             (number * number + 7) % 11 // 3 * number - (number ^ 5) * (number | 1)  # HERE hot
 
 
@@ -92,7 +93,8 @@ def data():
 def victim_contends(cpu_s):
     end = time.thread_time() + cpu_s
     while time.thread_time() < end:
-        for number in range(500):
+        # Long beside a tick: a thread that is preempted where it enters the kernel would be read there.
+        for number in range(20000):
             (number * number + 7) % 11 // 3 * number - (number ^ 5) * (number | 1)  # HERE gil
 
 

@@ -1,7 +1,7 @@
 //! Puts the rules to a rank.
 
 use super::company::company;
-use super::finding::{Evidence, Track};
+use super::finding::{Evidence, Finding, Track};
 use super::outcome::{Outcome, PlaceRow, RankFindings};
 use super::rule::Rule;
 use super::scene::Scene;
@@ -10,6 +10,7 @@ use super::verdict::Verdict;
 use super::words::time;
 use crate::base::parallel;
 use crate::document::RankAt;
+use tprof_facts::units::{duration, percent};
 
 impl RankFindings {
     /// Puts all rules to a rank.
@@ -38,7 +39,8 @@ fn outcome(scene: &Scene<'_>, rule: &dyn Rule) -> Outcome {
         Verdict::None(why) => (outcome.clear, outcome.denies) = (Some(why), true),
         Verdict::Unchecked(why) => outcome.unchecked = Some(why),
         Verdict::Found(findings) => {
-            let most = findings.iter().map(|finding| finding.bound_ns).max().unwrap_or(0);
+            let most = findings.iter().max_by_key(|finding| finding.bound_ns);
+            let most = most.map(|finding| at_most(scene, finding));
             for mut finding in findings {
                 let of_ns = finding.of_ns.unwrap_or(scene.window_ns());
                 finding.bound_ns = finding.bound_ns.min(of_ns);
@@ -49,11 +51,22 @@ fn outcome(scene: &Scene<'_>, rule: &dyn Rule) -> Outcome {
                 }
             }
             if outcome.found.is_empty() {
-                outcome.clear = Some(format!("at most {}", time(scene, most)));
+                outcome.clear = most;
             }
         }
     }
     outcome
+}
+
+/// What a finding that is too small to be one was measured at.
+fn at_most(scene: &Scene<'_>, finding: &Finding) -> String {
+    match finding.of_ns {
+        Some(of_ns) => {
+            let share = finding.bound_ns.min(of_ns) as f64 / of_ns.max(1) as f64;
+            format!("at most {} in all ({})", duration(finding.bound_ns), percent(share))
+        }
+        None => format!("at most {}", time(scene, finding.bound_ns)),
+    }
 }
 
 fn row(scene: &Scene<'_>, one: &Evidence<'_>) -> PlaceRow {
