@@ -103,6 +103,29 @@ impl HeapBlock {
         self.frees.push(distance as u32);
     }
 
+    /// Adds an allocation and its free, which follows at once and by the same thread, at these
+    /// times.
+    #[inline]
+    pub fn temporary(
+        &mut self,
+        times_ns: [u64; 2],
+        thread: ThreadIndex,
+        size: u64,
+        stack: StackId,
+    ) {
+        let [begin, end] = times_ns;
+        let steps = [fold(begin.wrapping_sub(self.last_ns)), fold(end.wrapping_sub(begin))];
+        if (steps[0] | steps[1]) >> STEP_BITS | size >> 32 != 0 || thread != self.thread {
+            self.alloc(begin, thread, size, stack, false);
+            return self.free(end, thread, 1, false);
+        }
+        self.last_ns = end;
+        let steps = steps.map(|step| (step as u32) << OPERATION_BITS);
+        self.steps.extend_from_slice(&[steps[0], steps[1] | FREE]);
+        self.allocs.push(size | u64::from(stack) << 32);
+        self.frees.push(1);
+    }
+
     #[inline(always)]
     fn event(&mut self, time_ns: u64, thread: ThreadIndex, operation: u32, value: u64) {
         let step = fold(time_ns.wrapping_sub(self.last_ns));

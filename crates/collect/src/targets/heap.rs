@@ -32,6 +32,14 @@ impl HeapOp {
     pub fn tag(thread: ThreadIndex, kind: Kind) -> u32 {
         thread << 3 | kind as u32
     }
+
+    /// Whether it frees what the event before it allocated, by the same thread.
+    #[inline(always)]
+    pub fn ends(&self, before: &HeapOp) -> bool {
+        self.address == before.address
+            && before.tag & 7 == ALLOC
+            && self.tag == before.tag - ALLOC + FREE
+    }
 }
 
 const ALLOC: u32 = Kind::Alloc as u32;
@@ -102,24 +110,26 @@ impl Heap {
     }
 
     /// Applies events in order; true if the block has to be written now, with
-    /// the number of events that were applied by then.
+    /// the number of events that were applied by then. Meanwhile fetches entries
+    /// of the table of live blocks for the addresses in `next`, and takes them off it.
     ///
     /// A block that is freed by the very next event never enters the table of
     /// live blocks: such temporaries are most of what many programs allocate.
     #[inline(always)]
-    pub fn apply_all(&mut self, ops: &[HeapOp], clock: &Clock) -> (usize, bool) {
+    pub fn apply_all(&mut self, ops: &[HeapOp], next: &mut &[u64], clock: &Clock) -> (usize, bool) {
         let mut at = 0;
         while let Some(op) = ops.get(at) {
             at += 1;
+            // One at a time: a processor that waits for as many cache lines as it can does
+            // nothing else.
+            if let Some((address, rest)) = next.split_first() {
+                self.live.prefetch(*address);
+                *next = rest;
+            }
             let full = match ops.get(at) {
-                Some(next)
-                    if next.address == op.address
-                        && op.tag & 7 == ALLOC
-                        && next.tag & 7 == FREE
-                        && op.clock >= self.last =>
-                {
+                Some(end) if end.ends(op) && op.clock >= self.last => {
                     at += 1;
-                    self.temporary(op, next, clock)
+                    self.temporary(op, end, clock)
                 }
                 _ => self.apply(op, clock),
             };
@@ -131,14 +141,13 @@ impl Heap {
     }
 
     #[inline(always)]
-    fn temporary(&mut self, op: &HeapOp, next: &HeapOp, clock: &Clock) -> bool {
+    fn temporary(&mut self, op: &HeapOp, end: &HeapOp, clock: &Clock) -> bool {
         let time = clock.ns(op.clock);
-        self.block.alloc(time, op.tag >> 3, op.size, op.stack, false);
-        self.block.free(clock.ns(next.clock), next.tag >> 3, 1, false);
+        self.block.temporary([time, clock.ns(end.clock)], op.tag >> 3, op.size, op.stack);
         self.allocations += 1;
         self.frees += 1;
         self.allocated_bytes = self.allocated_bytes.wrapping_add(op.size);
-        self.last = next.clock;
+        self.last = end.clock;
         let with_it = self.live_bytes.wrapping_add(op.size);
         if with_it > self.peak_bytes {
             self.peak_bytes = with_it;

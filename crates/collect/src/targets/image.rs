@@ -3,6 +3,7 @@
 //! Nothing that is read from the region is trusted: unknown kinds, wrong
 //! lengths and foreign chunk references are counted as refused and skipped.
 
+mod batch;
 mod follow;
 mod note;
 mod ring;

@@ -24,6 +24,8 @@ pub struct LiveMap {
 }
 
 const WAYS: usize = 4;
+/// The address of an entry without a block.
+const EMPTY: u64 = 0;
 
 /// One cache line.
 #[derive(Clone, Copy, Default)]
@@ -47,7 +49,7 @@ pub struct Block {
 }
 
 impl Bucket {
-    /// The entry of an address; [`WAYS`] if it has none. No branch depends on which it is.
+    /// An entry of an address; [`WAYS`] if it has none. No branch depends on which it is.
     #[inline(always)]
     fn find(&self, address: u64) -> usize {
         let is_it = |way: usize| u32::from((self.keys[way] ^ address) << 16 == 0) << way;
@@ -126,8 +128,8 @@ impl LiveMap {
     fn place(&mut self, address: u64, block: Block) {
         let mut at = self.home(address);
         loop {
-            let way = self.buckets[at].keys.iter().position(|key| *key == 0);
-            if let Some(way) = way {
+            let way = self.buckets[at].find(EMPTY);
+            if way < WAYS {
                 return self.buckets[at].put(way, address, block);
             }
             self.passed[at] = self.passed[at].saturating_add(1);

@@ -7,6 +7,7 @@ use super::{Follow, Image, Note, Pass, RingRead, TAKE_MOST};
 use crate::os::sys;
 use crate::shared::SlotRead;
 use crate::targets::heap::HeapOp;
+use crate::targets::image::batch::HeapBatch;
 use std::sync::atomic::Ordering::*;
 use tprof_wire::record::{self, ExtKind, Kind, SLOT_BYTES};
 use tprof_wire::region::{CHUNKS_PER_THREAD, ChunkRef};
@@ -19,8 +20,6 @@ const HOLE_NS: u64 = 200_000_000;
 /// writes faster than this reads would make two switches for every chunk. Its own time limit ends
 /// a wait that no wake ends.
 const WAKE_ROOM: u32 = 4;
-/// Events decoded before they are applied.
-const BATCH: usize = 32;
 /// No block is larger.
 const ADDRESS_SPACE: u64 = 1 << 47;
 
@@ -201,53 +200,45 @@ impl Image {
     }
 
     /// Takes heap records as long as there are any; the common case, in a loop
-    /// of its own: decoded in batches, so that what each needs is in the cache
+    /// of its own: decoded a batch ahead, so that what each needs is in the cache
     /// by the time it is applied.
     #[inline(never)]
     fn take_heap(&mut self, thread: &mut Follow, end: usize, reading: &mut RingRead<'_>) {
-        let RingRead { clock, alone, ref mut notes, .. } = *reading;
-        let mut batch = [HeapOp::NONE; BATCH];
+        let mut batches = [HeapBatch::EMPTY; 2];
+        let [fresh, waiting] = &mut batches;
+        let (mut fresh, mut waiting) = (fresh, waiting);
         loop {
-            let mut count = 0;
-            let mut now = thread.clock;
-            for slot in self.region.slots(thread.base + thread.at, thread.base + end) {
-                let word0 = slot[0].load(Acquire);
-                let kind = (word0 & 15) as u32;
-                if kind.wrapping_sub(1) > 4 || count == BATCH {
-                    break;
-                }
-                let word1 = slot[1].load(Relaxed);
-                now = record::clock(word1, now);
-                let address = record::address(word0);
-                self.heap.live.prefetch(address);
-                batch[count] = HeapOp {
-                    clock: now,
-                    address,
-                    size: record::size(word0, word1),
-                    stack: record::stack(word1),
-                    tag: thread.index << 3 | kind,
-                };
-                count += 1;
-            }
-            thread.clock = now;
-            thread.at += count * SLOT_BYTES;
-            self.recorded += count as u64;
-            if alone {
-                let mut done = 0;
-                while done < count {
-                    let (more, full) = self.heap.apply_all(&batch[done..count], clock);
-                    done += more;
-                    if full {
-                        notes.block_full(&mut self.heap.block);
-                    }
-                }
+            let slots = self.region.slots(thread.base + thread.at, thread.base + end);
+            let more = fresh.decode(slots, thread.index, &mut thread.clock);
+            thread.at += fresh.len * SLOT_BYTES;
+            self.recorded += fresh.len as u64;
+            if !reading.alone {
+                self.pending.extend_from_slice(fresh.ops());
             } else {
-                self.pending.extend_from_slice(&batch[..count]);
+                self.apply(waiting, fresh.wanted(), reading);
+                (fresh, waiting) = (waiting, fresh);
             }
-            if count < BATCH {
+            if !more {
+                if reading.alone {
+                    self.apply(waiting, &[], reading);
+                }
                 return;
             }
         }
+    }
+
+    /// Applies a batch, and fetches what the next one needs meanwhile.
+    #[inline(always)]
+    fn apply(&mut self, batch: &HeapBatch, next: &[u64], reading: &mut RingRead<'_>) {
+        let (mut ops, mut next) = (batch.ops(), next);
+        while !ops.is_empty() {
+            let (done, full) = self.heap.apply_all(ops, &mut next, reading.clock);
+            ops = &ops[done..];
+            if full {
+                reading.notes.block_full(&mut self.heap.block);
+            }
+        }
+        next.iter().for_each(|address| self.heap.live.prefetch(*address));
     }
 
     #[cold]
