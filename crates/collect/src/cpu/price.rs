@@ -16,11 +16,11 @@ use std::time::Duration;
 const SAMPLE: u32 = 9;
 /// Nanoseconds between samples while they are priced.
 const PERIOD_NS: u64 = 50_000;
-/// Rounds of the work with and without, and how many samples one has, about.
+/// Rounds of the work with samples, half as many without, and how many samples one has, about.
 const ROUNDS: usize = 4;
-const SAMPLES: u64 = 6;
+const SAMPLES: u64 = 4;
 /// Naps in a round: each leaves the processor once.
-const NAPS: u32 = 20;
+const NAPS: u32 = 10;
 const RING_BYTES: [usize; 4] = [1 << 20, 256 << 10, 128 << 10, 32 << 10];
 /// Stack below which the work is sampled: as much as a sample can hold, as in a deep program.
 const DEPTH_BYTES: usize = 32 << 10;
@@ -49,17 +49,19 @@ pub struct SamplingCosts {
     pub switch: CostSpread,
 }
 
-/// Measures; takes some 40 ms. An error where counters are refused.
+/// Measures; takes some 15 ms. An error where counters are refused.
 pub fn measure(wanted: &Wanted) -> io::Result<SamplingCosts> {
     let mut clock = wanted.clock(true, false);
     let kernel = Counter::open(&clock, 0, -1).is_ok();
     clock = wanted.clock(kernel, false);
     clock.set_inherit(0);
     let memory = [1_u8; WORK_BYTES];
-    let shallow = sample_cost(&clock, PERIOD_NS, &|rounds| work(&memory, rounds))?;
+    let small = Work { period_ns: PERIOD_NS, few: 16, run: &|rounds| work(&memory, rounds) };
+    let shallow = sample_cost(&clock, &small)?;
     let large = vec![1_u8; LARGE_BYTES];
     let depth = if wanted.stacks == StackMode::Off { 0 } else { DEPTH_BYTES };
-    let deep = sample_cost(&clock, LARGE_PERIOD_NS, &|rounds| below(depth, &large, rounds))?;
+    let run: &dyn Fn(u64) = &|rounds| below(depth, &large, rounds);
+    let deep = sample_cost(&clock, &Work { period_ns: LARGE_PERIOD_NS, few: 1, run })?;
     let sample = CostSpread {
         low_ns: shallow.low_ns.min(deep.low_ns),
         high_ns: shallow.high_ns.max(deep.high_ns),
@@ -88,7 +90,18 @@ fn below(bytes: usize, memory: &[u8], rounds: u64) {
     black_box(&frame);
 }
 
-fn sample_cost(clock: &Attr, period_ns: u64, work: &dyn Fn(u64)) -> io::Result<CostSpread> {
+/// What is done while samples are taken.
+struct Work<'a> {
+    /// Nanoseconds between them.
+    period_ns: u64,
+    /// Rounds that take some microseconds at least.
+    few: u64,
+    /// Does so many rounds.
+    run: &'a dyn Fn(u64),
+}
+
+fn sample_cost(clock: &Attr, work: &Work<'_>) -> io::Result<CostSpread> {
+    let Work { period_ns, few, run } = *work;
     let mut attr = *clock;
     attr.sample_period = period_ns;
     let counter = Counter::open(&attr, 0, -1)?;
@@ -96,10 +109,10 @@ fn sample_cost(clock: &Attr, period_ns: u64, work: &dyn Fn(u64)) -> io::Result<C
     // As many rounds as take the time, from the fastest of some.
     let timed = |rounds| {
         let began = sys::thread_cpu_ns();
-        work(rounds);
+        run(rounds);
         sys::thread_cpu_ns() - began
     };
-    let one = (0..3).map(|_| timed(16)).min().unwrap_or(0).max(1) / 16;
+    let one = (0..3).map(|_| timed(few)).min().unwrap_or(0).max(1) / few;
     let rounds = (SAMPLES * period_ns).div_ceil(one.max(1));
     let mut costs = Vec::with_capacity(ROUNDS);
     let mut plain = u64::MAX;
@@ -111,8 +124,10 @@ fn sample_cost(clock: &Attr, period_ns: u64, work: &dyn Fn(u64)) -> io::Result<C
                 sys::poll_readable(&[counter.fd().as_fd()], Duration::from_millis(1));
             }
         });
-        let measured = (0..ROUNDS).try_for_each(|_| {
-            plain = plain.min(timed(rounds));
+        let measured = (0..ROUNDS).try_for_each(|round| {
+            if round % 2 == 0 {
+                plain = plain.min(timed(rounds));
+            }
             counter.enable()?;
             let sampled = timed(rounds);
             counter.disable()?;

@@ -5,6 +5,7 @@
 use crate::os::sys;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
+use std::time::Duration;
 use tprof_wire::gpu::Range;
 use tprof_wire::hash;
 use tprof_wire::record::{self, ExtKind, Kind};
@@ -28,6 +29,11 @@ const COLD_ROUNDS: u64 = 8;
 const COLD_BYTES: usize = 2 << 20;
 const COLD_TRIES: usize = 16;
 const HANDED_TRIES: usize = 64;
+/// Nanoseconds in which another core reads and clears the ring, with room.
+const HANDING_NS: u64 = 20_000;
+const NAP: Duration = Duration::from_micros(100);
+/// Nanoseconds that handing over is measured for at most.
+const HANDED_FOR_NS: u64 = 20_000_000;
 /// Words of the ring.
 const RING_WORDS: usize = 1024;
 /// Words that a range takes in it: its first slot, and its payload in whole slots.
@@ -68,7 +74,8 @@ impl Hooks {
         for round in 0..rounds {
             let (a, b) =
                 record::heap(Kind::Alloc, black_box(round << 4), black_box(64), 0, self.clock());
-            let at = (round as usize * 2) & 1022;
+            // Not where notes begin, which are timed after it.
+            let at = (round as usize * 2 + 512) & 1022;
             self.ring[at + 1].store(b, Relaxed);
             self.ring[at].store(a, Release);
         }
@@ -123,46 +130,37 @@ impl Hooks {
 
     /// Nanoseconds per record of several slots where another core has read and cleared the ring,
     /// as the collector does while a program records much; the median. `None` where no thread
-    /// may be started.
+    /// may be started, or none gets a processor in time.
     fn handed_over(&self) -> Option<f64> {
-        let (is_cleared, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+        let by = sys::monotonic_ns() + HANDED_FOR_NS;
+        let is_cleared = AtomicBool::new(false);
         let clear = || {
-            while !is_over.load(Acquire) {
-                if !is_cleared.load(Acquire) {
-                    self.ring.iter().for_each(|word| _ = word.swap(0, Relaxed));
-                    is_cleared.store(true, Release);
-                }
-                std::thread::yield_now();
+            while wait_until(by, || !is_cleared.load(Acquire)) {
+                self.ring.iter().for_each(|word| _ = word.swap(0, Relaxed));
+                is_cleared.store(true, Release);
             }
         };
         std::thread::scope(|scope| {
             let named = std::thread::Builder::new().name("tprof-prices".to_owned());
             named.spawn_scoped(scope, clear).ok()?;
             let rounds = (RING_WORDS / NOTE_WORDS) as u64;
-            let mut all: Vec<u64> = (0..HANDED_TRIES)
-                .map(|_| {
-                    while !is_cleared.load(Acquire) {
-                        std::thread::yield_now();
-                    }
-                    let start = sys::monotonic_ns();
-                    self.noted(rounds, true);
-                    let spent = sys::monotonic_ns() - start;
-                    is_cleared.store(false, Release);
-                    spent
-                })
-                .collect();
-            is_over.store(true, Release);
+            let mut all = Vec::with_capacity(HANDED_TRIES);
+            while all.len() < HANDED_TRIES && wait_until(by, || is_cleared.load(Acquire)) {
+                all.push(timed(&|rounds| self.noted(rounds, true), rounds));
+                is_cleared.store(false, Release);
+            }
             all.sort_unstable();
-            all.get(HANDED_TRIES / 2).map(|ns| *ns as f64 / rounds as f64)
+            all.get(all.len() / 2).map(|ns| *ns as f64 / rounds as f64)
         })
     }
 
-    fn costs(&self, is_named: bool, cost: impl Fn(&dyn Fn(u64)) -> f64) -> Costs {
-        Costs {
-            recorded_ns: cost(&|rounds| self.recorded(rounds)),
-            counted_ns: cost(&|rounds| self.counted(rounds)),
-            noted_ns: cost(&|rounds| self.noted(rounds, is_named)),
-        }
+    /// Costs per round: of all three kinds of work, as `cost` measures them.
+    fn costs(&self, is_named: bool, cost: impl Fn([&dyn Fn(u64); 3]) -> [f64; 3]) -> Costs {
+        let [recorded_ns, counted_ns, noted_ns] =
+            cost([&|rounds| self.recorded(rounds), &|rounds| self.counted(rounds), &|rounds| {
+                self.noted(rounds, is_named)
+            }]);
+        Costs { recorded_ns, counted_ns, noted_ns }
     }
 }
 
@@ -180,30 +178,58 @@ pub fn measure_cold(is_tsc: bool) -> Costs {
     Costs { noted_ns: costs.noted_ns.max(handed_over), ..costs }
 }
 
-/// Nanoseconds per round, the best of several tries.
-fn best(work: &dyn Fn(u64)) -> f64 {
-    let mut least = f64::MAX;
-    for _ in 0..8 {
-        let start = sys::monotonic_ns();
-        work(ROUNDS);
-        least = least.min((sys::monotonic_ns() - start) as f64 / ROUNDS as f64);
+/// Waits for another thread, until a time at most; whether it is so. One on another core takes a
+/// moment, for which the processor is not given up; else it may have none, and is waited for by
+/// ever longer naps.
+fn wait_until(by_ns: u64, is_so: impl Fn() -> bool) -> bool {
+    let begun = sys::monotonic_ns();
+    let mut nap = NAP;
+    loop {
+        if is_so() {
+            return true;
+        }
+        let now = sys::monotonic_ns();
+        if now >= by_ns {
+            return false;
+        }
+        if now - begun < HANDING_NS {
+            std::hint::spin_loop();
+        } else {
+            std::thread::sleep(nap);
+            nap *= 2;
+        }
     }
-    least
+}
+
+/// Nanoseconds per round of each, the best of several tries.
+fn best(work: [&dyn Fn(u64); 3]) -> [f64; 3] {
+    work.map(|work| {
+        let least = (0..8).map(|_| timed(work, ROUNDS)).min().unwrap_or_default();
+        least as f64 / ROUNDS as f64
+    })
 }
 
 /// Nanoseconds per round of few, each time after all of `memory` was touched; the median, which
 /// leaves out interrupts.
-fn cold(work: &dyn Fn(u64), memory: &[u8]) -> f64 {
-    let mut all: Vec<u64> = (0..COLD_TRIES)
-        .map(|_| {
-            black_box(memory.iter().step_by(64).fold(0_u8, |sum, byte| sum.wrapping_add(*byte)));
-            let start = sys::monotonic_ns();
-            work(COLD_ROUNDS);
-            sys::monotonic_ns() - start
-        })
-        .collect();
-    all.sort_unstable();
-    all.get(COLD_TRIES / 2).map_or(0.0, |ns| *ns as f64 / COLD_ROUNDS as f64)
+fn cold(work: [&dyn Fn(u64); 3], memory: &[u8]) -> [f64; 3] {
+    let mut all = [[0; COLD_TRIES]; 3];
+    for at in 0..COLD_TRIES {
+        black_box(memory.iter().step_by(64).fold(0_u8, |sum, byte| sum.wrapping_add(*byte)));
+        for (all, work) in all.iter_mut().zip(work) {
+            all[at] = timed(work, COLD_ROUNDS);
+        }
+    }
+    all.map(|mut all| {
+        all.sort_unstable();
+        all[COLD_TRIES / 2] as f64 / COLD_ROUNDS as f64
+    })
+}
+
+/// Nanoseconds that so many rounds take.
+fn timed(work: &dyn Fn(u64), rounds: u64) -> u64 {
+    let start = sys::monotonic_ns();
+    work(rounds);
+    sys::monotonic_ns() - start
 }
 
 #[cfg(test)]
