@@ -364,7 +364,7 @@ fn parse_section(header: &[u8], names: &[u8]) -> Section {
 }
 
 /// The GNU build id among the notes in `bytes`.
-fn build_id_in(mut bytes: &[u8]) -> Option<String> {
+pub(crate) fn build_id_in(mut bytes: &[u8]) -> Option<String> {
     while bytes.len() >= 12 {
         let (name, desc) = (u32_at(bytes, 0) as usize, u32_at(bytes, 4) as usize);
         let kind = u32_at(bytes, 8);

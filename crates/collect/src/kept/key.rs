@@ -1,6 +1,6 @@
 //! What a kept file was made of, and by what.
 
-use crate::elf::{Elf, FileId};
+use crate::elf::{Elf, FileId, build_id_in};
 use nix::unistd::geteuid;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -17,6 +17,8 @@ pub enum FileKind {
     Symbols,
     /// Functions of `.dynsym`.
     DynamicSymbols,
+    /// Functions of the kernel's image.
+    KernelSymbols,
 }
 
 impl FileKind {
@@ -26,11 +28,12 @@ impl FileKind {
             FileKind::Rows => "rows",
             FileKind::Symbols => "symtab",
             FileKind::DynamicSymbols => "dynsym",
+            FileKind::KernelSymbols => "kernel",
         }
     }
 }
 
-/// A library or program, whatever path leads to it.
+/// A library or program, whatever path leads to it; or the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LibraryKey {
     build_id: String,
@@ -50,6 +53,12 @@ impl LibraryKey {
         }
         let FileId { size, mtime_ns, .. } = FileId::of(&meta);
         Some(LibraryKey { build_id, size, mtime_ns })
+    }
+
+    /// That of the running kernel; `None` of one without a build id.
+    pub fn of_kernel() -> Option<LibraryKey> {
+        let build_id = build_id_in(&std::fs::read("/sys/kernel/notes").ok()?)?;
+        Some(LibraryKey { build_id, size: 0, mtime_ns: 0 })
     }
 
     /// The key as a kept file states it.

@@ -8,14 +8,14 @@
 //! What must stay true: nothing is taken that another user could have written, or that does not
 //! come whole from the disk; a directory that is absent, full, read-only or not the user's own
 //! costs a run nothing but the time that it would have saved. Kept files have neither names nor
-//! paths in them.
+//! paths in them, but for the names of the kernel's functions.
 
 mod directory;
 mod file;
 mod key;
 mod rows;
 
-pub use directory::Kept;
+pub use directory::{Kept, KeptContent};
 pub use key::{FileKind, LibraryKey};
 pub use rows::{KeptRows, RowSpan, SpanRows};
 

@@ -4,19 +4,17 @@
 //! as the kernel's, and not which.
 
 use super::frame::ResolvedFrame;
+use super::kallsyms::{each_function, lines};
+use super::kernel_image::KernelImage;
 use super::module_file::ModuleFile;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+use crate::kept::Kept;
+use std::cell::OnceCell;
+use std::io::BufRead;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 /// The module that kernel frames lie in.
 pub const KERNEL: &str = "[kernel]";
-/// Lowest address of kernel code: the upper half.
-const LOWEST: u64 = 1 << 63;
-/// Bytes of the file that are read at once: the kernel gives a page. In room for all of its 5 MB,
-/// which is new memory, it takes 59 ms instead of 36.
-const BLOCK: usize = 64 << 10;
 
 /// The kernel as a module.
 pub fn module() -> Arc<ModuleFile> {
@@ -30,9 +28,35 @@ pub fn some_function() -> ResolvedFrame {
     ResolvedFrame { function: KERNEL.to_owned(), ..ResolvedFrame::default() }
 }
 
+/// Names of kernel functions: of the kernel's own image as they are kept, where they are, and of
+/// all that an address asks for that lies elsewhere, or where nothing is kept.
+#[derive(Default)]
+pub struct KernelNames {
+    image: OnceCell<Option<KernelImage>>,
+    all: OnceCell<KernelTable>,
+}
+
+impl KernelNames {
+    /// The function that holds an address; `[kernel]` if that is not known.
+    pub fn name_at(&self, address: u64, kept: Option<&Kept>) -> String {
+        let image = self.image.get_or_init(|| KernelImage::read(kept?, lines()?));
+        if let Some(name) = image.as_ref().and_then(|image| image.name_at(address)) {
+            return name;
+        }
+        let read = || {
+            let all = lines().map(KernelTable::parse).unwrap_or_default();
+            if let (None, Some(kept)) = (image, kept) {
+                KernelImage::keep(kept, all.functions());
+            }
+            all
+        };
+        self.all.get_or_init(read).name_at(address).unwrap_or_else(|| KERNEL.to_owned())
+    }
+}
+
 /// Functions by address.
 #[derive(Default)]
-pub struct KernelTable {
+struct KernelTable {
     /// One behind the other.
     names: Vec<u8>,
     /// Address, and where the name lies.
@@ -40,50 +64,34 @@ pub struct KernelTable {
 }
 
 impl KernelTable {
-    /// Reads the running kernel's: some 200,000 lines.
-    pub fn read() -> KernelTable {
-        let file = File::open("/proc/kallsyms");
-        file.map(|file| KernelTable::parse(BufReader::with_capacity(BLOCK, file)))
-            .unwrap_or_default()
-    }
-
-    fn parse(mut lines: impl BufRead) -> KernelTable {
+    fn parse(lines: impl BufRead) -> KernelTable {
         let mut table = KernelTable::default();
-        let mut line = Vec::new();
-        while lines.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
-            if let Some((address, name)) = function(&line)
-                && let (Ok(at), Ok(len)) =
-                    (u32::try_from(table.names.len()), u16::try_from(name.len()))
-            {
+        each_function(lines, |address, name| {
+            let place = (u32::try_from(table.names.len()), u16::try_from(name.len()));
+            if let (Ok(at), Ok(len)) = place {
                 table.names.extend_from_slice(name);
                 table.functions.push((address, at, len));
             }
-            line.clear();
-        }
+            true
+        });
         table.functions.sort_unstable();
         table
     }
 
-    /// The function that holds an address; `[kernel]` if that is not known.
-    pub fn name_at(&self, address: u64) -> String {
-        let after = self.functions.partition_point(|f| f.0 <= address);
-        let found = after.checked_sub(1).and_then(|at| {
-            let (_, at, len) = self.functions[at];
-            self.names.get(at as usize..at as usize + usize::from(len))
-        });
-        found.map_or(KERNEL.into(), String::from_utf8_lossy).into_owned()
+    /// All by address, those of one address in the kernel's order.
+    fn functions(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        self.functions.iter().map(|(address, at, len)| (*address, self.name(*at, *len)))
     }
-}
 
-/// Address and name of a function's line: 16 digits, its kind, its name and perhaps its module.
-fn function(line: &[u8]) -> Option<(u64, &[u8])> {
-    let (digits, rest) = line.split_first_chunk::<16>()?;
-    let [b' ', b't' | b'T' | b'w' | b'W', b' ', name @ ..] = rest else { return None };
-    let digit =
-        |value: u64, digit: &u8| Some(value << 4 | u64::from((*digit as char).to_digit(16)?));
-    let address = digits.iter().try_fold(0, digit)?;
-    let end = name.iter().position(u8::is_ascii_whitespace).unwrap_or(name.len());
-    (address >= LOWEST).then_some((address, &name[..end]))
+    fn name(&self, at: u32, len: u16) -> &[u8] {
+        self.names.get(at as usize..at as usize + usize::from(len)).unwrap_or_default()
+    }
+
+    fn name_at(&self, address: u64) -> Option<String> {
+        let after = self.functions.partition_point(|f| f.0 <= address);
+        let (_, at, len) = *self.functions.get(after.checked_sub(1)?)?;
+        Some(String::from_utf8_lossy(self.name(at, len)).into_owned())
+    }
 }
 
 #[cfg(test)]
@@ -95,10 +103,30 @@ mod tests {
         let text = "ffffffff81000000 T _text\nffffffff81000100 t do_work\t[mod]\n\
                     ffffffff81000180 d data\nffffffff81000200 T other\n";
         let table = KernelTable::parse(text.as_bytes());
-        assert_eq!(table.name_at(0xffff_ffff_8100_0190), "do_work");
-        assert_eq!(table.name_at(0xffff_ffff_8100_0200), "other");
-        assert_eq!(table.name_at(0xffff_ffff_8000_0000), KERNEL);
+        assert_eq!(table.name_at(0xffff_ffff_8100_0190).as_deref(), Some("do_work"));
+        assert_eq!(table.name_at(0xffff_ffff_8100_0200).as_deref(), Some("other"));
+        assert_eq!(table.name_at(0xffff_ffff_8000_0000), None);
         let hidden = KernelTable::parse(&b"0000000000000000 T _text\n"[..]);
-        assert_eq!(hidden.name_at(0xffff_ffff_8100_0190), KERNEL);
+        assert_eq!(hidden.name_at(0xffff_ffff_8100_0190), None);
+    }
+
+    #[test]
+    fn names_by_what_is_kept_are_those_of_the_whole_file() {
+        let scratch = tempfile::tempdir().unwrap();
+        let kept = Kept::new(scratch.path().join("tables"));
+        let mut addresses = vec![1 << 63, u64::MAX];
+        if let Some(lines) = lines() {
+            each_function(lines, |address, _| {
+                addresses.push(address + 1);
+                true
+            });
+        }
+        // The first names are read from the whole file, which keeps them.
+        KernelNames::default().name_at(u64::MAX, Some(&kept));
+        let (with, without) = (KernelNames::default(), KernelNames::default());
+        for address in addresses.into_iter().step_by(7) {
+            let names = [with.name_at(address, Some(&kept)), without.name_at(address, None)];
+            assert_eq!(names[0], names[1], "{address:x}");
+        }
     }
 }

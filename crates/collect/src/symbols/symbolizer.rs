@@ -4,7 +4,7 @@ use super::demangle::{demangle, is_mangled};
 use super::dwarf::DebugInfo;
 use super::files::{find_debug_file, find_module};
 use super::frame::ResolvedFrame;
-use super::kernel::{KERNEL, KernelTable};
+use super::kernel::{KERNEL, KernelNames};
 use super::module_file::ModuleFile;
 use super::table::SymbolTable;
 use crate::elf::{Elf, FileId};
@@ -53,7 +53,7 @@ pub struct Symbolizer {
     sparing: bool,
     /// Where sorted symbols are kept between runs, if they are.
     kept: Option<Arc<Kept>>,
-    kernel: Option<KernelTable>,
+    kernel: KernelNames,
 }
 
 /// Symbols may be resolved on a thread of their own.
@@ -100,8 +100,7 @@ impl Symbolizer {
     /// them. Empty if nothing is known.
     pub fn resolve(&mut self, module: &ModuleFile, pc: u64) -> Arc<[ResolvedFrame]> {
         if module.path == Path::new(KERNEL) {
-            let table = self.kernel.get_or_insert_with(KernelTable::read);
-            let function = table.name_at(pc);
+            let function = self.kernel.name_at(pc, self.kept.as_deref());
             return Arc::new([ResolvedFrame { function, ..ResolvedFrame::default() }]);
         }
         let id = self.id_of(module);

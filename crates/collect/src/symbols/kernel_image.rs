@@ -1,0 +1,225 @@
+//! Functions of the kernel's own image, as they are kept between runs: for whoever reads
+//! `/proc/kallsyms` the kernel makes each of its lines anew, which takes 36 ms.
+//!
+//! What must stay true: a name that the kernel hides from the user now is not given, and what is
+//! kept does not reveal where the image lies. So distances from its beginning are kept, and each
+//! run first reads from the kernel where that is, with some functions, which must be the kept
+//! ones. What lies outside of the image, as modules do, is not kept.
+
+use super::kallsyms::each_function;
+use crate::elf::{u32_at, u64_at};
+use crate::kept::{FileKind, Kept, KeptContent, LibraryKey};
+use std::io::BufRead;
+use std::ops::Deref;
+
+/// Where the image's code begins and ends.
+const BEGIN: &[u8] = b"_stext";
+const END: &[u8] = b"_etext";
+/// Functions that must be the same.
+const SAME: usize = 64;
+/// Functions before the image's that are skipped at most.
+const SKIPPED_MOST: usize = 4096;
+/// Most functions of an image: ten times a distribution's.
+const MOST: usize = 2 << 20;
+
+/// See the module.
+pub(super) struct KernelImage {
+    begin: u64,
+    functions: Functions<KeptContent>,
+}
+
+/// Functions by their distance from the image's beginning: how many, then each one's distance, then
+/// one past the last byte of each name, then the names. They are read where they lie.
+struct Functions<B> {
+    bytes: B,
+    count: usize,
+}
+
+/// Bytes before the distances.
+const HEAD: usize = 8;
+
+impl KernelImage {
+    /// The functions that are kept of the running kernel, of which `lines` are.
+    pub fn read(kept: &Kept, lines: impl BufRead) -> Option<KernelImage> {
+        let content = kept.read(&LibraryKey::of_kernel()?, FileKind::KernelSymbols)?;
+        let functions = Functions::in_bytes(content)?;
+        let begin = functions.place(lines)?;
+        Some(KernelImage { begin, functions })
+    }
+
+    /// Keeps the functions of the running kernel, given by address.
+    pub fn keep<'a>(kept: &Kept, functions: impl Iterator<Item = (u64, &'a [u8])>) {
+        if let Some(key) = LibraryKey::of_kernel()
+            && let Some(bytes) = encode(functions)
+        {
+            kept.write(&key, FileKind::KernelSymbols, &[&bytes]);
+        }
+    }
+
+    /// The function that holds an address of the image.
+    pub fn name_at(&self, address: u64) -> Option<String> {
+        let name = self.functions.name_at(address.checked_sub(self.begin)?)?;
+        Some(String::from_utf8_lossy(name).into_owned())
+    }
+}
+
+impl<B: Deref<Target = [u8]>> Functions<B> {
+    /// Those in some bytes, if these make sense.
+    fn in_bytes(bytes: B) -> Option<Functions<B>> {
+        let count = usize::try_from(u64_at(bytes.get(..HEAD)?, 0)).ok().filter(|n| *n <= MOST)?;
+        let functions = Functions { bytes, count };
+        let is_sorted = |from: usize| {
+            let words = functions.bytes.get(from..from + 4 * count)?;
+            words.chunks_exact(4).map(|word| u32_at(word, 0)).is_sorted().then_some(())
+        };
+        is_sorted(HEAD)?;
+        is_sorted(HEAD + 4 * count)?;
+        Some(functions)
+    }
+
+    fn distance(&self, at: usize) -> u32 {
+        u32_at(&self.bytes, HEAD + 4 * at)
+    }
+
+    fn name(&self, at: usize) -> Option<&[u8]> {
+        let end = |at: usize| u32_at(&self.bytes, HEAD + 4 * (self.count + at)) as usize;
+        let names = &self.bytes[HEAD + 8 * self.count..];
+        names.get(at.checked_sub(1).map_or(0, end)..end(at))
+    }
+
+    /// The function that holds what is so far from the beginning.
+    fn name_at(&self, distance: u64) -> Option<&[u8]> {
+        let (mut from, mut to) = (0, self.count);
+        while from < to {
+            let middle = (from + to) / 2;
+            match u64::from(self.distance(middle)) <= distance {
+                true => from = middle + 1,
+                false => to = middle,
+            }
+        }
+        // What is past the last function may be another's.
+        let is_inside = from > 0 && from < self.count;
+        is_inside.then(|| self.name(from - 1)).flatten()
+    }
+
+    /// The image's beginning by the kernel's lines, if the functions there are these.
+    fn place(&self, lines: impl BufRead) -> Option<u64> {
+        let mut begin = None;
+        let (mut skipped, mut same, mut differs) = (0, 0, false);
+        // Those before the beginning's name at the beginning's address are the image's, too.
+        let mut before: Vec<(u64, Vec<u8>)> = Vec::new();
+        let mut check = |begin: u64, address: u64, name: &[u8]| {
+            differs |= same >= self.count
+                || address.checked_sub(begin) != Some(u64::from(self.distance(same)))
+                || self.name(same) != Some(name);
+            same += 1;
+            !differs && same < SAME
+        };
+        each_function(lines, |address, name| match begin {
+            Some(begin) => check(begin, address, name),
+            None => {
+                before.retain(|(at, _)| *at == address);
+                before.push((address, name.to_vec()));
+                if name != BEGIN {
+                    skipped += 1;
+                    return skipped < SKIPPED_MOST;
+                }
+                begin = Some(address);
+                before.iter().all(|(at, name)| check(address, *at, name))
+            }
+        });
+        begin.filter(|_| same == SAME && !differs)
+    }
+}
+
+/// The functions of the image among all; `None` if it is not clear where it begins and ends.
+fn encode<'a>(all: impl Iterator<Item = (u64, &'a [u8])>) -> Option<Vec<u8>> {
+    let all: Vec<_> = all.collect();
+    let place = |mark: &[u8]| all.iter().find(|f| f.1 == mark).map(|f| f.0);
+    let (begin, end) = (place(BEGIN)?, place(END)?);
+    let (mut distances, mut ends, mut names) = (Vec::new(), Vec::new(), Vec::new());
+    for (address, name) in all.iter().filter(|f| (begin..=end).contains(&f.0)) {
+        distances.push(u32::try_from(address - begin).ok()?);
+        names.extend_from_slice(name);
+        ends.push(u32::try_from(names.len()).ok()?);
+    }
+    let mut bytes = (ends.len() as u64).to_ne_bytes().to_vec();
+    bytes.extend(distances.iter().chain(&ends).flat_map(|word| word.to_ne_bytes()));
+    bytes.extend_from_slice(&names);
+    (SAME..=MOST).contains(&ends.len()).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: u64 = 0xffff_ffff_8100_0000;
+
+    /// A kernel of 100 functions behind `before`, and a module above it.
+    fn kernel(before: &str, base: u64) -> String {
+        let mut text = format!("{before}{base:016x} T first\n{base:016x} T _stext\n");
+        for at in 1..100 {
+            text += &format!("{:016x} t function_{at}\n", base + at * 32);
+        }
+        text + &format!("{:016x} T _etext\nffffffffc0000000 t of_a_module\t[m]\n", base + 3200)
+    }
+
+    fn functions(text: &str) -> Vec<(u64, Vec<u8>)> {
+        let mut found = Vec::new();
+        each_function(text.as_bytes(), |address, name| {
+            found.push((address, name.to_vec()));
+            true
+        });
+        found
+    }
+
+    fn kept(text: &str) -> Functions<Vec<u8>> {
+        let all = functions(text);
+        let all = all.iter().map(|(address, name)| (*address, name.as_slice()));
+        Functions::in_bytes(encode(all).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn kept_names_are_those_of_the_kernel_wherever_it_lies() {
+        let moved = BASE + (5 << 21);
+        let before = "ffffffff80000000 T before\n";
+        let image = kept(&kernel("", BASE));
+        let begin = image.place(kernel(before, moved).as_bytes());
+        assert_eq!(begin, Some(moved));
+        let name_at = |distance| image.name_at(distance).map(String::from_utf8_lossy);
+        assert_eq!(name_at(0).as_deref(), Some("_stext"));
+        assert_eq!(name_at(31).as_deref(), Some("_stext"));
+        assert_eq!(name_at(32).as_deref(), Some("function_1"));
+        assert_eq!(name_at(99 * 32 + 7).as_deref(), Some("function_99"));
+        for outside in [3200, 0xffff_ffff, 1 << 33] {
+            assert_eq!(name_at(outside), None, "{outside:x}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_hides_its_addresses_or_is_another_has_no_kept_names() {
+        let text = kernel("", BASE);
+        let hidden: String =
+            text.lines().map(|line| format!("{:016}{}\n", 0, &line[16..])).collect();
+        let other = text.replace("function_50\n", "another\n");
+        let shifted = kernel("", BASE).replace("_50\n", "_50\nffffffff81000641 t new\n");
+        let without = text.replace("_stext", "start");
+        for text in [hidden, other, shifted, without, String::new()] {
+            assert!(kept(&kernel("", BASE)).place(text.as_bytes()).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn damaged_functions_are_refused() {
+        let whole = kept(&kernel("", BASE)).bytes;
+        for len in [0, 7, 8, 100, 400, 800] {
+            assert!(Functions::in_bytes(&whole[..len]).is_none(), "cut to {len}");
+        }
+        let mut unsorted = whole.clone();
+        unsorted[8..12].fill(0xff);
+        assert!(Functions::in_bytes(unsorted).is_none());
+        let mut many = whole;
+        many[..8].fill(0xff);
+        assert!(Functions::in_bytes(many).is_none());
+    }
+}
