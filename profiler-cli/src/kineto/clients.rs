@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tprof_collect::proc;
 use tprof_collect::ranks::Rank;
 use tprof_collect::{Progress, Stepping};
 
@@ -63,7 +62,7 @@ impl Clients {
     }
 
     fn new_client(&self, pid: u32, ancestors: &[u32]) -> Client {
-        let rank = Rank::of(&proc::environment_of(pid)).map(|rank| rank.number);
+        let rank = Rank::of_process(pid).map(|rank| rank.number);
         let of_ancestor = |ancestor: &u32| self.all.get(ancestor);
         let is_worker = ancestors.iter().filter_map(of_ancestor).any(|of| of.rank == rank);
         Client { rank, is_worker, state: WindowState::Waits }

@@ -8,5 +8,6 @@ pub mod maps;
 pub mod proc;
 mod socket;
 pub mod sys;
+pub mod variables;
 
 pub use gpu_host::{GpuHost, gpu_host};

@@ -1,5 +1,7 @@
 //! The rank of a process, by its environment.
 
+use crate::os::proc;
+use crate::os::variables::Variables;
 use tprof_wire::env::{
     HYDRA_LOCAL_RANK, LOCAL_RANK, MPI_JOB_VARIABLES, RANK_VARIABLES, SLURM_FIRST_OWN_STEP,
     SLURM_JOB, SLURM_STEP, TORCH_RESTART, TORCH_RUN,
@@ -28,12 +30,16 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// Of a NUL-separated environment.
-    pub fn of(environ: &[u8]) -> Option<Rank> {
+    /// Of a process, by its environment as it began.
+    pub fn of_process(pid: u32) -> Option<Rank> {
+        Rank::of(&Variables::of(&proc::environment_of(pid)))
+    }
+
+    /// Of an environment.
+    pub fn of(environ: &Variables<'_>) -> Option<Rank> {
         let value = |name: &str| {
-            environ.split(|b| *b == 0).find_map(|entry| {
-                let rest = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-                std::str::from_utf8(rest).ok().map(str::trim).filter(|text| !text.is_empty())
+            environ.values(name).find_map(|value| {
+                std::str::from_utf8(value).ok().map(str::trim).filter(|text| !text.is_empty())
             })
         };
         let number = |name: &str| value(name).and_then(|text| text.parse::<u32>().ok());
@@ -104,7 +110,7 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Option<Rank> {
-        Rank::of(text.replace(' ', "\0").as_bytes())
+        Rank::of(&Variables::of(text.replace(' ', "\0").as_bytes()))
     }
 
     fn number(text: &str) -> Option<u32> {

@@ -26,7 +26,7 @@ pub fn identity(redact: bool) -> RunInfo {
         host: sys::host_name(),
         collector_pid: own,
         collector_start_tick: proc::start_tick(own),
-        own_rank: Rank::of(&proc::environment_of(own)).map(|rank| rank.named()),
+        own_rank: Rank::of_process(own).map(|rank| rank.named()),
         job: JobId::own().shown(redact),
         machine: live::here().into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
         ..RunInfo::default()

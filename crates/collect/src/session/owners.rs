@@ -1,30 +1,31 @@
 //! Who takes the agent's place in a process, where that names another library.
 
+use crate::os::variables::Variables;
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use tprof_wire::env;
 
 /// Who gets a process's NVTX ranges in tprof's place, in words. Under `redact` without its name.
-pub fn nvtx_owner(pid: u32, environ: &[u8], redact: bool) -> Option<String> {
+pub fn nvtx_owner(pid: u32, environ: &Variables<'_>, redact: bool) -> Option<String> {
     range_owner(env::NVTX_INJECTION, pid, environ, redact)
 }
 
 /// Who gets a process's ITT tasks in tprof's place, in words. Under `redact` without its name.
-pub fn itt_owner(pid: u32, environ: &[u8], redact: bool) -> Option<String> {
+pub fn itt_owner(pid: u32, environ: &Variables<'_>, redact: bool) -> Option<String> {
     let owner = range_owner(env::ITT_COLLECTOR, pid, environ, redact);
     owner.or_else(|| {
-        if value_of(environ, env::ITT_COLLECTOR).is_some_and(|value| !value.is_empty()) {
+        if environ.value(env::ITT_COLLECTOR).is_some_and(|value| !value.is_empty()) {
             return None;
         }
-        let set = env::ITT_GROUPS.into_iter().find(|name| value_of(environ, name).is_some())?;
+        let set = env::ITT_GROUPS.into_iter().find(|name| environ.value(name).is_some())?;
         Some(format!("{set} is set: libittnotify.so gets them"))
     })
 }
 
 /// Who gets ranges, if what a variable names is not tprof's agent: in words, or that it is no
 /// library.
-fn range_owner(variable: &str, pid: u32, environ: &[u8], redact: bool) -> Option<String> {
+fn range_owner(variable: &str, pid: u32, environ: &Variables<'_>, redact: bool) -> Option<String> {
     let value = foreign(environ, variable)?;
     let path = String::from_utf8_lossy(value);
     Some(match is_library(pid, value) {
@@ -37,7 +38,7 @@ fn range_owner(variable: &str, pid: u32, environ: &[u8], redact: bool) -> Option
 }
 
 /// Which profiler plugin NCCL loads in tprof's place, in words; under `redact` without its name.
-pub fn nccl_owner(environ: &[u8], redact: bool) -> Option<String> {
+pub fn nccl_owner(environ: &Variables<'_>, redact: bool) -> Option<String> {
     let variable = env::NCCL_PROFILER;
     let value = foreign(environ, variable)?;
     Some(match value.eq_ignore_ascii_case(b"none") {
@@ -52,15 +53,10 @@ pub fn nccl_owner(environ: &[u8], redact: bool) -> Option<String> {
 }
 
 /// What a variable names, if that is not tprof's agent.
-fn foreign<'e>(environ: &'e [u8], variable: &str) -> Option<&'e [u8]> {
-    let value = value_of(environ, variable)?;
+fn foreign<'e>(environ: &Variables<'e>, variable: &str) -> Option<&'e [u8]> {
+    let value = environ.value(variable)?;
     let is_own = last_part(value) == env::AGENT_LIBRARY.as_bytes();
     (!value.is_empty() && !is_own).then_some(value)
-}
-
-fn value_of<'e>(environ: &'e [u8], variable: &str) -> Option<&'e [u8]> {
-    let mut entries = environ.split(|byte| *byte == 0);
-    entries.find_map(|entry| entry.strip_prefix(variable.as_bytes())?.strip_prefix(b"="))
 }
 
 fn last_part(path: &[u8]) -> &[u8] {
@@ -103,7 +99,7 @@ mod tests {
     fn groups_without_a_collector_are_named_unless_tprofs_agent_is_there() {
         let agent = format!("INTEL_LIBITTNOTIFY64=/x/{}\0", env::AGENT_LIBRARY);
         let groups = "KMP_FOR_TCHECK=1\0";
-        let owner = |environ: &str| itt_owner(1, environ.as_bytes(), true);
+        let owner = |environ: &str| itt_owner(1, &Variables::of(environ.as_bytes()), true);
         assert_eq!(
             owner(groups),
             Some("KMP_FOR_TCHECK is set: libittnotify.so gets them".to_owned())
@@ -117,6 +113,7 @@ mod tests {
     fn redaction_leaves_no_value_of_a_variable() {
         let environ = b"NVTX_INJECTION64_PATH=/secret/none.so\0NCCL_PROFILER_PLUGIN=secret.so\0\
                         INTEL_LIBITTNOTIFY64=/secret/other.so\0";
+        let environ = &Variables::of(environ);
         let pid = std::process::id();
         let words = |redact| {
             let ranges = [nvtx_owner, itt_owner].map(|owner| owner(pid, environ, redact));

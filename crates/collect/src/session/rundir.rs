@@ -5,7 +5,6 @@ use crate::config::{Config, IfExists};
 use crate::directory::lock;
 use crate::directory::names::RUN_LOCK;
 use crate::error::CollectError;
-use crate::os::proc;
 use crate::os::sys;
 use crate::out::ranks::Rank;
 use crate::session::job::{JobId, Relation};
@@ -88,7 +87,7 @@ fn open(directory: &Path, config: &Config) -> Result<PathBuf, CollectError> {
     if config.if_exists == IfExists::Join {
         return join(directory, config.redact);
     }
-    let rank = Rank::of(&own_environment());
+    let rank = Rank::of_process(std::process::id());
     // Once more if another rank was quicker to begin the run.
     for _ in 0..2 {
         let found = Found::read(directory)?;
@@ -124,7 +123,7 @@ fn vacate(directory: &Path, config: &Config) -> Result<(), CollectError> {
     }
     let _turn = Turn::take(directory, config.if_exists);
     let found = Found::read(directory)?;
-    let rank = Rank::of(&own_environment());
+    let rank = Rank::of_process(std::process::id());
     let joins = || rank.is_some_and(|rank| found.joined_by(rank, directory, false).is_ok());
     let is_live = found.begins || found.live(directory).is_some();
     let is_free = found.names.is_empty() || is_live && !found.is_of_another_job();
@@ -370,8 +369,4 @@ fn run_files(directory: &Path) -> Result<Vec<String>, CollectError> {
 fn is_of_rank(name: &str, rank: u32) -> bool {
     let stem = format!("rank-{rank}.");
     name.starts_with(&stem) && name.ends_with("tprof")
-}
-
-fn own_environment() -> Vec<u8> {
-    proc::environment_of(std::process::id())
 }

@@ -11,6 +11,7 @@ use crate::engine::inbox::Event;
 use crate::modules;
 use crate::os::proc;
 use crate::os::sys;
+use crate::os::variables::Variables;
 use crate::out::module_names::why_not;
 use crate::out::processes::Unanswered;
 use crate::out::ranks::Rank;
@@ -269,6 +270,7 @@ impl Server {
         }
         let environ = proc::environment_of(pid);
         let why_not_hooked = self.config.modules.then(|| why_not(&command, &environ));
+        let environ = Variables::of(&environ);
         let attached = Attached {
             image,
             pid,

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tprof_collect::ranks::Rank;
 use tprof_collect::{
-    Activity, Capture, CollectError, Config, IfExists, Libraries, PYTHON_PATH, Session, proc,
+    Activity, Capture, CollectError, Config, IfExists, Libraries, PYTHON_PATH, Session,
 };
 use tprof_export::tensorboard::LiveLog;
 use tprof_trace::run::RunInfo;
@@ -150,7 +150,7 @@ pub fn warn_renamed(session: &Session, asked: &Path) {
 
 /// Prints that ranks have a run each, once a job: without `-o` no name is common to them.
 fn warn_alone(output: &Path) {
-    let own = Rank::of(&proc::environment_of(std::process::id()));
+    let own = Rank::of_process(std::process::id());
     let Some(size) = own.filter(|rank| rank.number == 0).and_then(|rank| rank.size) else {
         return;
     };

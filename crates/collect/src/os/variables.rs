@@ -1,0 +1,43 @@
+//! The variables of a process's environment, taken apart once: a process is asked for some twenty
+//! while it waits to begin.
+
+/// See the module.
+pub struct Variables<'e> {
+    all: Vec<(&'e [u8], &'e [u8])>,
+}
+
+impl<'e> Variables<'e> {
+    /// Those of a NUL-separated environment.
+    pub fn of(environ: &'e [u8]) -> Variables<'e> {
+        let taken_apart = |entry: &'e [u8]| {
+            let at = entry.iter().position(|byte| *byte == b'=')?;
+            Some((&entry[..at], &entry[at + 1..]))
+        };
+        Variables { all: environ.split(|byte| *byte == 0).filter_map(taken_apart).collect() }
+    }
+
+    /// All values of a name: an environment may have it more than once.
+    pub fn values(&self, name: &str) -> impl Iterator<Item = &'e [u8]> {
+        let is_it = move |(other, _): &&(&[u8], &[u8])| *other == name.as_bytes();
+        self.all.iter().filter(is_it).map(|(_, value)| *value)
+    }
+
+    /// The first value of a name.
+    pub fn value(&self, name: &str) -> Option<&'e [u8]> {
+        self.values(name).next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_those_of_whole_names() {
+        let variables = Variables::of(b"A=1\0AB=2\0A=\0none\0=x\0C=a=b\0");
+        assert_eq!(variables.values("A").collect::<Vec<_>>(), [b"1".as_slice(), b""]);
+        assert_eq!(variables.value("AB"), Some(b"2".as_slice()));
+        assert_eq!(variables.value("C"), Some(b"a=b".as_slice()));
+        assert_eq!((variables.value("none"), variables.value("B")), (None, None));
+    }
+}
