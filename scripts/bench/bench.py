@@ -282,7 +282,7 @@ class Bench:
 
     def start(self):
         found = self.pairs(["/bin/true"], {"tprof": self.traced()}, self.rounds(40, 15), 20)["tprof"]
-        self.row("tprof run -- true", found.median(lambda plain, run: (run.wall - plain.wall) * 1e3), "ms", 30, basis="wall")
+        self.row("tprof run -- true", found.median(lambda plain, run: (run.wall - plain.wall) * 1e3), "ms", 25, basis="wall")
         self.row("  least", found.least(lambda run: run.wall * 1e3), "ms", None, basis="wall")
         self.row("  CPU", found.median(lambda plain, run: (run.cpu - plain.cpu) * 1e3), "ms", None, basis="cpu")
         processes.measure(self)

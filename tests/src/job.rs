@@ -1,5 +1,6 @@
 //! A command to run, natively or traced, and what came of it.
 
+use crate::programs::target_dir;
 use crate::sys;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -103,6 +104,8 @@ impl Job {
                 command.env_remove(name);
             }
         }
+        // Tables that tprof keeps between runs are the tests' own, not the user's.
+        command.env("XDG_CACHE_HOME", target_dir().join("test-cache"));
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         // A shell without job control starts what it leaves in the background
         // with some signals ignored, and the tests with it.
