@@ -1,4 +1,4 @@
-//! Functions of the kernel's own image, as they are kept between runs: for whoever reads
+//! Functions of the kernel's own image, as they are kept between runs: for each process that reads
 //! `/proc/kallsyms` the kernel makes each of its lines anew, which takes 36 ms.
 //!
 //! What must stay true: a name that the kernel hides from the user now is not given, and what is
