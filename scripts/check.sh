@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-steps='format build lints arrows signatures library sdk docs unit-tests process-tests launchers pages'
+steps='format build lints arrows signatures library sdk docs unit-tests process-tests launchers pages compile'
 # The injected libraries' own workspaces are checked here, and built by `tprof`'s
 # build script.
 injected='preload-shim cupti-agent'
@@ -81,6 +81,11 @@ launchers() {
 pages() {
     CARGO_TARGET_DIR=$target TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} \
         PYTHONDONTWRITEBYTECODE=1 python3 -m unittest discover -s tests/pages
+}
+
+# A real compilation by the newest PyTorch, where it is there; CI installs it.
+compile() {
+    scripts/compile-check.sh --if-possible "${TPROF_TEST_BIN:-$target/release/tprof}"
 }
 
 all=$steps
