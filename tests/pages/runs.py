@@ -2,6 +2,7 @@
 
 import functools
 import os
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -47,6 +48,16 @@ def page(to, *options, run=None):
     command = [TPROF, "export", run or made(), "--to", to, "-o", path, *options]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return path
+
+
+@functools.cache
+def compiled():
+    """An import of a stored log of torch.compile."""
+    run = directory() / "run"
+    log = directory() / "dedicated_log_torch_trace_a.log.zst"
+    shutil.copy(ROOT / "crates/trace/tests/compile/torch-2.15.log.zst", log)
+    subprocess.run([TPROF, "import", log, "-o", run], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return run
 
 
 @functools.cache

@@ -1,7 +1,7 @@
 """The timeline in a real browser."""
 
 from case import PageCase
-from runs import HOSTILE, made, page, sampled
+from runs import HOSTILE, compiled, made, page, sampled
 
 
 class Timeline(PageCase):
@@ -160,6 +160,15 @@ class Timeline(PageCase):
         known = timeline.text("#chosen")
         self.assertRegex(known, r"CPU active\s+~[\d.]+ .?s\s+[\d.]+ %")
         self.assertIn("~ is an estimate", known)
+
+    def test_compilations_are_a_lane_of_their_own_and_no_work_of_threads(self):
+        timeline = self.open(page("timeline", run=compiled()))
+        self.assertIn("torch.compile", timeline.text("#labels"))
+        known = timeline.text("#chosen")
+        self.assertRegex(known, r"CPU active\s+not recorded")
+        self.find(timeline, "compile forward")
+        self.assertEqual(timeline.text("#chosen h2"), "compile forward (4/0)")
+        self.assertRegex(self.fact(timeline, "Details"), r"^\S+job.py:31 · dynamo [\d.]+ ms · aot ")
 
     def test_a_group_folds(self):
         timeline = self.timeline()

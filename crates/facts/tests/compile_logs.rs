@@ -62,3 +62,30 @@ fn a_log_is_of_the_one_rank_that_recorded_its_process() {
     log(dir.path(), "e", 99);
     assert_eq!(logs(dir.path()), [(named(&["a", "d", "e"]), 2), (named(&["b", "rank_1_c"]), 0)]);
 }
+
+#[test]
+fn kernels_on_devices_have_the_lines_of_all_graphs_that_they_are_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("dedicated_log_torch_trace_a.log");
+    let event = |name: &str, frame: u32, payload: &str| {
+        let payload: String = payload.lines().map(|line| format!("\t{line}\n")).collect();
+        format!(
+            "V1122 08:36:34.041000 7 a.py:1] {{\"{name}\": {{}}, \"frame_id\": {frame}, \
+             \"frame_compile_id\": 0, \"has_payload\": \"0\"}}\n{payload}"
+        )
+    };
+    let code = "# Topologically Sorted Source Nodes: [y], Original ATen: [aten.add]\n\
+                triton_poi_fused_add_0 = async_compile.triton('triton_poi_fused_add_0', '')\n\
+                # Topologically Sorted Source Nodes: [y], Original ATen: [aten.add]\n\
+                cpp_fused_add_1 = async_compile.cpp_pybinding([], '')\n";
+    let mut text = String::new();
+    for (frame, line) in [(0, 3), (1, 8)] {
+        let graph = format!("# File: a.py:{line} in f, code: y = x + 1\ny = x + 1\n");
+        text += &event("dynamo_output_graph", frame, &graph);
+        text += &event("inductor_output_code", frame, code);
+    }
+    std::fs::write(&path, text).unwrap();
+    let found = RankCompile::of_logs(&[path]);
+    let sources: Vec<_> = found.kernel_sources().into_iter().collect();
+    assert_eq!(sources, [("triton_poi_fused_add_0", vec!["a.py:3", "a.py:8"])]);
+}

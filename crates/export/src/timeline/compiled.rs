@@ -33,8 +33,8 @@ pub(crate) fn compilations(
         }
         if !events.is_empty() {
             let process = processes.index(part, process_of(part, read));
-            let name = "torch.compile".to_owned();
-            lanes.lanes.push(Lane { kind: LaneKind::Thread, process, name, device: None, events });
+            let (kind, name) = (LaneKind::Compilations, "torch.compile".to_owned());
+            lanes.lanes.push(Lane { kind, process, name, device: None, events });
         }
     }
 }

@@ -61,6 +61,8 @@ pub(crate) enum LaneKind {
     Stream,
     /// Synchronisations.
     Waits,
+    /// Functions that `torch.compile` compiled, by a log: not what a thread did.
+    Compilations,
 }
 
 /// One lane: events of one thread or stream.
@@ -155,6 +157,7 @@ impl Lanes {
                     LaneKind::Ranges => "ranges",
                     LaneKind::Stream => "stream",
                     LaneKind::Waits => "waits",
+                    LaneKind::Compilations => "compilations",
                 };
                 json!({
                     "kind": kind, "process": lane.process, "name": lane.name,
