@@ -93,7 +93,7 @@ fn collect(
         host::spans(&part, &mut written, &mut processes, &mut lanes);
         host::samples(&part, &mut written, &mut processes, &mut lanes);
         let compile = logs.of_rank(file, &part.trace);
-        compiled::compilations(&part, &compile, &mut processes, &mut lanes);
+        compiled::compilations(&part, &compile, &mut written, &mut processes, &mut lanes);
         let sources = compiled::sources(&compile);
         device::streams(&part, &sources, &mut written, &mut processes, &mut lanes);
         curves.file(&part, &mut written, &mut processes);

@@ -6,20 +6,23 @@ use tprof_trace::compile_log::CompiledFrame;
 
 use super::events::{Event, EventKind, Lane, LaneKind, Lanes};
 use super::processes::Processes;
-use crate::OpenRank;
+use crate::{OpenRank, Written};
 
 /// Adds a lane for each process that compiled, where its log is on the run's clock.
 pub(crate) fn compilations(
     part: &OpenRank<'_>,
     compile: &RankCompile,
+    written: &mut Written,
     processes: &mut Processes,
     lanes: &mut Lanes,
 ) {
+    written.notes.extend(compile.problems.iter().cloned());
     for read in &compile.logs {
         let mut events: Vec<Event> = Vec::new();
         for frame in &read.log.frames {
-            let Some((start_ns, end_ns)) = read.interval_ns(frame) else { continue };
-            if part.window.touches(start_ns, end_ns) {
+            let times = read.interval_ns(frame);
+            let times = times.filter(|(start, end)| part.window.touches(*start, *end));
+            if let Some((start_ns, end_ns)) = times {
                 events.push(Event {
                     start_ns: part.at(start_ns),
                     duration_ns: end_ns - start_ns,
@@ -31,6 +34,8 @@ pub(crate) fn compilations(
                 });
             }
         }
+        written.events += events.len() as u64;
+        written.left_out += (read.log.frames.len() - events.len()) as u64;
         if !events.is_empty() {
             let process = processes.index(part, process_of(part, read));
             let (kind, name) = (LaneKind::Compilations, "torch.compile".to_owned());

@@ -232,3 +232,11 @@ pub struct CompileLog {
     /// Generated code.
     pub code: Vec<GeneratedCode>,
 }
+
+impl CompileLog {
+    /// Whether it has all compilations, breaks and look-ups of its process: only then the absence of
+    /// one is known.
+    pub fn is_whole(&self) -> bool {
+        self.bytes_not_kept == 0 && !self.is_read_in_part && self.left_out.rows == 0
+    }
+}

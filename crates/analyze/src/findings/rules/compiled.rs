@@ -20,11 +20,7 @@ pub(super) fn no_log(scene: &Scene<'_>) -> Option<Verdict> {
 
 /// That logs show no cause; not of logs that were read in part, in which it may be left out.
 pub(super) fn clear(scene: &Scene<'_>, why: impl Into<String>) -> Verdict {
-    let is_whole = |read: &ReadLog| {
-        let log = &read.log;
-        log.bytes_not_kept == 0 && !log.is_read_in_part && log.left_out.rows == 0
-    };
-    if scene.rank.compile.logs.iter().all(is_whole) {
+    if scene.rank.compile.logs.iter().all(|read| read.log.is_whole()) {
         return Verdict::clear(why);
     }
     Verdict::unchecked(

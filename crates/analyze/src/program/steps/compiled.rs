@@ -8,7 +8,7 @@ use crate::rank::{RankTrace, Step};
 /// clock or was not kept.
 pub(crate) fn compiling(rank: &RankTrace<'_>) -> Option<Cover> {
     let logs = &rank.compile.logs;
-    if logs.is_empty() || logs.iter().any(|read| read.log.bytes_not_kept > 0) {
+    if logs.is_empty() || !logs.iter().all(|read| read.log.is_whole()) {
         return None;
     }
     let frames = logs.iter().flat_map(|read| read.log.frames.iter().map(move |one| (read, one)));
@@ -73,6 +73,10 @@ mod tests {
         ];
         let compiled = in_steps(&rank, &steps).unwrap();
         assert_eq!((compiled[1], compiled[2]), (1_000, 0));
+        // A log of which a part was left out may lack compilations.
+        rank.compile.logs[0].log.left_out.rows = 1;
+        assert_eq!(in_steps(&rank, &steps), None);
+        rank.compile.logs[0].log.left_out.rows = 0;
         let left: Vec<u64> = steady(&rank, steps.to_vec()).iter().map(|step| step.number).collect();
         assert!(left.contains(&2) && !left.contains(&1), "{left:?}");
     }

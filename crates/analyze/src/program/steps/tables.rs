@@ -23,7 +23,7 @@ const NO_STEPS_OF_SOURCE: &str =
     "the source of --steps-from has no steps; without it the first source that has any gives them";
 
 const NO_COMPILE_LOG: &str =
-    "the run has no log of torch.compile on its clock (tprof run --compile)";
+    "the run has no whole log of torch.compile on its clock (tprof run --compile)";
 
 fn no_steps(parts: &[(RankAt, Judged)]) -> &'static str {
     match parts.iter().any(|(_, judged)| judged.found.source.is_some()) {
