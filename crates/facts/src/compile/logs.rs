@@ -137,7 +137,12 @@ fn problem_of(log: &CompileLog, name: &str) -> Option<String> {
             "texts, operators and kernels are",
             "left out of these",
         ),
-        (names, "name of a file is", "names of files are", "left out"),
+        (
+            names,
+            "name of a file or graph with lines is",
+            "names of files and graphs with lines are",
+            "left out",
+        ),
         (payloads, "payload is", "payloads are", "read up to 16 MiB"),
     ];
     for (count, one, more, what) in left_out.into_iter().filter(|(count, ..)| *count > 0) {

@@ -223,7 +223,7 @@ mod tests {
             # Topologically Sorted Source Nodes: [linear], Original ATen: [aten.addmm]\n    \
             extern_kernels.addmm(a, b, out=buf0)\n    triton_poi_fused_add_relu_0.run(buf0)\n    \
             extern_kernels.mm(a, b, out=buf0)\n";
-        let found = find_kernels(code, Some(&NodeLines::of(traced))).kernels;
+        let found = find_kernels(code, NodeLines::of(traced, 1 << 20).as_ref()).kernels;
         let found: Vec<_> =
             found.iter().map(|one| (one.name.as_str(), one.sources.join(" "))).collect();
         let expected = [

@@ -249,13 +249,15 @@ impl LogRows {
 
     pub(super) fn graph(&mut self, id: CompileId, stage: GraphStage, text: &str) {
         if stage == GraphStage::Traced {
-            let nodes = NodeLines::of(text);
-            match nodes.bytes() + self.nodes_bytes <= MOST_NODES {
-                true => {
-                    self.nodes_bytes += nodes.bytes();
+            // Traced again, a graph takes the place of the one before.
+            let before = self.nodes.remove(&id).map_or(0, |nodes| nodes.bytes);
+            self.nodes_bytes -= before;
+            match NodeLines::of(text, MOST_NODES - self.nodes_bytes) {
+                Some(nodes) => {
+                    self.nodes_bytes += nodes.bytes;
                     self.nodes.insert(id, nodes);
                 }
-                false => self.budget.left_out.names += 1,
+                None => self.budget.left_out.names += 1,
             }
         }
         self.budget.push(&mut self.log.graphs, (id, stage, count_operators(text)));
