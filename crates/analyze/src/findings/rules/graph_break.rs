@@ -20,6 +20,9 @@ pub(super) struct GraphBreak;
 /// A break, and the compilation that met it.
 type BreakOf<'s> = (&'s Break, Option<&'s CompiledFrame>);
 
+/// Why the time between two graphs is not known.
+const NO_CLOCK: &str = "no whole log of torch.compile is on the run's clock";
+const NO_OPERATORS: &str = "the trace has no operators of the graphs around the break";
 /// Breaks that are findings of their own; the first one counts the others.
 const MOST: usize = 8;
 
@@ -48,8 +51,11 @@ impl Rule for GraphBreak {
         let gaps = gaps(scene.rank);
         let finding = |((file, line), breaks): (BreakPlace<'_>, Vec<BreakOf<'_>>)| {
             let at = file.clone().zip(line);
-            let gap = at.and_then(|at| gaps.get(&at)).map(|gap| gap.intersection(&scene.window));
-            one(scene, file, line, &breaks, all, gap)
+            let gap = gaps
+                .as_ref()
+                .ok_or(NO_CLOCK)
+                .and_then(|gaps| at.and_then(|at| gaps.get(&at)).ok_or(NO_OPERATORS));
+            one(scene, file, line, &breaks, all, gap.map(|gap| gap.intersection(&scene.window)))
         };
         Verdict::Found(lines.into_iter().take(MOST).map(finding).collect())
     }
@@ -61,7 +67,7 @@ fn one(
     line: Option<u32>,
     breaks: &[BreakOf<'_>],
     all: usize,
-    gap: Option<Cover>,
+    gap: Result<Cover, &'static str>,
 ) -> Finding {
     let (first, frame) = breaks[0];
     let function = frame.and_then(|frame| frame.function.as_deref()).unwrap_or("a function");
@@ -99,10 +105,13 @@ fn one(
         .seen(seen)
         .advice(advice)
         .on_line(Some(place));
-    let Some(gap) = gap else {
-        return finding.unknown_gain("the trace has no operators of the graphs around the break");
-    };
-    // A break costs more than its gap: neither graph can be fused with the other, or be one CUDA graph.
-    finding.keep = true;
-    finding.bound(gap.length())
+    match gap {
+        Ok(gap) => {
+            // A break costs more than its gap: neither graph can be fused with the other, or be one
+            // CUDA graph.
+            finding.keep = true;
+            finding.bound(gap.length())
+        }
+        Err(why) => finding.unknown_gain(why),
+    }
 }

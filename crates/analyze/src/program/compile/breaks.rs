@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::graphs::{CompiledGraph, compiled_spans};
+use super::graphs::regions;
 use crate::base::intervals::{Cover, Interval};
 use crate::program::steps::compiling;
 use crate::rank::RankTrace;
@@ -21,33 +21,31 @@ const RESUMED: &str = "torch_dynamo_resume_in_";
 /// A line of source: file and number.
 pub(crate) type BreakLine = (String, u32);
 
-/// Time between graphs by the line of the break, without compilations. A break whose graphs are no
-/// operators of the trace is not in it.
-pub(crate) fn gaps(rank: &RankTrace<'_>) -> BTreeMap<BreakLine, Cover> {
+/// Time between graphs by the line of the break, without compilations. A break with graphs that are no
+/// operators of the trace is not in it. None where it is not known when functions were compiled.
+pub(crate) fn gaps(rank: &RankTrace<'_>) -> Option<BTreeMap<BreakLine, Cover>> {
+    let compiling = compiling(rank)?;
     let lines = resumed(rank);
     let mut found: BTreeMap<BreakLine, Vec<Interval>> = BTreeMap::new();
-    let Some(compiling) = compiling(rank).filter(|_| !lines.is_empty()) else {
-        return BTreeMap::new();
-    };
     let tree = rank.operator_tree();
-    let spans = compiled_spans(rank, tree);
+    let regions = regions(rank, tree);
     // The end of the last graph directly within each span of compiled code.
     let mut graph_end: FxHashMap<u32, u64> = FxHashMap::default();
     for (span, at) in tree.spans.iter().zip(0_u32..) {
-        let Some(caller) = tree.caller(at).filter(|caller| spans.contains_key(caller)) else {
+        let Some(caller) = tree.caller(at).filter(|caller| regions.contains_key(caller)) else {
             continue;
         };
         if rank.name(span.name) == GRAPH {
             graph_end.insert(caller, span.end_ns());
             continue;
         }
-        let id = spans.get(&at).and_then(|graph: &CompiledGraph| graph.id.as_ref());
-        let Some(line) = id.and_then(|id| lines.get(id)) else { continue };
+        let Some(Some(id)) = regions.get(&at) else { continue };
+        let Some(line) = lines.get(&**id) else { continue };
         let Some(end) = graph_end.remove(&caller) else { continue };
         found.entry(line.clone()).or_default().push(Interval::new(end, span.start_ns));
     }
     let cover = |all: Vec<Interval>| Cover::of(all).without(&compiling);
-    found.into_iter().map(|(line, all)| (line, cover(all))).collect()
+    Some(found.into_iter().map(|(line, all)| (line, cover(all))).collect())
 }
 
 /// The line of the break before each compilation that resumes a function, by its number.
@@ -101,9 +99,9 @@ mod tests {
         let mut rank = RankTrace::load(&file, Needs::OPERATORS | Needs::CALLS);
         rank.compile = compile;
         let gaps: Vec<_> =
-            gaps(&rank).into_iter().map(|((_, line), gap)| (line, gap.length())).collect();
+            gaps(&rank).unwrap().into_iter().map(|((_, line), gap)| (line, gap.length())).collect();
         assert_eq!(gaps, [(14, 60)]);
         rank.compile = RankCompile::default();
-        assert!(super::gaps(&rank).is_empty());
+        assert!(super::gaps(&rank).is_none());
     }
 }

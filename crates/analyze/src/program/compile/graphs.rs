@@ -5,6 +5,7 @@
 //! `CompiledFunctionBackward` of autograd, which has the number of its forward one.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::NameId;
@@ -20,7 +21,7 @@ const BACKWARD: &str = "CompiledFunctionBackward";
 /// Compiled code: a compilation's number as PyTorch writes it, none where an operator has none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct CompiledGraph {
-    pub id: Option<String>,
+    pub id: Option<Arc<str>>,
     pub is_backward: bool,
 }
 
@@ -52,7 +53,7 @@ pub(super) struct RankGraphs {
 pub(super) fn of_rank(rank: &RankTrace<'_>) -> RankGraphs {
     let tree = rank.operator_tree();
     let mut found = RankGraphs::default();
-    let graph_of = compiled_spans(rank, tree);
+    let graph_of = graphs_of(rank, tree);
     if graph_of.is_empty() {
         return found;
     }
@@ -81,53 +82,37 @@ pub(super) fn of_rank(rank: &RankTrace<'_>) -> RankGraphs {
     found
 }
 
-/// Names of operators around compiled code.
-struct RegionNames {
-    /// With their numbers.
-    regions: FxHashMap<NameId, Option<String>>,
-    backwards: Vec<NameId>,
+/// The spans of a tree around compiled code, with its number where they have one.
+pub(super) fn regions(rank: &RankTrace<'_>, tree: &CallTree) -> BTreeMap<u32, Option<Arc<str>>> {
+    let numbers: FxHashMap<NameId, Option<Arc<str>>> = rank
+        .file
+        .names()
+        .filter_map(|(id, name)| Some((id, name.strip_prefix(REGION)?)))
+        .map(|(id, rest)| (id, rest.strip_prefix(": ").map(str::trim)))
+        .map(|(id, number)| (id, number.filter(|number| !number.is_empty()).map(Arc::from)))
+        .collect();
+    let spans = tree.spans.iter().zip(0_u32..);
+    spans.filter_map(|(span, at)| Some((at, numbers.get(&span.name)?.clone()))).collect()
 }
 
-impl RegionNames {
-    fn of(rank: &RankTrace<'_>) -> RegionNames {
-        let mut found = RegionNames { regions: FxHashMap::default(), backwards: Vec::new() };
-        for (id, name) in rank.file.names() {
-            if name == BACKWARD {
-                found.backwards.push(id);
-            } else if let Some(rest) = name.strip_prefix(REGION) {
-                let number = rest.strip_prefix(": ").map(|rest| rest.trim().to_owned());
-                found.regions.insert(id, number.filter(|number| !number.is_empty()));
-            }
-        }
-        found
-    }
-}
-
-/// The compiled code of each span of a tree that is some.
-pub(super) fn compiled_spans(
-    rank: &RankTrace<'_>,
-    tree: &CallTree,
-) -> BTreeMap<u32, CompiledGraph> {
-    let names = RegionNames::of(rank);
-    let mut found = BTreeMap::new();
-    if names.regions.is_empty() && names.backwards.is_empty() {
+/// The compiled code of each span that is some: regions, and backward graphs.
+fn graphs_of(rank: &RankTrace<'_>, tree: &CallTree) -> BTreeMap<u32, CompiledGraph> {
+    let regions = regions(rank, tree);
+    let mut found: BTreeMap<u32, CompiledGraph> = regions
+        .iter()
+        .map(|(at, id)| (*at, CompiledGraph { id: id.clone(), is_backward: false }))
+        .collect();
+    let Some((backward, _)) = rank.file.names().find(|(_, name)| *name == BACKWARD) else {
         return found;
-    }
-    for (span, at) in tree.spans.iter().zip(0_u32..) {
-        if let Some(id) = names.regions.get(&span.name) {
-            found.insert(at, CompiledGraph { id: id.clone(), is_backward: false });
-        }
-    }
+    };
     let links = AutogradLinks::of(rank, tree);
     let forwards = links.forwards(tree);
-    for (span, at) in tree.spans.iter().zip(0_u32..) {
-        if names.backwards.contains(&span.name) {
-            let forward = links.forward(&forwards, at);
-            let region = forward.and_then(|at| tree.outwards(at).find_map(|at| found.get(&at)));
-            let id = region.and_then(|region| region.id.clone());
-            found.insert(at, CompiledGraph { id, is_backward: true });
-        }
-    }
+    let spans = tree.spans.iter().zip(0_u32..).filter(|(span, _)| span.name == backward);
+    found.extend(spans.map(|(_, at)| {
+        let forward = links.forward(&forwards, at);
+        let id = forward.and_then(|at| tree.outwards(at).find_map(|at| regions.get(&at)));
+        (at, CompiledGraph { id: id.cloned().flatten(), is_backward: true })
+    }));
     found
 }
 
@@ -201,7 +186,7 @@ mod tests {
         kernel(&mut made, 300, 40, 3);
         let file = made.finish();
         let found = of_rank(&RankTrace::load(&file, Compile.needs(&Options::default())));
-        let graph = |id: &str, is_backward| CompiledGraph { id: Some(id.to_owned()), is_backward };
+        let graph = |id: &str, is_backward| CompiledGraph { id: Some(id.into()), is_backward };
         let runs = |host_ns, kernels, device_ns| GraphRuns {
             runs: 1,
             host_ns,

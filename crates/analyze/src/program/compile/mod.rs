@@ -4,12 +4,14 @@
 //! states how to get one.
 
 mod breaks;
+mod code_tables;
 mod graphs;
 mod of_rank;
 mod summary;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace};
@@ -48,6 +50,7 @@ impl Analysis for Compile {
     fn join(&self, parts: Vec<(RankAt, RankCompiled)>, _: &Options) -> Body {
         let mut tables = vec![summary::table(&parts)];
         tables.extend(tables::all(&parts));
+        tables.extend(code_tables::all(&parts));
         let notes = parts.iter().flat_map(|(_, part)| part.problems.clone()).collect();
         Body { tables, notes }
     }

@@ -6,7 +6,7 @@ use tprof_facts::compile::NO_LOG;
 use tprof_trace::compile_log::{CacheOutcome, KernelLanguage};
 
 use super::of_rank::RankCompiled;
-use super::tables::{NO_CODE, rank_column};
+use super::words::{NO_CODE, NO_FIGURE, rank_column};
 use crate::document::{Cell, Column, RankAt, Table, Unit};
 
 /// Sums of each rank that has a log.
@@ -49,8 +49,6 @@ pub(super) fn table(parts: &[(RankAt, RankCompiled)]) -> Table {
     }
     table
 }
-
-const NO_FIGURE: &str = "this PyTorch's log has no such figure";
 
 fn row(at: &RankAt, part: &RankCompiled) -> Vec<Cell> {
     let frames = || part.frames.iter().map(|row| &row.frame);
