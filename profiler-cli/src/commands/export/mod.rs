@@ -1,9 +1,12 @@
 //! `tprof export`: a run in the formats of other tools.
 
 mod args;
+mod charts;
 mod failure;
 mod host_charts;
 mod host_times;
+mod memory_section;
+mod page_table;
 mod places;
 mod report;
 mod roofline_chart;
