@@ -33,3 +33,29 @@ fn spans_beyond_the_names_that_are_kept_are_counted_at_once() {
     let lost: Vec<_> = losses.iter().collect();
     assert_eq!(lost, [("spans, marks and values", "there were too many names", 2)]);
 }
+
+#[test]
+fn an_addition_that_was_written_late_follows_those_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rank-0.tprof");
+    let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();
+    let (mut spans, mut interned) = (Spans::new(0, MemoryRecording::Off), Interned::default());
+    let mut words = [0; WORDS];
+    let used = pack(b"a", &mut words);
+    let definition = Definition::decode(ExtKind::Name, &words[..used]).unwrap();
+    interned.define(1, definition, &mut Losses::default());
+    let one = [1.0f64.to_bits(), 1];
+    let add = SpanRecord::decode(ExtKind::CounterValue, 1, &one).unwrap();
+    spans.take(add, 0, 5, &mut interned, &mut writer);
+    spans.take(add, 0, 7, &mut interned, &mut writer);
+    spans.write(10, false, &mut interned, &mut writer).unwrap();
+    spans.write(20, false, &mut interned, &mut writer).unwrap();
+    // A thread that took the time at 6 and was preempted before it wrote.
+    spans.take(add, 1, 6, &mut interned, &mut writer);
+    spans.take(add, 0, 22, &mut interned, &mut writer);
+    spans.finish(30, &mut interned, &mut writer, &mut Losses::default());
+    writer.finish().unwrap();
+    let file = tprof_trace::TraceFile::open(&path).unwrap();
+    let rows: Vec<_> = file.counters().iter().map(|row| (row.time_ns, row.value)).collect();
+    assert_eq!(rows, [(5, 1.0), (7, 2.0), (7, 3.0), (22, 4.0)]);
+}

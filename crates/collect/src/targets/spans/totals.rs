@@ -2,7 +2,11 @@
 //! of time.
 //!
 //! Rings are read one by one, so a block may be given back, in one thread's ring, before it is
-//! read that another took it. A record waits until every ring was read later than it was written.
+//! read that another took it. A record waits until every ring was read later than its time.
+//!
+//! The record of a thread that is preempted after it took the time comes later still (2 of 720,000
+//! on two busy cores). Its call had not returned, so nothing depends on it yet: it takes effect at
+//! the time of the last change that was written.
 
 use crate::targets::interned::Interned;
 use std::collections::HashMap;
@@ -31,15 +35,30 @@ struct WaitingChange {
     change: TotalChange,
 }
 
+/// What was last written of a curve.
+#[derive(Clone, Copy, Debug, Default)]
+struct LastValue<T> {
+    value: T,
+    time_ns: u64,
+}
+
+impl<T> LastValue<T> {
+    /// The time of a change at `time_ns`, which is never before the one that was written last.
+    fn advance(&mut self, time_ns: u64) -> u64 {
+        self.time_ns = self.time_ns.max(time_ns);
+        self.time_ns
+    }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Totals {
     waiting: Vec<WaitingChange>,
     /// Every ring was read later than this.
     read_ns: u64,
-    sums: HashMap<NameId, f64>,
+    sums: HashMap<NameId, LastValue<f64>>,
     /// Bytes, and the name of the curve, by pool.
-    pools: HashMap<NameId, (u64, NameId)>,
+    pools: HashMap<NameId, (LastValue<u64>, NameId)>,
     blocks: HashMap<(NameId, u64), u64>,
     /// Blocks that were given back without having been taken.
     unknown: u64,
@@ -74,9 +93,9 @@ impl Totals {
             let name = interned.name(one.name, writer).filter(|_| one.time_ns <= until);
             match name {
                 Some(name) => {
-                    let value = self.change(name, one.change, interned.text(one.name), writer);
-                    if let Some((name, value)) = value {
-                        let (time_ns, process) = (one.time_ns, Some(process));
+                    let text = interned.text(one.name);
+                    if let Some((name, time_ns, value)) = self.change(name, one, text, writer) {
+                        let process = Some(process);
                         writer.counter(Counter { time_ns, process, device: None, name, value });
                     }
                 }
@@ -88,24 +107,25 @@ impl Totals {
         }
     }
 
-    /// The curve that a change is on, and its value from there on.
+    /// The curve that a change is on, the time that it gets, and the curve's value from there on.
     fn change(
         &mut self,
         name: NameId,
-        change: TotalChange,
+        one: WaitingChange,
         text: Option<&str>,
         writer: &mut TraceWriter,
-    ) -> Option<(NameId, f64)> {
-        if let TotalChange::Add(amount) = change {
+    ) -> Option<(NameId, u64, f64)> {
+        if let TotalChange::Add(amount) = one.change {
             let sum = self.sums.entry(name).or_default();
-            *sum += amount;
-            return Some((name, *sum));
+            sum.value += amount;
+            return Some((name, sum.advance(one.time_ns), sum.value));
         }
         let curve = |writer: &mut TraceWriter| {
             writer.name(&format!("{} pool_bytes", text.unwrap_or_default()))
         };
-        let pool = self.pools.entry(name).or_insert_with(|| (0, curve(writer)));
-        match change {
+        let (live, curve) =
+            self.pools.entry(name).or_insert_with(|| (LastValue::default(), curve(writer)));
+        match one.change {
             TotalChange::Took(..) if self.blocks.len() >= BLOCKS_MOST => {
                 self.refused += 1;
                 return None;
@@ -113,10 +133,10 @@ impl Totals {
             TotalChange::Took(block, bytes) => {
                 // One that was never given back: its memory is in use again.
                 let before = self.blocks.insert((name, block), bytes).unwrap_or(0);
-                pool.0 = pool.0.saturating_sub(before).saturating_add(bytes);
+                live.value = live.value.saturating_sub(before).saturating_add(bytes);
             }
             TotalChange::Gave(block) => match self.blocks.remove(&(name, block)) {
-                Some(bytes) => pool.0 = pool.0.saturating_sub(bytes),
+                Some(bytes) => live.value = live.value.saturating_sub(bytes),
                 None => {
                     self.unknown += 1;
                     return None;
@@ -124,7 +144,7 @@ impl Totals {
             },
             TotalChange::Add(_) => return None,
         }
-        Some((pool.1, pool.0 as f64))
+        Some((*curve, live.advance(one.time_ns), live.value as f64))
     }
 
     /// What is lost, and why: how many.
