@@ -77,8 +77,19 @@ impl Code<'_> {
             && !of_cpython
             && !INSTALLED.iter().any(|start| file.starts_with(start))
             && !PACKAGES.iter().any(|part| file.contains(part))
+            && !is_of_inductor(file)
             && standard_library(file).is_none()
     }
+}
+
+/// Whether PyTorch's Inductor wrote a file: it is named after the hash of its content, in base 32, and lies
+/// in a directory of two letters of it.
+fn is_of_inductor(file: &str) -> bool {
+    let mut parts = file.rsplit('/');
+    let (Some(name), Some(directory)) = (parts.next(), parts.next()) else { return false };
+    let Some(hash) = name.strip_suffix(".py") else { return false };
+    let is_digit = |byte: u8| matches!(byte, b'a'..=b'z' | b'2'..=b'7');
+    hash.len() == 52 && hash.bytes().all(is_digit) && hash.get(1..3) == Some(directory)
 }
 
 /// The rest of a path in `lib/python3.N/`.
@@ -108,6 +119,7 @@ mod tests {
             "/root/.pyenv/versions/3.11.7/lib/python3.11/json/encoder.py",
             "/venv/lib/python3.13t/threading.py",
             "/venv/lib/python3.11/site-packages/torch/nn/module.py",
+            "/tmp/x/ng/cngm2dafjwp6koa3v7g4z7dw4dzt7mon45g7tm2uvgx6335ppwmb.py",
             "<frozen importlib._bootstrap>",
             "<__array_function__ internals>",
             "",

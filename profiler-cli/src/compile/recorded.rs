@@ -81,7 +81,7 @@ impl LogsOutcome {
                     format!("no process of the job wrote one into TORCH_TRACE, `{}`", own.display())
                 }
                 None => {
-                    "no process compiled anything with a PyTorch that has TORCH_TRACE (2.4 does)"
+                    "no process wrote one: nothing was compiled, or by a PyTorch before TORCH_TRACE (2.4 has it)"
                         .to_owned()
                 }
             }));
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn a_job_without_a_log_has_a_reason_and_one_with_logs_a_line() {
         let none = LogsOutcome::default();
-        assert!(none.blind()[0].why.contains("2.4 does") && none.line(Path::new("/r")).is_none());
+        assert!(none.blind()[0].why.contains("2.4 has it") && none.line(Path::new("/r")).is_none());
         let own = LogsOutcome { own: Some("/d".into()), ..LogsOutcome::default() };
         assert!(own.blind()[0].why.ends_with("`/d`"));
         let mut some = LogsOutcome::default();

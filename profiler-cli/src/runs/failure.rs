@@ -131,7 +131,7 @@ pub fn trace_failure(path: &Path, error: &TraceError) -> Failure {
         }
         TraceError::NotTprof { path } => cannot(path)
             .cause("the file does not begin as a tprof file does")
-            .hint("give a run directory or one of its .tprof files"),
+            .hint("give a run directory, one of its .tprof files, or a trace of torch.profiler (.json, .json.gz)"),
         TraceError::Newer { path, written, needed, oldest, newest } => cannot(path)
             .cause(format!(
                 "the file has format {written} and needs a reader of {needed}; this tprof reads {}",

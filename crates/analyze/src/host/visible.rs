@@ -13,7 +13,7 @@ pub struct Visible {
     pub native: bool,
     /// Functions of Python's interpreter were sampled.
     pub interpreter: bool,
-    /// Some of those have no names: the interpreter is stripped.
+    /// Some of those have no names.
     pub nameless_interpreter: bool,
 }
 

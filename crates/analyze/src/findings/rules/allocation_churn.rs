@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use tprof_facts::units::{bytes, count, percent};
 use tprof_trace::model::{Sample, ThreadIndex, ThreadState};
 
-use super::host_part::{unseen_native, widest};
+use super::host_part::{too_few, unseen_native, widest};
 use crate::base::intervals::Interval;
 use crate::base::reading::Reading;
 use crate::findings::absent::Thing;
@@ -54,6 +54,9 @@ impl Rule for AllocationChurn {
         else {
             return Verdict::none(scene.none(&SAMPLE, is_recorded));
         };
+        if let Some(few) = too_few(samples.len() as u64) {
+            return few;
+        }
         let seen = format!(
             "The thread with the most allocator time spent {} in malloc and free (estimated from \
              {} samples){}.",

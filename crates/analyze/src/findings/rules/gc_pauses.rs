@@ -1,7 +1,7 @@
 //! GcPauses: the driving thread runs Python's garbage collector.
 
 use super::host_part::{
-    amount, finding, hardly, host, is_found, unseen_native, widest, with_lines,
+    amount, finding, hardly, host, is_found, too_few, unseen_native, widest, with_lines,
 };
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -28,8 +28,8 @@ impl Rule for GcPauses {
             }
             if host.visible.nameless_interpreter {
                 return Verdict::unchecked(
-                    "the interpreter is stripped, so not all of its collector's functions have \
-                     names",
+                    "functions of the interpreter without names were sampled, which may be its \
+                     collector's",
                     "an interpreter with symbols",
                 );
             }
@@ -39,6 +39,9 @@ impl Rule for GcPauses {
             };
         }
         let places = host.ledger.places(Some(Part::Gc));
+        if let Some(few) = too_few(places.iter().map(|(_, time)| time.samples).sum()) {
+            return few;
+        }
         Verdict::Found(vec![
             finding(scene, host, "Python collects garbage often", Part::Gc, ns)
                 .seen(with_lines(&format!("Its collector runs for {}", amount(host, ns)), &places))

@@ -1,6 +1,6 @@
 //! What the rules on the driving thread's wall time share.
 
-use tprof_facts::units::{duration, percent};
+use tprof_facts::units::{counted, duration, percent};
 use tprof_trace::model::ThreadIndex;
 
 use crate::findings::finding::{Evidence, Finding, SourceLine, Track};
@@ -14,8 +14,30 @@ const MOST_UNKNOWN: f64 = 0.25;
 /// Least share of a part that is found.
 pub(super) const LEAST_SHARE: f64 = 0.01;
 
-/// The driving thread's wall time, or why there is none.
+/// Samples of time on a core that are found, at least: the standard error of fewer is over half of it.
+const LEAST_SAMPLES: u64 = 4;
+
+/// Wall time that is judged, at least: five samples of the default rate.
+const LEAST_JUDGED_NS: u64 = 50_000_000;
+
+/// The driving thread's wall time, or why it is not judged.
 pub(super) fn host<'s>(scene: &'s Scene<'_>) -> Result<&'s RankHost, Verdict> {
+    let host = sampled(scene)?;
+    let judged_ns = host.ledger.wall_ns;
+    if judged_ns < LEAST_JUDGED_NS {
+        return Err(Verdict::unchecked(
+            format!(
+                "{} of the driving thread, beside its start-up, are too little",
+                duration(judged_ns)
+            ),
+            "a run of a second or more",
+        ));
+    }
+    Ok(host)
+}
+
+/// The driving thread, however long it ran, or why there is none.
+pub(super) fn sampled<'s>(scene: &'s Scene<'_>) -> Result<&'s RankHost, Verdict> {
     scene.host().ok_or_else(|| {
         Verdict::unchecked(
             "the driving thread was not sampled",
@@ -52,6 +74,16 @@ pub(super) fn hardly(host: &RankHost, ns: u64, what: &str) -> Verdict {
 /// Whether a part of the judged time is found.
 pub(super) fn is_found(host: &RankHost, ns: u64) -> bool {
     ns > 0 && ns as f64 >= LEAST_SHARE * host.ledger.wall_ns as f64
+}
+
+/// That time on a core has too few samples to be found.
+pub(super) fn too_few(samples: u64) -> Option<Verdict> {
+    (samples < LEAST_SAMPLES).then(|| {
+        Verdict::unchecked(
+            format!("{} of it are too few", counted(samples, "sample", "samples")),
+            "a longer run, or more samples a second (`--sample-rate`)",
+        )
+    })
 }
 
 /// `1.2 s (34 %)`.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tprof_facts::units::{counted, duration};
 
-use super::host_part::{amount, finding_at, hardly, host, is_found, line};
+use super::host_part::{amount, finding_at, hardly, host, is_found, line, too_few};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -44,13 +44,16 @@ impl Rule for HotFunction {
             let share = sum(places) as f64 / host.ledger.wall_ns.max(1) as f64;
             share >= LEAST_SHARE && is_found(host, sum(places))
         });
+        let samples =
+            |places: &[(&Place, &WallTime)]| places.iter().map(|(_, t)| t.samples).sum::<u64>();
+        let few = functions.first().and_then(|places| too_few(samples(places)));
+        functions.retain(|places| too_few(samples(places)).is_none());
         if functions.is_empty() {
-            return hardly(host, most_ns, "the hottest function");
+            return few.unwrap_or_else(|| hardly(host, most_ns, "the hottest function"));
         }
         let found = functions.iter().take(MOST).map(|places| {
             let ns = sum(places);
             let hottest = hottest_line(places);
-            let samples = places.iter().map(|(_, time)| time.samples).sum::<u64>();
             let library = library(places);
             let function = &hottest.0.function;
             let below = match &library {
@@ -76,7 +79,7 @@ impl Rule for HotFunction {
                     "{} ran for {}, by {}; line with most of it: {} ({}){below}.",
                     function,
                     amount(host, ns),
-                    counted(samples, "sample", "samples"),
+                    counted(samples(places), "sample", "samples"),
                     hottest.0.shown(),
                     duration(hottest.1),
                 ))

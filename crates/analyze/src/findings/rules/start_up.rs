@@ -2,7 +2,7 @@
 
 use tprof_facts::units::{duration, percent};
 
-use super::host_part::{host, modules};
+use super::host_part::{modules, sampled};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -24,7 +24,7 @@ impl Rule for StartUp {
             let why = "start-up is no part of a cycle";
             return Verdict::unchecked(why, "the whole run: leave out --cycle");
         }
-        let host = match host(scene) {
+        let host = match sampled(scene) {
             Ok(host) => host,
             Err(verdict) => return verdict,
         };

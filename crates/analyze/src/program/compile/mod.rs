@@ -13,7 +13,7 @@ mod tables;
 mod tests;
 mod words;
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, View, boxed};
 use crate::rank::{Needs, RankTrace};
 pub(crate) use breaks::gaps;
 use of_rank::RankCompiled;
@@ -51,6 +51,10 @@ impl Analysis for Compile {
         let mut tables = vec![summary::table(&parts)];
         tables.extend(tables::all(&parts));
         tables.extend(code_tables::all(&parts));
+        if parts.iter().all(|(_, part)| part.logs.is_empty()) {
+            // One states for all how to get a log.
+            tables.iter_mut().skip(1).for_each(|table| table.view = View::Data);
+        }
         let notes = parts.iter().flat_map(|(_, part)| part.problems.clone()).collect();
         Body { tables, notes }
     }

@@ -165,7 +165,7 @@ fn waiting(state: ThreadState, frames: &[&Func]) -> Part {
         return Part::Device;
     }
     if frames.iter().any(|func| takes_data(func)) {
-        return Part::Data;
+        return if names::compiles(frames) { Part::Other } else { Part::Data };
     }
     match state {
         ThreadState::Lock => Part::Lock,
@@ -231,6 +231,11 @@ mod tests {
         let get = ("Queue.get", "/usr/lib/python3.11/multiprocessing/queues.py", Python);
         assert_eq!(part(Poll, &[next, main]), Part::Data);
         assert_eq!(part(Io, &[get, main]), Part::Data);
+        // Workers that compile for PyTorch make no data.
+        let result = ("Future.result", "/usr/lib/python3.11/concurrent/futures/_base.py", Python);
+        let compile = ("AsyncCompile.wait", "/x/torch/_inductor/async_compile.py", Python);
+        assert_eq!(part(Lock, &[result, main]), Part::Data);
+        assert_eq!(part(Lock, &[result, compile, main]), Part::Other);
         assert_eq!(part(Gil, &[next, main]), Part::Gil);
         assert_eq!(part(Runnable, &[]), Part::NoCore);
         assert_eq!(part(Lock, &[main]), Part::Lock);

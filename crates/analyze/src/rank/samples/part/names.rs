@@ -22,6 +22,9 @@ pub(super) const TAKES_DATA: [(&str, &[&str]); 8] = [
     ("datasets/iterable_dataset.py", &["__iter__"]),
 ];
 
+/// A part of the paths of the compiler of `torch.compile`, which has workers of its own.
+const COMPILER: &str = "torch/_inductor/";
+
 /// Functions of allocators: glibc, jemalloc, tcmalloc, mimalloc, C++, Python.
 const ALLOCATORS: [&str; 18] = [
     "malloc",
@@ -124,6 +127,11 @@ const SOCKETS: [&str; 18] = [
 const SOCKET_PREFIXES: [&str; 1] = ["sock_"];
 /// Files of Python's functions for sockets.
 const SOCKET_FILES: [&str; 4] = ["/socket.py", "/ssl.py", "http/client.py", "/socketserver.py"];
+
+/// Whether PyTorch compiles, or waits for what it compiles.
+pub(super) fn compiles(frames: &[&Func]) -> bool {
+    frames.iter().any(|func| func.layer == Layer::Python && func.file.contains(COMPILER))
+}
 
 /// Whether a function is one of an allocator's.
 pub(crate) fn is_allocator(function: &str) -> bool {
