@@ -80,8 +80,7 @@ fn reports_have_the_numbers_of_the_text() {
     need!(Path::new("/usr/bin/python3").exists(), "there is no /usr/bin/python3");
     let scratch = Scratch::new();
     let run = scratch.join("run");
-    let made =
-        "import time\nkept = [bytes(1 << 20) for _ in range(30)]\nsum(i * i for i in range(10**6))";
+    let made = "kept = [bytes(1 << 20) for _ in range(30)]\nsum(i * i for i in range(10**7))";
     let job =
         tprof(["run", "--mem", "exact", "-q", "-o"]).arg(&run).arg("--").arg("/usr/bin/python3");
     job.args(["-c", made]).run_in(scratch.path()).expect_code(0);
