@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use serde_json::Value;
-use tprof_tests::{Job, Refused, Scratch, document, skip, tprof, traced};
+use tprof_tests::{Job, Refused, Scratch, document, rank_file, skip, tprof, traced};
+use tprof_trace::model::{Sample, ThreadState};
 
 fn number(document: &Value, table: &str, key: &str, is: (&str, &str)) -> u64 {
     let rows = document["tables"][table].as_array().unwrap();
@@ -85,7 +86,14 @@ fn a_cut_of_a_run_has_the_driving_threads_time_in_it() {
     let (first, of_first) = judged(from_ms, from_ms + 150);
     let (second, of_second) = judged(from_ms + 150, from_ms + 400);
     assert!((first - 150.0).abs() < 1e-6 && (second - 250.0).abs() < 1e-6, "{first}, {second}");
-    // Waits are cut at the edge, not lost or counted twice.
-    assert!((of_first + of_second - data).abs() < 1e-3, "{of_first}, {of_second}, {data}");
+    // Waits are cut at the edge, not lost or counted twice. Short ones were added up, and have what
+    // others leave of a part.
+    let file = rank_file(&run, 0);
+    let short = file.blocks::<Sample>().flatten();
+    let short = short.filter(|row| row.spread_ns.is_some_and(|ns| row.time_ns + ns > first_ns));
+    let short = short.filter(|row| row.state != ThreadState::Runnable);
+    let short_ms = short.map(|row| row.weight_ns as f64 / 1e6).sum::<f64>();
+    let differ = (of_first + of_second - data).abs();
+    assert!(differ < 1e-3 + short_ms.min(15.0), "{of_first}, {of_second}, {data}: {short_ms}");
     assert!(data > 0.0, "{data} of 400 ms");
 }

@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Sample, ThreadState};
 
+use super::cut::rows_in;
 use super::line::{OtherCause, Place};
 use super::paused::paused;
 use crate::base::apportion::apportion;
@@ -57,16 +58,17 @@ pub struct Ledger {
 impl Ledger {
     /// Of a thread's rows.
     pub fn of(file: &TraceFile, rows: &[Sample], window: Interval) -> (Ledger, CpuTrace) {
-        let trace = CpuTrace::of_rows(file, rows.iter().filter_map(|row| cut(row, window)));
+        let inside = rows_in(rows, window);
+        let trace = CpuTrace::of_rows(file, inside.iter().copied());
         let mut ledger = Ledger { wall_ns: window.length(), ..Ledger::default() };
         let (running, off): (Vec<&Stretch>, Vec<&Stretch>) =
             trace.stretches.iter().partition(|stretch| stretch.state == ThreadState::Running);
         let sum = |of: &[&Stretch]| -> u64 { of.iter().map(|one| one.weight_ns).sum() };
-        // Waits that were added up before they were written may reach over an edge.
+        // Rows of another tool may overlap.
         let off_ns = sum(&off).min(ledger.wall_ns);
         // Nothing stands for the time in which recording was off, but waits that reach into it.
-        let waits = rows.iter().filter(|row| row.state != ThreadState::Running);
-        let waits = Cover::of(waits.filter_map(|row| cut(row, window)).map(|row| lasted(&row)));
+        let waits = inside.iter().filter(|row| row.state != ThreadState::Running);
+        let waits = Cover::of(waits.map(lasted));
         let paused_ns = paused(file).within(window).without(&waits).length();
         let paused_ns = paused_ns.min(ledger.wall_ns - off_ns);
         ledger.running_ns = ledger.wall_ns - off_ns - paused_ns;
@@ -146,18 +148,6 @@ impl Ledger {
         all.sort_by(|a, b| (b.1.ns, a.0).cmp(&(a.1.ns, b.0)));
         all
     }
-}
-
-/// The part of a row in a window; `None` if there is none, or if it is time on a core that no
-/// sample stands for: what is left of the window has it.
-pub(super) fn cut(row: &Sample, window: Interval) -> Option<Sample> {
-    if row.state == ThreadState::Running {
-        let is_in = (window.start..window.end).contains(&row.time_ns);
-        return (is_in && row.cpu.is_some()).then_some(*row);
-    }
-    let inside = lasted(row).overlap(window);
-    let weight_ns = inside.length();
-    (weight_ns > 0).then_some(Sample { time_ns: inside.start, weight_ns, ..*row })
 }
 
 /// How long a wait lasted.

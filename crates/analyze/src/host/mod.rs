@@ -5,6 +5,7 @@
 //! was not recorded is a part of its own. Start-up is apart, and so is what lies outside
 //! of the steps.
 
+mod cut;
 mod driver;
 mod imports;
 mod ledger;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{Sample, ThreadState};
 
+use super::cut::rows_in;
 use super::driver::Driver;
 use super::imports;
-use super::ledger::{Ledger, cut};
+use super::ledger::Ledger;
 use super::life::Life;
 use super::line::Place;
 use super::meanwhile::Meanwhile;
@@ -168,7 +169,7 @@ pub type LineKey = (String, u32, String);
 fn intervals(rows: &[Sample], window: Interval, trace: &CpuTrace) -> Vec<(Arc<Place>, Interval)> {
     let mut places: FxHashMap<(u32, u32, ThreadState), Arc<Place>> = FxHashMap::default();
     let mut found: Vec<(Arc<Place>, Interval)> = Vec::new();
-    for row in rows.iter().filter_map(|row| cut(row, window)) {
+    for row in rows_in(rows, window) {
         let place = places.entry((row.process, row.stack, row.state)).or_insert_with(|| {
             let part = trace.part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
             Arc::new(Place::of(part, trace.stack(row.process, row.stack), &trace.names))
@@ -203,7 +204,7 @@ fn imports_of(
 ) -> Vec<(String, u64)> {
     let mut names: FxHashMap<u32, Option<String>> = FxHashMap::default();
     let mut sums: HashMap<Option<String>, u64> = HashMap::new();
-    for row in rows.iter().filter_map(|row| cut(row, window)) {
+    for row in rows_in(rows, window) {
         let name = names.entry(row.stack).or_insert_with(|| {
             let stack = trace.stack(row.process, row.stack);
             imports::module(stack.functions.iter().map(|id| trace.names.get(*id)))

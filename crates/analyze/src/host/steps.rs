@@ -2,8 +2,8 @@
 
 use tprof_trace::model::{Sample, ThreadState};
 
+use super::cut::{extent, off_in};
 use crate::base::apportion::apportion;
-use crate::base::intervals::Interval;
 use crate::rank::Step;
 use crate::rank::samples::{CpuTrace, Part};
 
@@ -31,6 +31,8 @@ pub struct StepTime {
     pub running_ns: u64,
     /// Time of [`OF_STEPS`].
     pub parts_ns: [u64; OF_STEPS.len()],
+    /// Of waits that were added up, whose place is not exact.
+    added_ns: [u64; OF_STEPS.len()],
     /// Samples on a core, and of them those that poll in one of [`OF_STEPS`], ns.
     sampled_ns: u64,
     polled_ns: [u64; OF_STEPS.len()],
@@ -44,6 +46,7 @@ impl StepTime {
             wall_ns: step.interval.length(),
             running_ns: 0,
             parts_ns: [0; OF_STEPS.len()],
+            added_ns: [0; OF_STEPS.len()],
             sampled_ns: 0,
             polled_ns: [0; OF_STEPS.len()],
         };
@@ -52,13 +55,15 @@ impl StepTime {
             let part = trace.part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
             let at = OF_STEPS.iter().position(|of| *of == part);
             let at = at.unwrap_or(OF_STEPS.len() - 2);
-            let lasted = Interval::new(row.time_ns, row.time_ns.saturating_add(row.weight_ns));
-            let from = steps.partition_point(|step| step.interval.end <= lasted.start);
+            let extent = extent(row);
+            let from = steps.partition_point(|step| step.interval.end <= extent.start);
             for (step, time) in steps.iter().zip(&mut all).skip(from) {
-                if step.interval.start >= lasted.end {
+                if step.interval.start >= extent.end {
                     break;
                 }
-                time.parts_ns[at] += step.interval.overlap(lasted).length();
+                let of =
+                    if row.spread_ns.is_some() { &mut time.added_ns } else { &mut time.parts_ns };
+                of[at] += off_in(row, step.interval);
             }
         }
         for row in rows.iter().filter(|row| row.cpu.is_some()) {
@@ -75,14 +80,12 @@ impl StepTime {
         all
     }
 
-    /// What is left was on a core, for work or to poll, by its samples. Short waits that were added up may reach over an edge.
+    /// What is left was on a core, for work or to poll, by its samples. Waits whose place is not
+    /// exact take no more than exact ones leave.
     fn close(&mut self) {
-        let off_ns: u64 = self.parts_ns.iter().sum();
-        if off_ns > self.wall_ns {
-            let cut = apportion(self.wall_ns, self.parts_ns.into_iter());
-            let cut: Vec<u64> = cut.collect();
-            self.parts_ns.copy_from_slice(&cut);
-        }
+        at_most(self.wall_ns, &mut self.parts_ns);
+        at_most(self.wall_ns - self.parts_ns.iter().sum::<u64>(), &mut self.added_ns);
+        self.parts_ns.iter_mut().zip(self.added_ns).for_each(|(part, added)| *part += added);
         let on_core_ns = self.wall_ns - self.parts_ns.iter().sum::<u64>();
         let work_ns = self.sampled_ns - self.polled_ns.iter().sum::<u64>();
         let weights = self.polled_ns.into_iter().chain([work_ns]);
@@ -97,9 +100,18 @@ impl StepTime {
     }
 }
 
+/// Takes from times in proportion what is more than `most_ns`.
+fn at_most(most_ns: u64, times: &mut [u64; OF_STEPS.len()]) {
+    if times.iter().sum::<u64>() > most_ns {
+        let cut: Vec<u64> = apportion(most_ns, times.iter().copied()).collect();
+        times.copy_from_slice(&cut);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::intervals::Interval;
     use crate::fixture::Fixture;
     use tprof_trace::model::{SYNTHETIC_FRAME, Stack, Symbol};
 

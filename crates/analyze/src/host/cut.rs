@@ -1,0 +1,92 @@
+//! A thread's rows in a window of its time.
+//!
+//! Short waits were added up before they were written: where they lie is known within their spread,
+//! over which they are divided evenly. Longer ones are exact, and keep their time: of a window that
+//! has no room for both, those that were added up lie elsewhere.
+
+use tprof_trace::model::{Sample, ThreadState};
+
+use crate::base::apportion::apportion;
+use crate::base::intervals::Interval;
+
+/// The rows in a window; of those off a core, no more than it lasts, but for rows that overlap.
+pub(super) fn rows_in(rows: &[Sample], window: Interval) -> Vec<Sample> {
+    let mut inside: Vec<Sample> = rows.iter().filter_map(|row| row_in(row, window)).collect();
+    let is_off = |row: &Sample| row.state != ThreadState::Running;
+    let sum = |is_added: bool| {
+        let of = inside.iter().filter(|row| is_off(row) && row.spread_ns.is_some() == is_added);
+        of.fold(0_u64, |sum, row| sum.saturating_add(row.weight_ns))
+    };
+    let left_ns = window.length().saturating_sub(sum(false));
+    if sum(true) > left_ns {
+        let is_added = |row: &Sample| is_off(row) && row.spread_ns.is_some();
+        let weights: Vec<u64> =
+            inside.iter().filter(|row| is_added(row)).map(|row| row.weight_ns).collect();
+        let added = inside.iter_mut().filter(|row| is_added(row));
+        for (row, ns) in added.zip(apportion(left_ns, weights.into_iter())) {
+            row.weight_ns = ns;
+        }
+        inside.retain(|row| row.weight_ns > 0);
+    }
+    inside
+}
+
+/// The part of a row in a window; `None` if there is none, or if it is time on a core that no
+/// sample stands for: what is left of the window has it.
+fn row_in(row: &Sample, window: Interval) -> Option<Sample> {
+    if row.state == ThreadState::Running {
+        let is_in = (window.start..window.end).contains(&row.time_ns);
+        return (is_in && row.cpu.is_some()).then_some(*row);
+    }
+    let weight_ns = off_in(row, window);
+    let inside = extent(row).overlap(window);
+    let spread_ns = row.spread_ns.map(|_| inside.length());
+    (weight_ns > 0).then_some(Sample { time_ns: inside.start, weight_ns, spread_ns, ..*row })
+}
+
+/// The time off a core in a window, ns. Of windows that touch, all of it.
+pub(super) fn off_in(row: &Sample, window: Interval) -> u64 {
+    let all = extent(row);
+    let inside = all.overlap(window);
+    if inside.length() == 0 {
+        return 0;
+    }
+    let upto = |end: u64| {
+        let share = u128::from(row.weight_ns) * u128::from(end - all.start);
+        (share / u128::from(all.length())) as u64
+    };
+    upto(inside.end) - upto(inside.start)
+}
+
+/// From its beginning to its end; of several that were added up, the last one's.
+pub(super) fn extent(row: &Sample) -> Interval {
+    let within_ns = row.spread_ns.unwrap_or(row.weight_ns).max(row.weight_ns);
+    Interval::new(row.time_ns, row.time_ns.saturating_add(within_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait(time_ns: u64, weight_ns: u64, spread_ns: Option<u64>) -> Sample {
+        let state = ThreadState::Lock;
+        Sample { time_ns, weight_ns, state, spread_ns, ..Sample::default() }
+    }
+
+    #[test]
+    fn waits_that_were_added_up_are_divided_over_their_spread() {
+        let row = wait(100, 31, Some(90));
+        let parts = [(0, 130), (130, 131), (131, 900)];
+        let parts = parts.map(|(start, end)| off_in(&row, Interval::new(start, end)));
+        assert_eq!(parts, [10, 0, 21]);
+        assert_eq!(rows_in(&[row], Interval::new(130, 160))[0], wait(130, 10, Some(30)));
+    }
+
+    #[test]
+    fn an_exact_wait_keeps_its_time_beside_those_that_were_added_up() {
+        let rows = [wait(0, 90, None), wait(40, 30, Some(60)), wait(10, 9, Some(90))];
+        let inside = rows_in(&rows, Interval::new(0, 100));
+        let weights: Vec<u64> = inside.iter().map(|row| row.weight_ns).collect();
+        assert_eq!(weights, [90, 7, 3]);
+    }
+}
