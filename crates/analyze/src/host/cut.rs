@@ -12,17 +12,15 @@ use crate::base::intervals::Interval;
 /// The rows in a window; of those off a core, no more than it lasts, but for rows that overlap.
 pub(super) fn rows_in(rows: &[Sample], window: Interval) -> Vec<Sample> {
     let mut inside: Vec<Sample> = rows.iter().filter_map(|row| row_in(row, window)).collect();
-    let is_off = |row: &Sample| row.state != ThreadState::Running;
-    let sum = |is_added: bool| {
-        let of = inside.iter().filter(|row| is_off(row) && row.spread_ns.is_some() == is_added);
-        of.fold(0_u64, |sum, row| sum.saturating_add(row.weight_ns))
-    };
-    let left_ns = window.length().saturating_sub(sum(false));
-    if sum(true) > left_ns {
-        let is_added = |row: &Sample| is_off(row) && row.spread_ns.is_some();
-        let weights: Vec<u64> =
-            inside.iter().filter(|row| is_added(row)).map(|row| row.weight_ns).collect();
-        let added = inside.iter_mut().filter(|row| is_added(row));
+    let is_off = |row: &&Sample| row.state != ThreadState::Running;
+    let (added, exact): (Vec<&Sample>, Vec<&Sample>) =
+        inside.iter().filter(is_off).partition(|row| row.spread_ns.is_some());
+    let sum =
+        |rows: &[&Sample]| rows.iter().fold(0_u64, |sum, row| sum.saturating_add(row.weight_ns));
+    let left_ns = window.length().saturating_sub(sum(&exact));
+    if sum(&added) > left_ns {
+        let weights: Vec<u64> = added.iter().map(|row| row.weight_ns).collect();
+        let added = inside.iter_mut().filter(|row| is_off(&&**row) && row.spread_ns.is_some());
         for (row, ns) in added.zip(apportion(left_ns, weights.into_iter())) {
             row.weight_ns = ns;
         }
@@ -44,7 +42,8 @@ fn row_in(row: &Sample, window: Interval) -> Option<Sample> {
     (weight_ns > 0).then_some(Sample { time_ns: inside.start, weight_ns, spread_ns, ..*row })
 }
 
-/// The time off a core in a window, ns. Of windows that touch, all of it.
+/// The time off a core in a window, ns, and no more than that lasts. Windows that touch have all of
+/// it.
 pub(super) fn off_in(row: &Sample, window: Interval) -> u64 {
     let all = extent(row);
     let inside = all.overlap(window);
@@ -55,7 +54,8 @@ pub(super) fn off_in(row: &Sample, window: Interval) -> u64 {
         let share = u128::from(row.weight_ns) * u128::from(end - all.start);
         (share / u128::from(all.length())) as u64
     };
-    upto(inside.end) - upto(inside.start)
+    // What is said to last beyond the end of the clock has more time than room.
+    (upto(inside.end) - upto(inside.start)).min(inside.length())
 }
 
 /// From its beginning to its end; of several that were added up, the last one's.
@@ -80,6 +80,12 @@ mod tests {
         let parts = parts.map(|(start, end)| off_in(&row, Interval::new(start, end)));
         assert_eq!(parts, [10, 0, 21]);
         assert_eq!(rows_in(&[row], Interval::new(130, 160))[0], wait(130, 10, Some(30)));
+    }
+
+    #[test]
+    fn a_wait_beyond_the_end_of_the_clock_has_what_there_is_of_a_window() {
+        let row = wait(u64::MAX - 10, u64::MAX, None);
+        assert_eq!(off_in(&row, Interval::new(0, u64::MAX - 4)), 6);
     }
 
     #[test]

@@ -6,7 +6,6 @@ use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Sample, ThreadState};
 
-use super::cut::rows_in;
 use super::line::{OtherCause, Place};
 use super::paused::paused;
 use crate::base::apportion::apportion;
@@ -56,9 +55,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Of a thread's rows.
-    pub fn of(file: &TraceFile, rows: &[Sample], window: Interval) -> (Ledger, CpuTrace) {
-        let inside = rows_in(rows, window);
+    /// Of a thread's rows in a window, as [`super::cut::rows_in`] has them.
+    pub fn of(file: &TraceFile, inside: &[Sample], window: Interval) -> (Ledger, CpuTrace) {
         let trace = CpuTrace::of_rows(file, inside.iter().copied());
         let mut ledger = Ledger { wall_ns: window.length(), ..Ledger::default() };
         let (running, off): (Vec<&Stretch>, Vec<&Stretch>) =
@@ -72,7 +70,8 @@ impl Ledger {
         let paused_ns = paused(file).within(window).without(&waits).length();
         let paused_ns = paused_ns.min(ledger.wall_ns - off_ns);
         ledger.running_ns = ledger.wall_ns - off_ns - paused_ns;
-        let period_ns = rows.iter().filter(|row| row.cpu.is_some()).map(|row| row.weight_ns).max();
+        let period_ns =
+            inside.iter().filter(|row| row.cpu.is_some()).map(|row| row.weight_ns).max();
         let sampled_ns = sum(&running);
         let missing_ns = ledger.running_ns.saturating_sub(sampled_ns);
         let is_sampled = sampled_ns > 0
@@ -159,6 +158,7 @@ fn lasted(row: &Sample) -> Interval {
 mod tests {
     use super::*;
     use crate::fixture::Fixture;
+    use crate::host::cut::rows_in;
     use proptest::prelude::*;
     use tprof_trace::model::{Mark, MarkKind, SYNTHETIC_FRAME, Stack, Symbol};
 
@@ -179,7 +179,7 @@ mod tests {
     }
 
     fn parts(rows: &[Sample], window: Interval) -> Vec<(Part, u64)> {
-        let (ledger, _) = Ledger::of(&made().finish(), rows, window);
+        let (ledger, _) = Ledger::of(&made().finish(), &rows_in(rows, window), window);
         let mut parts: Vec<_> = ledger.parts.iter().map(|(part, all)| (*part, all.ns)).collect();
         parts.retain(|(_, ns)| *ns > 0);
         parts.sort();

@@ -91,13 +91,15 @@ impl RankHost {
         };
         let life = life.within(part);
         steps.retain(|step| part == ALL_TIME || step.interval.overlap(part).length() > 0);
-        let (ledger, of_window) = Ledger::of(rank.file, &rows, life.window);
+        let judged = rows_in(&rows, life.window);
+        let (ledger, of_window) = Ledger::of(rank.file, &judged, life.window);
         let before = Interval::new(life.start_up.start, life.start_up.end.min(life.window.start));
-        let (start_up, trace) = Ledger::of(rank.file, &rows, before);
-        let imports = imports_of(&rows, before, &start_up, &trace);
+        let starting = rows_in(&rows, before);
+        let (start_up, trace) = Ledger::of(rank.file, &starting, before);
+        let imports = imports_of(&starting, &start_up, &trace);
         let steps = StepTime::all(&steps, &rows, cpu);
         let others = Others::of(&driver, rank.file, cpu);
-        let all = intervals(&rows, life.window, &of_window);
+        let all = intervals(&judged, &of_window);
         let collective = all.iter().filter(|(place, _)| place.part == Part::Collective);
         let collective = collective.map(|(_, interval)| *interval).collect();
         let longest = longest(all);
@@ -165,11 +167,11 @@ impl RankHost {
 /// File, line, function.
 pub type LineKey = (String, u32, String);
 
-/// What each row in a window stands for.
-fn intervals(rows: &[Sample], window: Interval, trace: &CpuTrace) -> Vec<(Arc<Place>, Interval)> {
+/// What each row stands for.
+fn intervals(rows: &[Sample], trace: &CpuTrace) -> Vec<(Arc<Place>, Interval)> {
     let mut places: FxHashMap<(u32, u32, ThreadState), Arc<Place>> = FxHashMap::default();
     let mut found: Vec<(Arc<Place>, Interval)> = Vec::new();
-    for row in rows_in(rows, window) {
+    for row in rows {
         let place = places.entry((row.process, row.stack, row.state)).or_insert_with(|| {
             let part = trace.part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
             Arc::new(Place::of(part, trace.stack(row.process, row.stack), &trace.names))
@@ -196,15 +198,10 @@ fn longest(mut found: Vec<(Arc<Place>, Interval)>) -> Vec<(Arc<Place>, Interval)
 }
 
 /// Divides the wall time of start-up by module, as its rows are.
-fn imports_of(
-    rows: &[Sample],
-    window: Interval,
-    start_up: &Ledger,
-    trace: &CpuTrace,
-) -> Vec<(String, u64)> {
+fn imports_of(rows: &[Sample], start_up: &Ledger, trace: &CpuTrace) -> Vec<(String, u64)> {
     let mut names: FxHashMap<u32, Option<String>> = FxHashMap::default();
     let mut sums: HashMap<Option<String>, u64> = HashMap::new();
-    for row in rows_in(rows, window) {
+    for row in rows {
         let name = names.entry(row.stack).or_insert_with(|| {
             let stack = trace.stack(row.process, row.stack);
             imports::module(stack.functions.iter().map(|id| trace.names.get(*id)))

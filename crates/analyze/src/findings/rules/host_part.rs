@@ -26,10 +26,7 @@ pub(super) fn host<'s>(scene: &'s Scene<'_>) -> Result<&'s RankHost, Verdict> {
     let judged_ns = host.ledger.wall_ns;
     if judged_ns < LEAST_JUDGED_NS {
         return Err(Verdict::unchecked(
-            format!(
-                "{} of the driving thread, beside its start-up, are too little",
-                duration(judged_ns)
-            ),
+            format!("only {} of the driving thread lie beside its start-up", duration(judged_ns)),
             "a run of a second or more",
         ));
     }
@@ -80,7 +77,7 @@ pub(super) fn is_found(host: &RankHost, ns: u64) -> bool {
 pub(super) fn too_few(samples: u64) -> Option<Verdict> {
     (samples < LEAST_SAMPLES).then(|| {
         Verdict::unchecked(
-            format!("{} of it are too few", counted(samples, "sample", "samples")),
+            format!("only {} of it", counted(samples, "sample", "samples")),
             "a longer run, or more samples a second (`--sample-rate`)",
         )
     })

@@ -4,9 +4,9 @@
 //! Rings are read one by one, so a block may be given back, in one thread's ring, before it is
 //! read that another took it. A record waits until every ring was read later than its time.
 //!
-//! The record of a thread that is preempted after it took the time comes later still (2 of 720,000
-//! on two busy cores). Its call had not returned, so nothing depends on it yet: it takes effect at
-//! the time of the last change that was written.
+//! The record of a thread that is preempted after it took the time comes later still (in 2 of 180
+//! runs of 4,000 records, on two busy cores). Its call had not returned, so nothing depends on it
+//! yet: it takes effect at the time of the last change that was written.
 
 use crate::targets::interned::Interned;
 use std::collections::HashMap;
