@@ -2,6 +2,7 @@
 
 use crate::compile_log::COMPILE_DIRECTORY;
 use crate::error::{Problem, TraceError};
+use crate::file::TraceHeader;
 use crate::info_file::{InfoFile, is_info_name};
 use crate::reader::TraceFile;
 use crate::run::{RUN_VERSION, RunInfo};
@@ -93,6 +94,68 @@ impl RankLabel {
         }
         stem.strip_prefix("process-").map(|rest| RankLabel::Process(rest.to_owned()))
     }
+
+    /// The owner of a file that was renamed by hand.
+    pub fn of_header(name: &str, header: &TraceHeader) -> RankLabel {
+        match header.rank {
+            Some(rank) => RankLabel::Rank(rank, Start::of_number(header.instance)),
+            None => RankLabel::Process(name.strip_suffix(".tprof").unwrap_or(name).to_owned()),
+        }
+    }
+}
+
+impl RankFile {
+    /// Gives each file of a run its start, host and rank, and sorts: ranks in order, then
+    /// launchers, then files without a rank. Files come with the labels of their names.
+    pub fn settle(files: &mut [RankFile], infos: &[RunInfo]) {
+        RankFile::name_starts(files, infos);
+        RankFile::name_hosts(files, infos);
+        files.sort_by(|a, b| (&a.label, &a.path).cmp(&(&b.label, &b.path)));
+        let ranked = files.iter().any(|file| matches!(file.label, RankLabel::Rank(..)));
+        for file in files {
+            file.rank = match file.label {
+                RankLabel::Rank(rank, _) => Some(rank),
+                RankLabel::Process(_) if !ranked => Some(0),
+                _ => None,
+            };
+        }
+    }
+
+    /// Names the starts of each rank by what the collectors wrote: the number in a file's name
+    /// is only that of the first free one.
+    fn name_starts(files: &mut [RankFile], infos: &[RunInfo]) {
+        let known = infos.iter().flat_map(|info| &info.ranks);
+        let restarts: HashMap<&str, u32> =
+            known.map(|rank| (rank.file.as_str(), rank.restarts)).collect();
+        let mut launches: HashMap<(u32, u32), u32> = HashMap::new();
+        // In order of the numbers in the names.
+        files.sort_by(|a, b| (&a.label, &a.path).cmp(&(&b.label, &b.path)));
+        for file in files.iter_mut() {
+            let RankLabel::Rank(rank, start) = &mut file.label else { continue };
+            let name = file.path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+            let Some(restarts) = restarts.get(name) else { continue };
+            let launch = launches.entry((*rank, *restarts)).or_default();
+            *launch += 1;
+            *start = match (*restarts, *launch) {
+                (0, 1) => Start::First,
+                (0, launch) => Start::Launch(launch),
+                (restarts, _) => Start::Restart(restarts),
+            };
+        }
+    }
+
+    /// Separates the number in a launcher's file name from its host's name, which may have dots.
+    fn name_hosts(files: &mut [RankFile], infos: &[RunInfo]) {
+        let hosts: HashSet<&str> = infos.iter().map(|info| info.host.as_str()).collect();
+        for file in files.iter_mut() {
+            let RankLabel::Launcher(host, number) = &mut file.label else { continue };
+            let parts = host.rsplit_once('.').filter(|_| !hosts.contains(host.as_str()));
+            let parts = parts.and_then(|(name, n)| Some((name.to_owned(), n.parse::<u32>().ok()?)));
+            if let Some((name, n)) = parts.filter(|(name, _)| hosts.contains(name.as_str())) {
+                (*host, *number) = (name, n.saturating_add(1));
+            }
+        }
+    }
 }
 
 impl std::fmt::Display for RankLabel {
@@ -126,17 +189,7 @@ impl RunDir {
         } else {
             run.read_file()?;
         }
-        run.name_starts();
-        run.name_hosts();
-        run.files.sort_by(|a, b| (&a.label, &a.path).cmp(&(&b.label, &b.path)));
-        let ranked = run.files.iter().any(|file| matches!(file.label, RankLabel::Rank(..)));
-        for file in &mut run.files {
-            file.rank = match file.label {
-                RankLabel::Rank(rank, _) => Some(rank),
-                RankLabel::Process(_) if !ranked => Some(0),
-                _ => None,
-            };
-        }
+        RankFile::settle(&mut run.files, &run.infos);
         Ok(run)
     }
 
@@ -190,48 +243,9 @@ impl RunDir {
     fn add(&mut self, path: PathBuf) {
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let label = RankLabel::of_name(name).unwrap_or_else(|| {
-            match TraceFile::read_header(&path).map(|header| (header.rank, header.instance)) {
-                Ok((Some(rank), restarts)) => RankLabel::Rank(rank, Start::of_number(restarts)),
-                _ => RankLabel::Process(name.strip_suffix(".tprof").unwrap_or(name).to_owned()),
-            }
+            RankLabel::of_header(name, &TraceFile::read_header(&path).unwrap_or_default())
         });
         self.files.push(RankFile { path, label, rank: None });
-    }
-
-    /// Names the starts of each rank by what the collectors wrote: the number in a file's name
-    /// is only that of the first free one.
-    fn name_starts(&mut self) {
-        let known = self.infos.iter().flat_map(|info| &info.ranks);
-        let restarts: HashMap<&str, u32> =
-            known.map(|rank| (rank.file.as_str(), rank.restarts)).collect();
-        let mut launches: HashMap<(u32, u32), u32> = HashMap::new();
-        // In order of the numbers in the names.
-        self.files.sort_by(|a, b| (&a.label, &a.path).cmp(&(&b.label, &b.path)));
-        for file in &mut self.files {
-            let RankLabel::Rank(rank, start) = &mut file.label else { continue };
-            let name = file.path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-            let Some(restarts) = restarts.get(name) else { continue };
-            let launch = launches.entry((*rank, *restarts)).or_default();
-            *launch += 1;
-            *start = match (*restarts, *launch) {
-                (0, 1) => Start::First,
-                (0, launch) => Start::Launch(launch),
-                (restarts, _) => Start::Restart(restarts),
-            };
-        }
-    }
-
-    /// Separates the number in a launcher's file name from its host's name, which may have dots.
-    fn name_hosts(&mut self) {
-        let hosts: HashSet<&str> = self.infos.iter().map(|info| info.host.as_str()).collect();
-        for file in &mut self.files {
-            let RankLabel::Launcher(host, number) = &mut file.label else { continue };
-            let parts = host.rsplit_once('.').filter(|_| !hosts.contains(host.as_str()));
-            let parts = parts.and_then(|(name, n)| Some((name.to_owned(), n.parse::<u32>().ok()?)));
-            if let Some((name, n)) = parts.filter(|(name, _)| hosts.contains(name.as_str())) {
-                (*host, *number) = (name, n.saturating_add(1));
-            }
-        }
     }
 
     fn info(&mut self, path: &Path) {

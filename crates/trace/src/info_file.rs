@@ -26,12 +26,18 @@ pub enum InfoFile {
 impl InfoFile {
     /// Reads a file.
     pub fn read(path: &Path) -> InfoFile {
-        let bytes = match fs::read(path) {
-            Ok(bytes) if bytes.is_empty() => return InfoFile::Empty,
-            Ok(bytes) => bytes,
-            Err(error) => return InfoFile::Damaged(error.to_string()),
-        };
-        let value: Value = match serde_json::from_slice(&bytes) {
+        match fs::read(path) {
+            Ok(bytes) => InfoFile::parse(&bytes),
+            Err(error) => InfoFile::Damaged(error.to_string()),
+        }
+    }
+
+    /// Reads a file's contents.
+    pub fn parse(bytes: &[u8]) -> InfoFile {
+        if bytes.is_empty() {
+            return InfoFile::Empty;
+        }
+        let value: Value = match serde_json::from_slice(bytes) {
             Ok(value) => value,
             Err(error) => return InfoFile::Damaged(error.to_string()),
         };
@@ -41,7 +47,7 @@ impl InfoFile {
             return InfoFile::Foreign;
         };
         // From the text: through a value, numbers beyond 64 bits would be refused in other words.
-        match serde_json::from_slice(&bytes) {
+        match serde_json::from_slice(bytes) {
             Ok(info) => InfoFile::Run(Box::new(info)),
             Err(_) if version > u64::from(crate::run::RUN_VERSION) => InfoFile::Newer(version),
             Err(error) => InfoFile::Damaged(error.to_string()),

@@ -17,6 +17,7 @@
 //! - `reader`: a file opened, its small tables in memory;
 //! - `row_blocks`, `in_order`, `heap_events`, `map_events`, `recorded`, `code`: what of it is
 //!   read on demand;
+//! - `tail`, `tail_names`: a file that still grows, read as far as it goes;
 //! - `writer`: a file made;
 //! - `compile_log`: logs of `torch.compile` that a run keeps as PyTorch wrote them;
 //! - `dir`: the files of a run.
@@ -47,6 +48,8 @@ mod in_order;
 mod map_events;
 mod recorded;
 mod row_blocks;
+mod tail;
+mod tail_names;
 
 mod writer;
 
@@ -67,5 +70,6 @@ pub use reader::{FilePart, TraceFile};
 pub use recorded::Recorded;
 pub use row_blocks::RowBlocks;
 pub use tables::{TracePart, TraceRow};
+pub use tail::{TailNews, TailWants, TraceTail};
 pub use tprof_wire::hash;
 pub use writer::TraceWriter;

@@ -24,6 +24,15 @@ pub fn here() -> [(&'static str, String); 2] {
 /// Whether a collector that records into `directory` is at work: by its process where its
 /// pid means something here, else by the age of what it writes.
 pub fn collector_lives(info: &RunInfo, directory: &Path) -> bool {
+    lives(info, || is_fresh(&own_file(info, directory)))
+}
+
+/// As [`collector_lives`], for a reader that holds the collector's own file: when that was written.
+pub fn collector_writes(info: &RunInfo, written: SystemTime) -> bool {
+    lives(info, || is_recent(written))
+}
+
+fn lives(info: &RunInfo, is_fresh: impl FnOnce() -> bool) -> bool {
     if info.finished {
         return false;
     }
@@ -32,7 +41,7 @@ pub fn collector_lives(info: &RunInfo, directory: &Path) -> bool {
         let start = info.collector_start_tick;
         return stat.is_ok_and(|stat| is_at_work(&String::from_utf8_lossy(&stat), start));
     }
-    is_fresh(&own_file(info, directory))
+    is_fresh()
 }
 
 /// The file of a collector.
@@ -85,15 +94,19 @@ pub fn further_infos(host: &str, collector_pid: u32) -> impl Iterator<Item = Str
 /// Whether a file was written a short time ago.
 pub fn is_fresh(file: &Path) -> bool {
     let modified = std::fs::metadata(file).and_then(|about| about.modified());
-    let now = SystemTime::now();
-    modified.is_ok_and(|at| match now.duration_since(at) {
+    modified.is_ok_and(is_recent)
+}
+
+fn is_recent(written: SystemTime) -> bool {
+    match SystemTime::now().duration_since(written) {
         Ok(age) => age < SILENT,
         // Another host's clock is ahead.
         Err(ahead) => ahead.duration() < SILENT,
-    })
+    }
 }
 
-fn is_here(info: &RunInfo) -> bool {
+/// Whether a collector is of this host, boot and pid namespace: its times and pids mean the same here.
+pub fn is_here(info: &RunInfo) -> bool {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let same = |(key, value): (&str, String)| info.machine[key].as_str().is_none_or(|v| v == value);
     host.trim() == info.host && here().into_iter().all(same)

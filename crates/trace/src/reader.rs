@@ -357,7 +357,12 @@ fn is_within(times_ns: &[(u64, u64)], time_ns: u64) -> bool {
 
 fn open_prefix(path: &Path) -> Result<(Source, Prefix), TraceError> {
     let failed = |what| move |source| TraceError::Io { path: path.to_path_buf(), what, source };
-    let file = File::open(path).map_err(failed("open"))?;
+    prefix_of(File::open(path).map_err(failed("open"))?, path)
+}
+
+/// The beginning of an open file; the path is only for what goes wrong.
+pub(crate) fn prefix_of(file: File, path: &Path) -> Result<(Source, Prefix), TraceError> {
+    let failed = |what| move |source| TraceError::Io { path: path.to_path_buf(), what, source };
     let metadata = file.metadata().map_err(failed("open"))?;
     if metadata.is_dir() {
         return Err(failed("read")(io::ErrorKind::IsADirectory.into()));
@@ -373,7 +378,7 @@ fn open_prefix(path: &Path) -> Result<(Source, Prefix), TraceError> {
 }
 
 /// Reads the header's JSON.
-fn body(source: &Source, prefix: &Prefix) -> io::Result<Result<TraceHeader, Damage>> {
+pub(crate) fn body(source: &Source, prefix: &Prefix) -> io::Result<Result<TraceHeader, Damage>> {
     let length = u64::from(prefix.body);
     if !prefix.sound || length > MAX_HEADER_BYTES {
         return Ok(Err(Damage::new("the file's header does not match its checksum")));

@@ -195,7 +195,7 @@ impl Source {
     }
 
     /// Offset of the first sound block header at or after `offset`.
-    fn search(&self, mut offset: u64) -> io::Result<Option<u64>> {
+    pub fn search(&self, mut offset: u64) -> io::Result<Option<u64>> {
         let mut bytes = Vec::new();
         while offset + (BLOCK_HEADER_BYTES as u64) <= self.length {
             let size = (self.length - offset).min(SEARCH_BYTES as u64) as usize;

@@ -77,4 +77,31 @@ pub mod counter {
     pub const GPU_TEMPERATURE: &str = "gpu_temperature_celsius";
     /// Why clocks are lower than they could be: NVML's bits, as a number.
     pub const GPU_THROTTLE: &str = "gpu_throttle_reasons";
+    /// All of these: any other name is a program's own.
+    pub const OWN: [&str; 24] = [
+        RSS_BYTES,
+        PSS_BYTES,
+        MAPPED_BYTES,
+        READ_BYTES,
+        WRITTEN_BYTES,
+        STORAGE_READ_BYTES,
+        STORAGE_WRITTEN_BYTES,
+        HEAP_BYTES,
+        CGROUP_BYTES,
+        CGROUP_CACHE_BYTES,
+        CGROUP_LIMIT_BYTES,
+        CGROUP_OOM_KILLS,
+        HOST_BUSY_CORES,
+        CGROUP_THROTTLED_NS,
+        GPU_UTILIZATION,
+        GPU_MEMORY_UTILIZATION,
+        GPU_MEMORY_BYTES,
+        POOL_HELD_BYTES,
+        POOL_GIVEN_BYTES,
+        GPU_SM_CLOCK,
+        GPU_MEMORY_CLOCK,
+        GPU_POWER,
+        GPU_TEMPERATURE,
+        GPU_THROTTLE,
+    ];
 }

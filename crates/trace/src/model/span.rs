@@ -219,6 +219,23 @@ pub struct Sample {
     pub spread_ns: Option<u64>,
 }
 
+/// The part of a [`Sample`] that shows what its thread did at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleMoment {
+    /// When it began.
+    pub time_ns: u64,
+    /// Its process.
+    pub process: ProcessIndex,
+    /// Which thread.
+    pub thread: ThreadIndex,
+    /// What it was doing; 0 if no stack could be taken.
+    pub stack: StackId,
+    /// Time that it stands for.
+    pub weight_ns: u64,
+    /// On a core, or why not.
+    pub state: ThreadState,
+}
+
 /// The part of a [`Sample`] that shows whether its thread was on a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleOutline {

@@ -11,6 +11,8 @@ mod measured;
 mod span;
 mod stack;
 
+pub(crate) use span::SpanTitle;
+
 use crate::columns::BlockWriter;
 use crate::columns_read::Columns;
 use crate::error::Damage;
@@ -121,6 +123,7 @@ impl TracePart for SpanOutline {}
 impl TracePart for NamedSpan {}
 impl TracePart for SequencedSpan {}
 impl TracePart for SampleOutline {}
+impl TracePart for SampleMoment {}
 impl TracePart for KernelOutline {}
 
 /// Columns of a table that are read together.

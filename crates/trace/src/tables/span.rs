@@ -62,6 +62,16 @@ part_of! {
     12 sequence,
 }
 
+/// What of a [`Span`] decides whether more of it is read.
+pub(crate) struct SpanTitle {
+    pub name: NameId,
+}
+
+part_of! {
+    SpanTitle of SPANS;
+    6 name,
+}
+
 part_of! {
     SpanOutline of SPANS, from start_ns;
     1 start_ns,
@@ -99,6 +109,16 @@ columns_of! {
     7 plain cpu,
     8 plain gil,
     9 plain spread_ns,
+}
+
+part_of! {
+    SampleMoment of SAMPLES, from time_ns;
+    1 time_ns,
+    2 process,
+    3 thread,
+    4 stack,
+    5 weight_ns,
+    6 state,
 }
 
 part_of! {

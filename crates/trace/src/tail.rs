@@ -1,0 +1,384 @@
+//! Reads a `.tprof` that still grows: at each call what came since the last one, nothing twice.
+//!
+//! A [`TraceTail`] is a place in a file, and holds no file open: a reader of a thousand ranks
+//! opens each when it reads it. Small tables that change while a job runs are decoded, of the large
+//! ones only what is asked for; of the rest the heads are counted. A block that is not whole
+//! yet is read next time. The file is taken for hostile, as [`crate::TraceFile`] takes it.
+
+use crate::columns_read::Columns;
+use crate::error::{Damage, TraceError};
+use crate::file::{BLOCK_HEADER_BYTES, BlockHeader, PREFIX_BYTES, TraceHeader};
+use crate::model::*;
+use crate::planes::PlaneReader;
+use crate::reader::{body, prefix_of};
+use crate::recorded::is_event;
+use crate::scan::{IndexRow, Source};
+use crate::tables::{NameRow, Part, ProcessEndRow, SpanTitle, ThreadNameRow, table};
+use crate::tail_names::TailNames;
+use rustc_hash::FxHashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// One call decodes no more than this, and a block.
+const CALL_BYTES: u64 = 32 << 20;
+/// And passes over no more blocks than this.
+const CALL_BLOCKS: usize = 1 << 16;
+
+/// What of the large tables is decoded.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TailWants {
+    /// Spans of these kinds and names; none: no span is decoded.
+    pub spans: Option<fn(SpanKind, &str) -> bool>,
+    /// What threads did at moments.
+    pub samples: bool,
+}
+
+/// What came since the last call.
+#[derive(Debug, Default)]
+pub struct TailNews {
+    /// The file is another one than before, or began anew: what was read of it before is void.
+    pub restarted: bool,
+    /// There is more to read at once.
+    pub more: bool,
+    /// Process images.
+    pub processes: Vec<Process>,
+    /// Ends of process images.
+    pub process_ends: Vec<(ProcessIndex, u64, ProcessEnd)>,
+    /// Threads.
+    pub threads: Vec<Thread>,
+    /// Names of threads.
+    pub thread_names: Vec<(ThreadIndex, NameId)>,
+    /// Measured quantities.
+    pub counters: Vec<Counter>,
+    /// Totals of heaps.
+    pub totals: Vec<HeapTotals>,
+    /// Marks.
+    pub marks: Vec<Mark>,
+    /// Losses.
+    pub losses: Vec<Loss>,
+    /// Spans that were asked for, with their names.
+    pub spans: Vec<(SpanOutline, Box<str>)>,
+    /// Samples, if they were asked for.
+    pub samples: Vec<SampleMoment>,
+    names: FxHashMap<u32, Box<str>>,
+}
+
+/// A place in a file that grows.
+#[derive(Debug)]
+pub struct TraceTail {
+    path: PathBuf,
+    wants: TailWants,
+    at: Place,
+    planes: PlaneReader,
+    payload: Vec<u8>,
+}
+
+/// What is known of the file so far.
+#[derive(Debug, Default)]
+struct Place {
+    /// The first bytes of the file, once its header was read.
+    prefix: Option<[u8; PREFIX_BYTES]>,
+    header: TraceHeader,
+    /// First byte that was not read.
+    offset: u64,
+    /// Bytes of the file at the last call.
+    length: u64,
+    /// As far as was searched for a block behind a damaged one.
+    searched: u64,
+    /// The last block of the file did not match its checksum: it may not have been whole.
+    retried: Option<u64>,
+    names: TailNames,
+    /// Bytes that small and large tables were decoded to.
+    decoded: [u64; 2],
+    events: u64,
+    damaged: u64,
+    last_ns: u64,
+    closed: bool,
+}
+
+impl TraceTail {
+    /// At the beginning of a file; the path is only for what goes wrong.
+    ///
+    /// Fails where there is no memory for a decompressor.
+    pub fn new(path: &Path, wants: TailWants) -> Result<TraceTail, TraceError> {
+        let path = path.to_path_buf();
+        let planes = match PlaneReader::new() {
+            Ok(planes) => planes,
+            Err(source) => return Err(TraceError::Io { path, what: "read", source }),
+        };
+        Ok(TraceTail { path, wants, at: Place::default(), planes, payload: Vec::new() })
+    }
+
+    /// The file's description of itself, once it was read.
+    pub fn header(&self) -> Option<&TraceHeader> {
+        self.at.prefix.map(|_| &self.at.header)
+    }
+
+    /// Events by the heads of blocks, as [`crate::Recorded`] counts them.
+    pub fn events(&self) -> u64 {
+        self.at.events
+    }
+
+    /// Damaged blocks, and stretches without a block, that were passed over.
+    pub fn damaged(&self) -> u64 {
+        self.at.damaged
+    }
+
+    /// Bytes of the file at the last call.
+    pub fn bytes(&self) -> u64 {
+        self.at.length
+    }
+
+    /// Latest time of anything in a block so far; 0 if nothing had one.
+    pub fn last_ns(&self) -> u64 {
+        self.at.last_ns
+    }
+
+    /// Whether the recorder closed the file in good order: nothing more will come.
+    pub fn is_closed(&self) -> bool {
+        self.at.closed
+    }
+
+    /// A name that a row of `news` refers to; empty if it is not known any more.
+    pub fn name(&mut self, news: &TailNews, file: &File, id: NameId) -> String {
+        if let Some(name) = news.names.get(&id.0) {
+            return name.to_string();
+        }
+        let source = file.try_clone().map(|file| Source { file, length: self.at.length });
+        let find = |source| self.at.names.find(&source, id.0, &mut self.planes);
+        source.ok().filter(|_| id.0 != 0).and_then(find).unwrap_or_default()
+    }
+
+    /// Reads what came since the last call. A file that has no whole header yet gives nothing.
+    ///
+    /// Fails where the file cannot be read, or is none of tprof's, or of a format that this
+    /// build does not read. Damage is no error: see [`Self::damaged`].
+    pub fn read_more(&mut self, file: &File) -> Result<TailNews, TraceError> {
+        let mut news = TailNews::default();
+        let length = file.metadata().map_err(|source| self.failed(source))?.len();
+        if self.is_unchanged(length) {
+            return Ok(news);
+        }
+        if self.is_other(file, length) {
+            self.at = Place::default();
+            news.restarted = true;
+        }
+        let source = Source { file: self.cloned(file)?, length };
+        if self.at.prefix.is_none() && !self.begin(&source)? {
+            return Ok(news);
+        }
+        let steady = self.at.length == length;
+        self.at.length = length;
+        self.walk(&source, steady, &mut news).map_err(|source| self.failed(source))?;
+        Ok(news)
+    }
+
+    fn failed(&self, source: io::Error) -> TraceError {
+        TraceError::Io { path: self.path.clone(), what: "read", source }
+    }
+
+    fn cloned(&self, file: &File) -> Result<File, TraceError> {
+        file.try_clone().map_err(|source| self.failed(source))
+    }
+
+    /// Whether nothing can have come.
+    fn is_unchanged(&self, length: u64) -> bool {
+        let at = &self.at;
+        length == at.length && (at.offset == length || at.searched == length)
+    }
+
+    /// Whether it is another file than before.
+    fn is_other(&self, file: &File, length: u64) -> bool {
+        let Some(before) = self.at.prefix else { return false };
+        let mut prefix = [0; PREFIX_BYTES];
+        length < self.at.offset || file.read_exact_at(&mut prefix, 0).is_err() || prefix != before
+    }
+
+    /// Reads the header; false where it is not whole yet.
+    fn begin(&mut self, source: &Source) -> Result<bool, TraceError> {
+        let prefix = match prefix_of(self.cloned(&source.file)?, &self.path) {
+            Ok((_, prefix)) => prefix,
+            Err(TraceError::Empty { .. } | TraceError::CutOff { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let mut bytes = [0; PREFIX_BYTES];
+        source.file.read_exact_at(&mut bytes, 0).map_err(|source| self.failed(source))?;
+        let header = body(source, &prefix).map_err(|source| self.failed(source))?;
+        self.at.damaged += u64::from(header.is_err());
+        self.at.header = header.unwrap_or_default();
+        // As in `TraceFile::open`: a length that was damaged is of no use.
+        self.at.offset = PREFIX_BYTES as u64 + if prefix.sound { prefix.body.into() } else { 0 };
+        self.at.prefix = Some(bytes);
+        Ok(true)
+    }
+
+    /// Goes from block to block as far as they are whole.
+    fn walk(&mut self, source: &Source, steady: bool, news: &mut TailNews) -> io::Result<()> {
+        let (mut bytes, mut blocks) = (0, 0);
+        while self.at.offset + BLOCK_HEADER_BYTES as u64 <= source.length {
+            if bytes >= CALL_BYTES || blocks >= CALL_BLOCKS {
+                news.more = true;
+                return Ok(());
+            }
+            blocks += 1;
+            let offset = self.at.offset;
+            let mut head = [0; BLOCK_HEADER_BYTES];
+            source.file.read_exact_at(&mut head, offset)?;
+            let Ok(header) = BlockHeader::parse(&head) else {
+                match self.behind_damage(source, steady)? {
+                    true => continue,
+                    false => return Ok(()),
+                }
+            };
+            let end = offset + BLOCK_HEADER_BYTES as u64 + u64::from(header.stored_len);
+            if end > source.length {
+                // Not whole yet, or its length is a lie: then blocks behind it will show.
+                match self.behind_damage(source, steady)? {
+                    true => continue,
+                    false => return Ok(()),
+                }
+            }
+            let taken = self.take(source, &IndexRow { offset, header }, news);
+            match taken {
+                Ok(decoded) => bytes += decoded,
+                // A file system may show the length of a file before its last bytes.
+                Err(_) if end == source.length && self.at.retried != Some(offset) => {
+                    self.at.retried = Some(offset);
+                    return Ok(());
+                }
+                Err(_) => self.at.damaged += 1,
+            }
+            self.at.offset = end;
+            self.at.last_ns = self.at.last_ns.max(header.last_ns);
+            self.at.events += if is_event(header.table) { header.rows.into() } else { 0 };
+            self.at.closed = header.table == table::END;
+        }
+        Ok(())
+    }
+
+    /// Moves to the next block behind what is no whole one; false where there is none yet.
+    ///
+    /// The bytes behind are searched again only when there are a quarter more of them, or
+    /// when the file does not grow: all searches of a file together are in proportion to it.
+    fn behind_damage(&mut self, source: &Source, steady: bool) -> io::Result<bool> {
+        let (offset, length) = (self.at.offset, source.length);
+        let searched = self.at.searched.saturating_sub(offset);
+        if length - offset < searched + searched / 4 && !steady {
+            return Ok(false);
+        }
+        let next = source.search(offset + 1)?;
+        self.at.searched = if next.is_some() { 0 } else { length };
+        let Some(next) = next else { return Ok(false) };
+        self.at.damaged += 1;
+        self.at.offset = next;
+        Ok(true)
+    }
+
+    /// Decodes a block, if anything of it is wanted; its bytes decoded.
+    fn take(
+        &mut self,
+        source: &Source,
+        block: &IndexRow,
+        news: &mut TailNews,
+    ) -> Result<u64, Damage> {
+        let id = block.header.table;
+        let is_large = table::is_large(id);
+        if !self.reads(id) {
+            return Ok(0);
+        }
+        let decoded = self.at.decoded[usize::from(is_large)] + u64::from(block.header.raw_len);
+        let limit = if is_large { source.rows_limit() } else { source.memory_limit() };
+        if decoded > limit {
+            return Err(Damage::new("a block would fill more memory than its file's size allows"));
+        }
+        match id {
+            table::NAMES => self.names(source, block, news)?,
+            table::SPANS => self.spans(source, block, news)?,
+            table::PROCESS_ENDS => {
+                let rows: Vec<ProcessEndRow> = self.rows(source, block)?;
+                news.process_ends.extend(rows.into_iter().map(|r| (r.process, r.end_ns, r.end)));
+            }
+            table::THREAD_NAMES => {
+                let rows: Vec<ThreadNameRow> = self.rows(source, block)?;
+                news.thread_names.extend(rows.into_iter().map(|row| (row.thread, row.name)));
+            }
+            table::PROCESSES => news.processes.append(&mut self.rows(source, block)?),
+            table::THREADS => news.threads.append(&mut self.rows(source, block)?),
+            table::COUNTERS => news.counters.append(&mut self.rows(source, block)?),
+            table::HEAP_TOTALS => news.totals.append(&mut self.rows(source, block)?),
+            table::MARKS => news.marks.append(&mut self.rows(source, block)?),
+            table::LOSSES => news.losses.append(&mut self.rows(source, block)?),
+            _ => news.samples.append(&mut self.rows(source, block)?),
+        }
+        self.at.decoded[usize::from(is_large)] = decoded;
+        Ok(block.header.raw_len.into())
+    }
+
+    /// Whether blocks of a table are decoded.
+    fn reads(&self, id: u16) -> bool {
+        match id {
+            table::SPANS => self.wants.spans.is_some(),
+            table::SAMPLES => self.wants.samples,
+            _ => matches!(
+                id,
+                table::NAMES
+                    | table::PROCESS_ENDS
+                    | table::THREAD_NAMES
+                    | table::PROCESSES
+                    | table::THREADS
+                    | table::COUNTERS
+                    | table::HEAP_TOTALS
+                    | table::MARKS
+                    | table::LOSSES
+            ),
+        }
+    }
+
+    fn rows<R: Part>(&mut self, source: &Source, block: &IndexRow) -> Result<Vec<R>, Damage> {
+        source.rows(block, &mut self.payload, &mut self.planes)
+    }
+
+    fn names(
+        &mut self,
+        source: &Source,
+        block: &IndexRow,
+        news: &mut TailNews,
+    ) -> Result<(), Damage> {
+        let rows: Vec<NameRow> = self.rows(source, block)?;
+        let spans = self.wants.spans;
+        let is_wanted = |name: &str| {
+            let of = |kind| spans.is_some_and(|wants| wants(kind, name));
+            [SpanKind::Annotation, SpanKind::Nvtx, SpanKind::Operator].into_iter().any(of)
+        };
+        self.at.names.add(block.offset, &rows, is_wanted);
+        news.names.extend(rows.into_iter().map(|row| (row.id, row.text.into())));
+        Ok(())
+    }
+
+    /// Spans by name; where no name is wanted, no other column is decoded.
+    fn spans(
+        &mut self,
+        source: &Source,
+        block: &IndexRow,
+        news: &mut TailNews,
+    ) -> Result<(), Damage> {
+        let Some(wants) = self.wants.spans else { return Ok(()) };
+        source.payload(block, &mut self.payload)?;
+        let mut columns = Columns::parse(&self.payload, &block.header, &mut self.planes)?;
+        let titles = SpanTitle::read(&mut columns)?;
+        let names = &mut self.at.names;
+        let named = |title: &SpanTitle| names.is_wanted(title.name.0);
+        if !titles.iter().any(named) {
+            return Ok(());
+        }
+        for span in SpanOutline::read(&mut columns)? {
+            let Some(name) = names.wanted(span.name.0).filter(|name| wants(span.kind, name)) else {
+                continue;
+            };
+            news.spans.push((span, name.into()));
+        }
+        Ok(())
+    }
+}
