@@ -16,6 +16,7 @@
 mod explicit;
 mod inferred;
 mod inherent;
+mod live;
 mod names;
 mod period;
 mod phases;
@@ -33,6 +34,7 @@ use tprof_trace::model::{ProcessIndex, SpanKind, SpanOutline};
 pub use explicit::{PROFILER_STEP, annotated_number, number_of};
 use windows::Windows;
 
+pub use live::{LiveSteps, shows_step};
 pub use names::StepNames;
 pub use phases::{Phase, PhaseKind};
 pub use step::{Batches, Estimate, Repeated, Step, StepRange};

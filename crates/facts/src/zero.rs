@@ -80,7 +80,8 @@ impl Zero {
         self.at(info.start_ns, info.start_unix_ns)
     }
 
-    fn at(self, start_ns: u64, start_unix_ns: u64) -> Clock {
+    /// Clock of a host of which one moment is known on its own clock and in nanoseconds since 1970.
+    pub fn at(self, start_ns: u64, start_unix_ns: u64) -> Clock {
         Clock { start_ns, late_ns: start_unix_ns.saturating_sub(self.unix_ns) }
     }
 }

@@ -68,7 +68,7 @@ fn numbers_of<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> Vec<u64> {
         .unwrap_or_else(|| (0..count).collect())
 }
 
-fn number_at_end(name: &str) -> Option<u64> {
+pub(super) fn number_at_end(name: &str) -> Option<u64> {
     let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
     name[name.len() - digits..].parse().ok()
 }

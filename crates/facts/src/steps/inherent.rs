@@ -18,8 +18,7 @@ pub(super) const FETCH: &str = "enumerate(DataLoader)#";
 
 /// Whether a range of this kind and name is an update, a fetch or an operator of a gradient scaler.
 pub(super) fn is_sign(kind: SpanKind, name: &str) -> bool {
-    let is_range = name.starts_with(UPDATE) || name.starts_with(FETCH);
-    (kind == SpanKind::Annotation && is_range) || skipped::is_sign(kind, name)
+    sign_of(kind, name).is_some() || skipped::is_sign(kind, name)
 }
 
 /// Ranges whose names begin so, by process, in order of time; those within another are left out.
@@ -35,16 +34,37 @@ pub(super) fn named(
     for range in ranges.iter().filter(is_named) {
         found.entry(range.process).or_default().push(*range);
     }
-    for ranges in found.values_mut() {
-        ranges.sort_by_key(|range| (range.start_ns, std::cmp::Reverse(range.end_ns)));
-        let mut end_ns = 0;
-        ranges.retain(|range| {
-            let is_outer = range.start_ns >= end_ns;
-            end_ns = end_ns.max(range.end_ns);
-            is_outer
-        });
-    }
+    found.values_mut().for_each(outermost);
     found
+}
+
+/// Sorts ranges by time and leaves out those within another.
+pub(super) fn outermost(ranges: &mut Vec<StepRange>) {
+    ranges.sort_by_key(|range| (range.start_ns, std::cmp::Reverse(range.end_ns)));
+    let mut end_ns = 0;
+    ranges.retain(|range| {
+        let is_outer = range.start_ns >= end_ns;
+        end_ns = end_ns.max(range.end_ns);
+        is_outer
+    });
+}
+
+/// What a range of PyTorch's shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sign {
+    /// An update of an optimizer.
+    Update,
+    /// A fetch of a data loader.
+    Fetch,
+}
+
+/// What a range of this kind and name shows, if anything.
+pub(super) fn sign_of(kind: SpanKind, name: &str) -> Option<Sign> {
+    match kind {
+        SpanKind::Annotation if name.starts_with(UPDATE) => Some(Sign::Update),
+        SpanKind::Annotation if name.starts_with(FETCH) => Some(Sign::Fetch),
+        _ => None,
+    }
 }
 
 /// Steps by the optimizer's updates: each ends with one.
@@ -63,7 +83,7 @@ pub(super) fn updates(file: &TraceFile, ranges: &[StepRange]) -> Vec<Step> {
         let ends = one_a_batch(ends_of_groups(&updates), fetches);
         let windows = Windows::of(file, process);
         let skipped = skipped::of_process(file, ranges, process, &updates).unwrap_or_default();
-        steps.extend(between(process, &ends, fetches, &windows, &skipped));
+        steps.extend(between(process, &ends, fetches, &windows, &skipped, 0));
     }
     steps
 }
@@ -98,7 +118,7 @@ pub(super) fn skipped_count(file: &TraceFile, ranges: &[StepRange]) -> Option<us
 }
 
 /// Ends of groups of updates: a group ends before one of its optimizers updates again.
-fn ends_of_groups(updates: &[StepRange]) -> Vec<u64> {
+pub(super) fn ends_of_groups(updates: &[StepRange]) -> Vec<u64> {
     let mut ends = Vec::new();
     let mut group: Vec<NameId> = Vec::new();
     let mut end_ns = 0;
@@ -119,7 +139,7 @@ fn ends_of_groups(updates: &[StepRange]) -> Vec<u64> {
 /// Ends of steps: of updates that follow the same fetch, the last, where most fetches have several.
 /// So do two optimizers of one class, whose ranges have one name (a GAN's), and several updates by
 /// one batch.
-fn one_a_batch(ends: Vec<u64>, fetches: &[StepRange]) -> Vec<u64> {
+pub(super) fn one_a_batch(ends: Vec<u64>, fetches: &[StepRange]) -> Vec<u64> {
     let fetched = |ns: &u64| fetches.partition_point(|fetch| fetch.end_ns <= *ns);
     let is_same = |a: &u64, b: &u64| fetched(a) == fetched(b);
     let groups: Vec<&[u64]> = ends.chunk_by(is_same).collect();
@@ -129,18 +149,19 @@ fn one_a_batch(ends: Vec<u64>, fetches: &[StepRange]) -> Vec<u64> {
     }
 }
 
-fn between(
+/// Steps between ends; the first end has the number `next`.
+pub(super) fn between(
     process: ProcessIndex,
     ends: &[u64],
     fetches: &[StepRange],
     windows: &Windows,
     skipped: &[u64],
+    mut next: u64,
 ) -> Vec<Step> {
     let after = |ns: u64| fetches.partition_point(|fetch| fetch.end_ns <= ns);
     let usual = usual(ends.windows(2).map(|pair| after(pair[1]) - after(pair[0])));
     let mut steps = Vec::new();
     let mut last_ns = None;
-    let mut next = 0;
     for &end_ns in ends {
         let mut number = next;
         // Recording was switched on as a step began.

@@ -15,17 +15,31 @@ impl Windows {
     pub(super) fn of(file: &TraceFile, process: ProcessIndex) -> Windows {
         let mut windows = Windows::default();
         for mark in file.marks().iter().filter(|mark| mark.process.is_none_or(|p| p == process)) {
-            match mark.kind {
-                MarkKind::RecordingOn => {
-                    windows.on.push((mark.time_ns, number(file.name(mark.name))));
-                }
-                MarkKind::RecordingOff => windows.off.push(mark.time_ns),
-                MarkKind::Mark | MarkKind::Step => {}
-            }
+            windows.take(mark.kind, mark.time_ns, file.name(mark.name));
         }
         windows.on.sort_unstable();
         windows.off.sort_unstable();
         windows
+    }
+
+    /// Takes a mark, in order of time.
+    pub(super) fn take(&mut self, kind: MarkKind, time_ns: u64, name: &str) {
+        match kind {
+            MarkKind::RecordingOn => self.on.push((time_ns, number(name))),
+            MarkKind::RecordingOff => self.off.push(time_ns),
+            MarkKind::Mark | MarkKind::Step => {}
+        }
+    }
+
+    /// Leaves out when recording was switched on before a time.
+    pub(super) fn forget_before(&mut self, time_ns: u64) {
+        self.on.retain(|(on_ns, _)| *on_ns >= time_ns);
+    }
+
+    /// Leaves out all but the last switches.
+    pub(super) fn keep_last(&mut self, count: usize) {
+        self.on.drain(..self.on.len().saturating_sub(count));
+        self.off.drain(..self.off.len().saturating_sub(count));
     }
 
     /// Whether recording was off for a while between these times.

@@ -1,0 +1,260 @@
+//! Steps of a file that still grows, as they end: by the same rules as those of a whole file,
+//! over the last ranges and marks only.
+//!
+//! Updates that a gradient scaler skipped are not followed: the step after one is longer.
+
+use std::collections::BTreeMap;
+
+use tprof_trace::model::{MarkKind, ProcessIndex, SpanKind};
+
+use super::StepSource;
+use super::explicit::{number_at_end, number_of};
+use super::inherent::{self, Sign};
+use super::step::{Step, StepRange};
+use super::windows::Windows;
+
+/// So many updates are kept; older ones change nothing about new steps.
+const MOST_UPDATES: usize = 256;
+/// And so many fetches.
+const MOST_FETCHES: usize = 1024;
+/// And switches of recording.
+const MOST_SWITCHES: usize = 256;
+/// A group of updates counts as whole by the size of those before it, from so many on.
+const LEAST_GROUPS: usize = 3;
+/// Processes of a file that are followed.
+const MOST_PROCESSES: usize = 64;
+/// How many sources are followed: marks and NVTX ranges each for itself.
+const SOURCES: usize = 5;
+
+/// Whether a span of this kind and name shows a step while its file grows.
+pub fn shows_step(kind: SpanKind, name: &str) -> bool {
+    number_of(kind, name).is_some() || inherent::sign_of(kind, name).is_some()
+}
+
+/// Follows the steps of one file.
+#[derive(Debug, Default)]
+pub struct LiveSteps {
+    processes: BTreeMap<ProcessIndex, OfProcess>,
+    counts: [u64; SOURCES],
+    new: Vec<(usize, Step)>,
+}
+
+/// Sources in order of trust: as [`StepSource::ALL`], marks before NVTX ranges.
+const MARKS: usize = 0;
+const NVTX: usize = 1;
+const PROFILER: usize = 2;
+const OPTIMIZER: usize = 3;
+const LOADER: usize = 4;
+
+#[derive(Debug, Default)]
+struct OfProcess {
+    windows: Windows,
+    marked: Marked,
+    updates: Vec<StepRange>,
+    fetches: Vec<StepRange>,
+    /// Number of the first end of updates that are kept.
+    first: u64,
+    /// End of the last step by updates, ns.
+    settled_ns: u64,
+    has_new: bool,
+    /// Of batches: the last fetch, and how many steps there were.
+    last_fetch: Option<StepRange>,
+    batches: u64,
+}
+
+/// Steps by marks.
+#[derive(Debug, Default)]
+struct Marked {
+    last: Option<(u64, u64)>,
+    /// Names do not end in numbers that rise.
+    unnumbered: bool,
+    count: u64,
+}
+
+impl LiveSteps {
+    /// Takes a mark of any kind; those of a process come in order of time.
+    pub fn mark(
+        &mut self,
+        process: Option<ProcessIndex>,
+        kind: MarkKind,
+        time_ns: u64,
+        name: &str,
+    ) {
+        if kind != MarkKind::Step {
+            if process.is_none() {
+                let all = self.processes.values_mut();
+                all.for_each(|of| of.windows.take(kind, time_ns, name));
+            } else if let Some(of) = self.of(process.unwrap_or(0)) {
+                of.windows.take(kind, time_ns, name);
+            }
+            return;
+        }
+        let process = process.unwrap_or(0);
+        let Some(of) = self.of(process) else { return };
+        let step = of.marked.next(process, time_ns, name);
+        let step = step.filter(|step| !of.windows.pause_within(step.start_ns, step.end_ns));
+        self.ended(MARKS, step);
+    }
+
+    /// Takes a range that [`shows_step`] chose.
+    pub fn range(&mut self, range: StepRange, name: &str) {
+        let StepRange { kind, process, start_ns, end_ns, .. } = range;
+        let Some(of) = self.of(process) else { return };
+        if let Some(number) = number_of(kind, name) {
+            let source = if kind == SpanKind::Nvtx { NVTX } else { PROFILER };
+            let is_whole = !of.windows.pause_within(start_ns, end_ns);
+            let step = Step { start_ns, end_ns, process, number };
+            return self.ended(source, is_whole.then_some(step));
+        }
+        match inherent::sign_of(kind, name) {
+            Some(Sign::Update) => {
+                of.updates.push(range);
+                of.has_new = true;
+            }
+            Some(Sign::Fetch) => {
+                of.fetches.push(range);
+                let step = of.next_batch(range);
+                self.ended(LOADER, step);
+            }
+            None => {}
+        }
+    }
+
+    /// Steps that ended since the last call, of the best source so far, in order of time.
+    pub fn take(&mut self) -> Vec<Step> {
+        for (process, of) in &mut self.processes {
+            let steps = of.settle(*process);
+            self.counts[OPTIMIZER] += steps.len() as u64;
+            self.new.extend(steps.into_iter().map(|step| (OPTIMIZER, step)));
+        }
+        let best = self.best();
+        let new = std::mem::take(&mut self.new).into_iter();
+        let mut steps: Vec<Step> =
+            new.filter(|(source, _)| Some(*source) == best).map(|(_, step)| step).collect();
+        steps.sort_by_key(|step| step.end_ns);
+        steps
+    }
+
+    /// Where the steps come from; none while there are none. A better source may show later.
+    pub fn source(&self) -> Option<StepSource> {
+        Some(match self.best()? {
+            MARKS | NVTX => StepSource::Explicit,
+            PROFILER => StepSource::Profiler,
+            OPTIMIZER => StepSource::Optimizer,
+            _ => StepSource::Loader,
+        })
+    }
+
+    /// How many steps of that source ended.
+    pub fn count(&self) -> u64 {
+        self.best().map_or(0, |source| self.counts[source])
+    }
+
+    fn best(&self) -> Option<usize> {
+        self.counts.iter().position(|count| *count > 0)
+    }
+
+    fn of(&mut self, process: ProcessIndex) -> Option<&mut OfProcess> {
+        let has_room = self.processes.len() < MOST_PROCESSES;
+        if !has_room && !self.processes.contains_key(&process) {
+            return None;
+        }
+        Some(self.processes.entry(process).or_default())
+    }
+
+    fn ended(&mut self, source: usize, step: Option<Step>) {
+        self.counts[source] += u64::from(step.is_some());
+        self.new.extend(step.map(|step| (source, step)));
+    }
+}
+
+impl Marked {
+    /// The step that a mark ends.
+    fn next(&mut self, process: ProcessIndex, time_ns: u64, name: &str) -> Option<Step> {
+        let by_name = number_at_end(name).filter(|_| !self.unnumbered);
+        let rises = |number: &u64| self.last.is_none_or(|(_, last)| *number > last);
+        let number = by_name.filter(rises);
+        self.unnumbered |= number.is_none();
+        let before = self.last.replace((time_ns, number.unwrap_or(self.count)));
+        self.count += 1;
+        let (start_ns, number) = before?;
+        Some(Step { start_ns, end_ns: time_ns, process, number })
+    }
+}
+
+impl OfProcess {
+    /// The step by batches that a fetch ends.
+    fn next_batch(&mut self, fetch: StepRange) -> Option<Step> {
+        if self.last_fetch.is_some_and(|last| fetch.start_ns < last.end_ns) {
+            return None;
+        }
+        let before = self.last_fetch.replace(fetch)?;
+        let (start_ns, end_ns) = (before.start_ns, fetch.start_ns);
+        let number = self.batches;
+        self.batches += 1;
+        let step = Step { start_ns, end_ns, process: fetch.process, number };
+        Some(step).filter(|_| !self.windows.pause_within(start_ns, end_ns))
+    }
+
+    /// Steps by updates that ended, and will not end later.
+    fn settle(&mut self, process: ProcessIndex) -> Vec<Step> {
+        self.windows.keep_last(MOST_SWITCHES);
+        if self.fetches.len() > MOST_FETCHES {
+            self.fetches.drain(..self.fetches.len() - MOST_FETCHES / 2);
+        }
+        if !std::mem::take(&mut self.has_new) {
+            return Vec::new();
+        }
+        inherent::outermost(&mut self.updates);
+        inherent::outermost(&mut self.fetches);
+        let groups = inherent::ends_of_groups(&self.updates);
+        let mut ends = inherent::one_a_batch(groups.clone(), &self.fetches);
+        if self.is_open(&groups) {
+            ends.pop();
+        }
+        let (fetches, windows) = (&self.fetches, &self.windows);
+        let steps = inherent::between(process, &ends, fetches, windows, &[], self.first);
+        let new = steps.iter().filter(|step| step.end_ns > self.settled_ns);
+        let new = new.filter(|step| !windows.pause_within(step.start_ns, step.end_ns));
+        let new: Vec<Step> = new.copied().collect();
+        self.settled_ns = ends.last().copied().unwrap_or(0).max(self.settled_ns);
+        self.forget(&ends, &steps);
+        new
+    }
+
+    /// Whether the last group may get further updates: it has fewer than those before, or its
+    /// batch has.
+    fn is_open(&self, groups: &[u64]) -> bool {
+        let until = |ns: &u64| self.updates.partition_point(|update| update.end_ns <= *ns);
+        let fetched = |ns: &u64| self.fetches.partition_point(|fetch| fetch.end_ns <= *ns);
+        let firsts = std::iter::once(0).chain(groups.iter().map(until));
+        let sizes: Vec<usize> = firsts.zip(groups).map(|(from, ns)| until(ns) - from).collect();
+        let batches: Vec<usize> =
+            groups.chunk_by(|a, b| fetched(a) == fetched(b)).map(<[u64]>::len).collect();
+        let is_short = |counts: &[usize]| match counts {
+            [before @ .., last] => *last < inherent::usual(before.iter().copied()),
+            [] => false,
+        };
+        groups.len() < LEAST_GROUPS
+            || is_short(&sizes)
+            || !self.fetches.is_empty() && is_short(&batches)
+    }
+
+    /// Leaves out the older half of too many updates, up to the end of a step.
+    fn forget(&mut self, ends: &[u64], steps: &[Step]) {
+        if self.updates.len() <= MOST_UPDATES {
+            return;
+        }
+        let middle = self.updates[self.updates.len() / 2].end_ns;
+        let Some(at) = ends.iter().rposition(|end_ns| *end_ns <= middle) else {
+            // One group without an end: what is followed begins anew.
+            self.updates.drain(..self.updates.len() / 2);
+            return;
+        };
+        let number = steps.iter().find(|step| step.end_ns == ends[at]).map(|step| step.number);
+        self.first = number.unwrap_or(self.first + at as u64) + 1;
+        self.updates.retain(|update| update.end_ns > ends[at]);
+        self.fetches.retain(|fetch| fetch.start_ns >= ends[at]);
+        self.windows.forget_before(ends[at]);
+    }
+}
