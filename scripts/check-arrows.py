@@ -5,7 +5,7 @@ Arrows point one way, and only these are allowed:
     wire <- inject <- {preload-shim, cupti-agent}
     cupti-sys <- {inject, cupti-agent}
     wire <- trace <- {collect, facts} <- profiler-cli
-    facts <- {import, analyze, export} <- profiler-cli
+    facts <- {import, analyze, export, live} <- profiler-cli
 
 Two further ones run along them: the collector reads rings, so it sees `wire`,
 and the launcher sets the environment that `wire` names. Analysis and export
@@ -39,9 +39,10 @@ ALLOWED = {
     "tprof-import": {"tprof-trace", "tprof-facts"},
     "tprof-analyze": {"tprof-trace", "tprof-facts"},
     "tprof-export": {"tprof-trace", "tprof-facts"},
+    "tprof-live": {"tprof-trace", "tprof-facts"},
     "tprof-cli": {
         "tprof-wire", "tprof-trace", "tprof-facts", "tprof-collect", "tprof-import",
-        "tprof-analyze", "tprof-export",
+        "tprof-analyze", "tprof-export", "tprof-live",
     },
 }
 ANYTHING = {"tprof-tests", "tprof-fake-cuda"}

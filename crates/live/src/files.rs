@@ -1,0 +1,78 @@
+//! Where the files of a run come from: a server opens them itself, below its directory only.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::DirEntryExt;
+use std::path::{Path, PathBuf};
+
+/// A name in the directory of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileEntry {
+    /// The name, without a directory.
+    pub name: String,
+    /// Number of its inode; 0 if it is not known. A file that is renamed is known by it.
+    pub inode: u64,
+}
+
+/// Lists and opens the files of one run.
+pub trait RunFiles {
+    /// What is in the directory of the run.
+    fn list(&self) -> io::Result<Vec<FileEntry>>;
+    /// Opens a file for reading.
+    fn open(&self, name: &str) -> io::Result<File>;
+}
+
+impl<F: RunFiles + ?Sized> RunFiles for Box<F> {
+    fn list(&self) -> io::Result<Vec<FileEntry>> {
+        (**self).list()
+    }
+
+    fn open(&self, name: &str) -> io::Result<File> {
+        (**self).open(name)
+    }
+}
+
+/// The directory of a run by its path, or one trace file as a run of its own.
+#[derive(Clone, Debug)]
+pub struct PlainFiles {
+    directory: PathBuf,
+    only: Option<String>,
+}
+
+impl PlainFiles {
+    /// Of a path that exists.
+    pub fn of(path: &Path) -> io::Result<PlainFiles> {
+        if fs::metadata(path)?.is_dir() {
+            return Ok(PlainFiles { directory: path.to_owned(), only: None });
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let directory = match path.parent() {
+            Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+            Some(parent) => parent,
+            None => Path::new("/"),
+        };
+        Ok(PlainFiles { directory: directory.to_owned(), only: Some(name) })
+    }
+}
+
+impl RunFiles for PlainFiles {
+    fn list(&self) -> io::Result<Vec<FileEntry>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let of_run = |only: &String| name == *only || name == "run.json";
+            if self.only.as_ref().is_none_or(of_run) {
+                found.push(FileEntry { name, inode: entry.ino() });
+            }
+        }
+        Ok(found)
+    }
+
+    fn open(&self, name: &str) -> io::Result<File> {
+        // What another put there in place of a file is not waited for.
+        use std::os::unix::fs::OpenOptionsExt;
+        const O_NONBLOCK: i32 = nix::fcntl::OFlag::O_NONBLOCK.bits();
+        File::options().read(true).custom_flags(O_NONBLOCK).open(self.directory.join(name))
+    }
+}

@@ -1,0 +1,105 @@
+//! The course of a rank's numbers over its whole run, in a bounded number of stretches: when the
+//! run outgrows them, each becomes twice as long. Of several values in a stretch the largest
+//! is kept.
+
+/// Stretches.
+pub const STRETCHES: usize = 600;
+/// Length of a stretch at first.
+pub const LEAST_NS: u64 = 1_000_000_000;
+
+/// How long the stretches of all ranks of a run are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale {
+    /// A power of two times [`LEAST_NS`].
+    pub width_ns: u64,
+}
+
+impl Default for Scale {
+    fn default() -> Scale {
+        Scale { width_ns: LEAST_NS }
+    }
+}
+
+impl Scale {
+    /// Which stretch holds a moment, if one does.
+    pub fn place(self, time_ns: u64) -> Option<usize> {
+        Some((time_ns / self.width_ns) as usize).filter(|at| *at < STRETCHES)
+    }
+}
+
+/// The course of each number of one rank, by its place.
+#[derive(Clone, Debug, Default)]
+pub struct Courses {
+    all: Vec<Option<Box<[f32; STRETCHES]>>>,
+    /// What came before the stretches were wide enough.
+    waiting: Vec<(usize, u64, f32)>,
+}
+
+impl Courses {
+    /// Adds a value. Doubles hold more than the single floats that are kept: seven digits.
+    pub fn add(&mut self, scale: Scale, metric: usize, time_ns: u64, value: f64) {
+        match scale.place(time_ns) {
+            Some(at) => self.put(metric, at, value as f32),
+            None => self.waiting.push((metric, time_ns, value as f32)),
+        }
+    }
+
+    fn put(&mut self, metric: usize, at: usize, value: f32) {
+        if self.all.len() <= metric {
+            self.all.resize(metric + 1, None);
+        }
+        let course = self.all[metric].get_or_insert_with(|| Box::new([f32::NAN; STRETCHES]));
+        // `max` of a number and NaN is the number.
+        course[at] = course[at].max(value);
+    }
+
+    /// The latest moment that has no stretch.
+    pub fn beyond_ns(&self) -> Option<u64> {
+        self.waiting.iter().map(|(_, time_ns, _)| *time_ns).max()
+    }
+
+    /// Takes stretches twice as long.
+    pub fn widen(&mut self) {
+        for course in self.all.iter_mut().flatten() {
+            for at in 0..STRETCHES / 2 {
+                course[at] = course[2 * at].max(course[2 * at + 1]);
+            }
+            course[STRETCHES / 2..].fill(f32::NAN);
+        }
+    }
+
+    /// Puts what waited where it belongs; what has no place yet is dropped.
+    pub fn settle(&mut self, scale: Scale) {
+        for (metric, time_ns, value) in std::mem::take(&mut self.waiting) {
+            if let Some(at) = scale.place(time_ns) {
+                self.put(metric, at, value);
+            }
+        }
+    }
+
+    /// A number's course.
+    pub fn of(&self, metric: usize) -> Option<&[f32; STRETCHES]> {
+        self.all.get(metric)?.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_longer_run_has_longer_stretches_and_keeps_the_largest() {
+        let (mut courses, mut scale) = (Courses::default(), Scale::default());
+        courses.add(scale, 0, 0, 3.0);
+        courses.add(scale, 0, LEAST_NS, 7.0);
+        courses.add(scale, 0, 5 * LEAST_NS, 1.0);
+        courses.add(scale, 0, 700 * LEAST_NS, 9.0);
+        assert_eq!(courses.beyond_ns(), Some(700 * LEAST_NS));
+        courses.widen();
+        scale.width_ns *= 2;
+        courses.settle(scale);
+        let of = courses.of(0).unwrap();
+        assert_eq!((of[0], of[2], of[350]), (7.0, 1.0, 9.0));
+        assert!(of[1].is_nan() && courses.of(1).is_none() && courses.beyond_ns().is_none());
+    }
+}

@@ -1,0 +1,147 @@
+//! What the collectors wrote of the run: each has a file of its own, written anew every half
+//! second, which is read when it has changed.
+
+use std::collections::{BTreeMap, HashSet};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::time::SystemTime;
+
+use tprof_trace::live::{collector_writes, is_here};
+use tprof_trace::run::RunInfo;
+use tprof_trace::{InfoFile, is_info_name};
+
+use crate::files::{FileEntry, RunFiles};
+use crate::snapshot::{RunState, Totals};
+
+/// A larger file is none of a collector's.
+const MOST_BYTES: u64 = 64 << 20;
+/// More files of that name are not read.
+const MOST_FILES: usize = 4096;
+
+/// Infos of a run, by the names of their files.
+#[derive(Debug, Default)]
+pub struct Infos {
+    all: BTreeMap<String, OwnFile>,
+}
+
+/// One collector's file.
+#[derive(Debug)]
+struct OwnFile {
+    /// Inode, length and time of change.
+    stamp: (u64, u64, i64, i64),
+    written: SystemTime,
+    info: Option<Box<RunInfo>>,
+    /// Its collector's clock is this host's.
+    is_here: bool,
+}
+
+impl Infos {
+    /// Reads those that have changed. A file that cannot be read now keeps what was read before.
+    pub fn poll(&mut self, files: &impl RunFiles, entries: &[FileEntry]) {
+        self.all.retain(|name, _| entries.iter().any(|entry| entry.name == *name));
+        let names = entries.iter().map(|entry| &entry.name).filter(|name| is_info_name(name));
+        for name in names.take(MOST_FILES) {
+            let _ = self.read(files, name);
+        }
+    }
+
+    fn read(&mut self, files: &impl RunFiles, name: &str) -> io::Result<()> {
+        let file = files.open(name)?;
+        let about = file.metadata()?;
+        let stamp = (about.ino(), about.len(), about.mtime(), about.mtime_nsec());
+        if self.all.get(name).is_some_and(|own| own.stamp == stamp) || !about.is_file() {
+            return Ok(());
+        }
+        let mut bytes = Vec::new();
+        file.take(MOST_BYTES).read_to_end(&mut bytes)?;
+        let written = about.modified()?;
+        let before = self.all.remove(name);
+        let info = match InfoFile::parse(&bytes) {
+            InfoFile::Run(info) => Some(info),
+            _ => before.as_ref().and_then(|own| own.info.clone()),
+        };
+        let is_same = |own: &OwnFile| match (&own.info, &info) {
+            (Some(a), Some(b)) => (a.collector_pid, &a.host) == (b.collector_pid, &b.host),
+            _ => false,
+        };
+        let is_here = match before.filter(is_same) {
+            Some(before) => before.is_here,
+            None => info.as_deref().is_some_and(is_here),
+        };
+        self.all.insert(name.to_owned(), OwnFile { stamp, written, info, is_here });
+        Ok(())
+    }
+
+    /// Those that were read.
+    pub fn iter(&self) -> impl Iterator<Item = &RunInfo> {
+        self.all.values().filter_map(|own| own.info.as_deref())
+    }
+
+    /// Files of collectors with the clock of this host.
+    pub fn files_of_here(&self) -> HashSet<&str> {
+        let here = self.all.values().filter(|own| own.is_here);
+        let infos = here.filter_map(|own| own.info.as_deref());
+        infos.flat_map(|info| info.files.iter().map(String::as_str)).collect()
+    }
+
+    /// Whether the run goes on. Where no collector has written yet, it does if a file of it is
+    /// fresh.
+    pub fn state(&self, is_fresh: bool) -> RunState {
+        let known = || self.all.values().filter_map(|own| Some((own, own.info.as_deref()?)));
+        let lives = |(own, info): (&OwnFile, &RunInfo)| collector_writes(info, own.written);
+        if known().any(lives) || known().next().is_none() && is_fresh {
+            return RunState::Running;
+        }
+        match known().next().is_some() && known().all(|(_, info)| info.finished) {
+            true => RunState::Finished,
+            false => RunState::CutOff,
+        }
+    }
+
+    /// The first collector's command.
+    pub fn command(&self) -> Vec<String> {
+        let first = self.all.get("run.json").and_then(|own| own.info.as_deref());
+        first.or_else(|| self.iter().next()).map(|info| info.command.clone()).unwrap_or_default()
+    }
+
+    /// Sums over the collectors; bytes and damage are not theirs.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for info in self.iter() {
+            totals.recorded = (totals.recorded)
+                .saturating_add(info.completeness.recorded)
+                .saturating_add(info.completeness.samples);
+            totals.lost = totals.lost.saturating_add(info.completeness.lost);
+            totals.processes += info.process_count() as u64;
+            totals.wait_ns = totals.wait_ns.saturating_add(info.overhead.wait_ns);
+            totals.collector_cpu_ns =
+                totals.collector_cpu_ns.saturating_add(info.overhead.collector_cpu_ns);
+        }
+        totals
+    }
+
+    /// Losses that processes of each file stated.
+    pub fn lost(&self) -> BTreeMap<&str, u64> {
+        let mut lost = BTreeMap::new();
+        for process in self.iter().flat_map(|info| &info.processes) {
+            if let (Some(file), Some(count)) = (&process.file, process.lost) {
+                let of_file: &mut u64 = lost.entry(file.as_str()).or_default();
+                *of_file = of_file.saturating_add(count);
+            }
+        }
+        lost
+    }
+
+    /// What each collector lost, by what and why.
+    pub fn losses(&self) -> BTreeMap<(&str, &str, &str), u64> {
+        let mut all = BTreeMap::new();
+        for info in self.iter() {
+            for loss in &info.completeness.losses {
+                let key = (info.host.as_str(), loss.what.as_str(), loss.why.as_str());
+                let of_kind: &mut u64 = all.entry(key).or_default();
+                *of_kind = of_kind.saturating_add(loss.count);
+            }
+        }
+        all
+    }
+}

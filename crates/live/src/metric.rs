@@ -1,0 +1,141 @@
+//! Which numbers there are of a rank, and their units.
+
+use std::fmt;
+
+/// Most gauges of a run that are followed.
+pub const MOST_GAUGES: usize = 32;
+/// What the keys of gauges begin with; the name that the program gave follows.
+pub const GAUGE: &str = "gauge:";
+
+/// A number of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Metric {
+    /// Steps that ended.
+    Steps,
+    /// Steps a second.
+    StepsPerSecond,
+    /// The last step.
+    StepTime,
+    /// Since the last step.
+    SinceStep,
+    /// Resident memory.
+    Rss,
+    /// Live heap.
+    Heap,
+    /// Cores that its threads used.
+    CpuCores,
+    /// Share of time that its devices were busy.
+    GpuUtilization,
+    /// Memory of its devices in use.
+    GpuMemory,
+    /// Power of its devices.
+    GpuPower,
+    /// Events lost.
+    Lost,
+}
+
+impl Metric {
+    /// All, in order.
+    pub const ALL: [Metric; 11] = [
+        Metric::Steps,
+        Metric::StepsPerSecond,
+        Metric::StepTime,
+        Metric::SinceStep,
+        Metric::Rss,
+        Metric::Heap,
+        Metric::CpuCores,
+        Metric::GpuUtilization,
+        Metric::GpuMemory,
+        Metric::GpuPower,
+        Metric::Lost,
+    ];
+
+    /// Its place in [`Self::ALL`].
+    pub fn place(self) -> usize {
+        self as usize
+    }
+
+    /// As JSON and options have it.
+    pub fn key(self) -> &'static str {
+        match self {
+            Metric::Steps => "steps",
+            Metric::StepsPerSecond => "steps_per_second",
+            Metric::StepTime => "step_ns",
+            Metric::SinceStep => "since_step_ns",
+            Metric::Rss => "rss_bytes",
+            Metric::Heap => "heap_bytes",
+            Metric::CpuCores => "cpu_cores",
+            Metric::GpuUtilization => "gpu_utilization",
+            Metric::GpuMemory => "gpu_memory_used_bytes",
+            Metric::GpuPower => "gpu_power_watts",
+            Metric::Lost => "lost",
+        }
+    }
+
+    /// Its unit.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Metric::Steps | Metric::Lost => "count",
+            Metric::StepsPerSecond => "per_second",
+            Metric::StepTime | Metric::SinceStep => "ns",
+            Metric::Rss | Metric::Heap | Metric::GpuMemory => "bytes",
+            Metric::CpuCores => "none",
+            Metric::GpuUtilization => "share",
+            Metric::GpuPower => "watts",
+        }
+    }
+
+    /// What it is.
+    pub fn about(self) -> &'static str {
+        match self {
+            Metric::Steps => "training steps that ended",
+            Metric::StepsPerSecond => "training steps a second, last 10 s",
+            Metric::StepTime => "last whole training step",
+            Metric::SinceStep => "time since the last training step ended",
+            Metric::Rss => "resident memory, sum over the processes",
+            Metric::Heap => "live heap, sum over the processes",
+            Metric::CpuCores => "cores that threads used, by CPU samples of the last seconds",
+            Metric::GpuUtilization => "share of time that kernels ran, mean over the devices",
+            Metric::GpuMemory => "device memory in use by all processes, sum over the devices",
+            Metric::GpuPower => "power of the boards, sum over the devices",
+            Metric::Lost => "events known to be lost",
+        }
+    }
+
+    /// Why no rank has it.
+    pub fn missing(self) -> &'static str {
+        match self {
+            Metric::Steps | Metric::StepsPerSecond | Metric::StepTime | Metric::SinceStep => {
+                "no step was recorded: `tprof.step()`, NVTX ranges `step N` or PyTorch's ranges show them"
+            }
+            Metric::Rss => "no process was measured yet",
+            Metric::Heap => "no process has exact totals of its whole life",
+            Metric::CpuCores => "no CPU sample of the last seconds is in the files",
+            Metric::GpuUtilization | Metric::GpuMemory | Metric::GpuPower => {
+                "no device was measured"
+            }
+            Metric::Lost => "no process has stated its losses yet",
+        }
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.key())
+    }
+}
+
+/// Unit of a gauge by the end of its name.
+pub fn unit_of(name: &str) -> &'static str {
+    let ends = [
+        ("_ns", "ns"),
+        ("_bytes", "bytes"),
+        ("_per_second", "per_second"),
+        ("_share", "share"),
+        ("_utilization", "share"),
+        ("_watts", "watts"),
+        ("_count", "count"),
+    ];
+    ends.into_iter().find(|(end, _)| name.ends_with(end)).map_or("none", |(_, unit)| unit)
+}

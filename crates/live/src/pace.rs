@@ -1,0 +1,157 @@
+//! The steps of a rank as they end: how long they take, and whether one takes too long.
+
+use std::collections::VecDeque;
+use tprof_facts::Step;
+use tprof_facts::steps::{LiveSteps, StepSource};
+use tprof_trace::model::ProcessIndex;
+
+/// Steps by which the usual time is judged.
+const USUAL_OF: usize = 64;
+/// A rank has so many before any is judged.
+const LEAST_STEPS: usize = 5;
+/// A stall lasts this many times the usual step …
+const STALL_TIMES: u64 = 5;
+/// … and at least so long.
+const STALL_NS: u64 = 2_000_000_000;
+/// A slow step takes more than this many times the usual.
+const SLOW_TIMES: u64 = 3;
+/// Steps a second are of this time.
+const RATE_NS: u64 = 10_000_000_000;
+/// And of so many steps at most.
+const RATE_STEPS: usize = 4096;
+
+/// Steps of one rank, on its host's clock.
+#[derive(Debug, Default)]
+pub struct Pace {
+    steps: LiveSteps,
+    source: Option<StepSource>,
+    /// The process with the steps: the first one that ended any, until it is gone.
+    driving: Option<ProcessIndex>,
+    count: u64,
+    ends: VecDeque<u64>,
+    usual: VecDeque<u64>,
+    last: Option<Step>,
+}
+
+/// A step that took long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowStep {
+    /// The step.
+    pub step: Step,
+    /// The middle of those before.
+    pub usual_ns: u64,
+}
+
+/// A rank without a step for too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// When its last step ended.
+    pub since_ns: u64,
+    /// For how long it has had none.
+    pub for_ns: u64,
+    /// The middle of those before.
+    pub usual_ns: u64,
+    /// Number of the step after the last.
+    pub step: u64,
+}
+
+impl Pace {
+    /// Where marks and ranges go.
+    pub fn steps(&mut self) -> &mut LiveSteps {
+        &mut self.steps
+    }
+
+    /// Takes the steps that ended: gives them, and those of them that were slow.
+    ///
+    /// `runs` is whether a process does.
+    pub fn settle(&mut self, runs: impl Fn(ProcessIndex) -> bool) -> (Vec<Step>, Vec<SlowStep>) {
+        let new = self.steps.take();
+        if self.steps.source() != self.source {
+            // A better source has shown: what the other one gave is void.
+            let steps = std::mem::take(&mut self.steps);
+            *self = Pace { source: steps.source(), steps, ..Pace::default() };
+        }
+        let begins = |step: &&Step| self.driving.is_none_or(|of| of != step.process && !runs(of));
+        if let Some(first) = new.iter().find(begins) {
+            self.driving = Some(first.process);
+        }
+        let driving = self.driving;
+        let own: Vec<Step> = new.into_iter().filter(|step| Some(step.process) == driving).collect();
+        let slow = own.iter().filter_map(|step| self.add(*step)).collect();
+        (own, slow)
+    }
+
+    fn add(&mut self, step: Step) -> Option<SlowStep> {
+        let took_ns = step.end_ns.saturating_sub(step.start_ns);
+        let usual_ns = self.usual_ns();
+        self.count += 1;
+        self.last = Some(step);
+        self.ends.push_back(step.end_ns);
+        self.usual.push_back(took_ns);
+        if self.ends.len() > RATE_STEPS {
+            self.ends.pop_front();
+        }
+        if self.usual.len() > USUAL_OF {
+            self.usual.pop_front();
+        }
+        let usual_ns = usual_ns?;
+        (took_ns > usual_ns.saturating_mul(SLOW_TIMES)).then_some(SlowStep { step, usual_ns })
+    }
+
+    /// The middle of the last steps, once there are enough.
+    pub fn usual_ns(&self) -> Option<u64> {
+        let mut all: Vec<u64> = self.usual.iter().copied().collect();
+        all.sort_unstable();
+        all.get(all.len() / 2).copied().filter(|_| all.len() >= LEAST_STEPS)
+    }
+
+    /// Steps that ended; none without a source of any.
+    pub fn count(&self) -> Option<u64> {
+        self.source.map(|_| self.count)
+    }
+
+    /// The last step.
+    pub fn last(&self) -> Option<Step> {
+        self.last
+    }
+
+    /// The process with the steps.
+    pub fn driving(&self) -> Option<ProcessIndex> {
+        self.driving
+    }
+
+    /// Steps a second before a moment, over ten seconds, or three steps where these take longer.
+    pub fn per_second(&mut self, now_ns: u64) -> Option<f64> {
+        self.source?;
+        let usual_ns = self.usual_ns().unwrap_or(0);
+        let window_ns = RATE_NS.max(usual_ns.saturating_mul(3));
+        let from_ns = now_ns.saturating_sub(window_ns);
+        while self.ends.len() > LEAST_STEPS && self.ends.front().is_some_and(|end| *end < from_ns) {
+            self.ends.pop_front();
+        }
+        let within = self.ends.iter().filter(|end| **end >= from_ns);
+        let (count, first) = (within.clone().count(), within.min().copied());
+        let covered_ns = match first {
+            // There were more before: of these all are counted.
+            Some(first) if self.ends.len() as u64 == self.count || count == RATE_STEPS => {
+                now_ns.saturating_sub(first).clamp(1, window_ns)
+            }
+            _ => window_ns,
+        };
+        let whole = if covered_ns < window_ns { count.saturating_sub(1) } else { count };
+        Some(whole as f64 * 1e9 / covered_ns as f64)
+    }
+
+    /// Whether there was no step for too long before a moment; none also where that is not judged.
+    pub fn standing(&self, now_ns: u64) -> Option<Standing> {
+        let (last, usual_ns) = (self.last?, self.usual_ns()?);
+        let for_ns = now_ns.saturating_sub(last.end_ns);
+        let limit_ns = usual_ns.saturating_mul(STALL_TIMES).max(STALL_NS);
+        (for_ns > limit_ns).then_some(Standing {
+            since_ns: last.end_ns,
+            for_ns,
+            usual_ns,
+            step: last.number.saturating_add(1),
+        })
+    }
+}

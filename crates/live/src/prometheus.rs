@@ -1,0 +1,116 @@
+//! Snapshots in Prometheus's text format: a gauge of each number that is known.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::metric::GAUGE;
+use crate::snapshot::{RunState, Snapshot};
+
+/// What one metric has: its help, and lines of labels and values.
+#[derive(Default)]
+struct Family {
+    help: String,
+    is_counter: bool,
+    lines: Vec<String>,
+}
+
+/// Snapshots of runs as text, each with its id or name in the label `run`.
+pub fn prometheus(runs: &[(&str, &Snapshot)]) -> String {
+    let mut families: BTreeMap<String, Family> = BTreeMap::new();
+    for (run, snapshot) in runs {
+        of_run(run, snapshot, &mut families);
+        of_ranks(run, snapshot, &mut families);
+    }
+    let mut text = String::new();
+    for (name, family) in families {
+        let kind = if family.is_counter { "counter" } else { "gauge" };
+        let _ = writeln!(text, "# HELP {name} {}", escaped_help(&family.help));
+        let _ = writeln!(text, "# TYPE {name} {kind}");
+        for line in family.lines {
+            let _ = writeln!(text, "{name}{line}");
+        }
+    }
+    text
+}
+
+fn of_run(run: &str, snapshot: &Snapshot, families: &mut BTreeMap<String, Family>) {
+    let labels = format!("{{run=\"{}\"}}", escaped(run));
+    let mut add = |name: &str, is_counter, help: &str, value: f64| {
+        let family = families.entry(format!("tprof_run_{name}")).or_default();
+        (family.help, family.is_counter) = (help.to_owned(), is_counter);
+        family.lines.push(format!("{labels} {}", number(value)));
+    };
+    let is_running = snapshot.state == RunState::Running;
+    add("running", false, "whether the run goes on", f64::from(u8::from(is_running)));
+    add("stalled_ranks", false, "ranks without a step for too long", snapshot.stalls.len() as f64);
+    let totals = &snapshot.totals;
+    let all = [
+        ("recorded_total", true, "events and CPU samples recorded", totals.recorded),
+        ("lost_total", true, "events known to be lost", totals.lost),
+        ("trace_bytes", false, "bytes of the trace files", totals.bytes),
+        ("processes_total", true, "processes so far", totals.processes),
+    ];
+    for (name, is_counter, help, value) in all {
+        add(name, is_counter, help, value as f64);
+    }
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    add("duration_seconds", false, "time since the run began", seconds(snapshot.time_ns));
+    let help = "time that the job's threads waited for collectors";
+    add("wait_seconds_total", true, help, seconds(totals.wait_ns));
+    let help = "CPU time of the collectors";
+    add("collector_cpu_seconds_total", true, help, seconds(totals.collector_cpu_ns));
+}
+
+fn of_ranks(run: &str, snapshot: &Snapshot, families: &mut BTreeMap<String, Family>) {
+    let labels_of = |at: usize| {
+        let rank = snapshot.ranks.get(at)?;
+        let number = rank.rank.map(|rank| rank.to_string()).unwrap_or_default();
+        Some(format!(
+            "run=\"{}\",rank=\"{}\",file=\"{}\",host=\"{}\"",
+            escaped(run),
+            escaped(&number),
+            escaped(&rank.file),
+            escaped(&rank.host)
+        ))
+    };
+    for metric in &snapshot.metrics {
+        let gauge = metric.key.strip_prefix(GAUGE);
+        let (key, scale) = match (gauge, metric.unit.as_str()) {
+            (Some(_), _) => ("gauge".to_owned(), 1.0),
+            (None, "ns") => (metric.key.replace("_ns", "_seconds"), 1e-9),
+            (None, "count") => (format!("{}_total", metric.key), 1.0),
+            (None, _) => (metric.key.clone(), 1.0),
+        };
+        let known =
+            metric.values.iter().enumerate().filter_map(|(at, value)| Some((at, (*value)?)));
+        for (at, value) in known {
+            let Some(labels) = labels_of(at) else { continue };
+            let named = gauge.map(|name| format!(",name=\"{}\"", escaped(name)));
+            let family = families.entry(format!("tprof_rank_{key}")).or_default();
+            family.help = match gauge {
+                Some(_) => "value that the program measures".to_owned(),
+                None => metric.about.clone(),
+            };
+            family.is_counter = key.ends_with("_total");
+            let value = number(value * scale);
+            family.lines.push(format!("{{{labels}{}}} {value}", named.unwrap_or_default()));
+        }
+    }
+}
+
+fn number(value: f64) -> String {
+    match value {
+        value if value.is_nan() => "NaN".to_owned(),
+        f64::INFINITY => "+Inf".to_owned(),
+        f64::NEG_INFINITY => "-Inf".to_owned(),
+        value => value.to_string(),
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+fn escaped_help(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('\n', "\\n")
+}

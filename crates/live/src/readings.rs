@@ -1,0 +1,244 @@
+//! What is known of a rank beside its steps: its processes, their memory, its devices, and what
+//! the program measures itself.
+
+use std::collections::{BTreeMap, VecDeque};
+use tprof_facts::units;
+use tprof_trace::model::{
+    Counter, Process, ProcessEnd, ProcessIndex, SampleMoment, ThreadState, counter,
+};
+
+use crate::metric::{MOST_GAUGES, Metric};
+
+/// Processes of a file that are followed at once.
+const MOST_PROCESSES: usize = 4096;
+/// Seconds by which cores in use are judged.
+const CORES_OF: u64 = 3;
+/// Samples older than this say nothing about now.
+const CORES_FRESH: u64 = 8;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// A process that runs.
+#[derive(Clone, Debug, Default)]
+pub struct Running {
+    /// Its process id.
+    pub pid: u32,
+    /// Its program.
+    pub program: String,
+    /// When it began.
+    pub start_ns: u64,
+    /// No process of the file that ran then was its parent.
+    pub is_root: bool,
+    /// There was an event of its beginning.
+    pub is_announced: bool,
+    rss: Option<f64>,
+    heap: Option<f64>,
+}
+
+/// What was last read of a device.
+#[derive(Clone, Copy, Debug, Default)]
+struct DeviceReading {
+    utilization: Option<f64>,
+    memory: Option<f64>,
+    power: Option<f64>,
+}
+
+/// Readings of one rank.
+#[derive(Debug, Default)]
+pub struct Readings {
+    running: BTreeMap<ProcessIndex, Running>,
+    has_begun: bool,
+    /// How its processes without a parent in the file ended: the worst, and an exit of the rest.
+    ended: Option<ProcessEnd>,
+    devices: BTreeMap<u32, DeviceReading>,
+    gauges: BTreeMap<String, f64>,
+    /// CPU time by second.
+    cores: VecDeque<(u64, u64)>,
+}
+
+/// A number that was read: which, or the gauge of this name.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reading {
+    /// One of the numbers of every run.
+    Of(Metric, f64),
+    /// One of the program's own.
+    Gauge(String, f64),
+}
+
+impl Readings {
+    /// Takes a process image.
+    pub fn process(&mut self, row: &Process, program: String, is_announced: bool) {
+        self.has_begun = true;
+        let is_root = !self.running.values().any(|other| other.pid == row.parent);
+        if self.running.len() < MOST_PROCESSES {
+            let (pid, start_ns) = (row.pid, row.start_ns);
+            let new =
+                Running { pid, program, start_ns, is_root, is_announced, ..Running::default() };
+            self.running.insert(row.process, new);
+        }
+    }
+
+    /// Takes the end of one; the process that it was.
+    pub fn process_end(&mut self, process: ProcessIndex, end: ProcessEnd) -> Option<Running> {
+        let gone = self.running.remove(&process)?;
+        if gone.is_root && end != ProcessEnd::Exec {
+            self.ended = Some(match self.ended {
+                Some(before) if badness(before) >= badness(end) => before,
+                _ => end,
+            });
+        }
+        Some(gone)
+    }
+
+    /// Those that began before a moment and were not announced.
+    pub fn announce(&mut self, before_ns: u64) -> Vec<Running> {
+        let new =
+            self.running.values_mut().filter(|of| !of.is_announced && of.start_ns < before_ns);
+        let announced = new.map(|process| {
+            process.is_announced = true;
+            process.clone()
+        });
+        announced.collect()
+    }
+
+    /// Processes that run.
+    pub fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// A process that runs.
+    pub fn process_of(&self, process: ProcessIndex) -> Option<&Running> {
+        self.running.get(&process)
+    }
+
+    /// How it ended; none while a process of it runs.
+    pub fn ended(&self) -> Option<String> {
+        (self.has_begun && self.running.is_empty()).then(|| end_words(self.ended))
+    }
+
+    /// Takes a value; what of the rank it changes.
+    pub fn counter(&mut self, row: &Counter, name: &str) -> Option<Reading> {
+        if let Some(device) = row.device.filter(|_| row.process.is_none()) {
+            return self.device(device, name, row.value);
+        }
+        match (name, row.process) {
+            (counter::RSS_BYTES, Some(process)) => {
+                self.running.get_mut(&process)?.rss = Some(row.value);
+                Some(Reading::Of(Metric::Rss, self.rss()?))
+            }
+            (counter::HEAP_BYTES, Some(process)) => {
+                self.running.get_mut(&process)?.heap = Some(row.value);
+                Some(Reading::Of(Metric::Heap, self.heap()?))
+            }
+            (name, Some(_)) if !counter::OWN.contains(&name) => {
+                if self.gauges.len() >= MOST_GAUGES && !self.gauges.contains_key(name) {
+                    return None;
+                }
+                self.gauges.insert(name.to_owned(), row.value);
+                Some(Reading::Gauge(name.to_owned(), row.value))
+            }
+            _ => None,
+        }
+    }
+
+    fn device(&mut self, device: u32, name: &str, value: f64) -> Option<Reading> {
+        /// A host has fewer.
+        const MOST_DEVICES: usize = 64;
+        if self.devices.len() >= MOST_DEVICES && !self.devices.contains_key(&device) {
+            return None;
+        }
+        let of = self.devices.entry(device).or_default();
+        let metric = match name {
+            counter::GPU_UTILIZATION => {
+                of.utilization = Some(value);
+                Metric::GpuUtilization
+            }
+            counter::GPU_MEMORY_BYTES => {
+                of.memory = Some(value);
+                Metric::GpuMemory
+            }
+            counter::GPU_POWER => {
+                of.power = Some(value);
+                Metric::GpuPower
+            }
+            _ => return None,
+        };
+        Some(Reading::Of(metric, self.value(metric)?))
+    }
+
+    /// Takes what threads did.
+    pub fn samples(&mut self, rows: &[SampleMoment]) {
+        for row in rows.iter().filter(|row| row.state == ThreadState::Running) {
+            let second = row.time_ns / SECOND_NS;
+            match self.cores.iter_mut().rev().find(|(of, _)| *of == second) {
+                Some((_, ns)) => *ns = ns.saturating_add(row.weight_ns),
+                None => self.cores.push_back((second, row.weight_ns)),
+            }
+        }
+        let newest = self.cores.iter().map(|(second, _)| *second).max().unwrap_or(0);
+        self.cores.retain(|(second, _)| second + CORES_OF + CORES_FRESH > newest);
+    }
+
+    /// Cores that its threads used in the last seconds of which samples are in the file.
+    pub fn cores(&self, now_ns: u64) -> Option<f64> {
+        let newest = self.cores.iter().map(|(second, _)| *second).max()?;
+        // The newest second is not whole, nor may the first be.
+        let first = self.cores.iter().map(|(second, _)| *second).min()?;
+        let from = newest.saturating_sub(CORES_OF).max(first);
+        let ns: u64 =
+            self.cores.iter().filter(|(of, _)| (from..newest).contains(of)).map(|of| of.1).sum();
+        let is_fresh = newest + CORES_FRESH >= now_ns / SECOND_NS;
+        (is_fresh && from < newest).then(|| ns as f64 / ((newest - from) * SECOND_NS) as f64)
+    }
+
+    fn rss(&self) -> Option<f64> {
+        sum(self.running.values().map(|process| process.rss))
+    }
+
+    fn heap(&self) -> Option<f64> {
+        sum(self.running.values().map(|process| process.heap))
+    }
+
+    /// What was last read of a number that is read.
+    pub fn value(&self, metric: Metric) -> Option<f64> {
+        let devices = self.devices.values();
+        match metric {
+            Metric::Rss => self.rss(),
+            Metric::Heap => self.heap(),
+            Metric::GpuUtilization => {
+                let known = devices.clone().filter(|of| of.utilization.is_some()).count();
+                Some(sum(devices.map(|of| of.utilization))? / known as f64)
+            }
+            Metric::GpuMemory => sum(devices.map(|of| of.memory)),
+            Metric::GpuPower => sum(devices.map(|of| of.power)),
+            _ => None,
+        }
+    }
+
+    /// What the program measures, by its names.
+    pub fn gauges(&self) -> &BTreeMap<String, f64> {
+        &self.gauges
+    }
+}
+
+/// A sum of those that are known; none where none is.
+fn sum(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    values.flatten().fold(None, |sum, value| Some(sum.unwrap_or(0.0) + value))
+}
+
+fn badness(end: ProcessEnd) -> u8 {
+    match end {
+        ProcessEnd::Signal(_) => 3,
+        ProcessEnd::Exited(0) | ProcessEnd::Exec => 0,
+        ProcessEnd::Exited(_) => 2,
+        ProcessEnd::Unknown => 1,
+    }
+}
+
+/// An end in words.
+pub fn end_words(end: Option<ProcessEnd>) -> String {
+    match end {
+        Some(ProcessEnd::Exited(status)) => format!("exit {status}"),
+        Some(ProcessEnd::Signal(signal)) => units::signal(signal),
+        Some(ProcessEnd::Exec) | Some(ProcessEnd::Unknown) | None => "ended".to_owned(),
+    }
+}

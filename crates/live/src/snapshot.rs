@@ -1,0 +1,267 @@
+//! What a follower gives: the JSON of live pages, of `tprof top --json` and of heat maps.
+//!
+//! Times are nanoseconds since the run began, unless a name has `unix`. What is not known is `null`.
+
+use serde::{Deserialize, Serialize, Serializer};
+use std::collections::BTreeMap;
+
+/// Version of the JSON.
+pub const VERSION: u32 = 1;
+
+/// A run at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// [`VERSION`].
+    pub version: u32,
+    /// Whether it goes on.
+    pub state: RunState,
+    /// Command line of the run; empty if it was attached by hand, or is not known.
+    pub command: Vec<String>,
+    /// Now; of a run that is over, its end.
+    pub time_ns: u64,
+    /// When the run began, nanoseconds since 1970.
+    pub start_unix_ns: u64,
+    /// Whether any rank is being recorded; none where there is no file yet.
+    pub recording: Option<bool>,
+    /// Of all ranks.
+    pub totals: Totals,
+    /// Files of the run: ranks in order, then launchers, then files without a rank.
+    pub ranks: Vec<RankState>,
+    /// Numbers of ranks.
+    pub metrics: Vec<MetricValues>,
+    /// Ranks without a step for too long.
+    pub stalls: Vec<Stall>,
+    /// What happened: since the last snapshot, or the last 200 where `history` is given.
+    pub events: Vec<Event>,
+    /// The course of the numbers, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub history: Option<History>,
+}
+
+/// Whether a run goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RunState {
+    /// A collector is at work.
+    #[default]
+    #[serde(rename = "running")]
+    Running,
+    /// Its collectors finished in good order.
+    #[serde(rename = "finished")]
+    Finished,
+    /// A collector is gone and did not finish.
+    #[serde(rename = "cut off")]
+    CutOff,
+}
+
+impl RunState {
+    /// As JSON has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            RunState::Running => "running",
+            RunState::Finished => "finished",
+            RunState::CutOff => "cut off",
+        }
+    }
+}
+
+/// Sums over a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Events and CPU samples recorded.
+    pub recorded: u64,
+    /// Events known to be lost.
+    pub lost: u64,
+    /// Bytes of the trace files.
+    pub bytes: u64,
+    /// Processes.
+    pub processes: u64,
+    /// Time that the job's threads waited for collectors.
+    pub wait_ns: u64,
+    /// CPU time of the collectors.
+    pub collector_cpu_ns: u64,
+    /// Damaged parts of files that were passed over.
+    pub damaged: u64,
+}
+
+/// A rank, or another file of the run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankState {
+    /// Its rank.
+    pub rank: Option<u32>,
+    /// `rank 3`.
+    pub label: String,
+    /// Its host.
+    pub host: String,
+    /// Name of its file.
+    pub file: String,
+    /// Processes that run.
+    pub processes: u64,
+    /// How it ended: `exit 0`, `SIGKILL`; none while a process of it runs.
+    pub ended: Option<String>,
+    /// Whether it is being recorded; none before its file has a header.
+    pub recording: Option<bool>,
+    /// Age of what was last read of its file; none before there is anything.
+    pub behind_ns: Option<u64>,
+    /// Why its file cannot be read.
+    pub problem: Option<String>,
+}
+
+/// A number of all ranks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MetricValues {
+    /// Its name: of [`crate::Metric::key`].
+    pub key: String,
+    /// `ns, bytes, count, per_second, share, watts` or `none`.
+    pub unit: String,
+    /// What it is.
+    pub about: String,
+    /// One for each rank.
+    #[serde(serialize_with = "numbers")]
+    pub values: Vec<Option<f64>>,
+    /// Why none is known.
+    pub why: Option<String>,
+}
+
+/// A rank without a step for too long.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stall {
+    /// Its rank.
+    pub rank: Option<u32>,
+    /// `rank 3`.
+    pub label: String,
+    /// When its last step ended.
+    pub since_ns: u64,
+    /// For how long it has had none.
+    pub for_ns: u64,
+    /// The middle of its steps before.
+    pub usual_ns: u64,
+    /// Number of the step that does not end.
+    pub step: u64,
+    /// What is known of what it does.
+    pub what: Option<String>,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// When.
+    pub time_ns: u64,
+    /// Whose.
+    pub rank: Option<u32>,
+    /// `rank 3`; `run` where it is the whole run's.
+    pub label: String,
+    /// What kind.
+    pub kind: EventKind,
+    /// In words.
+    pub text: String,
+}
+
+/// Kinds of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    /// A mark of a person or program.
+    Mark,
+    /// A step took more than three times the usual.
+    StepSlow,
+    /// Something was lost.
+    Loss,
+    /// A process began.
+    ProcessStart,
+    /// A process ended.
+    ProcessEnd,
+    /// Recording was switched on.
+    RecordingOn,
+    /// Recording was switched off.
+    RecordingOff,
+    /// A rank has had no step for too long.
+    Stall,
+    /// It has had one again.
+    StallEnd,
+}
+
+/// The course of numbers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct History {
+    /// Moments.
+    pub times_ns: Vec<u64>,
+    /// By the key of a metric: for each rank (the first 32) a value for each moment.
+    #[serde(serialize_with = "series")]
+    pub series: BTreeMap<String, Vec<Vec<Option<f64>>>>,
+}
+
+/// A number by rank and time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Heat {
+    /// Key of the metric.
+    pub metric: String,
+    /// Its unit.
+    pub unit: String,
+    /// `time`.
+    pub over: String,
+    /// Ranks.
+    pub rows: Vec<HeatRow>,
+    /// Stretches of time.
+    pub columns: Vec<HeatColumn>,
+    /// By row and column; the largest where several were folded.
+    pub values: Vec<Vec<Number>>,
+    /// The least of them.
+    pub least: Number,
+    /// The largest.
+    pub most: Number,
+    /// Which were folded into one.
+    pub folded: Option<String>,
+    /// Why there is none.
+    pub missing: Option<String>,
+}
+
+/// Ranks of a row, by their places among the ranks of the run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeatRow {
+    /// `rank 3`, `ranks 3 to 6`.
+    pub label: String,
+    /// First and last place.
+    pub ranks: [usize; 2],
+}
+
+/// A stretch of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeatColumn {
+    /// From.
+    pub from: u64,
+    /// Until before.
+    pub to: u64,
+}
+
+/// A number, or none; whole ones are written without a fraction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub struct Number(pub Option<f64>);
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        /// Up to here each whole number is a double.
+        const EXACT: f64 = 9_007_199_254_740_992.0;
+        match self.0.filter(|value| value.is_finite()) {
+            Some(value) if value.fract() == 0.0 && value.abs() <= EXACT => {
+                to.serialize_i64(value as i64)
+            }
+            Some(value) => to.serialize_f64(value),
+            None => to.serialize_none(),
+        }
+    }
+}
+
+fn numbers<S: Serializer>(values: &[Option<f64>], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(values.iter().copied().map(Number))
+}
+
+fn series<S: Serializer>(
+    series: &BTreeMap<String, Vec<Vec<Option<f64>>>>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    let of_rank = |values: &Vec<Option<f64>>| values.iter().copied().map(Number).collect();
+    let of_metric =
+        |ranks: &Vec<Vec<Option<f64>>>| -> Vec<Vec<Number>> { ranks.iter().map(of_rank).collect() };
+    to.collect_map(series.iter().map(|(key, ranks)| (key, of_metric(ranks))))
+}
