@@ -10,7 +10,8 @@
 //! - `infos`: what the collectors wrote of the run; `pace`: steps and stalls of a rank;
 //!   `readings`: what else is known of a rank; `rank`: a rank's file;
 //! - `heat`: numbers by rank and time; `follower`: all ranks of a run;
-//! - `prometheus`: its numbers for a scraper.
+//! - `prometheus`: its numbers for a scraper;
+//! - `top`: its numbers in a terminal.
 
 pub mod files;
 mod snapshot;
@@ -28,6 +29,8 @@ mod heat;
 mod follower;
 
 mod prometheus;
+
+pub mod top;
 
 pub use files::{FileEntry, PlainFiles, RunFiles};
 pub use follower::Follower;

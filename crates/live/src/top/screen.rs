@@ -1,0 +1,131 @@
+//! The terminal: it draws what comes, takes keys, and is as it was at the end, however that comes.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::thread;
+use std::time::Duration;
+
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::draw::draw;
+use super::error::TopError;
+use super::source::Source;
+use super::view::View;
+use crate::snapshot::{RunState, Snapshot};
+
+/// How long a key is waited for before it is checked whether a snapshot came.
+const KEY_WAIT: Duration = Duration::from_millis(100);
+/// Ranks of a page.
+const PAGE: isize = 10;
+
+/// A snapshot; none at the end; or what goes wrong.
+type Next = Result<Option<Snapshot>, TopError>;
+
+/// Shows a run until a key or a signal ends it.
+pub fn show(mut source: Source, run: &OsStr) -> Result<(), TopError> {
+    // Before the terminal is taken: ssh may ask for a password.
+    let first = source.next()?.ok_or_else(|| TopError::ended(run))?;
+    let ending = Arc::new(AtomicBool::new(false));
+    let by_signal = Arc::clone(&ending);
+    // Another handler stays: then the program is ended by it.
+    let _ = ctrlc::set_handler(move || by_signal.store(true, Ordering::Relaxed));
+    let snapshots = followed(source);
+    let mut terminal = ratatui::try_init().map_err(|error| TopError::terminal(&error))?;
+    let mut view = View::default();
+    view.take(first);
+    let result = turns(&mut terminal, &mut view, &snapshots, &ending);
+    ratatui::restore();
+    result
+}
+
+/// Snapshots of a thread of their own: a slow file system or host holds no key up.
+fn followed(mut source: Source) -> Receiver<Next> {
+    let (to, from) = mpsc::channel();
+    thread::spawn(move || {
+        loop {
+            let next = source.next();
+            let is_last = !matches!(next, Ok(Some(_)));
+            if to.send(next).is_err() || is_last {
+                return;
+            }
+        }
+    });
+    from
+}
+
+fn turns(
+    terminal: &mut DefaultTerminal,
+    view: &mut View,
+    snapshots: &Receiver<Next>,
+    ending: &AtomicBool,
+) -> Result<(), TopError> {
+    let failed = |error| TopError::terminal(&error);
+    let mut changed = true;
+    while !ending.load(Ordering::Relaxed) {
+        if changed {
+            terminal.draw(|frame| draw(frame, view)).map_err(failed)?;
+            changed = false;
+        }
+        if event::poll(KEY_WAIT).map_err(failed)? {
+            match event::read().map_err(failed)? {
+                Event::Key(key) if key.kind != KeyEventKind::Release => {
+                    if !pressed(view, key) {
+                        return Ok(());
+                    }
+                    changed = true;
+                }
+                Event::Resize(..) => changed = true,
+                _ => {}
+            }
+        }
+        changed |= taken(view, snapshots);
+    }
+    Ok(())
+}
+
+/// Takes what came; whether anything did.
+fn taken(view: &mut View, snapshots: &Receiver<Next>) -> bool {
+    let mut any = false;
+    loop {
+        let why = match snapshots.try_recv() {
+            Ok(Ok(Some(snapshot))) => {
+                view.take(snapshot);
+                any = true;
+                continue;
+            }
+            Ok(Ok(None)) => "the connection ended".to_owned(),
+            Ok(Err(error)) => error.why,
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => return any,
+        };
+        // After the last snapshot of a run that is over, nothing more comes.
+        view.ended = (view.now.state == RunState::Running).then_some(why);
+        any = true;
+    }
+}
+
+/// Does what a key asks for; false where that is to end.
+pub(super) fn pressed(view: &mut View, key: KeyEvent) -> bool {
+    let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+    match key.code {
+        KeyCode::Char('q') => return false,
+        KeyCode::Char('c') if is_control => return false,
+        KeyCode::Esc if view.help => view.help = false,
+        KeyCode::Char('?') => view.help = !view.help,
+        KeyCode::Char('m') => view.next_metric(),
+        KeyCode::Char('s') => view.next_order(),
+        KeyCode::Up | KeyCode::Char('k') => view.move_by(-1),
+        KeyCode::Down | KeyCode::Char('j') => view.move_by(1),
+        KeyCode::PageUp => view.move_by(-PAGE),
+        KeyCode::PageDown => view.move_by(PAGE),
+        KeyCode::Home => view.move_by(isize::MIN),
+        KeyCode::End => view.move_by(isize::MAX),
+        _ => {}
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,253 @@
+//! Where snapshots come from: a follower of files, or `tprof top --json` on another host.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use tprof_trace::is_info_name;
+
+use super::EVERY;
+use super::error::TopError;
+use crate::files::{PlainFiles, RunFiles};
+use crate::follower::Follower;
+use crate::snapshot::Snapshot;
+
+/// A longer line is no snapshot.
+const MOST_LINE: u64 = 256 << 20;
+/// Of what ssh writes, so much is kept for a message.
+const MOST_MESSAGE: usize = 4 << 10;
+
+/// A source of snapshots, one a second.
+pub(super) enum Source {
+    /// Of files here.
+    Local(Box<Local>),
+    /// Of another host.
+    Remote(Box<Remote>),
+}
+
+/// A follower, and when it polled last.
+pub(super) struct Local {
+    follower: Follower<PlainFiles>,
+    polled: Option<Instant>,
+}
+
+/// The client of ssh, whose standard output has a snapshot a line.
+pub(super) struct Remote {
+    host: String,
+    run: String,
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    message: Arc<Mutex<Vec<u8>>>,
+    has_any: bool,
+}
+
+impl Source {
+    /// Of a path that exists here, else of `HOST:RUN`.
+    pub fn open(run: &OsStr) -> Result<Source, TopError> {
+        let remote = split(run).filter(|_| !Path::new(run).exists());
+        match remote {
+            Some((host, path)) => Source::remote(OsStr::new("ssh"), &host, &path),
+            None => Source::local(run),
+        }
+    }
+
+    fn local(run: &OsStr) -> Result<Source, TopError> {
+        let failed = |error| TopError::unreadable(run, &error);
+        let files = PlainFiles::of(Path::new(run)).map_err(failed)?;
+        let entries = files.list().map_err(failed)?;
+        let is_own = |name: &str| name.ends_with(".tprof") || is_info_name(name);
+        let is_trace =
+            Path::new(run).is_dir() || entries.iter().any(|of| is_tprof(&files, &of.name));
+        if !entries.iter().any(|entry| is_own(&entry.name)) || !is_trace {
+            return Err(TopError::not_a_run(run));
+        }
+        let follower = Follower::new(files);
+        Ok(Source::Local(Box::new(Local { follower, polled: None })))
+    }
+
+    /// Starts a client of ssh. The path of the run is one word of the other host's shell.
+    pub fn remote(program: &OsStr, host: &str, run: &OsStr) -> Result<Source, TopError> {
+        if host.starts_with('-') {
+            return Err(TopError::bad_host(host));
+        }
+        let mut command = OsString::from("tprof top --json -- ");
+        command.push(quoted(run));
+        let child = Command::new(program)
+            .args(["-T", "--", host])
+            .arg(command)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut child = child.map_err(|error| TopError::no_ssh(program, &error))?;
+        let message = Arc::new(Mutex::new(Vec::new()));
+        let of_thread = Arc::clone(&message);
+        let (out, errors) = (child.stdout.take(), child.stderr.take());
+        std::thread::spawn(move || keep_end(errors, &of_thread));
+        let Some(out) = out else { return Err(TopError::remote(host, "it has no output", "RUN")) };
+        Ok(Source::Remote(Box::new(Remote {
+            host: host.to_owned(),
+            run: quoted(run).to_string_lossy().into_owned(),
+            child,
+            lines: BufReader::new(out),
+            message,
+            has_any: false,
+        })))
+    }
+
+    /// The next snapshot, a second after the last one; none where there will be no other. The
+    /// first has the history.
+    pub fn next(&mut self) -> Result<Option<Snapshot>, TopError> {
+        match self {
+            Source::Local(local) => Ok(Some(local.next())),
+            Source::Remote(remote) => remote.next(),
+        }
+    }
+}
+
+impl Local {
+    fn next(&mut self) -> Snapshot {
+        let first = self.polled.is_none();
+        if let Some(polled) = self.polled {
+            std::thread::sleep(EVERY.saturating_sub(polled.elapsed()));
+        }
+        self.polled = Some(Instant::now());
+        let snapshot = self.follower.poll();
+        if !first {
+            return snapshot;
+        }
+        // What is there already is read before the first picture, however long it is.
+        while self.follower.has_more() {
+            self.follower.poll();
+        }
+        self.follower.with_history()
+    }
+}
+
+impl Remote {
+    fn next(&mut self) -> Result<Option<Snapshot>, TopError> {
+        let mut line = Vec::new();
+        let read = (&mut self.lines).take(MOST_LINE).read_until(b'\n', &mut line);
+        if matches!(read, Ok(1..)) && line.ends_with(b"\n") {
+            let snapshot = serde_json::from_slice(&line);
+            self.has_any = true;
+            let said = |error| format!("it is no snapshot: {error}");
+            return snapshot.map(Some).map_err(|error| self.failed(&said(error)));
+        }
+        let _ = self.child.wait();
+        if self.has_any {
+            return Ok(None);
+        }
+        let message = self.message.lock().map(|bytes| bytes.clone()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&message).trim().to_owned();
+        Err(self.failed(text.lines().last().unwrap_or_default()))
+    }
+
+    fn failed(&self, why: &str) -> TopError {
+        TopError::remote(&self.host, why, &self.run)
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Keeps the end of what a client of ssh writes.
+fn keep_end(errors: Option<impl Read>, to: &Mutex<Vec<u8>>) {
+    let Some(mut errors) = errors else { return };
+    let mut bytes = [0; 1024];
+    while let Ok(count @ 1..) = errors.read(&mut bytes) {
+        if let Ok(mut kept) = to.lock() {
+            kept.extend_from_slice(&bytes[..count]);
+            let surplus = kept.len().saturating_sub(MOST_MESSAGE);
+            kept.drain(..surplus);
+        }
+    }
+}
+
+/// Host and path of `HOST:RUN`; a name with a slash before its colon is a path.
+fn split(run: &OsStr) -> Option<(String, OsString)> {
+    let bytes = run.as_bytes();
+    let at = bytes.iter().position(|byte| matches!(byte, b':' | b'/'))?;
+    let host = std::str::from_utf8(&bytes[..at]).ok().filter(|host| !host.is_empty())?;
+    let path = OsString::from_vec(bytes[at + 1..].to_vec());
+    (bytes[at] == b':' && !path.is_empty()).then(|| (host.to_owned(), path))
+}
+
+/// A word in single quotes, as any POSIX shell reads it back.
+fn quoted(text: &OsStr) -> OsString {
+    let inner =
+        text.as_bytes().split(|byte| *byte == b'\'').collect::<Vec<_>>().join(&b"'\\''"[..]);
+    OsString::from_vec([b"'", &inner[..], b"'"].concat())
+}
+
+/// Whether a file begins as a trace file.
+fn is_tprof(files: &PlainFiles, name: &str) -> bool {
+    let mut bytes = [0; 5];
+    let read = files.open(name).and_then(|mut file| file.read_exact(&mut bytes));
+    read.is_ok() && bytes == *b"TPROF"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn fake_ssh(directory: &Path, script: &str) -> OsString {
+        let program = directory.join("ssh");
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        program.into_os_string()
+    }
+
+    #[test]
+    fn a_host_comes_before_a_colon_without_a_slash() {
+        let of = |text: &str| split(OsStr::new(text));
+        let pair = |host: &str, run: &str| Some((host.to_owned(), OsString::from(run)));
+        assert_eq!(of("gpu-1:runs/a"), pair("gpu-1", "runs/a"));
+        assert_eq!(of("me@gpu-1:/r/a:b"), pair("me@gpu-1", "/r/a:b"));
+        assert_eq!([of("./a:b"), of("runs/a"), of("a"), of(":a"), of("a:")], [const { None }; 5]);
+    }
+
+    #[test]
+    fn the_other_shell_gets_the_path_as_one_word() {
+        let directory = tempfile::tempdir().unwrap();
+        // As sshd does: the command is one text for a shell, here with `tprof` as a function.
+        let script = r#"[ "$1 $2 $3" = "-T -- host" ] || exit 9
+            sh -c "tprof() { printf '%s|' \"\$@\" >&2; }; $4"; exit 1"#;
+        let program = fake_ssh(directory.path(), script);
+        let awkward = OsStr::new("a 'b' $(id) `id` \"c\"; ls");
+        let mut source = Source::remote(&program, "host", awkward).unwrap();
+        let error = source.next().unwrap_err();
+        assert_eq!(error.why, "top|--json|--|a 'b' $(id) `id` \"c\"; ls|");
+        assert!(Source::remote(&program, "-oProxyCommand=x", awkward).is_err());
+    }
+
+    #[test]
+    fn snapshots_of_another_host_come_by_line_until_it_ends() {
+        let directory = tempfile::tempdir().unwrap();
+        let line = serde_json::to_string(&Snapshot { time_ns: 7, ..Snapshot::default() }).unwrap();
+        let program = fake_ssh(directory.path(), &format!("echo '{line}'; echo '{line}'"));
+        let mut source = Source::remote(&program, "host", OsStr::new("run")).unwrap();
+        assert_eq!(source.next().unwrap().unwrap().time_ns, 7);
+        assert!(source.next().unwrap().is_some() && source.next().unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_no_run_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let error = |path: &Path| Source::open(path.as_os_str()).err().unwrap();
+        assert!(error(directory.path()).what.ends_with("is not a run"));
+        assert!(error(&directory.path().join("absent")).what.starts_with("cannot open"));
+        let file = directory.path().join("notes.txt");
+        std::fs::write(&file, "a").unwrap();
+        assert!(error(&file).what.ends_with("is not a run"));
+    }
+}

@@ -1,0 +1,47 @@
+//! One picture as text, for a script or a log.
+
+use std::fmt::Write;
+
+use super::table::{Column, cell, columns};
+use super::view::View;
+use super::words;
+use crate::snapshot::Snapshot;
+
+/// All columns that are known have room in it.
+const WIDTH: usize = 160;
+/// Events that are shown.
+const EVENTS: usize = 10;
+
+/// A snapshot as text.
+pub fn text(snapshot: &Snapshot) -> String {
+    let mut view = View::default();
+    view.take(snapshot.clone());
+    let mut text = String::new();
+    let _ = writeln!(text, "{}", words::command(&view));
+    let _ = writeln!(text, "{}: {}", words::state(&view), words::totals(&view));
+    let columns = columns(&view, WIDTH);
+    line(&mut text, columns.iter().map(|column| (*column, column.title().to_owned())));
+    for at in view.order() {
+        line(&mut text, columns.iter().map(|column| (*column, cell(&view, at, *column))));
+    }
+    for stall in &view.now.stalls {
+        let _ = writeln!(text, "{}", words::stall(stall));
+    }
+    let last = view.events.len().saturating_sub(EVENTS);
+    for event in view.events.iter().skip(last) {
+        let _ = writeln!(text, "{}", words::event(event));
+    }
+    text
+}
+
+fn line(text: &mut String, cells: impl Iterator<Item = (Column, String)>) {
+    let mut line = String::new();
+    for (column, cell) in cells {
+        let width = column.width();
+        let _ = match column.is_number() {
+            true => write!(line, "{cell:>width$} "),
+            false => write!(line, "{cell:<width$} "),
+        };
+    }
+    let _ = writeln!(text, "{}", line.trim_end());
+}
