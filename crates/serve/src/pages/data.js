@@ -1,0 +1,117 @@
+// What comes from outside. No other file fetches: a static site has the same answers
+// as files, which this one reads by script, because file:// permits no fetch.
+
+const SITE = window.TPROF_SITE || null;
+
+class ApiError extends Error {
+  constructor(status, body) {
+    super(body.error || `the server answered ${status}`);
+    Object.assign(this, { status, why: body.why || "", advice: body.try || "" });
+  }
+}
+
+// Whether the server does not answer any more, and what follows from a change of it.
+const server = { gone: false, changed: () => {} };
+function setGone(gone) {
+  if (server.gone === gone) return;
+  server.gone = gone;
+  server.changed(gone);
+}
+
+// The value at a path below api/v1, such as `runs/7`.
+async function api(path, how = {}) {
+  if (SITE) return siteData(path);
+  const headers = how.method && how.method !== "HEAD" ? { "X-Tprof": "1", "Content-Type": "application/json" } : {};
+  let answer;
+  try {
+    answer = await fetch(apiAddress(path), { method: how.method || "GET", headers, body: how.body && JSON.stringify(how.body), signal: how.signal });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    setGone(true);
+    throw new ApiError(0, { error: "the server does not answer", why: "tprof serve has ended, or the network is down", try: "Start tprof serve again, and open the address that it prints." });
+  }
+  setGone(false);
+  const text = await answer.text();
+  let value = null;
+  try { value = text ? JSON.parse(text) : null; } catch { /* judged below */ }
+  if (!answer.ok) throw new ApiError(answer.status, value || { error: `the server answered ${answer.status}`, why: text.slice(0, 300) });
+  if (value === null && text) throw new ApiError(answer.status, { error: "the answer is not JSON", why: text.slice(0, 300) });
+  return value;
+}
+
+function apiAddress(path) {
+  return path ? `api/v1/${path}` : "api/v1";
+}
+
+// Static site: `data/PATH.js` calls tprofData(PATH, value). Queries are parts of the path there.
+const siteParts = new Map();
+window.tprofData = (path, value) => siteParts.get(path)?.(value);
+const siteCache = new Map();
+function siteData(path) {
+  const name = path === "" ? "index" : path.replace(/\?/, "/").replace(/&/g, "/").replace(/[^\w./=-]/g, "_");
+  if (!siteCache.has(name)) {
+    siteCache.set(name, new Promise((done, failed) => {
+      siteParts.set(name, done);
+      const script = element("script", { src: `data/${name}.js` });
+      script.addEventListener("error", () => failed(new ApiError(404, { error: "this site does not have that", why: `data/${name}.js is not part of it`, try: "Open the run with tprof serve." })));
+      document.head.append(script);
+    }));
+  }
+  return siteCache.get(name);
+}
+
+// Addresses of what the browser itself loads: pages for frames, and downloads.
+function pageAddress(id, name, query = {}) {
+  if (SITE) return `pages/${id}/${name}.html`;
+  return `api/v1/runs/${id}/page/${name}${queryText(query)}`;
+}
+function exportAddress(id, format) {
+  return `api/v1/runs/${id}/export/${encodeURIComponent(format)}`;
+}
+function flameDifferenceAddress(a, b) {
+  return SITE ? `pages/flame-${a}-${b}.html` : `api/v1/diff/flame?a=${a}&b=${b}`;
+}
+function queryText(query) {
+  const parts = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== ""));
+  const text = parts.toString();
+  return text ? `?${text}` : "";
+}
+
+// Calls `work` now and again each `ms` while the tab is shown; false from it ends that.
+// Returns what ends it.
+function poll(ms, work) {
+  let timer = 0, ended = false, busy = false;
+  const round = async () => {
+    clearTimeout(timer);
+    if (ended || busy || document.hidden) return;
+    busy = true;
+    let again = true;
+    try { again = await work(); } catch { /* the banner shows a server that is gone */ }
+    busy = false;
+    if (again === false) ended = true;
+    else if (!ended) timer = setTimeout(round, ms);
+  };
+  const shown = () => { if (!document.hidden) round(); };
+  document.addEventListener("visibilitychange", shown);
+  round();
+  return () => { ended = true; clearTimeout(timer); document.removeEventListener("visibilitychange", shown); };
+}
+
+// Events of a live run; `state` is called with "open", "lost" or "ended".
+function liveEvents(id, { snapshot, state }) {
+  const source = new EventSource(`api/v1/runs/${id}/events`);
+  const read = (event, first) => { try { snapshot(JSON.parse(event.data), first); } catch (error) { console.error(error); } };
+  source.addEventListener("start", (event) => { setGone(false); state("open"); read(event, true); });
+  source.addEventListener("tick", (event) => read(event, false));
+  source.addEventListener("end", (event) => {
+    if (event.data && event.data.startsWith("{")) read(event, false);
+    source.close();
+    state("ended");
+  });
+  source.addEventListener("error", () => {
+    state("lost");
+    // A browser does not try again after an answer that is none; the poll of the page does.
+    if (source.readyState === EventSource.CLOSED) api(`runs/${id}`).catch(() => {});
+  });
+  return () => source.close();
+}

@@ -1,0 +1,50 @@
+// The pages that `tprof export` writes, within the frame of their run.
+
+function pageView(content, run, name, route) {
+  const frame = element("iframe", { title: PAGES[name]?.[0] || name });
+  const open = element("a", { class: "button", target: "_blank", rel: "noopener" }, "Open in a new tab ↗");
+  const steps = element("input", { type: "text", size: 8, placeholder: "5..9", value: route.query.steps || "", "aria-label": "Steps, such as 5..9", onchange: () => change({ steps: steps.value.trim() || null }) });
+  const ranks = run.ranks > 1 ? element("select", { "aria-label": "Rank", onchange: () => change({ rank: ranks.value || null }) }, element("option", { value: "" }, "all"),
+    ...Array.from({ length: Math.min(run.ranks, 4096) }, (_, rank) => element("option", { value: rank, selected: String(rank) === route.query.rank }, String(rank)))) : null;
+  const wait = waiting("The page is being made");
+  const place = element("div", { class: "embedded" }, wait, frame);
+  content.classList.add("whole-height");
+  content.replaceChildren(element("div", { class: "head" }, element("h2", {}, PAGES[name]?.[0] || name), element("span", { class: "dim" }, PAGES[name]?.[1] || ""), element("span", { class: "space" }),
+    element("div", { class: "controls" }, ranks ? element("label", {}, "Rank", ranks) : null, SITE ? null : element("label", {}, "Steps", steps), open)), place);
+  // The time to show is a part of that page's own address.
+  function load() {
+    const query = parseHash(location.hash).query, at = query.to ? `#from=${query.from || 0}&to=${query.to}` : "";
+    const address = pageAddress(run.id, name, { steps: query.steps, rank: query.rank }) + at;
+    wait.hidden = false;
+    open.href = address;
+    checkPage(address).then((error) => {
+      if (error) { wait.hidden = true; place.replaceChildren(errorBox(error, () => { place.replaceChildren(wait, frame); load(); })); return; }
+      frame.src = address;
+    });
+  }
+  frame.addEventListener("load", () => { if (!frame.src) return; wait.hidden = true; followTheme(frame); });
+  function change(query) { setQuery({ ...query, from: null, to: null }); load(); }
+  load();
+  return { changed: load, close: () => themed.delete(frame) };
+}
+
+// An error of the server is JSON, which a frame would show as it is.
+async function checkPage(address) {
+  if (SITE) return null;
+  const path = address.replace(/^api\/v1\//, "").replace(/#.*/, "");
+  try {
+    await api(path, { method: "HEAD" });
+    return null;
+  } catch { /* its reason is in the body, which HEAD leaves out */ }
+  return api(path).then(() => null, (error) => error);
+}
+
+// The page within has its own colours; it follows those of this one.
+const themed = new Set();
+function followTheme(frame) {
+  themed.add(frame);
+  try {
+    const theme = document.documentElement.dataset.theme, root = frame.contentDocument.documentElement;
+    if (theme) root.dataset.theme = theme; else delete root.dataset.theme;
+  } catch { /* the server may keep the frame apart */ }
+}

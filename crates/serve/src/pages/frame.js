@@ -1,0 +1,87 @@
+// What all views of one run share: its heading and the list of everything there is about it.
+
+// What GET /api/v1 has; filled before the first view.
+let ABOUT = { kinds: [], formats: [], control: false, directory: "" };
+
+const KIND_GROUPS = [
+  ["Time", ["findings", "host", "steps", "breakdown", "idle", "overlap", "critical-path"]],
+  ["Host", ["summary", "memory", "cpu", "threads", "counters"]],
+  ["GPU", ["kernels", "gemms", "api", "launches", "queue", "bandwidth", "memcpy", "device-memory", "gpu"]],
+  ["Program", ["operators", "flops", "roofline", "annotations", "nvtx", "spans", "compile", "sequences"]],
+  ["Ranks", ["comm", "stragglers"]],
+];
+const PAGES = { timeline: ["Timeline", "every event over time"], flame: ["Flame graph", "where CPU time, memory and GPU time go, by stack"], report: ["Report page", "the whole report as one page to keep"] };
+
+const knownRuns = new Map();
+async function getRun(id) {
+  const run = await api(`runs/${id}`);
+  knownRuns.set(String(id), run);
+  return run;
+}
+
+function kindGroups() {
+  const there = new Set(ABOUT.kinds.map((kind) => kind.name)), grouped = new Set(KIND_GROUPS.flatMap(([, kinds]) => kinds));
+  const others = ABOUT.kinds.map((kind) => kind.name).filter((name) => !grouped.has(name));
+  return [...KIND_GROUPS.map(([title, kinds]) => [title, kinds.filter((name) => there.has(name))]), ["Other", others]].filter(([, kinds]) => kinds.length);
+}
+
+// The list at the side. Built once for a run: the view beside it changes, the list stays.
+function runNav(run) {
+  const link = (href, text, title, where) => element("li", {}, element("a", { href, title, "data-where": where }, text));
+  const id = run.id, live = run.state === "running" && !SITE;
+  const first = [link(`#/run/${id}`, "Overview", "what was recorded and what was found", "")];
+  if (live) first.unshift(link(`#/live/${id}`, element("span", {}, element("i", { class: "pulse", "aria-hidden": "true" }), "Live"), "what happens now", "live"));
+  for (const [name, [text, about]] of Object.entries(PAGES)) first.push(link(`#/run/${id}/page/${name}`, text, about, `page/${name}`));
+  first.push(link(`#/ranks/${id}`, "Heat map", "ranks over time or steps", "ranks"), link(`#/history/${id}`, "History", "the same command, run after run", "history"));
+  return element("nav", { class: "side", "aria-label": "Of this run" }, element("ul", {}, ...first),
+    ...kindGroups().flatMap(([title, kinds]) => [element("h3", {}, title), element("ul", {}, ...kinds.map((name) => link(`#/run/${id}/${name}`, heading(name), ABOUT.kinds.find((kind) => kind.name === name).about, name)))]));
+}
+
+// The place for a view of run `id`, with `where` marked in the list; keeps the frame of the same run.
+function runFrame(main, id) {
+  let frame = main.querySelector(":scope > .frame");
+  if (frame?.dataset.run !== String(id)) {
+    frame = element("div", { class: "frame", "data-run": id }, element("nav", { class: "side", "aria-label": "Of this run" }), element("div", { class: "content" }));
+    main.replaceChildren(frame);
+  }
+  main.scrollTop = 0;
+  const fresh = element("div", { class: "content" }, waiting("Loading"));
+  frame.lastChild.replaceWith(fresh);
+  return { frame, content: fresh };
+}
+function fillNav(frame, run, where) {
+  const state = `${run.state} ${ABOUT.kinds.length}`;
+  if (frame.dataset.state !== state) { frame.dataset.state = state; frame.firstChild.replaceWith(runNav(run)); }
+  for (const link of frame.querySelectorAll("nav a")) {
+    if (link.dataset.where === where) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+}
+
+// A view of a run: `build(content, run)` makes it once the run is there.
+function runScene(main, route, where, name, build) {
+  const id = route.parts[1], { frame, content } = runFrame(main, id);
+  let inner = null, closed = false;
+  const scene = {
+    title: name || `run ${id}`, crumbs: [[`run ${id}`, `#/run/${id}`], ...(name ? [[name, ""]] : [])], back: where === "" ? "#/" : `#/run/${id}`,
+    changed: (changed) => inner?.changed?.(changed), key: (event) => inner?.key?.(event),
+    get table() { return inner?.table; }, close: () => { closed = true; inner?.close?.(); },
+  };
+  const show = (run) => {
+    if (closed) return;
+    fillNav(frame, run, where);
+    scene.title = [name, runTitle(run)].filter(Boolean).join(" – ");
+    scene.crumbs[0][0] = runTitle(run);
+    titles(scene);
+    if (inner) { inner.update?.(run); return; }
+    inner = build(content, run);
+    scene.search = inner?.search;
+    search(inner?.search);
+  };
+  const load = async () => {
+    try { show(await getRun(id)); } catch (error) { if (!closed) content.replaceChildren(errorBox(error, load)); }
+  };
+  if (knownRuns.has(id)) show(knownRuns.get(id));
+  load();
+  return scene;
+}

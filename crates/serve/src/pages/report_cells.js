@@ -1,0 +1,141 @@
+// Rows of a document as a table: its columns, their units, what is unknown and why.
+
+const FIRST_ROWS = 30;
+const NO_COLUMN = /_missing$|^error_|^estimate$/;
+// Texts that name a row: they stand before its figures.
+const NAMES = new Set(["name", "function", "operator", "kernel", "sequence", "range", "thread", "process", "counter", "module", "copy", "place", "what", "line", "next", "label", "file", "rule", "command", "span"]);
+const LEADING = new Set(["rank", "device", "stream", "context", "step", "host", "pid", "part", "finding", "kind"]);
+
+function columnKeys(rows) {
+  const keys = new Set();
+  for (const row of rows.slice(0, 200)) for (const key of Object.keys(row)) if (!NO_COLUMN.test(key)) keys.add(key);
+  // A short form is how its long form is shown.
+  for (const key of [...keys]) if (keys.has(`short_${key}`)) keys.delete(`short_${key}`); else if (keys.has(`${key}_short`)) keys.delete(`${key}_short`);
+  return order([...keys], rows);
+}
+// What names the row comes after its rank, device and step, and before its figures.
+function order(keys, rows) {
+  const words = (key) => rows.some((row) => typeof row[key] === "string");
+  const last = keys[keys.length - 1];
+  const name = NAMES.has(last) && words(last) ? last : keys.findLast((key) => NAMES.has(key) && words(key) && !LEADING.has(key));
+  if (!name) return keys;
+  const rest = keys.filter((key) => key !== name);
+  let at = 0;
+  while (at < rest.length && LEADING.has(rest[at])) at++;
+  return [...rest.slice(0, at), name, ...rest.slice(at)];
+}
+
+// Columns that have a value anywhere, and a line for each reason of those that have none.
+function splitColumns(rows) {
+  const reasons = new Map(), kept = [];
+  const note = (key, why) => { if (!reasons.has(why)) reasons.set(why, new Set()); reasons.get(why).add(heading(key)); };
+  for (const key of columnKeys(rows)) {
+    const has = rows.some((row) => row[key] !== null && row[key] !== undefined && row[key] !== "");
+    const why = [...new Set(rows.map((row) => row[`${key}_missing`]).filter(Boolean))];
+    for (const one of why.slice(0, 3)) note(key, one);
+    if (has) kept.push(key);
+  }
+  return { kept, reasons: [...reasons].map(([why, keys]) => `${[...keys].join(", ")}: ${why}`) };
+}
+
+function documentColumn(key, kind, rows) {
+  const some = rows.find((row) => row[key] !== null && row[key] !== undefined);
+  const unit = unitOf(key, kind, some), words = typeof some[key] === "string" || Array.isArray(some[key]);
+  const numeric = typeof some[key] === "number";
+  const most = unit === "share" ? 1 : 0;
+  return {
+    key, words, heading: heading(key), about: `${key}${numeric && !["none", "id"].includes(unit) ? `, ${unit}` : ""}: sort`,
+    value: (row) => Array.isArray(row[key]) ? row[key].join(" ") : row[key],
+    cell: (row) => documentCell(row, key, unit, most),
+  };
+}
+
+function documentCell(row, key, unit, most) {
+  const value = row[key];
+  if (value === null || value === undefined) {
+    const why = row[`${key}_missing`];
+    return why ? { content: unknown(why) } : { content: "–", mark: "none" };
+  }
+  if (typeof value === "number") {
+    const error = row[`error_${key}`], estimate = error !== undefined && error !== null;
+    const sign = key.startsWith("change") && value > 0 ? "+" : "";
+    return { content: `${estimate ? "~" : ""}${sign}${shown(value, unit)}`, title: estimate ? `${exact(value, unit)} ± ${shown(error, unit)}, an estimate (95 %)` : exact(value, unit), share: most && value >= 0 && value <= 1 ? value : null };
+  }
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (Array.isArray(value)) return listCell(value);
+  if (typeof value === "object") return { content: JSON.stringify(value), title: JSON.stringify(value, null, 1) };
+  const depth = row.depth && (key === "line" || key === "function") ? "\u00a0\u00a0".repeat(Math.min(40, row.depth)) : "";
+  const short = row[`short_${key}`] ?? row[`${key}_short`];
+  return { content: depth + (short || value), title: value.length > 24 || short ? value : null, mark: value === "" ? "none" : "" };
+}
+function listCell(values) {
+  if (!values.length) return { content: "–", mark: "none" };
+  const texts = values.map((one) => typeof one === "object" ? JSON.stringify(one) : String(one));
+  return { content: texts.length > 1 ? `${texts[0]}  (${texts.length} in all)` : texts[0], title: texts.slice(0, 40).join("\n") };
+}
+
+// The table of a document's rows with what belongs to it; keeps `tables` for the search.
+function documentTable(key, rows, kind, tables, missing) {
+  const title = element("h3", {}, titled(key), rows.length ? element("span", { class: "dim" }, `  ${formatCount(rows.length)} row${rows.length === 1 ? "" : "s"}`) : null);
+  if (!rows.length) return element("section", { class: "part" }, title, element("p", { class: "none" }, "None", missing ? ": " : "", missing ? withCode(missing) : ""));
+  const { kept, reasons } = splitColumns(rows);
+  const ids = new Map(rows.map((row, at) => [row, at]));
+  const table = new Table({
+    label: titled(key), columns: kept.map((column) => documentColumn(column, kind, rows)), rowKey: (row) => ids.get(row), limit: FIRST_ROWS,
+    text: (row) => kept.map((column) => row[column]).filter((value) => typeof value === "string" || Array.isArray(value)).join(" "),
+  });
+  table.setRows(rows);
+  tables.push(table);
+  return element("section", { class: "part", "data-table": key }, title, table.element, table.more,
+    reasons.length ? element("ul", { class: "reasons" }, ...reasons.slice(0, 6).map((reason) => element("li", {}, "? ", withCode(reason))), reasons.length > 6 ? element("li", {}, `and ${reasons.length - 6} more reasons`) : null) : null);
+}
+
+// Any value of a document that is not rows: figures, series over time, lists.
+function documentObject(value, kind, tables, depth = 0) {
+  const facts = [], parts = [];
+  const keys = Object.keys(value).filter((key) => !NO_COLUMN.test(key));
+  const series = keys.filter((key) => Array.isArray(value[key]) && value[key].length > 1 && value[key].every((one) => one === null || typeof one === "number"));
+  if ("bucket_ns" in value && series.length) parts.push(overTime(value, series, tables));
+  const none = new Map();
+  for (const key of keys) {
+    const one = value[key], unit = unitOf(key, kind, value);
+    if (series.includes(key) && "bucket_ns" in value) continue;
+    if (one === null && value[`${key}_missing`]) none.set(value[`${key}_missing`], [...(none.get(value[`${key}_missing`]) || []), heading(key)]);
+    else if (one === null || one === "") continue;
+    else if (Array.isArray(one)) parts.push(documentList(key, one, kind, tables, depth, value[`${key}_missing`]));
+    else if (typeof one === "object") parts.push(element("section", { class: "part" }, element(depth ? "h4" : "h3", {}, titled(key)), documentObject(one, kind, tables, depth + 1)));
+    else facts.push([heading(key), documentCell(value, key, unit, 0)]);
+  }
+  return element("div", { class: "object" },
+    facts.length ? element("dl", { class: "figures" }, ...facts.map(([name, cell]) => element("div", {}, element("dt", {}, name), element("dd", { title: cell.title || null }, cell.content ?? cell)))) : null,
+    none.size ? element("ul", { class: "reasons" }, ...[...none].map(([why, keys]) => element("li", {}, "? ", keys.length > 4 ? `${keys.slice(0, 3).join(", ")} and ${keys.length - 3} more` : keys.join(", "), ": ", withCode(why)))) : null,
+    ...parts);
+}
+function documentList(key, list, kind, tables, depth, missing) {
+  if (!list.length) return missing ? element("section", { class: "part" }, element("h3", {}, titled(key)), element("p", { class: "none" }, "None: ", withCode(missing))) : null;
+  if (typeof list[0] !== "object" || list[0] === null) return element("section", { class: "part" }, element("h3", {}, titled(key)), element("ul", {}, ...list.slice(0, 100).map((one) => element("li", {}, withCode(String(one))))));
+  const nested = list.some((row) => Object.values(row).some((one) => one && typeof one === "object" && !Array.isArray(one)));
+  if (!nested) return documentTable(key, list, kind, tables, missing);
+  return element("section", { class: "part" }, element("h3", {}, titled(key)), ...list.map((row, at) => {
+    const inner = element("div", {}), fold = element("details", { open: at === 0 && list.length <= 8 }, element("summary", {}, row.label || row.name || `${heading(key)} ${at + 1}`), inner);
+    const fill = () => { if (fold.open && !inner.firstChild) inner.append(documentObject(row, kind, tables, depth + 1)); };
+    fold.addEventListener("toggle", fill);
+    fill();
+    return fold;
+  }));
+}
+function overTime(value, series, tables) {
+  const bytes = series.filter((key) => unitOf(key) === "bytes"), chosen = bytes.length ? bytes : series;
+  const chart = new LineChart({ title: "Over time", unit: unitOf(chosen[0]), height: 200 });
+  const x = value[chosen[0]].map((_, at) => value.start_ns + at * value.bucket_ns);
+  chart.set(x, chosen.map((key) => ({ label: heading(key), values: value[key] })));
+  tables.push(chart);
+  return element("div", {}, lineKey(chosen.map(heading)), chart.element);
+}
+function lineKey(names) {
+  return element("div", { class: "key" }, ...names.map((name, at) => {
+    const dot = element("i", {});
+    dot.style.background = lineColour(at);
+    return element("span", {}, dot, name);
+  }));
+}

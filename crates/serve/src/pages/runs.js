@@ -1,0 +1,120 @@
+// All runs of the directory: find one, compare some, open one.
+
+const POLL_MS = 2000;
+const RUN_STATES = { all: () => true, running: (run) => run.state === "running", finished: (run) => run.state === "finished" && !run.failed, failed: (run) => Boolean(run.failed), damaged: (run) => run.state === "damaged" || run.state === "cut off", incomplete: (run) => run.complete === false };
+
+function runsView(main, route) {
+  let runs = null, state = route.query.state || "all";
+  const chosen = new Set();
+  const [sortKey, down] = (route.query.sort || "-when").startsWith("-") ? [(route.query.sort || "-when").slice(1), true] : [route.query.sort, false];
+  const table = new Table({
+    label: "Runs", windowed: true, rowKey: (run) => run.id, columns: runColumns({ find: (tag) => { $("search").value = tag; $("search").oninput(); }, choose, has: (run) => chosen.has(run.id) }),
+    sort: { key: sortKey, down }, sorted: ({ key, down }) => setQuery({ sort: key === "when" && down ? null : `${down ? "-" : ""}${key}` }),
+    open: (run) => { location.hash = run.state === "running" && !SITE ? `#/live/${run.id}` : `#/run/${run.id}`; },
+    choose, chosen: (run) => chosen.has(run.id), rowClass: (run) => run.state === "damaged" ? "damaged" : "",
+    text: (run) => [commandText(run.command), run.name, run.path, run.host, run.commit, run.state, run.failed, run.note, ...(run.tags || []), run.worst?.rule, run.worst?.what].filter(Boolean).join(" "),
+  });
+  const count = element("span", { class: "dim" }), buttons = element("span", { class: "buttons" });
+  const select = element("select", { "aria-label": "State of runs", onchange: () => { state = select.value; setQuery({ state: state === "all" ? null : state }); filter(); } },
+    ...Object.keys(RUN_STATES).map((name) => element("option", { value: name, selected: name === state }, name === "all" ? "all states" : name)));
+  const head = element("div", { class: "head runs-head" }, element("h1", {}, "Runs"), element("span", { class: "dim mono path", title: ABOUT.directory }, ABOUT.directory), count, element("span", { class: "space" }), buttons, select);
+  const empty = noRuns();
+  const body = element("section", { class: "list" }, head, waiting("Reading the runs"));
+  main.replaceChildren(body);
+
+  function choose(run) {
+    if (!chosen.delete(run.id)) chosen.add(run.id);
+    table.paint();
+    paintButtons();
+  }
+  function paintButtons() {
+    const some = (runs || []).filter((run) => chosen.has(run.id));
+    buttons.replaceChildren(...(some.length ? [
+      element("button", { class: "strong", disabled: some.length < 2, title: some.length < 2 ? "Choose one more run" : "Compare (c)", onclick: compare }, some.length < 2 ? "Choose one more to compare" : `Compare ${some.length}`),
+      ABOUT.control ? element("button", { class: "danger", onclick: () => askDelete(some, () => { chosen.clear(); load(); }) }, "Delete…") : null,
+      element("button", { onclick: () => { chosen.clear(); table.paint(); paintButtons(); } }, "Choose none")].filter(Boolean) : []));
+  }
+  function compare() {
+    const some = runs.filter((run) => chosen.has(run.id)).sort((a, b) => a.start_unix_ns - b.start_unix_ns);
+    if (some.length >= 2) location.hash = hashOf(["compare", ...some.map((run) => String(run.id))]);
+  }
+  function filter(text = $("search").value) {
+    const words = matcher(text), of = RUN_STATES[state] || RUN_STATES.all;
+    table.filter(words || state !== "all" ? (line, run) => of(run) && (!words || words(line)) : null);
+    counted();
+  }
+  function counted() {
+    if (runs) count.textContent = table.shown.length === runs.length ? `${formatCount(runs.length)} run${runs.length === 1 ? "" : "s"}` : `${formatCount(table.shown.length)} of ${formatCount(runs.length)}`;
+  }
+  async function load() {
+    const answer = await api("runs");
+    const first = runs === null;
+    runs = answer.runs;
+    for (const run of runs) knownRuns.set(String(run.id), run);
+    for (const id of chosen) if (!runs.some((run) => run.id === id)) chosen.delete(id);
+    if (first) body.lastChild.remove();
+    if (runs.length && !table.element.isConnected) { empty.remove(); body.append(table.element); }
+    if (!runs.length && !empty.isConnected) { table.element.remove(); body.append(empty); }
+    table.setRows(runs, !first && document.activeElement?.closest("tbody") !== null);
+    if (first) filter(route.query.q || "");
+    counted();
+    paintButtons();
+    // A run may begin at any time; nothing that is pending needs no hurry.
+    return !SITE;
+  }
+  const failedOnce = (error) => { if (runs === null) body.lastChild.replaceWith(errorBox(error, () => navigateAgain())); };
+  const stop = poll(POLL_MS, () => load().catch((error) => { failedOnce(error); throw error; }));
+  return {
+    title: "Runs", crumbs: [], search: filter, table, close: () => { stop(); table.close(); },
+    key: (event) => { if (event.key === "c" && chosen.size >= 2) { event.preventDefault(); compare(); } },
+    changed: (changed) => { state = changed.query.state || "all"; select.value = state; filter(changed.query.q || ""); },
+  };
+}
+VIEWS.set("", runsView);
+
+function noRuns() {
+  return element("div", { class: "empty" }, element("h2", {}, "No runs yet"), element("p", {}, "Record one in a terminal; it appears here while it runs:"),
+    element("pre", {}, element("code", {}, "tprof run -- COMMAND")), element("p", { class: "dim" }, "for example ", element("code", {}, "tprof run -- python train.py"), ABOUT.directory ? ` in ${ABOUT.directory}` : ""));
+}
+
+// A figure of a run's summary: pending moves, unknown has its reason.
+function summaryCell(run, key, unit) {
+  if (run.summary === "pending") return { content: element("span", { class: "pending", title: "being computed", "aria-label": "being computed" }, "–") };
+  const value = run[key];
+  if (value === null || value === undefined) return { content: unknown(run[`${key}_why`] || (run.summary === "failed" ? run.why || "the report failed" : "")) };
+  return { content: shown(value, unit), title: exact(value, unit) };
+}
+function stateCell(run) {
+  const text = run.failed ? `failed: ${run.failed}` : run.state;
+  const kind = run.failed ? "bad" : { running: "live", damaged: "bad", "cut off": "warn" }[run.state] || "fine";
+  return { content: element("span", { class: `state ${kind}` }, element("i", { "aria-hidden": "true" }), text), title: [run.state, run.failed, run.why].filter(Boolean).join(": ") };
+}
+function lostCell(run) {
+  if (run.lost > 0) return { content: formatCount(run.lost), title: `${exact(run.lost, "count")} of ${exact((run.recorded || 0) + run.lost, "count")} events and samples were lost`, mark: "warn" };
+  if (run.lost === null || run.lost === undefined) return { content: unknown(run.lost_why || run.why) };
+  return run.complete || run.state === "running" ? { content: "none", title: "none so far was lost", mark: "none" } : { content: "gaps", title: run.why || "nothing counted as lost, but parts were not recorded: the overview names them", mark: "warn" };
+}
+
+function runColumns({ find, choose, has }) {
+  const figure = (key, text, unit, about, width, rank) => ({ key, heading: text, about, width, class: rank, value: (run) => run[key], cell: (run) => summaryCell(run, key, unit) });
+  return [
+    { key: "choose", heading: "", class: "check", width: 34, cell: (run) => ({ content: element("input", { type: "checkbox", tabindex: -1, "aria-label": `choose run ${run.id}`, checked: has(run), "data-on": has(run), onclick: (event) => { event.preventDefault(); setTimeout(() => choose(run)); } }) }) },
+    { key: "command", heading: "Command", words: true, class: "command", value: runTitle, cell: (run) => ({ content: element("span", {}, element("a", { href: `#/run/${run.id}`, tabindex: -1 }, runTitle(run)), ...tagList(run, find), run.note ? element("span", { class: "note-mark", title: run.note, "aria-label": `note: ${run.note}` }, "✎") : null), title: `${runTitle(run)}\n${run.path}` }) },
+    { key: "when", heading: "Began", words: false, width: 88, value: (run) => run.start_unix_ns, cell: (run) => run.start_unix_ns ? { content: relative(run.start_unix_ns), title: absolute(run.start_unix_ns) } : { content: unknown(run.start_unix_ns_why || run.why) } },
+    { key: "wall_ns", heading: "Lasted", width: 82, value: (run) => run.wall_ns, cell: (run) => run.wall_ns === null || run.wall_ns === undefined ? { content: unknown(run.wall_ns_why || run.why) } : { content: duration(run.wall_ns), title: exact(run.wall_ns, "ns") } },
+    { key: "ranks", heading: "Ranks", width: 62, value: (run) => run.ranks, class: "third", cell: (run) => run.ranks === null || run.ranks === undefined ? { content: unknown(run.ranks_why || run.why) } : formatCount(run.ranks) },
+    { key: "state", heading: "State", words: true, width: 116, value: (run) => run.failed || run.state, cell: stateCell },
+    { key: "lost", heading: "Lost", width: 64, class: "second", about: "events and samples that were lost", value: (run) => run.lost, cell: lostCell },
+    figure("peak_bytes", "Peak heap", "bytes", "largest heap of a rank", 88, "third"),
+    figure("peak_rss_bytes", "Peak RSS", "bytes", "largest resident memory of a rank", 88, "fourth"),
+    figure("gpu_busy", "GPU busy", "share", "share of the time in which the GPU had work", 82, "second"),
+    figure("step_ns", "Step", "ns", "median step of the slowest rank", 82, ""),
+    { key: "worst", heading: "Worst finding", words: true, width: "22%", value: (run) => run.worst ? SEVERITY_ORDER.indexOf(run.worst.severity) : null, cell: (run) => worstCell(run) },
+    { key: "more", heading: "", width: 84, class: "more third", cell: (run) => ({ content: element("span", {}, element("a", { href: `#/history/${run.id}`, tabindex: -1, title: "the same command, run after run" }, "history"), ABOUT.control ? element("button", { class: "quiet", tabindex: -1, title: "Tags and note", "aria-label": `tags and note of run ${run.id}`, onclick: () => askNotes(knownRuns.get(String(run.id)) || run, () => {}) }, "✎") : null) }) },
+  ];
+}
+function worstCell(run) {
+  if (run.summary !== "ready") return summaryCell(run, "worst", "none");
+  if (!run.worst) return { content: run.findings === 0 ? "none found" : "–", mark: "none" };
+  return { content: element("span", { class: `severity ${severityClass(run.worst.severity)}` }, element("b", {}, run.worst.rule), " ", run.worst.what), title: `${run.worst.severity}: ${run.worst.what}${run.findings > 1 ? `; ${run.findings} findings in all` : ""}` };
+}

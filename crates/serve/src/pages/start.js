@@ -1,0 +1,39 @@
+// Begins: what the server offers, then the view that the address names.
+
+function startBanner() {
+  let stop = null;
+  server.changed = (gone) => {
+    stop?.();
+    stop = null;
+    const banner = $("banner");
+    banner.classList.toggle("gone", gone);
+    if (!gone) { banner.replaceChildren(); navigateAgain(); return; }
+    const again = () => api("").catch(() => {});
+    banner.replaceChildren(element("b", {}, "The server has ended. "), "What is shown is from before. Start ", element("code", {}, "tprof serve"), " again; this page tries every 5 s. ", element("button", { onclick: again }, "Try now"));
+    stop = poll(5000, again);
+  };
+}
+
+// The same view anew, after the server came back.
+function navigateAgain() {
+  leave();
+  navigate();
+}
+
+async function begin() {
+  startTheme(() => { themed.forEach(followTheme); repaint(); });
+  startKeys();
+  try {
+    ABOUT = { ...ABOUT, ...(await api("")) };
+  } catch (error) {
+    $("main").replaceChildren(errorBox(error, begin));
+    document.documentElement.dataset.ready = "true";
+    return;
+  }
+  document.documentElement.classList.toggle("site", Boolean(SITE));
+  startBanner();
+  addEventListener("hashchange", navigate);
+  navigate();
+  document.documentElement.dataset.ready = "true";
+}
+begin();
