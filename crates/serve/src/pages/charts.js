@@ -11,7 +11,9 @@ function svg(tag, attributes, ...children) {
   return made;
 }
 // Colour of a series: eight that differ for every eye, then hues between.
+const DARK_COLOURS = ["#4a9bc9", "#e8834a", "#2aa583", "#d99bbf", "#e0b34a", "#8fd0f5", "#a98bd6", "#9aa3ad"];
 function lineColour(at) {
+  if (isDark() && at < DARK_COLOURS.length) return DARK_COLOURS[at];
   return at < LINE_COLOURS.length ? LINE_COLOURS[at] : `hsl(${(at * 47) % 360} 55% 52%)`;
 }
 function inkOf(name) {
@@ -75,11 +77,16 @@ class LineChart {
     if (most === -Infinity) return null;
     // Zero is part of the axis unless all values are far from it.
     if (least > 0 && least < most * 0.7 || least === most) least = Math.min(0, least);
+    // Noise is not drawn as tall as a change.
+    if (most - least < 0.1 * Math.abs(most)) { const by = (0.1 * Math.abs(most) - (most - least)) / 2; most += by; least = least >= 0 ? Math.max(0, least - by) : least - by; }
     if (most === least) most = least + 1;
     if (this.unit === "share" && most > 0.8 && most <= 1) most = 1;
     return [least, most + (most - least) * 0.04];
   }
-  placeX(x) { return this.left + (this.to > this.from ? (x - this.from) / (this.to - this.from) : 0.5) * (this.width - this.left - 10); }
+  placeX(x) {
+    const pad = this.dots ? 8 : 0;
+    return this.left + pad + (this.to > this.from ? (x - this.from) / (this.to - this.from) : 0.5) * (this.width - this.left - 10 - 2 * pad);
+  }
 
   paint() {
     const { canvas } = this, ratio = devicePixelRatio || 1, width = canvas.clientWidth;
@@ -98,7 +105,7 @@ class LineChart {
     this.placeY = y;
     this.axes(pen, range, bottom, y);
     pen.save();
-    pen.beginPath(); pen.rect(this.left, 0, width - this.left, bottom + 2); pen.clip();
+    pen.beginPath(); pen.rect(this.left, 0, width - this.left, bottom + 4); pen.clip();
     this.series.forEach((one, at) => this.line(pen, one, lineColour(one.colour ?? at), y));
     pen.restore();
     for (const mark of this.marks) this.mark(pen, mark, bottom);
@@ -108,7 +115,7 @@ class LineChart {
     pen.strokeStyle = inkOf("--line");
     pen.lineWidth = 1;
     pen.textAlign = "right";
-    for (const value of notches(...range, 4, this.unit === "bytes" ? 1024 : 10)) {
+    for (const value of notches(...range, 5, this.unit === "bytes" ? 1024 : 10)) {
       const at = Math.round(y(value)) + 0.5;
       pen.beginPath(); pen.moveTo(this.left, at); pen.lineTo(this.width - 10, at); pen.stroke();
       pen.fillStyle = inkOf("--dim");

@@ -83,7 +83,7 @@ function metricTable(rows, tables) {
     { key: "change", heading: "Change", cell: (row) => row.change === null ? { content: unknown(row.change_missing) } : { content: signed(row.change, unit(row)), title: exact(row.change, unit(row)) } },
     { key: "interval", heading: "± 95 %", about: "half the width of the interval of the change", cell: (row) => row.interval === null || row.interval === undefined ? { content: unknown(row.interval_missing || "how it varies from run to run is not known") } : { content: shown(row.interval, unit(row)), title: exact(row.interval, unit(row)) } },
     { key: "share", heading: "Change, %", value: (row) => row.change_share, cell: (row) => row.change_share === null ? { content: "–", mark: "none" } : signed(row.change_share, "share") },
-    { key: "plot", heading: "−50 %   0   +50 %", class: "plot", cell: (row) => row.change === null || !row.a ? "" : { content: whisker(row.change / Math.abs(row.a), row.interval / Math.abs(row.a), 0.5, verdictCell(row.verdict).content.className) } },
+    { key: "plot", heading: "−50 %          0          +50 %", class: "plot", cell: (row) => row.change === null || !row.a ? "" : { content: whisker(row.change / Math.abs(row.a), row.interval / Math.abs(row.a), 0.5, verdictCell(row.verdict).content.className) } },
     { key: "verdict", heading: "Verdict", words: true, value: (row) => row.verdict, cell: (row) => verdictCell(row.verdict) }] });
   table.setRows(rows);
   tables.push(table);

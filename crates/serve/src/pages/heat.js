@@ -8,6 +8,13 @@ function heatColour(part) {
   return HEAT_STOPS[low].map((one, i) => Math.round(one + (HEAT_STOPS[low + 1][i] - one) * rest));
 }
 
+// Where the scale ends: a few values far above all others would leave one colour to the rest.
+function topOf({ values, least, most }) {
+  if (most === null || most === undefined) return most;
+  const all = values.flat().filter((value) => value !== null && value !== undefined).sort((a, b) => a - b), high = all[Math.floor(all.length * 0.98)];
+  return most - least > 2 * (high - least) && high > least ? high : most;
+}
+
 class HeatMap {
   // `open(row, column)` follows a click or Enter.
   constructor({ open, columnText }) {
@@ -32,6 +39,7 @@ class HeatMap {
   set(data) {
     const [rows, columns] = [data.rows.length, data.columns.length];
     this.data = data;
+    this.top = topOf(data);
     this.canvas.style.height = `${this.height()}px`;
     this.canvas.setAttribute("aria-label", `${heading(data.metric.replace("gauge:", ""))}: ${rows} rows, ${columns} columns, ${data.least === null ? "nothing measured" : `from ${shown(data.least, data.unit)} to ${shown(data.most, data.unit)}`}. Arrows read cells.`);
     this.foot.textContent = [data.folded ? `A cell is the ${data.folded}.` : "", data.values.some((row) => row.some((value) => value === null)) ? "Hatched: not measured." : ""].filter(Boolean).join(" ");
@@ -43,11 +51,11 @@ class HeatMap {
   labelWidth() { return 74; }
 
   paintLegend() {
-    const { least, most, unit } = this.data;
+    const { least, most, unit } = this.data, { top } = this;
     if (least === null || least === undefined) { this.legend.replaceChildren(); return; }
     const bar = element("canvas", { width: 160, height: 10, "aria-hidden": "true" }), pen = bar.getContext("2d");
     for (let x = 0; x < 160; x++) { pen.fillStyle = `rgb(${heatColour(x / 159)})`; pen.fillRect(x, 0, 1, 10); }
-    this.legend.replaceChildren(element("span", { title: exact(least, unit) }, shown(least, unit)), bar, element("span", { title: exact(most, unit) }, shown(most, unit)));
+    this.legend.replaceChildren(element("span", { title: exact(least, unit) }, shown(least, unit)), bar, element("span", { title: exact(most, unit) }, top < most ? `${shown(top, unit)} and more, up to ${shown(most, unit)}` : shown(most, unit)));
   }
   paint() {
     const { canvas, data } = this, width = canvas.clientWidth;
@@ -79,7 +87,7 @@ class HeatMap {
     const { data } = this, columns = data.columns.length, rows = data.rows.length;
     if (!columns || !rows) return;
     const small = new OffscreenCanvas(columns, rows), paint = small.getContext("2d"), image = paint.createImageData(columns, rows);
-    const least = data.least ?? 0, span = (data.most ?? 0) - least;
+    const least = data.least ?? 0, span = (this.top ?? 0) - least;
     data.values.forEach((row, y) => row.forEach((value, x) => {
       if (value === null || value === undefined) return;
       image.data.set([...heatColour(span > 0 ? (value - least) / span : 0.5), 255], 4 * (y * columns + x));

@@ -11,12 +11,13 @@ function liveView(content, run) {
   const snapshot = place("div", {});
   const buttons = ABOUT.control && run.state === "running" ? liveControls(run, said, snapshot) : "";
   content.replaceChildren(place("div", { class: "head" }, place("h1", { class: "mono title" }, runTitle(run)), status, place("span", { class: "space" }), said, buttons), stalls, figures, snapshot, charts.element,
-    place("div", { class: "two" }, place("section", {}, place("h2", {}, "Ranks"), ranks.element), place("section", {}, place("h2", {}, "Events and marks"), events)));
+    place("div", { class: "two" }, place("section", {}, place("h2", {}, "Events and marks"), events), place("section", {}, place("h2", {}, "Ranks"), ranks.element)));
   let link = "open", waitingFor = false;
   const paint = () => {
     waitingFor = false;
     if (!state.snapshot) return;
     status.replaceChildren(...liveStatus(state.snapshot, link, run.id));
+    if (buttons) buttons.paint(state.snapshot);
     paintStalls(stalls, state);
     paintFigureTiles(figures, liveFigures(state));
     charts.paint();
@@ -40,7 +41,7 @@ function liveStatus(snapshot, link, id) {
   const behind = Math.max(0, ...snapshot.ranks.filter((rank) => !rank.ended).map((rank) => rank.behind_ns || 0));
   const over = link === "ended" || snapshot.state !== "running";
   const parts = [over ? element("a", { href: `#/run/${id}` }, `${snapshot.state === "running" ? "ended" : snapshot.state}: see what was found`) : link === "lost" ? element("b", { class: "warn" }, "no connection: trying again") : element("span", { class: "state live" }, element("i", { "aria-hidden": "true" }), "live"), duration(snapshot.time_ns)];
-  if (!over && behind > 1.5e9) parts.push(`behind by ${shown(Math.round(behind / 1e9) * 1e9, "ns")}`);
+  if (!over && behind > 1.5e9) parts.push(`behind by ${Math.round(behind / 1e9)} s`);
   if (snapshot.recording === false && !over) parts.push(element("b", { class: "warn" }, "recording is off"));
   return parts.flatMap((part, at) => at ? [" · ", part] : [part]);
 }
@@ -59,9 +60,13 @@ function liveControls(run, said, place) {
     const name = element("input", { type: "text", "aria-label": "Name of the mark" });
     ask("Set a mark", [element("label", {}, "Name", name)], () => send({ action: "mark", name: name.value }), "Set");
   };
-  return element("span", { class: "buttons" }, element("button", { onclick: () => send({ action: "start" }), title: "Record again" }, "Start"), element("button", { onclick: () => send({ action: "stop" }), title: "Record nothing until Start; the job goes on" }, "Stop"),
-    element("button", { onclick: mark }, "Mark…"), element("button", { onclick: () => send({ action: "snapshot" }), title: "Which sites hold most memory now" }, "Snapshot"));
+  const start = element("button", { onclick: () => send({ action: "start" }), title: "Record again" }, "Start recording"), stop = element("button", { onclick: () => send({ action: "stop" }), title: "Record nothing until the start; the job continues" }, "Stop recording");
+  const made = element("span", { class: "buttons" }, start, stop, element("button", { onclick: mark }, "Mark…"), element("button", { onclick: () => send({ action: "snapshot" }), title: "Which sites hold most memory now" }, "Snapshot"));
+  made.paint = ({ recording }) => { start.disabled = recording === true; stop.disabled = recording === false; };
+  return made;
 }
+
+const RANK_HEADINGS = { steps_per_second: "Steps/s", since_step_ns: "Since step", cpu_cores: "CPU cores", gpu_utilization: "GPU util", gpu_memory_used_bytes: "GPU mem" };
 
 // The ranks, worst first. Rows keep their order while the pointer or the focus is on them.
 function liveRanks() {
@@ -69,12 +74,12 @@ function liveRanks() {
   const place = element("div", {});
   const make = (metrics) => {
     table?.close();
-    const number = (metric) => ({ key: metric.key, heading: metricTitle(metric.key), about: `${metric.about || metric.key}: sort`, class: ["gpu_memory_used_bytes", "gpu_power_watts", "heap_bytes", "cpu_cores"].includes(metric.key) ? "second" : null, value: (row) => row.values[metric.key],
+    const number = (metric) => ({ key: metric.key, heading: RANK_HEADINGS[metric.key] || metricTitle(metric.key), about: `${metric.about || metric.key}: sort`, class: ["gpu_memory_used_bytes", "gpu_power_watts", "heap_bytes", "cpu_cores"].includes(metric.key) ? "second" : null, value: (row) => row.values[metric.key],
       cell: (row) => row.values[metric.key] === null || row.values[metric.key] === undefined ? { content: unknown(row.whys[metric.key]) } : { content: shown(row.values[metric.key], metricUnit(metric)), title: exact(row.values[metric.key], metricUnit(metric)) } });
     table = new Table({ label: "Ranks", windowed: true, rowKey: (row) => row.label, text: (row) => `${row.label} ${row.host} ${row.state}`, sort, sorted: (by) => { sort = by; }, rowClass: (row) => row.stalled ? "stalled" : row.ended ? "ended" : "",
       open: (row) => { location.hash = hashOf(["run", parseHash(location.hash).parts[1], "summary"], row.rank === null ? {} : { rank: row.rank }); },
-      columns: [{ key: "label", heading: "Rank", words: true, value: (row) => row.label, cell: (row) => ({ content: row.label, title: row.file }) }, { key: "host", heading: "Host", words: true, class: "third", value: (row) => row.host, cell: (row) => row.host },
-        { key: "worst", heading: "State", words: true, about: "worst first: sort", value: (row) => row.worst, cell: (row) => ({ content: row.state, title: row.about, mark: row.stalled ? "bad" : "" }) }, ...metrics.map(number)] });
+      columns: [{ key: "label", heading: "Rank", words: true, value: (row) => row.label, cell: (row) => ({ content: row.label, title: row.file }) }, { key: "host", heading: "Host", words: true, class: "second", value: (row) => row.host, cell: (row) => row.host },
+        { key: "worst", heading: "State", words: true, width: 190, about: "worst first: sort", value: (row) => row.worst, cell: (row) => ({ content: row.state, title: row.about, mark: row.stalled ? "bad" : "" }) }, ...metrics.map(number)] });
     if (test) table.test = test;
     place.replaceChildren(table.element);
   };

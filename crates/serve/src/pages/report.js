@@ -77,7 +77,7 @@ function documentParts(answer, kind, tables) {
     if (!rows.length) { absent.set(missing || "", [...(absent.get(missing || "") || []), titled(key)]); continue; }
     if (kind === "findings" && key === "findings") { parts.push(...rows.map((row) => findingCard(row))); continue; }
     if (key.endsWith("_lines") && rows.every((row) => typeof row.line === "string")) { parts.push(element("section", { class: "part" }, element("h3", {}, titled(key.replace(/_lines$/, ""))), element("ul", { class: "notes" }, ...rows.map((row) => element("li", {}, withCode(row.line)))))); continue; }
-    const side = `${key}_lines` in answer.tables || isCurve(key, rows) || key === "evidence" || (/_by_rank$/.test(key) && all.some(([other]) => other !== key));
+    const side = `${key}_lines` in answer.tables || isCurve(key, rows) || key === "evidence" || (/(^|_)by_rank$/.test(key) && all.some(([other]) => other !== key));
     parts.push(side ? folded(`${titled(key)}, ${formatCount(rows.length)} rows`, () => documentTable(key, rows, kind, tables)) : documentTable(key, rows, kind, tables));
   }
   if (absent.size) parts.push(element("section", { class: "part" }, element("h3", {}, "Not in this run"),

@@ -38,13 +38,13 @@ function splitColumns(rows) {
   return { kept, reasons: [...reasons].map(([why, keys]) => `${[...keys].join(", ")}: ${why}`) };
 }
 
-function documentColumn(key, kind, rows) {
+function documentColumn(key, kind, rows, text) {
   const some = rows.find((row) => row[key] !== null && row[key] !== undefined);
   const unit = unitOf(key, kind, some), words = typeof some[key] === "string" || Array.isArray(some[key]);
   const numeric = typeof some[key] === "number";
   const most = unit === "share" ? 1 : 0;
   return {
-    key, words, heading: heading(key), about: `${key}${numeric && !["none", "id"].includes(unit) ? `, ${unit}` : ""}: sort`,
+    key, words, heading: text, about: `${key}${numeric && !["none", "id"].includes(unit) ? `, ${unit}` : ""}: sort`,
     value: (row) => Array.isArray(row[key]) ? row[key].join(" ") : row[key],
     cell: (row) => documentCell(row, key, unit, most),
   };
@@ -79,9 +79,9 @@ function documentTable(key, rows, kind, tables, missing) {
   const title = element("h3", {}, titled(key), rows.length ? element("span", { class: "dim" }, `  ${formatCount(rows.length)} row${rows.length === 1 ? "" : "s"}`) : null);
   if (!rows.length) return element("section", { class: "part" }, title, element("p", { class: "none" }, "None", missing ? ": " : "", missing ? withCode(missing) : ""));
   const { kept, reasons } = splitColumns(rows);
-  const ids = new Map(rows.map((row, at) => [row, at]));
+  const ids = new Map(rows.map((row, at) => [row, at])), texts = headings(kept);
   const table = new Table({
-    label: titled(key), columns: kept.map((column) => documentColumn(column, kind, rows)), rowKey: (row) => ids.get(row), limit: FIRST_ROWS,
+    label: titled(key), columns: kept.map((column) => documentColumn(column, kind, rows, texts.get(column))), rowKey: (row) => ids.get(row), limit: FIRST_ROWS,
     text: (row) => kept.map((column) => row[column]).filter((value) => typeof value === "string" || Array.isArray(value)).join(" "),
   });
   table.setRows(rows);
@@ -93,7 +93,9 @@ function documentTable(key, rows, kind, tables, missing) {
 // Any value of a document that is not rows: figures, series over time, lists.
 function documentObject(value, kind, tables, depth = 0) {
   const facts = [], parts = [];
-  const keys = Object.keys(value).filter((key) => !NO_COLUMN.test(key));
+  // The summary has what the report on memory leaves out.
+  const keys = Object.keys(value).filter((key) => !NO_COLUMN.test(key) && !(value[key] === null && kind === "memory" && /^gpus?$/.test(key)));
+  const texts = headings(keys);
   const series = keys.filter((key) => Array.isArray(value[key]) && value[key].length > 1 && value[key].every((one) => one === null || typeof one === "number"));
   if ("bucket_ns" in value && series.length) parts.push(overTime(value, series, tables));
   const none = new Map();
@@ -104,7 +106,7 @@ function documentObject(value, kind, tables, depth = 0) {
     else if (one === null || one === "") continue;
     else if (Array.isArray(one)) parts.push(documentList(key, one, kind, tables, depth, value[`${key}_missing`]));
     else if (typeof one === "object") parts.push(element("section", { class: "part" }, element(depth ? "h4" : "h3", {}, titled(key)), documentObject(one, kind, tables, depth + 1)));
-    else facts.push([heading(key), documentCell(value, key, unit, 0)]);
+    else facts.push([texts.get(key), documentCell(value, key, unit, 0)]);
   }
   return element("div", { class: "object" },
     facts.length ? element("dl", { class: "figures" }, ...facts.map(([name, cell]) => element("div", {}, element("dt", {}, name), element("dd", { title: cell.title || null }, cell.content ?? cell)))) : null,

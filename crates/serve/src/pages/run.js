@@ -81,7 +81,7 @@ function paintFigures(place, run, summary) {
     const pending = from === run ? run.summary === "pending" && !(key in run) : !summary;
     const value = from[key], why = from[`${key}_why`] || from[`${key}_missing`];
     const missing = value === null || value === undefined;
-    return element("div", { title: about }, element("dt", {}, name), element("dd", { title: missing ? null : exact(value, unit) }, pending ? element("span", { class: "pending" }, "–") : missing ? "unknown" : shown(value, unit)),
+    return element("div", { title: about }, element("dt", {}, name), element("dd", { title: missing ? null : exact(value, unit) }, pending ? element("span", { class: "pending" }, "–") : missing ? "unknown" : `${from.estimate ? "~" : ""}${shown(value, unit)}`),
       element("dd", { class: "dim why" }, missing && !pending ? withCode(why || "the run does not have it") : ""));
   };
   place.replaceChildren(

@@ -100,17 +100,17 @@ function runColumns({ find, choose, has }) {
   return [
     { key: "choose", heading: "", class: "check", width: 34, cell: (run) => ({ content: element("input", { type: "checkbox", tabindex: -1, "aria-label": `choose run ${run.id}`, checked: has(run), "data-on": has(run), onclick: (event) => { event.preventDefault(); setTimeout(() => choose(run)); } }) }) },
     { key: "command", heading: "Command", words: true, class: "command", value: runTitle, cell: (run) => ({ content: element("span", {}, element("a", { href: `#/run/${run.id}`, tabindex: -1 }, runTitle(run)), ...tagList(run, find), run.note ? element("span", { class: "note-mark", title: run.note, "aria-label": `note: ${run.note}` }, "✎") : null), title: `${runTitle(run)}\n${run.path}` }) },
-    { key: "when", heading: "Began", words: false, width: 88, value: (run) => run.start_unix_ns, cell: (run) => run.start_unix_ns ? { content: relative(run.start_unix_ns), title: absolute(run.start_unix_ns) } : { content: unknown(run.start_unix_ns_why || run.why) } },
-    { key: "wall_ns", heading: "Lasted", width: 82, value: (run) => run.wall_ns, cell: (run) => run.wall_ns === null || run.wall_ns === undefined ? { content: unknown(run.wall_ns_why || run.why) } : { content: duration(run.wall_ns), title: exact(run.wall_ns, "ns") } },
+    { key: "when", heading: "Began", words: false, width: 98, value: (run) => run.start_unix_ns, cell: (run) => run.start_unix_ns ? { content: relative(run.start_unix_ns), title: absolute(run.start_unix_ns) } : { content: unknown(run.start_unix_ns_why || run.why) } },
+    { key: "wall_ns", heading: "Lasted", width: 78, value: (run) => run.wall_ns, cell: (run) => run.wall_ns === null || run.wall_ns === undefined ? { content: unknown(run.wall_ns_why || run.why) } : { content: duration(run.wall_ns), title: exact(run.wall_ns, "ns") } },
     { key: "ranks", heading: "Ranks", width: 62, value: (run) => run.ranks, class: "third", cell: (run) => run.ranks === null || run.ranks === undefined ? { content: unknown(run.ranks_why || run.why) } : formatCount(run.ranks) },
-    { key: "state", heading: "State", words: true, width: 116, value: (run) => run.failed || run.state, cell: stateCell },
+    { key: "state", heading: "State", words: true, width: 112, value: (run) => run.failed || run.state, cell: stateCell },
     { key: "lost", heading: "Lost", width: 64, class: "second", about: "events and samples that were lost", value: (run) => run.lost, cell: lostCell },
-    figure("peak_bytes", "Peak heap", "bytes", "largest heap of a rank", 88, "third"),
+    figure("peak_bytes", "Peak heap", "bytes", "largest heap of a rank", 84, "third"),
     figure("peak_rss_bytes", "Peak RSS", "bytes", "largest resident memory of a rank", 88, "fourth"),
     figure("gpu_busy", "GPU busy", "share", "share of the time in which the GPU had work", 82, "second"),
-    figure("step_ns", "Step", "ns", "median step of the slowest rank", 82, ""),
+    figure("step_ns", "Step", "ns", "median step of the slowest rank", 76, ""),
     { key: "worst", heading: "Worst finding", words: true, width: "22%", value: (run) => run.worst ? SEVERITY_ORDER.indexOf(run.worst.severity) : null, cell: (run) => worstCell(run) },
-    { key: "more", heading: "", width: 84, class: "more third", cell: (run) => ({ content: element("span", {}, element("a", { href: `#/history/${run.id}`, tabindex: -1, title: "the same command, run after run" }, "history"), ABOUT.control ? element("button", { class: "quiet", tabindex: -1, title: "Tags and note", "aria-label": `tags and note of run ${run.id}`, onclick: () => askNotes(knownRuns.get(String(run.id)) || run, () => {}) }, "✎") : null) }) },
+    { key: "more", heading: "", width: 84, class: "more fourth", cell: (run) => ({ content: element("span", {}, element("a", { href: `#/history/${run.id}`, tabindex: -1, title: "the same command, run after run" }, "history"), ABOUT.control ? element("button", { class: "quiet", tabindex: -1, title: "Tags and note", "aria-label": `tags and note of run ${run.id}`, onclick: () => askNotes(knownRuns.get(String(run.id)) || run, () => {}) }, "✎") : null) }) },
   ];
 }
 function worstCell(run) {

@@ -11,7 +11,7 @@ const RATES = { bandwidth: new Set(["rate", "fastest", "host_to_device", "device
 // Unit of a key of a document; `row` settles the keys that are shares beside their times.
 function unitOf(key, kind = "", row = null) {
   if (RATES[kind]?.has(key)) return "bytes/s";
-  if (key === "bytes") return "bytes";
+  if (key === "bytes" || (key.startsWith("bytes_per_") && key !== "bytes_per_s")) return "bytes";
   if (IDS.has(key)) return "id";
   if (SHARES.has(key)) return "share";
   for (const [end, unit] of ENDS) if (key.endsWith(end) || key === end.slice(1)) return unit;
@@ -50,7 +50,7 @@ function shown(value, unit) {
     case "share": return percentText(value);
     case "per_second": return `${plainNumber(value)}/s`;
     case "watts": return `${plainNumber(value)} W`;
-    case "count": return formatCount(value);
+    case "count": return plainNumber(value);
     case "flop/s": return scaled(value, [["FLOP/s", 1], ["kFLOP/s", 1e3], ["MFLOP/s", 1e6], ["GFLOP/s", 1e9], ["TFLOP/s", 1e12], ["PFLOP/s", 1e15]]);
     case "date": return absolute(value);
     case "id": return String(value);
@@ -111,6 +111,11 @@ function heading(key) {
   if (HEADINGS[key]) return HEADINGS[key];
   const bare = key.replace(/^error_/, "± ").replace(/_(ns|bytes)$/, "").replace(/_per_s(econd)?$/, " a second").replace(/_watts$/, ", W").replace(/_celsius$/, ", °C").replace(/_mhz$/, ", MHz").replace(/_gb_s$/, ", GB/s");
   return bare.split(/[_-]/).map((word) => WORDS_OF[word] || word).join(" ");
+}
+// Headings of keys side by side: where two read alike, their units part them.
+function headings(keys) {
+  const texts = keys.map(heading), twice = (text) => texts.filter((other) => other === text).length > 1;
+  return new Map(keys.map((key, at) => [key, !twice(texts[at]) ? texts[at] : key.endsWith("_ns") ? `${texts[at]} time` : key.endsWith("_bytes") ? `${texts[at]} bytes` : texts[at]]));
 }
 function titled(key) {
   const text = heading(key);
