@@ -15,7 +15,7 @@ function pairView(main, a, b, flame, route) {
   let closed = false;
   main.replaceChildren(body);
   const scene = { title: `${a} and ${b}`, crumbs: [["compare", ""]], back: flame ? `#/compare/${a}/${b}` : "#/", get table() { return tables.find((one) => one instanceof Table && one.shown.length); },
-    search: (text) => { const test = matcher(text); for (const one of tables) one.filter(test); }, close: () => { closed = true; tables.forEach((one) => one.close()); } };
+    search: flame ? null : (text) => { const test = matcher(text); for (const one of tables) one.filter(test); }, close: () => { closed = true; tables.forEach((one) => one.close()); } };
   const load = async () => {
     try {
       const [first, second] = await Promise.all([getRun(a), getRun(b)]);

@@ -13,7 +13,7 @@ function manyView(main, ids) {
       if (closed) return;
       table?.close();
       table = sideTable(runs);
-      body.replaceChildren(element("div", { class: "head" }, element("h1", {}, `${runs.length} runs`), element("span", { class: "dim" }, "the first is the base of the changes")), element("div", { class: "part many" }, table.element),
+      body.replaceChildren(element("div", { class: "head" }, element("h1", {}, `${runs.length} runs`), element("span", { class: "dim" }, "the first is the base of the changes; the best and the worst are marked where they are more than 5 % apart")), element("div", { class: "part many" }, table.element),
         element("p", { class: "dim" }, "Two of them with intervals and causes: ", ...runs.slice(1).flatMap((run, at) => [at ? ", " : "", element("a", { href: `#/compare/${runs[0].id}/${run.id}` }, `A with ${letterOf(at + 1)}`)])));
       return runs.some((run) => run.summary === "pending" || run.state === "running");
     } catch (error) { if (!closed) body.replaceChildren(errorBox(error, load)); return false; }
@@ -32,10 +32,11 @@ function sideTable(runs) {
     if (row.key === "when") return run.start_unix_ns ? { content: relative(run.start_unix_ns), title: absolute(run.start_unix_ns) } : { content: unknown() };
     if (row.key === "commit") return run.commit ? { content: run.commit.slice(0, 10), title: run.commit } : { content: "–", mark: "none" };
     const value = run[row.key];
+    // Without intervals, only what is plainly apart is marked.
     if (value === null || value === undefined) return summaryCell(run, row.key, row.unit);
-    const base = runs[0][row.key], change = at && base ? ` (${signed(value / base - 1, "share")})` : "";
+    const base = runs[0][row.key], change = at && base && row.better && value !== base ? ` (${signed(value / base - 1, "share")})` : "";
     const values = runs.map((one) => one[row.key]).filter((one) => one !== null && one !== undefined), [least, most] = [Math.min(...values), Math.max(...values)];
-    const mark = row.better && least < most ? value === (row.better === "less" ? least : most) ? "good" : value === (row.better === "less" ? most : least) ? "bad" : "" : "";
+    const mark = row.better && most - least > 0.05 * Math.abs(most) ? value === (row.better === "less" ? least : most) ? "good" : value === (row.better === "less" ? most : least) ? "bad" : "" : "";
     return { content: shown(value, row.unit) + change, title: exact(value, row.unit), mark };
   };
   const table = new Table({ label: "Runs side by side", rowKey: (row) => row.key, text: (row) => row.name, columns: [{ key: "name", heading: "", words: true, cell: (row) => row.name }, ...runs.map((run, at) => ({ key: `run${run.id}`, heading: letterOf(at), cell: (row) => cell(row, run, at) }))] });

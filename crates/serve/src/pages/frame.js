@@ -34,7 +34,7 @@ function runNav(run) {
   for (const [name, [text, about]] of Object.entries(PAGES)) first.push(link(`#/run/${id}/page/${name}`, text, about, `page/${name}`));
   first.push(link(`#/ranks/${id}`, "Heat map", "ranks over time or steps", "ranks"), link(`#/history/${id}`, "History", "the same command, run after run", "history"));
   return element("nav", { class: "side", "aria-label": "Of this run" }, element("ul", {}, ...first),
-    ...kindGroups().flatMap(([title, kinds]) => [element("h3", {}, title), element("ul", {}, ...kinds.map((name) => link(`#/run/${id}/${name}`, heading(name), ABOUT.kinds.find((kind) => kind.name === name).about, name)))]));
+    ...kindGroups().flatMap(([title, kinds]) => [element("h3", {}, title), element("ul", {}, ...kinds.map((name) => link(`#/run/${id}/${name}`, titled(name), ABOUT.kinds.find((kind) => kind.name === name).about, name)))]));
 }
 
 // The place for a view of run `id`, with `where` marked in the list; keeps the frame of the same run.

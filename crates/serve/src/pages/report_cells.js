@@ -6,6 +6,9 @@ const NO_COLUMN = /_missing$|^error_|^estimate$/;
 const NAMES = new Set(["name", "function", "operator", "kernel", "sequence", "range", "thread", "process", "counter", "module", "copy", "place", "what", "line", "next", "label", "file", "rule", "command", "span"]);
 const LEADING = new Set(["rank", "device", "stream", "context", "step", "host", "pid", "part", "finding", "kind"]);
 
+// Tables in which the row's own name has the unit of its figures.
+const BYTE_TABLES = { byte_counters: new Set(["min", "mean", "max", "last"]) };
+
 function columnKeys(rows) {
   const keys = new Set();
   for (const row of rows.slice(0, 200)) for (const key of Object.keys(row)) if (!NO_COLUMN.test(key)) keys.add(key);
@@ -38,11 +41,11 @@ function splitColumns(rows) {
   return { kept, reasons: [...reasons].map(([why, keys]) => `${[...keys].join(", ")}: ${why}`) };
 }
 
-function documentColumn(key, kind, rows, text) {
+function documentColumn(key, kind, rows, text, table) {
   const some = rows.find((row) => row[key] !== null && row[key] !== undefined);
-  const unit = unitOf(key, kind, some), words = typeof some[key] === "string" || Array.isArray(some[key]);
+  const unit = BYTE_TABLES[table]?.has(key) ? "bytes" : unitOf(key, kind, some), words = typeof some[key] === "string" || Array.isArray(some[key]);
   const numeric = typeof some[key] === "number";
-  const most = unit === "share" ? 1 : 0;
+  const most = unit === "share" && rows.every((row) => !(row[key] > 1)) ? 1 : 0;
   return {
     key, words, heading: text, about: `${key}${numeric && !["none", "id"].includes(unit) ? `, ${unit}` : ""}: sort`,
     value: (row) => Array.isArray(row[key]) ? row[key].join(" ") : row[key],
@@ -81,7 +84,7 @@ function documentTable(key, rows, kind, tables, missing) {
   const { kept, reasons } = splitColumns(rows);
   const ids = new Map(rows.map((row, at) => [row, at])), texts = headings(kept);
   const table = new Table({
-    label: titled(key), columns: kept.map((column) => documentColumn(column, kind, rows, texts.get(column))), rowKey: (row) => ids.get(row), limit: FIRST_ROWS,
+    label: titled(key), columns: kept.map((column) => documentColumn(column, kind, rows, texts.get(column), key)), rowKey: (row) => ids.get(row), limit: FIRST_ROWS,
     text: (row) => kept.map((column) => row[column]).filter((value) => typeof value === "string" || Array.isArray(value)).join(" "),
   });
   table.setRows(rows);

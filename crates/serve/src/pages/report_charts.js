@@ -32,7 +32,7 @@ function isCurve(key, rows) {
 }
 function curveChart(key, rows, kind, tables) {
   const keys = columnKeys(rows).filter((name) => name !== "time_ns" && rows.some((row) => row[name] !== null));
-  const chart = new LineChart({ title: titled(key), unit: unitOf(keys[0], kind, rows[0]), stepped: true, height: 170 });
+  const chart = new LineChart({ title: key === "curve" ? `${titled(kind)} over time` : titled(key), unit: unitOf(keys[0], kind, rows[0]), stepped: true, height: 170 });
   chart.set(rows.map((row) => row.time_ns), keys.map((name) => ({ label: heading(name), values: rows.map((row) => row[name]) })));
   tables.push(chart);
   return element("div", {}, keys.length > 1 ? lineKey(keys.map(heading)) : "", chart.element);
@@ -94,13 +94,13 @@ function rooflineChart(rows) {
   const wide = 900, tall = 300, log = Math.log10;
   const range = (key) => [Math.floor(log(Math.min(...points.map((row) => row[key])))), Math.ceil(log(Math.max(...points.map((row) => row[key]))) + 0.01)];
   const [xs, ys] = [range("intensity"), range("flops_per_s")];
-  const x = (value) => 70 + (log(value) - xs[0]) / (xs[1] - xs[0]) * (wide - 80), y = (value) => tall - (log(value) - ys[0]) / (ys[1] - ys[0]) * (tall - 10);
+  const x = (value) => 92 + (log(value) - xs[0]) / (xs[1] - xs[0]) * (wide - 102), y = (value) => tall - (log(value) - ys[0]) / (ys[1] - ys[0]) * (tall - 10);
   const powers = ([from, to]) => Array.from({ length: to - from + 1 }, (_, at) => 10 ** (from + at));
   const title = "Operators by intensity and rate; the area is their time";
   const longest = Math.max(...points.map((row) => row.time_ns || 0)) || 1;
   return element("figure", {}, element("figcaption", {}, title), svg("svg", { viewBox: `0 0 ${wide} ${tall + 34}`, role: "img", "aria-label": title },
     ...powers(xs).flatMap((at) => [svg("path", { class: "grid", d: `M${x(at).toFixed(1)} 10V${tall}` }), svg("text", { class: "axis", x: x(at).toFixed(1), y: tall + 14, "text-anchor": "middle" }, plainNumber(at))]),
-    ...powers(ys).flatMap((at) => [svg("path", { class: "grid", d: `M70 ${y(at).toFixed(1)}H${wide - 10}` }), svg("text", { class: "axis", x: 64, y: (y(at) + 4).toFixed(1), "text-anchor": "end" }, shown(at, "flop/s"))]),
+    ...powers(ys).flatMap((at) => [svg("path", { class: "grid", d: `M92 ${y(at).toFixed(1)}H${wide - 10}` }), svg("text", { class: "axis", x: 86, y: (y(at) + 4).toFixed(1), "text-anchor": "end" }, shown(at, "flop/s"))]),
     svg("text", { class: "axis", x: wide / 2, y: tall + 30, "text-anchor": "middle" }, "operations for each byte"),
     ...points.map((row) => svg("circle", { class: `point bound-${/^[a-z]+$/.test(row.bound || "") ? row.bound : "unknown"}`, cx: x(row.intensity).toFixed(1), cy: y(row.flops_per_s).toFixed(1), r: (3 + 12 * Math.sqrt((row.time_ns || 0) / longest)).toFixed(1) },
       svg("title", {}, `${row.operator || row.what}\n${shown(row.time_ns, "ns")}, ${percentText(row.share || 0)} of the time\n${plainNumber(row.intensity)} operations for each byte\n${shown(row.flops_per_s, "flop/s")}`)))));

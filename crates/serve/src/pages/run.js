@@ -18,7 +18,7 @@ function overview(content, run) {
     try {
       summary = await api(`runs/${run.id}/report/summary`);
       verdict.replaceChildren(...completeness(summary, run));
-    } catch (error) { verdict.replaceChildren(errorBox(error, loadSummary)); }
+    } catch (error) { summary = {}; verdict.replaceChildren(errorBox(error, loadSummary)); }
     paintFigures(figures, run, summary);
   };
   const loadFindings = async () => {
@@ -28,7 +28,9 @@ function overview(content, run) {
     } catch (error) { found.replaceChildren(element("h2", {}, "Findings"), errorBox(error, loadFindings)); }
   };
   loadSummary();
-  loadFindings();
+  // What cannot be read has one error, not two.
+  if (run.state === "damaged") found.remove();
+  else loadFindings();
   const unsettled = () => run.summary === "pending" || run.state === "running";
   const stop = SITE || !unsettled() ? () => {} : poll(POLL_MS, async () => {
     const was = run.state;
@@ -82,7 +84,7 @@ function paintFigures(place, run, summary) {
     const value = from[key], why = from[`${key}_why`] || from[`${key}_missing`];
     const missing = value === null || value === undefined;
     return element("div", { title: about }, element("dt", {}, name), element("dd", { title: missing ? null : exact(value, unit) }, pending ? element("span", { class: "pending" }, "–") : missing ? "unknown" : `${from.estimate ? "~" : ""}${shown(value, unit)}`),
-      element("dd", { class: "dim why" }, missing && !pending ? withCode(why || "the run does not have it") : ""));
+      element("dd", { class: "dim why" }, missing && !pending ? withCode(why || run.why || "the run does not have it") : ""));
   };
   place.replaceChildren(
     figure(run.state === "running" ? "Runs for" : "Lasted", "wall_ns", "ns", "from the beginning to the end of the last process"), figure("Ranks", "ranks", "count"), figure("Processes", "processes", "count"),

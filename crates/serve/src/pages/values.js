@@ -105,7 +105,7 @@ function runTitle(run) {
 }
 
 // A key of a document as a heading.
-const WORDS_OF = { api: "API", gpu: "GPU", cpu: "CPU", cuda: "CUDA", nvtx: "NVTX", rss: "RSS", gil: "GIL", io: "I/O", mfu: "MFU", hfu: "HFU", pid: "pid", tid: "tid", sm: "SM", hta: "HTA", gemms: "GEMMs", flops: "FLOPs", tflops: "rate" };
+const WORDS_OF = { api: "API", gpu: "GPU", gpus: "GPUs", cpu: "CPU", cuda: "CUDA", nvtx: "NVTX", rss: "RSS", gil: "GIL", io: "I/O", mfu: "MFU", hfu: "HFU", pid: "pid", tid: "tid", sm: "SM", hta: "HTA", gemms: "GEMMs", flops: "FLOPs", tflops: "rate" };
 const HEADINGS = { seen: "evidence", look_at: "where", try: "what to do", gpu_busy: "GPU busy", mfu: "MFU", hfu: "HFU", time_ns: "time", start_ns: "starts", duration_ns: "lasts", change_share: "change, %", p50_ns: "p50", p95_ns: "p95", p99_ns: "p99", step_ns: "step", wait_ns: "waits" };
 function heading(key) {
   if (HEADINGS[key]) return HEADINGS[key];
