@@ -6,6 +6,7 @@ Arrows point one way, and only these are allowed:
     cupti-sys <- {inject, cupti-agent}
     wire <- trace <- {collect, facts} <- profiler-cli
     facts <- {import, analyze, export, live} <- profiler-cli
+    {live, export} <- serve <- profiler-cli
 
 Two further ones run along them: the collector reads rings, so it sees `wire`,
 and the launcher sets the environment that `wire` names. Analysis and export
@@ -40,9 +41,11 @@ ALLOWED = {
     "tprof-analyze": {"tprof-trace", "tprof-facts"},
     "tprof-export": {"tprof-trace", "tprof-facts"},
     "tprof-live": {"tprof-trace", "tprof-facts"},
+    "tprof-serve": {"tprof-trace", "tprof-live", "tprof-export"},
     "tprof-cli": {
         "tprof-wire", "tprof-trace", "tprof-facts", "tprof-collect", "tprof-import",
         "tprof-analyze", "tprof-export", "tprof-live",
+        "tprof-serve",
     },
 }
 ANYTHING = {"tprof-tests", "tprof-fake-cuda"}

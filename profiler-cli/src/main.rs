@@ -11,7 +11,8 @@ mod terminal;
 
 use cli::{Cli, Command, usage};
 use commands::{
-    attach, compare, completions, ctl, diff, doctor, env, export, import, ls, open, report, rm, run,
+    attach, catalogue, compare, completions, ctl, diff, doctor, env, export, import, limited, ls,
+    open, report, rm, run, serve,
 };
 use launch::system;
 use std::process::ExitCode;
@@ -57,12 +58,22 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Export(args) => export::run(args),
         Command::Import(args) => import::run(args),
         Command::Open(args) => open::run(args),
+        Command::Serve(_) | Command::Top(_) => serve::run(),
         Command::Doctor(args) => doctor::run(args),
         Command::RunKernel => doctor::kernel::run(),
         Command::Completions(args) => {
             completions::completions(args, &cli::with_opposites_shown(cli::command()))
         }
         Command::Man(args) => completions::man(args, &cli::command()),
+        Command::Catalogue => catalogue::run(),
+        Command::Limited(args) => {
+            limited::limit(&args)?;
+            let words = std::iter::once("tprof".into()).chain(args.words);
+            match cli::parse_from::<std::ffi::OsString>(words) {
+                Ok(cli) => act(cli),
+                Err(error) => Ok(misuse(&error)),
+            }
+        }
         Command::Collect { session } => env::collect(&session),
         Command::Other(words) if words.first().is_some_and(|word| word == "help") => {
             usage::help(&words[1..])?;

@@ -55,5 +55,6 @@ pub use error::ExportError;
 pub use host_time::HostTime;
 pub use numbers::Numbers;
 pub use options::{Options, Weight, Written};
+pub use page::assets;
 pub use slice::{OpenRank, Selection, Slice, Window};
 pub use tables::NAMES as TABLES;

@@ -18,12 +18,21 @@ use crate::{ExportError, Options, Slice, Written, paths};
 pub(crate) use names::run_title;
 pub(crate) use payload::{Payload, WriteError};
 
-const BASE_CSS: &str = include_str!("page/base.css");
-const SCRIPTS: [&str; 3] = [
-    include_str!("page/payload.js"),
-    include_str!("page/format.js"),
-    include_str!("page/chrome.js"),
-];
+use assets::{BASE_CSS, CHROME_JS, FORMAT_JS};
+
+/// Styles and scripts of pages, for those that are not exports too.
+pub mod assets {
+    /// Colours, and elements that all have.
+    pub const BASE_CSS: &str = include_str!("page/base.css");
+    /// Headings, tables and figures of a text.
+    pub const DOCUMENT_CSS: &str = include_str!("page/document.css");
+    /// Numbers in words.
+    pub const FORMAT_JS: &str = include_str!("page/format.js");
+    /// Theme, help, elements from text.
+    pub const CHROME_JS: &str = include_str!("page/chrome.js");
+}
+
+const SCRIPTS: [&str; 3] = [include_str!("page/payload.js"), FORMAT_JS, CHROME_JS];
 
 /// The parts of a page that are its own.
 pub(crate) struct Page<'a> {

@@ -35,10 +35,7 @@ pub fn write(
     let page = Page {
         title: &format!("{title} – report – tprof"),
         body: &body,
-        style: concat!(
-            include_str!("page/document.css"),
-            include_str!("report_page/report.css")
-        ),
+        style: concat!(include_str!("page/document.css"), include_str!("report_page/report.css")),
         scripts: &[include_str!("report_page/report.js")],
     };
     page.save(path, &Payload::default())

@@ -10,6 +10,7 @@ mod unknown_command;
 pub mod usage;
 
 use crate::commands::attach::AttachArgs;
+use crate::commands::catalogue::CATALOGUE;
 use crate::commands::compare::CompareArgs;
 use crate::commands::completions::{CompletionsArgs, ManArgs};
 use crate::commands::ctl::CtlArgs;
@@ -18,11 +19,13 @@ use crate::commands::doctor::{self, DoctorArgs};
 use crate::commands::env::EnvArgs;
 use crate::commands::export::ExportArgs;
 use crate::commands::import::ImportArgs;
+use crate::commands::limited::{LIMITED, LimitedArgs};
 use crate::commands::ls::LsArgs;
 use crate::commands::open::OpenArgs;
 use crate::commands::report::ReportWords;
 use crate::commands::rm::RmArgs;
 use crate::commands::run::RunArgs;
+use crate::commands::serve::{ServeArgs, TopArgs};
 use crate::runs::formats;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
@@ -107,6 +110,10 @@ pub enum Command {
         after_help = "Examples:\n  tprof open r1\n  tprof open r1 --as flame\n  tprof open r1 --rank 0 --steps 5\n  tprof open trace.json.gz --as timeline"
     )]
     Open(OpenArgs),
+    /// Show a directory of runs in the browser, and runs in progress
+    Serve(ServeArgs),
+    /// Show what the ranks of a run do now, in the terminal
+    Top(TopArgs),
     /// Check what can be recorded here, and how to fix what cannot
     Doctor(DoctorArgs),
     /// Print a completion script for a shell
@@ -119,6 +126,12 @@ pub enum Command {
     /// The program that `doctor --run-kernel` records.
     #[command(name = doctor::RUN_KERNEL, hide = true)]
     RunKernel,
+    /// What `tprof serve` can have made.
+    #[command(name = CATALOGUE, hide = true)]
+    Catalogue,
+    /// A command with limits, of `tprof serve`.
+    #[command(name = LIMITED, hide = true)]
+    Limited(LimitedArgs),
     /// Collector of a session that has none; an attached process starts it.
     #[command(name = "__collect", hide = true)]
     Collect {

@@ -1,6 +1,7 @@
 //! The commands, one file or folder each, with the options that it takes.
 
 pub mod attach;
+pub mod catalogue;
 pub mod compare;
 pub mod completions;
 pub mod ctl;
@@ -9,11 +10,13 @@ pub mod doctor;
 pub mod env;
 pub mod export;
 pub mod import;
+pub mod limited;
 mod live;
 pub mod ls;
 pub mod open;
 pub mod report;
 pub mod rm;
 pub mod run;
+pub mod serve;
 mod snapshot;
 mod steps_from;

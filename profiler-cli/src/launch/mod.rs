@@ -1,5 +1,6 @@
 //! Starting a job, waiting for it, and what its surroundings hold.
 
+pub mod browser;
 pub mod caches;
 pub mod ctrl_c;
 pub mod failures;

@@ -24,6 +24,12 @@ pub fn keep_freed_memory() {
     }
 }
 
+/// Lets other programs go before this one.
+pub fn be_nice(by: i32) {
+    // SAFETY: takes an integer. Where it is refused, this process is as eager as before.
+    unsafe { libc::nice(by) };
+}
+
 /// Effective user id.
 pub fn user() -> u32 {
     geteuid().as_raw()

@@ -1,7 +1,6 @@
 //! `tprof open`: shows a run in Perfetto's page, or in one of tprof's own.
 
 mod args;
-mod browser;
 mod serve;
 mod show;
 

@@ -5,7 +5,7 @@
 //! Perfetto's page. The policy of that page allows it to fetch only from port 9001.
 
 use super::args::{OpenArgs, View};
-use super::{browser, serve};
+use super::serve;
 
 use std::io::{IsTerminal, Write};
 use std::net::TcpListener;
@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::commands::export::{self, ExportArgs};
+use crate::launch::browser;
 use crate::launch::ctrl_c;
 use crate::runs::foreign::open_run_or_import;
 use crate::runs::formats::{Format, find};

@@ -1,0 +1,183 @@
+//! A metric by rank and by time or step, folded to what a screen shows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::report::document;
+use crate::app::App;
+use crate::failure::Failure;
+use crate::runs::Found;
+use crate::work::Output;
+
+/// Most rows and columns of an answer.
+const ROWS: usize = 256;
+const COLUMNS: usize = 200;
+/// Longest document that is read: 1,024 ranks with 100 steps have 60 MB.
+const MAX_BYTES: u64 = 512 << 20;
+
+/// What is asked for.
+#[derive(Deserialize)]
+pub struct HeatQuery {
+    metric: String,
+    over: Option<String>,
+    from: Option<u64>,
+    to: Option<u64>,
+}
+
+/// A metric by step: where it is.
+struct ByStep {
+    key: &'static str,
+    kind: &'static str,
+    table: &'static str,
+    column: &'static str,
+}
+
+const BY_STEP: [ByStep; 5] = [
+    ByStep { key: "step_ns", kind: "steps", table: "steps", column: "duration_ns" },
+    ByStep { key: "compute_ns", kind: "steps", table: "device_time_by_step", column: "compute_ns" },
+    ByStep {
+        key: "exposed_communication_ns",
+        kind: "steps",
+        table: "device_time_by_step",
+        column: "exposed_communication_ns",
+    },
+    ByStep { key: "idle_ns", kind: "steps", table: "device_time_by_step", column: "idle_ns" },
+    ByStep { key: "late_ns", kind: "stragglers", table: "late_by_step", column: "late_ns" },
+];
+
+/// `GET /api/v1/runs/ID/heat`
+pub async fn heat(
+    State(app): State<Arc<App>>,
+    Path(id): Path<u32>,
+    Query(asked): Query<HeatQuery>,
+) -> Result<Json<Value>, Failure> {
+    let run = app.run(id)?;
+    if asked.over.as_deref().unwrap_or("step") == "time" {
+        return app.lives.heat(&run, &asked.metric).await.map(Json);
+    }
+    let Some(by_step) = BY_STEP.iter().find(|one| one.key == asked.metric) else {
+        let known = BY_STEP.map(|one| one.key).join(", ");
+        let what = format!("there is no metric `{}` by step", asked.metric);
+        return Err(Failure::absent(what, "no report has it").hint(known));
+    };
+    let output = report(&app, &run, by_step.kind).await?;
+    let range = asked.from.unwrap_or(0)..=asked.to.unwrap_or(u64::MAX);
+    let read = move || read(&output, by_step, range);
+    tokio::task::spawn_blocking(read)
+        .await
+        .map_err(|error| Failure::new("cannot make the heat map", error))?
+        .map(Json)
+}
+
+async fn report(app: &Arc<App>, run: &Found, kind: &str) -> Result<Arc<Output>, Failure> {
+    document(app, run, kind, &BTreeMap::new()).await
+}
+
+/// Cells of a table, of which each row has a rank, a step and a value.
+fn read(
+    output: &Output,
+    of: &ByStep,
+    range: std::ops::RangeInclusive<u64>,
+) -> Result<Value, Failure> {
+    let failed = |why: &dyn std::fmt::Display| Failure::new("cannot make the heat map", why);
+    let text = output.whole(MAX_BYTES).map_err(|error| failed(&error))?;
+    let document: Value = serde_json::from_slice(&text).map_err(|error| failed(&error))?;
+    let tables = &document["tables"];
+    let rows = tables[of.table].as_array().map_or(&[][..], Vec::as_slice);
+    let cell = |row: &Value| {
+        let rank = row["rank"].as_str()?.to_owned();
+        let step = row["step"].as_u64().filter(|step| range.contains(step))?;
+        Some((rank, step, row[of.column].as_f64()))
+    };
+    let cells: Vec<(String, u64, Option<f64>)> = rows.iter().filter_map(cell).collect();
+    let missing = tables[format!("{}_missing", of.table)].as_str();
+    Ok(folded(of.key, &cells, missing))
+}
+
+/// Folds cells into rows of ranks and columns of steps; of several the worst one stays.
+fn folded(metric: &str, cells: &[(String, u64, Option<f64>)], missing: Option<&str>) -> Value {
+    // In the order of the report: ranks by number.
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut labels: Vec<&str> = Vec::new();
+    for (rank, ..) in cells {
+        places.entry(rank).or_insert_with(|| {
+            labels.push(rank);
+            labels.len() - 1
+        });
+    }
+    let steps: Vec<u64> =
+        cells.iter().map(|cell| cell.1).collect::<BTreeSet<_>>().into_iter().collect();
+    let ranks_each = labels.len().div_ceil(ROWS).max(1);
+    let steps_each = steps.len().div_ceil(COLUMNS).max(1);
+    let width = steps.len().div_ceil(steps_each);
+    let mut values: Vec<Vec<Option<f64>>> =
+        vec![vec![None; width]; labels.len().div_ceil(ranks_each)];
+    for (rank, step, value) in cells {
+        let (Some(place), Ok(at), Some(value)) =
+            (places.get(rank.as_str()), steps.binary_search(step), value)
+        else {
+            continue;
+        };
+        let cell = &mut values[place / ranks_each][at / steps_each];
+        *cell = Some(cell.map_or(*value, |known| known.max(*value)));
+    }
+    let rows = labels.chunks(ranks_each).enumerate().map(|(at, group)| {
+        let first = at * ranks_each;
+        let label = match group {
+            [one] => (*one).to_owned(),
+            [one, .., last] => format!("{one} to {last}"),
+            [] => String::new(),
+        };
+        json!({ "label": label, "ranks": [first, first + group.len() - 1] })
+    });
+    let columns =
+        steps.chunks(steps_each).map(|group| json!({ "from": group.first(), "to": group.last() }));
+    let measured = || values.iter().flatten().flatten().copied();
+    let is_folded = ranks_each > 1 || steps_each > 1;
+    json!({
+        "metric": metric,
+        "unit": "ns",
+        "over": "step",
+        "rows": rows.collect::<Vec<_>>(),
+        "columns": columns.collect::<Vec<_>>(),
+        "least": measured().min_by(f64::total_cmp),
+        "most": measured().max_by(f64::total_cmp),
+        "folded": is_folded.then(|| format!("largest of {ranks_each} ranks x {steps_each} steps")),
+        "missing": missing.filter(|_| cells.is_empty()),
+        "values": values,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folded_cell_has_the_worst_of_what_it_stands_for() {
+        let ranks = 3 * ROWS;
+        let cells: Vec<_> = (0..ranks)
+            .flat_map(|rank| (0..2 * COLUMNS as u64).map(move |step| (rank, step)))
+            .map(|(rank, step)| (format!("rank {rank}"), step, (rank != 4).then_some(rank as f64)))
+            .collect();
+        let heat = folded("step_ns", &cells, Some("no steps"));
+        let rows = heat["rows"].as_array().unwrap();
+        assert_eq!((rows.len(), heat["columns"].as_array().unwrap().len()), (ROWS, COLUMNS));
+        assert_eq!(rows[1], json!({ "label": "rank 3 to rank 5", "ranks": [3, 5] }));
+        assert_eq!(heat["columns"][1], json!({ "from": 2, "to": 3 }));
+        assert_eq!(heat["values"][1][0], 5.0);
+        assert_eq!((&heat["least"], &heat["missing"]), (&json!(0.0), &Value::Null));
+    }
+
+    #[test]
+    fn what_was_not_measured_has_no_value() {
+        let cells = [("rank 0".to_owned(), 7, None), ("rank 1".to_owned(), 7, Some(2.0))];
+        let heat = folded("idle_ns", &cells, None);
+        assert_eq!(heat["values"], json!([[null], [2.0]]));
+        assert_eq!(folded("idle_ns", &[], Some("no device"))["missing"], "no device");
+    }
+}

@@ -1,0 +1,91 @@
+//! Runs in progress: for a page each second, for a scraper when it asks.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tprof_live::prometheus;
+
+use crate::app::App;
+use crate::failure::Failure;
+use crate::runs::Found;
+
+/// Events that wait for a slow browser; then it gets all anew.
+const WAITING: usize = 4;
+/// Runs in progress that a scraper gets.
+const MOST_SCRAPED: usize = 24;
+/// A comment so often keeps a proxy from closing a silent stream.
+const ALIVE: Duration = Duration::from_secs(15);
+
+/// `GET /api/v1/runs/ID/live`
+pub async fn now(State(app): State<Arc<App>>, Path(id): Path<u32>) -> Result<Response, Failure> {
+    let run = app.run(id)?;
+    let text = app.lives.now(&run).await?;
+    Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
+}
+
+/// `GET /api/v1/runs/ID/events`
+pub async fn events(State(app): State<Arc<App>>, Path(id): Path<u32>) -> Result<Response, Failure> {
+    let run = app.run(id)?;
+    // What is wrong is an answer, not an event.
+    app.lives.snapshot(&run).await?;
+    let (to, from) = mpsc::channel(WAITING);
+    tokio::spawn(async move {
+        // An error: the browser is gone, or the run is.
+        let _ = send(&app, &run, &to).await;
+    });
+    let stream = Sse::new(ReceiverStream::new(from)).keep_alive(KeepAlive::new().interval(ALIVE));
+    Ok(stream.into_response())
+}
+
+type Sender = mpsc::Sender<Result<Event, Infallible>>;
+
+/// Sends ticks until the run or the browser ends.
+async fn send(app: &App, run: &Found, to: &Sender) -> Option<()> {
+    loop {
+        let (start, mut ticks) = app.lives.ticks(run).await.ok()?;
+        to.send(Ok(Event::default().event("start").data(start))).await.ok()?;
+        loop {
+            let tick = tokio::select! {
+                tick = ticks.recv() => tick,
+                () = to.closed() => return None,
+            };
+            match tick {
+                Ok(tick) => {
+                    to.send(Ok(Event::default().event("tick").data(&*tick.text))).await.ok()?;
+                    if !tick.is_running {
+                        to.send(Ok(Event::default().event("end").data("{}"))).await.ok()?;
+                        return Some(());
+                    }
+                }
+                Err(RecvError::Lagged(_)) => break,
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
+}
+
+/// `GET /metrics`
+pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Failure> {
+    let (runs, _) = app.registry.list();
+    let running = runs.iter().filter(|run| run.entry.state == "running").take(MOST_SCRAPED);
+    let mut snapshots = Vec::new();
+    for run in running {
+        let name = run.entry.path.file_name().unwrap_or(run.entry.path.as_os_str());
+        // One that went meanwhile is none.
+        if let Ok(snapshot) = app.lives.snapshot(run).await {
+            snapshots.push((name.to_string_lossy().into_owned(), snapshot));
+        }
+    }
+    let named: Vec<_> =
+        snapshots.iter().map(|(name, snapshot)| (name.as_str(), &**snapshot)).collect();
+    let text = prometheus(&named);
+    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
+}

@@ -1,0 +1,75 @@
+//! Pages: the one of this server, and those that exports write.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, State};
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+
+use super::export::exported;
+use crate::app::App;
+use crate::failure::Failure;
+use crate::http::Token;
+use crate::pages;
+use crate::work::Output;
+
+/// Exports that are pages.
+const PAGES: [&str; 3] = ["timeline", "flame", "report"];
+/// Longest page that is given out; its reader holds all of it.
+const MAX_BYTES: u64 = 512 << 20;
+
+/// `GET /`
+pub async fn shell() -> Result<Response, Failure> {
+    let nonce = nonce()?;
+    let policy = format!(
+        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; \
+         img-src data: blob:; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    );
+    Ok(html(policy, pages::shell(&nonce)))
+}
+
+/// `GET /api/v1/runs/ID/page/PAGE`
+pub async fn page(
+    State(app): State<Arc<App>>,
+    Path((id, name)): Path<(u32, String)>,
+    Query(query): Query<BTreeMap<String, String>>,
+) -> Result<Response, Failure> {
+    let run = app.run(id)?;
+    // Pages link to each other as files.
+    let format = name.strip_suffix(".html").unwrap_or(&name);
+    if !PAGES.contains(&format) {
+        return Err(Failure::absent(
+            format!("there is no page `{name}`"),
+            "no export of this name is a page",
+        )
+        .hint(PAGES.join(", ")));
+    }
+    let output = exported(&app, &run, format, &[], &query).await?;
+    of_export(&output)
+}
+
+/// The page that an export wrote, with a nonce of this answer.
+pub fn of_export(output: &Output) -> Result<Response, Failure> {
+    let page =
+        output.whole(MAX_BYTES).map_err(|error| Failure::new("cannot give out the page", error))?;
+    let nonce = nonce()?;
+    // Styles as in the page's own policy; its drawings set some.
+    let policy = format!(
+        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'unsafe-inline'; img-src data: blob:; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+    );
+    Ok(html(policy, pages::with_nonce(&page, &nonce)))
+}
+
+fn html(policy: String, page: impl Into<axum::body::Body>) -> Response {
+    let headers =
+        [(CONTENT_TYPE, "text/html; charset=utf-8".to_owned()), (CONTENT_SECURITY_POLICY, policy)];
+    (headers, page.into()).into_response()
+}
+
+fn nonce() -> Result<String, Failure> {
+    let random =
+        Token::random().map_err(|error| Failure::new("cannot give out the page", error))?;
+    Ok(random.text().to_owned())
+}

@@ -1,0 +1,90 @@
+//! What all requests share.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::failure::Failure;
+use crate::http::Guard;
+use crate::live::Lives;
+use crate::runs::{Found, Registry};
+use crate::summary::Summaries;
+use crate::work::{Desk, Job, Lane, Output};
+
+/// What the program can make.
+#[derive(Debug, Default, Deserialize)]
+pub struct Catalogue {
+    /// Version of tprof.
+    pub tprof: String,
+    /// Kinds of report.
+    pub kinds: Vec<Kind>,
+    /// Formats of export.
+    pub formats: Vec<Format>,
+}
+
+/// A kind of report.
+#[derive(Debug, Deserialize)]
+pub struct Kind {
+    /// Its name.
+    pub name: String,
+    /// What it shows.
+    pub about: String,
+}
+
+/// A format of export.
+#[derive(Debug, Deserialize)]
+pub struct Format {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub about: String,
+    /// The file that it writes, or a directory with a slash at its end.
+    pub file: String,
+}
+
+impl Format {
+    /// Whether it writes one file, whatever the run.
+    pub fn is_one_file(&self) -> bool {
+        !self.file.ends_with('/') && !self.file.contains("-N.")
+    }
+}
+
+/// The state of the server.
+#[derive(Debug)]
+pub struct App {
+    /// Runs by number.
+    pub registry: Registry,
+    /// What is made.
+    pub desk: Arc<Desk>,
+    /// Who may ask.
+    pub guard: Arc<Guard>,
+    /// What can be made.
+    pub catalogue: Catalogue,
+    /// Runs in progress that someone looks at.
+    pub lives: Lives,
+    /// Figures of runs in the list.
+    pub summaries: Summaries,
+}
+
+impl App {
+    /// A run by its number.
+    pub fn run(&self, id: u32) -> Result<Found, Failure> {
+        self.registry.get(id).ok_or_else(|| {
+            Failure::absent(
+                format!("there is no run {id}"),
+                "it was deleted, or the server is another one",
+            )
+            .hint("GET /api/v1/runs lists all")
+        })
+    }
+
+    /// What `tprof` prints of runs for these words, in which their paths are.
+    pub async fn make(
+        &self,
+        words: Vec<OsString>,
+        runs: &[&Found],
+    ) -> Result<Arc<Output>, Failure> {
+        self.desk.get(Job::of(words, runs, Lane::Asked)).await
+    }
+}

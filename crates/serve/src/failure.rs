@@ -1,0 +1,70 @@
+//! What went wrong: what, why, what to try.
+
+use std::fmt;
+
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+/// An error, for a terminal and as an answer.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Status of the answer.
+    pub status: StatusCode,
+    /// What failed.
+    pub what: String,
+    /// Why.
+    pub why: String,
+    /// What to try.
+    pub hint: String,
+}
+
+impl Failure {
+    /// A failure of the server itself, with what and why.
+    pub fn new(what: impl Into<String>, why: impl fmt::Display) -> Failure {
+        Failure {
+            status: StatusCode::INTERNAL_SERVER_ERROR,
+            what: what.into(),
+            why: why.to_string(),
+            hint: String::new(),
+        }
+    }
+
+    /// What to try.
+    pub fn hint(mut self, hint: impl Into<String>) -> Failure {
+        self.hint = hint.into();
+        self
+    }
+
+    /// The status of the answer.
+    pub fn status(mut self, status: StatusCode) -> Failure {
+        self.status = status;
+        self
+    }
+
+    /// There is no such thing.
+    pub fn absent(what: impl Into<String>, why: impl fmt::Display) -> Failure {
+        Failure::new(what, why).status(StatusCode::NOT_FOUND)
+    }
+
+    /// The request makes no sense.
+    pub fn misuse(what: impl Into<String>, why: impl fmt::Display) -> Failure {
+        Failure::new(what, why).status(StatusCode::BAD_REQUEST)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.why)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let body = json!({ "error": self.what, "why": self.why, "try": self.hint });
+        (self.status, [(CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+    }
+}

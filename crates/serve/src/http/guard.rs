@@ -1,0 +1,214 @@
+//! What every request must have before it is looked at, and every answer before it is sent.
+//!
+//! A page elsewhere can send requests to any port of this machine, with the cookies of this host
+//! where it is of the same site (another port of it is), and can have its own name point here. So a
+//! request needs the token, a `Host` of this machine, and where a browser says which page sent it
+//! (`Origin`, `Sec-Fetch-Site`), this one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::header::{
+    ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HOST,
+    HeaderName, HeaderValue, ORIGIN, REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Limited};
+
+use super::token::Token;
+use crate::failure::Failure;
+
+/// Longest body of a request, bytes.
+const BODY_BYTES: usize = 16 << 10;
+/// How long a client may take for it.
+const BODY_TIME: Duration = Duration::from_secs(10);
+/// What a request that changes something must have, which no form can send.
+pub const CHANGES: HeaderName = HeaderName::from_static("x-tprof");
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// What of an answer has no policy of its own: data.
+const NO_CONTENT: HeaderValue =
+    HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
+
+/// What requests are checked against.
+#[derive(Debug)]
+pub struct Guard {
+    /// The secret.
+    pub token: Token,
+    /// Names of this machine, without port.
+    pub hosts: Vec<String>,
+    /// Where it is listening.
+    pub port: u16,
+    /// Whether connections are encrypted.
+    pub is_encrypted: bool,
+    /// Whether anything may be changed.
+    pub is_control: bool,
+}
+
+impl Guard {
+    fn cookie(&self) -> String {
+        // Cookies of a host are the same for all its ports.
+        format!("tprof-{}", self.port)
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.is_encrypted { "https" } else { "http" }
+    }
+
+    /// The address that a browser is given.
+    pub fn address(&self) -> String {
+        let host = self.hosts.first().map_or("127.0.0.1", String::as_str);
+        format!("{}://{host}:{}/{}/", self.scheme(), self.port, self.token.text())
+    }
+
+    /// Whether a host with or without port is this machine, as this server is reached.
+    fn is_own(&self, authority: &str) -> bool {
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => (host, port.parse().ok()),
+            _ => (authority, Some(if self.is_encrypted { 443 } else { 80 })),
+        };
+        let is_port = port == Some(self.port) || authority == host;
+        is_port && self.hosts.iter().any(|own| own.eq_ignore_ascii_case(host))
+    }
+
+    fn is_own_origin(&self, origin: &str) -> bool {
+        origin
+            .split_once("://")
+            .is_some_and(|(scheme, authority)| scheme == self.scheme() && self.is_own(authority))
+    }
+
+    fn has_token(&self, headers: &HeaderMap) -> bool {
+        if let Some(given) = text(headers, &AUTHORIZATION) {
+            return given.strip_prefix("Bearer ").is_some_and(|given| self.token.is(given.trim()));
+        }
+        let name = self.cookie();
+        let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let mut pairs =
+            cookies.flat_map(|all| all.split(';')).filter_map(|one| one.split_once('='));
+        pairs.any(|(own, value)| own.trim() == name && self.token.is(value.trim()))
+    }
+
+    /// Refuses what no page of this server sends.
+    fn refuse(&self, request: &Request) -> Result<(), Failure> {
+        let headers = request.headers();
+        let foreign =
+            |why: &str| Failure::new("the request is refused", why).status(StatusCode::FORBIDDEN);
+        if !self.has_token(headers) {
+            return Err(Failure::new("the request has no token", "neither a cookie nor a header has it")
+                .status(StatusCode::UNAUTHORIZED)
+                .hint("open the address that `tprof serve` printed, or send `Authorization: Bearer TOKEN`"));
+        }
+        let origin = text(headers, &ORIGIN);
+        if origin.is_some_and(|origin| !self.is_own_origin(origin)) {
+            return Err(foreign("a page elsewhere sent it"));
+        }
+        let site = text(headers, &FETCH_SITE);
+        if site.is_some_and(|site| site != "same-origin" && site != "none") {
+            return Err(foreign("a page elsewhere sent it")
+                .hint("open the address that `tprof serve` printed"));
+        }
+        if matches!(*request.method(), Method::GET | Method::HEAD) {
+            return Ok(());
+        }
+        if !self.is_control {
+            return Err(foreign("this server changes nothing").hint("tprof serve --control"));
+        }
+        let is_asked = headers.contains_key(CHANGES);
+        let is_from_page = site == Some("same-origin") || origin.is_some();
+        if !is_asked || !is_from_page && !headers.contains_key(AUTHORIZATION) {
+            return Err(foreign("it lacks the header `X-Tprof: 1`, or the page that sent it"));
+        }
+        Ok(())
+    }
+
+    /// Takes the token out of an address: the browser gets it as a cookie, and goes on without.
+    fn welcome(&self) -> Response {
+        let secure = if self.is_encrypted { "; Secure" } else { "" };
+        let (name, token) = (self.cookie(), self.token.text());
+        let cookie = format!("{name}={token}; Path=/; HttpOnly; SameSite=Strict{secure}");
+        // Not by a redirect: the cookie is not sent along one that began on another page.
+        let page = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+                    <meta http-equiv=\"refresh\" content=\"0; url=/\"><title>tprof</title></head>\
+                    <body><p><a href=\"/\">Open the runs</a></p></body></html>\n";
+        let headers = [
+            (CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+            (SET_COOKIE, HeaderValue::try_from(cookie).unwrap_or(HeaderValue::from_static(""))),
+        ];
+        (headers, page).into_response()
+    }
+}
+
+/// Checks a request, has it answered, and completes the headers of the answer.
+pub async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    let is_page = text(request.headers(), &ACCEPT).is_some_and(|kinds| kinds.contains("text/html"));
+    let is_head = request.method() == Method::HEAD;
+    let host = text(request.headers(), &HOST).unwrap_or_default();
+    let mut response = if !guard.is_own(host) {
+        Failure::absent("there is no such host here", "the request names another machine")
+            .hint("--host NAME, if browsers reach this machine by that name")
+            .into_response()
+    } else if is_welcome(&guard, &request) {
+        guard.welcome()
+    } else {
+        match guard.refuse(&request) {
+            Ok(()) => next.run(request).await,
+            Err(failure) if is_page => lost(&failure),
+            Err(failure) => failure.into_response(),
+        }
+    };
+    complete(response.headers_mut());
+    if is_head {
+        *response.body_mut() = axum::body::Body::empty();
+    }
+    response
+}
+
+fn is_welcome(guard: &Guard, request: &Request) -> bool {
+    let path = request.uri().path();
+    let given = path.strip_prefix('/').map(|path| path.strip_suffix('/').unwrap_or(path));
+    request.method() == Method::GET && given.is_some_and(|given| guard.token.is(given))
+}
+
+/// The page of a browser without a token, or that came from another page: a link on it leads back
+/// with the cookie, if there is one.
+fn lost(failure: &Failure) -> Response {
+    let page = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>tprof</title></head>\
+         <body><h1>{what}</h1><p>Open the address that <code>tprof serve</code> printed. If you did \
+         in this browser, <a href=\"/\">go on to the runs</a>.</p></body></html>\n",
+        what = failure.what
+    );
+    (failure.status, [(CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()
+}
+
+fn complete(headers: &mut HeaderMap) {
+    headers.entry(CONTENT_SECURITY_POLICY).or_insert(NO_CONTENT);
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let same = HeaderValue::from_static("same-origin");
+    headers.insert("cross-origin-resource-policy", same.clone());
+    headers.insert("cross-origin-opener-policy", same);
+}
+
+/// The body of a request: not too long, and not too slow.
+pub async fn body(request: Request) -> Result<Bytes, Failure> {
+    let read = Limited::new(request.into_body(), BODY_BYTES).collect();
+    let what = "cannot read the request";
+    match tokio::time::timeout(BODY_TIME, read).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) => Err(Failure::misuse(what, error).status(StatusCode::PAYLOAD_TOO_LARGE)),
+        Err(_) => {
+            Err(Failure::misuse(what, "it took longer than 10 s")
+                .status(StatusCode::REQUEST_TIMEOUT))
+        }
+    }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}

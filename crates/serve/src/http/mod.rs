@@ -1,0 +1,11 @@
+//! Connections, tokens, headers: who may ask for what.
+
+mod guard;
+mod listen;
+mod tls;
+mod token;
+
+pub use guard::{Guard, body, check};
+pub use listen::{Listen, listen};
+pub use tls::acceptor;
+pub use token::Token;

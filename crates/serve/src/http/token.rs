@@ -1,0 +1,98 @@
+//! The secret that every request must have.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Random bytes of a token.
+const BYTES: usize = 16;
+
+/// A secret of 128 bits, as 32 hexadecimal digits.
+#[derive(Clone)]
+pub struct Token(String);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+impl Token {
+    /// A new one.
+    pub fn random() -> io::Result<Token> {
+        let mut random = [0u8; BYTES];
+        File::open("/dev/urandom")?.read_exact(&mut random)?;
+        Ok(Token(random.iter().map(|byte| format!("{byte:02x}")).collect()))
+    }
+
+    /// The one in a file, which is made with a new one if it is not there.
+    ///
+    /// Fails where others can read the file, or it holds anything else.
+    pub fn in_file(path: &Path) -> io::Result<Token> {
+        let refused = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
+        let mut made = OpenOptions::new();
+        match made.write(true).create_new(true).mode(0o600).open(path) {
+            Ok(mut file) => {
+                let token = Token::random()?;
+                writeln!(file, "{}", token.0)?;
+                return Ok(token);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        let about = fs::metadata(path)?;
+        if about.mode() & 0o077 != 0 {
+            return Err(refused("others can read the file; chmod 600 it"));
+        }
+        if about.len() > 1024 {
+            return Err(refused("the file holds no token of 32 hexadecimal digits"));
+        }
+        let text = fs::read_to_string(path)?;
+        let token = text.trim();
+        match token.len() == 2 * BYTES && token.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            true => Ok(Token(token.to_owned())),
+            false => Err(refused("the file holds no token of 32 hexadecimal digits")),
+        }
+    }
+
+    /// As text.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether `given` is this token, in a time that does not depend on where they differ.
+    pub fn is(&self, given: &str) -> bool {
+        let (own, given) = (self.0.as_bytes(), given.as_bytes());
+        let differ = own.iter().zip(given).fold(0, |sum, (a, b)| sum | (a ^ b));
+        own.len() == given.len() && std::hint::black_box(differ) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_token_is_only_itself() {
+        let token = Token::random().unwrap();
+        assert!(token.is(token.text()));
+        assert!(!token.is("") && !token.is(&token.text()[1..]));
+        assert!(!token.is(Token::random().unwrap().text()));
+        assert!(!format!("{token:?}").contains(token.text()));
+    }
+
+    #[test]
+    fn a_file_keeps_its_token_and_others_may_not_read_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let token = Token::in_file(&path).unwrap();
+        assert_eq!(Token::in_file(&path).unwrap().text(), token.text());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(Token::in_file(&path).is_err());
+        fs::write(&path, "short").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(Token::in_file(&path).is_err());
+    }
+}

@@ -1,0 +1,32 @@
+//! What a server is asked for.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use crate::work::Limits;
+
+/// Options of a server.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Directories that contain runs, or runs.
+    pub paths: Vec<PathBuf>,
+    /// Address to listen on; another than loopback needs `tls`.
+    pub address: IpAddr,
+    /// Port; 0: any that is free.
+    pub port: u16,
+    /// Certificate chain and key, both PEM.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// Further names of this machine.
+    pub hosts: Vec<String>,
+    /// File of the token; none: a new one.
+    pub token_file: Option<PathBuf>,
+    /// Whether anything may be changed.
+    pub is_control: bool,
+    /// The program that makes reports.
+    pub tprof: PathBuf,
+    /// What each of them may take.
+    pub limits: Limits,
+    /// Hands an address to a browser by a page in a directory; whether one took it. None: no
+    /// browser is wanted.
+    pub browser: Option<fn(&str, &Path) -> bool>,
+}

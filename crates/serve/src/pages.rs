@@ -1,0 +1,110 @@
+//! The one page, and the nonces of the exported ones.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use tprof_export::assets::{BASE_CSS, CHROME_JS, DOCUMENT_CSS, FORMAT_JS};
+
+const SHELL: &str = include_str!("pages/index.html");
+
+/// Its styles.
+const STYLE: &str = include_str!("pages/app.css");
+/// Its scripts, in order: each uses those before it.
+const SCRIPTS: [&str; 23] = [
+    include_str!("pages/data.js"),
+    include_str!("pages/router.js"),
+    include_str!("pages/values.js"),
+    include_str!("pages/table.js"),
+    include_str!("pages/charts.js"),
+    include_str!("pages/heat.js"),
+    include_str!("pages/report_cells.js"),
+    include_str!("pages/report_charts.js"),
+    include_str!("pages/report.js"),
+    include_str!("pages/frame.js"),
+    include_str!("pages/notes.js"),
+    include_str!("pages/runs.js"),
+    include_str!("pages/findings.js"),
+    include_str!("pages/run.js"),
+    include_str!("pages/embed.js"),
+    include_str!("pages/live_parts.js"),
+    include_str!("pages/live_charts.js"),
+    include_str!("pages/live.js"),
+    include_str!("pages/ranks.js"),
+    include_str!("pages/compare.js"),
+    include_str!("pages/compare_many.js"),
+    include_str!("pages/history.js"),
+    include_str!("pages/start.js"),
+];
+
+/// The page as this server gives it out.
+pub fn shell(nonce: &str) -> String {
+    page(nonce, "")
+}
+
+/// The page of a site without a server; `site` is a JSON object that describes it.
+pub fn static_shell(nonce: &str, site: &str) -> String {
+    // A script ends at `</` wherever that stands.
+    page(nonce, &format!("window.TPROF_SITE = {};", site.replace('<', "\\u003c")))
+}
+
+fn page(nonce: &str, site: &str) -> String {
+    let mut script = String::from("\"use strict\";\n(() => {\n");
+    for text in [FORMAT_JS, CHROME_JS].iter().chain(&SCRIPTS) {
+        let _ = writeln!(script, "{text}");
+    }
+    script += "})();\n";
+    SHELL
+        .replace("{{NONCE}}", nonce)
+        .replace("{{STYLE}}", &format!("{BASE_CSS}{DOCUMENT_CSS}{STYLE}"))
+        .replace("{{SCRIPT}}", &script)
+        // Last: a run's name may look like another place.
+        .replace("{{SITE}}", site)
+}
+
+/// The nonce in pages of exports, and their one script.
+const EXPORTED: &[u8] = b"'nonce-tprof'";
+const SCRIPT: &[u8] = b"<script nonce=\"tprof\">";
+/// Where the policy of such a page is: before anything of the run but its name.
+const HEAD: usize = 1024;
+
+/// A page of an export with another nonce. Only its last script gets it, which is its own: a
+/// run's texts come before.
+pub fn with_nonce(page: &Bytes, nonce: &str) -> Bytes {
+    let script = page.windows(SCRIPT.len()).rposition(|text| text == SCRIPT);
+    let policy =
+        page[..HEAD.min(page.len())].windows(EXPORTED.len()).position(|text| text == EXPORTED);
+    let (Some(script), Some(policy)) = (script, policy) else { return page.clone() };
+    let mut made = Vec::with_capacity(page.len() + 2 * nonce.len());
+    made.extend_from_slice(&page[..policy]);
+    made.extend_from_slice(format!("'nonce-{nonce}'").as_bytes());
+    made.extend_from_slice(&page[policy + EXPORTED.len()..script]);
+    made.extend_from_slice(format!("<script nonce=\"{nonce}\">").as_bytes());
+    made.extend_from_slice(&page[script + SCRIPT.len()..]);
+    made.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_script_of_a_page_gets_the_nonce() {
+        let hostile = "<script nonce=\"tprof\">evil</script>";
+        let page = format!(
+            "<meta content=\"'nonce-tprof'\">{hostile}<script nonce=\"tprof\">own</script>"
+        );
+        let made = with_nonce(&page.into(), "7");
+        let expected =
+            format!("<meta content=\"'nonce-7'\">{hostile}<script nonce=\"7\">own</script>");
+        assert_eq!(made, expected.as_bytes());
+    }
+
+    #[test]
+    fn all_parts_of_the_page_are_there() {
+        let page = shell("abc");
+        assert!(!page.contains("{{"), "a part is missing");
+        assert!(page.contains("nonce=\"abc\""));
+        let site = static_shell("abc", "{\"name\": \"</script>\"}");
+        assert!(site.contains(r#"window.TPROF_SITE = {"name": "\u003c/script>"};"#));
+    }
+}

@@ -1,0 +1,180 @@
+//! What is known of a run before any of its events is read.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tprof_trace::live::collector_lives;
+use tprof_trace::run::{ProcessInfo, RunInfo};
+use tprof_trace::{RunDir, TraceFile, is_info_name, is_trace_file};
+
+use super::beneath;
+
+/// A `run.json` beyond this was not written by a collector: one of 1,024 ranks with 20 processes
+/// each has 8 MB.
+const MAX_INFO_BYTES: u64 = 64 << 20;
+
+/// A run, by its `run.json` and the names of its files.
+#[derive(Clone, Debug, Default)]
+pub struct Entry {
+    /// Where it is, as other commands of tprof take it.
+    pub path: PathBuf,
+    /// Command line.
+    pub command: Vec<String>,
+    /// `running`, `finished`, `cut off` or `damaged`.
+    pub state: &'static str,
+    /// Why it is damaged, or what of it cannot be read.
+    pub why: Option<String>,
+    /// Why none of its files may be read: a link leads out of the run, or what is no file lies there.
+    pub refused: Option<String>,
+    /// When it began, ns since 1970.
+    pub start_unix_ns: Option<u64>,
+    /// How long it took, of one that has ended.
+    pub wall_ns: Option<u64>,
+    /// Its hosts.
+    pub hosts: Vec<String>,
+    /// Different ranks.
+    pub ranks: usize,
+    /// Processes, if a collector counted them.
+    pub processes: Option<usize>,
+    /// Bytes of all its files.
+    pub bytes: u64,
+    /// Events recorded.
+    pub recorded: u64,
+    /// Events known to be lost.
+    pub lost: u64,
+    /// Whether nothing was lost or left unrecorded.
+    pub complete: bool,
+    /// How the job failed, if it did.
+    pub failed: Option<String>,
+    /// Commit of the job's working tree.
+    pub commit: Option<String>,
+}
+
+impl Entry {
+    /// Reads a run; `None` where the directory is none.
+    pub fn read(path: &Path) -> Option<Entry> {
+        let listed = match Listed::of(path) {
+            Ok(listed) if listed.is_run => listed,
+            _ => return None,
+        };
+        let mut entry = Entry { path: path.to_owned(), bytes: listed.bytes, ..Entry::default() };
+        if let Some(why) = listed.refused {
+            entry.state = "damaged";
+            entry.why = Some(why.clone());
+            entry.refused = Some(why);
+            return Some(entry);
+        }
+        match RunDir::open(path) {
+            Ok(run) => entry.fill(&run),
+            Err(error) => {
+                entry.state = "damaged";
+                entry.why = Some(error.to_string());
+            }
+        }
+        Some(entry)
+    }
+
+    fn fill(&mut self, run: &RunDir) {
+        let infos = run.infos();
+        let is_finished = !infos.is_empty() && infos.iter().all(|info| info.finished);
+        let is_live = infos.iter().any(|info| collector_lives(info, run.path()));
+        self.state = match (is_finished, is_live) {
+            (true, _) => "finished",
+            (false, true) => "running",
+            (false, false) => "cut off",
+        };
+        self.why = run.problems().first().map(|problem| problem.what.clone());
+        self.command = infos.first().map(|info| info.command.clone()).unwrap_or_default();
+        let starts = infos.iter().map(|info| info.start_unix_ns).filter(|ns| *ns > 0);
+        self.start_unix_ns = starts.min().or_else(|| {
+            let headers = run.files().iter().filter_map(|f| TraceFile::read_header(&f.path).ok());
+            headers.map(|header| header.start_unix_ns).filter(|ns| *ns > 0).min()
+        });
+        let walls =
+            infos.iter().filter_map(|info| Some(info.end_ns?.saturating_sub(info.start_ns)));
+        self.wall_ns = walls.max().filter(|_| is_finished);
+        self.hosts = infos.iter().map(|info| info.host.clone()).collect();
+        self.hosts.sort();
+        self.hosts.dedup();
+        let mut ranks: Vec<u32> = run.files().iter().filter_map(|file| file.rank).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        self.ranks = ranks.len();
+        self.processes =
+            (!infos.is_empty()).then(|| infos.iter().map(RunInfo::process_count).sum());
+        let of = || infos.iter().map(|info| &info.completeness);
+        self.recorded = of().map(|of| of.recorded).sum();
+        self.lost = of().map(|of| of.lost).sum();
+        self.complete = is_finished
+            && of().all(|of| of.lost == 0 && of.losses.is_empty() && of.blind.is_empty());
+        self.failed = infos.iter().find_map(failure);
+        let commits = infos.iter().filter_map(|info| info.machine["commit"].as_str());
+        self.commit = commits.map(str::to_owned).next();
+    }
+}
+
+/// How the program that was launched ended, if not well.
+fn failure(info: &RunInfo) -> Option<String> {
+    let pids: Vec<u32> = info.processes.iter().map(|one| one.pid).collect();
+    let is_first = |one: &&ProcessInfo| !pids.contains(&one.parent) && one.ended_by != "exec";
+    let launched = info.processes.iter().filter(is_first).min_by_key(|one| one.start_ns)?;
+    match (launched.exit_status, launched.signal) {
+        (Some(status), _) if status != 0 => Some(format!("exit {status}")),
+        (_, Some(signal)) => Some(match nix::sys::signal::Signal::try_from(signal) {
+            Ok(signal) => signal.as_str().to_owned(),
+            Err(_) => format!("signal {signal}"),
+        }),
+        _ => None,
+    }
+}
+
+/// The entries of a directory.
+struct Listed {
+    is_run: bool,
+    bytes: u64,
+    /// Why no file of it is read.
+    refused: Option<String>,
+}
+
+impl Listed {
+    fn of(path: &Path) -> io::Result<Listed> {
+        let mut listed = Listed { is_run: false, bytes: 0, refused: None };
+        let mut beneath = None;
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let shown = name.to_string_lossy();
+            let is_info = is_info_name(&shown);
+            let is_trace = shown.ends_with(".tprof");
+            let about = entry.metadata()?;
+            if about.is_file() {
+                listed.bytes += about.len();
+            }
+            if !is_info && !is_trace {
+                continue;
+            }
+            if about.is_symlink() {
+                if beneath.is_none() {
+                    beneath = Some(beneath::directory(path)?);
+                }
+                let Some(directory) = &beneath else { continue };
+                if let Err(error) = beneath::open(directory, Path::new(&name)) {
+                    let why = format!("`{shown}` is a link that is not followed: {error}");
+                    listed.refused = Some(why);
+                    listed.is_run = true;
+                    continue;
+                }
+            } else if !about.is_file() {
+                listed.refused = Some(format!("`{shown}` is no file"));
+                continue;
+            }
+            if is_info && about.len() > MAX_INFO_BYTES {
+                listed.refused = Some(format!("`{shown}` is too large: {} bytes", about.len()));
+            }
+            // Names prove nothing: a user's files may end so, too.
+            listed.is_run |= is_info || is_trace_file(&entry.path()).unwrap_or(true);
+        }
+        Ok(listed)
+    }
+}

@@ -1,0 +1,11 @@
+//! The runs that there are, and files opened beneath their directories.
+
+pub mod beneath;
+pub mod entry;
+pub mod notes;
+pub mod registry;
+pub mod stamp;
+
+pub use entry::Entry;
+pub use registry::{Found, Registry};
+pub use stamp::Stamp;

@@ -1,0 +1,153 @@
+//! The runs by number: found by a scan of what was named, each with its number for the life of
+//! the server.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{Entry, Stamp};
+use crate::failure::Failure;
+
+/// A scan younger than this is not repeated.
+const FRESH: Duration = Duration::from_millis(500);
+/// A run in progress is read again after this time even where no file shows a change: its
+/// collector may have been killed.
+const LIVE: Duration = Duration::from_secs(2);
+/// Most runs that are listed.
+const MAX_RUNS: usize = 20_000;
+
+/// A run of the registry.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Its number, from 1.
+    pub id: u32,
+    /// What its files were when it was read.
+    pub stamp: Stamp,
+    /// What is known of it.
+    pub entry: Arc<Entry>,
+}
+
+impl Found {
+    /// Where it is, if its files may be read: no link leads out of it.
+    pub fn readable(&self) -> Result<&Path, Failure> {
+        match &self.entry.refused {
+            None => Ok(&self.entry.path),
+            Some(why) => Err(Failure::new("the run is not read", why)
+                .status(axum::http::StatusCode::FORBIDDEN)
+                .hint("put the files themselves into the run's directory")),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Known {
+    found: Found,
+    read: Instant,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    numbers: HashMap<PathBuf, u32>,
+    known: HashMap<PathBuf, Known>,
+    /// In the order of the list.
+    listed: Vec<Found>,
+    scanned: Option<Instant>,
+    left_out: usize,
+}
+
+/// All runs that were found.
+#[derive(Debug)]
+pub struct Registry {
+    roots: Vec<PathBuf>,
+    state: Mutex<State>,
+}
+
+impl Registry {
+    /// Of directories of runs, or runs.
+    pub fn new(roots: Vec<PathBuf>) -> Registry {
+        Registry { roots, state: Mutex::default() }
+    }
+
+    /// What was named.
+    pub fn roots(&self) -> &[PathBuf] {
+        &self.roots
+    }
+
+    /// All runs, the newest first, and how many are beyond the most that are listed.
+    pub fn list(&self) -> (Vec<Found>, usize) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.scanned.is_none_or(|at| at.elapsed() >= FRESH) {
+            self.scan(&mut state);
+        }
+        (state.listed.clone(), state.left_out)
+    }
+
+    /// A run by number, as its files are now; `None` where there is none, or no more.
+    pub fn get(&self, id: u32) -> Option<Found> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.scanned.is_none() {
+            self.scan(&mut state);
+        }
+        let path = state.listed.iter().find(|found| found.id == id)?.entry.path.clone();
+        state.look_at(&path)
+    }
+
+    /// Forgets what was scanned: a run was deleted, or got notes.
+    pub fn forget(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).scanned = None;
+    }
+
+    fn scan(&self, state: &mut State) {
+        let mut paths: Vec<PathBuf> = Vec::new();
+        for root in &self.roots {
+            // A run itself, else what it contains.
+            match state.look_at(root) {
+                Some(_) => paths.push(root.clone()),
+                None => paths.extend(directories(root)),
+            }
+        }
+        paths.sort();
+        paths.dedup();
+        let left_out = paths.len().saturating_sub(MAX_RUNS);
+        let mut listed: Vec<Found> =
+            paths.iter().filter_map(|path| state.look_at(path)).take(MAX_RUNS).collect();
+        listed.sort_by(|a, b| {
+            let start = |found: &Found| found.entry.start_unix_ns;
+            start(b).cmp(&start(a)).then_with(|| a.entry.path.cmp(&b.entry.path))
+        });
+        state.known.retain(|path, _| paths.binary_search(path).is_ok());
+        state.left_out = left_out;
+        state.listed = listed;
+        state.scanned = Some(Instant::now());
+    }
+}
+
+impl State {
+    /// The run at a path, read again if its files changed.
+    fn look_at(&mut self, path: &Path) -> Option<Found> {
+        if let Some(known) = self.known.get(path) {
+            let is_settled = known.found.entry.state != "running" || known.read.elapsed() < LIVE;
+            if known.found.stamp == Stamp::of(path) && is_settled {
+                return Some(known.found.clone());
+            }
+        }
+        // First the files, then what they have: what is written meanwhile is read next time.
+        let stamp = Stamp::of_run(path)?;
+        let entry = Entry::read(path)?;
+        let next = self.numbers.len() as u32 + 1;
+        let id = *self.numbers.entry(path.to_owned()).or_insert(next);
+        let found = Found { id, stamp, entry: Arc::new(entry) };
+        self.known.insert(path.to_owned(), Known { found: found.clone(), read: Instant::now() });
+        Some(found)
+    }
+}
+
+/// The directories in a directory. A link to one could lead out, and is left out: a run
+/// elsewhere can be named.
+fn directories(root: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root).into_iter().flatten().flatten();
+    let is_directory = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    entries.filter(is_directory).map(|entry| entry.path()).collect()
+}

@@ -1,0 +1,215 @@
+//! The life of the server: binds, prints its address, opens a browser, answers until it is ended.
+
+use std::io::{IsTerminal, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::middleware;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_rustls::TlsAcceptor;
+
+use crate::answers;
+use crate::app::{App, Catalogue};
+use crate::failure::Failure;
+use crate::http::{self, Guard, Listen, Token};
+use crate::live::Lives;
+use crate::options::Options;
+use crate::runs::Registry;
+use crate::summary::Summaries;
+use crate::work::{Desk, Tprof};
+
+/// Threads that answer; what takes long is done by children.
+const THREADS: usize = 2;
+/// How long the page that leads a browser here lies in its directory.
+const HANDED_OVER: Duration = Duration::from_secs(20);
+/// How long the end waits for what runs.
+const END: Duration = Duration::from_millis(300);
+
+/// Serves until Ctrl-C, SIGTERM or SIGHUP.
+pub fn serve(options: &Options) -> Result<ExitCode, Failure> {
+    let failed = |error: std::io::Error| Failure::new("cannot start the server", error);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .enable_all()
+        .build()
+        .map_err(failed)?;
+    let ended = runtime.block_on(run(options));
+    runtime.shutdown_timeout(END);
+    ended
+}
+
+async fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let mut ends = Ends::new().map_err(|error| Failure::new("cannot take signals", error))?;
+    let tls = encryption(options)?;
+    let roots = options.paths.iter().map(|path| existing(path)).collect::<Result<Vec<_>, _>>()?;
+    let tprof = Tprof::new(options.tprof.clone(), options.limits);
+    let catalogue = catalogue(&tprof).await?;
+    let token = token(options)?;
+    let socket = bind(options).await?;
+    let address = socket.local_addr().map_err(|error| Failure::new("cannot listen", error))?;
+    let guard = Arc::new(Guard {
+        token,
+        hosts: hosts(options, address.ip()),
+        port: address.port(),
+        is_encrypted: tls.is_some(),
+        is_control: options.is_control,
+    });
+    let app = Arc::new(App {
+        registry: Registry::new(roots),
+        desk: Desk::new(tprof),
+        guard: Arc::clone(&guard),
+        catalogue,
+        lives: Lives::default(),
+        summaries: Summaries::default(),
+    });
+    let summing = Arc::clone(&app);
+    tokio::spawn(async move { summing.summaries.work(&summing.desk).await });
+    let router = answers::router()
+        .with_state(app)
+        .layer(middleware::from_fn_with_state(Arc::clone(&guard), http::check));
+    tokio::spawn(http::listen(Listen { socket, tls }, router));
+    let leading = announce(options, &guard)?;
+    tokio::select! {
+        () = ends.wait() => {}
+        () = forget(leading) => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the address, and opens a browser on it: the page that leads there lies in a directory of
+/// its own.
+fn announce(options: &Options, guard: &Guard) -> Result<Option<tempfile::TempDir>, Failure> {
+    let url = guard.address();
+    let mut stdout = std::io::stdout();
+    writeln!(stdout, "{url}")
+        .and_then(|()| stdout.flush())
+        .map_err(|error| Failure::new("cannot print the address", error))?;
+    let mut leading = None;
+    if let Some(open) = options.browser {
+        let folder = tempfile::Builder::new().prefix("tprof-serve-").tempdir();
+        let opened = folder.is_ok_and(|folder| {
+            let opened = open(&url, folder.path());
+            leading = Some(folder);
+            opened
+        });
+        if !opened {
+            let port = guard.port;
+            eprintln!("note: no browser started; open the address above in a browser.");
+            eprintln!("note: on another machine, first run ssh -L {port}:127.0.0.1:{port} HOST");
+        }
+    }
+    if std::io::stderr().is_terminal() {
+        eprintln!("Serving; Ctrl-C stops.");
+    }
+    Ok(leading)
+}
+
+/// Removes the page that leads here, and waits for ever.
+async fn forget(leading: Option<tempfile::TempDir>) {
+    tokio::time::sleep(HANDED_OVER).await;
+    drop(leading);
+    std::future::pending::<()>().await;
+}
+
+/// Signals that end the server; one that was ignored when it started stays ignored.
+struct Ends {
+    signals: Vec<tokio::signal::unix::Signal>,
+}
+
+impl Ends {
+    fn new() -> std::io::Result<Ends> {
+        let ignored = ignored();
+        let all = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        let taken = all.into_iter().filter(|kind| ignored >> (kind.as_raw_value() - 1) & 1 == 0);
+        Ok(Ends { signals: taken.map(signal).collect::<Result<_, _>>()? })
+    }
+
+    async fn wait(&mut self) {
+        std::future::poll_fn(|context| {
+            let is_there = self.signals.iter_mut().any(|one| one.poll_recv(context).is_ready());
+            if is_there { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+    }
+}
+
+/// Signals that this process ignores, a bit for each (`SigIgn` of proc(5)).
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+fn encryption(options: &Options) -> Result<Option<TlsAcceptor>, Failure> {
+    match &options.tls {
+        Some((certificate, key)) => http::acceptor(certificate, key).map(Some),
+        None if !options.address.is_loopback() => {
+            Err(Failure::new("the server is not opened to other machines without a certificate",
+                "the token would cross the network as it is")
+                .hint("--tls-cert CHAIN.pem --tls-key KEY.pem, or ssh -L 8080:127.0.0.1:8080 HOST with --port 8080"))
+        }
+        None => Ok(None),
+    }
+}
+
+fn existing(path: &Path) -> Result<PathBuf, Failure> {
+    let shown = path.display();
+    let what = format!("cannot serve `{shown}`");
+    let found = path.canonicalize().map_err(|error| {
+        Failure::new(what.clone(), error)
+            .hint("tprof serve DIR, with the directory that contains the runs")
+    })?;
+    match found.is_dir() {
+        true => Ok(found),
+        false => Err(Failure::new(what, "the path is a file")
+            .hint(format!("tprof import {shown} -o RUN; tprof serve RUN"))),
+    }
+}
+
+fn token(options: &Options) -> Result<Token, Failure> {
+    match &options.token_file {
+        None => Token::random().map_err(|error| Failure::new("cannot make a token", error)),
+        Some(path) => Token::in_file(path).map_err(|error| {
+            Failure::new(format!("cannot take the token from `{}`", path.display()), error)
+                .hint("--token-file with a file that is not there: it is made")
+        }),
+    }
+}
+
+async fn catalogue(tprof: &Tprof) -> Result<Catalogue, Failure> {
+    let output = tprof.run(&["__catalogue".into()], false).await?;
+    let read = output.whole(1 << 20).and_then(|text| Ok(serde_json::from_slice(&text)?));
+    read.map_err(|error| {
+        Failure::new("cannot ask tprof for its reports", error)
+            .hint("install tprof and tprof-serve of one version, side by side")
+    })
+}
+
+async fn bind(options: &Options) -> Result<TcpListener, Failure> {
+    let address = SocketAddr::new(options.address, options.port);
+    TcpListener::bind(address).await.map_err(|error| {
+        Failure::new(format!("cannot listen on {address}"), error)
+            .hint("drop --port, for any free port, or end the program that uses it")
+    })
+}
+
+/// Names of this machine: the first is in the address that is printed.
+fn hosts(options: &Options, ip: IpAddr) -> Vec<String> {
+    let own = match ip {
+        IpAddr::V6(ip) => format!("[{ip}]"),
+        IpAddr::V4(ip) => ip.to_string(),
+    };
+    let mut hosts = options.hosts.clone();
+    if !ip.is_unspecified() {
+        hosts.push(own);
+    }
+    if !options.address.is_loopback() {
+        hosts.extend(nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()));
+    }
+    hosts.extend(["127.0.0.1", "localhost", "[::1]"].map(str::to_owned));
+    hosts
+}

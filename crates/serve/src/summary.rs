@@ -1,0 +1,181 @@
+//! Figures of runs in the list, which take reading the whole run: made one after another, at a
+//! low priority, and kept while the run's files are the same.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use crate::runs::{Found, Stamp};
+use crate::work::{Desk, Job, Lane, Output};
+
+/// Longest document that figures are taken from: one of 1,024 ranks has about 12 MB.
+const MAX_BYTES: u64 = 256 << 20;
+/// Severities of findings, the worst first.
+const SEVERITIES: [&str; 5] = ["critical", "high", "medium", "low", "note"];
+
+/// What is known of a run.
+#[derive(Clone, Debug)]
+enum Known {
+    Ready(Arc<Value>),
+    Failed(String),
+}
+
+/// Figures by number of run.
+#[derive(Debug, Default)]
+pub struct Summaries {
+    known: Mutex<HashMap<u32, (Stamp, Known)>>,
+    /// Runs that were listed and have none, or an old one.
+    wanted: Mutex<Vec<Found>>,
+    asked: Notify,
+}
+
+impl Summaries {
+    /// The figures of a run: an object, `Err(None)` where they are not made yet, and why where they
+    /// cannot be. Those of a run in progress may be old.
+    pub fn of(&self, run: &Found) -> Result<Arc<Value>, Option<String>> {
+        match lock(&self.known).get(&run.id) {
+            Some((_, Known::Ready(figures))) => Ok(Arc::clone(figures)),
+            Some((stamp, Known::Failed(why))) if *stamp == run.stamp => Err(Some(why.clone())),
+            _ => Err(None),
+        }
+    }
+
+    /// Has figures made for those of `runs` that have none of what their files are now, in their
+    /// order; how many that are. A run in progress gets them when it has ended.
+    pub fn want(&self, runs: &[Found]) -> usize {
+        let known = lock(&self.known);
+        let is_missing = |run: &&Found| {
+            run.entry.refused.is_none()
+                && run.entry.state != "running"
+                && known.get(&run.id).is_none_or(|(stamp, _)| *stamp != run.stamp)
+        };
+        let missing: Vec<Found> = runs.iter().filter(is_missing).cloned().collect();
+        let count = missing.len();
+        *lock(&self.wanted) = missing;
+        self.asked.notify_one();
+        count
+    }
+
+    /// Makes what is wanted, for ever.
+    pub async fn work(&self, desk: &Arc<Desk>) {
+        loop {
+            let next = {
+                let mut wanted = lock(&self.wanted);
+                (!wanted.is_empty()).then(|| wanted.remove(0))
+            };
+            let Some(run) = next else {
+                self.asked.notified().await;
+                continue;
+            };
+            let asked =
+                words(&["report", "summary,steps,breakdown", "--json", "--top=1"], &run.entry.path);
+            let state = match desk.get(Job::of(asked, &[&run], Lane::Quiet)).await {
+                Ok(output) => read(&output),
+                Err(failure) => Known::Failed(failure.to_string()),
+            };
+            lock(&self.known).insert(run.id, (run.stamp, state));
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn read(output: &Output) -> Known {
+    let text = match output.whole(MAX_BYTES) {
+        Ok(text) => text,
+        Err(error) => return Known::Failed(error.to_string()),
+    };
+    match serde_json::from_slice::<Value>(&text) {
+        Ok(all) => Known::Ready(Arc::new(figures(&all))),
+        Err(error) => Known::Failed(error.to_string()),
+    }
+}
+
+/// The figures of three reports.
+fn figures(all: &Value) -> Value {
+    let summary = &all["reports"]["summary"];
+    let ranks = summary["ranks"].as_array().map_or(&[][..], Vec::as_slice);
+    let of_ranks =
+        |part: &str, key: &str| ranks.iter().filter_map(|rank| rank[part][key].as_u64()).max();
+    let steps = rows(all, "steps", "step_times");
+    let breakdown = rows(all, "breakdown", "breakdown");
+    let idle = most(breakdown, "idle_share");
+    let findings = summary["findings"].as_array().map_or(&[][..], Vec::as_slice);
+    let severity = |finding: &Value| {
+        SEVERITIES.iter().position(|one| finding["severity"] == *one).unwrap_or(SEVERITIES.len())
+    };
+    let worst = findings.iter().min_by_key(|finding| severity(finding));
+    let worst = worst.map(|one| {
+        json!({ "severity": one["severity"], "rule": one["rule"], "subject": one["subject"], "what": one["what"] })
+    });
+    let completeness = &summary["completeness"];
+    json!({
+        "wall_ns": summary["run"]["wall_ns"],
+        "lost": completeness["lost"],
+        "recorded": completeness["recorded"],
+        "complete": completeness["complete"],
+        "peak_bytes": of_ranks("host_memory", "peak_bytes"),
+        "peak_bytes_why": why(ranks, "host_memory"),
+        "peak_rss_bytes": of_ranks("timeline", "resident_peak_bytes"),
+        "gpu_busy": idle.map(|share| 1.0 - share),
+        "gpu_busy_why": all["reports"]["breakdown"]["tables"]["breakdown_missing"],
+        "step_ns": most(steps, "median_ns"),
+        "step_ns_why": all["reports"]["steps"]["tables"]["step_times_missing"],
+        "steps": steps.iter().filter_map(|row| row["steps"].as_u64()).max(),
+        "findings": findings.len(),
+        "worst": worst,
+    })
+}
+
+fn rows<'a>(all: &'a Value, kind: &str, table: &str) -> &'a [Value] {
+    all["reports"][kind]["tables"][table].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn most(rows: &[Value], key: &str) -> Option<f64> {
+    rows.iter().filter_map(|row| row[key].as_f64()).max_by(f64::total_cmp)
+}
+
+fn why<'a>(ranks: &'a [Value], part: &str) -> Option<&'a str> {
+    ranks.iter().find_map(|rank| rank[format!("{part}_missing")].as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slowest_rank_and_the_worst_finding_stand_for_a_run() {
+        let all = json!({ "reports": {
+            "summary": {
+                "run": { "wall_ns": 9 },
+                "completeness": { "lost": 0, "recorded": 5, "complete": true },
+                "ranks": [
+                    { "host_memory": { "peak_bytes": 3 }, "timeline": { "resident_peak_bytes": 8 } },
+                    { "host_memory": { "peak_bytes": 7 }, "timeline": null },
+                ],
+                "findings": [
+                    { "severity": "low", "rule": "A", "what": "a" },
+                    { "severity": "critical", "rule": "B", "what": "b" },
+                ],
+            },
+            "steps": { "tables": { "step_times": [
+                { "median_ns": 4, "steps": 10 }, { "median_ns": 6, "steps": 9 } ] } },
+            "breakdown": { "tables": { "breakdown": [], "breakdown_missing": "no device" } },
+        } });
+        let figures = figures(&all);
+        assert_eq!(figures["peak_bytes"], 7);
+        assert_eq!(figures["peak_rss_bytes"], 8);
+        assert_eq!(figures["step_ns"], 6.0);
+        assert_eq!(figures["steps"], 10);
+        assert_eq!(figures["worst"]["rule"], "B");
+        assert_eq!(
+            (&figures["gpu_busy"], &figures["gpu_busy_why"]),
+            (&Value::Null, &json!("no device"))
+        );
+    }
+}

@@ -1,0 +1,118 @@
+//! `tprof` as a child: with limits, and ended with the server.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, Command};
+
+use super::output::Output;
+use crate::failure::Failure;
+
+/// The hidden command that takes limits before another one.
+const LIMITED: &str = "__limited";
+/// Bytes of its errors that are read.
+const MAX_ERRORS: u64 = 64 << 10;
+
+/// What a child may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// Bytes that it may write to one file.
+    pub output_bytes: u64,
+    /// Time.
+    pub time: Duration,
+}
+
+/// The program.
+#[derive(Clone, Debug)]
+pub struct Tprof {
+    program: PathBuf,
+    limits: Limits,
+}
+
+impl Tprof {
+    /// This program, with limits.
+    pub fn new(program: PathBuf, limits: Limits) -> Tprof {
+        Tprof { program, limits }
+    }
+
+    /// Runs it, and returns what it prints. Ended early if the answer is dropped.
+    ///
+    /// Fails with its own error, in its own words, or because of a limit. `is_quiet`: at a low
+    /// priority, as nobody waits for it.
+    pub async fn run(&self, words: &[OsString], is_quiet: bool) -> Result<Output, Failure> {
+        let shown = words.first().map(|word| word.to_string_lossy().into_owned());
+        let what = format!("cannot make the {}", shown.unwrap_or_default());
+        let failed = |error: std::io::Error| Failure::new(what.clone(), error);
+        let to = tempfile::tempfile().map_err(failed)?;
+        let mut child =
+            self.start(words, is_quiet, to.try_clone().map_err(failed)?).map_err(failed)?;
+        let mut errors = Vec::new();
+        let stderr = child.stderr.take();
+        let read = async {
+            if let Some(stderr) = stderr {
+                let mut stderr = stderr.take(MAX_ERRORS);
+                let _ = stderr.read_to_end(&mut errors).await;
+            }
+            child.wait().await
+        };
+        let Ok(ended) = tokio::time::timeout(self.limits.time, read).await else {
+            // Dropping the child kills it.
+            let seconds = self.limits.time.as_secs();
+            return Err(Failure::new(what, format!("it took longer than {seconds} s"))
+                .status(StatusCode::GATEWAY_TIMEOUT)
+                .hint("tprof serve --time-limit 10m, or the same command in a terminal"));
+        };
+        let status = ended.map_err(failed)?;
+        if status.success() {
+            return Output::of(to).map_err(failed);
+        }
+        Err(self.failure(what, &String::from_utf8_lossy(&errors), status))
+    }
+
+    fn start(&self, words: &[OsString], is_quiet: bool, to: File) -> std::io::Result<Child> {
+        let mut command = Command::new(&self.program);
+        command.arg(LIMITED).arg(self.limits.memory_bytes.to_string());
+        command.arg(self.limits.output_bytes.to_string());
+        command.arg(std::process::id().to_string()).arg(if is_quiet { "10" } else { "0" });
+        command.arg("--").args(words);
+        command.stdin(Stdio::null()).stdout(to).stderr(Stdio::piped());
+        // Neither colours nor the settings of the terminal that the server was started in.
+        command.env("NO_COLOR", "1").current_dir(Path::new("/"));
+        command.kill_on_drop(true).spawn()
+    }
+
+    /// From what it printed: `error: …`, `cause: …`, `  try: …`.
+    fn failure(&self, what: String, errors: &str, status: std::process::ExitStatus) -> Failure {
+        use std::os::unix::process::ExitStatusExt;
+        let line = |name: &str| {
+            let lines = errors.lines().map(str::trim_start);
+            let mut found = lines.filter_map(|line| line.strip_prefix(name));
+            found.next().map(|text| text.trim().to_owned())
+        };
+        if let Some(error) = line("error:") {
+            return Failure::new(error, line("cause:").unwrap_or_default())
+                .status(StatusCode::UNPROCESSABLE_ENTITY)
+                .hint(line("try:").unwrap_or_default());
+        }
+        let memory = self.limits.memory_bytes >> 20;
+        match status.signal() {
+            Some(nix::libc::SIGXFSZ) => Failure::new(what, "what it makes is too large")
+                .status(StatusCode::INSUFFICIENT_STORAGE)
+                .hint("tprof export in a terminal, with a slice of the run"),
+            Some(nix::libc::SIGABRT) if errors.contains("memory allocation") => {
+                Failure::new(what, format!("it needs more than {memory} MiB of memory"))
+                    .status(StatusCode::INSUFFICIENT_STORAGE)
+                    .hint("tprof serve --memory-limit 16G, or fewer ranks or steps")
+            }
+            Some(signal) => Failure::new(what, format!("tprof was ended by signal {signal}")),
+            None => Failure::new(what, errors.lines().last().unwrap_or("it gave no reason")),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! One queue for all that is made, and for each thing one maker, however many wait for it.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Semaphore, watch};
+
+use super::child::Tprof;
+use super::kept::{Made, Shelf};
+use super::output::Output;
+use crate::failure::Failure;
+use crate::runs::{Found, Stamp};
+
+/// Of a run in progress an answer is used again for so many times what it took to make, and …
+const SHARE: u32 = 20;
+/// … for no less than this.
+const LEAST: Duration = Duration::from_secs(2);
+/// Requests that may wait; the next are refused.
+const MAX_WAITING: usize = 200;
+
+/// Who waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// A person.
+    Asked,
+    /// Nobody: a summary for the list. One at a time beside the one that is asked for, at a low
+    /// priority.
+    Quiet,
+}
+
+/// What is to be made.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Words behind `tprof`.
+    pub words: Vec<OsString>,
+    /// What the files of its runs are.
+    pub stamps: Vec<Stamp>,
+    /// Whether one of its runs is in progress: its files change each moment.
+    pub is_live: bool,
+    /// Who waits.
+    pub lane: Lane,
+}
+
+impl Job {
+    /// Of runs, in which `words` has their paths.
+    pub fn of(words: Vec<OsString>, runs: &[&Found], lane: Lane) -> Job {
+        Job {
+            words,
+            stamps: runs.iter().map(|run| run.stamp).collect(),
+            is_live: runs.iter().any(|run| run.entry.state == "running"),
+            lane,
+        }
+    }
+}
+
+type Answer = Result<Arc<Output>, Failure>;
+
+/// Makes what is asked for.
+#[derive(Debug)]
+pub struct Desk {
+    tprof: Tprof,
+    shelf: Mutex<Shelf>,
+    /// What is made now, or waits for that.
+    making: Mutex<HashMap<Vec<OsString>, watch::Receiver<Option<Answer>>>>,
+    asked: Semaphore,
+    quiet: Semaphore,
+}
+
+impl Desk {
+    pub fn new(tprof: Tprof) -> Arc<Desk> {
+        Arc::new(Desk {
+            tprof,
+            shelf: Mutex::default(),
+            making: Mutex::default(),
+            asked: Semaphore::new(1),
+            quiet: Semaphore::new(1),
+        })
+    }
+
+    /// What `tprof` prints for these words: kept, else made.
+    pub async fn get(self: &Arc<Desk>, job: Job) -> Answer {
+        if let Some(answer) = self.kept(&job) {
+            return answer;
+        }
+        loop {
+            let mut answer = self.make(&job)?;
+            if let Ok(made) = answer.wait_for(Option::is_some).await
+                && let Some(answer) = made.clone()
+            {
+                return answer;
+            }
+            // It was given up for want of anyone who waits, in the moment in which this one came.
+        }
+    }
+
+    /// Does something, now: it waits for nothing that is made, and is not kept.
+    pub async fn act(&self, words: &[OsString]) -> Result<Output, Failure> {
+        self.tprof.run(words, false).await
+    }
+
+    /// What is there without work, if it is still right.
+    pub fn kept(&self, job: &Job) -> Option<Answer> {
+        let made = lock(&self.shelf).get(&job.words)?;
+        let is_right = match made.answer.is_ok() {
+            true => made.stamps == job.stamps || job.is_live && Instant::now() < made.good_until,
+            // It may have failed for a reason that passes.
+            false => Instant::now() < made.good_until,
+        };
+        is_right.then_some(made.answer)
+    }
+
+    /// Has it made, once for all who wait.
+    fn make(self: &Arc<Desk>, job: &Job) -> Result<watch::Receiver<Option<Answer>>, Failure> {
+        let mut making = lock(&self.making);
+        if let Some(answer) = making.get(&job.words) {
+            return Ok(answer.clone());
+        }
+        if making.len() >= MAX_WAITING {
+            return Err(Failure::new("the server is busy", format!("{MAX_WAITING} requests wait"))
+                .status(axum::http::StatusCode::SERVICE_UNAVAILABLE)
+                .hint("try again in a minute"));
+        }
+        let (to, answer) = watch::channel(None);
+        making.insert(job.words.clone(), answer.clone());
+        drop(making);
+        let (desk, job) = (Arc::clone(self), job.clone());
+        tokio::spawn(async move {
+            let made = desk.take_turn(&job, &to).await;
+            lock(&desk.making).remove(&job.words);
+            to.send_replace(made);
+        });
+        Ok(answer)
+    }
+
+    /// Waits in the queue and makes it; nothing where nobody waits any more.
+    async fn take_turn(&self, job: &Job, to: &watch::Sender<Option<Answer>>) -> Option<Answer> {
+        let is_quiet = job.lane == Lane::Quiet;
+        let queue = if is_quiet { &self.quiet } else { &self.asked };
+        let _turn = queue.acquire().await.ok()?;
+        // The map itself holds one.
+        if to.receiver_count() <= 1 {
+            return None;
+        }
+        let begun = Instant::now();
+        let answer = self.tprof.run(&job.words, is_quiet).await.map(Arc::new);
+        let made = Made {
+            stamps: job.stamps.clone(),
+            good_until: Instant::now() + LEAST.max(begun.elapsed() * SHARE),
+            answer: answer.clone(),
+        };
+        lock(&self.shelf).put(job.words.clone(), made);
+        Some(answer)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

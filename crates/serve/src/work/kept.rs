@@ -1,0 +1,89 @@
+//! What was made before, with bounds: the least recently used goes first.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::output::Output;
+use crate::failure::Failure;
+use crate::runs::Stamp;
+
+/// Bytes that answers may take in memory.
+const MAX_MEMORY: u64 = 48 << 20;
+/// Bytes that all may take, with files.
+const MAX_BYTES: u64 = 2 << 30;
+/// Answers; each larger one is an open file.
+const MAX_ANSWERS: usize = 400;
+
+/// What was made of which files.
+#[derive(Clone, Debug)]
+pub struct Made {
+    pub stamps: Vec<Stamp>,
+    /// Until then an answer on a run in progress, or a failure, is used again.
+    pub good_until: Instant,
+    pub answer: Result<Arc<Output>, Failure>,
+}
+
+#[derive(Debug)]
+struct Shelved {
+    made: Made,
+    used: u64,
+}
+
+/// Answers by what was asked.
+#[derive(Debug, Default)]
+pub struct Shelf {
+    answers: HashMap<Vec<OsString>, Shelved>,
+    uses: u64,
+}
+
+impl Shelf {
+    pub fn get(&mut self, words: &[OsString]) -> Option<Made> {
+        self.uses += 1;
+        let shelved = self.answers.get_mut(words)?;
+        shelved.used = self.uses;
+        Some(shelved.made.clone())
+    }
+
+    pub fn put(&mut self, words: Vec<OsString>, made: Made) {
+        self.uses += 1;
+        self.answers.insert(words, Shelved { made, used: self.uses });
+        while self.is_too_full() {
+            let oldest = self.answers.iter().min_by_key(|(_, shelved)| shelved.used);
+            let Some(oldest) = oldest.map(|(words, _)| words.clone()) else { break };
+            self.answers.remove(&oldest);
+        }
+    }
+
+    fn is_too_full(&self) -> bool {
+        let outputs = || self.answers.values().filter_map(|one| one.made.answer.as_ref().ok());
+        let memory: u64 = outputs().map(|output| output.in_memory()).sum();
+        let bytes: u64 = outputs().map(|output| output.len()).sum();
+        self.answers.len() > 1 && (memory > MAX_MEMORY || bytes > MAX_BYTES)
+            || self.answers.len() > MAX_ANSWERS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_recently_used_goes_first() {
+        let mut shelf = Shelf::default();
+        let made = || Made {
+            stamps: Vec::new(),
+            good_until: Instant::now(),
+            answer: Err(Failure::new("a", "b")),
+        };
+        let words = |number: usize| vec![OsString::from(number.to_string())];
+        for number in 0..MAX_ANSWERS {
+            shelf.put(words(number), made());
+        }
+        assert!(shelf.get(&words(0)).is_some());
+        shelf.put(words(MAX_ANSWERS), made());
+        assert!(shelf.get(&words(0)).is_some() && shelf.get(&words(1)).is_none());
+        assert_eq!(shelf.answers.len(), MAX_ANSWERS);
+    }
+}

@@ -1,0 +1,81 @@
+//! What a child printed: in memory if it is small, else in a file without a name, which ends
+//! with the server however that ends.
+
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::unix::fs::FileExt;
+
+use bytes::Bytes;
+
+/// Up to this, a text is held in memory.
+const SMALL: u64 = 256 << 10;
+/// Bytes of a file that are read at once.
+const PIECE: usize = 64 << 10;
+
+/// What a child printed.
+#[derive(Debug)]
+pub struct Output {
+    length: u64,
+    kept: Kept,
+}
+
+#[derive(Debug)]
+enum Kept {
+    Memory(Bytes),
+    File(File),
+}
+
+impl Output {
+    /// Of a file that was written to its end.
+    pub fn of(mut file: File) -> io::Result<Output> {
+        let length = file.metadata()?.len();
+        if length > SMALL {
+            return Ok(Output { length, kept: Kept::File(file) });
+        }
+        let mut text = Vec::with_capacity(length as usize);
+        file.rewind()?;
+        file.read_to_end(&mut text)?;
+        Ok(Output { length, kept: Kept::Memory(text.into()) })
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> u64 {
+        self.length
+    }
+
+    /// Bytes that it takes of memory.
+    pub fn in_memory(&self) -> u64 {
+        match &self.kept {
+            Kept::Memory(bytes) => bytes.len() as u64,
+            Kept::File(_) => 0,
+        }
+    }
+
+    /// All of it, if it has at most `most` bytes.
+    pub fn whole(&self, most: u64) -> io::Result<Bytes> {
+        if self.length > most {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the answer is too large"));
+        }
+        match &self.kept {
+            Kept::Memory(bytes) => Ok(bytes.clone()),
+            Kept::File(file) => {
+                let mut text = vec![0; self.length as usize];
+                file.read_exact_at(&mut text, 0)?;
+                Ok(text.into())
+            }
+        }
+    }
+
+    /// The piece at an offset; empty at the end.
+    pub fn piece(&self, offset: u64) -> io::Result<Bytes> {
+        match &self.kept {
+            Kept::Memory(bytes) => Ok(bytes.slice((offset.min(self.length) as usize)..)),
+            Kept::File(file) => {
+                let size = self.length.saturating_sub(offset).min(PIECE as u64) as usize;
+                let mut piece = vec![0; size];
+                file.read_exact_at(&mut piece, offset)?;
+                Ok(piece.into())
+            }
+        }
+    }
+}

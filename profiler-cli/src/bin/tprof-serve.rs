@@ -1,0 +1,123 @@
+//! `tprof-serve`: what `tprof serve` and `tprof top` become. A program of its own, so that the
+//! launcher of jobs maps no web server.
+
+#[path = "../commands/serve/args.rs"]
+mod args;
+#[path = "../launch/browser.rs"]
+mod browser;
+#[path = "../commands/serve/top_args.rs"]
+mod top_args;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use args::ServeArgs;
+use clap::{Parser, Subcommand};
+use top_args::TopArgs;
+use tprof_facts::units::{parse_duration, parse_size};
+use tprof_live::top;
+use tprof_serve::failure::Failure;
+use tprof_serve::{Limits, Options};
+
+/// Exit status when tprof itself failed.
+const FAILED: u8 = 125;
+/// The port that scripts of the first dashboard expect.
+const SEED_PORT: u16 = 6970;
+/// Largest file that a report or export may write, bytes.
+const MOST_OUTPUT: u64 = 4 << 30;
+/// Without so much no report begins, bytes.
+const LEAST_MEMORY: u64 = 64 << 20;
+/// The program that makes reports; `tprof` sets it to its own.
+const PROGRAM: &str = "TPROF_PROGRAM";
+
+#[derive(Parser, Debug)]
+#[command(
+    name = "tprof-serve",
+    version,
+    about = "Serves runs of tprof to a browser; `tprof serve` starts it.",
+    max_term_width = 80
+)]
+struct Words {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Show a directory of runs in the browser
+    Serve(ServeArgs),
+    /// Show what the ranks of a run do now, in the terminal
+    Top(TopArgs),
+}
+
+fn main() -> ExitCode {
+    let done = match Words::parse().command {
+        Command::Serve(args) => serve(args),
+        Command::Top(TopArgs { run, once, json }) => top::run(&top::TopArgs { run, once, json })
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(|top::TopError { what, why, hint }| Failure::new(what, why).hint(hint)),
+    };
+    done.unwrap_or_else(|failure| {
+        let Failure { what, why, hint, .. } = failure;
+        let hint = if hint.is_empty() { "tprof serve --help".to_owned() } else { hint };
+        for (label, line) in [("error", what), ("cause", why), ("  try", hint)] {
+            eprintln!("{label}: {}", line.replace('\n', " "));
+        }
+        ExitCode::from(FAILED)
+    })
+}
+
+fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
+    tprof_serve::serve(&options(args)?)
+}
+
+fn options(args: ServeArgs) -> Result<Options, Failure> {
+    let is_own = args.bind.is_none();
+    Ok(Options {
+        tprof: program()?,
+        limits: limits(&args)?,
+        paths: args.paths,
+        address: args.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        port: if args.seed_port { SEED_PORT } else { args.port.unwrap_or(0) },
+        tls: args.tls_cert.zip(args.tls_key),
+        hosts: args.host,
+        token_file: args.token_file,
+        is_control: args.control,
+        // On a machine that others reach, nobody sits at its screen.
+        browser: (is_own && !args.no_browser)
+            .then_some(|url, folder| browser::open(url, folder).unwrap_or(false)),
+    })
+}
+
+fn limits(args: &ServeArgs) -> Result<Limits, Failure> {
+    let bad = |option: &str, text: &str, why: &str, right: &str| {
+        Failure::misuse(format!("bad value `{text}` for --{option}"), why)
+            .hint(format!("--{option}={right}"))
+    };
+    let (memory, time) = (&args.memory_limit, &args.time_limit);
+    let memory_bytes =
+        parse_size(memory).filter(|bytes| *bytes >= LEAST_MEMORY).ok_or_else(|| {
+            bad("memory-limit", memory, "the value is not a size of 64 MiB or more", "4G")
+        })?;
+    let time = parse_duration(time)
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| bad("time-limit", time, "the value is not a time", "2m"))?;
+    Ok(Limits { memory_bytes, output_bytes: MOST_OUTPUT, time })
+}
+
+/// `tprof`: the one that started this, else the one beside it.
+fn program() -> Result<PathBuf, Failure> {
+    if let Some(program) = std::env::var_os(PROGRAM) {
+        return Ok(program.into());
+    }
+    let own = std::env::current_exe().map_err(|error| Failure::new("cannot find tprof", error))?;
+    let beside = own.with_file_name("tprof");
+    match beside.is_file() {
+        true => Ok(beside),
+        false => {
+            Err(Failure::new("cannot find tprof", format!("{} is not there", beside.display()))
+                .hint("tprof serve"))
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! What this program can make, for the server of `tprof serve`.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use super::report::report_kinds;
+use crate::runs::formats::FORMATS;
+
+/// The hidden command.
+pub const CATALOGUE: &str = "__catalogue";
+
+/// Prints kinds of report and formats as JSON.
+pub fn run() -> anyhow::Result<ExitCode> {
+    let kinds: Vec<Value> =
+        report_kinds().map(|(name, about)| json!({ "name": name, "about": about })).collect();
+    let format = |one: &crate::runs::formats::Format| json!({ "name": one.name, "about": one.about, "file": one.goes });
+    let all = json!({
+        "tprof": env!("CARGO_PKG_VERSION"),
+        "kinds": kinds,
+        "formats": FORMATS.iter().map(format).collect::<Vec<_>>(),
+    });
+    writeln!(std::io::stdout(), "{all}")?;
+    Ok(ExitCode::SUCCESS)
+}

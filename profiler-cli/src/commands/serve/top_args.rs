@@ -1,0 +1,28 @@
+//! Options of `tprof top`; `tprof-serve` has this file too.
+
+use clap::Args;
+use std::ffi::OsString;
+
+const AFTER: &str = "\
+Keys: q quits, arrows or j and k choose a rank, m another number, s another order,
+? lists all. Without a terminal: as --once.
+
+Examples:
+  tprof top r1
+  tprof top gpu07:/data/runs/r1
+  tprof top --json r1 | jq .stalls";
+
+/// `tprof top`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = AFTER)]
+pub struct TopArgs {
+    /// Run directory or trace file; HOST:RUN for a run on another host, by ssh
+    #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
+    pub run: Option<OsString>,
+    /// Print one snapshot and end
+    #[arg(long)]
+    pub once: bool,
+    /// Print a snapshot a second as a line of JSON, until the run ends
+    #[arg(long)]
+    pub json: bool,
+}
