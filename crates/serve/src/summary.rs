@@ -18,7 +18,7 @@ const SEVERITIES: [&str; 5] = ["critical", "high", "medium", "low", "note"];
 
 /// What is known of a run.
 #[derive(Clone, Debug)]
-enum Known {
+enum Figures {
     Ready(Arc<Value>),
     Failed(String),
 }
@@ -26,7 +26,7 @@ enum Known {
 /// Figures by number of run.
 #[derive(Debug, Default)]
 pub struct Summaries {
-    known: Mutex<HashMap<u32, (Stamp, Known)>>,
+    known: Mutex<HashMap<u32, (Stamp, Figures)>>,
     /// Runs that were listed and have none, or an old one.
     wanted: Mutex<Vec<Found>>,
     asked: Notify,
@@ -37,8 +37,8 @@ impl Summaries {
     /// cannot be. Those of a run in progress may be old.
     pub fn of(&self, run: &Found) -> Result<Arc<Value>, Option<String>> {
         match lock(&self.known).get(&run.id) {
-            Some((_, Known::Ready(figures))) => Ok(Arc::clone(figures)),
-            Some((stamp, Known::Failed(why))) if *stamp == run.stamp => Err(Some(why.clone())),
+            Some((_, Figures::Ready(figures))) => Ok(Arc::clone(figures)),
+            Some((stamp, Figures::Failed(why))) if *stamp == run.stamp => Err(Some(why.clone())),
             _ => Err(None),
         }
     }
@@ -71,10 +71,12 @@ impl Summaries {
                 continue;
             };
             let asked =
-                words(&["report", "summary,steps,breakdown", "--json", "--top=1"], &run.entry.path);
+                ["report", "summary,steps,breakdown", "--json", "--top=1"].map(OsString::from);
+            let path = run.entry.path.as_os_str().to_owned();
+            let asked = asked.into_iter().chain([path]).collect();
             let state = match desk.get(Job::of(asked, &[&run], Lane::Quiet)).await {
                 Ok(output) => read(&output),
-                Err(failure) => Known::Failed(failure.to_string()),
+                Err(failure) => Figures::Failed(failure.to_string()),
             };
             lock(&self.known).insert(run.id, (run.stamp, state));
         }
@@ -85,14 +87,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn read(output: &Output) -> Known {
+fn read(output: &Output) -> Figures {
     let text = match output.whole(MAX_BYTES) {
         Ok(text) => text,
-        Err(error) => return Known::Failed(error.to_string()),
+        Err(error) => return Figures::Failed(error.to_string()),
     };
     match serde_json::from_slice::<Value>(&text) {
-        Ok(all) => Known::Ready(Arc::new(figures(&all))),
-        Err(error) => Known::Failed(error.to_string()),
+        Ok(all) => Figures::Ready(Arc::new(figures(&all))),
+        Err(error) => Figures::Failed(error.to_string()),
     }
 }
 

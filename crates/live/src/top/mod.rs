@@ -21,16 +21,12 @@ mod text;
 mod screen;
 
 use std::io::{self, IsTerminal, Write};
-use std::time::Duration;
 
 pub use args::TopArgs;
 pub use error::TopError;
 
 use crate::snapshot::{RunState, Snapshot};
 use source::Source;
-
-/// Between two snapshots.
-const EVERY: Duration = Duration::from_secs(1);
 
 /// Shows a run until a person ends it; as JSON until the run ends.
 pub fn run(args: &TopArgs) -> Result<(), TopError> {

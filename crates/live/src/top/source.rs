@@ -6,15 +6,17 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tprof_trace::is_info_name;
 
-use super::EVERY;
 use super::error::TopError;
 use crate::files::{PlainFiles, RunFiles};
 use crate::follower::Follower;
 use crate::snapshot::Snapshot;
+
+/// Between two snapshots.
+const EVERY: Duration = Duration::from_secs(1);
 
 /// A longer line is no snapshot.
 const MOST_LINE: u64 = 256 << 20;

@@ -29,7 +29,7 @@ pub struct RunQuery {
     run: Option<u32>,
 }
 
-type Figures = Result<Json<Value>, Failure>;
+type SeedAnswer = Result<Json<Value>, Failure>;
 
 fn wanted(app: &App, asked: &RunQuery) -> Result<Found, Failure> {
     match asked.run {
@@ -76,7 +76,7 @@ fn with(run: &Found, fields: Value) -> Json<Value> {
 }
 
 /// `GET /api/profiler/flame`
-pub async fn flame(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> Figures {
+pub async fn flame(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> SeedAnswer {
     let run = wanted(&app, &asked)?;
     let folded = exported(&app, &run, "folded", &[], &BTreeMap::new()).await;
     let text = match folded {
@@ -129,7 +129,7 @@ impl Node {
 }
 
 /// `GET /api/profiler/memory`
-pub async fn memory(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> Figures {
+pub async fn memory(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> SeedAnswer {
     let run = wanted(&app, &asked)?;
     let tables = tables(&app, &run, "device-memory").await?;
     let points: Vec<(f64, f64)> = rows(&tables, "curve")
@@ -155,7 +155,7 @@ pub async fn memory(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) 
 }
 
 /// `GET /api/profiler/timeline`
-pub async fn timeline(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> Figures {
+pub async fn timeline(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> SeedAnswer {
     let run = wanted(&app, &asked)?;
     let tables = tables(&app, &run, "breakdown").await?;
     let rows = rows(&tables, "host_and_gpu");
@@ -177,7 +177,7 @@ pub async fn timeline(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>
 }
 
 /// `GET /api/profiler/kernels`
-pub async fn kernels(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> Figures {
+pub async fn kernels(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> SeedAnswer {
     let run = wanted(&app, &asked)?;
     let tables = tables(&app, &run, "kernels").await?;
     Ok(with(&run, top_kernels(&tables)))
@@ -203,7 +203,7 @@ fn top_kernels(tables: &Value) -> Value {
 }
 
 /// `GET /api/profiler/hta`
-pub async fn hta(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> Figures {
+pub async fn hta(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> SeedAnswer {
     let run = wanted(&app, &asked)?;
     let breakdown = tables(&app, &run, "breakdown").await?;
     let rows_of = rows(&breakdown, "breakdown");
@@ -233,7 +233,7 @@ pub async fn hta(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> 
 }
 
 /// `GET /api/profiler/compile`
-pub async fn compile(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> Figures {
+pub async fn compile(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> SeedAnswer {
     let run = wanted(&app, &asked)?;
     let tables = tables(&app, &run, "compile").await?;
     let list = |key: &str| match rows(&tables, key) {

@@ -5,6 +5,7 @@
 //! what the transfer took: the rank with the shortest kernel came last. That
 //! needs no clock that hosts share. The same holds of a collective on the host.
 
+use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
 use rustc_hash::{FxHashMap, FxHasher};
@@ -20,12 +21,22 @@ const MOST_KEPT: usize = 2048;
 /// and size, and of its number, or of its step and place in that.
 pub type Meeting = u64;
 
+/// A collective of a rank, in the order of what all ranks call it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Met {
+    /// Which one.
+    pub meeting: Meeting,
+    /// What the rank's kernel, or its work on the host, added to the time before.
+    pub added_ns: u64,
+    /// Number of the rank's step; none outside of steps.
+    pub step: Option<u64>,
+}
+
 /// Collectives of a rank, as it met others in them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Meetings {
-    /// What the rank's kernel, or its work on the host, added to the time before; by collective, in
-    /// order.
-    pub kept: Vec<(Meeting, u64)>,
+    /// Those that are compared.
+    pub kept: Vec<Met>,
     /// One in how many is kept; a power of two.
     pub stride: u64,
     /// Collectives that make all ranks wait for each other.
@@ -64,14 +75,14 @@ impl Meetings {
             };
             // Places are counted of all, so that those of two ranks are the same.
             if counts(operation) {
-                all.push((meeting, operation.added_ns));
+                all.push(Met { meeting, added_ns: operation.added_ns, step });
             }
         }
         let seen = all.len() as u64;
         let mut stride = 1;
         while all.len() > MOST_KEPT {
             stride *= 2;
-            all.retain(|(meeting, _)| meeting % stride == 0);
+            all.retain(|met| met.meeting % stride == 0);
         }
         all.sort_unstable();
         Meetings { kept: all, stride, seen }
@@ -109,37 +120,60 @@ impl Arrival {
     }
 }
 
-/// Arrivals of each rank; and the share of collectives that were compared: sampled
-/// or recorded on only one rank, they are not.
+/// Arrivals of each rank. Collectives that a sample left out, or that only one rank recorded, are
+/// not compared.
 pub fn arrivals(ranks: &[&Meetings]) -> Vec<Arrival> {
-    let stride = ranks.iter().map(|rank| rank.stride).max().unwrap_or(1);
-    let mut rows: Vec<(Meeting, u64, u32)> = Vec::new();
-    for (rank, meetings) in (0..).zip(ranks) {
-        let kept = meetings.kept.iter().filter(|(meeting, _)| meeting % stride == 0);
-        rows.extend(kept.map(|&(meeting, time)| (meeting, time, rank)));
-    }
-    rows.sort_unstable();
     let mut arrivals = vec![Arrival::default(); ranks.len()];
-    for meeting in rows.chunk_by(|a, b| a.0 == b.0) {
-        // In order of duration: the last to come is first. A rank that is there twice
-        // is not who this seems to be.
-        let [(_, shortest, last), .., (_, longest, _)] = meeting else { continue };
-        let mut who: Vec<u32> = meeting.iter().map(|row| row.2).collect();
-        who.sort_unstable();
-        if who.windows(2).any(|pair| pair[0] == pair[1]) {
-            continue;
-        }
-        for (_, time, rank) in meeting {
+    for_each_meeting(ranks, |meeting| {
+        let [(shortest, last), .., (longest, _)] = meeting else { return };
+        for (met, rank) in meeting {
             let arrival = &mut arrivals[*rank as usize];
             arrival.met += 1;
-            arrival.late_ns += longest - time;
-            arrival.waited_ns += time - shortest;
+            arrival.late_ns += longest.added_ns - met.added_ns;
+            arrival.waited_ns += met.added_ns - shortest.added_ns;
         }
+        let second = meeting[1].0.added_ns;
         let arrival = &mut arrivals[*last as usize];
-        arrival.delay_ns += meeting[1].1 - shortest;
-        arrival.last += u64::from(meeting[1].1 > *shortest);
-    }
+        arrival.delay_ns += second - shortest.added_ns;
+        arrival.last += u64::from(second > shortest.added_ns);
+    });
     arrivals
+}
+
+/// For each rank, by its steps in order: how many collectives were compared, and the sum of how long
+/// it came after the first.
+pub fn lateness_by_step(ranks: &[&Meetings]) -> Vec<BTreeMap<u64, (u64, u64)>> {
+    let mut late = vec![BTreeMap::new(); ranks.len()];
+    for_each_meeting(ranks, |meeting| {
+        let Some((longest, _)) = meeting.last() else { return };
+        for (met, rank) in meeting {
+            let Some(step) = met.step else { continue };
+            let (count, late_ns) = late[*rank as usize].entry(step).or_default();
+            *count += 1;
+            *late_ns += longest.added_ns - met.added_ns;
+        }
+    });
+    late
+}
+
+/// Collectives that two ranks or more met in, each with its ranks in order of duration: the last to
+/// come is first.
+fn for_each_meeting(ranks: &[&Meetings], mut each: impl FnMut(&[(Met, u32)])) {
+    let stride = ranks.iter().map(|rank| rank.stride).max().unwrap_or(1);
+    let mut rows: Vec<(Met, u32)> = Vec::new();
+    for (rank, meetings) in (0..).zip(ranks) {
+        let kept = meetings.kept.iter().filter(|met| met.meeting % stride == 0);
+        rows.extend(kept.map(|&met| (met, rank)));
+    }
+    rows.sort_unstable_by_key(|(met, rank)| (met.meeting, met.added_ns, *rank));
+    for meeting in rows.chunk_by(|a, b| a.0.meeting == b.0.meeting) {
+        // A rank that is there twice is not who this seems to be.
+        let mut who: Vec<u32> = meeting.iter().map(|row| row.1).collect();
+        who.sort_unstable();
+        if meeting.len() > 1 && who.windows(2).all(|pair| pair[0] != pair[1]) {
+            each(meeting);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -148,7 +182,18 @@ mod tests {
     use proptest::prelude::*;
 
     fn meetings(times: &[(Meeting, u64)]) -> Meetings {
-        Meetings { kept: times.to_vec(), stride: 1, seen: times.len() as u64 }
+        let met = |&(meeting, added_ns)| Met { meeting, added_ns, step: Some(meeting / 2) };
+        Meetings { kept: times.iter().map(met).collect(), stride: 1, seen: times.len() as u64 }
+    }
+
+    #[test]
+    fn lateness_is_by_each_ranks_own_steps() {
+        let mut ranks =
+            [meetings(&[(2, 100), (3, 50), (4, 7)]), meetings(&[(2, 20), (3, 90), (4, 9)])];
+        ranks[1].kept[2].step = None;
+        let late = lateness_by_step(&ranks.iter().collect::<Vec<_>>());
+        assert_eq!(late[0], BTreeMap::from([(1, (2, 40)), (2, (1, 2))]));
+        assert_eq!(late[1], BTreeMap::from([(1, (2, 80))]));
     }
 
     #[test]

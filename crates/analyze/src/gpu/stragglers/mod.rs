@@ -6,7 +6,7 @@ mod tables;
 
 use tprof_trace::model::SpanKind;
 
-pub use arrivals::{Arrival, Meetings, arrivals};
+pub use arrivals::{Arrival, Meetings, arrivals, lateness_by_step};
 
 use crate::base::intervals::Cover;
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
@@ -88,7 +88,7 @@ impl Analysis for Stragglers {
     }
 
     fn join(&self, parts: Vec<(RankAt, RankStragglers)>, options: &Options) -> Body {
-        tables::body(&parts, options.hta)
+        tables::body(&parts, options)
     }
 }
 

@@ -2,21 +2,23 @@
 
 use std::cmp::Reverse;
 
-use super::arrivals::{Arrival, arrivals};
+use super::arrivals::{Arrival, arrivals, lateness_by_step};
 use super::{RankStragglers, hta, imbalance};
-use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
+use crate::document::{Body, Cell, Column, Options, RankAt, Table, Unit, View};
 
 const ONE_RANK: &str = "there is one rank, and stragglers need a comparison";
 const NOT_MET: &str = "no collective in which all ranks wait was recorded on two ranks";
 
 /// Tables of all ranks.
-pub(super) fn body(parts: &[(RankAt, RankStragglers)], hta: bool) -> Body {
-    match hta {
-        true => Body { tables: vec![potential(parts)], notes: Vec::new() },
-        false => {
-            Body { tables: vec![late(parts), summary(parts), load(parts)], notes: notes(parts) }
-        }
+pub(super) fn body(parts: &[(RankAt, RankStragglers)], options: &Options) -> Body {
+    if options.hta {
+        return Body { tables: vec![potential(parts)], notes: Vec::new() };
     }
+    let mut tables = vec![late(parts), summary(parts), load(parts)];
+    if options.data {
+        tables.push(late_by_step(parts));
+    }
+    Body { tables, notes: notes(parts) }
 }
 
 fn notes(parts: &[(RankAt, RankStragglers)]) -> Vec<String> {
@@ -55,6 +57,30 @@ fn late(parts: &[(RankAt, RankStragglers)]) -> Table {
             arrival.waited_ns.into(),
             arrival.delay_ns.into(),
         ]);
+    }
+    table
+}
+
+fn late_by_step(parts: &[(RankAt, RankStragglers)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("step", "step", Unit::Id),
+        Column::new("collectives", "collectives", Unit::Count),
+        Column::new("late_ns", "late by", Unit::Duration),
+    ];
+    let why = match parts.iter().any(|(_, part)| part.load.steps.is_some()) {
+        _ if parts.len() < 2 => ONE_RANK,
+        true => NOT_MET,
+        false => "no steps were recorded",
+    };
+    let mut table =
+        Table::new("late_by_step", "Late arrivals by step", columns).view(View::Data).empty(why);
+    let meetings: Vec<_> = parts.iter().map(|(_, part)| &part.meetings).collect();
+    for ((at, _), steps) in parts.iter().zip(lateness_by_step(&meetings)) {
+        for (step, (collectives, late_ns)) in steps {
+            let mean = late_ns / collectives;
+            table.row(vec![at.label.as_str().into(), step.into(), collectives.into(), mean.into()]);
+        }
     }
     table
 }
