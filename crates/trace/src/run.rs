@@ -19,6 +19,9 @@ pub struct RunInfo {
     pub host: String,
     /// Command line; only the base name under `--redact`; empty if attached by hand.
     pub command: Vec<String>,
+    /// Commit of the working tree that it was started in, by git's files; `null` without one, and
+    /// under `--redact`. Files may differ from it.
+    pub commit: Option<String>,
     /// When the run began, CLOCK_MONOTONIC nanoseconds.
     pub start_ns: u64,
     /// The same moment in nanoseconds since 1970.

@@ -10,8 +10,10 @@ use tprof_trace::live::is_fresh;
 use tprof_trace::run::RUN_VERSION;
 use tprof_trace::{InfoFile, RankLabel, is_info_name, is_trace_file};
 
-/// Files that exports write into a run directory, by their whole names.
-const NAMES: [&str; 9] = [
+/// Files that exports write into a run directory, and notes of a person (`tprof serve`), by their
+/// whole names.
+const NAMES: [&str; 10] = [
+    "tprof-notes.json",
     "report.html",
     "timeline.html",
     "flame.html",

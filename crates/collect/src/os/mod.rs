@@ -2,6 +2,7 @@
 //! cgroup show of processes.
 
 pub mod cgroup;
+mod commit;
 mod gpu_host;
 pub mod host_cpu;
 pub mod maps;
@@ -10,4 +11,5 @@ mod socket;
 pub mod sys;
 pub mod variables;
 
+pub use commit::commit_of;
 pub use gpu_host::{GpuHost, gpu_host};

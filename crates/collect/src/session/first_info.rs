@@ -2,7 +2,7 @@
 
 use super::job::JobId;
 use crate::config::Config;
-use crate::os::{gpu_host, proc, sys};
+use crate::os::{commit_of, gpu_host, proc, sys};
 use crate::out::ranks::Rank;
 use crate::shared::clock::Clock;
 use std::path::{Path, PathBuf};
@@ -50,6 +50,8 @@ pub fn first_info(config: &Config, session: &Path, clock: &Clock) -> RunInfo {
         output: if config.redact { PathBuf::new() } else { config.output.clone() },
         ..config.clone()
     };
+    let here = std::env::current_dir().ok().filter(|_| !config.redact);
+    let commit = here.and_then(|here| commit_of(&here));
     let kernel = proc::setting("kernel/osrelease").unwrap_or_default();
     let memory = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find(|l| l.starts_with("MemTotal:"))?;
@@ -74,6 +76,7 @@ pub fn first_info(config: &Config, session: &Path, clock: &Clock) -> RunInfo {
     }
     RunInfo {
         command,
+        commit,
         start_ns,
         start_unix_ns: unix,
         session: session.to_string_lossy().into_owned(),

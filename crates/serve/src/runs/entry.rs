@@ -109,8 +109,7 @@ impl Entry {
         self.complete = is_finished
             && of().all(|of| of.lost == 0 && of.losses.is_empty() && of.blind.is_empty());
         self.failed = infos.iter().find_map(failure);
-        let commits = infos.iter().filter_map(|info| info.machine["commit"].as_str());
-        self.commit = commits.map(str::to_owned).next();
+        self.commit = infos.iter().find_map(|info| info.commit.clone());
     }
 }
 
