@@ -42,7 +42,9 @@ wheel() {
 gnu=x86_64-unknown-linux-gnu
 wheel "$gnu" "manylinux_${newest%%.*}_${newest#*.}" "-Clink-arg=$CARGO_TARGET_DIR/newer.o"
 program=$CARGO_TARGET_DIR/$gnu/release/tprof
+server=$CARGO_TARGET_DIR/$gnu/release/tprof-serve
 sh scripts/release/check.sh "$program"
+sh scripts/release/check.sh "$server"
 # The libraries inside are built by this machine's own linker.
 for library in libtprof_preload.so libtprof_cupti.so; do
     newest_build=$(ls -t "$CARGO_TARGET_DIR/$gnu"/release/build/tprof-cli-*/out/"$library" | head -n 1)
@@ -52,12 +54,14 @@ done
 
 musl=x86_64-unknown-linux-musl
 wheel "$musl" musllinux_1_2 -Ctarget-feature=+crt-static
-sh scripts/release/check.sh "$CARGO_TARGET_DIR/$musl/release/tprof" static
+for one in tprof tprof-serve; do
+    sh scripts/release/check.sh "$CARGO_TARGET_DIR/$musl/release/$one" static
+done
 maturin sdist --out "$work/made" >&2
 
 name=$("$program" --version | tr ' ' -)-x86_64-linux-gnu
 mkdir -p "$work/$name/man" "$work/$name/completions"
-cp "$program" README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT "$work/$name"
+cp "$program" "$server" README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT "$work/$name"
 "$program" man -o "$work/$name/man" >/dev/null
 for shell in bash zsh fish; do
     "$program" completions "$shell" >"$work/$name/completions/tprof.$shell"
