@@ -103,8 +103,7 @@ function liveEvents(id, { snapshot, state }) {
   const read = (event, first) => { try { snapshot(JSON.parse(event.data), first); } catch (error) { console.error(error); } };
   source.addEventListener("start", (event) => { setGone(false); state("open"); read(event, true); });
   source.addEventListener("tick", (event) => read(event, false));
-  source.addEventListener("end", (event) => {
-    if (event.data && event.data.startsWith("{")) read(event, false);
+  source.addEventListener("end", () => {
     source.close();
     state("ended");
   });
