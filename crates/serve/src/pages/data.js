@@ -43,7 +43,8 @@ function apiAddress(path) {
   return path ? `api/v1/${path}` : "api/v1";
 }
 
-// Static site: `data/PATH.js` calls tprofData(PATH, value). Queries are parts of the path there.
+// Static site: `data/PATH.js` calls tprofData(PATH, value). Queries are parts of the path there:
+// index, runs, runs/7, runs/7/report/kernels, runs/7/heat/metric=step_ns/over=step, history/run=7, diff/a=7/b=9.
 const siteParts = new Map();
 window.tprofData = (path, value) => siteParts.get(path)?.(value);
 const siteCache = new Map();
@@ -77,7 +78,7 @@ function queryText(query) {
   return text ? `?${text}` : "";
 }
 
-// Calls `work` now and again each `ms` while the tab is shown; false from it ends that.
+// Calls `work` now and again each `ms` while the tab is shown; false from it ends that, a number is the next wait.
 // Returns what ends it.
 function poll(ms, work) {
   let timer = 0, ended = false, busy = false;
@@ -89,7 +90,7 @@ function poll(ms, work) {
     try { again = await work(); } catch { /* the banner shows a server that is gone */ }
     busy = false;
     if (again === false) ended = true;
-    else if (!ended) timer = setTimeout(round, ms);
+    else if (!ended) timer = setTimeout(round, typeof again === "number" ? again : ms);
   };
   const shown = () => { if (!document.hidden) round(); };
   document.addEventListener("visibilitychange", shown);

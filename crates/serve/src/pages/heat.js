@@ -15,6 +15,10 @@ function topOf({ values, least, most }) {
   return most - least > 2 * (high - least) && high > least ? high : most;
 }
 
+function rowText(row) {
+  return row.label.replace(/^ranks /, "").slice(0, 28);
+}
+
 class HeatMap {
   // `open(row, column)` follows a click or Enter.
   constructor({ open, columnText }) {
@@ -40,6 +44,7 @@ class HeatMap {
     const [rows, columns] = [data.rows.length, data.columns.length];
     this.data = data;
     this.top = topOf(data);
+    this.measure();
     this.canvas.style.height = `${this.height()}px`;
     this.canvas.setAttribute("aria-label", `${heading(data.metric.replace("gauge:", ""))}: ${rows} rows, ${columns} columns, ${data.least === null ? "nothing measured" : `from ${shown(data.least, data.unit)} to ${shown(data.most, data.unit)}`}. Arrows read cells.`);
     this.foot.textContent = [data.folded ? `A cell is the ${data.folded}.` : "", data.values.some((row) => row.some((value) => value === null)) ? "Hatched: not measured." : ""].filter(Boolean).join(" ");
@@ -48,7 +53,13 @@ class HeatMap {
   }
   rowHeight() { return Math.max(2, Math.min(26, Math.floor(560 / this.data.rows.length))); }
   height() { return this.rowHeight() * this.data.rows.length + 18; }
-  labelWidth() { return 74; }
+  labelWidth() { return this.left; }
+  // As wide as the widest label, within reason.
+  measure() {
+    const pen = this.canvas.getContext("2d");
+    pen.font = `11px ${inkOf("--sans") || "sans-serif"}`;
+    this.left = Math.min(170, Math.max(40, ...this.data.rows.map((row) => pen.measureText(rowText(row)).width))) + 12;
+  }
 
   paintLegend() {
     const { least, most, unit } = this.data, { top } = this;
@@ -71,7 +82,7 @@ class HeatMap {
     pen.fillStyle = inkOf("--dim");
     pen.textAlign = "right";
     const every = Math.ceil(15 / high);
-    data.rows.forEach((row, at) => { if (at % every === 0) pen.fillText(row.label.replace("ranks ", ""), left - 6, at * high + Math.max(9, high / 2 + 4)); });
+    data.rows.forEach((row, at) => { if (at % every === 0) pen.fillText(rowText(row), left - 6, at * high + Math.max(9, high / 2 + 4)); });
     const bottom = high * data.rows.length + 13, last = data.columns[data.columns.length - 1];
     pen.textAlign = "left";
     if (last) pen.fillText(this.columnText(data.columns[0], data, true), left, bottom);

@@ -4,13 +4,13 @@ VIEWS.set("live", (main, route) => runScene(main, route, "live", "Live", liveVie
 
 function liveView(content, run) {
   const state = new LiveState(), place = (tag, attributes, ...children) => element(tag, attributes, ...children);
-  const status = place("span", { class: "dim", role: "status" }, "connecting"), said = place("span", { class: "dim", role: "status" });
-  const stalls = place("div", { class: "stalls", role: "alert" }), figures = place("dl", { class: "facts live" }), events = place("ol", { class: "events", tabindex: 0, "aria-label": "Events and marks" });
+  const status = place("span", { class: "dim", role: "status" }, "connecting"), reply = place("span", { class: "dim reply", role: "status" });
+  const stalls = place("div", { class: "stalls" }), figures = place("dl", { class: "facts live" }), events = place("ol", { class: "events", tabindex: 0, "aria-label": "Events and marks" });
   const charts = new LiveCharts(state, run.id, (row, column) => openRank(run.id, charts.heat.data, row, column));
   const ranks = liveRanks();
   const snapshot = place("div", {});
-  const buttons = ABOUT.control && run.state === "running" ? liveControls(run, said, snapshot) : "";
-  content.replaceChildren(place("div", { class: "head" }, place("h1", { class: "mono title" }, runTitle(run)), status, place("span", { class: "space" }), said, buttons), stalls, figures, snapshot, charts.element,
+  const buttons = ABOUT.control && run.state === "running" ? liveControls(run, reply, snapshot) : "";
+  content.replaceChildren(place("div", { class: "head" }, place("h1", { class: "mono title" }, runTitle(run)), status, reply, buttons), stalls, figures, snapshot, charts.element,
     place("div", { class: "two" }, place("section", {}, place("h2", {}, "Events and marks"), events), place("section", {}, place("h2", {}, "Ranks"), ranks.element)));
   let link = "open", waitingFor = false;
   const paint = () => {
@@ -47,14 +47,14 @@ function liveStatus(snapshot, link, id) {
 }
 
 // Start, stop, mark, snapshot: what `tprof ctl` does.
-function liveControls(run, said, place) {
+function liveControls(run, reply, place) {
   const send = async (body) => {
-    said.textContent = "…";
+    reply.textContent = "…";
     try {
       const answer = await api(`runs/${run.id}/control`, { method: "POST", body });
-      said.textContent = answer.message || "done";
-      if (answer.snapshot) place.replaceChildren(element("section", { class: "snapshot" }, element("div", { class: "head" }, element("h2", {}, "Snapshot: what is held now"), element("span", { class: "space" }), element("button", { onclick: () => place.replaceChildren() }, "Close")), documentObject(answer.snapshot, "snapshot", [])));
-    } catch (error) { said.textContent = [error.message, error.why].filter(Boolean).join(": "); }
+      reply.textContent = reply.title = answer.message || "done";
+      if (answer.snapshot) place.replaceChildren(element("section", { class: "snapshot" }, element("div", { class: "head" }, element("h2", {}, "Snapshot: what is held now"), element("span", { class: "space" }), element("button", { onclick: () => place.replaceChildren() }, "Close")), ...documentParts(answer.snapshot, "snapshot", [])));
+    } catch (error) { reply.textContent = reply.title = [error.message, error.why].filter(Boolean).join(": "); }
   };
   const mark = () => {
     const name = element("input", { type: "text", "aria-label": "Name of the mark" });
@@ -78,7 +78,7 @@ function liveRanks() {
       cell: (row) => row.values[metric.key] === null || row.values[metric.key] === undefined ? { content: unknown(row.whys[metric.key]) } : { content: shown(row.values[metric.key], metricUnit(metric)), title: exact(row.values[metric.key], metricUnit(metric)) } });
     table = new Table({ label: "Ranks", windowed: true, rowKey: (row) => row.label, text: (row) => `${row.label} ${row.host} ${row.state}`, sort, sorted: (by) => { sort = by; }, rowClass: (row) => row.stalled ? "stalled" : row.ended ? "ended" : "",
       open: (row) => { location.hash = hashOf(["run", parseHash(location.hash).parts[1], "summary"], row.rank === null ? {} : { rank: row.rank }); },
-      columns: [{ key: "label", heading: "Rank", words: true, value: (row) => row.label, cell: (row) => ({ content: row.label, title: row.file }) }, { key: "host", heading: "Host", words: true, class: "second", value: (row) => row.host, cell: (row) => row.host },
+      columns: [{ key: "label", heading: "Rank", words: true, width: 124, value: (row) => row.label, cell: (row) => ({ content: row.label, title: row.file }) }, { key: "host", heading: "Host", words: true, class: "second", value: (row) => row.host, cell: (row) => row.host },
         { key: "worst", heading: "State", words: true, width: 190, about: "worst first: sort", value: (row) => row.worst, cell: (row) => ({ content: row.state, title: row.about, mark: row.stalled ? "bad" : "" }) }, ...metrics.map(number)] });
     if (test) table.test = test;
     place.replaceChildren(table.element);

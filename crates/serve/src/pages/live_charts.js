@@ -29,7 +29,7 @@ class LiveCharts {
       const chart = this.charts.get(metric.key), { times } = state;
       const now = over(metric, "mean");
       chart.now.textContent = now ? shown(now.value, metricUnit(metric)) + (ranks > 1 ? " mean" : "") : "";
-      chart.set(times, labels.map((label) => ({ label: ranks > 1 ? label : "", values: lines.get(label) || [] })), { from: Math.min(times[0], times[times.length - 1] - 60e9), to: times[times.length - 1] });
+      chart.set(times, labels.map((label) => ({ label: ranks > 1 ? label : "", values: lines.get(label) || [] })), { from: Math.min(times[0], Math.max(0, times[times.length - 1] - 60e9)), to: times[times.length - 1] });
     }
     const text = missing.length ? `Not measured: ${missing.join("; ")}` : "";
     if (this.none.textContent !== text) this.none.textContent = text;

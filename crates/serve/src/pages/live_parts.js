@@ -108,6 +108,9 @@ function stallText(stall) {
 }
 function paintStalls(place, state) {
   const stalls = state.snapshot.stalls || [], steps = state.metric("steps_per_second") || state.metric("steps");
+  // Read out when a rank stops or goes on, not each second.
+  const ranks = stalls.map((stall) => stall.label).join(", ");
+  if ((place.dataset.ranks || "") !== ranks) { place.dataset.ranks = ranks; $("spoken").textContent = ranks ? `${ranks} made no step for long` : "no rank stands still"; }
   place.classList.toggle("stalled", stalls.length > 0);
   if (!stalls.length) {
     const some = over(state.metric("steps"), "sum") || over(state.metric("steps_per_second"), "sum");

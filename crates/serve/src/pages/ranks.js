@@ -11,7 +11,7 @@ function ranksView(content, run) {
   const map = new HeatMap({ columnText: timeColumn, open: (row, column) => openRank(run.id, map.data, row, column) });
   const place = element("div", {}, waiting("The map is being computed"));
   const metrics = element("select", { onchange: () => change({ metric: metrics.value }) });
-  const overs = element("select", { onchange: () => change({ over: overs.value, metric: "" }) }, element("option", { value: "step", selected: over === "step" }, "steps"), element("option", { value: "time", selected: over === "time" }, "time"));
+  const overs = element("select", { onchange: () => change({ over: overs.value, metric: "" }) }, element("option", { value: "step", selected: over === "step" }, "steps"), SITE ? null : element("option", { value: "time", selected: over === "time" }, "time"));
   content.replaceChildren(element("div", { class: "head" }, element("h2", {}, "Heat map"), element("span", { class: "dim" }, "a row for each rank; a cell opens the rank's timeline"), element("span", { class: "space" }),
     element("div", { class: "controls" }, element("label", {}, "Over", overs), element("label", {}, "Metric", metrics))), place);
   function choices() {

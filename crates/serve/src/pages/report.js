@@ -49,6 +49,8 @@ function waiting(text) {
 }
 
 function reportControls(run, kind, query, change) {
+  // A static site has each report as it is by itself.
+  if (SITE) return null;
   const select = (name, label, choices) => element("label", {}, label, element("select", { onchange: (event) => change({ [name]: event.target.value || null }) },
     ...choices.map(([value, text]) => element("option", { value, selected: (query[name] || "") === value }, text))));
   const made = [];

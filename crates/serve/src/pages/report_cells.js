@@ -107,6 +107,7 @@ function documentObject(value, kind, tables, depth = 0) {
     if (series.includes(key) && "bucket_ns" in value) continue;
     if (one === null && value[`${key}_missing`]) none.set(value[`${key}_missing`], [...(none.get(value[`${key}_missing`]) || []), heading(key)]);
     else if (one === null || one === "") continue;
+    else if (Array.isArray(one) && one.length && one.length < 12 && one.every((word) => typeof word === "string" && word.length < 60)) facts.push([texts.get(key), { content: one.join(key === "command" ? " " : ", "), title: one.join("\n") }]);
     else if (Array.isArray(one)) parts.push(documentList(key, one, kind, tables, depth, value[`${key}_missing`]));
     else if (typeof one === "object") parts.push(element("section", { class: "part" }, element(depth ? "h4" : "h3", {}, titled(key)), documentObject(one, kind, tables, depth + 1)));
     else facts.push([texts.get(key), documentCell(value, key, unit, 0)]);

@@ -59,8 +59,8 @@ function runsView(main, route) {
     if (first) filter(route.query.q || "");
     counted();
     paintButtons();
-    // A run may begin at any time; nothing that is pending needs no hurry.
-    return !SITE;
+    // A run may begin at any time, but then nothing is urgent.
+    return SITE ? false : answer.pending > 0 || runs.some((run) => run.state === "running") ? POLL_MS : 5 * POLL_MS;
   }
   const failedOnce = (error) => { if (runs === null) body.lastChild.replaceWith(errorBox(error, () => navigateAgain())); };
   const stop = poll(POLL_MS, () => load().catch((error) => { failedOnce(error); throw error; }));

@@ -34,6 +34,8 @@ async function begin() {
   startBanner();
   addEventListener("hashchange", navigate);
   navigate();
+  // A view that asks for nothing more still shows when its server has ended.
+  if (!SITE) poll(5000, () => api("").catch(() => {}));
   document.documentElement.dataset.ready = "true";
 }
 begin();

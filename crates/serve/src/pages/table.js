@@ -20,7 +20,7 @@ class Table {
     this.above = element("tr", { class: "spacer", "aria-hidden": "true" }, element("td", {}));
     this.below = this.above.cloneNode(true);
     const widths = this.windowed ? element("colgroup", {}, ...this.columns.map((column) => element("col", { class: column.class || null, width: column.width || null }))) : "";
-    this.grid = element("table", { "aria-label": this.label, class: this.windowed ? "fixed" : null }, widths, this.head, this.body);
+    this.grid = element("table", { role: this.choose ? "grid" : null, "aria-multiselectable": this.choose ? "true" : null, "aria-label": this.label, class: this.windowed ? "fixed" : null }, widths, this.head, this.body);
     this.more = element("p", { class: "unfold", hidden: true }, element("button", { onclick: () => this.unfold() }));
     this.none = element("p", { class: "none", hidden: true });
     this.element = element("div", { class: this.windowed ? "rows" : "table" }, this.grid, this.none);
