@@ -99,11 +99,12 @@ class LineChart {
     pen.font = `11px ${inkOf("--sans") || "sans-serif"}`;
     this.width = width;
     const range = this.range(), bottom = this.height - 17;
-    this.left = 58;
+    const lines = range && notches(...range, 5, this.unit?.startsWith("bytes") ? 1024 : 10);
+    this.left = Math.max(58, ...(lines || []).map((value) => pen.measureText(shown(value, this.unit)).width + 12));
     if (!range) { pen.fillStyle = inkOf("--dim"); pen.fillText("no values yet", this.left, bottom / 2); return; }
     const y = (value) => bottom - (value - range[0]) / (range[1] - range[0]) * (bottom - 8);
     this.placeY = y;
-    this.axes(pen, range, bottom, y);
+    this.axes(pen, lines, bottom, y);
     pen.save();
     pen.beginPath(); pen.rect(this.left, 0, width - this.left, bottom + 4); pen.clip();
     this.series.forEach((one, at) => this.line(pen, one, lineColour(one.colour ?? at), y));
@@ -111,11 +112,11 @@ class LineChart {
     for (const mark of this.marks) this.mark(pen, mark, bottom);
     this.cursor(pen, y, bottom);
   }
-  axes(pen, range, bottom, y) {
+  axes(pen, lines, bottom, y) {
     pen.strokeStyle = inkOf("--line");
     pen.lineWidth = 1;
     pen.textAlign = "right";
-    for (const value of notches(...range, 5, this.unit === "bytes" ? 1024 : 10)) {
+    for (const value of lines) {
       const at = Math.round(y(value)) + 0.5;
       pen.beginPath(); pen.moveTo(this.left, at); pen.lineTo(this.width - 10, at); pen.stroke();
       pen.fillStyle = inkOf("--dim");

@@ -10,10 +10,12 @@ const RATES = { bandwidth: new Set(["rate", "fastest", "host_to_device", "device
 
 // Unit of a key of a document; `row` settles the keys that are shares beside their times.
 function unitOf(key, kind = "", row = null) {
+  // Both ends of an interval have the unit of what lies between.
+  key = key.replace(/_(low|high)$/, "");
   if (RATES[kind]?.has(key)) return "bytes/s";
   if (key === "bytes" || (key.startsWith("bytes_per_") && key !== "bytes_per_s")) return "bytes";
   if (IDS.has(key)) return "id";
-  if (SHARES.has(key)) return "share";
+  if (SHARES.has(key) || key.startsWith("fraction")) return "share";
   for (const [end, unit] of ENDS) if (key.endsWith(end) || key === end.slice(1)) return unit;
   if (row && `${key}_ns` in row && typeof row[key] === "number" && Math.abs(row[key]) <= 1.0001) return "share";
   return key === "rate" || key === "tflops" ? "TFLOP/s" : "none";
@@ -106,12 +108,15 @@ function runTitle(run) {
 
 // A key of a document as a heading.
 const WORDS_OF = { api: "API", gpu: "GPU", gpus: "GPUs", cpu: "CPU", cuda: "CUDA", nvtx: "NVTX", rss: "RSS", gil: "GIL", io: "I/O", mfu: "MFU", hfu: "HFU", pid: "pid", tid: "tid", sm: "SM", hta: "HTA", gemms: "GEMMs", flops: "FLOPs", tflops: "rate" };
-const HEADINGS = { seen: "evidence", look_at: "where", try: "what to do", gpu_busy: "GPU busy", mfu: "MFU", hfu: "HFU", time_ns: "time", start_ns: "starts", duration_ns: "lasts", change_share: "change, %", p50_ns: "p50", p95_ns: "p95", p99_ns: "p99", step_ns: "step", wait_ns: "waits" };
+const HEADINGS = { seen: "evidence", look_at: "where", try: "what to do", gpu_busy: "GPU busy", flops_per_s: "FLOP/s", mfu: "MFU", hfu: "HFU", time_ns: "time", start_ns: "starts", duration_ns: "lasts", change_share: "change, %", p50_ns: "p50", p95_ns: "p95", p99_ns: "p99", step_ns: "step", wait_ns: "waits" };
 function heading(key) {
   if (HEADINGS[key]) return HEADINGS[key];
-  const bare = key.replace(/^error_/, "± ").replace(/_(ns|bytes)$/, "").replace(/_per_s(econd)?$/, " a second").replace(/_watts$/, ", W").replace(/_celsius$/, ", °C").replace(/_mhz$/, ", MHz").replace(/_gb_s$/, ", GB/s");
-  return bare.split(/[_-]/).map((word) => WORDS_OF[word] || word).join(" ");
+  const [, stem, end] = /^(.*?)(?:_(low|high))?$/.exec(key);
+  const bare = stem.replace(/^ns$/, "").replace(/^error_/, "± ").replace(/_(ns|bytes)$/, "").replace(/_per_s(econd)?$/, " a second").replace(/_watts$/, ", W").replace(/_celsius$/, ", °C").replace(/_mhz$/, ", MHz").replace(/_gb_s$/, ", GB/s");
+  const text = bare.split(/[_-]/).map((word) => WORDS_OF[word] || word).join(" ");
+  return [text, end].filter(Boolean).join(", ");
 }
+
 // Headings of keys side by side: where two read alike, their units part them.
 function headings(keys) {
   const texts = keys.map(heading), twice = (text) => texts.filter((other) => other === text).length > 1;
