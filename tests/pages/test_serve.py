@@ -208,7 +208,7 @@ class Serve(PageCase):
         self.assertRegex(page.text("#tip"), r"rank 0, step \d+")
         page.key("Enter")
         page.wait("/page\\/timeline\\?rank=0&steps=/.test(location.hash)")
-        page.wait("document.querySelector('iframe')?.contentDocument?.querySelector('#labels .group') instanceof Object || document.querySelector('.content .error') !== null")
+        page.wait("Boolean(document.querySelector('iframe')?.contentDocument?.querySelector('#labels .group') || document.querySelector('.content .error'))")
         self.assertEqual(page.run("document.querySelectorAll('.content .error').length"), 0)
 
     def test_a_stall_is_shown_while_it_lasts(self):
