@@ -249,6 +249,22 @@ class Serve(PageCase):
                 self.check_quiet(page)
         self.assertGreater(len(HOSTILE), 0)
 
+    def test_tags_are_written_only_where_the_server_permits_it(self):
+        page = self.pages()
+        run = self.ids(page)["steps-2"]
+        self.to(page, f"#/run/{run}", "document.querySelector('.facts')")
+        self.assertNotRegex(page.text(".content .head"), "Tags|Delete")
+        page = self.pages(None, "--control")
+        self.to(page, f"#/run/{run}", "document.querySelector('.content .head button')")
+        self.press_button(page, "Tags and note…")
+        page.type("baseline, fast")
+        page.key("Enter")
+        page.wait("document.querySelectorAll('.notes-line .tag').length === 2")
+        page.key("Escape")
+        page.wait("document.querySelectorAll('tbody button.tag').length > 0")
+        page.run("[...document.querySelectorAll('tbody button.tag')].find(tag => tag.textContent === 'fast').click()")
+        self.assertEqual(self.rows(page), 1)
+
     def test_a_directory_without_runs_shows_what_to_type(self):
         page = self.pages(directory())
         self.assertIn("tprof run -- COMMAND", page.text(".empty"))

@@ -36,6 +36,13 @@ function startTheme(changed) {
     changed();
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
+  // Chosen in another page of the same server, such as the one that frames this page.
+  addEventListener("storage", (event) => {
+    if (event.key !== "tprof-theme") return;
+    theme = event.newValue || "auto";
+    apply();
+    changed();
+  });
   apply();
 }
 

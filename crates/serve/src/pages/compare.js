@@ -46,7 +46,7 @@ function pairHead(a, b, flame, rank) {
 }
 function flamePlace(a, b) {
   const frame = element("iframe", { title: "Flame difference" }), place = element("div", { class: "embedded" }, waiting("The page is being made"), frame), address = flameDifferenceAddress(a, b);
-  checkPage(address).then((error) => { if (error) place.replaceChildren(errorBox(error)); else { frame.src = address; frame.addEventListener("load", () => { place.firstChild.hidden = true; followTheme(frame); }); } });
+  checkPage(address).then((error) => { if (error) place.replaceChildren(errorBox(error)); else { frame.src = address; frame.addEventListener("load", () => { place.firstChild.hidden = true; }); } });
   return place;
 }
 

@@ -15,17 +15,20 @@ function pageView(content, run, name, route) {
   function load() {
     const query = parseHash(location.hash).query, at = query.to ? `#from=${query.from || 0}&to=${query.to}` : "";
     const address = pageAddress(run.id, name, { steps: query.steps, rank: query.rank }) + at;
+    if (!frame.isConnected) place.replaceChildren(wait, frame);
+    steps.value = query.steps || "";
+    if (ranks) ranks.value = query.rank || "";
     wait.hidden = false;
     open.href = address;
     checkPage(address).then((error) => {
-      if (error) { wait.hidden = true; place.replaceChildren(errorBox(error, () => { place.replaceChildren(wait, frame); load(); })); return; }
+      if (error) { wait.hidden = true; place.replaceChildren(errorBox(error, load)); return; }
       frame.src = address;
     });
   }
-  frame.addEventListener("load", () => { if (!frame.src) return; wait.hidden = true; followTheme(frame); });
+  frame.addEventListener("load", () => { if (frame.src) wait.hidden = true; });
   function change(query) { setQuery({ ...query, from: null, to: null }); load(); }
   load();
-  return { changed: load, close: () => themed.delete(frame) };
+  return { changed: load };
 }
 
 // An error of the server is JSON, which a frame would show as it is.
@@ -37,14 +40,4 @@ async function checkPage(address) {
     return null;
   } catch { /* its reason is in the body, which HEAD leaves out */ }
   return api(path).then(() => null, (error) => error);
-}
-
-// The page within has its own colours; it follows those of this one.
-const themed = new Set();
-function followTheme(frame) {
-  themed.add(frame);
-  try {
-    const theme = document.documentElement.dataset.theme, root = frame.contentDocument.documentElement;
-    if (theme) root.dataset.theme = theme; else delete root.dataset.theme;
-  } catch { /* the server may keep the frame apart */ }
 }

@@ -32,7 +32,7 @@ function historyView(content, run) {
     table = historyTable(metric, runs, changes, run.id);
     const words = metric.changes.map((change) => element("li", {}, element("span", { class: change.better ? "good" : "bad" }, `${signed(change.change, "share")}`), ` at `, element("a", { href: `#/run/${change.at}` }, runName(runs.get(change.at))), `: ${shown(change.from, metric.unit)} → ${shown(change.to, metric.unit)} `,
       previousOf(metric, change.at) ? element("a", { href: `#/compare/${previousOf(metric, change.at)}/${change.at}` }, "compare with the run before") : null));
-    place.replaceChildren(chart.element, words.length ? element("ul", { class: "changes" }, ...words) : element("p", { class: "dim" }, metric.points.length < 5 ? `${metric.points.length} run${metric.points.length === 1 ? "" : "s"}: too few to judge a change.` : "No change beyond noise."), table.element);
+    place.replaceChildren(chart.element, words.length ? element("ul", { class: "changes" }, ...words) : element("p", { class: "dim" }, metric.points.length < 5 ? `${metric.points.length} run${metric.points.length === 1 ? "" : "s"}: too few to judge a change.` : "No change beyond noise."), table.element, table.more);
   }
   const stop = SITE ? (load().catch(wrong), () => {}) : poll(POLL_MS, () => load().catch((error) => { wrong(error); throw error; }));
   function wrong(error) { if (!answer && !closed) place.replaceChildren(errorBox(error, () => load().catch(wrong))); }

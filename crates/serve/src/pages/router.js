@@ -109,7 +109,7 @@ function hideTip() {
 // An error in the place of what it kept from being shown.
 function errorBox(error, again) {
   return element("div", { class: "error", role: "alert" },
-    element("h3", {}, error.message),
+    element("h3", {}, withCode(error.message)),
     error.why ? element("p", {}, element("b", {}, "why "), error.why) : null,
     error.advice ? element("p", {}, element("b", {}, "try "), withCode(error.advice)) : null,
     again ? element("button", { onclick: again }, "Try again") : null);

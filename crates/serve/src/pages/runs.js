@@ -103,7 +103,7 @@ function runColumns({ find, choose, has }) {
     { key: "when", heading: "Began", words: false, width: 98, value: (run) => run.start_unix_ns, cell: (run) => run.start_unix_ns ? { content: relative(run.start_unix_ns), title: absolute(run.start_unix_ns) } : { content: unknown(run.start_unix_ns_why || run.why) } },
     { key: "wall_ns", heading: "Lasted", width: 92, value: (run) => run.wall_ns, cell: (run) => run.wall_ns === null || run.wall_ns === undefined ? { content: unknown(run.wall_ns_why || run.why) } : { content: duration(run.wall_ns), title: exact(run.wall_ns, "ns") } },
     { key: "ranks", heading: "Ranks", width: 62, value: (run) => run.ranks, class: "third", cell: (run) => run.ranks === null || run.ranks === undefined ? { content: unknown(run.ranks_why || run.why) } : formatCount(run.ranks) },
-    { key: "state", heading: "State", words: true, width: 112, value: (run) => run.failed || run.state, cell: stateCell },
+    { key: "state", heading: "State", words: true, width: 112, value: (run) => run.failed || run.state, cell: (run) => run.state === "running" && !SITE ? { content: element("a", { href: `#/live/${run.id}`, tabindex: -1 }, stateCell(run).content), title: "What happens now" } : stateCell(run) },
     { key: "lost", heading: "Lost", width: 64, class: "second", about: "events and samples that were lost", value: (run) => run.lost, cell: lostCell },
     figure("peak_bytes", "Peak heap", "bytes", "largest heap of a rank", 84, "third"),
     figure("peak_rss_bytes", "Peak RSS", "bytes", "largest resident memory of a rank", 88, "fourth"),

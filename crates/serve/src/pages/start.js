@@ -21,7 +21,7 @@ function navigateAgain() {
 }
 
 async function begin() {
-  startTheme(() => { themed.forEach(followTheme); repaint(); });
+  startTheme(repaint);
   startKeys();
   try {
     ABOUT = { ...ABOUT, ...(await api("")) };
