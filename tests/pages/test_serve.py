@@ -222,7 +222,7 @@ class Serve(PageCase):
         page.key("ArrowDown")
         page.key("Enter")
         page.wait("document.querySelector('.facts.live dd')?.textContent.includes('/s')")
-        self.assertIn("No rank stands still", page.text(".stalls"))
+        page.wait("document.querySelector('.stalls').textContent === 'No rank stands still.'")
         self.assertGreater(page.run("document.querySelectorAll('figure.chart canvas').length"), 0)
         (signs / "stall").touch()
         page.wait("document.querySelector('.stalls.stalled') !== null")

@@ -115,8 +115,13 @@ function errorBox(error, again) {
     again ? element("button", { onclick: again }, "Try again") : null);
 }
 
-// A text of tprof with commands in backticks as code.
+// A text of tprof with commands in backticks as code; those of reports lead to them.
 function withCode(text) {
   const parts = String(text).split("`");
-  return element("span", {}, ...parts.map((part, at) => at % 2 && at + 1 < parts.length ? element("code", {}, part) : at % 2 ? `\`${part}` : part));
+  return element("span", {}, ...parts.map((part, at) => at % 2 && at + 1 < parts.length ? codeOf(part) : at % 2 ? `\`${part}` : part));
+}
+function codeOf(text) {
+  const kind = /^(?:tprof )?report ([a-z-]+)$/.exec(text)?.[1], [view, id] = parseHash(location.hash).parts;
+  const code = element("code", {}, text);
+  return view === "run" && ABOUT.kinds.some((one) => one.name === kind) ? element("a", { href: `#/run/${id}/${kind}` }, code) : code;
 }

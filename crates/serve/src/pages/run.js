@@ -80,8 +80,9 @@ function completeness(document, run) {
 function paintFigures(place, run, summary) {
   const over = summary?.overhead || {};
   const figure = (name, key, unit, about, from = run) => {
-    const pending = from === run ? run.summary === "pending" && !(key in run) : !summary;
-    const value = from[key], why = from[`${key}_why`] || from[`${key}_missing`];
+    const value = from === run && key === "wall_ns" ? lastedNs(run) : from[key];
+    const pending = from === run ? run.summary === "pending" && (value === null || value === undefined) : !summary;
+    const why = from[`${key}_why`] || from[`${key}_missing`];
     const missing = value === null || value === undefined;
     return element("div", { title: about }, element("dt", {}, name), element("dd", { title: missing ? null : exact(value, unit) }, pending ? element("span", { class: "pending" }, "–") : missing ? "unknown" : `${from.estimate ? "~" : ""}${shown(value, unit)}`),
       element("dd", { class: "dim why" }, missing && !pending ? withCode(why || run.why || "the run does not have it") : ""));

@@ -84,6 +84,16 @@ function summaryCell(run, key, unit) {
   if (value === null || value === undefined) return { content: unknown(run[`${key}_why`] || (run.summary === "failed" ? run.why || "the report failed" : "")) };
   return { content: shown(value, unit), title: exact(value, unit) };
 }
+// A run that goes on has lasted since its beginning, by the clock of the reader.
+function lastedNs(run) {
+  const counts = run.state === "running" && run.start_unix_ns && (run.wall_ns === null || run.wall_ns === undefined);
+  return counts ? Math.max(0, Date.now() * 1e6 - run.start_unix_ns) : run.wall_ns;
+}
+function lastedCell(run) {
+  const ns = lastedNs(run);
+  if (ns === null || ns === undefined) return summaryCell(run, "wall_ns", "ns");
+  return { content: duration(run.state === "running" ? Math.floor(ns / 1e9) * 1e9 : ns), title: run.state === "running" ? "until now" : exact(ns, "ns") };
+}
 function stateCell(run) {
   const text = run.failed ? `failed: ${run.failed}` : run.state;
   const kind = run.failed ? "bad" : { running: "live", damaged: "bad", "cut off": "warn" }[run.state] || "fine";
@@ -101,7 +111,7 @@ function runColumns({ find, choose, has }) {
     { key: "choose", heading: "", class: "check", width: 34, cell: (run) => ({ content: element("input", { type: "checkbox", tabindex: -1, "aria-label": `choose run ${run.id}`, checked: has(run), "data-on": has(run), onclick: (event) => { event.preventDefault(); setTimeout(() => choose(run)); } }) }) },
     { key: "command", heading: "Command", words: true, class: "command", value: runTitle, cell: (run) => ({ content: element("span", {}, element("a", { href: `#/run/${run.id}`, tabindex: -1 }, runTitle(run)), ...tagList(run, find), run.note ? element("span", { class: "note-mark", title: run.note, "aria-label": `note: ${run.note}` }, "✎") : null), title: `${runTitle(run)}\n${run.path}` }) },
     { key: "when", heading: "Began", words: false, width: 98, value: (run) => run.start_unix_ns, cell: (run) => run.start_unix_ns ? { content: relative(run.start_unix_ns), title: absolute(run.start_unix_ns) } : { content: unknown(run.start_unix_ns_why || run.why) } },
-    { key: "wall_ns", heading: "Lasted", width: 92, value: (run) => run.wall_ns, cell: (run) => run.wall_ns === null || run.wall_ns === undefined ? { content: unknown(run.wall_ns_why || run.why) } : { content: duration(run.wall_ns), title: exact(run.wall_ns, "ns") } },
+    { key: "wall_ns", heading: "Lasted", width: 92, value: lastedNs, cell: lastedCell },
     { key: "ranks", heading: "Ranks", width: 62, value: (run) => run.ranks, class: "third", cell: (run) => run.ranks === null || run.ranks === undefined ? { content: unknown(run.ranks_why || run.why) } : formatCount(run.ranks) },
     { key: "state", heading: "State", words: true, width: 112, value: (run) => run.failed || run.state, cell: (run) => run.state === "running" && !SITE ? { content: element("a", { href: `#/live/${run.id}`, tabindex: -1 }, stateCell(run).content), title: "What happens now" } : stateCell(run) },
     { key: "lost", heading: "Lost", width: 64, class: "second", about: "events and samples that were lost", value: (run) => run.lost, cell: lostCell },
