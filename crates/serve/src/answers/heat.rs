@@ -148,7 +148,7 @@ fn folded(metric: &str, cells: &[(String, u64, Option<f64>)], missing: Option<&s
         "least": measured().min_by(f64::total_cmp),
         "most": measured().max_by(f64::total_cmp),
         "folded": is_folded.then(|| format!("largest of {ranks_each} ranks x {steps_each} steps")),
-        "missing": missing.filter(|_| cells.is_empty()),
+        "missing": cells.is_empty().then(|| missing.unwrap_or("nothing of the kind was recorded")),
         "values": values,
     })
 }
