@@ -13,7 +13,7 @@ use tprof_trace::{RankFile, RankLabel};
 
 use crate::files::{FileEntry, RunFiles};
 use crate::heat;
-use crate::history::{LEAST_NS, STRETCHES, Scale};
+use crate::history::{LEAST_NS, STRETCHES, Scale, wide};
 use crate::infos::Infos;
 use crate::metric::{GAUGE, MOST_GAUGES, Metric, unit_of};
 use crate::pace::Standing;
@@ -147,7 +147,13 @@ impl<F: RunFiles> Follower<F> {
             if rank.is_closed() && !rank.more && !is_due {
                 continue;
             }
-            let Ok(file) = self.files.open(&rank.name) else { continue };
+            let file = match self.files.open(&rank.name) {
+                Ok(file) => file,
+                Err(error) => {
+                    self.ranks[at].error = Some(format!("it cannot be opened: {error}"));
+                    continue;
+                }
+            };
             while self.read_part(at, &file, unix_ns, &mut happened) && begun.elapsed() < LONGEST {}
             if begun.elapsed() >= LONGEST {
                 self.next = (at + 1) % count;
@@ -320,7 +326,7 @@ impl<F: RunFiles> Follower<F> {
             for_ns,
             usual_ns,
             step,
-            what: None,
+            what: self.ranks[at].doing(&standing),
         }
     }
 
@@ -429,13 +435,12 @@ impl<F: RunFiles> Follower<F> {
         let stretches = until.saturating_sub(HISTORY_POLLS - self.ticks.len())..until;
         let ends = stretches.clone().map(|at| (at as u64 + 1).saturating_mul(width_ns));
         let times_ns: Vec<u64> = ends.chain(self.ticks.iter().copied()).collect();
-        let known = |value: f32| Some(f64::from(value)).filter(|value| value.is_finite());
         let of_rank = |rank: &Rank, place: usize| -> Vec<Option<f64>> {
             let course = rank.courses.of(place);
-            let before = stretches.clone().map(|at| course.and_then(|course| known(course[at])));
+            let before = stretches.clone().map(|at| course.and_then(|course| wide(course[at])));
             let mut polls: BTreeMap<u64, &[f32]> = BTreeMap::new();
             polls.extend(rank.recent.iter().map(|(time_ns, values)| (*time_ns, &values[..])));
-            let at_tick = |tick: &u64| known(*polls.get(tick)?.get(place)?);
+            let at_tick = |tick: &u64| wide(*polls.get(tick)?.get(place)?);
             before.chain(self.ticks.iter().map(at_tick)).collect()
         };
         let mut series = BTreeMap::new();

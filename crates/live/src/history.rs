@@ -83,6 +83,11 @@ impl Courses {
     }
 }
 
+/// The double that is written as a kept value is; none for one that is not known.
+pub fn wide(value: f32) -> Option<f64> {
+    value.is_finite().then(|| value.to_string().parse().unwrap_or(f64::from(value)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

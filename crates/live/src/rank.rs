@@ -11,6 +11,7 @@ use tprof_facts::{Step, labels};
 use tprof_trace::model::{Counter, Mark, MarkKind, ProcessEnd};
 use tprof_trace::{TailNews, TailWants, TraceError, TraceHeader, TraceTail};
 
+use crate::doing::Doing;
 use crate::history::{Courses, Scale};
 use crate::metric::Metric;
 use crate::pace::{Pace, Standing};
@@ -36,6 +37,7 @@ pub struct Rank {
     pub more: bool,
     pub pace: Pace,
     pub readings: Readings,
+    doing: Doing,
     pub courses: Courses,
     /// The last polls: when, and the values by their places.
     pub recent: VecDeque<(u64, Vec<f32>)>,
@@ -83,6 +85,7 @@ impl Rank {
             more: false,
             pace: Pace::default(),
             readings: Readings::default(),
+            doing: Doing::default(),
             courses: Courses::default(),
             recent: VecDeque::new(),
             recording: true,
@@ -145,6 +148,7 @@ impl Rank {
         self.error = None;
         if news.restarted {
             (self.pace, self.readings) = (Pace::default(), Readings::default());
+            self.doing = Doing::default();
             (self.courses, self.recent) = (Courses::default(), VecDeque::new());
             (self.recording, self.standing) = (true, None);
         }
@@ -163,7 +167,12 @@ impl Rank {
             let name = self.tail.name(&news, file, counter.name);
             self.counter(&counter, &name, context);
         }
+        for thread in &news.threads {
+            let pid = self.readings.process_of(thread.process).map(|process| process.pid);
+            self.doing.thread(thread, pid);
+        }
         self.readings.samples(&news.samples);
+        self.doing.samples(&news.samples);
         happened.extend(self.settle_steps(context));
         happened
     }
@@ -197,6 +206,7 @@ impl Rank {
     /// The end of a process image, and its beginning where that was not announced. Of one that
     /// ran for a moment within another and was not killed there is no event.
     fn process_end(&mut self, process: u32, end_ns: u64, end: ProcessEnd) -> Vec<Happened> {
+        self.doing.process_ended(process);
         let Some(gone) = self.readings.process_end(process, end) else { return Vec::new() };
         if end == ProcessEnd::Exec {
             if self.replaced.len() < MOST_REPLACED {
@@ -307,6 +317,12 @@ impl Rank {
         };
         self.standing = standing;
         (standing, happened)
+    }
+
+    /// What is known of what it does since a stall began.
+    pub fn doing(&self, standing: &Standing) -> Option<String> {
+        let until_ns = standing.since_ns.saturating_add(standing.for_ns);
+        self.doing.words(self.pace.driving()?, standing.since_ns, until_ns)
     }
 
     /// Whether the process with its steps runs.

@@ -143,8 +143,9 @@ impl TraceTail {
 
     /// A name that a row of `news` refers to; empty if it is not known any more.
     pub fn name(&mut self, news: &TailNews, file: &File, id: NameId) -> String {
-        if let Some(name) = news.names.get(&id.0) {
-            return name.to_string();
+        let known = news.names.get(&id.0).map(|name| &**name);
+        if let Some(name) = known.or_else(|| self.at.names.kept(id.0)) {
+            return name.to_owned();
         }
         let source = file.try_clone().map(|file| Source { file, length: self.at.length });
         let find = |source| self.at.names.find(&source, id.0, &mut self.planes);
@@ -369,15 +370,17 @@ impl TraceTail {
         let mut columns = Columns::parse(&self.payload, &block.header, &mut self.planes)?;
         let titles = SpanTitle::read(&mut columns)?;
         let names = &mut self.at.names;
-        let named = |title: &SpanTitle| names.is_wanted(title.name.0);
+        let named = |title: &SpanTitle| {
+            names.wanted(title.name.0).is_some_and(|name| wants(title.kind, name))
+        };
         if !titles.iter().any(named) {
             return Ok(());
         }
         for span in SpanOutline::read(&mut columns)? {
-            let Some(name) = names.wanted(span.name.0).filter(|name| wants(span.kind, name)) else {
-                continue;
-            };
-            news.spans.push((span, name.into()));
+            let name = names.wanted(span.name.0).filter(|name| wants(span.kind, name));
+            let Some(name) = name.map(Box::from) else { continue };
+            names.used(span.name.0);
+            news.spans.push((span, name));
         }
         Ok(())
     }

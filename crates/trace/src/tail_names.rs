@@ -64,23 +64,25 @@ impl TailNames {
         self.wanted.len() < MOST_WANTED
     }
 
-    /// A name that is wanted; counts one row of it.
-    pub fn wanted(&mut self, id: u32) -> Option<&str> {
-        let (text, rows) = self.wanted.get_mut(&id)?;
-        *rows = rows.saturating_add(1);
-        Some(text)
+    /// A name that is wanted.
+    pub fn wanted(&self, id: u32) -> Option<&str> {
+        self.wanted.get(&id).map(|(name, _)| &**name)
     }
 
-    /// Whether a name is wanted.
-    pub fn is_wanted(&self, id: u32) -> bool {
-        self.wanted.contains_key(&id)
-    }
-
-    /// A name that is not among the newest: one that was kept, or as its block has it.
-    pub fn find(&mut self, source: &Source, id: u32, planes: &mut PlaneReader) -> Option<String> {
-        if let Some(name) = self.kept.get(&id) {
-            return Some(name.to_string());
+    /// Counts a row with a name that is wanted.
+    pub fn used(&mut self, id: u32) {
+        if let Some((_, rows)) = self.wanted.get_mut(&id) {
+            *rows = rows.saturating_add(1);
         }
+    }
+
+    /// A name that was looked up before.
+    pub fn kept(&self, id: u32) -> Option<&str> {
+        self.kept.get(&id).map(|name| &**name)
+    }
+
+    /// A name as its block has it.
+    pub fn find(&mut self, source: &Source, id: u32, planes: &mut PlaneReader) -> Option<String> {
         let holds = |block: &&NamesBlock| (block.first..=block.last).contains(&id);
         let text = self.blocks.iter().rev().filter(holds).find_map(|block| {
             let rows = names_at(source, block.offset, planes).ok()?;

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,6 @@ use crate::snapshot::Snapshot;
 
 /// Between two snapshots.
 const EVERY: Duration = Duration::from_secs(1);
-
 /// A longer line is no snapshot.
 const MOST_LINE: u64 = 256 << 20;
 /// Of what ssh writes, so much is kept for a message.
@@ -44,6 +44,7 @@ pub(super) struct Remote {
     child: Child,
     lines: BufReader<ChildStdout>,
     message: Arc<Mutex<Vec<u8>>>,
+    message_ended: Receiver<()>,
     has_any: bool,
 }
 
@@ -89,7 +90,11 @@ impl Source {
         let message = Arc::new(Mutex::new(Vec::new()));
         let of_thread = Arc::clone(&message);
         let (out, errors) = (child.stdout.take(), child.stderr.take());
-        std::thread::spawn(move || keep_end(errors, &of_thread));
+        let (ended, message_ended) = mpsc::channel();
+        std::thread::spawn(move || {
+            keep_end(errors, &of_thread);
+            let _ = ended.send(());
+        });
         let Some(out) = out else { return Err(TopError::remote(host, "it has no output", "RUN")) };
         Ok(Source::Remote(Box::new(Remote {
             host: host.to_owned(),
@@ -97,6 +102,7 @@ impl Source {
             child,
             lines: BufReader::new(out),
             message,
+            message_ended,
             has_any: false,
         })))
     }
@@ -144,6 +150,8 @@ impl Remote {
         if self.has_any {
             return Ok(None);
         }
+        // A connection that ssh keeps for later holds its end open.
+        let _ = self.message_ended.recv_timeout(EVERY);
         let message = self.message.lock().map(|bytes| bytes.clone()).unwrap_or_default();
         let text = String::from_utf8_lossy(&message).trim().to_owned();
         Err(self.failed(text.lines().last().unwrap_or_default()))

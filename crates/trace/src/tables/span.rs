@@ -64,11 +64,13 @@ part_of! {
 
 /// What of a [`Span`] decides whether more of it is read.
 pub(crate) struct SpanTitle {
+    pub kind: SpanKind,
     pub name: NameId,
 }
 
 part_of! {
     SpanTitle of SPANS;
+    5 kind,
     6 name,
 }
 

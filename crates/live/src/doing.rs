@@ -1,0 +1,124 @@
+//! What the main thread of a rank did lately, as far as its file has it: a wait is recorded when
+//! it ends, so of one that goes on there is nothing.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tprof_facts::units::duration;
+use tprof_trace::model::{ProcessIndex, SampleMoment, Thread, ThreadIndex, ThreadState};
+
+/// Rows of a thread that are kept.
+const MOST_ROWS: usize = 1024;
+/// Processes of a file with a main thread that is known.
+const MOST_PROCESSES: usize = 256;
+/// Samples may come so late: only a longer time without any means something.
+const LATE_NS: u64 = 5_000_000_000;
+
+/// Rows of main threads.
+#[derive(Debug, Default)]
+pub struct Doing {
+    main: BTreeMap<ProcessIndex, ThreadIndex>,
+    recent: BTreeMap<ThreadIndex, VecDeque<SampleMoment>>,
+}
+
+impl Doing {
+    /// Takes a thread of a process with this pid, if that runs: its main one has the same number,
+    /// or came first, where threads are numbered in a namespace of their own.
+    pub fn thread(&mut self, row: &Thread, pid: Option<u32>) {
+        let is_main = pid == Some(row.tid) || !self.main.contains_key(&row.process);
+        if is_main && (self.main.len() < MOST_PROCESSES || self.main.contains_key(&row.process)) {
+            self.main.insert(row.process, row.thread);
+        }
+    }
+
+    /// A process is gone.
+    pub fn process_ended(&mut self, process: ProcessIndex) {
+        if let Some(thread) = self.main.remove(&process) {
+            self.recent.remove(&thread);
+        }
+    }
+
+    /// Takes what threads did.
+    pub fn samples(&mut self, rows: &[SampleMoment]) {
+        let mains: Vec<ThreadIndex> = self.main.values().copied().collect();
+        for row in rows.iter().filter(|row| mains.contains(&row.thread)) {
+            let recent = self.recent.entry(row.thread).or_default();
+            recent.push_back(*row);
+            if recent.len() > MOST_ROWS {
+                recent.pop_front();
+            }
+        }
+    }
+
+    /// What the main thread of a process did between two moments, in words.
+    pub fn words(&self, process: ProcessIndex, from_ns: u64, until_ns: u64) -> Option<String> {
+        let recent = self.recent.get(self.main.get(&process)?)?;
+        let within = |row: &SampleMoment| {
+            let end_ns = row.time_ns.saturating_add(row.weight_ns);
+            end_ns.min(until_ns).saturating_sub(row.time_ns.max(from_ns))
+        };
+        let mut by_state: BTreeMap<ThreadState, u64> = BTreeMap::new();
+        for row in recent {
+            *by_state.entry(row.state).or_default() += within(row);
+        }
+        match by_state.into_iter().filter(|(_, ns)| *ns > 0).max_by_key(|(_, ns)| *ns) {
+            Some((state, ns)) => {
+                Some(format!("its main thread {} for {} of it", words_of(state), duration(ns)))
+            }
+            // It was sampled before: a thread that runs would be.
+            None if until_ns.saturating_sub(from_ns) > LATE_NS => {
+                Some("no CPU sample and no end of a wait of its main thread".to_owned())
+            }
+            None => None,
+        }
+    }
+}
+
+fn words_of(state: ThreadState) -> &'static str {
+    match state {
+        ThreadState::Running => "was on a core",
+        ThreadState::Runnable => "waited for a core",
+        ThreadState::Blocked => "was off its core",
+        ThreadState::Lock => "waited for a lock or condition",
+        ThreadState::Io => "waited for a file, a pipe or the network",
+        ThreadState::Sleep => "slept",
+        ThreadState::Poll => "waited for one of several events",
+        ThreadState::Gil => "waited for Python's lock",
+        ThreadState::Device => "waited for a device",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_state_of_the_main_thread_is_stated() {
+        let mut doing = Doing::default();
+        let thread = |thread, tid| Thread { thread, process: 0, tid, start_ns: 0 };
+        doing.thread(&thread(3, 8), Some(7));
+        doing.thread(&thread(4, 7), Some(7));
+        doing.thread(&thread(5, 9), Some(7));
+        let second = 1_000_000_000;
+        let row = |thread, at: u64, weight_ns, state| SampleMoment {
+            time_ns: at * second,
+            thread,
+            weight_ns,
+            state,
+            ..SampleMoment::default()
+        };
+        assert_eq!(doing.words(0, 0, 9 * second), None, "nothing was ever recorded of it");
+        doing.samples(&[
+            row(4, 1, second / 2, ThreadState::Running),
+            row(4, 2, second, ThreadState::Lock),
+            row(5, 2, 5 * second, ThreadState::Io),
+        ]);
+        let of = |from, until| doing.words(0, from * second, until * second);
+        let some = |text: &str| Some(format!("its main thread {text} of it"));
+        assert_eq!(of(0, 4), some("waited for a lock or condition for 1.00 s"));
+        assert_eq!(of(0, 2), some("was on a core for 500.0 ms"));
+        assert_eq!(of(4, 6), None);
+        assert!(of(4, 10).unwrap().starts_with("no CPU sample"));
+        doing.process_ended(0);
+        assert_eq!(doing.words(0, 0, 9 * second), None);
+    }
+}

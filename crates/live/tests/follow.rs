@@ -1,0 +1,462 @@
+//! A run that grows under a follower: steps, stalls, ends, files that are renamed or replaced.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tprof_live::{
+    EventKind, FileEntry, Follower, Metric, PlainFiles, RunFiles, RunState, Snapshot, prometheus,
+};
+use tprof_trace::model::*;
+use tprof_trace::run::{Completeness, LossInfo, ProcessInfo, RankInfo, RunInfo};
+use tprof_trace::{TraceHeader, TraceWriter};
+
+const SECOND: u64 = 1_000_000_000;
+/// When runs begin on the clocks of their files.
+const START: u64 = 500 * SECOND;
+
+fn unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64
+}
+
+/// A run of some ranks that began a while ago: what is written now has a time of this while.
+struct Run {
+    directory: tempfile::TempDir,
+    start_unix_ns: u64,
+    writers: BTreeMap<u32, TraceWriter>,
+    info: RunInfo,
+}
+
+impl Run {
+    /// A run that began so long ago.
+    fn begun(ago_ns: u64, ranks: u32) -> Run {
+        let directory = tempfile::tempdir().unwrap();
+        let start_unix_ns = unix_ns() - ago_ns;
+        let info = RunInfo {
+            version: 1,
+            tprof: "0.1.0".to_owned(),
+            // Not this host: the age of its info counts.
+            host: "elsewhere".to_owned(),
+            command: vec!["python".to_owned(), "train.py".to_owned()],
+            start_ns: START,
+            start_unix_ns,
+            collector_pid: 7,
+            ..RunInfo::default()
+        };
+        let mut run = Run { directory, start_unix_ns, writers: BTreeMap::new(), info };
+        (0..ranks).for_each(|rank| run.rank(rank));
+        run.write_info();
+        run
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn file(&self, rank: u32) -> PathBuf {
+        self.path().join(format!("rank-{rank}.tprof"))
+    }
+
+    fn rank(&mut self, rank: u32) {
+        let header = TraceHeader {
+            host: "elsewhere".to_owned(),
+            rank: Some(rank),
+            start_ns: START,
+            start_unix_ns: self.start_unix_ns,
+            ..TraceHeader::default()
+        };
+        let mut writer = TraceWriter::create(&self.file(rank), &header).unwrap();
+        let command = writer.name("/usr/bin/python train.py");
+        writer.process(&Process {
+            process: 0,
+            pid: 100 + rank,
+            parent: 1,
+            rank: Some(rank),
+            command,
+            exe: command,
+            start_ns: START,
+            memory: MemoryRecording::Off,
+        });
+        writer.flush().unwrap();
+        self.writers.insert(rank, writer);
+        self.info.files.push(format!("rank-{rank}.tprof"));
+    }
+
+    fn write_info(&self) {
+        let text = serde_json::to_vec(&self.info).unwrap();
+        fs::write(self.path().join("run.json"), text).unwrap();
+    }
+
+    fn writer(&mut self, rank: u32) -> &mut TraceWriter {
+        self.writers.get_mut(&rank).unwrap()
+    }
+
+    /// Steps of a rank that end at these moments of the run.
+    fn steps(&mut self, rank: u32, ends_ns: impl IntoIterator<Item = u64>) {
+        let writer = self.writer(rank);
+        for end_ns in ends_ns {
+            let name = writer.name(&format!("step {}", end_ns / 1_000_000));
+            let (process, kind) = (Some(0), MarkKind::Step);
+            writer.mark(Mark { time_ns: START + end_ns, process, name, kind });
+        }
+        writer.flush().unwrap();
+    }
+
+    fn counter(&mut self, rank: u32, at_ns: u64, name: &str, value: f64) {
+        let writer = self.writer(rank);
+        let name = writer.name(name);
+        let (time_ns, process) = (START + at_ns, Some(0));
+        writer.counter(Counter { time_ns, process, device: None, name, value });
+        writer.flush().unwrap();
+    }
+
+    fn end(&mut self, rank: u32, at_ns: u64, end: ProcessEnd) {
+        let writer = self.writer(rank);
+        writer.process_end(0, START + at_ns, end);
+        writer.flush().unwrap();
+    }
+
+    fn follower(&self) -> Follower<PlainFiles> {
+        Follower::new(PlainFiles::of(self.path()).unwrap())
+    }
+}
+
+fn every(step_ns: u64, count: u64) -> impl Iterator<Item = u64> {
+    (1..=count).map(move |at| at * step_ns)
+}
+
+fn values(snapshot: &Snapshot, key: &str) -> Vec<Option<f64>> {
+    snapshot.metrics.iter().find(|metric| metric.key == key).unwrap().values.clone()
+}
+
+fn kinds(snapshot: &Snapshot) -> Vec<(Option<u32>, EventKind)> {
+    snapshot.events.iter().map(|event| (event.rank, event.kind)).collect()
+}
+
+#[test]
+fn a_rank_without_a_step_for_too_long_stalls_until_its_next_one() {
+    let mut run = Run::begun(20 * SECOND, 2);
+    run.steps(0, every(SECOND / 2, 40));
+    run.steps(1, every(SECOND / 2, 24));
+    // Its file goes on.
+    run.counter(1, 19 * SECOND, "rss_bytes", 5e6);
+    let mut follower = run.follower();
+    let stalled = follower.poll();
+    assert_eq!(stalled.state, RunState::Running);
+    let [stall] = &stalled.stalls[..] else { panic!("{:?}", stalled.stalls) };
+    assert_eq!((stall.rank, stall.usual_ns, stall.step), (Some(1), SECOND / 2, 11_501));
+    assert_eq!(stall.since_ns, 12 * SECOND);
+    assert!((8 * SECOND..18 * SECOND).contains(&stall.for_ns), "{}", stall.for_ns);
+    assert!(kinds(&stalled).contains(&(Some(1), EventKind::Stall)));
+    let again = follower.poll();
+    assert_eq!((again.stalls.len(), kinds(&again)), (1, vec![]), "one stall is one event");
+    run.steps(1, [20 * SECOND]);
+    let over = follower.poll();
+    assert_eq!((over.stalls.len(), kinds(&over)), (0, vec![(Some(1), EventKind::StallEnd)]));
+    assert_eq!(over.events[0].text, "step 11501 ended after 8.00 s");
+}
+
+#[test]
+fn nothing_stalls_before_five_steps_after_its_end_or_while_it_is_not_recorded() {
+    let stalls = |change: &dyn Fn(&mut Run), steps: u64| {
+        let mut run = Run::begun(20 * SECOND, 1);
+        run.steps(0, every(SECOND / 4, steps));
+        run.counter(0, 18 * SECOND, "rss_bytes", 5e6);
+        change(&mut run);
+        run.follower().poll().stalls.len()
+    };
+    assert_eq!(stalls(&|_| (), 30), 1);
+    assert_eq!(stalls(&|_| (), 5), 0, "four steps");
+    assert_eq!(stalls(&|run| run.end(0, 18 * SECOND, ProcessEnd::Exited(0)), 30), 0);
+    let switch_off = |run: &mut Run| {
+        let writer = run.writer(0);
+        let (name, kind) = (writer.name("by hand"), MarkKind::RecordingOff);
+        writer.mark(Mark { time_ns: START + 9 * SECOND, process: None, name, kind });
+        writer.flush().unwrap();
+    };
+    assert_eq!(stalls(&switch_off, 30), 0);
+    let finish = |run: &mut Run| {
+        run.info.finished = true;
+        run.write_info();
+    };
+    assert_eq!(stalls(&finish, 30), 0);
+}
+
+#[test]
+fn a_file_without_new_blocks_is_no_evidence_of_a_stall() {
+    let mut run = Run::begun(3600 * SECOND, 1);
+    // Steps of 20 s: after 100 s one stalls, but nothing came for longer than ten seconds.
+    run.steps(0, every(20 * SECOND, 30));
+    let snapshot = run.follower().poll();
+    assert_eq!(snapshot.stalls, []);
+    assert!(snapshot.ranks[0].behind_ns.unwrap() >= 3000 * SECOND);
+}
+
+#[test]
+fn a_slow_step_is_an_event() {
+    let mut run = Run::begun(10 * SECOND, 1);
+    run.steps(0, every(SECOND / 10, 20).chain([4 * SECOND, 41 * SECOND / 10]));
+    let snapshot = run.follower().poll();
+    let slow = snapshot.events.iter().find(|event| event.kind == EventKind::StepSlow).unwrap();
+    assert_eq!(slow.text, "step 2000 took 2.00 s, usually 100.0 ms");
+    assert_eq!(slow.time_ns, 4 * SECOND);
+}
+
+#[test]
+fn updates_of_an_optimizer_are_steps_until_a_better_source_shows() {
+    let mut run = Run::begun(10 * SECOND, 1);
+    let span = |at: u64, name| Span {
+        start_ns: START + at * SECOND / 10,
+        duration_ns: 1000,
+        kind: SpanKind::Annotation,
+        name,
+        ..Span::default()
+    };
+    let writer = run.writer(0);
+    let (update, other) = (writer.name("Optimizer.step#SGD.step"), writer.name("forward"));
+    let mut spans: Vec<Span> = (1..21).flat_map(|at| [span(at, update), span(at, other)]).collect();
+    writer.write(&mut spans).unwrap();
+    let mut follower = run.follower();
+    let snapshot = follower.poll();
+    // The first update ends a step of which the beginning is not known.
+    assert_eq!(values(&snapshot, "steps"), [Some(19.0)]);
+    assert_eq!(values(&snapshot, "step_ns"), [Some(1e8)]);
+    run.steps(0, every(SECOND, 3));
+    assert_eq!(values(&follower.poll(), "steps"), [Some(2.0)]);
+}
+
+#[test]
+fn processes_end_and_their_ranks_with_them() {
+    let mut run = Run::begun(30 * SECOND, 2);
+    run.counter(0, 5 * SECOND, "rss_bytes", 4096.0);
+    let mut follower = run.follower();
+    let before = follower.poll();
+    assert_eq!(before.ranks[0].ended, None);
+    assert_eq!(values(&before, "rss_bytes"), [Some(4096.0), None]);
+    assert_eq!(kinds(&before), [(Some(0), EventKind::ProcessStart)], "rank 1 just began");
+    run.end(0, 6 * SECOND, ProcessEnd::Signal(9));
+    run.end(1, 7 * SECOND, ProcessEnd::Exec);
+    let after = follower.poll();
+    let ended = after.ranks.iter().map(|rank| rank.ended.as_deref()).collect::<Vec<_>>();
+    assert_eq!(ended, [Some("SIGKILL"), Some("ended")]);
+    assert_eq!(values(&after, "rss_bytes"), [None, None]);
+    assert_eq!(kinds(&after), [(Some(0), EventKind::ProcessEnd)]);
+    assert_eq!(after.events[0].text, "python [100]: SIGKILL");
+}
+
+#[test]
+fn gauges_of_a_program_have_the_unit_of_their_names() {
+    let mut run = Run::begun(9 * SECOND, 2);
+    run.counter(1, SECOND, "queue_bytes", 12.0);
+    run.counter(1, 2 * SECOND, "loss", 0.5);
+    run.counter(1, 3 * SECOND, "mapped_bytes", 1.0);
+    let snapshot = run.follower().poll();
+    let gauges = snapshot.metrics.iter().filter(|metric| metric.key.starts_with("gauge:"));
+    let found: Vec<_> =
+        gauges.map(|of| (of.key.as_str(), of.unit.as_str(), of.values.clone())).collect();
+    assert_eq!(
+        found,
+        [
+            ("gauge:queue_bytes", "bytes", vec![None, Some(12.0)]),
+            ("gauge:loss", "none", vec![None, Some(0.5)]),
+        ]
+    );
+}
+
+#[test]
+fn losses_are_totals_numbers_and_events() {
+    let mut run = Run::begun(9 * SECOND, 2);
+    let loss = |count| Completeness {
+        recorded: 1000,
+        samples: 24,
+        lost: count,
+        losses: vec![LossInfo { what: "heap events".into(), why: "full".into(), count }],
+        ..Completeness::default()
+    };
+    let process = |lost| ProcessInfo {
+        pid: 100,
+        file: Some("rank-0.tprof".to_owned()),
+        lost,
+        ..ProcessInfo::default()
+    };
+    run.info.completeness = loss(5);
+    run.info.processes = vec![process(Some(5)), process(None)];
+    run.write_info();
+    let mut follower = run.follower();
+    let snapshot = follower.poll();
+    assert_eq!((snapshot.totals.recorded, snapshot.totals.lost), (1024, 5));
+    assert_eq!(values(&snapshot, "lost"), [Some(5.0), None]);
+    let text = |snapshot: &Snapshot| {
+        let losses = snapshot.events.iter().filter(|event| event.kind == EventKind::Loss);
+        losses.map(|event| event.text.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(text(&snapshot), ["lost: 5 heap events: full"]);
+    run.info.completeness = loss(6);
+    run.write_info();
+    assert_eq!(text(&follower.poll()), [""; 0], "it did not double");
+    run.info.completeness = loss(10);
+    run.write_info();
+    assert_eq!(text(&follower.poll()), ["lost: 10 heap events: full"]);
+}
+
+#[test]
+fn a_run_is_over_when_its_collectors_are() {
+    let mut run = Run::begun(60 * SECOND, 1);
+    run.steps(0, every(SECOND, 20));
+    let mut follower = run.follower();
+    assert_eq!(follower.poll().state, RunState::Running);
+    let info = File::options().write(true).open(run.path().join("run.json")).unwrap();
+    let long_ago = SystemTime::now() - std::time::Duration::from_secs(600);
+    info.set_modified(long_ago).unwrap();
+    let cut = follower.poll();
+    assert_eq!((cut.state, cut.time_ns), (RunState::CutOff, 20 * SECOND));
+    run.info.finished = true;
+    run.info.end_ns = Some(START + 25 * SECOND);
+    run.write_info();
+    let finished = follower.poll();
+    assert_eq!((finished.state, finished.time_ns), (RunState::Finished, 25 * SECOND));
+    assert_eq!(finished.command, ["python", "train.py"]);
+}
+
+#[test]
+fn a_renamed_file_goes_on_and_a_replaced_one_begins_anew() {
+    let mut run = Run::begun(60 * SECOND, 1);
+    run.steps(0, every(SECOND, 9));
+    let mut follower = run.follower();
+    assert_eq!(values(&follower.poll(), "steps"), [Some(8.0)]);
+    fs::rename(run.file(0), run.file(5)).unwrap();
+    run.steps(0, [10 * SECOND]);
+    let renamed = follower.poll();
+    assert_eq!((renamed.ranks[0].rank, renamed.ranks.len()), (Some(5), 1));
+    assert_eq!(values(&renamed, "steps"), [Some(9.0)]);
+    let other = Run::begun(60 * SECOND, 1);
+    fs::rename(other.file(0), run.file(5)).unwrap();
+    let replaced = follower.poll();
+    assert_eq!(values(&replaced, "steps"), [None]);
+    fs::remove_file(run.file(5)).unwrap();
+    assert_eq!(follower.poll().ranks, []);
+}
+
+#[test]
+fn starts_of_a_rank_are_named_by_what_the_collector_wrote() {
+    let mut run = Run::begun(60 * SECOND, 1);
+    fs::copy(run.file(0), run.path().join("rank-0.1.tprof")).unwrap();
+    let rank =
+        |file: &str, restarts| RankInfo { file: file.to_owned(), restarts, ..RankInfo::default() };
+    let mut follower = run.follower();
+    let labels =
+        |snapshot: Snapshot| snapshot.ranks.into_iter().map(|rank| rank.label).collect::<Vec<_>>();
+    assert_eq!(labels(follower.poll()), ["rank 0", "rank 0, restart 1"]);
+    run.info.ranks = vec![rank("rank-0.tprof", 0), rank("rank-0.1.tprof", 0)];
+    run.write_info();
+    assert_eq!(labels(follower.poll()), ["rank 0", "rank 0, launch 2"]);
+}
+
+#[test]
+fn the_course_of_numbers_is_in_the_history_and_the_heat_map() {
+    let mut run = Run::begun(1300 * SECOND, 2);
+    run.steps(0, every(SECOND, 1200));
+    run.steps(1, every(SECOND, 600).chain([650 * SECOND]));
+    let mut follower = run.follower();
+    follower.poll();
+    let heat = follower.heat("step_ns");
+    assert_eq!((heat.rows.len(), heat.values.len()), (2, 2));
+    let columns = &heat.columns;
+    assert!(columns.len() <= 200 && columns[0].from == 0);
+    assert!(columns.windows(2).all(|pair| pair[0].to == pair[1].from));
+    assert!(columns.last().unwrap().to >= 1300 * SECOND);
+    let slow = columns.iter().position(|of| (of.from..of.to).contains(&(650 * SECOND))).unwrap();
+    assert_eq!(heat.values[1][slow].0, Some(5e10), "the largest of a cell");
+    assert_eq!((heat.least.0, heat.most.0), (Some(1e9), Some(5e10)));
+    assert_eq!(heat.values[1][slow + 5].0, None);
+    assert!(heat.folded.unwrap().starts_with("max of "));
+    assert!(follower.heat("nonsense").missing.unwrap().contains("step_ns"));
+    assert!(follower.heat("gpu_power_watts").missing.is_some());
+    let history = follower.with_history().history.unwrap();
+    let course = &history.series["step_ns"];
+    assert_eq!((course.len(), course[0].len()), (2, history.times_ns.len()));
+    assert!(history.times_ns.len() <= 300 && history.times_ns.is_sorted());
+    assert!(course[0].iter().flatten().count() > 100);
+    assert!(!history.series.contains_key("gpu_power_watts"));
+}
+
+#[test]
+fn many_ranks_are_folded_into_rows() {
+    let mut run = Run::begun(60 * SECOND, 300);
+    run.counter(0, 5 * SECOND, "rss_bytes", 3.0);
+    run.counter(299, 5 * SECOND, "rss_bytes", 7.0);
+    let mut follower = run.follower();
+    follower.poll();
+    let heat = follower.heat("rss_bytes");
+    assert_eq!((heat.rows.len(), heat.rows[149].label.as_str()), (150, "rank 298 to rank 299"));
+    assert_eq!(heat.most.0, Some(7.0));
+    assert!(heat.folded.unwrap().contains("2 ranks"));
+    assert_eq!(follower.with_history().history.unwrap().series["rss_bytes"].len(), 32);
+}
+
+/// Files that can be taken away between a list and an opening.
+struct Flaky {
+    inner: PlainFiles,
+    refused: RefCell<bool>,
+}
+
+impl RunFiles for Flaky {
+    fn list(&self) -> io::Result<Vec<FileEntry>> {
+        self.inner.list()
+    }
+
+    fn open(&self, name: &str) -> io::Result<File> {
+        match *self.refused.borrow() {
+            true => Err(io::ErrorKind::PermissionDenied.into()),
+            false => self.inner.open(name),
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_opened_now_is_what_it_was() {
+    let mut run = Run::begun(60 * SECOND, 1);
+    run.steps(0, every(SECOND, 9));
+    let inner = PlainFiles::of(run.path()).unwrap();
+    let mut follower = Follower::new(Flaky { inner, refused: RefCell::new(true) });
+    let nothing = follower.poll();
+    assert_eq!((nothing.ranks.len(), nothing.recording), (1, None));
+    assert!(nothing.ranks[0].problem.is_some());
+    assert_eq!(nothing.metrics[0].why.is_some(), nothing.metrics[0].values == [None]);
+}
+
+#[test]
+fn a_file_that_is_no_trace_is_a_problem_of_its_rank_only() {
+    let mut run = Run::begun(60 * SECOND, 1);
+    run.steps(0, every(SECOND, 9));
+    fs::write(run.path().join("rank-1.tprof"), "{}").unwrap();
+    fs::write(run.path().join("run-mine.json"), "{\"lr\": 1}").unwrap();
+    let snapshot = run.follower().poll();
+    assert!(snapshot.ranks[1].problem.as_ref().unwrap().contains("is not a tprof file"));
+    assert_eq!(values(&snapshot, "steps"), [Some(8.0), None]);
+}
+
+#[test]
+fn snapshots_keep_their_json_and_prometheus_escapes_labels() {
+    let mut run = Run::begun(60 * SECOND, 1);
+    run.steps(0, every(SECOND, 9));
+    run.counter(0, SECOND, "odd \"name\"\n\\", 1.5);
+    let mut follower = run.follower();
+    follower.poll();
+    let snapshot = follower.with_history();
+    let text = serde_json::to_string(&snapshot).unwrap();
+    assert!(text.contains(r#""key":"step_ns","unit":"ns""#) && text.contains(":[1000000000]"));
+    assert_eq!(serde_json::from_str::<Snapshot>(&text).unwrap(), snapshot);
+    let text = prometheus(&[("a\"b", &snapshot), ("c", &snapshot)]);
+    let gauge = r#"tprof_rank_gauge{run="a\"b",rank="0",file="rank-0.tprof",host="elsewhere",name="odd \"name\"\n\\"} 1.5"#;
+    assert!(text.contains(gauge), "{text}");
+    assert!(text.contains("tprof_rank_step_seconds{run=\"c\",rank=\"0\","));
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let name = line.split('{').next().unwrap();
+        assert_eq!(text.matches(&format!("# TYPE {name} ")).count(), 1, "{name}");
+    }
+    assert!(Metric::ALL.iter().all(|metric| Metric::ALL[metric.place()] == *metric));
+}
