@@ -56,20 +56,21 @@ impl Doing {
             let end_ns = row.time_ns.saturating_add(row.weight_ns);
             end_ns.min(until_ns).saturating_sub(row.time_ns.max(from_ns))
         };
-        let mut by_state: BTreeMap<ThreadState, u64> = BTreeMap::new();
+        let (mut by_state, mut last_ns) = (BTreeMap::<ThreadState, u64>::new(), from_ns);
         for row in recent {
             *by_state.entry(row.state).or_default() += within(row);
+            last_ns = last_ns.max(row.time_ns.saturating_add(row.weight_ns));
         }
-        match by_state.into_iter().filter(|(_, ns)| *ns > 0).max_by_key(|(_, ns)| *ns) {
-            Some((state, ns)) => {
-                Some(format!("its main thread {} for {} of it", words_of(state), duration(ns)))
-            }
+        let silent_ns = until_ns.saturating_sub(last_ns);
+        if silent_ns > LATE_NS {
             // It was sampled before: a thread that runs would be.
-            None if until_ns.saturating_sub(from_ns) > LATE_NS => {
-                Some("no CPU sample and no end of a wait of its main thread".to_owned())
-            }
-            None => None,
+            let of = "no CPU sample and no end of a wait of its main thread";
+            return Some(format!("{of} for {}", duration(silent_ns)));
         }
+        let (state, ns) = by_state.into_iter().max_by_key(|(_, ns)| *ns)?;
+        let is_much = ns >= until_ns.saturating_sub(from_ns) / 10;
+        let text = || format!("its main thread {} for {} of it", words_of(state), duration(ns));
+        (is_much && ns > 0).then(text)
     }
 }
 
@@ -117,7 +118,9 @@ mod tests {
         assert_eq!(of(0, 4), some("waited for a lock or condition for 1.00 s"));
         assert_eq!(of(0, 2), some("was on a core for 500.0 ms"));
         assert_eq!(of(4, 6), None);
-        assert!(of(4, 10).unwrap().starts_with("no CPU sample"));
+        assert!(of(4, 10).unwrap().ends_with("of its main thread for 6.00 s"));
+        assert!(of(2, 10).unwrap().ends_with("of its main thread for 7.00 s"));
+        assert_eq!(of(1, 7), some("waited for a lock or condition for 1.00 s"));
         doing.process_ended(0);
         assert_eq!(doing.words(0, 0, 9 * second), None);
     }

@@ -9,7 +9,7 @@ use nix::time::{ClockId, clock_gettime};
 use tprof_facts::units::count;
 use tprof_facts::zero::Zero;
 use tprof_trace::run::RunInfo;
-use tprof_trace::{RankFile, RankLabel};
+use tprof_trace::{RankFile, RankLabel, TailDecoder};
 
 use crate::files::{FileEntry, RunFiles};
 use crate::heat;
@@ -40,6 +40,7 @@ const FRESH_NS: u64 = 10_000_000_000;
 #[derive(Debug)]
 pub struct Follower<F> {
     files: F,
+    decoder: Option<TailDecoder>,
     infos: Infos,
     /// In the order of the snapshot.
     ranks: Vec<Rank>,
@@ -62,6 +63,7 @@ impl<F: RunFiles> Follower<F> {
     pub fn new(files: F) -> Follower<F> {
         Follower {
             files,
+            decoder: TailDecoder::new().ok(),
             infos: Infos::default(),
             ranks: Vec::new(),
             labels: Vec::new(),
@@ -130,9 +132,7 @@ impl<F: RunFiles> Follower<F> {
             }
         });
         for entry in files.into_values() {
-            if let Ok(rank) = Rank::new(entry.name, entry.inode) {
-                self.ranks.push(rank);
-            }
+            self.ranks.push(Rank::new(entry.name, entry.inode));
         }
     }
 
@@ -172,10 +172,16 @@ impl<F: RunFiles> Follower<F> {
         happened: &mut Vec<(usize, Happened)>,
     ) -> bool {
         let gauges = &mut self.gauges;
+        // Without memory for one, the next poll tries again.
+        if self.decoder.is_none() {
+            self.decoder = TailDecoder::new().ok();
+        }
+        let Some(decoder) = &mut self.decoder else { return false };
         let mut context = Context {
             zero: self.zero,
             scale: self.scale,
             limit_unix_ns: unix_ns.saturating_add(LEAST_NS),
+            decoder,
             gauge: &mut |name| place_of(gauges, name),
         };
         let rank = &mut self.ranks[at];

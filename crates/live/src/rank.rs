@@ -9,7 +9,7 @@ use tprof_facts::units::duration;
 use tprof_facts::zero::{Clock, Zero};
 use tprof_facts::{Step, labels};
 use tprof_trace::model::{Counter, Mark, MarkKind, ProcessEnd};
-use tprof_trace::{TailNews, TailWants, TraceError, TraceHeader, TraceTail};
+use tprof_trace::{TailDecoder, TailNews, TailWants, TraceHeader, TraceTail};
 
 use crate::doing::Doing;
 use crate::history::{Courses, Scale};
@@ -70,16 +70,18 @@ pub struct Context<'a> {
     pub scale: Scale,
     /// No moment is later, nanoseconds since 1970.
     pub limit_unix_ns: u64,
+    /// Decodes blocks.
+    pub decoder: &'a mut TailDecoder,
     /// The place of a gauge among the run's.
     pub gauge: &'a mut dyn FnMut(&str) -> Option<usize>,
 }
 
 impl Rank {
     /// Of a file that was not read yet.
-    pub fn new(name: String, inode: u64) -> Result<Rank, TraceError> {
+    pub fn new(name: String, inode: u64) -> Rank {
         let wants = TailWants { spans: Some(shows_step), samples: true };
-        Ok(Rank {
-            tail: TraceTail::new(Path::new(&name), wants)?,
+        Rank {
+            tail: TraceTail::new(Path::new(&name), wants),
             name,
             inode,
             more: false,
@@ -92,7 +94,7 @@ impl Rank {
             error: None,
             replaced: Vec::new(),
             standing: None,
-        })
+        }
     }
 
     /// The file's description of itself, once it was read.
@@ -138,7 +140,7 @@ impl Rank {
 
     /// Reads what came in the file.
     pub fn read(&mut self, file: &File, context: &mut Context<'_>) -> Vec<Happened> {
-        let mut news = match self.tail.read_more(file) {
+        let mut news = match self.tail.read_more(file, context.decoder) {
             Ok(news) => news,
             Err(error) => {
                 self.error = Some(error.to_string());
@@ -155,16 +157,16 @@ impl Rank {
         self.more = news.more;
         let own_ns = self.header().map_or(0, |header| header.start_unix_ns);
         context.zero = earlier(context.zero, own_ns);
-        let mut happened = self.processes(&mut news, file);
+        let mut happened = self.processes(&mut news, file, context.decoder);
         for mark in sorted(std::mem::take(&mut news.marks)) {
-            let name = self.tail.name(&news, file, mark.name);
+            let name = self.tail.name(&news, file, context.decoder, mark.name);
             happened.extend(self.mark(&mark, name));
         }
         for (span, name) in &news.spans {
             self.pace.steps().range(StepRange::of(span), name);
         }
         for counter in std::mem::take(&mut news.counters) {
-            let name = self.tail.name(&news, file, counter.name);
+            let name = self.tail.name(&news, file, context.decoder, counter.name);
             self.counter(&counter, &name, context);
         }
         for thread in &news.threads {
@@ -178,7 +180,12 @@ impl Rank {
     }
 
     /// Beginnings and ends of processes, in order.
-    fn processes(&mut self, news: &mut TailNews, file: &File) -> Vec<Happened> {
+    fn processes(
+        &mut self,
+        news: &mut TailNews,
+        file: &File,
+        decoder: &mut TailDecoder,
+    ) -> Vec<Happened> {
         let mut happened = Vec::new();
         let mut rows = std::mem::take(&mut news.processes);
         rows.sort_by_key(|row| row.start_ns);
@@ -189,7 +196,7 @@ impl Rank {
             while let Some((process, end_ns, end)) = ends.next_if(|end| end.1 <= row.start_ns) {
                 happened.extend(self.process_end(process, end_ns, end));
             }
-            let command = self.tail.name(news, file, row.command);
+            let command = self.tail.name(news, file, decoder, row.command);
             let program = labels::program(&command).to_owned();
             let was_replaced = self.replaced.iter().position(|(pid, _)| *pid == row.pid);
             let is_announced = was_replaced.is_some_and(|at| self.replaced.swap_remove(at).1);

@@ -70,6 +70,6 @@ pub use reader::{FilePart, TraceFile};
 pub use recorded::Recorded;
 pub use row_blocks::RowBlocks;
 pub use tables::{TracePart, TraceRow};
-pub use tail::{TailNews, TailWants, TraceTail};
+pub use tail::{TailDecoder, TailNews, TailWants, TraceTail};
 pub use tprof_wire::hash;
 pub use writer::TraceWriter;

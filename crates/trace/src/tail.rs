@@ -1,7 +1,7 @@
 //! Reads a `.tprof` that still grows: at each call what came since the last one, nothing twice.
 //!
 //! A [`TraceTail`] is a place in a file, and holds no file open: a reader of a thousand ranks
-//! opens each when it reads it. Small tables that change while a job runs are decoded, of the large
+//! opens each when it reads it, and decodes all with one [`TailDecoder`]. Small tables that change while a job runs are decoded, of the large
 //! ones only what is asked for; of the rest the heads are counted. A block that is not whole
 //! yet is read next time. The file is taken for hostile, as [`crate::TraceFile`] takes it.
 
@@ -71,8 +71,24 @@ pub struct TraceTail {
     path: PathBuf,
     wants: TailWants,
     at: Place,
+}
+
+/// Decodes blocks of any number of files, one after another.
+#[derive(Debug)]
+pub struct TailDecoder {
     planes: PlaneReader,
     payload: Vec<u8>,
+}
+
+impl TailDecoder {
+    /// Fails where there is no memory for a decompressor.
+    pub fn new() -> io::Result<TailDecoder> {
+        Ok(TailDecoder { planes: PlaneReader::new()?, payload: Vec::new() })
+    }
+
+    fn rows<R: Part>(&mut self, source: &Source, block: &IndexRow) -> Result<Vec<R>, Damage> {
+        source.rows(block, &mut self.payload, &mut self.planes)
+    }
 }
 
 /// What is known of the file so far.
@@ -100,15 +116,8 @@ struct Place {
 
 impl TraceTail {
     /// At the beginning of a file; the path is only for what goes wrong.
-    ///
-    /// Fails where there is no memory for a decompressor.
-    pub fn new(path: &Path, wants: TailWants) -> Result<TraceTail, TraceError> {
-        let path = path.to_path_buf();
-        let planes = match PlaneReader::new() {
-            Ok(planes) => planes,
-            Err(source) => return Err(TraceError::Io { path, what: "read", source }),
-        };
-        Ok(TraceTail { path, wants, at: Place::default(), planes, payload: Vec::new() })
+    pub fn new(path: &Path, wants: TailWants) -> TraceTail {
+        TraceTail { path: path.to_path_buf(), wants, at: Place::default() }
     }
 
     /// The file's description of itself, once it was read.
@@ -142,13 +151,19 @@ impl TraceTail {
     }
 
     /// A name that a row of `news` refers to; empty if it is not known any more.
-    pub fn name(&mut self, news: &TailNews, file: &File, id: NameId) -> String {
+    pub fn name(
+        &mut self,
+        news: &TailNews,
+        file: &File,
+        decoder: &mut TailDecoder,
+        id: NameId,
+    ) -> String {
         let known = news.names.get(&id.0).map(|name| &**name);
         if let Some(name) = known.or_else(|| self.at.names.kept(id.0)) {
             return name.to_owned();
         }
         let source = file.try_clone().map(|file| Source { file, length: self.at.length });
-        let find = |source| self.at.names.find(&source, id.0, &mut self.planes);
+        let find = |source| self.at.names.find(&source, id.0, &mut decoder.planes);
         source.ok().filter(|_| id.0 != 0).and_then(find).unwrap_or_default()
     }
 
@@ -156,7 +171,11 @@ impl TraceTail {
     ///
     /// Fails where the file cannot be read, or is none of tprof's, or of a format that this
     /// build does not read. Damage is no error: see [`Self::damaged`].
-    pub fn read_more(&mut self, file: &File) -> Result<TailNews, TraceError> {
+    pub fn read_more(
+        &mut self,
+        file: &File,
+        decoder: &mut TailDecoder,
+    ) -> Result<TailNews, TraceError> {
         let mut news = TailNews::default();
         let length = file.metadata().map_err(|source| self.failed(source))?.len();
         if self.is_unchanged(length) {
@@ -172,7 +191,8 @@ impl TraceTail {
         }
         let steady = self.at.length == length;
         self.at.length = length;
-        self.walk(&source, steady, &mut news).map_err(|source| self.failed(source))?;
+        let walked = self.walk(&source, steady, decoder, &mut news);
+        walked.map_err(|source| self.failed(source))?;
         Ok(news)
     }
 
@@ -216,7 +236,13 @@ impl TraceTail {
     }
 
     /// Goes from block to block as far as they are whole.
-    fn walk(&mut self, source: &Source, steady: bool, news: &mut TailNews) -> io::Result<()> {
+    fn walk(
+        &mut self,
+        source: &Source,
+        steady: bool,
+        decoder: &mut TailDecoder,
+        news: &mut TailNews,
+    ) -> io::Result<()> {
         let (mut bytes, mut blocks) = (0, 0);
         while self.at.offset + BLOCK_HEADER_BYTES as u64 <= source.length {
             if bytes >= CALL_BYTES || blocks >= CALL_BLOCKS {
@@ -241,7 +267,7 @@ impl TraceTail {
                     false => return Ok(()),
                 }
             }
-            let taken = self.take(source, &IndexRow { offset, header }, news);
+            let taken = self.take(source, &IndexRow { offset, header }, decoder, news);
             match taken {
                 Ok(decoded) => bytes += decoded,
                 // A file system may show the length of a file before its last bytes.
@@ -282,6 +308,7 @@ impl TraceTail {
         &mut self,
         source: &Source,
         block: &IndexRow,
+        decoder: &mut TailDecoder,
         news: &mut TailNews,
     ) -> Result<u64, Damage> {
         let id = block.header.table;
@@ -295,23 +322,23 @@ impl TraceTail {
             return Err(Damage::new("a block would fill more memory than its file's size allows"));
         }
         match id {
-            table::NAMES => self.names(source, block, news)?,
-            table::SPANS => self.spans(source, block, news)?,
+            table::NAMES => self.names(source, block, decoder, news)?,
+            table::SPANS => self.spans(source, block, decoder, news)?,
             table::PROCESS_ENDS => {
-                let rows: Vec<ProcessEndRow> = self.rows(source, block)?;
+                let rows: Vec<ProcessEndRow> = decoder.rows(source, block)?;
                 news.process_ends.extend(rows.into_iter().map(|r| (r.process, r.end_ns, r.end)));
             }
             table::THREAD_NAMES => {
-                let rows: Vec<ThreadNameRow> = self.rows(source, block)?;
+                let rows: Vec<ThreadNameRow> = decoder.rows(source, block)?;
                 news.thread_names.extend(rows.into_iter().map(|row| (row.thread, row.name)));
             }
-            table::PROCESSES => news.processes.append(&mut self.rows(source, block)?),
-            table::THREADS => news.threads.append(&mut self.rows(source, block)?),
-            table::COUNTERS => news.counters.append(&mut self.rows(source, block)?),
-            table::HEAP_TOTALS => news.totals.append(&mut self.rows(source, block)?),
-            table::MARKS => news.marks.append(&mut self.rows(source, block)?),
-            table::LOSSES => news.losses.append(&mut self.rows(source, block)?),
-            _ => news.samples.append(&mut self.rows(source, block)?),
+            table::PROCESSES => news.processes.append(&mut decoder.rows(source, block)?),
+            table::THREADS => news.threads.append(&mut decoder.rows(source, block)?),
+            table::COUNTERS => news.counters.append(&mut decoder.rows(source, block)?),
+            table::HEAP_TOTALS => news.totals.append(&mut decoder.rows(source, block)?),
+            table::MARKS => news.marks.append(&mut decoder.rows(source, block)?),
+            table::LOSSES => news.losses.append(&mut decoder.rows(source, block)?),
+            _ => news.samples.append(&mut decoder.rows(source, block)?),
         }
         self.at.decoded[usize::from(is_large)] = decoded;
         Ok(block.header.raw_len.into())
@@ -337,17 +364,14 @@ impl TraceTail {
         }
     }
 
-    fn rows<R: Part>(&mut self, source: &Source, block: &IndexRow) -> Result<Vec<R>, Damage> {
-        source.rows(block, &mut self.payload, &mut self.planes)
-    }
-
     fn names(
         &mut self,
         source: &Source,
         block: &IndexRow,
+        decoder: &mut TailDecoder,
         news: &mut TailNews,
     ) -> Result<(), Damage> {
-        let rows: Vec<NameRow> = self.rows(source, block)?;
+        let rows: Vec<NameRow> = decoder.rows(source, block)?;
         let spans = self.wants.spans;
         let is_wanted = |name: &str| {
             let of = |kind| spans.is_some_and(|wants| wants(kind, name));
@@ -363,11 +387,13 @@ impl TraceTail {
         &mut self,
         source: &Source,
         block: &IndexRow,
+        decoder: &mut TailDecoder,
         news: &mut TailNews,
     ) -> Result<(), Damage> {
         let Some(wants) = self.wants.spans else { return Ok(()) };
-        source.payload(block, &mut self.payload)?;
-        let mut columns = Columns::parse(&self.payload, &block.header, &mut self.planes)?;
+        let TailDecoder { planes, payload } = decoder;
+        source.payload(block, payload)?;
+        let mut columns = Columns::parse(payload, &block.header, planes)?;
         let titles = SpanTitle::read(&mut columns)?;
         let names = &mut self.at.names;
         let named = |title: &SpanTitle| {

@@ -80,6 +80,7 @@ struct Growing {
     _directory: tempfile::TempDir,
     path: PathBuf,
     tail: TraceTail,
+    decoder: TailDecoder,
     lines: Vec<String>,
     restarts: usize,
 }
@@ -89,8 +90,9 @@ impl Growing {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("rank-0.tprof");
         File::create(&path).unwrap();
-        let tail = TraceTail::new(&path, WANTS).unwrap();
-        Growing { _directory: directory, path, tail, lines: Vec::new(), restarts: 0 }
+        let tail = TraceTail::new(&path, WANTS);
+        let decoder = TailDecoder::new().unwrap();
+        Growing { _directory: directory, path, tail, decoder, lines: Vec::new(), restarts: 0 }
     }
 
     fn append(&self, bytes: &[u8]) {
@@ -102,7 +104,7 @@ impl Growing {
         let before = self.lines.len();
         loop {
             let file = File::open(&self.path).unwrap();
-            let news = self.tail.read_more(&file).unwrap();
+            let news = self.tail.read_more(&file, &mut self.decoder).unwrap();
             if news.restarted {
                 self.lines.clear();
                 self.restarts += 1;
@@ -115,8 +117,8 @@ impl Growing {
     }
 
     fn take(&mut self, news: &TailNews, file: &File) {
-        let Growing { tail, lines, .. } = self;
-        let mut name = |id: NameId| tail.name(news, file, id);
+        let Growing { tail, decoder, lines, .. } = self;
+        let mut name = |id: NameId| tail.name(news, file, decoder, id);
         lines.extend(news.processes.iter().map(|row| format!("{row:?} {}", name(row.command))));
         lines.extend(news.process_ends.iter().map(|row| format!("{row:?}")));
         lines.extend(news.counters.iter().map(|row| format!("{row:?} {}", name(row.name))));
@@ -191,13 +193,13 @@ fn a_name_of_long_ago_is_found_again() {
     let mut growing = Growing::new();
     growing.append(bytes(false));
     let file = File::open(&growing.path).unwrap();
-    let news = growing.tail.read_more(&file).unwrap();
+    let news = growing.tail.read_more(&file, &mut growing.decoder).unwrap();
     let (id, other) = (news.counters[0].name, news.losses[1].why);
     let none = TailNews::default();
-    let names = [id, other, id].map(|id| growing.tail.name(&none, &file, id));
+    let names = [id, other, id].map(|id| growing.tail.name(&none, &file, &mut growing.decoder, id));
     assert_eq!(names, ["rss_bytes", "why 9", "rss_bytes"]);
-    assert_eq!(growing.tail.name(&none, &file, NameId(0)), "");
-    assert_eq!(growing.tail.name(&none, &file, NameId(1 << 20)), "");
+    assert_eq!(growing.tail.name(&none, &file, &mut growing.decoder, NameId(0)), "");
+    assert_eq!(growing.tail.name(&none, &file, &mut growing.decoder, NameId(1 << 20)), "");
 }
 
 #[test]
@@ -258,7 +260,7 @@ fn what_is_no_trace_file_is_refused() {
         let mut growing = Growing::new();
         growing.append(bytes);
         let file = File::open(&growing.path).unwrap();
-        growing.tail.read_more(&file).map(|news| news.marks.len())
+        growing.tail.read_more(&file, &mut growing.decoder).map(|news| news.marks.len())
     };
     assert!(matches!(growing(b"{\"traceEvents\":[]}"), Err(TraceError::NotTprof { .. })));
     let mut newer = bytes(true).to_vec();
@@ -283,10 +285,10 @@ fn a_long_file_is_read_in_parts() {
     }
     writer.finish().unwrap();
     let file = File::open(&growing.path).unwrap();
-    let first = growing.tail.read_more(&file).unwrap();
+    let first = growing.tail.read_more(&file, &mut growing.decoder).unwrap();
     assert!(first.more && first.counters.len() < 40 << 15);
     let mut count = first.counters.len();
-    while let news = growing.tail.read_more(&file).unwrap()
+    while let news = growing.tail.read_more(&file, &mut growing.decoder).unwrap()
         && !news.counters.is_empty()
     {
         count += news.counters.len();

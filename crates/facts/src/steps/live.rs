@@ -19,7 +19,7 @@ const MOST_UPDATES: usize = 256;
 const MOST_FETCHES: usize = 1024;
 /// And switches of recording.
 const MOST_SWITCHES: usize = 256;
-/// A group of updates counts as whole by the size of those before it, from so many on.
+/// What a step consists of is judged by those before it: from so many groups of updates on.
 const LEAST_GROUPS: usize = 3;
 /// Processes of a file that are followed.
 const MOST_PROCESSES: usize = 64;
@@ -209,6 +209,9 @@ impl OfProcess {
         inherent::outermost(&mut self.fetches);
         let groups = inherent::ends_of_groups(&self.updates);
         let mut ends = inherent::one_a_batch(groups.clone(), &self.fetches);
+        if groups.len() < LEAST_GROUPS {
+            return Vec::new();
+        }
         if self.is_open(&groups) {
             ends.pop();
         }
@@ -235,9 +238,7 @@ impl OfProcess {
             [before @ .., last] => *last < inherent::usual(before.iter().copied()),
             [] => false,
         };
-        groups.len() < LEAST_GROUPS
-            || is_short(&sizes)
-            || !self.fetches.is_empty() && is_short(&batches)
+        is_short(&sizes) || !self.fetches.is_empty() && is_short(&batches)
     }
 
     /// Leaves out the older half of too many updates, up to the end of a step.
@@ -256,5 +257,143 @@ impl OfProcess {
         self.updates.retain(|update| update.end_ns > ends[at]);
         self.fetches.retain(|fetch| fetch.start_ns >= ends[at]);
         self.windows.forget_before(ends[at]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Steps, of_file};
+    use super::*;
+    use tprof_trace::model::{Mark, NameId, Span, SpanOutline};
+    use tprof_trace::{TraceFile, TraceHeader, TraceWriter};
+
+    const NEXT: &str = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
+    const SGD: &str = "Optimizer.step#SGD.step";
+    const ADAM: &str = "Optimizer.step#Adam.step";
+
+    /// A row: a range of 5 ns, or a mark.
+    #[derive(Clone, Copy)]
+    enum Row {
+        Range(SpanKind, &'static str),
+        Mark(MarkKind, &'static str),
+    }
+
+    const fn annotation(name: &'static str) -> Row {
+        Row::Range(SpanKind::Annotation, name)
+    }
+
+    /// Steps as a reader of the whole file has them.
+    fn whole(rows: &[(u64, Row)]) -> Steps {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rank-0.tprof");
+        let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
+        let mut spans: Vec<Span> = Vec::new();
+        for (start_ns, row) in rows.iter().copied() {
+            match row {
+                Row::Range(kind, name) => {
+                    let name = writer.name(name);
+                    spans.push(Span { start_ns, duration_ns: 5, kind, name, ..Span::default() });
+                }
+                Row::Mark(kind, name) => {
+                    let (process, name) = (Some(0), writer.name(name));
+                    writer.mark(Mark { time_ns: start_ns, process, name, kind });
+                }
+            }
+        }
+        writer.write(&mut spans).unwrap();
+        writer.finish().unwrap();
+        of_file(&TraceFile::open(&path).unwrap(), None)
+    }
+
+    /// Steps as they end, where so many rows come at once.
+    fn followed(rows: &[(u64, Row)], at_once: usize) -> (Option<StepSource>, Vec<Step>) {
+        let (mut live, mut source) = (LiveSteps::default(), None);
+        let mut steps = Vec::new();
+        let mut names: Vec<&str> = Vec::new();
+        for rows in rows.chunks(at_once) {
+            for (start_ns, row) in rows.iter().copied() {
+                match row {
+                    Row::Range(kind, name) => {
+                        let id = names.iter().position(|known| *known == name);
+                        let id = id.unwrap_or_else(|| {
+                            names.push(name);
+                            names.len() - 1
+                        });
+                        let (name_id, duration_ns) = (NameId(id as u32 + 1), 5);
+                        let span = SpanOutline {
+                            start_ns,
+                            duration_ns,
+                            kind,
+                            name: name_id,
+                            ..SpanOutline::default()
+                        };
+                        live.range(StepRange::of(&span), name);
+                    }
+                    Row::Mark(kind, name) => live.mark(Some(0), kind, start_ns, name),
+                }
+            }
+            let (before, new) = (source, live.take());
+            source = live.source();
+            if source != before {
+                // A better source has shown.
+                steps.clear();
+            }
+            steps.extend(new);
+        }
+        (source, steps)
+    }
+
+    fn alike(rows: &[(u64, Row)], held_back: usize) {
+        let expected = whole(rows);
+        for at_once in [1, 2, 7, 1000] {
+            let (source, steps) = followed(rows, at_once);
+            assert_eq!(source, expected.source);
+            assert_eq!(steps, expected.all[..expected.all.len() - held_back], "{at_once} at once");
+        }
+    }
+
+    #[test]
+    fn steps_of_every_source_are_those_of_the_whole_file() {
+        let each = |rows: &[(u64, Row)], count: u64| -> Vec<(u64, Row)> {
+            let at = |step: u64| rows.iter().map(move |(at, row)| (1000 + 100 * step + at, *row));
+            (0..count).flat_map(at).collect()
+        };
+        alike(&each(&[(50, annotation(SGD))], 12), 0);
+        alike(&each(&[(0, annotation(NEXT)), (50, annotation(SGD))], 700), 0);
+        // Gradients of two batches; a group of optimizers; two of one class.
+        let (next, sgd, adam) = (annotation(NEXT), annotation(SGD), annotation(ADAM));
+        alike(&each(&[(0, next), (40, next), (80, sgd)], 700), 0);
+        alike(&each(&[(0, next), (50, adam), (80, sgd)], 700), 0);
+        alike(&each(&[(0, next), (50, adam), (80, adam)], 12), 0);
+        alike(&each(&[(0, next)], 12), 0);
+        alike(&each(&[(0, Row::Range(SpanKind::Nvtx, "step 7"))], 12), 0);
+        alike(&each(&[(0, Row::Mark(MarkKind::Step, "step"))], 12), 0);
+    }
+
+    #[test]
+    fn marks_with_numbers_and_pauses_are_those_of_the_whole_file() {
+        let mark = |kind, name| Row::Mark(kind, name);
+        let step = |name| mark(MarkKind::Step, name);
+        let (on, off) = (MarkKind::RecordingOn, MarkKind::RecordingOff);
+        let rows = [
+            (100, step("step 4")),
+            (200, step("step 5")),
+            (300, step("step 6")),
+            (301, mark(off, "--schedule")),
+            (800, mark(on, "cycle 2: step 11 (--schedule)")),
+            (801, step("step 11")),
+            (900, step("step 12")),
+        ];
+        alike(&rows, 0);
+        let updates = [
+            (100, mark(on, "cycle 1: step 4 (--schedule)")),
+            (195, annotation(SGD)),
+            (295, annotation(SGD)),
+            (301, mark(off, "--schedule")),
+            (800, mark(on, "cycle 2: step 11 (--schedule)")),
+            (895, annotation(SGD)),
+            (995, annotation(SGD)),
+        ];
+        alike(&updates, 0);
     }
 }
