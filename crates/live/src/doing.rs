@@ -58,7 +58,8 @@ impl Doing {
         };
         let (mut by_state, mut last_ns) = (BTreeMap::<ThreadState, u64>::new(), from_ns);
         for row in recent {
-            *by_state.entry(row.state).or_default() += within(row);
+            let ns = by_state.entry(row.state).or_default();
+            *ns = ns.saturating_add(within(row));
             last_ns = last_ns.max(row.time_ns.saturating_add(row.weight_ns));
         }
         let silent_ns = until_ns.saturating_sub(last_ns);

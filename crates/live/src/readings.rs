@@ -184,8 +184,8 @@ impl Readings {
         // The newest second is not whole, nor may the first be.
         let first = self.cores.iter().map(|(second, _)| *second).min()?;
         let from = newest.saturating_sub(CORES_OF).max(first);
-        let ns: u64 =
-            self.cores.iter().filter(|(of, _)| (from..newest).contains(of)).map(|of| of.1).sum();
+        let within = self.cores.iter().filter(|(of, _)| (from..newest).contains(of));
+        let ns = within.fold(0, |sum: u64, (_, ns)| sum.saturating_add(*ns));
         let is_fresh = newest + CORES_FRESH >= now_ns / SECOND_NS;
         (is_fresh && from < newest).then(|| ns as f64 / ((newest - from) * SECOND_NS) as f64)
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use tprof_trace::model::*;
 use tprof_trace::{
-    TailNews, TailWants, TraceError, TraceFile, TraceHeader, TraceTail, TraceWriter,
+    TailDecoder, TailNews, TailWants, TraceError, TraceFile, TraceHeader, TraceTail, TraceWriter,
 };
 
 const UPDATE: &str = "Optimizer.step#SGD.step";

@@ -168,7 +168,7 @@ pub(super) fn between(
         if let Some((on_ns, of)) = windows.begins_within(last_ns.unwrap_or(0), end_ns) {
             (last_ns, number) = (of.map(|_| on_ns).or(last_ns), of.unwrap_or(number));
         }
-        next = number + 1;
+        next = number.saturating_add(1);
         let before = skipped.partition_point(|skipped_ns| *skipped_ns < end_ns);
         last_ns = last_ns.max(before.checked_sub(1).map(|at| skipped[at]));
         let fetched = &fetches[last_ns.map_or(0, after)..after(end_ns)];

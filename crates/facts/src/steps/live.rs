@@ -253,7 +253,8 @@ impl OfProcess {
             return;
         };
         let number = steps.iter().find(|step| step.end_ns == ends[at]).map(|step| step.number);
-        self.first = number.unwrap_or(self.first + at as u64) + 1;
+        let number = number.unwrap_or(self.first.saturating_add(at as u64));
+        self.first = number.saturating_add(1);
         self.updates.retain(|update| update.end_ns > ends[at]);
         self.fetches.retain(|fetch| fetch.start_ns >= ends[at]);
         self.windows.forget_before(ends[at]);
