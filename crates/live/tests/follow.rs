@@ -544,3 +544,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn one_file_is_a_run_and_a_follower_may_move_to_another_thread() {
+    let mut run = Run::begun(60 * SECOND, 2);
+    run.steps(1, every(SECOND, 9));
+    let mut follower = Follower::new(PlainFiles::of(&run.file(1)).unwrap());
+    let poll = move || follower.poll();
+    let snapshot = std::thread::spawn(poll).join().unwrap();
+    assert_eq!((snapshot.ranks.len(), snapshot.ranks[0].rank), (1, Some(1)));
+    assert_eq!(values(&snapshot, "steps"), [Some(8.0)]);
+    assert_eq!(snapshot.command, ["python", "train.py"]);
+}

@@ -71,6 +71,11 @@ impl TopError {
         TopError::new(what, error.to_string(), "another target for the output")
     }
 
+    pub(super) fn reader() -> TopError {
+        let what = "the run is not read any more".to_owned();
+        TopError::new(what, "the thread that reads its files ended", "tprof top --once RUN")
+    }
+
     pub(super) fn terminal(error: &io::Error) -> TopError {
         let what = "cannot use the terminal".to_owned();
         TopError::new(what, error.to_string(), "tprof top --once RUN")

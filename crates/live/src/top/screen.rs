@@ -81,13 +81,13 @@ fn turns(
                 _ => {}
             }
         }
-        changed |= taken(view, snapshots);
+        changed |= taken(view, snapshots)?;
     }
     Ok(())
 }
 
-/// Takes what came; whether anything did.
-fn taken(view: &mut View, snapshots: &Receiver<Next>) -> bool {
+/// Takes what came; whether anything did. Fails where the reader ended without an end.
+fn taken(view: &mut View, snapshots: &Receiver<Next>) -> Result<bool, TopError> {
     let mut any = false;
     loop {
         let why = match snapshots.try_recv() {
@@ -98,11 +98,13 @@ fn taken(view: &mut View, snapshots: &Receiver<Next>) -> bool {
             }
             Ok(Ok(None)) => "the connection ended".to_owned(),
             Ok(Err(error)) => error.why,
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => return any,
+            Err(TryRecvError::Empty) => return Ok(any),
+            Err(TryRecvError::Disconnected) if view.is_over => return Ok(any),
+            Err(TryRecvError::Disconnected) => return Err(TopError::reader()),
         };
         // After the last snapshot of a run that is over, nothing more comes.
         view.ended = (view.now.state == RunState::Running).then_some(why);
-        any = true;
+        (view.is_over, any) = (true, true);
     }
 }
 

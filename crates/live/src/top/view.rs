@@ -59,7 +59,9 @@ pub struct View {
     pub order: Order,
     /// Keys are explained.
     pub help: bool,
-    /// The source ended: why.
+    /// No snapshot follows.
+    pub is_over: bool,
+    /// The source ended before the run: why.
     pub ended: Option<String>,
 }
 

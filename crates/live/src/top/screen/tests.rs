@@ -165,10 +165,13 @@ fn the_last_picture_of_a_run_stays_and_a_broken_connection_is_stated() {
     let mut view = view(3);
     to.send(Ok(Some(Snapshot { state: RunState::Finished, ..snapshot(3) }))).unwrap();
     to.send(Ok(None)).unwrap();
-    assert!(taken(&mut view, &from) && view.ended.is_none());
+    assert!(taken(&mut view, &from).unwrap() && view.ended.is_none());
     assert!(picture(&view, 80, 24).contains("finished after 75.00 s"));
     to.send(Ok(Some(snapshot(3)))).unwrap();
     to.send(Ok(None)).unwrap();
-    taken(&mut view, &from);
+    taken(&mut view, &from).unwrap();
     assert!(picture(&view, 80, 24).contains("(the connection ended)"));
+    drop(to);
+    assert!(!taken(&mut view, &from).unwrap(), "the last picture stays");
+    assert!(taken(&mut View::default(), &from).is_err(), "a reader that is gone without an end");
 }
