@@ -1,6 +1,6 @@
 """Takes the pictures of docs/images: tprof's pages in a real browser.
 
-    scripts/pictures.py TRACE SIZED [--tprof PATH] [-o DIR]
+    scripts/pictures.py TRACE SIZED [--torch PYTHON] [--tprof PATH] [-o DIR]
 
 The flame graph is of a run of examples/clicks.py, made now. The timeline and the
 report are of TRACE, the roofline of SIZED, which has sizes of operators' inputs: README.md names both, and
@@ -59,10 +59,40 @@ def roofline(browser, file, out):
     page.close()
 
 
+def live(browser, tprof, torch, folder, out):
+    """The live page of a job of two ranks, while one of them holds the other up."""
+    runs_of = folder / "runs"
+    runs_of.mkdir()
+    torchrun = [torch, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    module = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1"}
+    job = subprocess.Popen([tprof, "run", "--quiet", "-o", runs_of / "live", "--", *torchrun, "examples/live.py", "60"], cwd=ROOT, env=module)
+    server = subprocess.Popen([tprof, "serve", "--no-browser", runs_of], stdout=subprocess.PIPE, text=True)
+    try:
+        address = server.stdout.readline().strip()
+        page = browser.blank()
+        page.go(address, width=1280, height=900)
+        page.wait("document.body.textContent.includes('live.py')", 60)
+        page.run("location.hash = '#/live/1'")
+        # The second stall: by then the curves have a course.
+        for _ in range(2):
+            page.wait("document.querySelector('#main').textContent.includes('has made no step')", 120)
+            if _ == 0:
+                page.wait("!document.querySelector('#main').textContent.includes('has made no step')", 120)
+        page.settle()
+        page.picture(out / "live.png")
+        page.close()
+    finally:
+        server.terminate()
+        job.terminate()
+        job.wait()
+        server.wait()
+
+
 def main():
     parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parse.add_argument("trace", type=Path)
     parse.add_argument("sized", type=Path)
+    parse.add_argument("--torch", type=Path, help="a Python with PyTorch, for the live page")
     parse.add_argument("--tprof", type=Path, default=runs.TPROF)
     parse.add_argument("-o", "--output", type=Path, default=ROOT / "docs" / "images")
     args = parse.parse_args()
@@ -81,6 +111,8 @@ def main():
             take(browser, file, args.output)
             path = args.output / f"{name}.png"
             print(f"{os.path.relpath(path)}  {path.stat().st_size // 1024} KiB")
+        if args.torch:
+            live(browser, args.tprof, args.torch, Path(folder), args.output)
 
 
 if __name__ == "__main__":

@@ -113,9 +113,9 @@ fn whole(steps: u32) -> Result<u32, Failure> {
 fn step(words: &[OsString]) -> Result<(Option<u64>, PathBuf), Failure> {
     let number = |word: &OsString| word.to_str()?.parse().ok();
     match words {
-        [] => Ok((None, newest::live_run_here("step")?)),
+        [] => Ok((None, newest::live_run_here("tprof ctl step")?)),
         [word] if !Path::new(word).exists() && number(word).is_some() => {
-            Ok((number(word), newest::live_run_here("step")?))
+            Ok((number(word), newest::live_run_here("tprof ctl step")?))
         }
         [run] => Ok((None, run.into())),
         [word, run, ..] => match number(word) {

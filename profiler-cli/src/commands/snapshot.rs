@@ -38,7 +38,7 @@ pub struct SnapshotArgs {
 pub(super) fn run(args: SnapshotArgs) -> anyhow::Result<ExitCode> {
     let path = match args.run {
         Some(run) => run,
-        None => newest::live_run_here("snapshot")?,
+        None => newest::live_run_here("tprof ctl snapshot")?,
     };
     ask(&path, &Request::Snapshot)?;
     let late = Late::default();

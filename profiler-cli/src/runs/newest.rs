@@ -89,9 +89,9 @@ pub fn run_here() -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// The run that a request without one goes to: that of this directory where it is one, else the
-/// newest in it that is still recorded. Its name goes to stderr.
-pub fn live_run_here(request: &str) -> Result<PathBuf, Failure> {
+/// The run that a command on a live run without one is about: that of this directory where it is
+/// one, else the newest in it that is still recorded. Its name goes to stderr.
+pub fn live_run_here(command: &str) -> Result<PathBuf, Failure> {
     let here = Path::new(".");
     if FoundRun::at(here).is_some() {
         return Ok(here.canonicalize().unwrap_or_else(|_| here.to_owned()));
@@ -99,12 +99,12 @@ pub fn live_run_here(request: &str) -> Result<PathBuf, Failure> {
     let runs = runs_in(here).map_err(|error| {
         Failure::new("cannot list the runs in this directory")
             .cause(reason(&error))
-            .hint(format!("tprof ctl {request} RUN"))
+            .hint(format!("{command} RUN"))
     })?;
     let Some(live) = runs.iter().find(|run| run.is_live()) else {
-        return Err(Failure::new(format!("no run given to `tprof ctl {request}`"))
+        return Err(Failure::new(format!("no run given to `{command}`"))
             .cause("no run in this directory is being recorded")
-            .hint(format!("tprof ctl {request} RUN")));
+            .hint(format!("{command} RUN")));
     };
     let path = live.dir.path().to_owned();
     print_stderr(&format!("note: run {}\n", path.display()));

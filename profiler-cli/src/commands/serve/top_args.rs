@@ -16,7 +16,8 @@ Examples:
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER)]
 pub struct TopArgs {
-    /// Run directory or trace file; HOST:RUN for a run on another host, by ssh
+    /// Run directory or trace file; HOST:RUN for a run on another host, by ssh; without one, the
+    /// newest run in progress here
     #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
     pub run: Option<OsString>,
     /// Print one snapshot and end
