@@ -19,6 +19,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 
+use super::explained::explained;
 use super::token::Token;
 use crate::failure::Failure;
 
@@ -76,9 +77,11 @@ impl Guard {
     }
 
     fn is_own_origin(&self, origin: &str) -> bool {
-        origin
-            .split_once("://")
-            .is_some_and(|(scheme, authority)| scheme == self.scheme() && self.is_own(authority))
+        let Some((scheme, authority)) = origin.split_once("://") else { return false };
+        // Without a port it is the scheme's own: a page of another server on this machine.
+        let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+        let own_port = if self.is_encrypted { 443 } else { 80 };
+        scheme == self.scheme() && (has_port || self.port == own_port) && self.is_own(authority)
     }
 
     fn has_token(&self, headers: &HeaderMap) -> bool {
@@ -146,7 +149,10 @@ impl Guard {
 pub async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
     let is_page = text(request.headers(), &ACCEPT).is_some_and(|kinds| kinds.contains("text/html"));
     let is_head = request.method() == Method::HEAD;
-    let host = text(request.headers(), &HOST).unwrap_or_default();
+    // Of two, a proxy and this server may not take the same.
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let host = hosts.next().filter(|_| hosts.next().is_none());
+    let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();
     let mut response = if !guard.is_own(host) {
         Failure::absent("there is no such host here", "the request names another machine")
             .hint("--host NAME, if browsers reach this machine by that name")
@@ -155,7 +161,7 @@ pub async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next
         guard.welcome()
     } else {
         match guard.refuse(&request) {
-            Ok(()) => next.run(request).await,
+            Ok(()) => explained(next.run(request).await).await,
             Err(failure) if is_page => lost(&failure),
             Err(failure) => failure.into_response(),
         }

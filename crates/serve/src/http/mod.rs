@@ -1,5 +1,6 @@
 //! Connections, tokens, headers: who may ask for what.
 
+mod explained;
 mod guard;
 mod listen;
 mod tls;
