@@ -63,6 +63,7 @@ mod scheduled;
 mod schema;
 mod sdk;
 mod sdk_examples;
+mod serve;
 mod snapshots;
 mod span_times;
 mod stacks;

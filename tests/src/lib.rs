@@ -8,6 +8,7 @@
 
 mod clients;
 pub mod foreign;
+mod http;
 mod job;
 mod live;
 mod many_ranks;
@@ -17,6 +18,7 @@ mod programs;
 mod report;
 mod rows;
 mod scratch;
+mod served;
 mod skip;
 mod stand_ins;
 mod synthetic;
@@ -25,6 +27,7 @@ mod tprof;
 mod wait;
 
 pub use clients::{client_python, clients, junit, tensorboard, with_real_nvtx};
+pub use http::{Answer, Reading, Request, exchange};
 pub use job::{Job, Outcome};
 pub use live::Live;
 pub use many_ranks::many_ranks;
@@ -36,6 +39,7 @@ pub use report::{
 };
 pub use rows::{rank_file, rows};
 pub use scratch::Scratch;
+pub use served::Served;
 pub use skip::{Refused, Why, skip, skip_for};
 pub use stand_ins::{comms, gemms, memory, profiled, stand_ins, train, what_ran};
 pub use synthetic::{Counts, Synthetic, scatter};
