@@ -58,7 +58,7 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Export(args) => export::run(args),
         Command::Import(args) => import::run(args),
         Command::Open(args) => open::run(args),
-        Command::Serve(_) => serve::run(),
+        Command::Serve(args) => serve::run(&args),
         Command::Top(args) => serve::top(&args),
         Command::Doctor(args) => doctor::run(args),
         Command::RunKernel => doctor::kernel::run(),

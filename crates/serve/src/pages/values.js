@@ -101,9 +101,10 @@ function commandText(command) {
   if (!command || !command.length) return "";
   return command.map((word) => word === "" || /[\s'"\\$`]/.test(word) ? `'${word.replaceAll("'", "'\\''")}'` : word).join(" ");
 }
-// What a run is called: its command, else its directory.
+// What a run is called: its command, the program without its path; else its directory.
 function runTitle(run) {
-  return commandText(run.command) || run.name || `run ${run.id}`;
+  const [program, ...rest] = run.command || [];
+  return commandText(program ? [program.replace(/^.*\/(?=[^/])/, ""), ...rest] : []) || run.name || `run ${run.id}`;
 }
 
 // A key of a document as a heading.

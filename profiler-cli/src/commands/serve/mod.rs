@@ -6,6 +6,7 @@ mod top_args;
 pub use args::ServeArgs;
 pub use top_args::TopArgs;
 
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -18,22 +19,64 @@ const SERVER: &str = "tprof-serve";
 /// Where it finds this one.
 const PROGRAM: &str = "TPROF_PROGRAM";
 
-/// Becomes `tprof-serve` with the words of this command line.
-pub fn run() -> anyhow::Result<ExitCode> {
-    become_server(None)
+/// Becomes the server.
+pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
+    let mut words: Vec<OsString> = vec!["serve".into()];
+    let switches = [
+        ("--seed-port", args.seed_port),
+        ("--no-browser", args.no_browser),
+        ("--control", args.control),
+    ];
+    words.extend(switches.iter().filter(|(_, is_on)| *is_on).map(|(name, _)| name.into()));
+    let mut value = |name: &str, value: &OsStr| {
+        let mut word = OsString::from(format!("{name}="));
+        word.push(value);
+        words.push(word);
+    };
+    if let Some(port) = args.port {
+        value("--port", port.to_string().as_ref());
+    }
+    if let Some(address) = args.bind {
+        value("--bind", address.to_string().as_ref());
+    }
+    let files = [
+        ("--tls-cert", &args.tls_cert),
+        ("--tls-key", &args.tls_key),
+        ("--token-file", &args.token_file),
+    ];
+    for (name, file) in files {
+        if let Some(file) = file {
+            value(name, file.as_os_str());
+        }
+    }
+    for host in &args.host {
+        value("--host", host.as_ref());
+    }
+    value("--memory-limit", args.memory_limit.as_ref());
+    value("--time-limit", args.time_limit.as_ref());
+    words.push("--".into());
+    words.extend(args.paths.iter().map(OsString::from));
+    become_server(words)
 }
 
-/// The same for `tprof top`, of the newest run in progress here where none is named.
+/// Becomes `tprof top`, of the newest run in progress here where none is named.
 pub fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
-    let newest = args.run.is_none().then(|| live_run_here("tprof top")).transpose()?;
-    become_server(newest)
+    let run = match &args.run {
+        Some(run) => run.clone(),
+        None => live_run_here("tprof top")?.into_os_string(),
+    };
+    let mut words: Vec<OsString> = vec!["top".into()];
+    let switches = [("--once", args.once), ("--json", args.json)];
+    words.extend(switches.iter().filter(|(_, is_on)| *is_on).map(|(name, _)| name.into()));
+    words.extend(["--".into(), run]);
+    become_server(words)
 }
 
-fn become_server(further: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+/// Options of `tprof` have opposites, which this program has resolved.
+fn become_server(words: Vec<OsString>) -> anyhow::Result<ExitCode> {
     let own = std::env::current_exe()?;
     let beside = own.with_file_name(SERVER);
     let server = if beside.is_file() { beside } else { PathBuf::from(SERVER) };
-    let words = std::env::args_os().skip(1).chain(further.map(PathBuf::into_os_string));
     let error = Command::new(&server).args(words).env(PROGRAM, own).exec();
     Err(Failure::new(format!("cannot start {SERVER}"))
         .cause(reason(&error))

@@ -4,8 +4,8 @@ use clap::Args;
 use std::ffi::OsString;
 
 const AFTER: &str = "\
-Keys: q quits, arrows or j and k choose a rank, m another number, s another order,
-? lists all. Without a terminal: as --once.
+Keys: q quits, j and k choose a rank, m shows another number, s sorts by
+another, ? lists all. Without a terminal: as --once.
 
 Examples:
   tprof top r1
