@@ -65,7 +65,7 @@ def live(browser, tprof, torch, folder, out):
     runs_of.mkdir()
     torchrun = [torch, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     module = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1"}
-    job = subprocess.Popen([tprof, "run", "--quiet", "-o", runs_of / "live", "--", *torchrun, "examples/live.py", "60"], cwd=ROOT, env=module)
+    job = subprocess.Popen([tprof, "run", "--quiet", "-o", runs_of / "live", "--", *torchrun, "examples/live.py", "60"], cwd=ROOT, env=module, stderr=subprocess.DEVNULL)
     server = subprocess.Popen([tprof, "serve", "--no-browser", runs_of], stdout=subprocess.PIPE, text=True)
     try:
         address = server.stdout.readline().strip()
