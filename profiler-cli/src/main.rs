@@ -55,7 +55,7 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Rm(args) => rm::run(args),
         Command::Diff(args) => diff::run(args),
         Command::Compare(args) => compare::run(args),
-        Command::Export(args) => export::run(args),
+        Command::Export(args) => export::command(args),
         Command::Import(args) => import::run(args),
         Command::Open(args) => open::run(args),
         Command::Serve(args) => serve::run(&args),

@@ -1,9 +1,11 @@
 //! Exports: a Chrome trace per rank, and collapsed stacks that add up.
 
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use tprof_tests::{EXACT, Job, Scratch, expected, program, report, tprof, traced};
 
 /// Unpacks and parses a Chrome trace.
@@ -94,7 +96,7 @@ fn folded_stacks_go_into_a_file_and_to_stdout_by_its_name() {
     assert_eq!(to_file.stdout.trim_end(), file.display().to_string());
     let to_stdout = export(&["export", "--to", "folded", "--weight", "bytes", "-o", "-"]);
     assert_eq!(to_stdout.stdout, std::fs::read_to_string(&file).unwrap());
-    // Every format of one file goes there; one of several cannot.
+    // Every format of one file goes there as it is.
     let json = export(&["export", "--to", "json", "-o", "-"]).stdout;
     assert!(serde_json::from_str::<Value>(&json).is_ok(), "{json}");
     assert!(
@@ -103,8 +105,85 @@ fn folded_stacks_go_into_a_file_and_to_stdout_by_its_name() {
             .to_lowercase()
             .starts_with("<!doctype html>")
     );
-    let refused = tprof(["export", "--to", "csv", "-o", "-"]).arg(&run).run_in(scratch.cwd());
-    tprof_tests::assert_refused(&refused, &["csv", "stdout", "-o DIR"]);
+}
+
+/// Files below a directory with what is in them.
+pub fn files_in(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![directory.to_owned()];
+    while let Some(next) = left.pop() {
+        for entry in fs::read_dir(&next).unwrap_or_else(|error| panic!("{next:?}: {error}")) {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => left.push(path),
+                false => {
+                    let name = path.strip_prefix(directory).unwrap().to_owned();
+                    found.insert(name, fs::read(&path).unwrap());
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Runs `tprof export … -o -` and unpacks what it prints; where that is.
+pub fn unpacked(scratch: &Scratch, words: &[&str], of: &Path) -> PathBuf {
+    let to = tempfile::tempdir_in(scratch.path()).unwrap().keep();
+    let temporary = scratch.join("temporary");
+    fs::create_dir_all(&temporary).unwrap();
+    let script =
+        "\"$1\" export \"$2\" -o - \"${@:4}\" > \"$3.tar\" && tar -xf \"$3.tar\" -C \"$3\"";
+    let job = Job::new("bash").args(["-c", script, "bash"]).arg(tprof_tests::tprof_at());
+    let job = job.arg(of).arg(&to).args(words).env("TMPDIR", &temporary);
+    job.run_in(scratch.cwd()).expect_code(0);
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "{words:?}");
+    to
+}
+
+#[test]
+fn a_format_of_several_files_is_one_archive_on_stdout() {
+    let scratch = Scratch::new();
+    let run = ranks_run(&scratch);
+    // One file of such a format is an archive, too: which it is does not depend on the run.
+    for words in
+        [&["chrome"][..], &["chrome", "--rank", "0"], &["csv"], &["parquet"], &["tensorboard"]]
+    {
+        let directory = tempfile::tempdir_in(scratch.path()).unwrap().keep().join("out");
+        let asked = [&["--to"], words].concat();
+        let export = tprof(["export"]).args(&asked).arg("-o").arg(&directory).arg(&run);
+        export.run_in(scratch.cwd()).expect_code(0);
+        let (archive, there) = (unpacked(&scratch, &asked, &run), files_in(&directory));
+        assert_eq!(files_in(&archive.join(words[0])), there, "{words:?}");
+        assert!(!there.is_empty() && fs::read_dir(&archive).unwrap().count() == 1, "{words:?}");
+    }
+}
+
+#[test]
+fn an_archive_that_is_ended_by_a_signal_leaves_nothing() {
+    let scratch = Scratch::new();
+    // More than a pipe takes.
+    let job = Job::new("python3").args(["-c", "import json; json.dumps(list(range(1000)))"]);
+    let run = traced(&job, EXACT, &scratch).run;
+    let directory = scratch.join("csv");
+    let export = tprof(["export", "--to", "csv", "-o"]).arg(&directory).arg(&run);
+    export.run_in(scratch.cwd()).expect_code(0);
+    let bytes: usize = files_in(&directory).values().map(Vec::len).sum();
+    assert!(bytes > 512 << 10, "{bytes} bytes");
+    let temporary = scratch.join("temporary");
+    fs::create_dir(&temporary).unwrap();
+    let mut command = Command::new(tprof_tests::tprof_at());
+    command.args(["export", "--to", "csv", "-o", "-"]).arg(&run).env("TMPDIR", &temporary);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    // Nobody reads: it waits with the archive half written, its files complete.
+    let is_there =
+        |entry: std::io::Result<fs::DirEntry>| entry.unwrap().path().join("csv").is_dir();
+    tprof_tests::wait_until("the files are written", || {
+        fs::read_dir(&temporary).unwrap().any(is_there)
+    });
+    assert!(tprof_tests::kill(child.id(), libc::SIGTERM));
+    let ended = child.wait().unwrap();
+    assert_eq!(ended.signal(), Some(libc::SIGTERM), "{ended:?}");
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
 }
 
 /// Sum of a measure over a profile's nodes that match `wanted`.

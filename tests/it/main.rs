@@ -64,6 +64,7 @@ mod schema;
 mod sdk;
 mod sdk_examples;
 mod serve;
+mod site;
 mod snapshots;
 mod span_times;
 mod stacks;

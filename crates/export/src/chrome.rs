@@ -22,7 +22,7 @@ use tprof_trace::RunDir;
 use tprof_trace::model::Span;
 
 use crate::in_order::{self, TimedRow};
-use crate::output::Output;
+use crate::output::{Output, not_stdout};
 use crate::{ExportError, OpenRank, Options, Selection, Written, paths};
 use rows::Rows;
 use writer::Writer;
@@ -39,6 +39,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     let selection = Selection::new(run, &options.slice, options.symbols)?;
     let files = &selection.files;
     let output = options.output.as_deref();
+    not_stdout(output, "chrome")?;
     let paths = paths::per_rank(run, files, output, ".trace.json.gz", ".json.gz")?;
     if let Some(max_bytes) = options.max_bytes.filter(|bytes| *bytes < LEAST_BYTES) {
         return Err(ExportError::TooSmall { max_bytes, least_bytes: LEAST_BYTES });

@@ -6,13 +6,14 @@
 //! streams, [`parquet`], [`csv`] and [`json`] tables, [`speedscope`] and
 //! [`pprof`] profiles, [`tensorboard`] a log directory, [`torch_snapshot`] memory snapshots, [`shapes`] the sizes of operators' inputs. Every output is written
 //! beside its final name and renamed when it is whole ([`output`]); [`Slice`] selects
-//! which part of a run goes in.
+//! which part of a run goes in. [`archive`] makes one file of several, for stdout.
 //!
 //! What formats share comes first: `options` and `slice` are what is asked for, `in_order`
 //! and `rows` read what is wanted of a file, `lanes`, `counters` and `correlations` join it,
 //! `text`, `proto` and `output` write; `tables` are the columns of Parquet, CSV and JSON,
 //! `page` is what the HTML pages have in common.
 
+pub mod archive;
 mod busy;
 pub mod chrome;
 mod collectives;

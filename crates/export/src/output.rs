@@ -21,6 +21,14 @@ pub fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == STDOUT
 }
 
+/// Refuses stdout, for a format of several files.
+pub(crate) fn not_stdout(path: Option<&Path>, format: &'static str) -> Result<(), ExportError> {
+    match path.is_some_and(is_stdout) {
+        true => Err(ExportError::NotToStdout { format }),
+        false => Ok(()),
+    }
+}
+
 /// An output in the making.
 pub struct Output {
     path: PathBuf,
@@ -118,9 +126,7 @@ impl OutputDir {
     /// Refuses a directory that is there already and not empty, unless `force`; and
     /// stdout, which takes one file.
     pub fn check(path: &Path, force: bool, format: &'static str) -> Result<(), ExportError> {
-        if is_stdout(path) {
-            return Err(ExportError::NotToStdout { format });
-        }
+        not_stdout(Some(path), format)?;
         let is_empty = || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
         if is_empty() { Ok(()) } else { Output::check(path, force) }
     }

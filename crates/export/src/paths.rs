@@ -18,7 +18,7 @@ pub(crate) fn beside(run: &RunDir) -> PathBuf {
 }
 
 /// One path per file of a run: `DIR/rank-3SUFFIX`, or `output` itself if that
-/// ends in `suffix` or `ending`, or is stdout, and there is but one file.
+/// ends in `suffix` or `ending`, and there is but one file.
 pub(crate) fn per_rank(
     run: &RunDir,
     files: &[&RankFile],
@@ -27,7 +27,8 @@ pub(crate) fn per_rank(
     ending: &str,
 ) -> Result<Vec<PathBuf>, ExportError> {
     if let Some(output) = output
-        && (output.to_string_lossy().ends_with(ending) && !output.is_dir() || is_stdout(output))
+        && output.to_string_lossy().ends_with(ending)
+        && !output.is_dir()
     {
         if files.len() > 1 {
             let path = output.to_path_buf();

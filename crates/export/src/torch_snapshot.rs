@@ -14,7 +14,7 @@ use tprof_trace::RunDir;
 use tprof_trace::TraceFile;
 use tprof_trace::model::*;
 
-use crate::output::Output;
+use crate::output::{Output, not_stdout};
 use crate::pickle::{Memo, Pickle};
 use crate::{ExportError, Options, Selection, Written, paths};
 
@@ -26,6 +26,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     options.without_max_bytes("torch-memory-snapshot")?;
     let selection = Selection::new(run, &options.slice, options.symbols)?;
     let (files, output) = (&selection.files, options.output.as_deref());
+    not_stdout(output, "torch-memory-snapshot")?;
     let suffix = ".memory.pickle";
     let paths = paths::per_rank(run, files, output, suffix, ".pickle")?;
     for path in &paths {

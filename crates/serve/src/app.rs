@@ -10,7 +10,7 @@ use crate::http::Guard;
 use crate::live::Lives;
 use crate::runs::{Found, Registry};
 use crate::summary::Summaries;
-use crate::work::{Desk, Job, Lane, Output};
+use crate::work::{Desk, Job, Lane, Output, Tprof};
 
 /// What the program can make.
 #[derive(Debug, Default, Deserialize)]
@@ -21,6 +21,18 @@ pub struct Catalogue {
     pub kinds: Vec<Kind>,
     /// Formats of export.
     pub formats: Vec<Format>,
+}
+
+impl Catalogue {
+    /// Asks the program.
+    pub async fn of(tprof: &Tprof) -> Result<Catalogue, Failure> {
+        let output = tprof.run(&["__catalogue".into()], false).await?;
+        let read = output.whole(1 << 20).and_then(|text| Ok(serde_json::from_slice(&text)?));
+        read.map_err(|error| {
+            Failure::new("cannot ask tprof for its reports", error)
+                .hint("install tprof and tprof-serve of one version, side by side")
+        })
+    }
 }
 
 /// A kind of report.
@@ -41,13 +53,8 @@ pub struct Format {
     pub about: String,
     /// The file that it writes, or a directory with a slash at its end.
     pub file: String,
-}
-
-impl Format {
-    /// Whether it writes one file, whatever the run.
-    pub fn is_one_file(&self) -> bool {
-        !self.file.ends_with('/') && !self.file.contains("-N.")
-    }
+    /// Whether it writes one file, whatever the run; else an archive.
+    pub is_one_file: bool,
 }
 
 /// The state of the server.
@@ -68,6 +75,17 @@ pub struct App {
 }
 
 impl App {
+    /// Of runs, with nothing known of them yet.
+    pub fn new(
+        registry: Registry,
+        desk: Arc<Desk>,
+        guard: Arc<Guard>,
+        catalogue: Catalogue,
+    ) -> Arc<App> {
+        let (lives, summaries) = (Lives::default(), Summaries::default());
+        Arc::new(App { registry, desk, guard, catalogue, lives, summaries })
+    }
+
     /// A run by its number.
     pub fn run(&self, id: u32) -> Result<Found, Failure> {
         self.registry.get(id).ok_or_else(|| {

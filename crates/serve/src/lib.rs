@@ -8,7 +8,7 @@
 //!
 //! In reading order; each uses only those above it:
 //!
-//! - [`Options`], `failure`: what was asked for, and what went wrong;
+//! - [`Options`], [`SiteOptions`], `failure`, `ends`: what was asked for, what went wrong, signals;
 //! - `runs`: the directory, found again and again, and files opened beneath it;
 //! - `work`: children, their limits, and what they printed;
 //! - `http`: connections, tokens, headers;
@@ -16,22 +16,26 @@
 //! - `app`: what all requests share;
 //! - `pages`: the one page, and the exported ones;
 //! - `answers`: one file for each kind of answer, and the table of all;
-//! - `serve`: the life of the server.
+//! - `serve`: the life of the server;
+//! - `site`: the same answers as files, without a server.
 
 pub mod failure;
 
 mod answers;
 mod app;
+mod ends;
 mod http;
 mod live;
 mod options;
 mod pages;
 mod runs;
 mod serve;
+mod site;
 mod summary;
 mod work;
 
-pub use options::Options;
+pub use options::{Options, SiteOptions};
 pub use pages::{shell, static_shell};
 pub use serve::serve;
+pub use site::site;
 pub use work::Limits;

@@ -1,4 +1,4 @@
-//! What a server is asked for.
+//! What a server, or a site without one, is asked for.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -29,4 +29,19 @@ pub struct Options {
     /// Hands an address to a browser by a page in a directory; whether one took it. None: no
     /// browser is wanted.
     pub browser: Option<fn(&str, &Path) -> bool>,
+}
+
+/// Options of a site.
+#[derive(Clone, Debug)]
+pub struct SiteOptions {
+    /// Directory that contains runs, or a run.
+    pub path: PathBuf,
+    /// Directory to write, `-` for an archive on stdout; none: `site` in `path`.
+    pub output: Option<PathBuf>,
+    /// Whether a directory that is there is replaced.
+    pub force: bool,
+    /// The program that makes reports.
+    pub tprof: PathBuf,
+    /// What each of them may take.
+    pub limits: Limits,
 }

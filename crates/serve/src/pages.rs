@@ -38,22 +38,31 @@ const SCRIPTS: [&str; 23] = [
 
 /// The page as this server gives it out.
 pub fn shell(nonce: &str) -> String {
-    page(nonce, "")
+    page(nonce, "", "")
 }
 
 /// The page of a site without a server; `site` is a JSON object that describes it.
 pub fn static_shell(nonce: &str, site: &str) -> String {
     // A script ends at `</` wherever that stands.
-    page(nonce, &format!("window.TPROF_SITE = {};", site.replace('<', "\\u003c")))
+    let site = format!("window.TPROF_SITE = {};", site.replace('<', "\\u003c"));
+    // A server sends its policy as a header. Data are scripts with the nonce: no list of sources
+    // matches file:// in all browsers, and frames show pages that are files there.
+    let policy = format!(
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'nonce-{nonce}'; \
+         style-src 'nonce-{nonce}'; img-src data: blob:; frame-src 'self' file:; base-uri 'none'; \
+         form-action 'none'\">\n"
+    );
+    page(nonce, &site, &policy)
 }
 
-fn page(nonce: &str, site: &str) -> String {
+fn page(nonce: &str, site: &str, policy: &str) -> String {
     let mut script = String::from("\"use strict\";\n(() => {\n");
     for text in [FORMAT_JS, CHROME_JS].iter().chain(&SCRIPTS) {
         let _ = writeln!(script, "{text}");
     }
     script += "})();\n";
     SHELL
+        .replace("{{POLICY}}", policy)
         .replace("{{NONCE}}", nonce)
         .replace("{{STYLE}}", &format!("{BASE_CSS}{DOCUMENT_CSS}{STYLE}"))
         .replace("{{SCRIPT}}", &script)

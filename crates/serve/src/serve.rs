@@ -2,24 +2,21 @@
 
 use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::middleware;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_rustls::TlsAcceptor;
 
 use crate::answers;
 use crate::app::{App, Catalogue};
+use crate::ends::Ends;
 use crate::failure::Failure;
 use crate::http::{self, Guard, Listen, Token};
-use crate::live::Lives;
 use crate::options::Options;
 use crate::runs::Registry;
-use crate::summary::Summaries;
 use crate::work::{Desk, Tprof};
 
 /// Threads that answer; what takes long is done by children.
@@ -45,9 +42,9 @@ pub fn serve(options: &Options) -> Result<ExitCode, Failure> {
 async fn run(options: &Options) -> Result<ExitCode, Failure> {
     let mut ends = Ends::new().map_err(|error| Failure::new("cannot take signals", error))?;
     let tls = encryption(options)?;
-    let roots = options.paths.iter().map(|path| existing(path)).collect::<Result<Vec<_>, _>>()?;
+    let registry = Registry::of(&options.paths, "tprof serve DIR")?;
     let tprof = Tprof::new(options.tprof.clone(), options.limits);
-    let catalogue = catalogue(&tprof).await?;
+    let catalogue = Catalogue::of(&tprof).await?;
     let token = token(options)?;
     let socket = bind(options).await?;
     let address = socket.local_addr().map_err(|error| Failure::new("cannot listen", error))?;
@@ -58,14 +55,7 @@ async fn run(options: &Options) -> Result<ExitCode, Failure> {
         is_encrypted: tls.is_some(),
         is_control: options.is_control,
     });
-    let app = Arc::new(App {
-        registry: Registry::new(roots),
-        desk: Desk::new(tprof),
-        guard: Arc::clone(&guard),
-        catalogue,
-        lives: Lives::default(),
-        summaries: Summaries::default(),
-    });
+    let app = App::new(registry, Desk::new(tprof, 1), Arc::clone(&guard), catalogue);
     let summing = Arc::clone(&app);
     tokio::spawn(async move { summing.summaries.work(&summing.desk).await });
     let router = answers::router()
@@ -115,35 +105,6 @@ async fn forget(leading: Option<tempfile::TempDir>) {
     std::future::pending::<()>().await;
 }
 
-/// Signals that end the server; one that was ignored when it started stays ignored.
-struct Ends {
-    signals: Vec<tokio::signal::unix::Signal>,
-}
-
-impl Ends {
-    fn new() -> std::io::Result<Ends> {
-        let ignored = ignored();
-        let all = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-        let taken = all.into_iter().filter(|kind| ignored >> (kind.as_raw_value() - 1) & 1 == 0);
-        Ok(Ends { signals: taken.map(signal).collect::<Result<_, _>>()? })
-    }
-
-    async fn wait(&mut self) {
-        std::future::poll_fn(|context| {
-            let is_there = self.signals.iter_mut().any(|one| one.poll_recv(context).is_ready());
-            if is_there { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-        })
-        .await;
-    }
-}
-
-/// Signals that this process ignores, a bit for each (`SigIgn` of proc(5)).
-fn ignored() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
-}
-
 fn encryption(options: &Options) -> Result<Option<TlsAcceptor>, Failure> {
     match &options.tls {
         Some((certificate, key)) => http::acceptor(certificate, key).map(Some),
@@ -156,20 +117,6 @@ fn encryption(options: &Options) -> Result<Option<TlsAcceptor>, Failure> {
     }
 }
 
-fn existing(path: &Path) -> Result<PathBuf, Failure> {
-    let shown = path.display();
-    let what = format!("cannot serve `{shown}`");
-    let found = path.canonicalize().map_err(|error| {
-        Failure::new(what.clone(), error)
-            .hint("tprof serve DIR, with the directory that contains the runs")
-    })?;
-    match found.is_dir() {
-        true => Ok(found),
-        false => Err(Failure::new(what, "the path is a file")
-            .hint(format!("tprof import {shown} -o RUN; tprof serve RUN"))),
-    }
-}
-
 fn token(options: &Options) -> Result<Token, Failure> {
     match &options.token_file {
         None => Token::random().map_err(|error| Failure::new("cannot make a token", error)),
@@ -178,15 +125,6 @@ fn token(options: &Options) -> Result<Token, Failure> {
                 .hint("--token-file with a file that is not there: it is made")
         }),
     }
-}
-
-async fn catalogue(tprof: &Tprof) -> Result<Catalogue, Failure> {
-    let output = tprof.run(&["__catalogue".into()], false).await?;
-    let read = output.whole(1 << 20).and_then(|text| Ok(serde_json::from_slice(&text)?));
-    read.map_err(|error| {
-        Failure::new("cannot ask tprof for its reports", error)
-            .hint("install tprof and tprof-serve of one version, side by side")
-    })
 }
 
 async fn bind(options: &Options) -> Result<TcpListener, Failure> {

@@ -70,16 +70,20 @@ impl Summaries {
                 self.asked.notified().await;
                 continue;
             };
-            let asked =
-                ["report", "summary,steps,breakdown", "--json", "--top=1"].map(OsString::from);
-            let path = run.entry.path.as_os_str().to_owned();
-            let asked = asked.into_iter().chain([path]).collect();
-            let state = match desk.get(Job::of(asked, &[&run], Lane::Quiet)).await {
-                Ok(output) => read(&output),
-                Err(failure) => Figures::Failed(failure.to_string()),
-            };
-            lock(&self.known).insert(run.id, (run.stamp, state));
+            self.make(desk, &run, Lane::Quiet).await;
         }
+    }
+
+    /// Makes the figures of a run, which may be in progress.
+    pub async fn make(&self, desk: &Arc<Desk>, run: &Found, lane: Lane) {
+        let asked = ["report", "summary,steps,breakdown", "--json", "--top=1"].map(OsString::from);
+        let path = run.entry.path.as_os_str().to_owned();
+        let asked = asked.into_iter().chain([path]).collect();
+        let state = match desk.get(Job::of(asked, &[run], lane)).await {
+            Ok(output) => read(&output),
+            Err(failure) => Figures::Failed(failure.to_string()),
+        };
+        lock(&self.known).insert(run.id, (run.stamp, state));
     }
 }
 

@@ -1,4 +1,4 @@
-//! `tprof-serve`: what `tprof serve` and `tprof top` become. A program of its own, so that the
+//! `tprof-serve`: what `tprof serve`, `tprof top` and `tprof export --to site` become. A program of its own, so that the
 //! launcher of jobs maps no web server.
 
 #[path = "../commands/serve/args.rs"]
@@ -11,14 +11,15 @@ mod top_args;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use args::ServeArgs;
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use top_args::TopArgs;
 use tprof_facts::units::{parse_duration, parse_size};
 use tprof_live::top;
 use tprof_serve::failure::Failure;
-use tprof_serve::{Limits, Options};
+use tprof_serve::{Limits, Options, SiteOptions};
 
 /// Exit status when tprof itself failed.
 const FAILED: u8 = 125;
@@ -26,6 +27,10 @@ const FAILED: u8 = 125;
 const SEED_PORT: u16 = 6970;
 /// Largest file that a report or export may write, bytes.
 const MOST_OUTPUT: u64 = 4 << 30;
+/// Most memory of a report in a site, bytes.
+const SITE_MEMORY: u64 = 4 << 30;
+/// Longest time of one: nobody waits for a page.
+const SITE_TIME: Duration = Duration::from_secs(600);
 /// Without so much no report begins, bytes.
 const LEAST_MEMORY: u64 = 64 << 20;
 /// The program that makes reports; `tprof` sets it to its own.
@@ -49,11 +54,28 @@ enum Command {
     Serve(ServeArgs),
     /// Show what the ranks of a run do now, in the terminal
     Top(TopArgs),
+    /// Write a directory of runs as static pages; `tprof export --to site` starts it
+    Site(SiteArgs),
+}
+
+/// What of the options of `tprof export` applies to a site.
+#[derive(Args, Clone, Debug)]
+struct SiteArgs {
+    /// Directory that contains runs, or a run
+    #[arg(value_name = "DIR")]
+    path: PathBuf,
+    /// Directory to write, - for an archive on stdout [default: site, in DIR]
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
+    /// Replace an existing directory
+    #[arg(long)]
+    force: bool,
 }
 
 fn main() -> ExitCode {
     let done = match Words::parse().command {
         Command::Serve(args) => serve(args),
+        Command::Site(args) => site(args),
         Command::Top(TopArgs { run, once, json }) => top::run(&top::TopArgs { run, once, json })
             .map(|()| ExitCode::SUCCESS)
             .map_err(|top::TopError { what, why, hint }| Failure::new(what, why).hint(hint)),
@@ -70,6 +92,11 @@ fn main() -> ExitCode {
 
 fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
     tprof_serve::serve(&options(args)?)
+}
+
+fn site(SiteArgs { path, output, force }: SiteArgs) -> Result<ExitCode, Failure> {
+    let limits = Limits { memory_bytes: SITE_MEMORY, output_bytes: MOST_OUTPUT, time: SITE_TIME };
+    tprof_serve::site(&SiteOptions { path, output, force, tprof: program()?, limits })
 }
 
 fn options(args: ServeArgs) -> Result<Options, Failure> {

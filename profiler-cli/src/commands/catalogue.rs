@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use super::report::report_kinds;
-use crate::runs::formats::FORMATS;
+use crate::runs::formats::{FORMATS, Format};
 
 /// The hidden command.
 pub const CATALOGUE: &str = "__catalogue";
@@ -15,11 +15,12 @@ pub const CATALOGUE: &str = "__catalogue";
 pub fn run() -> anyhow::Result<ExitCode> {
     let kinds: Vec<Value> =
         report_kinds().map(|(name, about)| json!({ "name": name, "about": about })).collect();
-    let format = |one: &crate::runs::formats::Format| json!({ "name": one.name, "about": one.about, "file": one.goes });
+    let format = |one: &Format| json!({ "name": one.name, "about": one.about, "file": one.goes, "is_one_file": one.is_one_file() });
+    let formats = FORMATS.iter().filter(|format| format.is_of_a_run()).map(format);
     let all = json!({
         "tprof": env!("CARGO_PKG_VERSION"),
         "kinds": kinds,
-        "formats": FORMATS.iter().map(format).collect::<Vec<_>>(),
+        "formats": formats.collect::<Vec<_>>(),
     });
     writeln!(std::io::stdout(), "{all}")?;
     Ok(ExitCode::SUCCESS)

@@ -48,6 +48,8 @@ pub enum Writer {
     TensorBoard,
     /// This program, from analysis: operators' sizes.
     Shapes,
+    /// `tprof-serve`, from a directory of runs.
+    Site,
 }
 
 /// All formats, as help lists them.
@@ -150,7 +152,26 @@ pub const FORMATS: &[Format] = &[
         takes: &[Takes::Times],
         writer: Writer::Tables(json::export),
     },
+    Format {
+        name: "site",
+        about: "a directory of runs as pages, no server",
+        goes: "site/",
+        takes: &[],
+        writer: Writer::Site,
+    },
 ];
+
+impl Format {
+    /// Whether it is one file, whatever the run; else stdout gets a tar archive.
+    pub fn is_one_file(&self) -> bool {
+        !self.goes.ends_with('/') && !self.goes.contains("-N.")
+    }
+
+    /// Whether it is made of one run.
+    pub fn is_of_a_run(&self) -> bool {
+        !matches!(self.writer, Writer::Site)
+    }
+}
 
 /// The format of this name.
 pub fn find(name: &str) -> Option<&'static Format> {
@@ -166,6 +187,11 @@ pub fn that_take(option: Takes) -> Vec<&'static str> {
 /// Names of all formats.
 pub fn names() -> impl Iterator<Item = &'static str> {
     FORMATS.iter().map(|format| format.name)
+}
+
+/// Names of the formats that one run is written in.
+pub fn of_a_run() -> impl Iterator<Item = &'static str> {
+    FORMATS.iter().filter(|format| format.is_of_a_run()).map(|format| format.name)
 }
 
 /// The longest name that a column of the help has room for.
@@ -190,8 +216,8 @@ pub fn help() -> String {
         text += &format!("  {name:name_width$}  {goes:file_width$}  {about}\n");
     }
     text + "\
-\n-o - writes formats of one file to stdout. The parent of an -o directory must
-exist.
+\n-o - writes to stdout: one file, or a tar archive of formats with several files
+(a directory, or rank-N). The parent of an -o directory must exist.
 
 A slice contains every event that overlaps it, uncut. Times count from the start
 of the run: 1.5s, 300ms, 2m. Steps are the numbered steps of each rank. Lists
@@ -200,5 +226,7 @@ may contain ranges: 0,4-7.
 Examples:
   tprof export r1 --to perfetto --steps 5-6
   tprof export r2 --to flame --against r1
-  tprof export r1 --to chrome --rank 0 --from-time 10s --max-size 100M"
+  tprof export r1 --to chrome --rank 0 --from-time 10s --max-size 100M
+  tprof export r1 --to csv -o - | tar -x
+  tprof export runs/ --to site -o public"
 }

@@ -529,9 +529,9 @@ pub static EXPORT: Setting = Setting {
     name: "export",
     short: None,
     help: "Export after the run, as {values}",
-    kind: ValueKind::Text("FORMAT", || formats::names().collect()),
+    kind: ValueKind::Text("FORMAT", || formats::of_a_run().collect()),
     set: |resolved, given| {
-        let formats: Vec<_> = formats::names().map(|name| (name, name)).collect();
+        let formats: Vec<_> = formats::of_a_run().map(|name| (name, name)).collect();
         resolved.export = Some(values::one_of(given, &formats)?.to_owned());
         Ok(())
     },

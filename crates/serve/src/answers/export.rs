@@ -30,7 +30,7 @@ pub async fn export(
         )
         .hint("GET /api/v1 lists all"));
     };
-    let file = match format.is_one_file() {
+    let file = match format.is_one_file {
         true => format.file.clone(),
         false => format!("{}.tar", format.name),
     };

@@ -50,6 +50,10 @@ const BY_STEP: [ByStep; 5] = [
     ByStep { key: "late_ns", kind: "stragglers", table: "late_by_step", column: "late_ns" },
 ];
 
+/// Metrics by step.
+pub const STEP_METRICS: [&str; 5] =
+    [BY_STEP[0].key, BY_STEP[1].key, BY_STEP[2].key, BY_STEP[3].key, BY_STEP[4].key];
+
 /// `GET /api/v1/runs/ID/heat`
 pub async fn heat(
     State(app): State<Arc<App>>,
@@ -61,7 +65,7 @@ pub async fn heat(
         return app.lives.heat(&run, &asked.metric).await.map(Json);
     }
     let Some(by_step) = BY_STEP.iter().find(|one| one.key == asked.metric) else {
-        let known = BY_STEP.map(|one| one.key).join(", ");
+        let known = STEP_METRICS.join(", ");
         let what = format!("there is no metric `{}` by step", asked.metric);
         return Err(Failure::absent(what, "no report has it").hint(known));
     };

@@ -23,6 +23,8 @@ use axum::routing::{MethodRouter, delete, get, post, put};
 use crate::app::App;
 use crate::failure::Failure;
 
+pub use heat::STEP_METRICS;
+pub use page::PAGES;
 use routes::{ROUTES, What};
 
 /// Answers all of them.

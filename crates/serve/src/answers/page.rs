@@ -15,7 +15,7 @@ use crate::pages;
 use crate::work::Output;
 
 /// Exports that are pages.
-const PAGES: [&str; 3] = ["timeline", "flame", "report"];
+pub const PAGES: [&str; 3] = ["timeline", "flame", "report"];
 /// Longest page that is given out; its reader holds all of it.
 const MAX_BYTES: u64 = 512 << 20;
 

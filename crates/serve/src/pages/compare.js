@@ -42,11 +42,11 @@ function pairHead(a, b, flame, rank) {
     element("span", { class: "dim" }, run.start_unix_ns ? relative(run.start_unix_ns) : "", run.commit ? ` · ${run.commit.slice(0, 8)}` : "", run.wall_ns ? ` · ${duration(run.wall_ns)}` : "", run.tags?.length ? ` · ${run.tags.join(", ")}` : ""));
   return element("div", { class: "head pair" }, element("div", {}, side("a", a), side("b", b)), element("span", { class: "space" }), select,
     element("a", { class: "button", href: flame ? `#/compare/${a.id}/${b.id}` : `#/compare/${a.id}/${b.id}/flame` }, flame ? "Figures" : "Flame difference"), flame ? element("a", { class: "button", href: flameDifferenceAddress(a.id, b.id), target: "_blank", rel: "noopener" }, "Open in a new tab ↗") : null,
-    element("a", { class: "button", href: `#/compare/${b.id}/${a.id}${flame ? "/flame" : ""}` }, "Swap"));
+    SITE ? null : element("a", { class: "button", href: `#/compare/${b.id}/${a.id}${flame ? "/flame" : ""}` }, "Swap"));
 }
 function flamePlace(a, b) {
   const frame = element("iframe", { title: "Flame difference" }), place = element("div", { class: "embedded" }, waiting("The page is being made"), frame), address = flameDifferenceAddress(a, b);
-  checkPage(address).then((error) => { if (error) place.replaceChildren(errorBox(error)); else { frame.src = address; frame.addEventListener("load", () => { place.firstChild.hidden = true; }); } });
+  checkPage(address, `diff/flame${queryText({ a, b })}`).then((error) => { if (error) place.replaceChildren(errorBox(error)); else { frame.src = address; frame.addEventListener("load", () => { place.firstChild.hidden = true; }); } });
   return place;
 }
 

@@ -2,6 +2,8 @@
 // as files, which this one reads by script, because file:// permits no fetch.
 
 const SITE = window.TPROF_SITE || null;
+// What the page's policy asks of each script.
+const NONCE = document.currentScript.nonce;
 
 class ApiError extends Error {
   constructor(status, body) {
@@ -43,17 +45,22 @@ function apiAddress(path) {
   return path ? `api/v1/${path}` : "api/v1";
 }
 
-// Static site: `data/PATH.js` calls tprofData(PATH, value). Queries are parts of the path there:
+// Static site: `data/PATH.js` calls tprofData(PATH, value), or tprofData(PATH, null, error, status), or names another
+// file with the same value: tprofSame(PATH, OTHER). Queries are parts of the path there:
 // index, runs, runs/7, runs/7/report/kernels, runs/7/heat/metric=step_ns/over=step, history/run=7, diff/a=7/b=9.
 const siteParts = new Map();
-window.tprofData = (path, value) => siteParts.get(path)?.(value);
+window.tprofData = (path, value, error, status) => siteParts.get(path)?.(error ? Promise.reject(new ApiError(status, error)) : value);
+window.tprofSame = (path, other) => siteParts.get(path)?.(siteFile(other));
 const siteCache = new Map();
 function siteData(path) {
-  const name = path === "" ? "index" : path.replace(/\?/, "/").replace(/&/g, "/").replace(/[^\w./=-]/g, "_");
+  // No address leads out of the site.
+  return siteFile(path === "" ? "index" : path.replace(/\?/, "/").replace(/&/g, "/").replace(/[^\w./=-]/g, "_").replace(/\.\./g, "__"));
+}
+function siteFile(name) {
   if (!siteCache.has(name)) {
     siteCache.set(name, new Promise((done, failed) => {
       siteParts.set(name, done);
-      const script = element("script", { src: `data/${name}.js` });
+      const script = element("script", { src: `data/${name}.js`, nonce: NONCE });
       script.addEventListener("error", () => failed(new ApiError(404, { error: "this site does not have that", why: `data/${name}.js is not part of it`, try: "Open the run with tprof serve." })));
       document.head.append(script);
     }));

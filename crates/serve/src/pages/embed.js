@@ -4,7 +4,7 @@ function pageView(content, run, name, route) {
   const frame = element("iframe", { title: PAGES[name]?.[0] || name });
   const open = element("a", { class: "button", target: "_blank", rel: "noopener" }, "Open in a new tab ↗");
   const steps = element("input", { type: "text", size: 8, placeholder: "5..9", value: route.query.steps || "", "aria-label": "Steps, such as 5..9", onchange: () => change({ steps: steps.value.trim() || null }) });
-  const ranks = run.ranks > 1 ? element("select", { "aria-label": "Rank", onchange: () => change({ rank: ranks.value || null }) }, element("option", { value: "" }, "all"),
+  const ranks = run.ranks > 1 && !SITE ? element("select", { "aria-label": "Rank", onchange: () => change({ rank: ranks.value || null }) }, element("option", { value: "" }, "all"),
     ...Array.from({ length: Math.min(run.ranks, 4096) }, (_, rank) => element("option", { value: rank, selected: String(rank) === route.query.rank }, String(rank)))) : null;
   const wait = waiting("The page is being made");
   const place = element("div", { class: "embedded" }, wait, frame);
@@ -20,7 +20,7 @@ function pageView(content, run, name, route) {
     if (ranks) ranks.value = query.rank || "";
     wait.hidden = false;
     open.href = address;
-    checkPage(address).then((error) => {
+    checkPage(address, `runs/${run.id}/page/${name}`).then((error) => {
       if (error) { wait.hidden = true; place.replaceChildren(errorBox(error, load)); return; }
       frame.src = address;
     });
@@ -31,9 +31,9 @@ function pageView(content, run, name, route) {
   return { changed: load };
 }
 
-// An error of the server is JSON, which a frame would show as it is.
-async function checkPage(address) {
-  if (SITE) return null;
+// An error of the server is JSON, which a frame would show as it is. In a site `file` has it, if there is one.
+async function checkPage(address, file) {
+  if (SITE) return api(file).then(() => null, (error) => error);
   const path = address.replace(/^api\/v1\//, "").replace(/#.*/, "");
   try {
     await api(path, { method: "HEAD" });

@@ -1,6 +1,7 @@
 // A job while it runs: figures, lines, ranks, stalls and events, a second at a time.
 
-VIEWS.set("live", (main, route) => runScene(main, route, "live", "Live", liveView));
+// A site has no moment: there the run is shown as it was.
+VIEWS.set("live", (main, route) => SITE ? VIEWS.get("run")(main, { ...route, parts: ["run", route.parts[1]] }) : runScene(main, route, "live", "Live", liveView));
 
 function liveView(content, run) {
   const state = new LiveState(), place = (tag, attributes, ...children) => element(tag, attributes, ...children);

@@ -65,9 +65,10 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Of directories of runs, or runs.
-    pub fn new(roots: Vec<PathBuf>) -> Registry {
-        Registry { roots, state: Mutex::default() }
+    /// Of directories of runs, or runs, that are there; `usage` is what else to type.
+    pub fn of(paths: &[PathBuf], usage: &str) -> Result<Registry, Failure> {
+        let roots = paths.iter().map(|path| existing(path, usage)).collect::<Result<_, _>>()?;
+        Ok(Registry { roots, state: Mutex::default() })
     }
 
     /// What was named.
@@ -141,6 +142,20 @@ impl State {
         let found = Found { id, stamp, entry: Arc::new(entry) };
         self.known.insert(path.to_owned(), Known { found: found.clone(), read: Instant::now() });
         Some(found)
+    }
+}
+
+fn existing(path: &Path, usage: &str) -> Result<PathBuf, Failure> {
+    let shown = path.display();
+    let what = format!("cannot read the runs of `{shown}`");
+    let found = path.canonicalize().map_err(|error| {
+        Failure::new(what.clone(), error)
+            .hint(format!("{usage}, with the directory that contains the runs"))
+    })?;
+    match found.is_dir() {
+        true => Ok(found),
+        false => Err(Failure::new(what, "the path is a file")
+            .hint(format!("tprof import {shown} -o RUN; {}", usage.replace("DIR", "RUN")))),
     }
 }
 

@@ -42,6 +42,10 @@ fn add(directory: &Path, depth: usize, hasher: &mut FxHasher) {
     let mut entries: Vec<_> = entries.flatten().map(|entry| (entry.file_name(), entry)).collect();
     entries.sort_by(|a, b| a.0.cmp(&b.0));
     for (name, entry) in entries {
+        // An export in the making.
+        if name.as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
         let Ok(about) = entry.metadata() else { continue };
         name.hash(hasher);
         (about.ino(), about.len(), about.mtime(), about.mtime_nsec()).hash(hasher);

@@ -1,4 +1,4 @@
-//! One queue for all that is made, and for each thing one maker, however many wait for it.
+//! A queue for all that is made, and for each thing one maker, however many wait for it.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -69,12 +69,13 @@ pub struct Desk {
 }
 
 impl Desk {
-    pub fn new(tprof: Tprof) -> Arc<Desk> {
+    /// That makes so many at once of what is asked for.
+    pub fn new(tprof: Tprof, at_once: usize) -> Arc<Desk> {
         Arc::new(Desk {
             tprof,
             shelf: Mutex::default(),
             making: Mutex::default(),
-            asked: Semaphore::new(1),
+            asked: Semaphore::new(at_once),
             quiet: Semaphore::new(1),
         })
     }

@@ -118,18 +118,14 @@ pub fn failure(run: &Path, error: &ExportError) -> Failure {
             .cause("tprof export replaces files only with --force")
             .hint("--force, or another -o"),
         ExportError::NotADirectory { path, files } => {
-            let to = match is_stdout(path) {
-                true => "to stdout".to_owned(),
-                false => format!("`{}`", path.display()),
-            };
-            Failure::new(format!("cannot write {to}"))
+            Failure::new(format!("cannot write `{}`", path.display()))
                 .cause(format!("the export has {files} files, not one"))
                 .hint("-o with a directory, or --rank with one rank")
         }
         ExportError::NotToStdout { format } => {
             Failure::new(format!("cannot write {format} to stdout"))
-                .cause(format!("{format} is a directory of several files"))
-                .hint("-o DIR, or --to json")
+                .cause(format!("{format} has several files"))
+                .hint("-o DIR")
         }
         ExportError::NoDirectory { path, directory } => no_directory(path, directory),
         ExportError::Write { path, source } if is_stdout(path) => {
@@ -165,6 +161,14 @@ fn no_step(run: &Path, step: u64, there: &[u64]) -> Failure {
         count => format!("{first} to {last} ({count} steps)"),
     };
     failure.cause(format!("the steps of the run are {steps}")).hint(format!("--steps {first}"))
+}
+
+/// A format of a directory of runs was asked for where one run is written.
+pub fn not_of_a_run(format: &Format, run: &Path) -> Failure {
+    let name = format.name;
+    Failure::new(format!("{name} is not written here"))
+        .cause(format!("{name} is made of a directory of runs"))
+        .hint(format!("tprof export {} --to {name}", run.display()))
 }
 
 /// A trace that was imported only for this export has no directory to write to.

@@ -11,9 +11,10 @@ mod places;
 mod report;
 mod roofline_chart;
 mod shapes;
+mod site;
 mod table_row;
 pub mod tensorboard;
 mod write;
 
 pub use args::{ExportArgs, SliceArgs};
-pub use write::{print_notes, run, wanted, write};
+pub use write::{command, print_notes, run, wanted, write};

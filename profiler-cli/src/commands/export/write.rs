@@ -1,22 +1,32 @@
 //! Writes a run in a format.
 
 use super::args::{self, ExportArgs, SliceArgs};
-use super::{failure, host_times, report, shapes, tensorboard};
+use super::{failure, host_times, report, shapes, site, tensorboard};
 use crate::commands::steps_from::steps_from;
 
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use tprof_export::{ExportError, Options, Slice, Weight, Written};
+use tprof_export::output::{STDOUT, is_stdout};
+use tprof_export::{ExportError, Options, Slice, Weight, Written, archive};
 use tprof_facts::units::{count, parse_duration, parse_size};
 use tprof_trace::RunDir;
 
 use crate::runs::failure::{analyze_failure, trace_failure};
 use crate::runs::foreign::open_run_or_import;
 use crate::runs::formats::{self, Format, Takes, Writer};
+use crate::runs::scratch::Scratch;
 use crate::runs::symbols::Late;
-use crate::terminal::errors::{Failure, print_stderr};
+use crate::terminal::errors::{Failure, print_stderr, reason};
+
+/// `tprof export`: one run, or a site of many.
+pub fn command(args: ExportArgs) -> anyhow::Result<ExitCode> {
+    match wanted(&args)?.writer {
+        Writer::Site => site::export(&args),
+        _ => run(args),
+    }
+}
 
 /// Reads a run and writes it in another format.
 pub fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {
@@ -24,6 +34,10 @@ pub fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {
     let opened = open_run_or_import(&args.path)?;
     if opened.is_temporary() && args.output.is_none() {
         return Err(failure::nowhere(&args).into());
+    }
+    if !format.is_one_file() && args.output.as_deref().is_some_and(is_stdout) {
+        write_archive(format, &args, opened.path())?;
+        return Ok(ExitCode::SUCCESS);
     }
     let written = write(format, &args, opened.path())?;
     let mut stdout = std::io::stdout().lock();
@@ -57,8 +71,37 @@ pub fn wanted(args: &ExportArgs) -> Result<&'static Format, Failure> {
     Ok(format)
 }
 
+/// Writes a format of several files to stdout: one tar archive of a directory by its name.
+fn write_archive(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<()> {
+    let scratch = Scratch::new("export").map_err(|error| {
+        Failure::new(format!("cannot write {} to stdout", format.name))
+            .cause(format!("no temporary directory could be created: {}", reason(&error)))
+            .hint("set TMPDIR to a directory with free space, or -o DIR")
+    })?;
+    let output = scratch.path().join(format.name);
+    let args = ExportArgs { output: Some(output.clone()), ..args.clone() };
+    let mut written = made(format, &args, path)?;
+    // Notes name the directory, which is unpacked elsewhere.
+    let within = format!("{}/", scratch.path().display());
+    written.notes.iter_mut().for_each(|note| *note = note.replace(&within, ""));
+    print_notes(&written);
+    archive::write(&output, format.name, std::io::stdout().lock()).map_err(|source| {
+        if source.kind() == ErrorKind::BrokenPipe {
+            return anyhow::Error::from(source);
+        }
+        let error = ExportError::Write { path: STDOUT.into(), source };
+        failure::failure(&args.path, &error).into()
+    })
+}
+
 /// Writes the run at `path` in a format, and prints notes to stderr.
 pub fn write(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<Written> {
+    let written = made(format, args, path)?;
+    print_notes(&written);
+    Ok(written)
+}
+
+fn made(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<Written> {
     let opened_against = args.against.as_deref().map(open_run_or_import).transpose()?;
     let against = opened_against
         .as_ref()
@@ -102,11 +145,11 @@ pub fn write(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<
         Writer::ReportPage => report::export(&run, args, &options)?,
         Writer::TensorBoard => tensorboard::export(&run, args, &options)?,
         Writer::Shapes => shapes::export(&run, args, &options)?,
+        Writer::Site => return Err(failure::not_of_a_run(format, path).into()),
     };
     for note in late.notes() {
         print_stderr(&format!("note: {note}\n"));
     }
-    print_notes(&written);
     Ok(written)
 }
 

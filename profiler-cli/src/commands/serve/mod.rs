@@ -72,8 +72,9 @@ pub fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
     become_server(words)
 }
 
-/// Options of `tprof` have opposites, which this program has resolved.
-fn become_server(words: Vec<OsString>) -> anyhow::Result<ExitCode> {
+/// Becomes `tprof-serve` with these words. Options of `tprof` have opposites, which this program has
+/// resolved.
+pub fn become_server(words: Vec<OsString>) -> anyhow::Result<ExitCode> {
     let own = std::env::current_exe()?;
     let beside = own.with_file_name(SERVER);
     let server = if beside.is_file() { beside } else { PathBuf::from(SERVER) };
