@@ -1,7 +1,7 @@
 //! What is known of a run before any of its events is read.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use tprof_trace::live::collector_lives;
@@ -10,9 +10,13 @@ use tprof_trace::{RunDir, TraceFile, is_info_name, is_trace_file};
 
 use super::beneath;
 
-/// A `run.json` beyond this was not written by a collector: one of 1,024 ranks with 20 processes
-/// each has 8 MB.
-const MAX_INFO_BYTES: u64 = 64 << 20;
+/// `run.json` files of a run beyond this were not written by collectors: those of 1,024 ranks with 20
+/// processes each have 8 MB.
+const MAX_INFO_BYTES: u64 = 32 << 20;
+/// And so are those with more values; read, a value takes 32 bytes and more, of text as little as two.
+const MAX_INFO_VALUES: usize = 1 << 20;
+/// Files up to this have no more values than that.
+const SMALL_INFO_BYTES: u64 = 1 << 20;
 
 /// A run, by its `run.json` and the names of its files.
 #[derive(Clone, Debug, Default)]
@@ -140,6 +144,7 @@ impl Listed {
     fn of(path: &Path) -> io::Result<Listed> {
         let mut listed = Listed { is_run: false, bytes: 0, refused: None };
         let mut beneath = None;
+        let mut infos = Infos::default();
         for entry in fs::read_dir(path)? {
             let entry = entry?;
             let name = entry.file_name();
@@ -168,12 +173,60 @@ impl Listed {
                 listed.refused = Some(format!("`{shown}` is no file"));
                 continue;
             }
-            if is_info && about.len() > MAX_INFO_BYTES {
-                listed.refused = Some(format!("`{shown}` is too large: {} bytes", about.len()));
+            if is_info {
+                infos.add(entry.path())?;
             }
             // Names prove nothing: a user's files may end so, too.
             listed.is_run |= is_info || is_trace_file(&entry.path()).unwrap_or(true);
         }
+        listed.refused = listed.refused.or(infos.refused());
         Ok(listed)
+    }
+}
+
+/// The `run.json` files of a run.
+#[derive(Default)]
+struct Infos {
+    paths: Vec<PathBuf>,
+    bytes: u64,
+}
+
+impl Infos {
+    fn add(&mut self, path: PathBuf) -> io::Result<()> {
+        self.bytes += fs::metadata(&path)?.len();
+        self.paths.push(path);
+        Ok(())
+    }
+
+    /// Why they are too much to be read, if they are.
+    fn refused(&self) -> Option<String> {
+        if self.bytes > MAX_INFO_BYTES {
+            return Some(format!("its run.json is too large: {} bytes", self.bytes));
+        }
+        if self.bytes <= SMALL_INFO_BYTES {
+            return None;
+        }
+        let counted: io::Result<usize> = self.paths.iter().map(|path| most_values(path)).sum();
+        match counted {
+            Ok(values) if values <= MAX_INFO_VALUES => None,
+            Ok(values) => Some(format!("its run.json is too large: up to {values} values")),
+            Err(error) => Some(format!("its run.json cannot be read: {error}")),
+        }
+    }
+}
+
+/// Values that a JSON text may have, without reading them: what separates or opens, in texts too.
+fn most_values(path: &Path) -> io::Result<usize> {
+    let mut file = File::open(path)?.take(MAX_INFO_BYTES);
+    let mut piece = [0; 64 << 10];
+    let mut values = 1;
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Ok(values),
+            count => {
+                let of_value = |byte: &&u8| matches!(byte, b',' | b'[' | b'{');
+                values += piece[..count].iter().filter(of_value).count();
+            }
+        }
     }
 }

@@ -7,6 +7,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
@@ -15,6 +17,8 @@ use crate::failure::Failure;
 
 /// The hidden command that takes limits before another one.
 const LIMITED: &str = "__limited";
+/// How long it may take to end when it is asked to.
+const GRACE: Duration = Duration::from_secs(2);
 /// Bytes of its errors that are read.
 const MAX_ERRORS: u64 = 64 << 10;
 
@@ -27,6 +31,25 @@ pub struct Limits {
     pub output_bytes: u64,
     /// Time.
     pub time: Duration,
+}
+
+/// A child that ends when nobody waits for it any more.
+struct Running(Option<Child>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let Some(mut child) = self.0.take() else { return };
+        // None: it has ended.
+        let Some(pid) = child.id() else { return };
+        // Not SIGKILL at first: it removes its temporary files.
+        let _ = kill(Pid::from_raw(pid as i32), Signal::SIGTERM);
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move {
+            if tokio::time::timeout(GRACE, child.wait()).await.is_err() {
+                let _ = child.kill().await;
+            }
+        });
+    }
 }
 
 /// The program.
@@ -51,8 +74,9 @@ impl Tprof {
         let what = format!("cannot make the {}", shown.unwrap_or_default());
         let failed = |error: std::io::Error| Failure::new(what.clone(), error);
         let to = tempfile::tempfile().map_err(failed)?;
-        let mut child =
-            self.start(words, is_quiet, to.try_clone().map_err(failed)?).map_err(failed)?;
+        let started = self.start(words, is_quiet, to.try_clone().map_err(failed)?);
+        let mut running = Running(Some(started.map_err(failed)?));
+        let Some(child) = &mut running.0 else { return Err(Failure::new(what, "it is gone")) };
         let mut errors = Vec::new();
         let stderr = child.stderr.take();
         let read = async {
@@ -63,7 +87,6 @@ impl Tprof {
             child.wait().await
         };
         let Ok(ended) = tokio::time::timeout(self.limits.time, read).await else {
-            // Dropping the child kills it.
             let seconds = self.limits.time.as_secs();
             return Err(Failure::new(what, format!("it took longer than {seconds} s"))
                 .status(StatusCode::GATEWAY_TIMEOUT)
@@ -85,7 +108,7 @@ impl Tprof {
         command.stdin(Stdio::null()).stdout(to).stderr(Stdio::piped());
         // Neither colours nor the settings of the terminal that the server was started in.
         command.env("NO_COLOR", "1").current_dir(Path::new("/"));
-        command.kill_on_drop(true).spawn()
+        command.spawn()
     }
 
     /// From what it printed: `error: …`, `cause: …`, `  try: …`.

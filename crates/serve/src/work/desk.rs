@@ -63,7 +63,7 @@ pub struct Desk {
     tprof: Tprof,
     shelf: Mutex<Shelf>,
     /// What is made now, or waits for that.
-    making: Mutex<HashMap<Vec<OsString>, watch::Receiver<Option<Answer>>>>,
+    making: Mutex<HashMap<Vec<OsString>, watch::Sender<Option<Answer>>>>,
     asked: Semaphore,
     quiet: Semaphore,
 }
@@ -115,8 +115,8 @@ impl Desk {
     /// Has it made, once for all who wait.
     fn make(self: &Arc<Desk>, job: &Job) -> Result<watch::Receiver<Option<Answer>>, Failure> {
         let mut making = lock(&self.making);
-        if let Some(answer) = making.get(&job.words) {
-            return Ok(answer.clone());
+        if let Some(to) = making.get(&job.words) {
+            return Ok(to.subscribe());
         }
         if making.len() >= MAX_WAITING {
             return Err(Failure::new("the server is busy", format!("{MAX_WAITING} requests wait"))
@@ -124,7 +124,7 @@ impl Desk {
                 .hint("try again in a minute"));
         }
         let (to, answer) = watch::channel(None);
-        making.insert(job.words.clone(), answer.clone());
+        making.insert(job.words.clone(), to.clone());
         drop(making);
         let (desk, job) = (Arc::clone(self), job.clone());
         tokio::spawn(async move {
@@ -135,17 +135,17 @@ impl Desk {
         Ok(answer)
     }
 
-    /// Waits in the queue and makes it; nothing where nobody waits any more.
+    /// Waits in the queue and makes it; nothing, and no more of it, where nobody waits any more.
     async fn take_turn(&self, job: &Job, to: &watch::Sender<Option<Answer>>) -> Option<Answer> {
         let is_quiet = job.lane == Lane::Quiet;
         let queue = if is_quiet { &self.quiet } else { &self.asked };
         let _turn = queue.acquire().await.ok()?;
-        // The map itself holds one.
-        if to.receiver_count() <= 1 {
-            return None;
-        }
         let begun = Instant::now();
-        let answer = self.tprof.run(&job.words, is_quiet).await.map(Arc::new);
+        let answer = tokio::select! {
+            biased;
+            () = to.closed() => return None,
+            answer = self.tprof.run(&job.words, is_quiet) => answer.map(Arc::new),
+        };
         let made = Made {
             stamps: job.stamps.clone(),
             good_until: Instant::now() + LEAST.max(begun.elapsed() * SHARE),
