@@ -1,7 +1,8 @@
 //! How a struct is printed as JSON.
 
 /// Implements `Serialize` for a struct, and the schema of that: `plain` fields as they are, `reading`
-/// fields through [`entry`](crate::base::reading::entry), `some` fields only where there is a value.
+/// fields through [`entry`](crate::base::reading::entry), `some` fields only where there is a value,
+/// `path` fields as text in which what is no UTF-8 is replaced.
 macro_rules! object {
     ($type:ident { $($kind:ident $field:ident),* $(,)? }) => {
         impl serde::Serialize for $type {
@@ -30,6 +31,12 @@ macro_rules! object {
         if let Some(value) = $value {
             $map.serialize_entry($key, value)?
         }
+    };
+    (@ path, $map:ident, $key:expr, $value:expr) => {
+        $map.serialize_entry($key, &$value.to_string_lossy())?
+    };
+    (@ schema path, $object:ident, $type:ident, $field:ident) => {
+        $crate::base::object::object!(@ schema plain, $object, $type, $field)
     };
     (@ schema plain, $object:ident, $type:ident, $field:ident) => {
         $object.plain(

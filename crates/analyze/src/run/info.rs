@@ -32,7 +32,7 @@ pub struct Run {
     pub imported: Vec<String>,
 }
 object! { Run {
-    plain path, plain command, plain hosts, plain state, reading start_unix_ns, reading wall_ns,
+    path path, plain command, plain hosts, plain state, reading start_unix_ns, reading wall_ns,
     plain recorded_by, plain imported,
 } }
 
