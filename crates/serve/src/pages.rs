@@ -111,9 +111,13 @@ mod tests {
     #[test]
     fn all_parts_of_the_page_are_there() {
         let page = shell("abc");
-        assert!(!page.contains("{{"), "a part is missing");
-        assert!(page.contains("nonce=\"abc\""));
         let site = static_shell("abc", "{\"name\": \"</script>\"}");
+        for place in ["NONCE", "POLICY", "STYLE", "SCRIPT", "SITE"] {
+            let place = format!("{{{{{place}}}}}");
+            assert!(!page.contains(&place) && !site.contains(&place), "{place} is empty");
+        }
+        assert!(page.contains("nonce=\"abc\"") && !page.contains("http-equiv"));
+        assert!(site.contains("http-equiv=\"Content-Security-Policy\""));
         assert!(site.contains(r#"window.TPROF_SITE = {"name": "\u003c/script>"};"#));
     }
 }

@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(rows[1], json!({ "label": "rank 3 to rank 5", "ranks": [3, 5] }));
         assert_eq!(heat["columns"][1], json!({ "from": 2, "to": 3 }));
         assert_eq!(heat["values"][1][0], 5.0);
-        assert_eq!((&heat["least"], &heat["missing"]), (&json!(0.0), &Value::Null));
+        assert_eq!((&heat["least"], &heat["missing"]), (&json!(2.0), &Value::Null));
     }
 
     #[test]
