@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 
 /// Words that other profilers, and shells, use for what tprof calls otherwise, with
 /// what to type here.
-const HABITS: [(&[&str], &str); 8] = [
+const HABITS: [(&[&str], &str); 10] = [
     (
         &["record", "stat", "profile", "trace", "exec", "start", "launch", "mem", "python"],
         "tprof run -- COMMAND",
@@ -17,7 +17,9 @@ const HABITS: [(&[&str], &str); 8] = [
     (&["convert", "save"], "tprof export RUN --to FORMAT"),
     (&["flame", "flamegraph"], "tprof open RUN --as flame"),
     (&["timeline"], "tprof open RUN --as timeline"),
-    (&["top", "status", "live"], "tprof ctl status RUN, for a run in progress"),
+    (&["htop", "watch", "live"], "tprof top RUN, for a run in progress"),
+    (&["status"], "tprof ctl status RUN, for a run in progress"),
+    (&["dashboard", "ui", "server"], "tprof serve DIR"),
     (&["list", "runs"], "tprof ls"),
     (&["delete", "remove", "clean"], "tprof rm RUN"),
 ];
@@ -61,7 +63,9 @@ mod tests {
     fn habits_of_other_tools_lead_to_what_does_the_same() {
         assert_eq!(hint("record"), "tprof run -- COMMAND");
         assert_eq!(hint("stat"), "tprof run -- COMMAND");
-        assert!(hint("top").starts_with("tprof ctl status RUN"));
+        assert!(hint("status").starts_with("tprof ctl status RUN"));
+        assert!(hint("live").starts_with("tprof top RUN"));
+        assert_eq!(hint("dashboard"), "tprof serve DIR");
         assert_eq!(hint("list"), "tprof ls");
         assert_eq!(hint("delete"), "tprof rm RUN");
         assert_eq!(hint("flame"), "tprof open RUN --as flame");
