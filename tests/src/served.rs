@@ -98,14 +98,23 @@ impl Served {
         Reading::begin(&self.address, &self.request("GET", path).bytes()).unwrap()
     }
 
+    /// A run of the list, which may be some moments old.
+    #[track_caller]
+    pub fn row(&self, name: &str) -> Value {
+        let mut row = None;
+        wait_until(name, || {
+            let list = self.json("/api/v1/runs");
+            let mut runs = list["runs"].as_array().unwrap().iter();
+            row = runs.find(|one| one["name"] == name).cloned();
+            row.is_some()
+        });
+        row.unwrap()
+    }
+
     /// The number of a run.
     #[track_caller]
     pub fn id_of(&self, run: &Path) -> u64 {
-        let name = run.file_name().unwrap().to_string_lossy().into_owned();
-        let list = self.json("/api/v1/runs");
-        let runs = list["runs"].as_array().unwrap();
-        let found = runs.iter().find(|one| one["name"] == name.as_str());
-        found.unwrap_or_else(|| panic!("{name} is not in {list}"))["id"].as_u64().unwrap()
+        self.row(&run.file_name().unwrap().to_string_lossy())["id"].as_u64().unwrap()
     }
 
     /// Fails unless the server still answers.

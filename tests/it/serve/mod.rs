@@ -2,8 +2,17 @@
 //! client does to it, and what is left of it at its end.
 
 mod access;
+mod clients;
+mod control;
+mod documents;
 mod elsewhere;
+mod ends;
+mod hostile_runs;
+mod limits;
+mod live;
+mod parameters;
 mod paths;
+mod start;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,145 @@
+//! A run in progress, as pages and scrapers see it.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tprof_tests::{EXACT, Job, Live, Reading, Scratch, Served, program, run_info, traced_job};
+
+/// Starts a run by this name, and waits until it can be controlled.
+pub fn begun(directory: &Path, name: &str) -> (Live, PathBuf) {
+    std::fs::create_dir_all(directory).unwrap();
+    let run = directory.join(name);
+    let job = Job::new(program("steady")).arg("200");
+    let mut live = Live::start(&traced_job(&job, EXACT, &run), directory.parent().unwrap());
+    live.wait_for("ready");
+    run_info(&run, |info| info["session"].as_str().is_some_and(|path| !path.is_empty()));
+    (live, run)
+}
+
+/// Asks for something of a run.
+#[track_caller]
+pub fn control(served: &Served, id: u64, request: &Value) -> Value {
+    let path = format!("/api/v1/runs/{id}/control");
+    served.change("POST", &path, &request.to_string()).expect(200).json()
+}
+
+/// Reads events until one passes.
+#[track_caller]
+fn until(events: &mut Reading, what: &str, passes: impl Fn(&str, &Value) -> bool) -> Value {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while let Some((name, snapshot)) = events.event() {
+        if passes(&name, &snapshot) {
+            return snapshot;
+        }
+        assert!(std::time::Instant::now() < end, "{what}: not within a minute; {snapshot}");
+    }
+    panic!("{what}: the events ended");
+}
+
+fn has_event(snapshot: &Value, kind: &str, text: &str) -> bool {
+    let mut events = snapshot["events"].as_array().into_iter().flatten();
+    events.any(|one| one["kind"] == kind && one["text"].as_str().is_some_and(|t| t.contains(text)))
+}
+
+#[test]
+fn a_run_in_progress_is_followed_to_its_end() {
+    let scratch = Scratch::new();
+    let directory = scratch.join("runs");
+    let (mut job, run) = begun(&directory, "going");
+    let served = Served::start(&directory, &["--control"]);
+    let id = served.id_of(&run);
+    assert_eq!(served.row("going")["state"], "running");
+    let now = served.json(&format!("/api/v1/runs/{id}/live"));
+    assert_eq!((&now["version"], &now["state"]), (&json!(1), &json!("running")));
+    assert!(now["history"]["times_ns"].is_array(), "{now}");
+    let mut events = served.begin(&format!("/api/v1/runs/{id}/events"));
+    let (name, start) = events.event().unwrap();
+    assert!(
+        name == "start" && start["history"].is_object() && start["state"] == "running",
+        "{start}"
+    );
+    let rank = &start["ranks"][0];
+    assert!(rank["file"].as_str().is_some_and(|file| file.ends_with(".tprof")), "{rank}");
+    control(&served, id, &json!({ "action": "mark", "name": "half-time" }));
+    job.obey("a");
+    let tick = until(&mut events, "the mark", |_, tick| has_event(tick, "mark", "half-time"));
+    assert!(tick["history"].is_null(), "only the start has it: {tick}");
+    // Steps, then none for longer than is usual.
+    for _ in 0..8 {
+        control(&served, id, &json!({ "action": "step" }));
+    }
+    let tick = until(&mut events, "a stall", |_, tick| {
+        tick["stalls"].as_array().is_some_and(|stalls| !stalls.is_empty())
+    });
+    assert!(tick["stalls"][0]["for_ns"].as_u64() > Some(0), "{tick}");
+    control(&served, id, &json!({ "action": "step" }));
+    until(&mut events, "the end of the stall", |_, tick| tick["stalls"] == json!([]));
+    assert_eq!(job.finish().code, Some(48));
+    until(&mut events, "the end", |name, _| name == "end");
+    assert_eq!(events.event().map(|(name, _)| name), None, "nothing comes after the end");
+    tprof_tests::wait_until("the list has the end", || served.row("going")["state"] == "finished");
+    assert_eq!(served.json(&format!("/api/v1/runs/{id}/live"))["state"], "finished");
+    // Those of a run that has ended say so at once.
+    let mut events = served.begin(&format!("/api/v1/runs/{id}/events"));
+    assert_eq!(events.event().unwrap().0, "start");
+    until(&mut events, "the end", |name, _| name == "end");
+}
+
+/// A line of metrics: name, labels as they are written, value.
+fn parsed(line: &str) -> (String, Vec<(String, String)>, f64) {
+    let (name, rest) = line.split_once('{').unwrap_or_else(|| panic!("{line}"));
+    let mut labels = Vec::new();
+    let mut rest = rest;
+    while !rest.starts_with('}') {
+        let (label, after) = rest.split_once("=\"").unwrap_or_else(|| panic!("{line}"));
+        let mut value = String::new();
+        let mut letters = after.char_indices();
+        let end = loop {
+            match letters.next().unwrap_or_else(|| panic!("{line}")) {
+                (at, '"') => break at,
+                (_, '\\') => match letters.next().unwrap().1 {
+                    'n' => value.push('\n'),
+                    letter @ ('\\' | '"') => value.push(letter),
+                    letter => panic!("\\{letter} in {line}"),
+                },
+                (_, letter) => value.push(letter),
+            }
+        };
+        labels.push((label.to_owned(), value));
+        rest = after[end + 1..].trim_start_matches(',');
+    }
+    let value = rest[1..].trim().parse().unwrap_or_else(|_| panic!("{line}"));
+    (name.to_owned(), labels, value)
+}
+
+#[test]
+fn metrics_are_prometheus_text_whatever_a_run_is_called() {
+    let scratch = Scratch::new();
+    let directory = scratch.join("runs");
+    let name = "odd \"name\" \\ with\nlines } and {labels=\"a\"}";
+    let (job, run) = begun(&directory, name);
+    let served = Served::start(&directory, &[]);
+    served.id_of(&run);
+    let answer = served.get("/metrics").expect(200);
+    let kind = answer.header("content-type").unwrap();
+    assert!(kind.starts_with("text/plain; version=0.0.4"), "{kind}");
+    let text = answer.text();
+    let (mut family, mut count) = (String::new(), 0);
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            family = help.split(' ').next().unwrap().to_owned();
+            let kind = lines.next().unwrap().strip_prefix(&format!("# TYPE {family} "));
+            assert!(matches!(kind, Some("gauge" | "counter")), "{line}");
+            continue;
+        }
+        let (own, labels, value) = parsed(line);
+        assert!(own == family && value.is_finite(), "{line}");
+        let is_name = |label: &str| label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        assert!(is_name(&own) && labels.iter().all(|(label, _)| is_name(label)), "{line}");
+        assert_eq!(labels[0], ("run".to_owned(), name.to_owned()), "{line}");
+        count += 1;
+    }
+    assert!(count > 5 && text.contains("tprof_run_recorded_total"), "{text}");
+    drop(job);
+}
