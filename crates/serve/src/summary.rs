@@ -9,10 +9,41 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::runs::{Found, Stamp};
-use crate::work::{Desk, Job, Lane, Output};
+use crate::work::{Desk, Job, Lane, Output, only};
 
 /// Longest document that figures are taken from: one of 1,024 ranks has about 12 MB.
 const MAX_BYTES: u64 = 256 << 20;
+/// Keys of it that figures are taken from.
+const READ: [&str; 28] = [
+    "reports",
+    "summary",
+    "steps",
+    "breakdown",
+    "tables",
+    "run",
+    "wall_ns",
+    "completeness",
+    "lost",
+    "recorded",
+    "complete",
+    "ranks",
+    "host_memory",
+    "host_memory_missing",
+    "peak_bytes",
+    "timeline",
+    "resident_peak_bytes",
+    "findings",
+    "severity",
+    "rule",
+    "subject",
+    "what",
+    "step_times",
+    "step_times_missing",
+    "median_ns",
+    "breakdown_missing",
+    "idle_share",
+    "timeline_missing",
+];
 /// Severities of findings, the worst first.
 const SEVERITIES: [&str; 5] = ["critical", "high", "medium", "low", "note"];
 
@@ -92,11 +123,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn read(output: &Output) -> Figures {
-    let text = match output.whole(MAX_BYTES) {
-        Ok(text) => text,
-        Err(error) => return Figures::Failed(error.to_string()),
-    };
-    match serde_json::from_slice::<Value>(&text) {
+    if output.len() > MAX_BYTES {
+        return Figures::Failed("its reports are too large".to_owned());
+    }
+    match only(output.reader(), &READ) {
         Ok(all) => Figures::Ready(Arc::new(figures(&all))),
         Err(error) => Figures::Failed(error.to_string()),
     }

@@ -33,26 +33,75 @@ pub struct HeatQuery {
 struct ByStep {
     key: &'static str,
     kind: &'static str,
-    table: &'static str,
-    column: &'static str,
+    table: fn(Tables) -> (Vec<Row>, Option<String>),
+    column: fn(&Row) -> Option<f64>,
 }
 
 const BY_STEP: [ByStep; 5] = [
-    ByStep { key: "step_ns", kind: "steps", table: "steps", column: "duration_ns" },
-    ByStep { key: "compute_ns", kind: "steps", table: "device_time_by_step", column: "compute_ns" },
+    ByStep {
+        key: "step_ns",
+        kind: "steps",
+        table: |all| (all.steps, all.steps_missing),
+        column: |row| row.duration_ns,
+    },
+    ByStep {
+        key: "compute_ns",
+        kind: "steps",
+        table: |all| (all.device_time_by_step, all.device_time_by_step_missing),
+        column: |row| row.compute_ns,
+    },
     ByStep {
         key: "exposed_communication_ns",
         kind: "steps",
-        table: "device_time_by_step",
-        column: "exposed_communication_ns",
+        table: |all| (all.device_time_by_step, all.device_time_by_step_missing),
+        column: |row| row.exposed_communication_ns,
     },
-    ByStep { key: "idle_ns", kind: "steps", table: "device_time_by_step", column: "idle_ns" },
-    ByStep { key: "late_ns", kind: "stragglers", table: "late_by_step", column: "late_ns" },
+    ByStep {
+        key: "idle_ns",
+        kind: "steps",
+        table: |all| (all.device_time_by_step, all.device_time_by_step_missing),
+        column: |row| row.idle_ns,
+    },
+    ByStep {
+        key: "late_ns",
+        kind: "stragglers",
+        table: |all| (all.late_by_step, all.late_by_step_missing),
+        column: |row| row.late_ns,
+    },
 ];
 
 /// Metrics by step.
 pub const STEP_METRICS: [&str; 5] =
     [BY_STEP[0].key, BY_STEP[1].key, BY_STEP[2].key, BY_STEP[3].key, BY_STEP[4].key];
+
+/// What is read of a document, of which the rest can be much.
+#[derive(Deserialize)]
+struct Document {
+    tables: Tables,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Tables {
+    steps: Vec<Row>,
+    steps_missing: Option<String>,
+    device_time_by_step: Vec<Row>,
+    device_time_by_step_missing: Option<String>,
+    late_by_step: Vec<Row>,
+    late_by_step_missing: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Row {
+    rank: Option<String>,
+    step: Option<u64>,
+    duration_ns: Option<f64>,
+    compute_ns: Option<f64>,
+    exposed_communication_ns: Option<f64>,
+    idle_ns: Option<f64>,
+    late_ns: Option<f64>,
+}
 
 /// `GET /api/v1/runs/ID/heat`
 pub async fn heat(
@@ -89,18 +138,19 @@ fn read(
     range: std::ops::RangeInclusive<u64>,
 ) -> Result<Value, Failure> {
     let failed = |why: &dyn std::fmt::Display| Failure::new("cannot make the heat map", why);
-    let text = output.whole(MAX_BYTES).map_err(|error| failed(&error))?;
-    let document: Value = serde_json::from_slice(&text).map_err(|error| failed(&error))?;
-    let tables = &document["tables"];
-    let rows = tables[of.table].as_array().map_or(&[][..], Vec::as_slice);
-    let cell = |row: &Value| {
-        let rank = row["rank"].as_str()?.to_owned();
-        let step = row["step"].as_u64().filter(|step| range.contains(step))?;
-        Some((rank, step, row[of.column].as_f64()))
+    if output.len() > MAX_BYTES {
+        return Err(failed(&"the report is too large"));
+    }
+    let document: Document =
+        serde_json::from_reader(output.reader()).map_err(|error| failed(&error))?;
+    let (rows, missing) = (of.table)(document.tables);
+    let cell = |row: Row| {
+        let value = (of.column)(&row);
+        let step = row.step.filter(|step| range.contains(step))?;
+        Some((row.rank?, step, value))
     };
-    let cells: Vec<(String, u64, Option<f64>)> = rows.iter().filter_map(cell).collect();
-    let missing = tables[format!("{}_missing", of.table)].as_str();
-    Ok(folded(of.key, &cells, missing))
+    let cells: Vec<(String, u64, Option<f64>)> = rows.into_iter().filter_map(cell).collect();
+    Ok(folded(of.key, &cells, missing.as_deref()))
 }
 
 /// Folds cells into rows of ranks and columns of steps; of several the worst one stays.

@@ -5,7 +5,9 @@ mod child;
 mod desk;
 mod kept;
 mod output;
+mod pruned;
 
 pub use child::{Limits, Tprof};
 pub use desk::{Desk, Job, Lane};
 pub use output::Output;
+pub use pruned::only;

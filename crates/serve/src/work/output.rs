@@ -2,7 +2,7 @@
 //! with the server however that ends.
 
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io::{self, BufReader, Read, Seek};
 use std::os::unix::fs::FileExt;
 
 use bytes::Bytes;
@@ -66,6 +66,11 @@ impl Output {
         }
     }
 
+    /// Reads it from the beginning, a piece in memory at a time.
+    pub fn reader(&self) -> impl Read + '_ {
+        BufReader::with_capacity(PIECE, Reader { output: self, offset: 0 })
+    }
+
     /// The piece at an offset; empty at the end.
     pub fn piece(&self, offset: u64) -> io::Result<Bytes> {
         match &self.kept {
@@ -77,5 +82,26 @@ impl Output {
                 Ok(piece.into())
             }
         }
+    }
+}
+
+struct Reader<'a> {
+    output: &'a Output,
+    offset: u64,
+}
+
+impl Read for Reader<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = self.output.length.saturating_sub(self.offset);
+        let count = left.min(into.len() as u64) as usize;
+        match &self.output.kept {
+            Kept::Memory(bytes) => {
+                let from = self.offset as usize;
+                into[..count].copy_from_slice(&bytes[from..from + count]);
+            }
+            Kept::File(file) => file.read_exact_at(&mut into[..count], self.offset)?,
+        }
+        self.offset += count as u64;
+        Ok(count)
     }
 }
