@@ -67,6 +67,11 @@ pub fn failure(error: &clap::Error) -> Option<Failure> {
                 .hint(right.unwrap_or(usage))
         }
         // The parser itself reads only numbers.
+        ErrorKind::ValueValidation if wants_address(error) => {
+            Failure::new(format!("bad value `{value}` for {argument}"))
+                .cause("the value is an IP address")
+                .hint(format!("{argument} 127.0.0.1"))
+        }
         ErrorKind::ValueValidation => Failure::new(format!("bad value `{value}` for {argument}"))
             .cause(number_wanted(error))
             .hint(format!("{argument} {}", usual_value(&argument))),
@@ -114,6 +119,12 @@ pub fn failure(error: &clap::Error) -> Option<Failure> {
         }
     };
     Some(failure)
+}
+
+/// Whether an option takes an IP address.
+fn wants_address(error: &clap::Error) -> bool {
+    let source = std::error::Error::source(error);
+    source.is_some_and(|source| source.is::<std::net::AddrParseError>())
 }
 
 /// Which number an option takes.

@@ -23,6 +23,9 @@ fn what_cannot_be_served_is_refused() {
     let file = scratch.write("trace.json", "{}");
     refused(&[], &scratch.join("absent"), &["absent", "No such file"]);
     refused(&[], &file, &["trace.json", "is a file"]);
+    let trace = directory.join("recorded/rank-0.tprof");
+    refused(&[], &trace, &["is a file", "tprof serve DIR"]);
+    refused(&["--bind", "localhost"], &directory, &["localhost", "IP address"]);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     refused(&["--port", &port], &directory, &[&port, "--port"]);

@@ -152,10 +152,17 @@ fn existing(path: &Path, usage: &str) -> Result<PathBuf, Failure> {
         Failure::new(what.clone(), error)
             .hint(format!("{usage}, with the directory that contains the runs"))
     })?;
-    match found.is_dir() {
-        true => Ok(found),
-        false => Err(Failure::new(what, "the path is a file")
-            .hint(format!("tprof import {shown} -o RUN; {}", usage.replace("DIR", "RUN")))),
+    if !found.is_dir() {
+        let hint = match path.extension().is_some_and(|end| end == "tprof") {
+            true => format!("{usage}, with the directory of the file"),
+            false => format!("tprof import {shown} -o RUN; {}", usage.replace("DIR", "RUN")),
+        };
+        return Err(Failure::new(what, "the path is a file").hint(hint));
+    }
+    // One that cannot be read would seem to have no runs.
+    match fs::read_dir(&found) {
+        Ok(_) => Ok(found),
+        Err(error) => Err(Failure::new(what, error).hint("a directory that you may read")),
     }
 }
 

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use clap::Args;
 
 const AFTER: &str = "\
-The address has a token, which a browser exchanges for a cookie; scripts send it as
-`Authorization: Bearer TOKEN`. From another machine: ssh -L PORT:127.0.0.1:PORT HOST,
-or --bind with a certificate. Ctrl-C ends the server; nothing of it remains.
+The address has a token, which a browser exchanges for a cookie; scripts send
+it as `Authorization: Bearer TOKEN`. From another machine:
+ssh -L PORT:127.0.0.1:PORT HOST, or --bind with a certificate. Ctrl-C ends the
+server; nothing of it remains.
 
 Examples:
   tprof serve
