@@ -61,7 +61,7 @@ fn texts_of_a_run_stay_texts() {
     let mut info: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     info["command"] = json!([EVIL, "--", EVIL]);
     info["host"] = EVIL.into();
-    info["machine"]["commit"] = EVIL.into();
+    info["commit"] = EVIL.into();
     fs::write(&path, info.to_string()).unwrap();
     let odd = copy(recorded(), &directory, "odd");
     fs::rename(odd, directory.join(OsStr::from_bytes(b"not \xff\xfe UTF-8"))).unwrap();
