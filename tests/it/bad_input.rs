@@ -98,7 +98,8 @@ fn an_unknown_report_kind_is_named_with_the_nearest() {
 fn an_unknown_command_or_format_is_named_with_the_nearest() {
     refused(&["rum", "--", "true"], &["rum", "run"]);
     refused(&["record", "true"], &["record", "tprof run -- COMMAND"]);
-    refused(&["top"], &["top", "tprof ctl status"]);
+    refused(&["status"], &["status", "tprof ctl status"]);
+    refused(&["dashboard"], &["dashboard", "tprof serve"]);
     refused(&["list"], &["list", "tprof ls"]);
     refused(&["zzyzx"], &["zzyzx", "tprof --help"]);
     refused(&["report", "run", "--rank", "x"], &["--rank 0"]);

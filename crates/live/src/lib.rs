@@ -1,7 +1,7 @@
 //! Follows a run while it is recorded: its files are read as they grow, and give a
 //! [`Snapshot`] a second. A run that is over is read the same way.
 //!
-//! [`Follower`] is the whole of it; [`prometheus`] writes snapshots as text for a scraper.
+//! [`Follower`] is the whole of it; [`prometheus()`] writes snapshots as text for a scraper.
 //!
 //! The modules in reading order; each uses only those above it:
 //!
