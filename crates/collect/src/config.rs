@@ -70,6 +70,9 @@ pub struct Config {
     pub follow: bool,
     /// Keep no arguments, paths or environment.
     pub redact: bool,
+    /// Where the job was started, if not in the collector's own directory: it names the commit.
+    #[serde(skip)]
+    pub started_in: Option<PathBuf>,
     /// Command line, empty when attached by hand.
     pub command: Vec<String>,
 }

@@ -114,7 +114,6 @@ impl Lives {
     /// Follows a run, and waits until what is there has been read.
     async fn follow(&self, run: &Found) -> Result<Arc<Followed>, Failure> {
         let followed = self.begin(run)?;
-        *lock(&followed.used) = Instant::now();
         let mut is_read = followed.is_read.subscribe();
         // One that has much is shown as far as it was read.
         let _ = tokio::time::timeout(FIRST, is_read.wait_for(|is_read| *is_read)).await;
@@ -124,6 +123,7 @@ impl Lives {
     fn begin(&self, run: &Found) -> Result<Arc<Followed>, Failure> {
         let mut all = lock(&self.followed);
         if let Some(followed) = all.get(&run.id) {
+            *lock(&followed.used) = Instant::now();
             return Ok(Arc::clone(followed));
         }
         if all.len() >= MOST {
@@ -147,8 +147,15 @@ impl Lives {
         all.insert(run.id, Arc::clone(&followed));
         let (own, id, map) = (Arc::clone(&followed), run.id, Arc::clone(&self.followed));
         let run_on = move || {
-            own.go_on();
-            lock(&map).remove(&id);
+            loop {
+                own.go_on();
+                // With the lock nobody begins to use it between the question and the answer.
+                let mut all = lock(&map);
+                if own.is_unused() {
+                    all.remove(&id);
+                    return;
+                }
+            }
         };
         let started = std::thread::Builder::new().name(format!("follow-{id}")).spawn(run_on);
         if let Err(error) = started {
@@ -160,6 +167,10 @@ impl Lives {
 }
 
 impl Followed {
+    fn is_unused(&self) -> bool {
+        self.ticks.receiver_count() == 0 && lock(&self.used).elapsed() > UNUSED
+    }
+
     /// Looks at the run each second, until nobody asks any more.
     fn go_on(&self) {
         loop {
@@ -169,16 +180,17 @@ impl Followed {
                 let snapshot = follower.poll();
                 let has_more = follower.has_more();
                 let is_running = snapshot.state == RunState::Running;
-                // Nobody may be there.
-                let _ = self.ticks.send(Tick { text: text(&snapshot).into(), is_running });
+                if self.ticks.receiver_count() > 0 {
+                    // The last one may have gone meanwhile.
+                    let _ = self.ticks.send(Tick { text: text(&snapshot).into(), is_running });
+                }
                 (snapshot, has_more)
             };
             *lock(&self.last) = Arc::new(snapshot);
             if !has_more {
                 self.is_read.send_replace(true);
             }
-            let is_watched = self.ticks.receiver_count() > 0;
-            if !is_watched && lock(&self.used).elapsed() > UNUSED {
+            if self.is_unused() {
                 return;
             }
             if !has_more {

@@ -193,22 +193,31 @@ mod tests {
                 "ranks": [
                     { "host_memory": { "peak_bytes": 3 }, "timeline": { "resident_peak_bytes": 8 } },
                     { "host_memory": { "peak_bytes": 7 }, "timeline": null },
+                    { "host_memory": null, "host_memory_missing": "not recorded" },
                 ],
                 "findings": [
                     { "severity": "low", "rule": "A", "what": "a" },
-                    { "severity": "critical", "rule": "B", "what": "b" },
+                    { "severity": "critical", "rule": "B", "subject": "s", "what": "b" },
                 ],
             },
             "steps": { "tables": { "step_times": [
                 { "median_ns": 4, "steps": 10 }, { "median_ns": 6, "steps": 9 } ] } },
             "breakdown": { "tables": { "breakdown": [], "breakdown_missing": "no device" } },
         } });
-        let figures = figures(&all);
+        // As they are read: a key that is left out there would have no figure.
+        let read = only(all.to_string().as_bytes(), &READ).unwrap();
+        let figures = figures(&read);
         assert_eq!(figures["peak_bytes"], 7);
         assert_eq!(figures["peak_rss_bytes"], 8);
         assert_eq!(figures["step_ns"], 6.0);
         assert_eq!(figures["steps"], 10);
-        assert_eq!(figures["worst"]["rule"], "B");
+        assert_eq!(
+            figures["worst"],
+            json!({ "severity": "critical", "rule": "B", "subject": "s", "what": "b" })
+        );
+        assert_eq!((&figures["wall_ns"], &figures["complete"]), (&json!(9), &json!(true)));
+        assert_eq!((&figures["lost"], &figures["recorded"]), (&json!(0), &json!(5)));
+        assert_eq!(figures["peak_bytes_why"], "not recorded");
         assert_eq!(
             (&figures["gpu_busy"], &figures["gpu_busy_why"]),
             (&Value::Null, &json!("no device"))

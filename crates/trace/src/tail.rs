@@ -1,9 +1,10 @@
 //! Reads a `.tprof` that still grows: at each call what came since the last one, nothing twice.
 //!
 //! A [`TraceTail`] is a place in a file, and holds no file open: a reader of a thousand ranks
-//! opens each when it reads it, and decodes all with one [`TailDecoder`]. Small tables that change while a job runs are decoded, of the large
-//! ones only what is asked for; of the rest the heads are counted. A block that is not whole
-//! yet is read next time. The file is taken for hostile, as [`crate::TraceFile`] takes it.
+//! opens each when it reads it, and decodes all with one [`TailDecoder`]. Small tables that change
+//! while a job runs are decoded, of the large ones only what is asked for; of the rest the heads
+//! are counted. A block that is not whole yet is read next time. The file is taken for hostile, as
+//! [`crate::TraceFile`] takes it.
 
 use crate::columns_read::Columns;
 use crate::error::{Damage, TraceError};

@@ -1,5 +1,5 @@
-//! `tprof-serve`: what `tprof serve`, `tprof top` and `tprof export --to site` become. A program of its own, so that the
-//! launcher of jobs maps no web server.
+//! `tprof-serve`: what `tprof serve`, `tprof top` and `tprof export --to site` become. A program of
+//! its own, so that the launcher of jobs maps no web server.
 
 #[path = "../commands/serve/args.rs"]
 mod args;

@@ -87,7 +87,10 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
     ]);
     // Its command line names the run.
     let command: Vec<OsString> = proc::words_of(pid).into_iter().map(OsString::from).collect();
-    let resolved = resolve(options, &command, &directory)?;
+    let mut resolved = resolve(options, &command, &directory)?;
+    // This command's own directory has nothing to do with that process.
+    let started_in = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+    resolved.config.started_in = Some(started_in);
     let time = duration.map(|text| time_of(&text)).transpose()?;
     let ending = end_by_signal(resolved.quiet);
     let output = resolved.config.output.clone();

@@ -15,7 +15,12 @@ pub const CATALOGUE: &str = "__catalogue";
 pub fn run() -> anyhow::Result<ExitCode> {
     let kinds: Vec<Value> =
         report_kinds().map(|(name, about)| json!({ "name": name, "about": about })).collect();
-    let format = |one: &Format| json!({ "name": one.name, "about": one.about, "file": one.goes, "is_one_file": one.is_one_file() });
+    let format = |one: &Format| {
+        json!({
+            "name": one.name, "about": one.about, "file": one.goes,
+            "is_one_file": one.is_one_file(),
+        })
+    };
     let formats = FORMATS.iter().filter(|format| format.is_of_a_run()).map(format);
     let all = json!({
         "tprof": env!("CARGO_PKG_VERSION"),

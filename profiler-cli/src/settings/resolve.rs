@@ -157,6 +157,7 @@ fn from_layers(
             capture: None,
             follow: false,
             redact: false,
+            started_in: None,
             command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         },
         parts: Parts::default(),

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 /// Longest file that is read for it, but for the packed references.
 const MAX_BYTES: u64 = 64 << 10;
-/// Packed references of a large project.
-const MAX_PACKED: u64 = 64 << 20;
+/// Packed references; of a larger project a run has no commit, since its start waits for this.
+const MAX_PACKED: u64 = 8 << 20;
 /// Hexadecimal digits of SHA-1 and of SHA-256.
 const DIGITS: [usize; 2] = [40, 64];
 

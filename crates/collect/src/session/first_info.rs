@@ -50,8 +50,11 @@ pub fn first_info(config: &Config, session: &Path, clock: &Clock) -> RunInfo {
         output: if config.redact { PathBuf::new() } else { config.output.clone() },
         ..config.clone()
     };
-    let here = std::env::current_dir().ok().filter(|_| !config.redact);
-    let commit = here.and_then(|here| commit_of(&here));
+    let own_directory = || std::env::current_dir().ok();
+    let commit = match config.redact {
+        true => None,
+        false => config.started_in.clone().or_else(own_directory).and_then(|at| commit_of(&at)),
+    };
     let kernel = proc::setting("kernel/osrelease").unwrap_or_default();
     let memory = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find(|l| l.starts_with("MemTotal:"))?;

@@ -24,6 +24,8 @@ const METRICS: [(&str, &str, bool); 6] = [
 ];
 /// Runs before a value by which its usual spread is known.
 const BEFORE: usize = 8;
+/// Runs without which that is not known.
+const LEAST_BEFORE: usize = 3;
 /// A change is marked from this share on, …
 const LEAST_CHANGE: f64 = 0.05;
 /// … and from so many usual deviations.
@@ -80,7 +82,7 @@ fn changes(points: &[(u64, Option<f64>)], is_less_better: bool) -> Vec<Value> {
         let deviations: Vec<f64> = level.iter().map(|one| (one - usual).abs()).collect();
         let spread = NORMAL * median(&deviations);
         let change = (value - usual) / usual.abs();
-        let is_marked = level.len() >= 2
+        let is_marked = level.len() >= LEAST_BEFORE
             && usual != 0.0
             && change.abs() >= LEAST_CHANGE
             && (value - usual).abs() > DEVIATIONS * spread;
@@ -125,7 +127,7 @@ mod tests {
             [(4, false), (7, true)]
         );
         assert_eq!(marked(&[100.0, 110.0, 92.0, 108.0, 95.0, 111.0, 93.0]), []);
-        assert_eq!(marked(&[100.0, 200.0]), [], "one run is no level");
-        assert_eq!(marked(&[0.0, 0.0, 5.0]), [], "no share of nothing");
+        assert_eq!(marked(&[100.0, 100.1, 200.0]), [], "two runs are no level");
+        assert_eq!(marked(&[0.0, 0.0, 0.0, 5.0]), [], "no share of nothing");
     }
 }

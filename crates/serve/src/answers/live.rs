@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tprof_live::prometheus;
+use tprof_live::{Snapshot, prometheus};
 
 use crate::app::App;
 use crate::failure::Failure;
@@ -76,13 +76,17 @@ async fn send(app: &App, run: &Found, to: &Sender) -> Option<()> {
 pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Failure> {
     let (runs, _) = app.registry.list();
     let running = runs.iter().filter(|run| run.entry.state == "running").take(MOST_SCRAPED);
-    let mut snapshots = Vec::new();
+    let mut snapshots: Vec<(String, Arc<Snapshot>)> = Vec::new();
     for run in running {
-        let name = run.entry.path.file_name().unwrap_or(run.entry.path.as_os_str());
         // One that went meanwhile is none.
-        if let Ok(snapshot) = app.lives.snapshot(run).await {
-            snapshots.push((name.to_string_lossy().into_owned(), snapshot));
+        let Ok(snapshot) = app.lives.snapshot(run).await else { continue };
+        let path = &run.entry.path;
+        let mut name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        // A scraper refuses all where two series have the same labels.
+        if snapshots.iter().any(|(known, _)| *known == name) {
+            name = path.to_string_lossy().into_owned();
         }
+        snapshots.push((name, snapshot));
     }
     let named: Vec<_> =
         snapshots.iter().map(|(name, snapshot)| (name.as_str(), &**snapshot)).collect();

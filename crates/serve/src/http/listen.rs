@@ -10,12 +10,15 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 
 /// Connections at once; more wait in the system's queue.
 const CONNECTIONS: usize = 2000;
 /// How long a client may take for the head of a request, or for nothing.
 const HEAD_TIME: Duration = Duration::from_secs(10);
+/// How long a client may take nothing of what is sent to it.
+const SENT_TIME: Duration = Duration::from_secs(60);
 /// Longest head of a request, bytes.
 const HEAD_BYTES: usize = 16 << 10;
 
@@ -62,8 +65,10 @@ async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, ro
     let service = TowerToHyperService::new(router);
     let mut protocol = http1::Builder::new();
     protocol.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES);
-    // An error is the client's: it went, or sent what is no request.
-    let _ = protocol.serve_connection(TokioIo::new(stream), service).await;
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(SENT_TIME));
+    // An error is the client's: it went, sent what is no request, or takes no answer.
+    let _ = protocol.serve_connection(TokioIo::new(Box::pin(stream)), service).await;
 }
 
 /// As many as there are descriptors for, with some for files.
