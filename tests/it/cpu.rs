@@ -340,11 +340,16 @@ fn pythons_functions_are_seen_from_outside() {
     assert!((least - 0.05..most + 0.05).contains(&(1.0 / 3.0)), "{least} to {most}: {table:#?}");
     // What it calls in a library is its own, and has a row of its own below it.
     let modules = cpu["tables"]["modules"].as_array().unwrap();
-    let zlib = modules
-        .iter()
-        .find(|row| row["module"].as_str().is_some_and(|name| name.starts_with("libz.so")));
-    let zlib = zlib.unwrap_or_else(|| panic!("no zlib in {modules:#?}"));
-    is_near(zlib["self_share"].as_f64().unwrap(), 1.0 / 3.0);
+    let self_share = |name: &str| {
+        let is_named = |row: &&Value| row["module"].as_str().is_some_and(|m| m.starts_with(name));
+        modules.iter().find(is_named).and_then(|row| row["self_share"].as_f64())
+    };
+    let zlib = self_share("libz.so").unwrap_or_else(|| panic!("no zlib in {modules:#?}"));
+    // Page faults of what it writes are the kernel's: 2 % of all on an idle machine, up to 6 %
+    // beside three programs that write memory.
+    let kernel = self_share("[kernel]").unwrap_or(0.0);
+    let third = 1.0 / 3.0;
+    assert!((third - 0.05 - kernel..third + 0.05).contains(&zlib), "{zlib}: {modules:#?}");
     // Which library ran below which function of Python's.
     let native = |row: &&Value| row["name"] == "Victim.victim_native";
     let row = table.as_array().unwrap().iter().find(native).unwrap();

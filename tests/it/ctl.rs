@@ -141,6 +141,9 @@ fn steps_are_marked_in_the_process_that_works() {
     }
 }
 
+/// Bytes of the largest block of `steady`.
+const LARGEST: u64 = 515;
+
 /// What a snapshot has is what the job holds then, also where it frees that later.
 #[test]
 fn a_snapshot_has_what_is_held_at_its_moment() {
@@ -166,10 +169,17 @@ fn a_snapshot_has_what_is_held_at_its_moment() {
         let second = snapshot();
         live.obey("f");
         let last = snapshot();
-        assert!(held(&first) > 0 && held(&second) > held(&first) && held(&last) == 0);
-        assert!(whole(&second) > whole(&first) && whole(&last) < whole(&first));
+        let all = [&first, &second, &last];
+        let [held_1, held_2, held_3] = all.map(held);
+        let [whole_1, whole_2, whole_3] = all.map(whole);
+        let shown =
+            format!("held {:?} of {:?}", [held_1, held_2, held_3], [whole_1, whole_2, whole_3]);
+        assert!(held_1 > 0 && held_2 > held_1 && held_3 == 0, "{shown}");
+        assert!(whole_2 > whole_1 && whole_3 < whole_1, "{shown}");
         if options == EXACT {
-            assert_eq!(whole(&second) - whole(&last), held(&second));
+            // Between commands it takes and gives back one block after another, of which each
+            // snapshot may have one.
+            assert!((whole_2 - whole_3).abs_diff(held_2) <= LARGEST, "{shown}");
         }
         let text = ctl(&["snapshot"], &run);
         assert!(text.contains("Memory now") && text.contains("rank 0"), "{text}");

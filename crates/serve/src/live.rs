@@ -1,5 +1,6 @@
 //! Runs in progress that someone looks at: each is followed by one thread, for all who look.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
@@ -40,11 +41,13 @@ pub struct Tick {
 #[derive(Debug)]
 struct Beneath {
     path: PathBuf,
-    directory: OwnedFd,
+    /// Opened anew at each look: another run may have come in its place.
+    directory: RefCell<OwnedFd>,
 }
 
 impl RunFiles for Beneath {
     fn list(&self) -> io::Result<Vec<FileEntry>> {
+        self.directory.replace(beneath::directory(&self.path)?);
         let entries = fs::read_dir(&self.path)?;
         let names = entries.flatten().filter_map(|entry| {
             Some(FileEntry { name: entry.file_name().into_string().ok()?, inode: entry.ino() })
@@ -53,7 +56,7 @@ impl RunFiles for Beneath {
     }
 
     fn open(&self, name: &str) -> io::Result<File> {
-        beneath::open(&self.directory, Path::new(name))
+        beneath::open(&*self.directory.borrow(), Path::new(name))
     }
 }
 
@@ -135,8 +138,12 @@ impl Lives {
             .hint("close other live pages, and try again in a minute"));
         }
         let path = run.readable()?.to_owned();
-        let failed = |error: io::Error| Failure::new("cannot follow the run", error);
-        let directory = beneath::directory(&path).map_err(failed)?;
+        let failed = |error: io::Error| match error.kind() {
+            // It went after it was listed.
+            io::ErrorKind::NotFound => Failure::absent("the run is gone", error),
+            _ => Failure::new("cannot follow the run", error),
+        };
+        let directory = RefCell::new(beneath::directory(&path).map_err(failed)?);
         let followed = Arc::new(Followed {
             follower: Mutex::new(Follower::new(Beneath { path, directory })),
             is_read: watch::Sender::new(false),
