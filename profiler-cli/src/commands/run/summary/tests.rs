@@ -30,6 +30,7 @@ fn config() -> Config {
         capture: None,
         follow: false,
         redact: false,
+        started_in: None,
         command: Vec::new(),
     }
 }
