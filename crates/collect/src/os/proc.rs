@@ -11,6 +11,8 @@ pub(super) const TICK_NS: u64 = 10_000_000;
 const PAGE: u64 = 4096;
 /// `PF_KTHREAD` of the kernel's `sched.h`.
 const KERNEL_THREAD: u64 = 0x0020_0000;
+/// `PF_EXITING`: a process has it before it is a zombie.
+const EXITING: u64 = 0x4;
 
 /// One reading of `/proc/PID/stat`, or of a thread's; numbers are parsed when they are asked for.
 ///
@@ -68,6 +70,11 @@ impl Stat {
     /// Whether it has not ended: a zombie has.
     pub fn lives(&self) -> bool {
         !matches!(self.state(), b'Z' | b'X')
+    }
+
+    /// Whether it has ended, or is about to: its exit has begun.
+    pub fn is_ending(&self) -> bool {
+        !self.lives() || self.field(9).is_some_and(|flags| flags & EXITING != 0)
     }
 
     /// Parent's pid in this namespace, 0 if it is in another.
@@ -308,6 +315,17 @@ mod tests {
     }
 
     #[test]
+    fn an_exit_shows_before_the_process_is_a_zombie() {
+        for (text, ends) in [
+            (&b"71 (a) R 12 71 71 0 -1 4194308 3 0 4 0"[..], true),
+            (b"71 (a) R 12 71 71 0 -1 4194304 3 0 4 0", false),
+            (b"71 (a) Z 12 71 71 0 -1 4194304 3 0 4 0", true),
+        ] {
+            assert_eq!(parsed(text).unwrap().is_ending(), ends, "{}", text.escape_ascii());
+        }
+    }
+
+    #[test]
     fn what_is_no_stat_is_none() {
         for text in [&b""[..], b"1", b"1 (a", b"1 )a( S", b"1 (a)", b"1 (a) "] {
             assert!(parsed(text).is_none(), "{text:?}");
@@ -319,7 +337,7 @@ mod tests {
     fn this_process_is_as_it_is() {
         let pid = std::process::id();
         let stat = Stat::of(pid).unwrap();
-        assert!(stat.lives() && !stat.is_kernel_thread());
+        assert!(stat.lives() && !stat.is_ending() && !stat.is_kernel_thread());
         assert_eq!(stat.parent(), Some(std::os::unix::process::parent_id()));
         assert!(stat.resident_bytes() > Some(0) && stat.start_tick() > Some(0));
         assert!(stat.cpu().is_some() && stat.wait_status() == Some(0));

@@ -61,7 +61,10 @@ impl Worker {
             let tids = proc::threads_of(*pid);
             let opened = self.counters.open(&self.wanted, &tids, false);
             if let Err(why) = self.opened(opened) {
-                if self.poll_instead(*pid, since_ns, &why) {
+                // The kernel refuses counters of a process in its exit, too, which `/proc` still
+                // has: nothing is left to read, and counters are refused to no other one.
+                let ends = Stat::of(*pid).is_none_or(|stat| stat.is_ending()) && tids.len() <= 1;
+                if !ends && self.poll_instead(*pid, since_ns, &why) {
                     result = Ok(());
                     continue;
                 }
