@@ -6,12 +6,13 @@ Arrows point one way, and only these are allowed:
     cupti-sys <- {inject, cupti-agent}
     wire <- trace <- {collect, facts} <- profiler-cli
     facts <- {import, analyze, export, live} <- profiler-cli
+    {analyze, export} <- tables <- profiler-cli
     {live, export} <- serve <- profiler-cli
 
 Two further ones run along them: the collector reads rings, so it sees `wire`,
 and the launcher sets the environment that `wire` names. Analysis and export
 never see a ring, nor each other: what both must state alike about a run is in
-`facts`. Injected code never sees a trace file.
+`facts`; tables, which list rows with what reports derive of them, see both. Injected code never sees a trace file.
 
 Inside each crate files have an order, too: `scripts/arrows/rooms.py` states it.
 """
@@ -40,11 +41,12 @@ ALLOWED = {
     "tprof-import": {"tprof-trace", "tprof-facts"},
     "tprof-analyze": {"tprof-trace", "tprof-facts"},
     "tprof-export": {"tprof-trace", "tprof-facts"},
+    "tprof-tables": {"tprof-trace", "tprof-facts", "tprof-analyze", "tprof-export"},
     "tprof-live": {"tprof-trace", "tprof-facts"},
     "tprof-serve": {"tprof-trace", "tprof-live", "tprof-export"},
     "tprof-cli": {
         "tprof-wire", "tprof-trace", "tprof-facts", "tprof-collect", "tprof-import",
-        "tprof-analyze", "tprof-export", "tprof-live",
+        "tprof-analyze", "tprof-export", "tprof-tables", "tprof-live",
         "tprof-serve",
     },
 }

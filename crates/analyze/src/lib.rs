@@ -17,6 +17,7 @@
 //! - `cpu`, `gpu`, `memory`, `program`: the metrics, one file or folder per kind;
 //! - `findings`: rules over a rank's metrics, and what they gain;
 //! - `report`: the one pass over the files, the summary, the list of kinds;
+//! - `joined`: what reports derive of single rows, for tables of the rows;
 //! - `diff`: two runs or sets of runs side by side;
 //! - `schema`: JSON Schemas of all of these (feature `schema`).
 
@@ -39,6 +40,8 @@ mod findings;
 
 mod report;
 
+pub mod joined;
+
 pub mod diff;
 
 #[cfg(feature = "schema")]
@@ -48,6 +51,7 @@ pub mod schema;
 mod fixture;
 
 pub use base::names;
+pub use base::parallel;
 pub use base::reading::Reading;
 pub use document::{Document, DocumentKind};
 pub use gpu::report_gpu::SampledGpu;

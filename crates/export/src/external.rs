@@ -5,7 +5,8 @@ use tprof_trace::model::*;
 use tprof_trace::{TraceFile, TraceRow};
 
 /// Ids by call.
-pub(crate) struct ExternalIds(Vec<(ProcessIndex, u64, u64)>);
+#[derive(Debug, Default)]
+pub struct ExternalIds(Vec<(ProcessIndex, u64, u64)>);
 
 /// The id of a call with several: an operator's first, an annotation's last.
 fn preference(kind: ExternalKind) -> u8 {
@@ -19,7 +20,8 @@ fn preference(kind: ExternalKind) -> u8 {
 }
 
 /// A row that may belong to a call: its process, its correlation, its external id.
-pub(crate) trait Called: TraceRow {
+pub trait Called: TraceRow {
+    /// These; none of a row that has no call.
     fn call(&mut self) -> Option<(ProcessIndex, u64, &mut Option<u64>)> {
         None
     }

@@ -93,7 +93,8 @@ pub(crate) fn each<E>(
 }
 
 /// Rows that [`each`] would go through if all times were wanted.
-pub(crate) fn count(trace: &TraceFile) -> u64 {
+/// Rows of these tables in a file.
+pub fn count(trace: &TraceFile) -> u64 {
     trace.row_count::<Span>()
         + trace.row_count::<Kernel>()
         + trace.row_count::<MemoryCopy>()

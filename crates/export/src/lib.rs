@@ -3,15 +3,13 @@
 //! [`perfetto`] writes a trace for Perfetto's page and engine, [`chrome`] the
 //! JSON that torch.profiler writes, [`folded`] collapsed stacks for flame graphs,
 //! [`flame`] an interactive page of them, [`timeline`] one of all threads and
-//! streams, [`parquet`], [`csv`] and [`json`] tables, [`speedscope`] and
-//! [`pprof`] profiles, [`tensorboard`] a log directory, [`torch_snapshot`] memory snapshots, [`shapes`] the sizes of operators' inputs. Every output is written
+//! streams, [`speedscope`] and [`pprof`] profiles, [`tensorboard`] a log directory, [`torch_snapshot`] memory snapshots, [`shapes`] the sizes of operators' inputs. Every output is written
 //! beside its final name and renamed when it is whole ([`output`]); [`Slice`] selects
 //! which part of a run goes in. [`archive`] makes one file of several, for stdout.
 //!
 //! What formats share comes first: `options` and `slice` are what is asked for, `in_order`
 //! and `rows` read what is wanted of a file, `lanes`, `counters` and `correlations` join it,
-//! `text`, `proto` and `output` write; `tables` are the columns of Parquet, CSV and JSON,
-//! `page` is what the HTML pages have in common.
+//! `text`, `proto` and `output` write; `page` is what the HTML pages have in common.
 
 pub mod archive;
 mod busy;
@@ -19,22 +17,18 @@ pub mod chrome;
 mod collectives;
 mod correlations;
 mod counters;
-pub mod csv;
 mod error;
-mod external;
+pub mod external;
 pub mod flame;
 pub mod folded;
 mod gpus;
-mod host_time;
-mod in_order;
-pub mod json;
+pub mod in_order;
 mod lanes;
 mod numbers;
 mod options;
 pub mod output;
 mod page;
-pub mod parquet;
-mod paths;
+pub mod paths;
 pub mod perfetto;
 mod pickle;
 pub mod pprof;
@@ -45,17 +39,14 @@ pub mod shapes;
 mod slice;
 pub mod speedscope;
 mod stacks;
-mod tables;
 pub mod tensorboard;
-mod text;
+pub mod text;
 pub mod timeline;
 pub mod torch_snapshot;
 mod words;
 
 pub use error::ExportError;
-pub use host_time::HostTime;
 pub use numbers::Numbers;
 pub use options::{Options, Weight, Written};
 pub use page::assets;
 pub use slice::{OpenRank, Selection, Slice, Window};
-pub use tables::NAMES as TABLES;

@@ -6,7 +6,6 @@ use tprof_facts::{operators, steps};
 use tprof_trace::{RankFile, RunDir, SymbolSource};
 
 use crate::error::ExportError;
-use crate::host_time::HostTime;
 use crate::slice::{OpenRank, Selection, Slice};
 
 /// Where to write, and what.
@@ -26,27 +25,15 @@ pub struct Options<'a> {
     pub weight: Option<Weight>,
     /// JSON in place of a page, for formats that have both.
     pub json: bool,
-    /// Wall times of driving threads, for formats that are tables.
-    pub host_times: Vec<HostTime>,
+    /// So many ranks in one file of each table, for formats that are tables; none: each rank apart.
+    pub files_of_ranks: Option<usize>,
     /// Names addresses that the recorder left without one.
     pub symbols: Option<&'a dyn SymbolSource>,
 }
 
 impl Options<'_> {
-    /// The wall times of a file's rank: of several files of a rank, the first has them.
-    pub(crate) fn host_times_of(
-        &self,
-        selection: &Selection<'_>,
-        file: &RankFile,
-    ) -> Vec<&HostTime> {
-        let first = selection.files.iter().find(|other| other.rank == file.rank);
-        let is_first = first.is_some_and(|first| first.path == file.path);
-        let all = self.host_times.iter().filter(|_| is_first);
-        all.filter(|time| Some(time.rank) == file.rank).collect()
-    }
-
     /// Refuses a size for a format that cannot be cut.
-    pub(crate) fn without_max_bytes(&self, format: &'static str) -> Result<(), ExportError> {
+    pub fn without_max_bytes(&self, format: &'static str) -> Result<(), ExportError> {
         match self.max_bytes {
             Some(_) => Err(ExportError::NoMaxSize { format }),
             None => Ok(()),
@@ -74,7 +61,7 @@ pub struct Written {
 impl Written {
     /// Opens a file of which spans will be written: counts ranks with a part of their operators, and notes
     /// that a part is chosen by an estimate.
-    pub(crate) fn open_spans<'a>(
+    pub fn open_spans<'a>(
         &mut self,
         selection: &Selection<'a>,
         file: &'a RankFile,
@@ -83,6 +70,16 @@ impl Written {
         self.operators_ended += u64::from(operators::ended(&part.trace));
         self.steps_inferred |= part.by_inferred_steps;
         Ok(part)
+    }
+
+    /// Adds what was done of other ranks.
+    pub fn add(&mut self, other: Written) {
+        self.paths.extend(other.paths);
+        self.events += other.events;
+        self.left_out += other.left_out;
+        self.notes.extend(other.notes);
+        self.operators_ended += other.operators_ended;
+        self.steps_inferred |= other.steps_inferred;
     }
 
     /// All that a reader of the output should know.

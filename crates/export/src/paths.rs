@@ -10,7 +10,7 @@ use crate::output::is_stdout;
 
 /// Where an output without a name goes: into the run's directory, or beside a
 /// single file.
-pub(crate) fn beside(run: &RunDir) -> PathBuf {
+pub fn beside(run: &RunDir) -> PathBuf {
     if run.path().is_dir() {
         return run.path().to_path_buf();
     }
@@ -41,7 +41,7 @@ pub(crate) fn per_rank(
 }
 
 /// Names of files, each its own: `rank-3`, `rank-3.1`, `launcher-HOST`.
-pub(crate) fn names(files: &[&RankFile]) -> Vec<String> {
+pub fn names(files: &[&RankFile]) -> Vec<String> {
     let names: Vec<String> = files.iter().map(|file| name(file)).collect();
     let mut seen = HashSet::new();
     // The files' own names differ, but one may be another's: all have them, or none.
@@ -66,7 +66,7 @@ fn stem(path: &Path) -> String {
 }
 
 /// Refuses a path in a missing directory: a slip in a name makes none.
-pub(crate) fn parent(path: &Path) -> Result<(), ExportError> {
+pub fn parent(path: &Path) -> Result<(), ExportError> {
     if is_stdout(path) {
         return Ok(());
     }

@@ -30,6 +30,11 @@ pub struct Slice {
 }
 
 impl Slice {
+    /// Whether all ranks and all times are wanted.
+    pub fn is_whole(&self) -> bool {
+        self.is_all_time() && self.ranks.is_none()
+    }
+
     /// Whether all times are wanted.
     pub fn is_all_time(&self) -> bool {
         let times = self.from_ns.is_none() && self.to_ns.is_none();

@@ -7,15 +7,17 @@ const WHOLE: f64 = 9e15;
 
 /// A buffer of text on its way to a file.
 #[derive(Debug, Default)]
-pub(crate) struct Text {
+pub struct Text {
     bytes: Vec<u8>,
 }
 
 impl Text {
+    /// What is in it.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
+    /// Empties it, and keeps its memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
     }

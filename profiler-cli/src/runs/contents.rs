@@ -4,7 +4,6 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::kineto::{HOME, is_window};
-use tprof_export::TABLES;
 use tprof_trace::compile_log::COMPILE_DIRECTORY;
 use tprof_trace::live::is_fresh;
 use tprof_trace::run::RUN_VERSION;
@@ -208,7 +207,8 @@ fn is_curves(name: &str) -> bool {
     is_of(name, ".tprof", |stem| stem.starts_with("events.out.tfevents."))
 }
 
-/// Gathers an export of Parquet, `TABLE/rank=N/FILE.parquet`; whether nothing else is there.
+/// Gathers an export of Parquet, `TABLE/rank=N/FILE.parquet` or `TABLE/FILE.parquet`; whether nothing
+/// else is there.
 fn parquet(
     directory: &Path,
     files: &mut Vec<(PathBuf, u64)>,
@@ -223,6 +223,10 @@ fn parquet(
             return Ok(false);
         }
         for (rank, name, about) in entries(&table)? {
+            if about.is_file() && name.ends_with(".parquet") {
+                files.push((rank, about.len()));
+                continue;
+            }
             let is_rank = about.is_dir() && name.starts_with("rank=");
             if !is_rank || !files_in(&rank, files, |name| is_of(name, ".parquet", is_stem))? {
                 return Ok(false);
@@ -239,7 +243,7 @@ fn is_of(name: &str, end: &str, is_stem: impl Fn(&str) -> bool) -> bool {
 }
 
 fn is_table(name: &str) -> bool {
-    TABLES.contains(&name)
+    tprof_tables::is_table(name)
 }
 
 /// Whether exports call a file of a run so: `rank-3`, `rank-3.1`, `rank-3-launch-2`.

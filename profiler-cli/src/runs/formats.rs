@@ -2,9 +2,10 @@
 //! it, and a new format is a line of it.
 
 use tprof_export::{
-    ExportError, Options, Written, chrome, csv, flame, folded, json, parquet, perfetto, pprof,
-    speedscope, timeline, torch_snapshot,
+    ExportError, Options, Written, chrome, flame, folded, perfetto, pprof, speedscope, timeline,
+    torch_snapshot,
 };
+use tprof_tables::{csv, json, parquet};
 use tprof_trace::RunDir;
 
 /// One format.
@@ -34,14 +35,14 @@ pub enum Takes {
     Json,
     /// `--steps`, `--from-time` and `--to-time`.
     Times,
+    /// `--compact`.
+    Compact,
 }
 
 /// Who writes a format.
 pub enum Writer {
     /// The library, only from the trace.
     Library(fn(&RunDir, &Options<'_>) -> Result<Written, ExportError>),
-    /// The library, from the trace and the wall times of driving threads.
-    Tables(fn(&RunDir, &Options<'_>) -> Result<Written, ExportError>),
     /// This program, from analysis: the report page.
     ReportPage,
     /// The library, from the trace and figures of analysis.
@@ -135,22 +136,22 @@ pub const FORMATS: &[Format] = &[
         name: "parquet",
         about: "tables for DuckDB, Polars and pandas",
         goes: "parquet/",
-        takes: &[Takes::Times],
-        writer: Writer::Tables(parquet::export),
+        takes: &[Takes::Times, Takes::Compact],
+        writer: Writer::Library(parquet::export),
     },
     Format {
         name: "csv",
         about: "the same tables as CSV",
         goes: "csv/",
         takes: &[Takes::Times],
-        writer: Writer::Tables(csv::export),
+        writer: Writer::Library(csv::export),
     },
     Format {
         name: "json",
         about: "the same tables in one JSON document",
         goes: "tables.json.gz",
         takes: &[Takes::Times],
-        writer: Writer::Tables(json::export),
+        writer: Writer::Library(json::export),
     },
     Format {
         name: "site",

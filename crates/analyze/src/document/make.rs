@@ -154,6 +154,12 @@ pub struct DocumentKind {
 }
 
 impl DocumentKind {
+    /// The tables that it makes of a run without ranks: their columns, and no rows. Those for data
+    /// only are among them.
+    pub fn tables(&self) -> Vec<Table> {
+        (self.analysis)().finish(&Options { data: true, ..Options::default() }).tables
+    }
+
     /// Whether it honours an option, of those that not all do.
     pub fn takes(&self, option: &str) -> bool {
         (self.analysis)().takes().contains(&option)

@@ -11,6 +11,7 @@ mod make;
 mod named;
 pub(crate) mod nsys;
 pub(crate) mod over_ranks;
+mod table_row;
 
 pub use cell::{Cell, Value};
 pub use json::REPORT_VERSION;
@@ -19,6 +20,7 @@ pub use make::{Analysis, Body, Cut, DocumentKind, LineTables, Options, RankAt, S
 pub(crate) use make::{Begun, UnjoinedAnalysis, begin, boxed};
 pub use named::Named;
 pub(crate) use named::text_and_number;
+pub use table_row::TableRow;
 
 use crate::run::completeness::Completeness;
 use crate::run::info::Run;

@@ -33,6 +33,7 @@ pub(crate) use descent::descends;
 pub use needs::Needs;
 #[cfg(test)]
 pub(crate) use nested::Nested;
+pub(crate) use nested::place_of_span;
 pub use nesting::{Moment, OnThread, enclosing, nesting_order, parents};
 pub use rows::{HostSpan, MaybeId, StreamIndex, StreamKey, Work, WorkKind};
 pub(crate) use steps::steps_of_one_process;

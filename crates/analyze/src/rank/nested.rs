@@ -32,10 +32,15 @@ fn outwards(kind: SpanKind) -> u8 {
 }
 
 /// By thread, start, end and kind.
-type SpanOrder = (u32, u64, Reverse<u64>, u8);
+pub type SpanOrder = (u32, u64, Reverse<u64>, u8);
 
 fn key(span: &HostSpan) -> SpanOrder {
-    (span.thread, span.start_ns, Reverse(span.end_ns()), outwards(span.kind))
+    place_of_span(span.thread, span.start_ns, span.end_ns(), span.kind)
+}
+
+/// Where a span comes in the order of [`Nested`].
+pub fn place_of_span(thread: u32, start_ns: u64, end_ns: u64, kind: SpanKind) -> SpanOrder {
+    (thread, start_ns, Reverse(end_ns), outwards(kind))
 }
 
 /// Spans one after another; each with its index, if it is a call.

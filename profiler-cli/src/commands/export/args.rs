@@ -33,6 +33,20 @@ pub struct ExportArgs {
     /// Limit the size of a file, with a note: perfetto, chrome, tensorboard, timeline
     #[arg(long, value_name = "SIZE")]
     pub max_size: Option<String>,
+    /// With parquet: one file of each table for so many ranks [default: 128]
+    #[arg(
+        long, value_name = "RANKS", num_args = 0..=1, require_equals = true,
+        default_missing_value = "128", value_parser = parse_ranks
+    )]
+    pub compact: Option<usize>,
+}
+
+/// Ranks of a file: at least one.
+fn parse_ranks(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(ranks) if ranks > 0 => Ok(ranks),
+        _ => Err("not a number of ranks, such as 128".to_owned()),
+    }
 }
 
 /// Part of a run.

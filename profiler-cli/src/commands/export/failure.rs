@@ -59,6 +59,11 @@ pub fn not_taken(format: &Format, option: Takes, path: &Path) -> Failure {
             "a shortened file would look complete".to_owned(),
             format!("{part}; or --to {takers}"),
         ),
+        Takes::Compact => no(
+            "--compact",
+            "only parquet has files of ranks".to_owned(),
+            format!("tprof export {run} --to parquet --compact"),
+        ),
         Takes::Times => no(
             "a part of the run",
             format!("{name} always covers the whole run"),

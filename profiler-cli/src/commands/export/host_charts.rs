@@ -1,11 +1,9 @@
 //! Charts of the wall time of driving threads: a bar for each rank, and for the longest steps.
 
 use tprof_analyze::document::Document;
-use tprof_export::HostTime;
 use tprof_export::report_page::Chart;
 use tprof_facts::units::duration;
-
-use super::host_times;
+use tprof_tables::{HostTime, host_times};
 
 /// Names of parts, in the order of bars: on a core first, then waits.
 const PARTS: [(&str, &str); 17] = [
@@ -35,7 +33,7 @@ type Bar<'t> = (String, Vec<&'t HostTime>);
 
 /// All of them, of so many ranks at most.
 pub fn all(document: &Document, most_ranks: usize) -> Vec<Chart> {
-    let times = host_times::all(document);
+    let times = host_times(document);
     let mut ranks: Vec<u32> = times.iter().map(|time| time.rank).collect();
     ranks.sort_unstable();
     ranks.dedup();

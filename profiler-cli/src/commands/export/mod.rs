@@ -4,7 +4,6 @@ mod args;
 mod charts;
 mod failure;
 mod host_charts;
-mod host_times;
 mod memory_section;
 mod page_table;
 mod places;
@@ -12,7 +11,6 @@ mod report;
 mod roofline_chart;
 mod shapes;
 mod site;
-mod table_row;
 pub mod tensorboard;
 mod write;
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use tprof_analyze::document::{Cut, Document, Options as Analyze};
+use tprof_analyze::document::{Cut, Document, Options as Analyze, TableRow};
 use tprof_analyze::{KINDS, Kind, Wanted, read_together};
 use tprof_export::tensorboard::{
     self, Analysed, CounterKey, Figure, LiveLog, RankFigures, StepCounter, StepFigures,
@@ -14,7 +14,6 @@ use tprof_trace::live::collector_lives;
 
 use super::args::ExportArgs;
 use super::failure;
-use super::table_row::TableRow;
 use crate::commands::report::{document, print};
 use crate::runs::failure::{analyze_failure, trace_failure};
 use crate::runs::symbols::Late;

@@ -1,7 +1,7 @@
 //! Writes a run in a format.
 
 use super::args::{self, ExportArgs, SliceArgs};
-use super::{failure, host_times, report, shapes, site, tensorboard};
+use super::{failure, report, shapes, site, tensorboard};
 use crate::commands::steps_from::steps_from;
 
 use std::io::{ErrorKind, Write};
@@ -13,7 +13,7 @@ use tprof_export::{ExportError, Options, Slice, Weight, Written, archive};
 use tprof_facts::units::{count, parse_duration, parse_size};
 use tprof_trace::RunDir;
 
-use crate::runs::failure::{analyze_failure, trace_failure};
+use crate::runs::failure::trace_failure;
 use crate::runs::foreign::open_run_or_import;
 use crate::runs::formats::{self, Format, Takes, Writer};
 use crate::runs::scratch::Scratch;
@@ -62,6 +62,7 @@ pub fn wanted(args: &ExportArgs) -> Result<&'static Format, Failure> {
         (args.max_size.is_some(), Takes::MaxSize),
         (args.json, Takes::Json),
         (times, Takes::Times),
+        (args.compact.is_some(), Takes::Compact),
     ];
     for (is_asked, option) in asked {
         if is_asked && !format.takes.contains(&option) {
@@ -108,7 +109,7 @@ fn made(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<Writt
         .map(|run| RunDir::open(run.path()).map_err(|error| trace_failure(run.path(), &error)));
     let against = against.transpose()?;
     let late = Late::default();
-    let mut options = Options {
+    let options = Options {
         output: args.output.clone(),
         force: args.force,
         against: against.as_ref(),
@@ -121,19 +122,15 @@ fn made(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<Writt
             args::Weight::Wait => Weight::Wait,
         }),
         json: args.json,
-        host_times: Vec::new(),
+        files_of_ranks: args.compact,
         symbols: Some(&late),
     };
     let run = RunDir::open(path).map_err(|error| trace_failure(&args.path, &error))?;
     for problem in run.problems() {
         print_stderr(&format!("note: {}\n", problem.what));
     }
-    if matches!(format.writer, Writer::Tables(_)) {
-        let read = host_times::read(path, &options.slice, options.symbols);
-        options.host_times = read.map_err(|error| analyze_failure(&args.path, &error))?;
-    }
     let written = match format.writer {
-        Writer::Library(export) | Writer::Tables(export) => {
+        Writer::Library(export) => {
             export(&run, &options).map_err(|error| match error {
                 // A reader of stdout that has enough is no failure.
                 ExportError::Write { source, .. } if source.kind() == ErrorKind::BrokenPipe => {

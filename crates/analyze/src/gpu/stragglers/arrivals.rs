@@ -52,32 +52,15 @@ impl Meetings {
         steps_of_work: &[Option<u32>],
         counts: impl Fn(&Operation) -> bool,
     ) -> Meetings {
-        let mut places: FxHashMap<u64, u64> = FxHashMap::default();
-        let mut all = Vec::new();
-        for operation in operations.iter().filter(|operation| waits_for_all(&operation.name)) {
-            let work = operation.work.map(|at| at as usize);
-            let step = match work {
-                Some(at) => steps_of_work.get(at).copied().flatten(),
-                None => step_at(steps, operation.process, operation.start_ns),
-            };
-            let step = step.map(|at| steps[at as usize].number);
-            // Kernels of one stream keep their order on all ranks; its number may differ.
-            let name = work.map(|at| rank.name(rank.work[at].name));
-            let unnamed = name.filter(|_| operation.communicator.is_none());
-            let kind = hash(&(operation.communicator, &operation.name, operation.bytes, unnamed));
-            let meeting = match (operation.communicator, operation.sequence) {
-                (Some(_), Some(number)) => hash(&(kind, number, 0_u8)),
-                _ => {
-                    let place = places.entry(hash(&(kind, step))).or_default();
-                    *place += 1;
-                    hash(&(kind, step, *place, 1_u8))
-                }
-            };
-            // Places are counted of all, so that those of two ranks are the same.
-            if counts(operation) {
-                all.push(Met { meeting, added_ns: operation.added_ns, step });
-            }
-        }
+        let named = named(rank, operations, steps, steps_of_work);
+        // Places are counted of all, so that those of two ranks are the same.
+        let counted = named.into_iter().filter(|(operation, _)| counts(operation));
+        let met = |(operation, name): (&Operation, MeetingName)| Met {
+            meeting: name.meeting,
+            added_ns: operation.added_ns,
+            step: name.step,
+        };
+        let mut all: Vec<Met> = counted.map(met).collect();
         let seen = all.len() as u64;
         let mut stride = 1;
         while all.len() > MOST_KEPT {
@@ -87,6 +70,50 @@ impl Meetings {
         all.sort_unstable();
         Meetings { kept: all, stride, seen }
     }
+}
+
+/// A collective's name among ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeetingName {
+    /// Equal in all ranks that took part.
+    pub meeting: Meeting,
+    /// Its number on its communicator, or its place among those alike of its step, from 1.
+    pub occurrence: u64,
+    /// Number of the rank's step; none outside of steps.
+    pub step: Option<u64>,
+}
+
+/// The operations that make all ranks wait for each other, in their order, and their names.
+pub fn named<'o>(
+    rank: &RankTrace,
+    operations: &'o [Operation],
+    steps: &[Step],
+    steps_of_work: &[Option<u32>],
+) -> Vec<(&'o Operation, MeetingName)> {
+    let mut places: FxHashMap<u64, u64> = FxHashMap::default();
+    let mut all = Vec::new();
+    for operation in operations.iter().filter(|operation| waits_for_all(&operation.name)) {
+        let work = operation.work.map(|at| at as usize);
+        let step = match work {
+            Some(at) => steps_of_work.get(at).copied().flatten(),
+            None => step_at(steps, operation.process, operation.start_ns),
+        };
+        let step = step.map(|at| steps[at as usize].number);
+        // Kernels of one stream keep their order on all ranks; its number may differ.
+        let name = work.map(|at| rank.name(rank.work[at].name));
+        let unnamed = name.filter(|_| operation.communicator.is_none());
+        let kind = hash(&(operation.communicator, &operation.name, operation.bytes, unnamed));
+        let (meeting, occurrence) = match (operation.communicator, operation.sequence) {
+            (Some(_), Some(number)) => (hash(&(kind, number, 0_u8)), number),
+            _ => {
+                let place = places.entry(hash(&(kind, step))).or_default();
+                *place += 1;
+                (hash(&(kind, step, *place, 1_u8)), *place)
+            }
+        };
+        all.push((operation, MeetingName { meeting, occurrence, step }));
+    }
+    all
 }
 
 fn hash(of: &impl Hash) -> u64 {

@@ -6,7 +6,7 @@ mod tables;
 
 use tprof_trace::model::SpanKind;
 
-pub use arrivals::{Arrival, Meetings, arrivals};
+pub use arrivals::{Arrival, Meetings, arrivals, named};
 
 use crate::base::intervals::Cover;
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};

@@ -116,6 +116,13 @@ pub(super) fn of(rank: &RankTrace<'_>, tree: &CallTree) -> CountedRuns {
     counted
 }
 
+/// What the runs that count have to do, by their spans in a tree.
+pub(crate) fn counted_work(rank: &RankTrace<'_>, tree: &CallTree) -> Vec<(u32, Work)> {
+    let counted = of(rank, tree);
+    let work = |run: &CountedRun| (run.at, counted.shapes[run.shape as usize].work);
+    counted.runs.iter().map(work).collect()
+}
+
 /// What each span counts as; every text of arguments is read once.
 fn read(rank: &RankTrace<'_>, tree: &CallTree, counted: &mut CountedRuns) -> Vec<Reads> {
     let mut known: FxHashMap<(NameId, NameId), Reads> = FxHashMap::default();

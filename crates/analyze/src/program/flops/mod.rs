@@ -17,6 +17,7 @@ mod tests;
 
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace};
+pub(crate) use count::counted_work;
 pub(crate) use figures::tera_text;
 pub(crate) use joined::AutogradLinks;
 pub(crate) use modelled::{Modelled, ModelledRun};

@@ -1,21 +1,25 @@
 //! CSV: a directory with a file for each table, all ranks in it, for pandas and
 //! spreadsheets.
 //!
-//! The first column is the rank; the others are those of `tables`. What
-//! is not known is empty. [`tprof_facts::csv`] decides which texts are quoted, and which
+//! What is not known is empty. [`tprof_facts::csv`] decides which texts are quoted, and which
 //! begin with an apostrophe.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::Path;
 
+use tprof_export::output::{Output, OutputDir};
+use tprof_export::text::Text;
+use tprof_export::{ExportError, Options, Selection, Written, paths};
 use tprof_facts::csv;
-use tprof_trace::RunDir;
 
-use crate::output::{Output, OutputDir};
-use crate::tables::{self, Cell, Column, Context, Sink};
-use crate::text::Text;
-use crate::{ExportError, Options, Selection, Written, paths};
+use crate::column::{Cell, Column, Sink};
+use crate::context::Context;
+use crate::each::{self, RankTables};
+use crate::host_time::HostTimes;
+use crate::run::{Owned, RUN_TABLES, read_run, run_columns};
+use crate::who::name_of;
+use tprof_trace::RunDir;
 
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 1 << 16;
@@ -31,17 +35,16 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     let failed = |source| ExportError::Write { path: path.clone(), source };
     let mut written = Written::default();
     let mut files: HashMap<&'static str, Output> = HashMap::new();
+    let (name, host_times) = (name_of(run.path()), HostTimes::of(run, options));
     for file in &selection.files {
         let part = written.open_spans(&selection, file)?;
         let before = written.events;
-        let mut rank = Rank {
-            dir: output.unfinished(),
-            rank: file.rank.map_or(String::new(), |rank| rank.to_string()),
-            files: &mut files,
-            events: &mut written.events,
-        };
-        tables::each(&part, &options.host_times_of(&selection, file), &mut rank).map_err(failed)?;
-        let all = tables::count(&part.trace);
+        let context = Context::of(&name, &part);
+        let mut rank =
+            Rank { dir: output.unfinished(), files: &mut files, events: &mut written.events };
+        let tables = RankTables::of(&context, &part, host_times.of_file(&selection, file));
+        tables.each(&mut rank).map_err(failed)?;
+        let all = each::count(&part.trace);
         written.left_out += all.saturating_sub(written.events - before);
     }
     if written.events == 0 && !options.slice.is_all_time() {
@@ -50,6 +53,27 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     for file in files.into_values() {
         file.keep()?;
     }
+    if options.slice.is_whole() {
+        let read = read_run(run, &name, &RUN_TABLES.map(|(name, _)| name), options.symbols);
+        written.notes.extend(read.problems);
+        for table in read.tables.iter().filter(|table| !table.rows.is_empty()) {
+            let mut file =
+                Output::create(&output.unfinished().join(format!("{}.csv", table.name)))?;
+            let columns = run_columns(table.name);
+            let names: Vec<_> = columns.iter().map(|column| column.name).collect();
+            let mut text = Text::default();
+            text.raw(&names.join(","));
+            for row in &table.rows {
+                text.raw("\n");
+                line(row.iter().map(Owned::cell), &mut text);
+            }
+            text.raw("\n");
+            file.write_all(text.bytes()).map_err(failed)?;
+            file.keep()?;
+        }
+    } else {
+        written.notes.push(crate::run::NO_SUMS.to_owned());
+    }
     written.paths.push(output.keep()?);
     Ok(written)
 }
@@ -57,7 +81,6 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
 /// One rank's rows.
 struct Rank<'a> {
     dir: &'a Path,
-    rank: String,
     files: &'a mut HashMap<&'static str, Output>,
     events: &'a mut u64,
 }
@@ -72,7 +95,6 @@ impl Sink for Rank<'_> {
         context: &Context<'_>,
         rows: &mut dyn Iterator<Item = Vec<R>>,
     ) -> io::Result<()> {
-        debug_assert!(tables::NAMES.contains(&name), "{name}");
         let mut text = Text::default();
         for batch in rows {
             let file = match self.files.entry(name) {
@@ -83,16 +105,12 @@ impl Sink for Rank<'_> {
                         Output::create(&path).map_err(|e| io::Error::other(e.to_string()))?;
                     let file = none.insert(file);
                     let names: Vec<_> = columns.iter().map(|column| column.name).collect();
-                    writeln!(file, "rank,{}", names.join(","))?;
+                    writeln!(file, "{}", names.join(","))?;
                     file
                 }
             };
             for row in &batch {
-                text.raw(&self.rank);
-                for column in columns {
-                    text.raw(",");
-                    cell((column.get)(row, context), &mut text);
-                }
+                line(columns.iter().map(|column| (column.get)(row, context)), &mut text);
                 text.raw("\n");
                 if text.bytes().len() > BUFFER_BYTES {
                     file.write_all(text.bytes())?;
@@ -101,11 +119,20 @@ impl Sink for Rank<'_> {
             }
             file.write_all(text.bytes())?;
             text.clear();
-            if tables::is_timed(name) {
+            if each::is_timed(name) {
                 *self.events += batch.len() as u64;
             }
         }
         Ok(())
+    }
+}
+
+fn line<'c>(cells: impl Iterator<Item = Cell<'c>>, text: &mut Text) {
+    for (at, value) in cells.enumerate() {
+        if at > 0 {
+            text.raw(",");
+        }
+        cell(value, text);
     }
 }
 
@@ -117,7 +144,6 @@ fn cell(value: Cell<'_>, text: &mut Text) {
             text.uint(value.unsigned_abs());
         }
         Cell::Int(value) => text.uint(value.unsigned_abs()),
-        Cell::Uint(value) => text.uint(value),
         Cell::Float(value) if value.is_finite() => text.float(value),
         Cell::Float(value) => text.raw(&value.to_string()),
         Cell::Bool(value) => text.raw(if value { "true" } else { "false" }),

@@ -1,17 +1,42 @@
-//! The wall time of driving threads, from the tables of `tprof report host`: what the charts
-//! of the page and the tables of other formats show.
+//! The wall time of driving threads, from the tables of `tprof report host`.
 
 use std::path::Path;
 
-use tprof_analyze::document::{Cell, Cut, Document, Options};
+use tprof_analyze::document::{Cell, Cut, Document, Options as Asked, TableRow};
 use tprof_analyze::{AnalyzeError, KINDS, Wanted, read_together};
-use tprof_export::{HostTime, Slice};
-use tprof_trace::SymbolSource;
+use tprof_export::{Options, Selection, Slice};
 use tprof_trace::live::collector_lives;
+use tprof_trace::{RankFile, RunDir, SymbolSource};
 
-use super::table_row::TableRow;
+/// Wall time of a rank's driving thread in one part.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostTime {
+    /// Number of the rank.
+    pub rank: u32,
+    /// `judged`, `step` or `start_up`.
+    pub section: &'static str,
+    /// Number of the step, where it is one.
+    pub step: Option<u64>,
+    /// Key of the part, as in `report host --json`.
+    pub part: String,
+    /// Nanoseconds.
+    pub wall_ns: u64,
+    /// Half the width of its 95 % interval, nanoseconds.
+    pub error_ns: Option<u64>,
+    /// The function with most of it; empty if none is known.
+    pub function: String,
+    /// Its file; empty if unknown.
+    pub file: String,
+    /// Its line.
+    pub line: Option<u64>,
+}
 
-/// Of all ranks of a run, in a part of its time.
+/// Of all ranks of a run, in a part of its time. A run without samples, or of which nothing can be
+/// read, has none.
+///
+/// # Errors
+///
+/// As [`read_together`].
 pub fn read(
     path: &Path,
     slice: &Slice,
@@ -23,7 +48,7 @@ pub fn read(
     let Slice { from_ns, to_ns, steps_from, cycle, .. } = *slice;
     let steps = slice.steps.as_ref().map(|steps| steps.ranges().to_vec());
     let cut = Cut { from_ns, to_ns, steps };
-    let options = Options { steps_from, cycle, cut, is_running, ..Options::default() };
+    let options = Asked { steps_from, cycle, cut, is_running, ..Asked::default() };
     let made = read_together(path, &wanted, &options, symbols)?;
     Ok(made.documents.iter().flat_map(all).collect())
 }
@@ -85,4 +110,24 @@ fn step(row: &TableRow<'_>) -> Vec<HostTime> {
     let parts = row.table.columns.iter().filter_map(|column| column.key.strip_suffix("_ns"));
     let parts = parts.filter(|part| *part != "wall");
     parts.map(|part| HostTime { step, ..time(row, "step", part, &format!("{part}_ns")) }).collect()
+}
+
+/// Those of all ranks of an export.
+#[derive(Debug, Default)]
+pub(crate) struct HostTimes(Vec<HostTime>);
+
+impl HostTimes {
+    /// Of the part of a run that is exported. Where nothing of it can be read there are none; the
+    /// export then fails for the same reason.
+    pub fn of(run: &RunDir, options: &Options<'_>) -> HostTimes {
+        HostTimes(read(run.path(), &options.slice, options.symbols).unwrap_or_default())
+    }
+
+    /// Of a file's rank: of several files of a rank, the first has them.
+    pub fn of_file(&self, selection: &Selection<'_>, file: &RankFile) -> Vec<HostTime> {
+        let first = selection.files.iter().find(|other| other.rank == file.rank);
+        let is_first = first.is_some_and(|first| first.path == file.path);
+        let of = |time: &&HostTime| is_first && Some(time.rank) == file.rank;
+        self.0.iter().filter(of).cloned().collect()
+    }
 }

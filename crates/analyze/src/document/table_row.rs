@@ -1,10 +1,12 @@
 //! Rows of reports' tables, their cells by key.
 
-use tprof_analyze::document::{Cell, Table, Value};
+use super::{Cell, Table, Value};
 
 /// A row of a table.
 pub struct TableRow<'t> {
+    /// Its table.
     pub table: &'t Table,
+    /// Its cells, one of each column.
     pub cells: &'t [Cell],
 }
 

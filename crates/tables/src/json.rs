@@ -1,12 +1,13 @@
 //! JSON: all tables of all ranks in one document, for scripts.
 //!
 //! ```json
-//! {"tables_version": 1, "start_unix_ns": …, "ranks": [
-//!   {"rank": 0, "file": "rank-0.tprof", "host": "node1", "tables": {
-//!     "kernels": {"columns": ["start_ns", …], "rows": [[…], …]}, …}}]}
+//! {"tables_version": 2, "run": "…", "start_unix_ns": …, "ranks": [
+//!   {"rank": 0, "instance": 0, "host": "node1", "file": "rank-0.tprof", "tables": {
+//!     "kernels": {"columns": ["start_ns", …], "rows": [[…], …]}, …}}],
+//!  "tables": {"runs": {"columns": ["run", …], "rows": [[…], …]}, …}}
 //! ```
 //!
-//! Columns are those of `tables`; what is not known is `null`. It is
+//! Tables of a rank have no columns for what its object has. What is not known is `null`. It is
 //! compressed if its name ends in `.gz`, and streamed.
 
 use std::io::{self, Write};
@@ -14,12 +15,18 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::Value;
+use tprof_export::output::Output;
+use tprof_export::text::Text;
+use tprof_export::{ExportError, Options, Selection, Written, paths};
 use tprof_trace::RunDir;
 
-use crate::output::Output;
-use crate::tables::{self, Cell, Column, Context, Sink};
-use crate::text::Text;
-use crate::{ExportError, Options, Selection, Written, paths};
+use crate::about::VERSION;
+use crate::column::{Cell, Column, IDENTITY, Sink};
+use crate::context::Context;
+use crate::each::{self, RankTables};
+use crate::host_time::HostTimes;
+use crate::run::{NO_SUMS, Owned, RUN_TABLES, read_run, run_columns};
+use crate::who::name_of;
 
 /// Bytes gathered before they are compressed.
 const BUFFER_BYTES: usize = 1 << 16;
@@ -38,11 +45,11 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     let mut written = Written::default();
     if path.extension().is_some_and(|extension| extension == "gz") {
         let gzip = GzEncoder::new(output, Compression::new(LEVEL));
-        let gzip = document((&selection, options), gzip, &path, &mut written)?;
+        let gzip = document(run, (&selection, options), gzip, &path, &mut written)?;
         output =
             gzip.finish().map_err(|source| ExportError::Write { path: path.clone(), source })?;
     } else {
-        output = document((&selection, options), output, &path, &mut written)?;
+        output = document(run, (&selection, options), output, &path, &mut written)?;
     }
     if written.events == 0 && !options.slice.is_all_time() {
         return Err(ExportError::EmptySlice);
@@ -52,6 +59,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
 }
 
 fn document<W: Write>(
+    run: &RunDir,
     (selection, options): (&Selection<'_>, &Options<'_>),
     to: W,
     path: &std::path::Path,
@@ -59,32 +67,54 @@ fn document<W: Write>(
 ) -> Result<W, ExportError> {
     let failed = |source| ExportError::Write { path: path.to_path_buf(), source };
     let mut document = Document { to, text: Text::default(), first: true, events: 0 };
+    let (name, host_times) = (name_of(run.path()), HostTimes::of(run, options));
     let unix_ns = (selection.zero.unix_ns > 0).then_some(selection.zero.unix_ns);
     document.text.raw(&format!(
-        "{{\"tables_version\":{},\"tprof\":\"{}\",\"start_unix_ns\":{},\"ranks\":[",
-        tables::VERSION,
+        "{{\"tables_version\":{VERSION},\"tprof\":\"{}\",\"run\":{},\"start_unix_ns\":{},\"ranks\":[",
         env!("CARGO_PKG_VERSION"),
+        Value::from(name.as_str()),
         Value::from(unix_ns),
     ));
     for (at, file) in selection.files.iter().enumerate() {
         let part = written.open_spans(selection, file)?;
-        let name = file.path.file_name().unwrap_or_default().to_string_lossy();
+        let context = Context::of(&name, &part);
+        let file_name = file.path.file_name().unwrap_or_default().to_string_lossy();
         let text = &mut document.text;
         text.raw(if at > 0 { ",\n{\"rank\":" } else { "\n{\"rank\":" });
         text.raw(&Value::from(file.rank).to_string());
+        text.raw(",\"instance\":");
+        text.uint(context.who.instance.into());
         text.raw(",\"file\":");
-        text.string(&name);
+        text.string(&file_name);
         text.raw(",\"host\":");
         text.string(&part.trace.header().host);
         text.raw(",\"tables\":{");
         (document.first, document.events) = (true, 0);
-        tables::each(&part, &options.host_times_of(selection, file), &mut document)
-            .map_err(failed)?;
+        let tables = RankTables::of(&context, &part, host_times.of_file(selection, file));
+        tables.each(&mut document).map_err(failed)?;
         document.text.raw("}}");
         written.events += document.events;
-        written.left_out += tables::count(&part.trace).saturating_sub(document.events);
+        written.left_out += each::count(&part.trace).saturating_sub(document.events);
     }
-    document.text.raw("]}\n");
+    document.text.raw("]");
+    if options.slice.is_whole() {
+        let read = read_run(run, &name, &RUN_TABLES.map(|(name, _)| name), options.symbols);
+        written.notes.extend(read.problems);
+        document.text.raw(",\n\"tables\":{");
+        document.first = true;
+        for table in &read.tables {
+            let columns = run_columns(table.name);
+            document.begin(table.name, columns.iter().map(|column| column.name));
+            for (at, row) in table.rows.iter().enumerate() {
+                document.row(at == 0, row.iter().map(Owned::cell));
+            }
+            document.text.raw("]}");
+        }
+        document.text.raw("}");
+    } else {
+        written.notes.push(NO_SUMS.to_owned());
+    }
+    document.text.raw("}\n");
     document.flush().map_err(failed)?;
     Ok(document.to)
 }
@@ -99,6 +129,25 @@ struct Document<W: Write> {
 }
 
 impl<W: Write> Document<W> {
+    /// Begins a table.
+    fn begin(&mut self, name: &str, columns: impl Iterator<Item = &'static str>) {
+        self.text.raw(if self.first { "\n" } else { ",\n" });
+        self.first = false;
+        let columns: Vec<_> = columns.collect();
+        self.text.raw(&format!("\"{name}\":{{\"columns\":{},\"rows\":[", Value::from(columns)));
+    }
+
+    fn row<'c>(&mut self, first: bool, cells: impl Iterator<Item = Cell<'c>>) {
+        self.text.raw(if first { "\n[" } else { ",\n[" });
+        for (at, value) in cells.enumerate() {
+            if at > 0 {
+                self.text.raw(",");
+            }
+            cell(value, &mut self.text);
+        }
+        self.text.raw("]");
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.to.write_all(self.text.bytes())?;
         self.text.clear();
@@ -116,22 +165,13 @@ impl<W: Write> Sink for Document<W> {
         context: &Context<'_>,
         rows: &mut dyn Iterator<Item = Vec<R>>,
     ) -> io::Result<()> {
-        let names: Vec<_> = columns.iter().map(|column| column.name).collect();
-        self.text.raw(if self.first { "\n" } else { ",\n" });
-        self.first = false;
-        self.text.raw(&format!("\"{name}\":{{\"columns\":{},\"rows\":[", Value::from(names)));
+        let columns = &columns[IDENTITY..];
+        self.begin(name, columns.iter().map(|column| column.name));
         let mut first = true;
         for row in rows.flatten() {
-            self.text.raw(if first { "\n[" } else { ",\n[" });
+            self.row(first, columns.iter().map(|column| (column.get)(&row, context)));
             first = false;
-            for (at, column) in columns.iter().enumerate() {
-                if at > 0 {
-                    self.text.raw(",");
-                }
-                cell((column.get)(&row, context), &mut self.text);
-            }
-            self.text.raw("]");
-            self.events += u64::from(tables::is_timed(name));
+            self.events += u64::from(each::is_timed(name));
             if self.text.bytes().len() > BUFFER_BYTES {
                 self.flush()?;
             }
@@ -150,7 +190,6 @@ fn cell(value: Cell<'_>, text: &mut Text) {
             }
             text.uint(value.unsigned_abs());
         }
-        Cell::Uint(value) => text.uint(value),
         Cell::Float(value) => text.float(value),
         Cell::Bool(value) => text.raw(if value { "true" } else { "false" }),
         Cell::Text(value) => text.string(value),

@@ -1,0 +1,268 @@
+//! What reports derive of single rows of a rank, for tables that list the rows: the launch, step
+//! and class of a piece of work, the span around a span, and which collectives of several ranks
+//! are one.
+//!
+//! It is what the reports themselves use, so that a sum over a table is the report's figure.
+
+use std::cell::Cell;
+
+use tprof_facts::steps::{StepSource, Steps};
+use tprof_trace::TraceFile;
+use tprof_trace::model::{NameId, ProcessIndex, Span, SpanKind};
+
+use crate::gpu::stragglers;
+use crate::program::flops::counted_work;
+use crate::rank::collectives::{Operation, operations, waits_for_all};
+use crate::rank::{
+    Class, HostSpan, MaybeId, Needs, RankTrace, Step, StreamKey, Work, place_of_span, step_at,
+};
+
+/// A rank's rows, joined.
+#[derive(Debug)]
+pub struct JoinedRank<'t> {
+    rank: RankTrace<'t>,
+    steps: Vec<Step>,
+    steps_of_work: Vec<Option<u32>>,
+}
+
+/// A piece of device work among [`JoinedRank`]'s.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkRow {
+    /// Its process.
+    pub process: ProcessIndex,
+    /// Device.
+    pub device: u32,
+    /// Context; 0 if unknown.
+    pub context: u32,
+    /// Stream.
+    pub stream: u64,
+    /// When it began.
+    pub start_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// Number that its launch carries too.
+    pub correlation: Option<u64>,
+    /// Name, of a kernel.
+    pub name: NameId,
+}
+
+/// A call that launched work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaunchCall {
+    /// When it began.
+    pub start_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// On which thread.
+    pub thread: u32,
+}
+
+/// A collective or point-to-point operation as a rank ran it, and its name among ranks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JoinedCollective {
+    /// Operation as `torch.distributed` names it: `all_reduce`; `kernel` where not even the
+    /// kernel's name has it.
+    pub name: String,
+    /// Type of an element; empty if unknown.
+    pub element_type: String,
+    /// Bytes of the larger of what the rank gave and got.
+    pub bytes: Option<u64>,
+    /// Ranks that take part.
+    pub group_size: Option<u32>,
+    /// Communicator, where the trace names one.
+    pub communicator: Option<u64>,
+    /// Number on its communicator.
+    pub sequence: Option<u64>,
+    /// Algorithm that its library chose; empty if unknown.
+    pub algorithm: String,
+    /// Protocol that its library chose; empty if unknown.
+    pub protocol: String,
+    /// Channels.
+    pub channels: Option<u32>,
+    /// Its process.
+    pub process: ProcessIndex,
+    /// Where its kernel ran; none of one on the host.
+    pub stream: Option<StreamKey>,
+    /// When its kernel, or its work on the host, began.
+    pub start_ns: u64,
+    /// How long that took.
+    pub duration_ns: u64,
+    /// What of that no operation before it took, too.
+    pub added_ns: u64,
+    /// Number of its step.
+    pub step: Option<u64>,
+    /// Equal in all ranks that took part in the same collective, where every rank waits for all
+    /// others; none of other operations.
+    pub meeting: Option<u64>,
+    /// Its number on its communicator, or its place among those alike of its step, from 1.
+    pub occurrence: Option<u64>,
+}
+
+/// A host span's place among the spans of its thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpanPlace {
+    /// The innermost span that holds all of it, as an index.
+    pub parent: Option<u32>,
+    /// How many spans hold it.
+    pub depth: u32,
+    /// Its duration without that of the spans right within it.
+    pub self_ns: u64,
+    /// Floating-point operations, where it is an operator that counts: no operator within it has a
+    /// formula of its level.
+    pub flops: Option<u64>,
+    /// Bytes that it reads and writes at least, of the same.
+    pub bytes: Option<u64>,
+}
+
+/// Host spans of a rank, by their places.
+#[derive(Debug, Default)]
+pub struct SpanPlaces {
+    /// Thread, start, end, kind, name and arguments, in the order in which spans nest.
+    order: Vec<(u32, u64, u64, SpanKind, NameId, NameId)>,
+    places: Vec<SpanPlace>,
+    /// Whether a row took its place already: spans may be equal in all that is compared.
+    taken: Vec<Cell<bool>>,
+}
+
+impl<'t> JoinedRank<'t> {
+    /// Reads what joins device work, its launches, collectives and steps.
+    pub fn of(file: &'t TraceFile, steps_from: Option<StepSource>) -> JoinedRank<'t> {
+        let needs = Needs::WORK | Needs::CALLS | Needs::COLLECTIVES | Needs::STEPS;
+        let mut rank = RankTrace::load(file, needs | Needs::spans(SpanKind::Nvtx));
+        rank.steps_from = steps_from;
+        let steps = rank.steps();
+        let steps_of_work = rank.steps_of_work(&steps);
+        JoinedRank { rank, steps, steps_of_work }
+    }
+
+    /// Steps of the rank, with their source.
+    pub fn steps(&self) -> &Steps {
+        self.rank.steps_found()
+    }
+
+    /// Number of the step of a process that holds a moment of its host.
+    pub fn step_at(&self, process: ProcessIndex, time_ns: u64) -> Option<u64> {
+        step_at(&self.steps, process, time_ns).map(|at| self.steps[at as usize].number)
+    }
+
+    /// A piece of work, as an index for what follows.
+    pub fn place(&self, row: &WorkRow) -> Option<u32> {
+        let WorkRow { process, device, context, stream, .. } = *row;
+        let stream = StreamKey { process, device, context, stream };
+        let stream = self.rank.streams.binary_search(&stream).ok()? as u32;
+        let key = (row.start_ns, row.duration_ns, stream, MaybeId::from(row.correlation));
+        let of = |work: &Work| (work.start_ns, work.duration_ns, work.stream, work.correlation);
+        let from = self.rank.work.partition_point(|work| of(work) < key);
+        let alike = self.rank.work[from..].iter().take_while(|work| of(work) == key);
+        let named = alike.clone().position(|work| work.name == row.name);
+        named.or((alike.count() > 0).then_some(0)).map(|at| (from + at) as u32)
+    }
+
+    /// What it is for.
+    pub fn class(&self, work: u32) -> Class {
+        self.rank.work[work as usize].class
+    }
+
+    /// Number of the step in which it was launched.
+    pub fn step_of(&self, work: u32) -> Option<u64> {
+        self.steps_of_work[work as usize].map(|at| self.steps[at as usize].number)
+    }
+
+    /// The call that launched it.
+    pub fn launch_of(&self, work: u32) -> Option<LaunchCall> {
+        let call = &self.rank.calls[self.rank.launches.call_of(work as usize)?];
+        let HostSpan { start_ns, duration_ns, thread, .. } = *call;
+        Some(LaunchCall { start_ns, duration_ns, thread })
+    }
+
+    /// Collectives and point-to-point operations that ran, in order of their kernels' starts, then
+    /// those on the host.
+    pub fn collectives(&self) -> Vec<JoinedCollective> {
+        let (operations, _) = operations(&self.rank);
+        let named = stragglers::named(&self.rank, &operations, &self.steps, &self.steps_of_work);
+        let mut names = named.into_iter().map(|(_, name)| name).collect::<Vec<_>>().into_iter();
+        let mut all = Vec::with_capacity(operations.len());
+        for operation in operations {
+            let stream = operation.work.map(|at| self.rank.work[at as usize].stream as usize);
+            let step = match operation.work {
+                Some(at) => self.step_of(at),
+                None => self.step_at(operation.process, operation.start_ns),
+            };
+            let named = waits_for_all(&operation.name).then(|| names.next()).flatten();
+            let Operation { name, element_type, bytes, group_size, communicator, .. } = operation;
+            let Operation { sequence, algorithm, protocol, channels, process, .. } = operation;
+            all.push(JoinedCollective {
+                name,
+                element_type,
+                bytes,
+                group_size,
+                communicator,
+                sequence,
+                algorithm,
+                protocol,
+                channels,
+                process,
+                stream: stream.map(|at| self.rank.streams[at]),
+                start_ns: operation.start_ns,
+                duration_ns: operation.duration_ns,
+                added_ns: operation.added_ns,
+                step,
+                meeting: named.map(|name| name.meeting),
+                occurrence: named.map(|name| name.occurrence),
+            });
+        }
+        all
+    }
+}
+
+impl SpanPlaces {
+    /// Of a file's host spans.
+    pub fn of(file: &TraceFile) -> SpanPlaces {
+        let rank = RankTrace::load(file, Needs::ALL_SPANS);
+        let tree = rank.call_tree();
+        let mut places = vec![SpanPlace::default(); tree.spans.len()];
+        for (at, span) in tree.spans.iter().enumerate() {
+            let parent = tree.caller(at as u32);
+            let place = &mut places[at];
+            (place.parent, place.depth) = (parent, tree.depth(at as u32));
+            place.self_ns += span.duration_ns;
+            if let Some(parent) = parent {
+                let of_parent = &mut places[parent as usize].self_ns;
+                *of_parent = of_parent.saturating_sub(span.duration_ns);
+            }
+        }
+        for (at, work) in counted_work(&rank, tree) {
+            let place = &mut places[at as usize];
+            (place.flops, place.bytes) = (Some(work.flops), work.bytes());
+        }
+        let key = |span: &crate::rank::TreeSpan| {
+            (span.thread, span.start_ns, span.end_ns(), span.kind, span.name, span.args)
+        };
+        let order: Vec<_> = tree.spans.iter().map(key).collect();
+        let taken = vec![Cell::new(false); order.len()];
+        SpanPlaces { order, places, taken }
+    }
+
+    /// The index of a row of the file; each row is to be asked for once.
+    pub fn take(&self, row: &Span) -> Option<u32> {
+        let end_ns = row.start_ns.saturating_add(row.duration_ns);
+        let order = place_of_span(row.thread, row.start_ns, end_ns, row.kind);
+        let of = |key: &(u32, u64, u64, SpanKind, NameId, NameId)| {
+            place_of_span(key.0, key.1, key.2, key.3)
+        };
+        let from = self.order.partition_point(|key| of(key) < order);
+        let alike = self.order[from..].iter().take_while(|key| of(key) == order);
+        let is_it = |at: &usize| {
+            let key = &self.order[*at];
+            (key.3, key.4, key.5) == (row.kind, row.name, row.args) && !self.taken[*at].get()
+        };
+        let at = (from..from + alike.count()).find(is_it)?;
+        self.taken[at].set(true);
+        Some(at as u32)
+    }
+
+    /// What is around it and within it.
+    pub fn place(&self, at: u32) -> SpanPlace {
+        self.places[at as usize]
+    }
+}

@@ -1,0 +1,156 @@
+//! What tables there are, and what their columns mean.
+
+use crate::column::{Column, Type, identity};
+use crate::columns::{device, host, host_times, small};
+use crate::each::RANK_TABLES;
+use crate::run::{RUN_TABLES, run_columns};
+
+/// Version of the tables: it rises when a column changes its meaning or goes.
+pub const VERSION: u32 = 2;
+
+/// A table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableAbout {
+    /// Name.
+    pub name: &'static str,
+    /// What its rows are.
+    pub about: &'static str,
+    /// Where its rows are from.
+    pub scope: Scope,
+    /// Columns.
+    pub columns: Vec<ColumnAbout>,
+}
+
+/// Where the rows of a table are from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Each file of a rank has rows of its own.
+    Rank,
+    /// They are made of the run as a whole.
+    Run,
+}
+
+/// A column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnAbout {
+    /// Name; its unit last: `duration_ns`.
+    pub name: &'static str,
+    /// Type. Every column may be null.
+    pub kind: Type,
+    /// What it is; empty where the name is all that there is to say.
+    pub about: &'static str,
+}
+
+impl<R> From<&Column<R>> for ColumnAbout {
+    fn from(column: &Column<R>) -> ColumnAbout {
+        ColumnAbout { name: column.name, kind: column.kind, about: column.about }
+    }
+}
+
+impl TableAbout {
+    /// The column by which its rows lie in time, nanoseconds since the run began.
+    pub fn time(&self) -> Option<&'static str> {
+        let has = |name: &&str| self.columns.iter().any(|column| column.name == *name);
+        ["start_ns", "time_ns"].into_iter().find(|name| has(name))
+    }
+}
+
+/// All tables: those of ranks, then those of runs.
+pub fn catalogue() -> Vec<TableAbout> {
+    let of_rank = RANK_TABLES.map(|name| TableAbout {
+        name,
+        about: about(name),
+        scope: Scope::Rank,
+        columns: rank_columns(name),
+    });
+    let of_run = RUN_TABLES.map(|(name, about)| TableAbout {
+        name,
+        about,
+        scope: Scope::Run,
+        columns: run_columns(name),
+    });
+    of_rank.into_iter().chain(of_run).collect()
+}
+
+/// Whether there is a table of this name.
+pub fn is_table(name: &str) -> bool {
+    RANK_TABLES.contains(&name) || RUN_TABLES.iter().any(|(table, _)| *table == name)
+}
+
+fn rank_columns(name: &str) -> Vec<ColumnAbout> {
+    match name {
+        "spans" => of(host::SPANS),
+        "kernels" => of(device::KERNELS),
+        "copies" => of(device::COPIES),
+        "synchronizations" => of(device::SYNCHRONIZATIONS),
+        "device_spans" => of(device::DEVICE_SPANS),
+        "collectives" => of(host::COLLECTIVES),
+        "collective_runs" => of(host::COLLECTIVE_RUNS),
+        "channel_work" => of(host::CHANNEL_WORK),
+        "steps" => of(small::STEPS),
+        "device_allocations" => of(device::ALLOCATIONS),
+        "samples" => of(host::SAMPLES),
+        "event_samples" => of(host::EVENT_SAMPLES),
+        "flow_points" => of(host::FLOW_POINTS),
+        "heap_events" => of(host::HEAP_EVENTS),
+        "map_events" => of(host::MAP_EVENTS),
+        "heap_totals" => of(small::HEAP_TOTALS),
+        "counters" => of(small::COUNTERS),
+        "thread_counts" => of(host::THREAD_COUNTS),
+        "marks" => of(small::MARKS),
+        "losses" => of(small::LOSSES),
+        "processes" => of(small::PROCESSES),
+        "threads" => of(small::THREADS),
+        "devices" => of(small::DEVICES),
+        "streams" => of(small::STREAMS),
+        "external_ids" => of(small::EXTERNAL_IDS),
+        "communicators" => of(small::COMMUNICATORS),
+        "host_times" => of(host_times::HOST_TIMES),
+        "stack_frames" => of(small::STACK_FRAMES),
+        "properties" => of(small::PROPERTIES),
+        _ => Vec::new(),
+    }
+}
+
+fn of<R>(columns: &[Column<R>]) -> Vec<ColumnAbout> {
+    identity::<R>().iter().chain(columns).map(ColumnAbout::from).collect()
+}
+
+fn about(name: &str) -> &'static str {
+    match name {
+        "spans" => {
+            "intervals on host threads: CUDA calls, operators, annotations, NVTX ranges, Python functions"
+        }
+        "kernels" => "kernels, as they ran on devices",
+        "copies" => "copies and memsets, as they ran on devices",
+        "synchronizations" => "waits for devices",
+        "device_spans" => "annotations as devices saw them, and ranges of counters",
+        "collectives" => "calls of collectives and point-to-point operations",
+        "collective_runs" => {
+            "collectives and point-to-point operations as they ran: a kernel each, or work on the host"
+        }
+        "channel_work" => "what single channels of NCCL did",
+        "steps" => "training steps",
+        "device_allocations" => "device memory taken and given back",
+        "samples" => "stacks of threads at moments, and their waits",
+        "event_samples" => "hardware and kernel events, counted",
+        "flow_points" => "ends of arrows between spans",
+        "heap_events" => "allocations and frees, where each was recorded",
+        "map_events" => "mappings of memory",
+        "heap_totals" => "sums of allocations, now and then",
+        "counters" => "quantities that were read now and then",
+        "thread_counts" => "what the kernel counted of each thread",
+        "marks" => "moments that the program or the recorder named",
+        "losses" => "what was lost",
+        "processes" => "program images: an exec begins another",
+        "threads" => "threads",
+        "devices" => "devices",
+        "streams" => "streams of devices",
+        "external_ids" => "operators' numbers by call",
+        "communicators" => "groups of ranks",
+        "host_times" => "wall time of the thread that drives a rank, by part",
+        "stack_frames" => "functions of stacks",
+        "properties" => "facts about the file",
+        _ => "",
+    }
+}

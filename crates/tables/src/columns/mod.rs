@@ -1,0 +1,6 @@
+//! The columns of each table of a rank.
+
+pub(crate) mod device;
+pub(crate) mod host;
+pub(crate) mod host_times;
+pub(crate) mod small;

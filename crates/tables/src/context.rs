@@ -1,0 +1,76 @@
+//! What the rows of a rank's file refer to.
+
+use std::cell::OnceCell;
+
+use tprof_analyze::joined::{JoinedRank, SpanPlaces};
+use tprof_export::OpenRank;
+use tprof_facts::Clock;
+use tprof_facts::frames::{Frame, Frames};
+use tprof_facts::steps::StepSource;
+use tprof_trace::TraceFile;
+use tprof_trace::model::{NameId, ProcessIndex, StackId, ThreadIndex};
+
+use crate::column::Cell;
+use crate::who::Who;
+
+/// An open file of a rank.
+pub struct Context<'a> {
+    /// Which one.
+    pub who: Who,
+    /// What it holds.
+    pub trace: &'a TraceFile,
+    clock: Clock,
+    steps_from: Option<StepSource>,
+    joined: OnceCell<JoinedRank<'a>>,
+    places: OnceCell<SpanPlaces>,
+    frames: OnceCell<Frames<'a>>,
+}
+
+impl<'a> Context<'a> {
+    /// Of an open file of a run by this name.
+    pub fn of(run: &str, part: &'a OpenRank<'_>) -> Context<'a> {
+        Context {
+            who: Who::of(run, part.file, &part.trace),
+            trace: &part.trace,
+            clock: part.clock,
+            steps_from: part.steps_from,
+            joined: OnceCell::new(),
+            places: OnceCell::new(),
+            frames: OnceCell::new(),
+        }
+    }
+
+    /// Launches, steps and collectives, as reports find them; read when it is first asked for.
+    pub(crate) fn joined(&self) -> &JoinedRank<'a> {
+        self.joined.get_or_init(|| JoinedRank::of(self.trace, self.steps_from))
+    }
+
+    /// The places of spans, read when they are first asked for.
+    pub(crate) fn places(&self) -> &SpanPlaces {
+        self.places.get_or_init(|| SpanPlaces::of(self.trace))
+    }
+
+    /// The innermost function of a stack.
+    pub(crate) fn innermost(&self, process: ProcessIndex, stack: StackId) -> Option<Frame<'a>> {
+        let frames = self.frames.get_or_init(|| Frames::new(self.trace));
+        (stack > 0).then(|| frames.of_stack(process, stack).pop()).flatten()
+    }
+
+    pub(crate) fn time(&self, time_ns: u64) -> Cell<'a> {
+        Cell::Int(self.clock.signed_since_start(time_ns))
+    }
+
+    pub(crate) fn time_opt(&self, time_ns: Option<u64>) -> Cell<'a> {
+        time_ns.map_or(Cell::Null, |time_ns| self.time(time_ns))
+    }
+
+    pub(crate) fn name(&self, name: NameId) -> Cell<'a> {
+        Cell::text(self.trace.name(name))
+    }
+
+    pub(crate) fn tid(&self, thread: ThreadIndex) -> Cell<'a> {
+        let threads = self.trace.threads();
+        let found = threads.binary_search_by_key(&thread, |row| row.thread);
+        found.map_or(Cell::Null, |at| Cell::uint(threads[at].tid.into()))
+    }
+}

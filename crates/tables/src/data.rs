@@ -1,0 +1,151 @@
+//! Columns in memory.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::column::{Cell, Type};
+
+/// Values of a column, one of each row.
+#[derive(Clone, Debug, Default)]
+pub struct Data {
+    /// Whether a row has a value; without one, its place in `values` holds no meaning.
+    pub valid: Vec<bool>,
+    /// Rows without a value.
+    pub nulls: usize,
+    /// The values.
+    pub values: Values,
+}
+
+/// Values by type.
+#[derive(Clone, Debug)]
+pub enum Values {
+    /// [`Type::Int`].
+    Int(Vec<i64>),
+    /// [`Type::Id`].
+    Id(Vec<i32>),
+    /// [`Type::Float`].
+    Float(Vec<f64>),
+    /// [`Type::Bool`].
+    Bool(Vec<bool>),
+    /// [`Type::Text`].
+    Text(Texts),
+}
+
+impl Default for Values {
+    fn default() -> Values {
+        Values::Int(Vec::new())
+    }
+}
+
+/// Texts, each kept once.
+#[derive(Clone, Debug, Default)]
+pub struct Texts {
+    /// Of each row, the index of its text.
+    pub keys: Vec<u32>,
+    /// The texts.
+    pub distinct: Vec<Arc<str>>,
+    known: FxHashMap<Arc<str>, u32>,
+    /// The last one, by its address and length: most texts are those of the row before.
+    last: Option<(usize, usize, u32)>,
+}
+
+impl Texts {
+    fn push(&mut self, text: &str) {
+        let place = (text.as_ptr() as usize, text.len());
+        if let Some((address, length, key)) = self.last
+            && (address, length) == place
+            && *self.distinct[key as usize] == *text
+        {
+            self.keys.push(key);
+            return;
+        }
+        let key = match self.known.get(text) {
+            Some(key) => *key,
+            None => {
+                let (key, text) = (self.distinct.len() as u32, Arc::<str>::from(text));
+                self.distinct.push(text.clone());
+                self.known.insert(text, key);
+                key
+            }
+        };
+        self.last = Some((place.0, place.1, key));
+        self.keys.push(key);
+    }
+}
+
+impl Data {
+    /// An empty column.
+    pub fn new(kind: Type) -> Data {
+        let values = match kind {
+            Type::Int => Values::Int(Vec::new()),
+            Type::Id => Values::Id(Vec::new()),
+            Type::Float => Values::Float(Vec::new()),
+            Type::Bool => Values::Bool(Vec::new()),
+            Type::Text => Values::Text(Texts::default()),
+        };
+        Data { valid: Vec::new(), nulls: 0, values }
+    }
+
+    /// Rows.
+    pub fn len(&self) -> usize {
+        self.valid.len()
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.valid.is_empty()
+    }
+
+    /// Adds a row. A value of another type than the column's, or that does not fit it, is null.
+    pub fn push(&mut self, cell: Cell<'_>) {
+        let there = match (&mut self.values, cell) {
+            (Values::Int(values), Cell::Int(value)) => {
+                values.push(value);
+                true
+            }
+            (Values::Id(values), Cell::Int(value)) => {
+                let value = i32::try_from(value);
+                values.push(value.unwrap_or_default());
+                value.is_ok()
+            }
+            (Values::Float(values), Cell::Float(value)) => {
+                values.push(value);
+                true
+            }
+            (Values::Bool(values), Cell::Bool(value)) => {
+                values.push(value);
+                true
+            }
+            (Values::Text(texts), Cell::Text(text)) => {
+                texts.push(text);
+                true
+            }
+            (values, _) => {
+                match values {
+                    Values::Int(values) => values.push(0),
+                    Values::Id(values) => values.push(0),
+                    Values::Float(values) => values.push(0.0),
+                    Values::Bool(values) => values.push(false),
+                    Values::Text(texts) => texts.keys.push(0),
+                }
+                false
+            }
+        };
+        self.valid.push(there);
+        self.nulls += usize::from(!there);
+    }
+
+    /// Forgets all rows, and keeps the memory; texts too, which come again.
+    pub fn clear(&mut self) {
+        self.valid.clear();
+        self.nulls = 0;
+        match &mut self.values {
+            Values::Int(values) => values.clear(),
+            Values::Id(values) => values.clear(),
+            Values::Float(values) => values.clear(),
+            Values::Bool(values) => values.clear(),
+            Values::Text(texts) => texts.keys.clear(),
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! The tables of a rank's file: which there are, and what reads each.
+
+use tprof_analyze::joined::JoinedCollective;
+use tprof_export::external::{Called, ExternalIds};
+use tprof_export::in_order;
+use tprof_export::{OpenRank, Window};
+use tprof_facts::frames::Frames;
+use tprof_trace::TraceFile;
+use tprof_trace::model::{ChannelWork, EventSample, ExternalId, Kernel, MemoryCopy, Sample, Span};
+
+use crate::column::{Column, Sink, identity};
+use crate::columns::{device, host, host_times, small};
+use crate::context::Context;
+use crate::host_time::HostTime;
+use crate::rows::{self, Asked, Innermost, InputTexts, ShortNames};
+
+/// Names of the tables of a rank, in the order in which they are read.
+pub const RANK_TABLES: [&str; 29] = [
+    "spans",
+    "kernels",
+    "copies",
+    "synchronizations",
+    "device_spans",
+    "collectives",
+    "collective_runs",
+    "channel_work",
+    "steps",
+    "device_allocations",
+    "samples",
+    "event_samples",
+    "flow_points",
+    "heap_events",
+    "map_events",
+    "heap_totals",
+    "counters",
+    "thread_counts",
+    "marks",
+    "losses",
+    "processes",
+    "threads",
+    "devices",
+    "streams",
+    "external_ids",
+    "communicators",
+    "host_times",
+    "stack_frames",
+    "properties",
+];
+
+/// A file that is read as tables.
+pub struct RankTables<'a> {
+    context: &'a Context<'a>,
+    window: Window,
+    host_times: Vec<HostTime>,
+}
+
+impl<'a> RankTables<'a> {
+    /// Those of a file, as far as they lie in its window; with the wall times of its driving thread.
+    pub fn of(
+        context: &'a Context<'a>,
+        part: &OpenRank<'_>,
+        host_times: Vec<HostTime>,
+    ) -> RankTables<'a> {
+        RankTables { context, window: part.window, host_times }
+    }
+
+    /// Gives all tables.
+    pub fn each<S: Sink>(&self, sink: &mut S) -> Result<(), S::Error> {
+        let ids = ExternalIds::of(self.context.trace);
+        RANK_TABLES.into_iter().try_for_each(|name| self.read(name, &ids, sink))
+    }
+
+    /// Gives one of [`RANK_TABLES`].
+    pub fn one<S: Sink>(&self, name: &'static str, sink: &mut S) -> Result<(), S::Error> {
+        let ids = match sink.takes(name, "external") {
+            true => ExternalIds::of(self.context.trace),
+            false => ExternalIds::default(),
+        };
+        self.read(name, &ids, sink)
+    }
+
+    fn read<S: Sink>(
+        &self,
+        name: &'static str,
+        ids: &ExternalIds,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let (context, trace, window) = (self.context, self.context.trace, self.window);
+        let all = Table { name, context };
+        match name {
+            "spans" => self.spans(ids, sink),
+            "kernels" => self.kernels(ids, sink),
+            "copies" => self.copies(ids, sink),
+            "samples" => self.samples(ids, sink),
+            "synchronizations" => all.give(sink, device::SYNCHRONIZATIONS, self.rows(ids)),
+            "device_spans" => all.give(sink, device::DEVICE_SPANS, self.rows(ids)),
+            "collectives" => all.give(sink, host::COLLECTIVES, self.rows(ids)),
+            "collective_runs" => {
+                let runs = self.collective_runs();
+                all.give(sink, host::COLLECTIVE_RUNS, runs.into_iter())
+            }
+            "channel_work" => all.give(sink, host::CHANNEL_WORK, self.rows(ids)),
+            "steps" => {
+                let found = context.joined().steps();
+                let within = found.all.iter().filter(|of| window.touches(of.start_ns, of.end_ns));
+                let row = |step: &_| small::StepRow { step: *step, source: found.source };
+                all.give(sink, small::STEPS, within.map(row))
+            }
+            "device_allocations" => all.give(sink, device::ALLOCATIONS, self.rows(ids)),
+            "event_samples" => {
+                let rows = trace.blocks::<EventSample>().flatten();
+                all.give(sink, host::EVENT_SAMPLES, rows.filter(|row| window.holds(row.time_ns)))
+            }
+            "flow_points" => all.give(sink, host::FLOW_POINTS, self.rows(ids)),
+            "heap_events" => {
+                let rows = trace.heap_events().filter(|row| window.holds(row.time_ns));
+                all.give(sink, host::HEAP_EVENTS, rows)
+            }
+            "map_events" => {
+                let rows = trace.map_events().filter(|row| window.holds(row.time_ns));
+                all.give(sink, host::MAP_EVENTS, rows)
+            }
+            "heap_totals" => {
+                let rows = trace.totals().iter().filter(|row| window.holds(row.time_ns));
+                all.give(sink, small::HEAP_TOTALS, rows.copied())
+            }
+            "counters" => {
+                let rows = trace.counters().iter().filter(|row| window.holds(row.time_ns));
+                all.give(sink, small::COUNTERS, rows.copied())
+            }
+            "thread_counts" => {
+                let rows = trace.thread_counts().iter().filter(|row| window.holds(row.time_ns));
+                all.give(sink, host::THREAD_COUNTS, rows.copied())
+            }
+            "marks" => {
+                let rows = trace.marks().iter().filter(|row| window.holds(row.time_ns));
+                all.give(sink, small::MARKS, rows.copied())
+            }
+            // What the rows above refer to; all of it, whatever the slice.
+            "losses" => all.give(sink, small::LOSSES, trace.losses().iter().copied()),
+            "processes" => all.give(sink, small::PROCESSES, trace.processes().iter().cloned()),
+            "threads" => all.give(sink, small::THREADS, trace.threads().iter().cloned()),
+            "devices" => all.give(sink, small::DEVICES, trace.devices().iter().cloned()),
+            "streams" => all.give(sink, small::STREAMS, trace.streams().iter().cloned()),
+            "external_ids" => {
+                all.give(sink, small::EXTERNAL_IDS, trace.blocks::<ExternalId>().flatten())
+            }
+            "communicators" => {
+                all.give(sink, small::COMMUNICATORS, trace.communicators().iter().cloned())
+            }
+            "host_times" => all.give(sink, host_times::HOST_TIMES, self.host_times.iter().cloned()),
+            "stack_frames" => {
+                let frames = Frames::new(trace);
+                let stacks = trace.stacks().iter().flat_map(|of| small::frames(&frames, of));
+                all.give(sink, small::STACK_FRAMES, stacks)
+            }
+            "properties" => {
+                let of = |(key, value): (&str, &str)| small::PropertyText {
+                    key: key.into(),
+                    value: value.into(),
+                };
+                all.give(sink, small::PROPERTIES, trace.properties().map(of))
+            }
+            _ => unreachable!("{name} is no table of a rank"),
+        }
+    }
+
+    /// Rows of a large table by time.
+    fn rows<'i, R: Called>(
+        &self,
+        ids: &'i ExternalIds,
+    ) -> impl Iterator<Item = R> + use<'a, 'i, R> {
+        let batches = self.context.trace.in_order(self.window.from_ns, self.window.to_ns);
+        batches.flat_map(move |mut rows: Vec<R>| {
+            ids.fill(&mut rows);
+            rows
+        })
+    }
+
+    fn spans<S: Sink>(&self, ids: &ExternalIds, sink: &mut S) -> Result<(), S::Error> {
+        let (context, name) = (self.context, "spans");
+        let asked = Asked {
+            places: takes(
+                sink,
+                name,
+                &["row", "parent_row", "depth", "self_ns", "flops", "flop_bytes"],
+            ),
+            texts: takes(sink, name, &["input_shapes", "input_types"]),
+        };
+        let mut texts = InputTexts::default();
+        let rows = self.rows::<Span>(ids).map(|row| texts.row(row, context, asked));
+        Table { name, context }.give(sink, host::SPANS, rows)
+    }
+
+    fn kernels<S: Sink>(&self, ids: &ExternalIds, sink: &mut S) -> Result<(), S::Error> {
+        let (context, name) = (self.context, "kernels");
+        let places = takes(sink, name, &["class"]) || takes(sink, name, &OF_LAUNCH);
+        let asked = Asked { places, texts: sink.takes(name, "short_name") };
+        let mut names = ShortNames::default();
+        let rows = self.rows::<Kernel>(ids).map(|row| names.kernel(row, context, asked));
+        Table { name, context }.give(sink, device::KERNELS, rows)
+    }
+
+    fn copies<S: Sink>(&self, ids: &ExternalIds, sink: &mut S) -> Result<(), S::Error> {
+        let (context, name) = (self.context, "copies");
+        let asked = Asked { places: takes(sink, name, &OF_LAUNCH), texts: false };
+        let rows = self.rows::<MemoryCopy>(ids).map(|row| rows::copy(row, context, asked));
+        Table { name, context }.give(sink, device::COPIES, rows)
+    }
+
+    fn samples<S: Sink>(&self, ids: &ExternalIds, sink: &mut S) -> Result<(), S::Error> {
+        let (context, name) = (self.context, "samples");
+        let texts = takes(sink, name, &["function", "file", "line"]);
+        let mut innermost = Innermost::default();
+        let asked = Asked { places: false, texts };
+        let rows = self.rows::<Sample>(ids).map(|row| innermost.row(row, context, asked));
+        Table { name, context }.give(sink, host::SAMPLES, rows)
+    }
+
+    fn collective_runs(&self) -> Vec<JoinedCollective> {
+        let mut runs = self.context.joined().collectives();
+        let end_ns = |run: &JoinedCollective| run.start_ns.saturating_add(run.duration_ns);
+        runs.retain(|run| self.window.touches(run.start_ns, end_ns(run)));
+        runs.sort_by_key(|run| run.start_ns);
+        runs
+    }
+}
+
+const OF_LAUNCH: [&str; 4] = ["step", "launch_start_ns", "launch_duration_ns", "launch_thread"];
+
+fn takes<S: Sink>(sink: &S, table: &'static str, columns: &[&'static str]) -> bool {
+    columns.iter().any(|column| sink.takes(table, column))
+}
+
+/// One table on its way to a sink.
+struct Table<'a> {
+    name: &'static str,
+    context: &'a Context<'a>,
+}
+
+/// Rows of a batch: what a sink makes a group of.
+const BATCH_ROWS: usize = 1 << 13;
+
+impl Table<'_> {
+    fn give<R, S: Sink>(
+        &self,
+        sink: &mut S,
+        columns: &[Column<R>],
+        mut rows: impl Iterator<Item = R>,
+    ) -> Result<(), S::Error> {
+        let columns: Vec<Column<R>> =
+            identity().into_iter().chain(columns.iter().copied()).collect();
+        let mut batches = std::iter::from_fn(|| {
+            let batch: Vec<R> = rows.by_ref().take(BATCH_ROWS).collect();
+            (!batch.is_empty()).then_some(batch)
+        });
+        sink.table(self.name, &columns, self.context, &mut batches)
+    }
+}
+
+/// Rows with a time that [`RankTables::each`] gives of a file without a slice.
+pub(crate) fn count(trace: &TraceFile) -> u64 {
+    let small = trace.totals().len() + trace.counters().len() + trace.marks().len();
+    in_order::count(trace)
+        + trace.row_count::<ChannelWork>()
+        + trace.row_count::<EventSample>()
+        + trace.heap_event_count()
+        + trace.map_events().count() as u64
+        + (small + trace.thread_counts().len()) as u64
+}
+
+/// Whether rows of a table are events, which have a time by which a slice takes or leaves them.
+pub(crate) fn is_timed(table: &str) -> bool {
+    !matches!(
+        table,
+        "losses"
+            | "processes"
+            | "threads"
+            | "devices"
+            | "streams"
+            | "external_ids"
+            | "communicators"
+            | "host_times"
+            | "stack_frames"
+            | "properties"
+            // Made of other rows.
+            | "steps"
+            | "collective_runs"
+    )
+}

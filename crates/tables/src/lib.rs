@@ -1,0 +1,38 @@
+//! Runs as plain tables: one definition of their columns, for formats that are tables and for
+//! engines that query them.
+//!
+//! [`catalogue`] lists the tables and their columns; `docs/exports.md` is the same list. Tables of
+//! ranks ([`RankTables`]) have the rows of a file, joined to what reports derive of them; tables of
+//! runs ([`read_run`]) are what reports print of each rank. Names are resolved, times are
+//! nanoseconds since the run began. What is not known is null, never 0.
+//!
+//! [`mod@parquet`], [`csv`] and [`json`] write them; [`read`] gives chosen columns of one to an engine.
+
+mod who;
+
+mod column;
+mod context;
+mod data;
+mod host_time;
+mod rows;
+
+mod columns;
+
+mod each;
+mod run;
+
+mod about;
+
+pub mod csv;
+pub mod json;
+pub mod parquet;
+pub mod read;
+
+pub use about::{ColumnAbout, Scope, TableAbout, VERSION, catalogue, is_table};
+pub use column::{Cell, Column, Sink, Type};
+pub use context::Context;
+pub use data::{Data, Texts, Values};
+pub use each::{RANK_TABLES, RankTables};
+pub use host_time::{HostTime, all as host_times, read as read_host_times};
+pub use run::{Owned, RUN_TABLES, RunTable, RunTables, read_run, run_columns};
+pub use who::{Who, name_of};

@@ -1,0 +1,246 @@
+//! All files of a dataset. Ranks are independent: they are written on all cores.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, json};
+use tprof_analyze::parallel;
+use tprof_export::output::OutputDir;
+use tprof_export::{ExportError, Options, Selection, Written, paths};
+use tprof_trace::{RankFile, RunDir};
+
+use super::file::TableFile;
+use crate::about::{ColumnAbout, Scope, VERSION, catalogue};
+use crate::column::{Column, Sink};
+use crate::context::Context;
+use crate::each::{self, RankTables};
+use crate::host_time::HostTimes;
+use crate::run::{NO_SUMS, Owned, RUN_TABLES, RunTable, read_run, run_columns};
+use crate::who::name_of;
+
+/// Writes a dataset: `DIR/parquet`, or what the options name.
+///
+/// # Errors
+///
+/// If the run cannot be read, the slice is empty or the output cannot be written; then nothing is
+/// left under its name.
+pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
+    options.without_max_bytes("parquet")?;
+    let selection = Selection::new(run, &options.slice, options.symbols)?;
+    let path = options.output.clone().unwrap_or_else(|| paths::beside(run).join("parquet"));
+    OutputDir::check(&path, options.force, "parquet")?;
+    paths::parent(&path)?;
+    let output = OutputDir::create(&path)?;
+    let failed = |source| ExportError::Write { path: path.clone(), source };
+    let name = name_of(run.path());
+    let host_times = HostTimes::of(run, options);
+    let making = Making {
+        dir: output.unfinished(),
+        run: &name,
+        selection: &selection,
+        host_times: &host_times,
+        options,
+    };
+    let files: Vec<(&RankFile, String)> =
+        selection.files.iter().copied().zip(paths::names(&selection.files)).collect();
+    let parts = match options.files_of_ranks {
+        None => making.each_apart(&files),
+        Some(ranks) => making.together(&files, ranks),
+    };
+    let mut written = Written::default();
+    let mut rows: BTreeMap<&str, u64> = BTreeMap::new();
+    for part in parts {
+        let part = part?;
+        written.add(part.written);
+        part.rows.into_iter().for_each(|(table, count)| *rows.entry(table).or_default() += count);
+    }
+    if written.events == 0 && !options.slice.is_all_time() {
+        return Err(ExportError::EmptySlice);
+    }
+    if options.slice.is_whole() {
+        let names = RUN_TABLES.map(|(name, _)| name);
+        let read = read_run(run, &name, &names, options.symbols);
+        written.notes.extend(read.problems);
+        for table in &read.tables {
+            let count = run_table(output.unfinished(), &name, table).map_err(failed)?;
+            rows.insert(table.name, count);
+        }
+    } else {
+        written.notes.push(NO_SUMS.to_owned());
+    }
+    about(output.unfinished(), &selection, &name, &rows).map_err(failed)?;
+    written.paths.push(output.keep()?);
+    Ok(written)
+}
+
+/// What all parts of an export share.
+struct Making<'a> {
+    dir: &'a Path,
+    run: &'a str,
+    selection: &'a Selection<'a>,
+    host_times: &'a HostTimes,
+    options: &'a Options<'a>,
+}
+
+/// What was written of some ranks.
+#[derive(Default)]
+struct Part {
+    written: Written,
+    rows: Vec<(&'static str, u64)>,
+}
+
+impl Making<'_> {
+    /// Each rank in files of its own.
+    fn each_apart(&self, files: &[(&RankFile, String)]) -> Vec<Result<Part, ExportError>> {
+        parallel::each(files, |(file, name)| {
+            let rank = match file.rank {
+                Some(rank) => format!("rank={rank}"),
+                // Hive's name for none.
+                None => "rank=__HIVE_DEFAULT_PARTITION__".to_owned(),
+            };
+            self.write(PathBuf::from(rank).join(format!("{name}.parquet")), &[file])
+        })
+    }
+
+    /// So many ranks in one file of each table.
+    fn together(
+        &self,
+        files: &[(&RankFile, String)],
+        ranks: usize,
+    ) -> Vec<Result<Part, ExportError>> {
+        let chunks: Vec<&[(&RankFile, String)]> = files.chunks(ranks.max(1)).collect();
+        parallel::each(&chunks, |chunk| {
+            let of = |(file, name): &(&RankFile, String)| {
+                file.rank.map_or(name.clone(), |rank| rank.to_string())
+            };
+            let name = match chunk {
+                [first, .., last] => format!("ranks-{}-{}.parquet", of(first), of(last)),
+                [one] => format!("ranks-{}.parquet", of(one)),
+                [] => return Ok(Part::default()),
+            };
+            let files: Vec<&RankFile> = chunk.iter().map(|(file, _)| *file).collect();
+            self.write(PathBuf::from(name), &files)
+        })
+    }
+
+    fn write(&self, inside: PathBuf, files: &[&RankFile]) -> Result<Part, ExportError> {
+        let output = self.options.output.clone().unwrap_or_else(|| self.dir.to_owned());
+        let failed = |source| ExportError::Write { path: output.clone(), source };
+        let mut part = Part::default();
+        let mut dataset = Dataset { dir: self.dir, inside, open: Vec::new(), events: 0 };
+        for file in files {
+            let rank = part.written.open_spans(self.selection, file)?;
+            let context = Context::of(self.run, &rank);
+            let host_times = self.host_times.of_file(self.selection, file);
+            let before = dataset.events;
+            RankTables::of(&context, &rank, host_times).each(&mut dataset).map_err(failed)?;
+            part.written.left_out +=
+                each::count(&rank.trace).saturating_sub(dataset.events - before);
+        }
+        part.written.events += dataset.events;
+        for (table, file) in dataset.open {
+            part.rows.push((table, file.finish().map_err(failed)?));
+        }
+        Ok(part)
+    }
+}
+
+/// Some ranks' files of all tables.
+struct Dataset<'a> {
+    dir: &'a Path,
+    inside: PathBuf,
+    open: Vec<(&'static str, TableFile)>,
+    events: u64,
+}
+
+impl Sink for Dataset<'_> {
+    type Error = io::Error;
+
+    fn table<R>(
+        &mut self,
+        name: &'static str,
+        columns: &[Column<R>],
+        context: &Context<'_>,
+        rows: &mut dyn Iterator<Item = Vec<R>>,
+    ) -> io::Result<()> {
+        for batch in rows {
+            let at = match self.open.iter().position(|(table, _)| *table == name) {
+                Some(at) => at,
+                None => {
+                    let path = self.dir.join(name).join(&self.inside);
+                    if let Some(directory) = path.parent() {
+                        fs::create_dir_all(directory)?;
+                    }
+                    let columns: Vec<_> = columns.iter().map(Into::into).collect();
+                    self.open.push((name, TableFile::begin(&path, name, &columns)?));
+                    self.open.len() - 1
+                }
+            };
+            self.open[at].1.add(batch.len(), |at, data| {
+                let get = columns[at].get;
+                batch.iter().for_each(|row| data.push(get(row, context)));
+            })?;
+            if each::is_timed(name) {
+                self.events += batch.len() as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes a table of the run as a whole.
+fn run_table(dir: &Path, run: &str, table: &RunTable) -> io::Result<u64> {
+    if table.rows.is_empty() {
+        return Ok(0);
+    }
+    let directory = dir.join(table.name);
+    fs::create_dir_all(&directory)?;
+    let path = directory.join(format!("{}.parquet", file_name(run)));
+    let mut file = TableFile::begin(&path, table.name, &run_columns(table.name))?;
+    for row in &table.rows {
+        file.row(row.iter().map(Owned::cell))?;
+    }
+    file.finish()
+}
+
+/// A run's name as a file's: what Hive's convention gives a meaning is left out.
+fn file_name(run: &str) -> String {
+    let plain = |letter: char| match letter {
+        '/' | '=' | '%' | '\0' => '-',
+        other => other,
+    };
+    // Readers pass over files that begin so.
+    let name: String = run.chars().map(plain).collect();
+    let name = name.trim_start_matches(['.', '_']);
+    if name.is_empty() { "run".to_owned() } else { name.to_owned() }
+}
+
+/// Describes the dataset.
+fn about(
+    dir: &Path,
+    selection: &Selection<'_>,
+    run: &str,
+    rows: &BTreeMap<&str, u64>,
+) -> io::Result<()> {
+    let mut tables = Map::new();
+    for table in catalogue() {
+        let Some(rows) = rows.get(table.name).filter(|rows| **rows > 0) else { continue };
+        let column = |of: &ColumnAbout| json!({ "name": of.name, "type": of.kind.name(), "about": of.about });
+        let columns: Vec<_> = table.columns.iter().map(column).collect();
+        let scope = if table.scope == Scope::Rank { "rank" } else { "run" };
+        let about = json!({ "about": table.about, "of": scope, "rows": rows, "columns": columns });
+        tables.insert(table.name.to_owned(), about);
+    }
+    let about = json!({
+        "tables_version": VERSION,
+        "tprof": env!("CARGO_PKG_VERSION"),
+        "run": run,
+        "start_unix_ns": (selection.zero.unix_ns > 0).then_some(selection.zero.unix_ns),
+        "files": selection.files.len(),
+        "tables": tables,
+    });
+    let text = serde_json::to_string_pretty(&about).unwrap_or_default() + "\n";
+    fs::write(dir.join("_tprof.json"), text)
+}

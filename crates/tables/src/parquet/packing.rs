@@ -1,0 +1,115 @@
+//! How each column of a file is packed.
+
+use std::sync::Arc;
+
+use parquet::basic::{Encoding, LogicalType, Repetition, Type as Physical};
+use parquet::column::writer::ColumnWriter;
+use parquet::data_type::ByteArray;
+use parquet::errors::{ParquetError, Result};
+use parquet::file::properties::{EnabledStatistics, WriterPropertiesBuilder};
+use parquet::file::writer::SerializedColumnWriter;
+use parquet::schema::types::{ColumnPath, Type as Schema, TypePtr};
+
+use crate::about::ColumnAbout;
+use crate::column::Type;
+use crate::data::{Data, Values};
+
+/// Columns with values that differ little from one row to the next.
+const DELTA: [&str; 12] = [
+    "start_ns",
+    "time_ns",
+    "launch_start_ns",
+    "correlation",
+    "external",
+    "id",
+    "parent",
+    "row",
+    "sequence",
+    "ordinal",
+    "queued_ns",
+    "submitted_ns",
+];
+
+/// Columns by which rows are chosen: their pages have least and highest values.
+const SEARCHED: [&str; 4] = ["start_ns", "time_ns", "rank", "step"];
+
+/// Long texts that are no key.
+const UNSEARCHED: [&str; 3] = ["args", "properties", "value"];
+
+/// Packs a column as differences, where that is shorter; the others have dictionaries.
+pub(super) fn packed(properties: WriterPropertiesBuilder, name: &str) -> WriterPropertiesBuilder {
+    let path = || ColumnPath::from(name);
+    let statistics = match name {
+        name if SEARCHED.contains(&name) => EnabledStatistics::Page,
+        name if UNSEARCHED.contains(&name) => EnabledStatistics::None,
+        _ => EnabledStatistics::Chunk,
+    };
+    let properties = properties.set_column_statistics_enabled(path(), statistics);
+    if !DELTA.contains(&name) {
+        return properties;
+    }
+    properties
+        .set_column_dictionary_enabled(path(), false)
+        .set_column_encoding(path(), Encoding::DELTA_BINARY_PACKED)
+}
+
+/// The schema of a table. Every column may be null.
+pub(super) fn schema(name: &str, columns: &[ColumnAbout]) -> Result<TypePtr> {
+    let one = |column: &ColumnAbout| -> Result<TypePtr> {
+        let (physical, logical) = match column.kind {
+            Type::Int => (Physical::INT64, None),
+            Type::Id => (Physical::INT32, None),
+            Type::Float => (Physical::DOUBLE, None),
+            Type::Bool => (Physical::BOOLEAN, None),
+            Type::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+        };
+        let column = Schema::primitive_type_builder(column.name, physical)
+            .with_repetition(Repetition::OPTIONAL)
+            .with_logical_type(logical)
+            .build()?;
+        Ok(Arc::new(column))
+    };
+    let fields = columns.iter().map(one).collect::<Result<Vec<_>>>()?;
+    Ok(Arc::new(Schema::group_type_builder(name).with_fields(fields).build()?))
+}
+
+/// Writes a column of a row group.
+pub(super) fn write(data: &Data, column: &mut SerializedColumnWriter<'_>) -> Result<()> {
+    let levels: Vec<i16> = data.valid.iter().map(|valid| i16::from(*valid)).collect();
+    let levels = Some(&levels[..]);
+    match (&data.values, column.untyped()) {
+        (Values::Int(values), ColumnWriter::Int64ColumnWriter(writer)) => {
+            writer.write_batch(&there(data, values), levels, None)?;
+        }
+        (Values::Id(values), ColumnWriter::Int32ColumnWriter(writer)) => {
+            writer.write_batch(&there(data, values), levels, None)?;
+        }
+        (Values::Float(values), ColumnWriter::DoubleColumnWriter(writer)) => {
+            writer.write_batch(&there(data, values), levels, None)?;
+        }
+        (Values::Bool(values), ColumnWriter::BoolColumnWriter(writer)) => {
+            writer.write_batch(&there(data, values), levels, None)?;
+        }
+        (Values::Text(texts), ColumnWriter::ByteArrayColumnWriter(writer)) => {
+            let distinct: Vec<ByteArray> =
+                texts.distinct.iter().map(|text| text.as_bytes().to_vec().into()).collect();
+            let there = texts.keys.iter().zip(&data.valid).filter(|(_, valid)| **valid);
+            let rows: Vec<ByteArray> =
+                there.map(|(key, _)| distinct[*key as usize].clone()).collect();
+            writer.write_batch(&rows, levels, None)?;
+        }
+        _ => return Err(ParquetError::General("a column of another type".into())),
+    }
+    Ok(())
+}
+
+/// The values of rows that have one.
+fn there<'d, T: Copy>(data: &Data, values: &'d [T]) -> std::borrow::Cow<'d, [T]> {
+    match data.nulls {
+        0 => values.into(),
+        _ => {
+            let there = values.iter().zip(&data.valid).filter(|(_, valid)| **valid);
+            there.map(|(value, _)| *value).collect()
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Chosen columns of one table, for an engine that queries them.
+
+use std::path::{Path, PathBuf};
+
+use tprof_export::{OpenRank, Window};
+use tprof_facts::Zero;
+use tprof_trace::model::*;
+use tprof_trace::{RankFile, RunDir, TraceError, TraceFile};
+
+use crate::column::{Column, Sink};
+use crate::context::Context;
+use crate::data::Data;
+use crate::each::{RANK_TABLES, RankTables};
+use crate::host_time;
+use crate::run::{RunTables, read_run};
+use crate::who::name_of;
+
+/// A run, open.
+#[derive(Debug)]
+pub struct OpenRun {
+    dir: RunDir,
+    name: String,
+    zero: Zero,
+}
+
+/// What of a table is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// Places of columns in [`crate::TableAbout::columns`], in the order in which they are to come.
+    pub columns: Vec<usize>,
+    /// Rows that ended before may be left out, nanoseconds since the run began. They need not be:
+    /// the engine filters again.
+    pub from_ns: Option<i64>,
+    /// Rows that begin then or later may be left out.
+    pub to_ns: Option<i64>,
+}
+
+/// Some rows.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// How many.
+    pub rows: usize,
+    /// The columns that were asked for.
+    pub columns: Vec<Data>,
+}
+
+impl OpenRun {
+    /// Opens a run's directory, or one file of it.
+    ///
+    /// # Errors
+    ///
+    /// If nothing of it can be read.
+    pub fn open(path: &Path) -> Result<OpenRun, TraceError> {
+        let dir = RunDir::open(path)?;
+        let zero = Zero::of(&dir);
+        Ok(OpenRun { name: name_of(path), dir, zero })
+    }
+
+    /// Gives it another name: of several runs each needs its own.
+    pub fn named(self, name: String) -> OpenRun {
+        OpenRun { name, ..self }
+    }
+
+    /// What the column `run` has.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Its files: ranks in order, then launchers.
+    pub fn files(&self) -> &[RankFile] {
+        self.dir.files()
+    }
+
+    /// What of its directory could not be read, in sentences.
+    pub fn problems(&self) -> Vec<String> {
+        self.dir.problems().iter().map(|problem| problem.what.clone()).collect()
+    }
+
+    /// Gives rows of a table of one file until there are no more, or `each` returns false. What could
+    /// not be read comes back, in sentences.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be opened.
+    pub fn read_rank(
+        &self,
+        file: usize,
+        table: &str,
+        request: &Request,
+        each: &mut dyn FnMut(Batch) -> bool,
+    ) -> Result<Vec<String>, TraceError> {
+        let Some(table) = RANK_TABLES.into_iter().find(|name| *name == table) else {
+            return Ok(vec![format!("there is no table {table}")]);
+        };
+        let file = &self.dir.files()[file];
+        let trace = TraceFile::open(&file.path)?;
+        let clock = self.zero.clock(&trace, &self.dir);
+        let at = |ns: i64| clock.at(u64::try_from(ns).unwrap_or(0));
+        // Times before the run's beginning are rare, and below 0.
+        let from_ns = request.from_ns.filter(|ns| *ns > 0).map_or(0, at);
+        let to_ns = request.to_ns.filter(|ns| *ns > 0).map_or(u64::MAX, at);
+        let window = Window { from_ns, to_ns };
+        let (steps_from, by_inferred_steps) = (None, false);
+        let part = OpenRank { file, trace, clock, window, steps_from, by_inferred_steps };
+        let context = Context::of(&self.name, &part);
+        let mut problems = self.problems_of(&file.path, &part.trace);
+        let host_times = match table {
+            "host_times" => match host_time::read(&file.path, &Default::default(), None) {
+                Ok(times) => times,
+                Err(error) => {
+                    problems.push(error.to_string());
+                    Vec::new()
+                }
+            },
+            _ => Vec::new(),
+        };
+        let mut sink = Picked { wanted: &request.columns, each, names: names_of(table), rows: 0 };
+        let whole = RankTables::of(&context, &part, host_times).one(table, &mut sink).is_ok();
+        let missing = rows_of(table, &part.trace).unwrap_or(0).saturating_sub(sink.rows);
+        if whole && window == Window::ALL && missing > 0 {
+            let file = file.path.display();
+            problems.push(format!("{file}: {missing} rows of {table} could not be read"));
+        }
+        Ok(problems)
+    }
+
+    /// Reads tables of the run as a whole, by the names of [`crate::RUN_TABLES`].
+    pub fn read_run(&self, tables: &[&str]) -> RunTables {
+        read_run(&self.dir, &self.name, tables, None)
+    }
+
+    fn problems_of(&self, path: &PathBuf, trace: &TraceFile) -> Vec<String> {
+        let problem = |p: &tprof_trace::Problem| {
+            format!("{}: {} (at byte {})", path.display(), p.what, p.offset)
+        };
+        trace.problems().iter().map(problem).collect()
+    }
+}
+
+/// Rows of a table that a file's index has, where each is a row of the table here.
+fn rows_of(table: &str, trace: &TraceFile) -> Option<u64> {
+    Some(match table {
+        "spans" => trace.row_count::<Span>(),
+        "kernels" => trace.row_count::<Kernel>(),
+        "copies" => trace.row_count::<MemoryCopy>(),
+        "synchronizations" => trace.row_count::<Synchronization>(),
+        "device_spans" => trace.row_count::<DeviceSpan>(),
+        "collectives" => trace.row_count::<Collective>(),
+        "channel_work" => trace.row_count::<ChannelWork>(),
+        "device_allocations" => trace.row_count::<DeviceAllocation>(),
+        "samples" => trace.row_count::<Sample>(),
+        "event_samples" => trace.row_count::<EventSample>(),
+        "flow_points" => trace.row_count::<FlowPoint>(),
+        "external_ids" => trace.row_count::<ExternalId>(),
+        "heap_events" => trace.heap_event_count(),
+        _ => return None,
+    })
+}
+
+fn names_of(table: &str) -> Vec<&'static str> {
+    let found = crate::about::catalogue().into_iter().find(|of| of.name == table);
+    found.map(|of| of.columns.iter().map(|column| column.name).collect()).unwrap_or_default()
+}
+
+/// Takes the wanted columns.
+struct Picked<'a> {
+    wanted: &'a [usize],
+    each: &'a mut dyn FnMut(Batch) -> bool,
+    names: Vec<&'static str>,
+    rows: u64,
+}
+
+/// The engine has enough.
+struct Enough;
+
+impl Sink for Picked<'_> {
+    type Error = Enough;
+
+    fn takes(&self, _: &'static str, column: &'static str) -> bool {
+        self.wanted.iter().any(|at| self.names.get(*at) == Some(&column))
+    }
+
+    fn table<R>(
+        &mut self,
+        _: &'static str,
+        columns: &[Column<R>],
+        context: &Context<'_>,
+        rows: &mut dyn Iterator<Item = Vec<R>>,
+    ) -> Result<(), Enough> {
+        for batch in rows {
+            let of = |at: &usize| {
+                let column = columns.get(*at)?;
+                let mut data = Data::new(column.kind);
+                batch.iter().for_each(|row| data.push((column.get)(row, context)));
+                Some(data)
+            };
+            let columns = self.wanted.iter().filter_map(of).collect();
+            self.rows += batch.len() as u64;
+            if !(self.each)(Batch { rows: batch.len(), columns }) {
+                return Err(Enough);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! Rows of a file together with what is derived of them: short names, places among other rows,
+//! sizes of inputs, lines of code.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use serde_json::Value;
+use tprof_analyze::joined::{LaunchCall, WorkRow};
+use tprof_analyze::names;
+use tprof_trace::TraceFile;
+use tprof_trace::model::{
+    Kernel, MemoryCopy, NameId, ProcessIndex, Sample, Span, SpanKind, StackId,
+};
+
+use crate::context::Context;
+
+/// Device work with its place among the work of its rank.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkOf<R> {
+    pub row: R,
+    /// None where it was not asked for.
+    pub at: Option<u32>,
+    /// Of a kernel; empty where it was not asked for.
+    pub short_name: Arc<str>,
+}
+
+impl<R> WorkOf<R> {
+    pub fn launch(&self, context: &Context<'_>) -> Option<LaunchCall> {
+        context.joined().launch_of(self.at?)
+    }
+
+    pub fn step(&self, context: &Context<'_>) -> Option<u64> {
+        context.joined().step_of(self.at?)
+    }
+}
+
+/// What of rows is asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asked {
+    /// Their places.
+    pub places: bool,
+    /// Their derived texts.
+    pub texts: bool,
+}
+
+/// Shortens each name once.
+#[derive(Default)]
+pub(crate) struct ShortNames(FxHashMap<NameId, Arc<str>>);
+
+impl ShortNames {
+    pub fn kernel(&mut self, row: Kernel, context: &Context<'_>, asked: Asked) -> WorkOf<Kernel> {
+        let short_name = match asked.texts {
+            true => {
+                let of = || names::short(context.trace.name(row.name)).into();
+                self.0.entry(row.name).or_insert_with(of).clone()
+            }
+            false => Arc::default(),
+        };
+        let work = || WorkRow {
+            process: row.process,
+            device: row.device,
+            context: row.context,
+            stream: row.stream,
+            start_ns: row.start_ns,
+            duration_ns: row.duration_ns,
+            correlation: row.correlation,
+            name: row.name,
+        };
+        let at = asked.places.then(|| context.joined().place(&work())).flatten();
+        WorkOf { row, at, short_name }
+    }
+}
+
+pub(crate) fn copy(row: MemoryCopy, context: &Context<'_>, asked: Asked) -> WorkOf<MemoryCopy> {
+    let work = || WorkRow {
+        process: row.process,
+        device: row.device,
+        context: row.context,
+        stream: row.stream,
+        start_ns: row.start_ns,
+        duration_ns: row.duration_ns,
+        correlation: row.correlation,
+        name: row.name,
+    };
+    let at = asked.places.then(|| context.joined().place(&work())).flatten();
+    WorkOf { row, at, short_name: Arc::default() }
+}
+
+/// A host span with its place among the spans of its thread.
+#[derive(Clone, Debug)]
+pub(crate) struct SpanRow {
+    pub row: Span,
+    /// None where it was not asked for.
+    pub at: Option<u32>,
+    /// Of an operator, where they were recorded and asked for.
+    pub inputs: Option<Arc<Inputs>>,
+}
+
+/// Sizes and types of an operator's inputs, as JSON lists; empty where they were not recorded.
+#[derive(Debug, Default)]
+pub(crate) struct Inputs {
+    pub shapes: String,
+    pub types: String,
+}
+
+/// Reads each text of arguments once.
+#[derive(Default)]
+pub(crate) struct InputTexts(FxHashMap<NameId, Option<Arc<Inputs>>>);
+
+impl InputTexts {
+    pub fn row(&mut self, row: Span, context: &Context<'_>, asked: Asked) -> SpanRow {
+        let at = asked.places.then(|| context.places().take(&row)).flatten();
+        let inputs = match asked.texts && row.kind == SpanKind::Operator {
+            true => {
+                self.0.entry(row.args).or_insert_with(|| inputs(context.trace, row.args)).clone()
+            }
+            false => None,
+        };
+        SpanRow { row, at, inputs }
+    }
+}
+
+fn inputs(trace: &TraceFile, args: NameId) -> Option<Arc<Inputs>> {
+    let text = trace.name(args);
+    if !text.contains("\"Input ") {
+        return None;
+    }
+    let args: Value = serde_json::from_str(text).ok()?;
+    let of = |key: &str| args.get(key).map_or(String::new(), Value::to_string);
+    Some(Arc::new(Inputs { shapes: of("Input Dims"), types: of("Input type") }))
+}
+
+/// A CPU sample with the innermost function of its stack.
+#[derive(Clone, Debug)]
+pub(crate) struct SampleRow {
+    pub row: Sample,
+    /// None where it was not asked for, or not taken.
+    pub innermost: Option<Arc<Place>>,
+}
+
+/// A function, and where it is.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub function: String,
+    pub file: String,
+    pub line: u32,
+}
+
+/// Finds each stack's once.
+#[derive(Default)]
+pub(crate) struct Innermost(FxHashMap<(ProcessIndex, StackId), Option<Arc<Place>>>);
+
+impl Innermost {
+    pub fn row(&mut self, row: Sample, context: &Context<'_>, asked: Asked) -> SampleRow {
+        let place = || {
+            let frame = context.innermost(row.process, row.stack)?;
+            Some(Arc::new(Place {
+                function: frame.function.into_owned(),
+                file: frame.file.to_owned(),
+                line: frame.line,
+            }))
+        };
+        let innermost = match asked.texts {
+            true => self.0.entry((row.process, row.stack)).or_insert_with(place).clone(),
+            false => None,
+        };
+        SampleRow { row, innermost }
+    }
+}
