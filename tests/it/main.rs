@@ -79,5 +79,6 @@ mod torch;
 mod transfers;
 mod unchanged;
 mod versions;
+mod views;
 mod waits;
 mod wheel;

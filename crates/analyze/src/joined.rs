@@ -55,6 +55,8 @@ pub struct LaunchCall {
     pub duration_ns: u64,
     /// On which thread.
     pub thread: u32,
+    /// Function.
+    pub name: NameId,
 }
 
 /// A collective or point-to-point operation as a rank ran it, and its name among ranks.
@@ -112,6 +114,8 @@ pub struct SpanPlace {
     pub flops: Option<u64>,
     /// Bytes that it reads and writes at least, of the same.
     pub bytes: Option<u64>,
+    /// The innermost operator around it that counts, itself included, as an index.
+    pub counted: Option<u32>,
 }
 
 /// Host spans of a rank, by their places.
@@ -171,8 +175,8 @@ impl<'t> JoinedRank<'t> {
     /// The call that launched it.
     pub fn launch_of(&self, work: u32) -> Option<LaunchCall> {
         let call = &self.rank.calls[self.rank.launches.call_of(work as usize)?];
-        let HostSpan { start_ns, duration_ns, thread, .. } = *call;
-        Some(LaunchCall { start_ns, duration_ns, thread })
+        let HostSpan { start_ns, duration_ns, thread, name, .. } = *call;
+        Some(LaunchCall { start_ns, duration_ns, thread, name })
     }
 
     /// Collectives and point-to-point operations that ran, in order of their kernels' starts, then
@@ -234,6 +238,12 @@ impl SpanPlaces {
         for (at, work) in counted_work(&rank, tree) {
             let place = &mut places[at as usize];
             (place.flops, place.bytes) = (Some(work.flops), work.bytes());
+            place.counted = Some(at);
+        }
+        // Callers come before what they call.
+        for at in 0..places.len() {
+            let outer = places[at].parent.and_then(|parent| places[parent as usize].counted);
+            places[at].counted = places[at].counted.or(outer);
         }
         let key = |span: &crate::rank::TreeSpan| {
             (span.thread, span.start_ns, span.end_ns(), span.kind, span.name, span.args)

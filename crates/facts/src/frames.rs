@@ -30,6 +30,9 @@ pub fn cut(end: u8) -> Option<&'static str> {
     }
 }
 
+/// What the name of functions without one ends with.
+pub const NO_NAME: &str = ", no name)";
+
 /// The owner of a function's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Layer {
@@ -83,6 +86,17 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
+    /// Its function, where it is known; else what stands for all code of its module without a name.
+    pub fn function_or_module(&self) -> Cow<'_, str> {
+        match (self.known, base_name(self.module)) {
+            (Known::Function, _) => Cow::Borrowed(&self.function),
+            // Made at run time, most likely: its addresses are others in each run.
+            (_, "") => Cow::Borrowed("(code of no known file)"),
+            // Addresses apart would hide how much of a stripped module it is.
+            (_, module) => Cow::Owned(format!("({module}{NO_NAME}")),
+        }
+    }
+
     /// What stands for frames that are missing.
     pub fn missing(what: &'static str) -> Frame<'a> {
         Frame {

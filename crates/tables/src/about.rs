@@ -154,3 +154,93 @@ fn about(name: &str) -> &'static str {
         _ => "",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::column::Sink;
+    use crate::context::Context;
+    use crate::each::RankTables;
+
+    /// Lists the columns that a file's tables have.
+    #[derive(Default)]
+    struct List(Vec<(&'static str, Vec<ColumnAbout>)>);
+
+    impl Sink for List {
+        type Error = std::convert::Infallible;
+
+        fn table<R>(
+            &mut self,
+            name: &'static str,
+            columns: &[Column<R>],
+            _: &Context<'_>,
+            _: &mut dyn Iterator<Item = Vec<R>>,
+        ) -> Result<(), Self::Error> {
+            self.0.push((name, columns.iter().map(ColumnAbout::from).collect()));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_catalogue_is_what_is_read() {
+        use tprof_trace::{RunDir, TraceHeader, TraceWriter};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rank-0.tprof");
+        TraceWriter::create(&path, &TraceHeader::default()).unwrap().finish().unwrap();
+        let run = RunDir::open(&path).unwrap();
+        let slice = tprof_export::Slice::default();
+        let selection = tprof_export::Selection::new(&run, &slice, None).unwrap();
+        let part = selection.open(selection.files[0]).unwrap();
+        let mut list = List::default();
+        let context = Context::of("a", &part);
+        let Ok(()) = RankTables::of(&context, &part, Vec::new()).each(&mut list);
+        let known = catalogue().into_iter().filter(|table| table.scope == Scope::Rank);
+        let known: Vec<_> = known.map(|table| (table.name, table.columns)).collect();
+        assert_eq!(list.0, known);
+    }
+
+    #[test]
+    fn every_table_has_columns_and_a_description() {
+        for table in catalogue() {
+            assert!(!table.about.is_empty(), "{}", table.name);
+            assert!(table.columns.len() > 1, "{}", table.name);
+            let mut names: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
+            assert_eq!(names[0], "run", "{}", table.name);
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), table.columns.len(), "{}: a name twice", table.name);
+        }
+    }
+
+    #[test]
+    fn the_documentation_lists_every_column() {
+        let mut list = String::new();
+        for table in catalogue() {
+            list += &format!(
+                "\n**{}**: {}\n\n| column | type | what |\n|---|---|---|\n",
+                table.name, table.about
+            );
+            for ColumnAbout { name, kind, about } in
+                table.columns.iter().filter(|of| of.name != "run")
+            {
+                let is_who = matches!(*name, "rank" | "instance" | "host");
+                if !(is_who && table.name != "ranks") {
+                    list += &format!("| `{name}` | {} | {about} |\n", kind.name());
+                }
+            }
+        }
+        let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/exports.md");
+        let text = std::fs::read_to_string(&docs).unwrap();
+        let (_, found) = text.split_once("raises it.\n").unwrap();
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            let before = &text[..text.len() - found.len()];
+            std::fs::write(&docs, format!("{before}{list}")).unwrap();
+            return;
+        }
+        assert_eq!(
+            found.trim(),
+            list.trim(),
+            "docs/exports.md, from `### Columns` on: UPDATE_GOLDEN=1 writes it"
+        );
+    }
+}

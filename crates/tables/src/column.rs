@@ -1,67 +1,8 @@
 //! What a column is: its name, its type, and what it makes of a row.
 
+pub(crate) use crate::cell::{Cell, Type};
 use crate::context::Context;
-
-/// Type of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Type {
-    /// Signed 64 bits. Unsigned numbers of the trace keep their bits: engines that have no unsigned
-    /// type read `UINT_64` as a decimal, or wrongly.
-    Int,
-    /// Signed 32 bits: small numbers that name something.
-    Id,
-    /// 64-bit floating point.
-    Float,
-    /// True or false.
-    Bool,
-    /// UTF-8.
-    Text,
-}
-
-impl Type {
-    /// As the documentation calls it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Type::Int => "int64",
-            Type::Id => "int32",
-            Type::Float => "double",
-            Type::Bool => "bool",
-            Type::Text => "string",
-        }
-    }
-}
-
-/// One value.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Cell<'a> {
-    /// Not known, or it does not apply.
-    Null,
-    /// Of [`Type::Int`] and [`Type::Id`].
-    Int(i64),
-    /// A number with a fraction.
-    Float(f64),
-    /// True or false.
-    Bool(bool),
-    /// A text.
-    Text(&'a str),
-}
-
-impl<'a> Cell<'a> {
-    /// An unsigned number; above 2^63 - 1 its bits.
-    pub(crate) fn uint(value: u64) -> Cell<'a> {
-        Cell::Int(value as i64)
-    }
-
-    /// One that may be unknown.
-    pub(crate) fn opt(value: Option<impl Into<u64>>) -> Cell<'a> {
-        value.map_or(Cell::Null, |value| Cell::uint(value.into()))
-    }
-
-    /// A text; an empty one is null.
-    pub(crate) fn text(value: &'a str) -> Cell<'a> {
-        if value.is_empty() { Cell::Null } else { Cell::Text(value) }
-    }
-}
+use crate::data::Data;
 
 /// One column of rows of type `R`.
 pub struct Column<R> {
@@ -73,6 +14,31 @@ pub struct Column<R> {
     pub about: &'static str,
     /// Its value in a row.
     pub get: for<'a> fn(&'a R, &'a Context<'_>) -> Cell<'a>,
+    /// Adds its values in some rows: as `get`, with one call for all.
+    pub fill: fn(&[R], &Context<'_>, &mut Data),
+}
+
+/// What [`Column::fill`] is made of.
+#[inline(always)]
+pub(crate) fn fill<R>(
+    rows: &[R],
+    context: &Context<'_>,
+    data: &mut Data,
+    get: impl for<'a> Fn(&'a R, &'a Context<'_>) -> Cell<'a>,
+) {
+    rows.iter().for_each(|row| data.push(get(row, context)));
+}
+
+/// As [`fill`], of a value that is the same in all rows of a file.
+fn fill_same<R>(
+    rows: &[R],
+    context: &Context<'_>,
+    data: &mut Data,
+    get: impl for<'a> Fn(&'a R, &'a Context<'_>) -> Cell<'a>,
+) {
+    if let Some(first) = rows.first() {
+        data.push_all(get(first, context), rows.len());
+    }
 }
 
 // Not derived: that would ask the same of the row.
@@ -89,31 +55,24 @@ pub(crate) const IDENTITY: usize = 4;
 
 /// What every row of a rank begins with: which run, and which rank's file of it.
 pub(crate) fn identity<R>() -> [Column<R>; IDENTITY] {
+    macro_rules! same {
+        ($name:literal $kind:ident $about:literal $get:expr) => {
+            Column {
+                name: $name,
+                kind: Type::$kind,
+                about: $about,
+                get: $get,
+                fill: |rows, context, data| fill_same(rows, context, data, $get),
+            }
+        };
+    }
     [
-        Column {
-            name: "run",
-            kind: Type::Text,
-            about: "name of the run's directory",
-            get: |_, c| Cell::text(&c.who.run),
-        },
-        Column {
-            name: "rank",
-            kind: Type::Id,
-            about: "rank; null for processes of no rank",
-            get: |_, c| Cell::opt(c.who.rank),
-        },
-        Column {
-            name: "instance",
-            kind: Type::Id,
-            about: "which file of the rank: 0, or higher after a restart or of a second launch",
-            get: |_, c| Cell::uint(c.who.instance.into()),
-        },
-        Column {
-            name: "host",
-            kind: Type::Text,
-            about: "host; null where an imported trace does not name it",
-            get: |_, c| Cell::text(&c.who.host),
-        },
+        same!("run" Text "name of the run's directory" |_, c| Cell::text(&c.who.run)),
+        same!("rank" Id "rank; null for processes of no rank" |_, c| Cell::opt(c.who.rank)),
+        same!("instance" Id "which file of the rank: 0, or higher after a restart or of a second launch"
+            |_, c| Cell::uint(c.who.instance.into())),
+        same!("host" Text "host; null where an imported trace does not name it"
+            |_, c| Cell::text(&c.who.host)),
     ]
 }
 
@@ -147,6 +106,7 @@ macro_rules! columns {
                 kind: $crate::column::Type::$kind,
                 about: $about,
                 get: $get,
+                fill: |rows, context, data| $crate::column::fill(rows, context, data, $get),
             },
         )* ];
     };

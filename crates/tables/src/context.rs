@@ -10,7 +10,7 @@ use tprof_facts::steps::StepSource;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, ProcessIndex, StackId, ThreadIndex};
 
-use crate::column::Cell;
+use crate::cell::Cell;
 use crate::who::Who;
 
 /// An open file of a rank.
@@ -50,10 +50,12 @@ impl<'a> Context<'a> {
         self.places.get_or_init(|| SpanPlaces::of(self.trace))
     }
 
-    /// The innermost function of a stack.
-    pub(crate) fn innermost(&self, process: ProcessIndex, stack: StackId) -> Option<Frame<'a>> {
+    /// The functions of the innermost code of a stack, the innermost inlined one first.
+    pub(crate) fn innermost(&self, process: ProcessIndex, stack: StackId) -> Vec<Frame<'a>> {
         let frames = self.frames.get_or_init(|| Frames::new(self.trace));
-        (stack > 0).then(|| frames.of_stack(process, stack).pop()).flatten()
+        let found = self.trace.stack(process, stack).filter(|_| stack > 0);
+        let address = found.and_then(|found| found.frames.first());
+        address.map(|address| frames.at(process, *address)).unwrap_or_default()
     }
 
     pub(crate) fn time(&self, time_ns: u64) -> Cell<'a> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::column::{Cell, Type};
+use crate::cell::{Cell, Type};
 
 /// Values of a column, one of each row.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +51,7 @@ pub struct Texts {
 }
 
 impl Texts {
+    #[inline]
     fn push(&mut self, text: &str) {
         let place = (text.as_ptr() as usize, text.len());
         if let Some((address, length, key)) = self.last
@@ -98,6 +99,7 @@ impl Data {
     }
 
     /// Adds a row. A value of another type than the column's, or that does not fit it, is null.
+    #[inline]
     pub fn push(&mut self, cell: Cell<'_>) {
         let there = match (&mut self.values, cell) {
             (Values::Int(values), Cell::Int(value)) => {
@@ -134,6 +136,28 @@ impl Data {
         };
         self.valid.push(there);
         self.nulls += usize::from(!there);
+    }
+
+    /// Adds so many rows with one value.
+    pub fn push_all(&mut self, cell: Cell<'_>, rows: usize) {
+        if rows == 0 {
+            return;
+        }
+        self.push(cell);
+        let more = rows - 1;
+        fn repeat<T: Copy>(values: &mut Vec<T>, more: usize) {
+            let last = *values.last().expect("a value was pushed");
+            values.resize(values.len() + more, last);
+        }
+        match &mut self.values {
+            Values::Int(values) => repeat(values, more),
+            Values::Id(values) => repeat(values, more),
+            Values::Float(values) => repeat(values, more),
+            Values::Bool(values) => repeat(values, more),
+            Values::Text(texts) => repeat(&mut texts.keys, more),
+        }
+        repeat(&mut self.valid, more);
+        self.nulls += if self.valid.last() == Some(&false) { more } else { 0 };
     }
 
     /// Forgets all rows, and keeps the memory; texts too, which come again.

@@ -183,7 +183,7 @@ impl<'a> RankTables<'a> {
             places: takes(
                 sink,
                 name,
-                &["row", "parent_row", "depth", "self_ns", "flops", "flop_bytes"],
+                &["row", "parent_row", "depth", "self_ns", "flops", "flop_bytes", "flop_row"],
             ),
             texts: takes(sink, name, &["input_shapes", "input_types"]),
         };
@@ -210,7 +210,7 @@ impl<'a> RankTables<'a> {
 
     fn samples<S: Sink>(&self, ids: &ExternalIds, sink: &mut S) -> Result<(), S::Error> {
         let (context, name) = (self.context, "samples");
-        let texts = takes(sink, name, &["function", "file", "line"]);
+        let texts = takes(sink, name, &["function", "file", "line", "module"]);
         let mut innermost = Innermost::default();
         let asked = Asked { places: false, texts };
         let rows = self.rows::<Sample>(ids).map(|row| innermost.row(row, context, asked));
@@ -226,7 +226,8 @@ impl<'a> RankTables<'a> {
     }
 }
 
-const OF_LAUNCH: [&str; 4] = ["step", "launch_start_ns", "launch_duration_ns", "launch_thread"];
+const OF_LAUNCH: [&str; 5] =
+    ["step", "launch_start_ns", "launch_duration_ns", "launch_name", "launch_thread"];
 
 fn takes<S: Sink>(sink: &S, table: &'static str, columns: &[&'static str]) -> bool {
     columns.iter().any(|column| sink.takes(table, column))
@@ -238,8 +239,9 @@ struct Table<'a> {
     context: &'a Context<'a>,
 }
 
-/// Rows of a batch: what a sink makes a group of.
-const BATCH_ROWS: usize = 1 << 13;
+/// Rows of a batch. A sink goes through it once for each column, so it must stay in the cache of a
+/// core: a span takes 300 bytes.
+const BATCH_ROWS: usize = 1 << 9;
 
 impl Table<'_> {
     fn give<R, S: Sink>(

@@ -10,9 +10,12 @@
 
 mod who;
 
-mod column;
-mod context;
+mod cell;
 mod data;
+
+mod context;
+
+mod column;
 mod host_time;
 mod rows;
 
@@ -22,6 +25,7 @@ mod each;
 mod run;
 
 mod about;
+mod views;
 
 pub mod csv;
 pub mod json;
@@ -29,10 +33,12 @@ pub mod parquet;
 pub mod read;
 
 pub use about::{ColumnAbout, Scope, TableAbout, VERSION, catalogue, is_table};
-pub use column::{Cell, Column, Sink, Type};
+pub use cell::{Cell, Type};
+pub use column::{Column, Sink};
 pub use context::Context;
 pub use data::{Data, Texts, Values};
 pub use each::{RANK_TABLES, RankTables};
 pub use host_time::{HostTime, all as host_times, read as read_host_times};
 pub use run::{Owned, RUN_TABLES, RunTable, RunTables, read_run, run_columns};
+pub use views::{VIEWS, View};
 pub use who::{Who, name_of};

@@ -196,7 +196,7 @@ impl Sink for Picked<'_> {
             let of = |at: &usize| {
                 let column = columns.get(*at)?;
                 let mut data = Data::new(column.kind);
-                batch.iter().for_each(|row| data.push((column.get)(row, context)));
+                (column.fill)(&batch, context, &mut data);
                 Some(data)
             };
             let columns = self.wanted.iter().filter_map(of).collect();

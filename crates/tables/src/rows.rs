@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use serde_json::Value;
 use tprof_analyze::joined::{LaunchCall, WorkRow};
 use tprof_analyze::names;
+use tprof_facts::labels::base_name;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{
     Kernel, MemoryCopy, NameId, ProcessIndex, Sample, Span, SpanKind, StackId,
@@ -130,7 +131,7 @@ fn inputs(trace: &TraceFile, args: NameId) -> Option<Arc<Inputs>> {
     Some(Arc::new(Inputs { shapes: of("Input Dims"), types: of("Input type") }))
 }
 
-/// A CPU sample with the innermost function of its stack.
+/// A CPU sample with the innermost code of its stack.
 #[derive(Clone, Debug)]
 pub(crate) struct SampleRow {
     pub row: Sample,
@@ -138,12 +139,14 @@ pub(crate) struct SampleRow {
     pub innermost: Option<Arc<Place>>,
 }
 
-/// A function, and where it is.
+/// A function, and the line that ran.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub function: String,
     pub file: String,
     pub line: u32,
+    /// Base name of the library or program; empty if unknown.
+    pub module: String,
 }
 
 /// Finds each stack's once.
@@ -153,11 +156,14 @@ pub(crate) struct Innermost(FxHashMap<(ProcessIndex, StackId), Option<Arc<Place>
 impl Innermost {
     pub fn row(&mut self, row: Sample, context: &Context<'_>, asked: Asked) -> SampleRow {
         let place = || {
-            let frame = context.innermost(row.process, row.stack)?;
+            let frames = context.innermost(row.process, row.stack);
+            // Time in inlined code is its function's, as in reports; the line is the code's own.
+            let (line, function) = (frames.first()?, frames.last()?);
             Some(Arc::new(Place {
-                function: frame.function.into_owned(),
-                file: frame.file.to_owned(),
-                line: frame.line,
+                function: function.function_or_module().into_owned(),
+                file: line.file.to_owned(),
+                line: line.line,
+                module: base_name(function.module).to_owned(),
             }))
         };
         let innermost = match asked.texts {

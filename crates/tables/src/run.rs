@@ -166,7 +166,7 @@ const RANKS: [ColumnAbout; 15] = [
     WHO[2],
     WHO[3],
     column("file", Type::Text, "name of its file"),
-    column("label", Type::Text, "as reports call it: 3, 3.1 or `launcher HOST`"),
+    column("label", Type::Text, "as reports call it: `rank 3`, `rank 3.1`, `launcher HOST`"),
     column("world_size", Type::Int, "ranks that its launcher started, if it gave that"),
     column("restarts", Type::Int, "how often an elastic launcher had started it before"),
     column("start_unix_ns", Type::Int, "when its recording began, nanoseconds since 1970"),
@@ -344,7 +344,7 @@ fn rank_rows(dir: &RunDir, run: &str, problems: &mut Vec<String>) -> Vec<Vec<Own
             extent.map_or(Owned::Null, |(_, last)| Owned::Int(at(last))),
             Owned::Bool(trace.is_closed() && trace.problems().is_empty()),
             Owned::Int(trace.recorded().events as i64),
-            Owned::Int(trace.losses().iter().map(|loss| loss.count).sum::<u64>() as i64),
+            Owned::Int(trace.losses().len() as i64),
             Owned::Int(trace.bytes() as i64),
         ]);
         (row, None)
@@ -373,7 +373,7 @@ fn reported_rows(
         if let Some(at) = of_rank {
             let label = match cells[at].value() {
                 Some(Value::Text(label)) => label.clone(),
-                Some(Value::Unsigned(rank)) => rank.to_string(),
+                Some(Value::Unsigned(rank)) => format!("rank {rank}"),
                 _ => String::new(),
             };
             let who = whos.get(&label);

@@ -15,6 +15,7 @@ columns! { pub(crate) KERNELS of WorkOf<Kernel>:
     "step" Int "number of the step in which it was launched" |r, c| Cell::opt(r.step(c));
     "launch_start_ns" Int "when the call that launched it began" |r, c| c.time_opt(r.launch(c).map(|call| call.start_ns));
     "launch_duration_ns" Int "how long that call took" |r, c| Cell::opt(r.launch(c).map(|call| call.duration_ns));
+    "launch_name" Text "function of that call" |r, c| r.launch(c).map_or(Cell::Null, |call| c.name(call.name));
     "launch_thread" Id "row of `threads` of that call" |r, c| Cell::opt(r.launch(c).map(|call| call.thread));
     "process" Id "row of `processes`" |r, _| Cell::uint(r.row.process.into());
     "device" Int "device, as its process numbers them" |r, _| Cell::uint(r.row.device.into());
@@ -49,6 +50,7 @@ columns! { pub(crate) COPIES of WorkOf<MemoryCopy>:
     "step" Int "number of the step in which it was launched" |r, c| Cell::opt(r.step(c));
     "launch_start_ns" Int "when the call that launched it began" |r, c| c.time_opt(r.launch(c).map(|call| call.start_ns));
     "launch_duration_ns" Int "how long that call took" |r, c| Cell::opt(r.launch(c).map(|call| call.duration_ns));
+    "launch_name" Text "function of that call" |r, c| r.launch(c).map_or(Cell::Null, |call| c.name(call.name));
     "launch_thread" Id "row of `threads` of that call" |r, c| Cell::opt(r.launch(c).map(|call| call.thread));
     "process" Id "row of `processes`" |r, _| Cell::uint(r.row.process.into());
     "device" Int "device" |r, _| Cell::uint(r.row.device.into());

@@ -25,6 +25,7 @@ columns! { pub(crate) SPANS of SpanRow:
     "input_types" Text "their types, as a JSON list" |r, _| inputs(r, |inputs| &inputs.types);
     "flops" Int "floating-point operations of an operator that counts, by its sizes (`tprof report flops`)" |r, c| Cell::opt(place(r, c).and_then(|place| place.flops));
     "flop_bytes" Int "bytes that it reads and writes at least" |r, c| Cell::opt(place(r, c).and_then(|place| place.bytes));
+    "flop_row" Int "`row` of the innermost operator around it that has `flops`, itself included" |r, c| Cell::opt(place(r, c).and_then(|place| place.counted));
     "correlation" Int "the same in what the call started on a device" |r, _| Cell::opt(r.row.correlation);
     "external" Int "the same in the operator around it" |r, _| Cell::opt(r.row.external);
     "id" Int "number of this span, where others refer to it" |r, _| Cell::opt(r.row.id);
@@ -108,9 +109,10 @@ columns! { pub(crate) SAMPLES of SampleRow:
     "thread" Id "row of `threads`" |r, _| Cell::uint(r.row.thread.into());
     "tid" Int "thread id" |r, c| c.tid(r.row.thread);
     "stack" Int "stack in `stack_frames`" |r, _| Cell::opt((r.row.stack > 0).then_some(r.row.stack));
-    "function" Text "its innermost function" |r, _| r.innermost.as_ref().map_or(Cell::Null, |at| Cell::text(&at.function));
-    "file" Text "source file of that" |r, _| r.innermost.as_ref().map_or(Cell::Null, |at| Cell::text(&at.file));
-    "line" Int "line" |r, _| Cell::opt(r.innermost.as_ref().map(|at| at.line).filter(|line| *line > 0));
+    "function" Text "its innermost function, what was inlined into it included" |r, _| r.innermost.as_ref().map_or(Cell::Null, |at| Cell::text(&at.function));
+    "file" Text "source file of the line that ran or waited" |r, _| r.innermost.as_ref().map_or(Cell::Null, |at| Cell::text(&at.file));
+    "line" Int "that line" |r, _| Cell::opt(r.innermost.as_ref().map(|at| at.line).filter(|line| *line > 0));
+    "module" Text "library or program of the function" |r, _| r.innermost.as_ref().map_or(Cell::Null, |at| Cell::text(&at.module));
     "weight_ns" Int "time for which it stands" |r, _| Cell::Int(r.row.weight_ns as i64);
     "state" Text "running, or what the thread waited for" |r, _| Cell::Text(state(r.row.state));
     "cpu" Id "processor" |r, _| Cell::opt(r.row.cpu);

@@ -12,7 +12,7 @@ use tprof_export::{ExportError, Options, Selection, Written, paths};
 use tprof_trace::{RankFile, RunDir};
 
 use super::file::TableFile;
-use crate::about::{ColumnAbout, Scope, VERSION, catalogue};
+use crate::about::{ColumnAbout, Scope, TableAbout, VERSION, catalogue};
 use crate::column::{Column, Sink};
 use crate::context::Context;
 use crate::each::{self, RankTables};
@@ -69,6 +69,9 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
         }
     } else {
         written.notes.push(NO_SUMS.to_owned());
+    }
+    for table in catalogue().iter().filter(|table| rows.get(table.name).is_none_or(|n| *n == 0)) {
+        empty_table(output.unfinished(), table).map_err(failed)?;
     }
     about(output.unfinished(), &selection, &name, &rows).map_err(failed)?;
     written.paths.push(output.keep()?);
@@ -179,8 +182,7 @@ impl Sink for Dataset<'_> {
                 }
             };
             self.open[at].1.add(batch.len(), |at, data| {
-                let get = columns[at].get;
-                batch.iter().for_each(|row| data.push(get(row, context)));
+                (columns[at].fill)(&batch, context, data);
             })?;
             if each::is_timed(name) {
                 self.events += batch.len() as u64;
@@ -205,6 +207,14 @@ fn run_table(dir: &Path, run: &str, table: &RunTable) -> io::Result<u64> {
     file.finish()
 }
 
+/// Writes a table without rows: an engine that knows its columns can run queries that name it.
+fn empty_table(dir: &Path, table: &TableAbout) -> io::Result<()> {
+    let directory = dir.join(table.name);
+    fs::create_dir_all(&directory)?;
+    TableFile::begin(&directory.join("none.parquet"), table.name, &table.columns)?.finish()?;
+    Ok(())
+}
+
 /// A run's name as a file's: what Hive's convention gives a meaning is left out.
 fn file_name(run: &str) -> String {
     let plain = |letter: char| match letter {
@@ -226,7 +236,7 @@ fn about(
 ) -> io::Result<()> {
     let mut tables = Map::new();
     for table in catalogue() {
-        let Some(rows) = rows.get(table.name).filter(|rows| **rows > 0) else { continue };
+        let rows = rows.get(table.name).copied().unwrap_or(0);
         let column = |of: &ColumnAbout| json!({ "name": of.name, "type": of.kind.name(), "about": of.about });
         let columns: Vec<_> = table.columns.iter().map(column).collect();
         let scope = if table.scope == Scope::Rank { "rank" } else { "run" };
@@ -241,6 +251,6 @@ fn about(
         "files": selection.files.len(),
         "tables": tables,
     });
-    let text = serde_json::to_string_pretty(&about).unwrap_or_default() + "\n";
+    let text = serde_json::to_string(&about).unwrap_or_default() + "\n";
     fs::write(dir.join("_tprof.json"), text)
 }

@@ -36,7 +36,7 @@ impl TableFile {
             .set_created_by(format!("tprof {}", env!("CARGO_PKG_VERSION")))
             .set_key_value_metadata(Some(vec![version]));
         for column in columns {
-            properties = packing::packed(properties, column.name);
+            properties = packing::packed(properties, column);
         }
         let schema = packing::schema(name, columns).map_err(parquet_failed)?;
         let file = File::create_new(path)?;

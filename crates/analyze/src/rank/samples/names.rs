@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 pub use tprof_facts::frames::Layer;
-use tprof_facts::frames::{self, Frame, Known};
+use tprof_facts::frames::{self, Frame, NO_NAME};
 use tprof_facts::labels::base_name;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, StackId};
@@ -48,8 +48,6 @@ impl Func {
     }
 }
 
-/// What the name of functions without one ends with.
-const NO_NAME: &str = ", no name)";
 /// What stands for the kernel's functions where their names are hidden.
 const NAMELESS_KERNEL: &str = "[kernel]";
 
@@ -152,14 +150,8 @@ impl<'a> FrameFunctions<'a> {
     ) -> Vec<(FuncId, u32)> {
         let func = |frame: Frame<'_>| {
             let module = base_name(frame.module);
-            let name = match (frame.known, module) {
-                (Known::Function, _) => frame.function,
-                // Made at run time, most likely: its addresses are others in each run.
-                (_, "") => "(code of no known file)".into(),
-                // Addresses apart would hide how much of a stripped module it is.
-                (_, module) => format!("({module}{NO_NAME}").into(),
-            };
-            let (name, file) = (name.into(), frame.file.into());
+            let name = frame.function_or_module().into();
+            let file = frame.file.into();
             Func { name, file, module: module.into(), layer: frame.layer }
         };
         let found = self.frames.at(process, frame);

@@ -1,11 +1,14 @@
 //! What other tools find in our tables.
 
+#[path = "../../export/tests/common/mod.rs"]
 mod common;
 
 use common::{NASTY, SMALL, readers};
 use serde_json::{Value, json};
 use std::path::Path;
-use tprof_export::{ExportError, Options, Slice, csv, json as tables_json, parquet};
+use tprof_export::{ExportError, Options, Slice};
+use tprof_tables::read::{Batch, OpenRun, Request};
+use tprof_tables::{Scope, Values, catalogue, csv, json as tables_json, parquet};
 use tprof_trace::RunDir;
 
 fn options(output: &Path) -> Options<'static> {
@@ -23,7 +26,8 @@ fn duckdb_pandas_and_polars_read_the_parquet() {
     let about: Value =
         serde_json::from_slice(&std::fs::read(out.join("_tprof.json")).unwrap()).unwrap();
     assert_eq!(about["tables"]["spans"]["rows"], counts[0].spans + counts[1].spans);
-    assert!(!out.join("map_events").exists(), "a table without rows has no file");
+    assert_eq!(about["tables"]["map_events"]["rows"], 0);
+    assert!(out.join("map_events/none.parquet").exists(), "a table without rows has its columns");
     let Some(read) = readers::python("tables.py", &[&out]) else { return };
     let [a, b] = [counts[0], counts[1]];
     assert_eq!(read["duckdb"], json!([[0, a.kernels, a.kernel_ns], [1, b.kernels, b.kernel_ns]]));
@@ -36,6 +40,28 @@ fn duckdb_pandas_and_polars_read_the_parquet() {
     assert_eq!(read["nulls"], both.0, "no kernel is of a graph");
     assert_eq!(read["ranks"], json!([0, 1]));
     assert!(read["names"].as_array().unwrap().contains(&NASTY.into()));
+}
+
+#[test]
+fn ranks_in_one_file_have_the_same_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    common::write_run(dir.path(), common::Job { ranks: 5, ..SMALL });
+    let run = RunDir::open(dir.path()).unwrap();
+    let (apart, together) = (dir.path().join("apart"), dir.path().join("together"));
+    parquet::export(&run, &options(&apart)).unwrap();
+    let compact = Options { files_of_ranks: Some(2), ..options(&together) };
+    parquet::export(&run, &compact).unwrap();
+    let files = |of: &Path| -> Vec<String> {
+        let names = std::fs::read_dir(of).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let kernels = ["ranks-0-1.parquet", "ranks-2-3.parquet", "ranks-4.parquet"];
+    assert_eq!(files(&together.join("kernels")), kernels);
+    assert_eq!(files(&apart.join("kernels")).len(), 5);
+    let read = |of: &Path| readers::python("same.py", &[of]);
+    assert_eq!(read(&together), read(&apart));
 }
 
 #[test]
@@ -90,8 +116,11 @@ fn csv_holds_every_row_and_no_formula() {
     assert_eq!(sum, counts[0].kernel_ns + counts[1].kernel_ns);
     assert!(kernels[1..].iter().any(|row| row[column("name")] == NASTY));
     assert!(kernels[1..].iter().all(|row| row[column("graph")].is_empty()));
-    assert_eq!(kernels[1][0], "0");
-    assert_eq!(kernels.last().unwrap()[0], "1");
+    assert_eq!(kernels[1][column("rank")], "0");
+    assert_eq!(kernels.last().unwrap()[column("rank")], "1");
+    assert_eq!(kernels[1][column("host")], "node0");
+    let ranks = fields(&std::fs::read_to_string(out.join("ranks.csv")).unwrap());
+    assert_eq!(ranks.len(), 1 + 2, "{ranks:?}");
 }
 
 #[test]
@@ -104,7 +133,7 @@ fn json_is_one_document_with_its_columns() {
     let json: Value = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
     assert_eq!(
         (&json["tables_version"], &json["start_unix_ns"]),
-        (&1.into(), &common::UNIX.into())
+        (&2.into(), &common::UNIX.into())
     );
     let kernels = &json["ranks"][1]["tables"]["kernels"];
     let rows = kernels["rows"].as_array().unwrap();
@@ -142,4 +171,94 @@ fn a_dataset_appears_whole_or_not_at_all() {
     assert!(matches!(parquet::export(&run, &options(&out)), Err(ExportError::Exists { .. })));
     parquet::export(&run, &Options { force: true, ..options(&out) }).unwrap();
     assert!(!out.join("mine").exists() && out.join("kernels").exists());
+}
+
+/// All rows of a table that a request gives of a file.
+fn read(run: &OpenRun, file: usize, table: &str, request: &Request) -> Vec<Batch> {
+    let mut batches = Vec::new();
+    let problems = run.read_rank(file, table, request, &mut |batch| {
+        batches.push(batch);
+        true
+    });
+    assert_eq!(problems.unwrap(), Vec::<String>::new(), "{table}");
+    batches
+}
+
+#[test]
+fn an_engine_reads_the_rows_that_are_exported() {
+    let dir = tempfile::tempdir().unwrap();
+    common::write_run(dir.path(), SMALL);
+    let run = RunDir::open(dir.path()).unwrap();
+    let out = dir.path().join("tables.json");
+    tables_json::export(&run, &options(&out)).unwrap();
+    let json: Value = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
+    let run = OpenRun::open(dir.path()).unwrap();
+    let mut seen = 0;
+    for table in catalogue().into_iter().filter(|table| table.scope == Scope::Rank) {
+        let all = Request { columns: (0..table.columns.len()).collect(), ..Request::default() };
+        for file in 0..2 {
+            let batches = read(&run, file, table.name, &all);
+            let rows = json["ranks"][file]["tables"][table.name]["rows"].as_array().unwrap();
+            assert_eq!(
+                batches.iter().map(|batch| batch.rows).sum::<usize>(),
+                rows.len(),
+                "{}",
+                table.name
+            );
+            seen += rows.len();
+            for (at, row) in
+                rows.iter().enumerate().take(batches.first().map_or(0, |first| first.rows))
+            {
+                for (column, value) in row.as_array().unwrap().iter().enumerate() {
+                    // The first four are the object's around it.
+                    let data = &batches[0].columns[column + 4];
+                    let found = match &data.values {
+                        _ if !data.valid[at] => Value::Null,
+                        Values::Int(values) => values[at].into(),
+                        Values::Id(values) => values[at].into(),
+                        Values::Float(values) => values[at].into(),
+                        Values::Bool(values) => values[at].into(),
+                        Values::Text(texts) => (&*texts.distinct[texts.keys[at] as usize]).into(),
+                    };
+                    let same = found == *value
+                        || found.as_f64().is_some_and(|f| Some(f) == value.as_f64());
+                    assert!(
+                        same,
+                        "{}, row {at}, {}: {found} {value}",
+                        table.name,
+                        table.columns[column + 4].name
+                    );
+                }
+            }
+        }
+    }
+    assert!(seen > 500, "{seen} rows");
+}
+
+#[test]
+fn an_engine_gets_only_the_columns_and_times_that_it_asks_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let counts = common::write_run(dir.path(), SMALL);
+    let run = OpenRun::open(dir.path()).unwrap();
+    let kernels = catalogue().into_iter().find(|table| table.name == "kernels").unwrap();
+    let at = |name: &str| kernels.columns.iter().position(|column| column.name == name).unwrap();
+    let two = Request { columns: vec![at("class"), at("rank")], ..Request::default() };
+    let batches = read(&run, 1, "kernels", &two);
+    assert_eq!(batches.iter().map(|batch| batch.rows as u64).sum::<u64>(), counts[1].kernels);
+    let [class, rank] = &batches[0].columns[..] else {
+        panic!("{} columns", batches[0].columns.len())
+    };
+    assert!(matches!(&rank.values, Values::Id(ranks) if ranks.iter().all(|rank| *rank == 1)));
+    assert!(
+        matches!(&class.values, Values::Text(texts) if texts.distinct.iter().any(|text| &**text == "compute"))
+    );
+    let part = Request { from_ns: Some(common::STEP_NS as i64), ..two.clone() };
+    let rows = read(&run, 1, "kernels", &part).iter().map(|batch| batch.rows as u64).sum::<u64>();
+    assert!(0 < rows && rows <= counts[1].kernels, "{rows}");
+    let mut given = 0;
+    let stopped = run.read_rank(0, "spans", &two, &mut |batch| {
+        given += batch.rows;
+        false
+    });
+    assert!(stopped.unwrap().is_empty() && given > 0);
 }

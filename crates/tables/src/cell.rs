@@ -1,0 +1,62 @@
+//! Values, and the types of columns.
+
+/// Type of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// Signed 64 bits. Unsigned numbers of the trace keep their bits: engines that have no unsigned
+    /// type read `UINT_64` as a decimal, or wrongly.
+    Int,
+    /// Signed 32 bits: small numbers that name something.
+    Id,
+    /// 64-bit floating point.
+    Float,
+    /// True or false.
+    Bool,
+    /// UTF-8.
+    Text,
+}
+
+impl Type {
+    /// As the documentation calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Type::Int => "int64",
+            Type::Id => "int32",
+            Type::Float => "double",
+            Type::Bool => "bool",
+            Type::Text => "string",
+        }
+    }
+}
+
+/// One value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cell<'a> {
+    /// Not known, or it does not apply.
+    Null,
+    /// Of [`Type::Int`] and [`Type::Id`].
+    Int(i64),
+    /// A number with a fraction.
+    Float(f64),
+    /// True or false.
+    Bool(bool),
+    /// A text.
+    Text(&'a str),
+}
+
+impl<'a> Cell<'a> {
+    /// An unsigned number; above 2^63 - 1 its bits.
+    pub(crate) fn uint(value: u64) -> Cell<'a> {
+        Cell::Int(value as i64)
+    }
+
+    /// One that may be unknown.
+    pub(crate) fn opt(value: Option<impl Into<u64>>) -> Cell<'a> {
+        value.map_or(Cell::Null, |value| Cell::uint(value.into()))
+    }
+
+    /// A text; an empty one is null.
+    pub(crate) fn text(value: &'a str) -> Cell<'a> {
+        if value.is_empty() { Cell::Null } else { Cell::Text(value) }
+    }
+}

@@ -1,0 +1,54 @@
+//! Views over the tables: questions that reports answer, as SQL that DuckDB, DataFusion, Spark and
+//! Trino take alike.
+
+/// A view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Name.
+    pub name: &'static str,
+    /// The statement that creates it, comments before it, with a semicolon at its end.
+    pub text: &'static str,
+}
+
+macro_rules! views {
+    ($($name:literal)*) => {
+        &[$(View { name: $name, text: include_str!(concat!("../views/", $name, ".sql")) }),*]
+    };
+}
+
+/// All of them. One that is made of another comes after it.
+pub const VIEWS: &[View] = views!(
+    "kernel_stats" "device_time" "breakdown" "comm_overlap" "idle_gaps" "launch_delays" "meetings"
+    "stragglers" "memory_curve" "step_times" "hot_functions" "roofline"
+);
+
+impl View {
+    /// What it is, in a sentence or two: the comment before it.
+    pub fn about(&self) -> String {
+        let lines = self.text.lines().map_while(|line| line.strip_prefix("-- "));
+        lines.collect::<Vec<_>>().join(" ")
+    }
+
+    /// The query within it, without the semicolon.
+    pub fn query(&self) -> &'static str {
+        let (_, query) = self.text.split_once(" AS\n").unwrap_or_default();
+        query.trim_end().trim_end_matches(';')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_view_creates_what_its_name_says() {
+        for view in VIEWS {
+            let begin = format!("\nCREATE VIEW {} AS\n", view.name);
+            assert!(view.text.contains(&begin), "{}", view.name);
+            assert!(!view.about().is_empty(), "{}", view.name);
+            assert!(view.query().starts_with("SELECT") || view.query().starts_with("WITH"));
+            assert_eq!(view.text.matches(';').count(), view.about().matches(';').count() + 1);
+            assert!(!crate::is_table(view.name), "{} is a table, too", view.name);
+        }
+    }
+}

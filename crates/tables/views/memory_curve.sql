@@ -1,0 +1,10 @@
+-- Device memory that each allocator has given out, after each block that it gave or took back. Where
+-- the allocator wrote its own total, that; else the sum of what was recorded.
+CREATE VIEW memory_curve AS
+SELECT run, rank, instance, host, process, device, allocator, time_ns,
+       coalesce(total_allocated_bytes,
+         CAST(sum(CASE WHEN free THEN -abs(bytes) ELSE abs(bytes) END) OVER (
+           PARTITION BY run, rank, instance, host, process, device, allocator
+           ORDER BY time_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS BIGINT)) AS bytes,
+       total_reserved_bytes AS reserved_bytes
+FROM device_allocations;

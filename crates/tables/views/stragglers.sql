@@ -1,0 +1,11 @@
+-- How late each rank came to collectives, as in `tprof report stragglers`. Of more than 2,048
+-- collectives a rank the report compares a sample, and this all.
+CREATE VIEW stragglers AS
+SELECT run, rank, instance, host,
+       count(*) AS collectives,
+       CAST(sum(CASE WHEN delay_ns > 0 THEN 1 ELSE 0 END) AS BIGINT) AS last,
+       CAST(sum(late_ns) AS BIGINT) AS late_ns,
+       CAST(sum(waited_ns) AS BIGINT) AS waited_ns,
+       CAST(sum(delay_ns) AS BIGINT) AS delay_ns
+FROM meetings
+GROUP BY run, rank, instance, host;
