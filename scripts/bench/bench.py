@@ -236,7 +236,7 @@ class Bench:
         # torch.profiler wrote 300,000 events to .json.gz in 5.8 s.
         targets = {"perfetto": (1.5, 20), "chrome": (0.259, None), "parquet": (None, 5), "json": (None, None), "csv": (None, None)}
         for name, (speed, size) in targets.items():
-            command = ["cargo", "run", "--release", "--quiet", "--locked", "-p", "tprof-export", "--example", "speed", "--", name, str(events)]
+            command = ["cargo", "run", "--release", "--quiet", "--locked", "-p", "tprof-tables", "--example", "speed", "--", name, str(events)]
             output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
             found = re.search(r"([\d.]+) million/s, ([\d.]+) bytes/event, peak (\d+) MB", output)
             self.row(f"export --to {name}: speed", float(found[1]), "M events/s", speed, basis="cpu", at_least=True)

@@ -181,7 +181,7 @@ fn compared(run: &Path, what: &str, scratch: &Scratch) -> Option<Vec<usize>> {
             return None;
         }
     };
-    let dataset = scratch.join(&format!("{what}-parquet"));
+    let dataset = scratch.join(format!("{what}-parquet"));
     let export = tprof(["export", "--to", "parquet", "--compact", "-o"]).arg(&dataset).arg(run);
     export.run_in(scratch.cwd()).expect_code(0);
     let mut counts = Vec::new();

@@ -1,6 +1,6 @@
 //! What tables there are, and what their columns mean.
 
-use crate::column::{Column, Type, identity};
+use crate::column::{Column, ColumnAbout, identity};
 use crate::columns::{device, host, host_times, small};
 use crate::each::RANK_TABLES;
 use crate::run::{RUN_TABLES, run_columns};
@@ -28,23 +28,6 @@ pub enum Scope {
     Rank,
     /// They are made of the run as a whole.
     Run,
-}
-
-/// A column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ColumnAbout {
-    /// Name; its unit last: `duration_ns`.
-    pub name: &'static str,
-    /// Type. Every column may be null.
-    pub kind: Type,
-    /// What it is; empty where the name is all that there is to say.
-    pub about: &'static str,
-}
-
-impl<R> From<&Column<R>> for ColumnAbout {
-    fn from(column: &Column<R>) -> ColumnAbout {
-        ColumnAbout { name: column.name, kind: column.kind, about: column.about }
-    }
 }
 
 impl TableAbout {

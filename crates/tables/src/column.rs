@@ -76,6 +76,23 @@ pub(crate) fn identity<R>() -> [Column<R>; IDENTITY] {
     ]
 }
 
+/// What a column is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnAbout {
+    /// Name; its unit last: `duration_ns`.
+    pub name: &'static str,
+    /// Type. Every column may be null.
+    pub kind: Type,
+    /// What it is; empty where the name is all that there is to say.
+    pub about: &'static str,
+}
+
+impl<R> From<&Column<R>> for ColumnAbout {
+    fn from(column: &Column<R>) -> ColumnAbout {
+        ColumnAbout { name: column.name, kind: column.kind, about: column.about }
+    }
+}
+
 /// Takes tables.
 pub trait Sink {
     /// What can go wrong where they go.

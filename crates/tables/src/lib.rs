@@ -32,9 +32,9 @@ pub mod json;
 pub mod parquet;
 pub mod read;
 
-pub use about::{ColumnAbout, Scope, TableAbout, VERSION, catalogue, is_table};
+pub use about::{Scope, TableAbout, VERSION, catalogue, is_table};
 pub use cell::{Cell, Type};
-pub use column::{Column, Sink};
+pub use column::{Column, ColumnAbout, Sink};
 pub use context::Context;
 pub use data::{Data, Texts, Values};
 pub use each::{RANK_TABLES, RankTables};

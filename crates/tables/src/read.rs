@@ -1,6 +1,6 @@
 //! Chosen columns of one table, for an engine that queries them.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tprof_export::{OpenRank, Window};
 use tprof_facts::Zero;
@@ -134,7 +134,7 @@ impl OpenRun {
         read_run(&self.dir, &self.name, tables, None)
     }
 
-    fn problems_of(&self, path: &PathBuf, trace: &TraceFile) -> Vec<String> {
+    fn problems_of(&self, path: &Path, trace: &TraceFile) -> Vec<String> {
         let problem = |p: &tprof_trace::Problem| {
             format!("{}: {} (at byte {})", path.display(), p.what, p.offset)
         };

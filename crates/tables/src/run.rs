@@ -13,8 +13,8 @@ use tprof_trace::live::collector_lives;
 use tprof_trace::run::{RankInfo, RunInfo};
 use tprof_trace::{RankFile, RunDir, SymbolSource, TraceFile};
 
-use crate::about::ColumnAbout;
-use crate::column::{Cell, Type};
+use crate::cell::{Cell, Type};
+use crate::column::ColumnAbout;
 use crate::who::{Who, instance_of};
 
 /// Names of the tables, and what their rows are.

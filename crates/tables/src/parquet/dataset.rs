@@ -12,8 +12,8 @@ use tprof_export::{ExportError, Options, Selection, Written, paths};
 use tprof_trace::{RankFile, RunDir};
 
 use super::file::TableFile;
-use crate::about::{ColumnAbout, Scope, TableAbout, VERSION, catalogue};
-use crate::column::{Column, Sink};
+use crate::about::{Scope, TableAbout, VERSION, catalogue};
+use crate::column::{Column, ColumnAbout, Sink};
 use crate::context::Context;
 use crate::each::{self, RankTables};
 use crate::host_time::HostTimes;

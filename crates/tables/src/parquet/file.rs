@@ -12,8 +12,9 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 
 use super::packing;
-use crate::about::{ColumnAbout, VERSION};
-use crate::column::Cell;
+use crate::about::VERSION;
+use crate::cell::Cell;
+use crate::column::ColumnAbout;
 use crate::data::Data;
 
 /// Rows of a row group. An engine leaves out whole groups by their least and highest values, and

@@ -10,8 +10,8 @@ use parquet::file::properties::{EnabledStatistics, WriterPropertiesBuilder};
 use parquet::file::writer::SerializedColumnWriter;
 use parquet::schema::types::{ColumnPath, Type as Schema, TypePtr};
 
-use crate::about::ColumnAbout;
-use crate::column::Type;
+use crate::cell::Type;
+use crate::column::ColumnAbout;
 use crate::data::{Data, Values};
 
 /// Numbers that differ little from one row to the next. The others repeat, and have dictionaries.

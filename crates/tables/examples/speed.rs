@@ -1,13 +1,14 @@
 //! Exports a run, or a synthetic rank of so many events, and prints events, CPU
 //! time and size:
-//! `cargo run --release -p tprof-export --example speed -- FORMAT [EVENTS|RUN [OUTPUT]]`.
+//! `cargo run --release -p tprof-tables --example speed -- FORMAT [EVENTS|RUN [OUTPUT]]`.
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../../export/tests/common/mod.rs"]
 mod common;
 
 use common::Job;
 use std::path::{Path, PathBuf};
-use tprof_export::{ExportError, Options, Written, chrome, csv, json, parquet, perfetto};
+use tprof_export::{ExportError, Options, Written, chrome, perfetto};
+use tprof_tables::{csv, json, parquet};
 use tprof_trace::RunDir;
 
 fn main() {
