@@ -12,7 +12,7 @@ mod terminal;
 use cli::{Cli, Command, usage};
 use commands::{
     attach, catalogue, compare, completions, ctl, diff, doctor, env, export, import, limited, ls,
-    open, report, rm, run, serve,
+    open, report, rm, run, serve, sql,
 };
 use launch::system;
 use std::process::ExitCode;
@@ -59,6 +59,7 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Import(args) => import::run(args),
         Command::Open(args) => open::run(args),
         Command::Serve(args) => serve::run(&args),
+        Command::Sql(args) => sql::run(&args),
         Command::Top(args) => serve::top(&args),
         Command::Doctor(args) => doctor::run(args),
         Command::RunKernel => doctor::kernel::run(),
@@ -84,9 +85,17 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// A wrong command line of `tprof sql` has a status of its own.
+fn of_command(failure: errors::Failure) -> errors::Failure {
+    match std::env::args_os().nth(1).is_some_and(|word| word == "sql") {
+        true => failure.code(sql::MISUSE),
+        false => failure,
+    }
+}
+
 fn misuse(error: &clap::Error) -> ExitCode {
     match usage::failure(error) {
-        Some(failure) => ExitCode::from(errors::show(&failure.into())),
+        Some(failure) => ExitCode::from(errors::show(&of_command(failure).into())),
         None => {
             // Help that was asked for is data; help for want of a command is talk.
             let asked = !error.use_stderr();

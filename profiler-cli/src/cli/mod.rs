@@ -26,6 +26,7 @@ use crate::commands::report::ReportWords;
 use crate::commands::rm::RmArgs;
 use crate::commands::run::RunArgs;
 use crate::commands::serve::{ServeArgs, TopArgs};
+use crate::commands::sql::SqlArgs;
 use crate::runs::formats;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
@@ -114,6 +115,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Show what the ranks of a run do now, in the terminal
     Top(TopArgs),
+    /// Query runs with SQL
+    Sql(SqlArgs),
     /// Check what can be recorded here, and how to fix what cannot
     Doctor(DoctorArgs),
     /// Print a completion script for a shell

@@ -19,4 +19,5 @@ pub mod rm;
 pub mod run;
 pub mod serve;
 mod snapshot;
+pub mod sql;
 mod steps_from;

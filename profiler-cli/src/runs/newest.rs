@@ -61,23 +61,23 @@ pub fn runs_in(directory: &Path) -> std::io::Result<Vec<FoundRun>> {
     Ok(found)
 }
 
-/// The run that a report without one is of: this directory where it is one, else the newest
-/// in it. Its name goes to stderr.
-pub fn run_here() -> Result<PathBuf, Failure> {
+/// The run that a command without one reads: this directory where it is one, else the newest
+/// in it. Its name goes to stderr, with what is read of it.
+pub fn run_here(command: &str, what: &str) -> Result<PathBuf, Failure> {
     let here = Path::new(".");
     if FoundRun::at(here).is_some() {
-        print_stderr("note: report of the run in this directory\n");
+        print_stderr(&format!("note: {what} of the run in this directory\n"));
         return Ok(here.canonicalize().unwrap_or_else(|_| here.to_owned()));
     }
     let runs = runs_in(here).map_err(|error| {
         Failure::new("cannot list the runs in this directory")
             .cause(reason(&error))
-            .hint("tprof report RUN")
+            .hint(format!("{command} RUN"))
     })?;
     let Some(newest) = runs.first() else {
-        return Err(Failure::new("no run given to `tprof report`")
+        return Err(Failure::new(format!("no run given to `{command}`"))
             .cause("there is no run in this directory either")
-            .hint("tprof run -- COMMAND; tprof report"));
+            .hint(format!("tprof run -- COMMAND; {command}")));
     };
     let path = newest.dir.path().to_owned();
     let others = match runs.len() - 1 {
@@ -85,7 +85,7 @@ pub fn run_here() -> Result<PathBuf, Failure> {
         1 => "the newest of 2 runs in this directory".to_owned(),
         more => format!("the newest of {} runs in this directory", more + 1),
     };
-    print_stderr(&format!("note: report of {}, {others}\n", path.display()));
+    print_stderr(&format!("note: {what} of {}, {others}\n", path.display()));
     Ok(path)
 }
 

@@ -153,7 +153,7 @@ impl ReportWords {
         };
         let path = match path {
             Some(path) => PathBuf::from(path),
-            None => newest::run_here()?,
+            None => newest::run_here("tprof report", "report")?,
         };
         let sort = self.sort.as_deref().map(sort_key).transpose()?;
         let Self {

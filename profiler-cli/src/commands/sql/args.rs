@@ -1,0 +1,73 @@
+//! Options of `tprof sql`; `tprof-sql` has this file too, so that `tprof sql --help` needs no other
+//! program.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+const AFTER: &str = "\
+RUN is a run directory, a trace file, or a data set of `tprof export --to
+parquet`; of several, each table has the rows of all. A word with white space or
+that begins like a statement is the query. Without a query, statements come
+from a prompt on a terminal, else from stdin. Queries only read.
+
+Examples:
+  tprof sql
+  tprof sql r1 \"SELECT name, sum(duration_ns) FROM kernels GROUP BY 1 ORDER BY 2 DESC\"
+  tprof sql r1 \"SELECT * FROM breakdown()\"
+  tprof sql r1 r2 -f report.sql --format csv -o report.csv
+
+Tables: tprof sql RUN \"SHOW TABLES\"; their columns: \"DESCRIBE kernels\".";
+
+/// `tprof sql`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = AFTER)]
+pub struct SqlArgs {
+    /// Runs, and a query [default: the newest run here]
+    #[arg(value_name = "RUN|QUERY", value_hint = clap::ValueHint::AnyPath)]
+    pub words: Vec<OsString>,
+    /// File of statements, - for stdin
+    #[arg(short, long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Form of results
+    #[arg(long, value_name = "FORMAT", default_value = "table")]
+    pub format: Format,
+    /// File to write in place of stdout; it appears when it is whole
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Memory of a query, beyond which it uses temporary files [default: a quarter of the machine's]
+    #[arg(long, value_name = "SIZE")]
+    pub memory_limit: Option<String>,
+    /// Threads of a query [default: one a core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+}
+
+/// Form of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Columns for people, the first 10,000 rows
+    Table,
+    /// CSV with a line of headings
+    Csv,
+    /// An array of objects
+    Json,
+    /// A Parquet file
+    Parquet,
+    /// An Arrow stream; with -o, an Arrow file
+    Arrow,
+}
+
+impl Format {
+    /// As typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Table => "table",
+            Format::Csv => "csv",
+            Format::Json => "json",
+            Format::Parquet => "parquet",
+            Format::Arrow => "arrow",
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! `tprof sql`: handed to `tprof-sql`, a program apart, since the query engine in it is several times as
+//! large as everything else.
+
+mod args;
+
+pub use args::SqlArgs;
+
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use crate::terminal::errors::{Failure, reason};
+
+/// The program.
+const PROGRAM: &str = "tprof-sql";
+/// Exit status of a command line that is wrong, as of SQL's own programs.
+pub const MISUSE: u8 = 2;
+
+/// Becomes `tprof-sql`, found beside this program or on PATH.
+pub fn run(args: &SqlArgs) -> anyhow::Result<ExitCode> {
+    let own = std::env::current_exe()?;
+    let beside = own.with_file_name(PROGRAM);
+    let program = if beside.is_file() { beside } else { PathBuf::from(PROGRAM) };
+    let error = Command::new(&program).args(words(args)).exec();
+    if error.kind() != ErrorKind::NotFound {
+        return Err(Failure::new(format!("cannot start {PROGRAM}")).cause(reason(&error)).into());
+    }
+    Err(Failure::new(format!(
+        "`tprof sql` is a program apart, {PROGRAM}, and it is not installed"
+    ))
+    .cause("it has a whole query engine in it, twice the size of tprof, which few need")
+    .hint(
+        "pip install 'tprof[sql]', or cargo install --path sql in tprof's sources; \
+         beside tprof or on PATH",
+    )
+    .into())
+}
+
+/// The command line, resolved.
+fn words(args: &SqlArgs) -> Vec<OsString> {
+    let mut words = vec![OsString::from(format!("--format={}", args.format.name()))];
+    let mut value = |name: &str, value: Option<&OsStr>| {
+        if let Some(value) = value {
+            let mut word = OsString::from(format!("{name}="));
+            word.push(value);
+            words.push(word);
+        }
+    };
+    value("--file", args.file.as_deref().map(AsRef::as_ref));
+    value("--output", args.output.as_deref().map(AsRef::as_ref));
+    value("--memory-limit", args.memory_limit.as_deref().map(AsRef::as_ref));
+    value("--threads", args.threads.map(|threads| threads.to_string()).as_deref().map(AsRef::as_ref));
+    words.push("--".into());
+    words.extend(args.words.iter().cloned());
+    words
+}

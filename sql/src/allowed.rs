@@ -1,0 +1,126 @@
+//! What a statement may be. Queries only read, and only the runs that were named: whatever could
+//! write, or read another file, is refused before it is planned, and its plan is checked again.
+
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::Result;
+use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::sql::parser::Statement as Parsed;
+use datafusion::sql::sqlparser::ast::Statement;
+
+/// Why a statement is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// What it is, as typed: `COPY`.
+    pub what: String,
+    /// What to try.
+    pub hint: &'static str,
+}
+
+/// What may be executed.
+pub const ALLOWED: &str = "SELECT, WITH, VALUES, EXPLAIN, SHOW TABLES, DESCRIBE, CREATE VIEW";
+
+/// Refuses a statement by what it is.
+pub fn check(statement: &Parsed) -> Result<(), Refused> {
+    let refused = |what: &str, hint| Err(Refused { what: what.to_owned(), hint });
+    match statement {
+        Parsed::CopyTo(_) => refused("COPY", "-o FILE --format parquet writes a result"),
+        Parsed::CreateExternalTable(_) => {
+            refused("CREATE EXTERNAL TABLE", "name further runs on the command line")
+        }
+        Parsed::Reset(_) => refused("RESET", "options are on the command line"),
+        Parsed::Explain(explain) => check(&explain.statement),
+        Parsed::Statement(statement) => match &**statement {
+            Statement::Query(_)
+            | Statement::ShowTables { .. }
+            | Statement::ShowColumns { .. }
+            | Statement::ShowFunctions { .. }
+            | Statement::ShowVariable { .. }
+            | Statement::ExplainTable { .. } => Ok(()),
+            Statement::CreateView(view) if !view.materialized => Ok(()),
+            Statement::Set(_) => {
+                refused("SET", "--memory-limit and --threads are on the command line")
+            }
+            Statement::Explain { statement, .. } => {
+                check(&Parsed::Statement(Box::new((**statement).clone())))
+            }
+            other => refused(&first_words(&other.to_string()), "CREATE VIEW name AS SELECT …"),
+        },
+    }
+}
+
+/// Refuses a plan with anything in it that is not a query or a view.
+pub fn check_plan(plan: &LogicalPlan) -> Result<(), Refused> {
+    let mut refused = None;
+    let of_plan = |node: &LogicalPlan| {
+        let what = match node {
+            LogicalPlan::Ddl(DdlStatement::CreateView(_)) => None,
+            LogicalPlan::Ddl(ddl) => Some(ddl.name().to_owned()),
+            LogicalPlan::Dml(dml) => Some(dml.op.name().to_owned()),
+            LogicalPlan::Copy(_) => Some("COPY".to_owned()),
+            LogicalPlan::Statement(statement) => Some(statement.name().to_owned()),
+            _ => None,
+        };
+        match what {
+            Some(what) => {
+                refused = Some(Refused { what, hint: "CREATE VIEW name AS SELECT …" });
+                Ok(TreeNodeRecursion::Stop)
+            }
+            None => Ok(TreeNodeRecursion::Continue),
+        }
+    };
+    let walked = plan.apply_with_subqueries(of_plan);
+    match (refused, walked) {
+        (Some(refused), _) => Err(refused),
+        (None, Ok(_)) => Ok(()),
+        (None, Err(error)) => Err(Refused { what: error.to_string(), hint: "" }),
+    }
+}
+
+/// `DROP TABLE` of `DROP TABLE kernels`.
+fn first_words(text: &str) -> String {
+    let is_keyword = |word: &&str| word.chars().all(|c| c.is_ascii_uppercase());
+    let words: Vec<&str> = text.split_whitespace().take(2).take_while(is_keyword).collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::sql::parser::DFParser;
+
+    #[test]
+    fn what_only_reads_is_allowed() {
+        for text in [
+            "SELECT 1",
+            "WITH a AS (SELECT 1) SELECT * FROM a",
+            "VALUES (1)",
+            "EXPLAIN ANALYZE SELECT 1",
+            "SHOW TABLES",
+            "DESCRIBE kernels",
+            "CREATE VIEW a AS SELECT 1",
+            "CREATE OR REPLACE VIEW a AS SELECT 1",
+        ] {
+            let parsed = DFParser::parse_sql(text).unwrap();
+            assert_eq!(check(&parsed[0]), Ok(()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_writes_or_reads_other_files_is_refused_by_name() {
+        for (text, what) in [
+            ("COPY (SELECT 1) TO 'a.csv'", "COPY"),
+            ("EXPLAIN COPY (SELECT 1) TO 'a.csv'", "COPY"),
+            ("CREATE EXTERNAL TABLE a STORED AS CSV LOCATION '/etc'", "CREATE EXTERNAL TABLE"),
+            ("INSERT INTO kernels VALUES (1)", "INSERT INTO"),
+            ("CREATE TABLE a AS SELECT 1", "CREATE TABLE"),
+            ("DROP TABLE kernels", "DROP TABLE"),
+            ("DELETE FROM kernels", "DELETE FROM"),
+            ("UPDATE kernels SET a = 1", "UPDATE"),
+            ("SET datafusion.execution.batch_size = 1", "SET"),
+            ("PREPARE a AS SELECT 1", "PREPARE"),
+        ] {
+            let parsed = DFParser::parse_sql(text).unwrap();
+            assert_eq!(check(&parsed[0]).unwrap_err().what, what, "{text}");
+        }
+    }
+}

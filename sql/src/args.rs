@@ -1,0 +1,22 @@
+//! The command line: that of `tprof sql`.
+
+#[path = "../../profiler-cli/src/commands/sql/args.rs"]
+mod shared;
+
+pub use shared::{Format, SqlArgs};
+
+use clap::Parser;
+
+/// Everything that can be typed.
+#[derive(Parser, Debug)]
+#[command(
+    name = "tprof-sql",
+    version,
+    about = "Queries runs of tprof with SQL; `tprof sql` starts it.",
+    max_term_width = 80
+)]
+pub struct Cli {
+    /// The options.
+    #[command(flatten)]
+    pub args: SqlArgs,
+}

@@ -1,0 +1,144 @@
+//! One statement, from its text to its rows.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::sql::parser::Statement as Parsed;
+use datafusion::sql::resolve::resolve_table_references;
+use datafusion::sql::sqlparser::ast::Statement;
+use futures::StreamExt;
+
+use crate::allowed;
+use crate::failed::Failed;
+use crate::functions;
+use crate::output::Output;
+use crate::session::Session;
+use crate::statements::Source;
+use crate::tables::about::type_name;
+
+/// Executes a statement and writes its result, if it has one.
+pub async fn execute(
+    session: &Session,
+    source: &Source,
+    output: &mut Output,
+) -> Result<(), Failed> {
+    allowed::check(&source.parsed)?;
+    if let Some(listing) = listing(session, &source.parsed) {
+        let batch = listing.map_err(|error| Failed::of(&error, &source.text, session))?;
+        output.begin(&batch.schema())?;
+        output.write(&batch)?;
+        return output.end();
+    }
+    let failed = |error: DataFusionError| Failed::of(&error, &source.text, session);
+    let state = session.context.state();
+    let plan = state.statement_to_plan(source.parsed.clone()).await.map_err(failed)?;
+    allowed::check_plan(&plan)?;
+    let is_view = matches!(plan, LogicalPlan::Ddl(DdlStatement::CreateView(_)));
+    let frame = session.context.execute_logical_plan(plan).await.map_err(failed)?;
+    if is_view {
+        return Ok(());
+    }
+    let mut rows = frame.execute_stream().await.map_err(failed)?;
+    output.begin(&rows.schema())?;
+    while let Some(batch) = rows.next().await {
+        if !output.write(&batch.map_err(failed)?)? {
+            break;
+        }
+    }
+    output.end()
+}
+
+/// Whether a statement is about tables of a run: where one is not, no run is needed.
+pub fn needs_run(source: &Source) -> bool {
+    let is_listing = match &source.parsed {
+        Parsed::Statement(statement) => matches!(
+            **statement,
+            Statement::ShowTables { .. }
+                | Statement::ShowColumns { .. }
+                | Statement::ExplainTable { .. }
+        ),
+        _ => false,
+    };
+    let named = resolve_table_references(&source.parsed, true);
+    is_listing || named.map_or(true, |(tables, _)| !tables.is_empty())
+}
+
+/// What tprof itself answers: lists of its tables, columns and functions.
+fn listing(session: &Session, parsed: &Parsed) -> Option<Result<RecordBatch, DataFusionError>> {
+    let Parsed::Statement(statement) = parsed else { return None };
+    match &**statement {
+        Statement::ShowTables { .. } => Some(tables(session)),
+        Statement::ShowFunctions { .. } => Some(functions(session)),
+        Statement::ExplainTable { table_name, .. } => {
+            let name = table_name.to_string();
+            let name = name.rsplit('.').next().unwrap_or(&name).trim_matches('"').to_lowercase();
+            Some(columns(session, &name))
+        }
+        _ => None,
+    }
+}
+
+/// Tables, and what a row of each is.
+pub fn tables(session: &Session) -> Result<RecordBatch, DataFusionError> {
+    let names = session.tables.names();
+    let abouts = names.iter().map(|name| session.tables.row_about(name)).collect();
+    texts(&[("table_name", names.clone()), ("about", abouts)])
+}
+
+/// Columns of a table, and what they mean.
+pub fn columns(session: &Session, name: &str) -> Result<RecordBatch, DataFusionError> {
+    let missing = || DataFusionError::Plan(format!("table '{name}' not found"));
+    let about = session.tables.about(name).ok_or_else(missing)?;
+    let schema = session.tables.schema(name).ok_or_else(missing)?;
+    let kinds = schema.fields().iter().map(|field| type_name(field.data_type())).collect();
+    let (names, abouts) =
+        about.columns.into_iter().map(|column| (column.name, column.about)).unzip();
+    texts(&[("column_name", names), ("data_type", kinds), ("about", abouts)])
+}
+
+/// Functions, of which kind they are, and what they give.
+pub fn functions(session: &Session) -> Result<RecordBatch, DataFusionError> {
+    let state = session.context.state();
+    let mut rows: Vec<(String, &str, String)> = Vec::new();
+    for (name, function) in state.scalar_functions() {
+        rows.push((name.clone(), "scalar", first_line(function.documentation())));
+    }
+    for (name, function) in state.aggregate_functions() {
+        rows.push((name.clone(), "aggregate", first_line(function.documentation())));
+    }
+    for (name, function) in state.window_functions() {
+        rows.push((name.clone(), "window", first_line(function.documentation())));
+    }
+    for name in state.table_functions().keys() {
+        rows.push((name.clone(), "table", String::new()));
+    }
+    for row in &mut rows {
+        let is_own = |(call, _): &&(&str, &str)| call.split('(').next() == Some(&row.0);
+        if let Some((call, about)) = functions::OWN.iter().find(is_own) {
+            row.2 = format!("{call}: {about}");
+        }
+    }
+    rows.sort();
+    let names = rows.iter().map(|row| row.0.clone()).collect();
+    let kinds = rows.iter().map(|row| row.1.to_owned()).collect();
+    let abouts = rows.into_iter().map(|row| row.2).collect();
+    texts(&[("function", names), ("kind", kinds), ("about", abouts)])
+}
+
+fn first_line(documentation: Option<&datafusion::logical_expr::Documentation>) -> String {
+    let text = documentation.map(|of| of.description.as_str()).unwrap_or_default();
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+fn texts(columns: &[(&str, Vec<String>)]) -> Result<RecordBatch, DataFusionError> {
+    let field = |(name, _): &(&str, Vec<String>)| Field::new(*name, DataType::Utf8, true);
+    let array = |(_, values): &(&str, Vec<String>)| -> ArrayRef {
+        let known = |value: &String| (!value.is_empty()).then(|| value.clone());
+        Arc::new(values.iter().map(known).collect::<StringArray>())
+    };
+    let schema = Schema::new(columns.iter().map(field).collect::<Vec<_>>());
+    Ok(RecordBatch::try_new(Arc::new(schema), columns.iter().map(array).collect())?)
+}

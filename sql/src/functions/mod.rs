@@ -1,0 +1,36 @@
+//! What SQL has here beyond the engine's own functions: the arithmetic of intervals, and the reports.
+
+mod interval_union;
+mod overlap;
+pub mod report;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::plan_err;
+use datafusion::error::Result;
+use datafusion::prelude::SessionContext;
+
+/// Functions that only tprof has: as called, and what they give.
+pub const OWN: [(&str, &str); 5] = [
+    ("interval_union(start, duration)", "aggregate: for how long at least one interval lasts"),
+    ("overlap(start_a, end_a, start_b, end_b)", "how long two intervals last together"),
+    ("report('KIND'[, 'TABLE'[, 'RUN']])", "table: a report's table, as tprof report KIND has it"),
+    ("breakdown(['RUN'])", "table: report('breakdown')"),
+    ("stragglers(['RUN'])", "table: report('stragglers')"),
+];
+
+/// Adds the arithmetic.
+pub fn register(context: &SessionContext) {
+    context.register_udaf(interval_union::function());
+    context.register_udf(overlap::function());
+}
+
+/// Arguments that are all read as integers.
+fn integers(call: &str, types: &[DataType], count: usize) -> Result<Vec<DataType>> {
+    if types.len() != count {
+        return plan_err!("{call} takes {count} arguments, not {}", types.len());
+    }
+    match types.iter().find(|kind| !kind.is_numeric() && !kind.is_null()) {
+        Some(kind) => plan_err!("{call} takes numbers, not {kind}"),
+        None => Ok(vec![DataType::Int64; count]),
+    }
+}

@@ -1,0 +1,302 @@
+//! `report('KIND'[, 'TABLE'[, 'RUN']])`: what `tprof report KIND` computes, as a table.
+//!
+//! The analysis runs in this process when the query is planned, since only a finished report has its
+//! columns. Its rows of several runs follow one another behind a column `run`. A figure that is not
+//! known is null; an estimate has its error in a column `error_…` beside it.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use datafusion::arrow::array::{
+    ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, RecordBatch, StringBuilder,
+};
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::catalog::{MemTable, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::{ScalarValue, plan_err};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::Expr;
+use datafusion::prelude::SessionContext;
+use tprof_analyze::document::{Cell, Column, Options, Table, Unit, Value};
+use tprof_analyze::{Document, KINDS};
+use tprof_trace::live::collector_lives;
+
+use crate::problems::Problems;
+use crate::terminal::errors::nearest;
+
+/// A run of which reports can be made.
+#[derive(Clone, Debug)]
+pub struct ReportRun {
+    /// As column `run` has it.
+    pub name: String,
+    /// Its directory or file.
+    pub path: PathBuf,
+}
+
+/// Adds the function and its short forms.
+pub fn register(context: &SessionContext, runs: Vec<ReportRun>, problems: Problems) {
+    let shared = Arc::new(Reports { runs, problems, made: Mutex::default() });
+    let of = |kind| Arc::new(Function { reports: Arc::clone(&shared), kind });
+    context.register_udtf("report", of(None));
+    context.register_udtf("breakdown", of(Some("breakdown")));
+    context.register_udtf("stragglers", of(Some("stragglers")));
+}
+
+/// Reports, each made once.
+#[derive(Debug)]
+struct Reports {
+    runs: Vec<ReportRun>,
+    problems: Problems,
+    made: Mutex<HashMap<(PathBuf, &'static str), Arc<Document>>>,
+}
+
+/// One of the names under which reports are called.
+#[derive(Debug)]
+struct Function {
+    reports: Arc<Reports>,
+    /// Kind that the name has in it.
+    kind: Option<&'static str>,
+}
+
+impl TableFunctionImpl for Function {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        let words = args.exprs().iter().map(text).collect::<Result<Vec<_>>>()?;
+        let mut words = words.iter().map(String::as_str);
+        let kind = match self.kind {
+            Some(kind) => kind,
+            None => match words.next() {
+                Some(kind) => kind,
+                None => return plan_err!("report() needs a kind: {}", kinds()),
+            },
+        };
+        let table = if self.kind.is_none() { words.next() } else { None };
+        let run = words.next();
+        if words.next().is_some() {
+            return plan_err!("too many arguments for a report of {kind}");
+        }
+        self.reports.table(kind, table, run)
+    }
+}
+
+/// The kinds, as typed.
+fn kinds() -> String {
+    KINDS.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ")
+}
+
+/// A literal.
+fn text(expr: &Expr) -> Result<String> {
+    match expr {
+        Expr::Literal(
+            ScalarValue::Utf8(Some(text))
+            | ScalarValue::LargeUtf8(Some(text))
+            | ScalarValue::Utf8View(Some(text)),
+            _,
+        ) => Ok(text.clone()),
+        other => plan_err!("a report's arguments are texts in single quotes, not {other}"),
+    }
+}
+
+impl Reports {
+    fn table(
+        &self,
+        kind: &str,
+        table: Option<&str>,
+        run: Option<&str>,
+    ) -> Result<Arc<dyn TableProvider>> {
+        let documents = self
+            .wanted(run)?
+            .into_iter()
+            .map(|run| Ok((run.name.as_str(), self.made(kind, run)?)))
+            .collect::<Result<Vec<_>>>()?;
+        let keys = documents.iter().flat_map(|(_, document)| &document.tables).map(|of| of.key);
+        let key = match table {
+            None => keys.clone().next(),
+            Some(wanted) => keys.clone().find(|key| *key == wanted),
+        };
+        let Some(key) = key else {
+            let mut there: Vec<&str> = Vec::new();
+            keys.for_each(|key| if !there.contains(&key) { there.push(key) });
+            let near = nearest(table.unwrap_or_default(), there.iter().copied());
+            let near = near.map(|near| format!("; the nearest is '{near}'")).unwrap_or_default();
+            return plan_err!(
+                "the report '{kind}' has no table '{}'{near}; it has {}",
+                table.unwrap_or_default(),
+                there.join(", ")
+            );
+        };
+        let tables: Vec<(&str, &Table)> = documents
+            .iter()
+            .filter_map(|(run, of)| Some((*run, of.tables.iter().find(|one| one.key == key)?)))
+            .collect();
+        let batch = batch(&tables)?;
+        Ok(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?))
+    }
+
+    fn wanted(&self, run: Option<&str>) -> Result<Vec<&ReportRun>> {
+        if self.runs.is_empty() {
+            return plan_err!("a report is of a run, and there is none but Parquet data sets, if any");
+        }
+        let Some(wanted) = run else { return Ok(self.runs.iter().collect()) };
+        let is_wanted = |run: &&ReportRun| run.name == wanted || run.path.as_os_str() == wanted;
+        match self.runs.iter().find(is_wanted) {
+            Some(run) => Ok(vec![run]),
+            None => {
+                let there: Vec<&str> = self.runs.iter().map(|run| run.name.as_str()).collect();
+                plan_err!("there is no run '{wanted}' here; there is {}", there.join(", "))
+            }
+        }
+    }
+
+    fn made(&self, kind: &str, run: &ReportRun) -> Result<Arc<Document>> {
+        let Some(kind) = KINDS.iter().find(|known| known.name == kind) else {
+            if matches!(kind, "summary" | "memory") {
+                return plan_err!(
+                    "the report '{kind}' is no set of tables: `tprof report {kind} --json` has it"
+                );
+            }
+            let near = nearest(kind, KINDS.iter().map(|kind| kind.name));
+            let near = near.map(|near| format!("; the nearest is '{near}'")).unwrap_or_default();
+            return plan_err!("there is no report '{kind}'{near}; there are {}", kinds());
+        };
+        let key = (run.path.clone(), kind.name);
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(document) = made.get(&key) {
+            return Ok(Arc::clone(document));
+        }
+        let options =
+            Options { data: true, is_running: Some(collector_lives), ..Options::default() };
+        let document = kind
+            .make(&run.path, &options, None)
+            .map_err(|error| DataFusionError::Execution(error.to_string()))?;
+        for problem in &document.problems {
+            self.problems.add(format!("{}: {problem}", run.name));
+        }
+        let document = Arc::new(document);
+        made.insert(key, Arc::clone(&document));
+        Ok(document)
+    }
+}
+
+/// A column of all runs' tables.
+struct Wide<'a> {
+    name: String,
+    kind: DataType,
+    /// For each row: its cell's value, or the error of an estimate.
+    values: Vec<Option<&'a Value>>,
+}
+
+/// Tables of the same key, one a run, joined.
+fn batch(tables: &[(&str, &Table)]) -> Result<RecordBatch> {
+    let mut order: Vec<&Column> = Vec::new();
+    for column in tables.iter().flat_map(|(_, table)| &table.columns) {
+        if !order.iter().any(|known| known.key == column.key) {
+            order.push(column);
+        }
+    }
+    let runs: StringBuilder = tables.iter().fold(StringBuilder::new(), |mut runs, (run, table)| {
+        table.rows.iter().for_each(|_| runs.append_value(run));
+        runs
+    });
+    let mut fields = vec![Field::new("run", DataType::Utf8, false)];
+    let mut arrays: Vec<ArrayRef> = vec![Arc::new({ runs }.finish())];
+    for column in order {
+        let cells = || {
+            tables.iter().flat_map(|(_, table)| {
+                let at = table.columns.iter().position(|one| one.key == column.key);
+                table.rows.iter().map(move |row| at.and_then(|at| row.get(at)))
+            })
+        };
+        let values: Vec<_> = cells().map(|cell| cell.and_then(Cell::value)).collect();
+        let errors: Vec<_> = cells()
+            .map(|cell| match cell {
+                Some(Cell::Estimate { error, .. }) => Some(error),
+                _ => None,
+            })
+            .collect();
+        let mut columns = vec![Wide {
+            // The report's own column of runs, where it has one.
+            name: if column.key == "run" { "of_run".into() } else { column.key.to_owned() },
+            kind: kind(column.unit, &values),
+            values,
+        }];
+        if errors.iter().any(Option::is_some) {
+            let name = format!("error_{}", column.key);
+            columns.push(Wide { name, kind: kind(column.unit, &errors), values: errors });
+        }
+        for Wide { name, kind, values } in columns {
+            arrays.push(array(&kind, &values));
+            fields.push(Field::new(name, kind, true));
+        }
+    }
+    Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)
+}
+
+/// Type of a column: that of its unit, or a wider one that has all of its values.
+fn kind(unit: Unit, values: &[Option<&Value>]) -> DataType {
+    let there = || values.iter().flatten();
+    let of_unit = match unit {
+        Unit::Text | Unit::Name => DataType::Utf8,
+        Unit::Id | Unit::Count | Unit::Duration | Unit::Time | Unit::Bytes => DataType::Int64,
+        Unit::BytesPerSecond | Unit::Share | Unit::Number => DataType::Float64,
+        Unit::Flag => DataType::Boolean,
+    };
+    let fits = |value: &&Value| match value {
+        Value::Text(_) => of_unit == DataType::Utf8,
+        Value::Unsigned(_) | Value::Signed(_) => {
+            matches!(of_unit, DataType::Int64 | DataType::Float64)
+        }
+        Value::Float(_) => of_unit == DataType::Float64,
+        Value::Flag(_) => of_unit == DataType::Boolean,
+    };
+    if there().all(|value| fits(value)) {
+        return of_unit;
+    }
+    match there().all(|value| value.number().is_some()) {
+        true => DataType::Float64,
+        false => DataType::Utf8,
+    }
+}
+
+fn array(kind: &DataType, values: &[Option<&Value>]) -> ArrayRef {
+    match kind {
+        DataType::Int64 => {
+            let mut builder = Int64Builder::with_capacity(values.len());
+            for value in values {
+                builder.append_option(match value {
+                    Some(Value::Signed(value)) => Some(*value),
+                    Some(Value::Unsigned(value)) => i64::try_from(*value).ok(),
+                    _ => None,
+                });
+            }
+            Arc::new(builder.finish())
+        }
+        DataType::Float64 => {
+            let mut builder = Float64Builder::with_capacity(values.len());
+            values.iter().for_each(|value| builder.append_option(value.and_then(Value::number)));
+            Arc::new(builder.finish())
+        }
+        DataType::Boolean => {
+            let mut builder = BooleanBuilder::with_capacity(values.len());
+            for value in values {
+                builder.append_option(match value {
+                    Some(Value::Flag(value)) => Some(*value),
+                    _ => None,
+                });
+            }
+            Arc::new(builder.finish())
+        }
+        _ => {
+            let mut builder = StringBuilder::new();
+            for value in values {
+                builder.append_option(value.map(|value| match value {
+                    Value::Text(text) => text.clone(),
+                    Value::Unsigned(value) => value.to_string(),
+                    Value::Signed(value) => value.to_string(),
+                    Value::Float(value) => value.to_string(),
+                    Value::Flag(value) => value.to_string(),
+                }));
+            }
+            Arc::new(builder.finish())
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! `tprof-sql`: what `tprof sql` becomes. A program of its own, so that neither tprof's size nor its
+//! build has the query engine in it.
+
+mod allowed;
+mod args;
+mod execute;
+mod failed;
+mod functions;
+mod interrupt;
+mod limits;
+mod output;
+mod problems;
+mod prompt;
+mod runs;
+mod script;
+mod session;
+mod statements;
+mod tables;
+mod terminal;
+mod words;
+
+use std::io::{IsTerminal, Read, stdin};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+
+use args::{Cli, SqlArgs};
+use failed::{Failed, MISUSE, QUERY};
+use interrupt::Interrupts;
+use limits::Limits;
+use session::{Session, spill_directory};
+use terminal::errors::{Failure, reason};
+use words::Sources;
+
+fn main() -> ExitCode {
+    let args = Cli::parse().args;
+    act(&args).unwrap_or_else(|failed| ExitCode::from(failed.show()))
+}
+
+fn act(args: &SqlArgs) -> Result<ExitCode, Failed> {
+    let words = words::divide(&args.words, args.file.is_some())?;
+    let limits = Limits::of(args)?;
+    let named = Sources::of(&words.paths)?;
+    let text = match (&words.query, &args.file) {
+        (Some(query), _) => Some(query.clone()),
+        (None, Some(file)) => Some(read(file)?),
+        (None, None) if stdin().is_terminal() => None,
+        (None, None) => Some(read(Path::new("-"))?),
+    };
+    let statements = text.as_deref().map(statements::parse).transpose()?;
+    let needs_run = statements.as_ref().is_none_or(|all| all.iter().any(execute::needs_run));
+    let sources = match words.paths.is_empty() && needs_run {
+        true => Sources::here()?,
+        false => named,
+    };
+    let interrupts = Interrupts::watch()?;
+    let spill = spill_directory()?;
+    let session = Arc::new(Session::new(&sources, limits, spill.path().to_owned())?);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(limits.threads)
+        .enable_time()
+        .build()
+        .map_err(|error| {
+            Failure::new("cannot start threads").cause(reason(&error)).hint("--threads 1").code(QUERY)
+        })?;
+    let ended = match statements {
+        Some(statements) => script::run(&runtime, &session, &interrupts, statements, args),
+        None => prompt::run(&runtime, &session, &interrupts, args),
+    };
+    drop(session);
+    script::leave_nothing(runtime, spill);
+    ended
+}
+
+/// The text of a file, or of stdin.
+fn read(path: &Path) -> Result<String, Failure> {
+    let text = match path == Path::new("-") {
+        true => {
+            let mut text = String::new();
+            stdin().read_to_string(&mut text).map(|_| text)
+        }
+        false => std::fs::read_to_string(path),
+    };
+    text.map_err(|error| {
+        Failure::new(format!("cannot read `{}`", path.display()))
+            .cause(reason(&error))
+            .hint("tprof sql RUN -f FILE.sql")
+            .code(MISUSE)
+    })
+}

@@ -1,0 +1,228 @@
+//! Results, written as they come in the form that was asked for.
+
+mod file;
+mod sink;
+mod table;
+
+pub use file::{Destination, terminal_width};
+pub use sink::Sink;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::csv;
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::ipc::writer::{FileWriter, StreamWriter};
+use datafusion::arrow::json;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+use std::io::Write;
+use std::sync::Arc;
+
+use crate::args::Format;
+use crate::failed::{Failed, QUERY};
+use crate::terminal::errors::{Failure, print_stderr};
+use table::TableText;
+
+/// Rows of a row group of Parquet: as many as are in memory at once.
+const GROUP_ROWS: usize = 1 << 17;
+
+/// Where results go, one after another.
+pub struct Output {
+    format: Format,
+    sink: Sink,
+    /// Columns of the terminal, where there is one.
+    width: Option<usize>,
+    /// Whether the sink is a file, in which places can be found again.
+    is_file: bool,
+    writer: Option<Writer>,
+    /// Results begun so far.
+    results: usize,
+    /// Rows of the last one.
+    rows: usize,
+    /// What is to be known about it.
+    note: Option<String>,
+}
+
+/// A result in the making.
+enum Writer {
+    Table(TableText),
+    Csv(Box<csv::Writer<Sink>>),
+    Json(Box<json::ArrayWriter<Sink>>),
+    Parquet(Box<ArrowWriter<Sink>>, SchemaRef),
+    ArrowFile(Box<FileWriter<Sink>>, SchemaRef),
+    ArrowStream(Box<StreamWriter<Sink>>, SchemaRef),
+}
+
+impl Output {
+    /// Results of a form into a sink.
+    pub fn new(format: Format, sink: Sink, width: Option<usize>, is_file: bool) -> Output {
+        Output { format, sink, width, is_file, writer: None, results: 0, rows: 0, note: None }
+    }
+
+    /// Rows of the last result.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Whether any statement had one: a view has none.
+    pub fn has_result(&self) -> bool {
+        self.results > 0
+    }
+
+    /// Prints, once, what is to be known about the last result.
+    pub fn print_note(&mut self) {
+        if let Some(note) = self.note.take() {
+            print_stderr(&note);
+        }
+    }
+
+    /// Begins a result.
+    pub fn begin(&mut self, schema: &SchemaRef) -> Result<(), Failed> {
+        let is_one = matches!(self.format, Format::Parquet | Format::Arrow);
+        if is_one && self.results > 0 {
+            return Err(Failure::new(format!("a file of {} has one result", self.format.name()))
+                .cause("more than one statement has one")
+                .hint("CREATE VIEW for all but the last")
+                .code(QUERY)
+                .into());
+        }
+        if self.results > 0 && matches!(self.format, Format::Table | Format::Csv) {
+            self.sink.write_all(b"\n")?;
+        }
+        (self.results, self.rows) = (self.results + 1, 0);
+        let sink = self.sink.clone();
+        self.writer = Some(match self.format {
+            Format::Table => Writer::Table(TableText::new(schema)),
+            Format::Csv => Writer::Csv(Box::new(csv(schema, sink)?)),
+            Format::Json => {
+                let nulls = json::WriterBuilder::new().with_explicit_nulls(true);
+                Writer::Json(Box::new(nulls.build(sink)))
+            }
+            Format::Parquet => {
+                let schema = plain_schema(schema);
+                let writer = ArrowWriter::try_new(sink, Arc::clone(&schema), Some(properties()));
+                Writer::Parquet(Box::new(writer.map_err(write_failed)?), schema)
+            }
+            Format::Arrow if self.is_file => {
+                let schema = plain_schema(schema);
+                let writer = FileWriter::try_new(sink, &schema).map_err(arrow_failed)?;
+                Writer::ArrowFile(Box::new(writer), schema)
+            }
+            Format::Arrow => {
+                let schema = plain_schema(schema);
+                let writer = StreamWriter::try_new(sink, &schema).map_err(arrow_failed)?;
+                Writer::ArrowStream(Box::new(writer), schema)
+            }
+        });
+        Ok(())
+    }
+
+    /// Writes rows; false if no more are wanted.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<bool, Failed> {
+        self.rows += batch.num_rows();
+        let Some(writer) = &mut self.writer else { return Ok(false) };
+        match writer {
+            Writer::Table(table) => return table.add(batch).map_err(arrow_failed),
+            Writer::Csv(writer) => writer.write(batch).map_err(arrow_failed)?,
+            Writer::Json(writer) => writer.write(batch).map_err(arrow_failed)?,
+            Writer::Parquet(writer, schema) => {
+                writer.write(&plain(batch, schema)?).map_err(write_failed)?;
+            }
+            Writer::ArrowFile(writer, schema) => {
+                writer.write(&plain(batch, schema)?).map_err(arrow_failed)?;
+            }
+            Writer::ArrowStream(writer, schema) => {
+                writer.write(&plain(batch, schema)?).map_err(arrow_failed)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Ends a result.
+    pub fn end(&mut self) -> Result<(), Failed> {
+        match self.writer.take() {
+            None => {}
+            Some(Writer::Table(table)) => {
+                self.sink.write_all(table.text(self.width).as_bytes())?;
+                self.note = table.note();
+            }
+            Some(Writer::Csv(_)) => {}
+            Some(Writer::Json(mut writer)) => {
+                writer.finish().map_err(arrow_failed)?;
+                self.sink.write_all(b"\n")?;
+            }
+            Some(Writer::Parquet(writer, _)) => {
+                writer.close().map_err(write_failed)?;
+            }
+            Some(Writer::ArrowFile(mut writer, _)) => writer.finish().map_err(arrow_failed)?,
+            Some(Writer::ArrowStream(mut writer, _)) => writer.finish().map_err(arrow_failed)?,
+        }
+        Ok(self.sink.flush()?)
+    }
+}
+
+/// A writer of CSV that has its line of headings even if no row comes.
+fn csv(schema: &SchemaRef, sink: Sink) -> Result<csv::Writer<Sink>, Failed> {
+    let mut writer = csv::WriterBuilder::new().with_header(true).build(sink);
+    writer.write(&RecordBatch::new_empty(Arc::clone(schema))).map_err(arrow_failed)?;
+    Ok(writer)
+}
+
+fn properties() -> WriterProperties {
+    WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_max_row_group_row_count(Some(GROUP_ROWS))
+        .set_created_by(format!("tprof {}", env!("CARGO_PKG_VERSION")))
+        .build()
+}
+
+/// The schema with texts as every reader knows them: neither by a dictionary, which Arrow's files
+/// can have but one of a column, nor as views.
+fn plain_schema(schema: &Schema) -> SchemaRef {
+    let field = |field: &Arc<Field>| {
+        let kind = match field.data_type() {
+            DataType::Dictionary(_, value) => plain_type(value),
+            other => plain_type(other),
+        };
+        Field::new(field.name(), kind, true)
+    };
+    Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>()))
+}
+
+fn plain_type(kind: &DataType) -> DataType {
+    match kind {
+        DataType::Utf8View => DataType::Utf8,
+        other => other.clone(),
+    }
+}
+
+fn plain(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Failed> {
+    let columns = batch.columns().iter().zip(schema.fields());
+    let columns = columns.map(|(column, field)| cast(column, field.data_type()));
+    let columns = columns.collect::<Result<Vec<_>, _>>().map_err(arrow_failed)?;
+    RecordBatch::try_new(Arc::clone(schema), columns).map_err(arrow_failed)
+}
+
+fn arrow_failed(error: ArrowError) -> Failed {
+    match error {
+        ArrowError::IoError(_, error) => error.into(),
+        // A column of CSV cannot have columns in it, and the like.
+        other => Failure::new("the result cannot be written so")
+            .cause(other.to_string())
+            .hint("--format parquet has every type")
+            .code(QUERY)
+            .into(),
+    }
+}
+
+fn write_failed(error: parquet::errors::ParquetError) -> Failed {
+    match error {
+        parquet::errors::ParquetError::External(inner) => match inner.downcast::<std::io::Error>() {
+            Ok(error) => (*error).into(),
+            Err(other) => std::io::Error::other(other.to_string()).into(),
+        },
+        other => std::io::Error::other(other.to_string()).into(),
+    }
+}

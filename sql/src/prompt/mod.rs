@@ -1,0 +1,192 @@
+//! The prompt: statements of several lines until `;`, and commands that begin with a backslash.
+
+mod commands;
+mod helper;
+mod history;
+mod pager;
+
+use std::io::{Write, stdout};
+use std::process::ExitCode;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+use rustyline::error::ReadlineError;
+use rustyline::history::FileHistory;
+use rustyline::{CompletionType, Config, Editor};
+use tokio::runtime::Runtime;
+
+use crate::args::{Format, SqlArgs};
+use crate::execute::execute;
+use crate::failed::{Failed, QUERY};
+use crate::interrupt::Interrupts;
+use crate::output::{Destination, Output, Sink, terminal_width};
+use crate::script::died;
+use crate::session::Session;
+use crate::statements::{self, Source};
+use crate::terminal::errors::{Failure, print_stderr};
+use commands::Command;
+use helper::Helper;
+
+/// What stands before a statement.
+const PROMPT: &str = "tprof> ";
+
+/// What can be changed at the prompt.
+struct Settings {
+    format: Format,
+    is_timed: bool,
+}
+
+/// Reads and executes until the user leaves.
+pub fn run(
+    runtime: &Runtime,
+    session: &Arc<Session>,
+    interrupts: &Interrupts,
+    args: &SqlArgs,
+) -> Result<ExitCode, Failed> {
+    let failed = |error: ReadlineError| {
+        Failure::new("cannot read from the terminal").cause(error.to_string()).code(QUERY)
+    };
+    if let Some(file) = &args.output {
+        // A prompt that writes into a file shows nothing.
+        return Err(Failure::new(format!("--output {} needs a query", file.display()))
+            .cause("results of the prompt go to the terminal")
+            .hint("tprof sql RUN \"SELECT …\" -o FILE")
+            .code(crate::failed::MISUSE)
+            .into());
+    }
+    let config = Config::builder()
+        .completion_type(CompletionType::List)
+        .max_history_size(history::MOST)
+        .and_then(|config| config.history_ignore_dups(true))
+        .map_err(failed)?
+        .build();
+    let mut editor: Editor<Helper, FileHistory> = Editor::with_config(config).map_err(failed)?;
+    editor.set_helper(Some(Helper::new(Arc::clone(session))));
+    let file = history::file();
+    if let Some(file) = &file {
+        // A first time has none.
+        let _ = editor.load_history(file);
+    }
+    let tables = session.tables.names().len();
+    print_stderr(&format!("{tables} tables; \\d lists them, \\? the commands, \\q leaves\n"));
+    let mut settings = Settings { format: args.format, is_timed: false };
+    loop {
+        let text = match editor.readline(PROMPT) {
+            Ok(text) => text,
+            Err(ReadlineError::Interrupted) => continue,
+            Err(ReadlineError::Eof) => return Ok(ExitCode::SUCCESS),
+            Err(error) => return Err(failed(error).into()),
+        };
+        if text.trim().is_empty() {
+            continue;
+        }
+        let _ = editor.add_history_entry(text.trim_end());
+        if let Some(file) = &file {
+            // Without a history the prompt is of use, too.
+            let _ = history::make(file).and_then(|()| {
+                editor.append_history(file).map_err(std::io::Error::other)
+            });
+        }
+        let ended = match text.trim_start().strip_prefix('\\') {
+            Some(command) => match commands::parse(command) {
+                Ok(Command::Quit) => return Ok(ExitCode::SUCCESS),
+                Ok(command) => obey(command, session, &mut settings),
+                Err(failure) => Err(failure.into()),
+            },
+            None => query(&text, (runtime, interrupts), session, &settings),
+        };
+        if let Err(failed) = ended {
+            failed.show();
+        }
+        session.problems.print();
+    }
+}
+
+fn obey(command: Command, session: &Session, settings: &mut Settings) -> Result<(), Failed> {
+    match command {
+        Command::Timing => {
+            settings.is_timed = !settings.is_timed;
+            print_stderr(if settings.is_timed { "timing is on\n" } else { "timing is off\n" });
+            Ok(())
+        }
+        Command::Format(format) => {
+            settings.format = format;
+            Ok(())
+        }
+        other => {
+            let batch = commands::answer(&other, session)?;
+            let (sink, bytes) = Sink::memory();
+            let mut output = Output::new(Format::Table, sink, terminal_width(), false);
+            output.begin(&batch.schema())?;
+            output.write(&batch)?;
+            output.end()?;
+            pager::show(&bytes.lock().unwrap_or_else(PoisonError::into_inner));
+            Ok(())
+        }
+    }
+}
+
+/// Executes the statements of an input; Ctrl-C ends them.
+fn query(
+    text: &str,
+    on: (&Runtime, &Interrupts),
+    session: &Arc<Session>,
+    settings: &Settings,
+) -> Result<(), Failed> {
+    for statement in statements::parse(text)? {
+        let begun = Instant::now();
+        one(statement, on, session, settings.format)?;
+        if settings.is_timed {
+            let ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            print_stderr(&format!("time: {}\n", tprof_facts::units::duration(ns)));
+        }
+    }
+    Ok(())
+}
+
+fn one(
+    statement: Source,
+    (runtime, interrupts): (&Runtime, &Interrupts),
+    session: &Arc<Session>,
+    format: Format,
+) -> Result<(), Failed> {
+    // Rows for people are complete before they are shown; others are shown as they come.
+    let (mut output, bytes) = match format {
+        Format::Table => {
+            let (sink, bytes) = Sink::memory();
+            (Output::new(format, sink, terminal_width(), false), Some(bytes))
+        }
+        _ => (Destination::open(format, None)?.1, None),
+    };
+    let session = Arc::clone(session);
+    let ended = runtime.block_on(async {
+        let mut interrupts = interrupts.from_now();
+        let mut work = tokio::spawn(async move {
+            let done = execute(&session, &statement, &mut output).await;
+            (done, output)
+        });
+        tokio::select! {
+            done = &mut work => Some(done),
+            _ = interrupts.status() => {
+                work.abort();
+                None
+            }
+        }
+    });
+    let Some(ended) = ended else {
+        print_stderr("interrupted\n");
+        return Ok(());
+    };
+    let (done, mut output) = ended.map_err(|error| died(&error.to_string()))?;
+    done?;
+    if let Some(bytes) = bytes {
+        pager::show(&bytes.lock().unwrap_or_else(PoisonError::into_inner));
+        if output.has_result() {
+            let rows = u64::try_from(output.rows()).unwrap_or(u64::MAX);
+            print_stderr(&format!("{}\n", tprof_facts::units::counted(rows, "row", "rows")));
+        }
+    }
+    stdout().flush()?;
+    output.print_note();
+    Ok(())
+}

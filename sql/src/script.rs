@@ -1,0 +1,78 @@
+//! Statements of a command line, a file or stdin, one after another.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::args::SqlArgs;
+use crate::execute::execute;
+use crate::failed::{Failed, QUERY};
+use crate::interrupt::Interrupts;
+use crate::output::Destination;
+use crate::session::Session;
+use crate::statements::Source;
+use crate::terminal::errors::Failure;
+
+/// Time that threads have to end at the end of the program.
+const LAST: Duration = Duration::from_millis(500);
+/// Attempts to remove a directory in which something may still be written.
+const ATTEMPTS: u32 = 50;
+
+/// Executes all statements; the first failure ends them.
+pub fn run(
+    runtime: &Runtime,
+    session: &Arc<Session>,
+    interrupts: &Interrupts,
+    statements: Vec<Source>,
+    args: &SqlArgs,
+) -> Result<ExitCode, Failed> {
+    let (destination, mut output) = Destination::open(args.format, args.output.as_deref())?;
+    let of_work = Arc::clone(session);
+    let ended = runtime.block_on(async {
+        let mut interrupts = interrupts.from_now();
+        let mut work = tokio::spawn(async move {
+            for statement in &statements {
+                execute(&of_work, statement, &mut output).await?;
+                output.print_note();
+            }
+            Ok::<(), Failed>(())
+        });
+        tokio::select! {
+            done = &mut work => done.map_err(|error| died(&error.to_string())).and_then(|done| done.map(|()| None)),
+            status = interrupts.status() => {
+                work.abort();
+                Ok(Some(status))
+            }
+        }
+    });
+    let status = match ended {
+        Ok(Some(status)) => Ok(ExitCode::from(status)),
+        Ok(None) => destination.keep().map(|()| ExitCode::SUCCESS),
+        Err(failed) => Err(failed),
+    };
+    session.problems.print();
+    status
+}
+
+/// A failure of the engine that is its own fault.
+pub fn died(why: &str) -> Failed {
+    Failure::new("the query engine failed").cause(why.to_owned()).hint("another query").code(QUERY).into()
+}
+
+/// Ends all threads and removes what exceeded the memory.
+pub fn leave_nothing(runtime: Runtime, spill: TempDir) {
+    runtime.shutdown_timeout(LAST);
+    let path = spill.keep();
+    // A thread that was not to be ended may write one more file.
+    for _ in 0..ATTEMPTS {
+        match std::fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            _ => return,
+        }
+    }
+}

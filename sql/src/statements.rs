@@ -1,0 +1,116 @@
+//! Text divided into statements at its semicolons, as the parser's own tokens have them.
+
+use std::collections::VecDeque;
+
+use datafusion::error::DataFusionError;
+use datafusion::sql::parser::{DFParser, Statement};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+
+/// One statement, and where it stands.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// All text up to the statement's end, that before it blank: positions in it are positions
+    /// in the whole.
+    pub text: String,
+    /// What the parser made of it.
+    pub parsed: Statement,
+}
+
+/// Why text is no statements.
+#[derive(Debug)]
+pub struct Unparsed {
+    /// The whole text.
+    pub text: String,
+    /// The parser's error.
+    pub error: Box<DataFusionError>,
+}
+
+/// Divides text and parses all of its statements; nothing is executed if one is wrong.
+pub fn parse(text: &str) -> Result<Vec<Source>, Unparsed> {
+    let failed = |error| Unparsed { text: text.to_owned(), error: Box::new(error) };
+    let tokens = tokens(text).map_err(&failed)?;
+    let mut parsed = Vec::new();
+    let mut rest = tokens.as_slice();
+    let mut from = 0;
+    while !rest.is_empty() {
+        let end = rest.iter().position(|one| one.token == Token::SemiColon);
+        let (these, after) = match end {
+            Some(end) => (&rest[..end], &rest[end + 1..]),
+            None => (rest, &rest[rest.len()..]),
+        };
+        let to = rest
+            .get(these.len())
+            .map_or(text.len(), |end| offset(text, end.span.start.line, end.span.start.column));
+        if these.iter().any(|one| is_word(&one.token)) {
+            let text = blank(&text[..from]) + &text[from..to];
+            let statements = DFParser::parse_sql(&text).map_err(&failed)?;
+            parsed.extend(one(statements).map(|parsed| Source { text, parsed }));
+        }
+        from = to + usize::from(end.is_some());
+        rest = after;
+    }
+    Ok(parsed)
+}
+
+fn one(mut statements: VecDeque<Statement>) -> Option<Statement> {
+    statements.pop_front()
+}
+
+/// Whether text ends a statement: its last token is a semicolon, or there is none at all.
+pub fn is_complete(text: &str) -> bool {
+    // What cannot be divided ends in the middle of a quoted text or comment.
+    tokens(text).is_ok_and(|tokens| {
+        let last = tokens.iter().rfind(|one| is_word(&one.token));
+        last.is_none_or(|last| last.token == Token::SemiColon)
+    })
+}
+
+fn tokens(text: &str) -> Result<Vec<TokenWithSpan>, DataFusionError> {
+    let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location();
+    tokens.map_err(|error| DataFusionError::SQL(Box::new(error.into()), None))
+}
+
+fn is_word(token: &Token) -> bool {
+    !matches!(token, Token::Whitespace(_) | Token::EOF)
+}
+
+/// Bytes before a line and column, both from 1, the latter in characters.
+fn offset(text: &str, line: u64, column: u64) -> usize {
+    let line = usize::try_from(line).unwrap_or(1).saturating_sub(1);
+    let column = usize::try_from(column).unwrap_or(1).saturating_sub(1);
+    let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
+    let rest = &text[start..];
+    start + rest.char_indices().nth(column).map_or(rest.len(), |(at, _)| at)
+}
+
+/// As many lines and columns of nothing.
+fn blank(text: &str) -> String {
+    text.chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn semicolons_in_texts_and_comments_end_nothing() {
+        let text = "SELECT ';é' AS a; -- one; two\n/* ; */ SELECT 2;;\n  SELECT 3";
+        let parsed = parse(text).unwrap();
+        let ends: Vec<&str> = parsed.iter().map(|one| one.text.trim()).collect();
+        assert_eq!(ends[0], "SELECT ';é' AS a");
+        assert!(ends[1].ends_with("SELECT 2"), "{ends:?}");
+        assert_eq!(ends[2], "SELECT 3");
+        assert_eq!(parsed[2].text.lines().count(), 3, "it keeps its place");
+    }
+
+    #[test]
+    fn a_statement_is_complete_at_its_semicolon() {
+        for complete in ["SELECT 1;", "SELECT ';';", "", "  \n", "SELECT 1; -- why"] {
+            assert!(is_complete(complete), "{complete}");
+        }
+        for open in ["SELECT 1", "SELECT ';", "SELECT /* 1;", "SELECT \"a;", "SELECT 1; SELECT"] {
+            assert!(!is_complete(open), "{open}");
+        }
+    }
+}

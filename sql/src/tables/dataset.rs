@@ -1,0 +1,326 @@
+//! Tables of data sets that `tprof export --to parquet` wrote: `DIR/TABLE/**.parquet`, with
+//! `DIR/_tprof.json` beside them, which has what each column means.
+//!
+//! The files' own schema counts. A `run` and a `rank` that only the names of directories have
+//! (`rank=3`) become columns too; both choose files before any is opened.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::ScalarValue;
+use datafusion::datasource::TableType;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::error::Result;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::object_store::ObjectMeta;
+use datafusion::physical_plan::ExecutionPlan;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
+use serde_json::Value;
+
+use super::about::{ColumnAbout, TableAbout};
+use super::prune;
+use crate::problems::Problems;
+
+/// Name of the file that describes a data set.
+pub const ABOUT_FILE: &str = "_tprof.json";
+/// Hive's name for no value.
+const NONE: &str = "__HIVE_DEFAULT_PARTITION__";
+
+/// One file of a table.
+#[derive(Clone, Debug)]
+struct DataFile {
+    path: PathBuf,
+    object: ObjectMeta,
+    run: Option<String>,
+    rank: Option<i32>,
+}
+
+/// A table of one or several data sets.
+#[derive(Debug)]
+pub struct DataTable {
+    schema: TableSchema,
+    /// `run`, `rank` and no other, as far as all files have the same in all rows.
+    by_file: RecordBatch,
+    files: Vec<DataFile>,
+    problems: Problems,
+}
+
+/// Data sets, of which each table has the rows of all.
+#[derive(Debug)]
+pub struct DataSets {
+    sets: Vec<(String, PathBuf)>,
+    abouts: BTreeMap<String, TableAbout>,
+    problems: Problems,
+}
+
+impl DataSets {
+    /// Data sets with the names of their runs. Only their descriptions are read.
+    pub fn new(sets: Vec<(String, PathBuf)>, problems: Problems) -> DataSets {
+        let mut abouts: BTreeMap<String, TableAbout> = BTreeMap::new();
+        for table in sets.iter().flat_map(|(_, directory)| abouts_of(directory)) {
+            abouts.entry(table.name.clone()).or_insert(table);
+        }
+        DataSets { sets, abouts, problems }
+    }
+
+    /// Names of their tables.
+    pub fn names(&self) -> BTreeSet<String> {
+        let directories = self.sets.iter().flat_map(|(_, set)| listed(set));
+        let tables = directories.filter(|path| path.is_dir());
+        let name = |path: PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
+        tables.filter_map(name).filter(|name| !name.starts_with(['.', '_'])).collect()
+    }
+
+    /// What a table is.
+    pub fn about(&self, name: &str) -> Option<&TableAbout> {
+        self.abouts.get(name)
+    }
+
+    /// A table; none if there is no file of it that can be read.
+    pub fn table(&self, name: &str) -> Option<Arc<DataTable>> {
+        let mut files = Vec::new();
+        for (run, directory) in &self.sets {
+            let place = Place { run: run.clone(), rank: None };
+            gather(&directory.join(name), &place, &mut files, &self.problems);
+        }
+        DataTable::of(files, self.problems.clone()).map(Arc::new)
+    }
+}
+
+/// What a data set's own description has.
+fn abouts_of(directory: &Path) -> Vec<TableAbout> {
+    let text = fs::read_to_string(directory.join(ABOUT_FILE)).unwrap_or_default();
+    let Ok(value) = serde_json::from_str::<Value>(&text) else { return Vec::new() };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let column = |of: &Value| ColumnAbout { name: text(&of["name"]), about: text(&of["about"]) };
+    let tables = value["tables"].as_object().into_iter().flatten();
+    let table = |(name, of): (&String, &Value)| TableAbout {
+        name: name.clone(),
+        about: text(&of["about"]),
+        columns: of["columns"].as_array().into_iter().flatten().map(column).collect(),
+    };
+    tables.map(table).collect()
+}
+
+/// What the directories above a file state about it.
+#[derive(Clone)]
+struct Place {
+    run: String,
+    rank: Option<i32>,
+}
+
+fn gather(
+    directory: &Path,
+    place: &Place,
+    files: &mut Vec<DataFile>,
+    problems: &Problems,
+) {
+    for path in listed(directory) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if path.is_dir() {
+            let mut place = place.clone();
+            match name.split_once('=') {
+                Some(("run", run)) if run != NONE => place.run = run.to_owned(),
+                Some(("rank", rank)) => place.rank = rank.parse().ok(),
+                _ => {}
+            }
+            gather(&path, &place, files, problems);
+        } else if name.ends_with(".parquet") {
+            match object(&path) {
+                Ok(object) => {
+                    let (run, rank) = (Some(place.run.clone()), place.rank);
+                    files.push(DataFile { path, object, run, rank });
+                }
+                Err(why) => problems.add(format!("{}: {why}", path.display())),
+            }
+        }
+    }
+}
+
+fn listed(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+fn object(path: &Path) -> std::result::Result<ObjectMeta, String> {
+    let meta = fs::metadata(path).map_err(|error| error.to_string())?;
+    let modified = meta.modified().map_err(|error| error.to_string())?;
+    let location = datafusion::object_store::path::Path::from_filesystem_path(path)
+        .map_err(|error| error.to_string())?;
+    Ok(ObjectMeta {
+        location,
+        last_modified: modified.into(),
+        size: meta.len(),
+        e_tag: None,
+        version: None,
+    })
+}
+
+impl DataTable {
+    /// A table of these files, with the columns of the first that can be read of each run.
+    fn of(files: Vec<DataFile>, problems: Problems) -> Option<DataTable> {
+        let mut merged: Option<Schema> = None;
+        let mut seen: BTreeSet<Option<String>> = BTreeSet::new();
+        for file in &files {
+            if !seen.contains(&file.run)
+                && let Ok(schema) = schema_of(&file.path)
+            {
+                merged = Some(join(merged, &schema));
+                seen.insert(file.run.clone());
+            }
+        }
+        let file_schema = Arc::new(merged?);
+        let mut in_names: Vec<FieldRef> = Vec::new();
+        for (name, kind) in [("run", DataType::Utf8), ("rank", DataType::Int32)] {
+            if file_schema.index_of(name).is_err() {
+                in_names.push(Arc::new(Field::new(name, kind, true)));
+            }
+        }
+        let schema = TableSchema::builder(file_schema).with_table_partition_cols(in_names).build();
+        let by_file = by_file(&schema, &files).ok()?;
+        Some(DataTable { schema, by_file, files, problems })
+    }
+
+    fn partition_values(&self, file: &DataFile) -> Vec<ScalarValue> {
+        let value = |field: &FieldRef| match field.name().as_str() {
+            "run" => ScalarValue::Utf8(file.run.clone()),
+            _ => ScalarValue::Int32(file.rank),
+        };
+        self.schema.table_partition_cols().iter().map(value).collect()
+    }
+}
+
+/// How a Parquet file ends, behind the size of what describes it.
+const MAGIC: &[u8; 4] = b"PAR1";
+
+/// Why a file cannot be read, as far as its end shows. A file that was cut off has none.
+fn damage(file: &DataFile) -> Option<String> {
+    let end = || -> std::io::Result<[u8; 8]> {
+        let mut end = [0; 8];
+        let at = file.object.size.saturating_sub(8);
+        File::open(&file.path)?.read_exact_at(&mut end, at)?;
+        Ok(end)
+    };
+    match end() {
+        Ok([a, b, c, d, magic @ ..]) => {
+            let size = u64::from(u32::from_le_bytes([a, b, c, d])) + 12;
+            let is_whole = magic == *MAGIC && size <= file.object.size;
+            (!is_whole).then(|| "it is no Parquet file, or not all of one".to_owned())
+        }
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// Columns of a file; texts so that the engine need not copy them.
+fn schema_of(path: &Path) -> std::result::Result<Schema, String> {
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    let options = ArrowReaderOptions::new();
+    let metadata = ArrowReaderMetadata::load(&file, options).map_err(|error| error.to_string())?;
+    let view = |field: &FieldRef| match field.data_type() {
+        DataType::Utf8 => Field::new(field.name(), DataType::Utf8View, true),
+        other => Field::new(field.name(), other.clone(), true),
+    };
+    Ok(Schema::new(metadata.schema().fields().iter().map(view).collect::<Vec<_>>()))
+}
+
+/// All columns of both; the first that has one gives its type.
+fn join(known: Option<Schema>, more: &Schema) -> Schema {
+    let Some(known) = known else { return more.clone() };
+    let mut fields: Vec<FieldRef> = known.fields().iter().cloned().collect();
+    fields.extend(more.fields().iter().filter(|one| known.index_of(one.name()).is_err()).cloned());
+    Schema::new(fields)
+}
+
+/// `run` and `rank` of each file, in the types of the table. Where files may have several ranks
+/// (compacted ones), no directory states one, and none is chosen by it.
+fn by_file(schema: &TableSchema, files: &[DataFile]) -> Result<RecordBatch> {
+    let table = schema.table_schema();
+    let mut fields = Vec::new();
+    let mut arrays: Vec<ArrayRef> = Vec::new();
+    let in_names = |name: &str| schema.table_partition_cols().iter().any(|one| one.name() == name);
+    let mut add = |name: &str, array: ArrayRef| -> Result<()> {
+        let field = table.field_with_name(name)?;
+        arrays.push(cast(&array, field.data_type())?);
+        fields.push(field.clone());
+        Ok(())
+    };
+    if in_names("run") {
+        let runs: StringArray = files.iter().map(|file| file.run.as_deref()).collect();
+        add("run", Arc::new(runs))?;
+    }
+    if in_names("rank") || files.iter().all(|file| file.rank.is_some()) {
+        let ranks: Int32Array = files.iter().map(|file| file.rank).collect();
+        add("rank", Arc::new(ranks))?;
+    }
+    let rows = datafusion::arrow::array::RecordBatchOptions::new().with_row_count(Some(files.len()));
+    Ok(RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &rows)?)
+}
+
+#[async_trait]
+impl TableProvider for DataTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(self.schema.table_schema())
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let kept = prune::files(filters, session, &self.by_file)?;
+        let mut files = Vec::new();
+        for (file, _) in self.files.iter().zip(kept).filter(|(_, kept)| *kept) {
+            match damage(file) {
+                Some(why) => self.problems.add(format!("{}: {why}", file.path.display())),
+                None => files.push(
+                    PartitionedFile::new_from_meta(file.object.clone())
+                        .with_partition_values(self.partition_values(file)),
+                ),
+            }
+        }
+        let groups = FileGroup::new(files)
+            .split_files(session.config().target_partitions());
+        let store_url = ObjectStoreUrl::local_filesystem();
+        let runtime = session.runtime_env();
+        let reader = CachedParquetFileReaderFactory::new(
+            runtime.object_store(&store_url)?,
+            runtime.cache_manager.get_file_metadata_cache(),
+        );
+        let source = ParquetSource::new(self.schema.clone())
+            .with_parquet_file_reader_factory(Arc::new(reader));
+        let scan = FileScanConfigBuilder::new(store_url, Arc::new(source))
+            .with_file_groups(groups)
+            .with_projection_indices(projection.cloned())?
+            .with_limit(limit)
+            .build();
+        Ok(DataSourceExec::from_data_source(scan))
+    }
+}

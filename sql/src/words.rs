@@ -1,0 +1,168 @@
+//! Which words of the command line are runs, and which is the query.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use tprof_trace::RunDir;
+
+use crate::failed::MISUSE;
+use crate::functions::report::ReportRun;
+use crate::runs::newest;
+use crate::tables::dataset::ABOUT_FILE;
+use crate::terminal::errors::Failure;
+
+/// The words, told apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Words {
+    /// Runs and data sets.
+    pub paths: Vec<PathBuf>,
+    /// The query.
+    pub query: Option<String>,
+}
+
+/// Words with which a statement begins.
+const BEGINNINGS: [&str; 23] = [
+    "alter", "analyze", "copy", "create", "delete", "desc", "describe", "drop", "execute",
+    "explain", "from", "insert", "merge", "prepare", "reset", "select", "set", "show", "table",
+    "truncate", "update", "values", "with",
+];
+
+/// Whether a word is a statement, whatever files there are. A path can always be written so that it
+/// is none: `./with`.
+fn is_statement(word: &str) -> bool {
+    if word.starts_with(['/', '.']) {
+        return false;
+    }
+    let word = word.trim_start();
+    let end = word.find(|c: char| !c.is_alphanumeric() && c != '_');
+    let first = word[..end.unwrap_or(word.len())].to_lowercase();
+    word.contains(char::is_whitespace)
+        || BEGINNINGS.contains(&first.as_str())
+        || word.starts_with("--")
+        || word.starts_with('(')
+}
+
+/// Tells the words of a command line apart.
+pub fn divide(words: &[OsString], has_file: bool) -> Result<Words, Failure> {
+    let mut divided = Words::default();
+    for word in words {
+        let statement = word.to_str().filter(|word| is_statement(word));
+        match (statement, &divided.query) {
+            (Some(_), Some(_)) => {
+                return Err(Failure::new("two queries")
+                    .cause("the command line has one query; a query may have several statements")
+                    .hint("tprof sql RUN \"SELECT …; SELECT …\"")
+                    .code(MISUSE));
+            }
+            (Some(statement), None) => divided.query = Some(statement.to_owned()),
+            (None, _) => divided.paths.push(word.into()),
+        }
+    }
+    if has_file && divided.query.is_some() {
+        return Err(Failure::new("a query and --file")
+            .cause("statements come from one place")
+            .hint("put the query into the file")
+            .code(MISUSE));
+    }
+    Ok(divided)
+}
+
+/// What the paths are.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// Run directories and trace files.
+    pub runs: Vec<ReportRun>,
+    /// Data sets, with the name of the run.
+    pub sets: Vec<(String, PathBuf)>,
+}
+
+impl Sources {
+    /// What lies at these paths.
+    pub fn of(paths: &[PathBuf]) -> Result<Sources, Failure> {
+        let mut sources = Sources::default();
+        for path in paths {
+            sources.add(path)?;
+        }
+        Ok(sources)
+    }
+
+    /// The run of this directory, or the newest in it; none if there is none.
+    pub fn here() -> Result<Sources, Failure> {
+        let found = newest::runs_in(Path::new(".")).is_ok_and(|runs| !runs.is_empty());
+        if !found && newest::FoundRun::at(Path::new(".")).is_none() {
+            return Ok(Sources::default());
+        }
+        Sources::of(&[newest::run_here("tprof sql", "tables")?])
+    }
+
+    /// Whether there is nothing to query.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty() && self.sets.is_empty()
+    }
+
+    fn add(&mut self, path: &Path) -> Result<(), Failure> {
+        let misuse = |what: String, why: String, hint: &str| {
+            Err(Failure::new(what).cause(why).hint(hint).code(MISUSE))
+        };
+        let shown = path.display();
+        if !path.exists() {
+            return misuse(
+                format!("there is no run `{shown}`"),
+                "a word without white space is the path of a run, unless it begins like a statement"
+                    .to_owned(),
+                "tprof ls; tprof sql RUN \"SELECT …\"",
+            );
+        }
+        if path.join(ABOUT_FILE).is_file() {
+            let absolute = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+            self.sets.push((name(&absolute), absolute));
+            return Ok(());
+        }
+        match RunDir::open(path) {
+            Ok(_) => {
+                let absolute = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+                self.runs.push(ReportRun { name: name(&absolute), path: path.to_owned() });
+                Ok(())
+            }
+            Err(error) => misuse(
+                format!("`{shown}` is no run"),
+                error.to_string(),
+                "tprof ls; tprof import FILE -o RUN makes a run of another tool's trace",
+            ),
+        }
+    }
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn divided(words: &[&str]) -> Words {
+        divide(&words.iter().map(OsString::from).collect::<Vec<_>>(), false).unwrap()
+    }
+
+    #[test]
+    fn a_statement_is_no_path_and_a_path_no_statement() {
+        let query = |words| divided(words).query;
+        assert_eq!(query(&["r1", "SELECT 1"]), Some("SELECT 1".to_owned()));
+        assert_eq!(query(&["SELECT 1", "r1"]), Some("SELECT 1".to_owned()));
+        assert_eq!(query(&["r1", "select(1)"]), Some("select(1)".to_owned()));
+        assert_eq!(query(&["r1", "select"]), Some("select".to_owned()));
+        assert_eq!(query(&["show\ttables"]), Some("show\ttables".to_owned()));
+        assert_eq!(query(&["./with"]), None);
+        assert_eq!(query(&["/runs/my run"]), None);
+        assert_eq!(query(&["selected", "r1"]), None);
+        assert_eq!(divided(&["r1", "r2"]).paths.len(), 2);
+        assert_eq!(query(&["-- why\nSELECT 1"]), Some("-- why\nSELECT 1".to_owned()));
+    }
+
+    #[test]
+    fn two_queries_are_refused() {
+        let words = ["SELECT 1", "SELECT 2"].map(OsString::from);
+        assert_eq!(divide(&words, false).unwrap_err().code, MISUSE);
+    }
+}
