@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::TableReference;
 use datafusion::error::DataFusionError;
+use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::prelude::DataFrame;
 use datafusion::sql::parser::Statement as Parsed;
 use datafusion::sql::resolve::resolve_table_references;
 use datafusion::sql::sqlparser::ast::Statement;
@@ -18,6 +21,7 @@ use crate::output::Output;
 use crate::session::Session;
 use crate::statements::Source;
 use crate::tables::about::type_name;
+use crate::terminal::errors::print_stderr;
 
 /// Executes a statement and writes its result, if it has one.
 pub async fn execute(
@@ -36,20 +40,59 @@ pub async fn execute(
     let state = session.context.state();
     let plan = state.statement_to_plan(source.parsed.clone()).await.map_err(failed)?;
     allowed::check_plan(&plan)?;
-    let is_view = matches!(plan, LogicalPlan::Ddl(DdlStatement::CreateView(_)));
-    let frame = session.context.execute_logical_plan(plan).await.map_err(failed)?;
-    if is_view {
-        return Ok(());
+    if matches!(plan, LogicalPlan::Ddl(DdlStatement::CreateView(_))) {
+        return session.context.execute_logical_plan(plan).await.map(drop).map_err(failed);
     }
-    let mut rows = frame.execute_stream().await.map_err(failed)?;
+    let (mut rows, mut next) = match begun(state.clone(), plan.clone()).await {
+        Err(error) if is_want_of_memory(&error) => {
+            print_stderr(AGAIN);
+            begun(sparing(state), plan).await.map_err(failed)?
+        }
+        other => other.map_err(failed)?,
+    };
     output.begin(&rows.schema())?;
-    while let Some(batch) = rows.next().await {
-        if !output.write(&batch.map_err(failed)?)? {
+    while let Some(batch) = next {
+        if !output.write(&batch)? {
             break;
         }
+        next = rows.next().await.transpose().map_err(failed)?;
     }
     output.end()
 }
+
+/// What is printed where a query is begun again.
+const AGAIN: &str =
+    "note: the query needs more memory than it may have; it is executed again, slower, with less\n";
+
+/// A plan in execution, with its first rows: until then nothing of it is written.
+async fn begun(
+    state: SessionState,
+    plan: LogicalPlan,
+) -> Result<(SendableRecordBatchStream, Option<RecordBatch>), DataFusionError> {
+    let mut rows = DataFrame::new(state, plan).execute_stream().await?;
+    let first = rows.next().await.transpose()?;
+    Ok((rows, first))
+}
+
+/// Parts of a sparing query: with one the engine joins by hashes, whatever it prefers.
+const LEAST_PARTS: usize = 2;
+
+/// The same engine with less at once: few parts of each operator, and joins of sorted rows, which go
+/// to temporary files, in place of tables of hashes, which do not.
+fn sparing(mut state: SessionState) -> SessionState {
+    let options = state.config_mut().options_mut();
+    options.optimizer.prefer_hash_join = false;
+    let config = state.config().clone().with_target_partitions(LEAST_PARTS);
+    *state.config_mut() = config;
+    state
+}
+
+fn is_want_of_memory(error: &DataFusionError) -> bool {
+    matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
+}
+
+/// Functions that give rows of their own.
+const OF_NO_RUN: [&str; 2] = ["generate_series", "range"];
 
 /// Whether a statement is about tables of a run: where one is not, no run is needed.
 pub fn needs_run(source: &Source) -> bool {
@@ -63,7 +106,8 @@ pub fn needs_run(source: &Source) -> bool {
         _ => false,
     };
     let named = resolve_table_references(&source.parsed, true);
-    is_listing || named.map_or(true, |(tables, _)| !tables.is_empty())
+    let is_of_run = |table: &TableReference| !OF_NO_RUN.contains(&table.table());
+    is_listing || named.map_or(true, |(tables, _)| tables.iter().any(is_of_run))
 }
 
 /// What tprof itself answers: lists of its tables, columns and functions.

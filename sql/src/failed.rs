@@ -38,7 +38,11 @@ impl From<std::io::Error> for Failed {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             return Failed::NobodyReads;
         }
-        Failure::new("cannot write the result").cause(error.to_string()).hint("-o FILE").code(QUERY).into()
+        Failure::new("cannot write the result")
+            .cause(error.to_string())
+            .hint("-o FILE")
+            .code(QUERY)
+            .into()
     }
 }
 
@@ -61,7 +65,10 @@ impl From<Unparsed> for Failed {
         let what = what.trim_start_matches("sql parser error: ").trim_start_matches("ParserError(");
         let hint = "several statements are separated by `;`, texts are in single quotes";
         Failed::Query {
-            failure: Failure::new("the query is not SQL").cause(sentence(what)).hint(hint).code(QUERY),
+            failure: Failure::new("the query is not SQL")
+                .cause(sentence(what))
+                .hint(hint)
+                .code(QUERY),
             excerpt: place.and_then(|(line, column)| excerpt(&text, line, column)),
         }
     }
@@ -123,13 +130,24 @@ fn failure(error: &DataFusionError, session: &Session) -> Failure {
     match root {
         DataFusionError::ResourcesExhausted(_) => {
             Failure::new("the query needs more memory than it may have")
-                .cause(sentence(&message))
+                .cause(of_memory(&message))
                 .hint("--memory-limit SIZE, --threads 1, or a query over fewer rows")
         }
-        DataFusionError::NotImplemented(_) => {
-            Failure::new("the engine cannot do that").cause(sentence(&message)).hint("EXPLAIN; tprof sql --help")
-        }
-        _ => Failure::new("the query failed").cause(sentence(&message)).hint("SHOW TABLES; DESCRIBE TABLE"),
+        DataFusionError::NotImplemented(_) => Failure::new("the engine cannot do that")
+            .cause(sentence(&message))
+            .hint("EXPLAIN; tprof sql --help"),
+        _ => Failure::new("the query failed")
+            .cause(sentence(&message))
+            .hint("SHOW TABLES; DESCRIBE TABLE"),
+    }
+}
+
+/// Which part of the query asked for it, without the sums of all others.
+fn of_memory(message: &str) -> String {
+    let (before, after) = message.split_once(" with top memory consumers").unwrap_or((message, ""));
+    match after.rsplit_once("Error: ") {
+        Some((_, why)) => sentence(why),
+        None => sentence(before),
     }
 }
 

@@ -10,8 +10,8 @@ use crate::args::SqlArgs;
 use crate::failed::MISUSE;
 use crate::terminal::errors::Failure;
 
-/// Memory without which no query is begun, bytes.
-const LEAST: u64 = 16 << 20;
+/// Memory without which the engine cannot even merge what it sorted in parts, bytes.
+const LEAST: u64 = 64 << 20;
 /// Memory of a query where the machine's is not known, bytes.
 const USUAL: u64 = 2 << 30;
 
@@ -31,7 +31,7 @@ impl Limits {
             None => machine_bytes().map_or(USUAL, |bytes| (bytes / 4).max(LEAST)),
             Some(text) => parse_size(text).filter(|bytes| *bytes >= LEAST).ok_or_else(|| {
                 Failure::new(format!("bad value `{text}` for --memory-limit"))
-                    .cause("the value is not a size of 16 MiB or more")
+                    .cause("the value is not a size of 64 MiB or more")
                     .hint("--memory-limit 2G")
                     .code(MISUSE)
             })?,

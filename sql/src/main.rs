@@ -63,7 +63,10 @@ fn act(args: &SqlArgs) -> Result<ExitCode, Failed> {
         .enable_time()
         .build()
         .map_err(|error| {
-            Failure::new("cannot start threads").cause(reason(&error)).hint("--threads 1").code(QUERY)
+            Failure::new("cannot start threads")
+                .cause(reason(&error))
+                .hint("--threads 1")
+                .code(QUERY)
         })?;
     let ended = match statements {
         Some(statements) => script::run(&runtime, &session, &interrupts, statements, args),

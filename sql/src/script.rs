@@ -59,7 +59,11 @@ pub fn run(
 
 /// A failure of the engine that is its own fault.
 pub fn died(why: &str) -> Failed {
-    Failure::new("the query engine failed").cause(why.to_owned()).hint("another query").code(QUERY).into()
+    Failure::new("the query engine failed")
+        .cause(why.to_owned())
+        .hint("another query")
+        .code(QUERY)
+        .into()
 }
 
 /// Ends all threads and removes what exceeded the memory.

@@ -10,9 +10,11 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tempfile::TempDir;
+use tprof_tables::read::OpenRun;
 
-use crate::failed::QUERY;
-use crate::functions::{self, report};
+use crate::failed::{MISUSE, QUERY};
+use crate::functions;
+use crate::functions::report::{self, ReportRun};
 use crate::limits::Limits;
 use crate::problems::Problems;
 use crate::tables::Tables;
@@ -23,8 +25,17 @@ use crate::words::Sources;
 /// Catalogue and schema of all tables.
 const CATALOGUE: &str = "tprof";
 const SCHEMA: &str = "public";
-/// Memory that a sort keeps for the end of its work, bytes.
-const SORT_RESERVE: usize = 10 << 20;
+/// Part of its memory that a sort keeps to merge what it sorted. Names of kernels are sorted by
+/// copies of their texts, which are longer than the rows that refer to them.
+const SORT_SHARE: usize = 4;
+/// The same in bytes, at most.
+const SORT_MOST: usize = 512 << 20;
+/// Bytes that are sorted at once, before they are merged with others.
+const SORT_PART: usize = 4 << 20;
+/// Memory of a thread below which batches are small, bytes: a merge has one of each sorted part.
+const AMPLE: usize = 512 << 20;
+/// Rows of a small batch.
+const SMALL_BATCH: usize = 2048;
 
 /// A session.
 pub struct Session {
@@ -48,11 +59,17 @@ impl Session {
             .with_information_schema(true)
             .with_create_default_catalog_and_schema(false)
             .with_default_catalog_and_schema(CATALOGUE, SCHEMA);
-        let reserve = limits.memory_bytes / (8 * limits.threads);
-        config.options_mut().execution.sort_spill_reservation_bytes = reserve.min(SORT_RESERVE);
+        let of_thread = limits.memory_bytes / limits.threads;
+        config.options_mut().execution.sort_spill_reservation_bytes =
+            (of_thread / SORT_SHARE).min(SORT_MOST);
+        config.options_mut().execution.sort_in_place_threshold_bytes = SORT_PART;
+        if of_thread < AMPLE {
+            config = config.with_batch_size(SMALL_BATCH);
+        }
         // Errors name their place.
         config.options_mut().sql_parser.collect_spans = true;
-        let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![spill]));
+        let disk =
+            DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![spill]));
         let runtime = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(FairSpillPool::new(limits.memory_bytes)))
             .with_disk_manager_builder(disk)
@@ -66,7 +83,17 @@ impl Session {
         let context = SessionContext::new_with_state(state);
         let problems = Problems::default();
         let sets = DataSets::new(sources.sets.clone(), problems.clone());
-        let tables = Arc::new(Tables::new(sets));
+        let mut runs = Vec::new();
+        for ReportRun { name, path } in &sources.runs {
+            let run = OpenRun::open(path).map_err(|error| {
+                Failure::new(format!("cannot read `{}`", path.display()))
+                    .cause(error.to_string())
+                    .hint("tprof ls")
+                    .code(MISUSE)
+            })?;
+            runs.push(run.named(name.clone()));
+        }
+        let tables = Arc::new(Tables::new(runs, sets, problems.clone()));
         let catalogue = MemoryCatalogProvider::new();
         catalogue.register_schema(SCHEMA, Arc::clone(&tables) as _).map_err(failed)?;
         context.register_catalog(CATALOGUE, Arc::new(catalogue));

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use tprof_tables::name_of;
 use tprof_trace::RunDir;
 
 use crate::failed::MISUSE;
@@ -100,6 +101,16 @@ impl Sources {
         self.runs.is_empty() && self.sets.is_empty()
     }
 
+    /// The name, or with a number behind it where another run has it.
+    fn free_name(&self, name: String) -> String {
+        let is_taken = |name: &str| self.runs.iter().any(|run| run.name == name);
+        let mut names = (2..).map(|number| format!("{name}#{number}"));
+        match is_taken(&name) {
+            true => names.find(|name| !is_taken(name)).unwrap_or_default(),
+            false => name,
+        }
+    }
+
     fn add(&mut self, path: &Path) -> Result<(), Failure> {
         let misuse = |what: String, why: String, hint: &str| {
             Err(Failure::new(what).cause(why).hint(hint).code(MISUSE))
@@ -115,13 +126,13 @@ impl Sources {
         }
         if path.join(ABOUT_FILE).is_file() {
             let absolute = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-            self.sets.push((name(&absolute), absolute));
+            self.sets.push((name_of(path), absolute));
             return Ok(());
         }
         match RunDir::open(path) {
             Ok(_) => {
-                let absolute = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-                self.runs.push(ReportRun { name: name(&absolute), path: path.to_owned() });
+                let name = self.free_name(name_of(path));
+                self.runs.push(ReportRun { name, path: path.to_owned() });
                 Ok(())
             }
             Err(error) => misuse(
@@ -131,10 +142,6 @@ impl Sources {
             ),
         }
     }
-}
-
-fn name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
 #[cfg(test)]

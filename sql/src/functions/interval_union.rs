@@ -18,7 +18,9 @@ use super::integers;
 
 /// The function.
 pub fn function() -> AggregateUDF {
-    AggregateUDF::new_from_impl(IntervalUnion { signature: Signature::user_defined(Volatility::Immutable) })
+    AggregateUDF::new_from_impl(IntervalUnion {
+        signature: Signature::user_defined(Volatility::Immutable),
+    })
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]

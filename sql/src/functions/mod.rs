@@ -13,9 +13,12 @@ use datafusion::prelude::SessionContext;
 pub const OWN: [(&str, &str); 5] = [
     ("interval_union(start, duration)", "aggregate: for how long at least one interval lasts"),
     ("overlap(start_a, end_a, start_b, end_b)", "how long two intervals last together"),
-    ("report('KIND'[, 'TABLE'[, 'RUN']])", "table: a report's table, as tprof report KIND has it"),
-    ("breakdown(['RUN'])", "table: report('breakdown')"),
-    ("stragglers(['RUN'])", "table: report('stragglers')"),
+    (
+        "report('KIND'[, 'TABLE'[, 'RUN']])",
+        "a table of tprof report KIND, its first if none is named; report() lists the kinds",
+    ),
+    ("breakdown(['RUN'])", "report('breakdown', 'breakdown'): time of each rank's devices"),
+    ("stragglers(['RUN'])", "report('stragglers', 'late_arrivals'): how late each rank came"),
 ];
 
 /// Adds the arithmetic.

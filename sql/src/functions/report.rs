@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::arrow::array::{
-    ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, RecordBatch, StringBuilder,
+    ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, RecordBatch, StringArray, StringBuilder,
 };
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::catalog::{MemTable, TableFunctionArgs, TableFunctionImpl, TableProvider};
@@ -36,10 +36,10 @@ pub struct ReportRun {
 /// Adds the function and its short forms.
 pub fn register(context: &SessionContext, runs: Vec<ReportRun>, problems: Problems) {
     let shared = Arc::new(Reports { runs, problems, made: Mutex::default() });
-    let of = |kind| Arc::new(Function { reports: Arc::clone(&shared), kind });
+    let of = |short| Arc::new(Function { reports: Arc::clone(&shared), short });
     context.register_udtf("report", of(None));
-    context.register_udtf("breakdown", of(Some("breakdown")));
-    context.register_udtf("stragglers", of(Some("stragglers")));
+    context.register_udtf("breakdown", of(Some(("breakdown", "breakdown"))));
+    context.register_udtf("stragglers", of(Some(("stragglers", "late_arrivals"))));
 }
 
 /// Reports, each made once.
@@ -54,22 +54,21 @@ struct Reports {
 #[derive(Debug)]
 struct Function {
     reports: Arc<Reports>,
-    /// Kind that the name has in it.
-    kind: Option<&'static str>,
+    /// Of a short form: kind and table.
+    short: Option<(&'static str, &'static str)>,
 }
 
 impl TableFunctionImpl for Function {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let words = args.exprs().iter().map(text).collect::<Result<Vec<_>>>()?;
         let mut words = words.iter().map(String::as_str);
-        let kind = match self.kind {
-            Some(kind) => kind,
+        let (kind, table) = match self.short {
+            Some((kind, table)) => (kind, Some(table)),
             None => match words.next() {
-                Some(kind) => kind,
-                None => return plan_err!("report() needs a kind: {}", kinds()),
+                Some(kind) => (kind, words.next()),
+                None => return kinds(),
             },
         };
-        let table = if self.kind.is_none() { words.next() } else { None };
         let run = words.next();
         if words.next().is_some() {
             return plan_err!("too many arguments for a report of {kind}");
@@ -78,9 +77,14 @@ impl TableFunctionImpl for Function {
     }
 }
 
-/// The kinds, as typed.
-fn kinds() -> String {
-    KINDS.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ")
+/// The kinds, and what each shows: what `report()` gives without one.
+fn kinds() -> Result<Arc<dyn TableProvider>> {
+    let column = |texts: Vec<&str>| Arc::new(StringArray::from(texts)) as ArrayRef;
+    let (names, abouts) = KINDS.iter().map(|kind| (kind.name, kind.about)).unzip();
+    let field = |name| Field::new(name, DataType::Utf8, false);
+    let schema = Arc::new(Schema::new(vec![field("kind"), field("about")]));
+    let batch = RecordBatch::try_new(Arc::clone(&schema), vec![column(names), column(abouts)])?;
+    Ok(Arc::new(MemTable::try_new(schema, vec![vec![batch]])?))
 }
 
 /// A literal.
@@ -115,7 +119,11 @@ impl Reports {
         };
         let Some(key) = key else {
             let mut there: Vec<&str> = Vec::new();
-            keys.for_each(|key| if !there.contains(&key) { there.push(key) });
+            keys.for_each(|key| {
+                if !there.contains(&key) {
+                    there.push(key)
+                }
+            });
             let near = nearest(table.unwrap_or_default(), there.iter().copied());
             let near = near.map(|near| format!("; the nearest is '{near}'")).unwrap_or_default();
             return plan_err!(
@@ -134,7 +142,9 @@ impl Reports {
 
     fn wanted(&self, run: Option<&str>) -> Result<Vec<&ReportRun>> {
         if self.runs.is_empty() {
-            return plan_err!("a report is of a run, and there is none but Parquet data sets, if any");
+            return plan_err!(
+                "a report is of a run, and there is none but Parquet data sets, if any"
+            );
         }
         let Some(wanted) = run else { return Ok(self.runs.iter().collect()) };
         let is_wanted = |run: &&ReportRun| run.name == wanted || run.path.as_os_str() == wanted;
@@ -156,7 +166,9 @@ impl Reports {
             }
             let near = nearest(kind, KINDS.iter().map(|kind| kind.name));
             let near = near.map(|near| format!("; the nearest is '{near}'")).unwrap_or_default();
-            return plan_err!("there is no report '{kind}'{near}; there are {}", kinds());
+            return plan_err!(
+                "there is no report '{kind}'{near}; SELECT * FROM report() lists them"
+            );
         };
         let key = (run.path.clone(), kind.name);
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);

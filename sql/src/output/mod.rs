@@ -80,6 +80,25 @@ impl Output {
 
     /// Begins a result.
     pub fn begin(&mut self, schema: &SchemaRef) -> Result<(), Failed> {
+        self.begin_any(schema).map_err(|failed| self.known(failed))
+    }
+
+    /// Writes rows; false if no more are wanted.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<bool, Failed> {
+        self.write_any(batch).map_err(|failed| self.known(failed))
+    }
+
+    /// Ends a result.
+    pub fn end(&mut self) -> Result<(), Failed> {
+        self.end_any().map_err(|failed| self.known(failed))
+    }
+
+    /// A failure, or that nobody reads, whatever a writer made of that.
+    fn known(&self, failed: Failed) -> Failed {
+        if self.sink.is_unread() { Failed::NobodyReads } else { failed }
+    }
+
+    fn begin_any(&mut self, schema: &SchemaRef) -> Result<(), Failed> {
         let is_one = matches!(self.format, Format::Parquet | Format::Arrow);
         if is_one && self.results > 0 {
             return Err(Failure::new(format!("a file of {} has one result", self.format.name()))
@@ -119,8 +138,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes rows; false if no more are wanted.
-    pub fn write(&mut self, batch: &RecordBatch) -> Result<bool, Failed> {
+    fn write_any(&mut self, batch: &RecordBatch) -> Result<bool, Failed> {
         self.rows += batch.num_rows();
         let Some(writer) = &mut self.writer else { return Ok(false) };
         match writer {
@@ -140,8 +158,7 @@ impl Output {
         Ok(true)
     }
 
-    /// Ends a result.
-    pub fn end(&mut self) -> Result<(), Failed> {
+    fn end_any(&mut self) -> Result<(), Failed> {
         match self.writer.take() {
             None => {}
             Some(Writer::Table(table)) => {
@@ -219,10 +236,12 @@ fn arrow_failed(error: ArrowError) -> Failed {
 
 fn write_failed(error: parquet::errors::ParquetError) -> Failed {
     match error {
-        parquet::errors::ParquetError::External(inner) => match inner.downcast::<std::io::Error>() {
-            Ok(error) => (*error).into(),
-            Err(other) => std::io::Error::other(other.to_string()).into(),
-        },
+        parquet::errors::ParquetError::External(inner) => {
+            match inner.downcast::<std::io::Error>() {
+                Ok(error) => (*error).into(),
+                Err(other) => std::io::Error::other(other.to_string()).into(),
+            }
+        }
         other => std::io::Error::other(other.to_string()).into(),
     }
 }

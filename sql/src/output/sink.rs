@@ -1,32 +1,55 @@
 //! What several writers, one after another, write into.
 
 use std::io::{self, BufWriter, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A stream of bytes; all copies are the same stream.
 #[derive(Clone)]
-pub struct Sink(Arc<Mutex<Box<dyn Write + Send>>>);
+pub struct Sink {
+    to: Arc<Mutex<Box<dyn Write + Send>>>,
+    /// Whether nobody reads it any more. Writers on it keep no more of an error than its text.
+    is_unread: Arc<AtomicBool>,
+}
 
 impl Sink {
     /// Into a file or pipe, in large pieces.
     pub fn new(to: impl Write + Send + 'static) -> Sink {
-        Sink(Arc::new(Mutex::new(Box::new(BufWriter::with_capacity(1 << 16, to)))))
+        Sink::of(Box::new(BufWriter::with_capacity(1 << 16, to)))
+    }
+
+    fn of(to: Box<dyn Write + Send>) -> Sink {
+        Sink { to: Arc::new(Mutex::new(to)), is_unread: Arc::default() }
+    }
+
+    /// Whether its reader has gone.
+    pub fn is_unread(&self) -> bool {
+        self.is_unread.load(Ordering::Relaxed)
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut dyn Write) -> io::Result<T>) -> io::Result<T> {
+        let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
+        act(&mut **to).inspect_err(|error| {
+            if error.kind() == io::ErrorKind::BrokenPipe {
+                self.is_unread.store(true, Ordering::Relaxed);
+            }
+        })
     }
 
     /// Into memory.
     pub fn memory() -> (Sink, Arc<Mutex<Vec<u8>>>) {
         let bytes = Arc::new(Mutex::new(Vec::new()));
-        (Sink(Arc::new(Mutex::new(Box::new(Bytes(Arc::clone(&bytes)))))), bytes)
+        (Sink::of(Box::new(Bytes(Arc::clone(&bytes)))), bytes)
     }
 }
 
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+        self.with(|to| to.write(bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).flush()
+        self.with(|to| to.flush())
     }
 }
 

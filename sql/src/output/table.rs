@@ -25,13 +25,17 @@ pub struct TableText {
     rows: Vec<Vec<String>>,
     bytes: usize,
     is_cut: bool,
+    /// What `EXPLAIN` gives.
+    is_plan: bool,
 }
 
 impl TableText {
     /// A table without rows yet.
     pub fn new(schema: &Schema) -> TableText {
         let fields = schema.fields();
+        let is_plan = fields.iter().map(|field| field.name().as_str()).eq(["plan_type", "plan"]);
         TableText {
+            is_plan,
             headings: fields.iter().map(|field| clean(field.name())).collect(),
             is_number: fields.iter().map(|field| field.data_type().is_numeric()).collect(),
             rows: Vec::new(),
@@ -53,7 +57,10 @@ impl TableText {
                 self.is_cut = true;
                 return Ok(false);
             }
-            let cells = columns.iter().map(|column| Ok(clean(&column.value(row).try_to_string()?)));
+            let cells = columns.iter().map(|column| {
+                let text = column.value(row).try_to_string()?;
+                Ok(if self.is_plan { text } else { clean(&text) })
+            });
             let cells = cells.collect::<Result<Vec<_>, ArrowError>>()?;
             self.bytes += cells.iter().map(String::len).sum::<usize>();
             self.rows.push(cells);
@@ -71,6 +78,9 @@ impl TableText {
 
     /// The lines, at most so wide; columns that do not fit are named below.
     pub fn text(&self, page: Option<usize>) -> String {
+        if self.is_plan {
+            return self.plan();
+        }
         let widths = self.fitted(page);
         let mut text = self.line(&self.headings, &widths);
         for row in &self.rows {
@@ -84,6 +94,13 @@ impl TableText {
             text.push('\n');
         }
         text
+    }
+
+    /// A plan is a text of several lines, which show by their depth what uses what.
+    fn plan(&self) -> String {
+        let part = |row: &Vec<String>| row.join("\n").trim_end().to_owned();
+        let parts: Vec<String> = self.rows.iter().map(part).collect();
+        parts.join("\n\n") + "\n"
     }
 
     /// Widths of the columns that fit.
@@ -115,8 +132,7 @@ impl TableText {
     }
 
     fn widen(&self, widths: &mut [usize], page: usize) {
-        let mut free =
-            page.saturating_sub(widths.iter().map(|width| width + GAP).sum::<usize>());
+        let mut free = page.saturating_sub(widths.iter().map(|width| width + GAP).sum::<usize>());
         for (at, width_of) in widths.iter_mut().enumerate() {
             let cells = self.rows.iter().filter_map(|row| row.get(at)).map(|cell| width(cell));
             let wanted = cells.max().unwrap_or(0).min(WIDEST).saturating_sub(*width_of).min(free);
@@ -160,6 +176,7 @@ mod tests {
             rows: rows.iter().map(row).collect(),
             bytes: 0,
             is_cut: false,
+            is_plan: false,
         }
     }
 

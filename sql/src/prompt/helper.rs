@@ -14,11 +14,52 @@ use crate::statements;
 
 /// Words of SQL that are worth completing.
 const KEYWORDS: [&str; 46] = [
-    "ALL", "AND", "AS", "ASC", "BETWEEN", "BY", "CASE", "CAST", "CREATE", "CROSS", "DESC",
-    "DESCRIBE", "DISTINCT", "ELSE", "END", "EXCEPT", "EXISTS", "EXPLAIN", "FILTER", "FROM", "FULL",
-    "GROUP", "HAVING", "IN", "INNER", "INTERSECT", "IS", "JOIN", "LEFT", "LIKE", "LIMIT", "NOT",
-    "NULL", "OFFSET", "ON", "OR", "ORDER", "OVER", "PARTITION", "SELECT", "SHOW", "UNION", "USING",
-    "VIEW", "WHERE", "WITH",
+    "ALL",
+    "AND",
+    "AS",
+    "ASC",
+    "BETWEEN",
+    "BY",
+    "CASE",
+    "CAST",
+    "CREATE",
+    "CROSS",
+    "DESC",
+    "DESCRIBE",
+    "DISTINCT",
+    "ELSE",
+    "END",
+    "EXCEPT",
+    "EXISTS",
+    "EXPLAIN",
+    "FILTER",
+    "FROM",
+    "FULL",
+    "GROUP",
+    "HAVING",
+    "IN",
+    "INNER",
+    "INTERSECT",
+    "IS",
+    "JOIN",
+    "LEFT",
+    "LIKE",
+    "LIMIT",
+    "NOT",
+    "NULL",
+    "OFFSET",
+    "ON",
+    "OR",
+    "ORDER",
+    "OVER",
+    "PARTITION",
+    "SELECT",
+    "SHOW",
+    "UNION",
+    "USING",
+    "VIEW",
+    "WHERE",
+    "WITH",
 ];
 
 /// The helper of the line editor.
@@ -57,7 +98,11 @@ impl Helper {
                 && name.get(..word.len()).is_some_and(|part| part.eq_ignore_ascii_case(word))
         };
         let mut names: Vec<String> = Vec::new();
-        all.filter(begins).for_each(|name| if !names.contains(&name) { names.push(name) });
+        all.filter(begins).for_each(|name| {
+            if !names.contains(&name) {
+                names.push(name)
+            }
+        });
         names
     }
 }
@@ -82,9 +127,9 @@ impl Completer for Helper {
             names.dedup();
             return Ok((0, names.into_iter().map(|name| pair(name.to_owned())).collect()));
         }
-        let start = before.rfind(|c| !is_of_word(c)).map_or(0, |at| {
-            at + before[at..].chars().next().map_or(1, char::len_utf8)
-        });
+        let start = before
+            .rfind(|c| !is_of_word(c))
+            .map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8));
         let word = &before[start..];
         if word.is_empty() {
             return Ok((at, Vec::new()));

@@ -83,9 +83,8 @@ pub fn run(
         let _ = editor.add_history_entry(text.trim_end());
         if let Some(file) = &file {
             // Without a history the prompt is of use, too.
-            let _ = history::make(file).and_then(|()| {
-                editor.append_history(file).map_err(std::io::Error::other)
-            });
+            let _ = history::make(file)
+                .and_then(|()| editor.append_history(file).map_err(std::io::Error::other));
         }
         let ended = match text.trim_start().strip_prefix('\\') {
             Some(command) => match commands::parse(command) {

@@ -46,6 +46,8 @@ struct DataFile {
     object: ObjectMeta,
     run: Option<String>,
     rank: Option<i32>,
+    /// Whether its directory has a rank, or that there is none; a file of several ranks has not.
+    is_of_one: bool,
 }
 
 /// A table of one or several data sets.
@@ -93,7 +95,7 @@ impl DataSets {
     pub fn table(&self, name: &str) -> Option<Arc<DataTable>> {
         let mut files = Vec::new();
         for (run, directory) in &self.sets {
-            let place = Place { run: run.clone(), rank: None };
+            let place = Place { run: run.clone(), rank: None, is_of_one: false };
             gather(&directory.join(name), &place, &mut files, &self.problems);
         }
         DataTable::of(files, self.problems.clone()).map(Arc::new)
@@ -120,29 +122,27 @@ fn abouts_of(directory: &Path) -> Vec<TableAbout> {
 struct Place {
     run: String,
     rank: Option<i32>,
+    is_of_one: bool,
 }
 
-fn gather(
-    directory: &Path,
-    place: &Place,
-    files: &mut Vec<DataFile>,
-    problems: &Problems,
-) {
+fn gather(directory: &Path, place: &Place, files: &mut Vec<DataFile>, problems: &Problems) {
     for path in listed(directory) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if path.is_dir() {
             let mut place = place.clone();
             match name.split_once('=') {
                 Some(("run", run)) if run != NONE => place.run = run.to_owned(),
-                Some(("rank", rank)) => place.rank = rank.parse().ok(),
+                Some(("rank", rank)) => {
+                    (place.rank, place.is_of_one) = (rank.parse().ok(), true);
+                }
                 _ => {}
             }
             gather(&path, &place, files, problems);
         } else if name.ends_with(".parquet") {
             match object(&path) {
                 Ok(object) => {
-                    let (run, rank) = (Some(place.run.clone()), place.rank);
-                    files.push(DataFile { path, object, run, rank });
+                    let Place { run, rank, is_of_one } = place.clone();
+                    files.push(DataFile { path, object, run: Some(run), rank, is_of_one });
                 }
                 Err(why) => problems.add(format!("{}: {why}", path.display())),
             }
@@ -263,11 +263,12 @@ fn by_file(schema: &TableSchema, files: &[DataFile]) -> Result<RecordBatch> {
         let runs: StringArray = files.iter().map(|file| file.run.as_deref()).collect();
         add("run", Arc::new(runs))?;
     }
-    if in_names("rank") || files.iter().all(|file| file.rank.is_some()) {
+    if in_names("rank") || files.iter().all(|file| file.is_of_one) {
         let ranks: Int32Array = files.iter().map(|file| file.rank).collect();
         add("rank", Arc::new(ranks))?;
     }
-    let rows = datafusion::arrow::array::RecordBatchOptions::new().with_row_count(Some(files.len()));
+    let rows =
+        datafusion::arrow::array::RecordBatchOptions::new().with_row_count(Some(files.len()));
     Ok(RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &rows)?)
 }
 
@@ -306,8 +307,7 @@ impl TableProvider for DataTable {
                 ),
             }
         }
-        let groups = FileGroup::new(files)
-            .split_files(session.config().target_partitions());
+        let groups = FileGroup::new(files).split_files(session.config().target_partitions());
         let store_url = ObjectStoreUrl::local_filesystem();
         let runtime = session.runtime_env();
         let reader = CachedParquetFileReaderFactory::new(

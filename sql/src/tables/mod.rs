@@ -1,8 +1,10 @@
 //! The tables of the runs that a session is over, each made when a query first names it.
 
 pub mod about;
+mod batches;
 pub mod dataset;
-pub mod prune;
+mod prune;
+mod trace;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,21 +17,29 @@ use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::error::Result;
 use datafusion::logical_expr::LogicalPlanBuilder;
 
-use about::TableAbout;
+use about::{ColumnAbout, TableAbout};
 use dataset::DataSets;
+use tprof_tables::catalogue;
+use tprof_tables::read::OpenRun;
+use trace::TraceTable;
+
+use crate::problems::Problems;
 
 /// All tables, and the views made of them.
 #[derive(Debug)]
 pub struct Tables {
+    runs: Arc<Vec<OpenRun>>,
     sets: DataSets,
+    problems: Problems,
     made: Mutex<BTreeMap<String, Arc<dyn TableProvider>>>,
     views: Mutex<BTreeMap<String, Arc<dyn TableProvider>>>,
 }
 
 impl Tables {
-    /// Tables of data sets.
-    pub fn new(sets: DataSets) -> Tables {
-        Tables { sets, made: Mutex::default(), views: Mutex::default() }
+    /// Tables of runs and of data sets.
+    pub fn new(runs: Vec<OpenRun>, sets: DataSets, problems: Problems) -> Tables {
+        let runs = Arc::new(runs);
+        Tables { runs, sets, problems, made: Mutex::default(), views: Mutex::default() }
     }
 
     /// Names of tables, then those of views.
@@ -40,15 +50,34 @@ impl Tables {
     }
 
     fn of_runs(&self) -> BTreeSet<String> {
-        self.sets.names()
+        let mut names = self.sets.names();
+        if !self.runs.is_empty() {
+            names.extend(catalogue().into_iter().map(|table| table.name.to_owned()));
+        }
+        names
+    }
+
+    /// What a table is, by the catalogue, else by a data set's own description.
+    fn known(&self, name: &str) -> Option<TableAbout> {
+        let of_catalogue = catalogue().into_iter().find(|table| table.name == name);
+        let column = |column: &tprof_tables::ColumnAbout| ColumnAbout {
+            name: column.name.to_owned(),
+            about: column.about.to_owned(),
+        };
+        let of_catalogue = of_catalogue.map(|table| TableAbout {
+            name: table.name.to_owned(),
+            about: table.about.to_owned(),
+            columns: table.columns.iter().map(column).collect(),
+        });
+        of_catalogue.or_else(|| self.sets.about(name).cloned())
     }
 
     /// What a table or view is; none if there is none of that name.
     pub fn about(&self, name: &str) -> Option<TableAbout> {
         let view = locked(&self.views).get(name).cloned();
         let provider = view.clone().or_else(|| self.made(name).ok().flatten())?;
-        let known = self.sets.about(name).filter(|_| view.is_none());
-        let mut about = known.cloned().unwrap_or_else(|| TableAbout::unknown(name));
+        let known = if view.is_none() { self.known(name) } else { None };
+        let mut about = known.unwrap_or_else(|| TableAbout::unknown(name));
         if view.is_some() {
             about.about = "view".to_owned();
         }
@@ -66,7 +95,7 @@ impl Tables {
     pub fn row_about(&self, name: &str) -> String {
         match locked(&self.views).contains_key(name) {
             true => "view".to_owned(),
-            false => self.sets.about(name).map(|of| of.about.clone()).unwrap_or_default(),
+            false => self.known(name).map(|of| of.about).unwrap_or_default(),
         }
     }
 
@@ -74,8 +103,13 @@ impl Tables {
         if let Some(made) = locked(&self.made).get(name) {
             return Ok(Some(Arc::clone(made)));
         }
-        let parts: Vec<Arc<dyn TableProvider>> =
-            self.sets.table(name).into_iter().map(|table| table as _).collect();
+        let mut parts: Vec<Arc<dyn TableProvider>> = Vec::new();
+        let of_runs = catalogue().into_iter().find(|table| table.name == name);
+        if let (Some(table), false) = (of_runs, self.runs.is_empty()) {
+            let runs = Arc::clone(&self.runs);
+            parts.push(Arc::new(TraceTable::new(table, runs, self.problems.clone())));
+        }
+        parts.extend(self.sets.table(name).map(|table| table as _));
         let made = joined(name, parts)?;
         if let Some(made) = &made {
             locked(&self.made).insert(name.to_owned(), Arc::clone(made));

@@ -1,0 +1,129 @@
+//! Columns as tprof reads them, made columns of the engine.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{
+    ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int32Array, Int64Array, RecordBatch,
+    RecordBatchOptions, StringArray,
+};
+use datafusion::arrow::buffer::{BooleanBuffer, NullBuffer};
+use datafusion::arrow::compute::concat_batches;
+use datafusion::arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef};
+use datafusion::error::Result;
+use tprof_tables::read::Batch;
+use tprof_tables::{Data, RunTable, TableAbout, Type, Values};
+
+/// Columns of a table, all of which may be null.
+pub fn schema(about: &TableAbout) -> SchemaRef {
+    let field = |column: &tprof_tables::ColumnAbout| {
+        let kind = match column.kind {
+            Type::Int => DataType::Int64,
+            Type::Id => DataType::Int32,
+            Type::Float => DataType::Float64,
+            Type::Bool => DataType::Boolean,
+            Type::Text => text(),
+        };
+        Field::new(column.name, kind, true)
+    };
+    Arc::new(Schema::new(about.columns.iter().map(field).collect::<Vec<_>>()))
+}
+
+/// The type of texts: each file has few distinct ones, and rows only refer to them.
+fn text() -> DataType {
+    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+}
+
+/// Small batches, joined: a rank may have ten rows, and each batch costs the engine the same.
+pub struct Batches {
+    schema: SchemaRef,
+    rows: usize,
+    pending: Vec<RecordBatch>,
+    pending_rows: usize,
+}
+
+/// Takes a batch; false if no more are wanted.
+type Send<'a> = &'a mut dyn FnMut(Result<RecordBatch>) -> bool;
+
+impl Batches {
+    /// Batches of about so many rows.
+    pub fn new(schema: SchemaRef, rows: usize) -> Batches {
+        Batches { schema, rows, pending: Vec::new(), pending_rows: 0 }
+    }
+
+    /// The columns.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Adds rows, and sends what is a batch; false if no more are wanted.
+    pub fn add(&mut self, batch: Batch, send: Send<'_>) -> bool {
+        let batch = match self.record_batch(batch) {
+            Ok(batch) => batch,
+            Err(error) => return send(Err(error)),
+        };
+        if batch.num_rows() >= self.rows {
+            // A large one is divided: what sorts and joins keep of it can then be given back in parts.
+            let rows = self.rows;
+            let part = |from: usize| batch.slice(from, rows.min(batch.num_rows() - from));
+            let mut starts = (0..batch.num_rows()).step_by(rows);
+            return self.finish(send) && starts.all(|from| send(Ok(part(from))));
+        }
+        self.pending_rows += batch.num_rows();
+        self.pending.push(batch);
+        self.pending_rows < self.rows || self.finish(send)
+    }
+
+    /// Sends what is left.
+    pub fn finish(&mut self, send: Send<'_>) -> bool {
+        let pending = std::mem::take(&mut self.pending);
+        self.pending_rows = 0;
+        match &pending[..] {
+            [] => true,
+            [one] => send(Ok(one.clone())),
+            _ => send(concat_batches(&self.schema, &pending).map_err(Into::into)),
+        }
+    }
+
+    fn record_batch(&self, batch: Batch) -> Result<RecordBatch> {
+        let columns = batch.columns.into_iter().map(array).collect::<Result<Vec<_>>>()?;
+        // A query may want no column at all, only how many rows there are.
+        let rows = RecordBatchOptions::new().with_row_count(Some(batch.rows));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &rows)?)
+    }
+}
+
+fn array(data: Data) -> Result<ArrayRef> {
+    let Data { valid, nulls, values } = data;
+    let valid = (nulls > 0).then(|| NullBuffer::new(BooleanBuffer::from(valid)));
+    Ok(match values {
+        Values::Int(values) => Arc::new(Int64Array::new(values.into(), valid)),
+        Values::Id(values) => Arc::new(Int32Array::new(values.into(), valid)),
+        Values::Float(values) => Arc::new(Float64Array::new(values.into(), valid)),
+        Values::Bool(values) => Arc::new(BooleanArray::new(BooleanBuffer::from(values), valid)),
+        Values::Text(texts) => {
+            let keys: Vec<i32> = texts.keys.iter().map(|key| *key as i32).collect();
+            let distinct: StringArray =
+                texts.distinct.iter().map(|text| Some(text.as_ref())).collect();
+            let keys = Int32Array::new(keys.into(), valid);
+            Arc::new(DictionaryArray::<Int32Type>::try_new(keys, Arc::new(distinct))?)
+        }
+    })
+}
+
+/// The wanted columns of a table of a run.
+pub fn of_run(table: &RunTable, wanted: &[usize], schema: &SchemaRef) -> Result<RecordBatch> {
+    let column = |(at, field): (&usize, &Arc<Field>)| {
+        let mut data = Data::new(match field.data_type() {
+            DataType::Int64 => Type::Int,
+            DataType::Int32 => Type::Id,
+            DataType::Float64 => Type::Float,
+            DataType::Boolean => Type::Bool,
+            _ => Type::Text,
+        });
+        table.rows.iter().for_each(|row| data.push(row[*at].cell()));
+        array(data)
+    };
+    let columns = wanted.iter().zip(schema.fields()).map(column).collect::<Result<Vec<_>>>()?;
+    let rows = RecordBatchOptions::new().with_row_count(Some(table.rows.len()));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &rows)?)
+}

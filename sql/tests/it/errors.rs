@@ -1,0 +1,63 @@
+//! What a user reads where a query or a command line is wrong.
+
+use crate::runs::{ended, runs};
+
+#[test]
+fn unknown_names_are_named_with_the_nearest_and_their_place() {
+    for (query, place, error, near) in [
+        (
+            "SELECT rank,\n  durations_ns FROM kernels",
+            "2 |   durations_ns FROM kernels\n  |   ^\n",
+            "error: there is no column `durations_ns` in `kernels`\n",
+            "`duration_ns`",
+        ),
+        (
+            "SELECT * FROM kernel",
+            "1 | SELECT * FROM kernel\n  |               ^\n",
+            "error: there is no table `kernel`\n",
+            "`kernels`",
+        ),
+        (
+            "SELECT interval_unoin(1, 2)",
+            "1 | SELECT interval_unoin(1, 2)\n  |        ^\n",
+            "error: there is no function `interval_unoin`\n",
+            "`interval_union`",
+        ),
+        ("SELECT * FROM breakdwn()", "", "error: there is no function `breakdwn`\n", "`breakdown`"),
+    ] {
+        let ended = ended([runs().run().as_os_str(), query.as_ref()]);
+        assert_eq!(ended.code, 1, "{}", ended.err);
+        assert!(ended.err.starts_with(place), "{}", ended.err);
+        assert!(ended.err.contains(error), "{}", ended.err);
+        assert!(ended.err.contains(near), "{}", ended.err);
+    }
+}
+
+#[test]
+fn what_is_no_sql_is_shown_with_its_place() {
+    let ended = ended(["SELECT 1;\nSELECT 2 FORM kernels WHERE"]);
+    assert_eq!((ended.code, ended.out.as_str()), (1, ""), "no statement is executed");
+    assert!(
+        ended.err.starts_with("2 | SELECT 2 FORM kernels WHERE\n  |               ^\n"),
+        "{}",
+        ended.err
+    );
+}
+
+#[test]
+fn a_wrong_command_line_is_no_failed_query() {
+    for words in [
+        &["no-such-run", "SELECT 1"][..],
+        &["SELECT 1", "SELECT 2"],
+        &["SELECT 1", "--format=xml"],
+        &["SELECT 1", "--memory-limit=3 apples"],
+        &["SELECT 1", "--threads=0"],
+        &["SELECT 1", "-f", "q.sql"],
+        &["-f", "no-such-file.sql"],
+        &["/", "SELECT 1"],
+    ] {
+        let ended = ended(words);
+        assert_eq!((ended.code, ended.out.as_str()), (2, ""), "{words:?}: {}", ended.err);
+        assert!(ended.err.starts_with("error: "), "{words:?}: {}", ended.err);
+    }
+}

@@ -1,0 +1,16 @@
+//! `tprof-sql` as its users start it, over runs as tprof writes them.
+
+#[path = "../../../tests/src/many_ranks.rs"]
+mod many_ranks;
+#[path = "../../../tests/src/synthetic.rs"]
+mod synthetic;
+
+mod damage;
+mod errors;
+mod functions;
+mod limits;
+mod output;
+mod prompt;
+mod queries;
+mod refused;
+mod runs;

@@ -1,0 +1,146 @@
+//! The prompt, on a terminal of its own.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+
+use nix::pty::openpty;
+use tempfile::TempDir;
+
+use crate::runs::{program, runs};
+
+struct Terminal {
+    child: Child,
+    end: File,
+    text: String,
+    state: TempDir,
+}
+
+impl Terminal {
+    fn open(pager: &str) -> Terminal {
+        let size = nix::pty::Winsize { ws_row: 20, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+        let pty = openpty(&size, None).unwrap();
+        let state = TempDir::new().unwrap();
+        let slave = || Stdio::from(File::from(pty.slave.try_clone().unwrap()));
+        // The terminal of its session: only so is Ctrl-C a signal.
+        let mut command = Command::new("setsid");
+        command.args(["--ctty", "--wait"]).arg(program([runs().run()]).get_program());
+        command.arg(runs().run());
+        command.stdin(slave()).stdout(slave()).stderr(slave());
+        command.env("TERM", "xterm").env("PAGER", pager).env("XDG_STATE_HOME", state.path());
+        let child = command.spawn().unwrap();
+        drop((command, pty.slave));
+        let mut terminal = Terminal { child, end: pty.master.into(), text: String::new(), state };
+        terminal.until("tprof> ");
+        terminal
+    }
+
+    fn type_in(&mut self, keys: &str) {
+        self.end.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Reads up to a text; gives what was before it.
+    fn until(&mut self, wanted: &str) -> String {
+        let mut bytes = [0; 4096];
+        loop {
+            if let Some(at) = self.text.find(wanted) {
+                let rest = self.text.split_off(at + wanted.len());
+                return std::mem::replace(&mut self.text, rest);
+            }
+            match self.end.read(&mut bytes) {
+                Ok(0) | Err(_) => panic!("no `{wanted}` in: {}", self.text),
+                Ok(count) => self.text += &String::from_utf8_lossy(&bytes[..count]),
+            }
+        }
+    }
+
+    fn leave(mut self) -> (i32, TempDir) {
+        self.type_in("\x04");
+        let mut rest = Vec::new();
+        // The terminal's end is an error on Linux.
+        let _ = self.end.read_to_end(&mut rest);
+        (self.child.wait().unwrap().code().unwrap(), self.state)
+    }
+}
+
+#[test]
+fn statements_of_several_lines_end_at_a_semicolon() {
+    let mut terminal = Terminal::open("cat");
+    terminal.type_in("SELECT 40\r");
+    terminal.type_in("+ 2\rAS answer;\r");
+    terminal.until("answer\r\n      42");
+    terminal.until("1 row");
+    terminal.until("tprof> ");
+    terminal.type_in("\\d kernels\r");
+    terminal.until("duration_ns");
+    terminal.until("tprof> ");
+    terminal.type_in("\\timing\r");
+    terminal.until("timing is on");
+    terminal.type_in("SELECT nam FROM kernels;\r");
+    terminal.until("the nearest name is `name`");
+    terminal.until("tprof> ");
+    terminal.type_in("\\format json\r");
+    terminal.until("tprof> ");
+    terminal.type_in("SELECT 1 AS a;\r");
+    terminal.until("[{\"a\":1}]");
+    terminal.until("time: ");
+    terminal.until("tprof> ");
+    let (code, state) = terminal.leave();
+    assert_eq!(code, 0);
+    let history = state.path().join("tprof/sql_history");
+    let mode = std::fs::metadata(&history).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(std::fs::read_to_string(history).unwrap().contains("SELECT 1 AS a;"));
+}
+
+#[test]
+fn names_are_completed() {
+    let mut terminal = Terminal::open("cat");
+    // The table's name, then a column of that table, then the rest.
+    terminal.type_in("SELECT max(registers) FROM kern\tAS k;\x01");
+    terminal.until("kernels");
+    terminal.type_in("\x05\r");
+    terminal.until("1 row");
+    terminal.until("tprof> ");
+    terminal.type_in("\\tim\t\r");
+    terminal.until("timing is on");
+    terminal.until("tprof> ");
+    assert_eq!(terminal.leave().0, 0);
+}
+
+#[test]
+fn ctrl_c_ends_the_query_and_not_the_prompt() {
+    let mut terminal = Terminal::open("cat");
+    terminal.type_in(
+        "SELECT 7 AS b; SELECT count(*) FROM generate_series(1, 1000) a, generate_series(1, 100000000000) b;\r",
+    );
+    // The first result is there, so the second statement is next.
+    terminal.until("1 row\r\n");
+    terminal.type_in("\x03");
+    terminal.until("interrupted");
+    terminal.until("tprof> ");
+    terminal.type_in("SELECT 'still' || ' here' AS a;\r");
+    terminal.until("still here\r\n");
+    terminal.until("tprof> ");
+    // At the prompt it forgets what was typed.
+    terminal.type_in("SELECT nothing");
+    terminal.until("nothing");
+    terminal.type_in("\x03");
+    terminal.until("\n");
+    terminal.until("tprof> ");
+    assert_eq!(terminal.leave().0, 0);
+}
+
+#[test]
+fn long_results_go_through_the_pager() {
+    let mut terminal = Terminal::open("sed s/^/paged:/");
+    terminal.type_in("SELECT value FROM generate_series(1, 5);\r");
+    assert!(!terminal.until("5 rows").contains("paged:"));
+    terminal.until("tprof> ");
+    terminal.type_in("SELECT value FROM generate_series(1, 50);\r");
+    terminal.until("paged:");
+    terminal.until("50 rows");
+    terminal.until("tprof> ");
+    assert_eq!(terminal.leave().0, 0);
+}
