@@ -25,6 +25,8 @@ pub enum Failed {
     },
     /// Nobody reads stdout any more.
     NobodyReads,
+    /// A signal ended it, with this exit status.
+    Ended(u8),
 }
 
 impl From<Failure> for Failed {
@@ -93,6 +95,7 @@ impl Failed {
     pub fn show(self) -> u8 {
         match self {
             Failed::NobodyReads => 0,
+            Failed::Ended(status) => status,
             Failed::Query { failure, excerpt } => {
                 print_stderr(&excerpt.unwrap_or_default());
                 show(&failure.into())

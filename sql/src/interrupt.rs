@@ -1,5 +1,6 @@
 //! Signals that end a query.
 
+use std::path::PathBuf;
 use std::thread;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -12,6 +13,8 @@ use crate::terminal::errors::{Failure, reason};
 
 /// Signals that can wait for a query to notice them.
 const PENDING: usize = 8;
+/// Exit status of a program that Ctrl-C ended.
+pub const CTRL_C: u8 = OF_SIGNAL + 2;
 /// Added to a signal's number, it is the exit status of a program that the signal ends.
 const OF_SIGNAL: u8 = 128;
 
@@ -20,8 +23,9 @@ const OF_SIGNAL: u8 = 128;
 pub struct Interrupts(Sender<u8>);
 
 impl Interrupts {
-    /// Begins to watch: from now on no signal of these ends the program by itself.
-    pub fn watch() -> Result<Interrupts, Failure> {
+    /// Begins to watch: from now on no signal of these ends the program by itself. One that ends it
+    /// between queries removes its directory of temporary files.
+    pub fn watch(spill: PathBuf) -> Result<Interrupts, Failure> {
         let failed = |error: std::io::Error| {
             Failure::new("cannot watch for signals").cause(reason(&error)).code(QUERY)
         };
@@ -32,8 +36,13 @@ impl Interrupts {
             .name("signals".into())
             .spawn(move || {
                 for signal in signals.forever() {
-                    // Between queries nobody waits for one.
-                    let _ = of_thread.send(OF_SIGNAL + u8::try_from(signal).unwrap_or_default());
+                    let status = OF_SIGNAL + u8::try_from(signal).unwrap_or_default();
+                    let is_idle = of_thread.send(status).is_err();
+                    // At the prompt Ctrl-C is a key. Any other signal ends the program there.
+                    if is_idle && signal != SIGINT {
+                        let _ = std::fs::remove_dir_all(&spill);
+                        let _ = signal_hook::low_level::emulate_default_handler(signal);
+                    }
                 }
             })
             .map_err(failed)?;

@@ -55,8 +55,8 @@ fn act(args: &SqlArgs) -> Result<ExitCode, Failed> {
         true => Sources::here()?,
         false => named,
     };
-    let interrupts = Interrupts::watch()?;
     let spill = spill_directory()?;
+    let interrupts = Interrupts::watch(spill.path().to_owned())?;
     let session = Arc::new(Session::new(&sources, limits, spill.path().to_owned())?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(limits.threads)

@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use crate::args::{Format, SqlArgs};
 use crate::execute::execute;
 use crate::failed::{Failed, QUERY};
-use crate::interrupt::Interrupts;
+use crate::interrupt::{CTRL_C, Interrupts};
 use crate::output::{Destination, Output, Sink, terminal_width};
 use crate::script::died;
 use crate::session::Session;
@@ -94,8 +94,12 @@ pub fn run(
             },
             None => query(&text, (runtime, interrupts), session, &settings),
         };
-        if let Err(failed) = ended {
-            failed.show();
+        match ended {
+            Err(Failed::Ended(status)) => return Ok(ExitCode::from(status)),
+            Err(failed) => {
+                failed.show();
+            }
+            Ok(()) => {}
         }
         session.problems.print();
     }
@@ -165,16 +169,20 @@ fn one(
             (done, output)
         });
         tokio::select! {
-            done = &mut work => Some(done),
-            _ = interrupts.status() => {
+            done = &mut work => Ok(done),
+            status = interrupts.status() => {
                 work.abort();
-                None
+                Err(status)
             }
         }
     });
-    let Some(ended) = ended else {
-        print_stderr("interrupted\n");
-        return Ok(());
+    let ended = match ended {
+        Ok(ended) => ended,
+        Err(CTRL_C) => {
+            print_stderr("interrupted\n");
+            return Ok(());
+        }
+        Err(status) => return Err(Failed::Ended(status)),
     };
     let (done, mut output) = ended.map_err(|error| died(&error.to_string()))?;
     done?;

@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
 use nix::pty::openpty;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use crate::runs::{program, runs};
@@ -97,10 +99,12 @@ fn statements_of_several_lines_end_at_a_semicolon() {
 #[test]
 fn names_are_completed() {
     let mut terminal = Terminal::open("cat");
-    // The table's name, then a column of that table, then the rest.
-    terminal.type_in("SELECT max(registers) FROM kern\tAS k;\x01");
-    terminal.until("kernels");
-    terminal.type_in("\x05\r");
+    terminal.type_in("SELECT max(k.registers) FROM kern\t AS k;\r");
+    terminal.until("1 row");
+    terminal.until("tprof> ");
+    // A column, once its table is there: back to the place behind SELECT.
+    let back = "\x02".repeat(" FROM kernels LIMIT 1;".len());
+    terminal.type_in(&format!("SELECT regis FROM kernels LIMIT 1;{back}\t\r"));
     terminal.until("1 row");
     terminal.until("tprof> ");
     terminal.type_in("\\tim\t\r");
@@ -143,4 +147,20 @@ fn long_results_go_through_the_pager() {
     terminal.until("50 rows");
     terminal.until("tprof> ");
     assert_eq!(terminal.leave().0, 0);
+}
+
+#[test]
+fn a_signal_from_elsewhere_ends_the_prompt() {
+    let mut terminal = Terminal::open("cat");
+    // The program's own number: that of `setsid` is its parent's.
+    terminal.type_in("SELECT 1 AS a;\r");
+    terminal.until("1 row");
+    terminal.until("tprof> ");
+    let children = format!("/proc/{0}/task/{0}/children", terminal.child.id());
+    let of_setsid = std::fs::read_to_string(children).unwrap();
+    // `setsid` only starts another process where it leads a group itself.
+    let program = of_setsid.trim().parse().unwrap_or(terminal.child.id() as i32);
+    kill(Pid::from_raw(program), Signal::SIGTERM).unwrap();
+    let _ = terminal.end.read_to_end(&mut Vec::new());
+    assert!(!terminal.child.wait().unwrap().success());
 }
