@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-steps='format build lints arrows signatures library sdk docs unit-tests process-tests launchers pages compile'
+steps='format build lints arrows signatures library sdk docs unit-tests process-tests launchers pages compile sql'
 # The injected libraries' own workspaces are checked here, and built by `tprof`'s
 # build script.
 injected='preload-shim cupti-agent'
@@ -86,6 +86,13 @@ pages() {
 # A real compilation by the newest PyTorch, where it is there; CI installs it.
 compile() {
     scripts/compile-check.sh --if-possible "${TPROF_TEST_BIN:-$target/release/tprof}"
+}
+
+# The optional `tprof-sql`, a workspace of its own: its engine takes minutes to compile.
+sql() {
+    cargo fmt --manifest-path sql/Cargo.toml --check
+    cargo clippy --manifest-path sql/Cargo.toml --target-dir "$target/sql" --all-targets --locked -- -D warnings
+    cargo test --manifest-path sql/Cargo.toml --target-dir "$target/sql" --locked
 }
 
 all=$steps

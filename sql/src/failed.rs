@@ -6,12 +6,8 @@ use datafusion::error::DataFusionError;
 use crate::allowed::{ALLOWED, Refused};
 use crate::session::Session;
 use crate::statements::Unparsed;
+use crate::status::QUERY;
 use crate::terminal::errors::{Failure, nearest, print_stderr, show};
-
-/// Exit status of a failed query.
-pub const QUERY: u8 = 1;
-/// Exit status of a wrong command line.
-pub const MISUSE: u8 = 2;
 
 /// Why there is no result, or not all of it.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use signal_hook::iterator::Signals;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender};
 
-use crate::failed::QUERY;
+use crate::status::QUERY;
 use crate::terminal::errors::{Failure, reason};
 
 /// Signals that can wait for a query to notice them.
@@ -50,7 +50,7 @@ impl Interrupts {
     }
 
     /// Signals from now on.
-    pub fn from_now(&self) -> Next {
+    pub fn subscribe(&self) -> Next {
         Next(self.0.subscribe())
     }
 }

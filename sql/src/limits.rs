@@ -7,7 +7,7 @@ use std::thread::available_parallelism;
 use tprof_facts::units::parse_size;
 
 use crate::args::SqlArgs;
-use crate::failed::MISUSE;
+use crate::status::MISUSE;
 use crate::terminal::errors::Failure;
 
 /// Memory without which the engine cannot even merge what it sorted in parts, bytes.

@@ -15,6 +15,7 @@ mod runs;
 mod script;
 mod session;
 mod statements;
+mod status;
 mod tables;
 mod terminal;
 mod words;
@@ -27,10 +28,11 @@ use std::sync::Arc;
 use clap::Parser;
 
 use args::{Cli, SqlArgs};
-use failed::{Failed, MISUSE, QUERY};
+use failed::Failed;
 use interrupt::Interrupts;
 use limits::Limits;
 use session::{Session, spill_directory};
+use status::{MISUSE, QUERY};
 use terminal::errors::{Failure, reason};
 use words::Sources;
 

@@ -9,11 +9,12 @@ use tokio::runtime::Runtime;
 
 use crate::args::SqlArgs;
 use crate::execute::execute;
-use crate::failed::{Failed, QUERY};
+use crate::failed::Failed;
 use crate::interrupt::Interrupts;
 use crate::output::Destination;
 use crate::session::Session;
 use crate::statements::Source;
+use crate::status::QUERY;
 use crate::terminal::errors::Failure;
 
 /// Time that threads have to end at the end of the program.
@@ -32,7 +33,7 @@ pub fn run(
     let (destination, mut output) = Destination::open(args.format, args.output.as_deref())?;
     let of_work = Arc::clone(session);
     let ended = runtime.block_on(async {
-        let mut interrupts = interrupts.from_now();
+        let mut interrupts = interrupts.subscribe();
         let mut work = tokio::spawn(async move {
             for statement in &statements {
                 execute(&of_work, statement, &mut output).await?;

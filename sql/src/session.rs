@@ -12,11 +12,11 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use tempfile::TempDir;
 use tprof_tables::read::OpenRun;
 
-use crate::failed::{MISUSE, QUERY};
 use crate::functions;
 use crate::functions::report::{self, ReportRun};
 use crate::limits::Limits;
 use crate::problems::Problems;
+use crate::status::{MISUSE, QUERY};
 use crate::tables::Tables;
 use crate::tables::dataset::DataSets;
 use crate::terminal::errors::Failure;

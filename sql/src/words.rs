@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use tprof_tables::name_of;
 use tprof_trace::RunDir;
 
-use crate::failed::MISUSE;
 use crate::functions::report::ReportRun;
 use crate::runs::newest;
+use crate::status::MISUSE;
 use crate::tables::dataset::ABOUT_FILE;
 use crate::terminal::errors::Failure;
 

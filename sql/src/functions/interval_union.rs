@@ -14,7 +14,7 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility,
 };
 
-use super::integers;
+use super::integers::integers;
 
 /// The function.
 pub fn function() -> AggregateUDF {

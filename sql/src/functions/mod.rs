@@ -1,12 +1,10 @@
 //! What SQL has here beyond the engine's own functions: the arithmetic of intervals, and the reports.
 
+mod integers;
 mod interval_union;
 mod overlap;
 pub mod report;
 
-use datafusion::arrow::datatypes::DataType;
-use datafusion::common::plan_err;
-use datafusion::error::Result;
 use datafusion::prelude::SessionContext;
 
 /// Functions that only tprof has: as called, and what they give.
@@ -25,15 +23,4 @@ pub const OWN: [(&str, &str); 5] = [
 pub fn register(context: &SessionContext) {
     context.register_udaf(interval_union::function());
     context.register_udf(overlap::function());
-}
-
-/// Arguments that are all read as integers.
-fn integers(call: &str, types: &[DataType], count: usize) -> Result<Vec<DataType>> {
-    if types.len() != count {
-        return plan_err!("{call} takes {count} arguments, not {}", types.len());
-    }
-    match types.iter().find(|kind| !kind.is_numeric() && !kind.is_null()) {
-        Some(kind) => plan_err!("{call} takes numbers, not {kind}"),
-        None => Ok(vec![DataType::Int64; count]),
-    }
 }

@@ -9,7 +9,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-use super::integers;
+use super::integers::integers;
 
 /// The function.
 pub fn function() -> ScalarUDF {

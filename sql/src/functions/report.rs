@@ -260,7 +260,7 @@ fn kind(unit: Unit, values: &[Option<&Value>]) -> DataType {
         Value::Float(_) => of_unit == DataType::Float64,
         Value::Flag(_) => of_unit == DataType::Boolean,
     };
-    if there().all(|value| fits(value)) {
+    if there().all(fits) {
         return of_unit;
     }
     match there().all(|value| value.number().is_some()) {

@@ -8,7 +8,8 @@ use tempfile::TempPath;
 
 use super::{Output, Sink};
 use crate::args::Format;
-use crate::failed::{Failed, MISUSE, QUERY};
+use crate::failed::Failed;
+use crate::status::{MISUSE, QUERY};
 use crate::terminal::errors::{Failure, reason};
 
 /// Where the results of a command line go.

@@ -21,7 +21,8 @@ use std::io::Write;
 use std::sync::Arc;
 
 use crate::args::Format;
-use crate::failed::{Failed, QUERY};
+use crate::failed::Failed;
+use crate::status::QUERY;
 use crate::terminal::errors::{Failure, print_stderr};
 use table::TableText;
 

@@ -8,8 +8,9 @@ use clap::ValueEnum;
 
 use crate::args::Format;
 use crate::execute;
-use crate::failed::{Failed, QUERY};
+use crate::failed::Failed;
 use crate::session::Session;
+use crate::status::QUERY;
 use crate::terminal::errors::{Failure, nearest};
 
 /// A command.

@@ -17,12 +17,13 @@ use tokio::runtime::Runtime;
 
 use crate::args::{Format, SqlArgs};
 use crate::execute::execute;
-use crate::failed::{Failed, QUERY};
+use crate::failed::Failed;
 use crate::interrupt::{CTRL_C, Interrupts};
 use crate::output::{Destination, Output, Sink, terminal_width};
 use crate::script::died;
 use crate::session::Session;
 use crate::statements::{self, Source};
+use crate::status::QUERY;
 use crate::terminal::errors::{Failure, print_stderr};
 use commands::Command;
 use helper::Helper;
@@ -51,7 +52,7 @@ pub fn run(
         return Err(Failure::new(format!("--output {} needs a query", file.display()))
             .cause("results of the prompt go to the terminal")
             .hint("tprof sql RUN \"SELECT …\" -o FILE")
-            .code(crate::failed::MISUSE)
+            .code(crate::status::MISUSE)
             .into());
     }
     let config = Config::builder()
@@ -163,7 +164,7 @@ fn one(
     };
     let session = Arc::clone(session);
     let ended = runtime.block_on(async {
-        let mut interrupts = interrupts.from_now();
+        let mut interrupts = interrupts.subscribe();
         let mut work = tokio::spawn(async move {
             let done = execute(&session, &statement, &mut output).await;
             (done, output)

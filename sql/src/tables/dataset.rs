@@ -95,8 +95,8 @@ impl DataSets {
     pub fn table(&self, name: &str) -> Option<Arc<DataTable>> {
         let mut files = Vec::new();
         for (run, directory) in &self.sets {
-            let place = Place { run: run.clone(), rank: None, is_of_one: false };
-            gather(&directory.join(name), &place, &mut files, &self.problems);
+            let above = Above { run: run.clone(), rank: None, is_of_one: false };
+            gather(&directory.join(name), &above, &mut files, &self.problems);
         }
         DataTable::of(files, self.problems.clone()).map(Arc::new)
     }
@@ -119,29 +119,29 @@ fn abouts_of(directory: &Path) -> Vec<TableAbout> {
 
 /// What the directories above a file state about it.
 #[derive(Clone)]
-struct Place {
+struct Above {
     run: String,
     rank: Option<i32>,
     is_of_one: bool,
 }
 
-fn gather(directory: &Path, place: &Place, files: &mut Vec<DataFile>, problems: &Problems) {
+fn gather(directory: &Path, above: &Above, files: &mut Vec<DataFile>, problems: &Problems) {
     for path in listed(directory) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if path.is_dir() {
-            let mut place = place.clone();
+            let mut above = above.clone();
             match name.split_once('=') {
-                Some(("run", run)) if run != NONE => place.run = run.to_owned(),
+                Some(("run", run)) if run != NONE => above.run = run.to_owned(),
                 Some(("rank", rank)) => {
-                    (place.rank, place.is_of_one) = (rank.parse().ok(), true);
+                    (above.rank, above.is_of_one) = (rank.parse().ok(), true);
                 }
                 _ => {}
             }
-            gather(&path, &place, files, problems);
+            gather(&path, &above, files, problems);
         } else if name.ends_with(".parquet") {
             match object(&path) {
                 Ok(object) => {
-                    let Place { run, rank, is_of_one } = place.clone();
+                    let Above { run, rank, is_of_one } = above.clone();
                     files.push(DataFile { path, object, run: Some(run), rank, is_of_one });
                 }
                 Err(why) => problems.add(format!("{}: {why}", path.display())),
