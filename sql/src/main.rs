@@ -8,6 +8,7 @@ mod failed;
 mod functions;
 mod interrupt;
 mod limits;
+mod memory;
 mod output;
 mod problems;
 mod prompt;
@@ -38,6 +39,7 @@ use words::Sources;
 
 fn main() -> ExitCode {
     let args = Cli::parse().args;
+    memory::keep_freed();
     act(&args).unwrap_or_else(|failed| ExitCode::from(failed.show()))
 }
 

@@ -27,15 +27,10 @@ pub fn run(args: &SqlArgs) -> anyhow::Result<ExitCode> {
     if error.kind() != ErrorKind::NotFound {
         return Err(Failure::new(format!("cannot start {PROGRAM}")).cause(reason(&error)).into());
     }
-    Err(Failure::new(format!(
-        "`tprof sql` is a program apart, {PROGRAM}, and it is not installed"
-    ))
-    .cause("it has a whole query engine in it, twice the size of tprof, which few need")
-    .hint(
-        "pip install 'tprof[sql]', or cargo install --path sql in tprof's sources; \
-         beside tprof or on PATH",
-    )
-    .into())
+    Err(Failure::new(format!("`tprof sql` is a program apart, {PROGRAM}, and it is not installed"))
+        .cause("it has a whole query engine in it, twice the size of tprof, which few need")
+        .hint("cargo install --path sql, in tprof's sources; it is found beside tprof or on PATH")
+        .into())
 }
 
 /// The command line, resolved.
@@ -51,7 +46,10 @@ fn words(args: &SqlArgs) -> Vec<OsString> {
     value("--file", args.file.as_deref().map(AsRef::as_ref));
     value("--output", args.output.as_deref().map(AsRef::as_ref));
     value("--memory-limit", args.memory_limit.as_deref().map(AsRef::as_ref));
-    value("--threads", args.threads.map(|threads| threads.to_string()).as_deref().map(AsRef::as_ref));
+    value(
+        "--threads",
+        args.threads.map(|threads| threads.to_string()).as_deref().map(AsRef::as_ref),
+    );
     words.push("--".into());
     words.extend(args.words.iter().cloned());
     words
