@@ -67,6 +67,7 @@ mod serve;
 mod site;
 mod snapshots;
 mod span_times;
+mod sql;
 mod stacks;
 mod stacks_again;
 mod stands_still;

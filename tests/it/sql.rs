@@ -7,22 +7,23 @@ use tprof_tests::{Job, Scratch, tprof_at};
 
 /// A copy of `tprof` beside which nothing lies, and no directory of programs but one.
 fn alone(scratch: &Scratch) -> Job {
-    let program = scratch.path("bin/tprof");
-    std::fs::create_dir(scratch.path("bin")).unwrap();
-    std::fs::create_dir(scratch.path("path")).unwrap();
+    let program = scratch.join("bin/tprof");
+    std::fs::create_dir(scratch.join("bin")).unwrap();
+    std::fs::create_dir(scratch.join("path")).unwrap();
     std::fs::copy(tprof_at(), &program).unwrap();
-    Job::new(program).env("PATH", scratch.path("path"))
+    Job::new(program).env("PATH", scratch.join("path"))
 }
 
 #[test]
 fn without_its_program_it_has_its_help_and_names_what_is_missing() {
     let scratch = Scratch::new();
-    let help = alone(&scratch).args(["sql", "--help"]).run();
-    assert!(help.stdout().contains("--memory-limit"), "{}", help.stdout());
+    let help = alone(&scratch).args(["sql", "--help"]).run_in(scratch.cwd()).expect_code(0);
+    assert!(help.stdout.contains("--memory-limit"), "{help:?}");
     let scratch = Scratch::new();
-    let missing = alone(&scratch).args(["sql", "SELECT 1"]).run();
-    assert_eq!(missing.stderr().lines().count(), 3, "{}", missing.stderr());
-    assert!(missing.stderr().contains("tprof-sql, and it is not installed"), "{}", missing.stderr());
+    let missing = alone(&scratch).args(["sql", "SELECT 1"]).run_in(scratch.cwd());
+    let missing = missing.expect_code(125);
+    assert_eq!(missing.stderr.lines().count(), 3, "{missing:?}");
+    assert!(missing.stderr.contains("tprof-sql, and it is not installed"), "{missing:?}");
 }
 
 #[test]
@@ -30,11 +31,17 @@ fn its_program_beside_it_or_on_path_gets_the_words_and_gives_the_status() {
     for place in ["bin", "path"] {
         let scratch = Scratch::new();
         let job = alone(&scratch).args(["sql", "r1", "SELECT 1", "--format=csv", "--threads=2"]);
-        let program = scratch.path(place).join("tprof-sql");
+        let program = scratch.join(place).join("tprof-sql");
         std::fs::write(&program, "#!/bin/sh\nprintf '%s|' \"$@\"; exit 3\n").unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let ended = job.run();
-        assert_eq!(ended.stdout(), "--format=csv|--threads=2|--|r1|SELECT 1|", "{place}");
-        assert_eq!(ended.code(), Some(3), "{place}");
+        let ended = job.run_in(scratch.cwd()).expect_code(3);
+        assert_eq!(ended.stdout, "--format=csv|--threads=2|--|r1|SELECT 1|", "{place}");
     }
+}
+
+#[test]
+fn a_wrong_command_line_has_the_status_of_programs_of_sql() {
+    let scratch = Scratch::new();
+    let wrong = alone(&scratch).args(["sql", "--no-such-option"]).run_in(scratch.cwd());
+    assert!(wrong.expect_code(2).stderr.starts_with("error: "));
 }
