@@ -3,7 +3,7 @@
 #[path = "../../profiler-cli/src/commands/sql/args.rs"]
 mod shared;
 
-pub use shared::{Format, SqlArgs};
+pub use shared::{ResultFormat as Format, SqlArgs};
 
 use clap::Parser;
 

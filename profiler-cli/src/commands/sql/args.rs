@@ -32,7 +32,7 @@ pub struct SqlArgs {
     pub file: Option<PathBuf>,
     /// Form of results
     #[arg(long, value_name = "FORMAT", default_value = "table")]
-    pub format: Format,
+    pub format: ResultFormat,
     /// File to write in place of stdout; it appears when it is whole
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -46,7 +46,7 @@ pub struct SqlArgs {
 
 /// Form of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum ResultFormat {
     /// Columns for people, the first 10,000 rows
     Table,
     /// CSV with a line of headings
@@ -59,15 +59,15 @@ pub enum Format {
     Arrow,
 }
 
-impl Format {
+impl ResultFormat {
     /// As typed.
     pub fn name(self) -> &'static str {
         match self {
-            Format::Table => "table",
-            Format::Csv => "csv",
-            Format::Json => "json",
-            Format::Parquet => "parquet",
-            Format::Arrow => "arrow",
+            ResultFormat::Table => "table",
+            ResultFormat::Csv => "csv",
+            ResultFormat::Json => "json",
+            ResultFormat::Parquet => "parquet",
+            ResultFormat::Arrow => "arrow",
         }
     }
 }
