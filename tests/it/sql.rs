@@ -1,16 +1,24 @@
 //! `tprof sql`, a program apart: what it is where it is there, and where it is not. Its own tests are
 //! in `sql/tests`.
 
-use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
 
 use tprof_tests::{Job, Scratch, tprof_at};
+
+/// Another process writes the file: a child of a test beside this one would have it open for writing,
+/// and such a file cannot be executed.
+fn install(from: &Path, to: &Path) {
+    let status = Command::new("install").args(["-m", "755"]).args([from, to]).status();
+    assert!(status.unwrap().success());
+}
 
 /// A copy of `tprof` beside which nothing lies, and no directory of programs but one.
 fn alone(scratch: &Scratch) -> Job {
     let program = scratch.join("bin/tprof");
     std::fs::create_dir(scratch.join("bin")).unwrap();
     std::fs::create_dir(scratch.join("path")).unwrap();
-    std::fs::copy(tprof_at(), &program).unwrap();
+    install(tprof_at(), &program);
     Job::new(program).env("PATH", scratch.join("path"))
 }
 
@@ -32,8 +40,8 @@ fn its_program_beside_it_or_on_path_gets_the_words_and_gives_the_status() {
         let scratch = Scratch::new();
         let job = alone(&scratch).args(["sql", "r1", "SELECT 1", "--format=csv", "--threads=2"]);
         let program = scratch.join(place).join("tprof-sql");
-        std::fs::write(&program, "#!/bin/sh\nprintf '%s|' \"$@\"; exit 3\n").unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let script = scratch.write("script", "#!/bin/sh\nprintf '%s|' \"$@\"; exit 3\n");
+        install(&script, &program);
         let ended = job.run_in(scratch.cwd()).expect_code(3);
         assert_eq!(ended.stdout, "--format=csv|--threads=2|--|r1|SELECT 1|", "{place}");
     }
