@@ -21,7 +21,7 @@ mod tables;
 mod terminal;
 mod words;
 
-use std::io::{IsTerminal, Read, stdin};
+use std::io::{IsTerminal, Read, Write, stdin, stdout};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -44,6 +44,11 @@ fn main() -> ExitCode {
 }
 
 fn act(args: &SqlArgs) -> Result<ExitCode, Failed> {
+    if args.views {
+        let texts: Vec<&str> = tprof_tables::VIEWS.iter().map(|view| view.text).collect();
+        stdout().write_all(texts.join("\n").as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let words = words::divide(&args.words, args.file.is_some())?;
     let limits = Limits::of(args)?;
     let named = Sources::of(&words.paths)?;

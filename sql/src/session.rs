@@ -97,6 +97,8 @@ impl Session {
         let catalogue = MemoryCatalogProvider::new();
         catalogue.register_schema(SCHEMA, Arc::clone(&tables) as _).map_err(failed)?;
         context.register_catalog(CATALOGUE, Arc::new(catalogue));
+        let state = context.state_weak_ref();
+        tables.plan_by(move || state.upgrade().map(|state| state.read().clone()));
         functions::register(&context);
         report::register(&context, sources.runs.clone(), problems.clone());
         Ok(Session { context, tables, problems, is_empty: sources.is_empty() })

@@ -24,6 +24,7 @@ mod stand_ins;
 mod synthetic;
 mod sys;
 mod tprof;
+pub mod view_pairs;
 mod wait;
 
 pub use clients::{client_python, clients, junit, tensorboard, with_real_nvtx};

@@ -5,8 +5,11 @@ use tprof_export::external::{Called, ExternalIds};
 use tprof_export::in_order;
 use tprof_export::{OpenRank, Window};
 use tprof_facts::frames::Frames;
-use tprof_trace::TraceFile;
-use tprof_trace::model::{ChannelWork, EventSample, ExternalId, Kernel, MemoryCopy, Sample, Span};
+use tprof_trace::model::{
+    ChannelWork, EventSample, ExternalId, Kernel, KernelOutline, MemoryCopy, Sample, Span,
+    SpanOutline,
+};
+use tprof_trace::{TraceFile, TracePart};
 
 use crate::column::{Column, Sink, identity};
 use crate::columns::{device, host, host_times, small};
@@ -177,6 +180,12 @@ impl<'a> RankTables<'a> {
         })
     }
 
+    /// Parts of rows, in the file's order: a third of the time of whole rows in order.
+    fn outlines<R: TracePart>(&self) -> impl Iterator<Item = R> + use<'a, R> {
+        let Window { from_ns, to_ns } = self.window;
+        self.context.trace.blocks_between(from_ns, to_ns).flatten()
+    }
+
     fn spans<S: Sink>(&self, ids: &ExternalIds, sink: &mut S) -> Result<(), S::Error> {
         let (context, name) = (self.context, "spans");
         let asked = Asked {
@@ -188,8 +197,15 @@ impl<'a> RankTables<'a> {
             texts: takes(sink, name, &["input_shapes", "input_types"]),
         };
         let mut texts = InputTexts::default();
-        let rows = self.rows::<Span>(ids).map(|row| texts.row(row, context, asked));
-        Table { name, context }.give(sink, host::SPANS, rows)
+        let mut of = |row| texts.row(row, context, asked);
+        let table = Table { name, context };
+        match takes(sink, name, &BESIDE_SPAN_OUTLINE) {
+            true => table.give(sink, host::SPANS, self.rows::<Span>(ids).map(of)),
+            false => {
+                let rows = self.outlines::<SpanOutline>().map(span_of);
+                table.give(sink, host::SPANS, rows.map(&mut of))
+            }
+        }
     }
 
     fn kernels<S: Sink>(&self, ids: &ExternalIds, sink: &mut S) -> Result<(), S::Error> {
@@ -197,8 +213,15 @@ impl<'a> RankTables<'a> {
         let places = takes(sink, name, &["class"]) || takes(sink, name, &OF_LAUNCH);
         let asked = Asked { places, texts: sink.takes(name, "short_name") };
         let mut names = ShortNames::default();
-        let rows = self.rows::<Kernel>(ids).map(|row| names.kernel(row, context, asked));
-        Table { name, context }.give(sink, device::KERNELS, rows)
+        let mut of = |row| names.kernel(row, context, asked);
+        let table = Table { name, context };
+        match takes(sink, name, &BESIDE_KERNEL_OUTLINE) {
+            true => table.give(sink, device::KERNELS, self.rows::<Kernel>(ids).map(of)),
+            false => {
+                let rows = self.outlines::<KernelOutline>().map(kernel_of);
+                table.give(sink, device::KERNELS, rows.map(&mut of))
+            }
+        }
     }
 
     fn copies<S: Sink>(&self, ids: &ExternalIds, sink: &mut S) -> Result<(), S::Error> {
@@ -228,6 +251,69 @@ impl<'a> RankTables<'a> {
 
 const OF_LAUNCH: [&str; 5] =
     ["step", "launch_start_ns", "launch_duration_ns", "launch_name", "launch_thread"];
+
+/// Columns of kernels that an outline has not.
+const BESIDE_KERNEL_OUTLINE: [&str; 10] = [
+    "external",
+    "block_x",
+    "block_y",
+    "block_z",
+    "registers",
+    "shared_static_bytes",
+    "shared_dynamic_bytes",
+    "graph_node",
+    "queued_ns",
+    "submitted_ns",
+];
+
+/// The same of spans.
+const BESIDE_SPAN_OUTLINE: [&str; 9] = [
+    "external",
+    "id",
+    "parent",
+    "sequence",
+    "forward_thread",
+    "status",
+    "stack",
+    "allocations",
+    "allocated_bytes",
+];
+
+fn kernel_of(outline: KernelOutline) -> Kernel {
+    let KernelOutline { start_ns, duration_ns, process, device, context, stream, .. } = outline;
+    let KernelOutline { name, correlation, grid, graph, args, .. } = outline;
+    Kernel {
+        start_ns,
+        duration_ns,
+        process,
+        device,
+        context,
+        stream,
+        name,
+        correlation,
+        grid,
+        graph,
+        args,
+        ..Kernel::default()
+    }
+}
+
+fn span_of(outline: SpanOutline) -> Span {
+    let SpanOutline { start_ns, duration_ns, process, thread, name, .. } = outline;
+    let SpanOutline { category, args, correlation, kind, .. } = outline;
+    Span {
+        start_ns,
+        duration_ns,
+        process,
+        thread,
+        name,
+        category,
+        args,
+        correlation,
+        kind,
+        ..Span::default()
+    }
+}
 
 fn takes<S: Sink>(sink: &S, table: &'static str, columns: &[&'static str]) -> bool {
     columns.iter().any(|column| sink.takes(table, column))

@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use crate::args::{Format, SqlArgs};
 use crate::execute::execute;
 use crate::failed::Failed;
-use crate::interrupt::{CTRL_C, Interrupts};
+use crate::interrupt::{CTRL_C, Interrupts, Next};
 use crate::output::{Destination, Output, Sink, terminal_width};
 use crate::script::died;
 use crate::session::Session;
@@ -137,9 +137,15 @@ fn query(
     session: &Arc<Session>,
     settings: &Settings,
 ) -> Result<(), Failed> {
-    for statement in statements::parse(text)? {
+    let (runtime, interrupts) = on;
+    let statements = statements::parse(text)?;
+    // Of all statements: Ctrl-C between two of them ends the others, too.
+    let mut signals = interrupts.subscribe();
+    for statement in statements {
         let begun = Instant::now();
-        one(statement, on, session, settings.format)?;
+        if !one(statement, (runtime, &mut signals), session, settings.format)? {
+            break;
+        }
         if settings.is_timed {
             let ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
             print_stderr(&format!("time: {}\n", tprof_facts::units::duration(ns)));
@@ -148,12 +154,13 @@ fn query(
     Ok(())
 }
 
+/// Executes a statement; whether others may follow: Ctrl-C has not ended it.
 fn one(
     statement: Source,
-    (runtime, interrupts): (&Runtime, &Interrupts),
+    (runtime, signals): (&Runtime, &mut Next),
     session: &Arc<Session>,
     format: Format,
-) -> Result<(), Failed> {
+) -> Result<bool, Failed> {
     // Rows for people are complete before they are shown; others are shown as they come.
     let (mut output, bytes) = match format {
         Format::Table => {
@@ -164,14 +171,13 @@ fn one(
     };
     let session = Arc::clone(session);
     let ended = runtime.block_on(async {
-        let mut interrupts = interrupts.subscribe();
         let mut work = tokio::spawn(async move {
             let done = execute(&session, &statement, &mut output).await;
             (done, output)
         });
         tokio::select! {
             done = &mut work => Ok(done),
-            status = interrupts.status() => {
+            status = signals.status() => {
                 work.abort();
                 Err(status)
             }
@@ -181,7 +187,7 @@ fn one(
         Ok(ended) => ended,
         Err(CTRL_C) => {
             print_stderr("interrupted\n");
-            return Ok(());
+            return Ok(false);
         }
         Err(status) => return Err(Failed::Ended(status)),
     };
@@ -196,5 +202,5 @@ fn one(
     }
     stdout().flush()?;
     output.print_note();
-    Ok(())
+    Ok(true)
 }

@@ -4,6 +4,7 @@ pub mod about;
 mod batches;
 pub mod dataset;
 mod prune;
+mod shipped;
 mod trace;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,12 +16,14 @@ use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::plan_err;
 use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::error::Result;
+use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlanBuilder;
 
 use about::{ColumnAbout, TableAbout};
 use dataset::DataSets;
-use tprof_tables::catalogue;
+use shipped::Planner;
 use tprof_tables::read::OpenRun;
+use tprof_tables::{VIEWS, catalogue};
 use trace::TraceTable;
 
 use crate::problems::Problems;
@@ -33,19 +36,35 @@ pub struct Tables {
     problems: Problems,
     made: Mutex<BTreeMap<String, Arc<dyn TableProvider>>>,
     views: Mutex<BTreeMap<String, Arc<dyn TableProvider>>>,
+    planner: Planner,
 }
 
 impl Tables {
     /// Tables of runs and of data sets.
     pub fn new(runs: Vec<OpenRun>, sets: DataSets, problems: Problems) -> Tables {
         let runs = Arc::new(runs);
-        Tables { runs, sets, problems, made: Mutex::default(), views: Mutex::default() }
+        Tables {
+            runs,
+            sets,
+            problems,
+            made: Mutex::default(),
+            views: Mutex::default(),
+            planner: Planner::default(),
+        }
+    }
+
+    /// Says where the state of the session is, by which the views that come with tprof are planned.
+    pub fn plan_by(&self, state: impl Fn() -> Option<SessionState> + Send + Sync + 'static) {
+        self.planner.set(state);
     }
 
     /// Names of tables, then those of views.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.of_runs().into_iter().collect();
-        names.extend(locked(&self.views).keys().cloned());
+        let shipped = VIEWS.iter().filter(|_| !names.is_empty());
+        let mut views: BTreeSet<String> = shipped.map(|view| view.name.to_owned()).collect();
+        views.extend(locked(&self.views).keys().cloned());
+        names.extend(views);
         names
     }
 
@@ -74,29 +93,47 @@ impl Tables {
 
     /// What a table or view is; none if there is none of that name.
     pub fn about(&self, name: &str) -> Option<TableAbout> {
-        let view = locked(&self.views).get(name).cloned();
-        let provider = view.clone().or_else(|| self.made(name).ok().flatten())?;
-        let known = if view.is_none() { self.known(name) } else { None };
+        let schema = self.schema(name)?;
+        let is_own = locked(&self.views).contains_key(name);
+        let known = if is_own { None } else { self.known(name) };
         let mut about = known.unwrap_or_else(|| TableAbout::unknown(name));
-        if view.is_some() {
-            about.about = "view".to_owned();
-        }
-        about.complete(&provider.schema());
+        about.about = self.row_about(name);
+        about.complete(&schema);
         Some(about)
     }
 
     /// The columns of a table or view.
     pub fn schema(&self, name: &str) -> Option<SchemaRef> {
-        let view = locked(&self.views).get(name).cloned();
-        Some(view.or_else(|| self.made(name).ok().flatten())?.schema())
+        // Nothing is read, and so nothing waited for.
+        let found = futures::executor::block_on(self.table(name));
+        Some(found.ok().flatten()?.schema())
     }
 
     /// What the rows of a table are, without its columns.
     pub fn row_about(&self, name: &str) -> String {
-        match locked(&self.views).contains_key(name) {
-            true => "view".to_owned(),
-            false => self.known(name).map(|of| of.about).unwrap_or_default(),
+        if locked(&self.views).contains_key(name) {
+            return "view".to_owned();
         }
+        match shipped::of_name(name) {
+            Some(view) => format!("view: {}", first_sentence(&view.about())),
+            None => self.known(name).map(|of| of.about).unwrap_or_default(),
+        }
+    }
+
+    /// A view that comes with tprof, where there are tables for it.
+    async fn shipped(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        if let Some(made) = locked(&self.made).get(name) {
+            return Ok(Some(Arc::clone(made)));
+        }
+        let Some(view) = shipped::of_name(name) else { return Ok(None) };
+        if self.of_runs().is_empty() {
+            return Ok(None);
+        }
+        let made = self.planner.table(view).await?;
+        if let Some(made) = &made {
+            locked(&self.made).insert(name.to_owned(), Arc::clone(made));
+        }
+        Ok(made)
     }
 
     fn made(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
@@ -116,6 +153,10 @@ impl Tables {
         }
         Ok(made)
     }
+}
+
+fn first_sentence(text: &str) -> &str {
+    text.split_inclusive(". ").next().unwrap_or(text).trim_end()
 }
 
 /// The rows of all parts, with columns of the same name under each other.
@@ -148,14 +189,18 @@ impl SchemaProvider for Tables {
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let view = locked(&self.views).get(name).cloned();
-        match view {
-            Some(view) => Ok(Some(view)),
-            None => self.made(name),
+        if view.is_some() {
+            return Ok(view);
+        }
+        match self.made(name)? {
+            Some(made) => Ok(Some(made)),
+            None => self.shipped(name).await,
         }
     }
 
+    /// Not of views that come with tprof: one's own may have their names.
     fn table_exist(&self, name: &str) -> bool {
-        self.names().iter().any(|known| known == name)
+        self.of_runs().contains(name) || locked(&self.views).contains_key(name)
     }
 
     fn register_table(

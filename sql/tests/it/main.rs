@@ -4,6 +4,8 @@
 mod many_ranks;
 #[path = "../../../tests/src/synthetic.rs"]
 mod synthetic;
+#[path = "../../../tests/src/view_pairs.rs"]
+mod view_pairs;
 
 mod damage;
 mod errors;
@@ -14,3 +16,4 @@ mod prompt;
 mod queries;
 mod refused;
 mod runs;
+mod views;

@@ -15,7 +15,7 @@ from a prompt on a terminal, else from stdin. Queries only read.
 Examples:
   tprof sql
   tprof sql r1 \"SELECT name, sum(duration_ns) FROM kernels GROUP BY 1 ORDER BY 2 DESC\"
-  tprof sql r1 \"SELECT * FROM breakdown()\"
+  tprof sql r1 \"SELECT rank, delay_ns FROM stragglers ORDER BY delay_ns DESC\"
   tprof sql r1 r2 -f report.sql --format csv -o report.csv
 
 Tables: tprof sql RUN \"SHOW TABLES\"; their columns: \"DESCRIBE kernels\".";
@@ -39,6 +39,9 @@ pub struct SqlArgs {
     /// Memory of a query, beyond which it uses temporary files [default: a quarter of the machine's]
     #[arg(long, value_name = "SIZE")]
     pub memory_limit: Option<String>,
+    /// Print the views that come with tprof, for other engines over `tprof export --to parquet`
+    #[arg(long)]
+    pub views: bool,
     /// Threads of a query [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,

@@ -50,6 +50,9 @@ fn words(args: &SqlArgs) -> Vec<OsString> {
         "--threads",
         args.threads.map(|threads| threads.to_string()).as_deref().map(AsRef::as_ref),
     );
+    if args.views {
+        words.push("--views".into());
+    }
     words.push("--".into());
     words.extend(args.words.iter().cloned());
     words

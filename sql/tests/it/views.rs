@@ -1,0 +1,102 @@
+//! The views that come with tprof say what the reports say, and every question of the documentation has
+//! an answer.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::runs::{ended, runs};
+use crate::view_pairs::{PAIRS, Pair, Rows, assert_same, rows};
+
+/// Rows of a query, as texts; empty where there is no value.
+fn table(run: &Path, query: &str) -> Vec<Vec<String>> {
+    let out = ended([run.as_os_str(), query.as_ref(), "--format=csv".as_ref()]);
+    assert_eq!(out.code, 0, "{query}: {}", out.err);
+    let mut reader = csv::Reader::from_reader(out.out.as_bytes());
+    let texts = |row: csv::StringRecord| row.iter().map(str::to_owned).collect();
+    reader.records().map(|row| texts(row.unwrap())).collect()
+}
+
+fn of(run: &Path, query: &str, pair: &Pair) -> Rows {
+    rows(table(run, query).into_iter().map(|mut row| {
+        let figures = row.split_off(pair.keys);
+        (row, figures.iter().map(|text| text.parse().unwrap_or(f64::NAN)).collect())
+    }))
+}
+
+/// The tests' own run, and public traces beside the checkout, imported by the library.
+fn all_runs(dir: &Path) -> Vec<PathBuf> {
+    let mut all = vec![runs().run()];
+    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/kineto");
+    for name in ["dlrm_8rank_v100", "graphs_a100", "nccl_a100"] {
+        if shared.join(name).is_dir() {
+            let run = dir.join(name);
+            let options = tprof_import::Options::new("test");
+            tprof_import::import(&[shared.join(name)], &run, &options).unwrap();
+            all.push(run);
+        }
+    }
+    all
+}
+
+#[test]
+fn views_say_what_reports_say() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut seen = vec![0; PAIRS.len()];
+    for run in all_runs(dir.path()) {
+        for (pair, seen) in PAIRS.iter().zip(&mut seen) {
+            let (kind, key) = pair.report;
+            let but = pair.leaves_out.map(|(column, value)| {
+                format!(" WHERE CAST({column} AS VARCHAR) IS DISTINCT FROM '{value}'")
+            });
+            let columns = pair.columns.join(", ");
+            let report = format!("SELECT {columns} FROM report('{kind}', '{key}')");
+            let reported = of(&run, &(report + &but.unwrap_or_default()), pair);
+            let viewed = of(&run, pair.query, pair);
+            assert_same(&run.display().to_string(), pair, &viewed, &reported);
+            *seen += reported.len();
+        }
+    }
+    let empty: Vec<&str> = PAIRS
+        .iter()
+        .zip(seen)
+        .filter(|(_, seen)| *seen == 0)
+        .map(|(pair, _)| pair.report.0)
+        .collect();
+    assert_eq!(empty, ["cpu"], "nothing sampled these runs, and all else has rows");
+}
+
+#[test]
+fn every_question_of_the_documentation_is_answered() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/sql.md");
+    let text = std::fs::read_to_string(docs).unwrap();
+    let blocks = text.split("```sql\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    // What other engines run names files.
+    let queries: Vec<&str> = blocks.filter(|query| !query.contains("read_parquet")).collect();
+    assert!(queries.len() >= 20, "{}", queries.len());
+    let run = runs().run();
+    let mut answered = 0;
+    for query in queries {
+        let out =
+            ended([run.as_os_str(), run.as_os_str(), query.as_ref(), "--format=csv".as_ref()]);
+        assert_eq!((out.code, out.err.as_str()), (0, ""), "{query}");
+        answered += usize::from(out.out.lines().count() > 1);
+    }
+    assert!(answered >= 16, "{answered} queries gave rows");
+}
+
+#[test]
+fn views_are_listed_described_and_printed_for_other_engines() {
+    let run = runs().run();
+    let tables = table(&run, "SHOW TABLES");
+    let breakdown = tables.iter().find(|row| row[0] == "breakdown").unwrap();
+    assert!(breakdown[1].starts_with("view: "), "{breakdown:?}");
+    let columns = table(&run, "DESCRIBE breakdown");
+    assert!(columns.iter().any(|row| row[..2] == ["idle_ns", "int64"]), "{columns:?}");
+    let printed = Command::new(env!("CARGO_BIN_EXE_tprof-sql")).arg("--views").output().unwrap();
+    let text = String::from_utf8(printed.stdout).unwrap();
+    let created = text.lines().filter(|line| line.starts_with("CREATE VIEW ")).count();
+    assert_eq!((printed.status.code(), created), (Some(0), tprof_tables::VIEWS.len()));
+    // One's own view of that name is taken in its place.
+    let own = "CREATE VIEW breakdown AS SELECT 7 AS seven; SELECT * FROM breakdown";
+    assert_eq!(table(&run, own), [["7"]]);
+}
