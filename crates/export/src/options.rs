@@ -27,11 +27,20 @@ pub struct Options<'a> {
     pub json: bool,
     /// So many ranks in one file of each table, for formats that are tables; none: each rank apart.
     pub files_of_ranks: Option<usize>,
+    /// Only these tables, for formats that are data sets of tables; none: all.
+    pub tables: Option<&'a [&'a str]>,
+    /// Name of the run in tables; none: that of its directory.
+    pub run_name: Option<&'a str>,
     /// Names addresses that the recorder left without one.
     pub symbols: Option<&'a dyn SymbolSource>,
 }
 
 impl Options<'_> {
+    /// Whether a table is wanted.
+    pub fn wants(&self, table: &str) -> bool {
+        self.tables.is_none_or(|tables| tables.contains(&table))
+    }
+
     /// Refuses a size for a format that cannot be cut.
     pub fn without_max_bytes(&self, format: &'static str) -> Result<(), ExportError> {
         match self.max_bytes {

@@ -65,6 +65,26 @@ fn ranks_in_one_file_have_the_same_rows() {
 }
 
 #[test]
+fn only_wanted_tables_are_written_and_the_run_has_the_wanted_name() {
+    let dir = tempfile::tempdir().unwrap();
+    common::write_run(dir.path(), SMALL);
+    let run = RunDir::open(dir.path()).unwrap();
+    let out = dir.path().join("out");
+    let wanted =
+        Options { tables: Some(&["runs", "kernels"]), run_name: Some("other-1"), ..options(&out) };
+    parquet::export(&run, &wanted).unwrap();
+    let names = std::fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names, ["_tprof.json", "kernels", "runs"]);
+    assert!(out.join("runs/other-1.parquet").exists());
+    let about: Value =
+        serde_json::from_slice(&std::fs::read(out.join("_tprof.json")).unwrap()).unwrap();
+    assert_eq!(about["run"], "other-1");
+    assert_eq!(about["tables"].as_object().unwrap().len(), 2);
+}
+
+#[test]
 fn many_rows_take_many_row_groups() {
     let dir = tempfile::tempdir().unwrap();
     let job = common::Job { steps: 40, operators: 2000, ranks: 1 };

@@ -15,7 +15,7 @@ use super::file::TableFile;
 use crate::about::{Scope, TableAbout, VERSION, catalogue};
 use crate::column::{Column, ColumnAbout, Sink};
 use crate::context::Context;
-use crate::each::{self, RankTables};
+use crate::each::{self, RANK_TABLES, RankTables};
 use crate::host_time::HostTimes;
 use crate::run::{NO_SUMS, Owned, RUN_TABLES, RunTable, read_run, run_columns};
 use crate::who::name_of;
@@ -34,7 +34,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     paths::parent(&path)?;
     let output = OutputDir::create(&path)?;
     let failed = |source| ExportError::Write { path: path.clone(), source };
-    let name = name_of(run.path());
+    let name = options.run_name.map_or_else(|| name_of(run.path()), str::to_owned);
     let host_times = HostTimes::of(run, options);
     let making = Making {
         dir: output.unfinished(),
@@ -46,6 +46,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     let files: Vec<(&RankFile, String)> =
         selection.files.iter().copied().zip(paths::names(&selection.files)).collect();
     let parts = match options.files_of_ranks {
+        _ if !RANK_TABLES.into_iter().any(|table| options.wants(table)) => Vec::new(),
         None => making.each_apart(&files),
         Some(ranks) => making.together(&files, ranks),
     };
@@ -61,6 +62,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     }
     if options.slice.is_whole() {
         let names = RUN_TABLES.map(|(name, _)| name);
+        let names: Vec<&str> = names.into_iter().filter(|name| options.wants(name)).collect();
         let read = read_run(run, &name, &names, options.symbols);
         written.notes.extend(read.problems);
         for table in &read.tables {
@@ -70,10 +72,11 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     } else {
         written.notes.push(NO_SUMS.to_owned());
     }
-    for table in catalogue().iter().filter(|table| rows.get(table.name).is_none_or(|n| *n == 0)) {
-        empty_table(output.unfinished(), table).map_err(failed)?;
+    let wanted = || catalogue().into_iter().filter(|table| options.wants(table.name));
+    for table in wanted().filter(|table| rows.get(table.name).is_none_or(|n| *n == 0)) {
+        empty_table(output.unfinished(), &table).map_err(failed)?;
     }
-    about(output.unfinished(), &selection, &name, &rows).map_err(failed)?;
+    about(output.unfinished(), &selection, &name, wanted(), &rows).map_err(failed)?;
     written.paths.push(output.keep()?);
     Ok(written)
 }
@@ -132,15 +135,19 @@ impl Making<'_> {
         let output = self.options.output.clone().unwrap_or_else(|| self.dir.to_owned());
         let failed = |source| ExportError::Write { path: output.clone(), source };
         let mut part = Part::default();
-        let mut dataset = Dataset { dir: self.dir, inside, open: Vec::new(), events: 0 };
+        let mut dataset =
+            Dataset { dir: self.dir, inside, open: Vec::new(), events: 0, options: self.options };
         for file in files {
             let rank = part.written.open_spans(self.selection, file)?;
             let context = Context::of(self.run, &rank);
             let host_times = self.host_times.of_file(self.selection, file);
             let before = dataset.events;
             RankTables::of(&context, &rank, host_times).each(&mut dataset).map_err(failed)?;
-            part.written.left_out +=
-                each::count(&rank.trace).saturating_sub(dataset.events - before);
+            // What is not wanted is not left out.
+            if self.options.tables.is_none() {
+                part.written.left_out +=
+                    each::count(&rank.trace).saturating_sub(dataset.events - before);
+            }
         }
         part.written.events += dataset.events;
         for (table, file) in dataset.open {
@@ -156,6 +163,7 @@ struct Dataset<'a> {
     inside: PathBuf,
     open: Vec<(&'static str, TableFile)>,
     events: u64,
+    options: &'a Options<'a>,
 }
 
 impl Sink for Dataset<'_> {
@@ -168,6 +176,9 @@ impl Sink for Dataset<'_> {
         context: &Context<'_>,
         rows: &mut dyn Iterator<Item = Vec<R>>,
     ) -> io::Result<()> {
+        if !self.options.wants(name) {
+            return Ok(());
+        }
         for batch in rows {
             let at = match self.open.iter().position(|(table, _)| *table == name) {
                 Some(at) => at,
@@ -232,10 +243,11 @@ fn about(
     dir: &Path,
     selection: &Selection<'_>,
     run: &str,
+    wanted: impl Iterator<Item = TableAbout>,
     rows: &BTreeMap<&str, u64>,
 ) -> io::Result<()> {
     let mut tables = Map::new();
-    for table in catalogue() {
+    for table in wanted {
         let rows = rows.get(table.name).copied().unwrap_or(0);
         let column = |of: &ColumnAbout| json!({ "name": of.name, "type": of.kind.name(), "about": of.about });
         let columns: Vec<_> = table.columns.iter().map(column).collect();

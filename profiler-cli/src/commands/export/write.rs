@@ -123,6 +123,8 @@ fn made(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<Writt
         }),
         json: args.json,
         files_of_ranks: args.compact,
+        tables: None,
+        run_name: None,
         symbols: Some(&late),
     };
     let run = RunDir::open(path).map_err(|error| trace_failure(&args.path, &error))?;
