@@ -2,8 +2,8 @@
 # Fetches what the tests ask beside tprof. Readers of what it exports: Perfetto's
 # trace processor, Holistic Trace Analysis, TensorBoard's PyTorch plugin, DuckDB,
 # pandas, Polars, speedscope, Go's pprof, junitparser. Clients of what it records: NVTX, as NVIDIA
-# publishes it for C and for Python, and Intel's ITT for Python. Pinned and checked; into a cache outside the
-# checkout, where they stay. Nothing of it goes into tprof.
+# publishes it for C and for Python, and Intel's ITT for Python. A server of S3's protocol. Pinned
+# and checked; into a cache outside the checkout, where they stay. Nothing of it goes into tprof.
 set -eu
 cd "$(dirname "$0")"
 here=$PWD
@@ -79,4 +79,14 @@ if [ ! -e "clients/.$wanted" ]; then
     python/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
         --only-binary :all: --target clients -r "$here/test-clients.txt"
     touch "clients/.$wanted"
+fi
+
+# A server that speaks S3's protocol (moto, Apache-2.0), for archives in object stores.
+wanted=$(sha256sum "$here/test-s3.txt" | cut -c1-16)
+if [ ! -e "s3/.$wanted" ]; then
+    rm -rf s3
+    python3 -m venv s3
+    s3/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+        --only-binary :all: -r "$here/test-s3.txt"
+    touch "s3/.$wanted"
 fi
