@@ -11,7 +11,7 @@ mod terminal;
 
 use cli::{Cli, Command, usage};
 use commands::{
-    attach, catalogue, compare, completions, ctl, diff, doctor, env, export, import, limited, ls,
+    archive, attach, catalogue, compare, completions, ctl, diff, doctor, env, export, import, limited, ls,
     open, report, rm, run, serve, sql,
 };
 use launch::system;
@@ -60,6 +60,7 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Open(args) => open::run(args),
         Command::Serve(args) => serve::run(&args),
         Command::Sql(args) => sql::run(&args),
+        Command::Archive(args) => archive::run(&args),
         Command::Top(args) => serve::top(&args),
         Command::Doctor(args) => doctor::run(args),
         Command::RunKernel => doctor::kernel::run(),
@@ -85,9 +86,9 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// A wrong command line of `tprof sql` has a status of its own.
+/// A wrong command line of `tprof-sql`'s commands has a status of its own.
 fn of_command(failure: errors::Failure) -> errors::Failure {
-    match std::env::args_os().nth(1).is_some_and(|word| word == "sql") {
+    match std::env::args_os().nth(1).is_some_and(|word| word == "sql" || word == "archive") {
         true => failure.code(sql::MISUSE),
         false => failure,
     }

@@ -3,6 +3,10 @@
 #[path = "../../profiler-cli/src/commands/sql/args.rs"]
 mod shared;
 
+#[path = "../../profiler-cli/src/commands/archive/args.rs"]
+mod of_archive;
+
+pub use of_archive::ArchiveArgs;
 pub use shared::{ResultFormat as Format, SqlArgs};
 
 use clap::Parser;
@@ -19,4 +23,18 @@ pub struct Cli {
     /// The options.
     #[command(flatten)]
     pub args: SqlArgs,
+}
+
+/// Everything that can be typed behind `archive`.
+#[derive(Parser, Debug)]
+#[command(
+    name = "tprof-sql archive",
+    version,
+    about = "Adds runs to an archive that SQL can query; `tprof archive` starts it.",
+    max_term_width = 80
+)]
+pub struct ArchiveCli {
+    /// The options.
+    #[command(flatten)]
+    pub args: ArchiveArgs,
 }

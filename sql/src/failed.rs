@@ -126,6 +126,11 @@ fn failure(error: &DataFusionError, session: &Session) -> Failure {
             .cause(near_or("the engine's and tprof's functions have other names", near))
             .hint("`\\f` at the prompt and `SHOW FUNCTIONS` list them");
     }
+    if let Some((_, why)) = message.rsplit_once(OF_STORE) {
+        return Failure::new("cannot read an object of an archive")
+            .cause(sentence(why.split(" (os error").next().unwrap_or(why)))
+            .hint("tprof archive --check DIR|URL");
+    }
     match root {
         DataFusionError::ResourcesExhausted(_) => {
             Failure::new("the query needs more memory than it may have")
@@ -140,6 +145,9 @@ fn failure(error: &DataFusionError, session: &Session) -> Failure {
             .hint("SHOW TABLES; DESCRIBE TABLE"),
     }
 }
+
+/// Before the words of a store in a reader's error.
+const OF_STORE: &str = "Object Store error: ";
 
 /// Which part of the query asked for it, without the sums of all others.
 fn of_memory(message: &str) -> String {

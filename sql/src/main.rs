@@ -1,7 +1,8 @@
-//! `tprof-sql`: what `tprof sql` becomes. A program of its own, so that neither tprof's size nor its
-//! build has the query engine in it.
+//! `tprof-sql`: what `tprof sql` and `tprof archive` become. A program of its own, so that neither
+//! tprof's size nor its build has the query engine in it.
 
 mod allowed;
+mod archive;
 mod args;
 mod execute;
 mod failed;
@@ -28,7 +29,7 @@ use std::sync::Arc;
 
 use clap::Parser;
 
-use args::{Cli, SqlArgs};
+use args::{ArchiveCli, Cli, SqlArgs};
 use failed::Failed;
 use interrupt::Interrupts;
 use limits::Limits;
@@ -38,9 +39,17 @@ use terminal::errors::{Failure, reason};
 use words::Sources;
 
 fn main() -> ExitCode {
-    let args = Cli::parse().args;
     memory::keep_freed();
-    act(&args).unwrap_or_else(|failed| ExitCode::from(failed.show()))
+    let mut words = std::env::args_os();
+    let ended = match words.next().zip(words.next()) {
+        // A run of this name is `./archive`.
+        Some((program, first)) if first == "archive" => {
+            let words = std::iter::once(program).chain(words);
+            archive::run(&ArchiveCli::parse_from(words).args)
+        }
+        _ => act(&Cli::parse().args),
+    };
+    ended.unwrap_or_else(|failed| ExitCode::from(failed.show()))
 }
 
 fn act(args: &SqlArgs) -> Result<ExitCode, Failed> {
@@ -69,7 +78,7 @@ fn act(args: &SqlArgs) -> Result<ExitCode, Failed> {
     let session = Arc::new(Session::new(&sources, limits, spill.path().to_owned())?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(limits.threads)
-        .enable_time()
+        .enable_all()
         .build()
         .map_err(|error| {
             Failure::new("cannot start threads")

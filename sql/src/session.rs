@@ -12,12 +12,14 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use tempfile::TempDir;
 use tprof_tables::read::OpenRun;
 
+use crate::archive::Archive;
 use crate::functions;
 use crate::functions::report::{self, ReportRun};
 use crate::limits::Limits;
 use crate::problems::Problems;
 use crate::status::{MISUSE, QUERY};
 use crate::tables::Tables;
+use crate::tables::archived::Archives;
 use crate::tables::dataset::DataSets;
 use crate::terminal::errors::Failure;
 use crate::words::Sources;
@@ -77,12 +79,22 @@ impl Session {
             .map_err(failed)?;
         let state = SessionStateBuilder::new()
             .with_config(config)
-            .with_runtime_env(runtime)
+            .with_runtime_env(Arc::clone(&runtime))
             .with_default_features()
             .build();
         let context = SessionContext::new_with_state(state);
         let problems = Problems::default();
         let sets = DataSets::new(sources.sets.clone(), problems.clone());
+        let mut archives = Vec::new();
+        for word in &sources.archives {
+            let archive = Archive::open(word.as_os_str())?;
+            if archive.place.as_directory().is_none() {
+                let url = archive.place.url();
+                runtime.register_object_store(url.as_ref(), Arc::clone(&archive.store));
+            }
+            archives.push(archive);
+        }
+        let archives = Archives::new(archives, problems.clone());
         let mut runs = Vec::new();
         for ReportRun { name, path } in &sources.runs {
             let run = OpenRun::open(path).map_err(|error| {
@@ -93,7 +105,7 @@ impl Session {
             })?;
             runs.push(run.named(name.clone()));
         }
-        let tables = Arc::new(Tables::new(runs, sets, problems.clone()));
+        let tables = Arc::new(Tables::new(runs, sets, archives, problems.clone()));
         let catalogue = MemoryCatalogProvider::new();
         catalogue.register_schema(SCHEMA, Arc::clone(&tables) as _).map_err(failed)?;
         context.register_catalog(CATALOGUE, Arc::new(catalogue));

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use tprof_tables::name_of;
 use tprof_trace::RunDir;
 
+use crate::archive::place::Place;
 use crate::functions::report::ReportRun;
 use crate::runs::newest;
 use crate::status::MISUSE;
@@ -75,6 +76,8 @@ pub struct Sources {
     pub runs: Vec<ReportRun>,
     /// Data sets, with the name of the run.
     pub sets: Vec<(String, PathBuf)>,
+    /// Archives, as they were typed.
+    pub archives: Vec<PathBuf>,
 }
 
 impl Sources {
@@ -98,7 +101,7 @@ impl Sources {
 
     /// Whether there is nothing to query.
     pub fn is_empty(&self) -> bool {
-        self.runs.is_empty() && self.sets.is_empty()
+        self.runs.is_empty() && self.sets.is_empty() && self.archives.is_empty()
     }
 
     /// The name, or with a number behind it where another run has it.
@@ -116,6 +119,10 @@ impl Sources {
             Err(Failure::new(what).cause(why).hint(hint).code(MISUSE))
         };
         let shown = path.display();
+        if Place::is_address(path.as_os_str()) || Place::is_archive(path) {
+            self.archives.push(path.to_owned());
+            return Ok(());
+        }
         if !path.exists() {
             return misuse(
                 format!("there is no run `{shown}`"),

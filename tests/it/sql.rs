@@ -31,7 +31,26 @@ fn without_its_program_it_has_its_help_and_names_what_is_missing() {
     let missing = alone(&scratch).args(["sql", "SELECT 1"]).run_in(scratch.cwd());
     let missing = missing.expect_code(125);
     assert_eq!(missing.stderr.lines().count(), 3, "{missing:?}");
-    assert!(missing.stderr.contains("tprof-sql, and it is not installed"), "{missing:?}");
+    assert!(missing.stderr.contains("tprof-sql, which is not installed"), "{missing:?}");
+    let scratch = Scratch::new();
+    let help = alone(&scratch).args(["archive", "--help"]).run_in(scratch.cwd()).expect_code(0);
+    assert!(help.stdout.contains("s3://BUCKET/PREFIX"), "{help:?}");
+    let scratch = Scratch::new();
+    let missing = alone(&scratch).args(["archive", "r1", "--to", "a"]).run_in(scratch.cwd());
+    let missing = missing.expect_code(125);
+    assert!(missing.stderr.contains("`tprof archive` is in a program apart"), "{missing:?}");
+}
+
+#[test]
+fn archive_is_handed_over_as_it_is_typed() {
+    let scratch = Scratch::new();
+    let words = ["archive", "r1", "r2", "--to", "s3://a/b", "--raw", "kernels,spans"];
+    let job = alone(&scratch).args(words);
+    let program = scratch.join("bin/tprof-sql");
+    std::fs::write(&program, "#!/bin/sh\nprintf '%s|' \"$@\"\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let ended = job.run_in(scratch.cwd()).expect_code(0);
+    assert_eq!(ended.stdout, "archive|--to=s3://a/b|--raw=kernels,spans|--|r1|r2|");
 }
 
 #[test]

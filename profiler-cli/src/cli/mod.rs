@@ -9,6 +9,7 @@ mod switches;
 mod unknown_command;
 pub mod usage;
 
+use crate::commands::archive::ArchiveArgs;
 use crate::commands::attach::AttachArgs;
 use crate::commands::catalogue::CATALOGUE;
 use crate::commands::compare::CompareArgs;
@@ -117,6 +118,8 @@ pub enum Command {
     Top(TopArgs),
     /// Query runs with SQL
     Sql(SqlArgs),
+    /// Add runs to an archive that SQL can query
+    Archive(ArchiveArgs),
     /// Check what can be recorded here, and how to fix what cannot
     Doctor(DoctorArgs),
     /// Print a completion script for a shell

@@ -1,5 +1,6 @@
 //! The commands, one file or folder each, with the options that it takes.
 
+pub mod archive;
 pub mod attach;
 pub mod catalogue;
 pub mod compare;

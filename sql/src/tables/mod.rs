@@ -1,6 +1,7 @@
 //! The tables of the runs that a session is over, each made when a query first names it.
 
 pub mod about;
+pub mod archived;
 mod batches;
 pub mod dataset;
 mod prune;
@@ -20,6 +21,7 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlanBuilder;
 
 use about::{ColumnAbout, TableAbout};
+use archived::Archives;
 use dataset::DataSets;
 use shipped::Planner;
 use tprof_tables::read::OpenRun;
@@ -33,6 +35,7 @@ use crate::problems::Problems;
 pub struct Tables {
     runs: Arc<Vec<OpenRun>>,
     sets: DataSets,
+    archives: Archives,
     problems: Problems,
     made: Mutex<BTreeMap<String, Arc<dyn TableProvider>>>,
     views: Mutex<BTreeMap<String, Arc<dyn TableProvider>>>,
@@ -40,12 +43,18 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Tables of runs and of data sets.
-    pub fn new(runs: Vec<OpenRun>, sets: DataSets, problems: Problems) -> Tables {
+    /// Tables of runs, of data sets and of archives.
+    pub fn new(
+        runs: Vec<OpenRun>,
+        sets: DataSets,
+        archives: Archives,
+        problems: Problems,
+    ) -> Tables {
         let runs = Arc::new(runs);
         Tables {
             runs,
             sets,
+            archives,
             problems,
             made: Mutex::default(),
             views: Mutex::default(),
@@ -70,7 +79,7 @@ impl Tables {
 
     fn of_runs(&self) -> BTreeSet<String> {
         let mut names = self.sets.names();
-        if !self.runs.is_empty() {
+        if !self.runs.is_empty() || !self.archives.is_empty() {
             names.extend(catalogue().into_iter().map(|table| table.name.to_owned()));
         }
         names
@@ -142,6 +151,9 @@ impl Tables {
         }
         let mut parts: Vec<Arc<dyn TableProvider>> = Vec::new();
         let of_runs = catalogue().into_iter().find(|table| table.name == name);
+        if let Some(table) = &of_runs {
+            parts.extend(self.archives.table(table).map(|table| table as _));
+        }
         if let (Some(table), false) = (of_runs, self.runs.is_empty()) {
             let runs = Arc::clone(&self.runs);
             parts.push(Arc::new(TraceTable::new(table, runs, self.problems.clone())));

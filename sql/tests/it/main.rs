@@ -7,6 +7,7 @@ mod synthetic;
 #[path = "../../../tests/src/view_pairs.rs"]
 mod view_pairs;
 
+mod archive;
 mod damage;
 mod errors;
 mod functions;
@@ -16,4 +17,5 @@ mod prompt;
 mod queries;
 mod refused;
 mod runs;
+mod s3;
 mod views;

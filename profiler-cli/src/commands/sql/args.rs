@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 const AFTER: &str = "\
-RUN is a run directory, a trace file, or a data set of `tprof export --to
-parquet`; of several, each table has the rows of all. A word with white space or
+RUN is a run directory, a trace file, a data set of `tprof export --to parquet`,
+or an archive: a directory of `tprof archive`, s3://BUCKET/PREFIX, gs://…,
+az://…. Of several, each table has the rows of all. A word with white space or
 that begins like a statement is the query. Without a query, statements come
 from a prompt on a terminal, else from stdin. Queries only read.
 

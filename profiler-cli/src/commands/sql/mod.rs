@@ -18,16 +18,22 @@ const PROGRAM: &str = "tprof-sql";
 /// Exit status of a command line that is wrong, as of SQL's own programs.
 pub const MISUSE: u8 = 2;
 
-/// Becomes `tprof-sql`, found beside this program or on PATH.
+/// Becomes `tprof-sql`.
 pub fn run(args: &SqlArgs) -> anyhow::Result<ExitCode> {
+    hand_over("sql", &words(args))
+}
+
+/// Becomes `tprof-sql` for a command of tprof; it is found beside this program or on PATH.
+pub fn hand_over(command: &str, words: &[OsString]) -> anyhow::Result<ExitCode> {
     let own = std::env::current_exe()?;
     let beside = own.with_file_name(PROGRAM);
     let program = if beside.is_file() { beside } else { PathBuf::from(PROGRAM) };
-    let error = Command::new(&program).args(words(args)).exec();
+    let error = Command::new(&program).args(words).exec();
     if error.kind() != ErrorKind::NotFound {
         return Err(Failure::new(format!("cannot start {PROGRAM}")).cause(reason(&error)).into());
     }
-    Err(Failure::new(format!("`tprof sql` is a program apart, {PROGRAM}, and it is not installed"))
+    let what = format!("`tprof {command}` is in a program apart, {PROGRAM}, which is not installed");
+    Err(Failure::new(what)
         .cause("it has a whole query engine in it, twice the size of tprof, which few need")
         .hint("cargo install --path sql, in tprof's sources; it is found beside tprof or on PATH")
         .into())

@@ -1,0 +1,39 @@
+//! `tprof archive`: handed to `tprof-sql`, which has clients of object stores in it.
+
+mod args;
+
+pub use args::ArchiveArgs;
+
+use std::ffi::{OsStr, OsString};
+use std::process::ExitCode;
+
+use super::sql::hand_over;
+
+/// Becomes `tprof-sql archive`.
+pub fn run(args: &ArchiveArgs) -> anyhow::Result<ExitCode> {
+    hand_over("archive", &words(args))
+}
+
+/// The command line, resolved.
+fn words(args: &ArchiveArgs) -> Vec<OsString> {
+    let mut words = vec![OsString::from("archive")];
+    let mut value = |name: &str, value: Option<&OsStr>| {
+        if let Some(value) = value {
+            let mut word = OsString::from(format!("{name}="));
+            word.push(value);
+            words.push(word);
+        }
+    };
+    value("--list", args.list.as_deref());
+    value("--check", args.check.as_deref());
+    if let Some(to) = &args.to {
+        value("--to", Some(to));
+        value("--raw", Some(args.raw.join(",").as_ref()));
+    }
+    if args.unfinished {
+        words.push("--unfinished".into());
+    }
+    words.push("--".into());
+    words.extend(args.runs.iter().map(Into::into));
+    words
+}

@@ -1,0 +1,159 @@
+//! What makes a run a part of an archive: one small file, written when everything else is there.
+//!
+//! Stores write it only where there is none of its name, and whole or not at all. Readers begin with
+//! these files, so that a run that was archived by half does not exist for them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt};
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutPayload};
+use serde::{Deserialize, Serialize};
+
+use super::failure;
+use super::names::{COMMITS, commit};
+use super::place::Place;
+use crate::terminal::errors::Failure;
+
+/// Version of the file.
+pub const ARCHIVE_VERSION: u32 = 1;
+/// Files that are read at once.
+const AT_ONCE: usize = 16;
+
+/// A run of an archive.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Commit {
+    /// [`ARCHIVE_VERSION`].
+    pub archive_version: u32,
+    /// Version of the tables: `tprof_tables::VERSION`.
+    pub tables_version: u32,
+    /// Version of tprof that archived it.
+    pub tprof: String,
+    /// Its name in the archive: column `run` of every table.
+    pub run: String,
+    /// When it was archived, nanoseconds since 1970.
+    pub archived_unix_ns: u64,
+    /// When it began, nanoseconds since 1970; none if that is not known.
+    pub start_unix_ns: Option<u64>,
+    /// Hosts that it ran on.
+    pub hosts: Vec<String>,
+    /// Trace files that it had.
+    pub files: usize,
+    /// Whether it had ended.
+    pub ended: bool,
+    /// Tables that were archived, and their rows. A table that is not here is not known of the run; one
+    /// with no rows is known to have none.
+    pub tables: BTreeMap<String, u64>,
+    /// Parts of tables.
+    pub objects: Vec<Object>,
+    /// What could not be read of it, in sentences.
+    pub notes: Vec<String>,
+}
+
+/// A part of a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Object {
+    /// Table.
+    pub table: String,
+    /// Path in the archive.
+    pub path: String,
+    /// Size.
+    pub bytes: u64,
+}
+
+impl Commit {
+    /// Size of all its objects.
+    pub fn bytes(&self) -> u64 {
+        self.objects.iter().map(|object| object.bytes).sum()
+    }
+
+    /// Makes the run a part of the archive; false if it is one already.
+    pub async fn write(
+        &self,
+        place: &Place,
+        store: &Arc<dyn ObjectStore>,
+    ) -> Result<bool, Failure> {
+        let text = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
+        let path = place.path(&commit(&self.run));
+        match store.put_opts(&path, PutPayload::from(text), PutMode::Create.into()).await {
+            Ok(_) => Ok(true),
+            Err(
+                object_store::Error::AlreadyExists { .. }
+                | object_store::Error::Precondition { .. },
+            ) => Ok(false),
+            Err(error) => Err(failure::of(&error, place, "write to")),
+        }
+    }
+
+    /// One that is there under an ID.
+    pub async fn read(
+        id: &str,
+        place: &Place,
+        store: &Arc<dyn ObjectStore>,
+    ) -> Result<Option<Commit>, Failure> {
+        let failed = |error: object_store::Error| failure::of(&error, place, "read");
+        let got = match store.get(&place.path(&commit(id))).await {
+            Ok(got) => got,
+            // A missing bucket is no missing object.
+            Err(error) if failure::is_missing_object(&error) => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let bytes = got.bytes().await.map_err(failed)?;
+        parse(&bytes).map(Some).map_err(|why| {
+            Failure::new(format!("cannot read `{}` in {}", commit(id), place.shown()))
+                .cause(why)
+                .hint(format!("tprof archive --check {}", place.shown()))
+                .code(failure::FAILED)
+        })
+    }
+}
+
+/// All runs of an archive, by name, and what of it could not be read.
+#[derive(Clone, Debug, Default)]
+pub struct Commits {
+    /// The runs.
+    pub runs: Vec<Commit>,
+    /// What could not be read, in sentences.
+    pub problems: Vec<String>,
+}
+
+impl Commits {
+    /// Reads them.
+    pub async fn read(place: &Place, store: &Arc<dyn ObjectStore>) -> Result<Commits, Failure> {
+        let failed = |error: object_store::Error| failure::of(&error, place, "read");
+        let names = store.list(Some(&place.path(COMMITS)));
+        let names: Vec<_> = names.try_collect().await.map_err(failed)?;
+        let names = names.into_iter().filter(|of| of.location.as_ref().ends_with(".json"));
+        let read = futures::stream::iter(names.map(|of| async move {
+            let bytes = store.get(&of.location).await?.bytes().await?;
+            Ok::<_, object_store::Error>((of.location, bytes))
+        }));
+        let mut read = read.buffer_unordered(AT_ONCE);
+        let mut all = Commits::default();
+        while let Some(one) = read.next().await {
+            let (path, bytes) = one.map_err(failed)?;
+            match parse(&bytes) {
+                Ok(commit) => all.runs.push(commit),
+                Err(why) => all.problems.push(format!("{path}: {why}")),
+            }
+        }
+        all.runs.sort_by(|a, b| a.run.cmp(&b.run));
+        all.problems.sort();
+        Ok(all)
+    }
+}
+
+fn parse(bytes: &[u8]) -> Result<Commit, String> {
+    #[derive(Deserialize)]
+    struct Version {
+        archive_version: u32,
+    }
+    let Version { archive_version } =
+        serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    if archive_version > ARCHIVE_VERSION {
+        return Err(format!(
+            "written as version {archive_version}; this tprof reads up to {ARCHIVE_VERSION}"
+        ));
+    }
+    serde_json::from_slice(bytes).map_err(|error| error.to_string())
+}

@@ -1,0 +1,67 @@
+//! Names of what is in an archive.
+//!
+//! ```text
+//! kernels/run=r1-0f3a…/ranks-0-127-9c41….parquet   a part of a table of a run
+//! _runs/r1-0f3a….json                              what makes the run a part of the archive
+//! ```
+//!
+//! The name of a part ends with a hash of its bytes: what is written to a name is always the same, so
+//! that neither a repetition nor two archivers at once change what a reader has found.
+
+/// Directory of the files that make runs parts of the archive. Engines pass over names like it.
+pub const COMMITS: &str = "_runs";
+/// Longest name of a run in an ID, bytes.
+const LONGEST: usize = 100;
+
+/// A name with letters that mean nothing to any store, shell or engine.
+pub fn plain(name: &str) -> String {
+    let plain = |letter: char| match letter {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '_' | '-' => letter,
+        _ => '-',
+    };
+    let name: String = name.chars().map(plain).take(LONGEST).collect();
+    // Engines pass over what begins so.
+    let name = name.trim_start_matches(['.', '_']);
+    if name.is_empty() { "run".to_owned() } else { name.to_owned() }
+}
+
+/// Path of what makes a run a part of the archive.
+pub fn commit(id: &str) -> String {
+    format!("{COMMITS}/{id}.json")
+}
+
+/// Path of a part of a table.
+pub fn part(table: &str, id: &str, stem: &str, hash: &str) -> String {
+    format!("{table}/run={id}/{}-{hash}.parquet", plain(stem))
+}
+
+/// Table and run of a part, if the path is one.
+pub fn table_and_run(path: &str) -> Option<(&str, &str)> {
+    let mut parts = path.split('/');
+    let (table, run, file) = (parts.next()?, parts.next()?, parts.next()?);
+    let run = run.strip_prefix("run=")?;
+    (parts.next().is_none() && file.ends_with(".parquet")).then_some((table, run))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_plain() {
+        assert_eq!(plain("my run=1/ä%"), "my-run-1---");
+        assert_eq!(plain(".._x"), "x");
+        assert_eq!(plain(""), "run");
+        assert_eq!(plain(&"x".repeat(300)).len(), LONGEST);
+    }
+
+    #[test]
+    fn a_part_has_its_table_and_run_in_its_path() {
+        let path = part("kernels", "r1-ab", "ranks-0-127", "0123");
+        assert_eq!(path, "kernels/run=r1-ab/ranks-0-127-0123.parquet");
+        assert_eq!(table_and_run(&path), Some(("kernels", "r1-ab")));
+        assert_eq!(table_and_run("kernels/run=r1/a/b.parquet"), None);
+        assert_eq!(table_and_run("photos/a.parquet"), None);
+        assert_eq!(table_and_run("_runs/r1-ab.json"), None);
+    }
+}

@@ -1,0 +1,254 @@
+//! Where an archive is: a directory, or a prefix in a bucket.
+//!
+//! What gives access comes from the environment, as each store's own tools have it, and is nowhere
+//! else: not in an address, not in a file, not in a message.
+
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::execution::object_store::ObjectStoreUrl;
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{BackoffConfig, ObjectStore, RetryConfig};
+
+use super::failure;
+use super::names::COMMITS;
+use crate::status::MISUSE;
+use crate::terminal::errors::{Failure, reason};
+
+/// Attempts after the first, of a request that a store did not answer.
+const RETRIES: usize = 4;
+/// Time after which a request is not tried again.
+const RETRY_TIME: Duration = Duration::from_secs(30);
+
+/// A store of objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The file system, from its root on.
+    Directory(PathBuf),
+    /// S3 and what speaks its protocol.
+    S3,
+    /// Google Cloud Storage.
+    Google,
+    /// Azure's blobs.
+    Azure,
+}
+
+/// A place for an archive.
+#[derive(Clone, Debug)]
+pub struct Place {
+    kind: Kind,
+    /// Bucket or container; empty of a directory.
+    bucket: String,
+    prefix: Path,
+    shown: String,
+}
+
+impl Place {
+    /// Whether a word is the address of a store, and no path.
+    pub fn is_address(word: &OsStr) -> bool {
+        word.to_str().is_some_and(|word| word.contains("://"))
+    }
+
+    /// Whether a directory is an archive.
+    pub fn is_archive(directory: &FilePath) -> bool {
+        directory.join(COMMITS).is_dir()
+    }
+
+    /// A place as it is typed.
+    pub fn parse(word: &OsStr) -> Result<Place, Failure> {
+        match word.to_str().and_then(|word| word.split_once("://")) {
+            Some((scheme, rest)) => Place::in_store(scheme, rest),
+            None => Place::directory(FilePath::new(word)),
+        }
+    }
+
+    fn in_store(scheme: &str, rest: &str) -> Result<Place, Failure> {
+        let misuse = |what: String, why: &str| {
+            Failure::new(what).cause(why).hint("--to s3://BUCKET/PREFIX").code(MISUSE)
+        };
+        let kind = match scheme {
+            "s3" | "s3a" => Kind::S3,
+            "gs" => Kind::Google,
+            "az" | "abfs" | "abfss" => Kind::Azure,
+            other => {
+                return Err(misuse(
+                    format!("`{other}://` is no store of archives"),
+                    "known are s3://, gs:// and az://",
+                ));
+            }
+        };
+        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        if bucket.contains(['@', ':', '?']) || prefix.contains('?') {
+            // The address is not repeated: what is in it may be a secret.
+            return Err(misuse(
+                format!("an address `{scheme}://…` with more than a bucket and a prefix"),
+                "credentials and options come from the environment only",
+            ));
+        }
+        if bucket.is_empty() {
+            return Err(misuse(
+                format!("`{scheme}://{rest}` names no bucket"),
+                "the first part of the address is the bucket or container",
+            ));
+        }
+        let prefix = Path::parse(prefix.trim_end_matches('/')).map_err(|error| {
+            misuse(format!("bad prefix `{prefix}`"), "").cause(error.to_string())
+        })?;
+        let shown = format!("{scheme}://{}", rest.trim_end_matches('/'));
+        Ok(Place { kind, bucket: bucket.to_owned(), prefix, shown })
+    }
+
+    fn directory(path: &FilePath) -> Result<Place, Failure> {
+        let shown = path.display().to_string();
+        let absolute = std::path::absolute(path).and_then(|path| match path.exists() {
+            true => path.canonicalize(),
+            false => Ok(path),
+        });
+        let failed = |why: String| {
+            Failure::new(format!("cannot use the directory `{shown}`"))
+                .cause(why)
+                .hint("--to DIR")
+                .code(MISUSE)
+        };
+        let absolute = absolute.map_err(|error| failed(reason(&error)))?;
+        let prefix =
+            Path::from_absolute_path(&absolute).map_err(|error| failed(error.to_string()))?;
+        Ok(Place { kind: Kind::Directory(absolute), bucket: String::new(), prefix, shown })
+    }
+
+    /// As it was typed.
+    pub fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// Bucket or container; empty of a directory.
+    pub fn bucket(&self) -> &str {
+        &self.bucket
+    }
+
+    /// The directory, where it is one.
+    pub fn as_directory(&self) -> Option<&FilePath> {
+        match &self.kind {
+            Kind::Directory(path) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Variables of the environment that give access.
+    pub fn variables(&self) -> &'static str {
+        match self.kind {
+            Kind::Directory(_) => "",
+            Kind::S3 => {
+                "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION; AWS_ENDPOINT_URL of another server"
+            }
+            Kind::Google => "GOOGLE_SERVICE_ACCOUNT=FILE or GOOGLE_APPLICATION_CREDENTIALS=FILE",
+            Kind::Azure => "AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY",
+        }
+    }
+
+    /// Makes the directory an archive, where it is one and is none yet. Its parent must be there.
+    pub fn create(&self) -> Result<(), Failure> {
+        let Kind::Directory(path) = &self.kind else { return Ok(()) };
+        let make = |path: &FilePath| match std::fs::create_dir(path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            made => made,
+        };
+        make(path).and_then(|()| make(&path.join(COMMITS))).map_err(|error| {
+            Failure::new(format!("cannot create `{}`", self.shown))
+                .cause(reason(&error))
+                .hint("mkdir -p its parent, or another --to")
+                .code(failure::FAILED)
+        })
+    }
+
+    /// A client of the store. It belongs to the runtime in which it is first used.
+    pub fn store(&self) -> Result<Arc<dyn ObjectStore>, Failure> {
+        let retry = RetryConfig {
+            backoff: BackoffConfig::default(),
+            max_retries: RETRIES,
+            retry_timeout: RETRY_TIME,
+        };
+        let bucket = &self.bucket;
+        let made: object_store::Result<Arc<dyn ObjectStore>> = match self.kind {
+            Kind::Directory(_) => Ok(Arc::new(LocalFileSystem::new())),
+            Kind::S3 => AmazonS3Builder::from_env()
+                .with_bucket_name(bucket)
+                .with_retry(retry)
+                .build()
+                .map(|store| Arc::new(store) as _),
+            Kind::Google => GoogleCloudStorageBuilder::from_env()
+                .with_bucket_name(bucket)
+                .with_retry(retry)
+                .build()
+                .map(|store| Arc::new(store) as _),
+            Kind::Azure => MicrosoftAzureBuilder::from_env()
+                .with_container_name(bucket)
+                .with_retry(retry)
+                .build()
+                .map(|store| Arc::new(store) as _),
+        };
+        made.map_err(|error| failure::of(&error, self, "open"))
+    }
+
+    /// By which the query engine finds the client.
+    pub fn url(&self) -> ObjectStoreUrl {
+        let scheme = match self.kind {
+            Kind::Directory(_) => return ObjectStoreUrl::local_filesystem(),
+            Kind::S3 => "s3",
+            Kind::Google => "gs",
+            Kind::Azure => "az",
+        };
+        let url = ObjectStoreUrl::parse(format!("{scheme}://{}", self.bucket));
+        url.unwrap_or_else(|_| ObjectStoreUrl::local_filesystem())
+    }
+
+    /// The archive itself in its store.
+    pub fn root(&self) -> &Path {
+        &self.prefix
+    }
+
+    /// An object of the archive in its store, by its path in the archive.
+    pub fn path(&self, inside: &str) -> Path {
+        inside.split('/').fold(self.prefix.clone(), |path, part| path.join(part))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_a_bucket_and_a_prefix() {
+        let place = Place::parse(OsStr::new("s3://jobs/team/tprof/")).unwrap();
+        assert_eq!((place.bucket(), place.shown()), ("jobs", "s3://jobs/team/tprof"));
+        assert_eq!(
+            place.path("runs/run=a-1/x.parquet").as_ref(),
+            "team/tprof/runs/run=a-1/x.parquet"
+        );
+        let place = Place::parse(OsStr::new("gs://jobs")).unwrap();
+        assert_eq!(place.path("_runs/a.json").as_ref(), "_runs/a.json");
+    }
+
+    #[test]
+    fn an_address_with_a_secret_is_refused_and_not_repeated() {
+        for word in ["s3://key:secret@jobs/a", "az://jobs/a?sig=secret"] {
+            let failure = Place::parse(OsStr::new(word)).unwrap_err();
+            assert_eq!(failure.code, MISUSE);
+            assert!(!format!("{failure:?}").contains("secret"), "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn other_schemes_are_refused() {
+        for word in ["http://jobs/a", "ftp://jobs", "s3://", "s3:///a"] {
+            assert_eq!(Place::parse(OsStr::new(word)).unwrap_err().code, MISUSE, "{word}");
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! `tprof archive` into a directory.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::many_ranks::many_ranks;
+use crate::runs::{Ended, copy, ended, number, program, rows, runs};
+
+/// Archives a run.
+pub fn archive(run: &Path, to: &str, more: &[&str]) -> Ended {
+    let mut words = vec!["archive", run.to_str().unwrap(), "--to", to];
+    words.extend(more);
+    ended(words)
+}
+
+/// Every file below a directory, with its size and when it was written.
+fn files(directory: &Path) -> BTreeMap<PathBuf, (u64, SystemTime)> {
+    let mut all = BTreeMap::new();
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            all.extend(files(&path));
+        } else if let Ok(meta) = entry.metadata() {
+            all.insert(path, (meta.len(), meta.modified().unwrap()));
+        }
+    }
+    all
+}
+
+/// A place for an archive.
+fn place() -> (TempDir, PathBuf, String) {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("archive");
+    let text = path.to_str().unwrap().to_owned();
+    (directory, path, text)
+}
+
+fn ids(archive: &Path) -> Vec<String> {
+    rows(archive, "SELECT run FROM runs ORDER BY run")
+}
+
+/// Sums of kernels: they differ where any rank is missing.
+pub const SUMS: &str = "SELECT count(*), sum(total_ns), sum(\"count\") FROM rank_kernels";
+
+fn sums(of: &Path) -> Vec<String> {
+    rows(of, SUMS)
+}
+
+#[test]
+fn an_archived_run_has_the_same_sums_as_the_run() {
+    let (_directory, path, to) = place();
+    let done = archive(&runs().run(), &to, &[]);
+    assert_eq!((done.code, &*done.err), (0, ""), "{}", done.out);
+    assert!(done.out.contains(": archived as r8-"), "{}", done.out);
+    assert_eq!(sums(&path), sums(&runs().run()));
+    assert_eq!(ids(&path).len(), 1);
+    let id = &ids(&path)[0];
+    // The ID is the run of every table, not only of the directories.
+    let of_id = |table: &str| format!("SELECT count(*) FROM {table} WHERE run = '{id}'");
+    for table in ["ranks", "rank_summary", "rank_steps"] {
+        let all = number(&path, &format!("SELECT count(*) FROM {table}"));
+        assert!(all > 0, "{table}");
+        assert_eq!(number(&path, &of_id(table)), all, "{table}");
+    }
+    assert_eq!(ended(["archive", "--check", &to]).code, 0);
+    let listed = ended(["archive", "--list", &to]);
+    assert!(listed.code == 0 && listed.out.contains(id.as_str()), "{}", listed.out);
+}
+
+#[test]
+fn a_second_time_changes_nothing() {
+    let (_directory, path, to) = place();
+    assert_eq!(archive(&runs().run(), &to, &["--raw", "kernels"]).code, 0);
+    let before = files(&path);
+    let again = archive(&runs().run(), &to, &[]);
+    assert_eq!((again.code, &*again.err), (0, ""));
+    assert!(again.out.contains(": is in the archive as r8-"), "{}", again.out);
+    assert_eq!(files(&path), before);
+    // Nor does the same run in a directory of another name.
+    let copy = copy();
+    let renamed = archive(copy.path(), &to, &[]);
+    assert!(renamed.out.contains(": is in the archive as r8-"), "{}", renamed.out);
+    assert_eq!(files(&path), before);
+}
+
+#[test]
+fn two_runs_of_one_name_are_two() {
+    let (directory, path, to) = place();
+    let other = directory.path().join("r8");
+    many_ranks(&runs().run(), &other, 3).unwrap();
+    assert_eq!(archive(&runs().run(), &to, &[]).code, 0);
+    assert_eq!(archive(&other, &to, &[]).code, 0);
+    let ids = ids(&path);
+    assert!(ids.len() == 2 && ids.iter().all(|id| id.starts_with("r8-")), "{ids:?}");
+    let ranks = rows(&path, "SELECT ranks FROM runs ORDER BY ranks");
+    assert_eq!(ranks, ["3", "8"]);
+}
+
+#[test]
+fn tables_of_events_are_there_by_choice_and_what_lacks_is_noted() {
+    let (directory, path, to) = place();
+    let other = directory.path().join("r3");
+    many_ranks(&runs().run(), &other, 3).unwrap();
+    assert_eq!(archive(&runs().run(), &to, &["--raw", "kernels,steps"]).code, 0);
+    assert_eq!(archive(&other, &to, &[]).code, 0);
+    let query = "SELECT count(*) FROM kernels";
+    let counted = ended([to.as_str(), query, "--format=csv"]);
+    let there = number(&runs().run(), query);
+    assert_eq!((counted.code, counted.out.lines().nth(1)), (0, Some(&*there.to_string())));
+    assert!(counted.err.contains("kernels of 1 of 2 runs, r3-"), "{}", counted.err);
+    let spans = ended([to.as_str(), "SELECT count(*) FROM spans", "--format=csv"]);
+    assert_eq!((spans.code, spans.out.lines().nth(1)), (0, Some("0")));
+    assert!(spans.err.contains("spans of 2 of 2 runs"), "{}", spans.err);
+    // Of the run that has them nothing lacks.
+    let of_one = "SELECT count(*) FROM kernels WHERE run LIKE 'r8-%'";
+    assert_eq!(number(&path, of_one), there);
+    // A run does not change.
+    let more = archive(&runs().run(), &to, &["--raw", "all"]);
+    assert_eq!(more.code, 1);
+    assert!(more.err.contains("is archived already, without spans"), "{}", more.err);
+}
+
+#[test]
+fn a_run_in_progress_is_refused() {
+    let (_directory, path, to) = place();
+    let run = copy();
+    let file = run.path().join("run.json");
+    let mut info: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let stat = fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    info["finished"] = json!(false);
+    info["collector_pid"] = json!(std::process::id());
+    info["collector_start_tick"] = json!(fields[19].parse::<u64>().unwrap());
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let namespace = fs::read_link("/proc/self/ns/pid").unwrap();
+    info["machine"] = json!({ "boot_id": boot.trim(), "pid_namespace": namespace });
+    fs::write(&file, info.to_string()).unwrap();
+    let refused = archive(run.path(), &to, &[]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("is still recorded") && refused.err.contains("--unfinished"));
+    assert_eq!(files(&path).len(), 0);
+    assert_eq!(archive(run.path(), &to, &["--unfinished"]).code, 0);
+}
+
+#[test]
+fn damage_and_orphans_are_named_and_files_of_others_are_not() {
+    let (_directory, path, to) = place();
+    assert_eq!(archive(&runs().run(), &to, &[]).code, 0);
+    let of = |table: &str| files(&path.join(table)).into_keys().next().unwrap();
+    fs::write(path.join("README"), "ours").unwrap();
+    fs::create_dir_all(path.join("runs/run=x-1")).unwrap();
+    fs::write(path.join("runs/run=x-1/all-0.parquet"), "half").unwrap();
+    let orphans = ended(["archive", "--check", &to]);
+    assert_eq!(orphans.code, 0);
+    assert!(orphans.out.contains("orphan") && orphans.out.contains("run=x-1"), "{}", orphans.out);
+    assert!(!orphans.out.contains("README"));
+    // Readers do not meet the orphan.
+    assert_eq!(ids(&path).len(), 1);
+    fs::remove_file(of("rank_steps")).unwrap();
+    let short = of("ranks");
+    let bytes = fs::read(&short).unwrap();
+    fs::write(&short, &bytes[..bytes.len() / 2]).unwrap();
+    let damaged = ended(["archive", "--check", &to]);
+    assert_eq!(damaged.code, 1);
+    for (what, table) in [("missing", "rank_steps/run="), ("size", "ranks/run=")] {
+        let line = damaged.out.lines().find(|line| line.contains(what));
+        assert!(line.is_some_and(|line| line.contains(table)), "{}", damaged.out);
+    }
+    // Nor does a query leave out silently what is missing.
+    let failed = ended([to.as_str(), "SELECT count(step) FROM rank_steps"]);
+    assert_eq!(failed.code, 1, "{}", failed.out);
+    assert!(failed.err.contains("cannot read an object of an archive"), "{}", failed.err);
+}
+
+/// Starts an archiver.
+pub fn begun(mut command: Command) -> Child {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Whether it succeeds.
+pub fn succeeds(mut command: Command) -> bool {
+    command.output().unwrap().status.success()
+}
+
+/// Kills a process once `count` is as high as `at`, or waits for its end; whether it was killed.
+pub fn kill_at(mut child: Child, at: usize, count: impl Fn() -> usize) -> bool {
+    loop {
+        if child.try_wait().unwrap().is_some() {
+            return false;
+        }
+        if count() >= at {
+            // SIGKILL.
+            child.kill().unwrap();
+            return child.wait().unwrap().signal().is_some();
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_kill_leaves_all_of_a_run_or_nothing() {
+    let run = runs().run();
+    let all = sums(&run);
+    // A kill leaves what was not sent yet, too: here, and not among the system's temporary files.
+    let temporary = TempDir::new().unwrap();
+    let words = |to: &str| {
+        let mut command = program(["archive", run.to_str().unwrap(), "--to", to, "--raw", "all"]);
+        command.env("TMPDIR", temporary.path());
+        command
+    };
+    let (_directory, path, to) = place();
+    assert!(succeeds(words(&to)));
+    let whole: BTreeMap<PathBuf, u64> = contents(&path);
+    let mut before_commit = 0;
+    for at in (0..=whole.len()).step_by(2) {
+        let (_directory, path, to) = place();
+        let killed = kill_at(begun(words(&to)), at, || files(&path).len());
+        let is_there = contents(&path).keys().any(|path| path.starts_with("_runs"));
+        before_commit += usize::from(killed && !is_there);
+        if path.join("_runs").is_dir() {
+            // What an archive of no run is, no table is.
+            let runs = number(&path, "SELECT count(*) FROM runs");
+            assert_eq!(runs, i64::from(is_there), "killed at {at}");
+            if is_there {
+                assert_eq!(sums(&path), all, "killed at {at}");
+            }
+        }
+        // Again: what a kill left is written anew under the same names.
+        assert!(succeeds(words(&to)), "killed at {at}");
+        assert_eq!(sums(&path), all, "killed at {at}");
+        let checked = ended(["archive", "--check", &to]);
+        assert_eq!((checked.code, &*checked.out), (0, ""), "killed at {at}");
+        assert_eq!(contents(&path), whole, "killed at {at}");
+    }
+    assert!(before_commit > whole.len() / 8, "{before_commit} of {}", whole.len());
+}
+
+/// Objects of an archive with their sizes; of the file of a run only that it is there, since it has
+/// the time. What a client of the file system had half written is no object.
+fn contents(archive: &Path) -> BTreeMap<PathBuf, u64> {
+    let inside = |path: PathBuf| path.strip_prefix(archive).unwrap().to_owned();
+    let all = files(archive).into_iter().map(|(path, (bytes, _))| (inside(path), bytes));
+    let all = all.filter(|(path, _)| !path.to_string_lossy().contains('#'));
+    all.map(|(path, bytes)| if path.starts_with("_runs") { (path, 0) } else { (path, bytes) })
+        .collect()
+}
+
+#[test]
+fn a_wrong_command_line_is_refused() {
+    let run = runs().run();
+    let run = run.to_str().unwrap();
+    for (words, what) in [
+        (&["archive", run, "--to", "x", "--raw", "kernel"][..], "bad value `kernel` for --raw"),
+        (&["archive", run, "--to", "http://x/y"], "is no store of archives"),
+        (&["archive", run, "--to", "s3://a:b@x/y"], "with more than a bucket and a prefix"),
+    ] {
+        let refused = ended(words);
+        assert_eq!(refused.code, 2, "{words:?}");
+        assert!(refused.err.contains(what), "{}", refused.err);
+    }
+    let refused = ended(["archive", run, "--to", "no/such/parent"]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("cannot create"), "{}", refused.err);
+    let (_directory, _, to) = place();
+    let refused = ended(["archive", "/dev/null", run, "--to", &to]);
+    assert!(refused.code != 0 && refused.err.contains("`/dev/null` is no run"), "{}", refused.err);
+    // The others are archived.
+    assert!(refused.out.contains("archived as"), "{}", refused.out);
+}
