@@ -46,7 +46,7 @@ ALLOWED = {
     "tprof-live": {"tprof-trace", "tprof-facts"},
     "tprof-serve": {"tprof-trace", "tprof-live", "tprof-export"},
     # A workspace and a program of its own.
-    "tprof-sql": {"tprof-trace", "tprof-facts", "tprof-analyze", "tprof-tables"},
+    "tprof-sql": {"tprof-trace", "tprof-facts", "tprof-analyze", "tprof-export", "tprof-tables"},
     "tprof-cli": {
         "tprof-wire", "tprof-trace", "tprof-facts", "tprof-collect", "tprof-import",
         "tprof-analyze", "tprof-export", "tprof-tables", "tprof-live",

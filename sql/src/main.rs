@@ -3,6 +3,7 @@
 
 mod allowed;
 mod archive;
+mod archiving;
 mod args;
 mod execute;
 mod failed;
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
         // A run of this name is `./archive`.
         Some((program, first)) if first == "archive" => {
             let words = std::iter::once(program).chain(words);
-            archive::run(&ArchiveCli::parse_from(words).args)
+            archiving::run(&ArchiveCli::parse_from(words).args)
         }
         _ => act(&Cli::parse().args),
     };

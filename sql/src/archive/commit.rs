@@ -81,7 +81,7 @@ impl Commit {
                 object_store::Error::AlreadyExists { .. }
                 | object_store::Error::Precondition { .. },
             ) => Ok(false),
-            Err(error) => Err(failure::of(&error, place, "write to")),
+            Err(error) => Err(failure::of(&error, place.store_named(), "write to")),
         }
     }
 
@@ -91,7 +91,7 @@ impl Commit {
         place: &Place,
         store: &Arc<dyn ObjectStore>,
     ) -> Result<Option<Commit>, Failure> {
-        let failed = |error: object_store::Error| failure::of(&error, place, "read");
+        let failed = |error: object_store::Error| failure::of(&error, place.store_named(), "read");
         let got = match store.get(&place.path(&commit(id))).await {
             Ok(got) => got,
             // A missing bucket is no missing object.
@@ -120,7 +120,7 @@ pub struct Commits {
 impl Commits {
     /// Reads them.
     pub async fn read(place: &Place, store: &Arc<dyn ObjectStore>) -> Result<Commits, Failure> {
-        let failed = |error: object_store::Error| failure::of(&error, place, "read");
+        let failed = |error: object_store::Error| failure::of(&error, place.store_named(), "read");
         let names = store.list(Some(&place.path(COMMITS)));
         let names: Vec<_> = names.try_collect().await.map_err(failed)?;
         let names = names.into_iter().filter(|of| of.location.as_ref().ends_with(".json"));

@@ -2,7 +2,6 @@
 
 use std::error::Error as _;
 
-use super::place::Place;
 use crate::terminal::errors::Failure;
 
 /// Exit status where an archive could not be written or read.
@@ -30,40 +29,49 @@ fn is_missing_bucket(text: &str) -> bool {
         .any(|of| text.contains(of))
 }
 
+/// What failures name of a store.
+#[derive(Clone, Copy, Debug)]
+pub struct Store<'p> {
+    /// Its address, without secrets.
+    pub shown: &'p str,
+    /// Bucket or container; empty of a directory.
+    pub bucket: &'p str,
+    /// Variables of the environment that give access.
+    pub variables: &'static str,
+    /// Whether it is a directory of this machine.
+    pub is_directory: bool,
+}
+
 /// A failed request; `verb` is what was to be done with the archive.
-pub fn of(error: &object_store::Error, place: &Place, verb: &str) -> Failure {
+pub fn of(error: &object_store::Error, store: Store<'_>, verb: &str) -> Failure {
     let text = whole(error);
-    let shown = place.shown();
+    let Store { shown, bucket, variables, is_directory } = store;
     let failure = match error {
-        _ if place.as_directory().is_some() => {
-            Failure::new(format!("cannot {verb} the archive {shown}"))
-                .cause(innermost(error))
-                .hint("free space, permissions, or another directory")
-        }
+        _ if is_directory => Failure::new(format!("cannot {verb} the archive {shown}"))
+            .cause(innermost(error))
+            .hint("free space, permissions, or another directory"),
         _ if MACHINE_ROLES.iter().any(|part| text.contains(part))
             || NO_CREDENTIALS.iter().any(|part| text.contains(part)) =>
         {
             Failure::new(format!("no credentials for {shown}"))
                 .cause("neither the environment nor a role of this machine gives them")
-                .hint(place.variables())
+                .hint(variables)
         }
         _ if text.contains(NO_TLS) => {
             Failure::new(format!("the address of the store of {shown} is without TLS"))
                 .cause("what gives access would be sent to it")
                 .hint("AWS_ALLOW_HTTP=true, or https:// in AWS_ENDPOINT_URL")
         }
-        _ if is_missing_bucket(&text) => {
-            Failure::new(format!("there is no bucket `{}`", place.bucket()))
-                .cause(format!("the store of {shown} does not know it"))
-                .hint("create it with the store's own tools, or another address")
-        }
+        _ if is_missing_bucket(&text) => Failure::new(format!("there is no bucket `{bucket}`"))
+            .cause(format!("the store of {shown} does not know it"))
+            .hint("create it with the store's own tools, or another address"),
         object_store::Error::PermissionDenied { .. }
         | object_store::Error::Unauthenticated { .. } => {
             Failure::new(format!("the store refuses to {verb} {shown}"))
                 .cause(
                     answer(&text).unwrap_or_else(|| "the credentials do not permit it".to_owned()),
                 )
-                .hint(place.variables())
+                .hint(variables)
         }
         _ if text.contains("error sending request") || text.contains("timed out") => {
             Failure::new(format!("cannot reach the store of {shown}"))

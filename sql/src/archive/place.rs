@@ -17,7 +17,7 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{BackoffConfig, ObjectStore, RetryConfig};
 
-use super::failure;
+use super::failure::{self, Store};
 use super::names::COMMITS;
 use crate::status::MISUSE;
 use crate::terminal::errors::{Failure, reason};
@@ -128,9 +128,14 @@ impl Place {
         &self.shown
     }
 
-    /// Bucket or container; empty of a directory.
-    pub fn bucket(&self) -> &str {
-        &self.bucket
+    /// What failures name of it.
+    pub fn store_named(&self) -> Store<'_> {
+        Store {
+            shown: &self.shown,
+            bucket: &self.bucket,
+            variables: self.variables(),
+            is_directory: self.as_directory().is_some(),
+        }
     }
 
     /// The directory, where it is one.
@@ -142,7 +147,7 @@ impl Place {
     }
 
     /// Variables of the environment that give access.
-    pub fn variables(&self) -> &'static str {
+    fn variables(&self) -> &'static str {
         match self.kind {
             Kind::Directory(_) => "",
             Kind::S3 => {
@@ -194,7 +199,7 @@ impl Place {
                 .build()
                 .map(|store| Arc::new(store) as _),
         };
-        made.map_err(|error| failure::of(&error, self, "open"))
+        made.map_err(|error| failure::of(&error, self.store_named(), "open"))
     }
 
     /// By which the query engine finds the client.
@@ -227,7 +232,7 @@ mod tests {
     #[test]
     fn an_address_has_a_bucket_and_a_prefix() {
         let place = Place::parse(OsStr::new("s3://jobs/team/tprof/")).unwrap();
-        assert_eq!((place.bucket(), place.shown()), ("jobs", "s3://jobs/team/tprof"));
+        assert_eq!((&*place.bucket, place.shown()), ("jobs", "s3://jobs/team/tprof"));
         assert_eq!(
             place.path("runs/run=a-1/x.parquet").as_ref(),
             "team/tprof/runs/run=a-1/x.parquet"

@@ -39,7 +39,7 @@ pub struct TraceTable {
 }
 
 /// One file: which run of the session, and which file of it.
-type Place = (usize, usize);
+type FileAt = (usize, usize);
 
 impl TraceTable {
     /// A table by what the catalogue has of it.
@@ -48,7 +48,7 @@ impl TraceTable {
     }
 
     /// All files, or of a table of runs all runs.
-    fn places(&self) -> Vec<Place> {
+    fn places(&self) -> Vec<FileAt> {
         let of_run = |(run, open): (usize, &OpenRun)| {
             let files = match self.about.scope {
                 Scope::Rank => open.files().len(),
@@ -60,12 +60,12 @@ impl TraceTable {
     }
 
     /// What is the same in all rows of a file.
-    fn by_place(&self, places: &[Place]) -> Result<RecordBatch> {
+    fn by_place(&self, places: &[FileAt]) -> Result<RecordBatch> {
         let runs: StringArray =
             places.iter().map(|(run, _)| Some(self.runs[*run].name())).collect();
         let mut arrays: Vec<(&str, ArrayRef)> = vec![("run", Arc::new(runs))];
         if self.about.scope == Scope::Rank {
-            let rank = |(run, file): &Place| self.runs[*run].files()[*file].rank;
+            let rank = |(run, file): &FileAt| self.runs[*run].files()[*file].rank;
             let ranks = places.iter().map(|place| i32::try_from(rank(place)?).ok());
             arrays.push(("rank", Arc::new(ranks.collect::<Int32Array>())));
         }
@@ -114,7 +114,7 @@ impl TableProvider for TraceTable {
         let time = self.about.time();
         let (from_ns, to_ns) = time.map_or((None, None), |column| prune::times(filters, column));
         let projected = Arc::new(self.schema.project(&columns)?);
-        let part = |places: Vec<Place>| Part {
+        let part = |places: Vec<FileAt>| ReadPart {
             name: self.about.name,
             scope: self.about.scope,
             schema: Arc::clone(&projected),
@@ -138,7 +138,7 @@ impl TableProvider for TraceTable {
 }
 
 /// Files for each thread: ranks that lie side by side are often alike, so each gets every Nth.
-fn divided(places: Vec<Place>, threads: usize) -> Vec<Vec<Place>> {
+fn divided(places: Vec<FileAt>, threads: usize) -> Vec<Vec<FileAt>> {
     let count = threads.min(places.len()).max(1);
     let mut parts = vec![Vec::new(); count];
     places.into_iter().enumerate().for_each(|(at, place)| parts[at % count].push(place));
@@ -146,18 +146,18 @@ fn divided(places: Vec<Place>, threads: usize) -> Vec<Vec<Place>> {
 }
 
 /// The files of one thread.
-struct Part {
+struct ReadPart {
     name: &'static str,
     scope: Scope,
     schema: SchemaRef,
     runs: Arc<Vec<OpenRun>>,
     request: Request,
-    places: Vec<Place>,
+    places: Vec<FileAt>,
     limit: Option<usize>,
     problems: Problems,
 }
 
-impl fmt::Debug for Part {
+impl fmt::Debug for ReadPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Request { from_ns, to_ns, .. } = self.request;
         write!(f, "{}: {} files", self.name, self.places.len())?;
@@ -168,7 +168,7 @@ impl fmt::Debug for Part {
     }
 }
 
-impl PartitionStream for Part {
+impl PartitionStream for ReadPart {
     fn schema(&self) -> &SchemaRef {
         &self.schema
     }

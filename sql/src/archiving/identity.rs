@@ -8,7 +8,7 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 use tprof_tables::name_of;
 
-use super::names::plain;
+use crate::archive::names::plain;
 use crate::runs::newest::FoundRun;
 
 /// Bytes at the end of a trace file that count: its index, with sizes and times of its rows.

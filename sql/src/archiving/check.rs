@@ -8,10 +8,10 @@ use futures::TryStreamExt;
 use object_store::ObjectStore;
 use tprof_tables::RANK_TABLES;
 
-use super::commit::{Commit, Commits};
-use super::failure::{self, FAILED};
-use super::names::table_and_run;
-use super::place::Place;
+use crate::archive::commit::{Commit, Commits};
+use crate::archive::failure::{self, FAILED};
+use crate::archive::names::table_and_run;
+use crate::archive::place::Place;
 use crate::terminal::errors::Failure;
 
 /// The runs, as rows.
@@ -75,7 +75,7 @@ pub async fn check(
     }
     let mut findings = Vec::new();
     let mut there = store.list(Some(place.root()).filter(|root| !root.as_ref().is_empty()));
-    let failed = |error: object_store::Error| failure::of(&error, place, "read");
+    let failed = |error: object_store::Error| failure::of(&error, place.store_named(), "read");
     while let Some(object) = there.try_next().await.map_err(failed)? {
         let Some(parts) = object.location.prefix_match(place.root()) else { continue };
         let path = parts.map(|part| part.as_ref().to_owned()).collect::<Vec<_>>().join("/");

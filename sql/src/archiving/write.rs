@@ -15,11 +15,11 @@ use serde_json::Value;
 use tprof_tables::{RANK_TABLES, RUN_TABLES, VERSION};
 use tprof_trace::RunDir;
 
-use super::commit::{ARCHIVE_VERSION, Commit, Object};
-use super::failure::{self, FAILED};
 use super::identity::{Identity, of_file};
-use super::names::{COMMITS, part};
-use super::place::Place;
+use crate::archive::commit::{ARCHIVE_VERSION, Commit, Object};
+use crate::archive::failure::{self, FAILED};
+use crate::archive::names::{COMMITS, part};
+use crate::archive::place::Place;
 use crate::runs::newest::FoundRun;
 use crate::status::MISUSE;
 use crate::tables::dataset::ABOUT_FILE;
@@ -172,7 +172,8 @@ impl Archiver {
 
     /// The ID of the same run where its directory had another name: it must not count twice.
     async fn under_other_name(&self, hash: &str) -> Result<Option<String>, Failure> {
-        let failed = |error: object_store::Error| failure::of(&error, &self.place, "read");
+        let failed =
+            |error: object_store::Error| failure::of(&error, self.place.store_named(), "read");
         let mut names = self.store.list(Some(&self.place.path(COMMITS)));
         while let Some(object) = names.try_next().await.map_err(failed)? {
             let id = object.location.filename().and_then(|name| name.strip_suffix(".json"));
@@ -237,7 +238,8 @@ impl Archiver {
 
     async fn send(&self, from: &Path, object: &Object) -> Result<(), Failure> {
         let to = self.place.path(&object.path);
-        let failed = |error: object_store::Error| failure::of(&error, &self.place, "write to");
+        let failed =
+            |error: object_store::Error| failure::of(&error, self.place.store_named(), "write to");
         if object.bytes <= PART as u64 {
             let bytes = fs::read(from).map_err(|error| self.unread(from, &error))?;
             self.store.put(&to, bytes.into()).await.map_err(failed)?;

@@ -1,0 +1,121 @@
+//! `tprof archive`: adds runs to an archive, lists and checks it.
+
+mod check;
+mod identity;
+mod write;
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::ExitCode;
+
+use tprof_facts::units;
+
+use crate::archive::commit::{Commit, Commits};
+use crate::archive::failure::FAILED;
+use crate::archive::place::Place;
+use crate::archive::runtime;
+use crate::args::{ArchiveArgs, Format};
+use crate::failed::Failed;
+use crate::interrupt::Interrupts;
+use crate::output::Destination;
+use crate::script::leave_nothing;
+use crate::session::spill_directory;
+use crate::terminal::errors::{print_stderr, show};
+use check::Finding;
+use write::{Archiver, Done};
+
+/// Does what a command line asks.
+pub fn run(args: &ArchiveArgs) -> Result<ExitCode, Failed> {
+    let temporary = spill_directory()?;
+    let interrupts = Interrupts::watch(temporary.path().to_owned())?;
+    let runtime = runtime()?;
+    let (args, path) = (args.clone(), temporary.path().to_owned());
+    let ended = runtime.block_on(async {
+        let mut interrupts = interrupts.subscribe();
+        let work = tokio::spawn(async move { act(&args, &path).await });
+        tokio::select! {
+            done = work => done.unwrap_or_else(|error| Err(crate::script::died(&error.to_string()))),
+            status = interrupts.status() => Err(Failed::Ended(status)),
+        }
+    });
+    leave_nothing(runtime, temporary);
+    ended
+}
+
+async fn act(args: &ArchiveArgs, temporary: &Path) -> Result<ExitCode, Failed> {
+    if let Some(word) = args.list.as_deref().or(args.check.as_deref()) {
+        return look(word, args.check.is_some()).await;
+    }
+    let raw = write::raw_tables(&args.raw)?;
+    let place = Place::parse(args.to.as_deref().unwrap_or_default())?;
+    place.create()?;
+    let store = place.store()?;
+    let temporary = temporary.to_owned();
+    let archiver = Archiver { place, store, raw, unfinished: args.unfinished, temporary };
+    let mut code = 0;
+    for run in &args.runs {
+        match archiver.archive(run).await {
+            Ok(done) => println(&line(run, &done))?,
+            // The others are no worse for it.
+            Err(failure) => code = show(&failure.into()),
+        }
+    }
+    Ok(ExitCode::from(code))
+}
+
+fn line(run: &Path, done: &Done) -> String {
+    let run = run.display();
+    match done {
+        Done::Archived(commit) => {
+            let Commit { run: id, objects, notes, .. } = commit;
+            for note in notes {
+                print_stderr(&format!("note: {run}: {note}\n"));
+            }
+            let count = units::counted(objects.len() as u64, "object", "objects");
+            format!("{run}: archived as {id}, {count}, {}", units::bytes(commit.bytes()))
+        }
+        Done::Before(commit) => format!("{run}: is in the archive as {}", commit.run),
+    }
+}
+
+/// A line to stdout.
+fn println(line: &str) -> Result<(), Failed> {
+    use std::io::Write;
+    Ok(writeln!(std::io::stdout(), "{line}")?)
+}
+
+async fn look(word: &OsStr, is_check: bool) -> Result<ExitCode, Failed> {
+    let place = Place::parse(word)?;
+    let store = place.store()?;
+    let commits = Commits::read(&place, &store).await?;
+    for problem in &commits.problems {
+        print_stderr(&format!("not read: {problem}\n"));
+    }
+    if commits.runs.is_empty() {
+        print_stderr(&format!("note: {} has no run\n", place.shown()));
+    }
+    let (batch, is_damaged) = match is_check {
+        false => (check::list(&commits)?, false),
+        true => {
+            let found = check::check(&place, &store, &commits).await?;
+            let is_damaged = found.iter().any(Finding::is_damage) || !commits.problems.is_empty();
+            let objects: usize = commits.runs.iter().map(|run| run.objects.len()).sum();
+            let of = |n: usize, one, many| units::counted(n as u64, one, many);
+            print_stderr(&format!(
+                "{}, {}, {}\n",
+                of(commits.runs.len(), "run", "runs"),
+                of(objects, "object", "objects"),
+                of(found.len(), "problem", "problems"),
+            ));
+            (check::findings(&found)?, is_damaged)
+        }
+    };
+    if batch.num_rows() > 0 {
+        let (destination, mut output) = Destination::open(Format::Table, None)?;
+        output.begin(&batch.schema())?;
+        output.write(&batch)?;
+        output.end()?;
+        destination.keep()?;
+    }
+    Ok(ExitCode::from(if is_damaged { FAILED } else { 0 }))
+}
