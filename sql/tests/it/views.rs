@@ -97,6 +97,6 @@ fn views_are_listed_described_and_printed_for_other_engines() {
     let created = text.lines().filter(|line| line.starts_with("CREATE VIEW ")).count();
     assert_eq!((printed.status.code(), created), (Some(0), tprof_tables::VIEWS.len()));
     // One's own view of that name is taken in its place.
-    let own = "CREATE VIEW breakdown AS SELECT 7 AS seven; SELECT * FROM breakdown";
+    let own = "CREATE OR REPLACE VIEW breakdown AS SELECT 7 AS seven; SELECT * FROM breakdown";
     assert_eq!(table(&run, own), [["7"]]);
 }
