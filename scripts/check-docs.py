@@ -129,7 +129,7 @@ def check_command(line, cwd, small_run, kinds):
         # The small run has rank 0 alone.
         words = ["0" if words[i - 1] == "--rank" else word for i, word in enumerate(words)]
         done = run([*words, "--force"] if command == "export" else words, cwd)
-    elif command in ("ctl", "open", "attach", "serve", "top"):
+    elif command in ("ctl", "open", "attach", "serve", "top", "sql", "archive"):
         done = run([*words, "--help"], cwd)
     else:
         done = run(words, cwd)

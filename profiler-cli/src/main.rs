@@ -11,8 +11,8 @@ mod terminal;
 
 use cli::{Cli, Command, usage};
 use commands::{
-    archive, attach, catalogue, compare, completions, ctl, diff, doctor, env, export, import, limited, ls,
-    open, report, rm, run, serve, sql,
+    archive, attach, catalogue, compare, completions, ctl, diff, doctor, env, export, import,
+    limited, ls, open, report, rm, run, serve, sql,
 };
 use launch::system;
 use std::process::ExitCode;

@@ -32,7 +32,8 @@ pub fn hand_over(command: &str, words: &[OsString]) -> anyhow::Result<ExitCode> 
     if error.kind() != ErrorKind::NotFound {
         return Err(Failure::new(format!("cannot start {PROGRAM}")).cause(reason(&error)).into());
     }
-    let what = format!("`tprof {command}` is in a program apart, {PROGRAM}, which is not installed");
+    let what =
+        format!("`tprof {command}` is in a program apart, {PROGRAM}, which is not installed");
     Err(Failure::new(what)
         .cause("it has a whole query engine in it, twice the size of tprof, which few need")
         .hint("cargo install --path sql, in tprof's sources; it is found beside tprof or on PATH")
