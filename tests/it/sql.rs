@@ -47,8 +47,7 @@ fn archive_is_handed_over_as_it_is_typed() {
     let words = ["archive", "r1", "r2", "--to", "s3://a/b", "--raw", "kernels,spans"];
     let job = alone(&scratch).args(words);
     let program = scratch.join("bin/tprof-sql");
-    std::fs::write(&program, "#!/bin/sh\nprintf '%s|' \"$@\"\n").unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    install(&scratch.write("script", "#!/bin/sh\nprintf '%s|' \"$@\"\n"), &program);
     let ended = job.run_in(scratch.cwd()).expect_code(0);
     assert_eq!(ended.stdout, "archive|--to=s3://a/b|--raw=kernels,spans|--|r1|r2|");
 }

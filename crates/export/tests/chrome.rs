@@ -300,7 +300,6 @@ fn an_export_makes_no_directories_but_the_one_that_was_named() {
     assert!(missing(folded::export(&run, &to("no/stacks"))));
     assert!(missing(chrome::export(&run, &to("no/rank.json.gz"))));
     assert!(missing(chrome::export(&run, &to("no/traces"))));
-    assert!(missing(tprof_export::csv::export(&run, &to("no/tables"))));
     assert!(missing(tprof_export::flame::export(&run, &to("no/page.html"))));
     assert!(!dir.path().join("no").exists());
     let written = chrome::export(&run, &to("traces")).unwrap();

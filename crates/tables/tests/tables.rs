@@ -186,6 +186,10 @@ fn a_dataset_appears_whole_or_not_at_all() {
     ));
     let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
     assert_eq!(left.len(), SMALL.ranks as usize, "{left:?}");
+    let nowhere = csv::export(&run, &options(&dir.path().join("no/tables")));
+    assert!(
+        matches!(nowhere, Err(ExportError::NoDirectory { .. })) && !dir.path().join("no").exists()
+    );
     std::fs::create_dir(&out).unwrap();
     std::fs::write(out.join("mine"), "x").unwrap();
     assert!(matches!(parquet::export(&run, &options(&out)), Err(ExportError::Exists { .. })));
