@@ -2,7 +2,7 @@
 //!
 //! Memory holds a block of each table, more only where blocks of one table
 //! overlap. Heap events are no part of it: they come by the hundred million,
-//! and viewers take them as a curve ([`crate::counters`]).
+//! and viewers take them as a curve (`counters`).
 
 use tprof_trace::model::*;
 use tprof_trace::{RowsInOrder, TraceFile};
@@ -92,8 +92,7 @@ pub(crate) fn each<E>(
     }
 }
 
-/// Rows that [`each`] would go through if all times were wanted.
-/// Rows of these tables in a file.
+/// Rows of these tables in a file, whatever their times.
 pub fn count(trace: &TraceFile) -> u64 {
     trace.row_count::<Span>()
         + trace.row_count::<Kernel>()
