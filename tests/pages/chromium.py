@@ -90,7 +90,8 @@ class Chromium:
             answer = self.receive()
             if answer.get("id") == message["id"]:
                 if "error" in answer:
-                    raise RuntimeError(f"{method}: {answer['error'].get('message')}")
+                    text = f"{method}: {answer['error'].get('message')}"
+                    raise Replaced(text) if "navigated or closed" in text else RuntimeError(text)
                 return answer["result"]
 
     def receive(self):
@@ -118,6 +119,10 @@ class Chromium:
         session = self.call("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
         self.pages[session] = page = Page(self, session, target)
         return page
+
+
+class Replaced(RuntimeError):
+    """Another page came in the place of the one that was asked, before it answered."""
 
 
 class Page:
@@ -164,9 +169,15 @@ class Page:
             raise RuntimeError(answer["exceptionDetails"].get("exception", {}).get("description", "exception"))
         return answer["result"].get("value")
 
+    def holds(self, condition):
+        try:
+            return self.run(condition)
+        except Replaced:
+            return False
+
     def wait(self, condition, seconds=60):
         until = time.monotonic() + seconds
-        while not self.run(condition):
+        while not self.holds(condition):
             if time.monotonic() > until:
                 raise TimeoutError(f"never true: {condition}; {self.messages}")
             time.sleep(0.02)
