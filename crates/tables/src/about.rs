@@ -60,6 +60,11 @@ pub fn is_table(name: &str) -> bool {
     RANK_TABLES.contains(&name) || RUN_TABLES.iter().any(|(table, _)| *table == name)
 }
 
+/// Names of the columns of a table of ranks.
+pub(crate) fn column_names(table: &str) -> Vec<&'static str> {
+    rank_columns(table).iter().map(|column| column.name).collect()
+}
+
 fn rank_columns(name: &str) -> Vec<ColumnAbout> {
     match name {
         "spans" => of(host::SPANS),

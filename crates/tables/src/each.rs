@@ -1,5 +1,7 @@
 //! The tables of a rank's file: which there are, and what reads each.
 
+use std::cell::RefCell;
+
 use tprof_analyze::joined::JoinedCollective;
 use tprof_export::external::{Called, ExternalIds};
 use tprof_export::in_order;
@@ -9,7 +11,7 @@ use tprof_trace::model::{
     ChannelWork, EventSample, ExternalId, Kernel, KernelOutline, MemoryCopy, Sample, Span,
     SpanOutline,
 };
-use tprof_trace::{TraceFile, TracePart};
+use tprof_trace::{Problem, TraceFile, TracePart};
 
 use crate::column::{Column, Sink, identity};
 use crate::columns::{device, host, host_times, small};
@@ -55,6 +57,7 @@ pub struct RankTables<'a> {
     context: &'a Context<'a>,
     window: Window,
     host_times: Vec<HostTime>,
+    problems: RefCell<Vec<Problem>>,
 }
 
 impl<'a> RankTables<'a> {
@@ -64,7 +67,36 @@ impl<'a> RankTables<'a> {
         part: &OpenRank<'_>,
         host_times: Vec<HostTime>,
     ) -> RankTables<'a> {
-        RankTables { context, window: part.window, host_times }
+        let problems = RefCell::default();
+        RankTables { context, window: part.window, host_times, problems }
+    }
+
+    /// What could not be read of the tables that were given to their end, and of that from which
+    /// their columns are derived; each once.
+    pub fn problems(&self) -> Vec<Problem> {
+        let mut all = self.context.problems();
+        all.extend_from_slice(&self.problems.borrow());
+        all.sort_by(|a, b| (a.offset, &a.what).cmp(&(b.offset, &b.what)));
+        all.dedup();
+        all
+    }
+
+    /// The same, and at the end what of it could not be read is kept.
+    fn noting<I: Iterator>(
+        &self,
+        rows: I,
+        problems: impl Fn(&I) -> &[Problem],
+    ) -> impl Iterator<Item = I::Item> {
+        let mut left = Some(rows);
+        std::iter::from_fn(move || {
+            let next = left.as_mut()?.next();
+            if next.is_none()
+                && let Some(ended) = left.take()
+            {
+                self.problems.borrow_mut().extend_from_slice(problems(&ended));
+            }
+            next
+        })
     }
 
     /// Gives all tables.
@@ -111,16 +143,18 @@ impl<'a> RankTables<'a> {
             }
             "device_allocations" => all.give(sink, device::ALLOCATIONS, self.rows(ids)),
             "event_samples" => {
-                let rows = trace.blocks::<EventSample>().flatten();
-                all.give(sink, host::EVENT_SAMPLES, rows.filter(|row| window.holds(row.time_ns)))
+                let rows = self.blocks::<EventSample>().filter(|row| window.holds(row.time_ns));
+                all.give(sink, host::EVENT_SAMPLES, rows)
             }
             "flow_points" => all.give(sink, host::FLOW_POINTS, self.rows(ids)),
             "heap_events" => {
-                let rows = trace.heap_events().filter(|row| window.holds(row.time_ns));
+                let rows = self.noting(trace.heap_events(), |rows| rows.problems());
+                let rows = rows.filter(|row| window.holds(row.time_ns));
                 all.give(sink, host::HEAP_EVENTS, rows)
             }
             "map_events" => {
-                let rows = trace.map_events().filter(|row| window.holds(row.time_ns));
+                let rows = self.noting(trace.map_events(), |rows| rows.problems());
+                let rows = rows.filter(|row| window.holds(row.time_ns));
                 all.give(sink, host::MAP_EVENTS, rows)
             }
             "heap_totals" => {
@@ -145,9 +179,10 @@ impl<'a> RankTables<'a> {
             "threads" => all.give(sink, small::THREADS, trace.threads().iter().cloned()),
             "devices" => all.give(sink, small::DEVICES, trace.devices().iter().cloned()),
             "streams" => all.give(sink, small::STREAMS, trace.streams().iter().cloned()),
-            "external_ids" => {
-                all.give(sink, small::EXTERNAL_IDS, trace.blocks::<ExternalId>().flatten())
-            }
+            "external_ids" => all.give(sink, small::EXTERNAL_IDS, {
+                let blocks = trace.blocks::<ExternalId>();
+                self.noting(blocks, |blocks| blocks.problems()).flatten()
+            }),
             "communicators" => {
                 all.give(sink, small::COMMUNICATORS, trace.communicators().iter().cloned())
             }
@@ -169,21 +204,20 @@ impl<'a> RankTables<'a> {
     }
 
     /// Rows of a large table by time.
-    fn rows<'i, R: Called>(
-        &self,
-        ids: &'i ExternalIds,
-    ) -> impl Iterator<Item = R> + use<'a, 'i, R> {
+    fn rows<R: Called>(&self, ids: &ExternalIds) -> impl Iterator<Item = R> {
         let batches = self.context.trace.in_order(self.window.from_ns, self.window.to_ns);
-        batches.flat_map(move |mut rows: Vec<R>| {
+        self.noting(batches, |batches| batches.problems()).flat_map(|mut rows: Vec<R>| {
             ids.fill(&mut rows);
             rows
         })
     }
 
-    /// Parts of rows, in the file's order: a third of the time of whole rows in order.
-    fn outlines<R: TracePart>(&self) -> impl Iterator<Item = R> + use<'a, R> {
+    /// Rows of a large table, or parts of them, block by block in the file's order. Of blocks that
+    /// reach out of the window there are all rows.
+    fn blocks<R: TracePart>(&self) -> impl Iterator<Item = R> {
         let Window { from_ns, to_ns } = self.window;
-        self.context.trace.blocks_between(from_ns, to_ns).flatten()
+        let blocks = self.context.trace.blocks_between(from_ns, to_ns);
+        self.noting(blocks, |blocks| blocks.problems()).flatten()
     }
 
     fn spans<S: Sink>(&self, ids: &ExternalIds, sink: &mut S) -> Result<(), S::Error> {
@@ -202,7 +236,7 @@ impl<'a> RankTables<'a> {
         match takes(sink, name, &BESIDE_SPAN_OUTLINE) {
             true => table.give(sink, host::SPANS, self.rows::<Span>(ids).map(of)),
             false => {
-                let rows = self.outlines::<SpanOutline>().map(span_of);
+                let rows = self.blocks::<SpanOutline>().map(span_of);
                 table.give(sink, host::SPANS, rows.map(&mut of))
             }
         }
@@ -218,7 +252,7 @@ impl<'a> RankTables<'a> {
         match takes(sink, name, &BESIDE_KERNEL_OUTLINE) {
             true => table.give(sink, device::KERNELS, self.rows::<Kernel>(ids).map(of)),
             false => {
-                let rows = self.outlines::<KernelOutline>().map(kernel_of);
+                let rows = self.blocks::<KernelOutline>().map(kernel_of);
                 table.give(sink, device::KERNELS, rows.map(&mut of))
             }
         }
@@ -325,8 +359,8 @@ struct Table<'a> {
     context: &'a Context<'a>,
 }
 
-/// Rows of a batch. A sink goes through it once for each column, so it must stay in the cache of a
-/// core: a span takes 300 bytes.
+/// Rows of a batch. A sink goes through it once for each column, so it should stay in the cache of a
+/// core.
 const BATCH_ROWS: usize = 1 << 9;
 
 impl Table<'_> {

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use tprof_export::{OpenRank, Window};
 use tprof_facts::Zero;
-use tprof_trace::model::*;
-use tprof_trace::{RankFile, RunDir, TraceError, TraceFile};
+use tprof_trace::{Problem, RankFile, RunDir, TraceError, TraceFile};
 
+use crate::about::column_names;
 use crate::column::{Column, Sink};
 use crate::context::Context;
 use crate::data::Data;
@@ -108,7 +108,9 @@ impl OpenRun {
         let (steps_from, by_inferred_steps) = (None, false);
         let part = OpenRank { file, trace, clock, window, steps_from, by_inferred_steps };
         let context = Context::of(&self.name, &part);
-        let mut problems = self.problems_of(&file.path, &part.trace);
+        let of_file = part.trace.problems().iter();
+        let mut problems: Vec<String> =
+            of_file.map(|problem| sentence(&file.path, problem)).collect();
         let host_times = match table {
             "host_times" => match host_time::read(&file.path, &Default::default(), None) {
                 Ok(times) => times,
@@ -119,13 +121,11 @@ impl OpenRun {
             },
             _ => Vec::new(),
         };
-        let mut sink = Picked { wanted: &request.columns, each, names: names_of(table), rows: 0 };
-        let whole = RankTables::of(&context, &part, host_times).one(table, &mut sink).is_ok();
-        let missing = rows_of(table, &part.trace).unwrap_or(0).saturating_sub(sink.rows);
-        if whole && window == Window::ALL && missing > 0 {
-            let file = file.path.display();
-            problems.push(format!("{file}: {missing} rows of {table} could not be read"));
-        }
+        let mut sink = Picked { wanted: &request.columns, each, names: column_names(table) };
+        let tables = RankTables::of(&context, &part, host_times);
+        // An engine that has enough is no failure.
+        let _ = tables.one(table, &mut sink);
+        problems.extend(tables.problems().iter().map(|problem| sentence(&file.path, problem)));
         Ok(problems)
     }
 
@@ -133,38 +133,10 @@ impl OpenRun {
     pub fn read_run(&self, tables: &[&str]) -> RunTables {
         read_run(&self.dir, &self.name, tables, None)
     }
-
-    fn problems_of(&self, path: &Path, trace: &TraceFile) -> Vec<String> {
-        let problem = |p: &tprof_trace::Problem| {
-            format!("{}: {} (at byte {})", path.display(), p.what, p.offset)
-        };
-        trace.problems().iter().map(problem).collect()
-    }
 }
 
-/// Rows of a table that a file's index has, where each is a row of the table here.
-fn rows_of(table: &str, trace: &TraceFile) -> Option<u64> {
-    Some(match table {
-        "spans" => trace.row_count::<Span>(),
-        "kernels" => trace.row_count::<Kernel>(),
-        "copies" => trace.row_count::<MemoryCopy>(),
-        "synchronizations" => trace.row_count::<Synchronization>(),
-        "device_spans" => trace.row_count::<DeviceSpan>(),
-        "collectives" => trace.row_count::<Collective>(),
-        "channel_work" => trace.row_count::<ChannelWork>(),
-        "device_allocations" => trace.row_count::<DeviceAllocation>(),
-        "samples" => trace.row_count::<Sample>(),
-        "event_samples" => trace.row_count::<EventSample>(),
-        "flow_points" => trace.row_count::<FlowPoint>(),
-        "external_ids" => trace.row_count::<ExternalId>(),
-        "heap_events" => trace.heap_event_count(),
-        _ => return None,
-    })
-}
-
-fn names_of(table: &str) -> Vec<&'static str> {
-    let found = crate::about::catalogue().into_iter().find(|of| of.name == table);
-    found.map(|of| of.columns.iter().map(|column| column.name).collect()).unwrap_or_default()
+fn sentence(path: &Path, problem: &Problem) -> String {
+    format!("{}: {} (at byte {})", path.display(), problem.what, problem.offset)
 }
 
 /// Takes the wanted columns.
@@ -172,7 +144,6 @@ struct Picked<'a> {
     wanted: &'a [usize],
     each: &'a mut dyn FnMut(Batch) -> bool,
     names: Vec<&'static str>,
-    rows: u64,
 }
 
 /// The engine has enough.
@@ -200,7 +171,6 @@ impl Sink for Picked<'_> {
                 Some(data)
             };
             let columns = self.wanted.iter().filter_map(of).collect();
-            self.rows += batch.len() as u64;
             if !(self.each)(Batch { rows: batch.len(), columns }) {
                 return Err(Enough);
             }

@@ -286,3 +286,37 @@ fn an_engine_gets_only_the_columns_and_times_that_it_asks_for() {
     });
     assert!(stopped.unwrap().is_empty() && given > 0);
 }
+
+#[test]
+fn a_block_that_cannot_be_read_is_a_problem_whatever_the_times() {
+    let dir = tempfile::tempdir().unwrap();
+    common::write_run(dir.path(), common::Job { ranks: 1, ..SMALL });
+    let path = dir.path().join("rank-0.tprof");
+    let kernels = catalogue().into_iter().find(|table| table.name == "kernels").unwrap();
+    let at = |name: &str| kernels.columns.iter().position(|column| column.name == name).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    let (mut named, mut whole) = (0, 0);
+    // One byte of the file after another: some are within the kernels' block.
+    for place in (0..bytes.len()).step_by(97) {
+        let mut damaged = bytes.clone();
+        damaged[place] ^= 0xff;
+        std::fs::write(&path, damaged).unwrap();
+        let Ok(run) = OpenRun::open(dir.path()) else { continue };
+        for (columns, from_ns) in [(vec![at("name")], Some(1)), (vec![at("registers")], None)] {
+            let mut rows = 0;
+            let request = Request { columns, from_ns, to_ns: None };
+            let read = run.read_rank(0, "kernels", &request, &mut |batch| {
+                rows += batch.rows;
+                true
+            });
+            match read.map(|problems| problems.is_empty()) {
+                Ok(true) => {
+                    assert_eq!(rows as u64, SMALL.steps * SMALL.operators, "byte {place}");
+                    whole += 1;
+                }
+                _ => named += 1,
+            }
+        }
+    }
+    assert!(named > 0 && whole > 0, "{named} named, {whole} whole");
+}

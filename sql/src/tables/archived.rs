@@ -10,13 +10,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
-use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
-use datafusion::datasource::source::DataSourceExec;
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
@@ -25,12 +22,16 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::union::UnionExec;
 use tprof_facts::units;
-use tprof_tables::{TableAbout, Type, VERSION};
+use tprof_tables::{TableAbout, VERSION};
 
-use super::prune;
+use super::batches::schema;
+use super::{prune, scan};
 use crate::archive::Archive;
 use crate::archive::commit::Commit;
 use crate::problems::Problems;
+
+/// Texts that the engine need not copy.
+const TEXT: DataType = DataType::Utf8View;
 
 /// Archives, of which each table has the rows of all.
 #[derive(Debug)]
@@ -113,7 +114,7 @@ impl ArchivedTable {
                 }));
             }
         }
-        let schema = TableSchema::builder(schema(about)).build();
+        let schema = TableSchema::builder(schema(about, &TEXT)).build();
         ArchivedTable { name: about.name, schema, archives: Arc::clone(archives), parts, problems }
     }
 
@@ -142,21 +143,6 @@ impl ArchivedTable {
             units::counted(runs.len() as u64, "run", "runs"),
         ));
     }
-}
-
-/// The catalogue's columns, with texts so that the engine need not copy them.
-fn schema(about: &TableAbout) -> SchemaRef {
-    let field = |column: &tprof_tables::ColumnAbout| {
-        let kind = match column.kind {
-            Type::Int => DataType::Int64,
-            Type::Id => DataType::Int32,
-            Type::Float => DataType::Float64,
-            Type::Bool => DataType::Boolean,
-            Type::Text => DataType::Utf8View,
-        };
-        Field::new(column.name, kind, true)
-    };
-    Arc::new(Schema::new(about.columns.iter().map(field).collect::<Vec<_>>()))
 }
 
 #[async_trait]
@@ -196,21 +182,8 @@ impl TableProvider for ArchivedTable {
             if files.is_empty() {
                 continue;
             }
-            let groups = FileGroup::new(files).split_files(session.config().target_partitions());
-            let url = archive.place.url();
-            let runtime = session.runtime_env();
-            let reader = CachedParquetFileReaderFactory::new(
-                runtime.object_store(&url)?,
-                runtime.cache_manager.get_file_metadata_cache(),
-            );
-            let source = ParquetSource::new(self.schema.clone())
-                .with_parquet_file_reader_factory(Arc::new(reader));
-            let scan = FileScanConfigBuilder::new(url, Arc::new(source))
-                .with_file_groups(groups)
-                .with_projection_indices(projection.cloned())?
-                .with_limit(limit)
-                .build();
-            scans.push(DataSourceExec::from_data_source(scan) as Arc<dyn ExecutionPlan>);
+            let files = (archive.place.url(), files);
+            scans.push(scan::files(session, files, &self.schema, projection, limit)?);
         }
         match scans.len() {
             0 => {

@@ -13,23 +13,23 @@ use datafusion::error::Result;
 use tprof_tables::read::Batch;
 use tprof_tables::{Data, RunTable, TableAbout, Type, Values};
 
-/// Columns of a table, all of which may be null.
-pub fn schema(about: &TableAbout) -> SchemaRef {
+/// Columns of a table, all of which may be null, with texts of this type.
+pub fn schema(about: &TableAbout, text: &DataType) -> SchemaRef {
     let field = |column: &tprof_tables::ColumnAbout| {
         let kind = match column.kind {
             Type::Int => DataType::Int64,
             Type::Id => DataType::Int32,
             Type::Float => DataType::Float64,
             Type::Bool => DataType::Boolean,
-            Type::Text => text(),
+            Type::Text => text.clone(),
         };
         Field::new(column.name, kind, true)
     };
     Arc::new(Schema::new(about.columns.iter().map(field).collect::<Vec<_>>()))
 }
 
-/// The type of texts: each file has few distinct ones, and rows only refer to them.
-fn text() -> DataType {
+/// The type of texts of trace files: each has few distinct ones, and rows only refer to them.
+pub fn text() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 

@@ -18,9 +18,6 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::ScalarValue;
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
-use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
-use datafusion::datasource::source::DataSourceExec;
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::error::Result;
 use datafusion::execution::object_store::ObjectStoreUrl;
@@ -31,7 +28,7 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use serde_json::Value;
 
 use super::about::{ColumnAbout, TableAbout};
-use super::prune;
+use super::{prune, scan};
 use crate::problems::Problems;
 
 /// Name of the file that describes a data set.
@@ -307,20 +304,7 @@ impl TableProvider for DataTable {
                 ),
             }
         }
-        let groups = FileGroup::new(files).split_files(session.config().target_partitions());
-        let store_url = ObjectStoreUrl::local_filesystem();
-        let runtime = session.runtime_env();
-        let reader = CachedParquetFileReaderFactory::new(
-            runtime.object_store(&store_url)?,
-            runtime.cache_manager.get_file_metadata_cache(),
-        );
-        let source = ParquetSource::new(self.schema.clone())
-            .with_parquet_file_reader_factory(Arc::new(reader));
-        let scan = FileScanConfigBuilder::new(store_url, Arc::new(source))
-            .with_file_groups(groups)
-            .with_projection_indices(projection.cloned())?
-            .with_limit(limit)
-            .build();
-        Ok(DataSourceExec::from_data_source(scan))
+        let files = (ObjectStoreUrl::local_filesystem(), files);
+        scan::files(session, files, &self.schema, projection, limit)
     }
 }

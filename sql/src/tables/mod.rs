@@ -5,6 +5,7 @@ pub mod archived;
 mod batches;
 pub mod dataset;
 mod prune;
+mod scan;
 mod shipped;
 mod trace;
 

@@ -22,7 +22,7 @@ use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use tprof_tables::read::{OpenRun, Request};
 use tprof_tables::{Scope, TableAbout};
 
-use super::batches::{Batches, of_run, schema};
+use super::batches::{Batches, of_run, schema, text};
 use super::prune;
 use crate::problems::Problems;
 
@@ -44,7 +44,7 @@ type FileAt = (usize, usize);
 impl TraceTable {
     /// A table by what the catalogue has of it.
     pub fn new(about: TableAbout, runs: Arc<Vec<OpenRun>>, problems: Problems) -> TraceTable {
-        TraceTable { schema: schema(&about), about, runs, problems }
+        TraceTable { schema: schema(&about, &text()), about, runs, problems }
     }
 
     /// All files, or of a table of runs all runs.

@@ -118,12 +118,11 @@ impl Making<'_> {
     ) -> Vec<Result<Part, ExportError>> {
         let chunks: Vec<&[(&RankFile, String)]> = files.chunks(ranks.max(1)).collect();
         parallel::each(&chunks, |chunk| {
-            let of = |(file, name): &(&RankFile, String)| {
-                file.rank.map_or(name.clone(), |rank| rank.to_string())
-            };
+            // Of names, which differ: a rank that was started again has several files.
+            let of = |name: &'_ str| name.strip_prefix("rank-").unwrap_or(name).to_owned();
             let name = match chunk {
-                [first, .., last] => format!("ranks-{}-{}.parquet", of(first), of(last)),
-                [one] => format!("ranks-{}.parquet", of(one)),
+                [first, .., last] => format!("ranks-{}-{}.parquet", of(&first.1), of(&last.1)),
+                [one] => format!("ranks-{}.parquet", of(&one.1)),
                 [] => return Ok(Part::default()),
             };
             let files: Vec<&RankFile> = chunk.iter().map(|(file, _)| *file).collect();

@@ -1,5 +1,5 @@
-//! `tprof sql`: handed to `tprof-sql`, a program apart, since the query engine in it is several times as
-//! large as everything else.
+//! `tprof sql`: handed to `tprof-sql`, a program apart, since the query engine in it is larger than
+//! everything else.
 
 mod args;
 
