@@ -78,7 +78,7 @@ pub fn failure(error: &clap::Error) -> Option<Failure> {
         ErrorKind::MissingRequiredArgument => {
             let missing = match error.get(ContextKind::InvalidArg) {
                 Some(ContextValue::Strings(list)) => {
-                    list.iter().cloned().map(bare).collect::<Vec<_>>().join(" ")
+                    list.iter().cloned().map(bare).collect::<Vec<_>>().join(" and ")
                 }
                 _ => argument,
             };
