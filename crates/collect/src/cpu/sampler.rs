@@ -30,8 +30,13 @@ pub struct CpuSampler {
 }
 
 impl CpuSampler {
-    /// Starts it. What it records goes through `emit`.
-    pub fn start(wanted: Wanted, emit: Box<dyn Fn(SamplerEvent) + Send>) -> io::Result<CpuSampler> {
+    /// Starts it. What it records goes through `emit`; `settled` is called when what was asked for
+    /// by [`CpuSampler::hurry`] has gone through it.
+    pub fn start(
+        wanted: Wanted,
+        emit: Box<dyn Fn(SamplerEvent) + Send>,
+        settled: Box<dyn Fn() + Send>,
+    ) -> io::Result<CpuSampler> {
         let (commands, orders) = channel();
         let wake = Arc::new(sys::eventfd()?);
         let until_ns = Arc::new(AtomicU64::new(0));
@@ -42,6 +47,7 @@ impl CpuSampler {
             interruptions: Arc::clone(&interruptions),
             orders,
             emit,
+            settled,
             wake: Arc::clone(&wake),
             until_ns: Arc::clone(&until_ns),
             polls: Arc::clone(&polls),

@@ -82,6 +82,8 @@ pub struct SamplerParts {
     pub interruptions: Arc<Interruptions>,
     pub orders: Receiver<Command>,
     pub emit: Box<dyn Fn(SamplerEvent) + Send>,
+    /// Called when what a caller waits for was handed out.
+    pub settled: Box<dyn Fn() + Send>,
     pub wake: Arc<EventFd>,
     pub until_ns: Arc<AtomicU64>,
     /// Perf events are refused.
@@ -118,6 +120,17 @@ struct Polling {
     is_on: Arc<AtomicBool>,
 }
 
+/// Whose counters are open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Watched {
+    #[default]
+    Nobody,
+    /// One process that was launched, and what it starts: once the owners of all rings hang up,
+    /// all of them have ended, and their last records are in the rings.
+    OneLaunched,
+    Others,
+}
+
 struct Worker {
     wanted: Wanted,
     interruptions: Arc<Interruptions>,
@@ -148,11 +161,15 @@ struct Worker {
     scratch: Vec<u64>,
     /// The ring of a processor without its thread is not waited for any more.
     hung_up: Vec<bool>,
+    /// Whose counters are open: those of one process that was launched, and what it starts, or of
+    /// others as well.
+    watched: Watched,
 }
 
 /// Runs until the command to finish.
 pub fn run(parts: SamplerParts) {
-    let SamplerParts { wanted, interruptions, orders, emit, wake, until_ns, polls } = parts;
+    let SamplerParts { wanted, interruptions, orders, emit, settled, wake, until_ns, polls } =
+        parts;
     sys::raise_priority();
     let mut worker = Worker {
         wanted,
@@ -185,6 +202,7 @@ pub fn run(parts: SamplerParts) {
         refusal_explained: false,
         scratch: Vec::new(),
         hung_up: Vec::new(),
+        watched: Watched::default(),
     };
     loop {
         worker.rest(&wake);
@@ -209,11 +227,15 @@ pub fn run(parts: SamplerParts) {
                 Command::Finish => finish = true,
             }
         }
+        let was_awaited = worker.is_awaited();
         worker.pass();
         if finish {
             worker.end();
         }
         until_ns.store(worker.settled_ns(), Release);
+        if was_awaited && !worker.is_awaited() {
+            settled();
+        }
         if finish {
             return;
         }
@@ -230,9 +252,7 @@ impl Worker {
                 rings.push(at);
             }
         }
-        // A caller waits for what happened until a moment ago.
-        let hurry = self.settled_ns() < self.wanted_ns;
-        let mut time = match hurry {
+        let mut time = match self.is_awaited() {
             true => HURRY,
             false if !self.wanted.wakes() && self.may_be_python() => PYTHON_PASS,
             false if self.read_ns.saturating_sub(self.stirred_ns) < BUSY_NS => BUSY_PASS,
@@ -247,6 +267,20 @@ impl Worker {
             self.hung_up[ring] |= hung_up.get(at + 1).copied().unwrap_or(false);
         }
         let _ = wake.read();
+    }
+
+    /// A caller waits for what happened until a moment ago.
+    fn is_awaited(&self) -> bool {
+        self.settled_ns() < self.wanted_ns
+    }
+
+    /// Everybody who was watched has ended, so that no ring gets another record. The kernel lets
+    /// a counter hang up once its thread and all that inherited it have ended, after their last
+    /// records.
+    fn are_all_over(&self) -> bool {
+        self.watched == Watched::OneLaunched
+            && !self.hung_up.is_empty()
+            && self.hung_up.iter().all(|over| *over)
     }
 
     /// Whether samples may be of Python.
@@ -272,7 +306,11 @@ impl Worker {
         if self.waiting.len() > kept {
             self.stirred_ns = now;
         }
-        self.settled_ns = self.read_ns.saturating_sub(MARGIN_NS);
+        // All that there will be was read; else a record may yet come that is older than some.
+        self.settled_ns = match self.are_all_over() {
+            true => now,
+            false => self.read_ns.saturating_sub(MARGIN_NS),
+        };
         self.work_off(self.settled_ns);
         self.read_ns = now;
         self.poll(now);

@@ -13,6 +13,7 @@
 //! docs/design.md has the measurements.
 
 pub mod attr;
+pub mod first;
 pub mod record;
 pub mod ring;
 

@@ -129,7 +129,8 @@ impl Session {
             .map_err(system("start a thread"))?;
         let sampler = match config.activities.contains(&Activity::Cpu) {
             true => Some(Arc::new(
-                start_sampler(&config, &counted, &events).map_err(system("start a thread"))?,
+                start_sampler(&config, &counted, &events, &page)
+                    .map_err(system("start a thread"))?,
             )),
             false => None,
         };
@@ -381,6 +382,7 @@ fn start_sampler(
     config: &Config,
     counted: &serde_json::Value,
     events: &Sender<Event>,
+    page: &Arc<shared::SessionMemory>,
 ) -> std::io::Result<CpuSampler> {
     let counted = |event: &PerfEvent| counted[event.name()].is_null();
     let wanted = Wanted {
@@ -392,7 +394,8 @@ fn start_sampler(
     let deliver = move |event| {
         let _ = events.send(Event::Sampler(event));
     };
-    CpuSampler::start(wanted, Box::new(deliver))
+    let page = Arc::clone(page);
+    CpuSampler::start(wanted, Box::new(deliver), Box::new(move || page.wake()))
 }
 
 fn make_session_directory() -> Result<PathBuf, CollectError> {

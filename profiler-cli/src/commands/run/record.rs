@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tprof_collect::ranks::Rank;
 use tprof_collect::{
-    Activity, Capture, CollectError, Config, IfExists, Libraries, PYTHON_PATH, Session,
+    Activity, Capture, CollectError, Config, IfExists, Libraries, PYTHON_PATH, Session, perf,
 };
 use tprof_export::tensorboard::LiveLog;
 use tprof_trace::run::RunInfo;
@@ -59,6 +59,9 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     };
     // First, so that a mistyped command leaves nothing behind.
     let program = launch::find(command).map_err(|why| not_run(command, why))?;
+    if resolved.config.activities.contains(&Activity::Cpu) {
+        perf::first::open_beside();
+    }
     let run = &resolved.config.output;
     let preload = libraries::path_for(&libraries::HOOKS, &args.command, run)?;
     let agent = agent_for(&resolved.config, &args.command)?;

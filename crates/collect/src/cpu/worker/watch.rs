@@ -3,8 +3,8 @@
 
 use super::super::refusal::why_refused;
 use super::super::sample::SamplerEvent;
-use super::Worker;
 use super::waiting::{Waiting, What};
+use super::{Watched, Worker};
 use crate::os::proc::{self, Stat};
 use crate::os::sys;
 use std::sync::atomic::Ordering::Release;
@@ -38,7 +38,13 @@ impl Worker {
         let result = self.counters.open(&self.wanted, &[pid], true);
         self.mapped_ns = sys::monotonic_ns();
         match self.opened(result) {
-            Ok(()) => self.spaces.replaced(pid),
+            Ok(()) => {
+                self.watched = match self.watched {
+                    Watched::Nobody => Watched::OneLaunched,
+                    _ => Watched::Others,
+                };
+                self.spaces.replaced(pid);
+            }
             // Its exec shows at the next reading.
             Err(why) if self.poll_instead(pid, 0, &why) => self.polling.is_on.store(true, Release),
             Err(why) => (self.emit)(SamplerEvent::Missing(String::new(), "CPU samples", why)),
@@ -75,6 +81,7 @@ impl Worker {
                 continue;
             }
             result = Ok(());
+            self.watched = Watched::Others;
             let now = sys::monotonic_ns();
             let parent = proc::parent_of(*pid).unwrap_or(0);
             (self.emit)(SamplerEvent::Forked { pid: *pid, parent, time_ns: since_ns });
