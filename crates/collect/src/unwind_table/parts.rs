@@ -16,6 +16,10 @@ use std::collections::HashMap;
 /// places, and a part of 1,024 functions takes 0.4 ms.
 const FUNCTIONS: u64 = 1024;
 const MOST_PARTS: u64 = 256;
+/// Descriptions that are read, spread over the module, to know whether all are of the form that
+/// is compiled here: a linker writes one form. To read that of each part took 15 ms of the 17 that
+/// libtorch_cpu.so took.
+const CHECKED: u64 = 8;
 
 /// A part of a module.
 #[derive(Clone, Debug)]
@@ -56,8 +60,9 @@ fn found_parts(elf: &Elf) -> Option<Vec<ModulePart>> {
     for part in 0..count {
         let at = first(part);
         let (start, description) = *table.entries(elf, (at, at + 1)).ok()?.first()?;
-        // In the one form that is compiled here.
-        window.description(elf, description, start)?;
+        if part % count.div_ceil(CHECKED) == 0 {
+            window.description(elf, description, start)?;
+        }
         starts.push(start);
     }
     if !starts.is_sorted_by(|a, b| a < b) {
