@@ -2,7 +2,8 @@
 # Fetches what the tests ask beside tprof. Readers of what it exports: Perfetto's
 # trace processor, Holistic Trace Analysis, TensorBoard's PyTorch plugin, DuckDB,
 # pandas, Polars, speedscope, Go's pprof, junitparser. Clients of what it records: NVTX, as NVIDIA
-# publishes it for C and for Python, and Intel's ITT for Python. A server of S3's protocol. Pinned
+# publishes it for C and for Python, and Intel's ITT for Python. A server of S3's protocol, one of
+# Spark Connect's. Pinned
 # and checked; into a cache outside the checkout, where they stay. Nothing of it goes into tprof.
 set -eu
 cd "$(dirname "$0")"
@@ -89,4 +90,15 @@ if [ ! -e "s3/.$wanted" ]; then
     s3/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
         --only-binary :all: -r "$here/test-s3.txt"
     touch "s3/.$wanted"
+fi
+
+# A server that speaks Spark Connect (Sail, Apache-2.0), for `tprof sql --remote`. One program, which brings
+# all that it needs.
+wanted=$(sha256sum "$here/test-sail.txt" | cut -c1-16)
+if [ ! -e "sail/.$wanted" ]; then
+    rm -rf sail
+    python3 -m venv sail
+    sail/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+        --only-binary :all: -r "$here/test-sail.txt"
+    touch "sail/.$wanted"
 fi
