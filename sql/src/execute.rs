@@ -111,7 +111,7 @@ pub fn needs_run(source: &Source) -> bool {
 }
 
 /// What tprof itself answers: lists of its tables, columns and functions.
-fn listing(session: &Session, parsed: &Parsed) -> Option<Result<RecordBatch, DataFusionError>> {
+pub fn listing(session: &Session, parsed: &Parsed) -> Option<Result<RecordBatch, DataFusionError>> {
     let Parsed::Statement(statement) = parsed else { return None };
     match &**statement {
         Statement::ShowTables { .. } => Some(tables(session)),

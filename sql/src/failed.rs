@@ -158,7 +158,8 @@ fn of_memory(message: &str) -> String {
     }
 }
 
-fn no_table(name: &str, session: &Session) -> Failure {
+/// A table that is not there, with the nearest that is.
+pub fn no_table(name: &str, session: &Session) -> Failure {
     let what = format!("there is no table `{name}`");
     if session.is_empty() {
         return Failure::new(what)
@@ -201,6 +202,21 @@ fn no_column(field: &Column, there: &[Column]) -> Failure {
     Failure::new(format!("there is no column `{}`{of}", field.name))
         .cause(near_or("its columns have other names", near))
         .hint(format!("`DESCRIBE {hint}` lists the columns; texts are in single quotes"))
+}
+
+/// A column that none of the tables has that a query names, with the nearest that one has.
+pub fn no_column_of(name: &str, text: &str, session: &Session) -> Failure {
+    let words: Vec<String> =
+        text.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_lowercase).collect();
+    let tables = session.tables.names().into_iter().filter(|table| words.contains(table));
+    let columns = tables.flat_map(|table| {
+        let schema = session.tables.schema(&table);
+        let fields =
+            schema.map(|schema| schema.fields().iter().map(|of| of.name().clone()).collect());
+        let fields: Vec<String> = fields.unwrap_or_default();
+        fields.into_iter().map(move |field| Column::new(Some(table.clone()), field))
+    });
+    no_column(&Column::from_name(name), &columns.collect::<Vec<_>>())
 }
 
 fn near_or(otherwise: &str, near: Option<&str>) -> String {
@@ -248,7 +264,7 @@ fn place_in(message: &str) -> Option<(u64, u64)> {
 }
 
 /// The line, and a mark below a column of it, both from 1.
-fn excerpt(text: &str, line: u64, column: u64) -> Option<String> {
+pub fn excerpt(text: &str, line: u64, column: u64) -> Option<String> {
     let shown = text.lines().nth(usize::try_from(line).ok()?.checked_sub(1)?)?;
     let column = usize::try_from(column).ok()?.checked_sub(1)?;
     let number = line.to_string();

@@ -5,6 +5,7 @@ mod allowed;
 mod archive;
 mod archiving;
 mod args;
+mod engine;
 mod execute;
 mod failed;
 mod functions;
@@ -14,6 +15,7 @@ mod memory;
 mod output;
 mod problems;
 mod prompt;
+mod remote;
 mod runs;
 mod script;
 mod session;
@@ -31,10 +33,13 @@ use std::sync::Arc;
 use clap::Parser;
 
 use args::{ArchiveCli, Cli, SqlArgs};
+use engine::Engine;
 use failed::Failed;
 use interrupt::Interrupts;
 use limits::Limits;
+use remote::Remote;
 use session::{Session, spill_directory};
+use statements::Dialect;
 use status::{MISUSE, QUERY};
 use terminal::errors::{Failure, reason};
 use words::Sources;
@@ -60,6 +65,7 @@ fn act(args: &SqlArgs) -> Result<ExitCode, Failed> {
         return Ok(ExitCode::SUCCESS);
     }
     let words = words::divide(&args.words, args.file.is_some())?;
+    let remote = Remote::of(args)?;
     let limits = Limits::of(args)?;
     let named = Sources::of(&words.paths)?;
     let text = match (&words.query, &args.file) {
@@ -68,15 +74,24 @@ fn act(args: &SqlArgs) -> Result<ExitCode, Failed> {
         (None, None) if stdin().is_terminal() => None,
         (None, None) => Some(read(Path::new("-"))?),
     };
-    let statements = text.as_deref().map(statements::parse).transpose()?;
+    let dialect = if remote.is_some() { Dialect::Server } else { Dialect::Own };
+    let statements = text.as_deref().map(|text| statements::parse(text, dialect)).transpose()?;
+    if remote.is_some() {
+        // Nothing is sent where one of them is refused.
+        statements.iter().flatten().try_for_each(remote::check)?;
+    }
     let needs_run = statements.as_ref().is_none_or(|all| all.iter().any(execute::needs_run));
     let sources = match words.paths.is_empty() && needs_run {
         true => Sources::here()?,
         false => named,
     };
+    if remote.is_some() {
+        Remote::check_sources(&sources)?;
+    }
     let spill = spill_directory()?;
     let interrupts = Interrupts::watch(spill.path().to_owned())?;
     let session = Arc::new(Session::new(&sources, limits, spill.path().to_owned())?);
+    let engine = Arc::new(Engine { session, remote });
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(limits.threads)
         .enable_all()
@@ -88,10 +103,11 @@ fn act(args: &SqlArgs) -> Result<ExitCode, Failed> {
                 .code(QUERY)
         })?;
     let ended = match statements {
-        Some(statements) => script::run(&runtime, &session, &interrupts, statements, args),
-        None => prompt::run(&runtime, &session, &interrupts, args),
+        Some(statements) => script::run(&runtime, &engine, &interrupts, statements, args),
+        None => prompt::run(&runtime, &engine, &interrupts, args),
     };
-    drop(session);
+    runtime.block_on(engine.leave());
+    drop(engine);
     script::leave_nothing(runtime, spill);
     ended
 }

@@ -8,11 +8,10 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::args::SqlArgs;
-use crate::execute::execute;
+use crate::engine::Engine;
 use crate::failed::Failed;
 use crate::interrupt::Interrupts;
 use crate::output::Destination;
-use crate::session::Session;
 use crate::statements::Source;
 use crate::status::QUERY;
 use crate::terminal::errors::Failure;
@@ -25,18 +24,18 @@ const ATTEMPTS: u32 = 50;
 /// Executes all statements; the first failure ends them.
 pub fn run(
     runtime: &Runtime,
-    session: &Arc<Session>,
+    engine: &Arc<Engine>,
     interrupts: &Interrupts,
     statements: Vec<Source>,
     args: &SqlArgs,
 ) -> Result<ExitCode, Failed> {
     let (destination, mut output) = Destination::open(args.format, args.output.as_deref())?;
-    let of_work = Arc::clone(session);
+    let of_work = Arc::clone(engine);
     let ended = runtime.block_on(async {
         let mut interrupts = interrupts.subscribe();
         let mut work = tokio::spawn(async move {
             for statement in &statements {
-                execute(&of_work, statement, &mut output).await?;
+                of_work.execute(statement, &mut output).await?;
                 output.print_note();
             }
             Ok::<(), Failed>(())
@@ -45,6 +44,7 @@ pub fn run(
             done = &mut work => done.map_err(|error| died(&error.to_string())).and_then(|done| done.map(|()| None)),
             status = interrupts.status() => {
                 work.abort();
+                engine.interrupt().await;
                 Ok(Some(status))
             }
         }
@@ -54,7 +54,7 @@ pub fn run(
         Ok(None) => destination.keep().map(|()| ExitCode::SUCCESS),
         Err(failed) => Err(failed),
     };
-    session.problems.print();
+    engine.session.problems.print();
     status
 }
 

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use datafusion::error::DataFusionError;
 use datafusion::sql::parser::{DFParser, Statement};
-use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::dialect::{Dialect as Grammar, GenericDialect, SparkSqlDialect};
+use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 /// One statement, and where it stands.
@@ -26,10 +27,28 @@ pub struct Unparsed {
     pub error: Box<DataFusionError>,
 }
 
+/// Whose SQL a text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// That of the engine here.
+    Own,
+    /// That of a Spark Connect server.
+    Server,
+}
+
+impl Dialect {
+    fn grammar(self) -> &'static dyn Grammar {
+        match self {
+            Dialect::Own => &GenericDialect {},
+            Dialect::Server => &SparkSqlDialect {},
+        }
+    }
+}
+
 /// Divides text and parses all of its statements; nothing is executed if one is wrong.
-pub fn parse(text: &str) -> Result<Vec<Source>, Unparsed> {
+pub fn parse(text: &str, dialect: Dialect) -> Result<Vec<Source>, Unparsed> {
     let failed = |error| Unparsed { text: text.to_owned(), error: Box::new(error) };
-    let tokens = tokens(text).map_err(&failed)?;
+    let tokens = tokens(text, dialect).map_err(&failed)?;
     let mut parsed = Vec::new();
     let mut rest = tokens.as_slice();
     let mut from = 0;
@@ -44,7 +63,9 @@ pub fn parse(text: &str) -> Result<Vec<Source>, Unparsed> {
             .map_or(text.len(), |end| offset(text, end.span.start.line, end.span.start.column));
         if these.iter().any(|one| is_word(&one.token)) {
             let text = blank(&text[..from]) + &text[from..to];
-            let statements = DFParser::parse_sql(&text).map_err(&failed)?;
+            let plain = if dialect == Dialect::Server { plain(&text, these) } else { text.clone() };
+            let statements =
+                DFParser::parse_sql_with_dialect(&plain, dialect.grammar()).map_err(&failed)?;
             parsed.extend(one(statements).map(|parsed| Source { text, parsed }));
         }
         from = to + usize::from(end.is_some());
@@ -60,14 +81,40 @@ fn one(mut statements: VecDeque<Statement>) -> Option<Statement> {
 /// Whether text ends a statement: its last token is a semicolon, or there is none at all.
 pub fn is_complete(text: &str) -> bool {
     // What cannot be divided ends in the middle of a quoted text or comment.
-    tokens(text).is_ok_and(|tokens| {
+    tokens(text, Dialect::Own).is_ok_and(|tokens| {
         let last = tokens.iter().rfind(|one| is_word(&one.token));
         last.is_none_or(|last| last.token == Token::SemiColon)
     })
 }
 
-fn tokens(text: &str) -> Result<Vec<TokenWithSpan>, DataFusionError> {
-    let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location();
+/// Spark's ways to explain a plan, which the parser does not know.
+const EXPLAINS: [&str; 4] = ["CODEGEN", "COST", "EXTENDED", "FORMATTED"];
+
+/// The text for the parser: without the word behind EXPLAIN that only Spark has.
+fn plain(text: &str, tokens: &[TokenWithSpan]) -> String {
+    let mut words = tokens.iter().filter(|one| is_word(&one.token));
+    let (Some(first), Some(second)) = (words.next(), words.next()) else { return text.to_owned() };
+    let is_explain = matches!(&first.token, Token::Word(word) if word.keyword == Keyword::EXPLAIN);
+    let second_is = |known: &&str| second.token.to_string().eq_ignore_ascii_case(known);
+    if !is_explain || !EXPLAINS.iter().any(second_is) {
+        return text.to_owned();
+    }
+    let start = offset(text, second.span.start.line, second.span.start.column);
+    let end = start + second.token.to_string().len();
+    text[..start].to_owned() + &blank(&text[start..end]) + &text[end..]
+}
+
+/// The query of `CREATE VIEW name AS SELECT …`, where it stands in the text.
+pub fn behind_as(text: &str) -> Option<String> {
+    let tokens = tokens(text, Dialect::Server).ok()?;
+    let is_as = |token: &Token| matches!(token, Token::Word(word) if word.keyword == Keyword::AS);
+    let one = tokens.iter().find(|one| is_as(&one.token))?;
+    let start = offset(text, one.span.start.line, one.span.start.column) + "AS".len();
+    Some(blank(&text[..start]) + &text[start..])
+}
+
+fn tokens(text: &str, dialect: Dialect) -> Result<Vec<TokenWithSpan>, DataFusionError> {
+    let tokens = Tokenizer::new(dialect.grammar(), text).tokenize_with_location();
     tokens.map_err(|error| DataFusionError::SQL(Box::new(error.into()), None))
 }
 
@@ -96,7 +143,7 @@ mod tests {
     #[test]
     fn semicolons_in_texts_and_comments_end_nothing() {
         let text = "SELECT ';é' AS a; -- one; two\n/* ; */ SELECT 2;;\n  SELECT 3";
-        let parsed = parse(text).unwrap();
+        let parsed = parse(text, Dialect::Own).unwrap();
         let ends: Vec<&str> = parsed.iter().map(|one| one.text.trim()).collect();
         assert_eq!(ends[0], "SELECT ';é' AS a");
         assert!(ends[1].ends_with("SELECT 2"), "{ends:?}");

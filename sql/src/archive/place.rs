@@ -219,6 +219,17 @@ impl Place {
         &self.prefix
     }
 
+    /// The address of an object by its path in the store: what other programs of its user call it.
+    pub fn address(&self, object: &Path) -> String {
+        match &self.kind {
+            Kind::Directory(_) => format!("/{object}"),
+            _ => {
+                let scheme = self.shown.split("://").next().unwrap_or_default();
+                format!("{scheme}://{}/{object}", self.bucket)
+            }
+        }
+    }
+
     /// An object of the archive in its store, by its path in the archive.
     pub fn path(&self, inside: &str) -> Path {
         inside.split('/').fold(self.prefix.clone(), |path, part| path.join(part))

@@ -33,7 +33,8 @@ impl TableText {
     /// A table without rows yet.
     pub fn new(schema: &Schema) -> TableText {
         let fields = schema.fields();
-        let is_plan = fields.iter().map(|field| field.name().as_str()).eq(["plan_type", "plan"]);
+        let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
+        let is_plan = matches!(names[..], ["plan_type", "plan"] | ["plan"]);
         TableText {
             is_plan,
             headings: fields.iter().map(|field| clean(field.name())).collect(),

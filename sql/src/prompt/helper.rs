@@ -69,9 +69,8 @@ pub struct Helper {
 }
 
 impl Helper {
-    /// A helper that knows a session's names.
-    pub fn new(session: Arc<Session>) -> Helper {
-        let functions = session.functions();
+    /// A helper that knows a session's names, and these of functions.
+    pub fn new(session: Arc<Session>, functions: Vec<String>) -> Helper {
         Helper { session, functions }
     }
 

@@ -16,7 +16,7 @@ use rustyline::{CompletionType, Config, Editor};
 use tokio::runtime::Runtime;
 
 use crate::args::{Format, SqlArgs};
-use crate::execute::execute;
+use crate::engine::Engine;
 use crate::failed::Failed;
 use crate::interrupt::{CTRL_C, Interrupts, Next};
 use crate::output::{Destination, Output, Sink, terminal_width};
@@ -40,7 +40,7 @@ struct Settings {
 /// Reads and executes until the user leaves.
 pub fn run(
     runtime: &Runtime,
-    session: &Arc<Session>,
+    engine: &Arc<Engine>,
     interrupts: &Interrupts,
     args: &SqlArgs,
 ) -> Result<ExitCode, Failed> {
@@ -62,13 +62,13 @@ pub fn run(
         .map_err(failed)?
         .build();
     let mut editor: Editor<Helper, FileHistory> = Editor::with_config(config).map_err(failed)?;
-    editor.set_helper(Some(Helper::new(Arc::clone(session))));
+    editor.set_helper(Some(Helper::new(Arc::clone(&engine.session), engine.functions())));
     let file = history::file();
     if let Some(file) = &file {
         // A first time has none.
         let _ = editor.load_history(file);
     }
-    let tables = session.tables.names().len();
+    let tables = engine.session.tables.names().len();
     print_stderr(&format!("{tables} tables; \\d lists them, \\? the commands, \\q leaves\n"));
     let mut settings = Settings { format: args.format, is_timed: false };
     loop {
@@ -90,10 +90,13 @@ pub fn run(
         let ended = match text.trim_start().strip_prefix('\\') {
             Some(command) => match commands::parse(command) {
                 Ok(Command::Quit) => return Ok(ExitCode::SUCCESS),
-                Ok(command) => obey(command, session, &mut settings),
+                Ok(Command::Functions(part)) if engine.remote.is_some() => {
+                    query(&functions(&part), (runtime, interrupts), engine, &settings)
+                }
+                Ok(command) => obey(command, &engine.session, &mut settings),
                 Err(failure) => Err(failure.into()),
             },
-            None => query(&text, (runtime, interrupts), session, &settings),
+            None => query(&text, (runtime, interrupts), engine, &settings),
         };
         match ended {
             Err(Failed::Ended(status)) => return Ok(ExitCode::from(status)),
@@ -102,7 +105,15 @@ pub fn run(
             }
             Ok(()) => {}
         }
-        session.problems.print();
+        engine.session.problems.print();
+    }
+}
+
+/// Has a server list its functions.
+fn functions(part: &str) -> String {
+    match part.replace('\'', "") {
+        part if part.is_empty() => "SHOW FUNCTIONS".to_owned(),
+        part => format!("SHOW FUNCTIONS LIKE '*{part}*'"),
     }
 }
 
@@ -134,16 +145,16 @@ fn obey(command: Command, session: &Session, settings: &mut Settings) -> Result<
 fn query(
     text: &str,
     on: (&Runtime, &Interrupts),
-    session: &Arc<Session>,
+    engine: &Arc<Engine>,
     settings: &Settings,
 ) -> Result<(), Failed> {
     let (runtime, interrupts) = on;
-    let statements = statements::parse(text)?;
+    let statements = statements::parse(text, engine.dialect())?;
     // Of all statements: Ctrl-C between two of them ends the others, too.
     let mut signals = interrupts.subscribe();
     for statement in statements {
         let begun = Instant::now();
-        if !one(statement, (runtime, &mut signals), session, settings.format)? {
+        if !one(statement, (runtime, &mut signals), engine, settings.format)? {
             break;
         }
         if settings.is_timed {
@@ -158,7 +169,7 @@ fn query(
 fn one(
     statement: Source,
     (runtime, signals): (&Runtime, &mut Next),
-    session: &Arc<Session>,
+    engine: &Arc<Engine>,
     format: Format,
 ) -> Result<bool, Failed> {
     // Rows for people are complete before they are shown; others are shown as they come.
@@ -169,16 +180,17 @@ fn one(
         }
         _ => (Destination::open(format, None)?.1, None),
     };
-    let session = Arc::clone(session);
+    let of_work = Arc::clone(engine);
     let ended = runtime.block_on(async {
         let mut work = tokio::spawn(async move {
-            let done = execute(&session, &statement, &mut output).await;
+            let done = of_work.execute(&statement, &mut output).await;
             (done, output)
         });
         tokio::select! {
             done = &mut work => Ok(done),
             status = signals.status() => {
                 work.abort();
+                engine.interrupt().await;
                 Err(status)
             }
         }

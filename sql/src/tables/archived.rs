@@ -118,6 +118,23 @@ impl ArchivedTable {
         ArchivedTable { name: about.name, schema, archives: Arc::clone(archives), parts, problems }
     }
 
+    /// Addresses of the objects of each archive.
+    pub fn addresses(&self) -> Vec<Vec<String>> {
+        self.note(&self.parts.iter().collect::<Vec<_>>());
+        let of_archive = |at: usize, archive: &Archive| {
+            let parts = self.parts.iter().filter(|part| part.archive == at);
+            let objects = parts.filter_map(|part| part.object.as_ref());
+            objects.map(|object| archive.place.address(&object.location)).collect()
+        };
+        self.archives.iter().enumerate().map(|(at, archive)| of_archive(at, archive)).collect()
+    }
+
+    /// Rows, as the files of the runs state them.
+    pub fn rows(&self) -> u64 {
+        let runs = self.archives.iter().flat_map(|archive| &archive.commits.runs);
+        runs.filter_map(|run| run.tables.get(self.name)).sum()
+    }
+
     fn run(&self, part: &Part) -> &str {
         &self.archives[part.archive].commits.runs[part.run].run
     }

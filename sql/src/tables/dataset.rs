@@ -193,6 +193,38 @@ impl DataTable {
         Some(DataTable { schema, by_file, files, problems })
     }
 
+    /// Paths of the files that can be read, or why they are not all of the table.
+    pub fn paths(&self) -> std::result::Result<Vec<String>, &'static str> {
+        let is_in_names = |column: &FieldRef| match column.name().as_str() {
+            "rank" => self.files.iter().any(|file| file.is_of_one),
+            _ => true,
+        };
+        if self.schema.table_partition_cols().iter().any(is_in_names) {
+            return Err("only names of directories have `run` or `rank`, as of an older tprof");
+        }
+        let mut paths = Vec::new();
+        for file in &self.files {
+            match (damage(file), file.path.to_str()) {
+                (None, Some(path)) => paths.push(path.to_owned()),
+                (Some(why), _) => self.problems.add(format!("{}: {why}", file.path.display())),
+                (None, None) => {
+                    self.problems.add(format!("{}: its name is no text", file.path.display()));
+                }
+            }
+        }
+        Ok(paths)
+    }
+
+    /// Rows, as the files that can be read state them.
+    pub fn rows(&self) -> u64 {
+        let rows = |file: &DataFile| {
+            let opened = File::open(&file.path).ok()?;
+            let metadata = ArrowReaderMetadata::load(&opened, ArrowReaderOptions::new()).ok()?;
+            u64::try_from(metadata.metadata().file_metadata().num_rows()).ok()
+        };
+        self.files.iter().filter_map(rows).sum()
+    }
+
     fn partition_values(&self, file: &DataFile) -> Vec<ScalarValue> {
         let value = |field: &FieldRef| match field.name().as_str() {
             "run" => ScalarValue::Utf8(file.run.clone()),

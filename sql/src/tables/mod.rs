@@ -31,6 +31,15 @@ use trace::TraceTable;
 
 use crate::problems::Problems;
 
+/// The files of a table.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// Columns of all.
+    pub schema: SchemaRef,
+    /// Paths from the root on, or addresses of objects: those of one archive, or of data sets, together.
+    pub groups: Vec<Vec<String>>,
+}
+
 /// All tables, and the views made of them.
 #[derive(Debug)]
 pub struct Tables {
@@ -84,6 +93,35 @@ impl Tables {
             names.extend(catalogue().into_iter().map(|table| table.name.to_owned()));
         }
         names
+    }
+
+    /// Whether it is a table, and no view.
+    pub fn is_table(&self, name: &str) -> bool {
+        self.of_runs().contains(name)
+    }
+
+    /// The files of a table, or why they are not all of it. What of them cannot be read becomes a problem.
+    pub fn files(&self, name: &str) -> std::result::Result<Files, &'static str> {
+        let schema = self.schema(name).ok_or("no file of it can be read")?;
+        let mut groups = Vec::new();
+        if let Some(table) = self.archived(name) {
+            groups.extend(table.addresses());
+        }
+        if let Some(table) = self.sets.table(name) {
+            groups.push(table.paths()?);
+        }
+        Ok(Files { schema, groups })
+    }
+
+    /// Rows of a table, as its files and those of archives state them.
+    pub fn rows(&self, name: &str) -> u64 {
+        let archived = self.archived(name).map_or(0, |table| table.rows());
+        archived + self.sets.table(name).map_or(0, |table| table.rows())
+    }
+
+    fn archived(&self, name: &str) -> Option<Arc<archived::ArchivedTable>> {
+        let about = catalogue().into_iter().find(|table| table.name == name)?;
+        self.archives.table(&about)
     }
 
     /// What a table is, by the catalogue, else by a data set's own description.

@@ -16,6 +16,7 @@ mod output;
 mod prompt;
 mod queries;
 mod refused;
+mod remote;
 mod runs;
 mod s3;
 mod views;

@@ -24,7 +24,7 @@ fn of(run: &Path, query: &str, pair: &Pair) -> Rows {
 }
 
 /// The tests' own run, and public traces beside the checkout, imported by the library.
-fn all_runs(dir: &Path) -> Vec<PathBuf> {
+pub fn traces(dir: &Path) -> Vec<PathBuf> {
     let mut all = vec![runs().run()];
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/kineto");
     for name in ["dlrm_8rank_v100", "graphs_a100", "nccl_a100"] {
@@ -42,7 +42,7 @@ fn all_runs(dir: &Path) -> Vec<PathBuf> {
 fn views_say_what_reports_say() {
     let dir = tempfile::tempdir().unwrap();
     let mut seen = vec![0; PAIRS.len()];
-    for run in all_runs(dir.path()) {
+    for run in traces(dir.path()) {
         for (pair, seen) in PAIRS.iter().zip(&mut seen) {
             let (kind, key) = pair.report;
             let but = pair.leaves_out.map(|(column, value)| {

@@ -43,6 +43,12 @@ pub struct SqlArgs {
     /// Print the views that come with tprof, for other engines over `tprof export --to parquet`
     #[arg(long)]
     pub views: bool,
+    /// Have queries executed by a Spark Connect server, over data sets and archives that it can read
+    #[arg(long, value_name = "sc://HOST:PORT")]
+    pub remote: Option<String>,
+    /// What the server has in place of the beginning of a path or address: s3://=s3a://
+    #[arg(long, value_name = "FROM=TO")]
+    pub remote_data: Vec<OsString>,
     /// Threads of a query [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,

@@ -1,0 +1,58 @@
+//! Where statements are executed: here, or by a server.
+
+use std::sync::Arc;
+
+use crate::execute::execute;
+use crate::failed::Failed;
+use crate::output::Output;
+use crate::remote::Remote;
+use crate::session::Session;
+use crate::statements::{Dialect, Source};
+
+/// The tables, and who executes statements over them.
+pub struct Engine {
+    /// The tables, and the engine here.
+    pub session: Arc<Session>,
+    /// The server, if there is one.
+    pub remote: Option<Remote>,
+}
+
+impl Engine {
+    /// Whose SQL statements are.
+    pub fn dialect(&self) -> Dialect {
+        match self.remote {
+            Some(_) => Dialect::Server,
+            None => Dialect::Own,
+        }
+    }
+
+    /// Names of functions that are known without asking a server.
+    pub fn functions(&self) -> Vec<String> {
+        match self.remote {
+            Some(_) => Vec::new(),
+            None => self.session.functions(),
+        }
+    }
+
+    /// Executes a statement and writes its result, if it has one.
+    pub async fn execute(&self, source: &Source, output: &mut Output) -> Result<(), Failed> {
+        match &self.remote {
+            Some(remote) => remote.execute(&self.session, source, output).await,
+            None => execute(&self.session, source, output).await,
+        }
+    }
+
+    /// Ends what a server executes.
+    pub async fn interrupt(&self) {
+        if let Some(remote) = &self.remote {
+            remote.interrupt().await;
+        }
+    }
+
+    /// Ends a server's session.
+    pub async fn leave(&self) {
+        if let Some(remote) = &self.remote {
+            remote.leave().await;
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Where a server is and what it is to know of who asks: Spark's own connection string,
+//! `sc://HOST:PORT/;KEY=VALUE;…`.
+
+use percent_encoding::percent_decode_str;
+
+use crate::status::MISUSE;
+use crate::terminal::errors::Failure;
+
+/// Port of a server that names none.
+const PORT: u16 = 15002;
+/// Spark's own variable for what gives access.
+pub const TOKEN: &str = "SPARK_CONNECT_AUTHENTICATE_TOKEN";
+/// Hosts to which nothing leaves this machine.
+const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+/// A server. What gives access is neither in [`Address::shown`] nor in a message.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Address {
+    /// As its certificate has it; IPv6 in brackets.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// Whether by TLS.
+    pub is_tls: bool,
+    /// What gives access.
+    pub token: Option<String>,
+    /// Who asks.
+    pub user: String,
+    /// Program that asks.
+    pub agent: String,
+    /// Further headers of each request.
+    pub headers: Vec<(String, String)>,
+}
+
+impl Address {
+    /// Reads a connection string; `environment` gives variables.
+    pub fn parse(
+        text: &str,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<Address, Failure> {
+        // The text is not repeated: there may be a token in it.
+        let wrong = |why: String| {
+            Failure::new("--remote names no Spark Connect server")
+                .cause(why)
+                .hint("--remote sc://HOST:15002, or sc://HOST:443/;use_ssl=true")
+                .code(MISUSE)
+        };
+        let rest = text
+            .strip_prefix("sc://")
+            .ok_or_else(|| wrong("an address of Spark Connect begins with sc://".into()))?;
+        let (place, parameters) = match rest.split_once('/') {
+            Some((place, parameters)) => (place, parameters),
+            None => (rest, ""),
+        };
+        if place.contains(';') || !(parameters.is_empty() || parameters.starts_with(';')) {
+            return Err(wrong("parameters stand behind `/;`".into()));
+        }
+        let (host, port) = host_and_port(place).map_err(&wrong)?;
+        let mut address = Address {
+            host,
+            port,
+            is_tls: false,
+            token: None,
+            user: environment("USER").unwrap_or_default(),
+            agent: concat!("tprof/", env!("CARGO_PKG_VERSION")).to_owned(),
+            headers: Vec::new(),
+        };
+        let mut use_ssl = None;
+        for parameter in parameters.split(';').filter(|one| !one.is_empty()) {
+            let (key, value) = parameter
+                .split_once('=')
+                .ok_or_else(|| wrong("a parameter is KEY=VALUE".into()))?;
+            let value = percent_decode_str(value)
+                .decode_utf8()
+                .map_err(|_| wrong(format!("the value of `{key}` is no text")))?
+                .into_owned();
+            match key {
+                "use_ssl" => {
+                    use_ssl = Some(
+                        value
+                            .parse::<bool>()
+                            .map_err(|_| wrong("`use_ssl` is true or false".into()))?,
+                    );
+                }
+                "token" => address.token = Some(value),
+                "user_id" => address.user = value,
+                "user_agent" => address.agent = value,
+                "session_id" => {
+                    return Err(wrong(
+                        "`session_id` is another client's; tprof's views have a session of their own"
+                            .into(),
+                    ));
+                }
+                other => address.headers.push((other.to_lowercase(), value)),
+            }
+        }
+        address.token = address.token.or_else(|| environment(TOKEN)).filter(|of| !of.is_empty());
+        let is_here = LOOPBACK.contains(&address.host.as_str());
+        if address.token.is_some() && use_ssl == Some(false) && !is_here {
+            return Err(wrong("a token would be sent without TLS".into()));
+        }
+        // As Spark's own clients do.
+        address.is_tls = use_ssl.unwrap_or(address.token.is_some() && !is_here);
+        Ok(address)
+    }
+
+    /// The address without secrets.
+    pub fn shown(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+}
+
+fn host_and_port(place: &str) -> Result<(String, u16), String> {
+    let end = match place.strip_prefix('[') {
+        Some(rest) => rest.find(']').ok_or("an IPv6 address ends with `]`")? + 2,
+        None => place.find(':').unwrap_or(place.len()),
+    };
+    let (host, port) = place.split_at(end);
+    if host.is_empty() || host.contains(['@', '?', '#']) {
+        return Err("it has no host".into());
+    }
+    let port = match port.strip_prefix(':') {
+        Some(port) => port.parse().map_err(|_| format!("`{port}` is no port"))?,
+        None if port.is_empty() => PORT,
+        None => return Err("a port stands behind `:`".into()),
+    };
+    Ok((host.to_lowercase(), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Address, Failure> {
+        Address::parse(text, |_| None)
+    }
+
+    #[test]
+    fn a_connection_string_is_read_as_sparks_clients_read_it() {
+        let address = parse("sc://Host/;use_ssl=true;user_id=me;x-A-b=c%3D%3b;token=t").unwrap();
+        assert_eq!((address.shown().as_str(), address.is_tls), ("host:15002", true));
+        assert_eq!((address.user.as_str(), address.token.as_deref()), ("me", Some("t")));
+        assert_eq!(address.headers, [("x-a-b".to_owned(), "c=;".to_owned())]);
+        assert_eq!(parse("sc://[::1]:5").unwrap().shown(), "[::1]:5");
+        for wrong in
+            ["http://a", "sc://", "sc://a:b", "sc://a/b", "sc://a/;b", "sc://a;b=c", "sc://[::1"]
+        {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_token_goes_nowhere_without_tls() {
+        let with =
+            |text: &str| Address::parse(text, |name| (name == TOKEN).then(|| "secret".into()));
+        assert!(with("sc://a").unwrap().is_tls);
+        assert!(!with("sc://localhost").unwrap().is_tls);
+        let refused = with("sc://a/;use_ssl=false").err().unwrap();
+        assert!(!format!("{refused:?}").contains("secret"));
+        assert_eq!(with("sc://a/;token=other").unwrap().token.as_deref(), Some("other"));
+        assert_eq!(parse("sc://a").unwrap().token, None);
+    }
+}

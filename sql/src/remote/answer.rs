@@ -1,0 +1,195 @@
+//! The rows of an execution, as they come, over connections that may break.
+//!
+//! A server keeps what it sent last, and gives it again from the part on that came last. It ends an
+//! answer after some minutes, too, to be asked for the rest. An answer is whole when its last part
+//! is there, and not before: what breaks for good is a failure, and never fewer rows.
+
+use std::time::Duration;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::ipc::reader::StreamReader;
+use tonic::{Code, Status, Streaming};
+use uuid::Uuid;
+
+use super::client::Client;
+use super::messages::{ArrowBatch, ExecutePlanResponse, Plan};
+
+/// Attempts to go on after a connection broke, without a part between them.
+const ATTEMPTS: u32 = 5;
+/// Time before the first of them; each next one waits twice as long.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Why there are no more rows, although there should be.
+#[derive(Debug)]
+pub enum Broken {
+    /// The server's answer, or that there was none.
+    Status(Status),
+    /// The server has forgotten the session: it was started again.
+    Restarted,
+    /// What came cannot be read.
+    Unreadable(String),
+}
+
+impl From<Status> for Broken {
+    fn from(status: Status) -> Broken {
+        Broken::Status(status)
+    }
+}
+
+/// The rows of an execution.
+pub struct Answer<'c> {
+    client: &'c Client,
+    operation: String,
+    plan: Plan,
+    parts: Option<Streaming<ExecutePlanResponse>>,
+    /// The last part that came.
+    last: Option<String>,
+    rows: i64,
+    /// How often its connection broke since the last part.
+    breaks: u32,
+    is_complete: bool,
+}
+
+impl<'c> Answer<'c> {
+    /// Begins to execute.
+    pub async fn of(client: &'c Client, plan: Plan) -> Result<Answer<'c>, Broken> {
+        let operation = Uuid::new_v4().to_string();
+        let begun = client.execute(&operation, plan.clone()).await;
+        let mut answer = Answer {
+            client,
+            operation,
+            plan,
+            parts: None,
+            last: None,
+            rows: 0,
+            breaks: 0,
+            is_complete: false,
+        };
+        answer.parts = match begun {
+            Ok(parts) => Some(parts),
+            Err(status) if is_of_connection(&status) => Some(answer.mended(status).await?),
+            Err(status) => return Err(status.into()),
+        };
+        Ok(answer)
+    }
+
+    /// The next rows; none at the end.
+    pub async fn next(&mut self) -> Result<Option<Vec<RecordBatch>>, Broken> {
+        while let Some(part) = self.part().await? {
+            if let Some(batch) = part.arrow_batch {
+                return self.read(&batch).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Ends it, on the server, too.
+    pub async fn release(self) {
+        self.client.release(&self.operation).await;
+    }
+
+    fn read(&mut self, batch: &ArrowBatch) -> Result<Vec<RecordBatch>, Broken> {
+        if batch.start_offset.is_some_and(|before| before != self.rows) {
+            return Err(Broken::Unreadable("rows are missing between two parts".into()));
+        }
+        let unreadable =
+            |error: datafusion::arrow::error::ArrowError| Broken::Unreadable(error.to_string());
+        let reader = StreamReader::try_new(&batch.data[..], None).map_err(unreadable)?;
+        let schema = reader.schema();
+        let mut batches = reader.collect::<Result<Vec<_>, _>>().map_err(unreadable)?;
+        let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+        if i64::try_from(rows) != Ok(batch.row_count) {
+            return Err(Broken::Unreadable("a part has not as many rows as it states".into()));
+        }
+        self.rows += batch.row_count;
+        if batches.is_empty() {
+            batches.push(RecordBatch::new_empty(schema));
+        }
+        Ok(batches)
+    }
+
+    /// The next part; none at the end.
+    async fn part(&mut self) -> Result<Option<ExecutePlanResponse>, Broken> {
+        while !self.is_complete {
+            let came = match &mut self.parts {
+                Some(parts) => parts.message().await,
+                None => Ok(None),
+            };
+            match came {
+                Ok(Some(part)) => {
+                    if !self.client.observe(&part.server_session_id) {
+                        return Err(Broken::Restarted);
+                    }
+                    if !part.response_id.is_empty() {
+                        self.last = Some(part.response_id.clone());
+                    }
+                    self.is_complete = part.complete.is_some();
+                    self.breaks = 0;
+                    return Ok(Some(part));
+                }
+                // It ended in order, but not with its last part: there is more, unless the server
+                // is one that does not mark its last parts.
+                Ok(None) => match self.again().await {
+                    Err(status) if status.code() == Code::Unimplemented => return Ok(None),
+                    Err(status) => return Err(status.into()),
+                    Ok(parts) => self.parts = Some(parts),
+                },
+                // One that breaks again and again without a part is not mended for ever.
+                Err(status) if is_of_connection(&status) && self.breaks < ATTEMPTS => {
+                    self.breaks += 1;
+                    self.parts = Some(self.mended(status).await?);
+                }
+                Err(status) if is_forgotten(&status) => return Err(Broken::Restarted),
+                Err(status) => return Err(status.into()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The rest of the answer, by another connection than the one that broke.
+    async fn mended(&self, broke: Status) -> Result<Streaming<ExecutePlanResponse>, Broken> {
+        for attempt in 0..ATTEMPTS {
+            tokio::time::sleep(PAUSE * 2_u32.pow(attempt)).await;
+            match self.again().await {
+                Ok(parts) => return Ok(parts),
+                // It has not come to the server at all.
+                Err(status) if is_forgotten(&status) && self.last.is_none() => {
+                    let begun = self.client.execute(&self.operation, self.plan.clone()).await;
+                    match begun {
+                        Ok(parts) => return Ok(parts),
+                        Err(status) if is_forgotten(&status) => return Err(Broken::Restarted),
+                        Err(status) if is_of_connection(&status) => {}
+                        Err(status) => return Err(status.into()),
+                    }
+                }
+                Err(status) if is_forgotten(&status) => return Err(Broken::Restarted),
+                Err(status) if is_of_connection(&status) => {}
+                // Why it broke is of more use than why it could not be mended.
+                Err(_) => break,
+            }
+        }
+        Err(broke.into())
+    }
+
+    async fn again(&self) -> Result<Streaming<ExecutePlanResponse>, Status> {
+        self.client.reattach(&self.operation, self.last.as_deref()).await
+    }
+}
+
+/// Whether another connection may have what this one has not.
+pub fn is_of_connection(status: &Status) -> bool {
+    let is_transport = || std::error::Error::source(status).is_some();
+    match status.code() {
+        Code::Unavailable => true,
+        Code::Unknown | Code::Internal | Code::Cancelled => is_transport(),
+        _ => false,
+    }
+}
+
+/// Whether the server does not know the session or the execution any more.
+fn is_forgotten(status: &Status) -> bool {
+    let text = status.message();
+    ["INVALID_HANDLE.", "SESSION_NOT_FOUND", "OPERATION_NOT_FOUND", "SESSION_CHANGED"]
+        .iter()
+        .any(|of| text.contains(of))
+}

@@ -1,0 +1,306 @@
+//! What a statement may be that goes to a server: the same as here, and no more. Servers of Spark write,
+//! read any file and start programs of their own where a statement asks for it, some by what begins with
+//! SELECT; nothing is sent that was not understood.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use datafusion::sql::parser::Statement as Parsed;
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, ObjectName, Query, Select, SetExpr, Statement, TableFactor, Visit, Visitor,
+};
+
+use crate::allowed::{Refused, check as check_kind};
+use crate::failed::{Failed, excerpt};
+use crate::statements::Source;
+use crate::status::QUERY;
+use crate::terminal::errors::Failure;
+
+/// Functions that give rows and read nothing.
+const OF_ROWS: [&str; 12] = [
+    "explode",
+    "explode_outer",
+    "generate_series",
+    "inline",
+    "inline_outer",
+    "json_tuple",
+    "posexplode",
+    "posexplode_outer",
+    "range",
+    "sequence",
+    "stack",
+    "unnest",
+];
+/// Functions that call whatever the server has, or read files and other servers.
+const DANGEROUS: [&str; 8] = [
+    "java_method",
+    "read_files",
+    "read_kafka",
+    "reflect",
+    "remote_query",
+    "try_reflect",
+    "ai_query",
+    "http_request",
+];
+/// Functions that only tprof has, and what has the same.
+const OWN: [(&str, &str); 5] = [
+    ("breakdown", "the view `breakdown`, or rank_summary"),
+    ("interval_union", "the view `device_time` counts what runs at once; breakdown has its sums"),
+    ("overlap", "greatest(least(end_a, end_b) - greatest(start_a, start_b), 0)"),
+    ("report", "rank_summary, rank_kernels, findings and other tables of what reports print"),
+    ("stragglers", "the view `stragglers`"),
+];
+
+/// A relation that a statement names.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// Its name, in small letters.
+    pub name: String,
+    /// Line and column.
+    pub place: (u64, u64),
+}
+
+/// Refuses what does more than read the tables, whatever they are.
+pub fn check(source: &Source) -> Result<(), Failed> {
+    check_kind(&source.parsed)?;
+    let mut statements = Vec::new();
+    statement_of(&source.parsed, &mut statements);
+    for statement in statements {
+        if let ControlFlow::Break(failed) = statement.visit(&mut Checker { text: &source.text }) {
+            return Err(*failed);
+        }
+    }
+    Ok(())
+}
+
+/// All relations that a statement names and does not define itself.
+pub fn relations(parsed: &Parsed) -> Vec<Named> {
+    let mut gathered = Relations::default();
+    let mut statements = Vec::new();
+    statement_of(parsed, &mut statements);
+    for statement in statements {
+        let _ = statement.visit(&mut gathered);
+    }
+    gathered.all
+}
+
+/// Names that a statement gives to queries of its own.
+pub fn own_names(parsed: &Parsed) -> BTreeSet<String> {
+    let mut gathered = Relations::default();
+    let mut statements = Vec::new();
+    statement_of(parsed, &mut statements);
+    for statement in statements {
+        let _ = statement.visit(&mut gathered);
+    }
+    gathered.own
+}
+
+fn statement_of<'p>(parsed: &'p Parsed, all: &mut Vec<&'p Statement>) {
+    match parsed {
+        Parsed::Statement(statement) => all.push(statement),
+        Parsed::Explain(explain) => statement_of(&explain.statement, all),
+        _ => {}
+    }
+}
+
+struct Checker<'t> {
+    text: &'t str,
+}
+
+impl Checker<'_> {
+    fn function(&self, name: &ObjectName) -> ControlFlow<Box<Failed>> {
+        let Some(ident) = name.0.last().and_then(|part| part.as_ident()) else {
+            return ControlFlow::Continue(());
+        };
+        let name = ident.value.to_lowercase();
+        let failure = if let Some((_, instead)) = OWN.iter().find(|(own, _)| *own == name) {
+            Failure::new(format!("`{name}` is a function of tprof, and not of a server"))
+                .cause("with --remote functions are the server's")
+                .hint(format!("{instead}; or the query without --remote"))
+        } else if DANGEROUS.contains(&name.as_str()) {
+            Failure::new(format!("`{name}` is refused: queries only read their tables"))
+                .cause("it can do anything that the server can")
+                .hint("SHOW FUNCTIONS")
+        } else {
+            return ControlFlow::Continue(());
+        };
+        ControlFlow::Break(Box::new(self.failed(failure, ident)))
+    }
+
+    fn rows_of(&self, name: &ObjectName) -> ControlFlow<Box<Failed>> {
+        self.function(name)?;
+        let ident = name.0.last().and_then(|part| part.as_ident());
+        match ident.filter(|ident| !OF_ROWS.contains(&ident.value.to_lowercase().as_str())) {
+            Some(ident) => {
+                let failure = Failure::new(format!("rows of `{}` are refused", ident.value))
+                    .cause("it is not known to read nothing but its arguments")
+                    .hint(format!("known are {}", OF_ROWS.join(", ")));
+                ControlFlow::Break(Box::new(self.failed(failure, ident)))
+            }
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    fn failed(&self, failure: Failure, at: &Ident) -> Failed {
+        Failed::Query {
+            failure: failure.code(QUERY),
+            excerpt: excerpt(self.text, at.span.start.line, at.span.start.column),
+        }
+    }
+}
+
+fn refused(what: &str, hint: &'static str) -> ControlFlow<Box<Failed>> {
+    ControlFlow::Break(Box::new(Refused { what: what.to_owned(), hint }.into()))
+}
+
+impl Visitor for Checker<'_> {
+    type Break = Box<Failed>;
+
+    /// The statement itself, and those that stand within queries: `WITH … INSERT`.
+    fn pre_visit_statement(&mut self, statement: &Statement) -> ControlFlow<Box<Failed>> {
+        match check_kind(&Parsed::Statement(Box::new(statement.clone()))) {
+            Err(refused) => ControlFlow::Break(Box::new(refused.into())),
+            Ok(()) => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Box<Failed>> {
+        match &select.into {
+            Some(_) => refused("SELECT INTO", "-o FILE --format parquet writes a result"),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<Box<Failed>> {
+        match factor {
+            TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. } => {
+                self.rows_of(name)
+            }
+            TableFactor::TableFunction { expr: Expr::Function(of), .. } => self.rows_of(&of.name),
+            TableFactor::TableFunction { .. } => refused("TABLE(…)", "the rows of a table"),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_expr(&mut self, expression: &Expr) -> ControlFlow<Box<Failed>> {
+        match expression {
+            Expr::Function(function) => self.function(&function.name),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Relations {
+    all: Vec<Named>,
+    own: BTreeSet<String>,
+}
+
+impl Relations {
+    fn add(&mut self, name: &ObjectName) {
+        let idents: Vec<&Ident> = name.0.iter().filter_map(|part| part.as_ident()).collect();
+        let Some(first) = idents.first() else { return };
+        let parts: Vec<String> = idents.iter().map(|ident| ident.value.to_lowercase()).collect();
+        let start = first.span.start;
+        self.all.push(Named { name: parts.join("."), place: (start.line, start.column) });
+    }
+
+    fn of_body(&mut self, body: &SetExpr) {
+        match body {
+            SetExpr::Table(table) => {
+                let parts = [&table.schema_name, &table.table_name].map(|part| part.clone());
+                let parts: Vec<String> = parts.into_iter().flatten().collect();
+                self.all.push(Named { name: parts.join(".").to_lowercase(), place: (0, 0) });
+            }
+            SetExpr::SetOperation { left, right, .. } => {
+                self.of_body(left);
+                self.of_body(right);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Visitor for Relations {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        let with = query.with.iter().flat_map(|with| &with.cte_tables);
+        self.own.extend(with.map(|of| of.alias.name.value.to_lowercase()));
+        self.of_body(&query.body);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { name, args: None, .. } = factor {
+            self.add(name);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statements::{Dialect, parse};
+
+    fn of(text: &str) -> Source {
+        parse(text, Dialect::Server).unwrap_or_else(|error| panic!("{text}: {error:?}")).remove(0)
+    }
+
+    #[test]
+    fn what_only_reads_goes_to_a_server() {
+        for text in [
+            "WITH a AS (SELECT 1) SELECT * FROM a JOIN `kernels` USING (rank)",
+            "SELECT rank, max_by(name, duration_ns) FILTER (WHERE rank > 0) FROM kernels GROUP BY ALL",
+            "SELECT explode(sequence(1, 3)) AS x, CAST(1 AS STRING), 7 DIV 2",
+            "SELECT * FROM range(10) LATERAL VIEW explode(array(1)) t AS y",
+            "EXPLAIN FORMATTED SELECT 1",
+            "EXPLAIN SELECT 1",
+            "SHOW TABLES",
+            "DESCRIBE kernels",
+            "CREATE OR REPLACE VIEW a AS SELECT \"text\" AS x FROM kernels",
+        ] {
+            assert!(check(&of(text)).is_ok(), "{text}: {:?}", check(&of(text)));
+        }
+    }
+
+    #[test]
+    fn what_writes_or_does_anything_is_refused() {
+        for (text, what) in [
+            ("WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a", "INSERT INTO"),
+            ("SELECT 1 INTO t", "SELECT INTO"),
+            ("INSERT INTO t VALUES (1)", "INSERT INTO"),
+            ("CREATE TABLE t AS SELECT 1", "CREATE TABLE"),
+            ("CREATE TABLE t USING parquet LOCATION '/x'", "CREATE TABLE"),
+            ("DROP VIEW kernels", "DROP VIEW"),
+            ("TRUNCATE TABLE t", "TRUNCATE TABLE"),
+            ("MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN DELETE", "MERGE INTO"),
+            ("SET spark.sql.shuffle.partitions = 1", "SET"),
+            ("CACHE TABLE t", "CACHE TABLE"),
+            ("USE other", "USE"),
+            ("EXPLAIN EXTENDED DELETE FROM t", "DELETE FROM"),
+            ("SELECT (SELECT reflect('java.lang.System', 'exit', 1))", "`reflect`"),
+            ("SELECT * FROM read_files('/etc')", "`read_files`"),
+            ("SELECT * FROM anything('/etc')", "`anything`"),
+            ("SELECT interval_union(1, 2)", "`interval_union` is a function of tprof"),
+            ("SELECT * FROM report('kernels')", "`report` is a function of tprof"),
+        ] {
+            let refused = match parse(text, Dialect::Server) {
+                Ok(all) => format!("{:?}", check(&all[0]).expect_err(text)),
+                Err(error) => panic!("{text}: {error:?}"),
+            };
+            assert!(refused.contains(what), "{text}: {refused}");
+        }
+    }
+
+    #[test]
+    fn relations_are_named_wherever_they_stand() {
+        let text = "WITH kernels AS (SELECT * FROM Kernels WHERE rank IN (SELECT rank FROM `ranks`)) \
+                    SELECT * FROM kernels UNION ALL TABLE a.steps";
+        let named = relations(&of(text).parsed);
+        let names: BTreeSet<&str> = named.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, BTreeSet::from(["a.steps", "kernels", "ranks"]));
+        assert_eq!(own_names(&of(text).parsed), BTreeSet::from(["kernels".to_owned()]));
+    }
+}

@@ -1,0 +1,249 @@
+//! A connection to a Spark Connect server, and its requests.
+//!
+//! Built on tonic with the few messages that a query needs. The crates there are do not fit: those of
+//! Apache Spark (`apache-spark-connect` 4.2) and on it `spark-connect` 0.3 need `protoc` on the machine
+//! that compiles, have another version of Arrow than DataFusion, and whole data frames;
+//! `spark-connect-rs` is no longer kept.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use http::uri::PathAndQuery;
+use prost::Message;
+use tonic::client::Grpc;
+use tonic::metadata::{Ascii, MetadataKey, MetadataMap, MetadataValue};
+use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
+use tonic::{Request, Status, Streaming};
+use tonic_prost::ProstCodec;
+use uuid::Uuid;
+
+use super::address::Address;
+use super::connection;
+use super::messages::{
+    ALL, AnalyzePlanRequest, AnalyzePlanResponse, Empty, ExecutePlanRequest, ExecutePlanResponse,
+    FetchErrorDetailsRequest, FetchErrorDetailsResponse, InputFiles, InterruptRequest, Plan,
+    ReattachExecuteRequest, ReattachOptions, ReleaseExecuteRequest, ReleaseSessionRequest,
+    RequestOption, UserContext,
+};
+use crate::status::MISUSE;
+use crate::terminal::errors::Failure;
+
+/// Time to reach the server.
+const CONNECT: Duration = Duration::from_secs(10);
+/// After so long without a byte the system asks whether the server is still there.
+const SILENCE: Duration = Duration::from_secs(30);
+/// Time for what is sent while the program ends.
+const LAST: Duration = Duration::from_secs(2);
+/// Longest message, bytes: that of Spark's own clients.
+const LONGEST: usize = 128 << 20;
+
+/// A connection with a session of its own.
+pub struct Client {
+    channel: Channel,
+    headers: MetadataMap,
+    session: String,
+    user: UserContext,
+    agent: String,
+    /// The server's own name of the session. With another one the views are gone.
+    observed: Mutex<Option<String>>,
+    /// Where it is.
+    pub address: Address,
+}
+
+impl Client {
+    /// Connects. It belongs to the runtime in which it is made.
+    pub async fn connect(address: Address) -> Result<Client, Failure> {
+        let scheme = if address.is_tls { "https" } else { "http" };
+        let failed = |error| connection::failed(&address, &error);
+        let mut endpoint = Endpoint::from_shared(format!("{scheme}://{}", address.shown()))
+            .and_then(|endpoint| endpoint.user_agent(address.agent.clone()))
+            .map_err(failed)?
+            .connect_timeout(CONNECT)
+            .tcp_keepalive(Some(SILENCE))
+            .http2_adaptive_window(true);
+        if address.is_tls {
+            let roots = ClientTlsConfig::new().with_native_roots();
+            endpoint = endpoint.tls_config(roots).map_err(failed)?;
+        }
+        let channel = endpoint.connect().await.map_err(failed)?;
+        Ok(Client {
+            channel,
+            headers: headers(&address)?,
+            session: Uuid::new_v4().to_string(),
+            user: UserContext { user_id: address.user.clone(), user_name: address.user.clone() },
+            agent: address.agent.clone(),
+            observed: Mutex::default(),
+            address,
+        })
+    }
+
+    /// Begins to execute; gives the execution's name and its answer.
+    pub async fn execute(&self, operation: &str, plan: Plan) -> Parts {
+        let reattach = ReattachOptions { reattachable: true };
+        let request = ExecutePlanRequest {
+            session_id: self.session.clone(),
+            user_context: Some(self.user.clone()),
+            plan: Some(plan),
+            client_type: Some(self.agent.clone()),
+            request_options: vec![RequestOption { reattach: Some(reattach) }],
+            operation_id: Some(operation.to_owned()),
+            observed_session_id: self.observed(),
+        };
+        self.stream("ExecutePlan", request).await
+    }
+
+    /// How many files the rows of a plan are from; none if the server does not know.
+    pub async fn files(&self, plan: Plan) -> Option<usize> {
+        let request = AnalyzePlanRequest {
+            session_id: self.session.clone(),
+            user_context: Some(self.user.clone()),
+            client_type: Some(self.agent.clone()),
+            input_files: Some(InputFiles { plan: Some(plan) }),
+        };
+        let answer = self.unary::<_, AnalyzePlanResponse>("AnalyzePlan", request).await;
+        Some(answer.ok()?.input_files?.files.len())
+    }
+
+    /// Asks for the rest of an answer.
+    pub async fn reattach(&self, operation: &str, last: Option<&str>) -> Parts {
+        let request = ReattachExecuteRequest {
+            session_id: self.session.clone(),
+            user_context: Some(self.user.clone()),
+            operation_id: operation.to_owned(),
+            client_type: Some(self.agent.clone()),
+            last_response_id: last.map(str::to_owned),
+            observed_session_id: self.observed(),
+        };
+        self.stream("ReattachExecute", request).await
+    }
+
+    /// Ends an execution, whatever of it is still to be done. That is a courtesy: it may fail.
+    pub async fn release(&self, operation: &str) {
+        let request = ReleaseExecuteRequest {
+            session_id: self.session.clone(),
+            user_context: Some(self.user.clone()),
+            operation_id: operation.to_owned(),
+            client_type: Some(self.agent.clone()),
+            all: Some(Empty {}),
+        };
+        self.courtesy("ReleaseExecute", request).await;
+    }
+
+    /// Ends everything that the session executes.
+    pub async fn interrupt(&self) {
+        let request = InterruptRequest {
+            session_id: self.session.clone(),
+            user_context: Some(self.user.clone()),
+            client_type: Some(self.agent.clone()),
+            kind: ALL,
+        };
+        self.courtesy("Interrupt", request).await;
+    }
+
+    /// Ends the session.
+    pub async fn leave(&self) {
+        let request = ReleaseSessionRequest {
+            session_id: self.session.clone(),
+            user_context: Some(self.user.clone()),
+            client_type: Some(self.agent.clone()),
+        };
+        self.courtesy("ReleaseSession", request).await;
+    }
+
+    /// All of an error; none if the server does not have it.
+    pub async fn details(&self, error: String) -> Option<FetchErrorDetailsResponse> {
+        let request = FetchErrorDetailsRequest {
+            session_id: self.session.clone(),
+            user_context: Some(self.user.clone()),
+            error_id: error,
+            client_type: Some(self.agent.clone()),
+        };
+        tokio::time::timeout(LAST, self.unary("FetchErrorDetails", request)).await.ok()?.ok()
+    }
+
+    /// Keeps the server's own name of the session; false if it is another one by now.
+    pub fn observe(&self, name: &str) -> bool {
+        let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*observed {
+            Some(known) => name.is_empty() || known == name,
+            None => {
+                *observed = Some(name.to_owned()).filter(|name| !name.is_empty());
+                true
+            }
+        }
+    }
+
+    fn observed(&self) -> Option<String> {
+        self.observed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sends what matters to the server only.
+    async fn courtesy(&self, method: &str, message: impl Message + 'static) {
+        let _ = tokio::time::timeout(LAST, self.unary::<_, Empty>(method, message)).await;
+    }
+
+    async fn unary<Q, A>(&self, method: &str, message: Q) -> Result<A, Status>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        let mut grpc = self.ready().await?;
+        let codec = ProstCodec::<Q, A>::default();
+        Ok(grpc.unary(self.request(message), path(method)?, codec).await?.into_inner())
+    }
+
+    async fn stream<Q: Message + 'static>(&self, method: &str, message: Q) -> Parts {
+        let mut grpc = self.ready().await?;
+        let codec = ProstCodec::<Q, ExecutePlanResponse>::default();
+        let answer = grpc.server_streaming(self.request(message), path(method)?, codec).await?;
+        Ok(answer.into_inner())
+    }
+
+    async fn ready(&self) -> Result<Grpc<Channel>, Status> {
+        let mut grpc = Grpc::new(self.channel.clone())
+            .max_decoding_message_size(LONGEST)
+            .max_encoding_message_size(LONGEST);
+        // A channel that has to connect anew waits for as long as nobody answers.
+        match tokio::time::timeout(CONNECT, grpc.ready()).await {
+            Ok(Ok(())) => Ok(grpc),
+            Ok(Err(error)) => Err(Status::unavailable(connection::innermost(&error))),
+            Err(_) => Err(Status::unavailable("it does not answer")),
+        }
+    }
+
+    fn request<Q>(&self, message: Q) -> Request<Q> {
+        let mut request = Request::new(message);
+        *request.metadata_mut() = self.headers.clone();
+        request
+    }
+}
+
+/// What an execution gives, part by part.
+pub type Parts = Result<Streaming<ExecutePlanResponse>, Status>;
+
+fn path(method: &str) -> Result<PathAndQuery, Status> {
+    let path = format!("/spark.connect.SparkConnectService/{method}");
+    PathAndQuery::try_from(path).map_err(|error| Status::internal(error.to_string()))
+}
+
+fn headers(address: &Address) -> Result<MetadataMap, Failure> {
+    let mut headers = MetadataMap::new();
+    let wrong = |name: &str| {
+        // Its value may be a secret.
+        Failure::new(format!("`{name}` of --remote cannot be sent"))
+            .cause("it is no header of HTTP")
+            .hint("letters, digits and - in names; %XX for what is special in values")
+            .code(MISUSE)
+    };
+    for (name, value) in &address.headers {
+        let key = name.parse::<MetadataKey<Ascii>>().map_err(|_| wrong(name))?;
+        headers.insert(key, value.parse().map_err(|_| wrong(name))?);
+    }
+    if let Some(token) = &address.token {
+        let mut value: MetadataValue<Ascii> =
+            format!("Bearer {token}").parse().map_err(|_| wrong("token"))?;
+        value.set_sensitive(true);
+        headers.insert("authorization", value);
+    }
+    Ok(headers)
+}

@@ -1,0 +1,55 @@
+//! Why there is no connection, for the user of a query.
+
+use std::error::Error;
+
+use super::address::Address;
+use crate::status::QUERY;
+use crate::terminal::errors::Failure;
+
+/// The words of the last cause.
+pub fn innermost(error: &dyn Error) -> String {
+    let mut last = error;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    let text = last.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
+}
+
+/// No connection.
+pub fn failed(address: &Address, error: &tonic::transport::Error) -> Failure {
+    let mut text = String::new();
+    let mut cause: Option<&dyn Error> = Some(error);
+    while let Some(error) = cause {
+        text += &error.to_string();
+        text += ": ";
+        cause = error.source();
+    }
+    let shown = address.shown();
+    let why = innermost(error);
+    let is_tls = ["certificate", "TLS", "InvalidContentType", "handshake"].iter();
+    let why =
+        if text.contains("InvalidContentType") { "it answers without TLS".into() } else { why };
+    if address.is_tls && is_tls.clone().any(|word| text.contains(word)) {
+        return Failure::new(format!("no TLS with {shown}"))
+            .cause(why)
+            .hint(
+                "use_ssl=false of a server without TLS; \
+                 SSL_CERT_FILE=FILE of a certificate authority of its own",
+            )
+            .code(QUERY);
+    }
+    unreachable(address, why)
+}
+
+fn unreachable(address: &Address, why: String) -> Failure {
+    Failure::new(format!("cannot reach the Spark Connect server {}", address.shown()))
+        .cause(why)
+        .hint(match address.is_tls {
+            true => "the server's own address and port; HTTPS proxies are not used",
+            false => {
+                "sbin/start-connect-server.sh, `sail spark server`; /;use_ssl=true of one with TLS"
+            }
+        })
+        .code(QUERY)
+}

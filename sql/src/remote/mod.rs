@@ -1,0 +1,271 @@
+//! `--remote`: the same command, executed by a Spark Connect server.
+//!
+//! The server reads the files itself: it is given which they are and which columns they have, and
+//! infers nothing. A table or view gets its name there when a statement first names it. Everything
+//! else is as without a server: what may be asked, what is listed, the forms of results.
+
+pub mod address;
+mod answer;
+mod check;
+mod client;
+mod connection;
+mod failure;
+mod messages;
+pub mod names;
+mod relations;
+
+use std::collections::BTreeSet;
+
+use datafusion::sql::parser::Statement as Parsed;
+use datafusion::sql::sqlparser::ast::Statement;
+use tokio::sync::OnceCell;
+
+use crate::args::SqlArgs;
+use crate::execute::listing;
+use crate::failed::{Failed, excerpt, no_table};
+use crate::output::Output;
+use crate::session::Session;
+use crate::statements::{self, Source};
+use crate::status::{MISUSE, QUERY};
+use crate::terminal::errors::Failure;
+use crate::words::Sources;
+use address::Address;
+use answer::Answer;
+use client::Client;
+use messages::{Op, Plan};
+use names::Names;
+use relations::Registry;
+
+pub use check::check;
+
+/// A server, and what it knows by now.
+pub struct Remote {
+    address: Address,
+    client: OnceCell<Client>,
+    registry: Registry,
+}
+
+impl Remote {
+    /// The server that the options name, if they do. It is not asked yet.
+    pub fn of(args: &SqlArgs) -> Result<Option<Remote>, Failure> {
+        let Some(text) = &args.remote else {
+            return match args.remote_data.is_empty() {
+                true => Ok(None),
+                false => Err(Failure::new("--remote-data needs --remote")
+                    .cause("it is what a server calls the files")
+                    .hint("--remote sc://HOST:15002")
+                    .code(MISUSE)),
+            };
+        };
+        let limits = [
+            ("--memory-limit", args.memory_limit.is_some()),
+            ("--threads", args.threads.is_some()),
+        ];
+        if let Some((name, _)) = limits.iter().find(|(_, is_given)| *is_given) {
+            return Err(Failure::new(format!("{name} does not apply with --remote"))
+                .cause("memory and cores of a query are the server's")
+                .hint("the server's own settings: spark.executor.memory, spark.executor.cores")
+                .code(MISUSE));
+        }
+        Ok(Some(Remote {
+            address: Address::parse(text, |name| std::env::var(name).ok())?,
+            client: OnceCell::new(),
+            registry: Registry::new(Names::parse(&args.remote_data)?),
+        }))
+    }
+
+    /// Fails where there is something that no server can read.
+    pub fn check_sources(sources: &Sources) -> Result<(), Failure> {
+        let Some(run) = sources.runs.first() else { return Ok(()) };
+        let path = run.path.display();
+        Err(Failure::new(format!("a server cannot read the run `{path}`"))
+            .cause("it reads tables of Parquet, not trace files")
+            .hint(format!(
+                "tprof export {path} --to parquet --compact, or \
+                 tprof archive {path} --to DIR|URL --raw all; then name what they wrote"
+            ))
+            .code(MISUSE))
+    }
+
+    async fn client(&self) -> Result<&Client, Failure> {
+        self.client.get_or_try_init(|| Client::connect(self.address.clone())).await
+    }
+
+    /// Ends what is executed.
+    pub async fn interrupt(&self) {
+        if let Some(client) = self.client.get() {
+            client.interrupt().await;
+        }
+    }
+
+    /// Ends the session.
+    pub async fn leave(&self) {
+        if let Some(client) = self.client.get() {
+            client.leave().await;
+        }
+    }
+
+    /// Executes a statement and writes its result, if it has one.
+    pub async fn execute(
+        &self,
+        session: &Session,
+        source: &Source,
+        output: &mut Output,
+    ) -> Result<(), Failed> {
+        check(source)?;
+        if let Some(listing) = self.listing(session, source) {
+            let batch = listing?;
+            output.begin(&batch.schema())?;
+            output.write(&batch)?;
+            return output.end();
+        }
+        let needed = self.needed(session, source)?;
+        let client = self.client().await?;
+        self.registry.register(client, session, needed).await?;
+        match view(&source.parsed) {
+            Some(_) => self.create_view(client, session, source).await,
+            None => query(client, session, source, output).await,
+        }
+    }
+
+    /// What tprof itself answers.
+    fn listing(
+        &self,
+        session: &Session,
+        source: &Source,
+    ) -> Option<Result<datafusion::arrow::array::RecordBatch, Failed>> {
+        let Parsed::Statement(statement) = &source.parsed else { return None };
+        match &**statement {
+            // Functions are the server's.
+            Statement::ShowFunctions { .. } => return None,
+            Statement::ExplainTable { table_name, .. } => {
+                let name = table_name.to_string().trim_matches('`').to_lowercase();
+                if self.registry.is_own(&name) {
+                    return None;
+                }
+            }
+            _ => {}
+        }
+        let listing = listing(session, &source.parsed)?;
+        Some(listing.map_err(|error| Failed::of(&error, &source.text, session)))
+    }
+
+    /// Tables and views that a statement names; a name that nothing has is an error.
+    fn needed(&self, session: &Session, source: &Source) -> Result<BTreeSet<String>, Failed> {
+        let there = session.tables.names();
+        let defined = check::own_names(&source.parsed);
+        let mut needed = BTreeSet::new();
+        for named in check::relations(&source.parsed) {
+            if self.registry.is_own(&named.name) {
+                continue;
+            }
+            if there.contains(&named.name) {
+                needed.insert(named.name);
+            } else if !defined.contains(&named.name) {
+                let (line, column) = named.place;
+                return Err(Failed::Query {
+                    failure: no_table(&named.name, session).code(QUERY),
+                    excerpt: excerpt(&source.text, line, column),
+                });
+            }
+        }
+        Ok(needed)
+    }
+
+    async fn create_view(
+        &self,
+        client: &Client,
+        session: &Session,
+        source: &Source,
+    ) -> Result<(), Failed> {
+        let Some(view) = view(&source.parsed) else { return Ok(()) };
+        let name = view.name.to_string().replace('`', "").to_lowercase();
+        let wrong = |what: String, why: &str, hint: &str| {
+            Err(Failed::from(Failure::new(what).cause(why).hint(hint).code(QUERY)))
+        };
+        if session.tables.is_table(&name) {
+            let what = format!("{name} is a table of the run: a view needs another name");
+            return wrong(what, "tables stay as they are", "CREATE VIEW another AS …");
+        }
+        if !view.columns.is_empty() || view.if_not_exists || name.contains('.') {
+            let what = format!("the view `{name}` cannot be made so");
+            let why = "a server is given its name and its query";
+            return wrong(what, why, "CREATE OR REPLACE VIEW name AS SELECT a AS b …");
+        }
+        let Some(text) = statements::behind_as(&source.text) else {
+            return wrong(
+                format!("the view `{name}` has no query"),
+                "AS is missing",
+                "… AS SELECT …",
+            );
+        };
+        match self.registry.make(client, name, text, view.or_replace).await {
+            Ok(()) => Ok(()),
+            Err(broken) => Err(failure::of(broken, client, &source.text, session).await),
+        }
+    }
+}
+
+/// Has a query executed and writes its rows as they come.
+async fn query(
+    client: &Client,
+    session: &Session,
+    source: &Source,
+    output: &mut Output,
+) -> Result<(), Failed> {
+    let plan = Plan { op: Some(Op::Root(relations::sql(source.text.clone()))) };
+    let mut rows = match Answer::of(client, plan).await {
+        Ok(rows) => rows,
+        Err(broken) => return Err(failure::of(broken, client, &source.text, session).await),
+    };
+    let mut has_begun = false;
+    let ended = loop {
+        let batches = match rows.next().await {
+            Ok(Some(batches)) => batches,
+            Ok(None) => break Ok(()),
+            Err(broken) => {
+                break Err(failure::of(broken, client, &source.text, session).await);
+            }
+        };
+        match written(&batches, output, &mut has_begun) {
+            Ok(true) => {}
+            Ok(false) => break Ok(()),
+            Err(failed) => break Err(failed),
+        }
+    };
+    rows.release().await;
+    ended?;
+    if !has_begun {
+        // Every answer of rows has their columns.
+        return Ok(());
+    }
+    output.end()
+}
+
+/// Writes rows; false if no more are wanted.
+fn written(
+    batches: &[datafusion::arrow::array::RecordBatch],
+    output: &mut Output,
+    has_begun: &mut bool,
+) -> Result<bool, Failed> {
+    for batch in batches {
+        if !*has_begun {
+            output.begin(&batch.schema())?;
+            *has_begun = true;
+        }
+        if !output.write(batch)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn view(parsed: &Parsed) -> Option<&datafusion::sql::sqlparser::ast::CreateView> {
+    match parsed {
+        Parsed::Statement(statement) => match &**statement {
+            Statement::CreateView(view) => Some(view),
+            _ => None,
+        },
+        _ => None,
+    }
+}

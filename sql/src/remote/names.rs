@@ -1,0 +1,127 @@
+//! What the server calls the files that are named here: the same, unless `--remote-data FROM=TO` gives
+//! another beginning.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::status::MISUSE;
+use crate::terminal::errors::Failure;
+
+/// What a server takes for a pattern in a path.
+const PATTERNS: [char; 6] = ['*', '?', '[', ']', '{', '}'];
+
+/// The beginnings of paths and addresses that are others on the server.
+#[derive(Debug, Default)]
+pub struct Names(Vec<Beginning>);
+
+#[derive(Debug)]
+struct Beginning {
+    from: String,
+    to: String,
+    is_used: AtomicBool,
+}
+
+impl Names {
+    /// Reads the options.
+    pub fn parse(options: &[OsString]) -> Result<Names, Failure> {
+        options.iter().map(|option| beginning(option)).collect::<Result<_, _>>().map(Names)
+    }
+
+    /// A path from the root on, or the address of an object, as the server has it.
+    pub fn on_server(&self, address: &str) -> Result<String, Failure> {
+        let longest = self.0.iter().filter(|one| one.rest(address).is_some());
+        let name = match longest.max_by_key(|one| one.from.len()) {
+            Some(one) => {
+                one.is_used.store(true, Ordering::Relaxed);
+                one.joined(one.rest(address).unwrap_or_default())
+            }
+            // Without it a path would be one of the file system that the server has by default.
+            None if address.starts_with('/') => format!("file://{address}"),
+            None => address.to_owned(),
+        };
+        match name.find(PATTERNS) {
+            Some(at) => Err(Failure::new(format!("cannot name `{name}` to a server"))
+                .cause(format!("`{}` is part of a pattern there", &name[at..=at]))
+                .hint("a path without * ? [ ] { }")
+                .code(MISUSE)),
+            None => Ok(name),
+        }
+    }
+
+    /// Fails where an option has not changed any name.
+    pub fn check_used(&self) -> Result<(), Failure> {
+        match self.0.iter().find(|one| !one.is_used.load(Ordering::Relaxed)) {
+            Some(one) => Err(Failure::new(format!("--remote-data {}=… changes nothing", one.from))
+                .cause("no file of the runs begins so")
+                .hint("FROM is the beginning of a path from the root on, or of an address: s3://")
+                .code(MISUSE)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn beginning(option: &OsStr) -> Result<Beginning, Failure> {
+    let parts = option.to_str().and_then(|text| text.split_once('='));
+    let Some((from, to)) = parts.filter(|(from, to)| !from.is_empty() && !to.is_empty()) else {
+        return Err(Failure::new(format!("bad value `{}` for --remote-data", option.display()))
+            .cause("the value is not FROM=TO")
+            .hint("--remote-data s3://=s3a://, --remote-data /mnt/jobs=hdfs://host/jobs")
+            .code(MISUSE));
+    };
+    let absolute = match from.contains("://") {
+        true => None,
+        false => {
+            Path::new(from).canonicalize().ok().and_then(|path| path.to_str().map(str::to_owned))
+        }
+    };
+    let from = absolute.unwrap_or_else(|| from.to_owned());
+    Ok(Beginning { from, to: to.to_owned(), is_used: AtomicBool::new(false) })
+}
+
+impl Beginning {
+    /// What follows it in an address that begins so.
+    fn rest<'a>(&self, address: &'a str) -> Option<&'a str> {
+        let rest = address.strip_prefix(&self.from)?;
+        let is_whole = self.from.ends_with('/') || rest.is_empty() || rest.starts_with('/');
+        is_whole.then_some(rest)
+    }
+
+    fn joined(&self, rest: &str) -> String {
+        if self.to.ends_with("://") {
+            return format!("{}{}", self.to, rest.trim_start_matches('/'));
+        }
+        match rest.trim_start_matches('/') {
+            "" => self.to.clone(),
+            rest => format!("{}/{rest}", self.to.trim_end_matches('/')),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on_server(option: &str, address: &str) -> String {
+        let names = Names::parse(&[option.into()]).unwrap();
+        names.on_server(address).unwrap()
+    }
+
+    #[test]
+    fn a_beginning_is_whole_parts_of_a_path() {
+        assert_eq!(on_server("s3://=s3a://", "s3://jobs/a"), "s3a://jobs/a");
+        assert_eq!(on_server("s3://jobs=/Volumes/jobs/", "s3://jobs/a"), "/Volumes/jobs/a");
+        assert_eq!(on_server("/none/a=/b", "/none/a/c"), "/b/c");
+        assert_eq!(on_server("/none/a=/b", "/none/ab/c"), "file:///none/ab/c");
+        assert_eq!(on_server("/none/a/=hdfs://h", "/none/a/c"), "hdfs://h/c");
+    }
+
+    #[test]
+    fn a_beginning_that_nothing_has_is_an_error() {
+        let names = Names::parse(&["/none=/b".into()]).unwrap();
+        assert_eq!(names.on_server("s3://a/b").unwrap(), "s3://a/b");
+        assert!(names.check_used().is_err());
+        assert!(names.on_server("/a*/b").is_err());
+        assert!(Names::parse(&["/none".into()]).is_err());
+    }
+}

@@ -1,0 +1,291 @@
+//! Tables and views under their names on the server.
+//!
+//! A table is exactly the files that the engine here would read, with the columns it would have: the
+//! server lists no directory and looks into no file for types. A table without files is one without rows.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::common::cast::as_int64_array;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
+use tprof_tables::VIEWS;
+
+use super::answer::{Answer, Broken};
+use super::client::Client;
+use super::messages::{
+    Act, Action, CreateView, DataSource, Op, Plan, Read, Relation, RelationCommon, Rows,
+    SetOperation, Sql, UNION,
+};
+use super::names::Names;
+use super::{check, failure};
+use crate::failed::Failed;
+use crate::session::Session;
+use crate::statements::{self, Dialect};
+use crate::status::QUERY;
+use crate::tables::Files;
+use crate::terminal::errors::Failure;
+
+/// Tables that are given to the server at once: most of the time is its own.
+const AT_ONCE: usize = 4;
+
+/// What has its name on the server.
+#[derive(Debug)]
+pub struct Registry {
+    /// What the server calls the files.
+    names: Names,
+    /// Tables and views of tprof.
+    registered: Mutex<BTreeSet<String>>,
+    /// Views that statements made.
+    own: Mutex<BTreeSet<String>>,
+}
+
+impl Registry {
+    /// Nothing yet.
+    pub fn new(names: Names) -> Registry {
+        Registry { names, registered: Mutex::default(), own: Mutex::default() }
+    }
+
+    /// Whether a statement made a view of this name.
+    pub fn is_own(&self, name: &str) -> bool {
+        locked(&self.own).contains(name)
+    }
+
+    /// Makes a view of a statement's query.
+    pub async fn make(
+        &self,
+        client: &Client,
+        name: String,
+        query: String,
+        replace: bool,
+    ) -> Result<(), Broken> {
+        let replace = replace || locked(&self.registered).contains(&name);
+        done(client, named(&name, sql(query), replace)).await?;
+        locked(&self.own).insert(name);
+        Ok(())
+    }
+
+    /// Gives names to tables and views, and to those that these are made of, unless they have them.
+    pub async fn register(
+        &self,
+        client: &Client,
+        session: &Session,
+        mut needed: BTreeSet<String>,
+    ) -> Result<(), Failed> {
+        // One that is made of another comes after it.
+        for view in VIEWS.iter().rev() {
+            if needed.contains(view.name) && !self.is_own(view.name) {
+                needed.extend(made_of(view.query()));
+            }
+        }
+        let is_new = |name: &String| !locked(&self.registered).contains(name) && !self.is_own(name);
+        needed.retain(is_new);
+        let mut given: Vec<BoxFuture<'_, Result<(), Failed>>> = Vec::new();
+        for name in needed.iter().filter(|name| session.tables.is_table(name)) {
+            let files = session.tables.files(name).map_err(|why| no_files(name, why))?;
+            let relation = self.table(&files)?;
+            let count = files.groups.iter().map(Vec::len).sum();
+            given.push(
+                async move {
+                    self.give(client, name, relation).await?;
+                    found(client, session, name, count).await
+                }
+                .boxed(),
+            );
+        }
+        if !given.is_empty() {
+            self.names.check_used()?;
+        }
+        let mut given = futures::stream::iter(given).buffer_unordered(AT_ONCE);
+        while let Some(done) = given.next().await {
+            done?;
+        }
+        for view in VIEWS.iter().filter(|view| needed.contains(view.name)) {
+            self.give(client, view.name, sql(view.query())).await?;
+        }
+        Ok(())
+    }
+
+    async fn give(&self, client: &Client, name: &str, relation: Relation) -> Result<(), Failed> {
+        match done(client, named(name, relation, true)).await {
+            Ok(()) => {
+                locked(&self.registered).insert(name.to_owned());
+                Ok(())
+            }
+            Err(broken) => Err(failure::of_table(broken, client, name).await),
+        }
+    }
+
+    /// The rows of all files.
+    fn table(&self, files: &Files) -> Result<Relation, Failed> {
+        let columns = columns(&files.schema)?;
+        let mut parts = Vec::new();
+        for group in files.groups.iter().filter(|group| !group.is_empty()) {
+            let paths = group.iter().map(|address| self.names.on_server(address));
+            let source = DataSource {
+                format: Some("parquet".into()),
+                schema: Some(declared(&columns)),
+                paths: paths.collect::<Result<_, _>>()?,
+                ..DataSource::default()
+            };
+            parts.push(relation(Rows::Read(Read { data_source: Some(source) })));
+        }
+        let both = |left, right| {
+            relation(Rows::SetOperation(Box::new(SetOperation {
+                left_input: Some(Box::new(left)),
+                right_input: Some(Box::new(right)),
+                kind: UNION,
+                is_all: Some(true),
+            })))
+        };
+        Ok(parts.into_iter().reduce(both).unwrap_or_else(|| sql(nothing(&columns))))
+    }
+}
+
+/// Fails where the server does not find all files of a table: some servers give no rows of a file that
+/// is not there, and no error.
+async fn found(client: &Client, session: &Session, name: &str, count: usize) -> Result<(), Failed> {
+    if count == 0 {
+        return Ok(());
+    }
+    let (there, here, what) = match client.files(plan(&format!("SELECT * FROM {name}"))).await {
+        Some(files) => (files as u64, count as u64, "files"),
+        // A server that does not know counts rows; files state how many they have.
+        None => (rows(client, session, name).await?, session.tables.rows(name), "rows"),
+    };
+    if there == here {
+        return Ok(());
+    }
+    Err(Failure::new(format!("the server cannot read the table `{name}`"))
+        .cause(format!("it finds {there} of its {here} {what}"))
+        .hint("--remote-data FROM=TO, where the server has the files under another name")
+        .code(QUERY)
+        .into())
+}
+
+async fn rows(client: &Client, session: &Session, name: &str) -> Result<u64, Failed> {
+    let query = format!("SELECT count(*) AS n FROM {name}");
+    let counted = async {
+        let mut answer = Answer::of(client, plan(&query)).await?;
+        let mut count = 0;
+        while let Some(batches) = answer.next().await? {
+            for batch in batches.iter().filter(|batch| batch.num_rows() > 0) {
+                let counts = as_int64_array(batch.column(0));
+                let counts = counts.map_err(|error| Broken::Unreadable(error.to_string()))?;
+                count = counts.value(0).try_into().unwrap_or(0);
+            }
+        }
+        answer.release().await;
+        Ok(count)
+    };
+    match counted.await {
+        Ok(count) => Ok(count),
+        Err(broken) => Err(failure::of(broken, client, &query, session).await),
+    }
+}
+
+fn plan(query: &str) -> Plan {
+    Plan { op: Some(Op::Root(sql(query))) }
+}
+
+/// Has a command executed, to its end.
+async fn done(client: &Client, plan: Plan) -> Result<(), Broken> {
+    let mut answer = Answer::of(client, plan).await?;
+    while answer.next().await?.is_some() {}
+    answer.release().await;
+    Ok(())
+}
+
+/// Gives a relation a name, in the session.
+fn named(name: &str, relation: Relation, replace: bool) -> Plan {
+    let view =
+        CreateView { input: Some(relation), name: name.to_owned(), is_global: false, replace };
+    Plan { op: Some(Op::Action(Action { act: Some(Act::CreateView(view)) })) }
+}
+
+/// The rows of a query.
+pub fn sql(query: impl Into<String>) -> Relation {
+    relation(Rows::Sql(Sql { query: query.into() }))
+}
+
+fn relation(rows: Rows) -> Relation {
+    static NUMBER: AtomicI64 = AtomicI64::new(0);
+    let plan_id = Some(NUMBER.fetch_add(1, Ordering::Relaxed));
+    Relation { common: Some(RelationCommon { plan_id }), rows: Some(rows) }
+}
+
+/// Tables and views of a view's query.
+fn made_of(query: &str) -> BTreeSet<String> {
+    let parsed = statements::parse(query, Dialect::Server).unwrap_or_default();
+    let named = parsed.iter().flat_map(|source| check::relations(&source.parsed));
+    let own: BTreeSet<String> =
+        parsed.iter().flat_map(|source| check::own_names(&source.parsed)).collect();
+    named.map(|one| one.name).filter(|name| !own.contains(name)).collect()
+}
+
+/// Names and types of columns, as SQL of Spark has them.
+fn columns(schema: &Schema) -> Result<Vec<(String, &'static str)>, Failed> {
+    let column = |field: &datafusion::arrow::datatypes::FieldRef| {
+        let kind = match field.data_type() {
+            DataType::Int32 => "INT",
+            DataType::Int64 => "BIGINT",
+            DataType::Float64 => "DOUBLE",
+            DataType::Boolean => "BOOLEAN",
+            DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 => "STRING",
+            other => {
+                let what = format!("the column `{}` is not for a server", field.name());
+                let failure = Failure::new(what)
+                    .cause(format!("its type is {other}, as tables of an older tprof have it"))
+                    .hint("tprof export RUN --to parquet --compact")
+                    .code(QUERY);
+                return Err(failure.into());
+            }
+        };
+        Ok((field.name().clone(), kind))
+    };
+    schema.fields().iter().map(column).collect()
+}
+
+/// `` `run` STRING, `rank` INT, … ``
+fn declared(columns: &[(String, &str)]) -> String {
+    let columns = columns.iter().map(|(name, kind)| format!("`{name}` {kind}"));
+    columns.collect::<Vec<_>>().join(", ")
+}
+
+/// A query with the columns and no rows.
+fn nothing(columns: &[(String, &str)]) -> String {
+    let columns = columns.iter().map(|(name, kind)| format!("CAST(NULL AS {kind}) AS `{name}`"));
+    format!("SELECT {} WHERE 1 = 0", columns.collect::<Vec<_>>().join(", "))
+}
+
+fn no_files(name: &str, why: &str) -> Failure {
+    Failure::new(format!("the table `{name}` is not for a server"))
+        .cause(why)
+        .hint("tprof export RUN --to parquet --compact")
+        .code(QUERY)
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_is_made_of_what_its_query_names() {
+        let of = |name: &str| {
+            let view = VIEWS.iter().find(|view| view.name == name).unwrap();
+            made_of(view.query()).into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(of("breakdown"), ["device_time"]);
+        assert_eq!(of("device_time"), ["copies", "kernels"]);
+        assert_eq!(of("meetings"), ["collective_runs"]);
+        for view in VIEWS {
+            assert!(!made_of(view.query()).is_empty(), "{}", view.name);
+        }
+    }
+}

@@ -1,0 +1,539 @@
+//! `--remote` against a server that speaks Spark Connect: Sail, on loopback.
+//!
+//! TPROF_TEST_SAIL names its program, as `scripts/test-readers.sh` fetches one. Without it these tests only
+//! print that they are skipped.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tprof_export::Options;
+use tprof_tables::{VIEWS, catalogue};
+use tprof_trace::RunDir;
+
+use crate::archive::archive;
+use crate::many_ranks::many_ranks;
+use crate::runs::{Ended, ended, of, program, runs};
+use crate::views::traces;
+
+fn sail() -> Option<PathBuf> {
+    let cache = || {
+        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+        cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))
+    };
+    let readers = std::env::var_os("TPROF_TEST_READERS").map(PathBuf::from);
+    let readers = readers.or_else(|| Some(cache()?.join("tprof-test-readers")));
+    let named = std::env::var_os("TPROF_TEST_SAIL").map(PathBuf::from);
+    named.or_else(|| Some(readers?.join("sail/bin/sail"))).filter(|sail| sail.is_file())
+}
+
+/// A server, until it is dropped.
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    fn start() -> Option<Server> {
+        let Some(sail) = sail() else {
+            let is_forbidden = std::env::var_os("TPROF_TEST_SKIP").is_some_and(|of| of == "forbid");
+            assert!(!is_forbidden, "there is no Sail, and TPROF_TEST_SKIP=forbid wants it");
+            eprintln!("skipped: there is no Sail; scripts/test-readers.sh fetches it");
+            return None;
+        };
+        let port = free_port();
+        let mut child = Command::new(sail)
+            .args(["spark", "server", "--ip", "127.0.0.1", "--port", &port.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(child.try_wait().unwrap().is_none(), "Sail ended");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Some(Server { child, port })
+    }
+
+    fn program(&self, words: &[&str]) -> Command {
+        at_port(self.port, words)
+    }
+
+    fn ended(&self, words: &[&str]) -> Ended {
+        of(self.program(words).output().unwrap())
+    }
+
+    /// What a query gives as CSV, with its line of headings.
+    fn csv(&self, of: &Path, query: &str) -> String {
+        let ended = self.ended(&[of.to_str().unwrap(), query, "--format=csv"]);
+        assert_eq!((ended.code, &*ended.err), (0, ""), "{query}");
+        ended.out
+    }
+}
+
+/// The server of all tests that do not kill it.
+fn server() -> Option<&'static Server> {
+    static SERVER: OnceLock<Option<Server>> = OnceLock::new();
+    let server = SERVER.get_or_init(|| {
+        let server = Server::start()?;
+        // Nothing drops what is static.
+        extern "C" fn end() {
+            if let Some(Some(server)) = SERVER.get() {
+                let _ = kill(Pid::from_raw(server.child.id() as i32), Signal::SIGKILL);
+            }
+        }
+        at_exit(end);
+        Some(server)
+    });
+    server.as_ref()
+}
+
+#[allow(unsafe_code, reason = "the standard library has no end of a program")]
+fn at_exit(end: extern "C" fn()) {
+    // SAFETY: takes a function that is there for as long as the program.
+    assert_eq!(unsafe { libc::atexit(end) }, 0);
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+}
+
+fn at_port(port: u16, words: &[&str]) -> Command {
+    let remote = format!("--remote=sc://127.0.0.1:{port}");
+    let mut command = program(words);
+    command.arg(remote).env_remove("SPARK_CONNECT_AUTHENTICATE_TOKEN");
+    command
+}
+
+/// A data set of a run; compacted, or a directory for each rank.
+fn set(run: &Path, to: &Path, files_of_ranks: Option<usize>) {
+    let options = Options { output: Some(to.to_owned()), files_of_ranks, ..Options::default() };
+    tprof_tables::parquet::export(&RunDir::open(run).unwrap(), &options).unwrap();
+}
+
+/// Lines of CSV but the first, in an order that has nothing to do with an engine's.
+fn sorted(csv: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = csv.lines().skip(1).collect();
+    lines.sort_unstable();
+    lines
+}
+
+fn embedded(of: &Path, query: &str) -> String {
+    let ended = ended([of.to_str().unwrap(), query, "--format=csv"]);
+    assert_eq!((ended.code, &*ended.err), (0, ""), "{query}");
+    ended.out
+}
+
+/// Names and types of the columns of a result.
+fn types(file: &Path) -> Vec<(String, String)> {
+    use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+    let file = std::fs::File::open(file).unwrap();
+    let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+    let fields = reader.schema().fields().iter();
+    fields.map(|field| (field.name().clone(), field.data_type().to_string())).collect()
+}
+
+#[test]
+fn every_table_and_view_is_as_without_a_server() {
+    let Some(server) = server() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    for run in traces(directory.path()) {
+        let name = run.file_name().unwrap().to_str().unwrap();
+        let all = directory.path().join(format!("{name}-set"));
+        set(&run, &all, Some(128));
+        let names: Vec<&str> = catalogue().into_iter().map(|table| table.name).collect();
+        let names: Vec<&str> =
+            names.into_iter().chain(VIEWS.iter().map(|view| view.name)).collect();
+        let queries: Vec<String> =
+            names.iter().map(|name| format!("SELECT * FROM {name}")).collect();
+        let (there, here) =
+            (server.csv(&all, &queries.join("; ")), embedded(&all, &queries.join("; ")));
+        // Between results there is an empty line.
+        let (there, here): (Vec<_>, Vec<_>) =
+            (there.split("\n\n").collect(), here.split("\n\n").collect());
+        assert_eq!((there.len(), here.len()), (names.len(), names.len()));
+        for ((name, there), here) in names.iter().zip(there).zip(here) {
+            assert_eq!(there.lines().next(), here.lines().next(), "{}: {name}", run.display());
+            assert!(sorted(there) == sorted(here), "{}: {name}", run.display());
+        }
+    }
+}
+
+#[test]
+fn columns_have_the_types_that_they_have_without_a_server() {
+    let Some(server) = server() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let (there, here) = (directory.path().join("there"), directory.path().join("here"));
+    let set = runs().set();
+    let set = set.to_str().unwrap();
+    for name in catalogue().iter().map(|table| table.name).chain(VIEWS.iter().map(|view| view.name))
+    {
+        let query = format!("SELECT * FROM {name} LIMIT 1");
+        let to = |file: &Path| format!("--output={}", file.display());
+        assert_eq!(server.ended(&[set, &query, "--format=parquet", &to(&there)]).code, 0, "{name}");
+        assert_eq!(ended([set, &query, "--format=parquet", &to(&here)]).code, 0, "{name}");
+        assert_eq!(types(&there), types(&here), "{name}");
+    }
+}
+
+#[test]
+fn a_directory_for_each_rank_is_one_table() {
+    let Some(server) = server() else { return };
+    let set = runs().set();
+    let query = "SELECT rank, count(*) AS kernels, sum(duration_ns) AS ns, min(name) AS first \
+                 FROM kernels GROUP BY rank ORDER BY rank";
+    assert_eq!(server.csv(&set, query), embedded(&set, query));
+    // Ranks are numbers, and what is unknown is null.
+    let query = "SELECT max(rank) AS last, count(*) AS n, count(step) AS known FROM kernels";
+    assert_eq!(server.csv(&set, query), embedded(&set, query));
+}
+
+#[test]
+fn results_keep_their_order_and_have_every_form() {
+    let Some(server) = server() else { return };
+    let set = runs().set();
+    let set = set.to_str().unwrap();
+    let query = "SELECT rank, start_ns, name, CAST(NULL AS DOUBLE) AS nothing, duration_ns / 1e3 AS us \
+                 FROM kernels ORDER BY start_ns DESC, rank, correlation LIMIT 3000";
+    for format in ["table", "csv", "json", "arrow"] {
+        let words = [set, query, "--format", format];
+        let (there, here) = (server.program(&words).output(), program(words).output());
+        let (there, here) = (there.unwrap(), here.unwrap());
+        assert_eq!(there.status.code(), Some(0), "{}", String::from_utf8_lossy(&there.stderr));
+        if format != "arrow" {
+            assert!(there.stdout == here.stdout, "{format}");
+        } else {
+            assert!(there.stdout.len() > 3000 * 8);
+        }
+    }
+    let empty = "SELECT rank, name FROM kernels WHERE rank = 99";
+    assert_eq!(server.csv(set.as_ref(), empty), "rank,name\n");
+}
+
+#[test]
+fn an_archive_is_the_runs_that_are_whole_in_it() {
+    let Some(server) = server() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let (path, other) = (directory.path().join("my archive"), directory.path().join("r3"));
+    let to = path.to_str().unwrap();
+    many_ranks(&runs().run(), &other, 3).unwrap();
+    assert_eq!(archive(&runs().run(), to, &["--raw", "kernels"]).code, 0);
+    assert_eq!(archive(&other, to, &[]).code, 0);
+    // A third one was archived by half.
+    let half = path.join("ranks/run=half-1");
+    std::fs::create_dir(&half).unwrap();
+    let whole = path.join("ranks").read_dir().unwrap().flatten().map(|entry| entry.path());
+    let whole = whole.filter(|path| *path != half).find_map(|run| run.read_dir().unwrap().next());
+    std::fs::copy(whole.unwrap().unwrap().path(), half.join("all-0.parquet")).unwrap();
+    for query in [
+        "SELECT run, count(*) AS ranks FROM ranks GROUP BY run ORDER BY run",
+        "SELECT run, ranks, duration_ns FROM runs ORDER BY run",
+        "SELECT run, rank, sum(total_ns) AS ns FROM rank_kernels GROUP BY run, rank ORDER BY run, rank",
+    ] {
+        let there = server.csv(&path, query);
+        assert_eq!(there, embedded(&path, query), "{query}");
+        assert!(there.lines().count() > 2, "{there}");
+    }
+    // A table that one run lacks, and one that both lack.
+    for (query, lacking) in [
+        ("SELECT count(*) AS n FROM kernels", "kernels of 1 of 2 runs"),
+        ("SELECT count(*) AS n FROM spans", "spans of 2 of 2 runs"),
+    ] {
+        let there = server.ended(&[to, query, "--format=csv"]);
+        let here = ended([to, query, "--format=csv"]);
+        assert_eq!((there.code, &there.out), (0, &here.out), "{}", there.err);
+        assert!(there.err.contains(lacking), "{}", there.err);
+    }
+    // Together with a data set, each table has the rows of both.
+    let set = runs().set();
+    let query = "SELECT run, count(*) AS n FROM rank_summary GROUP BY run ORDER BY run";
+    let words = [to, set.to_str().unwrap(), query, "--format=csv"];
+    assert_eq!(server.ended(&words).out, ended(words).out);
+}
+
+#[test]
+fn data_that_the_server_has_under_another_name_is_found_there() {
+    let Some(server) = server() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let (here, there) = (directory.path().join("here"), directory.path().join("there"));
+    set(&runs().run(), &here, Some(128));
+    std::fs::create_dir(&there).unwrap();
+    // A table that is not there shows where the server reads.
+    for entry in here.read_dir().unwrap().flatten() {
+        let _ = Command::new("cp").arg("-r").arg(entry.path()).arg(&there).status().unwrap();
+    }
+    let option = format!("--remote-data={}={}", here.display(), there.display());
+    let query = "SELECT count(*) AS n FROM kernels";
+    let here = here.to_str().unwrap();
+    let expected = server.csv(here.as_ref(), query);
+    std::fs::remove_dir_all(directory.path().join("there/spans")).unwrap();
+    let named = server.ended(&[here, query, "--format=csv", &option]);
+    assert_eq!((named.code, named.out), (0, expected), "{}", named.err);
+    let missing = server.ended(&[here, "SELECT count(*) FROM spans", &option]);
+    assert_eq!(missing.code, 1, "{}", missing.out);
+    assert!(missing.err.contains("the server cannot read"), "{}", missing.err);
+    assert!(missing.err.contains("--remote-data"), "{}", missing.err);
+    let unused = server.ended(&[here, query, "--remote-data=/none=/other"]);
+    assert_eq!(unused.code, 2, "{}", unused.err);
+    assert!(unused.err.contains("--remote-data /none=… changes nothing"), "{}", unused.err);
+}
+
+#[test]
+fn views_of_ones_own_and_what_is_listed_are_there() {
+    let Some(server) = server() else { return };
+    let set = runs().set();
+    let own = "CREATE VIEW slow AS SELECT rank, delay_ns FROM stragglers WHERE delay_ns > 0; \
+               SELECT count(*) AS n FROM slow; \
+               CREATE OR REPLACE VIEW breakdown AS SELECT 7 AS seven; SELECT * FROM breakdown";
+    let here = embedded(&set, own);
+    assert!(here.ends_with("\nseven\n7\n"), "{here}");
+    assert_eq!(server.csv(&set, own), here);
+    for query in ["SHOW TABLES", "DESCRIBE kernels", "DESCRIBE stragglers"] {
+        assert_eq!(server.csv(&set, query), embedded(&set, query), "{query}");
+    }
+    let with =
+        "WITH kernels AS (SELECT * FROM kernels WHERE rank = 1) SELECT count(*) AS n FROM kernels";
+    assert_eq!(server.csv(&set, with), embedded(&set, with));
+    // A session is one command's.
+    let gone = server.ended(&[set.to_str().unwrap(), "SELECT * FROM slow"]);
+    assert!(gone.code == 1 && gone.err.contains("there is no table `slow`"), "{}", gone.err);
+}
+
+#[test]
+fn names_that_are_wrong_are_named_with_the_nearest() {
+    let Some(server) = server() else { return };
+    let set = runs().set();
+    for (query, place, error, near) in [
+        (
+            "SELECT *\n FROM kernel",
+            "2 |  FROM kernel\n  |       ^\n",
+            "error: there is no table `kernel`\n",
+            "`kernels`",
+        ),
+        (
+            "SELECT rank, durations_ns FROM kernels",
+            "",
+            "error: there is no column `durations_ns`",
+            "`duration_ns`",
+        ),
+        (
+            "SELECT interval_union(start_ns, duration_ns) FROM kernels",
+            "1 | SELECT interval_union(",
+            "error: `interval_union` is a function of tprof, and not of a server\n",
+            "device_time",
+        ),
+        ("SELECT 1 +", "", "error: the query is not SQL\n", ""),
+    ] {
+        let ended = server.ended(&[set.to_str().unwrap(), query]);
+        assert_eq!(ended.code, 1, "{}", ended.err);
+        assert!(ended.err.starts_with(place), "{}", ended.err);
+        assert!(ended.err.contains(error), "{}", ended.err);
+        assert!(ended.err.contains(near), "{}", ended.err);
+        assert!(ended.err.lines().count() <= 5, "{}", ended.err);
+    }
+}
+
+#[test]
+fn what_writes_and_what_no_server_reads_is_refused_before_anything_is_sent() {
+    let directory = tempfile::tempdir().unwrap();
+    let new = directory.path().join("new");
+    let set = runs().set();
+    let set = set.to_str().unwrap();
+    // Nobody is there: what is sent fails in another way.
+    let nobody = |words: &[&str]| of(at_port(free_port(), words).output().unwrap());
+    for (query, why) in [
+        (format!("COPY (SELECT 1) TO '{}'", new.display()), "COPY is refused"),
+        (
+            format!("CREATE TABLE t USING parquet LOCATION '{}'", new.display()),
+            "CREATE TABLE is refused",
+        ),
+        (
+            "WITH a AS (SELECT 1) INSERT INTO kernels SELECT * FROM a".into(),
+            "INSERT INTO is refused",
+        ),
+        ("SELECT 1; DROP VIEW kernels".into(), "DROP VIEW is refused"),
+        ("SET spark.sql.ansi.enabled = false".into(), "SET is refused"),
+        ("SELECT reflect('java.lang.System', 'exit', 1)".into(), "`reflect` is refused"),
+        ("SELECT * FROM parquet.`/etc`".into(), "there is no table `parquet./etc`"),
+        ("SELECT * FROM read_files('/etc')".into(), "`read_files` is refused"),
+        ("CREATE VIEW kernels AS SELECT 1".into(), "cannot reach"),
+    ] {
+        let ended = nobody(&[set, &query]);
+        assert_eq!((ended.code, &*ended.out), (1, ""), "{query}: {}", ended.err);
+        assert!(ended.err.contains(why), "{query}: {}", ended.err);
+    }
+    let run = runs().run();
+    let run = nobody(&[run.to_str().unwrap(), "SELECT 1 FROM runs"]);
+    assert_eq!(run.code, 2);
+    for part in ["cannot read the run", "tprof export", "--to parquet", "tprof archive"] {
+        assert!(run.err.contains(part), "{}", run.err);
+    }
+    for option in ["--memory-limit=2G", "--threads=1"] {
+        let ended = nobody(&[set, "SELECT 1", option]);
+        assert!(ended.code == 2 && ended.err.contains("does not apply"), "{}", ended.err);
+    }
+    assert!(!new.exists());
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named_and_a_token_is_not() {
+    let set = runs().set();
+    let port = free_port();
+    let mut command = at_port(port, &[set.to_str().unwrap(), "SELECT count(*) FROM runs"]);
+    let ended = of(command.env("SPARK_CONNECT_AUTHENTICATE_TOKEN", "s3cret").output().unwrap());
+    assert_eq!(ended.code, 1);
+    let what = format!("cannot reach the Spark Connect server 127.0.0.1:{port}");
+    assert!(ended.err.contains(&what) && ended.err.contains("refused"), "{}", ended.err);
+    assert!(!ended.err.contains("s3cret"));
+    let mut wrong = program([set.to_str().unwrap(), "SELECT 1", "--remote=http://a/;token=s3cret"]);
+    let wrong = of(wrong.output().unwrap());
+    assert_eq!(wrong.code, 2, "{}", wrong.err);
+    assert!(!wrong.err.contains("s3cret"), "{}", wrong.err);
+    // A server of another kind.
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut stream = stream;
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    let other =
+        of(at_port(port, &[set.to_str().unwrap(), "SELECT count(*) FROM runs"]).output().unwrap());
+    assert_eq!((other.code, &*other.out), (1, ""), "{}", other.err);
+    assert!(other.err.contains(&format!("127.0.0.1:{port}")), "{}", other.err);
+}
+
+/// A query that takes hours, and no memory.
+fn long(rows: u64) -> String {
+    format!(
+        "SELECT count(*) AS n, sum(a.id % 7 * (b.id % 11)) AS s FROM range({rows}) a CROSS JOIN range({rows}) b"
+    )
+}
+
+#[test]
+fn a_server_that_is_killed_in_a_query_leaves_no_result() {
+    let Some(mut server) = Server::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("result.csv");
+    let query = long(10_000_000);
+    let words = [query.as_str(), "--format=csv", "-o", file.to_str().unwrap()];
+    let mut child = server.program(&words).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(child.try_wait().unwrap().is_none(), "the query is not long enough");
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let ended = of(child.wait_with_output().unwrap());
+    assert_eq!((ended.code, &*ended.out), (1, ""), "{}", ended.err);
+    assert!(ended.err.contains("no result is kept"), "{}", ended.err);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn ctrl_c_ends_the_query_on_the_server() {
+    let Some(server) = Server::start() else { return };
+    let query = long(10_000_000);
+    let mut command = server.program(&[&query]);
+    let child = command.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let pid = server.child.id();
+    let used = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    };
+    let idle = used();
+    while used() < idle + 100 {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+    let ended = of(child.wait_with_output().unwrap());
+    assert_eq!((ended.code, &*ended.out), (130, ""), "{}", ended.err);
+    // It rests: for a while it uses no more than a server that does nothing.
+    let is_resting = || {
+        let before = used();
+        std::thread::sleep(Duration::from_millis(500));
+        used() < before + 10
+    };
+    assert!((0..60).any(|_| is_resting()), "the server goes on");
+}
+
+/// Passes bytes on, until so many have come from the server on a connection: then it cuts that one. The
+/// counter has how many connections are still to be cut.
+fn cutting(to: u16, bytes: usize, cuts: usize) -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let left = Arc::new(AtomicUsize::new(cuts));
+    let of_thread = Arc::clone(&left);
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let server = TcpStream::connect(("127.0.0.1", to)).unwrap();
+            let (from_client, to_server) =
+                (client.try_clone().unwrap(), server.try_clone().unwrap());
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut &from_client, &mut &to_server);
+                let _ = to_server.shutdown(Shutdown::Write);
+            });
+            let left = Arc::clone(&of_thread);
+            std::thread::spawn(move || {
+                let (mut buffer, mut passed) = ([0; 4096], 0);
+                while let Ok(read @ 1..) = (&server).read(&mut buffer) {
+                    passed += read;
+                    let is_cut = passed > bytes
+                        && left
+                            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1))
+                            .is_ok();
+                    if is_cut || (&client).write_all(&buffer[..read]).is_err() {
+                        break;
+                    }
+                }
+                let _ = client.shutdown(Shutdown::Both);
+                let _ = server.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    (port, left)
+}
+
+#[test]
+fn a_connection_that_breaks_in_a_result_is_mended_or_there_is_none() {
+    let Some(server) = server() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let query = "SELECT id, concat('row ', CAST(id AS STRING)) AS text FROM range(200000) \
+                 ORDER BY id";
+    let whole = server.csv(&runs().set(), query);
+    assert_eq!(whole.lines().count(), 200_001);
+    let mut mended = 0;
+    for bytes in [2_000, 200_000, 2_000_000] {
+        let (port, left) = cutting(server.port, bytes, 1);
+        let file = directory.path().join(format!("{bytes}.csv"));
+        let words = [query, "--format=csv", "-o", file.to_str().unwrap()];
+        let ended = of(at_port(port, &words).output().unwrap());
+        assert_eq!(left.load(Ordering::SeqCst), 0, "nothing was cut at {bytes}");
+        match ended.code {
+            0 => {
+                assert!(std::fs::read_to_string(&file).unwrap() == whole, "{bytes}");
+                mended += 1;
+            }
+            _ => {
+                assert!(ended.err.contains("no result is kept"), "{}", ended.err);
+                assert!(!file.exists());
+            }
+        }
+    }
+    eprintln!("{mended} of 3 connections were mended");
+}
