@@ -1,0 +1,61 @@
+"""What is queried: an archive of public traces and a recorded program, and a data set of synthetic ranks.
+
+Files are small, a few ranks each, so that a scan has many tasks.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PUBLIC = ("dlrm_8rank_v100", "graphs_a100", "nccl_a100", "alexnet_cp", "diff_test_v100", "large_v100", "sampled_2rank_of_128")
+# Steps of a synthetic rank: 10,050 rows of events.
+STEPS = 75
+FILES = 64
+# On a core for some tenths of a second: something to sample.
+PROGRAM = "def squares(n): return sum(i * i for i in range(n))\nfor _ in range(8): squares(600_000)"
+
+
+class Made:
+    """Makes data with built programs, below one directory."""
+
+    def __init__(self, folder, tprof, sql, make):
+        self.folder, self.tprof, self.sql, self.make = Path(folder), tprof, sql, make
+
+    def run(self, *words):
+        done = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join(map(str, words))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+
+    def public(self):
+        """An archive with all tables of the public traces that are there, of a recorded program, and of
+        ranks that differ."""
+        data = Path(os.environ.get("TPROF_SHARED_DATA", ROOT / "../shared/data")) / "kineto"
+        runs = []
+        for name in PUBLIC:
+            if not (data / name).is_dir():
+                print(f"left out: {data / name} is not there")
+                continue
+            self.run(self.tprof, "import", "--quiet", data / name, "-o", self.folder / name)
+            runs.append(self.folder / name)
+        traces, differing = self.folder / "traces", self.folder / "differing"
+        traces.mkdir()
+        for rank in range(5):
+            self.run(self.make, "kineto", 20, traces / f"rank-{rank}.json", rank, 5)
+        self.run(self.tprof, "import", "--quiet", traces, "-o", differing)
+        recorded = self.folder / "recorded"
+        self.run(self.tprof, "run", "--quiet", "-o", recorded, "--", sys.executable, "-c", PROGRAM)
+        archive = self.folder / "archive"
+        self.run(self.sql, "archive", *runs, differing, recorded, "--to", archive, "--raw", "all")
+        return archive
+
+    def ranks(self, count):
+        """A data set of so many ranks, one file of a table for each 64th of them."""
+        one, run, dataset = (self.folder / f"{name}-{count}" for name in ("one", "run", "ranks"))
+        trace = self.folder / "one.json"
+        self.run(self.make, "kineto", STEPS, trace)
+        self.run(self.tprof, "import", "--quiet", trace, "-o", one)
+        self.run(self.make, "ranks", one, count, run)
+        self.run(self.tprof, "export", "--to", "parquet", f"--compact={max(1, count // FILES)}", "-o", dataset, run)
+        return dataset

@@ -1,0 +1,148 @@
+"""Executors that are killed while a query runs: it must end with the rows that the embedded engine has.
+
+That an idle executor was killed would prove nothing. Each trial therefore waits, by Spark's REST
+interface, for an active stage of the wanted kind with finished, running and waiting tasks, kills the process of an
+executor with running tasks of it, and fails unless Spark then lists that executor as lost, those
+tasks as failed by the loss, and each as done by another attempt.
+"""
+
+import os
+import signal
+import threading
+import time
+
+from compare import asked, difference
+
+# A view's rows times those of `steps` of ten ranks: 150 million in a stage, of 64 ranks. The first has the
+# product in the stage that reads files, the second behind the exchange of a window.
+QUERIES = {
+    "scan": "SELECT d.rank, d.call, count(*) AS pairs, sum(d.delay_ns + q.rank * q.step) AS weighed "
+            "FROM steps q CROSS JOIN launch_delays d WHERE q.rank < 10 GROUP BY d.rank, d.call",
+    "shuffle": "SELECT d.rank, count(*) AS pairs, sum(d.end_ns - d.start_ns + q.rank * q.step) AS weighed "
+               "FROM steps q CROSS JOIN device_time d WHERE d.computing > 0 AND q.rank < 10 GROUP BY d.rank",
+}
+# Fewer are stages of the small table.
+TASKS = 16
+END_S = 300
+
+
+def kind_of(stage):
+    """By what its finished and running tasks have read so far."""
+    if stage["inputRecords"] and not stage["shuffleReadRecords"]:
+        return "scan"
+    if stage["shuffleReadRecords"] and not stage["inputRecords"]:
+        return "shuffle"
+    return None
+
+
+def place(stage):
+    return f"/stages/{stage['stageId']}/{stage['attemptId']}"
+
+
+def tasks(spark, stage):
+    return spark.rest(f"{place(stage)}/taskList?length=10000")
+
+
+class Query(threading.Thread):
+    """A query on the cluster, beside this thread."""
+
+    def __init__(self, cluster, text):
+        super().__init__(daemon=True)
+        self.cluster, self.text, self.rows, self.error = cluster, text, None, None
+
+    def run(self):
+        try:
+            self.rows = self.cluster(self.text)
+        except Exception as error:  # The client's library has many; each is a failed query.
+            self.error = error
+
+
+def caught(spark, kind, before, query):
+    """A stage of this query in full swing: of the kind, with tasks that are done, run and wait."""
+    while query.is_alive():
+        for stage in spark.rest("/stages?status=active"):
+            waits = stage["numTasks"] - stage["numCompleteTasks"] - stage["numActiveTasks"]
+            if (stage["stageId"] > before and stage["numTasks"] >= TASKS and kind_of(stage) == kind
+                    and stage["numCompleteTasks"] and stage["numActiveTasks"] and waits):
+                return stage
+        time.sleep(0.1)
+    raise RuntimeError(f"the query ended before a {kind} stage was active: {query.error or 'with rows'}")
+
+
+def kill(spark, stage, everyone):
+    """Kills executors with running tasks of the stage; tasks that ran on them, by executor."""
+    pids = spark.executor_pids()
+    running = {}
+    for task in tasks(spark, stage):
+        if task["status"] == "RUNNING" and task["executorId"] in pids:
+            running.setdefault(task["executorId"], []).append(task["taskId"])
+    if not running:
+        raise RuntimeError("no executor had a running task of the stage")
+    victims = sorted(pids) if everyone else [next(iter(running))]
+    for victim in victims:
+        os.kill(pids[victim], signal.SIGKILL)
+    return {victim: running.get(victim, []) for victim in victims}
+
+
+def proofs(spark, stage, victims):
+    """Facts of the loss, as text; raises where one does not hold."""
+    executors = spark.executors(gone=True)
+    facts = []
+    for victim in victims:
+        if executors[victim]["isActive"]:
+            raise RuntimeError(f"Spark has not lost executor {victim}")
+        facts.append(f"executor {victim}: {executors[victim]['removeReason'].splitlines()[0]}")
+    attempts = spark.rest(f"/stages/{stage['stageId']}")
+    every = [task for attempt in attempts for task in tasks(spark, attempt)]
+    lost = [task for task in every if task["executorId"] in victims and task["status"] == "FAILED"]
+    lost = [task for task in lost if "ExecutorLostFailure" in task.get("errorMessage", "")]
+    # The stage's other attempts number their tasks anew; partitions keep theirs.
+    done = {task["partitionId"] for task in every if task["status"] == "SUCCESS" and task["executorId"] not in victims}
+    if not lost:
+        raise RuntimeError(f"no task of stage {stage['stageId']} failed by the loss: the executor was idle")
+    missing = [task["partitionId"] for task in lost if task["partitionId"] not in done]
+    if missing:
+        raise RuntimeError(f"partitions {missing} of stage {stage['stageId']} were not computed again")
+    facts.append(f"{len(lost)} tasks failed by it and were done again")
+    again = [row for row in spark.rest("/stages") if row["attemptId"] > 0 and row["stageId"] <= stage["stageId"]
+             and row.get("submissionTime", "") >= stage["submissionTime"]]
+    if again:
+        facts.append("stages run again: " + ", ".join(f"{row['stageId']} ({row['numCompleteTasks']} tasks)" for row in again))
+    return facts
+
+
+def trial(spark, cluster, kind, wanted, everyone):
+    before = max((stage["stageId"] for stage in spark.rest("/stages")), default=-1)
+    query = Query(cluster, QUERIES[kind])
+    query.start()
+    stage = caught(spark, kind, before, query)
+    victims = kill(spark, stage, everyone)
+    killed = time.monotonic()
+    query.join(END_S)
+    if query.is_alive():
+        raise RuntimeError(f"the query goes on {END_S} s after the kill")
+    seconds = time.monotonic() - killed
+    if query.error:
+        raise query.error
+    if problem := difference(wanted, query.rows):
+        raise RuntimeError(problem)
+    at = f"{kind} stage {stage['stageId']}, {stage['numCompleteTasks']} of {stage['numTasks']} tasks done"
+    print(f"ok  killed {'all executors' if everyone else 'an executor'} in {at}: right result after {seconds:.1f} s")
+    for fact in proofs(spark, stage, victims):
+        print(f"    {fact}", flush=True)
+    # The next trial begins with all of them.
+    spark.wait("the executors", lambda: len(spark.executor_pids()) == len(spark.executors()) == spark.count)
+
+
+def kills(spark, cluster, sql, dataset, times):
+    """Every trial; how many failed."""
+    failed = 0
+    for kind, query in QUERIES.items():
+        wanted, _ = asked(sql, dataset, query)
+        for everyone in [False] * times + [True]:
+            try:
+                trial(spark, cluster, kind, wanted, everyone)
+            except Exception as error:
+                failed += 1
+                print(f"WRONG  {kind}{', all executors' if everyone else ''}: {error}", flush=True)
+    return failed
