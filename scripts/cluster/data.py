@@ -6,6 +6,7 @@ Files are small, a few ranks each, so that a scan has many tasks.
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +29,7 @@ class Made:
         if done.returncode != 0:
             raise RuntimeError(f"{' '.join(map(str, words))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
 
+    @cache
     def public(self):
         """An archive with all tables of the public traces that are there, of a recorded program, and of
         ranks that differ."""
@@ -50,6 +52,7 @@ class Made:
         self.run(self.sql, "archive", *runs, differing, recorded, "--to", archive, "--raw", "all")
         return archive
 
+    @cache
     def ranks(self, count):
         """A data set of so many ranks, one file of a table for each 64th of them."""
         one, run, dataset = (self.folder / f"{name}-{count}" for name in ("one", "run", "ranks"))

@@ -3,27 +3,36 @@
 That an idle executor was killed would prove nothing. Each trial therefore waits, by Spark's REST
 interface, for an active stage of the wanted kind with finished, running and waiting tasks, kills the process of an
 executor with running tasks of it, and fails unless Spark then lists that executor as lost, those
-tasks as failed by the loss, and each as done by another attempt.
+tasks as failed by the loss, and each as done by another attempt. In a shuffle stage the outputs of earlier stages
+that the executor held are gone too: parts of those stages must have run again.
 """
 
 import os
 import signal
 import threading
 import time
+from datetime import datetime, timedelta, timezone
 
 from compare import asked, difference
 
-# A view's rows times those of `steps` of ten ranks: 150 million in a stage, of 64 ranks. The first has the
+# A view's rows times those of `rank_steps` of ten ranks, which is one file: 150 million in a stage, of 64 ranks. The first has the
 # product in the stage that reads files, the second behind the exchange of a window.
 QUERIES = {
     "scan": "SELECT d.rank, d.call, count(*) AS pairs, sum(d.delay_ns + q.rank * q.step) AS weighed "
-            "FROM steps q CROSS JOIN launch_delays d WHERE q.rank < 10 GROUP BY d.rank, d.call",
+            "FROM rank_steps q CROSS JOIN launch_delays d WHERE q.rank < 10 GROUP BY d.rank, d.call",
     "shuffle": "SELECT d.rank, count(*) AS pairs, sum(d.end_ns - d.start_ns + q.rank * q.step) AS weighed "
-               "FROM steps q CROSS JOIN device_time d WHERE d.computing > 0 AND q.rank < 10 GROUP BY d.rank",
+               "FROM rank_steps q CROSS JOIN device_time d WHERE d.computing > 0 AND q.rank < 10 GROUP BY d.rank",
 }
 # Fewer are stages of the small table.
 TASKS = 16
+# A stage that goes on for longer is the one with the product.
+AGE = timedelta(seconds=1)
 END_S = 300
+
+
+def moment(before=timedelta(0)):
+    """Now, or before that, as Spark writes it."""
+    return (datetime.now(timezone.utc) - before).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "GMT"
 
 
 def kind_of(stage):
@@ -63,28 +72,26 @@ def caught(spark, kind, before, query):
         for stage in spark.rest("/stages?status=active"):
             waits = stage["numTasks"] - stage["numCompleteTasks"] - stage["numActiveTasks"]
             if (stage["stageId"] > before and stage["numTasks"] >= TASKS and kind_of(stage) == kind
-                    and stage["numCompleteTasks"] and stage["numActiveTasks"] and waits):
+                    and stage["numCompleteTasks"] and stage["numActiveTasks"] and waits
+                    and stage["submissionTime"] < moment(before=AGE)):
                 return stage
         time.sleep(0.1)
     raise RuntimeError(f"the query ended before a {kind} stage was active: {query.error or 'with rows'}")
 
 
 def kill(spark, stage, everyone):
-    """Kills executors with running tasks of the stage; tasks that ran on them, by executor."""
+    """Kills an executor with a running task of the stage, or all executors; their ids."""
     pids = spark.executor_pids()
-    running = {}
-    for task in tasks(spark, stage):
-        if task["status"] == "RUNNING" and task["executorId"] in pids:
-            running.setdefault(task["executorId"], []).append(task["taskId"])
+    running = [task["executorId"] for task in tasks(spark, stage) if task["status"] == "RUNNING" and task["executorId"] in pids]
     if not running:
         raise RuntimeError("no executor had a running task of the stage")
-    victims = sorted(pids) if everyone else [next(iter(running))]
+    victims = sorted(pids) if everyone else running[:1]
     for victim in victims:
         os.kill(pids[victim], signal.SIGKILL)
-    return {victim: running.get(victim, []) for victim in victims}
+    return victims
 
 
-def proofs(spark, stage, victims):
+def proofs(spark, stage, victims, killed):
     """Facts of the loss, as text; raises where one does not hold."""
     executors = spark.executors(gone=True)
     facts = []
@@ -104,10 +111,12 @@ def proofs(spark, stage, victims):
     if missing:
         raise RuntimeError(f"partitions {missing} of stage {stage['stageId']} were not computed again")
     facts.append(f"{len(lost)} tasks failed by it and were done again")
-    again = [row for row in spark.rest("/stages") if row["attemptId"] > 0 and row["stageId"] <= stage["stageId"]
-             and row.get("submissionTime", "") >= stage["submissionTime"]]
+    again = [row for row in spark.rest("/stages") if row.get("submissionTime", "") > killed
+             and (row["stageId"] < stage["stageId"] or row["stageId"] == stage["stageId"] and row["attemptId"] > stage["attemptId"])]
     if again:
-        facts.append("stages run again: " + ", ".join(f"{row['stageId']} ({row['numCompleteTasks']} tasks)" for row in again))
+        facts.append("ran again: " + ", ".join(f"{row['numCompleteTasks']} tasks of stage {row['stageId']}" for row in again))
+    elif kind_of(stage) == "shuffle":
+        raise RuntimeError(f"no stage before stage {stage['stageId']} ran again")
     return facts
 
 
@@ -116,19 +125,19 @@ def trial(spark, cluster, kind, wanted, everyone):
     query = Query(cluster, QUERIES[kind])
     query.start()
     stage = caught(spark, kind, before, query)
+    killed, began = moment(), time.monotonic()
     victims = kill(spark, stage, everyone)
-    killed = time.monotonic()
     query.join(END_S)
     if query.is_alive():
         raise RuntimeError(f"the query goes on {END_S} s after the kill")
-    seconds = time.monotonic() - killed
+    seconds = time.monotonic() - began
     if query.error:
         raise query.error
     if problem := difference(wanted, query.rows):
         raise RuntimeError(problem)
     at = f"{kind} stage {stage['stageId']}, {stage['numCompleteTasks']} of {stage['numTasks']} tasks done"
     print(f"ok  killed {'all executors' if everyone else 'an executor'} in {at}: right result after {seconds:.1f} s")
-    for fact in proofs(spark, stage, victims):
+    for fact in proofs(spark, stage, victims, killed):
         print(f"    {fact}", flush=True)
     # The next trial begins with all of them.
     spark.wait("the executors", lambda: len(spark.executor_pids()) == len(spark.executors()) == spark.count)

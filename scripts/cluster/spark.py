@@ -32,6 +32,8 @@ SETTINGS = {
     "spark.executor.heartbeatInterval": "1s",
     "spark.executor.metrics.pollingInterval": "1s",
     "spark.ui.liveUpdate.period": "0",
+    # Executors of one host read each other's files otherwise, and a lost one's outputs would be there still.
+    "spark.shuffle.readHostLocalDisk": "false",
     # Many tasks a stage, though the data is small: a kill meets a stage that goes on.
     "spark.sql.files.openCostInBytes": "16m",
     "spark.sql.files.maxPartitionBytes": "16m",
@@ -56,7 +58,7 @@ def listens(port):
 
 
 def get(port, path):
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=120) as answer:
         return json.load(answer)
 
 

@@ -8,13 +8,15 @@ WITH work AS (
          0 AS copy
   FROM kernels
   UNION ALL
-  SELECT run, rank, instance, host, device, start_ns, start_ns + duration_ns AS end_ns, 0, 0, 1
+  SELECT run, rank, instance, host, device, start_ns, start_ns + duration_ns AS end_ns,
+         0 AS compute, 0 AS communication, 1 AS copy
   FROM copies
 ), edges AS (
   SELECT run, rank, instance, host, device, start_ns AS at_ns, compute, communication, copy
   FROM work
   UNION ALL
-  SELECT run, rank, instance, host, device, end_ns AS at_ns, -compute, -communication, -copy
+  SELECT run, rank, instance, host, device, end_ns AS at_ns,
+         -compute AS compute, -communication AS communication, -copy AS copy
   FROM work
 ), moments AS (
   SELECT run, rank, instance, host, device, at_ns,

@@ -12,7 +12,7 @@ WITH work AS (
          duration_ns
   FROM copies WHERE launch_start_ns IS NOT NULL
 ), owned AS (
-  SELECT c.run, c.rank, c.instance, c.host, c.flop_row AS row,
+  SELECT c.run AS run, c.rank AS rank, c.instance AS instance, c.host AS host, c.flop_row AS row,
          CAST(sum(w.duration_ns) AS BIGINT) AS device_ns
   FROM work w JOIN spans c
     ON c.run = w.run AND c.rank = w.rank AND c.instance = w.instance
@@ -27,6 +27,6 @@ SELECT s.run, s.rank, s.instance, s.host, s.name AS operator, s.input_shapes, s.
        CAST(sum(s.flop_bytes) AS BIGINT) AS bytes,
        CAST(sum(o.device_ns) AS BIGINT) AS device_ns
 FROM spans s LEFT JOIN owned o
-  ON o.run = s.run AND o.rank = s.rank AND o.instance = s.instance AND o.row = s.row
+  ON s.run = o.run AND s.rank = o.rank AND s.instance = o.instance AND s.row = o.row
 WHERE s.flops IS NOT NULL
 GROUP BY s.run, s.rank, s.instance, s.host, s.name, s.input_shapes, s.input_types;

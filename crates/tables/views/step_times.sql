@@ -4,12 +4,12 @@ WITH placed AS (
   SELECT run, rank, instance, host, process, source, duration_ns,
          row_number() OVER (PARTITION BY run, rank, instance, host, process
            ORDER BY duration_ns) AS place,
-         count(*) OVER (PARTITION BY run, rank, instance, host, process) AS steps
+         sum(1) OVER (PARTITION BY run, rank, instance, host, process) AS steps
   FROM steps
 )
 SELECT run, rank, instance, host, process, source,
        count(*) AS steps,
-       avg(CASE WHEN 2 * place IN (steps, steps + 1, steps + 2) THEN duration_ns END) AS median_ns,
+       avg(CASE WHEN 2 * place IN (steps, steps + 1, steps + 2) THEN duration_ns ELSE NULL END) AS median_ns,
        avg(duration_ns) AS mean_ns,
        min(duration_ns) AS min_ns,
        max(duration_ns) AS max_ns

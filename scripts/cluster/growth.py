@@ -1,0 +1,63 @@
+"""What views cost over ranks, embedded and on one and three executors of Spark, as a table and a picture.
+
+CPU seconds are those of the process, or of all executors and of the server that plans for them. Each query runs twice, the
+second time is kept: the first one on a new executor has its Java compiled.
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from client import Client
+from compare import views
+from spark import Spark
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
+import plot
+from measure import Run, busy_seconds
+
+VIEWS = ("kernel_stats", "breakdown", "stragglers", "comm_overlap")
+RANKS = (64, 256, 1024)
+EXECUTORS = (1, 3)
+
+
+def embedded(made, dataset, view):
+    runs = [Run([made.sql, dataset, f"SELECT * FROM {view}", "--format", "csv", "-o", "{folder}/out"], timeout=900) for _ in range(2)]
+    if runs[-1].status != 0:
+        raise RuntimeError(runs[-1].output)
+    return runs[-1].cpu, runs[-1].wall, runs[-1].others
+
+
+def on_spark(spark, client, view):
+    for _ in range(2):
+        began, cpu, busy = time.monotonic(), spark.cpu(), busy_seconds()
+        client.rows(f"SELECT * FROM {view}")
+        wall, cpu = time.monotonic() - began, spark.cpu() - cpu
+    return cpu, wall, max(0.0, (busy_seconds() - busy - cpu) / wall)
+
+
+def measure(made, picture):
+    """Prints a table of CPU and wall seconds and of the cores that others used meanwhile."""
+    text, points = views(made.sql)[0], {}
+    model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown")
+    print(f"{os.cpu_count()} cores, {model}, load {os.getloadavg()[0]:.1f}")
+    print("| view | engine | ranks | CPU s | wall s | cores of others |\n|---|---|---|---|---|---|")
+
+    def note(engine, view, ranks, found):
+        cpu, wall, others = found
+        points.setdefault(engine, {}).setdefault(view, []).append((ranks, cpu))
+        print(f"| `{view}` | {engine} | {ranks:,} | {cpu:.2f} | {wall:.2f} | {others:.1f} |", flush=True)
+
+    for ranks in RANKS:
+        for view in VIEWS:
+            note("embedded", view, ranks, embedded(made, made.ranks(ranks), view))
+    for executors in EXECUTORS:
+        name = f"Spark, {executors} executor{'s' * (executors > 1)}"
+        with Spark(made.folder / f"spark-{executors}", executors) as spark:
+            for ranks in RANKS:
+                client = Client(spark.connect, made.ranks(ranks), text)
+                for view in VIEWS:
+                    note(name, view, ranks, on_spark(spark, client, view))
+    if picture:
+        plot.write(picture, [(f"ranks ({engine})", list(lines.items())) for engine, lines in points.items()])

@@ -1,0 +1,82 @@
+"""The steps of scripts/test-cluster.sh, one cluster for each; exit status 1 if a fact does not hold."""
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import growth
+from client import Client
+from compare import compare, views
+from data import Made
+from kills import kills
+from spark import Spark
+
+STEPS = ("views", "kills", "daft", "growth")
+WORKERS = 3
+# Of the data set in which executors are killed; its queries are made for it.
+KILL_RANKS = 64
+
+
+def on_spark(made, options):
+    """The steps `views` and `kills`, on one cluster; how many facts do not hold."""
+    text, names = views(made.sql)
+    wrong, empty = 0, set(names)
+    with Spark(made.folder / "spark", WORKERS) as spark:
+        print(f"Spark with {WORKERS} executors on 127.0.0.1:{spark.connect}", flush=True)
+        if "views" in options.steps:
+            for dataset, ranks in ((made.public(), 0), (made.ranks(options.ranks), options.ranks)):
+                differ, without = compare(made.sql, Client(spark.connect, dataset, text).rows, dataset, ranks)
+                wrong, empty = wrong + len(differ), empty & set(without)
+            # A view without rows would agree with anything.
+            if empty:
+                print(f"WRONG  no data has rows for {', '.join(sorted(empty))}")
+                wrong += len(empty)
+        if "kills" in options.steps:
+            dataset = made.ranks(KILL_RANKS)
+            wrong += kills(spark, Client(spark.connect, dataset, text).rows, made.sql, dataset, options.times)
+    return wrong
+
+
+def on_daft(made, options):
+    """The step `daft`, by a Python that has it."""
+    script = Path(__file__).with_name("daft_ray.py")
+    datasets = [made.public(), made.ranks(options.ranks)]
+    words = [os.environ["TPROF_TEST_DAFT"], "-B", script, made.sql, *datasets]
+    return subprocess.run([str(word) for word in words], cwd=made.folder).returncode
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="test-cluster.sh")
+    parser.add_argument("steps", nargs="*", metavar="STEP", help=f"{', '.join(STEPS)} [default: views kills]")
+    parser.add_argument("--ranks", type=int, default=64, help="ranks of the synthetic data set [default: 64]")
+    parser.add_argument("--times", type=int, default=3, help="kills of one executor in each kind of stage [default: 3]")
+    parser.add_argument("--plot", help="with growth: SVG to write")
+    options = parser.parse_args()
+    if unknown := set(options.steps) - set(STEPS):
+        parser.error(f"there is no step {', '.join(sorted(unknown))}")
+    options.steps = options.steps or ["views", "kills"]
+    # So that the cluster is stopped then too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    folder = Path(tempfile.mkdtemp(prefix="tprof-cluster-"))
+    made = Made(folder, *(Path(os.environ[f"TPROF_TEST_{name}"]).resolve() for name in ("BIN", "SQL", "MAKE")))
+    wrong = 0
+    try:
+        if {"views", "kills"} & set(options.steps):
+            wrong += on_spark(made, options)
+        if "daft" in options.steps:
+            wrong += on_daft(made, options)
+        if "growth" in options.steps:
+            growth.measure(made, options.plot)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print("all facts hold" if not wrong else f"{wrong} facts do not hold")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
