@@ -53,12 +53,19 @@ class Made:
         return archive
 
     @cache
-    def ranks(self, count):
-        """A data set of so many ranks, one file of a table for each 64th of them."""
-        one, run, dataset = (self.folder / f"{name}-{count}" for name in ("one", "run", "ranks"))
-        trace = self.folder / "one.json"
+    def ranks(self, count, a_file=None):
+        """A data set of so many ranks, one file of a table for each 64th of them or for so many."""
+        a_file = a_file or max(1, count // FILES)
+        dataset = self.folder / f"ranks-{count}-{a_file}"
+        self.run(self.tprof, "export", "--to", "parquet", f"--compact={a_file}", "-o", dataset, self.run_of(count))
+        return dataset
+
+    @cache
+    def run_of(self, count):
+        """A run of so many ranks, copies of one."""
+        one, run = (self.folder / f"{name}-{count}" for name in ("one", "run"))
+        trace = self.folder / f"one-{count}.json"
         self.run(self.make, "kineto", STEPS, trace)
         self.run(self.tprof, "import", "--quiet", trace, "-o", one)
         self.run(self.make, "ranks", one, count, run)
-        self.run(self.tprof, "export", "--to", "parquet", f"--compact={max(1, count // FILES)}", "-o", dataset, run)
-        return dataset
+        return run

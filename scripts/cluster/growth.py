@@ -9,8 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from client import Client
-from compare import views
+from client import cluster
 from spark import Spark
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
@@ -29,17 +28,17 @@ def embedded(made, dataset, view):
     return runs[-1].cpu, runs[-1].wall, runs[-1].others
 
 
-def on_spark(spark, client, view):
+def on_spark(spark, ask, view):
     for _ in range(2):
         began, cpu, busy = time.monotonic(), spark.cpu(), busy_seconds()
-        client.rows(f"SELECT * FROM {view}")
+        ask(f"SELECT * FROM {view}")
         wall, cpu = time.monotonic() - began, spark.cpu() - cpu
     return cpu, wall, max(0.0, (busy_seconds() - busy - cpu) / wall)
 
 
 def measure(made, picture):
     """Prints a table of CPU and wall seconds and of the cores that others used meanwhile."""
-    text, points = views(made.sql)[0], {}
+    points = {}
     model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown")
     print(f"{os.cpu_count()} cores, {model}, load {os.getloadavg()[0]:.1f}")
     print("| view | engine | ranks | CPU s | wall s | cores of others |\n|---|---|---|---|---|---|")
@@ -56,8 +55,8 @@ def measure(made, picture):
         name = f"Spark, {executors} executor{'s' * (executors > 1)}"
         with Spark(made.folder / f"spark-{executors}", executors) as spark:
             for ranks in RANKS:
-                client = Client(spark.connect, made.ranks(ranks), text)
+                ask = cluster(made.sql, spark.connect, made.ranks(ranks))
                 for view in VIEWS:
-                    note(name, view, ranks, on_spark(spark, client, view))
+                    note(name, view, ranks, on_spark(spark, ask, view))
     if picture:
         plot.write(picture, [(f"ranks ({engine})", list(lines.items())) for engine, lines in points.items()])

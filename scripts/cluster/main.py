@@ -10,13 +10,14 @@ import tempfile
 from pathlib import Path
 
 import growth
-from client import Client
+import sizes
+from client import cluster
 from compare import compare, views
 from data import Made
 from kills import kills
 from spark import Spark
 
-STEPS = ("views", "kills", "daft", "growth")
+STEPS = ("views", "kills", "daft", "growth", "sizes")
 WORKERS = 3
 # Of the data set in which executors are killed; its queries are made for it.
 KILL_RANKS = 64
@@ -24,13 +25,12 @@ KILL_RANKS = 64
 
 def on_spark(made, options):
     """The steps `views` and `kills`, on one cluster; how many facts do not hold."""
-    text, names = views(made.sql)
-    wrong, empty = 0, set(names)
+    wrong, empty = 0, set(views(made.sql)[1])
     with Spark(made.folder / "spark", WORKERS) as spark:
         print(f"Spark with {WORKERS} executors on 127.0.0.1:{spark.connect}", flush=True)
         if "views" in options.steps:
             for dataset, ranks in ((made.public(), 0), (made.ranks(options.ranks), options.ranks)):
-                differ, without = compare(made.sql, Client(spark.connect, dataset, text).rows, dataset, ranks)
+                differ, without = compare(made.sql, cluster(made.sql, spark.connect, dataset), dataset, ranks)
                 wrong, empty = wrong + len(differ), empty & set(without)
             # A view without rows would agree with anything.
             if empty:
@@ -38,7 +38,7 @@ def on_spark(made, options):
                 wrong += len(empty)
         if "kills" in options.steps:
             dataset = made.ranks(KILL_RANKS)
-            wrong += kills(spark, Client(spark.connect, dataset, text).rows, made.sql, dataset, options.times)
+            wrong += kills(spark, cluster(made.sql, spark.connect, dataset), made.sql, dataset, options.times)
     return wrong
 
 
@@ -72,6 +72,8 @@ def main():
             wrong += on_daft(made, options)
         if "growth" in options.steps:
             growth.measure(made, options.plot)
+        if "sizes" in options.steps:
+            sizes.measure(made)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     print("all facts hold" if not wrong else f"{wrong} facts do not hold")

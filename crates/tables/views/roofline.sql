@@ -27,6 +27,6 @@ SELECT s.run, s.rank, s.instance, s.host, s.name AS operator, s.input_shapes, s.
        CAST(sum(s.flop_bytes) AS BIGINT) AS bytes,
        CAST(sum(o.device_ns) AS BIGINT) AS device_ns
 FROM spans s LEFT JOIN owned o
-  ON s.run = o.run AND s.rank = o.rank AND s.instance = o.instance AND s.row = o.row
+  ON o.run = s.run AND o.rank = s.rank AND o.instance = s.instance AND o.row = s.row
 WHERE s.flops IS NOT NULL
 GROUP BY s.run, s.rank, s.instance, s.host, s.name, s.input_shapes, s.input_types;

@@ -9,7 +9,7 @@ WITH placed AS (
 )
 SELECT run, rank, instance, host, process, source,
        count(*) AS steps,
-       avg(CASE WHEN 2 * place IN (steps, steps + 1, steps + 2) THEN duration_ns ELSE NULL END) AS median_ns,
+       avg(CASE WHEN 2 * place BETWEEN steps AND steps + 2 THEN duration_ns ELSE NULL END) AS median_ns,
        avg(duration_ns) AS mean_ns,
        min(duration_ns) AS min_ns,
        max(duration_ns) AS max_ns
