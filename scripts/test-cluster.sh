@@ -35,7 +35,7 @@ have() { # NAME PACKAGE…: a Python with these, in a directory of the cache.
     "$cache/$name/bin/pip" install --quiet --disable-pip-version-check "$@"
     touch "$cache/$name/.done"
 }
-have "pyspark-$pyspark" "pyspark[connect]==$pyspark"
+have "pyspark-$pyspark" "pyspark==$pyspark"
 case " $* " in
 *' daft '*)
     have "daft-$daft" "daft==$daft" "ray==$ray" pyarrow

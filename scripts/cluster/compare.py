@@ -22,6 +22,11 @@ def asked(sql, dataset, query, *options):
     return [{key: value for key, value in row.items() if value is not None} for row in rows], time.monotonic() - began
 
 
+def cluster(sql, port, dataset):
+    """What answers a query by the Spark Connect server of a cluster."""
+    return lambda query: asked(sql, dataset, query, "--remote", f"sc://127.0.0.1:{port}")[0]
+
+
 def counted(rows):
     """Rows in any order."""
     return Counter(frozenset(row.items()) for row in rows)
@@ -52,16 +57,16 @@ def query_of(sql, dataset, view, ranks):
     return f"SELECT run, rank, count(*) AS rows_, {', '.join(sums)} FROM {view} GROUP BY run, rank"
 
 
-def compare(sql, cluster, dataset, ranks):
-    """Prints a line for each view; names of those that differ. `cluster` answers a query with rows."""
+def compare(sql, ask, dataset, ranks):
+    """Prints a line for each view; names of those that differ, and of those without rows. `ask` is asked on the cluster."""
     wrong, empty = [], []
     for view in views(sql)[1]:
         query = query_of(sql, dataset, view, ranks)
         here, _ = asked(sql, dataset, query)
         began = time.monotonic()
         try:
-            problem = difference(here, cluster(query))
-        except Exception as error:  # Whatever the client's library raises is a view that does not run.
+            problem = difference(here, ask(query))
+        except Exception as error:  # Whatever a client raises is a view that does not run.
             problem = str(error)[:2000]
         seconds = time.monotonic() - began
         print(f"{'ok' if problem is None else 'WRONG'}  {dataset.name}  {view}: {len(here)} rows, {seconds:.1f} s", flush=True)

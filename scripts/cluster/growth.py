@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from client import cluster
+from compare import cluster
 from spark import Spark
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))

@@ -55,13 +55,13 @@ def tasks(spark, stage):
 class Query(threading.Thread):
     """A query on the cluster, beside this thread."""
 
-    def __init__(self, cluster, text):
+    def __init__(self, ask, text):
         super().__init__(daemon=True)
-        self.cluster, self.text, self.rows, self.error = cluster, text, None, None
+        self.ask, self.text, self.rows, self.error = ask, text, None, None
 
     def run(self):
         try:
-            self.rows = self.cluster(self.text)
+            self.rows = self.ask(self.text)
         except Exception as error:  # The client's library has many; each is a failed query.
             self.error = error
 
@@ -120,9 +120,9 @@ def proofs(spark, stage, victims, killed):
     return facts
 
 
-def trial(spark, cluster, kind, wanted, everyone):
+def trial(spark, ask, kind, wanted, everyone):
     before = max((stage["stageId"] for stage in spark.rest("/stages")), default=-1)
-    query = Query(cluster, QUERIES[kind])
+    query = Query(ask, QUERIES[kind])
     query.start()
     stage = caught(spark, kind, before, query)
     killed, began = moment(), time.monotonic()
@@ -143,14 +143,14 @@ def trial(spark, cluster, kind, wanted, everyone):
     spark.wait("the executors", lambda: len(spark.executor_pids()) == len(spark.executors()) == spark.count)
 
 
-def kills(spark, cluster, sql, dataset, times):
+def kills(spark, ask, sql, dataset, times):
     """Every trial; how many failed."""
     failed = 0
     for kind, query in QUERIES.items():
         wanted, _ = asked(sql, dataset, query)
         for everyone in [False] * times + [True]:
             try:
-                trial(spark, cluster, kind, wanted, everyone)
+                trial(spark, ask, kind, wanted, everyone)
             except Exception as error:
                 failed += 1
                 print(f"WRONG  {kind}{', all executors' if everyone else ''}: {error}", flush=True)

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import growth
 import sizes
-from client import cluster
-from compare import compare, views
+from compare import cluster, compare, views
 from data import Made
 from kills import kills
 from spark import Spark

@@ -2,8 +2,7 @@
 `tprof export --compact` writes it. Bytes and rows are those that Spark counts in the stages of a query.
 """
 
-from client import cluster
-from compare import query_of, views
+from compare import cluster, query_of, views
 from spark import Spark
 
 RANKS, A_FILE = 1024, 128
