@@ -18,10 +18,10 @@ from compare import asked, difference
 # A view's rows times those of `rank_steps` of ten ranks, which is one file: 150 million in a stage, of 64 ranks. The first has the
 # product in the stage that reads files, the second behind the exchange of a window.
 QUERIES = {
-    "scan": "SELECT d.rank, d.call, count(*) AS pairs, sum(d.delay_ns + q.rank * q.step) AS weighed "
-            "FROM rank_steps q CROSS JOIN launch_delays d WHERE q.rank < 10 GROUP BY d.rank, d.call",
-    "shuffle": "SELECT d.rank, count(*) AS pairs, sum(d.end_ns - d.start_ns + q.rank * q.step) AS weighed "
-               "FROM rank_steps q CROSS JOIN device_time d WHERE d.computing > 0 AND q.rank < 10 GROUP BY d.rank",
+    "scan": "SELECT d.rank AS rank, d.call AS call, count(*) AS pairs, sum(d.delay_ns + q.rank * q.step) AS weighed "
+            "FROM rank_steps q JOIN launch_delays d ON q.run = d.run WHERE q.rank < 10 GROUP BY d.rank, d.call",
+    "shuffle": "SELECT d.rank AS rank, count(*) AS pairs, sum(d.end_ns - d.start_ns + q.rank * q.step) AS weighed "
+               "FROM rank_steps q JOIN device_time d ON q.run = d.run WHERE d.computing > 0 AND q.rank < 10 GROUP BY d.rank",
 }
 # Fewer are stages of the small table.
 TASKS = 16

@@ -1,4 +1,5 @@
--- Steps of each rank, as in `tprof report steps`.
+-- Steps of each rank, as in `tprof report steps`. Daft has no `count(*)` over a window, wants an `ELSE`, and
+-- its `IN` gives wrong rows for a list of columns.
 CREATE VIEW step_times AS
 WITH placed AS (
   SELECT run, rank, instance, host, process, source, duration_ns,
