@@ -120,7 +120,7 @@ struct Polling {
     is_on: Arc<AtomicBool>,
 }
 
-/// Whose counters are open.
+/// The processes that have counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Watched {
     #[default]
@@ -161,8 +161,7 @@ struct Worker {
     scratch: Vec<u64>,
     /// The ring of a processor without its thread is not waited for any more.
     hung_up: Vec<bool>,
-    /// Whose counters are open: those of one process that was launched, and what it starts, or of
-    /// others as well.
+    /// The processes that have counters: one that was launched, with what it starts, or others.
     watched: Watched,
 }
 
