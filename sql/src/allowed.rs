@@ -77,7 +77,7 @@ pub fn check_plan(plan: &LogicalPlan) -> Result<(), Refused> {
 }
 
 /// `DROP TABLE` of `DROP TABLE kernels`.
-fn first_words(text: &str) -> String {
+pub fn first_words(text: &str) -> String {
     let is_keyword = |word: &&str| word.chars().all(|c| c.is_ascii_uppercase());
     let words: Vec<&str> = text.split_whitespace().take(2).take_while(is_keyword).collect();
     words.join(" ")

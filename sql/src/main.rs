@@ -18,6 +18,7 @@ mod prompt;
 mod remote;
 mod runs;
 mod script;
+mod sent;
 mod session;
 mod statements;
 mod status;

@@ -8,6 +8,8 @@ use datafusion::sql::sqlparser::dialect::{Dialect as Grammar, GenericDialect, Sp
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
+use crate::sent::{Sent, blank, sent};
+
 /// One statement, and where it stands.
 #[derive(Clone, Debug)]
 pub struct Source {
@@ -16,6 +18,8 @@ pub struct Source {
     pub text: String,
     /// What the parser made of it.
     pub parsed: Statement,
+    /// What a server gets, if it is for one.
+    pub sent: Option<Sent>,
 }
 
 /// Why text is no statements.
@@ -62,11 +66,18 @@ pub fn parse(text: &str, dialect: Dialect) -> Result<Vec<Source>, Unparsed> {
             .get(these.len())
             .map_or(text.len(), |end| offset(text, end.span.start.line, end.span.start.column));
         if these.iter().any(|one| is_word(&one.token)) {
-            let text = blank(&text[..from]) + &text[from..to];
-            let plain = if dialect == Dialect::Server { plain(&text, these) } else { text.clone() };
+            let before = blank(&text[..from]);
+            let text = before.clone() + &text[from..to];
+            let (plain, sent) = match dialect {
+                Dialect::Own => (text.clone(), None),
+                Dialect::Server => {
+                    let sent = sent(&before, these).map_err(unsent).map_err(&failed)?;
+                    (plain(&text, these), Some(sent))
+                }
+            };
             let statements =
                 DFParser::parse_sql_with_dialect(&plain, dialect.grammar()).map_err(&failed)?;
-            parsed.extend(one(statements).map(|parsed| Source { text, parsed }));
+            parsed.extend(one(statements).map(|parsed| Source { text, parsed, sent }));
         }
         from = to + usize::from(end.is_some());
         rest = after;
@@ -79,9 +90,9 @@ fn one(mut statements: VecDeque<Statement>) -> Option<Statement> {
 }
 
 /// Whether text ends a statement: its last token is a semicolon, or there is none at all.
-pub fn is_complete(text: &str) -> bool {
+pub fn is_complete(text: &str, dialect: Dialect) -> bool {
     // What cannot be divided ends in the middle of a quoted text or comment.
-    tokens(text, Dialect::Own).is_ok_and(|tokens| {
+    tokens(text, dialect).is_ok_and(|tokens| {
         let last = tokens.iter().rfind(|one| is_word(&one.token));
         last.is_none_or(|last| last.token == Token::SemiColon)
     })
@@ -104,13 +115,9 @@ fn plain(text: &str, tokens: &[TokenWithSpan]) -> String {
     text[..start].to_owned() + &blank(&text[start..end]) + &text[end..]
 }
 
-/// The query of `CREATE VIEW name AS SELECT …`, where it stands in the text.
-pub fn behind_as(text: &str) -> Option<String> {
-    let tokens = tokens(text, Dialect::Server).ok()?;
-    let is_as = |token: &Token| matches!(token, Token::Word(word) if word.keyword == Keyword::AS);
-    let one = tokens.iter().find(|one| is_as(&one.token))?;
-    let start = offset(text, one.span.start.line, one.span.start.column) + "AS".len();
-    Some(blank(&text[..start]) + &text[start..])
+/// A token that is not sent.
+fn unsent(token: String) -> DataFusionError {
+    DataFusionError::Plan(format!("`{token}` has a form that servers divide in other ways"))
 }
 
 fn tokens(text: &str, dialect: Dialect) -> Result<Vec<TokenWithSpan>, DataFusionError> {
@@ -131,11 +138,6 @@ fn offset(text: &str, line: u64, column: u64) -> usize {
     start + rest.char_indices().nth(column).map_or(rest.len(), |(at, _)| at)
 }
 
-/// As many lines and columns of nothing.
-fn blank(text: &str) -> String {
-    text.chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,10 +156,10 @@ mod tests {
     #[test]
     fn a_statement_is_complete_at_its_semicolon() {
         for complete in ["SELECT 1;", "SELECT ';';", "", "  \n", "SELECT 1; -- why"] {
-            assert!(is_complete(complete), "{complete}");
+            assert!(is_complete(complete, Dialect::Own), "{complete}");
         }
         for open in ["SELECT 1", "SELECT ';", "SELECT /* 1;", "SELECT \"a;", "SELECT 1; SELECT"] {
-            assert!(!is_complete(open), "{open}");
+            assert!(!is_complete(open, Dialect::Own), "{open}");
         }
     }
 }

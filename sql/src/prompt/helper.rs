@@ -10,7 +10,7 @@ use rustyline::{Context, Result};
 
 use super::commands::COMMANDS;
 use crate::session::Session;
-use crate::statements;
+use crate::statements::{self, Dialect};
 
 /// Words of SQL that are worth completing.
 const KEYWORDS: [&str; 46] = [
@@ -66,12 +66,13 @@ const KEYWORDS: [&str; 46] = [
 pub struct Helper {
     session: Arc<Session>,
     functions: Vec<String>,
+    dialect: Dialect,
 }
 
 impl Helper {
     /// A helper that knows a session's names, and these of functions.
-    pub fn new(session: Arc<Session>, functions: Vec<String>) -> Helper {
-        Helper { session, functions }
+    pub fn new(session: Arc<Session>, functions: Vec<String>, dialect: Dialect) -> Helper {
+        Helper { session, functions, dialect }
     }
 
     /// Names that begin with a word, given the text around it.
@@ -141,7 +142,7 @@ impl Validator for Helper {
     fn validate(&self, context: &mut ValidationContext<'_>) -> Result<ValidationResult> {
         let text = context.input();
         let is_command = text.trim_start().starts_with('\\');
-        Ok(match is_command || statements::is_complete(text) {
+        Ok(match is_command || statements::is_complete(text, self.dialect) {
             true => ValidationResult::Valid(None),
             false => ValidationResult::Incomplete,
         })

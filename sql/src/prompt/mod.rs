@@ -62,7 +62,11 @@ pub fn run(
         .map_err(failed)?
         .build();
     let mut editor: Editor<Helper, FileHistory> = Editor::with_config(config).map_err(failed)?;
-    editor.set_helper(Some(Helper::new(Arc::clone(&engine.session), engine.functions())));
+    editor.set_helper(Some(Helper::new(
+        Arc::clone(&engine.session),
+        engine.functions(),
+        engine.dialect(),
+    )));
     let file = history::file();
     if let Some(file) = &file {
         // A first time has none.

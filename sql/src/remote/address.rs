@@ -74,7 +74,8 @@ impl Address {
                 .decode_utf8()
                 .map_err(|_| wrong(format!("the value of `{key}` is no text")))?
                 .into_owned();
-            match key {
+            let key = key.to_lowercase();
+            match key.as_str() {
                 "use_ssl" => {
                     use_ssl = Some(
                         value
@@ -91,16 +92,26 @@ impl Address {
                             .into(),
                     ));
                 }
-                other => address.headers.push((other.to_lowercase(), value)),
+                other if is_reserved(other) => {
+                    return Err(wrong(format!("`{other}` is set by the protocol itself")));
+                }
+                other => match PARAMETERS.iter().find(|known| is_slip(other, known)) {
+                    Some(known) => {
+                        return Err(wrong(format!("`{other}` is no parameter; {known} is")));
+                    }
+                    None => address.headers.push((key, value)),
+                },
             }
         }
         address.token = address.token.or_else(|| environment(TOKEN)).filter(|of| !of.is_empty());
         let is_here = LOOPBACK.contains(&address.host.as_str());
-        if address.token.is_some() && use_ssl == Some(false) && !is_here {
-            return Err(wrong("a token would be sent without TLS".into()));
+        // Headers give access as well: `authorization`, `x-api-key`.
+        let is_secret = address.token.is_some() || !address.headers.is_empty();
+        if is_secret && use_ssl == Some(false) && !is_here {
+            return Err(wrong("a token or a header would be sent without TLS".into()));
         }
         // As Spark's own clients do.
-        address.is_tls = use_ssl.unwrap_or(address.token.is_some() && !is_here);
+        address.is_tls = use_ssl.unwrap_or(is_secret && !is_here);
         Ok(address)
     }
 
@@ -110,17 +121,35 @@ impl Address {
     }
 }
 
+/// Parameters of a connection string.
+const PARAMETERS: [&str; 5] = ["use_ssl", "token", "user_id", "user_agent", "session_id"];
+
+/// Headers that the protocol has itself.
+fn is_reserved(name: &str) -> bool {
+    let is_own = ["connection", "content-type", "host", "te", "user-agent"].contains(&name);
+    is_own || name.starts_with("grpc-")
+}
+
+/// Whether a name is another one but for signs between its words.
+fn is_slip(name: &str, known: &str) -> bool {
+    let letters = |text: &str| text.replace(['_', '-'], "");
+    letters(name) == letters(known)
+}
+
 fn host_and_port(place: &str) -> Result<(String, u16), String> {
+    if place.contains(['@', '?', '#']) {
+        return Err("its host and port are followed by `/;` only".into());
+    }
     let end = match place.strip_prefix('[') {
         Some(rest) => rest.find(']').ok_or("an IPv6 address ends with `]`")? + 2,
         None => place.find(':').unwrap_or(place.len()),
     };
     let (host, port) = place.split_at(end);
-    if host.is_empty() || host.contains(['@', '?', '#']) {
+    if host.is_empty() {
         return Err("it has no host".into());
     }
     let port = match port.strip_prefix(':') {
-        Some(port) => port.parse().map_err(|_| format!("`{port}` is no port"))?,
+        Some(port) => port.parse().map_err(|_| "what stands behind `:` is no port")?,
         None if port.is_empty() => PORT,
         None => return Err("a port stands behind `:`".into()),
     };
@@ -142,10 +171,22 @@ mod tests {
         assert_eq!((address.user.as_str(), address.token.as_deref()), ("me", Some("t")));
         assert_eq!(address.headers, [("x-a-b".to_owned(), "c=;".to_owned())]);
         assert_eq!(parse("sc://[::1]:5").unwrap().shown(), "[::1]:5");
-        for wrong in
-            ["http://a", "sc://", "sc://a:b", "sc://a/b", "sc://a/;b", "sc://a;b=c", "sc://[::1"]
-        {
-            assert!(parse(wrong).is_err(), "{wrong}");
+        for wrong in [
+            "http://a",
+            "sc://",
+            "sc://a:b",
+            "sc://a/b",
+            "sc://a/;b",
+            "sc://a;b=c",
+            "sc://[::1",
+            "sc://a/;usessl=true",
+            "sc://a/;grpc-timeout=1n",
+            "sc://me:secret@a:1",
+            "sc://a:1?token=secret",
+            "sc://a/;authorization=secret;use_ssl=false",
+        ] {
+            let error = parse(wrong).err().unwrap_or_else(|| panic!("{wrong}"));
+            assert!(!format!("{error:?}").contains("secret"), "{error:?}");
         }
     }
 
@@ -159,5 +200,9 @@ mod tests {
         assert!(!format!("{refused:?}").contains("secret"));
         assert_eq!(with("sc://a/;token=other").unwrap().token.as_deref(), Some("other"));
         assert_eq!(parse("sc://a").unwrap().token, None);
+        assert!(
+            parse("sc://a/;Token=t").unwrap().is_tls && parse("sc://a/;x-key=t").unwrap().is_tls
+        );
+        assert!(parse("sc://a/;Use_SSL=true").unwrap().is_tls);
     }
 }

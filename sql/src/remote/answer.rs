@@ -127,13 +127,22 @@ impl<'c> Answer<'c> {
                     self.breaks = 0;
                     return Ok(Some(part));
                 }
-                // It ended in order, but not with its last part: there is more, unless the server
-                // is one that does not mark its last parts.
-                Ok(None) => match self.again().await {
-                    Err(status) if status.code() == Code::Unimplemented => return Ok(None),
-                    Err(status) => return Err(status.into()),
-                    Ok(parts) => self.parts = Some(parts),
-                },
+                // It ended in order, but not with its last part: there is more.
+                Ok(None) if self.breaks < ATTEMPTS => {
+                    self.breaks += 1;
+                    match self.again().await {
+                        Err(status) if status.code() == Code::Unimplemented => {
+                            return Err(Broken::Unreadable("it ended before its last part".into()));
+                        }
+                        Err(status) => return Err(status.into()),
+                        Ok(parts) => self.parts = Some(parts),
+                    }
+                }
+                Ok(None) => {
+                    return Err(Broken::Unreadable(
+                        "it ends again and again without a part".into(),
+                    ));
+                }
                 // One that breaks again and again without a part is not mended for ever.
                 Err(status) if is_of_connection(&status) && self.breaks < ATTEMPTS => {
                     self.breaks += 1;

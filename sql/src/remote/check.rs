@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Ident, ObjectName, Query, Select, SetExpr, Statement, TableFactor, Visit, Visitor,
 };
 
-use crate::allowed::{Refused, check as check_kind};
+use crate::allowed::{Refused, check as check_kind, first_words};
 use crate::failed::{Failed, excerpt};
 use crate::statements::Source;
 use crate::status::QUERY;
@@ -32,16 +32,25 @@ const OF_ROWS: [&str; 12] = [
     "unnest",
 ];
 /// Functions that call whatever the server has, or read files and other servers.
-const DANGEROUS: [&str; 8] = [
+const DANGEROUS: [&str; 15] = [
+    "from_avro",
+    "from_protobuf",
+    "from_xml",
+    "http_request",
     "java_method",
     "read_files",
     "read_kafka",
     "reflect",
     "remote_query",
+    "schema_of_xml",
+    "secret",
+    "to_avro",
+    "to_protobuf",
     "try_reflect",
-    "ai_query",
-    "http_request",
+    "try_secret",
 ];
+/// So does what begins so.
+const ASKS_A_MODEL: &str = "ai_";
 /// Functions that only tprof has, and what has the same.
 const OWN: [(&str, &str); 5] = [
     ("breakdown", "the view `breakdown`, or rank_summary"),
@@ -56,6 +65,10 @@ const OWN: [(&str, &str); 5] = [
 pub struct Named {
     /// Its name, in small letters.
     pub name: String,
+    /// It has several parts, as what the server has itself.
+    pub has_parts: bool,
+    /// It may be a query of the statement's own: one of a WITH around it.
+    pub is_defined: bool,
     /// Line and column.
     pub place: (u64, u64),
 }
@@ -66,6 +79,10 @@ pub fn check(source: &Source) -> Result<(), Failed> {
     let mut statements = Vec::new();
     statement_of(&source.parsed, &mut statements);
     for statement in statements {
+        if matches!(statement, Statement::ShowColumns { .. } | Statement::ShowVariable { .. }) {
+            let hint = "DESCRIBE table, SHOW TABLES";
+            return Err(Refused { what: first_words(&statement.to_string()), hint }.into());
+        }
         if let ControlFlow::Break(failed) = statement.visit(&mut Checker { text: &source.text }) {
             return Err(*failed);
         }
@@ -73,7 +90,7 @@ pub fn check(source: &Source) -> Result<(), Failed> {
     Ok(())
 }
 
-/// All relations that a statement names and does not define itself.
+/// All relations that a statement names.
 pub fn relations(parsed: &Parsed) -> Vec<Named> {
     let mut gathered = Relations::default();
     let mut statements = Vec::new();
@@ -82,17 +99,6 @@ pub fn relations(parsed: &Parsed) -> Vec<Named> {
         let _ = statement.visit(&mut gathered);
     }
     gathered.all
-}
-
-/// Names that a statement gives to queries of its own.
-pub fn own_names(parsed: &Parsed) -> BTreeSet<String> {
-    let mut gathered = Relations::default();
-    let mut statements = Vec::new();
-    statement_of(parsed, &mut statements);
-    for statement in statements {
-        let _ = statement.visit(&mut gathered);
-    }
-    gathered.own
 }
 
 fn statement_of<'p>(parsed: &'p Parsed, all: &mut Vec<&'p Statement>) {
@@ -117,7 +123,7 @@ impl Checker<'_> {
             Failure::new(format!("`{name}` is a function of tprof, and not of a server"))
                 .cause("with --remote functions are the server's")
                 .hint(format!("{instead}; or the query without --remote"))
-        } else if DANGEROUS.contains(&name.as_str()) {
+        } else if DANGEROUS.contains(&name.as_str()) || name.starts_with(ASKS_A_MODEL) {
             Failure::new(format!("`{name}` is refused: queries only read their tables"))
                 .cause("it can do anything that the server can")
                 .hint("SHOW FUNCTIONS")
@@ -193,16 +199,16 @@ impl Visitor for Checker<'_> {
 #[derive(Default)]
 struct Relations {
     all: Vec<Named>,
-    own: BTreeSet<String>,
+    /// Names that each query around has by its WITH.
+    own: Vec<BTreeSet<String>>,
 }
 
 impl Relations {
-    fn add(&mut self, name: &ObjectName) {
-        let idents: Vec<&Ident> = name.0.iter().filter_map(|part| part.as_ident()).collect();
-        let Some(first) = idents.first() else { return };
-        let parts: Vec<String> = idents.iter().map(|ident| ident.value.to_lowercase()).collect();
-        let start = first.span.start;
-        self.all.push(Named { name: parts.join("."), place: (start.line, start.column) });
+    fn add(&mut self, parts: &[String], place: (u64, u64)) {
+        let name = parts.join(".").to_lowercase();
+        let has_parts = parts.len() > 1;
+        let is_defined = !has_parts && self.own.iter().any(|own| own.contains(&name));
+        self.all.push(Named { name, has_parts, is_defined, place });
     }
 
     fn of_body(&mut self, body: &SetExpr) {
@@ -210,7 +216,7 @@ impl Relations {
             SetExpr::Table(table) => {
                 let parts = [&table.schema_name, &table.table_name].map(|part| part.clone());
                 let parts: Vec<String> = parts.into_iter().flatten().collect();
-                self.all.push(Named { name: parts.join(".").to_lowercase(), place: (0, 0) });
+                self.add(&parts, (0, 0));
             }
             SetExpr::SetOperation { left, right, .. } => {
                 self.of_body(left);
@@ -226,14 +232,22 @@ impl Visitor for Relations {
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
         let with = query.with.iter().flat_map(|with| &with.cte_tables);
-        self.own.extend(with.map(|of| of.alias.name.value.to_lowercase()));
+        self.own.push(with.map(|of| of.alias.name.value.to_lowercase()).collect());
         self.of_body(&query.body);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.own.pop();
         ControlFlow::Continue(())
     }
 
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
         if let TableFactor::Table { name, args: None, .. } = factor {
-            self.add(name);
+            let idents: Vec<&Ident> = name.0.iter().filter_map(|part| part.as_ident()).collect();
+            let start = idents.first().map(|first| first.span.start);
+            let parts: Vec<String> = idents.iter().map(|ident| ident.value.clone()).collect();
+            self.add(&parts, start.map_or((0, 0), |start| (start.line, start.column)));
         }
         ControlFlow::Continue(())
     }
@@ -301,6 +315,17 @@ mod tests {
         let named = relations(&of(text).parsed);
         let names: BTreeSet<&str> = named.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, BTreeSet::from(["a.steps", "kernels", "ranks"]));
-        assert_eq!(own_names(&of(text).parsed), BTreeSet::from(["kernels".to_owned()]));
+        let defined: Vec<_> = named.iter().filter(|one| one.is_defined).collect();
+        assert!(defined.iter().all(|one| one.name == "kernels") && !defined.is_empty());
+    }
+
+    #[test]
+    fn a_query_of_the_statements_own_gives_no_leave_for_what_the_server_has() {
+        for text in [
+            "WITH `text./etc/x` AS (SELECT 1) SELECT * FROM text.`/etc/x`",
+            "SELECT * FROM (WITH zz AS (SELECT 1) SELECT * FROM zz) t, zz",
+        ] {
+            assert!(relations(&of(text).parsed).iter().any(|one| !one.is_defined), "{text}");
+        }
     }
 }

@@ -30,8 +30,11 @@ use crate::terminal::errors::Failure;
 
 /// Time to reach the server.
 const CONNECT: Duration = Duration::from_secs(10);
-/// After so long without a byte the system asks whether the server is still there.
+/// After so long without a byte the server is asked whether it is still there, and has as long to
+/// answer.
 const SILENCE: Duration = Duration::from_secs(30);
+/// Time for the list of a table's files.
+const LISTING: Duration = Duration::from_secs(120);
 /// Time for what is sent while the program ends.
 const LAST: Duration = Duration::from_secs(2);
 /// Longest message, bytes: that of Spark's own clients.
@@ -60,12 +63,17 @@ impl Client {
             .map_err(failed)?
             .connect_timeout(CONNECT)
             .tcp_keepalive(Some(SILENCE))
+            .http2_keep_alive_interval(SILENCE)
+            .keep_alive_timeout(SILENCE)
             .http2_adaptive_window(true);
         if address.is_tls {
             let roots = ClientTlsConfig::new().with_native_roots();
             endpoint = endpoint.tls_config(roots).map_err(failed)?;
         }
-        let channel = endpoint.connect().await.map_err(failed)?;
+        let channel = match tokio::time::timeout(CONNECT, endpoint.connect()).await {
+            Ok(connected) => connected.map_err(failed)?,
+            Err(_) => return Err(connection::silent(&address)),
+        };
         Ok(Client {
             channel,
             headers: headers(&address)?,
@@ -100,7 +108,8 @@ impl Client {
             client_type: Some(self.agent.clone()),
             input_files: Some(InputFiles { plan: Some(plan) }),
         };
-        let answer = self.unary::<_, AnalyzePlanResponse>("AnalyzePlan", request).await;
+        let answer = self.unary::<_, AnalyzePlanResponse>("AnalyzePlan", request);
+        let answer = tokio::time::timeout(LISTING, answer).await.ok()?;
         Some(answer.ok()?.input_files?.files.len())
     }
 

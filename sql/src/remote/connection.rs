@@ -42,6 +42,11 @@ pub fn failed(address: &Address, error: &tonic::transport::Error) -> Failure {
     unreachable(address, why)
 }
 
+/// Something is there, and does not answer.
+pub fn silent(address: &Address) -> Failure {
+    unreachable(address, "it does not answer".into())
+}
+
 fn unreachable(address: &Address, why: String) -> Failure {
     Failure::new(format!("cannot reach the Spark Connect server {}", address.shown()))
         .cause(why)

@@ -13,7 +13,11 @@ use super::messages::{ErrorInfo, RpcStatus, ServerError};
 use crate::failed::{Failed, excerpt, no_column_of, no_table};
 use crate::session::Session;
 use crate::status::QUERY;
+use crate::terminal::columns::printable;
 use crate::terminal::errors::Failure;
+
+/// Letters of a message that are shown.
+const LONGEST: usize = 300;
 
 /// A failed execution of a statement.
 pub async fn of(broken: Broken, client: &Client, text: &str, session: &Session) -> Failed {
@@ -27,7 +31,12 @@ pub async fn of(broken: Broken, client: &Client, text: &str, session: &Session) 
 
 /// Whether it is the server's word on what it was asked, and not on who asks, and how.
 fn is_of_statement(status: &Status) -> bool {
-    let is_other_server = || status.message().is_empty() || status.message().contains("Method");
+    let text = status.message();
+    let is_other_server =
+        || text.is_empty() || ["Method", "mapped from HTTP"].iter().any(|of| text.contains(of));
+    if text.contains("mapped from HTTP") {
+        return false;
+    }
     match status.code() {
         Code::Unauthenticated | Code::PermissionDenied => false,
         Code::Unimplemented => !is_other_server(),
@@ -211,7 +220,8 @@ fn last_part(name: &str) -> &str {
 fn one_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     let line = line.split(" SQLSTATE: ").next().unwrap_or(line);
-    line.trim().trim_end_matches('.').to_owned()
+    let line = line.trim().trim_end_matches('.');
+    line.chars().take(LONGEST).map(printable).collect()
 }
 
 /// `line 1 pos 14`: lines from 1, columns from 0.

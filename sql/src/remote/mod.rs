@@ -25,7 +25,7 @@ use crate::execute::listing;
 use crate::failed::{Failed, excerpt, no_table};
 use crate::output::Output;
 use crate::session::Session;
-use crate::statements::{self, Source};
+use crate::statements::Source;
 use crate::status::{MISUSE, QUERY};
 use crate::terminal::errors::Failure;
 use crate::words::Sources;
@@ -121,11 +121,16 @@ impl Remote {
         }
         let needed = self.needed(session, source)?;
         let client = self.client().await?;
-        self.registry.register(client, session, needed).await?;
-        match view(&source.parsed) {
-            Some(_) => self.create_view(client, session, source).await,
-            None => query(client, session, source, output).await,
+        let tables = self.registry.register(client, session, needed).await?;
+        if view(&source.parsed).is_some() {
+            return self.create_view(client, session, source).await;
         }
+        if query(client, session, source, output).await? {
+            // What went away meanwhile is no error to some servers, and has no rows.
+            self.registry.check_files(client, session, &tables).await?;
+            output.end()?;
+        }
+        Ok(())
     }
 
     /// What tprof itself answers.
@@ -153,15 +158,14 @@ impl Remote {
     /// Tables and views that a statement names; a name that nothing has is an error.
     fn needed(&self, session: &Session, source: &Source) -> Result<BTreeSet<String>, Failed> {
         let there = session.tables.names();
-        let defined = check::own_names(&source.parsed);
         let mut needed = BTreeSet::new();
         for named in check::relations(&source.parsed) {
-            if self.registry.is_own(&named.name) {
+            if self.registry.is_own(&named.name) && !named.has_parts {
                 continue;
             }
-            if there.contains(&named.name) {
+            if there.contains(&named.name) && !named.has_parts {
                 needed.insert(named.name);
-            } else if !defined.contains(&named.name) {
+            } else if !named.is_defined {
                 let (line, column) = named.place;
                 return Err(Failed::Query {
                     failure: no_table(&named.name, session).code(QUERY),
@@ -192,7 +196,8 @@ impl Remote {
             let why = "a server is given its name and its query";
             return wrong(what, why, "CREATE OR REPLACE VIEW name AS SELECT a AS b …");
         }
-        let Some(text) = statements::behind_as(&source.text) else {
+        let query = source.sent.as_ref().and_then(|sent| sent.behind_as.clone());
+        let Some(text) = query else {
             return wrong(
                 format!("the view `{name}` has no query"),
                 "AS is missing",
@@ -206,14 +211,15 @@ impl Remote {
     }
 }
 
-/// Has a query executed and writes its rows as they come.
+/// Has a query executed and writes its rows as they come; whether there was a result.
 async fn query(
     client: &Client,
     session: &Session,
     source: &Source,
     output: &mut Output,
-) -> Result<(), Failed> {
-    let plan = Plan { op: Some(Op::Root(relations::sql(source.text.clone()))) };
+) -> Result<bool, Failed> {
+    let text = source.sent.as_ref().map(|sent| sent.text.clone()).unwrap_or_default();
+    let plan = Plan { op: Some(Op::Root(relations::sql(text))) };
     let mut rows = match Answer::of(client, plan).await {
         Ok(rows) => rows,
         Err(broken) => return Err(failure::of(broken, client, &source.text, session).await),
@@ -235,11 +241,8 @@ async fn query(
     };
     rows.release().await;
     ended?;
-    if !has_begun {
-        // Every answer of rows has their columns.
-        return Ok(());
-    }
-    output.end()
+    // Every answer of rows has their columns.
+    Ok(has_begun)
 }
 
 /// Writes rows; false if no more are wanted.

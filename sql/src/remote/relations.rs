@@ -67,19 +67,21 @@ impl Registry {
         Ok(())
     }
 
-    /// Gives names to tables and views, and to those that these are made of, unless they have them.
+    /// Gives names to tables and views, and to those that these are made of, unless they have them;
+    /// the tables among all of them.
     pub async fn register(
         &self,
         client: &Client,
         session: &Session,
         mut needed: BTreeSet<String>,
-    ) -> Result<(), Failed> {
+    ) -> Result<Vec<String>, Failed> {
         // One that is made of another comes after it.
         for view in VIEWS.iter().rev() {
             if needed.contains(view.name) && !self.is_own(view.name) {
                 needed.extend(made_of(view.query()));
             }
         }
+        let tables = needed.iter().filter(|name| session.tables.is_table(name)).cloned().collect();
         let is_new = |name: &String| !locked(&self.registered).contains(name) && !self.is_own(name);
         needed.retain(is_new);
         let mut given: Vec<BoxFuture<'_, Result<(), Failed>>> = Vec::new();
@@ -104,6 +106,20 @@ impl Registry {
         }
         for view in VIEWS.iter().filter(|view| needed.contains(view.name)) {
             self.give(client, view.name, sql(view.query())).await?;
+        }
+        Ok(tables)
+    }
+
+    /// Fails where the server has not all files of these tables.
+    pub async fn check_files(
+        &self,
+        client: &Client,
+        session: &Session,
+        tables: &[String],
+    ) -> Result<(), Failed> {
+        for name in tables {
+            let files = session.tables.files(name).map_err(|why| no_files(name, why))?;
+            found(client, session, name, files.groups.iter().map(Vec::len).sum()).await?;
         }
         Ok(())
     }
@@ -220,9 +236,7 @@ fn relation(rows: Rows) -> Relation {
 fn made_of(query: &str) -> BTreeSet<String> {
     let parsed = statements::parse(query, Dialect::Server).unwrap_or_default();
     let named = parsed.iter().flat_map(|source| check::relations(&source.parsed));
-    let own: BTreeSet<String> =
-        parsed.iter().flat_map(|source| check::own_names(&source.parsed)).collect();
-    named.map(|one| one.name).filter(|name| !own.contains(name)).collect()
+    named.filter(|one| !one.is_defined).map(|one| one.name).collect()
 }
 
 /// Names and types of columns, as SQL of Spark has them.

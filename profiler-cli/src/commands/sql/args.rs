@@ -43,7 +43,8 @@ pub struct SqlArgs {
     /// Print the views that come with tprof, for other engines over `tprof export --to parquet`
     #[arg(long)]
     pub views: bool,
-    /// Have queries executed by a Spark Connect server, over data sets and archives that it can read
+    /// Have queries executed by a Spark Connect server, over data sets and archives that it can
+    /// read; what gives access is in SPARK_CONNECT_AUTHENTICATE_TOKEN
     #[arg(long, value_name = "sc://HOST:PORT")]
     pub remote: Option<String>,
     /// What the server has in place of the beginning of a path or address: s3://=s3a://
