@@ -63,15 +63,19 @@ EOF
     touch "pprof/.$go_version"
 fi
 
-# Every wheel by its checksum; without what the tools want for notebooks alone.
-wanted=$(sha256sum "$here/test-readers.txt" | cut -c1-16)
-if [ ! -e "python/.$wanted" ]; then
-    rm -rf python
-    python3 -m venv python
-    python/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
-        --only-binary :all: -r "$here/test-readers.txt"
-    touch "python/.$wanted"
-fi
+# A Python of its own with what a list has, each wheel by its checksum; made again when the list changes.
+venv() { # NAME LIST
+    wanted=$(sha256sum "$here/$2" | cut -c1-16)
+    [ ! -e "$1/.$wanted" ] || return 0
+    rm -rf "${1:?}"
+    python3 -m venv "$1"
+    "$1/bin/pip" install --quiet --disable-pip-version-check --no-deps --require-hashes \
+        --only-binary :all: -r "$here/$2"
+    touch "$1/.$wanted"
+}
+
+# Without what the tools want for notebooks alone.
+venv python test-readers.txt
 
 # Found by PYTHONPATH, and by compilers as nvidia/cu13/include.
 wanted=$(sha256sum "$here/test-clients.txt" | cut -c1-16)
@@ -83,22 +87,8 @@ if [ ! -e "clients/.$wanted" ]; then
 fi
 
 # A server that speaks S3's protocol (moto, Apache-2.0), for archives in object stores.
-wanted=$(sha256sum "$here/test-s3.txt" | cut -c1-16)
-if [ ! -e "s3/.$wanted" ]; then
-    rm -rf s3
-    python3 -m venv s3
-    s3/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
-        --only-binary :all: -r "$here/test-s3.txt"
-    touch "s3/.$wanted"
-fi
+venv s3 test-s3.txt
 
 # A server that speaks Spark Connect (Sail, Apache-2.0), for `tprof sql --remote`. One program, which brings
 # all that it needs.
-wanted=$(sha256sum "$here/test-sail.txt" | cut -c1-16)
-if [ ! -e "sail/.$wanted" ]; then
-    rm -rf sail
-    python3 -m venv sail
-    sail/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
-        --only-binary :all: -r "$here/test-sail.txt"
-    touch "sail/.$wanted"
-fi
+venv sail test-sail.txt

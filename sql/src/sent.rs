@@ -16,8 +16,8 @@ pub struct Sent {
     pub behind_as: Option<String>,
 }
 
-/// A statement's tokens as a server's text, behind so many lines and columns of nothing; the word that
-/// is not sent if there is one.
+/// A statement's tokens as a server's text, behind so many lines and columns of nothing. The error is
+/// a token that is not sent.
 pub fn sent(before: &str, tokens: &[TokenWithSpan]) -> Result<Sent, String> {
     let mut text = before.to_owned();
     let mut behind_as = None;

@@ -31,15 +31,15 @@ pub async fn of(broken: Broken, client: &Client, text: &str, session: &Session) 
 
 /// Whether it is the server's word on what it was asked, and not on who asks, and how.
 fn is_of_statement(status: &Status) -> bool {
-    let text = status.message();
-    let is_other_server =
-        || text.is_empty() || ["Method", "mapped from HTTP"].iter().any(|of| text.contains(of));
-    if text.contains("mapped from HTTP") {
+    // What answers as a server of HTTP does, and not of this protocol.
+    let is_other_server = status.message().contains("mapped from HTTP")
+        || status.code() == Code::Unimplemented
+            && (status.message().is_empty() || status.message().contains("Method"));
+    if is_other_server {
         return false;
     }
     match status.code() {
         Code::Unauthenticated | Code::PermissionDenied => false,
-        Code::Unimplemented => !is_other_server(),
         _ => !is_of_connection(status),
     }
 }

@@ -19,4 +19,5 @@ mod refused;
 mod remote;
 mod runs;
 mod s3;
+mod servers;
 mod views;

@@ -5,8 +5,8 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -20,57 +20,25 @@ use tprof_trace::RunDir;
 use crate::archive::archive;
 use crate::many_ranks::many_ranks;
 use crate::runs::{Ended, ended, of, program, runs};
+use crate::servers::{Server, fetched, free_port, skip};
 use crate::views::traces;
 
-fn sail() -> Option<PathBuf> {
-    let cache = || {
-        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-        cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))
-    };
-    let readers = std::env::var_os("TPROF_TEST_READERS").map(PathBuf::from);
-    let readers = readers.or_else(|| Some(cache()?.join("tprof-test-readers")));
-    let named = std::env::var_os("TPROF_TEST_SAIL").map(PathBuf::from);
-    named.or_else(|| Some(readers?.join("sail/bin/sail"))).filter(|sail| sail.is_file())
-}
+/// A server of Spark Connect.
+struct Sail(Server);
 
-/// A server, until it is dropped.
-struct Server {
-    child: Child,
-    port: u16,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Server {
-    fn start() -> Option<Server> {
-        let Some(sail) = sail() else {
-            let is_forbidden = std::env::var_os("TPROF_TEST_SKIP").is_some_and(|of| of == "forbid");
-            assert!(!is_forbidden, "there is no Sail, and TPROF_TEST_SKIP=forbid wants it");
-            eprintln!("skipped: there is no Sail; scripts/test-readers.sh fetches it");
+impl Sail {
+    fn start() -> Option<Sail> {
+        let Some(sail) = fetched("TPROF_TEST_SAIL", "sail/bin/sail") else {
+            skip("Sail");
             return None;
         };
-        let port = free_port();
-        let mut child = Command::new(sail)
-            .args(["spark", "server", "--ip", "127.0.0.1", "--port", &port.to_string()])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(child.try_wait().unwrap().is_none(), "Sail ended");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Some(Server { child, port })
+        let words =
+            |port: &str| ["spark", "server", "--ip", "127.0.0.1", "--port", port].map(String::from);
+        Some(Sail(Server::start(&sail, |port| words(port).to_vec())))
     }
 
     fn program(&self, words: &[&str]) -> Command {
-        at_port(self.port, words)
+        at_port(self.0.port, words)
     }
 
     fn ended(&self, words: &[&str]) -> Ended {
@@ -86,14 +54,14 @@ impl Server {
 }
 
 /// The server of all tests that do not kill it.
-fn server() -> Option<&'static Server> {
-    static SERVER: OnceLock<Option<Server>> = OnceLock::new();
+fn server() -> Option<&'static Sail> {
+    static SERVER: OnceLock<Option<Sail>> = OnceLock::new();
     let server = SERVER.get_or_init(|| {
-        let server = Server::start()?;
+        let server = Sail::start()?;
         // Nothing drops what is static.
         extern "C" fn end() {
             if let Some(Some(server)) = SERVER.get() {
-                let _ = kill(Pid::from_raw(server.child.id() as i32), Signal::SIGKILL);
+                let _ = kill(Pid::from_raw(server.0.child.id() as i32), Signal::SIGKILL);
             }
         }
         at_exit(end);
@@ -106,10 +74,6 @@ fn server() -> Option<&'static Server> {
 fn at_exit(end: extern "C" fn()) {
     // SAFETY: takes a function that is there for as long as the program.
     assert_eq!(unsafe { libc::atexit(end) }, 0);
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }
 
 fn at_port(port: u16, words: &[&str]) -> Command {
@@ -427,8 +391,33 @@ fn long(rows: u64) -> String {
 }
 
 #[test]
+fn no_other_file_is_read_whatever_a_server_takes_for_a_comment_or_a_text() {
+    let Some(server) = server() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let secret = directory.path().join("secret.txt");
+    std::fs::write(&secret, "kept by itself").unwrap();
+    let path = format!("text.`{}`", secret.display());
+    let set = runs().set();
+    // Without the check the server does read it.
+    for text in [
+        format!("SELECT * FROM {path}"),
+        format!("SELECT * -- \rFROM {path}"),
+        format!("SELECT '\\', ', t.* FROM {path} t -- '"),
+        format!("SELECT 1 -- \\\n AS a, t.* FROM {path} t"),
+        format!("SELECT /*+ h('*/ 1, ') */ t.* FROM {path} t -- '"),
+        format!("WITH `text.{}` AS (SELECT 1) SELECT * FROM {path}", secret.display()),
+        format!("CREATE VIEW v AS SELECT 1 AS a -- \r, t.* FROM {path} t\n; SELECT * FROM v"),
+    ] {
+        let ended = server.ended(&[set.to_str().unwrap(), &text, "--format=csv"]);
+        assert!(!ended.out.contains("kept by itself"), "{text:?}: {}", ended.out);
+    }
+    let query = "SELECT 'it''s', '\\' FROM kernels LIMIT 1";
+    assert_eq!(server.csv(&set, query).lines().nth(1), Some("it's,\\"));
+}
+
+#[test]
 fn a_server_that_is_killed_in_a_query_leaves_no_result() {
-    let Some(mut server) = Server::start() else { return };
+    let Some(mut server) = Sail::start() else { return };
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("result.csv");
     let query = long(10_000_000);
@@ -436,8 +425,8 @@ fn a_server_that_is_killed_in_a_query_leaves_no_result() {
     let mut child = server.program(&words).stderr(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(Duration::from_secs(2));
     assert!(child.try_wait().unwrap().is_none(), "the query is not long enough");
-    server.child.kill().unwrap();
-    server.child.wait().unwrap();
+    server.0.child.kill().unwrap();
+    server.0.child.wait().unwrap();
     let ended = of(child.wait_with_output().unwrap());
     assert_eq!((ended.code, &*ended.out), (1, ""), "{}", ended.err);
     assert!(ended.err.contains("no result is kept"), "{}", ended.err);
@@ -446,12 +435,12 @@ fn a_server_that_is_killed_in_a_query_leaves_no_result() {
 
 #[test]
 fn ctrl_c_ends_the_query_on_the_server() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = Sail::start() else { return };
     // Sail ends what it computes between two batches; a product of tables is none for hours.
     let query = "SELECT sum(id % 7) AS s FROM range(1000000000000)";
     let mut command = server.program(&[query]);
     let child = command.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let pid = server.child.id();
+    let pid = server.0.child.id();
     let used = || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
@@ -520,7 +509,7 @@ fn a_connection_that_breaks_in_a_result_is_mended_or_there_is_none() {
     assert_eq!(whole.lines().count(), 200_001);
     let mut mended = 0;
     for bytes in [2_000, 200_000, 2_000_000] {
-        let (port, left) = cutting(server.port, bytes, 1);
+        let (port, left) = cutting(server.0.port, bytes, 1);
         let file = directory.path().join(format!("{bytes}.csv"));
         let words = [query, "--format=csv", "-o", file.to_str().unwrap()];
         let ended = of(at_port(port, &words).output().unwrap());

@@ -4,73 +4,44 @@
 //! it these tests only print that they are skipped.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use crate::archive::{SUMS, begun, kill_at, succeeds};
 use crate::runs::{Ended, number, of, program, rows, runs};
+use crate::servers::{Server, fetched, free_port, skip};
 
 const BUCKET: &str = "jobs";
 const SECRET: &str = "wJalrXUtnFEMI";
 
-fn python() -> Option<PathBuf> {
-    let cache = || {
-        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-        cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))
-    };
-    let readers = std::env::var_os("TPROF_TEST_READERS").map(PathBuf::from);
-    let readers = readers.or_else(|| Some(cache()?.join("tprof-test-readers")));
-    let named = std::env::var_os("TPROF_TEST_S3_PYTHON").map(PathBuf::from);
-    let python = named.or_else(|| Some(readers?.join("s3/bin/python")))?;
-    let found = Command::new(&python).args(["-c", "import moto.server"]).output();
-    found.is_ok_and(|found| found.status.success()).then_some(python)
-}
+/// A server of S3's protocol, with the bucket.
+struct Moto(Server);
 
-/// A server, until it is dropped.
-struct Server {
-    child: Child,
-    port: u16,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Server {
-    fn start() -> Option<Server> {
-        let Some(python) = python() else {
-            let is_forbidden = std::env::var_os("TPROF_TEST_SKIP").is_some_and(|of| of == "forbid");
-            assert!(!is_forbidden, "there is no moto, and TPROF_TEST_SKIP=forbid wants it");
-            eprintln!("skipped: there is no moto; scripts/test-readers.sh fetches it");
+impl Moto {
+    fn start() -> Option<Moto> {
+        let has_moto = |python: &PathBuf| {
+            let found = Command::new(python).args(["-c", "import moto.server"]).output();
+            found.is_ok_and(|found| found.status.success())
+        };
+        let python = fetched("TPROF_TEST_S3_PYTHON", "s3/bin/python").filter(has_moto);
+        let Some(python) = python else {
+            skip("moto");
             return None;
         };
-        let port = free_port();
-        let port_word = port.to_string();
-        let mut child = Command::new(python)
-            .args(["-m", "moto.server", "-H", "127.0.0.1", "-p", &port_word])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(child.try_wait().unwrap().is_none(), "moto ended");
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
-        let server = Server { child, port };
+        let words =
+            |port: &str| ["-m", "moto.server", "-H", "127.0.0.1", "-p", port].map(String::from);
+        let server = Moto(Server::start(&python, |port| words(port).to_vec()));
         assert!(server.request("PUT", &format!("/{BUCKET}")).contains(" 200 "));
         Some(server)
     }
 
     fn request(&self, method: &str, path: &str) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let mut stream = TcpStream::connect(("127.0.0.1", self.0.port)).unwrap();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Length: 0\r\n\
              Connection: close\r\n\r\n",
-            self.port
+            self.0.port
         );
         stream.write_all(head.as_bytes()).unwrap();
         let mut answer = String::new();
@@ -85,7 +56,7 @@ impl Server {
     }
 
     fn program(&self, words: &[&str]) -> Command {
-        at_port(self.port, words)
+        at_port(self.0.port, words)
     }
 
     fn ended(&self, words: &[&str]) -> Ended {
@@ -97,10 +68,6 @@ impl Server {
         assert_eq!((ended.code, &*ended.err), (0, ""), "{query}");
         ended.out.lines().skip(1).map(str::to_owned).collect()
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }
 
 fn at_port(port: u16, words: &[&str]) -> Command {
@@ -121,7 +88,7 @@ fn at_port(port: u16, words: &[&str]) -> Command {
 
 #[test]
 fn a_run_in_a_bucket_has_the_same_sums_as_the_run() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = Moto::start() else { return };
     let run = runs().run();
     let words = ["archive", run.to_str().unwrap(), "--to", "s3://jobs/a/b", "--raw", "kernels"];
     let done = server.ended(&words);
@@ -140,7 +107,7 @@ fn a_run_in_a_bucket_has_the_same_sums_as_the_run() {
 
 #[test]
 fn a_kill_leaves_all_of_a_run_in_a_bucket_or_nothing() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = Moto::start() else { return };
     let run = runs().run();
     let run = run.to_str().unwrap();
     let temporary = tempfile::TempDir::new().unwrap();
@@ -171,7 +138,7 @@ fn a_kill_leaves_all_of_a_run_in_a_bucket_or_nothing() {
 
 #[test]
 fn what_a_store_refuses_is_said_without_secrets() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = Moto::start() else { return };
     let run = runs().run();
     let run = run.to_str().unwrap();
     let missing = server.ended(&["archive", run, "--to", "s3://nobody/a"]);

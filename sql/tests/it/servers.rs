@@ -1,0 +1,62 @@
+//! Servers of other programs, on loopback, as `scripts/test-readers.sh` fetches them.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A server, until it is dropped.
+pub struct Server {
+    pub child: Child,
+    pub port: u16,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    /// Starts it with the words that give it a port, and waits until it listens.
+    pub fn start(program: &PathBuf, words: impl FnOnce(&str) -> Vec<String>) -> Server {
+        let port = free_port();
+        let mut child = Command::new(program)
+            .args(words(&port.to_string()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(child.try_wait().unwrap().is_none(), "{} ended", program.display());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Server { child, port }
+    }
+}
+
+/// A program that a variable names, else one in the cache of what is fetched for tests.
+pub fn fetched(variable: &str, inside: &str) -> Option<PathBuf> {
+    let cache = || {
+        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+        cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))
+    };
+    let readers = std::env::var_os("TPROF_TEST_READERS").map(PathBuf::from);
+    let readers = readers.or_else(|| Some(cache()?.join("tprof-test-readers")));
+    let named = std::env::var_os(variable).map(PathBuf::from);
+    named.or_else(|| Some(readers?.join(inside))).filter(|program| program.is_file())
+}
+
+/// Notes that a test is skipped for want of a program; fails where that is forbidden.
+pub fn skip(what: &str) {
+    let is_forbidden = std::env::var_os("TPROF_TEST_SKIP").is_some_and(|of| of == "forbid");
+    assert!(!is_forbidden, "there is no {what}, and TPROF_TEST_SKIP=forbid wants it");
+    eprintln!("skipped: there is no {what}; scripts/test-readers.sh fetches it");
+}
+
+/// A port on which nothing listens.
+pub fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+}
