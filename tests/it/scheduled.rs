@@ -261,18 +261,48 @@ fn record_three(run: &Path) -> (Vec<u64>, String) {
     ((first..=last).collect(), answer)
 }
 
-#[test]
-fn a_paused_server_records_steps_of_all_ranks_when_asked() {
-    let scratch = Scratch::new();
-    let run = scratch.run();
-    let job = Job::new(program("scheduled")).args(["abi", "0", "5", "2"]);
+/// Two ranks with steps of so many milliseconds, of which none is recorded unless asked for.
+fn paused(ms: &str, scratch: &Scratch) -> Live {
+    let job = Job::new(program("scheduled")).args(["abi", "0", ms, "2"]);
     let words: Vec<_> = std::iter::once(tprof_at().into())
-        .chain(words(&["--paused"], &run).into_iter().map(Into::into))
+        .chain(words(&["--paused"], &scratch.run()).into_iter().map(Into::into))
         .collect();
     let mut live = Live::start(&job.behind(&words), &scratch.cwd());
     for _ in 0..2 {
         live.wait_for("step 3");
     }
+    live
+}
+
+/// Steps of a rank that carry one of these numbers.
+fn marked(run: &Path, rank: u64, wanted: &[u64]) -> Vec<u64> {
+    let file = TraceFile::open(&run.join(format!("rank-{rank}.tprof"))).unwrap();
+    let steps = file.marks().iter().filter(|mark| mark.kind == MarkKind::Step);
+    let names = steps.map(|mark| file.name(mark.name).to_owned());
+    let numbers = names.map(|name| name.trim_start_matches("step ").parse().unwrap());
+    numbers.filter(|number| wanted.contains(number)).collect()
+}
+
+#[test]
+fn steps_shorter_than_a_request_are_recorded_of_all_ranks_too() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let mut live = paused("0", &scratch);
+    let (asked, _) = record_three(&run);
+    for _ in 0..2 {
+        live.wait_for(&format!("step {}", asked[2] + 1));
+    }
+    assert_eq!(live.finish().code, Some(0));
+    assert_eq!((marked(&run, 0, &asked), marked(&run, 1, &asked)), (asked.clone(), asked));
+    let blocks: i64 = kept(&run).values().sum();
+    assert_eq!(blocks, 2 * 3 * KEEPS);
+}
+
+#[test]
+fn a_paused_server_records_steps_of_all_ranks_when_asked() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let mut live = paused("5", &scratch);
     let (first, _) = record_three(&run);
     for _ in 0..2 {
         live.wait_for(&format!("step {}", first[2] + 1));
@@ -284,16 +314,7 @@ fn a_paused_server_records_steps_of_all_ranks_when_asked() {
     assert_eq!(live.finish().code, Some(0));
     let (asked_last, both) = (second.clone(), [first, second].concat());
     // The last step of a window has no mark at its end but the pause.
-    let marked = |rank: u64| -> Vec<u64> {
-        let file = TraceFile::open(&run.join(format!("rank-{rank}.tprof"))).unwrap();
-        let steps = file.marks().iter().filter(|mark| mark.kind == MarkKind::Step);
-        let names = steps.map(|mark| file.name(mark.name).to_owned());
-        let mut numbers: Vec<u64> =
-            names.map(|name| name.trim_start_matches("step ").parse().unwrap()).collect();
-        numbers.retain(|number| both.contains(number));
-        numbers
-    };
-    assert_eq!((marked(0), marked(1)), (both.clone(), both));
+    assert_eq!((marked(&run, 0, &both), marked(&run, 1, &both)), (both.clone(), both));
     let ranks =
         |steps: &[u64]| BTreeMap::from([0, 1].map(|rank| (format!("rank {rank}"), steps.to_vec())));
     assert_eq!(reported_of(&run, "2"), ranks(&asked_last));

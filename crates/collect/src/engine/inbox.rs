@@ -127,4 +127,19 @@ pub struct Reply {
     pub message: String,
     /// For [`Request::Status`].
     pub status: Option<serde_json::Value>,
+    /// Not done, since the first step of [`Request::Steps`] had begun.
+    #[serde(default)]
+    pub late: bool,
+}
+
+impl Reply {
+    /// Of a request that has nothing to show.
+    pub fn new(ok: bool, message: String) -> Reply {
+        Reply { ok, message, status: None, late: false }
+    }
+
+    /// What a request has asked for.
+    pub fn with(status: serde_json::Value) -> Reply {
+        Reply { ok: true, message: String::new(), status: Some(status), late: false }
+    }
 }

@@ -35,7 +35,7 @@ impl Engine {
     /// Does what `tprof ctl` asks.
     pub(super) fn control(&mut self, request: Request) -> Reply {
         let on = self.parts.session.page().recording.load(Relaxed) != 0;
-        let done = |message: &str| Reply { ok: true, message: message.to_owned(), status: None };
+        let done = |message: &str| Reply::new(true, message.to_owned());
         match request {
             Request::Start if on && self.recording.steps.is_none() => {
                 done("recording is on already")
@@ -58,9 +58,7 @@ impl Engine {
             }
             Request::Step { number } => self.step(number),
             Request::Snapshot => self.snapshot(),
-            Request::Status => {
-                Reply { ok: true, message: String::new(), status: Some(self.status(on)) }
-            }
+            Request::Status => Reply::with(self.status(on)),
         }
     }
 
@@ -70,7 +68,7 @@ impl Engine {
         self.pass(now);
         self.flush(now);
         let status = serde_json::json!({ "time_ns": now - self.parts.info.start_ns });
-        Reply { ok: true, message: String::new(), status: Some(status) }
+        Reply::with(status)
     }
 
     /// Counts what the files hold, as a report of the live run does: what waits is written first.

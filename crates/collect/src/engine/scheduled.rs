@@ -7,13 +7,15 @@ use crate::os::sys;
 use crate::targets::own_switch::{Asked, Leader};
 use crate::targets::target::Target;
 use std::collections::HashMap;
+use std::sync::atomic::{Ordering::SeqCst, fence};
 use tprof_trace::run::Blind;
 use tprof_wire::schedule::Schedule;
 
 /// What switches processes by their steps where no option does.
 pub const START_STEPS: &str = "tprof ctl start --steps";
 /// The first step that `tprof ctl start --steps` records comes so many after the last one that any
-/// process has begun: what is asked for reaches all of them before.
+/// process has begun: what is asked for reaches all of them before. It is asked again, for later
+/// ones, where steps are too short for that.
 pub const STEPS_AHEAD: u64 = 2;
 
 impl Recording {
@@ -102,8 +104,8 @@ impl Engine {
     /// Records steps as `tprof ctl start --steps` asks: all processes count them since they began,
     /// so that the same ones are recorded of each.
     pub(super) fn start_steps(&mut self, count: u32, first: Option<u64>, on: bool) -> Reply {
-        let reply = |ok, message: String| Reply { ok, message, status: None };
-        let made = self.targets.values().map(Target::steps).max().unwrap_or(0);
+        let reply = Reply::new;
+        let made = self.steps_begun();
         let first = first.unwrap_or(made + STEPS_AHEAD);
         let Ok(skip_first) = u32::try_from(first) else {
             return reply(false, format!("step {first} is out of range"));
@@ -123,17 +125,40 @@ impl Engine {
             let why = "no process of the run has made a step yet";
             return reply(false, format!("{why}; {}", crate::schedule::SOURCES));
         }
+        let late = || Reply {
+            late: true,
+            ..reply(false, format!("step {first} had begun before it was asked for"))
+        };
+        if made >= first {
+            return late();
+        }
         let schedule = Schedule { active: count, skip_first, ..Schedule::COUNT };
         let now = sys::monotonic_ns();
-        self.recording.asked += 1;
+        // One that no process has come to is replaced.
+        if self.recording.steps.is_none_or(|before| made > u64::from(before.skip_first)) {
+            self.recording.asked += 1;
+        }
         self.recording.steps = Some(schedule);
         let by = self.recording.by();
         for target in self.targets.values_mut() {
             target.schedule(schedule, by, &mut self.out, now);
         }
         self.switch(true, START_STEPS);
+        // A process adds to its count, then reads the schedule: one that has not come to the first step
+        // will read this one. Another may have read none.
+        fence(SeqCst);
+        if self.steps_begun() >= first {
+            self.end_steps();
+            self.switch(false, START_STEPS);
+            return late();
+        }
         let last = first + u64::from(count) - 1;
         reply(true, format!("steps {first} to {last} are recorded"))
+    }
+
+    /// Steps that the process with the most of them has begun.
+    fn steps_begun(&self) -> u64 {
+        self.targets.values().map(Target::steps).max().unwrap_or(0)
     }
 
     /// Steps switch nothing any more.

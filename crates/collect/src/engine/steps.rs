@@ -15,7 +15,7 @@ use tprof_trace::model::{Mark, MarkKind};
 impl Engine {
     /// Marks that a step begins. Numbers rise, or reports would number the steps anew.
     pub(super) fn step(&mut self, number: Option<u64>) -> Reply {
-        let reply = |ok, message: String| Reply { ok, message, status: None };
+        let reply = Reply::new;
         let next = self.steps.last.map_or(Some(0), |last| last.checked_add(1));
         let Some(number) = number.or(next) else {
             return reply(false, "there is no number after the last step".to_owned());

@@ -17,16 +17,29 @@ pub(crate) const MESSAGE_MOST: usize = 64 << 10;
 /// Sends a request to the live run in the directory `run`: to each of its collectors on this host.
 pub fn request(run: &Path, request: &Request) -> Result<Reply, CollectError> {
     let replies = replies(run, request)?;
-    let chosen = replies.iter().find(|reply| !reply.ok).or(replies.last());
+    // What asking again does not change comes first.
+    let refused = replies.iter().find(|reply| !reply.ok && !reply.late);
+    let chosen = refused.or(replies.iter().find(|reply| !reply.ok)).or(replies.last());
     chosen.cloned().ok_or_else(|| CollectError::NotLive("no collector replied".to_owned()))
 }
 
+/// How often steps are asked for, each time four times as far ahead: 32,768 steps at last.
+const ATTEMPTS: u32 = 8;
+
 /// Records so many steps: the same ones of all processes of the run on this host.
 pub fn start_steps(run: &Path, count: u32) -> Result<Reply, CollectError> {
-    let made = replies(run, &Request::Status)?;
-    let made = made.iter().filter_map(|reply| reply.status.as_ref()?["steps"].as_u64()).max();
-    let first = made.filter(|made| *made > 0).map(|made| made + STEPS_AHEAD);
-    request(run, &Request::Steps { count, first })
+    let mut attempt = 0;
+    loop {
+        let made = replies(run, &Request::Status)?;
+        let made = made.iter().filter_map(|reply| reply.status.as_ref()?["steps"].as_u64()).max();
+        let ahead = STEPS_AHEAD << (2 * attempt);
+        let first = made.filter(|made| *made > 0).map(|made| made + ahead);
+        let reply = request(run, &Request::Steps { count, first })?;
+        attempt += 1;
+        if !reply.late || attempt == ATTEMPTS {
+            return Ok(reply);
+        }
+    }
 }
 
 /// What the collectors of a run reply, at least one.

@@ -310,11 +310,8 @@ impl Server {
                 return;
             }
             session.wake();
-            let answer = answer.recv_timeout(Duration::from_secs(4)).unwrap_or(Reply {
-                ok: false,
-                message: "the collector is busy".to_owned(),
-                status: None,
-            });
+            let busy = || Reply::new(false, "the collector is busy".to_owned());
+            let answer = answer.recv_timeout(Duration::from_secs(4)).unwrap_or_else(|_| busy());
             if let Ok(bytes) = serde_json::to_vec(&answer) {
                 let _ = sys::send(&client, &bytes, &[]);
             }
