@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-steps='format build lints arrows signatures library sdk docs unit-tests process-tests launchers pages compile sql'
+steps='format build lints arrows signatures library sdk docs unit-tests process-tests launchers pages compile sql cluster'
 # The injected libraries' own workspaces are checked here, and built by `tprof`'s
 # build script.
 injected='preload-shim cupti-agent'
@@ -68,8 +68,10 @@ unit_tests() {
 
 # Of the whole workspace: features of dependencies, and so what is compiled already,
 # are those of the unit tests.
+# Half of their time they wait, so that two of them share a processor.
 process_tests() {
-    TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} cargo test --workspace --test it --locked
+    TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 2))} \
+        cargo test --workspace --test it --locked
 }
 
 # The two MPIs that can be installed side by side; all launchers are a command of their own.
@@ -91,8 +93,17 @@ compile() {
 # The optional `tprof-sql`, a workspace of its own: its engine takes minutes to compile.
 sql() {
     cargo fmt --manifest-path sql/Cargo.toml --check
-    cargo clippy --manifest-path sql/Cargo.toml --target-dir "$target/sql" --all-targets --locked -- -D warnings
+    # What `cargo clippy` sets, over a build in place of a check: the tests use what it compiles of the engine, which a
+    # check would read through once more (five minutes of processor time).
+    RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings \
+        cargo build --manifest-path sql/Cargo.toml --target-dir "$target/sql" --all-targets --locked
     cargo test --manifest-path sql/Cargo.toml --target-dir "$target/sql" --locked
+}
+
+# A Spark cluster of two executors, one of which is killed in a scan and in a shuffle.
+cluster() {
+    TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} TPROF_TEST_SQL=${TPROF_TEST_SQL:-$target/sql/debug/tprof-sql} \
+        TPROF_TEST_MAKE=${TPROF_TEST_MAKE:-$target/debug/make-traces} scripts/test-cluster.sh --small
 }
 
 all=$steps

@@ -4,7 +4,8 @@
 # all is there; without root, or without apt, prints what is missing. Tests that
 # miss something print so and pass, or fail with TPROF_TEST_SKIP=forbid.
 # `scripts/test-deps.sh launchers` also installs what scripts/test-launchers.sh runs, but for
-# PyTorch and the packages of launchers/workers.txt.
+# PyTorch and the packages of launchers/workers.txt; `mpi` the part of it that all tests want;
+# `spark` what scripts/test-cluster.sh runs. Any number of them.
 set -eu
 
 # package:what shows that it is there
@@ -43,14 +44,22 @@ sudo:command sudo
 screen:command screen
 daemonize:command daemonize
 '
-case ${1:-} in
-mpi) wanted=$wanted$mpi ;;
-launchers) wanted=$wanted$mpi$launchers ;;
-esac
+# A package for each Java: the newest that the release has, once its list is there.
+spark='
+JAVA:java
+'
+for part in "$@"; do
+    case $part in
+    mpi) wanted=$wanted$mpi ;;
+    launchers) wanted=$wanted$mpi$launchers ;;
+    spark) wanted=$wanted$spark ;;
+    esac
+done
 
 there() {
     case $1 in
     command) command -v "$2" >/dev/null 2>&1 ;;
+    java) "${0%/*}/cluster/java.sh" ;;
     module) python3 -c "import $2" >/dev/null 2>&1 ;;
     header) ls /usr/include/python3*/"$2" >/dev/null 2>&1 ;;
     library) ls /usr/lib/*/"$2" >/dev/null 2>&1 ;;
@@ -62,6 +71,16 @@ there() {
         ;;
     32bit) echo 'int main(void) { return 0; }' | gcc -m32 -x c -o /dev/null - >/dev/null 2>&1 ;;
     esac
+}
+
+java_package() {
+    for version in 25 21 17; do
+        if apt-cache show "openjdk-$version-jre-headless" >/dev/null 2>&1; then
+            echo "openjdk-$version-jre-headless"
+            return
+        fi
+    done
+    echo default-jre-headless
 }
 
 missing=
@@ -78,9 +97,11 @@ done
 if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq
+    case $missing in *JAVA*) missing="${missing%JAVA*}$(java_package)${missing#*JAVA}" ;; esac
     # shellcheck disable=SC2086
     apt-get install -y -qq --no-install-recommends $missing >/dev/null
 else
+    case $missing in *JAVA*) missing="${missing%JAVA*}openjdk-17-jre-headless${missing#*JAVA}" ;; esac
     echo "tests want packages that are missing here:$missing" >&2
     echo "as root: apt-get install$missing" >&2
 fi

@@ -4,7 +4,9 @@
 # pass, but in CI), and the tools that must be able to read exports, then checks everything.
 set -eu
 cd "$(dirname "$0")/.."
-scripts/test-deps.sh mpi
+scripts/test-deps.sh mpi ${CI:+spark}
+# A minute of download, beside the rest; the step that uses it waits for it, or fetches it again and says why not.
+[ -z "${CI:-}" ] || scripts/cluster/fetch.sh >/dev/null 2>&1 &
 # Readers of what tprof exports. Here their absence is a failure, not a skip.
 scripts/test-readers.sh
 # And what compiles CUDA programs.

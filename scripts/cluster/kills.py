@@ -15,13 +15,21 @@ from datetime import datetime, timedelta, timezone
 
 from compare import asked, difference
 
-# A view's rows times those of `rank_steps` of ten ranks, which is one file: 150 million in a stage, of 64 ranks. The first has the
-# product in the stage that reads files, the second behind the exchange of a window.
+# A view's rows times those of `rank_steps` of the ranks below {joined}, which is one file: with ten of 64 ranks 150 million in a stage.
+# The first has the product in the stage that reads files, the second behind the exchange of a window.
 QUERIES = {
     "scan": "SELECT d.rank AS rank, d.call AS call, count(*) AS pairs, sum(d.delay_ns + q.rank * q.step) AS weighed "
-            "FROM rank_steps q JOIN launch_delays d ON q.run = d.run WHERE q.rank < 10 GROUP BY d.rank, d.call",
+            "FROM rank_steps q JOIN launch_delays d ON q.run = d.run WHERE q.rank < {joined} GROUP BY d.rank, d.call",
     "shuffle": "SELECT d.rank AS rank, count(*) AS pairs, sum(d.end_ns - d.start_ns + q.rank * q.step) AS weighed "
-               "FROM rank_steps q JOIN device_time d ON q.run = d.run WHERE d.computing > 0 AND q.rank < 10 GROUP BY d.rank",
+               "FROM rank_steps q JOIN device_time d ON q.run = d.run WHERE d.computing > 0 AND q.rank < {joined} GROUP BY d.rank",
+}
+# The same results without the product, which the embedded engine would need minutes for: each side is added up first.
+ADDED_UP = "(SELECT run, count(*) AS rows_, sum(rank * step) AS weight FROM rank_steps WHERE rank < {joined} GROUP BY run) q"
+SUMS = {
+    "scan": "SELECT d.rank AS rank, d.call AS call, sum(q.rows_) AS pairs, sum(d.delay_ns * q.rows_ + q.weight) AS weighed "
+            f"FROM launch_delays d JOIN {ADDED_UP} ON q.run = d.run GROUP BY d.rank, d.call",
+    "shuffle": "SELECT d.rank AS rank, sum(q.rows_) AS pairs, sum((d.end_ns - d.start_ns) * q.rows_ + q.weight) AS weighed "
+               f"FROM device_time d JOIN {ADDED_UP} ON q.run = d.run WHERE d.computing > 0 GROUP BY d.rank",
 }
 # Fewer are stages of the small table.
 TASKS = 16
@@ -120,9 +128,9 @@ def proofs(spark, stage, victims, killed):
     return facts
 
 
-def trial(spark, ask, kind, wanted, everyone):
+def trial(spark, ask, kind, text, wanted, everyone):
     before = max((stage["stageId"] for stage in spark.rest("/stages")), default=-1)
-    query = Query(ask, QUERIES[kind])
+    query = Query(ask, text)
     query.start()
     stage = caught(spark, kind, before, query)
     killed, began = moment(), time.monotonic()
@@ -143,14 +151,15 @@ def trial(spark, ask, kind, wanted, everyone):
     spark.wait("the executors", lambda: len(spark.executor_pids()) == len(spark.executors()) == spark.count)
 
 
-def kills(spark, ask, sql, dataset, times):
-    """Every trial; how many failed."""
+def kills(spark, ask, sql, dataset, joined, victims):
+    """A trial for each of `victims` and each kind of stage: of one executor, or, where it is true, of all. How many failed."""
     failed = 0
     for kind, query in QUERIES.items():
-        wanted, _ = asked(sql, dataset, query)
-        for everyone in [False] * times + [True]:
+        text = query.format(joined=joined)
+        wanted, _ = asked(sql, dataset, SUMS[kind].format(joined=joined))
+        for everyone in victims:
             try:
-                trial(spark, ask, kind, wanted, everyone)
+                trial(spark, ask, kind, text, wanted, everyone)
             except Exception as error:
                 failed += 1
                 print(f"WRONG  {kind}{', all executors' if everyone else ''}: {error}", flush=True)

@@ -17,16 +17,16 @@ from kills import kills
 from spark import Spark
 
 STEPS = ("views", "kills", "daft", "growth", "sizes")
-WORKERS = 3
-# Of the data set in which executors are killed; its queries are made for it.
-KILL_RANKS = 64
+EXECUTORS = 3
+# Of the data set in which executors are killed; its queries are made for it. And those of its ranks that make them long.
+KILL_RANKS, JOINED, FEW_JOINED = 64, 10, 4
 
 
 def on_spark(made, options):
     """The steps `views` and `kills`, on one cluster; how many facts do not hold."""
     wrong, empty = 0, set(views(made.sql)[1])
-    with Spark(made.folder / "spark", WORKERS) as spark:
-        print(f"Spark with {WORKERS} executors on 127.0.0.1:{spark.connect}", flush=True)
+    with Spark(made.folder / "spark", options.executors) as spark:
+        print(f"Spark with {options.executors} executors on 127.0.0.1:{spark.connect}", flush=True)
         if "views" in options.steps:
             for dataset, ranks in ((made.public(), 0), (made.ranks(options.ranks), options.ranks)):
                 differ, without = compare(made.sql, cluster(made.sql, spark.connect, dataset), dataset, ranks)
@@ -37,7 +37,8 @@ def on_spark(made, options):
                 wrong += len(empty)
         if "kills" in options.steps:
             dataset = made.ranks(KILL_RANKS)
-            wrong += kills(spark, cluster(made.sql, spark.connect, dataset), made.sql, dataset, options.times)
+            joined, victims = (FEW_JOINED if options.few else JOINED), [False] * options.times + [True] * (not options.few)
+            wrong += kills(spark, cluster(made.sql, spark.connect, dataset), made.sql, dataset, joined, victims)
     return wrong
 
 
@@ -54,6 +55,8 @@ def main():
     parser.add_argument("steps", nargs="*", metavar="STEP", help=f"{', '.join(STEPS)} [default: views kills]")
     parser.add_argument("--ranks", type=int, default=64, help="ranks of the synthetic data set [default: 64]")
     parser.add_argument("--times", type=int, default=3, help="kills of one executor in each kind of stage [default: 3]")
+    parser.add_argument("--executors", type=int, default=EXECUTORS, help=f"of the steps views and kills [default: {EXECUTORS}]")
+    parser.add_argument("--few", action="store_true", help="kills: shorter queries, and never all executors at once")
     parser.add_argument("--plot", help="with growth: SVG to write")
     options = parser.parse_args()
     if unknown := set(options.steps) - set(STEPS):

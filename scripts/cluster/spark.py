@@ -15,9 +15,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-import pyspark
-
-HOME = Path(pyspark.__file__).parent
+HOME = Path(os.environ["TPROF_TEST_SPARK"])
 CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 # Enough for data sets of 1,024 ranks; three executors, the driver and the daemons need 5 GiB at most.
 EXECUTOR_MEMORY, DRIVER_MEMORY, DAEMON_MEMORY = "900m", "1g", "256m"
