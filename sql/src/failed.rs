@@ -4,6 +4,7 @@ use datafusion::common::{Column, SchemaError};
 use datafusion::error::DataFusionError;
 
 use crate::allowed::{ALLOWED, Refused};
+use crate::archive::failure::answer;
 use crate::session::Session;
 use crate::statements::Unparsed;
 use crate::status::QUERY;
@@ -127,8 +128,15 @@ fn failure(error: &DataFusionError, session: &Session) -> Failure {
             .hint("`\\f` at the prompt and `SHOW FUNCTIONS` list them");
     }
     if let Some((_, why)) = message.rsplit_once(OF_STORE) {
+        let why = match why.split_once(OF_REQUEST) {
+            Some((object, why)) => match answer(why) {
+                Some(answer) => format!("{object}: {answer}"),
+                None => format!("{object}: {}", why.rsplit(" - ").next().unwrap_or(why)),
+            },
+            None => why.split(" (os error").next().unwrap_or(why).to_owned(),
+        };
         return Failure::new("cannot read an object of an archive")
-            .cause(sentence(why.split(" (os error").next().unwrap_or(why)))
+            .cause(sentence(&why))
             .hint("tprof archive --check DIR|URL");
     }
     match root {
@@ -148,6 +156,8 @@ fn failure(error: &DataFusionError, session: &Session) -> Failure {
 
 /// Before the words of a store in a reader's error.
 const OF_STORE: &str = "Object Store error: ";
+/// Between an object and what its request was and met.
+const OF_REQUEST: &str = ": Error performing ";
 
 /// Which part of the query asked for it, without the sums of all others.
 fn of_memory(message: &str) -> String {

@@ -1,8 +1,7 @@
 //! What a store's error is for the user of an archive.
 
-use std::error::Error as _;
-
-use crate::terminal::errors::Failure;
+use super::client::{Kind, Unusable};
+use crate::terminal::errors::{Failure, reason};
 
 /// Exit status where an archive could not be written or read.
 pub const FAILED: u8 = crate::status::QUERY;
@@ -36,47 +35,73 @@ pub struct Store<'p> {
     pub shown: &'p str,
     /// Bucket or container; empty of a directory.
     pub bucket: &'p str,
-    /// Variables of the environment that give access.
-    pub variables: &'static str,
-    /// Whether it is a directory of this machine.
-    pub is_directory: bool,
+    /// What it is.
+    pub kind: &'p Kind,
+}
+
+/// Settings of the environment by which there is no client. Causes of libraries are not repeated: they may
+/// quote a value.
+pub fn of_settings(error: &object_store::Error, store: Store<'_>) -> Failure {
+    if NO_CREDENTIALS.iter().any(|part| whole(error).contains(part)) {
+        return of(error, store, "open");
+    }
+    let why = causes(error).find_map(|cause| {
+        let own = cause.downcast_ref::<Unusable>().map(|of| of.0.clone());
+        let file = || cause.downcast_ref::<std::io::Error>().map(reason);
+        own.or_else(file).or_else(|| cause.downcast_ref().map(of_json))
+    });
+    Failure::new(format!("the credentials for {} cannot be used", store.shown))
+        .cause(why.unwrap_or_else(|| "the client of the store cannot read them".to_owned()))
+        .hint(store.kind.access())
+        .code(FAILED)
+}
+
+/// A file of credentials that is not as a client reads it.
+fn of_json(error: &serde_json::Error) -> String {
+    // The name of the kind is no secret, and `external_account` is a frequent one.
+    if error.to_string().starts_with("unknown variant") {
+        return "their `type` is neither service_account nor authorized_user".to_owned();
+    }
+    let (line, column) = (error.line(), error.column());
+    format!("line {line}, column {column} of them are not as the store's tools write them")
 }
 
 /// A failed request; `verb` is what was to be done with the archive.
 pub fn of(error: &object_store::Error, store: Store<'_>, verb: &str) -> Failure {
     let text = whole(error);
-    let Store { shown, bucket, variables, is_directory } = store;
+    let Store { shown, bucket, kind } = store;
     let failure = match error {
-        _ if is_directory => Failure::new(format!("cannot {verb} the archive {shown}"))
-            .cause(innermost(error))
-            .hint("free space, permissions, or another directory"),
+        _ if matches!(kind, Kind::Directory(_)) => {
+            Failure::new(format!("cannot {verb} the archive {shown}"))
+                .cause(innermost(error))
+                .hint("free space, permissions, or another directory")
+        }
         _ if MACHINE_ROLES.iter().any(|part| text.contains(part))
             || NO_CREDENTIALS.iter().any(|part| text.contains(part)) =>
         {
             Failure::new(format!("no credentials for {shown}"))
                 .cause("neither the environment nor a role of this machine gives them")
-                .hint(variables)
+                .hint(kind.access())
         }
         _ if text.contains(NO_TLS) => {
             Failure::new(format!("the address of the store of {shown} is without TLS"))
                 .cause("what gives access would be sent to it")
-                .hint("AWS_ALLOW_HTTP=true, or https:// in AWS_ENDPOINT_URL")
+                .hint(kind.without_tls())
         }
         _ if is_missing_bucket(&text) => Failure::new(format!("there is no bucket `{bucket}`"))
             .cause(format!("the store of {shown} does not know it"))
             .hint("create it with the store's own tools, or another address"),
-        object_store::Error::PermissionDenied { .. }
-        | object_store::Error::Unauthenticated { .. } => {
+        _ if is_refused(error, &text) => {
             Failure::new(format!("the store refuses to {verb} {shown}"))
                 .cause(
                     answer(&text).unwrap_or_else(|| "the credentials do not permit it".to_owned()),
                 )
-                .hint(variables)
+                .hint(kind.access())
         }
         _ if text.contains("error sending request") || text.contains("timed out") => {
             Failure::new(format!("cannot reach the store of {shown}"))
                 .cause(innermost(error))
-                .hint("AWS_ENDPOINT_URL, AWS_ALLOW_HTTP=true of a server without TLS, HTTPS_PROXY")
+                .hint(kind.reach())
         }
         _ => Failure::new(format!("cannot {verb} the archive {shown}"))
             .cause(answer(&text).unwrap_or_else(|| innermost(error)))
@@ -85,37 +110,45 @@ pub fn of(error: &object_store::Error, store: Store<'_>, verb: &str) -> Failure 
     failure.code(FAILED)
 }
 
+/// Whether the store knows who asks, and does not permit it, or does not know who asks. Where it lists,
+/// the client has no kind of error for that.
+fn is_refused(error: &object_store::Error, text: &str) -> bool {
+    use object_store::Error::{PermissionDenied, Unauthenticated};
+    matches!(error, PermissionDenied { .. } | Unauthenticated { .. })
+        || ["status code: 401", "status code: 403"].iter().any(|part| text.contains(part))
+}
+
+/// The error and all that caused it, the first cause last.
+fn causes(error: &object_store::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    let first: &(dyn std::error::Error + 'static) = error;
+    std::iter::successors(Some(first), |error| error.source())
+}
+
 /// Its own words and those of all its causes.
 fn whole(error: &object_store::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text += ": ";
-        text += &error.to_string();
-        cause = error.source();
-    }
-    text
+    causes(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// The words of the last cause.
 fn innermost(error: &object_store::Error) -> String {
-    let mut last: &dyn std::error::Error = error;
-    while let Some(cause) = last.source() {
-        last = cause;
-    }
-    let text = last.to_string();
+    let text = causes(error).last().map(ToString::to_string).unwrap_or_default();
     text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
-/// Code and message of a server's answer in XML.
-fn answer(text: &str) -> Option<String> {
+/// Code and message of a server's answer in XML, which may stand in any text.
+pub fn answer(text: &str) -> Option<String> {
     let within = |tag: &str| {
         let (_, rest) = text.split_once(&format!("<{tag}>"))?;
         rest.split_once('<').map(|(text, _)| text.trim())
     };
     let code = within("Code")?;
     Some(match within("Message") {
-        Some(message) => format!("{code}: {}", message.trim_end_matches('.')),
+        // What Azure adds has the number and the time of a request.
+        Some(message) => {
+            let message = message.split(['\n', '\r']).next().unwrap_or(message);
+            let message = message.split("RequestId:").next().unwrap_or(message).trim();
+            format!("{code}: {}", message.trim_end_matches('.'))
+        }
         None => code.to_owned(),
     })
 }
@@ -129,5 +162,8 @@ mod tests {
         let text = "status 403: <Error><Code>AccessDenied</Code><Message>No.</Message></Error>";
         assert_eq!(answer(text).unwrap(), "AccessDenied: No");
         assert_eq!(answer("refused"), None);
+        let text =
+            "<Code>BlobNotFound</Code><Message>There is none.\nRequestId:1\nTime:2</Message>";
+        assert_eq!(answer(text).unwrap(), "BlobNotFound: There is none");
     }
 }

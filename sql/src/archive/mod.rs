@@ -3,6 +3,7 @@
 //! An archive only grows, by whole runs, and nothing in it is ever changed or deleted. [`names`] has
 //! its layout, [`commit`] what makes a run a part of it.
 
+pub mod client;
 pub mod commit;
 pub mod failure;
 pub mod names;

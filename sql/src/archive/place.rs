@@ -5,40 +5,18 @@
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
-use std::path::{Path as FilePath, PathBuf};
+use std::path::Path as FilePath;
 use std::sync::Arc;
-use std::time::Duration;
 
 use datafusion::execution::object_store::ObjectStoreUrl;
-use object_store::aws::AmazonS3Builder;
-use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
-use object_store::local::LocalFileSystem;
+use object_store::ObjectStore;
 use object_store::path::Path;
-use object_store::{BackoffConfig, ObjectStore, RetryConfig};
 
+use super::client::Kind;
 use super::failure::{self, Store};
 use super::names::COMMITS;
 use crate::status::MISUSE;
 use crate::terminal::errors::{Failure, reason};
-
-/// Attempts after the first, of a request that a store did not answer.
-const RETRIES: usize = 4;
-/// Time after which a request is not tried again.
-const RETRY_TIME: Duration = Duration::from_secs(30);
-
-/// A store of objects.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Kind {
-    /// The file system, from its root on.
-    Directory(PathBuf),
-    /// S3 and what speaks its protocol.
-    S3,
-    /// Google Cloud Storage.
-    Google,
-    /// Azure's blobs.
-    Azure,
-}
 
 /// A place for an archive.
 #[derive(Clone, Debug)]
@@ -73,17 +51,12 @@ impl Place {
         let misuse = |what: String, why: &str| {
             Failure::new(what).cause(why).hint("--to s3://BUCKET/PREFIX").code(MISUSE)
         };
-        let kind = match scheme {
-            "s3" | "s3a" => Kind::S3,
-            "gs" => Kind::Google,
-            "az" | "abfs" | "abfss" => Kind::Azure,
-            other => {
-                return Err(misuse(
-                    format!("`{other}://` is no store of archives"),
-                    "known are s3://, gs:// and az://",
-                ));
-            }
-        };
+        let kind = Kind::of_scheme(scheme).ok_or_else(|| {
+            misuse(
+                format!("`{scheme}://` is no store of archives"),
+                "known are s3://, gs:// and az://",
+            )
+        })?;
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         if bucket.contains(['@', ':', '?']) || prefix.contains('?') {
             // The address is not repeated: what is in it may be a secret.
@@ -130,12 +103,7 @@ impl Place {
 
     /// What failures name of it.
     pub fn store_named(&self) -> Store<'_> {
-        Store {
-            shown: &self.shown,
-            bucket: &self.bucket,
-            variables: self.variables(),
-            is_directory: self.as_directory().is_some(),
-        }
+        Store { shown: &self.shown, bucket: &self.bucket, kind: &self.kind }
     }
 
     /// The directory, where it is one.
@@ -143,18 +111,6 @@ impl Place {
         match &self.kind {
             Kind::Directory(path) => Some(path),
             _ => None,
-        }
-    }
-
-    /// Variables of the environment that give access.
-    fn variables(&self) -> &'static str {
-        match self.kind {
-            Kind::Directory(_) => "",
-            Kind::S3 => {
-                "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION; AWS_ENDPOINT_URL of another server"
-            }
-            Kind::Google => "GOOGLE_SERVICE_ACCOUNT=FILE or GOOGLE_APPLICATION_CREDENTIALS=FILE",
-            Kind::Azure => "AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY",
         }
     }
 
@@ -175,41 +131,14 @@ impl Place {
 
     /// A client of the store. It belongs to the runtime in which it is first used.
     pub fn store(&self) -> Result<Arc<dyn ObjectStore>, Failure> {
-        let retry = RetryConfig {
-            backoff: BackoffConfig::default(),
-            max_retries: RETRIES,
-            retry_timeout: RETRY_TIME,
-        };
-        let bucket = &self.bucket;
-        let made: object_store::Result<Arc<dyn ObjectStore>> = match self.kind {
-            Kind::Directory(_) => Ok(Arc::new(LocalFileSystem::new())),
-            Kind::S3 => AmazonS3Builder::from_env()
-                .with_bucket_name(bucket)
-                .with_retry(retry)
-                .build()
-                .map(|store| Arc::new(store) as _),
-            Kind::Google => GoogleCloudStorageBuilder::from_env()
-                .with_bucket_name(bucket)
-                .with_retry(retry)
-                .build()
-                .map(|store| Arc::new(store) as _),
-            Kind::Azure => MicrosoftAzureBuilder::from_env()
-                .with_container_name(bucket)
-                .with_retry(retry)
-                .build()
-                .map(|store| Arc::new(store) as _),
-        };
-        made.map_err(|error| failure::of(&error, self.store_named(), "open"))
+        self.kind
+            .client(&self.bucket)
+            .map_err(|error| failure::of_settings(&error, self.store_named()))
     }
 
     /// By which the query engine finds the client.
     pub fn url(&self) -> ObjectStoreUrl {
-        let scheme = match self.kind {
-            Kind::Directory(_) => return ObjectStoreUrl::local_filesystem(),
-            Kind::S3 => "s3",
-            Kind::Google => "gs",
-            Kind::Azure => "az",
-        };
+        let Some(scheme) = self.kind.scheme() else { return ObjectStoreUrl::local_filesystem() };
         let url = ObjectStoreUrl::parse(format!("{scheme}://{}", self.bucket));
         url.unwrap_or_else(|_| ObjectStoreUrl::local_filesystem())
     }

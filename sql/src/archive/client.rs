@@ -1,0 +1,172 @@
+//! Clients of stores, with what gives access from the environment, as each store's own tools have it.
+
+mod azure;
+mod google;
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::aws::AmazonS3Builder;
+use object_store::local::LocalFileSystem;
+use object_store::{BackoffConfig, ObjectStore, RetryConfig};
+
+/// Attempts after the first, of a request that a store did not answer.
+const RETRIES: usize = 4;
+/// Time after which a request is not tried again.
+const RETRY_TIME: Duration = Duration::from_secs(30);
+
+/// A store of objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The file system, from its root on.
+    Directory(PathBuf),
+    /// S3 and what speaks its protocol.
+    S3,
+    /// Google Cloud Storage.
+    Google,
+    /// Azure's blobs.
+    Azure,
+}
+
+impl Kind {
+    /// What an address with a scheme is in.
+    pub fn of_scheme(scheme: &str) -> Option<Kind> {
+        match scheme {
+            "s3" | "s3a" => Some(Kind::S3),
+            "gs" => Some(Kind::Google),
+            "az" | "abfs" | "abfss" => Some(Kind::Azure),
+            _ => None,
+        }
+    }
+
+    /// Its scheme for the query engine; none of a directory.
+    pub fn scheme(&self) -> Option<&'static str> {
+        match self {
+            Kind::Directory(_) => None,
+            Kind::S3 => Some("s3"),
+            Kind::Google => Some("gs"),
+            Kind::Azure => Some("az"),
+        }
+    }
+
+    /// Variables of the environment that give access.
+    pub fn access(&self) -> &'static str {
+        match self {
+            Kind::Directory(_) => "",
+            Kind::S3 => {
+                "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION; AWS_ENDPOINT_URL of another server"
+            }
+            Kind::Google => {
+                "GOOGLE_APPLICATION_CREDENTIALS=FILE; gcloud auth application-default login"
+            }
+            Kind::Azure => {
+                "AZURE_STORAGE_ACCOUNT with AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN; \
+                 AZURE_STORAGE_CONNECTION_STRING"
+            }
+        }
+    }
+
+    /// Variables that have to do with how it is reached.
+    pub fn reach(&self) -> &'static str {
+        match self {
+            Kind::Directory(_) => "",
+            Kind::S3 => {
+                "AWS_ENDPOINT_URL, AWS_ALLOW_HTTP=true of a server without TLS, HTTPS_PROXY"
+            }
+            Kind::Google => "HTTPS_PROXY; STORAGE_EMULATOR_HOST of another server",
+            Kind::Azure => {
+                "AZURE_STORAGE_ACCOUNT, HTTPS_PROXY; AZURE_STORAGE_CONNECTION_STRING of another server"
+            }
+        }
+    }
+
+    /// Variables by which it may be reached without TLS.
+    pub fn without_tls(&self) -> &'static str {
+        match self {
+            Kind::Directory(_) => "",
+            Kind::S3 => "AWS_ALLOW_HTTP=true, or https:// in AWS_ENDPOINT_URL",
+            Kind::Google => "GOOGLE_ALLOW_HTTP=true, or https:// in GOOGLE_BASE_URL",
+            Kind::Azure => "AZURE_ALLOW_HTTP=true, or https:// in the address of the server",
+        }
+    }
+
+    /// A client of a bucket. It belongs to the runtime in which it is first used.
+    pub fn client(&self, bucket: &str) -> object_store::Result<Arc<dyn ObjectStore>> {
+        let retry = RetryConfig {
+            backoff: BackoffConfig::default(),
+            max_retries: RETRIES,
+            retry_timeout: RETRY_TIME,
+        };
+        Ok(match self {
+            Kind::Directory(_) => Arc::new(LocalFileSystem::new()),
+            Kind::S3 => Arc::new(
+                AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(retry).build()?,
+            ),
+            Kind::Google => Arc::new(
+                google::settings(variable)?.with_bucket_name(bucket).with_retry(retry).build()?,
+            ),
+            Kind::Azure => Arc::new(
+                azure::settings(variable)?.with_container_name(bucket).with_retry(retry).build()?,
+            ),
+        })
+    }
+}
+
+/// What cannot be used of the environment, without a value of it.
+#[derive(Debug)]
+pub struct Unusable(pub String);
+
+impl std::fmt::Display for Unusable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unusable {}
+
+/// A variable of the environment that is not empty.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// What the variables that begin so are for a client, where it knows them.
+fn of_environment<K: FromStr>(beginning: &str) -> impl Iterator<Item = (K, String)> {
+    std::env::vars_os().filter_map(move |(name, value)| {
+        let name = name.into_string().ok().filter(|name| name.starts_with(beginning))?;
+        Some((name.to_ascii_lowercase().parse().ok()?, value.into_string().ok()?))
+    })
+}
+
+/// Whether an address is of a server without TLS on this machine: nothing leaves it.
+fn is_here_without_tls(address: &str) -> bool {
+    let Some(rest) = address.strip_prefix("http://") else { return false };
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
+        _ => host,
+    };
+    ["localhost", "127.0.0.1", "[::1]"].contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_here_without_tls;
+
+    #[test]
+    fn only_loopback_is_here() {
+        for here in ["http://127.0.0.1:10000/account", "http://localhost", "http://[::1]:1/"] {
+            assert!(is_here_without_tls(here), "{here}");
+        }
+        for there in [
+            "https://localhost",
+            "http://store/",
+            "http://localhost.example.org",
+            "http://localhost:1@example.org/",
+            "http://example.org/?localhost",
+        ] {
+            assert!(!is_here_without_tls(there), "{there}");
+        }
+    }
+}

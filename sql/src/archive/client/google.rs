@@ -1,0 +1,70 @@
+//! Google Cloud Storage by `GOOGLE_…`, or the server that Google's own libraries find by
+//! `STORAGE_EMULATOR_HOST`.
+
+use std::sync::Arc;
+
+use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::{ClientConfigKey, StaticCredentialProvider};
+
+use super::{is_here_without_tls, of_environment};
+
+/// A server for tests, which gives access to everybody.
+const EMULATOR: &str = "STORAGE_EMULATOR_HOST";
+
+/// What the environment has; `variable` gives one that is not empty.
+pub fn settings(
+    variable: impl Fn(&str) -> Option<String>,
+) -> object_store::Result<GoogleCloudStorageBuilder> {
+    if let Some(host) = variable(EMULATOR) {
+        // As Google's libraries do: credentials of the real store never go there. Without signature the
+        // client would still look for some before it writes.
+        let nobody = StaticCredentialProvider::new(GcpCredential { bearer: String::new() });
+        let of_connections = of_environment("GOOGLE_")
+            .filter(|(key, _)| matches!(key, GoogleConfigKey::Client(_)))
+            .fold(GoogleCloudStorageBuilder::new(), |builder, (key, value)| {
+                builder.with_config(key, value)
+            });
+        return Ok(of_connections
+            .with_base_url(&address(&host))
+            .with_skip_signature(true)
+            .with_credentials(Arc::new(nobody)));
+    }
+    let builder = GoogleCloudStorageBuilder::from_env();
+    let allowed = GoogleConfigKey::Client(ClientConfigKey::AllowHttp);
+    let is_here = variable("GOOGLE_BASE_URL").is_some_and(|url| is_here_without_tls(&url));
+    // The client's own default is to send a token to any address.
+    match variable("GOOGLE_ALLOW_HTTP") {
+        None => Ok(builder.with_config(allowed, is_here.to_string())),
+        Some(_) => Ok(builder),
+    }
+}
+
+fn address(host: &str) -> String {
+    let host = host.trim_end_matches('/');
+    if host.contains("://") { host.to_owned() } else { format!("http://{host}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_for_tests_has_an_address_with_or_without_scheme() {
+        for host in ["localhost:4443", "http://localhost:4443", "http://localhost:4443/"] {
+            let builder = settings(|name| (name == EMULATOR).then(|| host.to_owned())).unwrap();
+            let url = builder.get_config_value(&GoogleConfigKey::BaseUrl);
+            assert_eq!(url.as_deref(), Some("http://localhost:4443"));
+        }
+    }
+
+    #[test]
+    fn a_token_is_not_sent_without_tls() {
+        let allowed = |url: &'static str| {
+            let builder = settings(|name| (name == "GOOGLE_BASE_URL").then(|| url.to_owned()));
+            let key = GoogleConfigKey::Client(ClientConfigKey::AllowHttp);
+            builder.unwrap().get_config_value(&key)
+        };
+        assert_eq!(allowed("http://store.example.org").as_deref(), Some("false"));
+        assert_eq!(allowed("http://127.0.0.1:4443").as_deref(), Some("true"));
+    }
+}
