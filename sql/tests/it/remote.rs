@@ -32,9 +32,11 @@ impl Sail {
             skip("Sail");
             return None;
         };
-        let words =
-            |port: &str| ["spark", "server", "--ip", "127.0.0.1", "--port", port].map(String::from);
-        Some(Sail(Server::start(&sail, |port| words(port).to_vec())))
+        Some(Sail(Server::start(|port| {
+            let mut command = Command::new(sail);
+            command.args(["spark", "server", "--ip", "127.0.0.1", "--port", port]);
+            command
+        })))
     }
 
     fn program(&self, words: &[&str]) -> Command {

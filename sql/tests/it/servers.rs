@@ -1,5 +1,6 @@
 //! Servers of other programs, on loopback, as `scripts/test-readers.sh` fetches them.
 
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -19,22 +20,36 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Starts it with the words that give it a port, and waits until it listens.
-    pub fn start(program: &PathBuf, words: impl FnOnce(&str) -> Vec<String>) -> Server {
+    /// Starts what a port is made a command of, and waits until it listens.
+    pub fn start(command: impl FnOnce(&str) -> Command) -> Server {
         let port = free_port();
-        let mut child = Command::new(program)
-            .args(words(&port.to_string()))
+        let mut command = command(&port.to_string());
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .unwrap();
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(child.try_wait().unwrap().is_none(), "{} ended", program.display());
+            assert!(child.try_wait().unwrap().is_none(), "{command:?} ended");
             std::thread::sleep(Duration::from_millis(50));
         }
         Server { child, port }
     }
+}
+
+/// A request to a server on loopback; its answer, with the head.
+pub fn request(port: u16, method: &str, path: &str, head: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: {}\r\n{head}\
+         Connection: close\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
 }
 
 /// A program that a variable names, else one in the cache of what is fetched for tests.
