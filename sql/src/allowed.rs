@@ -5,7 +5,7 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::sql::parser::Statement as Parsed;
-use datafusion::sql::sqlparser::ast::Statement;
+use datafusion::sql::sqlparser::ast::{ShowStatementOptions, Statement};
 
 /// Why a statement is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,11 +32,18 @@ pub fn check(statement: &Parsed) -> Result<(), Refused> {
         Parsed::Statement(statement) => match &**statement {
             Statement::Query(_)
             | Statement::ShowTables { .. }
-            | Statement::ShowColumns { .. }
             | Statement::ShowFunctions { .. }
             | Statement::ShowVariable { .. }
             | Statement::ExplainTable { .. } => Ok(()),
             Statement::CreateView(view) if !view.materialized => Ok(()),
+            Statement::ShowColumns { extended: false, full: false, show_options }
+                if is_of_a_table(show_options) =>
+            {
+                Ok(())
+            }
+            Statement::ShowColumns { .. } => {
+                refused("SHOW COLUMNS with a choice", "DESCRIBE table")
+            }
             Statement::Set(_) => {
                 refused("SET", "--memory-limit and --threads are on the command line")
             }
@@ -46,6 +53,15 @@ pub fn check(statement: &Parsed) -> Result<(), Refused> {
             other => refused(&first_words(&other.to_string()), "CREATE VIEW name AS SELECT …"),
         },
     }
+}
+
+/// Whether nothing but a table is named.
+fn is_of_a_table(options: &ShowStatementOptions) -> bool {
+    let ShowStatementOptions { show_in, starts_with, limit, limit_from, filter_position } = options;
+    let is_all = starts_with.is_none() && limit.is_none() && limit_from.is_none();
+    is_all
+        && filter_position.is_none()
+        && show_in.as_ref().is_some_and(|of| of.parent_name.is_some())
 }
 
 /// Refuses a plan with anything in it that is not a query or a view.
@@ -97,6 +113,7 @@ mod tests {
             "EXPLAIN ANALYZE SELECT 1",
             "SHOW TABLES",
             "DESCRIBE kernels",
+            "SHOW COLUMNS IN kernels",
             "CREATE VIEW a AS SELECT 1",
             "CREATE OR REPLACE VIEW a AS SELECT 1",
         ] {
@@ -118,6 +135,7 @@ mod tests {
             ("UPDATE kernels SET a = 1", "UPDATE"),
             ("SET datafusion.execution.batch_size = 1", "SET"),
             ("PREPARE a AS SELECT 1", "PREPARE"),
+            ("SHOW COLUMNS FROM kernels LIKE 'a%'", "SHOW COLUMNS with a choice"),
         ] {
             let parsed = DFParser::parse_sql(text).unwrap();
             assert_eq!(check(&parsed[0]).unwrap_err().what, what, "{text}");

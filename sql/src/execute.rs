@@ -116,13 +116,22 @@ pub fn listing(session: &Session, parsed: &Parsed) -> Option<Result<RecordBatch,
     match &**statement {
         Statement::ShowTables { .. } => Some(tables(session)),
         Statement::ShowFunctions { .. } => Some(functions(session)),
-        Statement::ExplainTable { table_name, .. } => {
-            let name = table_name.to_string();
-            let name = name.rsplit('.').next().unwrap_or(&name).trim_matches('"').to_lowercase();
-            Some(columns(session, &name))
-        }
-        _ => None,
+        _ => described(parsed).map(|name| columns(session, &name)),
     }
+}
+
+/// The table or view of which a statement lists the columns.
+pub fn described(parsed: &Parsed) -> Option<String> {
+    let Parsed::Statement(statement) = parsed else { return None };
+    let name = match &**statement {
+        Statement::ExplainTable { table_name, .. } => table_name,
+        Statement::ShowColumns { show_options, .. } => {
+            show_options.show_in.as_ref()?.parent_name.as_ref()?
+        }
+        _ => return None,
+    };
+    let name = name.0.last()?.as_ident()?;
+    Some(name.value.to_lowercase())
 }
 
 /// Tables, and what a row of each is.
@@ -140,6 +149,14 @@ pub fn columns(session: &Session, name: &str) -> Result<RecordBatch, DataFusionE
     let kinds = schema.fields().iter().map(|field| type_name(field.data_type())).collect();
     let (names, abouts) =
         about.columns.into_iter().map(|column| (column.name, column.about)).unzip();
+    texts(&[("column_name", names), ("data_type", kinds), ("about", abouts)])
+}
+
+/// Columns of which only names and types are known.
+pub fn columns_of(schema: &Schema) -> Result<RecordBatch, DataFusionError> {
+    let names = schema.fields().iter().map(|field| field.name().clone()).collect();
+    let kinds = schema.fields().iter().map(|field| type_name(field.data_type())).collect();
+    let abouts = vec![String::new(); schema.fields().len()];
     texts(&[("column_name", names), ("data_type", kinds), ("about", abouts)])
 }
 

@@ -42,7 +42,7 @@ use remote::Remote;
 use session::{Session, spill_directory};
 use statements::Dialect;
 use status::{MISUSE, QUERY};
-use terminal::errors::{Failure, reason};
+use terminal::errors::{Failure, print_stderr, reason};
 use words::Sources;
 
 fn main() -> ExitCode {
@@ -86,6 +86,9 @@ fn act(args: &SqlArgs) -> Result<ExitCode, Failed> {
         true => Sources::here()?,
         false => named,
     };
+    for path in &sources.again {
+        print_stderr(&format!("note: {} is named twice, and counts once\n", path.display()));
+    }
     if remote.is_some() {
         Remote::check_sources(&sources)?;
     }

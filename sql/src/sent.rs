@@ -14,15 +14,20 @@ pub struct Sent {
     pub text: String,
     /// The query of a `CREATE VIEW name AS SELECT …`: what stands behind the first AS.
     pub behind_as: Option<String>,
+    /// What stands in double quotes, with line and column: texts to a server, names to the engine here.
+    pub quoted: Vec<(String, (u64, u64))>,
 }
 
 /// A statement's tokens as a server's text, behind so many lines and columns of nothing. The error is
 /// a token that is not sent.
 pub fn sent(before: &str, tokens: &[TokenWithSpan]) -> Result<Sent, String> {
     let mut text = before.to_owned();
-    let mut behind_as = None;
+    let (mut behind_as, mut quoted) = (None, Vec::new());
     let mut is_prefix = false;
-    for TokenWithSpan { token, .. } in tokens {
+    for TokenWithSpan { token, span } in tokens {
+        if let Token::DoubleQuotedString(value) = token {
+            quoted.push((value.clone(), (span.start.line, span.start.column)));
+        }
         let is_text = matches!(
             token,
             Token::SingleQuotedString(_)
@@ -40,7 +45,7 @@ pub fn sent(before: &str, tokens: &[TokenWithSpan]) -> Result<Sent, String> {
         }
     }
     let behind_as = behind_as.map(|start| blank(&text[..start]) + &text[start..]);
-    Ok(Sent { text, behind_as })
+    Ok(Sent { text, behind_as, quoted })
 }
 
 fn write(token: &Token, text: &mut String) -> Result<(), String> {

@@ -1,5 +1,6 @@
 //! Which words of the command line are runs, and which is the query.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -78,14 +79,20 @@ pub struct Sources {
     pub sets: Vec<(String, PathBuf)>,
     /// Archives, as they were typed.
     pub archives: Vec<PathBuf>,
+    /// What was named before: it counts once.
+    pub again: Vec<PathBuf>,
 }
 
 impl Sources {
     /// What lies at these paths.
     pub fn of(paths: &[PathBuf]) -> Result<Sources, Failure> {
         let mut sources = Sources::default();
+        let mut there = BTreeSet::new();
         for path in paths {
-            sources.add(path)?;
+            match there.insert(identity(path)) {
+                true => sources.add(path)?,
+                false => sources.again.push(path.clone()),
+            }
         }
         Ok(sources)
     }
@@ -148,6 +155,14 @@ impl Sources {
                 "tprof ls; tprof import FILE -o RUN makes a run of another tool's trace",
             ),
         }
+    }
+}
+
+/// The same for all ways to write what is at one place.
+fn identity(path: &Path) -> PathBuf {
+    match path.to_str().filter(|_| Place::is_address(path.as_os_str())) {
+        Some(address) => address.trim_end_matches('/').into(),
+        None => path.canonicalize().unwrap_or_else(|_| path.to_owned()),
     }
 }
 

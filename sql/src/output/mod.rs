@@ -17,6 +17,7 @@ use datafusion::arrow::json;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
+use std::collections::HashSet;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -65,6 +66,11 @@ impl Output {
     /// Rows of the last result.
     pub fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// Results begun so far.
+    pub fn results(&self) -> usize {
+        self.results
     }
 
     /// Whether any statement had one: a view has none.
@@ -117,6 +123,7 @@ impl Output {
             Format::Table => Writer::Table(TableText::new(schema)),
             Format::Csv => Writer::Csv(Box::new(csv(schema, sink)?)),
             Format::Json => {
+                named_once(schema)?;
                 let nulls = json::WriterBuilder::new().with_explicit_nulls(true);
                 Writer::Json(Box::new(nulls.build(sink)))
             }
@@ -178,6 +185,19 @@ impl Output {
             Some(Writer::ArrowStream(mut writer, _)) => writer.finish().map_err(arrow_failed)?,
         }
         Ok(self.sink.flush()?)
+    }
+}
+
+/// Fails where two columns have one name: readers of an object of JSON keep one of them.
+fn named_once(schema: &Schema) -> Result<(), Failed> {
+    let mut names = HashSet::new();
+    match schema.fields().iter().find(|field| !names.insert(field.name())) {
+        Some(field) => Err(Failure::new(format!("two columns are named `{}`", field.name()))
+            .cause("an object of JSON has a name once")
+            .hint("SELECT … AS another_name; --format csv")
+            .code(QUERY)
+            .into()),
+        None => Ok(()),
     }
 }
 

@@ -5,7 +5,7 @@
 //! that compiles, have another version of Arrow than DataFusion, and whole data frames;
 //! `spark-connect-rs` is no longer kept.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::uri::PathAndQuery;
@@ -40,15 +40,42 @@ const LAST: Duration = Duration::from_secs(2);
 /// Longest message, bytes: that of Spark's own clients.
 const LONGEST: usize = 128 << 20;
 
+/// A session on the server.
+struct Session {
+    /// Its name here.
+    name: String,
+    /// The server's own name of it. With another one the views are gone.
+    observed: Option<String>,
+    /// What became of it, if that is known.
+    fate: Fate,
+}
+
+/// What a request met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fate {
+    /// The server, with the session.
+    #[default]
+    There,
+    /// No server.
+    Unreachable,
+    /// A server that was started again.
+    Gone,
+}
+
+impl Session {
+    fn new() -> Session {
+        let name = Uuid::new_v4().to_string();
+        Session { name, observed: None, fate: Fate::There }
+    }
+}
+
 /// A connection with a session of its own.
 pub struct Client {
     channel: Channel,
     headers: MetadataMap,
-    session: String,
+    session: Mutex<Session>,
     user: UserContext,
     agent: String,
-    /// The server's own name of the session. With another one the views are gone.
-    observed: Mutex<Option<String>>,
     /// Where it is.
     pub address: Address,
 }
@@ -77,10 +104,9 @@ impl Client {
         Ok(Client {
             channel,
             headers: headers(&address)?,
-            session: Uuid::new_v4().to_string(),
+            session: Mutex::new(Session::new()),
             user: UserContext { user_id: address.user.clone(), user_name: address.user.clone() },
             agent: address.agent.clone(),
-            observed: Mutex::default(),
             address,
         })
     }
@@ -89,7 +115,7 @@ impl Client {
     pub async fn execute(&self, operation: &str, plan: Plan) -> Parts {
         let reattach = ReattachOptions { reattachable: true };
         let request = ExecutePlanRequest {
-            session_id: self.session.clone(),
+            session_id: self.session_name(),
             user_context: Some(self.user.clone()),
             plan: Some(plan),
             client_type: Some(self.agent.clone()),
@@ -103,7 +129,7 @@ impl Client {
     /// How many files the rows of a plan are from; none if the server does not know.
     pub async fn files(&self, plan: Plan) -> Option<usize> {
         let request = AnalyzePlanRequest {
-            session_id: self.session.clone(),
+            session_id: self.session_name(),
             user_context: Some(self.user.clone()),
             client_type: Some(self.agent.clone()),
             input_files: Some(InputFiles { plan: Some(plan) }),
@@ -116,7 +142,7 @@ impl Client {
     /// Asks for the rest of an answer.
     pub async fn reattach(&self, operation: &str, last: Option<&str>) -> Parts {
         let request = ReattachExecuteRequest {
-            session_id: self.session.clone(),
+            session_id: self.session_name(),
             user_context: Some(self.user.clone()),
             operation_id: operation.to_owned(),
             client_type: Some(self.agent.clone()),
@@ -129,7 +155,7 @@ impl Client {
     /// Ends an execution, whatever of it is still to be done. That is a courtesy: it may fail.
     pub async fn release(&self, operation: &str) {
         let request = ReleaseExecuteRequest {
-            session_id: self.session.clone(),
+            session_id: self.session_name(),
             user_context: Some(self.user.clone()),
             operation_id: operation.to_owned(),
             client_type: Some(self.agent.clone()),
@@ -141,7 +167,7 @@ impl Client {
     /// Ends everything that the session executes.
     pub async fn interrupt(&self) {
         let request = InterruptRequest {
-            session_id: self.session.clone(),
+            session_id: self.session_name(),
             user_context: Some(self.user.clone()),
             client_type: Some(self.agent.clone()),
             kind: ALL,
@@ -152,7 +178,7 @@ impl Client {
     /// Ends the session.
     pub async fn leave(&self) {
         let request = ReleaseSessionRequest {
-            session_id: self.session.clone(),
+            session_id: self.session_name(),
             user_context: Some(self.user.clone()),
             client_type: Some(self.agent.clone()),
         };
@@ -162,7 +188,7 @@ impl Client {
     /// All of an error; none if the server does not have it.
     pub async fn details(&self, error: String) -> Option<FetchErrorDetailsResponse> {
         let request = FetchErrorDetailsRequest {
-            session_id: self.session.clone(),
+            session_id: self.session_name(),
             user_context: Some(self.user.clone()),
             error_id: error,
             client_type: Some(self.agent.clone()),
@@ -172,18 +198,41 @@ impl Client {
 
     /// Keeps the server's own name of the session; false if it is another one by now.
     pub fn observe(&self, name: &str) -> bool {
-        let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*observed {
+        let mut session = self.session();
+        match &session.observed {
             Some(known) => name.is_empty() || known == name,
             None => {
-                *observed = Some(name.to_owned()).filter(|name| !name.is_empty());
+                session.observed = Some(name.to_owned()).filter(|name| !name.is_empty());
                 true
             }
         }
     }
 
+    /// Notes what a request met.
+    pub fn met(&self, fate: Fate) {
+        self.session().fate = fate;
+    }
+
+    /// What the last request met that failed; the next one begins without it.
+    pub fn fate(&self) -> Fate {
+        std::mem::take(&mut self.session().fate)
+    }
+
+    /// Begins another session, without views.
+    pub fn begin_session(&self) {
+        *self.session() = Session::new();
+    }
+
+    fn session_name(&self) -> String {
+        self.session().name.clone()
+    }
+
     fn observed(&self) -> Option<String> {
-        self.observed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.session().observed.clone()
+    }
+
+    fn session(&self) -> MutexGuard<'_, Session> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends what matters to the server only.

@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 
 use super::address::{Address, TOKEN};
 use super::answer::{Broken, is_of_connection};
-use super::client::Client;
+use super::client::{Client, Fate};
 use super::connection::innermost;
 use super::messages::{ErrorInfo, RpcStatus, ServerError};
 use crate::failed::{Failed, excerpt, no_column_of, no_table};
@@ -50,6 +50,7 @@ fn of_request(broken: Broken, client: &Client) -> Failure {
     let status = match broken {
         Broken::Status(status) => status,
         Broken::Restarted => {
+            client.met(Fate::Gone);
             return Failure::new(format!("the server {shown} was started again"))
                 .cause("it has neither the query nor its tables any more; no result is kept")
                 .hint("the same command again")
@@ -63,7 +64,10 @@ fn of_request(broken: Broken, client: &Client) -> Failure {
         }
     };
     match status.code() {
-        _ if is_of_connection(&status) => lost(&client.address, &status),
+        _ if is_of_connection(&status) => {
+            client.met(Fate::Unreachable);
+            lost(&client.address, &status)
+        }
         Code::Unauthenticated | Code::PermissionDenied => {
             Failure::new(format!("the server {shown} refuses access"))
                 .cause(one_line(status.message()))

@@ -13,6 +13,7 @@ mod failure;
 mod messages;
 pub mod names;
 mod relations;
+mod views;
 
 use std::collections::BTreeSet;
 
@@ -21,17 +22,17 @@ use datafusion::sql::sqlparser::ast::Statement;
 use tokio::sync::OnceCell;
 
 use crate::args::SqlArgs;
-use crate::execute::listing;
+use crate::execute::{described, listing};
 use crate::failed::{Failed, excerpt, no_table};
 use crate::output::Output;
 use crate::session::Session;
 use crate::statements::Source;
 use crate::status::{MISUSE, QUERY};
-use crate::terminal::errors::Failure;
+use crate::terminal::errors::{Failure, print_stderr};
 use crate::words::Sources;
 use address::Address;
 use answer::Answer;
-use client::Client;
+use client::{Client, Fate};
 use messages::{Op, Plan};
 use names::Names;
 use relations::Registry;
@@ -119,11 +120,48 @@ impl Remote {
             output.write(&batch)?;
             return output.end();
         }
+        check_quoted(session, source)?;
         let needed = self.needed(session, source)?;
         let client = self.client().await?;
-        let tables = self.registry.register(client, session, needed).await?;
-        if view(&source.parsed).is_some() {
-            return self.create_view(client, session, source).await;
+        let before = output.results();
+        let Err(failed) = self.attempt(session, source, output, needed.clone()).await else {
+            return Ok(());
+        };
+        let is_gone = match client.fate() {
+            Fate::Gone => true,
+            Fate::Unreachable => false,
+            Fate::There => !self.registry.is_there(client).await,
+        };
+        if !is_gone {
+            return Err(failed);
+        }
+        self.registry.begin_session(client, session).await?;
+        // Rows that are out do not come twice.
+        if output.results() > before {
+            return Err(failed);
+        }
+        print_stderr(&format!(
+            "note: {} was started again; it has its tables and views anew\n",
+            client.address.shown()
+        ));
+        self.attempt(session, source, output, needed).await
+    }
+
+    /// Executes a statement in the server's session as it is.
+    async fn attempt(
+        &self,
+        session: &Session,
+        source: &Source,
+        output: &mut Output,
+        needed: BTreeSet<String>,
+    ) -> Result<(), Failed> {
+        let client = self.client().await?;
+        if let Some(name) = described(&source.parsed) {
+            return self.describe(client, session, &name, output).await;
+        }
+        let tables = self.registry.register(client, session, needed.clone()).await?;
+        if views::view(&source.parsed).is_some() {
+            return self.create_view(client, session, source, needed).await;
         }
         if query(client, session, source, output).await? {
             // What went away meanwhile is no error to some servers, and has no rows.
@@ -143,11 +181,8 @@ impl Remote {
         match &**statement {
             // Functions are the server's.
             Statement::ShowFunctions { .. } => return None,
-            Statement::ExplainTable { table_name, .. } => {
-                let name = table_name.to_string().trim_matches('`').to_lowercase();
-                if self.registry.is_own(&name) {
-                    return None;
-                }
+            _ if described(&source.parsed).is_some_and(|name| self.registry.is_own(&name)) => {
+                return None;
             }
             _ => {}
         }
@@ -175,40 +210,30 @@ impl Remote {
         }
         Ok(needed)
     }
+}
 
-    async fn create_view(
-        &self,
-        client: &Client,
-        session: &Session,
-        source: &Source,
-    ) -> Result<(), Failed> {
-        let Some(view) = view(&source.parsed) else { return Ok(()) };
-        let name = view.name.to_string().replace('`', "").to_lowercase();
-        let wrong = |what: String, why: &str, hint: &str| {
-            Err(Failed::from(Failure::new(what).cause(why).hint(hint).code(QUERY)))
-        };
-        if session.tables.is_table(&name) {
-            let what = format!("{name} is a table of the run: a view needs another name");
-            return wrong(what, "tables stay as they are", "CREATE VIEW another AS …");
+/// Refuses a name in double quotes: a server takes it for a text, and has that in each row.
+fn check_quoted(session: &Session, source: &Source) -> Result<(), Failed> {
+    let quoted = source.sent.iter().flat_map(|sent| &sent.quoted);
+    let mut columns = BTreeSet::new();
+    for (text, (line, column)) in quoted {
+        if columns.is_empty() {
+            let schemas = session.tables.names().into_iter();
+            let schemas = schemas.filter_map(|name| session.tables.schema(&name));
+            columns.extend(schemas.flat_map(|schema| {
+                schema.fields().iter().map(|field| field.name().to_lowercase()).collect::<Vec<_>>()
+            }));
         }
-        if !view.columns.is_empty() || view.if_not_exists || name.contains('.') {
-            let what = format!("the view `{name}` cannot be made so");
-            let why = "a server is given its name and its query";
-            return wrong(what, why, "CREATE OR REPLACE VIEW name AS SELECT a AS b …");
-        }
-        let query = source.sent.as_ref().and_then(|sent| sent.behind_as.clone());
-        let Some(text) = query else {
-            return wrong(
-                format!("the view `{name}` has no query"),
-                "AS is missing",
-                "… AS SELECT …",
-            );
-        };
-        match self.registry.make(client, name, text, view.or_replace).await {
-            Ok(()) => Ok(()),
-            Err(broken) => Err(failure::of(broken, client, &source.text, session).await),
+        if columns.contains(&text.to_lowercase()) {
+            let failure =
+                Failure::new(format!("`\"{text}\"` is a text to a server, and no column"))
+                    .cause("double quotes are not for names there")
+                    .hint(format!("`{text}` in backticks is the column, '{text}' the text"))
+                    .code(QUERY);
+            return Err(Failed::Query { failure, excerpt: excerpt(&source.text, *line, *column) });
         }
     }
+    Ok(())
 }
 
 /// Has a query executed and writes its rows as they come; whether there was a result.
@@ -261,14 +286,4 @@ fn written(
         }
     }
     Ok(true)
-}
-
-fn view(parsed: &Parsed) -> Option<&datafusion::sql::sqlparser::ast::CreateView> {
-    match parsed {
-        Parsed::Statement(statement) => match &**statement {
-            Statement::CreateView(view) => Some(view),
-            _ => None,
-        },
-        _ => None,
-    }
 }

@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use tprof_tables::VIEWS;
 
-use super::answer::{Answer, Broken};
+use super::answer::{Answer, Broken, is_of_connection};
 use super::client::Client;
 use super::messages::{
     Act, Action, CreateView, DataSource, Op, Plan, Read, Relation, RelationCommon, Rows,
@@ -38,8 +38,19 @@ pub struct Registry {
     names: Names,
     /// Tables and views of tprof.
     registered: Mutex<BTreeSet<String>>,
-    /// Views that statements made.
-    own: Mutex<BTreeSet<String>>,
+    /// Views that statements made, in their order.
+    own: Mutex<Vec<Own>>,
+}
+
+/// A view that a statement made.
+#[derive(Clone, Debug)]
+pub struct Own {
+    /// Its name.
+    pub name: String,
+    /// Its query, as a server gets it.
+    pub query: String,
+    /// Tables and views of tprof in it.
+    pub needed: BTreeSet<String>,
 }
 
 impl Registry {
@@ -50,20 +61,47 @@ impl Registry {
 
     /// Whether a statement made a view of this name.
     pub fn is_own(&self, name: &str) -> bool {
-        locked(&self.own).contains(name)
+        locked(&self.own).iter().any(|own| own.name == name)
     }
 
     /// Makes a view of a statement's query.
-    pub async fn make(
-        &self,
-        client: &Client,
-        name: String,
-        query: String,
-        replace: bool,
-    ) -> Result<(), Broken> {
-        let replace = replace || locked(&self.registered).contains(&name);
-        done(client, named(&name, sql(query), replace)).await?;
-        locked(&self.own).insert(name);
+    pub async fn make(&self, client: &Client, view: Own, replace: bool) -> Result<(), Broken> {
+        let replace = replace || locked(&self.registered).contains(&view.name);
+        done(client, named(&view.name, sql(&view.query), replace)).await?;
+        let mut own = locked(&self.own);
+        own.retain(|other| other.name != view.name);
+        own.push(view);
+        Ok(())
+    }
+
+    /// Whether the server still has what it was given; that it does not answer is another question.
+    pub async fn is_there(&self, client: &Client) -> bool {
+        let registered = locked(&self.registered).first().cloned();
+        let Some(name) = registered.or_else(|| Some(locked(&self.own).first()?.name.clone()))
+        else {
+            return true;
+        };
+        let query = format!("SELECT * FROM `{name}` LIMIT 0");
+        match done(client, plan(&query)).await {
+            Ok(()) => true,
+            Err(Broken::Status(status)) => is_of_connection(&status),
+            Err(_) => false,
+        }
+    }
+
+    /// Gives another session the views that statements made, in their order; all else has its name when a
+    /// statement needs it. Fails at the first that cannot be made; that and those behind it are no more.
+    pub async fn begin_session(&self, client: &Client, session: &Session) -> Result<(), Failed> {
+        client.begin_session();
+        locked(&self.registered).clear();
+        let own = std::mem::take(&mut *locked(&self.own));
+        for view in own {
+            self.register(client, session, view.needed.clone()).await?;
+            let text = view.query.clone();
+            if let Err(broken) = self.make(client, view, true).await {
+                return Err(failure::of(broken, client, &text, session).await);
+            }
+        }
         Ok(())
     }
 

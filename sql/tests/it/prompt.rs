@@ -17,7 +17,7 @@ use crate::runs::{program, runs};
 /// A prompt that prints nothing for so long hangs: the test fails in place of hanging with it.
 const LONGEST_MS: u16 = 60_000;
 
-struct Terminal {
+pub struct Terminal {
     child: Child,
     end: File,
     text: String,
@@ -26,6 +26,11 @@ struct Terminal {
 
 impl Terminal {
     fn open(pager: &str) -> Terminal {
+        Terminal::of(&[runs().run().to_str().unwrap()], pager)
+    }
+
+    /// A prompt with words of a command line.
+    pub fn of(words: &[&str], pager: &str) -> Terminal {
         let size = nix::pty::Winsize { ws_row: 20, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(&size, None).unwrap();
         let state = TempDir::new().unwrap();
@@ -33,7 +38,7 @@ impl Terminal {
         // The terminal of its session: only so is Ctrl-C a signal.
         let mut command = Command::new("setsid");
         command.args(["--ctty", "--wait"]).arg(program([runs().run()]).get_program());
-        command.arg(runs().run());
+        command.args(words).env_remove("SPARK_CONNECT_AUTHENTICATE_TOKEN");
         command.stdin(slave()).stdout(slave()).stderr(slave());
         command.env("TERM", "xterm").env("PAGER", pager).env("XDG_STATE_HOME", state.path());
         let child = command.spawn().unwrap();
@@ -43,12 +48,12 @@ impl Terminal {
         terminal
     }
 
-    fn type_in(&mut self, keys: &str) {
+    pub fn type_in(&mut self, keys: &str) {
         self.end.write_all(keys.as_bytes()).unwrap();
     }
 
     /// Reads up to a text; gives what was before it.
-    fn until(&mut self, wanted: &str) -> String {
+    pub fn until(&mut self, wanted: &str) -> String {
         let mut bytes = [0; 4096];
         loop {
             if let Some(at) = self.text.find(wanted) {
@@ -65,7 +70,7 @@ impl Terminal {
         }
     }
 
-    fn leave(mut self) -> (i32, TempDir) {
+    pub fn leave(mut self) -> (i32, TempDir) {
         self.type_in("\x04");
         let mut rest = Vec::new();
         // The terminal's end is an error on Linux.

@@ -19,6 +19,7 @@ use tprof_trace::RunDir;
 
 use crate::archive::archive;
 use crate::many_ranks::many_ranks;
+use crate::prompt::Terminal;
 use crate::runs::{Ended, ended, of, program, runs};
 use crate::servers::{Server, fetched, free_port, skip};
 use crate::views::traces;
@@ -28,11 +29,15 @@ struct Sail(Server);
 
 impl Sail {
     fn start() -> Option<Sail> {
+        Sail::start_at(free_port())
+    }
+
+    fn start_at(port: u16) -> Option<Sail> {
         let Some(sail) = fetched("TPROF_TEST_SAIL", "sail/bin/sail") else {
             skip("Sail");
             return None;
         };
-        Some(Sail(Server::start(|port| {
+        Some(Sail(Server::start_at(port, |port| {
             let mut command = Command::new(sail);
             command.args(["spark", "server", "--ip", "127.0.0.1", "--port", port]);
             command
@@ -433,6 +438,122 @@ fn a_server_that_is_killed_in_a_query_leaves_no_result() {
     assert_eq!((ended.code, &*ended.out), (1, ""), "{}", ended.err);
     assert!(ended.err.contains("no result is kept"), "{}", ended.err);
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_server_that_was_started_again_has_tables_and_views_anew() {
+    let Some(mut server) = Sail::start() else { return };
+    let port = server.0.port;
+    let mut restart = || {
+        server.0.child.kill().unwrap();
+        server.0.child.wait().unwrap();
+        server = Sail::start_at(port).unwrap();
+    };
+    let (set, remote) = (runs().set(), format!("--remote=sc://127.0.0.1:{port}"));
+    let mut prompt = Terminal::of(&[set.to_str().unwrap(), &remote], "cat");
+    prompt.type_in("CREATE VIEW mine AS SELECT rank FROM stragglers WHERE rank >= 0;\r");
+    prompt.until("tprof> ");
+    prompt.type_in("CREATE VIEW other AS SELECT rank + 100 AS more FROM mine;\r");
+    prompt.until("tprof> ");
+    prompt.type_in("SELECT count(*) AS n, max(more) AS last FROM other;\r");
+    prompt.until("8   107");
+    prompt.until("tprof> ");
+    restart();
+    // A view of a view, whose tables this statement does not name.
+    prompt.type_in("SELECT count(*) AS n, max(more) AS last FROM other;\r");
+    let before = prompt.until("8   107");
+    assert!(before.contains("was started again"), "{before}");
+    prompt.until("tprof> ");
+    restart();
+    // What is wrong stays wrong.
+    prompt.type_in("SELECT nothing_of_it FROM mine;\r");
+    prompt.until("there is no column `nothing_of_it`");
+    prompt.until("tprof> ");
+    prompt.type_in("SELECT count(*) + 40 AS n FROM ranks;\r");
+    prompt.until("48");
+    prompt.until("tprof> ");
+    assert_eq!(prompt.leave().0, 0);
+}
+
+#[test]
+fn columns_are_listed_as_without_a_server() {
+    let Some(server) = server() else { return };
+    let set = runs().set();
+    for query in ["SHOW COLUMNS FROM kernels", "SHOW COLUMNS IN stragglers"] {
+        let there = server.csv(&set, query);
+        assert_eq!(there, embedded(&set, query), "{query}");
+        assert_eq!(
+            there,
+            embedded(
+                &set,
+                &query
+                    .replace("SHOW COLUMNS FROM", "DESCRIBE")
+                    .replace("SHOW COLUMNS IN", "DESCRIBE")
+            )
+        );
+    }
+    let own = "CREATE VIEW slow AS SELECT rank, delay_ns FROM stragglers; SHOW COLUMNS FROM slow; DESCRIBE slow";
+    let there = server.csv(&set, own);
+    let names = |text: &str| -> Vec<String> {
+        text.lines().map(|line| line.rsplit_once(',').unwrap_or((line, "")).0.to_owned()).collect()
+    };
+    assert_eq!(names(&there), names(&embedded(&set, own)));
+    assert!(there.contains("delay_ns,int64,"), "{there}");
+    let part = server.ended(&[set.to_str().unwrap(), "SHOW COLUMNS FROM kernels LIKE 'r%'"]);
+    assert!(part.code == 1 && part.err.contains("with a choice is refused"), "{}", part.err);
+}
+
+#[test]
+fn a_data_set_that_is_named_twice_counts_once() {
+    let Some(server) = server() else { return };
+    let set = runs().set();
+    let again = format!("{}/.", set.display());
+    let query = "SELECT count(*) AS n FROM kernels";
+    let expected = embedded(&set, query);
+    let words = [set.to_str().unwrap(), &again, query, "--format=csv"];
+    for ended in [server.ended(&words), ended(words)] {
+        assert_eq!((ended.code, &ended.out), (0, &expected), "{}", ended.err);
+        assert!(ended.err.contains("is named twice, and counts once"), "{}", ended.err);
+    }
+}
+
+#[test]
+fn a_column_in_double_quotes_is_no_text_in_every_row() {
+    let Some(server) = server() else { return };
+    let set = runs().set();
+    for query in ["SELECT \"rank\" FROM kernels", "SELECT rank FROM ranks WHERE \"Host\" = 'a'"] {
+        let refused = server.ended(&[set.to_str().unwrap(), query]);
+        assert_eq!((refused.code, &*refused.out), (1, ""), "{}", refused.err);
+        assert!(refused.err.contains("is a text to a server, and no column"), "{}", refused.err);
+    }
+    let texts = "SELECT `rank`, \"it's\" AS text, 'rank' AS other FROM ranks ORDER BY 1 LIMIT 1";
+    assert_eq!(server.csv(&set, texts), "rank,text,other\n0,it's,rank\n");
+}
+
+#[test]
+fn two_columns_of_one_name_are_no_object_of_json() {
+    let Some(server) = server() else { return };
+    let set = runs().set();
+    let set = set.to_str().unwrap();
+    let query = "SELECT a.rank, b.rank FROM ranks a JOIN ranks b ON a.rank = b.rank";
+    for format in ["json", "csv"] {
+        for ended in [
+            server.ended(&[set, query, "--format", format]),
+            ended([set, query, "--format", format]),
+        ] {
+            match format {
+                "json" => {
+                    assert_eq!((ended.code, &*ended.out), (1, ""), "{}", ended.err);
+                    assert!(ended.err.contains("two columns are named `rank`"), "{}", ended.err);
+                }
+                _ => assert!(
+                    ended.code == 0 && ended.out.starts_with("rank,rank\n"),
+                    "{}",
+                    ended.err
+                ),
+            }
+        }
+    }
 }
 
 #[test]

@@ -22,7 +22,11 @@ impl Drop for Server {
 impl Server {
     /// Starts what a port is made a command of, and waits until it listens.
     pub fn start(command: impl FnOnce(&str) -> Command) -> Server {
-        let port = free_port();
+        Server::start_at(free_port(), command)
+    }
+
+    /// The same at a port.
+    pub fn start_at(port: u16, command: impl FnOnce(&str) -> Command) -> Server {
         let mut command = command(&port.to_string());
         let mut child = command
             .stdin(Stdio::null())

@@ -1,0 +1,97 @@
+//! Views that statements make: they are the server's, in the command's own session.
+
+use std::collections::BTreeSet;
+
+use datafusion::sql::parser::Statement as Parsed;
+use datafusion::sql::sqlparser::ast::{CreateView, Statement};
+
+use super::answer::{Answer, Broken};
+use super::client::Client;
+use super::messages::{Op, Plan};
+use super::relations::Own;
+use super::{Remote, failure, relations};
+use crate::execute::columns_of;
+use crate::failed::Failed;
+use crate::output::Output;
+use crate::session::Session;
+use crate::statements::Source;
+use crate::status::QUERY;
+use crate::terminal::errors::Failure;
+
+impl Remote {
+    /// Columns of a view that a statement made.
+    pub(super) async fn describe(
+        &self,
+        client: &Client,
+        session: &Session,
+        name: &str,
+        output: &mut Output,
+    ) -> Result<(), Failed> {
+        let text = format!("SELECT * FROM `{name}` LIMIT 0");
+        let rows = async {
+            let plan = Plan { op: Some(Op::Root(relations::sql(&text))) };
+            let mut rows = Answer::of(client, plan).await?;
+            let mut schema = None;
+            while let Some(batches) = rows.next().await? {
+                schema = schema.or_else(|| batches.first().map(|batch| batch.schema()));
+            }
+            rows.release().await;
+            schema.ok_or_else(|| Broken::Unreadable("it has no columns".into()))
+        };
+        let schema = match rows.await {
+            Ok(schema) => schema,
+            Err(broken) => return Err(failure::of(broken, client, &text, session).await),
+        };
+        let batch = columns_of(&schema).map_err(|error| Failed::of(&error, &text, session))?;
+        output.begin(&batch.schema())?;
+        output.write(&batch)?;
+        output.end()
+    }
+
+    /// Makes a view of a statement.
+    pub(super) async fn create_view(
+        &self,
+        client: &Client,
+        session: &Session,
+        source: &Source,
+        needed: BTreeSet<String>,
+    ) -> Result<(), Failed> {
+        let Some(view) = view(&source.parsed) else { return Ok(()) };
+        let name = view.name.to_string().replace('`', "").to_lowercase();
+        let wrong = |what: String, why: &str, hint: &str| {
+            Err(Failed::from(Failure::new(what).cause(why).hint(hint).code(QUERY)))
+        };
+        if session.tables.is_table(&name) {
+            let what = format!("{name} is a table of the run: a view needs another name");
+            return wrong(what, "tables stay as they are", "CREATE VIEW another AS …");
+        }
+        if !view.columns.is_empty() || view.if_not_exists || name.contains('.') {
+            let what = format!("the view `{name}` cannot be made so");
+            let why = "a server is given its name and its query";
+            return wrong(what, why, "CREATE OR REPLACE VIEW name AS SELECT a AS b …");
+        }
+        let query = source.sent.as_ref().and_then(|sent| sent.behind_as.clone());
+        let Some(query) = query else {
+            return wrong(
+                format!("the view `{name}` has no query"),
+                "AS is missing",
+                "… AS SELECT …",
+            );
+        };
+        match self.registry.make(client, Own { name, query, needed }, view.or_replace).await {
+            Ok(()) => Ok(()),
+            Err(broken) => Err(failure::of(broken, client, &source.text, session).await),
+        }
+    }
+}
+
+/// The view that a statement makes, if it does.
+pub(super) fn view(parsed: &Parsed) -> Option<&CreateView> {
+    match parsed {
+        Parsed::Statement(statement) => match &**statement {
+            Statement::CreateView(view) => Some(view),
+            _ => None,
+        },
+        _ => None,
+    }
+}
