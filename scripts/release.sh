@@ -4,7 +4,8 @@
 #     scripts/release.sh             a program for glibc 2.17 and newer; prints its path
 #     scripts/release.sh dist DIR    all that is published: wheels for glibc and for musl, a source
 #                                    distribution, an archive of the program with its man pages and
-#                                    completions, and checksums, in DIR
+#                                    completions; a wheel and an archive of tprof-sql, for glibc (25
+#                                    minutes of processor time); and checksums, in DIR
 #     scripts/release.sh check FILE  examines a program that was built otherwise
 #
 # Two builds of one commit with one toolchain are the same bytes, whatever the folder. A name in the

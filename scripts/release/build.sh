@@ -34,13 +34,25 @@ python -m ziglang cc -target "x86_64-linux-gnu.$newest" -O2 -c scripts/release/n
 # At one path, for the same reason; flags of the last link only: with RUSTFLAGS all crates would be built again.
 cp "$work/newer.o" "$CARGO_TARGET_DIR/newer.o"
 
-# `wheel TARGET TAG FLAGS`: the program, and a wheel of it in $work/made.
+# `wheel MANIFEST TARGET TAG FLAGS`: the program, and a wheel of it in $work/made.
 wheel() {
-    maturin build --release --locked --zig --target "$1" --compatibility "$2" --out "$work/made" -- "$3" >&2
+    maturin build --release --locked --zig --manifest-path "$1" --target "$2" --compatibility "$3" \
+        --out "$work/made" -- "$4" >&2
+}
+# `archive PROGRAM FILES`: the program's name and version, in an archive of a directory of that name.
+archive() {
+    name=$("$1" --version | tr ' ' -)-x86_64-linux-gnu
+    shift
+    mkdir -p "$work/$name"
+    cp -r "$@" CHANGELOG.md LICENSE-APACHE LICENSE-MIT "$work/$name"
+    chmod -R u=rwX,go=rX "$work/$name"
+    tar --create --directory "$work" --sort=name --format=gnu --owner=0 --group=0 --numeric-owner \
+        --mtime="@$SOURCE_DATE_EPOCH" "$name" | gzip -9n >"$work/made/$name.tar.gz"
 }
 
 gnu=x86_64-unknown-linux-gnu
-wheel "$gnu" "manylinux_${newest%%.*}_${newest#*.}" "-Clink-arg=$CARGO_TARGET_DIR/newer.o"
+glibc=manylinux_${newest%%.*}_${newest#*.}
+wheel profiler-cli/Cargo.toml "$gnu" "$glibc" "-Clink-arg=$CARGO_TARGET_DIR/newer.o"
 program=$CARGO_TARGET_DIR/$gnu/release/tprof
 server=$CARGO_TARGET_DIR/$gnu/release/tprof-serve
 sh scripts/release/check.sh "$program"
@@ -53,23 +65,24 @@ done
 [ -n "$into" ] || exit 0
 
 musl=x86_64-unknown-linux-musl
-wheel "$musl" musllinux_1_2 -Ctarget-feature=+crt-static
+wheel profiler-cli/Cargo.toml "$musl" musllinux_1_2 -Ctarget-feature=+crt-static
 for one in tprof tprof-serve; do
     sh scripts/release/check.sh "$CARGO_TARGET_DIR/$musl/release/$one" static
 done
 maturin sdist --out "$work/made" >&2
 
-name=$("$program" --version | tr ' ' -)-x86_64-linux-gnu
-mkdir -p "$work/$name/man" "$work/$name/completions"
-cp "$program" "$server" README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT "$work/$name"
-"$program" man -o "$work/$name/man" >/dev/null
-for shell in bash zsh fish; do
-    "$program" completions "$shell" >"$work/$name/completions/tprof.$shell"
-done
-chmod -R u=rwX,go=rX "$work/$name"
-tar --create --directory "$work" --sort=name --format=gnu --owner=0 --group=0 --numeric-owner \
-    --mtime="@$SOURCE_DATE_EPOCH" "$name" | gzip -9n >"$work/$name.tar.gz"
+# The program of `tprof sql`, which is larger than all else: packages of its own. Its engine is for glibc
+# only, whose allocator it is built for.
+wheel sql/Cargo.toml "$gnu" "$glibc" "-Clink-arg=$CARGO_TARGET_DIR/newer.o"
+sql=$CARGO_TARGET_DIR/$gnu/release/tprof-sql
+sh scripts/release/check.sh "$sql"
 
-mv "$work/$name.tar.gz" "$work/made"
+mkdir -p "$work/man" "$work/completions"
+"$program" man -o "$work/man" >/dev/null
+for shell in bash zsh fish; do
+    "$program" completions "$shell" >"$work/completions/tprof.$shell"
+done
+archive "$program" "$program" "$server" "$work/man" "$work/completions" README.md
+archive "$sql" "$sql" sql/README.md
 (cd "$work/made" && sha256sum -- * | tee SHA256SUMS)
 cp "$work"/made/* "$into"

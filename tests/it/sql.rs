@@ -32,6 +32,7 @@ fn without_its_program_it_has_its_help_and_names_what_is_missing() {
     let missing = missing.expect_code(125);
     assert_eq!(missing.stderr.lines().count(), 3, "{missing:?}");
     assert!(missing.stderr.contains("tprof-sql, which is not installed"), "{missing:?}");
+    assert!(missing.stderr.contains("by pip: tprof[sql]"), "{missing:?}");
     let scratch = Scratch::new();
     let help = alone(&scratch).args(["archive", "--help"]).run_in(scratch.cwd()).expect_code(0);
     assert!(help.stdout.contains("s3://BUCKET/PREFIX"), "{help:?}");

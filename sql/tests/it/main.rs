@@ -13,6 +13,7 @@ mod errors;
 mod functions;
 mod limits;
 mod output;
+mod packages;
 mod prompt;
 mod queries;
 mod refused;

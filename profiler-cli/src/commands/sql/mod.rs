@@ -35,8 +35,11 @@ pub fn hand_over(command: &str, words: &[OsString]) -> anyhow::Result<ExitCode> 
     let what =
         format!("`tprof {command}` is in a program apart, {PROGRAM}, which is not installed");
     Err(Failure::new(what)
-        .cause("it has a whole query engine in it, twice the size of tprof, which few need")
-        .hint("cargo install --path sql, in tprof's sources; it is found beside tprof or on PATH")
+        .cause("it has a whole query engine in it; it is found beside tprof or on PATH")
+        .hint(
+            "the package tprof-sql from where tprof is from, by pip: tprof[sql]; \
+             in tprof's sources cargo install --path sql",
+        )
         .into())
 }
 
