@@ -8,6 +8,7 @@ pub mod address;
 mod answer;
 mod check;
 mod client;
+mod columns;
 mod connection;
 mod failure;
 mod messages;

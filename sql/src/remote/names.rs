@@ -110,6 +110,10 @@ mod tests {
     #[test]
     fn a_beginning_is_whole_parts_of_a_path() {
         assert_eq!(on_server("s3://=s3a://", "s3://jobs/a"), "s3a://jobs/a");
+        assert_eq!(
+            on_server("az://jobs=abfss://jobs@account.dfs.core.windows.net", "az://jobs/a/b"),
+            "abfss://jobs@account.dfs.core.windows.net/a/b"
+        );
         assert_eq!(on_server("s3://jobs=/Volumes/jobs/", "s3://jobs/a"), "/Volumes/jobs/a");
         assert_eq!(on_server("/none/a=/b", "/none/a/c"), "/b/c");
         assert_eq!(on_server("/none/a=/b", "/none/ab/c"), "file:///none/ab/c");

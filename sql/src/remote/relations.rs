@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::cast::as_int64_array;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
@@ -20,7 +19,7 @@ use super::messages::{
     SetOperation, Sql, UNION,
 };
 use super::names::Names;
-use super::{check, failure};
+use super::{check, columns, failure};
 use crate::failed::Failed;
 use crate::session::Session;
 use crate::statements::{self, Dialect};
@@ -174,13 +173,13 @@ impl Registry {
 
     /// The rows of all files.
     fn table(&self, files: &Files) -> Result<Relation, Failed> {
-        let columns = columns(&files.schema)?;
+        let columns = columns::of(&files.schema)?;
         let mut parts = Vec::new();
         for group in files.groups.iter().filter(|group| !group.is_empty()) {
             let paths = group.iter().map(|address| self.names.on_server(address));
             let source = DataSource {
                 format: Some("parquet".into()),
-                schema: Some(declared(&columns)),
+                schema: Some(columns::declared(&columns)),
                 paths: paths.collect::<Result<_, _>>()?,
                 ..DataSource::default()
             };
@@ -194,7 +193,7 @@ impl Registry {
                 is_all: Some(true),
             })))
         };
-        Ok(parts.into_iter().reduce(both).unwrap_or_else(|| sql(nothing(&columns))))
+        Ok(parts.into_iter().reduce(both).unwrap_or_else(|| sql(columns::nothing(&columns))))
     }
 }
 
@@ -275,41 +274,6 @@ fn made_of(query: &str) -> BTreeSet<String> {
     let parsed = statements::parse(query, Dialect::Server).unwrap_or_default();
     let named = parsed.iter().flat_map(|source| check::relations(&source.parsed));
     named.filter(|one| !one.is_defined).map(|one| one.name).collect()
-}
-
-/// Names and types of columns, as SQL of Spark has them.
-fn columns(schema: &Schema) -> Result<Vec<(String, &'static str)>, Failed> {
-    let column = |field: &datafusion::arrow::datatypes::FieldRef| {
-        let kind = match field.data_type() {
-            DataType::Int32 => "INT",
-            DataType::Int64 => "BIGINT",
-            DataType::Float64 => "DOUBLE",
-            DataType::Boolean => "BOOLEAN",
-            DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 => "STRING",
-            other => {
-                let what = format!("the column `{}` is not for a server", field.name());
-                let failure = Failure::new(what)
-                    .cause(format!("its type is {other}, as tables of an older tprof have it"))
-                    .hint("tprof export RUN --to parquet --compact")
-                    .code(QUERY);
-                return Err(failure.into());
-            }
-        };
-        Ok((field.name().clone(), kind))
-    };
-    schema.fields().iter().map(column).collect()
-}
-
-/// `` `run` STRING, `rank` INT, … ``
-fn declared(columns: &[(String, &str)]) -> String {
-    let columns = columns.iter().map(|(name, kind)| format!("`{name}` {kind}"));
-    columns.collect::<Vec<_>>().join(", ")
-}
-
-/// A query with the columns and no rows.
-fn nothing(columns: &[(String, &str)]) -> String {
-    let columns = columns.iter().map(|(name, kind)| format!("CAST(NULL AS {kind}) AS `{name}`"));
-    format!("SELECT {} WHERE 1 = 0", columns.collect::<Vec<_>>().join(", "))
 }
 
 fn no_files(name: &str, why: &str) -> Failure {

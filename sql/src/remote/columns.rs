@@ -1,0 +1,42 @@
+//! Columns of a table for a server: it infers no types.
+
+use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
+
+use crate::failed::Failed;
+use crate::status::QUERY;
+use crate::terminal::errors::Failure;
+
+/// Names and types of columns, as SQL of Spark has them.
+pub fn of(schema: &Schema) -> Result<Vec<(String, &'static str)>, Failed> {
+    let column = |field: &FieldRef| {
+        let kind = match field.data_type() {
+            DataType::Int32 => "INT",
+            DataType::Int64 => "BIGINT",
+            DataType::Float64 => "DOUBLE",
+            DataType::Boolean => "BOOLEAN",
+            DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 => "STRING",
+            other => {
+                let what = format!("the column `{}` is not for a server", field.name());
+                let failure = Failure::new(what)
+                    .cause(format!("its type is {other}, as tables of an older tprof have it"))
+                    .hint("tprof export RUN --to parquet --compact")
+                    .code(QUERY);
+                return Err(failure.into());
+            }
+        };
+        Ok((field.name().clone(), kind))
+    };
+    schema.fields().iter().map(column).collect()
+}
+
+/// `` `run` STRING, `rank` INT, … ``
+pub fn declared(columns: &[(String, &str)]) -> String {
+    let columns = columns.iter().map(|(name, kind)| format!("`{name}` {kind}"));
+    columns.collect::<Vec<_>>().join(", ")
+}
+
+/// A query with the columns and no rows.
+pub fn nothing(columns: &[(String, &str)]) -> String {
+    let columns = columns.iter().map(|(name, kind)| format!("CAST(NULL AS {kind}) AS `{name}`"));
+    format!("SELECT {} WHERE 1 = 0", columns.collect::<Vec<_>>().join(", "))
+}
