@@ -68,7 +68,7 @@ fn act(args: &SqlArgs) -> Result<ExitCode, Failed> {
     let words = words::divide(&args.words, args.file.is_some())?;
     let remote = Remote::of(args)?;
     let limits = Limits::of(args)?;
-    let named = Sources::of(&words.paths)?;
+    let named = Sources::of(&words.paths)?.only(&args.run)?;
     let text = match (&words.query, &args.file) {
         (Some(query), _) => Some(query.clone()),
         (None, Some(file)) => Some(read(file)?),

@@ -87,7 +87,7 @@ impl Session {
         let sets = DataSets::new(sources.sets.clone(), problems.clone());
         let mut archives = Vec::new();
         for word in &sources.archives {
-            let archive = Archive::open(word.as_os_str())?;
+            let archive = Archive::open(word.as_os_str(), &sources.only)?;
             if archive.place.as_directory().is_none() {
                 let url = archive.place.url();
                 runtime.register_object_store(url.as_ref(), Arc::clone(&archive.store));

@@ -81,6 +81,8 @@ pub struct Sources {
     pub archives: Vec<PathBuf>,
     /// What was named before: it counts once.
     pub again: Vec<PathBuf>,
+    /// IDs of the runs of archives that are meant; empty: all.
+    pub only: Vec<String>,
 }
 
 impl Sources {
@@ -95,6 +97,18 @@ impl Sources {
             }
         }
         Ok(sources)
+    }
+
+    /// Of archives only these runs; all if there are none.
+    pub fn only(mut self, ids: &[String]) -> Result<Sources, Failure> {
+        if !ids.is_empty() && self.archives.is_empty() {
+            return Err(Failure::new("--run needs an archive")
+                .cause("it is the ID of a run in one; no archive is named")
+                .hint("tprof sql DIR|URL --run ID \"SELECT …\"")
+                .code(MISUSE));
+        }
+        self.only = ids.to_vec();
+        Ok(self)
     }
 
     /// The run of this directory, or the newest in it; none if there is none.

@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
+use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 use serde::{Deserialize, Serialize};
 
 use super::failure;
-use super::names::{COMMITS, commit};
+use super::names::{self, COMMITS, commit};
 use super::place::Place;
 use crate::terminal::errors::Failure;
 
@@ -118,15 +119,35 @@ pub struct Commits {
 }
 
 impl Commits {
+    /// Those with these IDs; one that is not there is a failure.
+    pub async fn of(
+        ids: &[String],
+        place: &Place,
+        store: &Arc<dyn ObjectStore>,
+    ) -> Result<Commits, Failure> {
+        let read = ids.iter().map(|id| async move {
+            let there = if names::is_id(id) { Commit::read(id, place, store).await? } else { None };
+            there.ok_or_else(|| {
+                Failure::new(format!("there is no run `{id}` in {}", place.shown()))
+                    .cause("no file in `_runs` has this name")
+                    .hint(format!("tprof archive --list {}", place.shown()))
+                    .code(failure::FAILED)
+            })
+        });
+        let read = futures::stream::iter(read).buffer_unordered(AT_ONCE);
+        let mut runs: Vec<Commit> = read.try_collect().await?;
+        runs.sort_by(|a, b| a.run.cmp(&b.run));
+        runs.dedup_by(|a, b| a.run == b.run);
+        Ok(Commits { runs, problems: Vec::new() })
+    }
+
     /// Reads them.
     pub async fn read(place: &Place, store: &Arc<dyn ObjectStore>) -> Result<Commits, Failure> {
         let failed = |error: object_store::Error| failure::of(&error, place.store_named(), "read");
-        let names = store.list(Some(&place.path(COMMITS)));
-        let names: Vec<_> = names.try_collect().await.map_err(failed)?;
-        let names = names.into_iter().filter(|of| of.location.as_ref().ends_with(".json"));
-        let read = futures::stream::iter(names.map(|of| async move {
-            let bytes = store.get(&of.location).await?.bytes().await?;
-            Ok::<_, object_store::Error>((of.location, bytes))
+        let files = files(place, store).await?;
+        let read = futures::stream::iter(files.into_iter().map(|path| async move {
+            let bytes = store.get(&path).await?.bytes().await?;
+            Ok::<_, object_store::Error>((path, bytes))
         }));
         let mut read = read.buffer_unordered(AT_ONCE);
         let mut all = Commits::default();
@@ -141,6 +162,24 @@ impl Commits {
         all.problems.sort();
         Ok(all)
     }
+}
+
+/// IDs of all runs, as the names of their files have them; no file is read.
+pub async fn ids(place: &Place, store: &Arc<dyn ObjectStore>) -> Result<Vec<String>, Failure> {
+    let files = files(place, store).await?;
+    let names = files.iter().filter_map(|path| path.filename()?.strip_suffix(".json"));
+    let mut ids: Vec<String> = names.map(str::to_owned).collect();
+    ids.sort();
+    Ok(ids)
+}
+
+/// The files that make runs a part of the archive.
+async fn files(place: &Place, store: &Arc<dyn ObjectStore>) -> Result<Vec<Path>, Failure> {
+    let listed: object_store::Result<Vec<_>> =
+        store.list(Some(&place.path(COMMITS))).try_collect().await;
+    let listed = listed.map_err(|error| failure::of(&error, place.store_named(), "read"))?;
+    let paths = listed.into_iter().map(|of| of.location);
+    Ok(paths.filter(|path| path.as_ref().ends_with(".json")).collect())
 }
 
 fn parse(bytes: &[u8]) -> Result<Commit, String> {

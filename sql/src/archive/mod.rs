@@ -45,10 +45,16 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Reads which runs an archive has.
-    pub fn open(word: &OsStr) -> Result<Archive, Failure> {
+    /// Reads which runs an archive has; with `only`, just the files of these.
+    pub fn open(word: &OsStr, only: &[String]) -> Result<Archive, Failure> {
         let place = Place::parse(word)?;
-        let read = async { Commits::read(&place, &place.store()?).await };
+        let read = async {
+            let store = place.store()?;
+            match only {
+                [] => Commits::read(&place, &store).await,
+                ids => Commits::of(ids, &place, &store).await,
+            }
+        };
         let commits = runtime()?.block_on(read)?;
         // Connections belong to the threads that opened them: the engine gets a client of its own.
         Ok(Archive { store: place.store()?, commits, place })

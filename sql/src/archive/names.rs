@@ -25,6 +25,12 @@ pub fn plain(name: &str) -> String {
     if name.is_empty() { "run".to_owned() } else { name.to_owned() }
 }
 
+/// Whether a text can be the ID of a run: it is a name of one file and leads nowhere else.
+pub fn is_id(text: &str) -> bool {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    !text.is_empty() && !text.starts_with('.') && text.chars().all(is_plain)
+}
+
 /// Path of what makes a run a part of the archive.
 pub fn commit(id: &str) -> String {
     format!("{COMMITS}/{id}.json")
@@ -53,6 +59,14 @@ mod tests {
         assert_eq!(plain(".._x"), "x");
         assert_eq!(plain(""), "run");
         assert_eq!(plain(&"x".repeat(300)).len(), LONGEST);
+    }
+
+    #[test]
+    fn an_id_is_one_plain_name() {
+        assert!(is_id("r1-0f3a5b7c9d11") && is_id("_.-"));
+        for text in ["", "..", "a/b", "a\\b", "a b", "../_runs/r1"] {
+            assert!(!is_id(text), "{text}");
+        }
     }
 
     #[test]

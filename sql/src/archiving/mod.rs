@@ -2,6 +2,7 @@
 
 mod check;
 mod identity;
+mod listed;
 mod write;
 
 use std::ffi::OsStr;
@@ -10,7 +11,7 @@ use std::process::ExitCode;
 
 use tprof_facts::units;
 
-use crate::archive::commit::{Commit, Commits};
+use crate::archive::commit::{self, Commit, Commits};
 use crate::archive::failure::FAILED;
 use crate::archive::place::Place;
 use crate::archive::runtime;
@@ -43,8 +44,12 @@ pub fn run(args: &ArchiveArgs) -> Result<ExitCode, Failed> {
 }
 
 async fn act(args: &ArchiveArgs, temporary: &Path) -> Result<ExitCode, Failed> {
-    if let Some(word) = args.list.as_deref().or(args.check.as_deref()) {
-        return look(word, args.check.is_some()).await;
+    match (args.list.as_deref(), args.check.as_deref()) {
+        (Some(word), _) if args.ids => return print_ids(word).await,
+        (Some(word), _) if args.json => return print_json(word).await,
+        (Some(word), _) => return look(word, false).await,
+        (None, Some(word)) => return look(word, true).await,
+        (None, None) => {}
     }
     let raw = write::raw_tables(&args.raw)?;
     let place = Place::parse(args.to.as_deref().unwrap_or_default())?;
@@ -82,6 +87,19 @@ fn line(run: &Path, done: &Done) -> String {
 fn println(line: &str) -> Result<(), Failed> {
     use std::io::Write;
     Ok(writeln!(std::io::stdout(), "{line}")?)
+}
+
+async fn print_ids(word: &OsStr) -> Result<ExitCode, Failed> {
+    let place = Place::parse(word)?;
+    commit::ids(&place, &place.store()?).await?.iter().try_for_each(|id| println(id))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn print_json(word: &OsStr) -> Result<ExitCode, Failed> {
+    let place = Place::parse(word)?;
+    let commits = Commits::read(&place, &place.store()?).await?;
+    println(&listed::document(&place, &commits).to_string())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn look(word: &OsStr, is_check: bool) -> Result<ExitCode, Failed> {

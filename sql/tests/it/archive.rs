@@ -274,3 +274,70 @@ fn a_wrong_command_line_is_refused() {
     // The others are archived.
     assert!(refused.out.contains("archived as"), "{}", refused.out);
 }
+
+#[test]
+fn a_list_for_programs_has_what_each_run_was_archived_with() {
+    let (directory, path, to) = place();
+    let other = directory.path().join("r3");
+    many_ranks(&runs().run(), &other, 3).unwrap();
+    assert_eq!(archive(&runs().run(), &to, &["--raw", "kernels"]).code, 0);
+    assert_eq!(archive(&other, &to, &[]).code, 0);
+    let named = ended(["archive", "--list", &to, "--ids"]);
+    assert_eq!((named.code, &*named.err), (0, ""));
+    assert_eq!(named.out.lines().collect::<Vec<_>>(), ids(&path));
+    let listed = ended(["archive", "--list", &to, "--json"]);
+    let list: Value = serde_json::from_str(&listed.out).unwrap();
+    assert_eq!((listed.code, &list["problems"]), (0, &json!([])));
+    for run in list["runs"].as_array().unwrap() {
+        let is_r8 = run["run"].as_str().unwrap().starts_with("r8-");
+        let kernels = number(&runs().run(), "SELECT count(*) FROM kernels");
+        assert_eq!(run["tables"]["kernels"], if is_r8 { json!(kernels) } else { Value::Null });
+        assert_eq!(run["tables"]["ranks"], if is_r8 { 8 } else { 3 });
+        assert!(run["ended"] == true && run["bytes"].as_u64().unwrap() > 1000, "{run}");
+    }
+    // What cannot be read is named, and the others are there.
+    fs::write(path.join("_runs/half-00.json"), "{").unwrap();
+    let listed = ended(["archive", "--list", &to, "--json"]);
+    let list: Value = serde_json::from_str(&listed.out).unwrap();
+    assert!(list["problems"][0].as_str().unwrap().contains("_runs/half-00.json"), "{list}");
+    assert_eq!(list["runs"].as_array().unwrap().len(), 2);
+    for words in [["archive", "--check", &to, "--ids"], ["archive", "--check", &to, "--json"]] {
+        assert_eq!(ended(words).code, 2, "{words:?}");
+    }
+}
+
+#[test]
+fn of_an_archive_only_the_runs_that_are_named_are_read() {
+    let (directory, path, to) = place();
+    let other = directory.path().join("r3");
+    many_ranks(&runs().run(), &other, 3).unwrap();
+    assert_eq!(archive(&runs().run(), &to, &[]).code, 0);
+    assert_eq!(archive(&other, &to, &[]).code, 0);
+    let all = ids(&path);
+    let counted = |words: &[&str]| {
+        let query = "SELECT count(*) FROM ranks";
+        ended([&[to.as_str(), query, "--format=csv"], words].concat())
+    };
+    for (run, ranks) in all.iter().zip(["3", "8"]) {
+        let of_one = counted(&["--run", run]);
+        assert_eq!((of_one.code, of_one.out.lines().nth(1)), (0, Some(ranks)), "{}", of_one.err);
+    }
+    let of_both = counted(&["--run", &all[0], "--run", &all[1], "--run", &all[0]]);
+    assert_eq!(of_both.out.lines().nth(1), Some("11"));
+    // The others need not even be readable.
+    fs::write(path.join("_runs").join(format!("{}.json", all[0])), "{").unwrap();
+    assert_eq!(
+        (counted(&["--run", &all[1]]).out.lines().nth(1), &*counted(&["--run", &all[1]]).err),
+        (Some("8"), "")
+    );
+    assert_eq!(counted(&["--run", &all[0]]).code, 1);
+    for id in ["r9-00", "", "../_runs/r8", "r8'; DROP TABLE ranks"] {
+        let missing = counted(&["--run", id]);
+        assert_eq!(missing.code, 1, "{id}");
+        assert!(missing.err.contains("there is no run `"), "{}", missing.err);
+    }
+    let run = runs().run();
+    let no_archive = ended([run.to_str().unwrap(), "SELECT 1", "--run", "r8-00"]);
+    assert_eq!(no_archive.code, 2);
+    assert!(no_archive.err.contains("--run needs an archive"), "{}", no_archive.err);
+}

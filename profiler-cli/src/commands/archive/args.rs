@@ -45,6 +45,12 @@ pub struct ArchiveArgs {
     /// List the runs of an archive
     #[arg(long, value_name = "DIR|URL", conflicts_with_all = ["runs", "to", "check", "raw", "unfinished"])]
     pub list: Option<OsString>,
+    /// With --list: as JSON, with the tables and notes of each run
+    #[arg(long, requires = "list", conflicts_with = "check")]
+    pub json: bool,
+    /// With --list: only the IDs of the runs; a thousand are one request to a store
+    #[arg(long, requires = "list", conflicts_with_all = ["check", "json"])]
+    pub ids: bool,
     /// Name objects of an archive that are missing, short, or of no run
     #[arg(long, value_name = "DIR|URL", conflicts_with_all = ["runs", "to", "raw", "unfinished"])]
     pub check: Option<OsString>,

@@ -30,9 +30,8 @@ fn words(args: &ArchiveArgs) -> Vec<OsString> {
         value("--to", Some(to));
         value("--raw", Some(args.raw.join(",").as_ref()));
     }
-    if args.unfinished {
-        words.push("--unfinished".into());
-    }
+    let switches = [("--json", args.json), ("--ids", args.ids), ("--unfinished", args.unfinished)];
+    words.extend(switches.iter().filter(|(_, is_on)| *is_on).map(|(name, _)| name.into()));
     words.push("--".into());
     words.extend(args.runs.iter().map(Into::into));
     words

@@ -50,6 +50,9 @@ pub struct SqlArgs {
     /// What the server has in place of the beginning of a path or address: s3://=s3a://
     #[arg(long, value_name = "FROM=TO")]
     pub remote_data: Vec<OsString>,
+    /// Of archives only this run, by its ID; may be repeated. Nothing of other runs is read
+    #[arg(long, value_name = "ID")]
+    pub run: Vec<String>,
     /// Threads of a query [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,

@@ -61,6 +61,7 @@ fn words(args: &SqlArgs) -> Vec<OsString> {
         args.threads.map(|threads| threads.to_string()).as_deref().map(AsRef::as_ref),
     );
     value("--remote", args.remote.as_deref().map(AsRef::as_ref));
+    args.run.iter().for_each(|id| value("--run", Some(id.as_ref())));
     args.remote_data.iter().for_each(|one| value("--remote-data", Some(one.as_os_str())));
     if args.views {
         words.push("--views".into());
