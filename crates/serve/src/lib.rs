@@ -13,6 +13,7 @@
 //! - `work`: children, their limits, and what they printed;
 //! - `http`: connections, tokens, headers;
 //! - `live`, `summary`: runs in progress, and figures for the list;
+//! - `archive`: an archive of runs in place of a directory, read by `tprof-sql`;
 //! - `app`: what all requests share;
 //! - `pages`: the one page, and the exported ones;
 //! - `answers`: one file for each kind of answer, and the table of all;
@@ -23,6 +24,7 @@ pub mod failure;
 
 mod answers;
 mod app;
+mod archive;
 mod ends;
 mod http;
 mod live;

@@ -10,7 +10,7 @@ const SHELL: &str = include_str!("pages/index.html");
 /// Its styles.
 const STYLE: &str = include_str!("pages/app.css");
 /// Its scripts, in order: each uses those before it.
-const SCRIPTS: [&str; 23] = [
+const SCRIPTS: [&str; 24] = [
     include_str!("pages/data.js"),
     include_str!("pages/router.js"),
     include_str!("pages/values.js"),
@@ -22,6 +22,7 @@ const SCRIPTS: [&str; 23] = [
     include_str!("pages/report.js"),
     include_str!("pages/frame.js"),
     include_str!("pages/notes.js"),
+    include_str!("pages/archived.js"),
     include_str!("pages/runs.js"),
     include_str!("pages/findings.js"),
     include_str!("pages/run.js"),

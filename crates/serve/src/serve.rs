@@ -12,6 +12,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::answers;
 use crate::app::{App, Catalogue};
+use crate::archive::{Address, Archive};
 use crate::ends::Ends;
 use crate::failure::Failure;
 use crate::http::{self, Guard, Listen, Token};
@@ -25,6 +26,12 @@ const THREADS: usize = 2;
 const HANDED_OVER: Duration = Duration::from_secs(20);
 /// How long the end waits for what runs.
 const END: Duration = Duration::from_millis(300);
+
+/// What a server shows.
+enum Shown {
+    Runs(Registry),
+    Archive(Arc<Archive>),
+}
 
 /// Serves until Ctrl-C, SIGTERM or SIGHUP.
 pub fn serve(options: &Options) -> Result<ExitCode, Failure> {
@@ -42,9 +49,32 @@ pub fn serve(options: &Options) -> Result<ExitCode, Failure> {
 async fn run(options: &Options) -> Result<ExitCode, Failure> {
     let mut ends = Ends::new().map_err(|error| Failure::new("cannot take signals", error))?;
     let tls = encryption(options)?;
-    let registry = Registry::of(&options.paths, "tprof serve DIR")?;
+    let archive = Address::among(&options.paths)?;
+    if archive.as_ref().is_some_and(|address| address.runs_beside() > 0) {
+        eprintln!("note: the directory is an archive; runs that lie in it, too, are not shown.");
+        eprintln!("note: tprof serve RUN… shows them");
+    }
+    if archive.is_some() && options.is_control {
+        return Err(Failure::misuse(
+            "--control does not apply to an archive",
+            "an archive only grows, by `tprof archive`: nothing of it is changed or deleted",
+        )
+        .hint("tprof serve ARCHIVE"));
+    }
     let tprof = Tprof::new(options.tprof.clone(), options.limits);
     let catalogue = Catalogue::of(&tprof).await?;
+    let shown = match archive {
+        Some(address) => {
+            let memory_bytes = options.limits.memory_bytes;
+            let open = archived(address, tprof.clone(), catalogue.tprof.clone(), memory_bytes);
+            // A store may take long to not answer.
+            tokio::select! {
+                archive = open => Shown::Archive(archive?),
+                () = ends.wait() => return Ok(ExitCode::SUCCESS),
+            }
+        }
+        None => Shown::Runs(Registry::of(&options.paths, "tprof serve DIR")?),
+    };
     let token = token(options)?;
     let socket = bind(options).await?;
     let address = socket.local_addr().map_err(|error| Failure::new("cannot listen", error))?;
@@ -54,13 +84,18 @@ async fn run(options: &Options) -> Result<ExitCode, Failure> {
         port: address.port(),
         is_encrypted: tls.is_some(),
         is_control: options.is_control,
+        is_archive: matches!(shown, Shown::Archive(_)),
     });
-    let app = App::new(registry, Desk::new(tprof, 1), Arc::clone(&guard), catalogue);
-    let summing = Arc::clone(&app);
-    tokio::spawn(async move { summing.summaries.work(&summing.desk).await });
-    let router = answers::router()
-        .with_state(app)
-        .layer(middleware::from_fn_with_state(Arc::clone(&guard), http::check));
+    let router = match shown {
+        Shown::Archive(archive) => answers::router_of_archive().with_state(archive),
+        Shown::Runs(registry) => {
+            let app = App::new(registry, Desk::new(tprof, 1), Arc::clone(&guard), catalogue);
+            let summing = Arc::clone(&app);
+            tokio::spawn(async move { summing.summaries.work(&summing.desk).await });
+            answers::router().with_state(app)
+        }
+    };
+    let router = router.layer(middleware::from_fn_with_state(Arc::clone(&guard), http::check));
     tokio::spawn(http::listen(Listen { socket, tls }, router));
     let leading = announce(options, &guard)?;
     tokio::select! {
@@ -68,6 +103,20 @@ async fn run(options: &Options) -> Result<ExitCode, Failure> {
         () = forget(leading) => {}
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads which runs an archive has.
+async fn archived(
+    address: Address,
+    tprof: Tprof,
+    version: String,
+    memory_bytes: u64,
+) -> Result<Arc<Archive>, Failure> {
+    if std::io::stderr().is_terminal() {
+        eprintln!("Reading the archive.");
+    }
+    // Two pages at once: most of the time of a question is a store's.
+    Archive::open(address, Desk::new(tprof, 2), memory_bytes, version).await
 }
 
 /// Prints the address, and opens a browser on it: the page that leads there lies in a directory of

@@ -2,6 +2,7 @@
 //! client does to it, and what is left of it at its end.
 
 mod access;
+mod archives;
 mod clients;
 mod control;
 mod documents;

@@ -14,8 +14,8 @@ use crate::failure::Failure;
 /// The two.
 #[derive(Deserialize)]
 pub struct Pair {
-    a: u32,
-    b: u32,
+    pub a: u32,
+    pub b: u32,
 }
 
 /// `GET /api/v1/diff`

@@ -23,10 +23,10 @@ const MAX_BYTES: u64 = 512 << 20;
 /// What is asked for.
 #[derive(Deserialize)]
 pub struct HeatQuery {
-    metric: String,
-    over: Option<String>,
-    from: Option<u64>,
-    to: Option<u64>,
+    pub metric: String,
+    pub over: Option<String>,
+    pub from: Option<u64>,
+    pub to: Option<u64>,
 }
 
 /// A metric by step: where it is.
@@ -154,7 +154,7 @@ fn read(
 }
 
 /// Folds cells into rows of ranks and columns of steps; of several the worst one stays.
-fn folded(metric: &str, cells: &[(String, u64, Option<f64>)], missing: Option<&str>) -> Value {
+pub fn folded(metric: &str, cells: &[(String, u64, Option<f64>)], missing: Option<&str>) -> Value {
     // In the order of the report: ranks by number.
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     let mut labels: Vec<&str> = Vec::new();

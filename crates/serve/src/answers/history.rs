@@ -13,8 +13,11 @@ use crate::app::App;
 use crate::failure::Failure;
 use crate::runs::Found;
 
-/// Figures that are followed: key, unit, and whether less is better.
-const METRICS: [(&str, &str, bool); 6] = [
+/// A figure that is followed: key, unit, and whether less is better.
+pub type Metric = (&'static str, &'static str, bool);
+
+/// Figures that are followed.
+const METRICS: [Metric; 6] = [
     ("step_ns", "ns", true),
     ("wall_ns", "ns", true),
     ("gpu_busy", "share", false),
@@ -36,7 +39,7 @@ const NORMAL: f64 = 1.4826;
 /// Which command.
 #[derive(Deserialize)]
 pub struct HistoryQuery {
-    run: u32,
+    pub run: u32,
 }
 
 /// `GET /api/v1/history`
@@ -51,26 +54,31 @@ pub async fn history(
     same.reverse();
     let pending = app.summaries.want(&same);
     let rows: Vec<Value> = same.iter().map(|run| row(&app, run)).collect();
-    let metrics = METRICS.map(|(key, unit, is_less_better)| {
-        let points: Vec<(u64, Option<f64>)> = rows
-            .iter()
-            .map(|row| (row["id"].as_u64().unwrap_or_default(), row[key].as_f64()))
-            .collect();
-        json!({
-            "key": key,
-            "unit": unit,
-            "better": if is_less_better { "less" } else { "more" },
-            "points": points.iter().map(|(id, value)| json!({ "id": id, "value": value })).collect::<Vec<_>>(),
-            "changes": changes(&points, is_less_better),
-        })
-    });
     Ok(Json(json!({
         "version": VERSION,
         "command": run.entry.command,
         "pending": pending,
+        "metrics": metrics(&rows, &METRICS),
         "runs": rows,
-        "metrics": metrics,
     })))
+}
+
+/// Figures of rows of the list, in their order, with what changed.
+pub fn metrics(rows: &[Value], followed: &[Metric]) -> Value {
+    let one = |(key, unit, is_less_better): &Metric| {
+        let points: Vec<(u64, Option<f64>)> = rows
+            .iter()
+            .map(|row| (row["id"].as_u64().unwrap_or_default(), row[*key].as_f64()))
+            .collect();
+        json!({
+            "key": key,
+            "unit": unit,
+            "better": if *is_less_better { "less" } else { "more" },
+            "points": points.iter().map(|(id, value)| json!({ "id": id, "value": value })).collect::<Vec<_>>(),
+            "changes": changes(&points, *is_less_better),
+        })
+    };
+    followed.iter().map(one).collect()
 }
 
 /// Where a value differs from those since the change before, by more than they do from each other.

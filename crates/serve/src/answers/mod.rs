@@ -1,6 +1,7 @@
 //! What there is to ask for: one list, from which the router and its description are made.
 
 mod about;
+mod archived;
 mod body;
 mod compared;
 mod control;
@@ -23,6 +24,7 @@ use axum::routing::{MethodRouter, delete, get, post, put};
 use crate::app::App;
 use crate::failure::Failure;
 
+pub use archived::router as router_of_archive;
 pub use heat::STEP_METRICS;
 pub use page::PAGES;
 use routes::{ROUTES, What};

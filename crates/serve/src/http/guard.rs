@@ -48,6 +48,8 @@ pub struct Guard {
     pub is_encrypted: bool,
     /// Whether anything may be changed.
     pub is_control: bool,
+    /// Whether an archive is shown, of which nothing ever is.
+    pub is_archive: bool,
 }
 
 impl Guard {
@@ -116,6 +118,10 @@ impl Guard {
         }
         if matches!(*request.method(), Method::GET | Method::HEAD) {
             return Ok(());
+        }
+        if self.is_archive {
+            return Err(foreign("an archive only grows: nothing of it is changed")
+                .hint("tprof serve DIR --control, with the directory of the runs themselves"));
         }
         if !self.is_control {
             return Err(foreign("this server changes nothing").hint("tprof serve --control"));

@@ -35,13 +35,13 @@ function pairView(main, a, b, flame, route) {
 }
 
 function pairHead(a, b, flame, rank) {
-  const ranks = flame || SITE ? 0 : Math.min(a.ranks || 0, b.ranks || 0, 4096);
+  const ranks = flame || SITE || ABOUT.archive ? 0 : Math.min(a.ranks || 0, b.ranks || 0, 4096);
   const select = ranks > 1 ? element("label", {}, "Rank", element("select", { onchange: (event) => { location.hash = hashOf(["compare", String(a.id), String(b.id)], { rank: event.target.value }); } },
     element("option", { value: "" }, "all"), ...Array.from({ length: ranks }, (_, at) => element("option", { value: at, selected: String(at) === rank }, String(at))))) : null;
   const side = (letter, run) => element("div", { class: "side-of" }, element("b", { class: `letter ${letter}` }, letter.toUpperCase()), element("a", { class: "mono", href: `#/run/${run.id}`, title: runTitle(run) }, runTitle(run)),
     element("span", { class: "dim" }, run.start_unix_ns ? relative(run.start_unix_ns) : "", run.commit ? ` · ${run.commit.slice(0, 8)}` : "", run.wall_ns ? ` · ${duration(run.wall_ns)}` : "", run.tags?.length ? ` · ${run.tags.join(", ")}` : ""));
   return element("div", { class: "head pair" }, element("div", {}, side("a", a), side("b", b)), element("span", { class: "space" }), select,
-    element("a", { class: "button", href: flame ? `#/compare/${a.id}/${b.id}` : `#/compare/${a.id}/${b.id}/flame` }, flame ? "Figures" : "Flame difference"), flame ? element("a", { class: "button", href: flameDifferenceAddress(a.id, b.id), target: "_blank", rel: "noopener" }, "Open in a new tab ↗") : null,
+    ABOUT.archive ? null : element("a", { class: "button", href: flame ? `#/compare/${a.id}/${b.id}` : `#/compare/${a.id}/${b.id}/flame` }, flame ? "Figures" : "Flame difference"), flame ? element("a", { class: "button", href: flameDifferenceAddress(a.id, b.id), target: "_blank", rel: "noopener" }, "Open in a new tab ↗") : null,
     SITE ? null : element("a", { class: "button", href: `#/compare/${b.id}/${a.id}${flame ? "/flame" : ""}` }, "Swap"));
 }
 function flamePlace(a, b) {

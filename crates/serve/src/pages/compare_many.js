@@ -1,6 +1,6 @@
 // Three runs or more: their figures side by side, the best and the worst of each marked.
 
-const SIDE_METRICS = [["wall_ns", "Lasted", "ns", "less"], ["step_ns", "Median step", "ns", "less"], ["steps", "Steps", "count", ""], ["gpu_busy", "GPU busy", "share", "more"], ["peak_bytes", "Peak heap", "bytes", "less"],
+const SIDE_METRICS = [["wall_ns", "Lasted", "ns", "less"], ["step_ns", "Median step", "ns", "less"], ["steps", "Steps", "count", ""], ["gpu_busy", "GPU busy", "share", "more"], ["peak_device_bytes", "Peak GPU memory", "bytes", "less"], ["peak_bytes", "Peak heap", "bytes", "less"],
   ["peak_rss_bytes", "Peak RSS", "bytes", "less"], ["ranks", "Ranks", "count", ""], ["processes", "Processes", "count", ""], ["lost", "Lost", "count", "less"], ["findings", "Findings", "count", "less"]];
 
 function manyView(main, ids) {
@@ -14,7 +14,7 @@ function manyView(main, ids) {
       table?.close();
       table = sideTable(runs);
       body.replaceChildren(element("div", { class: "head" }, element("h1", {}, `${runs.length} runs`), element("span", { class: "dim" }, "the first is the base of the changes; the best and the worst are marked where they are more than 5 % apart")), element("div", { class: "part many" }, table.element),
-        element("p", { class: "dim" }, "Two of them with intervals and causes: ", ...runs.slice(1).flatMap((run, at) => [at ? ", " : "", element("a", { href: `#/compare/${runs[0].id}/${run.id}` }, `A with ${letterOf(at + 1)}`)])));
+        element("p", { class: "dim" }, ABOUT.archive ? "Two of them with kernels and collectives: " : "Two of them with intervals and causes: ", ...runs.slice(1).flatMap((run, at) => [at ? ", " : "", element("a", { href: `#/compare/${runs[0].id}/${run.id}` }, `A with ${letterOf(at + 1)}`)])));
       return runs.some((run) => run.summary === "pending" || run.state === "running");
     } catch (error) { if (!closed) body.replaceChildren(errorBox(error, load)); return false; }
   };
@@ -26,7 +26,7 @@ function letterOf(at) {
   return at < 26 ? String.fromCharCode(65 + at) : `#${at + 1}`;
 }
 function sideTable(runs) {
-  const rows = [{ key: "command", name: "Command" }, { key: "when", name: "Began" }, { key: "commit", name: "Commit" }, ...SIDE_METRICS.map(([key, name, unit, better]) => ({ key, name, unit, better }))];
+  const rows = [{ key: "command", name: "Command" }, { key: "when", name: "Began" }, { key: "commit", name: "Commit" }, ...SIDE_METRICS.filter(([key]) => hasFigure(key)).map(([key, name, unit, better]) => ({ key, name, unit, better }))];
   const cell = (row, run, at) => {
     if (row.key === "command") return { content: element("a", { href: `#/run/${run.id}`, tabindex: -1 }, `${letterOf(at)}  ${runTitle(run)}`), title: runTitle(run) };
     if (row.key === "when") return run.start_unix_ns ? { content: relative(run.start_unix_ns), title: absolute(run.start_unix_ns) } : { content: unknown() };

@@ -19,7 +19,7 @@ function findingCard(row) {
     element("dl", {},
       ...fact("evidence", row.seen && withCode(row.seen)),
       ...fact("line", row.function && element("code", {}, `${row.function}${row.file ? ` (${row.file}${row.line ? `:${row.line}` : ""})` : ""}`)),
-      ...fact("where", row.look_at && whereLinks(row.look_at, id)),
+      ...fact("where", row.look_at && (ABOUT.archive ? row.look_at : whereLinks(row.look_at, id))),
       ...fact("try", row.try && withCode(row.try))));
 }
 

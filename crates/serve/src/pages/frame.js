@@ -1,14 +1,14 @@
 // What all views of one run share: its heading and the list of everything there is about it.
 
 // What GET /api/v1 has; filled before the first view.
-let ABOUT = { kinds: [], formats: [], control: false, directory: "" };
+let ABOUT = { kinds: [], formats: [], control: false, directory: "", archive: null };
 
 const KIND_GROUPS = [
   ["Time", ["findings", "host", "steps", "breakdown", "idle", "overlap", "critical-path"]],
   ["Host", ["summary", "memory", "cpu", "threads", "counters"]],
   ["GPU", ["kernels", "gemms", "api", "launches", "queue", "bandwidth", "memcpy", "device-memory", "gpu"]],
   ["Program", ["operators", "flops", "roofline", "annotations", "nvtx", "spans", "compile", "sequences"]],
-  ["Ranks", ["comm", "stragglers"]],
+  ["Ranks", ["rank-files", "comm", "stragglers"]],
 ];
 const PAGES = { timeline: ["Timeline", "every event over time"], flame: ["Flame graph", "where CPU time, memory and GPU time go, by stack"], report: ["Report page", "the whole report as one page to keep"] };
 
@@ -31,7 +31,8 @@ function runNav(run) {
   const id = run.id, live = run.state === "running" && !SITE;
   const first = [link(`#/run/${id}`, "Overview", "what was recorded and what was found", "")];
   if (live) first.unshift(link(`#/live/${id}`, element("span", {}, element("i", { class: "pulse", "aria-hidden": "true" }), "Live"), "what happens now", "live"));
-  for (const [name, [text, about]] of Object.entries(PAGES)) first.push(link(`#/run/${id}/page/${name}`, text, about, `page/${name}`));
+  // An archive has no events, of which these pages are.
+  for (const [name, [text, about]] of Object.entries(ABOUT.archive ? {} : PAGES)) first.push(link(`#/run/${id}/page/${name}`, text, about, `page/${name}`));
   first.push(link(`#/ranks/${id}`, "Heat map", "ranks over time or steps", "ranks"), link(`#/history/${id}`, "History", "the same command, run after run", "history"));
   return element("nav", { class: "side", "aria-label": "Of this run" }, element("ul", {}, ...first),
     ...kindGroups().flatMap(([title, kinds]) => [element("h3", {}, title), element("ul", {}, ...kinds.map((name) => link(`#/run/${id}/${name}`, titled(name), ABOUT.kinds.find((kind) => kind.name === name).about, name)))]));

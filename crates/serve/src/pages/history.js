@@ -2,7 +2,7 @@
 
 VIEWS.set("history", (main, route) => runScene(main, route, "history", "History", historyView));
 
-const HISTORY_TITLES = { step_ns: "Median step", wall_ns: "Lasted", peak_bytes: "Peak heap", peak_rss_bytes: "Peak RSS", gpu_busy: "GPU busy", steps: "Steps", lost: "Lost", findings: "Findings" };
+const HISTORY_TITLES = { step_ns: "Median step", wall_ns: "Lasted", peak_bytes: "Peak heap", peak_rss_bytes: "Peak RSS", peak_device_bytes: "Peak GPU memory", gpu_busy: "GPU busy", steps: "Steps", lost: "Lost", findings: "Findings" };
 function historyTitle(key) {
   return HISTORY_TITLES[key] || titled(key);
 }

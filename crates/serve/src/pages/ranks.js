@@ -7,12 +7,15 @@ const TIME_METRICS = ["steps_per_second", "step_ns", "rss_bytes", "heap_bytes", 
 
 function ranksView(content, run) {
   const query = parseHash(location.hash).query;
-  let over = query.over === "time" ? "time" : "step", metric = query.metric || "", times = TIME_METRICS, closed = false;
-  const map = new HeatMap({ columnText: timeColumn, open: (row, column) => openRank(run.id, map.data, row, column) });
+  const overOf = (text) => text === "time" && !ABOUT.archive ? "time" : "step";
+  let over = overOf(query.over), metric = query.metric || "", times = TIME_METRICS, closed = false;
+  const map = new HeatMap({ columnText: timeColumn, open: ABOUT.archive ? null : (row, column) => openRank(run.id, map.data, row, column) });
+  // Without events there are neither figures over time nor timelines.
+  const stepsOnly = SITE || ABOUT.archive;
   const place = element("div", {}, waiting("The map is being computed"));
   const metrics = element("select", { onchange: () => change({ metric: metrics.value }) });
-  const overs = element("select", { onchange: () => change({ over: overs.value, metric: "" }) }, element("option", { value: "step", selected: over === "step" }, "steps"), SITE ? null : element("option", { value: "time", selected: over === "time" }, "time"));
-  content.replaceChildren(element("div", { class: "head" }, element("h2", {}, "Heat map"), element("span", { class: "dim" }, "a row for each rank; a cell opens the rank's timeline"), element("span", { class: "space" }),
+  const overs = element("select", { onchange: () => change({ over: overs.value, metric: "" }) }, element("option", { value: "step", selected: over === "step" }, "steps"), stepsOnly ? null : element("option", { value: "time", selected: over === "time" }, "time"));
+  content.replaceChildren(element("div", { class: "head" }, element("h2", {}, "Heat map"), element("span", { class: "dim" }, ABOUT.archive ? "a row for each rank" : "a row for each rank; a cell opens the rank's timeline"), element("span", { class: "space" }),
     element("div", { class: "controls" }, element("label", {}, "Over", overs), element("label", {}, "Metric", metrics))), place);
   function choices() {
     const all = over === "step" ? Object.entries(STEP_METRICS) : times.map((key) => [key, metricTitle(key)]);
@@ -38,8 +41,8 @@ function ranksView(content, run) {
   choices();
   load();
   // Which metrics there are over time, only the run has.
-  if (!SITE) api(`runs/${run.id}/live`).then((snapshot) => { const there = snapshot.metrics.filter((one) => !["steps", "lost", "since_step_ns"].includes(one.key)).map((one) => one.key); if (there.length && !closed) { times = there; choices(); } }).catch(() => {});
-  return { close: () => { closed = true; map.close(); }, changed: (route) => { over = route.query.over === "time" ? "time" : "step"; overs.value = over; metric = route.query.metric || ""; choices(); load(); } };
+  if (!stepsOnly) api(`runs/${run.id}/live`).then((snapshot) => { const there = snapshot.metrics.filter((one) => !["steps", "lost", "since_step_ns"].includes(one.key)).map((one) => one.key); if (there.length && !closed) { times = there; choices(); } }).catch(() => {});
+  return { close: () => { closed = true; map.close(); }, changed: (route) => { over = overOf(route.query.over); overs.value = over; metric = route.query.metric || ""; choices(); load(); } };
 }
 
 // The timeline of a cell's first rank, in its steps or its time.

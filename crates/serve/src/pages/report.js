@@ -50,11 +50,13 @@ function waiting(text) {
 
 function reportControls(run, kind, query, change) {
   // A static site has each report as it is by itself.
-  if (SITE) return null;
+  if (SITE || (ABOUT.archive && !(run.ranks > 1 && kind !== "findings"))) return null;
   const select = (name, label, choices) => element("label", {}, label, element("select", { onchange: (event) => change({ [name]: event.target.value || null }) },
     ...choices.map(([value, text]) => element("option", { value, selected: (query[name] || "") === value }, text))));
   const made = [];
   if (run.ranks > 1) made.push(select("rank", "Rank", [["", "all"], ...Array.from({ length: Math.min(run.ranks, 4096) }, (_, rank) => [String(rank), String(rank)])]));
+  // What an archive has was chosen when it was made.
+  if (ABOUT.archive) return element("div", { class: "controls" }, ...made);
   made.push(select("steps_from", "Steps from", STEP_SOURCES.map((source) => [source === "auto" ? "" : source, source])));
   const names = [...(KIND_OPTIONS[kind] || []), ...(HTA_KINDS.has(kind) ? ["hta"] : [])];
   for (const name of names) {

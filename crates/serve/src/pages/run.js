@@ -2,7 +2,7 @@
 
 VIEWS.set("run", (main, route) => {
   const [, , kind, page] = route.parts;
-  if (!kind) return runScene(main, route, "", "", overview);
+  if (!kind) return runScene(main, route, "", "", ABOUT.archive ? archivedOverview : overview);
   if (kind === "page") return runScene(main, route, `page/${page}`, PAGES[page]?.[0] || page, (content, run) => pageView(content, run, page, route));
   return runScene(main, route, kind, titled(kind), (content, run) => reportView(content, run, kind, route));
 });
@@ -46,7 +46,7 @@ function runHead(run, changed) {
   const dim = (text, title) => element("span", { title }, text);
   const facts = [
     run.start_unix_ns ? dim(`began ${relative(run.start_unix_ns)}, ${absolute(run.start_unix_ns)}`, exact(run.start_unix_ns, "date")) : null,
-    run.host ? dim(`on ${run.host}`) : null, run.commit ? element("span", {}, "commit ", element("code", {}, run.commit.slice(0, 12))) : null, dim(formatBytes(run.bytes || 0), `${exact(run.bytes || 0, "bytes")} on the disk`),
+    run.host ? dim(`on ${run.host}`) : null, run.commit ? element("span", {}, "commit ", element("code", {}, run.commit.slice(0, 12))) : null, dim(formatBytes(run.bytes || 0), `${exact(run.bytes || 0, "bytes")} ${ABOUT.archive ? "in the archive" : "on the disk"}`),
   ].filter(Boolean);
   const acts = [
     run.state === "running" && !SITE ? element("a", { class: "button strong", href: `#/live/${run.id}` }, "Live") : null,
@@ -56,7 +56,7 @@ function runHead(run, changed) {
   return [
     element("div", { class: "head" }, element("h1", { class: "mono title" }, runTitle(run)), stateCell(run).content, element("span", { class: "space" }), ...acts),
     element("p", { class: "dim facts-line" }, ...facts.flatMap((fact, at) => at ? [" · ", fact] : [fact])),
-    element("p", { class: "dim mono path" }, run.path),
+    run.path === runTitle(run) ? "" : element("p", { class: "dim mono path" }, run.path),
     run.why ? element("p", { class: "verdict gaps" }, element("b", {}, "! "), `${run.state}: `, withCode(run.why)) : "",
     run.failed ? element("p", { class: "verdict gaps" }, element("b", {}, "! "), `the job failed: ${run.failed}`) : "",
     run.tags?.length || run.note ? element("p", { class: "notes-line" }, ...tagList(run), run.note || "") : "",
@@ -78,7 +78,7 @@ function completeness(document, run) {
 }
 
 function paintFigures(place, run, summary) {
-  const over = summary?.overhead || {};
+  const over = summary?.overhead || {}, memory = [["Peak GPU memory", "peak_device_bytes", "largest GPU memory of an allocator of a rank"], ["Peak heap", "peak_bytes", "largest heap of a rank"], ["Peak RSS", "peak_rss_bytes", "largest resident memory of a rank"]];
   const figure = (name, key, unit, about, from = run) => {
     const value = from === run && key === "wall_ns" ? lastedNs(run) : from[key];
     const pending = from === run ? run.summary === "pending" && (value === null || value === undefined) : !summary;
@@ -88,9 +88,9 @@ function paintFigures(place, run, summary) {
       element("dd", { class: "dim why" }, missing && !pending ? withCode(why || run.why || "the run does not have it") : ""));
   };
   place.replaceChildren(
-    figure(run.state === "running" ? "Runs for" : "Lasted", "wall_ns", "ns", "from the beginning to the end of the last process"), figure("Ranks", "ranks", "count"), figure("Processes", "processes", "count"),
+    figure(run.state === "running" ? "Runs for" : "Lasted", "wall_ns", "ns", "from the beginning to the end of the last process"), figure("Ranks", "ranks", "count"), ...(ABOUT.archive ? [] : [figure("Processes", "processes", "count")]),
     figure("Steps", "steps", "count", "training steps of the slowest rank"), figure("Median step", "step_ns", "ns", "of the slowest rank"), figure("GPU busy", "gpu_busy", "share", "time in which the GPU had work"),
-    figure("Peak heap", "peak_bytes", "bytes", "largest heap of a rank"), figure("Peak RSS", "peak_rss_bytes", "bytes", "largest resident memory of a rank"), figure("Overhead", "fraction", "share", "CPU time that recording took, of the job's; an estimate", over));
+    ...memory.filter(([, key]) => hasFigure(key)).map(([name, key, about]) => figure(name, key, "bytes", about)), ...(ABOUT.archive ? [] : [figure("Overhead", "fraction", "share", "CPU time that recording took, of the job's; an estimate", over)]));
 }
 
 function findingParts(document, tables) {

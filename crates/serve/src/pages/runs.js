@@ -12,14 +12,14 @@ function runsView(main, route) {
     sort: { key: sortKey, down }, sorted: ({ key, down }) => setQuery({ sort: key === "when" && down ? null : `${down ? "-" : ""}${key}` }),
     open: (run) => { location.hash = run.state === "running" && !SITE ? `#/live/${run.id}` : `#/run/${run.id}`; },
     choose, chosen: (run) => chosen.has(run.id), rowClass: (run) => run.state === "damaged" ? "damaged" : "",
-    text: (run) => [commandText(run.command), run.name, run.path, run.host, run.commit, run.state, run.failed, run.note, ...(run.tags || []), run.worst?.rule, run.worst?.what].filter(Boolean).join(" "),
+    text: (run) => [commandOf(run), run.name, run.path, run.host, run.commit, run.state, run.failed, run.note, ...(run.tags || []), run.worst?.rule, run.worst?.what].filter(Boolean).join(" "),
   });
   const count = element("span", { class: "dim" }), buttons = element("span", { class: "buttons" });
   const select = element("select", { "aria-label": "State of runs", onchange: () => { state = select.value; setQuery({ state: state === "all" ? null : state }); filter(); } },
     ...Object.keys(RUN_STATES).map((name) => element("option", { value: name, selected: name === state }, name === "all" ? "all states" : name)));
   const head = element("div", { class: "head runs-head" }, element("h1", {}, "Runs"), element("span", { class: "dim mono path", title: ABOUT.directory }, ABOUT.directory), count, element("span", { class: "space" }), buttons, select);
-  const empty = noRuns();
-  const body = element("section", { class: "list" }, head, waiting("Reading the runs"));
+  const empty = ABOUT.archive ? noArchivedRuns() : noRuns(), notices = element("div", {});
+  const body = element("section", { class: "list" }, head, notices, waiting("Reading the runs"));
   main.replaceChildren(body);
 
   function choose(run) {
@@ -53,6 +53,7 @@ function runsView(main, route) {
     for (const run of runs) knownRuns.set(String(run.id), run);
     for (const id of chosen) if (!runs.some((run) => run.id === id)) chosen.delete(id);
     if (first) body.lastChild.remove();
+    notices.replaceChildren(...archiveNotices(answer));
     if (runs.length && !table.element.isConnected) { empty.remove(); body.append(table.element); }
     if (!runs.length && !empty.isConnected) { table.element.remove(); body.append(empty); }
     table.setRows(runs, !first && document.activeElement?.closest("tbody") !== null);
@@ -95,13 +96,15 @@ function lastedCell(run) {
   return { content: duration(run.state === "running" ? Math.floor(ns / 1e9) * 1e9 : ns), title: run.state === "running" ? "until now" : exact(ns, "ns") };
 }
 function stateCell(run) {
+  if (!run.state) return summaryCell(run, "state", "none");
   const text = run.failed ? `failed: ${run.failed}` : run.state;
   const kind = run.failed ? "bad" : { running: "live", damaged: "bad", "cut off": "warn" }[run.state] || "fine";
   return { content: element("span", { class: `state ${kind}` }, element("i", { "aria-hidden": "true" }), text), title: [run.state, run.failed, run.why].filter(Boolean).join(": ") };
 }
 function lostCell(run) {
   if (run.lost > 0) return { content: formatCount(run.lost), title: `${exact(run.lost, "count")} of ${exact((run.recorded || 0) + run.lost, "count")} events and samples were lost`, mark: "warn" };
-  if (run.lost === null || run.lost === undefined) return { content: unknown(run.lost_why || run.why) };
+  if (run.lost === null || run.lost === undefined) return run.summary === "pending" ? summaryCell(run, "lost", "count") : { content: unknown(run.lost_why || run.why) };
+  if (run.complete === null) return { content: "none", title: run.complete_why, mark: "none" };
   return run.complete || run.state === "running" ? { content: "none", title: "none so far was lost", mark: "none" } : { content: "gaps", title: run.why || "nothing counted as lost, but parts were not recorded: the overview names them", mark: "warn" };
 }
 
@@ -109,14 +112,14 @@ function runColumns({ find, choose, has }) {
   const figure = (key, text, unit, about, width, rank) => ({ key, heading: text, about, width, class: rank, value: (run) => run[key], cell: (run) => summaryCell(run, key, unit) });
   return [
     { key: "choose", heading: "", class: "check", width: 34, cell: (run) => ({ content: element("input", { type: "checkbox", tabindex: -1, "aria-label": `choose run ${run.id}`, checked: has(run), "data-on": has(run), onclick: (event) => { event.preventDefault(); setTimeout(() => choose(run)); } }) }) },
-    { key: "command", heading: "Command", words: true, class: "command", value: runTitle, cell: (run) => ({ content: element("span", {}, element("a", { href: `#/run/${run.id}`, tabindex: -1 }, runTitle(run)), ...tagList(run, find), run.note ? element("span", { class: "note-mark", title: run.note, "aria-label": `note: ${run.note}` }, "✎") : null), title: `${commandText(run.command)}\n${run.path}` }) },
+    { key: "command", heading: "Command", words: true, class: "command", value: runTitle, cell: (run) => ({ content: element("span", {}, element("a", { href: `#/run/${run.id}`, tabindex: -1 }, runTitle(run)), ...tagList(run, find), run.note ? element("span", { class: "note-mark", title: run.note, "aria-label": `note: ${run.note}` }, "✎") : null), title: `${commandOf(run)}\n${run.path}` }) },
     { key: "when", heading: "Began", words: false, width: 98, value: (run) => run.start_unix_ns, cell: (run) => run.start_unix_ns ? { content: relative(run.start_unix_ns), title: absolute(run.start_unix_ns) } : { content: unknown(run.start_unix_ns_why || run.why) } },
-    { key: "wall_ns", heading: "Lasted", width: 92, value: lastedNs, cell: lastedCell },
-    { key: "ranks", heading: "Ranks", width: 62, value: (run) => run.ranks, class: "third", cell: (run) => run.ranks === null || run.ranks === undefined ? { content: unknown(run.ranks_why || run.why) } : formatCount(run.ranks) },
-    { key: "state", heading: "State", words: true, width: 112, value: (run) => run.failed || run.state, cell: (run) => run.state === "running" && !SITE ? { content: element("a", { href: `#/live/${run.id}`, tabindex: -1 }, stateCell(run).content), title: "What happens now" } : stateCell(run) },
+    { key: "wall_ns", heading: "Lasted", width: 92, class: "fifth", value: lastedNs, cell: lastedCell },
+    { key: "ranks", heading: "Ranks", width: 62, value: (run) => run.ranks, class: "third", cell: (run) => run.ranks === null || run.ranks === undefined ? summaryCell(run, "ranks", "count") : formatCount(run.ranks) },
+    { key: "state", heading: "State", words: true, width: 112, class: "fifth", value: (run) => run.failed || run.state, cell: (run) => run.state === "running" && !SITE ? { content: element("a", { href: `#/live/${run.id}`, tabindex: -1 }, stateCell(run).content), title: "What happens now" } : stateCell(run) },
     { key: "lost", heading: "Lost", width: 64, class: "second", about: "events and samples that were lost", value: (run) => run.lost, cell: lostCell },
-    figure("peak_bytes", "Peak heap", "bytes", "largest heap of a rank", 84, "third"),
-    figure("peak_rss_bytes", "Peak RSS", "bytes", "largest resident memory of a rank", 88, "fourth"),
+    ...[["peak_device_bytes", "Peak GPU", "largest GPU memory of an allocator of a rank", 84, "third"], ["peak_bytes", "Peak heap", "largest heap of a rank", 84, "third"], ["peak_rss_bytes", "Peak RSS", "largest resident memory of a rank", 88, "fourth"]]
+      .filter(([key]) => hasFigure(key)).map(([key, text, about, width, rank]) => figure(key, text, "bytes", about, width, rank)),
     figure("gpu_busy", "GPU busy", "share", "share of the time in which the GPU had work", 82, "second"),
     figure("step_ns", "Step", "ns", "median step of the slowest rank", 76, ""),
     { key: "worst", heading: "Worst finding", words: true, width: "22%", value: (run) => run.worst ? SEVERITY_ORDER.indexOf(run.worst.severity) : null, cell: (run) => worstCell(run) },
@@ -125,6 +128,7 @@ function runColumns({ find, choose, has }) {
 }
 function worstCell(run) {
   if (run.summary !== "ready") return summaryCell(run, "worst", "none");
+  if (!run.worst && run.findings_why) return { content: unknown(run.findings_why) };
   if (!run.worst) return { content: run.findings === 0 ? "none found" : "–", mark: "none" };
   return { content: element("span", { class: `severity ${severityClass(run.worst.severity)}` }, element("b", {}, run.worst.rule), " ", run.worst.what), title: `${run.worst.severity}: ${run.worst.what}${run.findings > 1 ? `; ${run.findings} findings in all` : ""}` };
 }

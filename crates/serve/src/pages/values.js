@@ -101,8 +101,13 @@ function commandText(command) {
   if (!command || !command.length) return "";
   return command.map((word) => word === "" || /[\s'"\\$`]/.test(word) ? `'${word.replaceAll("'", "'\\''")}'` : word).join(" ");
 }
+// The command of a run as one text; archives have no more than that.
+function commandOf(run) {
+  return run.command_text ?? commandText(run.command);
+}
 // What a run is called: its command, the program without its path; else its directory.
 function runTitle(run) {
+  if (run.command_text) return run.command_text.replace(/^\S*\/(?=[^\s/])/, "");
   const [program, ...rest] = run.command || [];
   return commandText(program ? [program.replace(/^.*\/(?=[^/])/, ""), ...rest] : []) || run.name || `run ${run.id}`;
 }

@@ -127,8 +127,14 @@ async fn fill(
     let shell = static_shell(nonce.text(), &about.to_string());
     std::fs::write(directory.join("index.html"), shell).map_err(failed)?;
     // Nobody sends requests here; what they would be checked against changes no answer.
-    let guard =
-        Guard { token: nonce, hosts: Vec::new(), port: 0, is_encrypted: false, is_control: false };
+    let guard = Guard {
+        token: nonce,
+        hosts: Vec::new(),
+        port: 0,
+        is_encrypted: false,
+        is_control: false,
+        is_archive: false,
+    };
     let app = App::new(registry, Desk::new(tprof, AT_ONCE), Arc::new(guard), catalogue);
     let shown = Progress::of(runs.len() + parts.all.len());
     // The list has them all.

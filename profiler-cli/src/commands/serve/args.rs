@@ -12,17 +12,22 @@ it as `Authorization: Bearer TOKEN`. From another machine:
 ssh -L PORT:127.0.0.1:PORT HOST, or --bind with a certificate. Ctrl-C ends the
 server; nothing of it remains.
 
+An archive of runs (`tprof archive`), a directory or s3://BUCKET/PREFIX,
+gs://…, az://…, is shown by itself, from its sums of each rank: `tprof-sql`
+reads it. Credentials come from the environment only.
+
 Examples:
   tprof serve
   tprof serve runs/ --port 8080 --no-browser
-  tprof serve runs/ --control";
+  tprof serve runs/ --control
+  tprof serve s3://jobs/tprof";
 
 /// `tprof serve`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER)]
 pub struct ServeArgs {
-    /// Directories that contain runs, or runs
-    #[arg(value_name = "DIR|RUN", default_value = ".", value_hint = clap::ValueHint::DirPath)]
+    /// Directories that contain runs, or runs; or an archive of runs, as a directory or URL
+    #[arg(value_name = "DIR|RUN|URL", default_value = ".", value_hint = clap::ValueHint::DirPath)]
     pub paths: Vec<PathBuf>,
     /// Port [default: any that is free]
     #[arg(long, value_name = "N")]
@@ -51,7 +56,7 @@ pub struct ServeArgs {
     /// File that holds the token, for the same one each time; made if it is not there
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Most memory that one report or export may take
+    /// Most memory that one report, export or question to an archive may take
     #[arg(long, value_name = "SIZE", default_value = "4G")]
     pub memory_limit: String,
     /// Longest time that it may take

@@ -1,0 +1,68 @@
+//! The list of archived runs, and what this server has.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use serde_json::{Value, json};
+
+use super::super::about::{VERSION, described};
+use super::super::routes::{ROUTES, Route};
+use super::is_answered;
+use super::kinds::KINDS;
+use crate::archive::Archive;
+use crate::failure::Failure;
+
+fn routes() -> impl Iterator<Item = &'static Route> {
+    ROUTES.iter().filter(|route| is_answered(route.what))
+}
+
+/// `GET /api/v1`
+pub async fn about(State(archive): State<Arc<Archive>>) -> Json<Value> {
+    let kinds = KINDS.iter().map(|kind| json!({ "name": kind.name, "about": kind.about }));
+    let address = archive.known().archive;
+    Json(json!({
+        "version": VERSION,
+        "tprof": archive.tprof,
+        "directory": address,
+        "archive": address,
+        "control": false,
+        "kinds": kinds.collect::<Vec<_>>(),
+        "formats": [],
+        "routes": routes().map(|route| format!("{} {}", route.method, route.path)).collect::<Vec<_>>(),
+    }))
+}
+
+/// `GET /api/v1/openapi.json`
+pub async fn openapi(State(archive): State<Arc<Archive>>) -> Json<Value> {
+    Json(described(&archive.tprof, routes()))
+}
+
+/// `GET /api/v1/runs`
+pub async fn all(State(archive): State<Arc<Archive>>) -> Json<Value> {
+    let listing = archive.listing();
+    let pending = archive.want(&listing.runs);
+    let rows: Vec<Value> = listing.runs.iter().map(|run| archive.row(run)).collect();
+    let stale = listing
+        .stale
+        .map(|failure| json!({ "error": failure.what, "why": failure.why, "try": failure.hint }));
+    Json(json!({
+        "version": VERSION,
+        "pending": pending,
+        "runs": rows,
+        "problems": listing.problems,
+        "stale": stale,
+    }))
+}
+
+/// `GET /api/v1/runs/ID`
+pub async fn one(
+    State(archive): State<Arc<Archive>>,
+    Path(id): Path<u32>,
+) -> Result<Json<Value>, Failure> {
+    let run = archive.run(id)?;
+    archive.want(&archive.known().runs);
+    let mut row = archive.row(&run);
+    row["tables"] = json!(run.tables);
+    Ok(Json(row))
+}

@@ -1,0 +1,98 @@
+//! What an archive answers: the same routes with documents of the same shape, as far as sums of ranks
+//! have them. All others state why an archive has nothing, and where it is.
+
+mod compared;
+mod heat;
+mod history;
+mod kinds;
+mod list;
+mod report;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{MethodRouter, any, get};
+
+use super::page;
+use super::routes::{ROUTES, What};
+use crate::archive::Archive;
+use crate::failure::Failure;
+
+/// Answers all routes.
+pub fn router() -> Router<Arc<Archive>> {
+    let route =
+        |all: Router<_>, route: &super::routes::Route| all.route(route.path, handler(route.what));
+    ROUTES.iter().fold(Router::new(), route).fallback(super::absent)
+}
+
+fn handler(what: What) -> MethodRouter<Arc<Archive>> {
+    match what {
+        What::Shell => get(page::shell),
+        What::About => get(list::about),
+        What::OpenApi => get(list::openapi),
+        What::Runs => get(list::all),
+        What::Run => get(list::one),
+        What::Report => get(report::report),
+        What::Heat => get(heat::heat),
+        What::Diff => get(compared::diff),
+        What::History => get(history::history),
+        // One path may have several methods: each of them is refused.
+        other => any(async move || refusal(other)),
+    }
+}
+
+/// Whether an archive has the answer.
+fn is_answered(what: What) -> bool {
+    use What::{About, Diff, Heat, History, OpenApi, Report, Run, Runs, Shell};
+    matches!(what, Shell | About | OpenApi | Runs | Run | Report | Heat | Diff | History)
+}
+
+const SUMS: &str = "an archive has sums of each rank, not the events";
+const THE_RUN: &str = "tprof serve DIR, with the directory in which the run itself is";
+
+/// Why an archive has no such answer.
+fn refusal(what: What) -> Failure {
+    let (what, why, hint) = match what {
+        What::Page => ("an archive has no timelines and no flame graphs", SUMS, THE_RUN),
+        What::Export => (
+            "an archive has no exports",
+            SUMS,
+            "tprof sql ARCHIVE --format csv \"SELECT * FROM rank_kernels\", or tprof export of the run itself",
+        ),
+        What::DiffFlame => {
+            ("an archive has no stacks to compare", SUMS, "tprof diff of the runs themselves")
+        }
+        What::Live | What::Events | What::Metrics => {
+            ("an archive has no runs in progress", "a run is archived when it has ended", THE_RUN)
+        }
+        What::Control | What::Notes | What::Remove => (
+            "nothing of an archive is changed",
+            "an archive only grows, by `tprof archive`",
+            "tprof serve DIR --control, with the directory in which the runs themselves are",
+        ),
+        _ => (
+            "an archive does not answer the routes of older dashboards",
+            SUMS,
+            "/api/v1/runs/ID/report/kernels, breakdown, device-memory; GET /api/v1 lists all",
+        ),
+    };
+    Failure::absent(what, why).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_answered_states_why_and_what_to_do() {
+        let refused: Vec<_> = ROUTES.iter().filter(|route| !is_answered(route.what)).collect();
+        assert!(refused.len() > 8);
+        for route in refused {
+            let failure = refusal(route.what);
+            assert!(failure.status.is_client_error(), "{}", route.path);
+            for text in [&failure.what, &failure.why, &failure.hint] {
+                assert!(!text.is_empty(), "{}", route.path);
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Documents of archived runs, in the shape of `tprof report KIND --json`.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::super::about::VERSION;
+use super::kinds::{ArchivedKind, KINDS, Table};
+use crate::archive::{Archive, ArchivedRun};
+use crate::failure::Failure;
+
+/// The kind that is no report.
+const RANK_FILES: &str = "rank-files";
+/// What all others state of themselves.
+const SUMS: &str =
+    "From an archive: sums of each rank. Other tables of this report need the run itself.";
+
+/// What can be asked for.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReportQuery {
+    rank: Option<u32>,
+}
+
+/// `GET /api/v1/runs/ID/report/KIND`
+pub async fn report(
+    State(archive): State<Arc<Archive>>,
+    Path((id, name)): Path<(u32, String)>,
+    Query(asked): Query<ReportQuery>,
+) -> Result<Response, Failure> {
+    let run = archive.run(id)?;
+    let Some(kind) = KINDS.iter().find(|kind| kind.name == name) else {
+        let known: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+        return Err(Failure::absent(
+            format!("an archive has no report `{name}`"),
+            format!("of its tables there are {}", known.join(", ")),
+        )
+        .hint("tprof report of the run itself, or tprof sql ARCHIVE"));
+    };
+    let statements: Vec<String> =
+        kind.tables.iter().map(|table| table.statement(asked.rank)).collect();
+    let rows = archive.ask(&[&run], &statements).await?;
+    let texts: Vec<&[u8]> = (0..kind.tables.len()).map(|at| rows.text(at)).collect();
+    let text = document(&archive.tprof, &run, kind, asked.rank, &texts);
+    Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
+}
+
+/// A document around rows as `tprof-sql` printed them, with their columns in its order.
+fn document(
+    tprof: &str,
+    run: &ArchivedRun,
+    kind: &ArchivedKind,
+    rank: Option<u32>,
+    rows: &[&[u8]],
+) -> Vec<u8> {
+    let value = |value: Value| value.to_string().into_bytes();
+    // `tprof report` has no list of files.
+    let mut notes = match kind.name {
+        RANK_FILES => Vec::new(),
+        _ => vec![SUMS.to_owned()],
+    };
+    notes.extend(kind.tables.iter().filter_map(|table| cut(table, run, rank)));
+    let head = json!({
+        "version": VERSION, "tprof": tprof, "kind": kind.name, "archived": run.run,
+        "notes": notes, "problems": run.notes,
+    });
+    let mut text = value(head);
+    // Behind the last of these keys.
+    text.pop();
+    text.extend_from_slice(b",\"tables\":{");
+    for (at, (table, rows)) in kind.tables.iter().zip(rows).enumerate() {
+        if at > 0 {
+            text.push(b',');
+        }
+        text.extend(value(table.key.into()));
+        text.push(b':');
+        text.extend_from_slice(rows);
+        if *rows == b"[]" {
+            let none = || format!("the rank has no {}", table.of);
+            let why = run.missing(table.source, table.of).unwrap_or_else(none);
+            text.push(b',');
+            text.extend(value(format!("{}_missing", table.key).into()));
+            text.push(b':');
+            text.extend(value(why.into()));
+        }
+    }
+    text.extend_from_slice(b"}}\n");
+    text
+}
+
+/// A note where not all rows of a table are in the document.
+fn cut(table: &Table, run: &ArchivedRun, rank: Option<u32>) -> Option<String> {
+    let all = *run.tables.get(table.source)?;
+    // Sums have fewer rows than what they are of.
+    let is_cut = all > table.limit && rank.is_none();
+    is_cut.then(|| {
+        format!(
+            "`{}` has at most {} rows here; `{}` of the archive has {all} of this run (`tprof sql`).",
+            table.key, table.limit, table.source
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run() -> ArchivedRun {
+        serde_json::from_value(json!({
+            "run": "r1-</script>", "archived_unix_ns": 9, "start_unix_ns": 1, "hosts": [], "ended": true,
+            "tables_version": 2, "tables": { "rank_kernels": 6000, "rank_steps": 0 }, "bytes": 5,
+            "notes": ["rank 3 \"was\" cut off"],
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_document_has_the_rows_as_they_were_printed_and_why_there_are_none() {
+        let kind = |name| KINDS.iter().find(|kind| kind.name == name).unwrap();
+        let steps =
+            document("0.1", &run(), kind("steps"), None, &[b"[]", b"[{\"b\":1,\"a\":2}]", b"[]"]);
+        assert!(std::str::from_utf8(&steps).unwrap().contains("[{\"b\":1,\"a\":2}]"));
+        let read: Value = serde_json::from_slice(&steps).unwrap();
+        assert_eq!(read["tables"]["step_times_missing"], "the run has no steps");
+        assert_eq!(read["problems"][0], "rank 3 \"was\" cut off");
+        let kernels = document("0.1", &run(), kind("kernels"), None, &[b"[]", b"[]"]);
+        let read: Value = serde_json::from_slice(&kernels).unwrap();
+        assert!(read["notes"].to_string().contains("`by_rank` has at most 5000 rows here"));
+    }
+}

@@ -1,0 +1,103 @@
+//! Which of the paths that were named is an archive.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+use crate::runs::Registry;
+
+/// The directory that makes another one an archive.
+const COMMITS: &str = "_runs";
+
+/// Where an archive is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// As `tprof-sql` takes it, from any directory.
+    pub word: OsString,
+    /// Whether each question is a request to a store.
+    pub is_store: bool,
+}
+
+impl Address {
+    /// The archive among what was named; none where there are only runs.
+    ///
+    /// Fails where an archive is named beside anything else. What is typed behind `://` is not
+    /// repeated: it could hold a secret.
+    pub fn among(paths: &[PathBuf]) -> Result<Option<Address>, Failure> {
+        let is_archive = |path: &&PathBuf| is_address(path.as_os_str()) || is_archive(path);
+        let archives = paths.iter().filter(is_archive).count();
+        let what = match (archives, paths.len()) {
+            (0, _) => return Ok(None),
+            (1, 1) => return Address::of(&paths[0]).map(Some),
+            (count, all) if count == all => "several archives are not shown together",
+            _ => "an archive is not shown beside runs",
+        };
+        Err(Failure::misuse(
+            what,
+            "an archive has sums of ranks only, and its runs have IDs of their own: a list of \
+             both would have columns and pages for some of them",
+        )
+        .hint("tprof serve ARCHIVE, and a second server for the others"))
+    }
+
+    /// Runs that lie in the archive's directory, too; they are no part of it.
+    pub fn runs_beside(&self) -> usize {
+        if self.is_store {
+            return 0;
+        }
+        let found = Registry::of(&[PathBuf::from(&self.word)], "tprof serve DIR");
+        let runs = found.map(|registry| registry.list().0).unwrap_or_default();
+        // Of a run called `run-1` the archive's own file has the name of an information file.
+        let is_own = |path: &Path| path.file_name().is_some_and(|name| name == COMMITS);
+        runs.iter().filter(|run| !is_own(&run.entry.path)).count()
+    }
+
+    fn of(path: &Path) -> Result<Address, Failure> {
+        if is_address(path.as_os_str()) {
+            return Ok(Address { word: path.into(), is_store: true });
+        }
+        let found = path.canonicalize().map_err(|error| {
+            Failure::new(format!("cannot read the archive `{}`", path.display()), error)
+                .hint("a directory that you may read")
+        })?;
+        Ok(Address { word: found.into(), is_store: false })
+    }
+}
+
+/// Whether a word is the address of a store.
+fn is_address(word: &OsStr) -> bool {
+    word.as_encoded_bytes().windows(3).any(|part| part == b"://")
+}
+
+fn is_archive(path: &Path) -> bool {
+    path.join(COMMITS).is_dir()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_archive_is_told_from_a_directory_of_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let (archive, runs) = (folder.path().join("a"), folder.path().join("r"));
+        std::fs::create_dir_all(archive.join(COMMITS)).unwrap();
+        std::fs::create_dir(&runs).unwrap();
+        let among =
+            |paths: &[&Path]| Address::among(&paths.iter().map(PathBuf::from).collect::<Vec<_>>());
+        assert_eq!(among(&[&runs, &runs]).unwrap(), None);
+        let found = among(&[&archive]).unwrap().unwrap();
+        assert!(!found.is_store && Path::new(&found.word).is_absolute());
+        let store = Path::new("s3://jobs/tprof");
+        let expected = Address { word: store.into(), is_store: true };
+        assert_eq!(among(&[store]).unwrap(), Some(expected));
+        assert!(among(&[store, &archive]).unwrap_err().what.contains("several archives"));
+        std::fs::write(archive.join(COMMITS).join("run-1-00.json"), "{}").unwrap();
+        assert_eq!(found.runs_beside(), 0);
+        std::fs::create_dir(archive.join("r1")).unwrap();
+        std::fs::write(archive.join("r1/run.json"), "{}").unwrap();
+        assert_eq!(found.runs_beside(), 1);
+        let mixed = among(&[Path::new("s3://key:secret@jobs"), &runs]).unwrap_err();
+        assert!(mixed.what.contains("beside runs") && !mixed.to_string().contains("secret"));
+    }
+}

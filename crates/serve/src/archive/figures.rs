@@ -1,0 +1,156 @@
+//! Figures of archived runs for the list: one child makes those of many runs.
+//!
+//! Of a run whose objects are damaged there are none, and why: a question over many runs that meets
+//! such an object is asked again of each half, until it is asked of the run itself.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tokio::sync::Notify;
+
+use super::list::ArchivedRun;
+use super::questions::{Questions, is_of_runs};
+use super::sums::{KEYS, STATEMENTS, fill, read};
+use crate::failure::Failure;
+use crate::work::Lane;
+
+/// Runs of one child: figures of the first are there while others are made.
+const AT_ONCE: usize = 64;
+/// Over a store: a screen of them, each of some twenty requests.
+const AT_ONCE_OF_STORE: usize = 16;
+/// What failed is tried again after this time, if someone looks.
+const AGAIN: Duration = Duration::from_secs(60);
+/// A failure that took longer is of a store that does not answer: halves would wait as long.
+const SOON: Duration = Duration::from_secs(10);
+/// What is known of a run.
+#[derive(Debug)]
+struct Summed {
+    made: Result<Arc<Value>, Failure>,
+    at: Instant,
+}
+
+impl Summed {
+    /// What failed may be there later: a store that does not answer, a lost object that was put back.
+    fn is_settled(&self) -> bool {
+        self.made.is_ok() || self.at.elapsed() < AGAIN
+    }
+}
+
+/// Figures by ID.
+#[derive(Debug, Default)]
+pub struct RunFigures {
+    known: Mutex<HashMap<String, Summed>>,
+    wanted: Mutex<Vec<Arc<ArchivedRun>>>,
+    asked: Notify,
+}
+
+impl RunFigures {
+    /// Those of a run; none where they are not made yet, and why where they cannot be.
+    pub fn of(&self, run: &ArchivedRun) -> Option<Result<Arc<Value>, Failure>> {
+        lock(&self.known).get(&run.run).map(|known| known.made.clone())
+    }
+
+    /// Has those made that are not yet, in the order of `runs`; how many that are.
+    pub fn want(&self, runs: &[Arc<ArchivedRun>]) -> usize {
+        let known = lock(&self.known);
+        let is_missing =
+            |run: &&Arc<ArchivedRun>| known.get(&run.run).is_none_or(|known| !known.is_settled());
+        let missing: Vec<_> = runs.iter().filter(is_missing).cloned().collect();
+        let count = missing.len();
+        *lock(&self.wanted) = missing;
+        self.asked.notify_one();
+        count
+    }
+
+    /// Makes what is wanted, for ever.
+    pub async fn work(&self, questions: &Questions) {
+        let at_once = if questions.address().is_store { AT_ONCE_OF_STORE } else { AT_ONCE };
+        loop {
+            let some: Vec<Arc<ArchivedRun>> = {
+                let mut wanted = lock(&self.wanted);
+                let count = wanted.len().min(at_once);
+                wanted.drain(..count).collect()
+            };
+            match some.is_empty() {
+                true => self.asked.notified().await,
+                false => self.make(questions, some).await,
+            }
+        }
+    }
+
+    async fn make(&self, questions: &Questions, runs: Vec<Arc<ArchivedRun>>) {
+        let mut parts = vec![runs];
+        while let Some(part) = parts.pop() {
+            let begun = Instant::now();
+            let ids: Vec<&str> = part.iter().map(|run| &*run.run).collect();
+            let statements = STATEMENTS.map(str::to_owned);
+            let asked = questions.ask(&ids, &statements, Lane::Quiet).await;
+            match asked.and_then(|rows| read(&rows)) {
+                Ok(mut made) => self.keep(&part, |run| {
+                    let made = made.remove(&run.run).unwrap_or_default();
+                    Ok(Arc::new(made.figures(run)))
+                }),
+                Err(failure)
+                    if part.len() > 1 && is_of_runs(&failure) && begun.elapsed() < SOON =>
+                {
+                    let (first, rest) = part.split_at(part.len() / 2);
+                    parts.extend([rest.to_vec(), first.to_vec()]);
+                }
+                Err(failure)
+                    if part.len() == 1 && is_of_runs(&failure) && begun.elapsed() < SOON =>
+                {
+                    let made = damaged(questions, &part[0], failure).await;
+                    self.keep(&part, |_| made.clone());
+                }
+                Err(failure) => self.keep(&part, |_| Err(failure.clone())),
+            }
+        }
+    }
+
+    fn keep(
+        &self,
+        runs: &[Arc<ArchivedRun>],
+        mut of: impl FnMut(&ArchivedRun) -> Result<Arc<Value>, Failure>,
+    ) {
+        let (mut known, at) = (lock(&self.known), Instant::now());
+        for run in runs {
+            known.insert(run.run.clone(), Summed { made: of(run), at });
+        }
+    }
+}
+
+/// Figures of a run with a damaged object: those that other objects give.
+async fn damaged(
+    questions: &Questions,
+    run: &ArchivedRun,
+    failure: Failure,
+) -> Result<Arc<Value>, Failure> {
+    let (mut all, mut lost) = (HashMap::new(), Vec::new());
+    for (at, statement) in STATEMENTS.iter().enumerate() {
+        let asked = questions.ask(&[&run.run], &[(*statement).to_owned()], Lane::Quiet).await;
+        match asked.and_then(|rows| fill(&mut all, at, &rows, 0)) {
+            Ok(()) => {}
+            Err(failure) if is_of_runs(&failure) => lost.push(at),
+            Err(failure) => return Err(failure),
+        }
+    }
+    if lost.len() == STATEMENTS.len() {
+        return Err(failure);
+    }
+    let mut figures = all.remove(&run.run).unwrap_or_default().figures(run);
+    let why = failure.to_string();
+    for key in lost.iter().flat_map(|at| KEYS[*at]) {
+        figures[*key] = Value::Null;
+        figures[format!("{key}_why")] = (*why).into();
+    }
+    figures["state"] = "damaged".into();
+    figures["why"] = why.into();
+    figures["complete"] = false.into();
+    Ok(Arc::new(figures))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,73 @@
+//! What an archive states of its runs before any table is read.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// What `tprof archive --list --json` prints.
+#[derive(Debug, Deserialize)]
+pub struct List {
+    /// The archive, as it calls itself.
+    pub archive: String,
+    /// Version of the tables that `tprof-sql` reads.
+    pub tables_version: u32,
+    /// The runs.
+    pub runs: Vec<ArchivedRun>,
+    /// What of the archive could not be read, in sentences.
+    pub problems: Vec<String>,
+}
+
+/// What the archive's own file of a run has.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ArchivedRun {
+    /// ID.
+    pub run: String,
+    /// Its number, from 1; 0 where it has none yet.
+    #[serde(skip)]
+    pub id: u32,
+    /// When it was archived, ns since 1970.
+    pub archived_unix_ns: u64,
+    /// When it began, ns since 1970.
+    pub start_unix_ns: Option<u64>,
+    /// Its hosts.
+    pub hosts: Vec<String>,
+    /// Whether it had ended.
+    pub ended: bool,
+    /// Version of its tables.
+    pub tables_version: u32,
+    /// Its tables with their numbers of rows.
+    pub tables: BTreeMap<String, u64>,
+    /// Bytes of its objects.
+    pub bytes: u64,
+    /// What of it could not be read when it was archived.
+    pub notes: Vec<String>,
+}
+
+impl ArchivedRun {
+    /// Why a table has no row of the run; none if it has some. `what` it would be of.
+    pub fn missing(&self, table: &str, what: &str) -> Option<String> {
+        match self.tables.get(table) {
+            Some(0) => Some(format!("the run has no {what}")),
+            Some(_) => None,
+            None => Some(format!("the run was archived without its table `{table}`")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_table_without_rows_is_told_from_one_that_is_not_there() {
+        let run: ArchivedRun = serde_json::from_value(json!({
+            "run": "a", "archived_unix_ns": 9, "start_unix_ns": null, "hosts": [], "ended": true,
+            "tables_version": 2, "tables": { "findings": 0, "runs": 1 }, "bytes": 5, "notes": [],
+        }))
+        .unwrap();
+        assert_eq!(run.missing("runs", "x"), None);
+        assert_eq!(run.missing("findings", "findings").unwrap(), "the run has no findings");
+        assert!(run.missing("ranks", "ranks").unwrap().contains("without its table"));
+    }
+}

@@ -1,0 +1,122 @@
+//! An archive that is shown: its runs, what is known of each, and whom to ask for more.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::address::Address;
+use super::figures::RunFigures;
+use super::list::ArchivedRun;
+use super::listed::{Listing, Runs};
+use super::questions::{Questions, Rows, is_of_runs};
+use crate::failure::Failure;
+use crate::work::{Desk, Lane};
+
+/// Why an archive has none of some figures.
+const NOT_ARCHIVED: &str = "archives do not have it; the run's own files do";
+
+/// An archive.
+#[derive(Debug)]
+pub struct Archive {
+    /// Version of tprof.
+    pub tprof: String,
+    questions: Questions,
+    runs: Runs,
+    figures: RunFigures,
+}
+
+impl Archive {
+    /// Opens one: reads which runs it has. Children may take so many bytes of memory.
+    pub async fn open(
+        address: Address,
+        desk: Arc<Desk>,
+        memory_bytes: u64,
+        tprof: String,
+    ) -> Result<Arc<Archive>, Failure> {
+        let questions = Questions::new(desk, address, memory_bytes);
+        let runs = Runs::open(&questions).await?;
+        let archive = Arc::new(Archive { tprof, questions, runs, figures: RunFigures::default() });
+        // The first page comes in a moment.
+        archive.want(&archive.known().runs);
+        let working = Arc::clone(&archive);
+        tokio::spawn(async move { working.figures.work(&working.questions).await });
+        Ok(archive)
+    }
+
+    /// The runs that are known. Whether there are more is asked meanwhile, for the next who asks.
+    pub fn listing(self: &Arc<Archive>) -> Listing {
+        let archive = Arc::clone(self);
+        tokio::spawn(async move {
+            archive.runs.refresh(&archive.questions).await;
+        });
+        self.runs.listing()
+    }
+
+    /// The runs that are known, without asking for more.
+    pub fn known(&self) -> Listing {
+        self.runs.listing()
+    }
+
+    /// Has figures of runs made; how many are missing.
+    pub fn want(&self, runs: &[Arc<ArchivedRun>]) -> usize {
+        self.figures.want(runs)
+    }
+
+    /// A run by its number.
+    pub fn run(&self, id: u32) -> Result<Arc<ArchivedRun>, Failure> {
+        self.runs.get(id).ok_or_else(|| {
+            Failure::absent(format!("there is no run {id}"), "the archive has none of this number")
+                .hint("GET /api/v1/runs lists all")
+        })
+    }
+
+    /// Rows of statements over runs.
+    pub async fn ask(&self, runs: &[&ArchivedRun], statements: &[String]) -> Result<Rows, Failure> {
+        let ids: Vec<&str> = runs.iter().map(|run| &*run.run).collect();
+        self.questions.ask(&ids, statements, Lane::Asked).await
+    }
+
+    /// A run as a row of the list.
+    pub fn row(&self, run: &ArchivedRun) -> Value {
+        let mut row = json!({
+            "id": run.id,
+            "name": run.run,
+            "path": run.run,
+            "command": null,
+            "start_unix_ns": run.start_unix_ns,
+            "archived_unix_ns": run.archived_unix_ns,
+            "host": run.hosts.join(", "),
+            "bytes": run.bytes,
+            "why": run.notes.first(),
+            "notes": run.notes,
+            "state": null,
+            "failed": null,
+            "failed_why": NOT_ARCHIVED,
+            "processes": null,
+            "processes_why": NOT_ARCHIVED,
+            "peak_bytes": null,
+            "peak_bytes_why": NOT_ARCHIVED,
+            "peak_rss_bytes": null,
+            "peak_rss_bytes_why": NOT_ARCHIVED,
+            "summary": "pending",
+        });
+        match self.figures.of(run) {
+            None => {}
+            Some(Ok(figures)) => {
+                let figures = figures.as_object().into_iter().flatten();
+                figures.for_each(|(key, value)| row[key] = value.clone());
+                row["summary"] = "ready".into();
+            }
+            Some(Err(failure)) => {
+                row["summary"] = "failed".into();
+                row["why"] = failure.to_string().into();
+                // A store that does not answer damages nothing.
+                match is_of_runs(&failure) {
+                    true => row["state"] = "damaged".into(),
+                    false => row["state_why"] = failure.to_string().into(),
+                }
+            }
+        }
+        row
+    }
+}

@@ -1,0 +1,164 @@
+//! What `tprof-sql` is asked about an archive, and its answers.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use bytes::Bytes;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::address::Address;
+use super::list::List;
+use crate::failure::Failure;
+use crate::work::{Desk, Job, Lane, Output};
+
+/// Longest answer that is read.
+const MAX_BYTES: u64 = 256 << 20;
+/// Threads of a query over a directory: as few as a page needs to be there in a moment.
+const THREADS: u32 = 4;
+/// Over a store, where most of the time is waiting.
+const THREADS_OF_STORE: u32 = 16;
+/// Memory of sorts and sums, as a share of a child's: it has code and buffers beside them.
+const MEMORY_SHARE: u64 = 2;
+/// How failures begin that are of some objects or rows: of fewer runs there may be none.
+const OF_RUNS: [&str; 4] = [
+    "cannot read an object of an archive",
+    "there is no run `",
+    "the query failed",
+    "the query needs more memory",
+];
+
+/// Asks about an archive.
+#[derive(Debug)]
+pub struct Questions {
+    desk: Arc<Desk>,
+    address: Address,
+    memory_bytes: u64,
+}
+
+/// What statements gave: of each an array of rows, as JSON.
+#[derive(Debug)]
+pub struct Rows(Vec<Bytes>);
+
+impl Rows {
+    /// The rows of a statement by its place, as they were printed.
+    pub fn text(&self, at: usize) -> &[u8] {
+        self.0.get(at).map_or(b"[]", |rows| rows)
+    }
+
+    /// The same, read.
+    pub fn read<T: DeserializeOwned>(&self, at: usize) -> Result<Vec<T>, Failure> {
+        serde_json::from_slice(self.text(at)).map_err(unread)
+    }
+}
+
+/// Whether the same question over fewer runs may have an answer.
+pub fn is_of_runs(failure: &Failure) -> bool {
+    OF_RUNS.iter().any(|what| failure.what.starts_with(what))
+}
+
+impl Questions {
+    /// About the archive at an address, by children that take at most so much memory.
+    pub fn new(desk: Arc<Desk>, address: Address, memory_bytes: u64) -> Questions {
+        Questions { desk, address, memory_bytes }
+    }
+
+    /// Where the archive is.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// All runs: a file is read for each.
+    pub async fn list(&self) -> Result<List, Failure> {
+        let output = self.listed("--json").await?;
+        serde_json::from_reader(output.reader()).map_err(unread)
+    }
+
+    /// The IDs of all runs, sorted: names of files, of which none is read.
+    pub async fn ids(&self) -> Result<Vec<String>, Failure> {
+        let text = self.listed("--ids").await?.whole(MAX_BYTES).map_err(unread)?;
+        Ok(String::from_utf8_lossy(&text).lines().map(str::to_owned).collect())
+    }
+
+    async fn listed(&self, how: &str) -> Result<Output, Failure> {
+        let mut list = OsString::from("--list=");
+        list.push(&self.address.word);
+        self.desk.act(&["archive".into(), list, how.into()]).await.map_err(explained)
+    }
+
+    /// Rows of statements over some runs, by their IDs; others are not read. What was asked before is
+    /// kept: a run of an archive never changes.
+    pub async fn ask(
+        &self,
+        runs: &[&str],
+        statements: &[String],
+        lane: Lane,
+    ) -> Result<Rows, Failure> {
+        let threads = if self.address.is_store { THREADS_OF_STORE } else { THREADS };
+        let memory = self.memory_bytes / MEMORY_SHARE;
+        let mut words: Vec<OsString> = vec!["sql".into(), "--format=json".into()];
+        words.push(format!("--threads={threads}").into());
+        words.push(format!("--memory-limit={memory}").into());
+        words.extend(runs.iter().map(|run| format!("--run={run}").into()));
+        words.extend(["--".into(), self.address.word.clone(), statements.join(";\n").into()]);
+        let output = self.desk.get(Job::unchanging(words, lane)).await.map_err(explained)?;
+        let text = output.whole(MAX_BYTES).map_err(unread)?;
+        // Line ends within texts are escaped: each result is a line.
+        let lines: Vec<Bytes> = text
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+            .map(|line| text.slice_ref(line))
+            .collect();
+        match lines.len() == statements.len() {
+            true => Ok(Rows(lines)),
+            false => Err(unread("it has not a result for each statement")),
+        }
+    }
+}
+
+fn unread(why: impl std::fmt::Display) -> Failure {
+    Failure::new("cannot read what tprof-sql printed", why)
+        .status(StatusCode::BAD_GATEWAY)
+        .hint("install tprof, tprof-serve and tprof-sql of one version, side by side")
+}
+
+/// The failure of a child: what is behind this server failed, not the server.
+fn explained(mut failure: Failure) -> Failure {
+    if failure.status == StatusCode::UNPROCESSABLE_ENTITY {
+        failure.status = StatusCode::BAD_GATEWAY;
+    }
+    if failure.what.starts_with("cannot make the ") {
+        failure.what = "cannot read the archive".to_owned();
+    }
+    if failure.what.starts_with("unexpected argument") {
+        return unread(failure.what);
+    }
+    failure
+}
+
+/// A row of a statement that has one for each run.
+#[derive(Debug, Deserialize)]
+pub struct OfRun<T> {
+    /// ID of the run.
+    pub run: String,
+    /// Its figures.
+    #[serde(flatten)]
+    pub figures: T,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_child_reports_is_no_fault_of_the_server() {
+        let child = Failure::new("there is no bucket `jobs`", "the store does not know it")
+            .status(StatusCode::UNPROCESSABLE_ENTITY);
+        assert_eq!(explained(child).status, StatusCode::BAD_GATEWAY);
+        let other = explained(Failure::new("unexpected argument '--json' found", ""));
+        assert!(other.hint.contains("of one version"), "{other:?}");
+        assert!(is_of_runs(&Failure::new(OF_RUNS[0], "x")));
+        assert!(!is_of_runs(&Failure::new("cannot reach the store of s3://jobs", "x")));
+    }
+}
