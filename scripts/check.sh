@@ -97,7 +97,8 @@ sql() {
     # check would read through once more (five minutes of processor time).
     RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings \
         cargo build --manifest-path sql/Cargo.toml --target-dir "$target/sql" --all-targets --locked
-    cargo test --manifest-path sql/Cargo.toml --target-dir "$target/sql" --locked
+    TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} \
+        cargo test --manifest-path sql/Cargo.toml --target-dir "$target/sql" --locked
 }
 
 # A Spark cluster of two executors, one of which is killed in a scan and in a shuffle.

@@ -19,6 +19,8 @@ mod queries;
 mod refused;
 mod remote;
 mod runs;
+mod serve;
+mod served;
 mod servers;
 mod stores;
 mod views;

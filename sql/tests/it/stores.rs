@@ -4,12 +4,20 @@
 mod azurite;
 mod fake_gcs;
 mod moto;
+mod serving;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use tempfile::TempDir;
+
+use serving::{
+    a_bucket_is_served_and_its_keys_are_in_no_argument_and_no_answer,
+    a_server_of_a_bucket_that_is_not_there_does_not_start,
+    a_server_of_an_archive_that_is_not_there_does_not_start,
+    a_server_whose_store_never_answers_ends_at_once_with_all_it_started,
+};
 
 use crate::archive::{SUMS, begun, kill_at, succeeds};
 use crate::runs::{Ended, number, of, program, rows, runs};
@@ -52,7 +60,11 @@ impl Store {
     }
 
     fn at_port(&self, port: u16, words: &[&str]) -> Command {
-        let mut command = program(words);
+        self.with(program(words), port)
+    }
+
+    /// The same command with the store at a port.
+    fn with(&self, mut command: Command, port: u16) -> Command {
         for (name, _) in std::env::vars_os() {
             if VARIABLES.iter().any(|of| name.to_string_lossy().starts_with(of)) {
                 command.env_remove(name);
@@ -124,6 +136,9 @@ macro_rules! facts_of_all {
             an_object_that_is_gone_is_no_smaller_result
             a_server_that_is_not_there_is_named_as_that
             nothing_secret_is_sent_without_tls
+            a_bucket_is_served_and_its_keys_are_in_no_argument_and_no_answer
+            a_server_of_an_archive_that_is_not_there_does_not_start
+            a_server_whose_store_never_answers_ends_at_once_with_all_it_started
             without_credentials_their_variables_are_named
             $($more)*
         }
@@ -133,6 +148,7 @@ macro_rules! facts_of_all {
 facts_of_all! {
     s3: super::moto::STORE:
     a_bucket_that_is_not_there_is_named
+    a_server_of_a_bucket_that_is_not_there_does_not_start
     an_object_that_is_sent_in_parts_is_whole
 }
 // Its server takes no object in parts, and has an answer of its own where a bucket is missing.
@@ -140,6 +156,7 @@ facts_of_all!(google: super::fake_gcs::STORE:);
 facts_of_all! {
     azure: super::azurite::STORE:
     a_bucket_that_is_not_there_is_named
+    a_server_of_a_bucket_that_is_not_there_does_not_start
     an_object_that_is_sent_in_parts_is_whole
 }
 
