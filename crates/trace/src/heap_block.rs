@@ -45,8 +45,7 @@ pub struct HeapBlock {
     /// Distance's low half.
     frees: Vec<u32>,
     /// Events that begin a run of one thread's, and that thread. Those from
-    /// `runs` on are scratch: writing one and then counting it or not spares a
-    /// branch that threads in turn would mispredict.
+    /// `runs` on are scratch: see [`Self::next_by`].
     changes: Vec<(u32, ThreadIndex)>,
     runs: usize,
     wide_steps: Vec<(u32, u64)>,
@@ -105,7 +104,7 @@ impl HeapBlock {
 
     /// Adds an allocation and its free, which follows at once and by the same thread, at these
     /// times.
-    #[inline]
+    #[inline(always)]
     pub fn temporary(
         &mut self,
         times_ns: [u64; 2],
@@ -133,13 +132,29 @@ impl HeapBlock {
         if step >> STEP_BITS | value >> 32 != 0 {
             self.wide(step, operation, value);
         }
+        if thread != self.thread {
+            self.change(thread);
+        }
+        self.steps.push((step as u32) << OPERATION_BITS | operation);
+    }
+
+    /// Begins a run of this thread's.
+    #[cold]
+    #[inline(never)]
+    fn change(&mut self, thread: ThreadIndex) {
+        self.next_by(thread);
+    }
+
+    /// States the thread of the next event, which follows at once: without a branch that
+    /// threads in turn would have mispredicted.
+    #[inline(always)]
+    pub fn next_by(&mut self, thread: ThreadIndex) {
         if self.runs == self.changes.len() {
             self.more_changes();
         }
         self.changes[self.runs] = (self.steps.len() as u32, thread);
         self.runs += usize::from(thread != self.thread);
         self.thread = thread;
-        self.steps.push((step as u32) << OPERATION_BITS | operation);
     }
 
     #[cold]

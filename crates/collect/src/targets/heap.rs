@@ -24,9 +24,6 @@ pub struct HeapOp {
 }
 
 impl HeapOp {
-    /// Nothing, to fill an array with.
-    pub const NONE: HeapOp = HeapOp { clock: 0, address: 0, size: 0, stack: 0, tag: 0 };
-
     /// Thread and kind in one word.
     #[inline(always)]
     pub fn tag(thread: ThreadIndex, kind: Kind) -> u32 {
@@ -39,6 +36,12 @@ impl HeapOp {
         self.address == before.address
             && before.tag & 7 == ALLOC
             && self.tag == before.tag - ALLOC + FREE
+    }
+
+    /// The free of what this allocates, at `clock` by the same thread.
+    #[inline(always)]
+    pub fn ended(self, clock: u64) -> HeapOp {
+        HeapOp { clock, size: 0, stack: 0, tag: self.tag - ALLOC + FREE, ..self }
     }
 }
 
@@ -99,65 +102,66 @@ impl Heap {
     /// Applies one event; true if the block has to be written now.
     #[inline(always)]
     #[must_use]
-    pub fn apply(&mut self, op: &HeapOp, clock: &Clock) -> bool {
+    pub fn apply(&mut self, op: HeapOp, clock: &Clock) -> bool {
         let time = clock.ns(op.clock);
         match op.tag & 7 {
             ALLOC => self.allocated(op, time),
-            FREE => self.freed(op, time, false),
+            FREE => self.freed(op, time),
             _ => self.reallocated(op, time),
         }
         self.block.is_full()
     }
 
-    /// Applies events in order; true if the block has to be written now, with
-    /// the number of events that were applied by then. Meanwhile fetches entries
-    /// of the table of live blocks for the addresses in `next`, and takes them off it.
+    /// As [`Self::apply`]; with the free of what the event allocates, where that is the very next
+    /// event and by the same thread, at `end`.
     ///
-    /// A block that is freed by the very next event never enters the table of
-    /// live blocks: such temporaries are most of what many programs allocate.
+    /// Such a block never enters the table of live blocks: temporaries are most of what many
+    /// programs allocate.
     #[inline(always)]
-    pub fn apply_all(&mut self, ops: &[HeapOp], next: &mut &[u64], clock: &Clock) -> (usize, bool) {
-        let mut at = 0;
-        while let Some(op) = ops.get(at) {
-            at += 1;
-            // One at a time: a processor that waits for as many cache lines as it can does
-            // nothing else.
-            if let Some((address, rest)) = next.split_first() {
-                self.live.prefetch(*address);
-                *next = rest;
+    #[must_use]
+    pub fn apply_with(&mut self, op: HeapOp, end: Option<u64>, clock: &Clock) -> bool {
+        match end {
+            None => self.apply(op, clock),
+            Some(end) if op.clock < self.last => {
+                // Both, whether the first fills the block or not.
+                self.apply(op, clock) | self.apply(op.ended(end), clock)
             }
-            let full = match ops.get(at) {
-                Some(end) if end.ends(op) && op.clock >= self.last => {
-                    at += 1;
-                    self.temporary(op, end, clock)
-                }
-                _ => self.apply(op, clock),
-            };
-            if full {
-                return (at, true);
-            }
+            Some(end) => self.temporary(op, end, clock),
         }
-        (at, false)
+    }
+
+    /// As [`Self::apply_with`], where the events of threads alternate.
+    #[inline(always)]
+    #[must_use]
+    pub fn apply_in_turn(&mut self, op: HeapOp, end: Option<u64>, clock: &Clock) -> bool {
+        if matches!(op.tag & 7, ALLOC | FREE) {
+            self.block.next_by(op.tag >> 3);
+        }
+        self.apply_with(op, end, clock)
     }
 
     #[inline(always)]
-    fn temporary(&mut self, op: &HeapOp, end: &HeapOp, clock: &Clock) -> bool {
+    fn temporary(&mut self, op: HeapOp, end: u64, clock: &Clock) -> bool {
         let time = clock.ns(op.clock);
-        self.block.temporary([time, clock.ns(end.clock)], op.tag >> 3, op.size, op.stack);
+        self.block.temporary([time, clock.ns(end)], op.tag >> 3, op.size, op.stack);
         self.allocations += 1;
         self.frees += 1;
         self.allocated_bytes = self.allocated_bytes.wrapping_add(op.size);
-        self.last = end.clock;
-        let with_it = self.live_bytes.wrapping_add(op.size);
-        if with_it > self.peak_bytes {
-            self.peak_bytes = with_it;
-            self.peak_ns = time;
-        }
+        self.last = end;
+        self.notice_peak(self.live_bytes.wrapping_add(op.size), time);
         self.block.is_full()
     }
 
     #[inline(always)]
-    fn allocated(&mut self, op: &HeapOp, time: u64) {
+    fn notice_peak(&mut self, bytes: u64, time: u64) {
+        if bytes > self.peak_bytes {
+            self.peak_bytes = bytes;
+            self.peak_ns = time;
+        }
+    }
+
+    #[inline(always)]
+    fn allocated(&mut self, op: HeapOp, time: u64) {
         let block = Block { ordinal: self.block.next_ordinal(), size: op.size };
         self.block.alloc(time, op.tag >> 3, op.size, op.stack, op.tag & 7 == REALLOC_ALLOC);
         self.allocations += 1;
@@ -171,34 +175,27 @@ impl Heap {
             self.missed_frees += 1;
         }
         self.live_bytes = self.live_bytes.wrapping_add(op.size);
-        if self.live_bytes > self.peak_bytes {
-            self.peak_bytes = self.live_bytes;
-            self.peak_ns = time;
-        }
+        self.notice_peak(self.live_bytes, time);
     }
 
     #[inline(always)]
-    fn freed(&mut self, op: &HeapOp, time: u64, realloc: bool) {
+    fn freed(&mut self, op: HeapOp, time: u64) {
         self.frees += 1;
         self.last = self.last.max(op.clock);
         match self.live.remove(op.address) {
             Some(block) => {
                 self.live_bytes = self.live_bytes.wrapping_sub(block.size);
-                self.block.free(
-                    time,
-                    op.tag >> 3,
-                    self.block.next_ordinal() - block.ordinal,
-                    realloc,
-                );
+                let distance = self.block.next_ordinal() - block.ordinal;
+                self.block.free(time, op.tag >> 3, distance, false);
             }
-            None => self.orphan(op, time, realloc),
+            None => self.orphan(op, time, false),
         }
     }
 
     /// A part of a `realloc`: the old block is set aside when it begins, since
     /// its address may be another's before the end is read, and ends with it.
     #[inline(never)]
-    fn reallocated(&mut self, op: &HeapOp, time: u64) {
+    fn reallocated(&mut self, op: HeapOp, time: u64) {
         let thread = op.tag >> 3;
         if op.tag & 7 == REALLOC_FREE {
             let old = self.live.remove(op.address);
@@ -223,7 +220,7 @@ impl Heap {
                     let distance = self.block.next_ordinal() - block.ordinal;
                     self.block.free(time, thread, distance, true);
                 }
-                None => self.orphan(&HeapOp { address, ..*op }, time, true),
+                None => self.orphan(HeapOp { address, ..op }, time, true),
             }
         }
         if op.address != 0 {
@@ -232,7 +229,8 @@ impl Heap {
     }
 
     #[cold]
-    fn orphan(&mut self, op: &HeapOp, time: u64, realloc: bool) {
+    #[inline(never)]
+    fn orphan(&mut self, op: HeapOp, time: u64, realloc: bool) {
         self.block.free(time, op.tag >> 3, 0, realloc);
         if self.orphans.len() == ORPHANS {
             self.orphans.pop_front();
@@ -242,7 +240,8 @@ impl Heap {
 
     /// A late allocation with its free applied already: it is not live.
     #[cold]
-    fn adopt(&mut self, op: &HeapOp) -> bool {
+    #[inline(never)]
+    fn adopt(&mut self, op: HeapOp) -> bool {
         match self.orphans.iter().position(|o| o.0 == op.address && o.1 >= op.clock) {
             Some(at) => {
                 self.orphans.remove(at);

@@ -3,9 +3,9 @@
 //! Nothing that is read from the region is trusted: unknown kinds, wrong
 //! lengths and foreign chunk references are counted as refused and skipped.
 
-mod batch;
 mod follow;
 mod note;
+mod records;
 mod ring;
 mod totals;
 
@@ -282,11 +282,14 @@ impl Image {
         // Runs, one per thread and pass: a stable merge sort is linear in them.
         self.pending.sort_by_key(|op| op.clock);
         let settled = self.pending.partition_point(|op| op.clock <= horizon);
-        for at in 0..settled {
+        let mut at = 0;
+        while let Some(op) = self.pending[..settled].get(at) {
             if let Some(ahead) = self.pending.get(at + AHEAD) {
                 self.heap.live.prefetch(ahead.address);
             }
-            if self.heap.apply(&self.pending[at], clock) {
+            let end = self.pending[..settled].get(at + 1).filter(|next| next.ends(op));
+            at += 1 + usize::from(end.is_some());
+            if self.heap.apply_in_turn(*op, end.map(|end| end.clock), clock) {
                 notes.block_full(&mut self.heap.block);
             }
         }

@@ -7,7 +7,7 @@ use super::{Follow, Image, Note, Pass, RingRead, TAKE_MOST};
 use crate::os::sys;
 use crate::shared::SlotRead;
 use crate::targets::heap::HeapOp;
-use crate::targets::image::batch::HeapBatch;
+use crate::targets::image::records::HeapRecords;
 use std::sync::atomic::Ordering::*;
 use tprof_wire::record::{self, ExtKind, Kind, SLOT_BYTES};
 use tprof_wire::region::{CHUNKS_PER_THREAD, ChunkRef};
@@ -194,51 +194,38 @@ impl Image {
             self.pending.push(op);
             return;
         }
-        if self.heap.apply(&op, reading.clock) {
+        if self.heap.apply(op, reading.clock) {
             reading.notes.block_full(&mut self.heap.block);
         }
     }
 
-    /// Takes heap records as long as there are any; the common case, in a loop
-    /// of its own: decoded a batch ahead, so that what each needs is in the cache
-    /// by the time it is applied.
+    /// Takes heap records as long as there are any; the common case, in a loop of its own.
     #[inline(never)]
     fn take_heap(&mut self, thread: &mut Follow, end: usize, reading: &mut RingRead<'_>) {
-        let mut batches = [HeapBatch::EMPTY; 2];
-        let [fresh, waiting] = &mut batches;
-        let (mut fresh, mut waiting) = (fresh, waiting);
-        loop {
-            let slots = self.region.slots(thread.base + thread.at, thread.base + end);
-            let more = fresh.decode(slots, thread.index, &mut thread.clock);
-            thread.at += fresh.len * SLOT_BYTES;
-            self.recorded += fresh.len as u64;
-            if !reading.alone {
-                self.pending.extend_from_slice(fresh.ops());
-            } else {
-                self.apply(waiting, fresh.wanted(), reading);
-                (fresh, waiting) = (waiting, fresh);
-            }
-            if !more {
-                if reading.alone {
-                    self.apply(waiting, &[], reading);
+        let slots = self.region.slots(thread.base + thread.at, thread.base + end);
+        let mut records = HeapRecords::new(slots, thread.index, thread.clock);
+        if reading.alone {
+            let (heap, clock) = (&mut self.heap, reading.clock);
+            records.first_addresses().for_each(|address| heap.live.prefetch(address));
+            while let Some(op) = records.next() {
+                let end = records.end_of(&op);
+                if let Some(address) = records.address_ahead() {
+                    heap.live.prefetch(address);
                 }
-                return;
+                if heap.apply_with(op, end, clock) {
+                    reading.notes.block_full(&mut heap.block);
+                }
+            }
+        } else {
+            self.pending.reserve(slots.len());
+            while let Some(op) = records.next() {
+                self.pending.push(op);
             }
         }
-    }
-
-    /// Applies a batch, and fetches what the next one needs meanwhile.
-    #[inline(always)]
-    fn apply(&mut self, batch: &HeapBatch, next: &[u64], reading: &mut RingRead<'_>) {
-        let (mut ops, mut next) = (batch.ops(), next);
-        while !ops.is_empty() {
-            let (done, full) = self.heap.apply_all(ops, &mut next, reading.clock);
-            ops = &ops[done..];
-            if full {
-                reading.notes.block_full(&mut self.heap.block);
-            }
-        }
-        next.iter().for_each(|address| self.heap.live.prefetch(*address));
+        let taken = slots.len() - records.left();
+        thread.clock = records.clock;
+        thread.at += taken * SLOT_BYTES;
+        self.recorded += taken as u64;
     }
 
     #[cold]
