@@ -14,12 +14,12 @@ use tprof_wire::hash::spread;
 #[derive(Default)]
 pub struct LiveMap {
     buckets: Vec<Bucket>,
-    /// By bucket: blocks of it or of an earlier one that are in a later one, as it was full. Once
-    /// it has its highest value it keeps that.
-    passed: Vec<u8>,
     len: usize,
+    /// The most entries before the table grows.
+    room: usize,
     shift: u32,
-    /// Blocks that an entry cannot hold: beyond 2^48, or of a terabyte.
+    /// Blocks that an entry cannot hold: beyond 2^48, at an address that is no multiple of 8, or of
+    /// a terabyte.
     odd: HashMap<u64, Block>,
 }
 
@@ -31,13 +31,21 @@ const EMPTY: u64 = 0;
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
 struct Bucket {
-    /// Address, 48 bits, and the high 16 bits of the size; 0 is empty.
+    /// Address, 48 bits, and the high 16 bits of the size; an address of 0 is empty. The address's
+    /// low 3 bits, of all four, are the number of [passed](Bucket::passed) blocks.
     keys: [u64; WAYS],
     /// Ordinal, 40 bits, and the low 24 bits of the size.
     values: [u64; WAYS],
 }
 
 const ORDINAL: u64 = (1 << 40) - 1;
+/// Bits of a key that hold the address.
+const ADDRESS: u64 = 0xffff_ffff_fff8;
+/// Bits of a key that hold its part of the number of passed blocks.
+const PASSED_BITS: u32 = 3;
+const PASSED: u64 = (1 << PASSED_BITS) - 1;
+/// The most blocks that are counted as passed; a bucket that had so many keeps that number.
+const MOST_PASSED: u64 = (1 << (PASSED_BITS * WAYS as u32)) - 1;
 
 /// A live block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,25 +57,49 @@ pub struct Block {
 }
 
 impl Bucket {
-    /// An entry of an address; [`WAYS`] if it has none. No branch depends on which it is.
+    /// The entries of an address, a bit for each.
     #[inline(always)]
-    fn find(&self, address: u64) -> usize {
-        let is_it = |way: usize| u32::from((self.keys[way] ^ address) << 16 == 0) << way;
-        (is_it(0) | is_it(1) | is_it(2) | is_it(3) | 1 << WAYS).trailing_zeros() as usize
+    fn find(&self, address: u64) -> u32 {
+        zeros(self.keys.map(|key| (key ^ address) & ADDRESS))
     }
 
     #[inline(always)]
     fn put(&mut self, way: usize, address: u64, block: Block) {
-        self.keys[way] = address | (block.size >> 24) << 48;
+        self.keys[way] = self.keys[way] & PASSED | address | (block.size >> 24) << 48;
         self.values[way] = block.ordinal | block.size << 40;
     }
 
     /// The block of an entry, which is empty from now on.
     #[inline(always)]
     fn take(&mut self, way: usize) -> Block {
-        let key = std::mem::take(&mut self.keys[way]);
-        let value = self.values[way];
+        let (key, value) = (self.keys[way], self.values[way]);
+        self.keys[way] = key & PASSED;
         Block { ordinal: value & ORDINAL, size: value >> 40 | (key >> 48) << 24 }
+    }
+
+    /// Whether blocks of this bucket or of an earlier one are in a later one, as it was full.
+    #[inline(always)]
+    fn was_passed(&self) -> bool {
+        (self.keys[0] | self.keys[1] | self.keys[2] | self.keys[3]) & PASSED != 0
+    }
+
+    /// How many such blocks there are.
+    fn passed(&self) -> u64 {
+        self.keys.iter().rev().fold(0, |all, key| all << PASSED_BITS | key & PASSED)
+    }
+
+    /// One more such block, or one less.
+    #[cold]
+    fn pass(&mut self, is_more: bool) {
+        let mut passed = match (self.passed(), is_more) {
+            (MOST_PASSED, _) => return,
+            (passed, true) => passed + 1,
+            (passed, false) => passed.saturating_sub(1),
+        };
+        for key in &mut self.keys {
+            *key = *key & !PASSED | passed & PASSED;
+            passed >>= PASSED_BITS;
+        }
     }
 }
 
@@ -94,100 +126,91 @@ impl LiveMap {
         }
     }
 
-    /// Entries per block: buckets that are rarely full matter more than memory, until
-    /// the table is of some size.
+    /// Adds a block; the one that lived there, if its end was never recorded.
     #[inline(always)]
-    fn spare(&self) -> usize {
-        if self.buckets.len() <= (1 << 21) / WAYS { 2 } else { 1 }
+    pub fn insert(&mut self, address: u64, block: Block) -> Option<Block> {
+        let home = self.home(address);
+        if is_usual(address, &block)
+            && self.len < self.room
+            && self.odd.is_empty()
+            && let Some(bucket) = self.buckets.get_mut(home)
+            && !bucket.was_passed()
+            && bucket.find(address) == 0
+            && let free = bucket.find(EMPTY)
+            && free != 0
+        {
+            self.len += 1;
+            bucket.put(free.trailing_zeros() as usize, address, block);
+            return None;
+        }
+        self.insert_slowly(address, block)
     }
 
-    /// Adds a block; the one that lived there, if its end was never recorded.
-    #[inline]
-    pub fn insert(&mut self, address: u64, block: Block) -> Option<Block> {
-        if address == 0 || (address >> 48) | (block.size >> 40) | (block.ordinal >> 40) != 0 {
-            return self.insert_odd(address, block);
+    #[cold]
+    #[inline(never)]
+    fn insert_slowly(&mut self, address: u64, block: Block) -> Option<Block> {
+        let old = self.remove(address);
+        if !is_usual(address, &block) {
+            return self.odd.insert(address, block).or(old);
         }
-        if (self.len + 1 + self.len / 4) * self.spare() > self.buckets.len() * WAYS {
+        if self.len >= self.room {
             self.grow();
         }
-        let home = self.home(address);
-        let way = self.buckets[home].find(address);
-        if way < WAYS {
-            let old = self.buckets[home].take(way);
-            self.buckets[home].put(way, address, block);
-            return Some(old);
-        }
-        let old = if self.passed[home] > 0 { self.remove_passed(address) } else { None };
         self.len += 1;
         self.place(address, block);
-        if self.odd.is_empty() { old } else { self.remove_odd(address).or(old) }
+        old
     }
 
     /// Puts a block, which has no entry, into the first bucket with room.
-    #[inline(always)]
     fn place(&mut self, address: u64, block: Block) {
         let mut at = self.home(address);
         loop {
-            let way = self.buckets[at].find(EMPTY);
-            if way < WAYS {
-                return self.buckets[at].put(way, address, block);
+            let free = self.buckets[at].find(EMPTY);
+            if free != 0 {
+                return self.buckets[at].put(free.trailing_zeros() as usize, address, block);
             }
-            self.passed[at] = self.passed[at].saturating_add(1);
+            self.buckets[at].pass(true);
             at = (at + 1) & (self.buckets.len() - 1);
         }
     }
 
-    #[cold]
-    fn insert_odd(&mut self, address: u64, block: Block) -> Option<Block> {
-        let old = self.remove(address);
-        self.odd.insert(address, block).or(old)
-    }
-
     /// Takes a block out.
-    #[inline]
+    #[inline(always)]
     pub fn remove(&mut self, address: u64) -> Option<Block> {
-        if self.len == 0 || (address >> 48) != 0 || address == 0 {
-            return self.remove_odd(address);
-        }
         let home = self.home(address);
-        let way = self.buckets[home].find(address);
-        if way < WAYS {
-            self.len -= 1;
-            return Some(self.buckets[home].take(way));
-        }
-        if self.passed[home] > 0
-            && let Some(block) = self.remove_passed(address)
+        if address & ADDRESS == address
+            && address != EMPTY
+            && let Some(bucket) = self.buckets.get_mut(home)
+            && let found = bucket.find(address)
+            && found != 0
         {
-            return Some(block);
+            self.len -= 1;
+            return Some(bucket.take(found.trailing_zeros() as usize));
         }
-        self.remove_odd(address)
+        self.remove_passed(address)
     }
 
     /// Takes out a block that is not in its own bucket.
     #[cold]
     #[inline(never)]
     fn remove_passed(&mut self, address: u64) -> Option<Block> {
-        let (home, mask) = (self.home(address), self.buckets.len() - 1);
-        for distance in 0..mask {
-            if self.passed[(home + distance) & mask] == 0 {
-                return None;
-            }
-            let at = (home + distance + 1) & mask;
-            let way = self.buckets[at].find(address);
-            if way < WAYS {
-                for passed in (0..=distance).map(|nth| (home + nth) & mask) {
-                    let count = self.passed[passed];
-                    self.passed[passed] = if count == u8::MAX { count } else { count - 1 };
+        if self.len > 0 && address & ADDRESS == address && address != EMPTY {
+            let (home, mask) = (self.home(address), self.buckets.len() - 1);
+            for distance in 0..mask {
+                if !self.buckets[(home + distance) & mask].was_passed() {
+                    break;
                 }
-                self.len -= 1;
-                return Some(self.buckets[at].take(way));
+                let at = (home + distance + 1) & mask;
+                let found = self.buckets[at].find(address);
+                if found != 0 {
+                    for nth in 0..=distance {
+                        self.buckets[(home + nth) & mask].pass(false);
+                    }
+                    self.len -= 1;
+                    return Some(self.buckets[at].take(found.trailing_zeros() as usize));
+                }
             }
         }
-        None
-    }
-
-    #[cold]
-    fn remove_odd(&mut self, address: u64) -> Option<Block> {
         self.odd.remove(&address)
     }
 
@@ -195,18 +218,53 @@ impl LiveMap {
     fn grow(&mut self) {
         let size = (self.buckets.len() * 2).max(SMALLEST);
         let old = std::mem::replace(&mut self.buckets, empty(size));
-        self.passed = vec![0; size];
         self.shift = 64 - size.trailing_zeros();
+        // Buckets that are rarely full matter more than memory, until the table is of some size.
+        let spare = if size <= (1 << 21) / WAYS { 2 } else { 1 };
+        self.room = size * WAYS / spare / 5 * 4;
         for mut bucket in old {
             for way in 0..WAYS {
-                let address = bucket.keys[way] << 16 >> 16;
-                if address != 0 {
+                let address = bucket.keys[way] & ADDRESS;
+                if address != EMPTY {
                     let block = bucket.take(way);
                     self.place(address, block);
                 }
             }
         }
     }
+}
+
+/// Which of four numbers are 0, a bit for each. No branch depends on which it is.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+#[allow(unsafe_code)]
+fn zeros(numbers: [u64; WAYS]) -> u32 {
+    use std::arch::x86_64::*;
+    let [a, b, c, d] = numbers.map(|number| number as i64);
+    // SAFETY: these instructions are part of every x86-64 processor.
+    unsafe {
+        let one = _mm_castsi128_ps(_mm_set_epi64x(b, a));
+        let two = _mm_castsi128_ps(_mm_set_epi64x(d, c));
+        // A number is 0 where both its halves are: these are all lower ones, and all upper ones.
+        let low = _mm_castps_si128(_mm_shuffle_ps::<0b10_00_10_00>(one, two));
+        let high = _mm_castps_si128(_mm_shuffle_ps::<0b11_01_11_01>(one, two));
+        let zero = _mm_cmpeq_epi32(_mm_or_si128(low, high), _mm_setzero_si128());
+        _mm_movemask_ps(_mm_castsi128_ps(zero)) as u32
+    }
+}
+
+/// As above.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn zeros(numbers: [u64; WAYS]) -> u32 {
+    let bit = |at: usize| u32::from(numbers[at] == 0) << at;
+    bit(0) | bit(1) | bit(2) | bit(3)
+}
+
+/// Whether an entry can hold it.
+#[inline(always)]
+fn is_usual(address: u64, block: &Block) -> bool {
+    address != EMPTY && (address & !ADDRESS) | (block.size >> 40) | (block.ordinal >> 40) == 0
 }
 
 /// Empty buckets, in large pages where that is worth it: each look-up in small ones would miss the
@@ -234,6 +292,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn finds_zeros_among_numbers_with_one_half_of_zero() {
+        for numbers in (0..256usize)
+            .map(|of| [0, 2, 4, 6].map(|shift| [0, 1, 1 << 32, 1 << 63 | 1][of >> shift & 3]))
+        {
+            let expected =
+                (0..WAYS).filter(|at| numbers[*at] == 0).fold(0, |all, at| all | 1 << at);
+            assert_eq!(zeros(numbers), expected, "{numbers:x?}");
+        }
+    }
+
+    #[test]
     fn behaves_as_a_hash_map() {
         let mut map = LiveMap::default();
         let mut model = HashMap::new();
@@ -242,7 +311,11 @@ mod tests {
             x ^= x << 13;
             x ^= x >> 7;
             x ^= x << 17;
-            let far = if x >> 20 & 63 == 0 { 1 << 50 } else { 0 };
+            let far = match x >> 20 & 63 {
+                0 => 1 << 50,
+                1 => 3,
+                _ => 0,
+            };
             let address = (x % 5000 + 1) * 16 + far;
             if x >> 60 < 8 {
                 let size = if x >> 30 & 63 == 0 { x } else { x & 0xff_ffff_ffff };
