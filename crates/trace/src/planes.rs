@@ -32,8 +32,9 @@ const MIN_MATCH: u32 = 7;
 /// Planes up to this length are few, and mostly runs and repetitions: there the
 /// search for matches is worth its time.
 const SMALL: usize = 8 << 10;
-/// Level for them.
-const SMALL_LEVEL: i32 = 5;
+/// Level for them. Of a full block, the planes of flags are so long: a compiler's trace is 0.1 %
+/// larger than by level 5, and an event takes 2 ns less.
+const SMALL_LEVEL: i32 = 3;
 
 /// An integer that can be taken apart into bytes.
 pub(crate) trait Word: Copy + Default {
