@@ -1,0 +1,124 @@
+//! A bucket of the table of live blocks: four blocks in one cache line.
+
+use super::Block;
+
+/// Blocks in a bucket.
+pub const WAYS: usize = 4;
+/// The address of an entry without a block.
+pub const EMPTY: u64 = 0;
+
+/// One cache line.
+#[derive(Clone, Copy, Default)]
+#[repr(align(64))]
+pub struct Bucket {
+    /// Address, 48 bits, and the high 16 bits of the size; an address of 0 is empty. The address's
+    /// low 3 bits, of all four, are the number of [passed](Bucket::passed) blocks.
+    keys: [u64; WAYS],
+    /// Ordinal, 40 bits, and the low 24 bits of the size.
+    values: [u64; WAYS],
+}
+
+const ORDINAL: u64 = (1 << 40) - 1;
+/// Bits of a key that hold the address.
+pub const ADDRESS: u64 = 0xffff_ffff_fff8;
+/// Bits of a key that hold its part of the number of passed blocks.
+const PASSED_BITS: u32 = 3;
+const PASSED: u64 = (1 << PASSED_BITS) - 1;
+/// The most blocks that are counted as passed; a bucket that had so many keeps that number.
+const MOST_PASSED: u64 = (1 << (PASSED_BITS * WAYS as u32)) - 1;
+
+impl Bucket {
+    /// The entries of an address, a bit for each.
+    #[inline(always)]
+    pub fn find(&self, address: u64) -> u32 {
+        zeros(self.keys.map(|key| (key ^ address) & ADDRESS))
+    }
+
+    /// The address of an entry's block; [`EMPTY`] if it has none.
+    pub fn address(&self, way: usize) -> u64 {
+        self.keys[way] & ADDRESS
+    }
+
+    /// Keeps a block in an empty entry.
+    #[inline(always)]
+    pub fn put(&mut self, way: usize, address: u64, block: Block) {
+        self.keys[way] = self.keys[way] & PASSED | address | (block.size >> 24) << 48;
+        self.values[way] = block.ordinal | block.size << 40;
+    }
+
+    /// The block of an entry, which is empty from now on.
+    #[inline(always)]
+    pub fn take(&mut self, way: usize) -> Block {
+        let (key, value) = (self.keys[way], self.values[way]);
+        self.keys[way] = key & PASSED;
+        Block { ordinal: value & ORDINAL, size: value >> 40 | (key >> 48) << 24 }
+    }
+
+    /// Whether blocks of this bucket or of an earlier one are in a later one, as it was full.
+    #[inline(always)]
+    pub fn was_passed(&self) -> bool {
+        (self.keys[0] | self.keys[1] | self.keys[2] | self.keys[3]) & PASSED != 0
+    }
+
+    /// How many such blocks there are.
+    fn passed(&self) -> u64 {
+        self.keys.iter().rev().fold(0, |all, key| all << PASSED_BITS | key & PASSED)
+    }
+
+    /// One more such block, or one less.
+    #[cold]
+    pub fn pass(&mut self, is_more: bool) {
+        let mut passed = match (self.passed(), is_more) {
+            (MOST_PASSED, _) => return,
+            (passed, true) => passed + 1,
+            (passed, false) => passed.saturating_sub(1),
+        };
+        for key in &mut self.keys {
+            *key = *key & !PASSED | passed & PASSED;
+            passed >>= PASSED_BITS;
+        }
+    }
+}
+
+/// Which of four numbers are 0, a bit for each. No branch depends on which it is.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+#[allow(unsafe_code)]
+fn zeros(numbers: [u64; WAYS]) -> u32 {
+    use std::arch::x86_64::*;
+    let [a, b, c, d] = numbers.map(|number| number as i64);
+    // SAFETY: these instructions are part of every x86-64 processor.
+    unsafe {
+        let one = _mm_castsi128_ps(_mm_set_epi64x(b, a));
+        let two = _mm_castsi128_ps(_mm_set_epi64x(d, c));
+        // A number is 0 where both its halves are: these are all lower ones, and all upper ones.
+        let low = _mm_castps_si128(_mm_shuffle_ps::<0b10_00_10_00>(one, two));
+        let high = _mm_castps_si128(_mm_shuffle_ps::<0b11_01_11_01>(one, two));
+        let zero = _mm_cmpeq_epi32(_mm_or_si128(low, high), _mm_setzero_si128());
+        _mm_movemask_ps(_mm_castsi128_ps(zero)) as u32
+    }
+}
+
+/// As above.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn zeros(numbers: [u64; WAYS]) -> u32 {
+    let bit = |at: usize| u32::from(numbers[at] == 0) << at;
+    bit(0) | bit(1) | bit(2) | bit(3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_zeros_among_numbers_with_one_half_of_zero() {
+        for numbers in (0..256usize)
+            .map(|of| [0, 2, 4, 6].map(|shift| [0, 1, 1 << 32, 1 << 63 | 1][of >> shift & 3]))
+        {
+            let expected =
+                (0..WAYS).filter(|at| numbers[*at] == 0).fold(0, |all, at| all | 1 << at);
+            assert_eq!(zeros(numbers), expected, "{numbers:x?}");
+        }
+    }
+}
