@@ -1,16 +1,19 @@
 //! Clients of stores, with what gives access from the environment, as each store's own tools have it.
 
 mod azure;
+mod environment;
 mod google;
 
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use object_store::aws::AmazonS3Builder;
 use object_store::local::LocalFileSystem;
 use object_store::{BackoffConfig, ObjectStore, RetryConfig};
+
+pub use environment::Unusable;
+use environment::variable;
 
 /// Attempts after the first, of a request that a store did not answer.
 const RETRIES: usize = 4;
@@ -111,62 +114,5 @@ impl Kind {
                 azure::settings(variable)?.with_container_name(bucket).with_retry(retry).build()?,
             ),
         })
-    }
-}
-
-/// What cannot be used of the environment, without a value of it.
-#[derive(Debug)]
-pub struct Unusable(pub String);
-
-impl std::fmt::Display for Unusable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Unusable {}
-
-/// A variable of the environment that is not empty.
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-/// What the variables that begin so are for a client, where it knows them.
-fn of_environment<K: FromStr>(beginning: &str) -> impl Iterator<Item = (K, String)> {
-    std::env::vars_os().filter_map(move |(name, value)| {
-        let name = name.into_string().ok().filter(|name| name.starts_with(beginning))?;
-        Some((name.to_ascii_lowercase().parse().ok()?, value.into_string().ok()?))
-    })
-}
-
-/// Whether an address is of a server without TLS on this machine: nothing leaves it.
-fn is_here_without_tls(address: &str) -> bool {
-    let Some(rest) = address.strip_prefix("http://") else { return false };
-    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
-        _ => host,
-    };
-    ["localhost", "127.0.0.1", "[::1]"].contains(&name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_here_without_tls;
-
-    #[test]
-    fn only_loopback_is_here() {
-        for here in ["http://127.0.0.1:10000/account", "http://localhost", "http://[::1]:1/"] {
-            assert!(is_here_without_tls(here), "{here}");
-        }
-        for there in [
-            "https://localhost",
-            "http://store/",
-            "http://localhost.example.org",
-            "http://localhost:1@example.org/",
-            "http://example.org/?localhost",
-        ] {
-            assert!(!is_here_without_tls(there), "{there}");
-        }
     }
 }

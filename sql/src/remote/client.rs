@@ -41,7 +41,7 @@ const LAST: Duration = Duration::from_secs(2);
 const LONGEST: usize = 128 << 20;
 
 /// A session on the server.
-struct Session {
+struct ServerSession {
     /// Its name here.
     name: String,
     /// The server's own name of it. With another one the views are gone.
@@ -62,10 +62,10 @@ pub enum Fate {
     Gone,
 }
 
-impl Session {
-    fn new() -> Session {
+impl ServerSession {
+    fn new() -> ServerSession {
         let name = Uuid::new_v4().to_string();
-        Session { name, observed: None, fate: Fate::There }
+        ServerSession { name, observed: None, fate: Fate::There }
     }
 }
 
@@ -73,7 +73,7 @@ impl Session {
 pub struct Client {
     channel: Channel,
     headers: MetadataMap,
-    session: Mutex<Session>,
+    session: Mutex<ServerSession>,
     user: UserContext,
     agent: String,
     /// Where it is.
@@ -104,7 +104,7 @@ impl Client {
         Ok(Client {
             channel,
             headers: headers(&address)?,
-            session: Mutex::new(Session::new()),
+            session: Mutex::new(ServerSession::new()),
             user: UserContext { user_id: address.user.clone(), user_name: address.user.clone() },
             agent: address.agent.clone(),
             address,
@@ -220,7 +220,7 @@ impl Client {
 
     /// Begins another session, without views.
     pub fn begin_session(&self) {
-        *self.session() = Session::new();
+        *self.session() = ServerSession::new();
     }
 
     fn session_name(&self) -> String {
@@ -231,7 +231,7 @@ impl Client {
         self.session().observed.clone()
     }
 
-    fn session(&self) -> MutexGuard<'_, Session> {
+    fn session(&self) -> MutexGuard<'_, ServerSession> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

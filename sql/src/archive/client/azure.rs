@@ -3,7 +3,7 @@
 
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 
-use super::{Unusable, is_here_without_tls, of_environment};
+use super::environment::{Unusable, is_here_without_tls, of_environment};
 
 /// All that is needed in one variable: no other that gives access is read beside it.
 const CONNECTION: &str = "AZURE_STORAGE_CONNECTION_STRING";

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::{ClientConfigKey, StaticCredentialProvider};
 
-use super::{is_here_without_tls, of_environment};
+use super::environment::{is_here_without_tls, of_environment};
 
 /// A server for tests, which gives access to everybody.
 const EMULATOR: &str = "STORAGE_EMULATOR_HOST";
