@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-steps='format build lints arrows signatures library sdk docs unit-tests process-tests launchers pages compile sql cluster'
+steps='format build lints arrows signatures library sdk docs unit-tests process-tests launchers compile sql pages cluster'
 # The injected libraries' own workspaces are checked here, and built by `tprof`'s
 # build script.
 injected='preload-shim cupti-agent'
@@ -79,7 +79,7 @@ launchers() {
     TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} scripts/test-launchers.sh mpi
 }
 
-# The HTML pages in a real browser; prints that it skips where there is none.
+# The HTML pages in a real browser; prints that it skips where there is none. After `sql`, with what that builds.
 pages() {
     CARGO_TARGET_DIR=$target TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} \
         PYTHONDONTWRITEBYTECODE=1 python3 -m unittest discover -s tests/pages

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import unittest
 from pathlib import Path
 
 from case import PageCase
@@ -54,11 +53,8 @@ def archived():
 class Archive(PageCase):
     @classmethod
     def setUpClass(cls):
-        # A program that few need, of a workspace apart: its absence is no failure anywhere.
         if not tprof_sql():
-            why = "skipped: there is no tprof-sql (TPROF_TEST_SQL, or `scripts/check.sh sql` builds one)"
-            print(f"{cls.__name__}: {why}", file=sys.stderr)
-            raise unittest.SkipTest(why)
+            cls.leave("skipped: there is no tprof-sql (TPROF_TEST_SQL, or `scripts/check.sh sql` builds one)")
         super().setUpClass()
 
     def pages(self, archive=None, **how):
