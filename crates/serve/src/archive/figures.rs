@@ -24,6 +24,7 @@ const AT_ONCE_OF_STORE: usize = 16;
 const AGAIN: Duration = Duration::from_secs(60);
 /// A failure that took longer is of a store that does not answer: halves would wait as long.
 const SOON: Duration = Duration::from_secs(10);
+
 /// What is known of a run.
 #[derive(Debug)]
 struct Summed {
