@@ -258,6 +258,22 @@ fn two_runs_are_compared_and_their_history_is_one() {
 }
 
 #[test]
+fn a_run_that_was_archived_without_a_table_did_not_do_nothing() {
+    let Some(both) = Both::new() else { return };
+    let commit = files(&both.path().join("_runs")).remove(0);
+    let mut without: Value = serde_json::from_slice(&fs::read(&commit).unwrap()).unwrap();
+    assert!(without["tables"].as_object_mut().unwrap().remove("rank_kernels").is_some());
+    fs::write(&commit, without.to_string()).unwrap();
+    let served = both.serve();
+    served.whole_list(2);
+    let tables = &served.json("/api/v1/diff?a=1&b=2")["tables"];
+    assert_eq!(tables["kernels"], json!([]));
+    let why = tables["kernels_missing"].as_str().unwrap();
+    assert_eq!(why, "the run was archived without its table `rank_kernels`");
+    assert!(!tables["launches"].as_array().unwrap().is_empty());
+}
+
+#[test]
 fn what_an_archive_cannot_answer_states_why_and_what_to_do() {
     let Some(both) = Both::new() else { return };
     let served = both.serve();

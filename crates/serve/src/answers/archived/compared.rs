@@ -140,11 +140,22 @@ pub async fn diff(
         [Some(a), Some(b)] => [a, b],
         _ => [ranks(&of_a), ranks(&of_b)],
     };
+    let mut notes = vec!["From an archive: sums of each rank, without intervals.".to_owned()];
     for (at, (key, what, table, _)) in CHANGES.iter().enumerate() {
-        let made = changes(&rows.read::<Change>(at + 1)?, [&a.run, &b.run], each);
+        // Without its table it is not known what a run did: that is no change.
+        let unknown = [&a, &b].into_iter().find(|run| !run.tables.contains_key(*table));
+        let mut made = match unknown {
+            Some(_) => Vec::new(),
+            None => changes(&rows.read::<Change>(at + 1)?, [&a.run, &b.run], each),
+        };
         if made.is_empty() {
-            let why = [&a, &b].iter().find_map(|run| run.missing(table, what));
+            let mut sides = unknown.into_iter().chain([&a, &b]);
+            let why = sides.find_map(|run| run.missing(table, what));
             tables.insert(format!("{key}_missing"), why.into());
+        }
+        if made.len() > MOST {
+            notes.push(format!("`{key}` has the {MOST} largest changes of {}.", made.len()));
+            made.truncate(MOST);
         }
         tables.insert((*key).to_owned(), made.into());
     }
@@ -156,6 +167,7 @@ pub async fn diff(
             "A run has no steps: times of kernels, collectives, idle streams and launches are of a rank."
         }
     };
+    notes.push(per.to_owned());
     Ok(Json(json!({
         "version": VERSION,
         "tprof": archive.tprof,
@@ -163,7 +175,7 @@ pub async fn diff(
         "a": side(&archive, &a),
         "b": side(&archive, &b),
         "other_hardware": [],
-        "notes": ["From an archive: sums of each rank, without intervals.", per],
+        "notes": notes,
         "tables": tables,
     })))
 }
@@ -233,7 +245,7 @@ fn changes(rows: &[Change], runs: [&str; 2], each: [f64; 2]) -> Vec<Value> {
     }
     let mut made: Vec<(f64, Value)> = Vec::new();
     for (name, [a, b]) in sides {
-        // A name that a run does not have took no time in it: the table of the run is whole.
+        // A name that a run does not have took no time in it: its table is whole.
         let ns = |side: Option<Share>| side.map_or(0.0, |of| of.ns);
         let count = |side: Option<Share>| side.map_or(Some(0.0), |of| of.count);
         let change = difference((ns(a), ns(b)));
@@ -254,7 +266,7 @@ fn changes(rows: &[Change], runs: [&str; 2], each: [f64; 2]) -> Vec<Value> {
         ));
     }
     made.sort_by(|a, b| b.0.total_cmp(&a.0));
-    made.into_iter().take(MOST).map(|(_, row)| row).collect()
+    made.into_iter().map(|(_, row)| row).collect()
 }
 
 #[cfg(test)]

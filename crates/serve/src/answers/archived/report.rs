@@ -6,6 +6,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::super::about::VERSION;
@@ -45,25 +46,19 @@ pub async fn report(
         kind.tables.iter().map(|table| table.statement(asked.rank)).collect();
     let rows = archive.ask(&[&run], &statements).await?;
     let texts: Vec<&[u8]> = (0..kind.tables.len()).map(|at| rows.text(at)).collect();
-    let text = document(&archive.tprof, &run, kind, asked.rank, &texts);
+    let text = document(&archive.tprof, &run, kind, &texts);
     Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
 }
 
 /// A document around rows as `tprof-sql` printed them, with their columns in its order.
-fn document(
-    tprof: &str,
-    run: &ArchivedRun,
-    kind: &ArchivedKind,
-    rank: Option<u32>,
-    rows: &[&[u8]],
-) -> Vec<u8> {
+fn document(tprof: &str, run: &ArchivedRun, kind: &ArchivedKind, rows: &[&[u8]]) -> Vec<u8> {
     let value = |value: Value| value.to_string().into_bytes();
     // `tprof report` has no list of files.
     let mut notes = match kind.name {
         RANK_FILES => Vec::new(),
         _ => vec![SUMS.to_owned()],
     };
-    notes.extend(kind.tables.iter().filter_map(|table| cut(table, run, rank)));
+    notes.extend(kind.tables.iter().zip(rows).filter_map(|(table, rows)| cut(table, run, rows)));
     let head = json!({
         "version": VERSION, "tprof": tprof, "kind": kind.name, "archived": run.run,
         "notes": notes, "problems": run.notes,
@@ -92,11 +87,12 @@ fn document(
     text
 }
 
-/// A note where not all rows of a table are in the document.
-fn cut(table: &Table, run: &ArchivedRun, rank: Option<u32>) -> Option<String> {
+/// A note where not all rows of a table may be in the document.
+fn cut(table: &Table, run: &ArchivedRun, rows: &[u8]) -> Option<String> {
     let all = *run.tables.get(table.source)?;
-    // Sums have fewer rows than what they are of.
-    let is_cut = all > table.limit && rank.is_none();
+    let count = |rows| serde_json::from_slice::<Vec<IgnoredAny>>(rows).map_or(0, |rows| rows.len());
+    // Sums, and one rank, have fewer rows than the table.
+    let is_cut = all > table.limit && count(rows) as u64 >= table.limit;
     is_cut.then(|| {
         format!(
             "`{}` has at most {} rows here; `{}` of the archive has {all} of this run (`tprof sql`).",
@@ -121,14 +117,15 @@ mod tests {
     #[test]
     fn a_document_has_the_rows_as_they_were_printed_and_why_there_are_none() {
         let kind = |name| KINDS.iter().find(|kind| kind.name == name).unwrap();
-        let steps =
-            document("0.1", &run(), kind("steps"), None, &[b"[]", b"[{\"b\":1,\"a\":2}]", b"[]"]);
+        let steps = document("0.1", &run(), kind("steps"), &[b"[]", b"[{\"b\":1,\"a\":2}]", b"[]"]);
         assert!(std::str::from_utf8(&steps).unwrap().contains("[{\"b\":1,\"a\":2}]"));
         let read: Value = serde_json::from_slice(&steps).unwrap();
         assert_eq!(read["tables"]["step_times_missing"], "the run has no steps");
         assert_eq!(read["problems"][0], "rank 3 \"was\" cut off");
-        let kernels = document("0.1", &run(), kind("kernels"), None, &[b"[]", b"[]"]);
-        let read: Value = serde_json::from_slice(&kernels).unwrap();
-        assert!(read["notes"].to_string().contains("`by_rank` has at most 5000 rows here"));
+        let cut = format!("[{}{{}}]", "{},".repeat(4999));
+        let kernels = document("0.1", &run(), kind("kernels"), &[b"[{}]", cut.as_bytes()]);
+        let notes = serde_json::from_slice::<Value>(&kernels).unwrap()["notes"].to_string();
+        assert!(notes.contains("`by_rank` has at most 5000 rows here"), "{notes}");
+        assert!(!notes.contains("`kernels` has"), "sums of all of them: {notes}");
     }
 }
