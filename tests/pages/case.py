@@ -2,10 +2,12 @@
 TPROF_TEST_SKIP=forbid, as in continuous integration, it fails instead."""
 
 import os
+import subprocess
 import sys
 import unittest
 
 import chromium
+from runs import TPROF
 
 NO_BROWSER = "skipped: there is no Chromium to drive the pages with (scripts/test-deps.sh installs one)"
 
@@ -38,6 +40,17 @@ class PageCase(unittest.TestCase):
         self.addCleanup(page.close)
         self.addCleanup(self.check_quiet, page)
         return page
+
+    def serve(self, what, *options, env):
+        """A server of runs or of an archive, and its address."""
+        command = [TPROF, "serve", "--no-browser", "--port", "0", *options, what]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        address = process.stdout.readline().strip()
+        self.assertRegex(address, r"^http://127\.0\.0\.1:\d+/\w+/$")
+        return process, address
 
     # Checked for every page that any test opens, after what the test did.
     def check_quiet(self, page):

@@ -58,13 +58,7 @@ class Archive(PageCase):
         super().setUpClass()
 
     def pages(self, archive=None, **how):
-        command = [TPROF, "serve", "--no-browser", "--port", "0", archive or archived()]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment())
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        address = process.stdout.readline().strip()
-        self.assertRegex(address, r"^http://127\.0\.0\.1:\d+/\w+/$")
+        _, address = self.serve(archive or archived(), env=environment())
         page = self.open(address, **how)
         page.wait("document.querySelector('tbody tr:not(.spacer)') !== null || document.querySelector('.empty') !== null")
         page.wait("document.querySelectorAll('.pending').length === 0")

@@ -55,19 +55,8 @@ def recorded():
 
 
 class Serve(PageCase):
-    def serve(self, runs, *options):
-        """A server of a directory, and its address."""
-        command = [TPROF, "serve", "--no-browser", "--port", "0", *options, runs]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment())
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        address = process.stdout.readline().strip()
-        self.assertRegex(address, r"^http://127\.0\.0\.1:\d+/\w+/$")
-        return process, address
-
     def pages(self, runs=None, *options, **how):
-        self.process, address = self.serve(runs or recorded(), *options)
+        self.process, address = self.serve(runs or recorded(), *options, env=environment())
         page = self.open(address, **how)
         page.wait("document.querySelector('tbody tr:not(.spacer)') !== null || document.querySelector('.empty') !== null")
         return page
