@@ -61,7 +61,7 @@ def measure(bench):
     for name, argv in starters(bench, count).items():
         found = bench.pairs(argv, {f"tprof{mode}": wrap for mode, wrap in modes.items()}, bench.rounds(9, 5), 40)
         for mode in modes:
-            rows(bench, f"short child process, {name}{mode}", found[f"tprof{mode}"], count, None if mode else 1)
+            rows(bench, f"short child process, {name}{mode}", found[f"tprof{mode}"], count, None if mode else 0.5)
     if not (shutil.which("make") and shutil.which("gcc")):
         bench.notes.append("make or gcc is not installed: rows of a build are missing")
         return
