@@ -356,7 +356,7 @@ class Bench:
 
 def main():
     parse = argparse.ArgumentParser(prog="scripts/bench.sh", description=__doc__)
-    parse.add_argument("--quick", action="store_true", help="under three minutes, rougher")
+    parse.add_argument("--quick", action="store_true", help="about three minutes, rougher")
     parse.add_argument("--json", metavar="FILE", help="also write every figure there")
     parse.add_argument("--plot", metavar="FILE", help="draw the growth of costs there, as SVG")
     parse.add_argument("--only", choices=PARTS, action="append", help=f"one part; may be given again for more; without it {', '.join(RECORDING)}")
