@@ -16,6 +16,8 @@ use crate::rank::RankTrace;
 /// Findings that a summary names.
 const MOST: usize = 5;
 
+const OF_MEMORY: &str = "it is memory: its size is in size_bytes";
+
 /// A finding in short.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
@@ -28,15 +30,17 @@ pub struct Line {
     /// What is wrong.
     pub what: String,
     /// No more than this is gained in all.
-    pub gain_ns: u64,
+    pub gain_ns: Reading<u64>,
     /// No more than this is gained in a step.
     pub gain_step_ns: Reading<u64>,
     /// The same as a part of the time that was judged.
-    pub gain_share: f64,
+    pub gain_share: Reading<f64>,
+    /// Its size where it is memory, of which no time is gained.
+    pub size_bytes: Option<u64>,
 }
 object! { Line {
-    plain severity, plain rule, plain subject, plain what, plain gain_ns, reading gain_step_ns,
-    plain gain_share,
+    plain severity, plain rule, plain subject, plain what, reading gain_ns, reading gain_step_ns,
+    reading gain_share, some size_bytes,
 } }
 
 /// Whether anything of a rank was recorded that rules could judge.
@@ -65,18 +69,31 @@ pub(crate) fn lines(mut ranks: Vec<RankFindings>) -> Reading<Vec<Line>> {
         return Reading::missing("no rank has device work, calls, ranges or CPU samples");
     }
     stragglers::judge(&mut ranks);
-    let line = |one: &Joined<'_>| Line {
+    Reading::Is(joined(&ranks).iter().take(MOST).map(line).collect())
+}
+
+fn line(one: &Joined<'_>) -> Line {
+    let no_time = match one.finding.bytes {
+        Some(_) => Some(OF_MEMORY),
+        None => one.finding.gain_unknown,
+    };
+    let why_not_a_step = match (one.finding.is_once, one.worst.steps) {
+        (true, _) => Some(ONCE),
+        (_, 0) => Some(NO_STEPS),
+        _ => None,
+    };
+    Line {
         severity: one.severity().name(),
         rule: one.rule,
         subject: one.finding.subject.clone(),
         what: one.finding.what.clone(),
-        gain_ns: one.finding.bound_ns,
-        gain_step_ns: match (one.finding.is_once, one.worst.steps) {
-            (true, _) => Reading::missing(ONCE),
-            (_, 0) => Reading::missing(NO_STEPS),
-            _ => Reading::Is(one.bound_ns()),
-        },
-        gain_share: one.share(),
-    };
-    Reading::Is(joined(&ranks).iter().take(MOST).map(line).collect())
+        gain_ns: known(one.finding.bound_ns, no_time),
+        gain_step_ns: known(one.bound_ns(), no_time.or(why_not_a_step)),
+        gain_share: known(one.share(), no_time),
+        size_bytes: one.finding.bytes,
+    }
+}
+
+fn known<T>(value: T, missing: Option<&str>) -> Reading<T> {
+    missing.map_or(Reading::Is(value), Reading::missing)
 }

@@ -67,9 +67,12 @@ fn findings(page: &mut Page, report: &Report) {
     }
     let mut table = Table::new(&["severity", "up to", "what"]);
     for line in lines {
-        let gain = match line.gain_step_ns.get() {
-            Some(gain_ns) => format!("{} a step", duration(gain_ns)),
-            None => duration(line.gain_ns),
+        let gain = match (line.size_bytes, line.gain_step_ns.get(), line.gain_ns.get()) {
+            (Some(size), ..) => bytes(size),
+            (_, _, None) => "not known".to_owned(),
+            (_, _, Some(0)) => "no time".to_owned(),
+            (_, Some(gain_ns), _) => format!("{} a step", duration(gain_ns)),
+            (_, None, Some(gain_ns)) => duration(gain_ns),
         };
         table.row(vec![line.severity.to_uppercase(), gain, line.what.clone()]);
     }

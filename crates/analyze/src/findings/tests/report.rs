@@ -102,14 +102,41 @@ fn a_summary_has_the_first_findings_in_a_line_each() {
         rule: "GpuGaps",
         subject: String::new(),
         what: "the device has long idle gaps".into(),
-        gain_ns: 40 * MS,
+        gain_ns: Reading::Is(40 * MS),
         gain_step_ns: Reading::Is(20 * MS),
-        gain_share: 0.2,
+        gain_share: Reading::Is(0.2),
+        size_bytes: None,
     };
     assert!(found.value().unwrap().contains(&gaps), "{found:?}");
     let launcher = RankAt { rank: None, ..at };
     assert!(lines::of_rank(&rank, &launcher).is_none());
     assert!(lines::lines(Vec::new()).value().is_none(), "nothing judged is not nothing found");
+}
+
+#[test]
+fn what_gains_no_known_time_has_none_in_a_summary() {
+    let lines_of = |size: Option<u64>, unknown: Option<&'static str>| {
+        let mut job = Job::new(2, 100 * MS);
+        job.busy(0, 60 * MS);
+        job.kernel(99 * MS, 100 * MS, 200 * MS, "k");
+        let mut rank = judged(&job.fixture.finish(), "rank 0");
+        for (finding, _) in rank.outcomes.iter_mut().flat_map(|outcome| &mut outcome.found) {
+            (finding.bytes, finding.gain_unknown) = (size, unknown);
+        }
+        lines::lines(vec![rank]).value().unwrap().clone()
+    };
+    for (size, unknown) in [(Some(26 << 20), None), (None, Some("no log"))] {
+        let lines = lines_of(size, unknown);
+        assert!(!lines.is_empty());
+        for line in lines {
+            assert_eq!(line.size_bytes, size);
+            assert!(
+                line.gain_ns.value().is_none() && line.gain_share.value().is_none(),
+                "{line:?}"
+            );
+            assert!(line.gain_step_ns.value().is_none(), "{line:?}");
+        }
+    }
 }
 
 #[test]
