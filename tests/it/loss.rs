@@ -56,6 +56,8 @@ fn the_job_outlives_its_collector() {
         assert!(outcome.stdout.ends_with("end\n"), "{options:?}: {outcome:?}");
         let report = memory_report(&run);
         assert_cut_off(&report);
+        let printed = tprof(["report", "memory"]).arg(&run).run_in(scratch.cwd()).stdout;
+        assert!(printed.contains("may lack the last 4 s of CPU samples"), "{printed}");
         if options == EXACT {
             let seen = kept(&report);
             assert!(seen >= 1000, "{seen} of the blocks before the kill are in the files");

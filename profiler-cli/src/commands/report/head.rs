@@ -69,7 +69,11 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
     match head.run.state {
         // Without a collector's account it is not known whether there was more.
         "cut off" if !head.run.recorded_by.is_empty() => {
-            page.item("the recording was cut off; the report covers the part that was written");
+            // As long as the collector lets rows wait for a block to be worth its head.
+            page.item(
+                "the recording was cut off; the report covers the part that was written, which may \
+                 lack the last 4 s of CPU samples and 3 s of the rest",
+            );
             if let Some((number, time_ns)) = head.run.asked_to_end {
                 let (name, at) = (signal(number), duration(time_ns));
                 page.item(&format!("tprof had received {name} at {at}, and was killed after it"));
