@@ -15,13 +15,14 @@ use commands::{
     limited, ls, open, report, rm, run, serve, sql,
 };
 use launch::system;
+use std::ffi::OsString;
 use std::process::ExitCode;
 use terminal::errors;
 
 fn main() -> ExitCode {
     let cli = match cli::parse_from(std::env::args_os()) {
         Ok(cli) => cli,
-        Err(error) => return misuse(&error),
+        Err(error) => return misuse(&error, &std::env::args_os().collect::<Vec<_>>()),
     };
     // A bug in tprof must not look like a status of the job.
     let outcome = std::panic::catch_unwind(|| act(cli));
@@ -71,10 +72,10 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Catalogue => catalogue::run(),
         Command::Limited(args) => {
             limited::limit(&args)?;
-            let words = std::iter::once("tprof".into()).chain(args.words);
-            match cli::parse_from::<std::ffi::OsString>(words) {
+            let words: Vec<OsString> = std::iter::once("tprof".into()).chain(args.words).collect();
+            match cli::parse_from(&words) {
                 Ok(cli) => act(cli),
-                Err(error) => Ok(misuse(&error)),
+                Err(error) => Ok(misuse(&error, &words)),
             }
         }
         Command::Collect { session } => env::collect(&session),
@@ -94,8 +95,8 @@ fn of_command(failure: errors::Failure) -> errors::Failure {
     }
 }
 
-fn misuse(error: &clap::Error) -> ExitCode {
-    match usage::failure(error) {
+fn misuse(error: &clap::Error, words: &[OsString]) -> ExitCode {
+    match usage::failure(error, words) {
         Some(failure) => ExitCode::from(errors::show(&of_command(failure).into())),
         None => {
             // Help that was asked for is data; help for want of a command is talk.

@@ -5,6 +5,7 @@
 //! ([`crate::settings`]) and give the same errors. Help, the man page and the
 //! completions come from these definitions.
 
+mod misplaced;
 mod switches;
 mod unknown_command;
 pub mod usage;

@@ -1,5 +1,6 @@
 //! Mistakes on the command line, in the same three lines as every other error.
 
+use super::misplaced::misplaced;
 pub use super::unknown_command::unknown_command;
 use crate::cli;
 use crate::terminal::errors::{Failure, nearest};
@@ -20,7 +21,8 @@ pub fn help(words: &[OsString]) -> Result<(), Failure> {
 }
 
 /// An error of the parser as one of tprof; `None` for help and version, which are no errors.
-pub fn failure(error: &clap::Error) -> Option<Failure> {
+/// `words` is the command line, its first word the program.
+pub fn failure(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         Some(ContextValue::Strings(list)) => list.first().cloned(),
@@ -43,11 +45,13 @@ pub fn failure(error: &clap::Error) -> Option<Failure> {
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => return None,
         ErrorKind::UnknownArgument => {
             let failure = Failure::new(format!("unexpected `{argument}`"));
-            match text(ContextKind::SuggestedArg) {
+            // Before a command the parser suggests any command's option.
+            let is_first = words.get(1).is_some_and(|word| word.to_string_lossy().starts_with('-'));
+            let right = text(ContextKind::SuggestedArg).filter(|_| !is_first);
+            match right {
                 Some(right) => failure.cause("there is no such option").hint(right),
-                None if argument.starts_with('-') => {
-                    failure.cause("there is no such option").hint(usage)
-                }
+                None if argument.starts_with('-') => misplaced(&argument, words)
+                    .unwrap_or_else(|| failure.cause("there is no such option").hint(usage)),
                 None => failure.cause("the command takes no such argument").hint(usage),
             }
         }
@@ -173,7 +177,8 @@ mod tests {
 
     #[test]
     fn a_number_is_suggested_that_the_option_could_have() {
-        let failure = |words: [&str; 5]| failure(&cli::parse_from(words).unwrap_err()).unwrap();
+        let failure =
+            |words: [&str; 5]| failure(&cli::parse_from(words).unwrap_err(), &[]).unwrap();
         let rank = failure(["tprof", "report", "r1", "--rank", "x"]);
         assert_eq!(rank.hint.as_deref(), Some("--rank 0"));
         let top = failure(["tprof", "report", "r1", "--top", "x"]);

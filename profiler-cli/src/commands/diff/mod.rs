@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use tprof_analyze::diff::{Comparison, Side, SideOptions};
 use tprof_trace::live::collector_lives;
 
-use crate::commands::report::document;
+use crate::commands::report::{document, table_without_csv};
 use crate::commands::steps_from::steps_from;
 use crate::runs::failure::{analyze_failure, no_table};
 use crate::runs::foreign::open_run_or_import;
@@ -66,7 +66,7 @@ pub struct DiffArgs {
     #[arg(long)]
     pub csv: bool,
     /// Table for --csv; an unknown name lists all names
-    #[arg(long, value_name = "NAME", requires = "csv")]
+    #[arg(long, value_name = "NAME")]
     pub table: Option<String>,
     /// Rows of each table
     #[arg(long, value_name = "N", default_value_t = 10)]
@@ -91,6 +91,9 @@ const TRIPPED: u8 = 1;
 
 /// Compares two runs.
 pub fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
+    if args.table.is_some() && !args.csv {
+        return Err(table_without_csv("tprof diff A B").into());
+    }
     let conditions = args.fail_on.iter().map(|text| Condition::of(text));
     let conditions = conditions.collect::<Result<Vec<_>, _>>()?;
     let steps_a = args.steps_a.as_deref().map(steps).transpose()?;

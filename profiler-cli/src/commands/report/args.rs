@@ -31,10 +31,10 @@ pub struct ReportWords {
     #[arg(long)]
     pub csv: bool,
     /// Table for --csv; an unknown name lists all names
-    #[arg(long, value_name = "NAME", requires = "csv")]
+    #[arg(long, value_name = "NAME")]
     pub table: Option<String>,
     /// Directory for all tables as CSV files, KIND.TABLE.csv
-    #[arg(short, long, value_name = "DIR", requires = "csv", conflicts_with = "table", value_hint = clap::ValueHint::DirPath)]
+    #[arg(short, long, value_name = "DIR", conflicts_with = "table", value_hint = clap::ValueHint::DirPath)]
     pub output: Option<PathBuf>,
     /// Rows of each table
     #[arg(long, value_name = "N", default_value_t = 10)]
@@ -130,12 +130,15 @@ pub struct ReportArgs {
 impl ReportWords {
     /// Separates kind and run, and refuses a kind that does not exist.
     pub fn resolve(self) -> Result<ReportArgs, Failure> {
+        self.check_csv()?;
         let summary = || vec!["summary".to_owned()];
         let (kinds, path) = match self.words.as_slice() {
             [] => (summary(), None),
             [word] => match kinds_in(word) {
-                Some(kinds) if !PathBuf::from(word).exists() => (kinds, None),
-                _ => (summary(), Some(word)),
+                _ if PathBuf::from(word).exists() => (summary(), Some(word)),
+                Some(kinds) => (kinds, None),
+                None if is_near_a_kind(word) => return Err(neither_kind_nor_run(word)),
+                None => (summary(), Some(word)),
             },
             [one, other] => match (kinds_in(one), kinds_in(other)) {
                 (Some(kinds), _) => (kinds, Some(other)),
@@ -202,6 +205,25 @@ impl ReportWords {
             peaks,
         })
     }
+
+    /// Refuses what is only for CSV in another form: by its reason, which the parser does not have.
+    fn check_csv(&self) -> Result<(), Failure> {
+        match (&self.output, &self.table) {
+            _ if self.csv => Ok(()),
+            (Some(_), _) => Err(Failure::new("`-o` needs --csv")
+                .cause("it names a directory for tables as CSV files; every other form is printed")
+                .hint("tprof report RUN --csv -o DIR, or tprof report RUN > FILE")),
+            (None, Some(_)) => Err(table_without_csv("tprof report KIND RUN")),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+/// The answer to `--table` in a form that prints all tables.
+pub fn table_without_csv(command: &str) -> Failure {
+    Failure::new("`--table` needs --csv")
+        .cause("it selects the table that --csv prints; every other form has all tables")
+        .hint(format!("{command} --csv --table NAME"))
 }
 
 /// The kinds that a word names: one, several with commas between, or `all`.
@@ -238,6 +260,22 @@ fn peaks(text: &str) -> Result<Peaks, Failure> {
             .cause(why)
             .hint("--peaks bf16=989T,fp32=67T,memory=3.35T")
     })
+}
+
+/// Whether a word that is no path is more likely a kind than a run.
+fn is_near_a_kind(word: &OsStr) -> bool {
+    let names = report_kind_names();
+    word.to_str().is_some_and(|word| {
+        word.split(',')
+            .all(|name| names.contains(&name) || nearest(name, names.iter().copied()).is_some())
+    })
+}
+
+/// The answer to a single word that is near a kind.
+fn neither_kind_nor_run(word: &OsStr) -> Failure {
+    let mut failure = unknown_kind(word);
+    failure.cause = failure.cause.map(|kinds| format!("there is no such run either; {kinds}"));
+    failure
 }
 
 fn unknown_kind(word: &OsStr) -> Failure {
@@ -299,6 +337,33 @@ mod tests {
         assert_eq!(failure.hint.as_deref(), Some("tprof report memory RUN"));
         let failure = resolve(&[".", "memroy"]).unwrap_err();
         assert_eq!(failure.what, "unknown report kind `memroy`");
+    }
+
+    #[test]
+    fn a_word_near_a_kind_is_taken_for_one_where_there_is_no_such_run() {
+        let failure = resolve(&["memroy"]).unwrap_err();
+        assert_eq!(failure.what, "unknown report kind `memroy`");
+        let cause = failure.cause.unwrap();
+        assert!(
+            cause.starts_with("there is no such run either; the kinds are summary, "),
+            "{cause}"
+        );
+        assert_eq!(failure.hint.as_deref(), Some("tprof report memory RUN"));
+        assert_eq!(resolve(&["steps,kernel"]).unwrap_err().what, "unknown report kind `kernel`");
+        for run in ["r7", "runs/memroy", "tprof-train-20260101"] {
+            assert_eq!(resolve(&[run]).unwrap().path, PathBuf::from(run));
+        }
+    }
+
+    #[test]
+    fn what_is_only_for_csv_is_refused_by_its_reason() {
+        let failure = resolve(&["memory", "r1", "-o", "r.txt"]).unwrap_err();
+        assert_eq!(failure.what, "`-o` needs --csv");
+        assert!(failure.cause.unwrap().starts_with("it names a directory for tables as CSV"));
+        assert!(failure.hint.unwrap().ends_with("tprof report RUN > FILE"));
+        let failure = resolve(&["memory", "r1", "--table", "sites"]).unwrap_err();
+        assert_eq!(failure.what, "`--table` needs --csv");
+        assert!(resolve(&["memory", "r1", "--csv", "-o", "tables"]).is_ok());
     }
 
     #[test]

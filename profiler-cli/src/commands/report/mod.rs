@@ -19,6 +19,6 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-pub use args::ReportWords;
+pub use args::{ReportWords, table_without_csv};
 pub use kinds::report_kinds;
 pub use print::run;
