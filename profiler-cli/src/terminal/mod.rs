@@ -2,6 +2,7 @@
 
 pub mod columns;
 pub mod commands;
+pub mod distinct;
 pub mod errors;
 mod markdown;
 pub mod page;

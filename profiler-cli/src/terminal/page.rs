@@ -4,6 +4,7 @@
 //! are replaced here, so that no name can drive the reader's terminal.
 
 use super::columns::{left, printable, right, shorten, width};
+use super::distinct::shorten_all;
 use super::markdown::{ColumnForm, Markdown};
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
@@ -320,15 +321,32 @@ impl Table {
         }
     }
 
+    /// The cells of a last column of names, cut to so many columns where that takes care that
+    /// different ones stay different; nothing where the last column has no names.
+    fn last_names(&self, columns: usize) -> Vec<String> {
+        let Some(last) = self.left.len().checked_sub(1).filter(|at| self.names.contains(at)) else {
+            return Vec::new();
+        };
+        let cells = self.rows.iter().map(|row| row.get(last).map_or("", |cell| cell.trim()));
+        let mut names = shorten_all(&cells.collect::<Vec<_>>(), columns);
+        // The heading is cut where it stands.
+        if let (Some(first), Some(heading)) = (names.first_mut(), self.rows[0].get(last)) {
+            first.clone_from(heading);
+        }
+        names
+    }
+
     /// The lines of a page of `page` columns, indented by two.
     pub fn lines(&self, page: usize) -> Vec<String> {
         let columns = self.left.len();
         let (widths, room) = self.widths(page);
         let wanted = widths.last().copied().unwrap_or(0);
         let below = self.left.last() == Some(&true) && room < LEAST_NAME.min(wanted);
+        let last = self.last_names(if below { page - INDENT } else { room });
         let line = |(at, row): (usize, &Vec<String>)| {
             let (mut lines, mut line) = (Vec::new(), String::new());
             for (column, cell) in row.iter().enumerate() {
+                let cell = last.get(at).filter(|_| column + 1 == columns).unwrap_or(cell);
                 let room = widths.get(column).copied().unwrap_or(0);
                 let is_left = self.left.get(column).copied().unwrap_or(false);
                 // More numbers than fit go on below.
@@ -408,6 +426,25 @@ mod tests {
         let mut table = Table::aligned(&headings);
         table.row(numbers.into_iter().chain(["short".to_owned()]).collect());
         assert_eq!(table.lines(WIDTH).len(), 2);
+    }
+
+    #[test]
+    fn names_that_differ_in_their_middle_are_shown_apart() {
+        let tail = "_of_the_program (main.c:10) < __libc_start_call_main (libc.so.6)";
+        let name = |caller: &str| {
+            format!("malloc_wrapper (pool.c:4) < load_one < load_all < {caller}{tail}")
+        };
+        for numbers in [1, 5] {
+            let headings = std::iter::repeat_n(("bytes", false), numbers).chain([("name", true)]);
+            let mut table = Table::aligned(&headings.collect::<Vec<_>>()).names(numbers);
+            for caller in ["first_caller", "second_caller"] {
+                let cells = std::iter::repeat_n("1234567890123".to_owned(), numbers);
+                table.row(cells.chain([name(caller)]).collect());
+            }
+            let lines = table.lines(WIDTH).join("\n");
+            assert!(lines.contains("first_caller") && lines.contains("second_caller"), "{lines}");
+            assert!(lines.lines().all(|line| line.chars().count() <= WIDTH), "{lines}");
+        }
     }
 
     #[test]

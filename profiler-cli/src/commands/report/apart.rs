@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use super::frames::function;
+use super::frames::{self, function};
+use crate::terminal::columns;
 
 /// For each of these stacks, the outermost function that distinguishes it from those shown with
 /// the same lines, but for how many frames were left out: one that the fewest of those
@@ -28,9 +29,43 @@ pub fn functions<'s>(stacks: &[&'s [Arc<str>]], lines: &[Vec<String>]) -> Vec<Op
     (0..stacks.len()).map(one).collect()
 }
 
+/// Columns of the function that distinguishes a name from others.
+const FUNCTION: usize = 24;
+
+/// Each of these stacks in a line of at most `width` columns, as [`frames::name`] has it; different
+/// stacks of one name with the function that distinguishes them.
+pub fn names(stacks: &[&[Arc<str>]], width: usize) -> Vec<String> {
+    let lines: Vec<Vec<String>> =
+        stacks.iter().map(|stack| vec![frames::name(stack, width)]).collect();
+    let mut names: Vec<String> = lines.iter().map(|line| line.concat()).collect();
+    for (at, function) in functions(stacks, &lines).into_iter().enumerate() {
+        let Some(function) = function else { continue };
+        let function = frames::brief(function, FUNCTION);
+        let room = width.saturating_sub(columns::width(&function) + 3);
+        names[at] = format!("{} \u{2026} {function}", frames::name(stacks[at], room));
+    }
+    names
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn different_stacks_of_one_name_are_called_by_what_distinguishes_them() {
+        let stack = |caller: &str| -> Vec<Arc<str>> {
+            let loader = "a_long_function_of_the_loader (load.c:5)";
+            let frames = ["malloc (libc.so.6)", "grow (pool.c:4)", loader, caller, "main (m.c:10)"];
+            frames.iter().map(|&frame| Arc::from(frame)).collect()
+        };
+        let all = [stack("first_caller (m.c:8)"), stack("second_caller (m.c:9)")];
+        let names = names(&[&all[0], &all[1]], 46);
+        assert!(names[0].starts_with("grow (pool.c:4)"), "{names:?}");
+        assert!(names[0].ends_with(" \u{2026} first_caller"), "{names:?}");
+        assert!(names[1].ends_with(" \u{2026} second_caller"), "{names:?}");
+        assert!(names.iter().all(|name| columns::width(name) <= 46), "{names:?}");
+        assert_eq!(super::names(&[&all[0]], 46), [frames::name(&all[0], 46)]);
+    }
 
     #[test]
     fn the_outermost_function_that_others_lack_distinguishes_a_stack() {

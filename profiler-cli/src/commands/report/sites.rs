@@ -113,7 +113,10 @@ pub fn lists(page: &mut Page, memory: &HostMemory) {
         sites.sort_by_key(|site| std::cmp::Reverse(value(site).get()));
         page.heading(heading);
         let mut table = Table::new(&["", "", ""]).names(2);
-        for site in sites.iter().take(SHORT) {
+        sites.truncate(SHORT);
+        let stacks: Vec<&[Arc<str>]> = sites.iter().map(|site| &*site.stack).collect();
+        let names = apart::names(&stacks, page.width() - 26);
+        for (site, name) in sites.iter().zip(names) {
             let beside = match (value(site), whole) {
                 (Reading::Estimate { error, .. }, _) => format!("\u{b1} {}", show(*error)),
                 (Reading::Is(part), Some(whole)) if whole > 0 => {
@@ -121,11 +124,7 @@ pub fn lists(page: &mut Page, memory: &HostMemory) {
                 }
                 _ => String::new(),
             };
-            table.row(vec![
-                cell(value(site), show),
-                beside,
-                frames::name(&site.stack, page.width() - 26),
-            ]);
+            table.row(vec![cell(value(site), show), beside, name]);
         }
         page.rows(&table);
     }
