@@ -73,4 +73,19 @@ fn resident_memory_of_one_process_is_its_rss() {
     let memory = &report["ranks"][0]["timeline"];
     assert_eq!(memory["resident_source"], "RSS", "{memory}");
     assert_eq!(memory["resident_peak_bytes"], memory["rss_peak_bytes"], "{memory}");
+    assert_eq!(memory["resident_readings"], memory["rss_readings"], "{memory}");
+    let readings = memory["rss_readings"].as_u64().unwrap();
+    let why = memory["rss_peak_at_least"].as_str().unwrap();
+    assert!(readings > 0 && why.contains(&format!("{readings} reading")), "{why}");
+    let text = |kind: &[&str]| {
+        let report = tprof(["report"]).args(kind).arg(&run.run).run_in(scratch.path());
+        report.expect_code(0).stdout
+    };
+    let summary = text(&[]);
+    assert!(summary.contains("RSS           peak at least "), "{summary}");
+    let memory = text(&["memory"]);
+    assert!(
+        memory.contains("RSS was read ") && memory.contains("its peak is at least"),
+        "{memory}"
+    );
 }

@@ -565,8 +565,12 @@ fn resident_memory_of_several_processes_is_unknown_without_pss_with_the_reason()
     run_json(dir.path(), 10 * MS, Vec::new());
     let timeline = read(dir.path(), Kind::Summary).ranks.remove(0).timeline;
     assert_eq!(timeline.rss_peak_bytes, Reading::Is(2_000_000));
+    assert_eq!((timeline.rss_readings, timeline.resident_readings), (Some(1), None));
     let missing = Reading::missing("no PSS was read: not permitted");
     assert_eq!(timeline.resident_peak_bytes, missing);
     let json = serde_json::to_value(&timeline).unwrap();
     assert!(json["resident_bytes"].is_null() && json["gap_bytes"].is_null(), "{json}");
+    let why = json["rss_peak_at_least"].as_str().unwrap();
+    assert!(why.starts_with("the highest of 1 reading: "), "{why}");
+    assert!(json.get("resident_peak_at_least").is_none(), "{json}");
 }

@@ -3,7 +3,7 @@
 //! A sample holds until the process' next one or its end, after which the
 //! process adds nothing.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::TraceFile;
 use tprof_trace::model::ProcessIndex;
 
@@ -20,6 +20,8 @@ pub(crate) struct GaugeSum {
     pub buckets: Vec<Option<u64>>,
     pub highest: u64,
     pub highest_at_ns: u64,
+    /// Moments at which it was read: of what lay between them nothing is known.
+    pub readings: u64,
 }
 
 /// Calls `change` with each moment and the sum from then on.
@@ -66,6 +68,8 @@ pub(crate) fn sum(
     }
     let mut curve = Curve::new(axis);
     let (mut highest, mut highest_at_ns) = (0, 0);
+    let lived = |sample: &&Sample| ends.get(&sample.1).is_none_or(|end_ns| sample.0 <= *end_ns);
+    let readings = moments(samples.iter().filter(lived).map(|sample| sample.0));
     sweep(&mut samples, ends, |time_ns, value| {
         curve.set(time_ns, value);
         if value > highest {
@@ -73,7 +77,12 @@ pub(crate) fn sum(
         }
     });
     curve.extend_to(end_ns);
-    Some(GaugeSum { buckets: curve.buckets(), highest, highest_at_ns })
+    Some(GaugeSum { buckets: curve.buckets(), highest, highest_at_ns, readings })
+}
+
+/// How many different ones these are.
+pub(crate) fn moments(times: impl Iterator<Item = u64>) -> u64 {
+    times.collect::<FxHashSet<u64>>().len() as u64
 }
 
 /// The first and last moment of the part of a file that is read.
@@ -133,6 +142,14 @@ fn whole(value: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments_are_counted_at_which_a_living_process_was_read() {
+        let samples = vec![(10, 0, 5), (10, 1, 7), (40, 1, 3), (60, 0, 9)];
+        let axis = Axis { start_ns: 0, bucket_ns: 10 };
+        let sum = sum(samples, &Ends::from_iter([(0, 30)]), axis, 100).unwrap();
+        assert_eq!((sum.highest, sum.readings), (12, 2));
+    }
 
     #[test]
     fn a_process_counts_from_its_first_sample_to_its_end() {

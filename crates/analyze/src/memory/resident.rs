@@ -8,7 +8,7 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, counter, property};
 
 use super::curve::{Axis, Curve};
-use super::gauges::{Ends, GaugeSum, Sample, in_part, process_samples};
+use super::gauges::{Ends, GaugeSum, Sample, in_part, moments, process_samples};
 
 /// What resident memory is the sum of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,8 @@ pub(crate) fn resident(
     };
     points.extend(rounds.into_iter().map(|(time_ns, _, bytes)| (time_ns, bytes)));
     points.sort_by_key(|point| point.0);
+    // The end of the last process is none.
+    let readings = moments(points.iter().filter(|point| point.1 > 0).map(|point| point.0));
     let mut curve = Curve::new(axis);
     let (mut highest, mut highest_at_ns) = (0, 0);
     for (time_ns, bytes) in points {
@@ -56,7 +58,7 @@ pub(crate) fn resident(
         }
     }
     curve.extend_to(end_ns);
-    Ok((GaugeSum { buckets: curve.buckets(), highest, highest_at_ns }, source))
+    Ok((GaugeSum { buckets: curve.buckets(), highest, highest_at_ns, readings }, source))
 }
 
 /// PSS that was read together, summed as if of one process, in order of time.

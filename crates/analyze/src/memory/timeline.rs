@@ -1,6 +1,7 @@
 //! RSS, mapped and heap bytes of a rank on one time line, beside its cgroup.
 
 use tprof_facts::Clock;
+use tprof_facts::units::counted;
 use tprof_trace::TraceFile;
 use tprof_trace::model::counter;
 
@@ -28,6 +29,10 @@ pub struct Timeline {
     pub resident_peak_bytes: Reading<u64>,
     /// When that was, since the run began.
     pub resident_peak_at_ns: Reading<u64>,
+    /// At how many moments they were read.
+    pub resident_readings: Option<u64>,
+    /// Why the peak is a lower bound.
+    pub resident_peak_at_least: Option<String>,
     /// RSS of all processes: shared pages count for each.
     pub rss_bytes: Reading<Series>,
     /// Virtual size of all processes.
@@ -42,11 +47,17 @@ pub struct Timeline {
     pub rss_peak_bytes: Reading<u64>,
     /// When that was, since the run began.
     pub rss_peak_at_ns: Reading<u64>,
+    /// At how many moments RSS was read.
+    pub rss_readings: Option<u64>,
+    /// Why the peak is a lower bound.
+    pub rss_peak_at_least: Option<String>,
 }
 object! { Timeline {
     plain start_ns, plain bucket_ns, reading resident_bytes, reading resident_source,
-    reading resident_peak_bytes, reading resident_peak_at_ns, reading rss_bytes, reading mapped_bytes, reading heap_bytes,
+    reading resident_peak_bytes, reading resident_peak_at_ns, some resident_readings,
+    some resident_peak_at_least, reading rss_bytes, reading mapped_bytes, reading heap_bytes,
     reading gap_bytes, reading cgroup_bytes, reading rss_peak_bytes, reading rss_peak_at_ns,
+    some rss_readings, some rss_peak_at_least,
 } }
 
 /// What the cgroup counted.
@@ -156,6 +167,7 @@ pub(crate) fn timeline(file: &TraceFile, given: Given) -> Timeline {
         Some(rss) => (Reading::Is(rss.highest), Reading::Is(clock.since_start(rss.highest_at_ns))),
         None => (Reading::Missing(missing("RSS")), Reading::Missing(missing("RSS"))),
     };
+    let rss_readings = rss.as_ref().map(|rss| rss.readings);
     let series = |sum: Option<gauges::GaugeSum>, what: &str| match sum {
         Some(sum) => Reading::Is(sum.buckets),
         None => Reading::Missing(missing(what)),
@@ -171,6 +183,7 @@ pub(crate) fn timeline(file: &TraceFile, given: Given) -> Timeline {
         Reading::Is(at_ns) => Reading::Is(clock.since_start(at_ns)),
         missing => missing,
     };
+    let resident_readings = of_resident(|(sum, _)| sum.readings).get();
     let (resident_bytes, resident_source) = match resident {
         Ok((sum, source)) => {
             let name = if source == Source::Pss { "PSS" } else { "RSS" };
@@ -187,13 +200,23 @@ pub(crate) fn timeline(file: &TraceFile, given: Given) -> Timeline {
         resident_source,
         resident_peak_bytes,
         resident_peak_at_ns,
+        resident_readings,
+        resident_peak_at_least: resident_readings.map(at_least),
         rss_bytes,
         mapped_bytes: series(sum(counter::MAPPED_BYTES), "virtual size"),
         heap_bytes: heap,
         cgroup_bytes: series(gauges::sum(cgroup, &Ends::default(), axis, end_ns), "cgroup memory"),
         rss_peak_bytes,
         rss_peak_at_ns,
+        rss_readings,
+        rss_peak_at_least: rss_readings.map(at_least),
     }
+}
+
+/// Why the highest of readings is a lower bound.
+fn at_least(readings: u64) -> String {
+    let readings = counted(readings, "reading", "readings");
+    format!("the highest of {readings}: between them it may have been higher")
 }
 
 fn gap(resident: &Reading<Series>, heap: &Reading<Series>) -> Reading<Vec<Option<i64>>> {

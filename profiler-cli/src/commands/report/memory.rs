@@ -32,7 +32,7 @@ pub fn body(page: &mut Page, report: &Report, top: usize) {
         return;
     };
     heap(page, report, rank);
-    over_time(page, &rank.timeline);
+    over_time(page, rank);
     sites::table(page, &rank.host_memory, "", top);
     sites::lists(page, &rank.host_memory);
     growth(page, &rank.host_memory);
@@ -148,7 +148,8 @@ fn churn(page: &mut Page, memory: &HostMemory) {
     }
 }
 
-fn over_time(page: &mut Page, timeline: &Timeline) {
+fn over_time(page: &mut Page, rank: &Rank) {
+    let timeline = &rank.timeline;
     let known = |name: &str| timeline.resident_source == Reading::Is(name);
     let resident = match known("PSS") || known("RSS") {
         true => (if known("PSS") { "PSS" } else { "RSS" }, &timeline.resident_bytes),
@@ -194,11 +195,35 @@ fn over_time(page: &mut Page, timeline: &Timeline) {
     {
         page.paragraph(2, &format!("RSS counts shared pages once per process; {why}."));
     }
-    gap(page, timeline, resident.0);
+    readings(page, rank, resident.0);
+    gap(page, timeline);
+}
+
+/// That the highest reading is not the peak, and by how many it is known.
+fn readings(page: &mut Page, rank: &Rank, resident: &str) {
+    let timeline = &rank.timeline;
+    let (most, readings) = match timeline.resident_peak_bytes.get() {
+        Some(most) => (most, timeline.resident_readings),
+        None => (timeline.rss_peak_bytes.get().unwrap_or(0), timeline.rss_readings),
+    };
+    let Some(readings) = readings else { return };
+    let mut text = format!(
+        "{resident} was read {}: its peak is at least {}.",
+        if readings == 1 { "once".to_owned() } else { format!("{} times", count(readings)) },
+        bytes(most)
+    );
+    if let Some(heap) = rank.host_memory.peak_bytes.get().filter(|heap| *heap > most) {
+        text += &format!(
+            " The heap's peak of {} lies above that: it was between readings, or memory was \
+             allocated and never touched.",
+            bytes(heap)
+        );
+    }
+    page.paragraph(2, &text);
 }
 
 /// What the difference between resident memory and heap was when the former was highest.
-fn gap(page: &mut Page, timeline: &Timeline, resident: &str) {
+fn gap(page: &mut Page, timeline: &Timeline) {
     let (Some(rss), Some(heap), Some(gaps)) =
         (timeline.resident_bytes.value(), timeline.heap_bytes.value(), timeline.gap_bytes.value())
     else {
@@ -214,7 +239,7 @@ fn gap(page: &mut Page, timeline: &Timeline, resident: &str) {
     let when = timeline.resident_peak_at_ns.get().unwrap_or(0);
     let text = if *gap >= 0 {
         format!(
-            "At the {resident} peak ({}): {} resident = {} heap + {} other: code, stacks, mappings, and \
+            "At the highest reading ({}): {} resident = {} heap + {} other: code, stacks, mappings, and \
              freed blocks that the allocator keeps.",
             duration(when),
             bytes(*rss),
@@ -223,7 +248,7 @@ fn gap(page: &mut Page, timeline: &Timeline, resident: &str) {
         )
     } else {
         format!(
-            "At the {resident} peak ({}): {} resident, {} heap: at least {} allocated but never touched, \
+            "At the highest reading ({}): {} resident, {} heap: at least {} allocated but never touched, \
              or swapped out.",
             duration(when),
             bytes(*rss),

@@ -6,7 +6,7 @@ use tprof_analyze::{Reading, Report};
 use tprof_facts::units::{bytes, count, duration, signal};
 use tprof_trace::run::misses_allocations;
 
-use super::head::{self, Head, text_of};
+use super::head::{self, Head, plural, text_of};
 use super::{gpu, ranks, sites};
 use crate::terminal::commands;
 use crate::terminal::page::{Form, Page, Table};
@@ -118,29 +118,38 @@ fn resident(page: &mut Page, rank: &Rank, whose: &str) {
     let Some((summed, summed_at_ns)) = summed else { return };
     let counted_often = "which counts shared pages once per process";
     let peak = timeline.resident_peak_bytes.get().zip(timeline.resident_peak_at_ns.get());
+    let of_readings = |readings: Option<u64>| {
+        let of = readings.map(|count| plural(count, "reading", "readings"));
+        of.map(|of| format!(", the highest of {of}")).unwrap_or_default()
+    };
     match (peak, &timeline.resident_source) {
         (Some((peak, at_ns)), Reading::Is("PSS")) => {
             let text = format!(
-                "peak {} at {}{whose}; RSS adds up to {}, {counted_often}",
+                "peak at least {} at {}{whose}{}; RSS adds up to {}, {counted_often}",
                 bytes(peak),
                 duration(at_ns),
+                of_readings(timeline.resident_readings),
                 bytes(summed)
             );
             page.field("PSS", &text);
         }
         (None, Reading::Missing(why)) => {
             let text = format!(
-                "adds up to {} at {}{whose}, {counted_often}; {why}",
+                "adds up to {} at {}{whose}{}, {counted_often}; {why}",
                 bytes(summed),
-                duration(summed_at_ns)
+                duration(summed_at_ns),
+                of_readings(timeline.rss_readings)
             );
             page.field("RSS", &text);
         }
         _ => {
-            page.field(
-                "RSS",
-                &format!("peak {} at {}{whose}", bytes(summed), duration(summed_at_ns)),
+            let text = format!(
+                "peak at least {} at {}{whose}{}",
+                bytes(summed),
+                duration(summed_at_ns),
+                of_readings(timeline.rss_readings)
             );
+            page.field("RSS", &text);
         }
     }
 }
