@@ -194,12 +194,12 @@ proptest! {
         let growth = memory.growth.value().unwrap();
         let compared = &model.steps[(model.steps.len() / 10).max(1)..];
         let sums: Vec<f64> = compared.iter().map(|live| live.iter().sum::<u64>() as f64).collect();
-        prop_assert_eq!(growth.growth_bytes as f64, sums[sums.len() - 1] - sums[0]);
+        prop_assert_eq!(growth.growth_bytes.get().unwrap() as f64, sums[sums.len() - 1] - sums[0]);
         prop_assert!((growth.bytes_per_interval - slope(&sums)).abs() < 1e-6 * (1.0 + slope(&sums).abs()));
         for site in &growth.sites {
             let stack = ["a", "b", "c", "d"].iter().position(|n| site.stack[0].starts_with(n)).unwrap();
             let line: Vec<f64> = compared.iter().map(|live| live[stack] as f64).collect();
-            prop_assert_eq!(site.growth_bytes as f64, line[line.len() - 1] - line[0]);
+            prop_assert_eq!(site.growth_bytes.get().unwrap() as f64, line[line.len() - 1] - line[0]);
             prop_assert!((site.bytes_per_interval - slope(&line)).abs() < 1e-6 * (1.0 + slope(&line).abs()));
         }
     }

@@ -7,7 +7,7 @@ use tprof_facts::Clock;
 
 use super::points::{Beat, LEAST};
 use super::replay::Replay;
-use super::sites::{GrowingSite, Merged};
+use super::sites::{GrowingSite, Merged, Sampled};
 use crate::base::frames::Frames;
 use crate::base::object::object;
 use crate::base::reading::Reading;
@@ -26,11 +26,11 @@ pub struct Growth {
     /// Last one compared.
     pub last_ns: u64,
     /// Live bytes at the first.
-    pub first_bytes: u64,
+    pub first_bytes: Reading<u64>,
     /// Live bytes at the last.
-    pub last_bytes: u64,
+    pub last_bytes: Reading<u64>,
     /// Their difference.
-    pub growth_bytes: i64,
+    pub growth_bytes: Reading<i64>,
     /// Slope of the least-squares line through all that are compared.
     pub bytes_per_interval: f64,
     /// True where allocations were sampled.
@@ -39,8 +39,8 @@ pub struct Growth {
     pub sites: Vec<GrowingSite>,
 }
 object! { Growth {
-    plain by, plain points, plain warm_up, plain first_ns, plain last_ns, plain first_bytes,
-    plain last_bytes, plain growth_bytes, plain bytes_per_interval, plain estimate, plain sites,
+    plain by, plain points, plain warm_up, plain first_ns, plain last_ns, reading first_bytes,
+    reading last_bytes, reading growth_bytes, plain bytes_per_interval, plain estimate, plain sites,
 } }
 
 /// Growth over marks or steps, and over quarters where there are none.
@@ -54,25 +54,26 @@ pub(crate) fn growth(
     replay: &Replay,
     merged: &Merged,
     frames: &Frames,
-    estimate: bool,
+    sampled: Option<&Sampled>,
     clock: Clock,
 ) -> Both {
     let points = &replay.points;
     let Some((first_ns, last_ns)) = points.span() else {
         return Both { marks: Reading::missing(no_marks()), quarters: None };
     };
+    let grown = merged.grown(&replay.trend, sampled, points);
     let growth = Growth {
         by: points.beat.word(),
         points: points.times.len(),
         warm_up: points.warm_up,
         first_ns: clock.since_start(first_ns),
         last_ns: clock.since_start(last_ns),
-        first_bytes: replay.trend.first,
-        last_bytes: replay.trend.last,
-        growth_bytes: replay.trend.growth(),
-        bytes_per_interval: replay.trend.slope(points),
-        estimate,
-        sites: merged.growing(frames, points),
+        first_bytes: grown.first_bytes,
+        last_bytes: grown.last_bytes,
+        growth_bytes: grown.growth_bytes,
+        bytes_per_interval: grown.bytes_per_interval,
+        estimate: sampled.is_some(),
+        sites: merged.growing(frames, sampled, points),
     };
     match points.beat {
         Beat::Quarter => Both { marks: Reading::missing(no_marks()), quarters: Some(growth) },

@@ -13,7 +13,7 @@ use super::killed::{self, Death, Owner};
 use super::missing::{CYCLE, OFF, PARTIAL};
 use super::points::Points;
 use super::replay::Replay;
-use super::sites::Merged;
+use super::sites::{Merged, Sampled};
 use super::timeline::{self, Given, Timeline};
 use super::totals::{self, Totals};
 use super::{churn, growth, maps};
@@ -221,16 +221,18 @@ impl<'a> Pass<'a> {
 
     pub(super) fn growth(&self) -> growth::Both {
         let why = if self.recording == Recording::Off { Some(OFF) } else { self.partial };
-        match why {
-            Some(why) => growth::Both { marks: Reading::missing(why), quarters: None },
-            None => growth::growth(
-                &self.replay,
-                &self.merged,
-                &self.frames,
-                self.interval().is_some(),
-                self.clock,
-            ),
+        if let Some(why) = why {
+            return growth::Both { marks: Reading::missing(why), quarters: None };
         }
+        let sampled = self.interval().map(|unit| Sampled { unit, most: self.most_live() });
+        let (replay, merged) = (&self.replay, &self.merged);
+        growth::growth(replay, merged, &self.frames, sampled.as_ref(), self.clock)
+    }
+
+    /// What the live bytes of sampled processes never exceeded, by their own counters.
+    fn most_live(&self) -> Option<u64> {
+        let peak = &self.totals.as_ref()?.peak_bytes;
+        Some(peak.get()?.saturating_add(peak.error().copied().unwrap_or(0)))
     }
 
     /// Whether a damaged file kept none of its events: that is not the same as none.

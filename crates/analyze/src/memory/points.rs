@@ -72,6 +72,17 @@ impl Points {
     pub fn span(&self) -> Option<(u64, u64)> {
         Some((*self.times.get(self.warm_up)?, *self.times.last()?))
     }
+
+    /// The steepest slope of a line through values from 0 to `most`, bytes per point: the first
+    /// half of them 0, the rest `most`.
+    pub fn steepest(&self, most: u64) -> f64 {
+        let n = self.compared() as f64;
+        if n < 2.0 {
+            0.0
+        } else {
+            most as f64 * (n / 2.0).floor() * (n / 2.0).ceil() * 6.0 / (n * (n * n - 1.0))
+        }
+    }
 }
 
 /// What was live at the points, as sums: enough for a least-squares line.
@@ -83,6 +94,8 @@ pub(crate) struct Trend {
     pub first: u64,
     /// Live bytes at the last point.
     pub last: u64,
+    /// Variance of both; 0 where all is recorded.
+    pub variance: [f64; 2],
     sum_y: f64,
     sum_xy: f64,
 }
@@ -93,8 +106,8 @@ impl Trend {
         Trend { reached, ..Trend::default() }
     }
 
-    /// `value` was held at every point up to the `reached`th since the last call.
-    pub fn hold(&mut self, value: u64, reached: u32, points: &Points) {
+    /// `value`, of this variance, was held at every point up to the `reached`th since the last call.
+    pub fn hold(&mut self, value: u64, variance: f64, reached: u32, points: &Points) {
         let warm_up = points.warm_up as u32;
         let last = (points.times.len() as u32).saturating_sub(1);
         let (from, to) = (self.reached.max(warm_up), reached);
@@ -103,10 +116,10 @@ impl Trend {
             return;
         }
         if from == warm_up {
-            self.first = value;
+            (self.first, self.variance[0]) = (value, variance.max(0.0));
         }
         if to > last {
-            self.last = value;
+            (self.last, self.variance[1]) = (value, variance.max(0.0));
         }
         let (a, b) = (f64::from(from - warm_up), f64::from(to - warm_up));
         self.sum_y += value as f64 * (b - a);
@@ -117,6 +130,8 @@ impl Trend {
     pub fn add(&mut self, other: &Trend) {
         self.first = self.first.saturating_add(other.first);
         self.last = self.last.saturating_add(other.last);
+        self.variance[0] += other.variance[0];
+        self.variance[1] += other.variance[1];
         self.sum_y += other.sum_y;
         self.sum_xy += other.sum_xy;
     }
@@ -152,10 +167,26 @@ mod tests {
         let points = steps(20);
         let mut trend = Trend::default();
         for i in 0..20u32 {
-            trend.hold(1000 + 64 * u64::from(i), i + 1, &points);
+            trend.hold(1000 + 64 * u64::from(i), 0.0, i + 1, &points);
         }
         assert!((trend.slope(&points) - 64.0).abs() < 1e-9);
         assert_eq!(trend.growth(), 64 * 17);
+    }
+
+    #[test]
+    fn no_line_is_steeper_than_that_through_a_jump_in_the_middle() {
+        for n in [2, 3, 4, 17, 18] {
+            let points = steps(n);
+            let compared = points.compared() as u32;
+            let slope = |from: u32| {
+                let mut trend = Trend::default();
+                trend.hold(0, 0.0, points.warm_up as u32 + from, &points);
+                trend.hold(1000, 0.0, n as u32, &points);
+                trend.slope(&points)
+            };
+            let most = (0..=compared).map(slope).fold(0.0, f64::max);
+            assert!((points.steepest(1000) - most).abs() < 1e-9, "{n}: {most}");
+        }
     }
 
     #[test]
@@ -163,9 +194,9 @@ mod tests {
         let points = steps(30);
         let (mut one, mut many) = (Trend::default(), Trend::default());
         for (value, reached) in [(5, 2), (7, 11), (3, 12), (90, 30)] {
-            many.hold(value, reached, &points);
+            many.hold(value, 0.0, reached, &points);
             for r in one.reached + 1..=reached {
-                one.hold(value, r, &points);
+                one.hold(value, 0.0, r, &points);
             }
         }
         assert_eq!((one.first, one.last), (many.first, many.last));

@@ -270,7 +270,8 @@ impl Replay {
         }
         if raw.trend.reached < self.reached {
             let held = raw.held();
-            raw.trend.hold(held, self.reached, &self.points);
+            let variance = if raw.gone { 0.0 } else { raw.variance[2] };
+            raw.trend.hold(held, variance, self.reached, &self.points);
         }
     }
 
@@ -284,7 +285,8 @@ impl Replay {
             match due {
                 Due::Point => {
                     self.reached += 1;
-                    self.trend.hold(self.live, self.reached, &self.points);
+                    // The sites have its variance.
+                    self.trend.hold(self.live, 0.0, self.reached, &self.points);
                 }
                 Due::Snapshot => self.snapshot(),
                 Due::End(process) => self.end(process, due_ns),

@@ -7,7 +7,7 @@ use tprof_trace::model::ProcessIndex;
 
 use super::points::{Points, Trend};
 use super::replay::{RawSite, Replay};
-use super::weight::error;
+use super::weight::{bounded, error};
 use crate::base::frames::{FrameId, Frames};
 use crate::base::object::object;
 use crate::base::reading::Reading;
@@ -37,17 +37,33 @@ object! { Site {
 #[derive(Clone, Debug)]
 pub struct GrowingSite {
     /// Live bytes at the last point minus those at the first after warm-up.
-    pub growth_bytes: i64,
+    pub growth_bytes: Reading<i64>,
     /// Slope of the least-squares line through all points after warm-up.
     pub bytes_per_interval: f64,
     /// Live bytes at the last point.
-    pub last_bytes: u64,
+    pub last_bytes: Reading<u64>,
     /// Frames, innermost first.
     pub stack: Vec<Arc<str>>,
 }
 object! { GrowingSite {
-    plain growth_bytes, plain bytes_per_interval, plain last_bytes, plain stack,
+    reading growth_bytes, plain bytes_per_interval, reading last_bytes, plain stack,
 } }
+
+/// How allocations were sampled, and what is known of live bytes besides.
+pub(crate) struct Sampled {
+    /// Mean bytes between samples.
+    pub unit: u64,
+    /// The most that ever was live, if that is known: the processes count it themselves.
+    pub most: Option<u64>,
+}
+
+/// Live bytes compared at points.
+pub(crate) struct Grown {
+    pub first_bytes: Reading<u64>,
+    pub last_bytes: Reading<u64>,
+    pub growth_bytes: Reading<i64>,
+    pub bytes_per_interval: f64,
+}
 
 /// Sites of one rank, merged.
 pub(crate) struct Merged {
@@ -121,19 +137,35 @@ impl Merged {
         sites
     }
 
+    /// What grew on the whole.
+    pub fn grown(&self, total: &Trend, sampled: Option<&Sampled>, points: &Points) -> Grown {
+        let mut all = RawSite::default();
+        self.sums.iter().for_each(|sum| all.absorb(sum));
+        let variance = all.trend.variance;
+        all.trend = *total;
+        all.trend.variance = variance;
+        all.grown(sampled, points)
+    }
+
     /// Sites that grew by both measures, largest growth first.
-    pub fn growing(&self, frames: &Frames, points: &Points) -> Vec<GrowingSite> {
+    pub fn growing(
+        &self,
+        frames: &Frames,
+        sampled: Option<&Sampled>,
+        points: &Points,
+    ) -> Vec<GrowingSite> {
         let mut growing: Vec<GrowingSite> = (self.frames.iter().zip(&self.sums))
             .filter(|(_, sum)| sum.trend.growth() > 0 && sum.trend.slope(points) > 0.0)
-            .map(|(stack, sum)| GrowingSite {
-                growth_bytes: sum.trend.growth(),
-                bytes_per_interval: sum.trend.slope(points),
-                last_bytes: sum.trend.last,
-                stack: frames.texts(stack),
+            .map(|(stack, sum)| {
+                let Grown { growth_bytes, bytes_per_interval, last_bytes, .. } =
+                    sum.grown(sampled, points);
+                let stack = frames.texts(stack);
+                GrowingSite { growth_bytes, bytes_per_interval, last_bytes, stack }
             })
             .collect();
         growing.sort_by(|a, b| {
-            b.growth_bytes.cmp(&a.growth_bytes).then_with(|| a.stack.cmp(&b.stack))
+            let (of_a, of_b) = (a.growth_bytes.get(), b.growth_bytes.get());
+            of_b.cmp(&of_a).then_with(|| a.stack.cmp(&b.stack))
         });
         growing
     }
@@ -173,6 +205,35 @@ impl RawSite {
         let mut trend: Trend = self.trend;
         trend.add(&other.trend);
         self.trend = trend;
+    }
+
+    fn grown(&self, sampled: Option<&Sampled>, points: &Points) -> Grown {
+        let trend = &self.trend;
+        let (first, last, growth) = (trend.first, trend.last, trend.growth());
+        let slope = trend.slope(points);
+        let Some(sampled) = sampled.filter(|_| self.uncertain > 0.0) else {
+            return Grown {
+                first_bytes: Reading::Is(first),
+                last_bytes: Reading::Is(last),
+                growth_bytes: Reading::Is(growth),
+                bytes_per_interval: slope,
+            };
+        };
+        let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        let most = sampled.most.map_or(i64::MAX, signed);
+        let known = |value: i64, variance: f64, least: i64| {
+            let error = error(variance, sampled.unit as f64).round() as u64;
+            bounded(value, error, least, most)
+        };
+        let live = |value, variance| known(signed(value), variance, 0).map(|is| is.max(0) as u64);
+        let steepest = sampled.most.map_or(f64::INFINITY, |most| points.steepest(most));
+        Grown {
+            first_bytes: live(first, trend.variance[0]),
+            last_bytes: live(last, trend.variance[1]),
+            // Blocks that are live at both count twice: the error is no less than it is.
+            growth_bytes: known(growth, trend.variance.iter().sum(), most.saturating_neg()),
+            bytes_per_interval: slope.clamp(-steepest, steepest),
+        }
     }
 
     fn bytes_reading(&self, value: u64, variance: usize, unit: Option<u64>) -> Reading<u64> {

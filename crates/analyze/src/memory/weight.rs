@@ -6,6 +6,8 @@
 //! allocations of `I` bytes and more are always recorded. The sum's variance
 //! is estimated by `Σ s²(1-p)/p²`.
 
+use crate::base::reading::Reading;
+
 /// Half the width of the 95 % interval of a normal variable, in standard deviations.
 pub(crate) const Z: f64 = 1.96;
 
@@ -45,6 +47,21 @@ fn sampled(size: u64, interval: u64) -> Weight {
 pub(crate) fn error(variance: f64, unit: f64) -> f64 {
     let half = Z * Z / 2.0 * unit;
     half + (Z * Z * variance.max(0.0) + half * half).sqrt()
+}
+
+/// What is known of a quantity that is estimated to be `value` within `error`, and lies between
+/// `least` and `most` for certain: what both leave.
+pub(crate) fn bounded(value: i64, error: u64, least: i64, most: i64) -> Reading<i64> {
+    let error = i64::try_from(error).unwrap_or(i64::MAX);
+    let inside = value.clamp(least, most.max(least));
+    let low = value.saturating_sub(error).max(least);
+    let high = value.saturating_add(error).min(most);
+    // Where the interval lies outside of what is possible, no more is known than that.
+    let error = match low <= high {
+        true => inside.saturating_sub(low).max(high.saturating_sub(inside)),
+        false => error.min(most.saturating_sub(least)),
+    };
+    Reading::Estimate { value: inside, error }
 }
 
 /// A weighted mean with its error: of lifetimes, for example, over blocks that were sampled.
@@ -146,6 +163,18 @@ mod tests {
             product *= draws.next();
         }
         k
+    }
+
+    #[test]
+    fn an_estimate_ends_at_what_is_possible() {
+        let is = |value, error| Reading::Estimate { value, error };
+        assert_eq!(bounded(28, 12, -21, 21), is(21, 5));
+        assert_eq!(bounded(10, 5, -21, 21), is(10, 5));
+        assert_eq!(bounded(18, 10, 0, 21), is(18, 10));
+        assert_eq!(bounded(2, 10, 0, 21), is(2, 10));
+        assert_eq!(bounded(-3, 30, -21, 21), is(-3, 24));
+        assert_eq!(bounded(50, 5, -21, 21), is(21, 5));
+        assert_eq!(bounded(i64::MAX, u64::MAX, 0, 21), is(21, 21));
     }
 
     #[test]

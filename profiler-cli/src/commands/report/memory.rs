@@ -1,6 +1,9 @@
 //! `tprof report memory` as text.
 
+use std::sync::Arc;
+
 use tprof_analyze::memory::growth::Growth;
+use tprof_analyze::memory::sites::GrowingSite;
 use tprof_analyze::memory::timeline::Timeline;
 use tprof_analyze::memory::{HostMemory, PEAK_SLACK_BYTES};
 use tprof_analyze::summary::Rank;
@@ -8,11 +11,13 @@ use tprof_analyze::{Reading, Report};
 use tprof_facts::units::{bytes, count, duration, percent, signed_bytes};
 
 use super::head::{self, plural, text_of};
-use super::{frames, plot, ranks, sites};
+use super::{apart, plot, ranks, sites};
 use crate::terminal::page::{Form, Page};
 
 /// Growing sites that are listed.
 const MOST_GROWING: usize = 5;
+/// Columns of the error of a site's growth.
+const ERROR: usize = 13;
 
 /// The whole page.
 pub fn text(report: &Report, top: usize, form: Form) -> String {
@@ -279,18 +284,22 @@ fn growth(page: &mut Page, memory: &HostMemory) {
 }
 
 fn grown(page: &mut Page, memory: &HostMemory, growth: &Growth) {
-    let about = if growth.estimate { "about " } else { "" };
+    let signed = |reading: &Reading<i64>| signed_bytes(reading.get().unwrap_or(0));
+    let error = |reading: &Reading<i64>| reading.error().map(|error| bytes(error.unsigned_abs()));
+    let whole = match error(&growth.growth_bytes) {
+        Some(error) => format!("about {} (\u{b1} {error})", signed(&growth.growth_bytes)),
+        None => signed(&growth.growth_bytes),
+    };
     page.paragraph(
         2,
         &format!(
-            "{about}{} live bytes over {}, {} to {} ({} of warm-up left out): {} -> {}; trend {} a {}.",
-            signed_bytes(growth.growth_bytes),
+            "{whole} live bytes over {}, {} to {} ({} of warm-up left out): {} -> {}; trend {} a {}.",
             plural((growth.points - growth.warm_up) as u64, growth.by, &format!("{}s", growth.by)),
             duration(growth.first_ns),
             duration(growth.last_ns),
             growth.warm_up,
-            bytes(growth.first_bytes),
-            bytes(growth.last_bytes),
+            text_of(&growth.first_bytes, bytes),
+            text_of(&growth.last_bytes, bytes),
             signed_bytes(growth.bytes_per_interval as i64),
             growth.by
         ),
@@ -300,16 +309,23 @@ fn grown(page: &mut Page, memory: &HostMemory, growth: &Growth) {
         return;
     }
     let least = least_growth(memory);
+    let value = |site: &GrowingSite| site.growth_bytes.get().unwrap_or(0);
     // Largest first.
-    let listed = growth.sites.partition_point(|site| site.growth_bytes.unsigned_abs() >= least);
+    let listed = growth.sites.partition_point(|site| value(site).unsigned_abs() >= least);
     let (listed, trifles) = growth.sites.split_at(listed);
-    for site in listed.iter().take(MOST_GROWING) {
+    let most = &listed[..listed.len().min(MOST_GROWING)];
+    let stacks: Vec<&[Arc<str>]> = most.iter().map(|site| &*site.stack).collect();
+    let has_errors = most.iter().any(|site| site.growth_bytes.error().is_some());
+    let taken = if has_errors { 38 + ERROR } else { 38 };
+    for (site, name) in most.iter().zip(apart::names(&stacks, page.width() - taken)) {
+        let error = error(&site.growth_bytes).map(|error| format!(" \u{b1} {error}"));
+        let columns = if has_errors { ERROR } else { 0 };
         page.fixed(&format!(
-            "  {:>11}  {:>11} a {}  {}",
-            signed_bytes(site.growth_bytes),
+            "  {:>11}{:<columns$}  {:>11} a {}  {name}",
+            signed(&site.growth_bytes),
+            error.unwrap_or_default(),
             signed_bytes(site.bytes_per_interval as i64),
             growth.by,
-            frames::name(&site.stack, page.width() - 38)
         ));
     }
     if listed.len() > MOST_GROWING {
@@ -319,7 +335,7 @@ fn grown(page: &mut Page, memory: &HostMemory, growth: &Growth) {
         ));
     }
     if !trifles.is_empty() {
-        let sum = trifles.iter().fold(0i64, |sum, site| sum.saturating_add(site.growth_bytes));
+        let sum = trifles.iter().fold(0i64, |sum, site| sum.saturating_add(value(site)));
         let sites = plural(trifles.len() as u64, "site", "sites");
         let each = if trifles.len() == 1 { "" } else { " each" };
         page.paragraph(

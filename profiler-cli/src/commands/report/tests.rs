@@ -209,7 +209,7 @@ fn estimates_are_not_more_than_the_whole_and_trifles_are_not_listed() {
     let tprof_analyze::Reading::Is(growth) = &mut memory.growth else { panic!() };
     let mut small = growth.sites[0].clone();
     for growth_bytes in [500 << 10, 11] {
-        small.growth_bytes = growth_bytes;
+        small.growth_bytes = tprof_analyze::Reading::Is(growth_bytes);
         growth.sites.push(small.clone());
     }
     let shown = text(&made, 10, Form::Text(WIDTH));

@@ -49,16 +49,18 @@ impl Rule for HeapGrowth {
                 return Verdict::unchecked(why, "recorded allocations (`tprof run --mem sampled`)");
             }
         };
+        let grown = growth.growth_bytes.get().unwrap_or(0);
+        let last = growth.last_bytes.get().unwrap_or(0);
         let intervals = growth.points.saturating_sub(1) as f64;
-        let steadiness = growth.bytes_per_interval * intervals / growth.growth_bytes.max(1) as f64;
-        let of_live = growth.growth_bytes as f64 / growth.last_bytes.max(1) as f64;
-        let grows = growth.growth_bytes >= LEAST_BYTES && of_live >= LEAST_OF_LIVE;
+        let steadiness = growth.bytes_per_interval * intervals / grown.max(1) as f64;
+        let of_live = grown as f64 / last.max(1) as f64;
+        let grows = grown >= LEAST_BYTES && of_live >= LEAST_OF_LIVE;
         if !grows || !STEADY.contains(&steadiness) {
-            let grown = bytes(growth.growth_bytes.max(0) as u64);
+            let grown = bytes(grown.max(0) as u64);
             let how = if grows { ", but not steadily" } else { "" };
             return Verdict::clear(format!("live heap grows by {grown}{how}"));
         }
-        let grown = growth.growth_bytes as u64;
+        let grown = grown as u64;
         let life_ns = growth.last_ns.saturating_sub(growth.first_ns);
         let rate = match by_step {
             true => format!("{} a step", bytes(growth.bytes_per_interval as u64)),
@@ -68,11 +70,16 @@ impl Rule for HeapGrowth {
             }
         };
         let site = site(&growth);
-        let estimate = if growth.estimate { ", estimated from samples" } else { "" };
+        let estimate = match growth.growth_bytes.error() {
+            Some(error) => {
+                format!(", estimated from samples: growth \u{b1} {}", bytes(error.unsigned_abs()))
+            }
+            None => String::new(),
+        };
         let seen = format!(
             "Live heap grows from {} to {} in {} ({rate}{estimate}); {}.{}",
-            bytes(growth.first_bytes),
-            bytes(growth.last_bytes),
+            bytes(growth.first_bytes.get().unwrap_or(0)),
+            bytes(last),
             duration(life_ns),
             counted(growth.sites.len() as u64, "site grows", "sites grow"),
             match &site {
@@ -120,7 +127,7 @@ fn site(growth: &Growth) -> Option<(SourceLine, u64)> {
         file: String::new(),
         line: 0,
     };
-    Some((own.cloned().unwrap_or_else(whole), site.growth_bytes.max(0) as u64))
+    Some((own.cloned().unwrap_or_else(whole), site.growth_bytes.get()?.max(0) as u64))
 }
 
 /// `f (a.py:3)`.
