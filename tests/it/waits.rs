@@ -4,7 +4,9 @@
 use std::path::Path;
 
 use serde_json::Value;
-use tprof_tests::{Job, Kind, Scratch, build, document, need, need_some, program, traced};
+use tprof_tests::{
+    Job, Kind, Refused, Scratch, build, document, need, need_some, program, skip, traced,
+};
 
 const OPTIONS: &[&str] = &["--sample-rate", "499", "--mem", "off"];
 
@@ -93,4 +95,60 @@ fn pythons_lock_is_distinguished_by_samples() {
 #[test]
 fn pythons_lock_is_distinguished_where_perf_events_are_refused() {
     pythons_lock_is_distinguished(refused);
+}
+
+/// Whether compiled code was sampled; prints that the test is left out otherwise.
+fn has_native(report: &Value) -> bool {
+    let blind = report["completeness"]["blind"].as_array().unwrap();
+    let refused = blind.iter().any(|entry| entry["what"] == "CPU samples of native code");
+    if refused {
+        skip(Refused::PerfEvents);
+    }
+    !refused
+}
+
+#[test]
+fn threads_that_a_lock_keeps_are_not_idle_and_the_wait_for_their_end_is_no_lock() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("contends")), OPTIONS, &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    let cpu = document("cpu", &run.run);
+    if !has_native(&cpu) {
+        return;
+    }
+    let waits = |what: &str, function: &str| {
+        let rows = cpu["tables"]["waiting"].as_array().unwrap().iter();
+        let of = rows.filter(|row| {
+            row["waits_for"] == what && row["function"].as_str().unwrap().starts_with(function)
+        });
+        of.map(|row| (row["idle"].as_bool().unwrap(), row["waited_ns"].as_f64().unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let [(idle, joined_ns)] = waits("thread", "main")[..] else { panic!("{cpu:#}") };
+    assert!(!idle && joined_ns > 0.5e9, "{joined_ns}");
+    assert!(waits("lock", "main").iter().all(|(_, ns)| *ns < 0.1 * joined_ns), "{cpu:#}");
+    // Three of four wait at any time.
+    let locked: f64 = waits("lock", "victim_works").iter().map(|(_, ns)| ns).sum();
+    assert!(locked > 2.0 * joined_ns, "{locked} ns of {joined_ns}");
+    assert!(waits("lock", "victim_works").iter().all(|(idle, _)| !idle), "{cpu:#}");
+    let findings = document("findings", &run.run);
+    let rows = findings["tables"]["findings"].as_array().unwrap();
+    let found = |rule: &str| {
+        let mut of = rows.iter().filter(|row| row["rule"] == rule);
+        of.next().unwrap_or_else(|| panic!("no {rule}: {findings:#}"))
+    };
+    let contention = found("LockContention");
+    assert_eq!(
+        (&contention["subject"], &contention["function"]),
+        (&"threads".into(), &"victim_works".into()),
+        "{contention:#}"
+    );
+    let waits = found("OtherWait");
+    assert_eq!(
+        (&waits["subject"], &waits["function"]),
+        (&"threads".into(), &"main".into()),
+        "{waits:#}"
+    );
+    let seen = waits["seen"].as_str().unwrap();
+    assert!(seen.contains("waiting for a lock that another held for "), "{seen}");
 }

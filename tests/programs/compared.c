@@ -39,6 +39,12 @@ KEPT static void allocate(long blocks) {
     }
 }
 
+KEPT static void rest(long ms) {
+    struct timespec time = {ms / 1000, ms % 1000 * 1000000};
+    nanosleep(&time, 0);
+    sink++;
+}
+
 static void *worker(void *unused) {
     spin_same(20);
     return unused;
@@ -48,9 +54,7 @@ int main(int count, char **words) {
     if (count != 6) return 2;
     spin_same(atol(words[1]));
     spin_added(atol(words[2]));
-    long ms = atol(words[3]);
-    struct timespec time = {ms / 1000, ms % 1000 * 1000000};
-    nanosleep(&time, 0);
+    rest(atol(words[3]));
     allocate(atol(words[4]));
     for (long i = atol(words[5]); i > 0; i--) {
         pthread_t thread;

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, ThreadCounts, ThreadState};
 
 use super::counted::Counts;
-use crate::rank::samples::Func;
+use crate::rank::samples::{Func, FunctionTable, Stretch, wants_held_lock};
 
 /// Kinds of waits, in the order of their columns.
 pub(super) const WAITS: [ThreadState; 7] = [
@@ -26,6 +26,8 @@ pub struct ThreadRow {
     pub tid: u32,
     pub name: Option<String>,
     pub by_state: FxHashMap<ThreadState, u64>,
+    /// Of waits, for locks that other threads held.
+    pub contended_ns: u64,
     /// Of waits, where a part was not sampled: see `Stretch::variance`.
     pub variance: FxHashMap<ThreadState, f64>,
     pub gil_ns: Option<u64>,
@@ -42,14 +44,47 @@ impl ThreadRow {
         self.by_state.get(&state).copied().unwrap_or(0)
     }
 
-    /// Whether it is one of a pool, or a server's, that had next to nothing to do: on a core, or
-    /// ready for one, for less than 2 % of its life. A process's first thread never is.
+    /// Whether it is one of a pool, or a server's, that had next to nothing to do: on a core,
+    /// ready for one, or kept from its work by a lock, for less than 2 % of its life. A process's
+    /// first thread never is.
     pub fn is_idle(&self) -> bool {
         let active_ns = self.time(ThreadState::Running) + self.time(ThreadState::Runnable);
-        self.tid != self.pid && active_ns * 49 < self.waited_ns()
+        let waited_ns = self.waited_ns().saturating_sub(self.contended_ns);
+        self.tid != self.pid && (active_ns + self.contended_ns) * 49 < waited_ns
+    }
+
+    /// Adds a stretch's time.
+    pub fn add(&mut self, stretch: &Stretch, names: &FunctionTable) {
+        *self.by_state.entry(stretch.state).or_default() += stretch.weight_ns;
+        *self.variance.entry(stretch.state).or_default() += stretch.variance;
+        let frames = stretch.stack.iter().map(|id| names.get(*id));
+        if wants_held_lock(stretch.state, frames) {
+            self.contended_ns += stretch.weight_ns;
+        }
     }
 
     pub fn waited_ns(&self) -> u64 {
         WAITS.iter().map(|state| self.time(*state)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_a_lock_keeps_from_its_work_is_not_idle() {
+        let times = [(ThreadState::Running, 1), (ThreadState::Lock, 99)];
+        let mut row = ThreadRow {
+            pid: 1,
+            tid: 2,
+            by_state: times.into_iter().collect(),
+            ..ThreadRow::default()
+        };
+        assert!(row.is_idle());
+        row.contended_ns = 90;
+        assert!(!row.is_idle());
+        row.by_state.insert(ThreadState::Sleep, 10_000);
+        assert!(row.is_idle());
     }
 }

@@ -56,8 +56,7 @@ impl Analysis for ThreadsReport {
                     ..ThreadRow::default()
                 }
             });
-            *row.by_state.entry(stretch.state).or_default() += stretch.weight_ns;
-            *row.variance.entry(stretch.state).or_default() += stretch.variance;
+            row.add(stretch, &cpu.names);
             if let Some(gil) = stretch.gil_ns {
                 row.gil_ns = Some(row.gil_ns.unwrap_or(0) + gil);
             }

@@ -10,10 +10,13 @@ use tprof_trace::model::{ProcessIndex, ThreadIndex, ThreadState};
 use super::cells::{estimated, shown};
 use super::thread_row::ThreadRow;
 use crate::document::{Cell, Column, FoldedRows, Table, Unit};
-use crate::rank::samples::{CpuTrace, Func, Layer, NO_SAMPLES, word};
+use crate::rank::samples::{CpuTrace, Func, Layer, NO_SAMPLES, joins, word};
 
 /// Places of idle threads that are listed.
 const MOST_PLACES: usize = 3;
+
+/// What a thread waits for that waits for the end of another.
+const THREAD: &str = "thread";
 
 /// WaitsByPlace for one thing in one place.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,8 +27,8 @@ struct Waited {
     variance: f64,
 }
 
-/// Whether idle threads waited there, what for, and where.
-type WaitPlace = (bool, ThreadState, Option<Func>);
+/// Whether idle threads waited there, what for in a word, and where.
+type WaitPlace = (bool, &'static str, Option<Func>);
 
 /// WaitsByPlace by cause and place.
 #[derive(Debug, Default)]
@@ -56,7 +59,11 @@ impl WaitsByPlace {
             let is_idle = idle.contains(&(stretch.process, stretch.thread));
             let ns = stretch.weight_ns;
             let (rows, variance) = (stretch.samples, stretch.variance);
-            waits.put((is_idle, stretch.state, place), Waited { ns, rows, variance });
+            let what = match joins(stretch.state, functions()) {
+                true => THREAD,
+                false => word(stretch.state),
+            };
+            waits.put((is_idle, what, place), Waited { ns, rows, variance });
         }
         waits
     }
@@ -103,7 +110,7 @@ impl WaitsByPlace {
             let order = (a.0.0, b.1.ns, a.0.1).cmp(&(b.0.0, a.1.ns, b.0.1));
             order.then_with(|| name(&a.0.2).cmp(&name(&b.0.2)))
         });
-        for ((idle, state, place), waited) in sorted.iter().copied() {
+        for ((idle, what, place), waited) in sorted.iter().copied() {
             let (layer, module, name): (Cell, Cell, Cell) = match place {
                 Some(func) => {
                     (func.layer.word().into(), func.module.to_string().into(), shown(func).into())
@@ -112,7 +119,7 @@ impl WaitsByPlace {
             };
             let time = estimated(waited.ns, waited.variance);
             let (idle, rows) = ((*idle).into(), waited.rows.into());
-            table.row(vec![time, word(*state).into(), idle, rows, layer, module, name]);
+            table.row(vec![time, (*what).into(), idle, rows, layer, module, name]);
         }
         table.folded = idle_places(&sorted);
         table
@@ -136,8 +143,7 @@ fn idle_places(sorted: &[(&WaitPlace, &Waited)]) -> Option<FoldedRows> {
 fn idle_threads(cpu: &CpuTrace, file: &TraceFile) -> FxHashSet<(ProcessIndex, ThreadIndex)> {
     let mut rows: FxHashMap<(ProcessIndex, ThreadIndex), ThreadRow> = FxHashMap::default();
     for stretch in &cpu.stretches {
-        let row = rows.entry((stretch.process, stretch.thread)).or_default();
-        *row.by_state.entry(stretch.state).or_default() += stretch.weight_ns;
+        rows.entry((stretch.process, stretch.thread)).or_default().add(stretch, &cpu.names);
     }
     let pids: FxHashMap<ProcessIndex, u32> =
         file.processes().iter().map(|row| (row.process, row.pid)).collect();

@@ -2,7 +2,10 @@
 
 use tprof_facts::labels::base_name;
 
-use crate::rank::samples::{Func, FunctionTable, Layer, Part, Stack, is_interpreter};
+use crate::rank::samples::{
+    Func, FunctionTable, Layer, Part, Stack, is_interpreter, joins, wants_held_lock,
+};
+use tprof_trace::model::ThreadState;
 
 /// A part of the time, a line, and the code below it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,6 +27,8 @@ pub struct Place {
     pub saves: bool,
     /// A database's library is on the stack: it waits for its own files where it commits.
     pub of_database: bool,
+    /// Of [`Part::Lock`]: it is one that another thread holds, and no condition.
+    pub is_held: bool,
     /// Of [`Part::Other`]: what is waited for.
     pub cause: OtherCause,
 }
@@ -36,6 +41,8 @@ pub enum OtherCause {
     Event,
     /// Child processes.
     Child,
+    /// Threads of its process, to end.
+    Thread,
     /// A time to pass.
     Sleep,
 }
@@ -45,10 +52,15 @@ impl OtherCause {
     fn of<'f>(mut functions: impl Iterator<Item = &'f Func> + Clone) -> OtherCause {
         let waits_for_child = |func: &Func| match func.layer {
             Layer::Python => CHILD_FILES.iter().any(|file| func.file.ends_with(file)),
-            _ => CHILD_CALLS.iter().any(|call| func.name.contains(call)),
+            // `futex_do_wait` is of no child.
+            _ => {
+                let is_call = CHILD_CALLS.iter().any(|call| func.name.contains(call));
+                is_call && !func.name.starts_with("futex_")
+            }
         };
         match functions.clone().any(waits_for_child) {
             true => OtherCause::Child,
+            false if joins(ThreadState::Lock, functions.clone()) => OtherCause::Thread,
             false if functions.any(|func| func.name.contains("nanosleep")) => OtherCause::Sleep,
             false => OtherCause::Event,
         }
@@ -67,6 +79,7 @@ impl Place {
             .map(|(id, line)| (names.get(*id), *line))
             .filter(|(func, _)| func.layer != Layer::Kernel)
             .collect();
+        let all = || stack.functions.iter().map(|id| names.get(*id));
         let find = |passes: &dyn Fn(&Func, u32) -> bool| {
             frames.iter().position(|(func, line)| passes(func, *line))
         };
@@ -88,8 +101,9 @@ impl Place {
             library: String::new(),
             saves: frames.iter().any(|(func, _)| saves(func)),
             of_database,
+            is_held: part == Part::Lock && wants_held_lock(ThreadState::Lock, all()),
             cause: match part {
-                Part::Other => OtherCause::of(stack.functions.iter().map(|id| names.get(*id))),
+                Part::Other => OtherCause::of(all()),
                 _ => OtherCause::default(),
             },
         };
@@ -117,5 +131,29 @@ impl Place {
             (false, 0) => format!("{} ({})", self.function, base_name(&self.file)),
             (false, line) => format!("{} ({}:{line})", self.function, base_name(&self.file)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_thread_is_not_that_of_a_child() {
+        let of = |functions: &[(&str, Layer)]| {
+            let func = |(name, layer): &(&str, Layer)| Func {
+                name: (*name).into(),
+                file: "".into(),
+                module: "".into(),
+                layer: *layer,
+            };
+            let functions: Vec<Func> = functions.iter().map(func).collect();
+            OtherCause::of(functions.iter())
+        };
+        use Layer::{Kernel, Native};
+        let wait = ("futex_do_wait", Kernel);
+        assert_eq!(of(&[wait, ("__pthread_clockjoin_ex", Native)]), OtherCause::Thread);
+        assert_eq!(of(&[wait, ("pthread_cond_wait", Native)]), OtherCause::Event);
+        assert_eq!(of(&[("do_wait", Kernel), ("wait4", Native)]), OtherCause::Child);
     }
 }

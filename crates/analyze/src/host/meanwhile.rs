@@ -49,19 +49,15 @@ pub struct Meanwhile {
 type Key = (ProcessIndex, ThreadIndex, StackId, ThreadState);
 
 impl Meanwhile {
-    /// Of rows of the driving thread that count as `part`.
+    /// While the driving thread was kept, a part of the judged time.
     pub fn of(
         file: &TraceFile,
         cpu: &CpuTrace,
         driver: &Driver,
-        own: &[Sample],
+        kept: &Cover,
         window: Interval,
-        part: Part,
     ) -> Meanwhile {
-        let kept = own.iter().filter(|row| row.state != ThreadState::Running);
-        let kept = kept.filter(|row| cpu.part(row.process, row.stack, row.state) == Some(part));
-        let kept = Cover::of(kept.map(lasted)).intersection(&Cover::of([window]));
-        let outside = Cover::of([window]).without(&kept);
+        let outside = Cover::of([window]).without(kept);
         let (inside, rest) = (kept.measure(), outside.measure());
         let mut sums: FxHashMap<Key, [u64; 2]> = FxHashMap::default();
         for row in file.blocks::<Sample>().flatten() {
@@ -136,6 +132,23 @@ impl Meanwhile {
         let (part, _) = longest(there.clone(), |doing| doing.place.part)?;
         let most = there.max_by_key(|doing| (doing.place.part == part, doing.ns))?;
         Some(Doing { ns, ..most.clone() })
+    }
+
+    /// Time of the other threads of the driving thread's process.
+    pub fn of_threads(&self, is_of: impl Fn(&Place) -> bool) -> u64 {
+        let threads = self.doings.iter().filter(|doing| !doing.is_worker);
+        threads.filter(|doing| is_of(&doing.place)).map(|doing| doing.ns).sum()
+    }
+
+    /// Their time waiting for locks that others of them held, by place, most time first.
+    pub fn contended(&self) -> Vec<(Place, u64)> {
+        let waits = self.doings.iter().filter(|doing| !doing.is_worker && doing.place.is_held);
+        let mut sums: FxHashMap<&Place, u64> = FxHashMap::default();
+        waits.for_each(|doing| *sums.entry(&doing.place).or_default() += doing.ns);
+        let mut all: Vec<(Place, u64)> =
+            sums.into_iter().map(|(place, ns)| (place.clone(), ns)).collect();
+        all.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+        all
     }
 
     /// Those on a core, most time first.

@@ -11,12 +11,12 @@ use super::driver::Driver;
 use super::imports;
 use super::ledger::Ledger;
 use super::life::Life;
-use super::line::Place;
+use super::line::{OtherCause, Place};
 use super::meanwhile::Meanwhile;
 use super::others::Others;
 use super::steps::{OF_STEPS, StepTime};
 use super::visible::Visible;
-use crate::base::intervals::Interval;
+use crate::base::intervals::{Cover, Interval};
 use crate::base::stats::Repeats;
 use crate::rank::samples::{CpuTrace, Part};
 use crate::rank::{Needs, RankTrace, Step, steps_of_one_process};
@@ -37,9 +37,10 @@ pub struct RankHost {
     pub steps: Vec<StepTime>,
     /// Other threads of the rank.
     pub others: Others,
-    /// What others did while the driving thread waited for a lock, or for data, and while it had
-    /// no core; nothing where that took less than 1 % of the judged time.
+    /// What others did while the driving thread waited for a lock, for threads to end, or for data,
+    /// and while it had no core; nothing where that took less than 1 % of the judged time.
     pub locked: Meanwhile,
+    pub joining: Meanwhile,
     pub without_data: Meanwhile,
     pub without_core: Meanwhile,
     /// What samples could show.
@@ -102,13 +103,19 @@ impl RankHost {
         let all = intervals(&judged, &of_window);
         let collective = all.iter().filter(|(place, _)| place.part == Part::Collective);
         let collective = collective.map(|(_, interval)| *interval).collect();
-        let longest = longest(all);
-        let meanwhile = |part: Part| match ledger.ns(part) * 100 >= ledger.wall_ns {
-            true => Meanwhile::of(rank.file, cpu, &driver, &rows, life.window, part),
-            false => Meanwhile::default(),
+        let meanwhile = |kept: &dyn Fn(&Place) -> bool| {
+            let kept = all.iter().filter(|(place, _)| kept(place)).map(|(_, interval)| *interval);
+            let kept = Cover::of(kept).intersection(&Cover::of([life.window]));
+            match !kept.is_empty() && kept.length() * 100 >= ledger.wall_ns {
+                true => Meanwhile::of(rank.file, cpu, &driver, &kept, life.window),
+                false => Meanwhile::default(),
+            }
         };
-        let [locked, without_data, without_core] =
-            [Part::Lock, Part::Data, Part::NoCore].map(meanwhile);
+        let [locked, without_data, without_core] = [Part::Lock, Part::Data, Part::NoCore]
+            .map(|part| meanwhile(&|place| place.part == part));
+        let joining =
+            meanwhile(&|place| place.part == Part::Other && place.cause == OtherCause::Thread);
+        let longest = longest(all);
         let visible = Visible::of(cpu);
         Some(RankHost {
             driver,
@@ -119,6 +126,7 @@ impl RankHost {
             steps,
             others,
             locked,
+            joining,
             without_data,
             without_core,
             visible,
@@ -230,6 +238,7 @@ mod tests {
             library: String::new(),
             saves: false,
             of_database: false,
+            is_held: false,
             cause: crate::host::OtherCause::default(),
         })
     }

@@ -1,11 +1,15 @@
-//! LockContention: the driving thread waits for a lock, a condition or a thread.
+//! LockContention: the driving thread waits for a lock or a condition, or for threads that wait
+//! for locks themselves.
 
-use tprof_facts::units::duration;
+use tprof_facts::units::{duration, percent};
 
-use super::host_part::{amount, finding, hardly, host, is_found, widest, with_lines};
+use super::host_part::{
+    amount, at_places, finding, finding_at, hardly, host, is_found, line, widest, with_lines,
+};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
+use crate::host::{OtherCause, Place, RankHost};
 use crate::rank::samples::Part;
 
 /// Waiting for a lock that is not Python's own.
@@ -23,7 +27,8 @@ impl Rule for LockContention {
         };
         let ns = host.ledger.ns(Part::Lock);
         if !is_found(host, ns) {
-            return hardly(host, ns, "waiting for locks and threads");
+            return of_threads(scene, host)
+                .unwrap_or_else(|| hardly(host, ns, "waiting for locks"));
         }
         let places = host.ledger.places(Some(Part::Lock));
         let holder = host.locked.holder();
@@ -46,10 +51,42 @@ impl Rule for LockContention {
                 .to_owned(),
         };
         Verdict::Found(vec![
-            finding(scene, host, "the job waits for a lock or a thread", Part::Lock, ns)
+            finding(scene, host, "the job waits for a lock", Part::Lock, ns)
                 .seen(seen)
                 .advice(advice)
                 .on_line(widest(&places)),
         ])
     }
+}
+
+/// Of threads that the driving thread waits for: without their waits they would end earlier, by
+/// the share of their time at most.
+fn of_threads(scene: &Scene<'_>, host: &RankHost) -> Option<Verdict> {
+    let meanwhile = &host.joining;
+    let all_ns = meanwhile.of_threads(|_| true);
+    let contended_ns = meanwhile.of_threads(|place| place.is_held);
+    let share = contended_ns as f64 / all_ns.max(1) as f64;
+    let bound_ns = (meanwhile.kept_ns as f64 * share) as u64;
+    if !is_found(host, bound_ns) {
+        return None;
+    }
+    let places = meanwhile.contended();
+    let seen = format!(
+        "It waits for {} for threads to end; these wait {} ({} of their time together) for locks \
+         that others hold: {}.",
+        amount(host, meanwhile.kept_ns),
+        duration(contended_ns),
+        percent(share),
+        at_places(&places)
+    );
+    let joins = |place: &Place| place.part == Part::Other && place.cause == OtherCause::Thread;
+    let found = finding_at(scene, host, "threads of the job wait for a lock", bound_ns, joins)
+        .about("threads")
+        .seen(seen)
+        .advice(
+            "Hold the lock for less time or less data, give each thread its own part of the data, \
+             or collect results without the lock.",
+        )
+        .on_line(places.first().and_then(|(place, _)| line(place)));
+    Some(Verdict::Found(vec![found]))
 }

@@ -1,4 +1,5 @@
-//! OtherWait: the driving thread waits for child processes, for a time to pass, or for events.
+//! OtherWait: the driving thread waits for child processes, for threads to end, for a time to pass,
+//! or for events.
 
 use tprof_facts::units::duration;
 
@@ -8,7 +9,7 @@ use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
-use crate::host::{OtherCause, Place, RankHost};
+use crate::host::{Meanwhile, OtherCause, Place, RankHost};
 use crate::rank::samples::Part;
 
 /// Waits that no other rule judges.
@@ -24,7 +25,7 @@ impl Rule for OtherWait {
             Ok(host) => host,
             Err(verdict) => return verdict,
         };
-        let causes = [OtherCause::Child, OtherCause::Sleep, OtherCause::Event];
+        let causes = [OtherCause::Child, OtherCause::Thread, OtherCause::Sleep, OtherCause::Event];
         let found: Vec<Finding> =
             causes.into_iter().filter_map(|cause| of_cause(scene, host, cause)).collect();
         match found.is_empty() {
@@ -47,6 +48,12 @@ fn of_cause(scene: &Scene<'_>, host: &RankHost, cause: OtherCause) -> Option<Fin
             "the job waits for child processes",
             "Do their work in this process (a library in place of a program), give each more to \
              do, or run several at once where cores are free.",
+        ),
+        OtherCause::Thread => (
+            "threads",
+            "the job waits for its threads to end",
+            "That is no loss where they have all cores busy; else divide their work more evenly, \
+             give this thread a part of it, or remove what they wait for themselves.",
         ),
         OtherCause::Sleep => (
             "sleeps",
@@ -71,6 +78,9 @@ fn of_cause(scene: &Scene<'_>, host: &RankHost, cause: OtherCause) -> Option<Fin
         let ran = duration(others.workers_running_ns);
         seen.push_str(&format!(" The rank's other processes ran for {ran}{most}."));
     }
+    if cause == OtherCause::Thread {
+        seen.push_str(&of_threads(&host.joining));
+    }
     let is_of = |place: &Place| place.part == Part::Other && place.cause == cause;
     let mut finding = finding_at(scene, host, what, ns, is_of)
         .about(subject)
@@ -80,4 +90,24 @@ fn of_cause(scene: &Scene<'_>, host: &RankHost, cause: OtherCause) -> Option<Fin
     // It may be on purpose.
     finding.most = Some(Severity::Medium);
     Some(finding)
+}
+
+/// What the threads did that are waited for.
+fn of_threads(meanwhile: &Meanwhile) -> String {
+    let all_ns = meanwhile.of_threads(|_| true);
+    if all_ns == 0 {
+        return " What its other threads did meanwhile was not sampled.".to_owned();
+    }
+    let parts = [
+        ("on a core", meanwhile.of_threads(|place| place.part.is_running())),
+        ("ready, without a core,", meanwhile.of_threads(|place| place.part == Part::NoCore)),
+        ("waiting for a lock that another held", meanwhile.of_threads(|place| place.is_held)),
+        ("off a core, unknown where,", meanwhile.of_threads(|place| place.part == Part::Unknown)),
+    ];
+    let known: u64 = parts.iter().map(|(_, ns)| ns).sum();
+    let rest = ("waiting for something else", all_ns.saturating_sub(known));
+    let parts = parts.into_iter().chain([rest]).filter(|(_, ns)| *ns > 0);
+    let parts: Vec<String> =
+        parts.map(|(what, ns)| format!("{what} for {}", duration(ns))).collect();
+    format!(" Meanwhile its other threads together were {}.", parts.join(", "))
 }

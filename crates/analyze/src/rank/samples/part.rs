@@ -5,11 +5,13 @@
 //! Python's lock, a device, a page fault, a collective, data from a worker, then the kind
 //! of system call.
 
+mod locks;
 mod names;
 
 use tprof_trace::model::ThreadState;
 
 use super::names::{Func, FuncId, FunctionTable, Layer};
+pub(crate) use locks::{joins, wants_held_lock};
 pub(crate) use names::is_allocator;
 
 /// A part of a thread's wall time.
@@ -23,7 +25,7 @@ pub enum Part {
     Data,
     /// Waiting for Python's global lock.
     Gil,
-    /// Waiting for another lock, a condition or a thread.
+    /// Waiting for another lock or a condition.
     Lock,
     /// Waiting for a file, a pipe or a disk.
     FileIo,
@@ -41,7 +43,7 @@ pub enum Part {
     PageFault,
     /// On a core in Python's garbage collector.
     Gc,
-    /// Waiting for something else: a sleep, a child process, events.
+    /// Waiting for something else: a sleep, a child process, the end of a thread, events.
     Other,
     /// What the thread did was not recorded.
     Unknown,
@@ -168,6 +170,7 @@ fn waiting(state: ThreadState, frames: &[&Func]) -> Part {
         return if names::compiles(frames) { Part::Other } else { Part::Data };
     }
     match state {
+        ThreadState::Lock if joins(state, frames.iter().copied()) => Part::Other,
         ThreadState::Lock => Part::Lock,
         ThreadState::Io | ThreadState::Poll if names::is_socket(frames) => Part::Socket,
         ThreadState::Io => Part::FileIo,
@@ -250,6 +253,8 @@ mod tests {
         assert_eq!(part(Sleep, &[main]), Part::Other);
         let gloo = ("c10d::Work::wait(std::chrono::duration)", "libtorch_cpu.so", Native);
         assert_eq!(part(Lock, &[gloo, main]), Part::Collective);
+        let join = ("__pthread_clockjoin_ex", "libc.so.6", Native);
+        assert_eq!(part(Lock, &[join, main]), Part::Other);
         assert_eq!(part(Blocked, &[]), Part::Unknown);
         assert_eq!(part(Blocked, &[("wait4", "libc.so.6", Native), main]), Part::Other);
     }

@@ -1,0 +1,161 @@
+//! Waits that are alike for the kernel, all of them for a futex: for the end of a thread, for a
+//! lock that another thread holds, and for a condition, which is how idle threads of a pool wait.
+
+use tprof_trace::model::ThreadState;
+
+use super::super::names::{Func, Layer};
+
+/// Frames from the innermost on that are examined.
+const DEPTH: usize = 40;
+
+/// The C library's functions that wait for the end of a thread, without leading underscores.
+const JOINS: [&str; 6] = [
+    "pthread_join",
+    "pthread_clockjoin_ex",
+    "pthread_timedjoin_ex",
+    "pthread_timedjoin_np",
+    "pthread_clockjoin_np",
+    "thrd_join",
+];
+/// Python's, in `threading.py`; before 3.11 without their class.
+const PYTHON_JOINS: [&str; 3] = ["join", "_wait_for_tstate_lock", "_shutdown"];
+
+/// Functions that wait for a lock which is held, without leading underscores: of the C library.
+const LOCKS: [&str; 15] = [
+    "pthread_mutex_lock",
+    "pthread_mutex_lock_full",
+    "pthread_mutex_timedlock",
+    "pthread_mutex_clocklock",
+    "pthread_mutex_cond_lock",
+    "pthread_rwlock_rdlock",
+    "pthread_rwlock_wrlock",
+    "pthread_rwlock_timedrdlock",
+    "pthread_rwlock_timedwrlock",
+    "pthread_rwlock_clockrdlock",
+    "pthread_rwlock_clockwrlock",
+    "lll_lock_wait",
+    "lll_lock_wait_private",
+    "lll_mutex_lock_optimized",
+    "futex_lock_pi64",
+];
+/// Ends of such names of others: of Rust's standard library, parking_lot, Abseil.
+const LOCK_ENDS: [&str; 8] = [
+    "::lock_contended",
+    "::read_contended",
+    "::write_contended",
+    "::lock_slow",
+    "::lock_shared_slow",
+    "::lock_exclusive_slow",
+    "Mutex::LockSlow",
+    "Mutex::LockSlowLoop",
+];
+/// Beginnings of the kernel's.
+const KERNEL_LOCKS: [&str; 2] = ["rwsem_", "__mutex_lock"];
+/// CPython's functions that take a lock of the program's own.
+const PYTHON_LOCKS: [&str; 2] = ["PyThread_acquire_lock_timed", "PyMutex_LockTimed"];
+
+/// Whether a wait for a futex is one for the end of a thread.
+pub(crate) fn joins<'f>(state: ThreadState, mut frames: impl Iterator<Item = &'f Func>) -> bool {
+    state == ThreadState::Lock
+        && frames.by_ref().take(DEPTH).any(|func| match func.layer {
+            Layer::Kernel => false,
+            Layer::Native => JOINS.contains(&plain(&func.name)),
+            Layer::Python => {
+                let own = func.name.rsplit('.').next().unwrap_or(&func.name);
+                func.file.ends_with("/threading.py") && PYTHON_JOINS.contains(&own)
+            }
+        })
+}
+
+/// Whether a wait is for a lock that another thread holds: one that does something else than to
+/// wait for work.
+pub(crate) fn wants_held_lock<'f>(
+    state: ThreadState,
+    frames: impl Iterator<Item = &'f Func> + Clone,
+) -> bool {
+    if state != ThreadState::Lock || joins(state, frames.clone()) {
+        return false;
+    }
+    let inner = frames.clone().take(DEPTH);
+    let mut native = inner.clone().filter(|func| func.layer == Layer::Native);
+    let is_lock = |func: &Func| match func.layer {
+        Layer::Kernel => KERNEL_LOCKS.iter().any(|start| func.name.starts_with(start)),
+        Layer::Native => {
+            let name = func.name.split(['@', '(']).next().unwrap_or_default();
+            LOCKS.contains(&plain(&func.name)) || LOCK_ENDS.iter().any(|end| name.ends_with(end))
+        }
+        Layer::Python => false,
+    };
+    if inner.clone().any(is_lock) {
+        return true;
+    }
+    // Queues, events and conditions take a lock in `threading.py`.
+    let mut python = frames.filter(|func| func.layer == Layer::Python);
+    python.next().is_some_and(|func| func.is_own() && !func.is_import())
+        && native.any(|func| PYTHON_LOCKS.contains(&plain(&func.name)))
+}
+
+/// A name without what libraries put around it: leading underscores, `GI_`, a version.
+fn plain(name: &str) -> &str {
+    let name = name.trim_start_matches('_').trim_start_matches("GI_").trim_start_matches('_');
+    name.split('@').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stack(frames: &[(&str, &str, Layer)]) -> Vec<Func> {
+        let func = |(name, place, layer): &(&str, &str, Layer)| Func {
+            name: (*name).into(),
+            file: if *layer == Layer::Python { *place } else { "" }.into(),
+            module: if *layer == Layer::Python { "[python]" } else { *place }.into(),
+            layer: *layer,
+        };
+        frames.iter().map(func).collect()
+    }
+
+    fn is(frames: &[(&str, &str, Layer)]) -> (bool, bool) {
+        let frames = stack(frames);
+        let state = ThreadState::Lock;
+        (joins(state, frames.iter()), wants_held_lock(state, frames.iter()))
+    }
+
+    use Layer::{Kernel, Native, Python};
+    const WAIT: (&str, &str, Layer) = ("__futex_abstimed_wait_common", "libc.so.6", Native);
+    const MAIN: (&str, &str, Layer) = ("main", "train", Native);
+
+    #[test]
+    fn the_end_of_a_thread_is_no_lock() {
+        assert_eq!(
+            is(&[WAIT, ("__pthread_clockjoin_ex", "libc.so.6", Native), MAIN]),
+            (true, false)
+        );
+        assert_eq!(is(&[("pthread_join@GLIBC_2.2.5", "libc.so.6", Native), MAIN]), (true, false));
+        let take = ("PyThread_acquire_lock_timed", "libpython3.11.so.1.0", Native);
+        let join = ("Thread.join", "/usr/lib/python3.11/threading.py", Python);
+        let own = ("main", "/me/train.py", Python);
+        assert_eq!(is(&[WAIT, take, join, own]), (true, false));
+        assert_eq!(is(&[WAIT, take, ("Batch.join", "/me/train.py", Python)]), (false, true));
+    }
+
+    #[test]
+    fn a_held_lock_is_no_condition() {
+        let work = ("work", "train", Native);
+        assert_eq!(is(&[("__lll_lock_wait", "libc.so.6", Native), work]), (false, true));
+        let lock = ("pthread_mutex_lock@@GLIBC_2.2.5", "libc.so.6", Native);
+        assert_eq!(is(&[WAIT, lock, work]), (false, true));
+        assert_eq!(is(&[WAIT, ("pthread_cond_wait", "libc.so.6", Native), work]), (false, false));
+        assert_eq!(is(&[WAIT, ("sem_wait", "libc.so.6", Native), work]), (false, false));
+        let rust = ("std::sys::sync::mutex::futex::Mutex::lock_contended", "train", Native);
+        assert_eq!(is(&[("syscall", "libc.so.6", Native), rust]), (false, true));
+        let kernel = ("rwsem_down_write_slowpath", "[kernel]", Kernel);
+        assert_eq!(is(&[kernel, work]), (false, true));
+        let take = ("PyThread_acquire_lock_timed", "python3.11", Native);
+        let own = ("work", "/me/train.py", Python);
+        assert_eq!(is(&[WAIT, take, own]), (false, true));
+        let get = ("Condition.wait", "/usr/lib/python3.11/threading.py", Python);
+        assert_eq!(is(&[WAIT, take, get, own]), (false, false));
+        assert!(!wants_held_lock(ThreadState::Sleep, stack(&[lock]).iter()));
+    }
+}
