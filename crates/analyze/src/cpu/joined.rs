@@ -1,6 +1,6 @@
 //! `report cpu` of all ranks: its notes, and its tables in their order.
 
-use tprof_facts::units::{duration, percent};
+use tprof_facts::units::{counted, duration, percent};
 
 use super::counted_tables::{self, All};
 use super::rank_cpu::RankCpu;
@@ -57,8 +57,9 @@ impl JoinedCpu {
         made.extend(self.counted.of_places);
         let [down, up] =
             ["Top down: callers above callees", "Bottom up: functions above their callers"];
-        made.push(tables::tree("top_down", down, &all.top_down, why));
-        made.push(tables::tree("bottom_up", up, &all.bottom_up, why));
+        let running_ns = all.functions.running_ns;
+        made.push(tables::tree("top_down", down, &all.top_down, running_ns, why));
+        made.push(tables::tree("bottom_up", up, &all.bottom_up, running_ns, why));
         made.extend(self.counted.of_ranks);
         Body { tables: made, notes }
     }
@@ -94,10 +95,18 @@ impl JoinedCpu {
         }
         if all.samples > 0 {
             let of_ranks = if ranks > 1 { format!(" of {ranks} files") } else { String::new() };
+            let rest = match all.unknown_ns {
+                0 => String::new(),
+                ns => format!(
+                    ", of it {} with a sample and {} without, which no table has",
+                    duration(all.running_ns.saturating_sub(ns)),
+                    duration(ns)
+                ),
+            };
             notes.push(format!(
-                "{}{of_ranks} on a core, from {} samples; shares are of this time",
+                "{}{of_ranks} on a core{rest}, from {}; shares are of all of it",
                 duration(all.running_ns),
-                all.samples
+                counted(all.samples, "sample", "samples")
             ));
         }
         notes.extend(self.unclear());
@@ -155,6 +164,39 @@ impl CountTables {
             of_places: counted_tables::of_places(parts.iter().map(|(_, part)| &part.counted)),
             of_ranks: counted_tables::of_ranks(parts.iter().map(|(at, part)| (at, &part.counted))),
             notes: All(asked).notes(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Cell;
+    use crate::rank::samples::{Func, Layer};
+
+    #[test]
+    fn what_has_no_sample_is_stated_and_shares_of_all_tables_are_of_one_time() {
+        let main =
+            Func { name: "main".into(), file: "".into(), module: "m".into(), layer: Layer::Native };
+        let mut all = RankCpu { rows: 3, ..RankCpu::default() };
+        (all.functions.running_ns, all.functions.unknown_ns) = (200, 50);
+        all.functions.samples = 2;
+        let sum = all.functions.all.entry(main.clone()).or_default();
+        (sum.self_ns, sum.total_ns, sum.self_samples, sum.total_samples) = (150, 150, 2, 2);
+        all.top_down.add(std::iter::once(&main), 150);
+        all.bottom_up.add(std::iter::once(&main), 150);
+        let counted =
+            CountTables { of_places: Vec::new(), of_ranks: Vec::new(), notes: Vec::new() };
+        let body = JoinedCpu { all, ranks: 1, counted }.body(&Options::default());
+        let note = "200 ns on a core, of it 150 ns with a sample and 50 ns without, which no table \
+                    has, from 2 samples; shares are of all of it";
+        assert_eq!(body.notes[0], note);
+        for (table, column) in
+            [("functions", "self_share"), ("top_down", "share"), ("bottom_up", "share")]
+        {
+            let table = body.tables.iter().find(|one| one.key == table).unwrap();
+            let at = table.columns.iter().position(|one| one.key == column).unwrap();
+            assert_eq!(table.rows[0][at], Cell::from(0.75), "{}", table.key);
         }
     }
 }

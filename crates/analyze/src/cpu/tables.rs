@@ -134,7 +134,14 @@ pub(super) fn modules(all: &Functions, why: &str) -> Table {
     table
 }
 
-pub(super) fn tree(key: &'static str, title: &str, tree: &FunctionTree, why: &str) -> Table {
+/// `running_ns`: all time on a core, of which shares are.
+pub(super) fn tree(
+    key: &'static str,
+    title: &str,
+    tree: &FunctionTree,
+    running_ns: u64,
+    why: &str,
+) -> Table {
     let columns = vec![
         Column::new("total_ns", "total", Unit::Duration),
         Column::new("share", "share", Unit::Share),
@@ -148,11 +155,11 @@ pub(super) fn tree(key: &'static str, title: &str, tree: &FunctionTree, why: &st
     let mut table = Table::new(key, title, columns)
         .about("nodes of 1% and more; pure pass-through calls are left out")
         .empty(why);
-    for (depth, node) in tree.shown(tree.total_ns() / LEAST_OF_TREE) {
+    for (depth, node) in tree.shown(running_ns / LEAST_OF_TREE) {
         let Some(func) = &node.func else { continue };
         table.row(vec![
             node.total_ns.into(),
-            (node.total_ns as f64 / tree.total_ns().max(1) as f64).into(),
+            (node.total_ns as f64 / running_ns.max(1) as f64).into(),
             node.self_ns.into(),
             depth.into(),
             func.layer.word().into(),

@@ -34,6 +34,7 @@ impl Default for FunctionTree {
 
 impl FunctionTree {
     /// Time of everything.
+    #[cfg(test)]
     pub fn total_ns(&self) -> u64 {
         self.nodes[0].total_ns
     }
