@@ -2,6 +2,7 @@
 
 Arrows point one way, and only these are allowed:
 
+    wire <- cfi <- {inject, collect}
     wire <- inject <- {preload-shim, cupti-agent}
     cupti-sys <- {inject, cupti-agent}
     wire <- trace <- {collect, facts} <- profiler-cli
@@ -33,11 +34,12 @@ ALLOWED = {
     "tprof-macros": set(),
     "tprof-wire": set(),
     "tprof-cupti-sys": set(),
-    "tprof-inject": {"tprof-wire", "tprof-cupti-sys"},
+    "tprof-cfi": {"tprof-wire"},
+    "tprof-inject": {"tprof-wire", "tprof-cfi", "tprof-cupti-sys"},
     "tprof-preload": {"tprof-wire", "tprof-inject"},
     "tprof-cupti": {"tprof-wire", "tprof-inject", "tprof-cupti-sys"},
     "tprof-trace": {"tprof-wire"},
-    "tprof-collect": {"tprof-wire", "tprof-trace"},
+    "tprof-collect": {"tprof-wire", "tprof-cfi", "tprof-trace"},
     "tprof-facts": {"tprof-trace"},
     "tprof-import": {"tprof-trace", "tprof-facts"},
     "tprof-analyze": {"tprof-trace", "tprof-facts"},
@@ -55,7 +57,7 @@ ALLOWED = {
 }
 ANYTHING = {"tprof-tests", "tprof-fake-cuda"}
 # Code that runs inside the job brings nothing along but libc's declarations.
-INJECTED = {"tprof-wire", "tprof-cupti-sys", "tprof-inject", "tprof-preload", "tprof-cupti"}
+INJECTED = {"tprof-wire", "tprof-cfi", "tprof-cupti-sys", "tprof-inject", "tprof-preload", "tprof-cupti"}
 INJECTED_MAY = {"libc"}
 
 

@@ -185,9 +185,9 @@ fn spans_and_their_arguments_are_those_of_the_program() {
         assert_eq!(counts, BTreeMap::from(expected));
         let (_, _, args) = one(&file, "upload");
         assert_eq!(args, serde_json::json!({"bytes": 4096, "style": "start/end"}));
-        // It slept 20 ms within, and 20 ms before it reported the span.
+        // It slept 20 ms within, and 20 ms before it reported the span: before `timed`.
         let (start_ns, end_ns, _) = one(&file, "decode");
-        assert!((20_000_000..40_000_000).contains(&(end_ns - start_ns)), "{}", end_ns - start_ns);
+        assert!(end_ns - start_ns >= 20_000_000, "{}", end_ns - start_ns);
         let (upload_ns, _, _) = one(&file, "upload");
         let (timed_ns, _, _) = one(&file, "timed");
         assert!(upload_ns < start_ns && end_ns + 20_000_000 <= timed_ns);

@@ -63,6 +63,49 @@ impl ObjectInfo {
         })
     }
 
+    /// The part of its file around an address that is mapped for reading.
+    pub(crate) fn readable(&self, address: usize) -> Option<&'static [u8]> {
+        const LOAD: u32 = 1;
+        const READ: u32 = 4;
+        let mut headers = self.headers().iter().filter(|h| h.kind == LOAD && h.flags & READ != 0);
+        headers.find_map(|header| {
+            let start = self.bias.wrapping_add(header.address as usize);
+            let bytes = header.file_size as usize;
+            // SAFETY: the loader mapped this segment for reading, and the caller sees to it that
+            // the object stays loaded while the slice is used.
+            (start..start.wrapping_add(bytes))
+                .contains(&address)
+                .then(|| unsafe { core::slice::from_raw_parts(start as *const u8, bytes) })
+        })
+    }
+
+    /// The object with an ELF header at `start`, its first mapping's beginning, and addresses that
+    /// are `bias` more than those in its file; and its entry point.
+    ///
+    /// # Safety
+    /// An object is loaded there.
+    pub(crate) unsafe fn at(start: usize, bias: usize) -> Option<(ObjectInfo, usize)> {
+        /// Bytes of a page, within which the loader keeps header and program headers.
+        const PAGE: usize = 4096;
+        const MAGIC: u32 = u32::from_le_bytes(*b"\x7fELF");
+        // SAFETY: an object's first page is mapped. Offsets are those of an ELF64 header.
+        let (magic, entry, place, bytes, count) = unsafe {
+            (
+                *(start as *const u32),
+                *((start + 24) as *const u64) as usize,
+                *((start + 32) as *const u64) as usize,
+                *((start + 54) as *const u16) as usize,
+                *((start + 56) as *const u16),
+            )
+        };
+        let end = place.checked_add(usize::from(count) * size_of::<ProgramHeader>())?;
+        let is_there = magic == MAGIC && bytes == size_of::<ProgramHeader>() && end <= PAGE;
+        let headers = (start + place) as *const ProgramHeader;
+        let info = ObjectInfo { bias, name: core::ptr::null(), headers, count };
+        (is_there && place % align_of::<ProgramHeader>() == 0)
+            .then_some((info, bias.wrapping_add(entry)))
+    }
+
     /// Its dynamic symbol table, if it has one.
     pub(crate) fn symbols(&self) -> Option<Object> {
         Object::read(self.bias, self.headers().iter().find(|h| h.kind == 2)?)

@@ -15,7 +15,9 @@ pub struct Wiped {
     pub asked: AtomicU64,
     /// Events since then that were not recorded.
     pub missed: AtomicU64,
-    rest: [u64; 509],
+    /// Threads that read frame information of loaded objects at this moment.
+    pub reading_frames: AtomicU64,
+    rest: [u64; 508],
 }
 
 /// The page itself. In `.bss`, behind the page that holds the end of `.data`,
@@ -24,7 +26,8 @@ pub static WIPED: Wiped = Wiped {
     generation: AtomicU64::new(0),
     asked: AtomicU64::new(0),
     missed: AtomicU64::new(0),
-    rest: [0; 509],
+    reading_frames: AtomicU64::new(0),
+    rest: [0; 508],
 };
 
 /// Where the process stands. Survives a fork, unlike [`WIPED`].

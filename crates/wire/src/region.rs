@@ -187,6 +187,9 @@ pub struct RegionHeader {
     /// Raised by the target before `modules_wanted` where it asks for what is mapped, not only for
     /// a table of it.
     pub maps_wanted: AtomicU32,
+    /// 1: the target finds rows of code without a table by itself; written before `modules_wanted`
+    /// is raised.
+    pub finds_rows: AtomicU32,
     /// Who notices the steps that the process counts: `Source` of the injected library; 0: none yet.
     pub step_source: AtomicU32,
     /// Steps that were noticed.

@@ -16,7 +16,9 @@ use tprof_inject::{kernels, operators, python, unwind};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     python::unloading();
+    unwind::unloading();
     let error = real!(DLCLOSE(handle) as fn(*mut c_void) -> c_int, else -1);
+    unwind::unloaded();
     python::unloaded();
     if error == 0 {
         unwind::code_changed();

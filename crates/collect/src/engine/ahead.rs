@@ -11,7 +11,8 @@
 use crate::kept::Kept;
 use crate::modules::{LoadedModule, Mapping, ModuleCache, TableState};
 use crate::shared::{Region, publish};
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Programs that are remembered, at most.
@@ -20,8 +21,8 @@ const MOST: usize = 4096;
 /// See the module.
 #[derive(Default)]
 pub struct Ahead {
-    /// Paths of programs that asked.
-    asked: Mutex<HashSet<String>>,
+    /// Paths of programs that asked, each with whether it finds rows without a table by itself.
+    asked: Mutex<HashMap<String, bool>>,
     cache: Mutex<ModuleCache>,
 }
 
@@ -36,27 +37,30 @@ impl Ahead {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A program asked for its tables.
-    pub fn asks(&self, program: &str) {
+    /// A program asked for its tables; `finds_rows`: it finds rows without a table by itself.
+    pub fn asks(&self, program: &str, finds_rows: bool) {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        if asked.len() < MOST && !asked.contains(program) {
-            asked.insert(program.to_owned());
+        if let Some(known) = asked.get_mut(program) {
+            *known = finds_rows;
+        } else if asked.len() < MOST {
+            asked.insert(program.to_owned(), finds_rows);
         }
     }
 
-    /// Whether a program has asked.
-    pub fn is_awaited(&self, program: &str) -> bool {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).contains(program)
+    /// Whether a program that has asked finds rows by itself; `None` if it has not asked.
+    pub fn awaited(&self, program: &str) -> Option<bool> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).get(program).copied()
     }
 
     /// Publishes the tables of what a process has mapped in its region, which it has not been
     /// given yet, and passes the modules on; nothing if a table is missing, or the cache is at work
-    /// on one: the process asks then.
+    /// on one: the process asks then. One that finds rows by itself is in want of no table.
     pub fn publish(
         &self,
         pid: u32,
         maps: &[Mapping],
         region: &Region,
+        finds_rows: bool,
     ) -> Option<Vec<LoadedModule>> {
         let mut cache = match self.cache.try_lock() {
             Ok(cache) => cache,
@@ -67,13 +71,14 @@ impl Ahead {
         let is_ready = |module: &LoadedModule| match module.file {
             Some(file) => {
                 matches!(cache.state(file), TableState::At(_) | TableState::Absent(_))
-                    || cache.is_deferred(file)
+                    || cache.is_deferred(file, finds_rows)
             }
             None => true,
         };
         if modules.is_empty() || !modules.iter().all(is_ready) {
             return None;
         }
+        region.header().finds_rows.store(u32::from(finds_rows), Relaxed);
         publish(region, &mut modules, &mut cache);
         Some(modules)
     }
@@ -83,7 +88,7 @@ impl Ahead {
 mod tests {
     use super::*;
     use crate::modules::{TableId, TableStore, read_code_maps};
-    use std::sync::atomic::Ordering::*;
+    use tprof_wire::region::module_table;
 
     /// Tables are kept nowhere: only where they would lie counts.
     struct Nowhere(u64);
@@ -116,7 +121,7 @@ mod tests {
         let maps = read_code_maps(pid).unwrap();
         compile_all(&ahead, &maps);
         let (region, _file) = Region::new().unwrap();
-        let modules = ahead.publish(pid, &maps, &region).unwrap();
+        let modules = ahead.publish(pid, &maps, &region, false).unwrap();
         let code = compile_all as *const () as u64;
         let module = modules.iter().find(|m| (m.start..m.end).contains(&code)).unwrap();
         let cache = ahead.cache();
@@ -136,21 +141,35 @@ mod tests {
         let (pid, ahead) = (std::process::id(), Ahead::default());
         let maps = read_code_maps(pid).unwrap();
         let (region, _file) = Region::new().unwrap();
-        assert!(ahead.publish(pid, &maps, &region).is_none());
+        assert!(ahead.publish(pid, &maps, &region, false).is_none());
         compile_all(&ahead, &maps);
         let at_work = ahead.cache();
-        assert!(ahead.publish(pid, &maps, &region).is_none());
+        assert!(ahead.publish(pid, &maps, &region, false).is_none());
         drop(at_work);
-        assert!(ahead.publish(pid, &[], &region).is_none());
+        assert!(ahead.publish(pid, &[], &region, false).is_none());
         assert_eq!(region.header().modules_seq.load(Relaxed), 0);
-        assert!(ahead.publish(pid, &maps, &region).is_some());
+        assert!(ahead.publish(pid, &maps, &region, false).is_some());
     }
 
     #[test]
     fn only_programs_that_asked_are_awaited() {
         let ahead = Ahead::default();
-        assert!(!ahead.is_awaited("/usr/bin/cc1"));
-        ahead.asks("/usr/bin/cc1");
-        assert!(ahead.is_awaited("/usr/bin/cc1") && !ahead.is_awaited("/usr/bin/as"));
+        assert_eq!(ahead.awaited("/usr/bin/cc1"), None);
+        ahead.asks("/usr/bin/cc1", true);
+        assert_eq!(ahead.awaited("/usr/bin/cc1"), Some(true));
+        assert_eq!(ahead.awaited("/usr/bin/as"), None);
+    }
+    #[test]
+    fn a_process_that_finds_rows_by_itself_waits_for_no_table() {
+        let (pid, ahead) = (std::process::id(), Ahead::default());
+        let maps = read_code_maps(pid).unwrap();
+        let (region, _file) = Region::new().unwrap();
+        assert!(ahead.publish(pid, &maps, &region, true).is_some());
+        assert!(region.finds_rows());
+        let len = region.header().modules_len.load(Relaxed) as usize;
+        let deferred = (0..len)
+            .filter(|at| region.module(*at).table.load(Relaxed) == module_table::DEFERRED)
+            .count();
+        assert!(deferred > 2, "{deferred} of {len}");
     }
 }

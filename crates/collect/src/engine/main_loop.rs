@@ -258,7 +258,8 @@ impl Engine {
             taken += target.drain(&mut self.out, now, Pass::Live);
             let request = target.modules_request();
             if request.is_some() {
-                self.parts.ahead.asks(&target.exe);
+                let finds_rows = target.hooks.region.finds_rows();
+                self.parts.ahead.asks(&target.exe, finds_rows);
             }
             if request.is_some() || target.wants_modules() {
                 self.open.modules += 1;

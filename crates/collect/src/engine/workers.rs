@@ -160,22 +160,16 @@ fn serve_modules(
         };
         let late = mappings.late;
         let modules = &mut mappings.modules;
-        cache.take_kept(&mut tables);
-        take_marks(&question.region, modules, &mut cache);
-        let mut open: Vec<_> = modules
-            .iter()
-            .filter_map(|m| m.file)
-            .flat_map(|f| cache.parts(f).iter().map(|part| part.1).chain([f]))
-            .filter(|f| *cache.state(*f) == TableState::Wanted && !cache.is_deferred(*f))
-            .collect();
-        open.sort_by_key(|file| cache.module_cost(*file));
-        let mut cost = 0;
-        let (at_once, later): (Vec<_>, Vec<_>) = open.into_iter().partition(|file| {
-            cost += cache.module_cost(*file);
-            cost <= AT_ONCE
-        });
-        let (at_once, later) = (Batch::of(&at_once, &mut cache), Batch::of(&later, &mut cache));
-        at_once.compile(&mut cache, &mut tables);
+        // It waits for what is mapped, and for no table.
+        let finds_rows = question.region.finds_rows();
+        let mut later = Batch::default();
+        if !finds_rows {
+            cache.take_all_kept(&mut tables);
+            take_marks(&question.region, modules, &mut cache);
+            let (at_once, rest) = to_compile(modules, &cache, finds_rows, AT_ONCE);
+            later = Batch::of(&rest, &mut cache);
+            Batch::of(&at_once, &mut cache).compile(&mut cache, &mut tables);
+        }
         publish(&question.region, modules, &mut cache);
         if !late
             && question.region.header().stack_mode.load(Relaxed) == stack_mode::PYTHON
@@ -191,15 +185,45 @@ fn serve_modules(
         if answers.send(done).is_err() {
             return;
         }
-        session.wake();
+        // The target's thread before the engine's, which may want the same processor.
         answer(&question);
-        if !later.jobs.is_empty() {
+        session.wake();
+        let mut is_more = !later.jobs.is_empty();
+        if finds_rows {
+            take_marks(&question.region, &mappings.modules, &mut cache);
+            is_more = cache.take_wanted_kept(&mut tables);
+            let (files, _) = to_compile(&mappings.modules, &cache, finds_rows, u64::MAX);
+            is_more |= !files.is_empty();
+            later = Batch::of(&files, &mut cache);
+        }
+        if is_more {
             later.compile(&mut cache, &mut tables);
             publish(&question.region, &mut mappings.modules, &mut cache);
         }
         recent.truncate(RECENT - 1);
         recent.push_front((question.image, wanted, mappings));
     }
+}
+
+/// The files and parts with tables that are to be compiled now, in order of what they cost: those
+/// that cost no more than `most` bytes of frame information together, and the others.
+fn to_compile(
+    modules: &[LoadedModule],
+    cache: &ModuleCache,
+    finds_rows: bool,
+    most: u64,
+) -> (Vec<FileKey>, Vec<FileKey>) {
+    let files = modules.iter().filter_map(|m| m.file);
+    let mut open: Vec<_> = files
+        .flat_map(|f| cache.parts(f).iter().map(|part| part.1).chain([f]))
+        .filter(|f| *cache.state(*f) == TableState::Wanted && !cache.is_deferred(*f, finds_rows))
+        .collect();
+    open.sort_by_key(|file| cache.module_cost(*file));
+    let mut cost = 0;
+    open.into_iter().partition(|file| {
+        cost += cache.module_cost(*file);
+        cost <= most
+    })
 }
 
 /// Once the run is over: jobs' threads wait for this thread, which must not wait for a disk.
@@ -210,6 +234,7 @@ fn keep_tables(ahead: &Ahead) {
 }
 
 /// Tables to be compiled.
+#[derive(Default)]
 struct Batch {
     /// In order of what they cost.
     jobs: Vec<CompileJob>,

@@ -295,11 +295,12 @@ impl ModuleCache {
         self.entries[file.0 as usize].asked = true;
     }
 
-    /// Whether the table of a file is not to be compiled until a stack needs it.
-    pub fn is_deferred(&self, file: FileKey) -> bool {
+    /// Whether the table of a file is not to be compiled until a stack needs it. `finds_rows`: the
+    /// process finds rows of code without a table by itself.
+    pub fn is_deferred(&self, file: FileKey, finds_rows: bool) -> bool {
         let entry = &self.entries[file.0 as usize];
         let is_large = entry.part.is_some() || entry.frame_bytes >= DEFERRED_FROM;
-        entry.state == TableState::Wanted && is_large && !entry.asked
+        entry.state == TableState::Wanted && (is_large || finds_rows) && !entry.asked
     }
 
     /// Takes the compilation of a file that is [`TableState::Wanted`], to be
@@ -345,8 +346,27 @@ impl ModuleCache {
     }
 
     /// Stores the tables of earlier runs of all files that were found since the last call.
-    pub fn take_kept(&mut self, store: &mut dyn TableStore) {
-        for file in std::mem::take(&mut self.unread) {
+    pub fn take_all_kept(&mut self, store: &mut dyn TableStore) {
+        let unread = std::mem::take(&mut self.unread);
+        self.read_kept(unread, store);
+    }
+
+    /// Stores the tables of earlier runs of those files that a stack needs a table of; whether there
+    /// are such files.
+    pub fn take_wanted_kept(&mut self, store: &mut dyn TableStore) -> bool {
+        let is_wanted = |file: &FileKey| self.entries[file.0 as usize].asked;
+        let with_parts = |file: &FileKey| {
+            is_wanted(file) || self.parts(*file).iter().any(|(_, part)| is_wanted(part))
+        };
+        let (wanted, unread): (Vec<_>, _) = self.unread.iter().partition(|file| with_parts(file));
+        let any = !wanted.is_empty();
+        self.unread = unread;
+        self.read_kept(wanted, store);
+        any
+    }
+
+    fn read_kept(&mut self, files: Vec<FileKey>, store: &mut dyn TableStore) {
+        for file in files {
             let key = &self.entries[file.0 as usize].kept_as;
             let (Some(kept), Some(key)) = (&self.kept, key) else { continue };
             let rows = KeptRows::read(kept, key);

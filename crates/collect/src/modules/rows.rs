@@ -9,12 +9,11 @@ use crate::elf::{Elf, u32_at};
 use crate::unwind_table::{self, SearchTable, UnwindTable, Window};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use tprof_cfi::ENTRY_BYTES;
 use tprof_wire::unwind::Row;
 
 /// Most functions of a search table that is read; libtorch_cuda's has a million.
 const MAX_FUNCTIONS: u64 = 8 << 20;
-/// Code at the entry point that nothing describes has no caller; it is no longer.
-const ENTRY_BYTES: u64 = 96;
 
 /// See the module.
 pub struct ModuleRows {

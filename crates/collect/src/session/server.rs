@@ -178,12 +178,14 @@ impl Server {
         if agent {
             images.agents.insert(image);
         }
-        let awaited = !agent && self.has_native_stacks() && self.ahead.is_awaited(&attached.exe);
-        if !forked || awaited {
+        let has_stacks = !agent && self.has_native_stacks();
+        let awaited = has_stacks.then(|| self.ahead.awaited(&attached.exe)).flatten();
+        if !forked || awaited.is_some() {
             // While it waits: a short process can be gone before anybody asks.
             let maps = modules::read_code_maps(attached.pid).unwrap_or_default();
-            if awaited {
-                attached.modules = self.ahead.publish(attached.pid, &maps, &attached.region);
+            if let Some(finds_rows) = awaited {
+                let (pid, region) = (attached.pid, &attached.region);
+                attached.modules = self.ahead.publish(pid, &maps, region, finds_rows);
             }
             // A forked child has its parent's.
             attached.begun_with = if forked { Vec::new() } else { maps };

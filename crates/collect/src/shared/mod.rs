@@ -154,6 +154,11 @@ impl Region {
         self.map.view(0)
     }
 
+    /// Whether the target finds rows of code without a table by itself.
+    pub fn finds_rows(&self) -> bool {
+        self.header().finds_rows.load(Relaxed) != 0
+    }
+
     /// A thread slot, by index.
     pub fn slot(&self, index: usize) -> &ThreadSlot {
         assert!(index < MAX_THREADS);

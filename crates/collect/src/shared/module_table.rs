@@ -45,14 +45,16 @@ fn places(modules: &[LoadedModule], cache: &ModuleCache) -> Vec<ModulePlace> {
 /// and stays marked in the table until it is there.
 pub fn publish(region: &Region, modules: &mut [LoadedModule], cache: &mut ModuleCache) {
     modules.sort_by_key(|m| m.start);
+    // What takes time is done before: threads of the target spin while the table is rewritten.
     let header = region.header();
+    let finds_rows = region.finds_rows();
+    let places = places(modules, cache);
     let before = header.modules_seq.load(Relaxed) | 1;
     header.modules_seq.store(before, Release);
     // A mark that is written from here on is not counted by its writer, which finds the table
     // rewritten and searches again.
     std::sync::atomic::fence(SeqCst);
-    take_marks(region, modules, cache);
-    let places = places(modules, cache);
+    take_marks_of(region, &places, cache);
     for (index, new) in places.iter().enumerate() {
         let table = match new.file.map(|file| (file, cache.state(file))) {
             Some((file, TableState::At(table))) => {
@@ -60,7 +62,7 @@ pub fn publish(region: &Region, modules: &mut [LoadedModule], cache: &mut Module
                 module.table = Some(*table).filter(|_| module.file == Some(file)).or(module.table);
                 table.0
             }
-            Some((file, TableState::Wanted)) => match cache.is_deferred(file) {
+            Some((file, TableState::Wanted)) => match cache.is_deferred(file, finds_rows) {
                 true => module_table::DEFERRED,
                 // Asked for since the answer was begun: by a question of its own.
                 false => module_table::ASKED,
@@ -80,6 +82,10 @@ pub fn publish(region: &Region, modules: &mut [LoadedModule], cache: &mut Module
 
 /// Marks in `cache` what a target has asked for in its table, of these modules in order of address.
 pub fn take_marks(region: &Region, modules: &[LoadedModule], cache: &mut ModuleCache) {
+    take_marks_of(region, &places(modules, cache), cache);
+}
+
+fn take_marks_of(region: &Region, places: &[ModulePlace], cache: &mut ModuleCache) {
     let len = (region.header().modules_len.load(Relaxed) as usize).min(MAX_MODULES);
     let marked: Vec<(u64, u64)> = (0..len)
         .map(|index| region.module(index))
@@ -89,7 +95,6 @@ pub fn take_marks(region: &Region, modules: &[LoadedModule], cache: &mut ModuleC
     if marked.is_empty() {
         return;
     }
-    let places = places(modules, cache);
     let asked = places.iter().filter(|place| marked.contains(&(place.start, place.end)));
     asked.filter_map(|place| place.file).for_each(|file| cache.ask(file));
 }
@@ -131,7 +136,7 @@ mod tests {
 
         let module = modules.iter().find(|m| (m.start..m.end).contains(&code)).unwrap();
         let parts: Vec<_> = cache.parts(module.file.unwrap()).iter().map(|part| part.1).collect();
-        let asked: Vec<_> = parts.iter().filter(|part| !cache.is_deferred(**part)).collect();
+        let asked: Vec<_> = parts.iter().filter(|part| !cache.is_deferred(**part, false)).collect();
         let [part] = asked.as_slice() else { panic!("{} of {}", asked.len(), parts.len()) };
         let job = cache.job(**part).unwrap();
         assert_eq!(*cache.state(**part), TableState::Compiling);

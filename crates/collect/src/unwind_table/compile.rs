@@ -7,15 +7,13 @@ use std::sync::Arc;
 use super::compiler::Compiler;
 use super::table::{UnwindError, UnwindTable};
 use gimli::{DebugFrame, LittleEndian};
+use tprof_cfi::ENTRY_BYTES;
 use tprof_wire::unwind::Row;
 
 use crate::elf::{EM_X86_64, Elf, ElfError, PT_GNU_EH_FRAME, u32_at};
 
 /// Largest section of frame information that is read.
 const MAX_SECTION: u64 = 512 << 20;
-/// Code at the entry point without frame information (`ld.so`, musl's `crt1.o`)
-/// has no caller; it is no longer than this.
-const ENTRY_BYTES: u32 = 96;
 
 /// Compiles the module at `path`.
 pub fn compile(path: &Path) -> Result<UnwindTable, UnwindError> {
@@ -127,7 +125,7 @@ pub(super) fn mark_entry(table: &mut UnwindTable, entry: u64) {
         return;
     }
     let next = table.pcs.partition_point(|pc| *pc <= entry);
-    let end = entry.saturating_add(ENTRY_BYTES);
+    let end = entry.saturating_add(ENTRY_BYTES as u32);
     let end = table.pcs.get(next).map_or(end, |pc| end.min(*pc));
     let rows = if table.pcs.get(next) == Some(&end) {
         &[(entry, Row::END)][..]

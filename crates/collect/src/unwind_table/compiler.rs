@@ -9,9 +9,10 @@ use gimli::{
     BaseAddresses, CfaRule, CommonInformationEntry, DebugFrame, EhFrame, EndianSlice, LittleEndian,
     Operation, RegisterRule, UnwindContext, UnwindOffset, UnwindSection, X86_64,
 };
+use tprof_cfi::CfiEntry;
 use tprof_wire::unwind::{Row, RowKind};
 
-use super::plain::{CfiEntry, CodeRange, Plain, PlainCie};
+use super::plain::{CodeRange, Plain};
 use super::table::{UnwindError, UnwindTable};
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
@@ -100,18 +101,18 @@ impl<'a, S: UnwindSection<Bytes<'a>>> FrameSection<'a, S> {
         let mut at = 0;
         while let Some((entry, next)) = plain.entry(at) {
             match entry {
-                CfiEntry::Cie => {
-                    let Ok(cie) = cies.get(section, bases, S::Offset::from(at)) else { break };
-                    let mut program = cie.instructions(section, bases);
-                    plain.meet(at, PlainCie::of(&cie, || program.next()));
+                CfiEntry::Shared => {
+                    if cies.get(section, bases, S::Offset::from(at)).is_err() {
+                        break;
+                    }
                 }
-                CfiEntry::Fde(cie) if plain.cie(cie).is_some() => {
+                CfiEntry::Description(cie) if plain.cie(cie).is_some() => {
                     let code = plain.code(at);
                     ranges.extend(
                         code.and_then(|(start, end)| CodeRange::new(start, end, at, false)),
                     );
                 }
-                CfiEntry::Fde(_) => {
+                CfiEntry::Description(_) => {
                     let fde = section.partial_fde_from_offset(bases, S::Offset::from(at));
                     let parsed =
                         fde.and_then(|fde| fde.parse(|s, bases, cie| cies.get(s, bases, cie)));

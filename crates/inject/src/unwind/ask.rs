@@ -1,5 +1,6 @@
 //! Asks the collector for the tables of code that it has not published yet.
 
+use super::loaded_rows;
 use crate::block::Thread;
 use crate::{arch, stall, state, sys};
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -30,12 +31,20 @@ pub fn ask(thread: &Thread) -> bool {
     }
     let next = now / 1000 + (1000 << exponent.min(12));
     PATIENCE.store(next << 8 | (exponent + 1).min(12), Relaxed);
+    header.finds_rows.store(u32::from(loaded_rows::can_find()), Relaxed);
     let question = header.modules_wanted.fetch_add(1, AcqRel) + 1;
     // Who waits wakes the collector; who does not wait, wakes it once a question.
     if let (0, Some(session)) = (header.wait_on_full.load(Relaxed), state::session()) {
         sys::futex_wake(session.sleep.as_ptr(), 1);
     }
     wait_for_answer(thread, now, question)
+}
+
+/// Asks for the tables that are marked, and does not wait: the collector sees it at its next pass.
+pub fn post() {
+    if let Some(header) = state::header() {
+        header.modules_wanted.fetch_add(1, AcqRel);
+    }
 }
 
 /// As [`ask`], where the table lacks mappings, or has some that are gone.

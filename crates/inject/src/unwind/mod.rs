@@ -1,8 +1,9 @@
-//! Takes a stack: interprets rows that the collector compiled, memoised by
-//! return address, within memory known to be readable.
+//! Takes a stack: interprets rows that the collector compiled, or that are found in the frame
+//! information of the code itself, memoised by return address, within memory known to be readable.
 //!
 //! A frame pointer is trusted only where a row permits it. Nothing is
-//! dereferenced outside the thread's stack and the read-only tables.
+//! dereferenced outside the thread's stack, the read-only tables, and the segments of loaded objects that
+//! hold frame information.
 
 mod ahead;
 mod ask;
@@ -12,6 +13,7 @@ mod frames;
 mod keep;
 mod last;
 mod learn;
+mod loaded_rows;
 mod remembering;
 mod rows;
 mod shape;
@@ -25,6 +27,7 @@ pub use ahead::ask_ahead;
 pub use check::compare_ids;
 pub use frames::Walk;
 pub use last::forget;
+pub use loaded_rows::{unloaded, unloading};
 pub use rows::{code_changed, prepare};
 pub use shapes::{Guess, guess};
 pub use walk::{complete, walk};

@@ -1,8 +1,9 @@
 //! The row of a return address, memoised.
 
-use super::ask::{ask, ask_for_mappings, forget_patience};
-use super::short_row::{ROW_BITS, ShortRow};
-use super::tables::{NOT_READY, RowSearch, search};
+use super::ask::{ask, ask_for_mappings, forget_patience, post};
+use super::loaded_rows;
+use super::short_row::{NOT_READY, ROW_BITS, ShortRow};
+use super::tables::{RowSearch, search};
 use crate::block::Thread;
 use crate::{callee, sys};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*, fence};
@@ -30,6 +31,7 @@ static CODE: AtomicU64 = AtomicU64::new(0);
 static STALE: AtomicBool = AtomicBool::new(false);
 /// Maps the memo; without it every lookup is a search.
 pub fn prepare() {
+    loaded_rows::prepare();
     if TABLE.load(Relaxed).is_null()
         && let Some(at) = sys::map_anonymous(MEMO * size_of::<AtomicU64>())
     {
@@ -156,13 +158,35 @@ fn find(thread: &Thread, pc: u64) -> (Row, bool) {
         forget_patience();
     }
     let quiet = thread.is_quiet();
+    let mut asks = !loaded_rows::can_find();
     // Which code lies there, then the table of a large module: two questions, and a third where
     // another thread's answer came without the table.
     let mut again = false;
-    for _ in 0..4 {
-        match search(pc, quiet) {
-            RowSearch::Row(Row(NOT_READY)) => return LATER,
-            RowSearch::Row(row) => return (row, true),
+    for _ in 0..5 {
+        let found = search(pc, quiet, asks && !quiet);
+        if let RowSearch::Row(row) = found {
+            // It was worth asking: be ready to ask again.
+            if again {
+                forget_patience();
+            }
+            return (row, true);
+        }
+        let is_unknown = matches!(found, RowSearch::Unknown);
+        let is_known = !matches!(found, RowSearch::Unknown | RowSearch::Rewritten);
+        // Code that the collector does not know of it must come to know first, for names.
+        if (quiet || !is_unknown)
+            && let Some((row, is_worth_a_table)) = loaded_rows::find(pc)
+        {
+            if is_worth_a_table && let RowSearch::Asked(true) = search(pc, quiet, !quiet) {
+                post();
+            }
+            return (row, is_known);
+        }
+        match found {
+            RowSearch::Row(_) | RowSearch::Coming | RowSearch::Rewritten => return LATER,
+            // A quiet thread cannot ask.
+            RowSearch::Deferred | RowSearch::Asked(_) if quiet => return LATER,
+            RowSearch::Deferred => asks = true,
             // An answer brings it for certain.
             RowSearch::Asked(first) => {
                 if first || again {
@@ -177,9 +201,9 @@ fn find(thread: &Thread, pc: u64) -> (Row, bool) {
                 if !ask_for_mappings(thread) {
                     return LATER;
                 }
-                match search(pc, quiet) {
+                match search(pc, quiet, false) {
                     RowSearch::Unknown => return (Row::NONE, false),
-                    // It was worth asking: be ready to ask again.
+                    RowSearch::Rewritten => return LATER,
                     _ => forget_patience(),
                 }
             }

@@ -1,7 +1,9 @@
 //! Rows in [`ROW_BITS`], so that one fits into a word beside what it belongs to.
 
-use super::tables::NOT_READY;
 use tprof_wire::unwind::{Row, RowKind};
+
+/// A row that means "tables not there yet": never memoised.
+pub const NOT_READY: u64 = 1 << 63;
 
 /// Bits of a [`ShortRow`].
 pub const ROW_BITS: u32 = 25;

@@ -5,28 +5,40 @@ use core::sync::atomic::Ordering::*;
 use tprof_wire::region::{MAX_MODULES, MODULES_OFFSET, ModuleRange, module_table};
 use tprof_wire::unwind::{Row, TableHeader};
 
-/// A row that means "tables not there yet": never memoised.
-pub const NOT_READY: u64 = 1 << 63;
-
 /// What the tables have of a pc.
 pub enum RowSearch {
     /// Its row, [`Row::NONE`] where its mapping's table has none.
     Row(Row),
-    /// Its mapping's table is compiled once it is asked for, which it now is: by this search
-    /// (true) or an earlier one.
+    /// Its mapping's table is being made, or may not be read by a quiet thread yet.
+    Coming,
+    /// Its mapping's table is made once it is asked for, which it is not.
+    Deferred,
+    /// It is now, by this search (true) or an earlier one.
     Asked(bool),
     /// No published mapping holds this pc.
     Unknown,
+    /// The collector rewrites the module table, and does not get on with it.
+    Rewritten,
 }
 
-/// Finds `pc` in the published modules; `quiet`: without a system call.
-pub fn search(pc: u64, quiet: bool) -> RowSearch {
+/// Tries to read the module table while the collector rewrites it, which takes it some
+/// microseconds; and those after which others are let run, a collector without a processor
+/// among them.
+const MOST_TRIES: u32 = 2000;
+const SPINS: u32 = 1000;
+
+/// Finds `pc` in the published modules; `quiet`: without a system call; `asks`: a table that is
+/// deferred is asked for.
+pub fn search(pc: u64, quiet: bool, asks: bool) -> RowSearch {
     let Some(header) = state::header() else { return RowSearch::Unknown };
     let region = state::REGION.load(Relaxed);
-    for _ in 0..1000 {
+    for tries in 0..MOST_TRIES {
         let before = header.modules_seq.load(Acquire);
         if before & 1 != 0 {
-            core::hint::spin_loop();
+            match tries {
+                SPINS.. if !quiet => sys::yield_now(),
+                _ => core::hint::spin_loop(),
+            }
             continue;
         }
         let len = (header.modules_len.load(Relaxed) as usize).min(MAX_MODULES);
@@ -45,12 +57,9 @@ pub fn search(pc: u64, quiet: bool) -> RowSearch {
         }
         return match found {
             Some((module, end, bias, table)) if pc < end => match table {
-                module_table::COMING => RowSearch::Row(Row(NOT_READY)),
-                // A quiet thread cannot ask.
-                module_table::DEFERRED | module_table::ASKED if quiet => {
-                    RowSearch::Row(Row(NOT_READY))
-                }
+                module_table::COMING => RowSearch::Coming,
                 module_table::ASKED => RowSearch::Asked(false),
+                module_table::DEFERRED if !asks => RowSearch::Deferred,
                 module_table::DEFERRED => {
                     let (from, to) = (module_table::DEFERRED, module_table::ASKED);
                     let first = module.table.compare_exchange(from, to, AcqRel, Relaxed).is_ok();
@@ -62,12 +71,15 @@ pub fn search(pc: u64, quiet: bool) -> RowSearch {
                     }
                     RowSearch::Asked(first)
                 }
-                table => RowSearch::Row(table_row(table, pc.wrapping_sub(bias), quiet)),
+                table => match table_row(table, pc.wrapping_sub(bias), quiet) {
+                    Some(row) => RowSearch::Row(row),
+                    None => RowSearch::Coming,
+                },
             },
             _ => RowSearch::Unknown,
         };
     }
-    RowSearch::Unknown
+    RowSearch::Rewritten
 }
 
 /// Opens the tables for reading up to `end`, if they are not yet; that takes a system
@@ -91,15 +103,15 @@ fn is_open(tables: *mut u8, end: usize, quiet: bool) -> bool {
     true
 }
 
-/// The row of a module's table for a module-relative pc. What is not open to a quiet
-/// thread may yet be to another: it is not ready, rather than absent.
-fn table_row(table: u64, pc: u64, quiet: bool) -> Row {
-    let closed = if quiet { Row(NOT_READY) } else { Row::NONE };
+/// The row of a module's table for a module-relative pc; `None` where the table is not open to a
+/// quiet thread, which it may yet be to another.
+fn table_row(table: u64, pc: u64, quiet: bool) -> Option<Row> {
+    let closed = (!quiet).then_some(Row::NONE);
     let tables = state::TABLES.load(Relaxed);
     let mapped = state::TABLES_BYTES.load(Relaxed);
-    let Ok(pc) = u32::try_from(pc) else { return Row::NONE };
+    let Ok(pc) = u32::try_from(pc) else { return Some(Row::NONE) };
     if tables.is_null() || table == 0 || table as usize + size_of::<TableHeader>() > mapped {
-        return Row::NONE;
+        return Some(Row::NONE);
     }
     if !is_open(tables, table as usize + size_of::<TableHeader>(), quiet) {
         return closed;
@@ -111,7 +123,7 @@ fn table_row(table: u64, pc: u64, quiet: bool) -> Row {
         let head = base.cast::<TableHeader>().read();
         let len = head.len as usize;
         if table as usize + tprof_wire::unwind::table_bytes(len) > mapped {
-            return Row::NONE;
+            return Some(Row::NONE);
         }
         if !is_open(tables, table as usize + tprof_wire::unwind::table_bytes(len), quiet) {
             return closed;
@@ -120,8 +132,8 @@ fn table_row(table: u64, pc: u64, quiet: bool) -> Row {
             core::slice::from_raw_parts(base.add(size_of::<TableHeader>()).cast::<u32>(), len);
         let rows = base.add(size_of::<TableHeader>() + (len * 4).next_multiple_of(8)).cast::<u64>();
         match pcs.partition_point(|p| *p <= pc) {
-            0 => Row::NONE,
-            after => Row(*rows.add(after - 1)),
+            0 => Some(Row::NONE),
+            after => Some(Row(*rows.add(after - 1))),
         }
     }
 }

@@ -1,0 +1,87 @@
+//! The row of one address, out of what a loader has mapped: through the binary search table beside
+//! `.eh_frame` to the description of the function, which is run as far as the address.
+
+use crate::description::{CfiEntry, code_at, entry_at, run};
+use crate::shared::SharedEntry;
+use core::ops::ControlFlow;
+use tprof_wire::unwind::Row;
+
+/// Bytes of the search table's head, and of an entry.
+const HEAD: usize = 12;
+const ENTRY: usize = 8;
+/// Version 1; pointer relative to itself, count as four bytes, entries of two signed words relative
+/// to the table: what all linkers write.
+const FORM: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
+/// Longest description of a function that is run, bytes.
+const MOST_BYTES: usize = 64 << 10;
+
+/// Code at the entry point without frame information (`ld.so`, musl's `crt1.o`) has no caller; it is
+/// no longer than so many bytes.
+pub const ENTRY_BYTES: u64 = 96;
+
+/// The frame information of a loaded object.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadedFrames<'a> {
+    bytes: &'a [u8],
+    address: u64,
+    table: u64,
+    entry: u64,
+    entries: &'a [u8],
+}
+
+impl<'a> LoadedFrames<'a> {
+    /// `bytes`: a segment with `.eh_frame_hdr` and `.eh_frame`; `address`: where it begins; `table`:
+    /// where `.eh_frame_hdr` does; `entry`: the entry point. `None` if the table is of another form.
+    pub fn new(bytes: &'a [u8], address: u64, table: u64, entry: u64) -> Option<LoadedFrames<'a>> {
+        let at = usize::try_from(table.checked_sub(address)?).ok()?;
+        let (form, rest) = bytes.get(at..)?.split_first_chunk::<4>()?;
+        let count = u32_at(rest, 4)? as usize;
+        let entries = rest.get(HEAD - form.len()..)?.get(..count.checked_mul(ENTRY)?)?;
+        (*form == FORM).then_some(LoadedFrames { bytes, address, table, entry, entries })
+    }
+
+    /// The row of an address. `None` if no description covers it, or one that is not as compilers
+    /// write them.
+    pub fn row_at(&self, pc: u64) -> Option<Row> {
+        let place = self.description_of(pc)?;
+        let at = usize::try_from(place.checked_sub(self.address)?).ok()?;
+        let (CfiEntry::Description(shared), end) = entry_at(self.bytes, at)? else { return None };
+        let description = self.bytes.get(at..end).filter(|bytes| bytes.len() <= MOST_BYTES)?;
+        let (start, code_end) = code_at(description, place)?;
+        if !(start..code_end).contains(&pc) {
+            let is_entry = (self.entry..self.entry.saturating_add(ENTRY_BYTES)).contains(&pc);
+            return (is_entry && code_end <= self.entry).then_some(Row::END);
+        }
+        let (CfiEntry::Shared, shared_end) = entry_at(self.bytes, shared)? else { return None };
+        let shared = SharedEntry::read(self.bytes.get(shared..shared_end)?)?;
+        let mut found = None;
+        let run = run(description, place, &shared, |from, row| {
+            if from > pc {
+                return ControlFlow::Break(());
+            }
+            found = Some(row);
+            ControlFlow::Continue(())
+        });
+        run.and(found)
+    }
+
+    /// The address of the description of the function that begins at or before an address.
+    fn description_of(&self, pc: u64) -> Option<u64> {
+        let address = |word: u32| self.table.wrapping_add_signed(i64::from(word.cast_signed()));
+        let start = |index: usize| Some(address(u32_at(self.entries, index * ENTRY)?));
+        let (mut low, mut high) = (0, self.entries.len() / ENTRY);
+        // Those before `low` begin at or before the address, those from `high` on behind it.
+        while low < high {
+            let middle = low.midpoint(high);
+            match start(middle)? <= pc {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        Some(address(u32_at(self.entries, low.checked_sub(1)? * ENTRY + 4)?))
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().map(|word| u32::from_le_bytes(*word))
+}

@@ -1,0 +1,113 @@
+//! What the descriptions of many functions share: a CIE.
+
+use crate::input::Input;
+use crate::state::CfaState;
+
+/// `DW_EH_PE_pcrel | DW_EH_PE_sdata4`: addresses are 32-bit and relative to where they stand.
+const RELATIVE: u8 = 0x1b;
+/// Longest entry that is run, bytes. Its program begins each description of its own; real ones have some thirty.
+const MOST_BYTES: usize = 1024;
+
+/// The entry that descriptions of functions refer to.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedEntry {
+    pub(crate) code_align: u64,
+    pub(crate) data_align: i64,
+    pub(crate) initial: CfaState,
+}
+
+impl SharedEntry {
+    /// Reads an entry, which `bytes` begin with the length of and end with. `None` unless addresses
+    /// are of the form that compilers write, nor for signal trampolines.
+    pub fn read(bytes: &[u8]) -> Option<SharedEntry> {
+        let mut input = Input::new(bytes);
+        let length = input.u32()?;
+        let is_whole = usize::try_from(length).ok()?.checked_add(4)? == bytes.len();
+        if !is_whole || bytes.len() > MOST_BYTES || input.u32()? != 0 {
+            return None;
+        }
+        let version = input.u8()?;
+        let rest = bytes.get(9..)?;
+        let name = rest.get(..rest.iter().position(|byte| *byte == 0)?)?;
+        input.slice(name.len() as u64 + 1)?;
+        let code_align = input.uleb()?;
+        let data_align = input.sleb()?;
+        // Which register holds the return address.
+        match version {
+            1 => u64::from(input.u8()?),
+            3 => input.uleb()?,
+            _ => return None,
+        };
+        let (b'z', augmentations) = name.split_first()? else { return None };
+        let length = input.uleb()?;
+        if encoding(augmentations, input.slice(length)?)? != RELATIVE {
+            return None;
+        }
+        let mut initial = CfaState::BEFORE;
+        while let Some(op) = input.u8() {
+            initial.step(op, &mut input, data_align)?;
+        }
+        Some(SharedEntry { code_align, data_align, initial })
+    }
+}
+
+/// How addresses of functions are encoded, by the letters of an entry and their data.
+fn encoding(letters: &[u8], data: &[u8]) -> Option<u8> {
+    let mut data = Input::new(data);
+    let mut found = None;
+    for letter in letters {
+        match letter {
+            b'R' => found = Some(data.u8()?),
+            // Language's data of a function.
+            b'L' => drop(data.u8()?),
+            // A language's own function.
+            b'P' => {
+                let bytes = match data.u8()? {
+                    // Padded to a multiple of its size.
+                    0x50 => return None,
+                    encoding => match encoding & 0x0f {
+                        0x00 | 0x04 | 0x0c => 8,
+                        0x02 | 0x0a => 2,
+                        0x03 | 0x0b => 4,
+                        _ => return None,
+                    },
+                };
+                data.slice(bytes)?;
+            }
+            _ => return None,
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tprof_wire::unwind::{Row, RowKind};
+
+    /// What GCC writes for C++ functions with destructors.
+    const WITH_PERSONALITY: [u8; 32] = [
+        28, 0, 0, 0, 0, 0, 0, 0, 1, b'z', b'P', b'L', b'R', 0, 1, 0x78, 16, 7, 0x9b, 1, 2, 3, 4,
+        0x1b, 0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0,
+    ];
+
+    #[test]
+    fn functions_begin_with_the_return_address_on_top_of_the_stack() {
+        let entry = SharedEntry::read(&WITH_PERSONALITY).unwrap();
+        assert_eq!((entry.code_align, entry.data_align), (1, -8));
+        assert_eq!(Some(entry.initial.row()), Row::new(RowKind::Sp, 8, None));
+    }
+
+    #[test]
+    fn what_compilers_do_not_write_is_refused() {
+        // Its length, its mark, its version, a letter, the encoding, an instruction.
+        for (at, value) in [(0, 27), (4, 1), (8, 2), (11, b'S'), (24, 0x0b), (25, 0x0a)] {
+            let mut entry = WITH_PERSONALITY;
+            entry[at] = value;
+            assert!(SharedEntry::read(&entry).is_none(), "byte {at}");
+        }
+        for len in 0..WITH_PERSONALITY.len() {
+            assert!(SharedEntry::read(&WITH_PERSONALITY[..len]).is_none(), "cut to {len}");
+        }
+    }
+}
