@@ -15,6 +15,7 @@ import big_c
 import collector
 import gpu
 import hta
+import import_torch
 import imports
 import operators
 import overhead_line
@@ -30,7 +31,7 @@ ROOT = HERE.parent.parent
 PROGRAMS = HERE / "programs"
 # What recording costs: the table in docs/overhead.md.
 RECORDING = ("probe", "exact", "mixed", "sampled", "threads", "cc1", "start", "memory")
-PARTS = (*RECORDING, "exports", "pages", "import", "reports", "gpu", "python", "scale", "overhead-line", "abi", "collector-torch", "operators", "sdk")
+PARTS = (*RECORDING, "exports", "pages", "import", "reports", "gpu", "python", "scale", "overhead-line", "abi", "collector-torch", "import-torch", "operators", "sdk")
 # Above this, every record's way to the collector is the larger part of its cost.
 DISTANT_NS = 50
 
@@ -337,6 +338,9 @@ class Bench:
     def line(self):
         overhead_line.measure(self)
 
+    def import_torch(self):
+        import_torch.measure(self)
+
     def collector_torch(self):
         collector.measure(self)
 
@@ -347,7 +351,7 @@ class Bench:
         rust_spans.measure(self, ROOT)
 
     def measure(self):
-        parts = (self.probe, self.exact_tight, self.exact_mixed, self.sampled, self.threads, self.compiler, self.start, self.long_run, self.exports, self.pages, self.imports, self.reports, self.gpus, self.pythons, self.growth, self.line, self.abi, self.collector_torch, self.operators, self.rust_spans)
+        parts = (self.probe, self.exact_tight, self.exact_mixed, self.sampled, self.threads, self.compiler, self.start, self.long_run, self.exports, self.pages, self.imports, self.reports, self.gpus, self.pythons, self.growth, self.line, self.abi, self.collector_torch, self.import_torch, self.operators, self.rust_spans)
         for name, part in zip(PARTS, parts, strict=True):
             if name in (self.args.only or RECORDING):
                 print(f"bench: {name}", file=sys.stderr)
@@ -361,8 +365,8 @@ def main():
     parse.add_argument("--plot", metavar="FILE", help="draw the growth of costs there, as SVG")
     parse.add_argument("--only", choices=PARTS, action="append", help=f"one part; may be given again for more; without it {', '.join(RECORDING)}")
     parse.add_argument("--tprof", metavar="PATH", default=ROOT / "target/release/tprof", help="the binary to measure")
-    parse.add_argument("--torch-python", metavar="PATH", default=os.environ.get("TORCH_PYTHON"), help="a Python with PyTorch, for overhead-line, collector-torch and operators (or TORCH_PYTHON)")
-    parse.add_argument("--against", metavar="PATH", help="another tprof, which collector-torch runs beside")
+    parse.add_argument("--torch-python", metavar="PATH", default=os.environ.get("TORCH_PYTHON"), help="a Python with PyTorch, for overhead-line, collector-torch, import-torch and operators (or TORCH_PYTHON)")
+    parse.add_argument("--against", metavar="PATH", help="another tprof, which collector-torch and import-torch run beside")
     parse.add_argument("--write-docs", action="store_true", help="put the table into docs/overhead.md")
     args = parse.parse_args()
     about = table.machine(ROOT, args)
