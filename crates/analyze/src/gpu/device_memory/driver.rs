@@ -120,7 +120,8 @@ impl LiveBytes {
     }
 }
 
-/// Each device of each host at the reading with most memory in use, all ranks together.
+/// Each device of each host at the reading with most memory in use, of several with as much the one with
+/// most recorded; all ranks together.
 pub(super) fn gaps<'p>(
     parts: impl Iterator<Item = (&'p RankAt, &'p str, &'p [DriverReadings])>,
 ) -> Vec<DriverGap> {
@@ -133,7 +134,7 @@ pub(super) fn gaps<'p>(
     }
     let of_device = |((host, gpu, _), ranks): ((&str, u32, &str), Ranks<'p>)| {
         let all = ranks.iter().flat_map(|(at, one)| one.readings.iter().map(move |row| (at, row)));
-        let (at, most) = all.max_by_key(|(_, (_, used, _))| *used)?;
+        let (at, most) = all.max_by_key(|(_, (_, used, recorded))| (*used, *recorded))?;
         let (time_ns, used_bytes, _) = *most;
         let had = |(_, one): &(&RankAt, &DriverReadings)| {
             let after = one.readings.partition_point(|(time, ..)| *time <= time_ns);
