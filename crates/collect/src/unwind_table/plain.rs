@@ -98,6 +98,18 @@ mod tests {
     use tprof_cfi::LoadedFrames;
     use tprof_wire::unwind::Row;
 
+    /// The segment of a file that has its frame information, where it and that begin, and the entry
+    /// point.
+    fn loaded(elf: &Elf) -> (Vec<u8>, [u64; 3]) {
+        let header = elf.segments().iter().find(|s| s.kind == PT_GNU_EH_FRAME).unwrap();
+        let holds = |s: &&crate::elf::Segment| {
+            s.kind == 1 && (s.address..s.address + s.file_bytes).contains(&header.address)
+        };
+        let segment = elf.segments().iter().find(holds).unwrap();
+        let bytes = elf.read(segment.offset, segment.file_bytes).unwrap();
+        (bytes, [segment.address, header.address, elf.entry()])
+    }
+
     /// What a process finds in the segments that it has mapped is what its table would have.
     #[test]
     fn rows_of_loaded_objects_are_those_of_their_tables() {
@@ -105,14 +117,8 @@ mod tests {
         let (mut found, mut described) = (0, 0);
         for path in maps.iter().map(|m| &m.path).filter(|path| path.is_absolute()) {
             let elf = Elf::open(path).unwrap();
-            let header = elf.segments().iter().find(|s| s.kind == PT_GNU_EH_FRAME).unwrap();
-            let holds = |s: &&crate::elf::Segment| {
-                s.kind == 1 && (s.address..s.address + s.file_bytes).contains(&header.address)
-            };
-            let segment = elf.segments().iter().find(holds).unwrap();
-            let bytes = elf.read(segment.offset, segment.file_bytes).unwrap();
-            let frames =
-                LoadedFrames::new(&bytes, segment.address, header.address, elf.entry()).unwrap();
+            let (bytes, [address, header, entry]) = loaded(&elf);
+            let frames = LoadedFrames::new(&bytes, address, header, entry).unwrap();
             let table = compile_elf(&elf).unwrap();
             for (at, pc) in table.pcs.iter().enumerate() {
                 let next =
@@ -127,5 +133,37 @@ mod tests {
             }
         }
         assert!(found > 20_000 && found * 1000 > described * 999, "{found} of {described}");
+    }
+
+    /// A process must not be brought down by what it has mapped.
+    #[test]
+    fn damaged_frame_information_is_read_within_its_bounds() {
+        let path = crate::modules::read_code_maps(std::process::id()).unwrap().into_iter();
+        let path = path.map(|m| m.path).find(|path| path.ends_with("libc.so.6")).unwrap();
+        let elf = Elf::open(&path).unwrap();
+        let (mut bytes, [address, header, entry]) = loaded(&elf);
+        let begin = (header - address) as usize;
+        let code = elf.segments().iter().find(|s| s.is_code()).unwrap();
+        let mut word = 11u64;
+        let mut next = |below: u64| {
+            word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (word >> 33) % below
+        };
+        for _ in 0..20_000 {
+            // The head of the search table as well as any byte behind it.
+            let is_head = next(4) == 0;
+            let at = begin + next(if is_head { 64 } else { (bytes.len() - begin) as u64 }) as usize;
+            let before = bytes[at];
+            bytes[at] = next(256) as u8;
+            if let Some(frames) = LoadedFrames::new(&bytes, address, header, entry) {
+                for _ in 0..4 {
+                    frames.row_at(code.address + next(code.file_bytes));
+                }
+            }
+            // Damage gathers, and begins anew at times.
+            if next(8) != 0 {
+                bytes[at] = before;
+            }
+        }
     }
 }
