@@ -21,6 +21,9 @@ use tprof_wire::region::stack_mode;
 /// 27 MB of it at once (180 ms on two): the stacks of its start would be cut otherwise. The
 /// rest follows.
 const AT_ONCE: u64 = 64 << 20;
+/// Frame information of what a process begins with that is compiled once it has its first answer,
+/// for those that come after it, bytes: 6 ms.
+const AT_THE_START: u64 = 1 << 20;
 /// Frame information that is worth more threads, bytes, and how many at most.
 const WORTH_THREADS: u64 = 1 << 20;
 const MOST_THREADS: usize = 4;
@@ -191,6 +194,10 @@ fn serve_modules(
         let mut is_more = !later.jobs.is_empty();
         if finds_rows {
             take_marks(&question.region, &mappings.modules, &mut cache);
+            // Short processes of a program meet the same code, each of them anew.
+            if wanted <= 1 {
+                cache.ask_small(&mappings.modules, AT_THE_START);
+            }
             is_more = cache.take_wanted_kept(&mut tables);
             let (files, _) = to_compile(&mappings.modules, &cache, finds_rows, u64::MAX);
             is_more |= !files.is_empty();

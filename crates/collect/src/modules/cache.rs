@@ -295,6 +295,19 @@ impl ModuleCache {
         self.entries[file.0 as usize].asked = true;
     }
 
+    /// The tables of these modules are needed, but for those of large files, and for what is beyond
+    /// `most` bytes of frame information.
+    pub fn ask_small(&mut self, modules: &[LoadedModule], most: u64) {
+        let mut bytes = 0;
+        for file in modules.iter().filter_map(|module| module.file) {
+            let entry = &mut self.entries[file.0 as usize];
+            if entry.frame_bytes < DEFERRED_FROM && bytes + entry.frame_bytes <= most {
+                bytes += entry.frame_bytes;
+                entry.asked = true;
+            }
+        }
+    }
+
     /// Whether the table of a file is not to be compiled until a stack needs it. `finds_rows`: the
     /// process finds rows of code without a table by itself.
     pub fn is_deferred(&self, file: FileKey, finds_rows: bool) -> bool {
