@@ -6,6 +6,7 @@ use crate::launch::signals::{self, Signals};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -13,6 +14,9 @@ use tprof_collect::Owned;
 
 /// Those that there are, for the thread that takes signals.
 static LIVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// A signal ends the command: what there is is being removed.
+static ENDS: AtomicBool = AtomicBool::new(false);
 
 /// A temporary directory.
 pub struct Scratch {
@@ -43,6 +47,11 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
+        // What the command has read last may have been removed before: it does not end as if all
+        // were well, but by the signal, in a moment.
+        while ENDS.load(Acquire) {
+            std::thread::park();
+        }
         live(|live| live.retain(|path| path != self.directory.path()));
     }
 }
@@ -69,6 +78,7 @@ fn watch() {
                 break taken;
             }
         };
+        ENDS.store(true, Release);
         remove_all();
         signals::die_by(taken.signal)
     };
