@@ -14,7 +14,7 @@ use crate::real::ObjectInfo;
 use crate::state::WIPED;
 use crate::{loaded, sys};
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
 use tprof_cfi::LoadedFrames;
 use tprof_wire::hash::spread;
 use tprof_wire::unwind::Row;
@@ -46,9 +46,15 @@ static FOUND: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
 const PLACE_BITS: u32 = 17;
 const WORTH_A_TABLE: u8 = 64;
 
-/// Finds the loader's function.
+/// It was searched.
+static SEARCHED: AtomicBool = AtomicBool::new(false);
+
+/// Finds the loader's function, once: a forked child finds it where its parent did, since another
+/// thread may have held the loader's lock.
 pub fn prepare() {
-    if let Some(find) = loaded::libc_function(c"_dl_find_object") {
+    if !SEARCHED.swap(true, Relaxed)
+        && let Some(find) = loaded::libc_function(c"_dl_find_object")
+    {
         FIND_OBJECT.store(find, Relaxed);
     }
 }
