@@ -3,11 +3,18 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use tprof_tests::{EXACT, Job, Scratch, program, tprof, traced, traced_job};
+use tprof_tests::{
+    EXACT, Job, Kind, Scratch, build, need_some, program, tprof, traced, traced_job,
+};
 
-/// Has code that is worth a table, which a run keeps.
-fn victim(cache: &Path) -> Job {
-    Job::new(program("many_sites")).env("XDG_CACHE_HOME", cache)
+/// Waits for tables, since musl's loader finds no frame information, and has enough of it that a run
+/// keeps them.
+fn waiting() -> Result<PathBuf, String> {
+    build("many_sites", Kind::Musl)
+}
+
+fn victim(program: &Path, cache: &Path) -> Job {
+    Job::new(program).env("XDG_CACHE_HOME", cache)
 }
 
 /// Stacks of all allocations with their numbers, without the pid.
@@ -32,11 +39,12 @@ fn kept(cache: &Path) -> Vec<PathBuf> {
 fn stacks_are_the_same_without_kept_tables_and_with_those_of_an_earlier_run() {
     let scratch = Scratch::new();
     let cache = scratch.join("cache");
-    let native = victim(&cache).run_in(scratch.cwd());
+    let program = need_some!(waiting());
+    let native = victim(&program, &cache).run_in(scratch.cwd());
     let run = |name: &str, options: &[&str]| {
         let run = scratch.join(name);
         let options = [EXACT, options].concat();
-        let outcome = traced_job(&victim(&cache), &options, &run).run_in(scratch.cwd());
+        let outcome = traced_job(&victim(&program, &cache), &options, &run).run_in(scratch.cwd());
         assert!(outcome == native, "{name}: {outcome:?} instead of {native:?}");
         stacks(&run)
     };
@@ -55,17 +63,16 @@ fn stacks_are_the_same_without_kept_tables_and_with_those_of_an_earlier_run() {
 }
 
 #[test]
-fn walks_by_kept_tables_find_what_whole_walks_find() {
+fn walks_by_tables_and_by_rows_without_find_what_whole_walks_find() {
     let scratch = Scratch::new();
     let cache = scratch.join("cache");
-    for round in ["first", "second"] {
-        let found = scratch.join(format!("found-{round}"));
-        let job = victim(&cache).env("TPROF_TEST_STACKS", &found);
-        let run = scratch.join(round);
-        traced_job(&job, EXACT, &run).run_in(scratch.cwd()).expect_code(0);
+    for name in ["many_sites", "exceptions"] {
+        let found = scratch.join(format!("found-{name}"));
+        let job = victim(&program(name), &cache).env("TPROF_TEST_STACKS", &found);
+        traced_job(&job, EXACT, &scratch.join(name)).run_in(scratch.cwd()).expect_code(0);
         let found = fs::read_to_string(&found).unwrap();
-        assert!(found.contains("checked\n"), "{round}: {found:?}");
-        assert!(!found.contains("differs"), "{round}: {found}");
+        assert!(found.contains("checked\n"), "{name}: {found:?}");
+        assert!(!found.contains("differs"), "{name}: {found}");
     }
 }
 
@@ -81,10 +88,11 @@ fn a_cache_that_cannot_be_used_changes_nothing() {
     fs::create_dir_all(open.join("tprof/tables")).unwrap();
     fs::set_permissions(open.join("tprof/tables"), Permissions::from_mode(0o777)).unwrap();
     let file = scratch.write("file", "text");
+    let program = need_some!(waiting());
     for (name, cache) in [("linked", linked), ("open", open.clone()), ("file", file)] {
-        let native = victim(&cache).run_in(scratch.cwd());
+        let native = victim(&program, &cache).run_in(scratch.cwd());
         let run = scratch.join(format!("run-{name}"));
-        let outcome = traced_job(&victim(&cache), EXACT, &run).run_in(scratch.cwd());
+        let outcome = traced_job(&victim(&program, &cache), EXACT, &run).run_in(scratch.cwd());
         assert!(outcome == native, "{name}: {outcome:?} instead of {native:?}");
         assert!(!stacks(&run).is_empty(), "{name}");
     }
@@ -96,12 +104,31 @@ fn a_cache_that_cannot_be_used_changes_nothing() {
 fn the_switch_is_a_variable_and_a_key_as_well() {
     let scratch = Scratch::new();
     let cache = scratch.join("cache");
-    let job = victim(&cache).env("TPROF_TABLE_CACHE", "off");
+    let program = need_some!(waiting());
+    let job = victim(&program, &cache).env("TPROF_TABLE_CACHE", "off");
     assert_eq!(traced(&job, EXACT, &scratch).outcome.code, Some(0));
     let folder = scratch.join("with-file");
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("tprof.toml"), "table-cache = 'off'\n").unwrap();
     let run = scratch.join("run-with-file");
-    traced_job(&victim(&cache), EXACT, &run).run_in(&folder).expect_code(0);
+    traced_job(&victim(&program, &cache), EXACT, &run).run_in(&folder).expect_code(0);
     assert_eq!(kept(&cache).len(), 0);
+}
+
+/// With the loader's help and by tables stacks are the same; what was found without a table is not
+/// kept.
+#[test]
+fn stacks_are_the_same_by_tables_and_without() {
+    let scratch = Scratch::new();
+    let cache = scratch.join("cache");
+    let by_site = |program: &Path, name: &str| {
+        let run = scratch.join(name);
+        traced_job(&victim(program, &cache), EXACT, &run).run_in(scratch.cwd()).expect_code(0);
+        let of_sites = |line: &String| Some(line[line.find("main;victim_site_")?..].to_owned());
+        stacks(&run).iter().filter_map(of_sites).collect::<Vec<_>>()
+    };
+    let found = by_site(&program("many_sites"), "found");
+    assert_eq!(found.len(), 4096);
+    let waiting = need_some!(waiting());
+    assert_eq!(found, by_site(&waiting, "waited"));
 }

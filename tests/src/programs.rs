@@ -68,7 +68,8 @@ impl Kind {
             Kind::MuslStatic => &["-static"],
             Kind::StaticCxx => &["-static-libstdc++", "-static-libgcc"],
             Kind::M32 => &["-m32"],
-            Kind::Musl => &[],
+            // The compiler's wrapper leaves it out.
+            Kind::Musl => &["-Wl,--build-id"],
             Kind::Asan => &["-fsanitize=address"],
             Kind::Jemalloc => &["-l:libjemalloc.a", "-lm", "-ldl", "-lstdc++"],
             Kind::Tcmalloc => &["-l:libtcmalloc_minimal.a", "-lstdc++", "-lm"],

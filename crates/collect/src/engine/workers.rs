@@ -167,7 +167,7 @@ fn serve_modules(
         let finds_rows = question.region.finds_rows();
         let mut later = Batch::default();
         if !finds_rows {
-            cache.take_all_kept(&mut tables);
+            cache.take_kept(&mut tables);
             take_marks(&question.region, modules, &mut cache);
             let (at_once, rest) = to_compile(modules, &cache, finds_rows, AT_ONCE);
             later = Batch::of(&rest, &mut cache);
@@ -191,19 +191,16 @@ fn serve_modules(
         // The target's thread before the engine's, which may want the same processor.
         answer(&question);
         session.wake();
-        let mut is_more = !later.jobs.is_empty();
         if finds_rows {
             take_marks(&question.region, &mappings.modules, &mut cache);
             // Short processes of a program meet the same code, each of them anew.
             if wanted <= 1 {
                 cache.ask_small(&mappings.modules, AT_THE_START);
             }
-            is_more = cache.take_wanted_kept(&mut tables);
             let (files, _) = to_compile(&mappings.modules, &cache, finds_rows, u64::MAX);
-            is_more |= !files.is_empty();
             later = Batch::of(&files, &mut cache);
         }
-        if is_more {
+        if !later.jobs.is_empty() {
             later.compile(&mut cache, &mut tables);
             publish(&question.region, &mut mappings.modules, &mut cache);
         }

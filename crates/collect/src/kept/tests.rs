@@ -59,7 +59,7 @@ fn tables_by(directory: &Path) -> Tables {
 
 fn tables_of(cache: &mut ModuleCache, modules: &[LoadedModule]) -> Tables {
     let mut store = Store::new();
-    cache.take_all_kept(&mut store);
+    cache.take_kept(&mut store);
     let mut files: Vec<FileKey> = Vec::new();
     for file in modules.iter().filter_map(|module| module.file) {
         match cache.parts(file) {
@@ -116,7 +116,7 @@ fn parts_that_are_met_in_several_runs_are_kept_together() {
         let modules = cache.loaded(std::process::id()).unwrap();
         let own = modules.iter().find(|module| module.path == own).unwrap();
         let mut store = Store::new();
-        cache.take_all_kept(&mut store);
+        cache.take_kept(&mut store);
         let part = cache.parts(own.file.unwrap())[part].1;
         let compiled = cache.job(part).unwrap().run();
         cache.publish(compiled, &mut store);

@@ -209,6 +209,9 @@ const _: () = {
 pub struct ModuleCache {
     /// Where tables are kept between runs, if they are.
     kept: Option<Arc<Kept>>,
+    /// Whether tables that are made are kept. A process that finds rows without a table needs none:
+    /// to compile a part takes 0.4 ms, to read what is kept of PyTorch 17, in which all who ask wait.
+    keeps_rows: bool,
     /// Files of which tables of earlier runs may be kept that are not in the store yet.
     unread: Vec<FileKey>,
     fresh: Fresh,
@@ -349,7 +352,8 @@ impl ModuleCache {
             Err(why) => TableState::Absent(why),
             Ok(bytes) => {
                 let state = stored(store.append(&bytes));
-                if let Some(key) = entry.kept_as.as_ref().filter(|_| entry.parts.is_empty()) {
+                let keeps = self.keeps_rows && entry.parts.is_empty();
+                if let Some(key) = entry.kept_as.as_ref().filter(|_| keeps) {
                     self.fresh.add(key, entry.span(), bytes);
                 }
                 state
@@ -359,27 +363,10 @@ impl ModuleCache {
     }
 
     /// Stores the tables of earlier runs of all files that were found since the last call.
-    pub fn take_all_kept(&mut self, store: &mut dyn TableStore) {
-        let unread = std::mem::take(&mut self.unread);
-        self.read_kept(unread, store);
-    }
-
-    /// Stores the tables of earlier runs of those files that a stack needs a table of; whether there
-    /// are such files.
-    pub fn take_wanted_kept(&mut self, store: &mut dyn TableStore) -> bool {
-        let is_wanted = |file: &FileKey| self.entries[file.0 as usize].asked;
-        let with_parts = |file: &FileKey| {
-            is_wanted(file) || self.parts(*file).iter().any(|(_, part)| is_wanted(part))
-        };
-        let (wanted, unread): (Vec<_>, _) = self.unread.iter().partition(|file| with_parts(file));
-        let any = !wanted.is_empty();
-        self.unread = unread;
-        self.read_kept(wanted, store);
-        any
-    }
-
-    fn read_kept(&mut self, files: Vec<FileKey>, store: &mut dyn TableStore) {
-        for file in files {
+    /// From here on tables are kept for later runs: there are processes that wait for them.
+    pub fn take_kept(&mut self, store: &mut dyn TableStore) {
+        self.keeps_rows = true;
+        for file in std::mem::take(&mut self.unread) {
             let key = &self.entries[file.0 as usize].kept_as;
             let (Some(kept), Some(key)) = (&self.kept, key) else { continue };
             let rows = KeptRows::read(kept, key);
