@@ -5,8 +5,8 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tprof_tests::{
-    Job, Kind, Refused, Scratch, build, document, need, need_some, program, report, skip, tprof,
-    traced,
+    Job, Kind, Refused, Scratch, build, document, has_native, has_native_or_skip, need, need_some,
+    program, report, skip, tprof, traced,
 };
 
 /// Samples enough to distinguish shares.
@@ -17,16 +17,10 @@ fn sampled(job: &Job, options: &[&str], scratch: &Scratch) -> Option<(Value, Val
     let run = traced(job, options, scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
     let cpu = document("cpu", &run.run);
-    if is_refused(&cpu) {
-        skip(Refused::PerfEvents);
+    if !has_native_or_skip(&cpu) {
         return None;
     }
     Some((cpu, document("threads", &run.run)))
-}
-
-fn is_refused(report: &Value) -> bool {
-    let blind = report["completeness"]["blind"].as_array().unwrap();
-    blind.iter().any(|entry| entry["what"] == "CPU samples of native code")
 }
 
 /// The share of a function's total.
@@ -103,7 +97,7 @@ fn counts_of_the_processor_are_reported_or_missing_with_the_reason() {
             assert!(row[key].is_null(), "{row:#?}");
             assert_eq!(row[format!("{key}_missing")], why, "{row:#?}");
             let noted = notes.iter().any(|note| note.as_str().unwrap().contains(why));
-            assert!(noted || is_refused(&report), "{notes:#?}");
+            assert!(noted || !has_native(&report), "{notes:#?}");
         }
         let per_cycle = &row["instructions_per_cycle"];
         assert!(per_cycle.is_null() || (0.01..20.0).contains(&per_cycle.as_f64().unwrap()));
@@ -204,7 +198,7 @@ fn a_program_that_nothing_can_be_loaded_into_is_sampled() {
     let run = traced(&Job::new(&program), OFTEN, &scratch);
     let cpu = document("cpu", &run.run);
     let blind = cpu["completeness"]["blind"].as_array().unwrap();
-    if is_refused(&cpu) {
+    if !has_native(&cpu) {
         return;
     }
     let of_it = blind.iter().find(|b| b["why"].as_str().is_some_and(|why| why.contains("static")));
@@ -220,7 +214,7 @@ fn a_program_that_only_samples_record_is_one_process_with_its_end() {
     let run = traced(&job, OFTEN, &scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
     let summary = document("summary", &run.run);
-    need!(!is_refused(&summary), Refused::PerfEvents);
+    need!(has_native(&summary), Refused::PerfEvents);
     let of_it = |row: &&Value| {
         let command = row["command"].as_str().unwrap();
         command.ends_with("/cpu_shares")

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use tprof_tests::{
-    Job, Outcome, Refused, Scratch, document, junit, need_some, program, skip, tprof, traced,
+    Job, Outcome, Scratch, document, has_native_or_skip, junit, need_some, program, tprof, traced,
 };
 
 const OPTIONS: &[&str] = &["--sample-rate", "997", "--mem", "exact"];
@@ -37,13 +37,7 @@ fn number(row: &Value, key: &str) -> f64 {
 }
 
 fn are_sampled(run: &Path) -> bool {
-    let report = document("cpu", run);
-    let blind = report["completeness"]["blind"].as_array().unwrap();
-    let refused = blind.iter().any(|entry| entry["what"] == "CPU samples of native code");
-    if refused {
-        skip(Refused::PerfEvents);
-    }
-    !refused
+    has_native_or_skip(&document("cpu", run))
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use tprof_tests::{Job, Refused, Scratch, assert_refused, need, program, skip, tprof, traced};
+use tprof_tests::{Job, Scratch, assert_refused, has_native_or_skip, need, program, tprof, traced};
 
 /// Samples enough for shares.
 const OFTEN: &[&str] = &["--sample-rate", "997", "--mem", "off"];
@@ -18,9 +18,7 @@ fn recorded(scratch: &Scratch) -> Option<(PathBuf, PathBuf)> {
     let run = traced(&Job::new(PYTHON).arg(&script), OFTEN, scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
     let report = lines(&run.run, &[]);
-    let blind = report["completeness"]["blind"].as_array().unwrap();
-    if blind.iter().any(|entry| entry["what"] == "CPU samples of native code") {
-        skip(Refused::PerfEvents);
+    if !has_native_or_skip(&report) {
         return None;
     }
     Some((run.run, script))
@@ -146,9 +144,8 @@ fn lines_of_a_compiled_program_come_from_its_debug_information() {
     let run = traced(&Job::new(program("cpu_ranges")), OFTEN, &scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
     let report = lines(&run.run, &[]);
-    let blind = report["completeness"]["blind"].as_array().unwrap();
-    if blind.iter().any(|entry| entry["what"] == "CPU samples of native code") {
-        return skip(Refused::PerfEvents);
+    if !has_native_or_skip(&report) {
+        return;
     }
     let rows = report["tables"]["lines"].as_array().unwrap();
     let outer = rows.iter().filter(|row| row["function"] == "spin_outer");

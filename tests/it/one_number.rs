@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::Value;
-use tprof_tests::{Job, Refused, Scratch, document, rank_file, skip, tprof, traced};
+use tprof_tests::{Job, Scratch, document, has_native_or_skip, rank_file, skip, tprof, traced};
 use tprof_trace::model::{Sample, ThreadState};
 
 fn number(document: &Value, table: &str, key: &str, is: (&str, &str)) -> u64 {
@@ -23,9 +23,8 @@ fn the_wait_for_data_is_the_same_in_all_reports() {
     let job = Job::new("/usr/bin/python3").arg("-B").arg(&script).arg("data");
     let run = traced(&job, &["--mem", "off"], &scratch).run;
     let host = document("host", &run);
-    let blind = host["completeness"]["blind"].as_array().unwrap();
-    if blind.iter().any(|entry| entry["what"] == "CPU samples of native code") {
-        return skip(Refused::PerfEvents);
+    if !has_native_or_skip(&host) {
+        return;
     }
     let of_host = number(&host, "parts", "wall_ns", ("part", "data"));
     assert!(of_host > 500_000_000, "40 waits of 30 ms: {of_host}");

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 use tprof_tests::{
-    Job, Refused, Scratch, document, need_some, program, rank_file, rows, skip, tprof, traced,
+    Job, Scratch, document, has_native_or_skip, need_some, program, rank_file, rows, tprof, traced,
     train,
 };
 use tprof_trace::model::{Kernel, MemoryCopy, Span};
@@ -57,9 +57,8 @@ fn time_within_spans_is_that_of_the_programs_own_clocks() {
         })
         .collect();
     let document = document("spans", &run.run);
-    let blind = document["completeness"]["blind"].as_array().unwrap();
-    if blind.iter().any(|entry| entry["what"] == "CPU samples of native code") {
-        return skip(Refused::PerfEvents);
+    if !has_native_or_skip(&document) {
+        return;
     }
     let found = spans(&document);
     let (spin, sleep) = (&found["spin"], &found["sleep"]);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use tprof_tests::{
-    Job, Kind, Refused, Scratch, build, document, need, need_some, program, skip, traced,
+    Job, Kind, Scratch, build, document, has_native_or_skip, need, need_some, program, traced,
 };
 
 const OPTIONS: &[&str] = &["--sample-rate", "499", "--mem", "off"];
@@ -97,23 +97,13 @@ fn pythons_lock_is_distinguished_where_perf_events_are_refused() {
     pythons_lock_is_distinguished(refused);
 }
 
-/// Whether compiled code was sampled; prints that the test is left out otherwise.
-fn has_native(report: &Value) -> bool {
-    let blind = report["completeness"]["blind"].as_array().unwrap();
-    let refused = blind.iter().any(|entry| entry["what"] == "CPU samples of native code");
-    if refused {
-        skip(Refused::PerfEvents);
-    }
-    !refused
-}
-
 #[test]
 fn threads_that_a_lock_keeps_are_not_idle_and_the_wait_for_their_end_is_no_lock() {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("contends")), OPTIONS, &scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
     let cpu = document("cpu", &run.run);
-    if !has_native(&cpu) {
+    if !has_native_or_skip(&cpu) {
         return;
     }
     let waits = |what: &str, function: &str| {

@@ -4,6 +4,7 @@
 //! test is a failure: with `TPROF_TEST_SKIP=forbid` a test is left only for what [`Refused`]
 //! lists, which cannot be installed.
 
+use serde_json::Value;
 use std::io::Write;
 
 /// What a machine may refuse to its users, whatever is installed: by the kernel's settings, in
@@ -108,6 +109,22 @@ pub fn skip_for(why: impl Into<Why>, details: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("test");
     let _ = writeln!(std::io::stderr(), "skipped: {test}: {why} {details}");
+}
+
+/// Whether a report's run sampled compiled code.
+pub fn has_native(report: &Value) -> bool {
+    let blind = report["completeness"]["blind"].as_array().expect("every report states it");
+    blind.iter().all(|entry| entry["what"] != "CPU samples of native code")
+}
+
+/// As [`has_native`]; prints that the test is left out otherwise.
+#[track_caller]
+pub fn has_native_or_skip(report: &Value) -> bool {
+    let has = has_native(report);
+    if !has {
+        skip(Refused::PerfEvents);
+    }
+    has
 }
 
 /// Leaves a test and prints why, unless the condition holds.
