@@ -122,34 +122,29 @@ fn resident(page: &mut Page, rank: &Rank, whose: &str) {
         let of = readings.map(|count| plural(count, "reading", "readings"));
         of.map(|of| format!(", the highest of {of}")).unwrap_or_default()
     };
+    let highest = |peak: u64, at_ns: u64, readings: Option<u64>| {
+        let (peak, at, of) = (bytes(peak), duration(at_ns), of_readings(readings));
+        format!("{peak} at {at}{whose}{of}")
+    };
     match (peak, &timeline.resident_source) {
         (Some((peak, at_ns)), Reading::Is("PSS")) => {
             let text = format!(
-                "peak at least {} at {}{whose}{}; RSS adds up to {}, {counted_often}",
-                bytes(peak),
-                duration(at_ns),
-                of_readings(timeline.resident_readings),
+                "peak at least {}; RSS adds up to {}, {counted_often}",
+                highest(peak, at_ns, timeline.resident_readings),
                 bytes(summed)
             );
             page.field("PSS", &text);
         }
         (None, Reading::Missing(why)) => {
             let text = format!(
-                "adds up to {} at {}{whose}{}, {counted_often}; {why}",
-                bytes(summed),
-                duration(summed_at_ns),
-                of_readings(timeline.rss_readings)
+                "adds up to {}, {counted_often}; {why}",
+                highest(summed, summed_at_ns, timeline.rss_readings)
             );
             page.field("RSS", &text);
         }
         _ => {
-            let text = format!(
-                "peak at least {} at {}{whose}{}",
-                bytes(summed),
-                duration(summed_at_ns),
-                of_readings(timeline.rss_readings)
-            );
-            page.field("RSS", &text);
+            let highest = highest(summed, summed_at_ns, timeline.rss_readings);
+            page.field("RSS", &format!("peak at least {highest}"));
         }
     }
 }
