@@ -174,8 +174,9 @@ fn workers_are_recorded_as_well() {
 #[test]
 fn an_interpreter_that_ends_while_threads_allocate_is_left_alone() {
     need!(!pythons().is_empty(), "there is no Python");
+    let library = program("allocates_for_ever");
     for python in pythons() {
-        let job = Job::new(&python).arg(script("python_ends.py"));
+        let job = Job::new(&python).arg(script("python_ends.py")).arg(&library);
         for mode in ["exact", "sampled"] {
             let options = ["--stacks", "python", "--mem", mode, "--activities", "mem"];
             for _ in 0..3 {

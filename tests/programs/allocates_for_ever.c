@@ -1,0 +1,23 @@
+/* A library whose threads allocate and never come back; called by python_ends.py.
+ *
+ * build: -shared -fPIC */
+#include <stdatomic.h>
+#include <sched.h>
+#include <stdlib.h>
+
+static atomic_int entered;
+
+__attribute__((noreturn)) void victim_allocate_for_ever(void) {
+    atomic_fetch_add(&entered, 1);
+    for (size_t size = 100000;; size = 90000 + (size * 31) % 20000) {
+        char *volatile block = malloc(size);
+        free(block);
+    }
+}
+
+/* Returns once so many threads are in there. */
+void victim_wait_for(int threads) {
+    while (atomic_load(&entered) < threads) {
+        sched_yield();
+    }
+}
