@@ -33,13 +33,13 @@ pub struct Tally {
 
 impl Tally {
     /// Half the width of the interval in which the truth lies in 95 cases of 100, as
-    /// a share of the count. Of `threads` as a whole all is counted but what each
+    /// a share of the count. Of threads as a whole all is counted but what each of their `counters`
     /// had after its last sample; of a part of their code or time, the samples that
     /// fell into it could have been others.
-    pub fn relative_error(self, threads: Option<u64>) -> f64 {
+    pub fn relative_error(self, counters: Option<u64>) -> f64 {
         let samples = self.samples as f64;
         let chance = 1.96 / samples.sqrt();
-        threads.map_or(chance, |threads| chance.min(threads as f64 / samples))
+        counters.map_or(chance, |counters| chance.min(counters as f64 / samples))
     }
 }
 
@@ -47,9 +47,9 @@ impl Tally {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
     events: BTreeMap<String, Tally>,
-    /// Of how many threads these are all; `None` if they are of a part of their code
-    /// or time.
-    pub threads: Option<u64>,
+    /// Of how many counters these are all, one for each thread and processor; `None` if that is not
+    /// known, or they are of a part of the threads' code or time.
+    pub counters: Option<u64>,
 }
 
 impl Counts {
@@ -211,9 +211,11 @@ impl Counted {
                 counted.functions.entry(func).or_default().add(&counts);
             }
         }
-        counted.total.threads = whole.then_some(counted.threads.len() as u64);
+        let of_each = file.property(property::COUNTERS_PER_THREAD);
+        let of_each: Option<u64> = of_each.filter(|_| whole).and_then(|json| json.parse().ok());
+        counted.total.counters = of_each.map(|of_each| of_each * counted.threads.len() as u64);
         for counts in counted.threads.values_mut() {
-            counts.threads = whole.then_some(1);
+            counts.counters = of_each;
         }
         counted.scale();
         counted
@@ -251,6 +253,7 @@ mod tests {
         let mut made = Fixture::new();
         fact(&mut made, property::EVENTS, r#"{"cycles":null,"branches":"no such"}"#);
         fact(&mut made, property::EVENT_SHARES, r#"{"cycles":0.5}"#);
+        fact(&mut made, property::COUNTERS_PER_THREAD, "4");
         let kind = SpanKind::Nvtx;
         let step = Span { start_ns: 100, duration_ns: 100, kind, ..Span::default() };
         made.span(step, "ProfilerStep#3");
@@ -268,7 +271,8 @@ mod tests {
         let cycles = |counts: &Counts| counts.get("cycles").map(|of| (of.count, of.samples));
         assert_eq!(cycles(&counted.total), Some((120.0, 3)), "the counter ran half the time");
         assert_eq!(cycles(&counted.threads[&(0, 1)]), Some((60.0, 1)));
-        assert_eq!((counted.total.threads, counted.threads[&(0, 1)].threads), (Some(2), Some(1)));
+        let counters = (counted.total.counters, counted.threads[&(0, 1)].counters);
+        assert_eq!(counters, (Some(8), Some(4)));
         let steps: Vec<_> = counted.steps.values().map(cycles).collect();
         assert_eq!(steps, [Some((20.0, 1)), Some((100.0, 2))]);
         assert_eq!(counted.asked.why_missing("branches"), "no such");

@@ -87,7 +87,7 @@ impl All<'_> {
 /// A count: its samples are what it is uncertain by.
 fn count(counts: &Counts, event: &str, why: &str) -> Cell {
     let Some(tally) = counts.get(event) else { return Cell::missing(why) };
-    let error = tally.count * tally.relative_error(counts.threads);
+    let error = tally.count * tally.relative_error(counts.counters);
     Cell::Estimate {
         value: (tally.count.round() as u64).into(),
         error: (error.round() as u64).into(),
@@ -97,7 +97,7 @@ fn count(counts: &Counts, event: &str, why: &str) -> Cell {
 /// One count by another, if both are known, and the error of that.
 fn ratio(counts: &Counts, above: &str, below: &str) -> Option<(f64, f64)> {
     let (above, below) = (counts.get(above)?, counts.get(below)?);
-    let relative = |tally: Tally| tally.relative_error(counts.threads);
+    let relative = |tally: Tally| tally.relative_error(counts.counters);
     let ratio = above.count / below.count;
     let error = ratio * relative(above).hypot(relative(below));
     ratio.is_finite().then_some((ratio, error))

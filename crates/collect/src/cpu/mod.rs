@@ -24,6 +24,7 @@ mod unwind;
 mod wanted;
 mod worker;
 
+pub use counters::processors;
 pub use price::{CostSpread, SamplingCosts, measure as measure_sampling};
 pub use probe::{Permitted, permitted};
 pub use rate::{DEFAULT_RATE, highest_rate};

@@ -2,7 +2,7 @@
 //! attached process.
 
 use crate::config::{Activity, Config, PerfEvent};
-use crate::cpu::{CpuSampler, Wanted};
+use crate::cpu::{CpuSampler, Wanted, processors};
 use crate::directory::lock;
 use crate::directory::owned::{self, Owned};
 use crate::directory::socket::SessionSocket;
@@ -160,7 +160,12 @@ impl Session {
             stop: Arc::clone(&stop),
         };
         let output = config.output.clone();
-        let files = Files::new(&output, header, vec![(property::EVENTS, counted.to_string())]);
+        let counters = processors().len().to_string();
+        let facts = vec![
+            (property::EVENTS, counted.to_string()),
+            (property::COUNTERS_PER_THREAD, counters),
+        ];
+        let files = Files::new(&output, header, facts);
         let parts = EngineParts {
             config: config.clone(),
             session: Arc::clone(&page),

@@ -58,6 +58,9 @@ pub mod property {
     /// For which share of the time each event was counted, once that is known: an
     /// object of names. Below 1 where the processor has too few counters.
     pub const EVENT_SHARES: &str = "tprof.event_shares";
+    /// Counters of an event that each thread had, one for each processor: after the last sample of
+    /// each, events are not counted any more. A number.
+    pub const COUNTERS_PER_THREAD: &str = "tprof.counters_per_thread";
     /// Why there are no proportional set sizes, or none from some moment on: a text.
     pub const NO_PSS: &str = "tprof.no_pss";
     /// Why the kernel's functions have no names, where they were sampled: a text.
