@@ -7,7 +7,7 @@ use std::process::Command;
 use tprof_tests::{Job, Refused, Scratch, document, skip, traced};
 
 use crate::planted::Language::{C, Python, Rust};
-use crate::planted::{Plant, Planted};
+use crate::planted::{Plant, Planted, seconds};
 
 const LEAK: Plant =
     Plant { options: &["--mem", "exact", "--stacks", "python"], ..Plant::new(Python, "leak") };
@@ -19,6 +19,35 @@ fn collections_of_garbage_are_found_apart_from_the_function_that_they_interrupt(
     // Of half a second there are 50 samples.
     planted.is_found("GcPauses", "gc", 0.2);
     assert!(planted.text("GcPauses").contains("gc.freeze()"));
+}
+
+#[test]
+fn time_in_malloc_and_free_is_found_with_the_rate_of_the_judged_time() {
+    for options in [&["--mem", "off"][..], &["--mem", "sampled"], &["--mem", "exact"]] {
+        let plant = Plant { options, ..Plant::new(C, "churn") };
+        let Some(planted) = plant.run() else { return };
+        let found = planted.found("findings").iter().find(|row| row["rule"] == "AllocationChurn");
+        let row = found.unwrap_or_else(|| panic!("{options:?}: {:#?}", planted.findings));
+        // The rest of the loop is a few instructions, but for what hooks of tprof take.
+        let gain = seconds("gain_ns")(row);
+        let least = if options[1] == "exact" { 0.1 } else { 0.5 };
+        let range = least * planted.truth["allocated"]..=1.1 * planted.truth["allocated"] + 0.02;
+        assert!(range.contains(&gain), "{options:?}: {gain} of {:?}: {row:#?}", planted.truth);
+        let has_rate = planted.text("AllocationChurn").contains("allocations/s");
+        assert_eq!(has_rate, options[1] != "off", "{row:#?}");
+    }
+}
+
+#[test]
+fn pools_of_the_interpreter_are_no_malloc() {
+    let plant = Plant { options: &["--mem", "sampled"], ..Plant::new(Python, "pools") };
+    let Some(planted) = plant.run() else { return };
+    let found = planted.found("findings").iter().find(|row| row["rule"] == "AllocationChurn");
+    assert!(found.is_none(), "{found:#?}");
+    let allocator = planted.part("allocator");
+    assert!(allocator < 0.03 * planted.truth["cpu"], "{allocator} of {:?}", planted.truth);
+    // Such samples are of the interpreter, at the line that runs.
+    planted.near(planted.lines("victim_counts", "cpu_ns", false), "cpu", 0.05);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -118,6 +119,30 @@ static void lock(void)
     printf("expect lock=%f\n", waited);
 }
 
+__attribute__((noinline)) static void *victim_allocates(void *old, size_t size)
+{
+    free(old);
+    return malloc(size);
+}
+
+static void churn(void)
+{
+    static void *kept[256];
+    /* Beyond what a thread keeps at hand of freed blocks, and no two alike. */
+    unsigned state = 1;
+    double began = now(CLOCK_THREAD_CPUTIME_ID);
+    while (now(CLOCK_THREAD_CPUTIME_ID) - began < (calm ? 0.02 : 1.0)) {
+        for (int i = 0; i < 10000; i++) {
+            state = state * 1664525u + 1013904223u;
+            unsigned at = state >> 24;
+            kept[at] = victim_allocates(kept[at], 1100 + (state >> 8) % 30000);
+        }
+    }
+    if (calm)
+        usleep(1000000);
+    printf("expect allocated=%f\n", now(CLOCK_THREAD_CPUTIME_ID) - began);
+}
+
 int main(int argc, char **argv)
 {
     calm = argc > 2 && strcmp(argv[2], "calm") == 0;
@@ -127,5 +152,7 @@ int main(int argc, char **argv)
         file();
     if (strcmp(argv[1], "lock") == 0)
         lock();
+    if (strcmp(argv[1], "churn") == 0)
+        churn();
     return 0;
 }

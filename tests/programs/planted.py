@@ -64,6 +64,21 @@ def hot():
     expect(cpu=WATCH.cpu)
 
 
+def victim_counts(cpu_s):
+    end, total = time.thread_time() + cpu_s, 0
+    while time.thread_time() < end:
+        # Each number lies in a block of the interpreter's pools; none is asked of malloc.
+        for number in range(20000):
+            total += number * number % 7000
+    return total
+
+
+def pools():
+    with WATCH:
+        victim_counts(1.0)
+    expect(cpu=WATCH.cpu)
+
+
 def victim_makes_data(queue):
     for _ in range(PASSES):
         time.sleep(0 if CALM else PAUSE_S)  # SLOW
@@ -437,6 +452,7 @@ def both():
 
 WAYS = {
     "hot": hot,
+    "pools": pools,
     "data": data,
     "gil": gil,
     "lock": lock,

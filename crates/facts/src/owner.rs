@@ -3,8 +3,9 @@
 use crate::frames::Layer;
 
 /// Modules of the C library and of Python's interpreter, by their beginnings.
-const SYSTEM: [&str; 7] =
-    ["libc.so", "libpthread", "ld-linux", "libpython", "python3", "[vdso]", "libtprof"];
+const SYSTEM: [&str; 6] = ["libc.so", "libpthread", "ld-linux", "libpython", "python3", "[vdso]"];
+/// Libraries that tprof loads into a job's processes, by their beginnings.
+const TPROF: [&str; 2] = ["libtprof_preload.so", "libtprof_cupti.so"];
 
 /// Python files of the import system and of `python -m`, by their beginnings.
 const IMPORT_FROZEN: [&str; 3] = ["<frozen importlib", "<frozen zipimport", "<frozen runpy"];
@@ -32,6 +33,11 @@ const CPYTHON: &str = "/Python-3.";
 /// Files that Python names so are text of the job's own.
 const TYPED_IN: [&str; 3] = ["<string>", "<stdin>", "<ipython-input"];
 
+/// Whether a module, by its base name, is a library that tprof loads into a job's processes.
+pub fn is_of_tprof(module: &str) -> bool {
+    TPROF.iter().any(|start| module.starts_with(start))
+}
+
 /// Code, as far as its owner follows from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Code<'a> {
@@ -44,11 +50,11 @@ pub struct Code<'a> {
 }
 
 impl Code<'_> {
-    /// The kernel's, the C library's or the interpreter's.
+    /// The kernel's, the C library's, the interpreter's or tprof's.
     pub fn is_system(self) -> bool {
+        let is_of = |start: &&str| self.module.starts_with(*start);
         self.layer == Layer::Kernel
-            || self.layer == Layer::Native
-                && SYSTEM.iter().any(|start| self.module.starts_with(start))
+            || self.layer == Layer::Native && (SYSTEM.iter().any(is_of) || is_of_tprof(self.module))
     }
 
     /// Of Python's import system: its time is that of the line that imports.

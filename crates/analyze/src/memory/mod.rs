@@ -18,6 +18,7 @@ mod moments;
 mod pass;
 mod points;
 mod rank_memory;
+pub(crate) mod rate;
 mod replay;
 pub mod resident;
 pub mod sites;

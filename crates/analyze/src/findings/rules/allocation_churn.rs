@@ -1,4 +1,6 @@
-//! AllocationChurn: threads spend their time in the allocator of the host's heap.
+//! AllocationChurn: threads spend their time in `malloc` and `free`.
+//!
+//! [`Part::Allocator`] has which functions these are, so that the rule and `report host` agree.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::{bytes, count, percent};
@@ -6,21 +8,17 @@ use tprof_trace::model::{Sample, ThreadIndex, ThreadState};
 
 use super::host_part::{too_few, unseen_native, widest};
 use crate::base::intervals::Interval;
-use crate::base::reading::Reading;
 use crate::findings::absent::Thing;
 use crate::findings::finding::{Evidence, SourceLine, Track};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
-use crate::memory::{self, churn::Churn};
-use crate::rank::samples::{Part, is_allocator};
+use crate::memory::{self, rate};
+use crate::rank::samples::{FrameFunctions, FunctionTable, Part};
 
 /// Samples of stacks within the heap's allocator.
 pub(super) struct AllocationChurn;
-
-/// Frames from the innermost on that are examined: the allocator's own.
-const DEPTH: usize = 4;
 
 const SAMPLE: Thing = Thing::new("sample of the heap's allocator");
 
@@ -31,12 +29,10 @@ impl Rule for AllocationChurn {
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
         let file = scene.rank.file;
-        let has_heap = file.heap_event_count() > 0 || !file.totals().is_empty();
-        let rates = (has_heap && !scene.is_brief)
-            .then(|| rates(&memory::rank_memory(file, scene.clock).host_memory.churn));
         if file.row_count::<Sample>() == 0 {
-            let why = match (has_heap, rates.flatten()) {
-                (_, Some(rates)) => rates,
+            let has_heap = file.heap_event_count() > 0 || !file.totals().is_empty();
+            let why = match (has_heap, rates(scene)) {
+                (_, Some(rates)) => format!("the rank made {rates}"),
                 (true, None) => "the host's rate of allocation is unknown".to_owned(),
                 (false, None) => "host allocations were not recorded".to_owned(),
             };
@@ -57,12 +53,15 @@ impl Rule for AllocationChurn {
         if let Some(few) = too_few(samples.len() as u64) {
             return few;
         }
+        let rates = rates(scene).map(|rates| format!(" All threads of the rank made {rates}."));
+        let short = (!scene.is_brief).then(|| short_lived(scene)).flatten();
         let seen = format!(
             "The thread with the most allocator time spent {} in malloc and free (estimated from \
-             {} samples){}.",
+             {} samples).{}{}",
             time(scene, *most),
             count(samples.len() as u64),
-            rates.flatten().map(|rates| format!(", at {rates}")).unwrap_or_default(),
+            rates.unwrap_or_default(),
+            short.unwrap_or_default(),
         );
         Verdict::Found(vec![
             scene
@@ -87,18 +86,30 @@ fn line_of(scene: &Scene<'_>, thread: ThreadIndex) -> Option<SourceLine> {
     widest(&host.ledger.places(Some(Part::Allocator)))
 }
 
-/// The rates in the heap's counters, if any.
-fn rates(churn: &Churn) -> Option<String> {
-    let rate = churn.allocations_per_s.get()?;
-    let size = churn.bytes_per_s.get().map(|rate| format!(" ({}/s)", bytes(rate as u64)));
-    let short = match churn.short_lived_fraction {
-        Reading::Missing(_) => String::new(),
-        ref known => known
-            .get()
-            .map(|share| format!(", {} of them freed within 1 ms", percent(share)))
-            .unwrap_or_default(),
-    };
-    Some(format!("{} allocations/s{}{short}", count(rate.round() as u64), size.unwrap_or_default()))
+/// The rates in the time that is judged, if the heap was recorded.
+fn rates(scene: &Scene<'_>) -> Option<String> {
+    let rate = rate::rate(scene.rank.file, scene.window.span()?)?;
+    let (allocations, size) = (rate.allocations_per_s.round(), rate.bytes_per_s.round());
+    let of = if scene.steps > 0 { "in the steps" } else { "in the judged time" };
+    Some(format!(
+        "about {} allocations/s ({}/s) {of}",
+        count(allocations as u64),
+        bytes(size as u64)
+    ))
+}
+
+/// How many freed blocks were short-lived, which is known of the recording as a whole.
+fn short_lived(scene: &Scene<'_>) -> Option<String> {
+    let file = scene.rank.file;
+    if file.heap_event_count() == 0 {
+        return None;
+    }
+    let churn = memory::rank_memory(file, scene.clock).host_memory.churn;
+    let share = churn.short_lived_fraction.get()?;
+    Some(format!(
+        " Of the blocks freed in the whole recording {} had lived for 1 ms or less.",
+        percent(share)
+    ))
 }
 
 /// Time of each thread in the allocator within what is judged, the samples behind it,
@@ -107,15 +118,18 @@ fn allocator_time(
     scene: &Scene<'_>,
 ) -> (FxHashMap<ThreadIndex, u64>, Vec<Evidence<'static>>, bool) {
     let file = scene.rank.file;
+    let mut functions = FrameFunctions::new(file);
+    let mut names = FunctionTable::default();
     let mut known: FxHashMap<(u32, u32), bool> = FxHashMap::default();
     let mut threads: FxHashMap<ThreadIndex, u64> = FxHashMap::default();
     let (mut samples, mut is_recorded) = (Vec::new(), false);
     for row in file.blocks::<Sample>().flatten() {
         let interval = Interval::new(row.time_ns, row.time_ns.saturating_add(row.weight_ns));
         let is_in = row.state == ThreadState::Running
-            && *known
-                .entry((row.process, row.stack))
-                .or_insert_with(|| in_allocator(scene, row.process, row.stack));
+            && *known.entry((row.process, row.stack)).or_insert_with(|| {
+                let stack = functions.stack(row.process, row.stack, &mut names);
+                Part::of(row.state, &stack.functions, &names) == Part::Allocator
+            });
         is_recorded |= is_in;
         if is_in && scene.window.touches(interval) {
             *threads.entry(row.thread).or_default() += row.weight_ns;
@@ -124,11 +138,4 @@ fn allocator_time(
         }
     }
     (threads, samples, is_recorded)
-}
-
-fn in_allocator(scene: &Scene<'_>, process: u32, stack: u32) -> bool {
-    let file = scene.rank.file;
-    let Some(stack) = file.stack(process, stack) else { return false };
-    let symbols = stack.frames.iter().take(DEPTH).flat_map(|&at| file.symbols(process, at));
-    symbols.map(|symbol| file.name(symbol.function)).any(is_allocator)
 }

@@ -12,7 +12,6 @@ use tprof_trace::model::ThreadState;
 
 use super::names::{Func, FuncId, FunctionTable, Layer};
 pub(crate) use locks::{joins, wants_held_lock};
-pub(crate) use names::is_allocator;
 
 /// A part of a thread's wall time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -225,6 +224,37 @@ mod tests {
         assert_eq!(part(Running, &[("gc_collect_main", "python3.11", Native), main]), Part::Gc);
         assert_eq!(part(Running, &[("ksys_write", "[kernel]", Kernel), main]), Part::Python);
         assert_eq!(part(Running, &[]), Part::Unknown);
+    }
+
+    #[test]
+    fn an_allocator_is_one_that_stands_for_malloc() {
+        let main = ("main", "/home/me/train.py", Python);
+        let of = |frames: &[_]| part(Running, &[frames, &[main]].concat());
+        let interpreter = "libpython3.13t.so.1.0";
+        for pool in ["pymalloc_alloc", "_PyObject_Malloc", "PyObject_Free", "mi_heap_malloc_zero"] {
+            assert_eq!(of(&[(pool, interpreter, Native)]), Part::Python, "{pool}");
+        }
+        // An arena, or a block that is too large for a pool.
+        let object = ("_PyObject_Malloc", interpreter, Native);
+        assert_eq!(of(&[("malloc", "libc.so.6", Native), object]), Part::Allocator);
+        for (other, module) in [
+            ("malloc", "libjemalloc.so.2"),
+            ("je_tcache_alloc_small", "libarrow.so"),
+            ("_rjem_sdallocx", "train"),
+            ("tc_free", "libtcmalloc.so.4"),
+            ("mi_free", "libc10.so"),
+            ("operator new(unsigned long)", "libstdc++.so.6"),
+            ("operator delete[](void*)", "train"),
+            ("_int_malloc.constprop.0", "libc.so.6"),
+        ] {
+            assert_eq!(of(&[(other, module, Native)]), Part::Allocator, "{other}");
+        }
+        // Of what is not the heap, and of hooks of tprof while they record.
+        for (other, module) in
+            [("tc_gemm_kernel", "libops.so"), ("malloc", "libtprof_preload.so"), ("freed", "train")]
+        {
+            assert_eq!(of(&[(other, module, Native)]), Part::Native, "{other}");
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Names of functions that show what a thread does: of Linux, glibc, CPython, PyTorch, MPI,
 //! NCCL and allocators.
 
+use tprof_facts::owner::is_of_tprof;
+
 use super::super::names::{Func, Layer};
 use super::super::waits;
 use super::is_interpreter;
@@ -25,29 +27,49 @@ pub(super) const TAKES_DATA: [(&str, &[&str]); 8] = [
 /// A part of the paths of the compiler of `torch.compile`, which has workers of its own.
 const COMPILER: &str = "torch/_inductor/";
 
-/// Functions of allocators: glibc, jemalloc, tcmalloc, mimalloc, C++, Python.
-const ALLOCATORS: [&str; 18] = [
+/// Functions of allocators that stand for `malloc`: of glibc, and C++'s operators, which call it.
+/// An interpreter's pools ([`is_interpreter`]) are none of them: `PyObject_Malloc` takes memory
+/// from `malloc` by the arena, so that no other `malloc` makes it faster.
+const ALLOCATORS: [&str; 20] = [
     "malloc",
     "free",
     "calloc",
     "realloc",
     "cfree",
+    "memalign",
     "posix_memalign",
     "aligned_alloc",
     "_int_malloc",
     "_int_free",
+    "_int_realloc",
+    "_int_memalign",
+    "_mid_memalign",
     "malloc_consolidate",
     "unlink_chunk",
     "tcache_put",
     "sysmalloc",
+    "systrim",
     "operator new",
     "operator delete",
-    "PyObject_Malloc",
-    "PyObject_Free",
-    "_PyObject_Malloc",
 ];
-const ALLOCATOR_PREFIXES: [&str; 7] =
-    ["__libc_malloc", "__libc_free", "_int_free", "je_", "tc_", "mi_", "tcmalloc::"];
+/// The same by beginnings: glibc's with what compilers append, jemalloc's (`_rjem_` in Rust),
+/// gperftools' and Google's tcmalloc, mimalloc's.
+const ALLOCATOR_PREFIXES: [&str; 14] = [
+    "__libc_malloc",
+    "__libc_calloc",
+    "__libc_realloc",
+    "__libc_memalign",
+    "__libc_free",
+    "_int_free",
+    "je_",
+    "_rjem_",
+    "tc_malloc",
+    "tc_free",
+    "tc_new",
+    "tc_delete",
+    "mi_",
+    "tcmalloc::",
+];
 
 /// The kernel's functions for a page that is not there.
 const FAULTS: [&str; 6] = [
@@ -133,16 +155,23 @@ pub(super) fn compiles(frames: &[&Func]) -> bool {
     frames.iter().any(|func| func.layer == Layer::Python && func.file.contains(COMPILER))
 }
 
-/// Whether a function is one of an allocator's.
-pub(crate) fn is_allocator(function: &str) -> bool {
-    let base = function.split(['@', '(', '[']).next().unwrap_or(function).trim_end();
-    ALLOCATORS.contains(&base) || ALLOCATOR_PREFIXES.iter().any(|start| base.starts_with(start))
+/// Whether a function is one of a `malloc` that another one could replace.
+fn is_allocator(func: &Func) -> bool {
+    // The hooks of tprof have the names of what they stand before.
+    if is_of_tprof(&func.module) {
+        return false;
+    }
+    let name = &*func.name;
+    let base = name.split(['@', '(', '[', '.']).next().unwrap_or(name).trim_end();
+    let starts = || ALLOCATOR_PREFIXES.iter().any(|start| base.starts_with(start));
+    // CPython without a GIL has its pools in a mimalloc of its own.
+    ALLOCATORS.contains(&base) || !is_interpreter(&func.module) && starts()
 }
 
 /// Whether a stack's inner end is in an allocator.
 pub(super) fn is_in_allocator(frames: &[&Func]) -> bool {
     let native = native(frames).take(ALLOCATOR_DEPTH);
-    native.take_while(|func| func.layer == Layer::Native).any(|func| is_allocator(&func.name))
+    native.take_while(|func| func.layer == Layer::Native).any(|func| is_allocator(func))
 }
 
 /// Whether the kernel works on a page fault.
