@@ -48,6 +48,7 @@ mod open;
 mod operators;
 mod outlive;
 mod own_spans;
+mod passages;
 mod places;
 mod planted;
 mod python_module;

@@ -7,10 +7,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use tprof_trace::model::{ProcessIndex, SYNTHETIC_FRAME, StackId, Symbol};
+use tprof_trace::model::{ProcessIndex, SYNTHETIC_FRAME, Stack, StackId, Symbol};
 use tprof_trace::{CodeMap, TraceFile, address_of};
 
 use crate::labels::base_name;
+use crate::passages::{Named, Passages};
 
 /// What stands for the outer frames of a stack that was cut begins so; then comes why.
 pub const CUT: &str = "(cut off";
@@ -129,12 +130,13 @@ impl fmt::Display for Frame<'_> {
 pub struct Frames<'a> {
     file: &'a TraceFile,
     code: CodeMap<'a>,
+    passages: Passages,
 }
 
 impl<'a> Frames<'a> {
     /// Of a file.
     pub fn new(file: &'a TraceFile) -> Frames<'a> {
-        Frames { file, code: CodeMap::new(file) }
+        Frames { file, code: CodeMap::new(file), passages: Passages::of(file) }
     }
 
     /// Functions of an address, the innermost inlined one first; one without a name where
@@ -168,13 +170,25 @@ impl<'a> Frames<'a> {
         symbols.into_iter().map(frame).collect()
     }
 
-    /// Functions of a stack, the outermost first; what stands for missing ones included.
+    /// The addresses of a stack that are of interest, innermost first: all but those of tprof's
+    /// libraries through which calls of the job only pass.
+    pub fn shown(&self, stack: &Stack) -> Vec<u64> {
+        let process = stack.process;
+        self.passages.without(process, &stack.frames, |frame| {
+            let outer = self.at(process, frame).pop()?;
+            let is_kernel = outer.layer == Layer::Kernel;
+            Some(Named { function: outer.function.into_owned(), is_kernel })
+        })
+    }
+
+    /// Functions of a stack as [`Self::shown`], the outermost first; what stands for missing ones
+    /// included.
     pub fn of_stack(&self, process: ProcessIndex, stack: StackId) -> Vec<Frame<'a>> {
         let Some(found) = self.file.stack(process, stack) else {
             return vec![Frame::missing(NO_STACK)];
         };
         let mut frames: Vec<Frame<'a>> = cut(found.end).map(Frame::missing).into_iter().collect();
-        for &address in found.frames.iter().rev() {
+        for &address in self.shown(found).iter().rev() {
             frames.extend(self.at(process, address).into_iter().rev());
         }
         if frames.is_empty() {

@@ -1,11 +1,10 @@
 //! Which part of a stack a person can change: own files, libraries, machinery.
 
 use crate::frames::Layer;
+use crate::passages::is_of_tprof;
 
 /// Modules of the C library and of Python's interpreter, by their beginnings.
 const SYSTEM: [&str; 6] = ["libc.so", "libpthread", "ld-linux", "libpython", "python3", "[vdso]"];
-/// Libraries that tprof loads into a job's processes, by their beginnings.
-const TPROF: [&str; 2] = ["libtprof_preload.so", "libtprof_cupti.so"];
 
 /// Python files of the import system and of `python -m`, by their beginnings.
 const IMPORT_FROZEN: [&str; 3] = ["<frozen importlib", "<frozen zipimport", "<frozen runpy"];
@@ -32,11 +31,6 @@ const PACKAGES: [&str; 5] = [
 const CPYTHON: &str = "/Python-3.";
 /// Files that Python names so are text of the job's own.
 const TYPED_IN: [&str; 3] = ["<string>", "<stdin>", "<ipython-input"];
-
-/// Whether a module, by its base name, is a library that tprof loads into a job's processes.
-pub fn is_of_tprof(module: &str) -> bool {
-    TPROF.iter().any(|start| module.starts_with(start))
-}
 
 /// Code, as far as its owner follows from it.
 #[derive(Clone, Copy, Debug)]

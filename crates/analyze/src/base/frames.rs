@@ -37,7 +37,7 @@ impl<'a> Frames<'a> {
     pub fn stack(&mut self, process: ProcessIndex, stack: StackId) -> Vec<FrameId> {
         let mut named = Vec::new();
         let Some(found) = self.file.stack(process, stack) else { return named };
-        for &address in &found.frames {
+        for address in self.frames.shown(found) {
             if !self.addresses.contains_key(&(process, address)) {
                 let frames = self.address(process, address);
                 self.addresses.insert((process, address), frames);

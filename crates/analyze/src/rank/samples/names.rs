@@ -122,7 +122,7 @@ impl<'a> FrameFunctions<'a> {
         let mut inlined = 0;
         let mut all: Vec<FuncId> = Vec::with_capacity(found.frames.len());
         let mut lines = Vec::with_capacity(found.frames.len());
-        for &frame in &found.frames {
+        for frame in self.frames.shown(found) {
             if !self.known.contains_key(&(process, frame)) {
                 let named = self.frame(process, frame, names);
                 self.known.insert((process, frame), named);
