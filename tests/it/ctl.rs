@@ -128,9 +128,12 @@ fn steps_are_marked_in_the_process_that_works() {
     tprof(["ctl", "step"]).run_in(run.parent().unwrap()).expect_code(0);
     live.finish();
     let file = tprof_trace::TraceFile::open(&run.join("rank-0.tprof")).unwrap();
-    let steps = document("steps", &run)["tables"]["steps"].as_array().unwrap().clone();
-    let numbers: Vec<_> = steps.iter().map(|row| row["step"].as_u64().unwrap()).collect();
+    let report = document("steps", &run);
+    let steps = report["tables"]["steps"].as_array().unwrap().iter();
+    let numbers: Vec<_> = steps.map(|row| row["step"].as_u64().unwrap()).collect();
     assert_eq!(numbers, [0, 1, 7], "the last one has no end");
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("3 steps lie between 4 marks: when the step of the last"), "{notes}");
     let marks = file.marks().iter().filter(|mark| mark.kind == MarkKind::Step);
     let processes: Vec<_> = marks.map(|mark| mark.process.unwrap()).collect();
     assert_eq!(processes.len(), 4);

@@ -37,7 +37,7 @@ use windows::Windows;
 pub use live::{LiveSteps, shows_step};
 pub use names::StepNames;
 pub use phases::{Phase, PhaseKind};
-pub use step::{Batches, Estimate, Repeated, Step, StepRange};
+pub use step::{Batches, Bounds, Estimate, Repeated, Step, StepRange};
 
 /// Where steps come from, in order of trust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -116,6 +116,8 @@ pub struct Steps {
     pub source: Option<StepSource>,
     /// What each other source would have given, if any; [`StepSource::Inferred`] is not tried then.
     pub others: Vec<(StepSource, usize)>,
+    /// Of updates and marks: how many show these steps.
+    pub bounds: Option<Bounds>,
     /// Of updates, where batches were recorded.
     pub batches: Option<Batches>,
     /// Beside updates, how many a gradient scaler skipped; none where no scaler was recorded.
@@ -159,6 +161,7 @@ pub fn of_parts(file: &TraceFile, ranges: &[StepRange], wanted: Option<StepSourc
     };
     let Some(at) = chosen else { return Steps { phases, ..Steps::default() } };
     let (source, mut all) = found.remove(at);
+    let bounds = bounds(file, ranges, source, all.len());
     leave_out_pauses(file, &mut all);
     all.sort_unstable();
     all.dedup();
@@ -170,7 +173,23 @@ pub fn of_parts(file: &TraceFile, ranges: &[StepRange], wanted: Option<StepSourc
         }
         _ => (None, None),
     };
-    Steps { all, source: Some(source), others, batches, skipped, estimate, phases }
+    Steps { all, source: Some(source), others, bounds, batches, skipped, estimate, phases }
+}
+
+/// What shows steps of a source, before pauses are left out of these.
+fn bounds(
+    file: &TraceFile,
+    ranges: &[StepRange],
+    source: StepSource,
+    steps: usize,
+) -> Option<Bounds> {
+    let recorded = match source {
+        StepSource::Explicit => explicit::mark_count(file),
+        StepSource::Optimizer => inherent::update_count(file, ranges),
+        StepSource::Profiler | StepSource::Loader | StepSource::Inferred => 0,
+    };
+    // Without marks, ranges show explicit steps, each its own.
+    (recorded > 0 && steps > 0).then(|| Bounds { recorded, open: recorded.saturating_sub(steps) })
 }
 
 /// Leaves out what is no step, since recording was off for a while in it.
@@ -299,6 +318,7 @@ mod tests {
         let marks = [(1, 5, "s"), (0, 30, "s"), (0, 10, "s"), (0, 20, "s"), (1, 9, "s")];
         assert_eq!(steps(&marks, &[]), [(1, 0, 5, 9), (0, 0, 10, 20), (0, 1, 20, 30)]);
         assert_eq!(steps(&[(0, 5, "step 3")], &[]), []);
+        assert_eq!(found(&marks, &[], None).bounds, Some(Bounds { recorded: 5, open: 2 }));
     }
 
     #[test]

@@ -59,6 +59,11 @@ pub(super) fn of_marks(file: &TraceFile) -> Vec<Step> {
     steps
 }
 
+/// How many marks of steps there are.
+pub(super) fn mark_count(file: &TraceFile) -> usize {
+    file.marks().iter().filter(|mark| mark.kind == MarkKind::Step).count()
+}
+
 /// Numbers that names end in, if all do and these rise; else 0, 1, 2, ….
 fn numbers_of<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> Vec<u64> {
     let count = names.len() as u64;

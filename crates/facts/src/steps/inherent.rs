@@ -88,6 +88,16 @@ pub(super) fn updates(file: &TraceFile, ranges: &[StepRange]) -> Vec<Step> {
     steps
 }
 
+/// How many updates there were, as they end steps.
+pub(super) fn update_count(file: &TraceFile, ranges: &[StepRange]) -> usize {
+    let fetches = named(file, ranges, FETCH);
+    let ends = named(file, ranges, UPDATE).into_iter().map(|(process, updates)| {
+        let fetches = fetches.get(&process).map_or(&[][..], Vec::as_slice);
+        one_a_batch(ends_of_groups(&updates), fetches).len()
+    });
+    ends.sum()
+}
+
 /// When updates of a process ended, ns, in order: those that a gradient scaler skipped, too. Several by one
 /// batch are one, as in [`updates`].
 pub(super) fn attempted(
@@ -246,7 +256,7 @@ pub(super) fn fetches(file: &TraceFile, ranges: &[StepRange]) -> Vec<Step> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{StepSource, Steps, of_file};
+    use super::super::{Bounds, StepSource, Steps, of_file};
     use super::*;
     use tprof_trace::model::Span;
     use tprof_trace::{TraceHeader, TraceWriter};
@@ -286,6 +296,7 @@ mod tests {
         assert_eq!(times(&steps), [(1000, 1085), (1085, 1185), (1185, 1285), (1285, 1385)]);
         assert_eq!(steps.batches, Some(Batches { a_step: 2, updates: 1, outside: 0 }));
         assert_eq!(steps.others, [(StepSource::Loader, 7)]);
+        assert_eq!(steps.bounds, Some(Bounds { recorded: 4, open: 0 }));
     }
 
     #[test]
@@ -318,6 +329,7 @@ mod tests {
         assert_eq!(times(&steps), [(105, 205), (205, 305)]);
         assert_eq!(steps.all.iter().map(|step| step.number).collect::<Vec<_>>(), [1, 2]);
         assert_eq!(steps.batches, None);
+        assert_eq!(steps.bounds, Some(Bounds { recorded: 3, open: 1 }));
     }
 
     #[test]

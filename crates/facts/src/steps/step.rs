@@ -27,6 +27,15 @@ pub struct Batches {
     pub outside: usize,
 }
 
+/// What shows steps by following each other: of `n` in a process, one side of a step is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Updates or marks that were recorded; of updates that share a batch one.
+    pub recorded: usize,
+    /// Of these, how many are of no step.
+    pub open: usize,
+}
+
 /// What steps that nothing names were inferred from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {

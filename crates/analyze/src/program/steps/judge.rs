@@ -1,6 +1,6 @@
 //! What step times show: where warm-up ends, how steady the rest is, what stands out.
 
-use tprof_facts::steps::{Batches, Estimate, StepSource};
+use tprof_facts::steps::{Batches, Bounds, Estimate, StepSource};
 use tprof_facts::units::counted;
 
 use super::device_time::StepDeviceTime;
@@ -25,6 +25,8 @@ pub struct StepOrigin {
     pub source: Option<StepSource>,
     /// How many each other source would have given.
     pub others: Vec<(StepSource, usize)>,
+    /// How many updates or marks show them.
+    pub bounds: Option<Bounds>,
     /// Batches beside updates.
     pub batches: Option<Batches>,
     /// Updates that a gradient scaler skipped; none where no scaler was recorded.

@@ -45,9 +45,9 @@ impl Analysis for Steps {
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> Judged {
-        let StepsFound { source, others, batches, skipped, estimate, .. } =
+        let StepsFound { source, others, bounds, batches, skipped, estimate, .. } =
             rank.steps_found().clone();
-        let found = StepOrigin { source, others, batches, skipped, estimate };
+        let found = StepOrigin { source, others, bounds, batches, skipped, estimate };
         let all = rank.steps();
         let steps = if options.steady { steady(rank, all.clone()) } else { all.clone() };
         let left_out = options.steady.then(|| all.len() - steps.len());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tprof_facts::steps::{Batches, Estimate, Repeated, StepSource};
+use tprof_facts::steps::{Batches, Bounds, Estimate, Repeated, StepSource};
 use tprof_facts::units::{count, counted, percent};
 
 use super::judge::{Judged, StepOrigin};
@@ -63,7 +63,7 @@ fn notes(parts: &[(RankAt, Judged)]) -> Vec<String> {
 }
 
 fn of_rank(judged: &Judged) -> Vec<String> {
-    let StepOrigin { source, others, batches, skipped, estimate } = &judged.found;
+    let StepOrigin { source, others, bounds, batches, skipped, estimate } = &judged.found;
     let Some(source) = source else { return Vec::new() };
     let other =
         |(source, steps): &(StepSource, usize)| format!("{source}: {}", count(*steps as u64));
@@ -88,6 +88,7 @@ fn of_rank(judged: &Judged) -> Vec<String> {
             percent(share)
         ));
     }
+    notes.extend(bounds.and_then(|bounds| between(*source, bounds)));
     if let Some(Batches { a_step, updates, outside }) = *batches {
         if a_step > 1 {
             notes.push(format!("a step has {a_step} batches: gradients are accumulated"));
@@ -125,6 +126,21 @@ fn of_rank(judged: &Judged) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// Why there are fewer steps than updates or marks.
+fn between(source: StepSource, Bounds { recorded, open }: Bounds) -> Option<String> {
+    let (what, unknown) = match source {
+        StepSource::Optimizer => ("update", "when the step of the first one began is not known"),
+        _ => ("mark", "when the step of the last one ended is not known"),
+    };
+    (open > 0).then(|| {
+        format!(
+            "{} lie between {}: {unknown}",
+            counted((recorded - open) as u64, "step", "steps"),
+            counted(recorded as u64, what, &format!("{what}s")),
+        )
+    })
 }
 
 fn by_rank(parts: &[(RankAt, Judged)]) -> Table {
