@@ -1,7 +1,9 @@
 //! The processes of a run: which there were, their parents, and how each ended.
 
 use serde_json::Value;
-use tprof_tests::{EXACT, Job, Kind, Scratch, build, program, report, traced};
+use tprof_tests::{
+    EXACT, Job, Kind, Scratch, build, memory_report, program, report, tprof, traced,
+};
 
 fn ends(processes: &[&Value]) -> Vec<(Option<i64>, Option<i64>)> {
     processes
@@ -22,6 +24,18 @@ fn ends_of_children_are_recorded() {
     {
         assert!(found.contains(&end), "{end:?} in {found:?}");
     }
+}
+
+#[test]
+fn frees_of_blocks_from_before_a_fork_are_counted_apart() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("fork")), EXACT, &scratch);
+    let report = memory_report(&run.run);
+    let heap = &report.0["ranks"][0]["host_memory"];
+    // Each of six children frees the block that the parent took before.
+    assert_eq!((&heap["unmatched_frees"], &heap["unmatched_frees_forked"]), (&6.into(), &6.into()));
+    let text = tprof(["report", "memory"]).arg(&run.run).run_in(scratch.path()).stdout;
+    assert!(text.contains("6 frees of blocks without a recorded allocation: forked"), "{text}");
 }
 
 #[test]

@@ -75,20 +75,21 @@ pub(crate) fn copies(file: &TraceFile) -> Result<Option<ForkedMemory>, String> {
 /// The process with most children that run the same program: they were forked, and not replaced.
 fn family(file: &TraceFile) -> Option<(&Process, Vec<&Process>)> {
     let processes = file.processes();
-    let images = |pid: u32| processes.iter().filter(move |one| one.pid == pid).count();
     let forked = |parent: &Process| -> Vec<&Process> {
-        let is_child = |one: &&Process| {
-            one.parent == parent.pid
-                && one.process != parent.process
-                && one.command == parent.command
-                && one.start_ns >= parent.start_ns
-                && images(one.pid) == 1
-        };
-        processes.iter().filter(is_child).collect()
+        processes.iter().filter(|one| is_child(processes, parent, one)).collect()
     };
     let families = processes.iter().map(|parent| (parent, forked(parent)));
     let families = families.filter(|(_, children)| !children.is_empty());
     families.max_by_key(|(parent, children)| (children.len(), std::cmp::Reverse(parent.process)))
+}
+
+/// Whether a process forked another, which then ran on in the same program.
+pub(super) fn is_child(all: &[Process], parent: &Process, one: &Process) -> bool {
+    one.parent == parent.pid
+        && one.process != parent.process
+        && one.command == parent.command
+        && one.start_ns >= parent.start_ns
+        && all.iter().filter(|image| image.pid == one.pid).count() == 1
 }
 
 /// A quantity of a process at a moment: as last read before it.

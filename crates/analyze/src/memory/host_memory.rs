@@ -33,6 +33,8 @@ pub struct HostMemory {
     pub at_least: Option<String>,
     /// Frees of blocks without a recorded allocation.
     pub unmatched_frees: u64,
+    /// Of these, those in processes that a process of the rank forked: their blocks are its own.
+    pub unmatched_frees_forked: u64,
     /// Rates and lifetimes.
     pub churn: Churn,
     /// What grew from mark to mark.
@@ -49,6 +51,7 @@ pub struct HostMemory {
 object! { HostMemory {
     plain recording, some sample_interval_bytes, plain live_counts, reading allocations,
     reading frees, reading allocated_bytes, reading peak_bytes, reading peak_at_ns,
-    reading live_at_exit_bytes, some at_least, plain unmatched_frees, plain churn, reading growth,
+    reading live_at_exit_bytes, some at_least, plain unmatched_frees, plain unmatched_frees_forked,
+    plain churn, reading growth,
     some growth_over_quarters, plain maps, plain sites_total, plain sites,
 } }

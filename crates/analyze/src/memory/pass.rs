@@ -16,7 +16,7 @@ use super::replay::Replay;
 use super::sites::{Merged, Sampled};
 use super::timeline::{self, Given, Timeline};
 use super::totals::{self, Totals};
-use super::{churn, growth, maps};
+use super::{churn, forked, growth, maps};
 use crate::base::frames::Frames;
 use crate::base::intervals::Interval;
 use crate::base::reading::Reading;
@@ -163,13 +163,24 @@ impl<'a> Pass<'a> {
             peak_at_ns: sums.peak_at_ns,
             live_at_exit_bytes: sums.live_at_exit_bytes,
             at_least: self.at_least(),
-            unmatched_frees: self.replay.processes.iter().map(|sums| sums.unmatched_frees).sum(),
+            unmatched_frees: self.unmatched_frees(|_| true),
+            unmatched_frees_forked: self.unmatched_frees(|process| {
+                let all = self.file.processes();
+                let found = all.iter().find(|one| one.process == process);
+                found.is_some_and(|one| all.iter().any(|of| forked::is_child(all, of, one)))
+            }),
             growth: growth.marks,
             growth_over_quarters: growth.quarters,
             maps: self.maps.clone(),
             sites_total: sites.len(),
             sites,
         }
+    }
+
+    /// Frees without a block, of these processes.
+    fn unmatched_frees(&self, of: impl Fn(ProcessIndex) -> bool) -> u64 {
+        let unmatched = self.replay.processes.iter().filter(|sums| sums.unmatched_frees > 0);
+        unmatched.filter(|sums| of(sums.process)).map(|sums| sums.unmatched_frees).sum()
     }
 
     pub fn timeline(&self) -> Timeline {

@@ -54,7 +54,7 @@ impl RawSite {
 /// Sums over one process.
 #[derive(Default)]
 pub(crate) struct ProcessSums {
-    process: ProcessIndex,
+    pub process: ProcessIndex,
     pub allocations: u64,
     pub frees: u64,
     pub bytes: u64,

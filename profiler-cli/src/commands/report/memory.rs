@@ -96,8 +96,7 @@ fn heap(page: &mut Page, report: &Report, rank: &Rank) {
         );
     }
     if memory.unmatched_frees > 0 {
-        let n = plural(memory.unmatched_frees, "free", "frees");
-        page.field("unmatched", &format!("{n} of blocks without a recorded allocation"));
+        page.field("unmatched", &unmatched(memory));
     }
     let maps = &memory.maps;
     if maps.maps + maps.unmaps + maps.remaps > 0 || maps.at_least.is_some() {
@@ -114,6 +113,23 @@ fn heap(page: &mut Page, report: &Report, rank: &Rank) {
         page.field("mappings", &text);
     }
     head::cgroup(page, report);
+}
+
+/// Frees without an allocation, and where their blocks are from.
+fn unmatched(memory: &HostMemory) -> String {
+    let (all, forked) = (memory.unmatched_frees, memory.unmatched_frees_forked);
+    let lost = if memory.at_least.is_some() { ", or their allocations were lost" } else { "" };
+    let older = format!("older than the recording{lost}");
+    let from = match (forked, all - forked) {
+        (0, _) => format!("they are {older}"),
+        (_, 0) => "forked processes have them from their parents".to_owned(),
+        (forked, _) => format!(
+            "{} in forked processes, which have them from their parents; the rest are {older}",
+            count(forked)
+        ),
+    };
+    let frees = plural(all, "free", "frees");
+    format!("{frees} of blocks without a recorded allocation: {from}")
 }
 
 fn recording(memory: &HostMemory) -> String {
@@ -293,11 +309,20 @@ fn grown(page: &mut Page, memory: &HostMemory, growth: &Growth) {
     page.paragraph(
         2,
         &format!(
-            "{whole} live bytes over {}, {} to {} ({} of warm-up left out): {} -> {}; trend {} a {}.",
-            plural((growth.points - growth.warm_up) as u64, growth.by, &format!("{}s", growth.by)),
+            "{whole} live bytes over the last {} of {} points ({}; {}), {} to {}: {} -> {}; trend {} a {}.",
+            count((growth.points - growth.warm_up) as u64),
+            count(growth.points as u64),
+            match growth.by {
+                "step" => "beginnings of steps, and the end of the last",
+                "mark" => "marks",
+                _ => "middles of quarters",
+            },
+            match growth.warm_up {
+                1 => "the first one is warm-up".to_owned(),
+                more => format!("the first {} are warm-up", count(more as u64)),
+            },
             duration(growth.first_ns),
             duration(growth.last_ns),
-            growth.warm_up,
             text_of(&growth.first_bytes, bytes),
             text_of(&growth.last_bytes, bytes),
             signed_bytes(growth.bytes_per_interval as i64),
