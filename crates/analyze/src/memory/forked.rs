@@ -84,12 +84,21 @@ fn family(file: &TraceFile) -> Option<(&Process, Vec<&Process>)> {
 }
 
 /// Whether a process forked another, which then ran on in the same program.
-pub(super) fn is_child(all: &[Process], parent: &Process, one: &Process) -> bool {
+fn is_child(all: &[Process], parent: &Process, one: &Process) -> bool {
+    forks(parent, one) && all.iter().filter(|image| image.pid == one.pid).count() == 1
+}
+
+/// Whether an image began as a copy of one of these processes, whatever its pid ran later.
+pub(super) fn is_copy(all: &[Process], one: &Process) -> bool {
+    let is_earlier = |image: &Process| image.pid == one.pid && image.process < one.process;
+    all.iter().any(|parent| forks(parent, one)) && !all.iter().any(is_earlier)
+}
+
+fn forks(parent: &Process, one: &Process) -> bool {
     one.parent == parent.pid
         && one.process != parent.process
         && one.command == parent.command
         && one.start_ns >= parent.start_ns
-        && all.iter().filter(|image| image.pid == one.pid).count() == 1
 }
 
 /// A quantity of a process at a moment: as last read before it.

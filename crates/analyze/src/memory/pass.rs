@@ -167,7 +167,7 @@ impl<'a> Pass<'a> {
             unmatched_frees_forked: self.unmatched_frees(|process| {
                 let all = self.file.processes();
                 let found = all.iter().find(|one| one.process == process);
-                found.is_some_and(|one| all.iter().any(|of| forked::is_child(all, of, one)))
+                found.is_some_and(|one| forked::is_copy(all, one))
             }),
             growth: growth.marks,
             growth_over_quarters: growth.quarters,

@@ -122,7 +122,7 @@ fn unmatched(memory: &HostMemory) -> String {
     let older = format!("older than the recording{lost}");
     let from = match (forked, all - forked) {
         (0, _) => format!("they are {older}"),
-        (_, 0) => "forked processes have them from their parents".to_owned(),
+        (_, 0) => format!("forked processes have them from their parents{lost}"),
         (forked, _) => format!(
             "{} in forked processes, which have them from their parents; the rest are {older}",
             count(forked)
