@@ -155,6 +155,32 @@ fn code_that_was_unmapped_keeps_its_names() {
 }
 
 #[test]
+fn code_of_a_process_that_is_killed_at_once_has_its_name() {
+    let scratch = Scratch::new();
+    let job = Job::new(program("killed_in_library")).arg(program("plugin"));
+    let run = traced(&job, EXACT, &scratch);
+    assert_eq!(run.outcome.signal, Some(9), "{:?}", run.outcome);
+    let report = memory_report(&run.run);
+    let sites = report.sites(|frame| frame.starts_with("victim_plugin_take"));
+    assert_eq!(sites.len(), 1, "{sites:#?}");
+    assert_eq!(sites[0]["allocations"], 10);
+    assert!(stack(&sites[0]).iter().any(|frame| frame.starts_with("main")), "{sites:#?}");
+}
+
+#[test]
+fn a_library_with_its_file_removed_cuts_no_stack() {
+    let scratch = Scratch::new();
+    let library = scratch.join("removed_at_once.so");
+    std::fs::copy(program("plugin"), &library).unwrap();
+    let job = Job::new(program("killed_in_library")).arg(&library).arg("removed");
+    let run = traced(&job, EXACT, &scratch);
+    assert!(!library.exists());
+    let sites = memory_report(&run.run).sites(|frame| frame.starts_with("main"));
+    let in_library = |site: &&Value| site["bytes"] == 7770;
+    assert_eq!(sites.iter().filter(in_library).count(), 1, "{sites:#?}");
+}
+
+#[test]
 fn a_deep_stack_is_taken_or_cut_and_counted() {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("deep")), EXACT, &scratch);

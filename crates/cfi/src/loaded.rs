@@ -22,22 +22,36 @@ pub const ENTRY_BYTES: u64 = 96;
 /// The frame information of a loaded object.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadedFrames<'a> {
+    /// The segment of `.eh_frame`, and where it begins.
     bytes: &'a [u8],
     address: u64,
+    /// Where `.eh_frame_hdr` begins.
     table: u64,
     entry: u64,
     entries: &'a [u8],
 }
 
 impl<'a> LoadedFrames<'a> {
-    /// `bytes`: a segment with `.eh_frame_hdr` and `.eh_frame`; `address`: where it begins; `table`:
-    /// where `.eh_frame_hdr` does; `entry`: the entry point. `None` if the table is of another form.
-    pub fn new(bytes: &'a [u8], address: u64, table: u64, entry: u64) -> Option<LoadedFrames<'a>> {
-        let at = usize::try_from(table.checked_sub(address)?).ok()?;
-        let (form, rest) = bytes.get(at..)?.split_first_chunk::<4>()?;
+    /// `header`: the bytes from `.eh_frame_hdr` on, which begins at `table`; `entry`: the entry point;
+    /// `segment`: the bytes around an address that are mapped, and where they begin. `.eh_frame` may
+    /// lie in another segment, as in libraries whose linker makes it writable. `None` if the table is of
+    /// another form.
+    pub fn new(
+        header: &'a [u8],
+        table: u64,
+        entry: u64,
+        segment: impl FnOnce(u64) -> Option<(&'a [u8], u64)>,
+    ) -> Option<LoadedFrames<'a>> {
+        let (form, rest) = header.split_first_chunk::<4>()?;
+        let to_frames = u32_at(rest, 0)?.cast_signed();
         let count = u32_at(rest, 4)? as usize;
         let entries = rest.get(HEAD - form.len()..)?.get(..count.checked_mul(ENTRY)?)?;
-        (*form == FORM).then_some(LoadedFrames { bytes, address, table, entry, entries })
+        if *form != FORM {
+            return None;
+        }
+        let frames = table.wrapping_add(form.len() as u64).wrapping_add_signed(to_frames.into());
+        let (bytes, address) = segment(frames)?;
+        Some(LoadedFrames { bytes, address, table, entry, entries })
     }
 
     /// The row of an address. `None` if no description covers it, or one that is not as compilers

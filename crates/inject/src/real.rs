@@ -63,15 +63,22 @@ impl ObjectInfo {
         })
     }
 
-    /// The part of its file around an address that is mapped for reading.
+    /// The part of its file around an address that is mapped for reading only, or is once the loader has
+    /// relocated it.
     pub(crate) fn readable(&self, address: usize) -> Option<&'static [u8]> {
         const LOAD: u32 = 1;
+        const READ_ONLY_AT_LAST: u32 = 0x6474_e552; // PT_GNU_RELRO
         const READ: u32 = 4;
-        let mut headers = self.headers().iter().filter(|h| h.kind == LOAD && h.flags & READ != 0);
-        headers.find_map(|header| {
+        const WRITE: u32 = 2;
+        let stays = |h: &&ProgramHeader| match h.kind {
+            LOAD => h.flags & (READ | WRITE) == READ,
+            kind => kind == READ_ONLY_AT_LAST,
+        };
+        self.headers().iter().filter(stays).find_map(|header| {
             let start = self.bias.wrapping_add(header.address as usize);
             let bytes = header.file_size as usize;
-            // SAFETY: the loader mapped this segment for reading, and the caller sees to it that
+            // SAFETY: the loader mapped these bytes. They are read-only, or are after relocation, which
+            // changes no frame information (its addresses are relative); the caller sees to it that
             // the object stays loaded while the slice is used.
             (start..start.wrapping_add(bytes))
                 .contains(&address)

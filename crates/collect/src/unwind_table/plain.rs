@@ -98,16 +98,38 @@ mod tests {
     use tprof_cfi::LoadedFrames;
     use tprof_wire::unwind::Row;
 
-    /// The segment of a file that has its frame information, where it and that begin, and the entry
-    /// point.
-    fn loaded(elf: &Elf) -> (Vec<u8>, [u64; 3]) {
-        let header = elf.segments().iter().find(|s| s.kind == PT_GNU_EH_FRAME).unwrap();
-        let holds = |s: &&crate::elf::Segment| {
-            s.kind == 1 && (s.address..s.address + s.file_bytes).contains(&header.address)
-        };
-        let segment = elf.segments().iter().find(holds).unwrap();
-        let bytes = elf.read(segment.offset, segment.file_bytes).unwrap();
-        (bytes, [segment.address, header.address, elf.entry()])
+    /// A file's segments as a loader maps them, where `.eh_frame_hdr` begins, and the entry point.
+    struct Loaded {
+        segments: Vec<(u64, Vec<u8>)>,
+        header: u64,
+        entry: u64,
+    }
+
+    impl Loaded {
+        fn of(elf: &Elf) -> Loaded {
+            let header = elf.segments().iter().find(|s| s.kind == PT_GNU_EH_FRAME).unwrap();
+            let segments = elf.segments().iter().filter(|s| s.kind == 1);
+            let segments = segments.map(|s| (s.address, elf.read(s.offset, s.file_bytes).unwrap()));
+            Loaded { segments: segments.collect(), header: header.address, entry: elf.entry() }
+        }
+
+        fn segment(&self, address: u64) -> Option<(&[u8], u64)> {
+            let all = self.segments.iter().map(|(start, bytes)| (&**bytes, *start));
+            let holds = |(bytes, start): &(&[u8], u64)| {
+                (*start..start + bytes.len() as u64).contains(&address)
+            };
+            all.into_iter().find(holds)
+        }
+
+        fn frames(&self) -> Option<LoadedFrames<'_>> {
+            let (bytes, start) = self.segment(self.header)?;
+            let header = &bytes[(self.header - start) as usize..];
+            // As if `.eh_frame` lay in a segment of its own.
+            LoadedFrames::new(header, self.header, self.entry, |address| {
+                let (bytes, start) = self.segment(address)?;
+                Some((&bytes[(address - start) as usize..], address))
+            })
+        }
     }
 
     /// What a process finds in the segments that it has mapped is what its table would have.
@@ -117,8 +139,8 @@ mod tests {
         let (mut found, mut described) = (0, 0);
         for path in maps.iter().map(|m| &m.path).filter(|path| path.is_absolute()) {
             let elf = Elf::open(path).unwrap();
-            let (bytes, [address, header, entry]) = loaded(&elf);
-            let frames = LoadedFrames::new(&bytes, address, header, entry).unwrap();
+            let loaded = Loaded::of(&elf);
+            let frames = loaded.frames().unwrap();
             let table = compile_elf(&elf).unwrap();
             for (at, pc) in table.pcs.iter().enumerate() {
                 let next =
@@ -141,8 +163,13 @@ mod tests {
         let path = crate::modules::read_code_maps(std::process::id()).unwrap().into_iter();
         let path = path.map(|m| m.path).find(|path| path.ends_with("libc.so.6")).unwrap();
         let elf = Elf::open(&path).unwrap();
-        let (mut bytes, [address, header, entry]) = loaded(&elf);
-        let begin = (header - address) as usize;
+        let mut loaded = Loaded::of(&elf);
+        let header = loaded.header;
+        let of_header = |(start, bytes): &(u64, Vec<u8>)| {
+            (*start..start + bytes.len() as u64).contains(&header)
+        };
+        let index = loaded.segments.iter().position(of_header).unwrap();
+        let begin = (header - loaded.segments[index].0) as usize;
         let code = elf.segments().iter().find(|s| s.is_code()).unwrap();
         let mut word = 11u64;
         let mut next = |below: u64| {
@@ -152,17 +179,18 @@ mod tests {
         for _ in 0..20_000 {
             // The head of the search table as well as any byte behind it.
             let is_head = next(4) == 0;
+            let bytes = &mut loaded.segments[index].1;
             let at = begin + next(if is_head { 64 } else { (bytes.len() - begin) as u64 }) as usize;
             let before = bytes[at];
             bytes[at] = next(256) as u8;
-            if let Some(frames) = LoadedFrames::new(&bytes, address, header, entry) {
+            if let Some(frames) = loaded.frames() {
                 for _ in 0..4 {
                     frames.row_at(code.address + next(code.file_bytes));
                 }
             }
             // Damage gathers, and begins anew at times.
             if next(8) != 0 {
-                bytes[at] = before;
+                loaded.segments[index].1[at] = before;
             }
         }
     }

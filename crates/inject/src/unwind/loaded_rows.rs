@@ -40,7 +40,7 @@ static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
 static UNLOADING: AtomicU32 = AtomicU32::new(0);
 
 /// Rows that were found here, by place in the code: a table of code that many come from is worth
-/// a question, for which nobody waits.
+/// a question, for which no thread waits.
 static FOUND: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
 /// Bits of an address within such a place, and rows of one until its table is asked for.
 const PLACE_BITS: u32 = 17;
@@ -95,16 +95,23 @@ unsafe fn row_of_loaded(find: usize, pc: u64) -> Option<Row> {
     };
     // SAFETY: the function has this type, and writes no more than the structure has room for. What
     // it finds is loaded: its link map, its first page and its segments are mapped.
-    let (bytes, entry) = unsafe {
+    let (info, entry) = unsafe {
         let find: FindObject = core::mem::transmute::<usize, FindObject>(find);
         if find(pc as *mut c_void, &raw mut object) != 0 || object.frames == 0 {
             return None;
         }
-        let (info, entry) = ObjectInfo::at(object.start, *object.link_map)?;
-        (info.readable(object.frames)?, entry)
+        ObjectInfo::at(object.start, *object.link_map)?
     };
-    let address = bytes.as_ptr().addr() as u64;
-    LoadedFrames::new(bytes, address, object.frames as u64, entry as u64)?.row_at(pc)
+    let segment = |address: usize| {
+        let bytes = info.readable(address)?;
+        Some((bytes, bytes.as_ptr().addr()))
+    };
+    let (bytes, start) = segment(object.frames)?;
+    let header = bytes.get(object.frames - start..)?;
+    let frames = LoadedFrames::new(header, object.frames as u64, entry as u64, |address| {
+        segment(address as usize).map(|(bytes, start)| (bytes, start as u64))
+    })?;
+    frames.row_at(pc)
 }
 
 /// Times that a thread which is to unload a library lets others run, who read frame information for

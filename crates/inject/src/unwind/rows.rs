@@ -164,7 +164,10 @@ fn find(thread: &Thread, pc: u64) -> (Row, bool) {
     let mut again = false;
     for _ in 0..5 {
         let found = search(pc, quiet, asks && !quiet);
-        if let RowSearch::Row(row) = found {
+        // No table has a row of code in a file that the collector cannot read.
+        if let RowSearch::Row(row) = found
+            && (row != Row::NONE || !loaded_rows::can_find())
+        {
             // It was worth asking: be ready to ask again.
             if again {
                 forget_patience();
@@ -183,7 +186,8 @@ fn find(thread: &Thread, pc: u64) -> (Row, bool) {
             return (row, is_known);
         }
         match found {
-            RowSearch::Row(_) | RowSearch::Coming | RowSearch::Rewritten => return LATER,
+            RowSearch::Row(row) => return (row, true),
+            RowSearch::Coming | RowSearch::Rewritten => return LATER,
             // A quiet thread cannot ask.
             RowSearch::Deferred | RowSearch::Asked(_) if quiet => return LATER,
             RowSearch::Deferred => asks = true,
