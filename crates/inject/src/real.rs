@@ -77,12 +77,11 @@ impl ObjectInfo {
         self.headers().iter().filter(stays).find_map(|header| {
             let start = self.bias.wrapping_add(header.address as usize);
             let bytes = header.file_size as usize;
+            let holds = (start..start.wrapping_add(bytes)).contains(&address);
             // SAFETY: the loader mapped these bytes. They are read-only, or are after relocation, which
             // changes no frame information (its addresses are relative); the caller sees to it that
             // the object stays loaded while the slice is used.
-            (start..start.wrapping_add(bytes))
-                .contains(&address)
-                .then(|| unsafe { core::slice::from_raw_parts(start as *const u8, bytes) })
+            holds.then(|| unsafe { core::slice::from_raw_parts(start as *const u8, bytes) })
         })
     }
 

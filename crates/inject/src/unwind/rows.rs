@@ -164,15 +164,15 @@ fn find(thread: &Thread, pc: u64) -> (Row, bool) {
     let mut again = false;
     for _ in 0..5 {
         let found = search(pc, quiet, asks && !quiet);
-        // No table has a row of code in a file that the collector cannot read.
-        if let RowSearch::Row(row) = found
-            && (row != Row::NONE || !loaded_rows::can_find())
-        {
+        if let RowSearch::Row(row) = found {
             // It was worth asking: be ready to ask again.
             if again {
                 forget_patience();
             }
-            return (row, true);
+            // No table has a row of code in a file that the collector cannot read.
+            if row != Row::NONE || !loaded_rows::can_find() {
+                return (row, true);
+            }
         }
         let is_unknown = matches!(found, RowSearch::Unknown);
         let is_known = !matches!(found, RowSearch::Unknown | RowSearch::Rewritten);
