@@ -172,6 +172,24 @@ fn workers_are_recorded_as_well() {
 }
 
 #[test]
+fn a_child_that_is_forked_while_another_thread_unloads_is_recorded() {
+    const UNLOADS: &str = "python_unloads.py";
+    need!(!pythons().is_empty(), "there is no Python");
+    let library = program("unloads_slowly");
+    for python in pythons() {
+        let scratch = Scratch::new();
+        let job = Job::new(&python).arg(script(UNLOADS)).arg(&library);
+        let run = traced(&job, LARGE, &scratch);
+        assert_eq!(run.outcome.code, Some(0), "{python:?}: {:?}", run.outcome);
+        let report = memory_report(&run.run);
+        let (count, _) =
+            blocks(&report.sites(is_python), &place(UNLOADS, "victim_child", "forked"), 500_018);
+        assert_eq!(count, 9, "{python:?}: {}", report.0["completeness"]);
+        whole(&report, &python.display().to_string());
+    }
+}
+
+#[test]
 fn an_interpreter_that_ends_while_threads_allocate_is_left_alone() {
     need!(!pythons().is_empty(), "there is no Python");
     let library = program("allocates_for_ever");

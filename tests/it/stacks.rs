@@ -154,6 +154,31 @@ fn code_that_was_unmapped_keeps_its_names() {
     }
 }
 
+/// Nothing waits for the collector then, which reads what is mapped some milliseconds later.
+#[test]
+fn code_that_was_unmapped_has_no_other_name_where_nothing_waits() {
+    let scratch = Scratch::new();
+    let job = Job::new(program("dlopen_loop"))
+        .arg("200")
+        .arg(program("plugin"))
+        .arg(program("other_plugin"));
+    let run = traced(&job, &["--mem", "exact", "--on-full", "drop"], &scratch);
+    let report = memory_report(&run.run);
+    let mut named = 0;
+    for (name, size) in [("victim_plugin_take", 100), ("victim_other_take", 101)] {
+        let of_size = |site: &&Value| {
+            let count = site["allocations"].as_i64().unwrap();
+            site["bytes"].as_i64() == Some(count * size)
+        };
+        let sites = report.sites(|frame| frame.contains("plugin"));
+        for site in sites.iter().filter(of_size) {
+            assert!(stack(site)[0].starts_with(name), "{size}: {site:#}");
+            named += site["allocations"].as_i64().unwrap();
+        }
+    }
+    assert!(named + report.lost_of("stacks") >= 2000, "{}", report.0["completeness"]);
+}
+
 #[test]
 fn code_of_a_process_that_is_killed_at_once_has_its_name() {
     let scratch = Scratch::new();

@@ -50,6 +50,7 @@ pub mod mpi;
 pub mod pointers;
 pub mod stall;
 pub mod start_collector;
+pub mod unloading;
 pub mod unrecorded;
 pub mod wiped;
 

@@ -11,7 +11,7 @@ use crate::unwind::{self, Guess, Walk};
 use crate::{arch, recent, ring, state, wiped};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
-use tprof_wire::record::{ExtKind, STACK_ID_LIMIT};
+use tprof_wire::record::{ExtKind, STACK_ID_LIMIT, StackEnd};
 use tprof_wire::region::stack_mode;
 
 /// Entries of each table: 1 MiB and 32 MiB of address space, touched as needed;
@@ -111,6 +111,9 @@ fn take_by_walk(thread: &Thread, from: (usize, usize), guess: Option<Guess>) -> 
     let walk = unsafe { &mut *walk.as_mut_ptr() };
     unwind::walk(thread, from, guess.is_some(), walk);
     if walk.len == 0 {
+        if let (StackEnd::NotReady, Some(header)) = (walk.end, state::header()) {
+            header.stacks_unplaced.fetch_add(1, Relaxed);
+        }
         return 0;
     }
     if state::STACK_MODE.load(Relaxed) == stack_mode::PYTHON {

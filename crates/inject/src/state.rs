@@ -17,7 +17,20 @@ pub struct Wiped {
     pub missed: AtomicU64,
     /// Threads that read frame information of loaded objects at this moment.
     pub reading_frames: AtomicU64,
-    rest: [u64; 508],
+    /// Libraries that are being unloaded: see [`crate::unloading`].
+    pub unloading: AtomicU64,
+    rest: [u64; 507],
+}
+
+impl Wiped {
+    /// In a forked child, what the kernel has done where it can: before Linux 4.14 it cannot.
+    pub fn wipe(&self) {
+        for word in
+            [&self.generation, &self.asked, &self.missed, &self.reading_frames, &self.unloading]
+        {
+            word.store(0, Relaxed);
+        }
+    }
 }
 
 /// The page itself. In `.bss`, behind the page that holds the end of `.data`,
@@ -27,7 +40,8 @@ pub static WIPED: Wiped = Wiped {
     asked: AtomicU64::new(0),
     missed: AtomicU64::new(0),
     reading_frames: AtomicU64::new(0),
-    rest: [0; 508],
+    unloading: AtomicU64::new(0),
+    rest: [0; 507],
 };
 
 /// Where the process stands. Survives a fork, unlike [`WIPED`].

@@ -202,6 +202,9 @@ pub struct RegionHeader {
     pub captured: AtomicU64,
     /// Ranges that were captured.
     pub captures: AtomicU64,
+    /// Stacks that were not taken, since what lies at their addresses was not known after code had
+    /// been unmapped.
+    pub stacks_unplaced: AtomicU64,
 }
 
 /// Values of [`ThreadSlot::state`].

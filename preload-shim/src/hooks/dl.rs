@@ -10,16 +10,16 @@ use crate::{real, table};
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicUsize;
-use tprof_inject::{kernels, operators, python, unwind};
+use tprof_inject::{kernels, operators, python, unloading, unwind};
 
 /// Hook.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
-    python::unloading();
-    unwind::unloading();
+    let unloading = unloading::begin();
+    unwind::let_readers_leave();
     let error = real!(DLCLOSE(handle) as fn(*mut c_void) -> c_int, else -1);
-    unwind::unloaded();
     python::unloaded();
+    unloading.end();
     if error == 0 {
         unwind::code_changed();
         kernels::forget();

@@ -2,7 +2,6 @@
 
 use crate::real;
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::Ordering::Relaxed;
 use tprof_inject::{life, state};
 
 /// Hook. The child attaches at its first event; on kernels that cannot wipe a
@@ -12,9 +11,7 @@ pub unsafe extern "C" fn fork() -> c_int {
     let clock = life::clock_before();
     let child = real!(FORK() as fn() -> c_int, else -1);
     if child == 0 {
-        for counter in [&state::WIPED.generation, &state::WIPED.asked, &state::WIPED.missed] {
-            counter.store(0, Relaxed);
-        }
+        state::WIPED.wipe();
         life::born_under_filter();
     } else if child > 0 {
         life::forked(child as u32, clock);

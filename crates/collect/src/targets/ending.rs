@@ -158,6 +158,11 @@ impl Target {
         let nameless_python = open.map_or(0, |open| self.code.names_lost(&mut open.writer));
         for (what, why, count) in [
             ("stacks", "the table of stacks was full", header.stacks_lost.load(Relaxed)),
+            (
+                "stacks",
+                "code was unloaded, and what is mapped was not read again in time",
+                header.stacks_unplaced.load(Relaxed),
+            ),
             ("stacks", "the ring stayed full", header.stacks_dropped.load(Relaxed)),
             (
                 "frees of sampled blocks",

@@ -1,6 +1,6 @@
 //! The interpreter of this process, as the collector found it.
 
-use crate::{loaded, state};
+use crate::{loaded, state, unloading};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use tprof_wire::python::{INTERPRETER_WORDS, Interpreter};
 use tprof_wire::region::RegionHeader;
@@ -15,8 +15,6 @@ static COPYING: AtomicU32 = AtomicU32::new(0);
 /// Interpreters that were unloaded. What the collector found before the last of them went
 /// is of an earlier epoch (one more than this), and not used.
 static UNLOADS: AtomicU32 = AtomicU32::new(0);
-/// Libraries that are being unloaded at this moment: one may be the interpreter.
-static UNLOADING: AtomicU32 = AtomicU32::new(0);
 
 /// A new region.
 pub fn attached(header: &RegionHeader) {
@@ -25,13 +23,8 @@ pub fn attached(header: &RegionHeader) {
     COPYING.store(0, Release);
 }
 
-/// A library is about to be unloaded.
-pub fn unloading() {
-    UNLOADING.fetch_add(1, SeqCst);
-}
-
-/// It was, or not: an interpreter that is gone is forgotten. The collector publishes the
-/// next one, wherever that lies.
+/// A library was unloaded, or not: an interpreter that is gone is forgotten. The collector publishes
+/// the next one, wherever that lies.
 pub fn unloaded() {
     let unloads = UNLOADS.load(SeqCst);
     if COPIED.load(SeqCst) == unloads.wrapping_add(1) && !loaded::is_loaded(word(0) as usize) {
@@ -40,7 +33,6 @@ pub fn unloaded() {
             header.python_unloads.store(unloads.wrapping_add(1), Release);
         }
     }
-    UNLOADING.fetch_sub(1, SeqCst);
 }
 
 fn word(at: usize) -> u64 {
@@ -50,7 +42,8 @@ fn word(at: usize) -> u64 {
 /// The interpreter, if there is one.
 #[inline(always)]
 pub fn interpreter() -> Option<Interpreter> {
-    if UNLOADING.load(SeqCst) != 0 {
+    // One of them may be the interpreter.
+    if unloading::any() {
         return None;
     }
     let epoch = UNLOADS.load(SeqCst).wrapping_add(1);

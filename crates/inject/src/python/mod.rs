@@ -33,6 +33,6 @@ mod take;
 
 pub(crate) use define::define;
 pub use define::prepare;
-pub use interpreter::{attached, unloaded, unloading};
+pub use interpreter::{attached, unloaded};
 pub(crate) use scratch::Scratch;
 pub(crate) use take::{ended, take};

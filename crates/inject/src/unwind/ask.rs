@@ -4,6 +4,7 @@ use super::loaded_rows;
 use crate::block::Thread;
 use crate::{arch, stall, state, sys};
 use core::sync::atomic::{AtomicU64, Ordering::*};
+use tprof_wire::region::RegionHeader;
 
 /// When the collector may be asked again, and how patient to be after that.
 static PATIENCE: AtomicU64 = AtomicU64::new(0);
@@ -31,13 +32,33 @@ pub fn ask(thread: &Thread) -> bool {
     }
     let next = now / 1000 + (1000 << exponent.min(12));
     PATIENCE.store(next << 8 | (exponent + 1).min(12), Relaxed);
+    let question = ask_at_once(thread, header);
+    wait_for_answer(thread, now, question)
+}
+
+/// Asks, and does not wait: the number of the question. Who waits for it wakes the collector, a
+/// thread that may make no system call leaves it to the collector's next pass, any other wakes it
+/// here, once a question.
+pub fn ask_at_once(thread: &Thread, header: &RegionHeader) -> u32 {
     header.finds_rows.store(u32::from(loaded_rows::can_find()), Relaxed);
-    let question = header.modules_wanted.fetch_add(1, AcqRel) + 1;
-    // Who waits wakes the collector; who does not wait, wakes it once a question.
-    if let (0, Some(session)) = (header.wait_on_full.load(Relaxed), state::session()) {
+    let question = header.modules_wanted.fetch_add(1, AcqRel).wrapping_add(1);
+    if header.wait_on_full.load(Relaxed) == 0
+        && !thread.is_quiet()
+        && let Some(session) = state::session()
+    {
         sys::futex_wake(session.sleep.as_ptr(), 1);
     }
-    wait_for_answer(thread, now, question)
+    question
+}
+
+/// Whether the answer to a question is there.
+pub fn is_answered(header: &RegionHeader, question: u32) -> bool {
+    header.modules_answered.load(Acquire).wrapping_sub(question) as i32 >= 0
+}
+
+/// Waits for the answer to a question as [`ask`] does, from now on.
+pub fn wait_for(thread: &Thread, question: u32) -> bool {
+    wait_for_answer(thread, sys::monotonic_ns(), question)
 }
 
 /// Asks for the tables that are marked, and does not wait: the collector sees it at its next pass.
@@ -47,7 +68,7 @@ pub fn post() {
     }
 }
 
-/// As [`ask`], where the table lacks mappings, or has some that are gone.
+/// As [`ask`], where the table lacks mappings.
 pub fn ask_for_mappings(thread: &Thread) -> bool {
     if let Some(header) = state::header() {
         header.maps_wanted.fetch_add(1, Release);
@@ -68,16 +89,15 @@ static SILENCES: AtomicU64 = AtomicU64::new(0);
 /// at all; false if it did not come.
 fn wait_for_answer(thread: &Thread, began_ns: u64, question: u32) -> bool {
     let (Some(header), Some(session)) = (state::header(), state::session()) else { return false };
-    let is_answered = |answered: u32| answered.wrapping_sub(question) as i32 >= 0;
-    if header.wait_on_full.load(Relaxed) == 0 {
-        return is_answered(header.modules_answered.load(Acquire));
+    if is_answered(header, question) || header.wait_on_full.load(Relaxed) == 0 {
+        return is_answered(header, question);
     }
     let bound = ANSWER_NS >> (2 * SILENCES.load(Relaxed)).min(30);
     let began = thread.clock();
     let mut rounds = 0;
     let came = loop {
         let answered = header.modules_answered.load(Acquire);
-        if is_answered(answered) {
+        if is_answered(header, question) {
             break true;
         }
         if rounds > 0 && sys::monotonic_ns().wrapping_sub(began_ns) >= bound

@@ -12,9 +12,9 @@
 
 use crate::real::ObjectInfo;
 use crate::state::WIPED;
-use crate::{loaded, sys};
+use crate::{loaded, sys, unloading};
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::*};
 use tprof_cfi::LoadedFrames;
 use tprof_wire::hash::spread;
 use tprof_wire::unwind::Row;
@@ -36,8 +36,6 @@ type FindObject = unsafe extern "C" fn(*mut c_void, *mut FoundObject) -> c_int;
 
 /// `_dl_find_object`; 0 where there is none.
 static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
-/// Libraries that are being unloaded at this moment.
-static UNLOADING: AtomicU32 = AtomicU32::new(0);
 
 /// Rows that were found here, by place in the code: a table of code that many come from is worth
 /// a question, for which no thread waits.
@@ -71,11 +69,11 @@ pub fn find(pc: u64) -> Option<(Row, bool)> {
         return None;
     }
     WIPED.reading_frames.fetch_add(1, SeqCst);
-    let row = match UNLOADING.load(SeqCst) {
+    let row = match unloading::any() {
         // SAFETY: nothing is unloaded meanwhile: who unloads waits for readers to leave, and who
         // reads sees that something is.
-        0 => unsafe { row_of_loaded(find, pc) },
-        _ => None,
+        false => unsafe { row_of_loaded(find, pc) },
+        true => None,
     };
     WIPED.reading_frames.fetch_sub(1, SeqCst);
     let place = spread(pc >> PLACE_BITS) as usize % FOUND.len();
@@ -118,9 +116,8 @@ unsafe fn row_of_loaded(find: usize, pc: u64) -> Option<Row> {
 /// a microsecond: one that was stopped in the middle is not waited for.
 const MOST_YIELDS: u32 = 100;
 
-/// A library is about to be unloaded.
-pub fn unloading() {
-    UNLOADING.fetch_add(1, SeqCst);
+/// A library is about to be unloaded, which [`unloading::any`] shows already.
+pub fn let_readers_leave() {
     for _ in 0..MOST_YIELDS {
         if WIPED.reading_frames.load(SeqCst) == 0 {
             break;
@@ -129,14 +126,10 @@ pub fn unloading() {
     }
 }
 
-/// It is, or could not be.
-pub fn unloaded() {
-    UNLOADING.fetch_sub(1, SeqCst);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::unloading::ONE_AT_A_TIME;
     use tprof_wire::unwind::RowKind;
 
     unsafe extern "C" {
@@ -145,6 +138,7 @@ mod tests {
 
     #[test]
     fn functions_begin_with_the_return_address_on_top_of_the_stack() {
+        let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
         prepare();
         assert!(can_find(), "glibc 2.35 has it");
         let begin = Row::new(RowKind::Sp, 8, None);
@@ -158,20 +152,12 @@ mod tests {
 
     #[test]
     fn nothing_is_read_while_a_library_is_unloaded() {
+        let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
         prepare();
         let function = qsort as *const () as u64;
-        // The other test may find nothing meanwhile: it has a process of its own.
-        if std::env::var_os("TPROF_TEST_UNLOADING").is_none() {
-            let this = std::env::current_exe().unwrap();
-            let name = "unwind::loaded_rows::tests::nothing_is_read_while_a_library_is_unloaded";
-            let mut test = std::process::Command::new(this);
-            let test = test.args(["--exact", name]).env("TPROF_TEST_UNLOADING", "1");
-            assert!(test.status().unwrap().success());
-            return;
-        }
-        unloading();
+        let unloading = unloading::begin();
         assert!(find(function).is_none());
-        unloaded();
+        unloading.end();
         assert!(find(function).is_some());
     }
 }

@@ -1,12 +1,12 @@
 //! The row of a return address, memoised.
 
 use super::ask::{ask, ask_for_mappings, forget_patience, post};
-use super::loaded_rows;
 use super::short_row::{NOT_READY, ROW_BITS, ShortRow};
 use super::tables::{RowSearch, search};
+use super::{loaded_rows, mappings};
 use crate::block::Thread;
 use crate::{callee, sys};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*, fence};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*, fence};
 use tprof_wire::hash::spread;
 use tprof_wire::unwind::Row;
 
@@ -27,11 +27,11 @@ static TABLE: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 /// Code generation, in the bits above a pc: part of every memo key and stack
 /// hash, so that nothing learnt before a `dlclose` is used after it.
 static CODE: AtomicU64 = AtomicU64::new(0);
-/// The module table may name mappings that are gone.
-static STALE: AtomicBool = AtomicBool::new(false);
+
 /// Maps the memo; without it every lookup is a search.
 pub fn prepare() {
     loaded_rows::prepare();
+    mappings::begin();
     if TABLE.load(Relaxed).is_null()
         && let Some(at) = sys::map_anonymous(MEMO * size_of::<AtomicU64>())
     {
@@ -46,7 +46,7 @@ pub fn code_changed() {
         // From here on entries bear generations that earlier ones had.
         forget_all();
     }
-    STALE.store(true, Release);
+    mappings::unmapped();
     callee::forget();
 }
 
@@ -152,10 +152,8 @@ impl Rows {
 #[inline(never)]
 fn find(thread: &Thread, pc: u64) -> (Row, bool) {
     const LATER: (Row, bool) = (Row(NOT_READY), false);
-    if STALE.load(Relaxed) && STALE.swap(false, AcqRel) {
-        forget_patience();
-        ask_for_mappings(thread);
-        forget_patience();
+    if !mappings::are_known(thread) {
+        return LATER;
     }
     let quiet = thread.is_quiet();
     let mut asks = !loaded_rows::can_find();

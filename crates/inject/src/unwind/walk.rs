@@ -4,10 +4,12 @@ use super::check;
 use super::frame_pointers::walk_frame_pointers;
 use super::frames::{ByRows, HashSoFar, Walk, outermost};
 use super::last;
+use super::mappings;
 use super::remembering::{Memory, Nothing, Remembering};
 use super::rows::Rows;
 use super::short_row::ShortRow;
 use super::stack_bounds::{readable, within};
+use super::tables::{RowSearch, search};
 use crate::arch::ucontext;
 use crate::block::Thread;
 use crate::state;
@@ -20,6 +22,11 @@ use tprof_wire::unwind::{Row, RowKind};
 #[inline(always)]
 pub fn walk(thread: &Thread, (sp, fp): (usize, usize), is_learnt_from: bool, out: &mut Walk) {
     (out.rest, out.number) = (0, 0);
+    // Without them neither rows nor names are right.
+    if !mappings::are_known(thread) {
+        (out.len, out.hash, out.end) = (0, 0, StackEnd::NotReady);
+        return;
+    }
     if state::STACK_MODE.load(Relaxed) == stack_mode::FP {
         return walk_frame_pointers(thread, sp, fp, out);
     }
@@ -143,6 +150,11 @@ fn by_rows(
                     out.end = end;
                     break;
                 }
+                // What is mapped there by the time that it is read may be something else.
+                Unusual::Unplaced => {
+                    out.end = StackEnd::NotReady;
+                    break;
+                }
             }
         };
         let (state, depth) = ((sp, fp), len);
@@ -189,6 +201,8 @@ enum Unusual {
     /// Stack pointer, frame pointer, pc of the interrupted code.
     Signal((usize, usize, u64)),
     Ends(StackEnd),
+    /// The collector does not know yet what is mapped there.
+    Unplaced,
 }
 
 // By value: references would keep the walk's state in memory on every frame.
@@ -202,7 +216,12 @@ fn unusual(
     (sp, fp): (usize, usize),
 ) -> Unusual {
     match short.kind() {
-        ShortRow::NOT_READY => return Unusual::Ends(StackEnd::NotReady),
+        ShortRow::NOT_READY => {
+            return match search(pc, true, false) {
+                RowSearch::Unknown => Unusual::Unplaced,
+                _ => Unusual::Ends(StackEnd::NotReady),
+            };
+        }
         ShortRow::LONG => {
             let row = rows.long(thread, pc);
             let by_fp = row.kind() == RowKind::Fp as u64;

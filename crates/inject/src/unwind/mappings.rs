@@ -1,0 +1,107 @@
+//! Whether the module table has the mappings of now. After a `dlclose` it may name code that is
+//! gone, whose place other code has taken: no row and no name of it holds until the collector has
+//! read the mappings again.
+
+use super::ask::{ask_at_once, forget_patience, is_answered, wait_for};
+use crate::block::Thread;
+use crate::state;
+use core::sync::atomic::{AtomicU64, Ordering::*};
+
+/// The state in the low bits, above it the question of [`ASKED`], above that how often
+/// code was unmapped, so that no answer is taken for that to a later question.
+static MAPPINGS: AtomicU64 = AtomicU64::new(KNOWN);
+/// The table has them, or will have what comes new.
+const KNOWN: u64 = 0;
+/// Nobody has asked since code was unmapped.
+const STALE: u64 = 1;
+/// The answer to a question is not there yet.
+const ASKED: u64 = 2;
+const STATE_BITS: u32 = 2;
+const EPOCH_AT: u32 = STATE_BITS + 32;
+const EPOCH: u64 = !0 << EPOCH_AT;
+
+fn state(word: u64) -> u64 {
+    word & ((1 << STATE_BITS) - 1)
+}
+
+/// Code was unmapped.
+pub fn unmapped() {
+    let _ = MAPPINGS.fetch_update(AcqRel, Relaxed, |word| {
+        Some((word & EPOCH).wrapping_add(1 << EPOCH_AT) | STALE)
+    });
+}
+
+/// A new region, as a forked child has it: what was asked in the other one is not answered here.
+pub fn begin() {
+    let _ = MAPPINGS.fetch_update(AcqRel, Relaxed, |word| {
+        (state(word) == ASKED).then_some(word & EPOCH | STALE)
+    });
+}
+
+/// Whether they are; else the collector is asked, once, and its answer waited for as long as a
+/// thread may wait: one that is quiet, and any under `--on-full drop`, not at all.
+#[inline(always)]
+pub fn are_known(thread: &Thread) -> bool {
+    state(MAPPINGS.load(Acquire)) == KNOWN || are_known_now(thread)
+}
+
+#[cold]
+#[inline(never)]
+fn are_known_now(thread: &Thread) -> bool {
+    let Some(header) = state::header() else { return false };
+    // More code may be unmapped meanwhile: by threads that do nothing else, for as long as they do.
+    for _ in 0..4 {
+        let word = MAPPINGS.load(Acquire);
+        let came = match state(word) {
+            KNOWN => return true,
+            ASKED => {
+                let question = (word >> STATE_BITS) as u32;
+                if thread.is_quiet() {
+                    is_answered(header, question)
+                } else {
+                    wait_for(thread, question)
+                }
+            }
+            _ => {
+                header.maps_wanted.fetch_add(1, Release);
+                let question = ask_at_once(thread, header);
+                let asked = word & EPOCH | u64::from(question) << STATE_BITS | ASKED;
+                // Another thread may have asked as well: its answer does as well.
+                let _ = MAPPINGS.compare_exchange(word, asked, AcqRel, Relaxed);
+                continue;
+            }
+        };
+        if !came {
+            return false;
+        }
+        forget_patience();
+        let _ = MAPPINGS.compare_exchange(word, word & EPOCH | KNOWN, AcqRel, Relaxed);
+    }
+    state(MAPPINGS.load(Acquire)) == KNOWN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_earlier_answer_is_not_that_to_a_later_question() {
+        unmapped();
+        let first = MAPPINGS.load(Relaxed);
+        assert_eq!(state(first), STALE);
+        MAPPINGS.store(first & EPOCH | 7 << STATE_BITS | ASKED, Relaxed);
+        let asked = MAPPINGS.load(Relaxed);
+        unmapped();
+        let known = asked & EPOCH | KNOWN;
+        assert!(MAPPINGS.compare_exchange(asked, known, AcqRel, Relaxed).is_err());
+        assert_eq!(state(MAPPINGS.load(Relaxed)), STALE);
+        // A child has a region of its own, in which nothing was asked.
+        let question = MAPPINGS.load(Relaxed) & EPOCH | 9 << STATE_BITS | ASKED;
+        MAPPINGS.store(question, Relaxed);
+        begin();
+        assert_eq!(MAPPINGS.load(Relaxed), question & EPOCH | STALE);
+        MAPPINGS.store(KNOWN, Relaxed);
+        begin();
+        assert_eq!(MAPPINGS.load(Relaxed), KNOWN);
+    }
+}
