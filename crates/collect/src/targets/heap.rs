@@ -38,6 +38,14 @@ impl HeapOp {
             && self.tag == before.tag - ALLOC + FREE
     }
 
+    /// Whether it allocates a block.
+    pub fn allocates(&self) -> bool {
+        match self.tag & 7 {
+            ALLOC => true,
+            kind => kind == REALLOC_ALLOC && self.address != 0,
+        }
+    }
+
     /// The free of what this allocates, at `clock` by the same thread.
     #[inline(always)]
     pub fn ended(self, clock: u64) -> HeapOp {

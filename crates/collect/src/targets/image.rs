@@ -179,6 +179,8 @@ impl Image {
             spawning: None,
             taken: 0,
             whole: true,
+            allocated: (0, 0),
+            counts: false,
         };
         thread.enter(chunk);
         self.threads.push(thread);

@@ -99,7 +99,8 @@ impl Notes for NoteSink<'_> {
                 }
             }
             Note::Span(record) => {
-                self.spans.take(record, thread.index, time_ns, self.interned, writer);
+                let by = (thread.index, thread.allocated);
+                self.spans.take(record, by, time_ns, self.interned, writer);
             }
             Note::ThreadExit => thread.ended = Some(time_ns),
             Note::Exit(status) => self.processes.announces(self.number, status),

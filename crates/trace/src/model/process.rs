@@ -24,9 +24,10 @@ pub struct Process {
 }
 
 /// How allocations of a process were recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryRecording {
     /// Not at all (`--mem off`, or the process could not be recorded).
+    #[default]
     Off,
     /// Exact counters, stacks sampled by bytes with this mean interval.
     Sampled {

@@ -39,8 +39,10 @@ pub struct Span {
     pub stack: StackId,
     /// Everything else that was known of it, as a JSON object; 0 if nothing.
     pub args: NameId,
-    /// Allocations of its thread within it, where its process counted them beside
-    /// ([`super::MemoryRecording::Sampled`]); where all are recorded, the heap events have them.
+    /// Allocations of its thread within it, as the thread counted them
+    /// ([`super::MemoryRecording::Sampled`]), or of what is recorded
+    /// ([`super::MemoryRecording::Exact`]), by the order of its records: their times may be
+    /// the same as the span's.
     pub allocations: Option<u64>,
     /// Bytes asked for by those.
     pub allocated_bytes: Option<u64>,

@@ -47,8 +47,10 @@ pub(super) fn of_spans(file: &TraceFile, spans: &[OwnSpan]) -> Vec<Allocated> {
     let of: FxHashMap<ProcessIndex, MemoryRecording> =
         file.processes().iter().map(|process| (process.process, process.memory)).collect();
     let is_exact = |process| of.get(&process) == Some(&MemoryRecording::Exact);
+    // The end of one whose process was killed was not counted, nor was any by older versions.
+    let is_uncounted = |span: &&OwnSpan| is_exact(span.row.process) && counted(span).is_none();
     let with_events: FxHashSet<ProcessIndex> =
-        spans.iter().map(|span| span.row.process).filter(|process| is_exact(*process)).collect();
+        spans.iter().filter(is_uncounted).map(|span| span.row.process).collect();
     let (recorded, damaged) = match with_events.is_empty() {
         true => (Vec::new(), false),
         false => recorded(file, spans, &with_events),
@@ -59,19 +61,24 @@ pub(super) fn of_spans(file: &TraceFile, spans: &[OwnSpan]) -> Vec<Allocated> {
         None | Some(MemoryRecording::Off) => Allocated::missing(OFF),
         _ if span.any_thread => Allocated::missing(ANY_THREAD),
         _ if pauses.reach_into(span) => Allocated::missing(PAUSED),
-        Some(MemoryRecording::Exact) => match (&lost, recorded.get(at)) {
-            (None, Some((allocations, bytes))) => Allocated::is(*allocations, *bytes),
-            (Some(why), _) => Allocated::missing(why),
-            (None, None) => Allocated::missing(UNREAD),
-        },
-        Some(MemoryRecording::Sampled { .. }) => {
-            match (span.row.allocations, span.row.allocated_bytes) {
-                (Some(allocations), Some(bytes)) => Allocated::is(allocations, bytes),
-                _ => Allocated::missing(NOT_COUNTED),
+        Some(MemoryRecording::Exact) => {
+            match (&lost, counted(span).or_else(|| recorded.get(at).copied())) {
+                (None, Some((allocations, bytes))) => Allocated::is(allocations, bytes),
+                (Some(why), _) => Allocated::missing(why),
+                (None, None) => Allocated::missing(UNREAD),
             }
         }
+        Some(MemoryRecording::Sampled { .. }) => match counted(span) {
+            Some((allocations, bytes)) => Allocated::is(allocations, bytes),
+            None => Allocated::missing(NOT_COUNTED),
+        },
     };
     spans.iter().enumerate().map(one).collect()
+}
+
+/// What the file has with the span.
+fn counted(span: &OwnSpan) -> Option<(u64, u64)> {
+    Some((span.row.allocations?, span.row.allocated_bytes?))
 }
 
 /// Why recorded allocations are not all that there were.
@@ -90,8 +97,8 @@ struct ThreadSweep {
     open: Vec<u32>,
 }
 
-/// Counts the recorded allocations of each span, those within inner ones included; whether some
-/// could not be read.
+/// Counts the recorded allocations of each span by their times, those within inner ones included;
+/// whether some could not be read.
 fn recorded(
     file: &TraceFile,
     spans: &[OwnSpan],

@@ -1,5 +1,6 @@
 //! A thread of an image, as the collector follows it through its ring.
 
+use crate::targets::heap::HeapOp;
 use tprof_trace::model::ThreadIndex;
 use tprof_wire::record::SLOT_BYTES;
 use tprof_wire::region::ChunkRef;
@@ -27,6 +28,11 @@ pub struct Follow {
     pub(super) taken: usize,
     /// The last pass read all that its ring held.
     pub(super) whole: bool,
+    /// Its recorded allocations so far, once [`Self::counts`], and the bytes asked for.
+    pub allocated: (u64, u64),
+    /// It has spans, whose records need the count: a ring holds them in their order, where clocks of
+    /// records that follow each other may be the same (AMD's counter is read in steps of 10 ns).
+    pub counts: bool,
 }
 
 impl Follow {
@@ -35,5 +41,20 @@ impl Follow {
         self.chunk = chunk;
         (self.base, self.bytes) = chunk.place().unwrap_or((0, 0));
         self.at = SLOT_BYTES;
+    }
+
+    /// Counts records that were taken from its ring, if they are to be counted.
+    pub(super) fn count<'o>(&mut self, ops: impl IntoIterator<Item = &'o HeapOp>) {
+        if self.counts {
+            for op in ops.into_iter().filter(|op| op.allocates()) {
+                self.add(1, op.size);
+            }
+        }
+    }
+
+    /// Adds allocations.
+    pub(super) fn add(&mut self, allocations: u64, bytes: u64) {
+        let (count, all) = self.allocated;
+        self.allocated = (count.wrapping_add(allocations), all.wrapping_add(bytes));
     }
 }

@@ -206,6 +206,7 @@ impl Image {
         let mut records = HeapRecords::new(slots, thread.index, thread.clock);
         if reading.alone {
             let (heap, clock) = (&mut self.heap, reading.clock);
+            let before = (heap.allocations, heap.allocated_bytes);
             records.first_addresses().for_each(|address| heap.live.prefetch(address));
             while let Some(op) = records.next() {
                 let end = records.end_of(&op);
@@ -216,11 +217,17 @@ impl Image {
                     reading.notes.block_full(&mut heap.block);
                 }
             }
+            if thread.counts {
+                let bytes = heap.allocated_bytes.wrapping_sub(before.1);
+                thread.add(heap.allocations.wrapping_sub(before.0), bytes);
+            }
         } else {
+            let pending = self.pending.len();
             self.pending.reserve(slots.len());
             while let Some(op) = records.next() {
                 self.pending.push(op);
             }
+            thread.count(&self.pending[pending..]);
         }
         let taken = slots.len() - records.left();
         thread.clock = records.clock;
@@ -265,6 +272,7 @@ impl Image {
                     stack: *stack as u32,
                     tag: HeapOp::tag(thread.index, kind),
                 };
+                thread.count([&op]);
                 self.heap_op(op, reading);
             }
         } else if record::AGENT_KINDS.contains(&(kind as u16)) {
@@ -284,6 +292,7 @@ impl Image {
                             | Note::Span(..)
                     ));
                     self.taken += 1;
+                    thread.counts |= matches!(note, Note::Span(..));
                     reading.notes.note(thread, word1, note);
                 }
                 None => self.refused += 1,

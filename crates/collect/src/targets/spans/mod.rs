@@ -60,8 +60,9 @@ impl SpanRecord {
 #[derive(Debug, Default)]
 pub struct Spans {
     process: ProcessIndex,
-    /// Its threads count their allocations: not all are recorded.
-    counts_allocations: bool,
+    /// Where all allocations are recorded, they are counted as their records are read; else its
+    /// threads count them.
+    memory: MemoryRecording,
     /// Texts among arguments are left out.
     redact: bool,
     open: OpenSpans,
@@ -96,8 +97,7 @@ pub struct Spans {
 impl Spans {
     /// Of an image that has had none yet.
     pub fn new(process: ProcessIndex, memory: MemoryRecording) -> Spans {
-        let counts_allocations = matches!(memory, MemoryRecording::Sampled { .. });
-        Spans { process, counts_allocations, ..Spans::default() }
+        Spans { process, memory, ..Spans::default() }
     }
 
     /// Of one that begins with this [`off`], and switches it as the run's options have it.
@@ -134,18 +134,22 @@ impl Spans {
             && paused.is_none_or(|(_, to)| *to <= time_ns)
     }
 
-    /// Takes a record that a thread wrote at this time.
+    /// Takes a record that a thread wrote at this time, after so many recorded allocations and
+    /// bytes of them.
     pub fn take(
         &mut self,
         record: SpanRecord,
-        thread: ThreadIndex,
+        (thread, recorded): (ThreadIndex, (u64, u64)),
         time_ns: u64,
         interned: &mut Interned,
         writer: &mut TraceWriter,
     ) {
         let SpanRecord { kind, name, words: [first, second], arguments } = record;
         let place = Place { number: first };
-        let counted = OnStack::unpack([first, second]);
+        let mut counted = OnStack::unpack([first, second]);
+        if self.memory == MemoryRecording::Exact {
+            (counted.allocations, counted.allocated_bytes) = recorded;
+        }
         let on_stack = Place { number: counted.depth.into() };
         let began =
             OpenSpan { name, thread, start_ns: time_ns, place, counted, ..OpenSpan::default() };
@@ -273,7 +277,7 @@ impl Spans {
                 let Ok(args) = self.arguments(span, *any_thread, interned, writer) else {
                     return false;
                 };
-                let allocated = allocated.filter(|_| self.counts_allocations);
+                let allocated = allocated.filter(|_| self.memory != MemoryRecording::Off);
                 self.rows.push(Span {
                     start_ns: span.start_ns,
                     duration_ns: end_ns.saturating_sub(span.start_ns),

@@ -13,7 +13,7 @@ fn spans_beyond_the_names_that_are_kept_are_counted_at_once() {
     let mut losses = Losses::default();
     let mark = |name| SpanRecord::decode(ExtKind::SpanMark, name, &[0, 0]).unwrap();
     // Its name may still come.
-    spans.take(mark(u32::MAX), 0, 1, &mut interned, &mut writer);
+    spans.take(mark(u32::MAX), (0, (0, 0)), 1, &mut interned, &mut writer);
     spans.write(2, true, &mut interned, &mut writer).unwrap();
     assert_eq!((spans.waiting.len(), spans.refused), (1, 0));
 
@@ -25,8 +25,8 @@ fn spans_beyond_the_names_that_are_kept_are_counted_at_once() {
         let definition = Definition::decode(ExtKind::Name, &words[..used]).unwrap();
         interned.define(id, definition, &mut losses);
     }
-    spans.take(mark(u32::MAX - 1), 0, 3, &mut interned, &mut writer);
-    spans.take(mark(1), 0, 3, &mut interned, &mut writer);
+    spans.take(mark(u32::MAX - 1), (0, (0, 0)), 3, &mut interned, &mut writer);
+    spans.take(mark(1), (0, (0, 0)), 3, &mut interned, &mut writer);
     spans.write(4, true, &mut interned, &mut writer).unwrap();
     assert!(spans.waiting.is_empty(), "no name comes any more");
     spans.finish(5, &mut interned, &mut writer, &mut losses);
@@ -46,13 +46,13 @@ fn an_addition_that_was_written_late_follows_those_before_it() {
     interned.define(1, definition, &mut Losses::default());
     let one = [1.0f64.to_bits(), 1];
     let add = SpanRecord::decode(ExtKind::CounterValue, 1, &one).unwrap();
-    spans.take(add, 0, 5, &mut interned, &mut writer);
-    spans.take(add, 0, 7, &mut interned, &mut writer);
+    spans.take(add, (0, (0, 0)), 5, &mut interned, &mut writer);
+    spans.take(add, (0, (0, 0)), 7, &mut interned, &mut writer);
     spans.write(10, false, &mut interned, &mut writer).unwrap();
     spans.write(20, false, &mut interned, &mut writer).unwrap();
     // A thread that took the time at 6 and was preempted before it wrote.
-    spans.take(add, 1, 6, &mut interned, &mut writer);
-    spans.take(add, 0, 22, &mut interned, &mut writer);
+    spans.take(add, (1, (0, 0)), 6, &mut interned, &mut writer);
+    spans.take(add, (0, (0, 0)), 22, &mut interned, &mut writer);
     spans.finish(30, &mut interned, &mut writer, &mut Losses::default());
     writer.finish().unwrap();
     let file = tprof_trace::TraceFile::open(&path).unwrap();
