@@ -2,6 +2,7 @@
 //! lines.
 
 use crate::planted::{Planted, seconds};
+use tprof_tests::{EXACT, Job, Scratch, document, has_native_or_skip, program, traced};
 
 #[test]
 fn a_hot_line_of_python_has_its_time_on_a_core() {
@@ -84,4 +85,25 @@ fn start_up_is_apart_and_names_the_slow_module() {
     let (cpu, wall) = (planted.truth["imported"], planted.truth["start_up"]);
     assert!((0.9 * cpu..=1.1 * wall).contains(&slow), "{slow} of {cpu} to {wall}");
     planted.near(planted.running(), "after", 0.1);
+}
+
+/// Three threads make records on two processors faster than they are read, and wait for room.
+#[test]
+fn what_a_thread_waits_for_tprof_is_no_wait_of_its_own() {
+    let scratch = Scratch::new();
+    let job = Job::sh("printf 1 | \"$1\" 1500000 2").arg(program("bursts"));
+    let run = traced(&job, EXACT, &scratch);
+    assert_eq!(run.outcome.code, Some(48), "{:?}", run.outcome);
+    let host = document("host", &run.run);
+    if !has_native_or_skip(&host) {
+        return;
+    }
+    let places = host["tables"]["places"].as_array().unwrap();
+    let text = |row: &serde_json::Value, key| row[key].as_str().unwrap_or_default().to_owned();
+    let waits = ["tprof", "lock", "other", "file_io", "socket"];
+    let in_tprof = |row: &&serde_json::Value| {
+        waits.contains(&&*text(row, "part")) && text(row, "library").starts_with("libtprof")
+    };
+    let parts: Vec<_> = places.iter().filter(in_tprof).map(|row| text(row, "part")).collect();
+    assert!(!parts.is_empty() && parts.iter().all(|part| part == "tprof"), "{places:#?}");
 }

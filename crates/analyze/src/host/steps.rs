@@ -9,7 +9,7 @@ use crate::rank::samples::{CpuTrace, Part};
 
 /// Parts that a step's time is divided into: the time on a core is not, since a step has few
 /// samples.
-pub(super) const OF_STEPS: [Part; 10] = [
+pub(super) const OF_STEPS: [Part; 11] = [
     Part::Data,
     Part::Gil,
     Part::Lock,
@@ -18,6 +18,7 @@ pub(super) const OF_STEPS: [Part; 10] = [
     Part::Collective,
     Part::Device,
     Part::NoCore,
+    Part::Tprof,
     Part::Other,
     Part::Unknown,
 ];

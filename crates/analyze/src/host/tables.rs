@@ -48,7 +48,7 @@ const GROUPS: [(&str, &str, &[Part]); 9] = [
     ("collective_share", "coll.", &[Part::Collective]),
     ("device_share", "device", &[Part::Device]),
     ("no_core_share", "no core", &[Part::NoCore]),
-    ("rest_share", "rest", &[Part::Other, Part::Unknown]),
+    ("rest_share", "rest", &[Part::Tprof, Part::Other, Part::Unknown]),
 ];
 
 fn side_by_side(ranks: &Ranks) -> Table {
@@ -57,7 +57,7 @@ fn side_by_side(ranks: &Ranks) -> Table {
     columns.extend(GROUPS.map(|(key, heading, _)| Column::new(key, heading, Unit::Share)));
     let mut table = Table::new("ranks", "Ranks side by side, shares of wall time", columns).about(
         "lock: Python's too; native: allocator and page faults too; coll.: collectives; rest: \
-         other waits and unknown",
+         waits for tprof, other waits and unknown",
     );
     for (at, host) in ranks {
         let ledger = &host.ledger;
@@ -200,6 +200,7 @@ const STEP_COLUMNS: [Column; OF_STEPS.len()] = [
     Column::new("collective_ns", "coll.", Unit::Duration),
     Column::new("device_ns", "device", Unit::Duration),
     Column::new("no_core_ns", "no core", Unit::Duration),
+    Column::data("tprof_ns", Unit::Duration),
     Column::data("other_ns", Unit::Duration),
     Column::data("unknown_ns", Unit::Duration),
 ];

@@ -3,9 +3,9 @@
 const MOST_BARS = 64;
 const MOST_STEP_COLUMNS = 120;
 // Parts of wall time in the order of the bars: on a core first, then waits.
-const HOST_PARTS = ["running", "python", "native", "allocator", "page_fault", "gc", "data", "gil", "lock", "file_io", "socket", "collective", "device", "no_core", "other", "waiting", "unknown"];
+const HOST_PARTS = ["running", "python", "native", "allocator", "page_fault", "gc", "data", "gil", "lock", "file_io", "socket", "collective", "device", "no_core", "tprof", "other", "waiting", "unknown"];
 const HOST_NAMES = { running: "on a core", python: "running Python", native: "native code", allocator: "malloc and free", page_fault: "page faults", gc: "garbage collection", data: "waiting for data", gil: "waiting for the GIL", lock: "waiting for a lock",
-  file_io: "file or pipe I/O", socket: "socket", collective: "collective", device: "waiting for a device", no_core: "ready, no free core", other: "other waits", waiting: "waiting", unknown: "unknown" };
+  file_io: "file or pipe I/O", socket: "socket", collective: "collective", device: "waiting for a device", no_core: "ready, no free core", tprof: "waiting for tprof", other: "other waits", waiting: "waiting", unknown: "unknown" };
 
 function reportCharts(document, tables) {
   const of = (key) => document.tables?.[key] || [];

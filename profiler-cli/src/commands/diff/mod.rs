@@ -30,8 +30,8 @@ Metrics: step_time compute_time exposed_communication exposed_copies idle_time
   peak_device_memory
 Parts of `tprof report host`, of a step where both runs have steps:
   wait:data wait:gil wait:lock wait:file_io wait:socket wait:collective
-  wait:device wait:no_core wait:other wait:unknown part:python part:native
-  part:allocator part:page_fault part:gc part:start_up
+  wait:device wait:no_core wait:tprof wait:other wait:unknown part:python
+  part:native part:allocator part:page_fault part:gc part:start_up
 CPU time of a function, all threads of a rank: function:NAME
 Times and shares are not checked if the hardware differs.
 

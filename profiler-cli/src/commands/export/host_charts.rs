@@ -6,7 +6,7 @@ use tprof_facts::units::duration;
 use tprof_tables::{HostTime, host_times};
 
 /// Names of parts, in the order of bars: on a core first, then waits.
-const PARTS: [(&str, &str); 17] = [
+const PARTS: [(&str, &str); 18] = [
     ("running", "on a core"),
     ("python", "running Python"),
     ("native", "running native code"),
@@ -21,6 +21,7 @@ const PARTS: [(&str, &str); 17] = [
     ("collective", "collective"),
     ("device", "waiting for a device"),
     ("no_core", "ready, no free core"),
+    ("tprof", "waiting for tprof"),
     ("other", "other waits"),
     ("waiting", "waiting"),
     ("unknown", "unknown"),

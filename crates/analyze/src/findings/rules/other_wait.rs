@@ -101,6 +101,7 @@ fn of_threads(meanwhile: &Meanwhile) -> String {
     let parts = [
         ("on a core", meanwhile.of_threads(|place| place.part.is_running())),
         ("ready, without a core,", meanwhile.of_threads(|place| place.part == Part::NoCore)),
+        ("waiting for tprof", meanwhile.of_threads(|place| place.part == Part::Tprof)),
         ("waiting for a lock that another held", meanwhile.of_threads(|place| place.is_held)),
         ("off a core, unknown where,", meanwhile.of_threads(|place| place.part == Part::Unknown)),
     ];

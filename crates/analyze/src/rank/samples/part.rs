@@ -42,6 +42,8 @@ pub enum Part {
     PageFault,
     /// On a core in Python's garbage collector.
     Gc,
+    /// Waiting for tprof, in a hook: without it the thread would not.
+    Tprof,
     /// Waiting for something else: a sleep, a child process, the end of a thread, events.
     Other,
     /// What the thread did was not recorded.
@@ -49,7 +51,7 @@ pub enum Part {
 }
 
 /// All parts, in the order of tables.
-pub const PARTS: [Part; 15] = [
+pub const PARTS: [Part; 16] = [
     Part::Python,
     Part::Native,
     Part::Data,
@@ -63,6 +65,7 @@ pub const PARTS: [Part; 15] = [
     Part::Allocator,
     Part::PageFault,
     Part::Gc,
+    Part::Tprof,
     Part::Other,
     Part::Unknown,
 ];
@@ -84,6 +87,7 @@ impl Part {
             Part::Allocator => "allocator",
             Part::PageFault => "page_fault",
             Part::Gc => "gc",
+            Part::Tprof => "tprof",
             Part::Other => "other",
             Part::Unknown => "unknown",
         }
@@ -105,6 +109,7 @@ impl Part {
             Part::Allocator => "malloc and free",
             Part::PageFault => "page faults",
             Part::Gc => "garbage collection",
+            Part::Tprof => "waiting for tprof",
             Part::Other => "other waits",
             Part::Unknown => "unknown",
         }
@@ -158,6 +163,9 @@ fn waiting(state: ThreadState, frames: &[&Func]) -> Part {
     }
     if names::is_page_fault(frames) {
         return Part::PageFault;
+    }
+    if names::waits_for_tprof(frames) {
+        return Part::Tprof;
     }
     if names::is_collective(frames) {
         return Part::Collective;
@@ -285,6 +293,12 @@ mod tests {
         assert_eq!(part(Lock, &[gloo, main]), Part::Collective);
         let join = ("__pthread_clockjoin_ex", "libc.so.6", Native);
         assert_eq!(part(Lock, &[join, main]), Part::Other);
+        let futex = ("futex_do_wait", "[kernel]", Kernel);
+        let hook = ("malloc", "libtprof_preload.so", Native);
+        assert_eq!(part(Lock, &[futex, hook, main]), Part::Tprof);
+        assert_eq!(part(Sleep, &[hook, join, main]), Part::Tprof);
+        let arena = ("__lll_lock_wait_private", "libc.so.6", Native);
+        assert_eq!(part(Lock, &[futex, arena, hook, main]), Part::Lock);
         assert_eq!(part(Blocked, &[]), Part::Unknown);
         assert_eq!(part(Blocked, &[("wait4", "libc.so.6", Native), main]), Part::Other);
     }

@@ -155,6 +155,13 @@ pub(super) fn compiles(frames: &[&Func]) -> bool {
     frames.iter().any(|func| func.layer == Layer::Python && func.file.contains(COMPILER))
 }
 
+/// Whether a thread that waits does so in tprof's own code, which makes its system calls itself: what
+/// a hook calls for the job waits in the library that has it.
+pub(super) fn waits_for_tprof(frames: &[&Func]) -> bool {
+    let innermost = frames.iter().find(|func| func.layer != Layer::Kernel);
+    innermost.is_some_and(|func| is_of_tprof(&func.module))
+}
+
 /// Whether a function is one of a `malloc` that another one could replace.
 fn is_allocator(func: &Func) -> bool {
     // The hooks of tprof have the names of what they stand before.
