@@ -1,4 +1,4 @@
-//! Numbers with their units: as they are shown ([`count`], [`bytes`], [`rate`],
+//! Numbers with their units: as they are shown ([`count`], [`estimate`], [`bytes`], [`rate`],
 //! [`duration`], [`percent`], [`small_share`]), and as a command line has them ([`parse_size`],
 //! [`parse_duration`]).
 //!
@@ -11,4 +11,4 @@ mod write;
 
 pub use read::{exact_duration, exact_size, parse_duration, parse_size};
 pub use things::{counted, processes, recorded, signal};
-pub use write::{bytes, count, duration, percent, rate, signed_bytes, small_share};
+pub use write::{bytes, count, duration, estimate, percent, rate, signed_bytes, small_share};

@@ -13,6 +13,15 @@ pub fn count(value: u64) -> String {
     out
 }
 
+/// What is measured, not counted, in three digits: `106,880,001.4` as `107,000,000`; what is below 0
+/// or no number is `0`.
+pub fn estimate(value: f64) -> String {
+    // The casts take them for 0.
+    let digits = (value as u64).checked_ilog10().unwrap_or(0);
+    let unit = 10u64.pow(digits.saturating_sub(2));
+    count((value / unit as f64).round() as u64 * unit)
+}
+
 /// Bytes in binary units with one decimal: `17 B`, `1.5 KiB`, `12.0 GiB`.
 pub fn bytes(value: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -90,6 +99,20 @@ mod tests {
         assert_eq!(
             [count(0), count(999), count(1000), count(1_234_567)],
             ["0", "999", "1,000", "1,234,567"]
+        );
+        let estimates = [0.4, 999.4, 1234.5, 106_880_001.4, 999_600.0, 1.8e19, -1.0, f64::NAN];
+        assert_eq!(
+            estimates.map(estimate),
+            [
+                "0",
+                "999",
+                "1,230",
+                "107,000,000",
+                "1,000,000",
+                "18,000,000,000,000,000,000",
+                "0",
+                "0"
+            ]
         );
         let shown = [0, 1023, 1024, 1536, (1 << 20) - 1, 1 << 20, u64::MAX].map(bytes);
         assert_eq!(

@@ -8,7 +8,7 @@ use tprof_analyze::memory::timeline::Timeline;
 use tprof_analyze::memory::{HostMemory, PEAK_SLACK_BYTES};
 use tprof_analyze::summary::Rank;
 use tprof_analyze::{Reading, Report};
-use tprof_facts::units::{bytes, count, duration, percent, signed_bytes};
+use tprof_facts::units::{self, bytes, count, duration, estimate, percent, signed_bytes};
 
 use super::head::{self, plural, text_of};
 use super::{apart, plot, ranks, sites};
@@ -146,11 +146,7 @@ fn churn(page: &mut Page, memory: &HostMemory) {
     let churn = &memory.churn;
     let mut parts = Vec::new();
     if let (Some(calls), Some(rate)) = (churn.allocations_per_s.get(), churn.bytes_per_s.get()) {
-        parts.push(format!(
-            "{} allocations/s, {}/s",
-            count(calls.round() as u64),
-            bytes(rate as u64)
-        ));
+        parts.push(format!("{} allocations/s, {}", estimate(calls), units::rate(rate)));
     }
     let about = |reading: &Reading<f64>| if reading.error().is_some() { "about " } else { "" };
     if let Some(short) = churn.short_lived_fraction.get() {

@@ -3,7 +3,7 @@
 //! [`Part::Allocator`] has which functions these are, so that the rule and `report host` agree.
 
 use rustc_hash::FxHashMap;
-use tprof_facts::units::{bytes, count, percent};
+use tprof_facts::units::{self, count, estimate, percent};
 use tprof_trace::model::{Sample, ThreadIndex, ThreadState};
 
 use super::host_part::{too_few, unseen_native, widest};
@@ -89,12 +89,11 @@ fn line_of(scene: &Scene<'_>, thread: ThreadIndex) -> Option<SourceLine> {
 /// The rates in the time that is judged, if the heap was recorded.
 fn rates(scene: &Scene<'_>) -> Option<String> {
     let rate = rate::rate(scene.rank.file, scene.window.span()?)?;
-    let (allocations, size) = (rate.allocations_per_s.round(), rate.bytes_per_s.round());
     let of = if scene.steps > 0 { "in the steps" } else { "in the judged time" };
     Some(format!(
-        "about {} allocations/s ({}/s) {of}",
-        count(allocations as u64),
-        bytes(size as u64)
+        "about {} allocations/s ({}) {of}",
+        estimate(rate.allocations_per_s),
+        units::rate(rate.bytes_per_s)
     ))
 }
 
