@@ -157,9 +157,11 @@ fn serve_modules(
             Some(_) => recent.iter().position(|r| (r.0, r.1) == (question.image, wanted)),
             None => None,
         };
-        let mut mappings = match known.and_then(|at| recent.remove(at)) {
-            Some((.., mappings)) => mappings,
-            None => read(&mut question, &mut cache),
+        let before = known.or_else(|| recent.iter().position(|r| r.0 == question.image));
+        let before = before.and_then(|at| recent.remove(at)).map(|(.., mappings)| mappings);
+        let mut mappings = match before {
+            Some(mappings) if known.is_some() => mappings,
+            before => read(&mut question, before, &mut cache),
         };
         let late = mappings.late;
         let modules = &mut mappings.modules;
@@ -289,12 +291,17 @@ impl Batch {
     }
 }
 
-/// What an image has mapped: now, or as it began if it is gone.
-fn read(question: &mut ModulesWanted, cache: &mut ModuleCache) -> MappingsRead {
+/// What an image has mapped: now, or as it began if it is gone; `before`: what it had last.
+fn read(
+    question: &mut ModulesWanted,
+    before: Option<MappingsRead>,
+    cache: &mut ModuleCache,
+) -> MappingsRead {
     let ModulesWanted { image, pid, ended, begun_ns, .. } = *question;
     let read_ns = sys::monotonic_ns();
     // A zombie's file is empty.
-    let now = (!ended).then(|| cache.loaded(pid).unwrap_or_default());
+    let before = before.as_ref().map_or(&[][..], |before| &before.modules);
+    let now = (!ended).then(|| cache.loaded_since(pid, before).unwrap_or_default());
     match now.filter(|modules| !modules.is_empty()) {
         Some(modules) => MappingsRead { image, read_ns, modules, late: false },
         None => {

@@ -52,6 +52,22 @@ pub enum TableState {
     Absent(Arc<str>),
 }
 
+/// What of a file is mapped, as the kernel has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    offset: u64,
+    dev: u64,
+    inode: u64,
+    deleted: bool,
+}
+
+impl Part {
+    fn of(mapping: &Mapping) -> Part {
+        let &Mapping { offset, dev, inode, deleted, .. } = mapping;
+        Part { offset, dev, inode, deleted }
+    }
+}
+
 /// An executable mapping of a process, with the file behind it.
 #[derive(Clone, Debug)]
 pub struct LoadedModule {
@@ -63,6 +79,7 @@ pub struct LoadedModule {
     pub bias: u64,
     /// Path inside the process's file system.
     pub path: PathBuf,
+    of: Part,
     /// Build id in hex; empty if there is none.
     pub build_id: Arc<str>,
     /// Its unwind table, once there is one.
@@ -73,6 +90,21 @@ pub struct LoadedModule {
     pub identity: Option<FileId>,
     /// A path by which the collector reached the file.
     pub reached: PathBuf,
+}
+
+/// Whether a mapping has a file, or is the vDSO.
+fn is_of_file(mapping: &Mapping) -> bool {
+    mapping.inode != 0 || mapping.path == Path::new(VDSO)
+}
+
+/// The module of the same part of the same file at the same place, if its file was found.
+fn same<'m>(before: &'m [LoadedModule], mapping: &Mapping) -> Option<&'m LoadedModule> {
+    let at = before.binary_search_by_key(&mapping.start, |module| module.start).ok()?;
+    before.get(at).filter(|module| {
+        module.file.is_some()
+            && (module.end, module.of) == (mapping.end, Part::of(mapping))
+            && module.path == mapping.path
+    })
 }
 
 impl LoadedModule {
@@ -237,12 +269,38 @@ impl ModuleCache {
     /// The executable mappings of a process that have a file, or are the vDSO,
     /// in order of address.
     pub fn loaded(&mut self, pid: u32) -> io::Result<Vec<LoadedModule>> {
-        Ok(self.identified(pid, read_code_maps(pid)?))
+        self.loaded_since(pid, &[])
+    }
+
+    /// As [`ModuleCache::loaded`], of an image that had mapped this before, in order of address: a
+    /// mapping that is the same is of the same file, which is not looked for again.
+    pub fn loaded_since(
+        &mut self,
+        pid: u32,
+        before: &[LoadedModule],
+    ) -> io::Result<Vec<LoadedModule>> {
+        let mut maps = read_code_maps(pid)?;
+        maps.retain(is_of_file);
+        let one = |mapping: Mapping| match same(before, &mapping) {
+            Some(known) => self.known(known),
+            None => self.identify(pid, mapping),
+        };
+        Ok(maps.into_iter().map(one).collect())
+    }
+
+    /// A module that was found before, with its table of now.
+    fn known(&self, module: &LoadedModule) -> LoadedModule {
+        let state = module.file.map(|file| self.state(file));
+        let table = match state {
+            Some(TableState::At(table)) => Some(*table),
+            _ => module.table,
+        };
+        LoadedModule { table, ..module.clone() }
     }
 
     /// As [`ModuleCache::loaded`], of mappings that were read before.
     pub fn identified(&mut self, pid: u32, mut maps: Vec<Mapping>) -> Vec<LoadedModule> {
-        maps.retain(|m| m.inode != 0 || m.path == Path::new(VDSO));
+        maps.retain(is_of_file);
         maps.into_iter().map(|m| self.identify(pid, m)).collect()
     }
 
@@ -253,7 +311,9 @@ impl ModuleCache {
         } else {
             self.find(pid, &mapping)
         };
+        let of = Part::of(&mapping);
         let mut module = LoadedModule {
+            of,
             start: mapping.start,
             end: mapping.end,
             bias: mapping.start.wrapping_sub(mapping.offset),

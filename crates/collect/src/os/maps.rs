@@ -1,13 +1,16 @@
-//! Reads `/proc/PID/maps`.
+//! Reads what a process has mapped: from `/proc/PID/maps`, or by questions to the kernel.
 //!
-//! A CUDA process has thousands of mappings and is asked after each `dlopen`,
-//! so lines are parsed from one read, and paths copied only for those kept.
+//! A CUDA process has thousands of mappings and is asked after each `dlopen`. Executable ones,
+//! a fifth of those of PyTorch, are asked for one by one where the kernel answers that; else lines
+//! are parsed from one read, and paths copied only for those kept.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+
+use super::sys;
 
 /// One mapping of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,9 +38,53 @@ pub fn read_maps(pid: u32) -> io::Result<Vec<Mapping>> {
     Ok(parse_maps(&read(pid)?, |_| true))
 }
 
-/// Reads the mappings from which a process may run code.
+/// Reads the mappings of its own from which a process may run code.
 pub fn read_code_maps(pid: u32) -> io::Result<Vec<Mapping>> {
-    Ok(parse_maps(&read(pid)?, |exec| exec))
+    match ask_for_code(pid) {
+        Err(e) if e.raw_os_error() == Some(libc::ENOTTY) => Ok(code_of(&read(pid)?)),
+        // It has none any more: as an empty file.
+        Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(Vec::new()),
+        mappings => mappings,
+    }
+}
+
+/// The same of the text, which has the kernel's page of system calls, too.
+fn code_of(text: &[u8]) -> Vec<Mapping> {
+    let mut mappings = parse_maps(text, |exec| exec);
+    mappings.retain(|mapping| mapping.start >> 63 == 0);
+    mappings
+}
+
+/// The same, mapping by mapping.
+fn ask_for_code(pid: u32) -> io::Result<Vec<Mapping>> {
+    let file = File::open(format!("/proc/{pid}/maps"))?;
+    let mut name = [0; libc::PATH_MAX as usize];
+    let mut mappings = Vec::new();
+    let mut from = 0;
+    while let Some(found) = sys::code_mapping_from(&file, from, &mut name)? {
+        from = found.end;
+        let path = &name[..(found.name_len as usize).saturating_sub(1).min(name.len())];
+        let (path, deleted) = without_mark(path, found.inode);
+        mappings.push(Mapping {
+            start: found.start,
+            end: found.end,
+            offset: found.offset,
+            dev: u64::from(found.major) << 32 | u64::from(found.minor),
+            inode: found.inode,
+            path: PathBuf::from(OsString::from_vec(path.to_vec())),
+            exec: true,
+            deleted,
+        });
+    }
+    Ok(mappings)
+}
+
+/// A path without the kernel's mark of a file that was removed, and whether it had that.
+fn without_mark(path: &[u8], inode: u64) -> (&[u8], bool) {
+    match path.strip_suffix(b" (deleted)") {
+        Some(path) if inode != 0 => (path, true),
+        _ => (path, false),
+    }
 }
 
 /// The text. The kernel gives a page at a time at most, and less where it is given less
@@ -85,10 +132,7 @@ fn parse_line(line: &[u8], keep: impl Fn(bool) -> bool) -> Option<Mapping> {
     let inode = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
     // The kernel pads to a column, then writes the path as it is.
     let path = rest[digits..].trim_ascii_start();
-    let (path, deleted) = match path.strip_suffix(b" (deleted)") {
-        Some(path) if inode != 0 => (path, true),
-        _ => (path, false),
-    };
+    let (path, deleted) = without_mark(path, inode);
     let path = PathBuf::from(OsString::from_vec(unescape(path)));
     let dev = major << 32 | (minor & 0xffff_ffff);
     (start < end).then_some(Mapping { start, end, offset, dev, inode, path, exec, deleted })
@@ -173,6 +217,26 @@ mod tests {
             "1-2 r-xp 0 0 0 /x",
         ] {
             assert_eq!(one(line), None, "{line:?}");
+        }
+    }
+
+    /// Also of a file with a name that the text escapes, and that was removed.
+    #[test]
+    #[allow(unsafe_code)] // a mapping
+    fn both_ways_to_read_code_agree() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a b\\\nc (deleted)");
+        std::fs::write(&path, [0; 8192]).unwrap();
+        let file = File::open(&path).unwrap();
+        // SAFETY: a new mapping of a file that stays as it is, of which nothing is run.
+        let map = unsafe { memmap2::MmapOptions::new().offset(4096).map_exec(&file) }.unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let text = code_of(&read(std::process::id()).unwrap());
+        let own = text.iter().find(|m| m.start == map.as_ptr().addr() as u64).unwrap();
+        assert_eq!((&own.path, own.offset, own.deleted), (&path, 4096, true));
+        match ask_for_code(std::process::id()) {
+            Ok(asked) => assert_eq!(asked, text),
+            Err(e) => assert_eq!(e.raw_os_error(), Some(libc::ENOTTY), "{e}"),
         }
     }
 

@@ -78,6 +78,69 @@ pub fn exit_status(pidfd: &OwnedFd) -> Option<i32> {
     (result == 0 && info.mask & EXIT != 0).then_some(info.exit_code)
 }
 
+/// One executable mapping, as the kernel answers for it: `struct procmap_query` of `linux/fs.h`.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct CodeMapping {
+    size: u64,
+    flags: u64,
+    from: u64,
+    /// First address.
+    pub start: u64,
+    /// One past the last address.
+    pub end: u64,
+    protection: u64,
+    page_bytes: u64,
+    /// Offset in the file.
+    pub offset: u64,
+    /// Inode of the file; 0 if there is none.
+    pub inode: u64,
+    /// Device of the file.
+    pub major: u32,
+    /// See `major`.
+    pub minor: u32,
+    /// Bytes of its name, with the NUL at its end; 0 if it has none.
+    pub name_len: u32,
+    build_id_len: u32,
+    name: u64,
+    build_id: u64,
+}
+
+/// The first executable mapping at or above an address, of the process with this `maps` file
+/// (PROCMAP_QUERY, Linux 6.11); `name` gets its path as it is. `None` if there are no more.
+///
+/// # Errors
+/// `ENOTTY` of older kernels; `ESRCH` if the process has no memory any more.
+pub fn code_mapping_from(
+    maps: &fs::File,
+    from: u64,
+    name: &mut [u8; libc::PATH_MAX as usize],
+) -> io::Result<Option<CodeMapping>> {
+    const EXECUTABLE: u64 = 0x04;
+    const COVERING_OR_NEXT: u64 = 0x10;
+    const SIZE: usize = size_of::<CodeMapping>();
+    const _: () = assert!(SIZE == 104);
+    const QUERY: u32 = 0xc000_6611 | (SIZE as u32) << 16;
+    let mut mapping = CodeMapping {
+        size: SIZE as u64,
+        flags: EXECUTABLE | COVERING_OR_NEXT,
+        from,
+        name_len: name.len() as u32,
+        name: name.as_mut_ptr().expose_provenance() as u64,
+        ..CodeMapping::default()
+    };
+    // SAFETY: the ioctl writes no more than the struct's size, and at the name no more than its
+    // length.
+    let result = unsafe { libc::ioctl(maps.as_raw_fd(), QUERY as libc::Ioctl, &raw mut mapping) };
+    match result {
+        0 => Ok(Some(mapping)),
+        _ => match io::Error::last_os_error() {
+            e if e.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            e => Err(e),
+        },
+    }
+}
+
 /// Whether a thread of a process is still there (as this namespace numbers them).
 pub fn thread_lives(pid: u32, tid: u32) -> bool {
     // SAFETY: signal 0 is never delivered.
