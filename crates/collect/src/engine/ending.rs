@@ -125,7 +125,8 @@ impl Engine {
         self.assign_samples(u64::MAX);
         self.wait_for_workers(|open| open.modules > 0, Duration::from_secs(5));
         if self.parts.config.table_cache.is_some() {
-            self.open.keeping = self.parts.workers.modules.send(ModuleTask::Keep).is_ok();
+            self.open.keeping +=
+                usize::from(self.parts.workers.modules.send(ModuleTask::Keep).is_ok());
         }
         let numbers: Vec<u64> = self.targets.keys().copied().collect();
         for number in numbers {
@@ -133,7 +134,8 @@ impl Engine {
         }
         self.state_schedule(now);
         self.flush_samples(u64::MAX, true);
-        let _ = self.parts.workers.symbols.send(SymbolsWanted::Last);
+        let last = self.parts.workers.symbols.send(SymbolsWanted::Last);
+        self.open.keeping += usize::from(last.is_ok());
         self.wait_for_workers(|open| open.symbols > 0, Duration::from_secs(120));
         let still = self.open.symbols;
         if still > 0 {
@@ -169,7 +171,7 @@ impl Engine {
         info::close_files(&mut self.out.files, &mut self.out.processes.losses, now);
         self.reserve.release();
         self.write_info_now();
-        self.wait_for_workers(|open| open.keeping, KEEPING);
+        self.wait_for_workers(|open| open.keeping > 0, KEEPING);
         self.parts.info
     }
 

@@ -144,8 +144,8 @@ pub(super) struct SurvivorSearch {
 pub(super) struct OpenQuestions {
     pub symbols: usize,
     pub modules: usize,
-    /// Tables are being kept for later runs.
-    pub keeping: bool,
+    /// How many of the workers keep something for later runs.
+    pub keeping: usize,
 }
 
 /// The engine's state.

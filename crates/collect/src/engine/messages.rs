@@ -116,7 +116,7 @@ impl Engine {
                     }
                 }
                 Answer::Kept => {
-                    self.open.keeping = false;
+                    self.open.keeping = self.open.keeping.saturating_sub(1);
                     self.messages += 1;
                 }
                 Answer::NoPython(process, why) => {

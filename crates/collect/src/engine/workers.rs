@@ -90,7 +90,7 @@ pub enum ModuleTask {
 
 /// What the workers send back.
 pub enum Answer {
-    /// All tables are kept that are to be.
+    /// A worker has kept what it was to keep.
     Kept,
     /// What an image has mapped.
     Modules(MappingsRead),
@@ -415,6 +415,11 @@ fn serve_symbols(
             if answers.send(Answer::Symbols(target, done)).is_err() {
                 return;
             }
+            session.wake();
+        }
+        if last {
+            symbolizer.keep();
+            let _ = answers.send(Answer::Kept);
             session.wake();
         }
     }

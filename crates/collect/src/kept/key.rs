@@ -19,6 +19,8 @@ pub enum FileKind {
     DynamicSymbols,
     /// Functions of the kernel's image.
     KernelSymbols,
+    /// Functions, files and lines of addresses.
+    Places,
 }
 
 impl FileKind {
@@ -29,6 +31,7 @@ impl FileKind {
             FileKind::Symbols => "symtab",
             FileKind::DynamicSymbols => "dynsym",
             FileKind::KernelSymbols => "kernel",
+            FileKind::Places => "places",
         }
     }
 }

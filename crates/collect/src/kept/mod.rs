@@ -1,4 +1,5 @@
-//! What a later run need not make again: unwind tables and sorted symbols of large files.
+//! What a later run need not make again: unwind tables and sorted symbols of large files, and what
+//! debug information has for addresses that were named.
 //!
 //! Compiling what the stacks of `import torch` need takes 70 ms of processor time and has the
 //! job wait a dozen times; sorting the symbols of its libraries takes 40 ms. Both follow from
@@ -7,8 +8,8 @@
 //!
 //! What must stay true: nothing is taken that another user could have written, or that does not
 //! come whole from the disk; a directory that is absent, full, read-only or not the user's own
-//! costs a run nothing but the time that it would have saved. Kept files have neither names nor
-//! paths in them, but for the names of the kernel's functions.
+//! costs a run nothing but the time that it would have saved. Of names and paths kept files have
+//! those of the kernel's functions, and of functions and source files of named addresses.
 
 mod directory;
 mod file;

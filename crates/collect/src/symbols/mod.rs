@@ -19,6 +19,7 @@ mod kallsyms;
 mod kernel;
 mod kernel_image;
 mod module_file;
+mod places;
 mod symbolizer;
 mod table;
 

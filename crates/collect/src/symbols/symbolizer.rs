@@ -6,6 +6,7 @@ use super::files::{find_debug_file, find_module};
 use super::frame::ResolvedFrame;
 use super::kernel::{KERNEL, KernelNames};
 use super::module_file::ModuleFile;
+use super::places::KnownPlaces;
 use super::table::SymbolTable;
 use crate::elf::{Elf, FileId};
 use crate::kept::Kept;
@@ -68,14 +69,25 @@ struct OpenModule {
     used: u64,
     /// The path that led to no such file: another process may still lead there.
     missed: Option<PathBuf>,
+    found: Option<(Elf, PathBuf)>,
+    /// What earlier runs found, if the file has debug information of its own.
+    places: Option<KnownPlaces>,
+    /// Opened for the first address that is not among those.
+    sources: Option<Sources>,
+}
+
+/// What addresses are looked up in.
+#[derive(Default)]
+struct Sources {
     debug: Option<DebugInfo>,
     symbols: Option<(Elf, SymbolTable)>,
 }
 
-impl OpenModule {
+impl Sources {
     fn mapped_bytes(&self) -> u64 {
         self.debug.as_ref().map_or(0, DebugInfo::mapped_bytes)
     }
+
     fn heap_bytes(&self) -> u64 {
         let symbols = self.symbols.as_ref().map_or(0, |(_, table)| table.heap_bytes());
         self.debug.as_ref().map_or(0, DebugInfo::heap_bytes) + symbols
@@ -116,13 +128,13 @@ impl Symbolizer {
         // on without this module's names.
         let resolved = catch_unwind(AssertUnwindSafe(|| {
             let kept = self.kept.as_deref();
-            let open =
-                self.open.entry(id).or_insert_with(|| OpenModule::open(module, self.sparing, kept));
+            let open = self.open.entry(id).or_insert_with(|| OpenModule::open(module, kept));
             open.used = used;
-            (open.resolve(pc), open.missed.is_some())
+            (open.resolve(module, pc, self.sparing, kept), open.missed.is_some())
         }));
         let (answer, missed) = resolved.unwrap_or_else(|_| {
-            self.open.insert(id, OpenModule { used, ..OpenModule::default() });
+            let sources = Some(Sources::default());
+            self.open.insert(id, OpenModule { used, sources, ..OpenModule::default() });
             (Vec::new(), false)
         });
         self.close_unused(id);
@@ -136,8 +148,17 @@ impl Symbolizer {
         answer
     }
 
+    /// Keeps for later runs what was found.
+    pub fn keep(&mut self) {
+        let Some(kept) = &self.kept else { return };
+        for places in self.open.values_mut().filter_map(|open| open.places.as_mut()) {
+            places.keep(kept);
+        }
+    }
+
     /// Closes all files.
     pub fn close(&mut self) {
+        self.keep();
         let kept = self.kept.take();
         *self = Symbolizer { sparing: self.sparing, kept, ..Symbolizer::default() };
     }
@@ -158,8 +179,11 @@ impl Symbolizer {
     /// Closes modules, least recently used first, until the rest fits; keeps `id`.
     fn close_unused(&mut self, id: u32) {
         loop {
-            let mapped: u64 = self.open.values().map(OpenModule::mapped_bytes).sum();
-            let heap: u64 = self.open.values().map(OpenModule::heap_bytes).sum();
+            let sources = || self.open.values().filter_map(|open| open.sources.as_ref());
+            let places = self.open.values().filter_map(|open| open.places.as_ref());
+            let mapped: u64 = sources().map(Sources::mapped_bytes).sum();
+            let heap: u64 = sources().map(Sources::heap_bytes).sum();
+            let heap = heap + places.map(KnownPlaces::heap_bytes).sum::<u64>();
             if mapped <= MAX_MAPPED && heap <= MAX_HEAP && self.open.len() <= MAX_OPEN {
                 return;
             }
@@ -167,17 +191,57 @@ impl Symbolizer {
             let Some(oldest) = oldest.min_by_key(|(_, m)| m.used).map(|(other, _)| *other) else {
                 return;
             };
-            self.open.remove(&oldest);
+            let closed = self.open.remove(&oldest).and_then(|open| open.places);
+            if let (Some(mut places), Some(kept)) = (closed, &self.kept) {
+                places.keep(kept);
+            }
         }
     }
 }
 
 impl OpenModule {
-    fn open(module: &ModuleFile, sparing: bool, kept: Option<&Kept>) -> OpenModule {
-        let mut open = OpenModule::default();
+    fn open(module: &ModuleFile, kept: Option<&Kept>) -> OpenModule {
         let found = find_module(module);
-        open.missed = module.reached.clone().filter(|_| found.is_none());
-        let own = found.as_ref().map(|(elf, path)| (elf, path.as_path()));
+        let missed = module.reached.clone().filter(|_| found.is_none());
+        let own = found.as_ref().map(|(elf, _)| elf).filter(|elf| DebugInfo::is_in(elf));
+        let places = own.and_then(|elf| KnownPlaces::of(elf, kept?));
+        OpenModule { missed, found, places, ..OpenModule::default() }
+    }
+
+    /// Whether the file was missed under another path than this one.
+    fn is_worth_another_look(&self, module: &ModuleFile) -> bool {
+        self.missed.is_some() && self.missed != module.reached
+    }
+
+    fn resolve(
+        &mut self,
+        module: &ModuleFile,
+        pc: u64,
+        sparing: bool,
+        kept: Option<&Kept>,
+    ) -> Vec<ResolvedFrame> {
+        if let Some(frames) = self.places.as_ref().and_then(|places| places.at(pc)) {
+            return frames;
+        }
+        let own = self.found.as_ref().map(|(elf, path)| (elf, path.as_path()));
+        let sources = self.sources.get_or_insert_with(|| Sources::open(module, own, sparing, kept));
+        let frames = sources.resolve(pc);
+        // Not what is found without the file's own.
+        if let (Some(places), Some(_)) = (&mut self.places, &sources.debug) {
+            places.learn(pc, &frames);
+        }
+        frames
+    }
+}
+
+impl Sources {
+    fn open(
+        module: &ModuleFile,
+        own: Option<(&Elf, &Path)>,
+        sparing: bool,
+        kept: Option<&Kept>,
+    ) -> Sources {
+        let mut open = Sources::default();
         let separate = match own {
             Some((elf, _)) if DebugInfo::is_in(elf) => None,
             _ => find_debug_file(&module.build_id, own),
@@ -196,11 +260,6 @@ impl OpenModule {
             .find_map(|elf| Some((elf.clone(), SymbolTable::full(elf, kept)?)))
             .or_else(|| Some((own?.clone(), SymbolTable::dynamic(own?, kept)?)));
         open
-    }
-
-    /// Whether the file was missed under another path than this one.
-    fn is_worth_another_look(&self, module: &ModuleFile) -> bool {
-        self.missed.is_some() && self.missed != module.reached
     }
 
     fn resolve(&mut self, pc: u64) -> Vec<ResolvedFrame> {

@@ -1,0 +1,241 @@
+//! What debug information has for addresses of one file, as it is kept between runs: reading it for
+//! the stacks of an interpreter that has it takes 20 ms, most of it at the end of a short run.
+//!
+//! It is kept of files with debug information of their own only: what a separate file has, which may be
+//! installed or removed at any time, does not follow from the file that is asked about.
+
+use super::frame::ResolvedFrame;
+use crate::elf::{Elf, u32_at, u64_at};
+use crate::kept::{FileKind, Kept, KeptContent, LibraryKey};
+use std::collections::HashMap;
+use std::ops::Deref;
+
+/// Addresses of one file that are kept at most: those of a hundred different programs' runs.
+const MOST: usize = 1 << 16;
+/// Bytes before the places: how many places, frames and texts there are.
+const HEAD: usize = 3 * 8;
+/// Bytes of a place (address, first frame, frames), of a frame (function, file, line) and of the
+/// end of a text.
+const PLACE: usize = 16;
+const FRAME: usize = 12;
+const END: usize = 4;
+
+/// See the module.
+pub(super) struct KnownPlaces {
+    key: LibraryKey,
+    kept: Option<Places<KeptContent>>,
+    fresh: Vec<(u64, Vec<ResolvedFrame>)>,
+}
+
+impl KnownPlaces {
+    /// Those of a file, if its may be kept.
+    pub fn of(elf: &Elf, kept: &Kept) -> Option<KnownPlaces> {
+        if elf.sections().iter().any(|section| section.name == ".gnu_debugaltlink") {
+            return None;
+        }
+        let key = LibraryKey::of(elf)?;
+        let content = kept.read(&key, FileKind::Places).and_then(Places::in_bytes);
+        Some(KnownPlaces { key, kept: content, fresh: Vec::new() })
+    }
+
+    /// What is kept of an address.
+    pub fn at(&self, pc: u64) -> Option<Vec<ResolvedFrame>> {
+        self.kept.as_ref()?.at(pc)
+    }
+
+    /// Takes what was found for an address.
+    pub fn learn(&mut self, pc: u64, frames: &[ResolvedFrame]) {
+        if self.fresh.len() < MOST {
+            self.fresh.push((pc, frames.to_vec()));
+        }
+    }
+
+    /// Bytes that are held, estimated.
+    pub fn heap_bytes(&self) -> u64 {
+        let kept = self.kept.as_ref().map_or(0, |kept| kept.bytes.len());
+        let frames = self.fresh.iter().flat_map(|(_, frames)| frames);
+        let fresh: usize = frames.map(|frame| frame.function.len() + frame.file.len() + 96).sum();
+        (kept + fresh) as u64
+    }
+
+    /// Keeps what was learnt, beside what is kept by now.
+    pub fn keep(&mut self, kept: &Kept) {
+        if self.fresh.is_empty() {
+            return;
+        }
+        let mut all: HashMap<u64, Vec<ResolvedFrame>> = self.fresh.drain(..).collect();
+        if let Some(before) = kept.read(&self.key, FileKind::Places).and_then(Places::in_bytes) {
+            for (pc, frames) in before.all() {
+                if all.len() >= MOST {
+                    break;
+                }
+                all.entry(pc).or_insert(frames);
+            }
+        }
+        let mut all: Vec<_> = all.into_iter().collect();
+        all.sort_unstable_by_key(|(pc, _)| *pc);
+        if let Some(bytes) = encode(&all) {
+            kept.write(&self.key, FileKind::Places, &[&bytes]);
+        }
+    }
+}
+
+/// Places by address, then the frames of each, innermost first, then where each text ends, then the
+/// texts. They are read where they lie.
+struct Places<B> {
+    bytes: B,
+    places: usize,
+    frames: usize,
+    texts: usize,
+}
+
+impl<B: Deref<Target = [u8]>> Places<B> {
+    /// Those in some bytes, if these have room for them.
+    fn in_bytes(bytes: B) -> Option<Places<B>> {
+        let head = bytes.get(..HEAD)?;
+        let [places, frames, texts] =
+            [0, 8, 16].map(|at| usize::try_from(u64_at(head, at)).ok().filter(|n| *n < 1 << 24));
+        let (places, frames, texts) = (places?, frames?, texts?);
+        let all = HEAD + places * PLACE + frames * FRAME + texts * END;
+        (all <= bytes.len()).then_some(Places { bytes, places, frames, texts })
+    }
+
+    fn pc(&self, at: usize) -> u64 {
+        u64_at(&self.bytes, HEAD + at * PLACE)
+    }
+
+    /// What lies at an address.
+    fn at(&self, pc: u64) -> Option<Vec<ResolvedFrame>> {
+        let (mut from, mut to) = (0, self.places);
+        while from < to {
+            let middle = (from + to) / 2;
+            match self.pc(middle) < pc {
+                true => from = middle + 1,
+                false => to = middle,
+            }
+        }
+        (from < self.places && self.pc(from) == pc).then(|| self.of_place(from)).flatten()
+    }
+
+    fn all(&self) -> impl Iterator<Item = (u64, Vec<ResolvedFrame>)> {
+        (0..self.places).filter_map(|at| Some((self.pc(at), self.of_place(at)?)))
+    }
+
+    fn of_place(&self, at: usize) -> Option<Vec<ResolvedFrame>> {
+        let place = HEAD + at * PLACE;
+        let first = u32_at(&self.bytes, place + 8) as usize;
+        let count = u32_at(&self.bytes, place + 12) as usize;
+        let frames = first..first.checked_add(count).filter(|end| *end <= self.frames)?;
+        frames.map(|at| self.frame(at)).collect()
+    }
+
+    fn frame(&self, at: usize) -> Option<ResolvedFrame> {
+        let frame = HEAD + self.places * PLACE + at * FRAME;
+        Some(ResolvedFrame {
+            function: self.text(u32_at(&self.bytes, frame) as usize)?,
+            file: self.text(u32_at(&self.bytes, frame + 4) as usize)?,
+            line: u32_at(&self.bytes, frame + 8),
+        })
+    }
+
+    fn text(&self, at: usize) -> Option<String> {
+        let ends = HEAD + self.places * PLACE + self.frames * FRAME;
+        let end = |at: usize| u32_at(&self.bytes, ends + at * END) as usize;
+        let texts = &self.bytes[ends + self.texts * END..];
+        if at >= self.texts {
+            return None;
+        }
+        let text = texts.get(at.checked_sub(1).map_or(0, end)..end(at))?;
+        Some(std::str::from_utf8(text).ok()?.to_owned())
+    }
+}
+
+/// The bytes of places in order of address; `None` of too many.
+fn encode(all: &[(u64, Vec<ResolvedFrame>)]) -> Option<Vec<u8>> {
+    let mut numbers: HashMap<&str, u32> = HashMap::new();
+    let (mut ends, mut texts) = (Vec::new(), Vec::new());
+    let (mut places, mut frames) = (Vec::new(), Vec::new());
+    let mut count = 0_u32;
+    for (pc, of_place) in all {
+        places.extend_from_slice(&pc.to_ne_bytes());
+        places.extend_from_slice(&count.to_ne_bytes());
+        places.extend_from_slice(&u32::try_from(of_place.len()).ok()?.to_ne_bytes());
+        for frame in of_place {
+            for text in [&frame.function, &frame.file] {
+                let next = numbers.len() as u32;
+                let number = *numbers.entry(text).or_insert_with(|| {
+                    texts.extend_from_slice(text.as_bytes());
+                    ends.push(texts.len());
+                    next
+                });
+                frames.extend_from_slice(&number.to_ne_bytes());
+            }
+            frames.extend_from_slice(&frame.line.to_ne_bytes());
+            count = count.checked_add(1)?;
+        }
+    }
+    let mut bytes = Vec::new();
+    for count in [all.len(), count as usize, ends.len()] {
+        bytes.extend_from_slice(&(count as u64).to_ne_bytes());
+    }
+    bytes.extend(places);
+    bytes.extend(frames);
+    for end in ends {
+        bytes.extend_from_slice(&u32::try_from(end).ok()?.to_ne_bytes());
+    }
+    bytes.extend(texts);
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(function: &str, file: &str, line: u32) -> ResolvedFrame {
+        ResolvedFrame { function: function.to_owned(), file: file.to_owned(), line }
+    }
+
+    fn some() -> Vec<(u64, Vec<ResolvedFrame>)> {
+        vec![
+            (3, vec![frame("inner", "a.c", 7), frame("outer", "a.c", 9)]),
+            (8, Vec::new()),
+            (u64::MAX, vec![frame("", "", 0), frame("größer", "b.c", u32::MAX)]),
+        ]
+    }
+
+    #[test]
+    fn what_is_encoded_is_found() {
+        let bytes = encode(&some()).unwrap();
+        let places = Places::in_bytes(bytes.as_slice()).unwrap();
+        for (pc, frames) in some() {
+            assert_eq!(places.at(pc), Some(frames));
+        }
+        for pc in [0, 4, 9, u64::MAX - 1] {
+            assert_eq!(places.at(pc), None);
+        }
+        assert_eq!(places.all().collect::<Vec<_>>(), some());
+        let none = encode(&[]).unwrap();
+        assert_eq!(Places::in_bytes(none.as_slice()).unwrap().at(3), None);
+    }
+
+    /// A checksum keeps damage away; all that is read is within the bytes all the same.
+    #[test]
+    fn damaged_places_are_never_read_outside_of_their_bytes() {
+        let bytes = encode(&some()).unwrap();
+        for len in 0..bytes.len() {
+            if let Some(places) = Places::in_bytes(&bytes[..len]) {
+                places.all().for_each(drop);
+            }
+        }
+        for at in 0..bytes.len() {
+            for change in [1, 0x80, 0xff] {
+                let mut other = bytes.clone();
+                other[at] ^= change;
+                if let Some(places) = Places::in_bytes(other.as_slice()) {
+                    places.all().for_each(drop);
+                    places.at(3);
+                }
+            }
+        }
+    }
+}
