@@ -76,6 +76,34 @@ fn walks_by_tables_and_by_rows_without_find_what_whole_walks_find() {
     }
 }
 
+/// What debug information has for addresses is the job's names and paths.
+#[test]
+fn names_are_kept_for_later_runs_but_not_of_a_redacted_one() {
+    let scratch = Scratch::new();
+    let cache = scratch.join("cache");
+    let job = victim(&program("exceptions"), &cache);
+    let run = |name: &str, options: &[&str]| {
+        let run = scratch.join(name);
+        let options = [EXACT, options].concat();
+        traced_job(&job, &options, &run).run_in(scratch.cwd()).expect_code(0);
+        (!options.contains(&"--redact")).then(|| stacks(&run))
+    };
+    let places = || {
+        let is_of_places = |path: &PathBuf| path.extension().is_some_and(|end| end == "places");
+        kept(&cache).into_iter().filter(is_of_places).collect::<Vec<_>>()
+    };
+    run("redacted", &["--redact"]);
+    assert_eq!(places(), Vec::<PathBuf>::new());
+    let first = run("first", &[]).unwrap();
+    let kept = places();
+    assert!(!kept.is_empty());
+    let content: Vec<Vec<u8>> = kept.iter().map(|path| fs::read(path).unwrap()).collect();
+    let holds =
+        |name: &[u8]| content.iter().any(|file| file.windows(name.len()).any(|w| w == name));
+    assert!(holds(b"exceptions.cpp"));
+    assert_eq!(run("second", &[]).unwrap(), first);
+}
+
 #[test]
 fn a_cache_that_cannot_be_used_changes_nothing() {
     let scratch = Scratch::new();

@@ -96,7 +96,7 @@ fn a_sparing_symbolizer_takes_names_alone_from_compressed_debug_files() {
     run("objcopy", &["--only-keep-debug", "program", "program.debug"], at);
     run("strip", &["program"], at);
     run("objcopy", &["--add-gnu-debuglink=program.debug", "program"], at);
-    let frames = Symbolizer::sparing(None).resolve(&module(&program), hidden.start);
+    let frames = Symbolizer::sparing(None, true).resolve(&module(&program), hidden.start);
     assert_eq!(shown(&frames), [("hidden", "", 0)]);
     let frames = Symbolizer::new().resolve(&module(&program), hidden.start);
     assert_eq!(shown(&frames), [("hidden", "program.c", 8)]);

@@ -50,7 +50,7 @@ impl SymbolSource for Late {
                     build_id: place.build_id.to_owned(),
                     ..ModuleFile::default()
                 };
-                let symbolizer = symbolizer.get_or_insert_with(|| Symbolizer::sparing(None));
+                let symbolizer = symbolizer.get_or_insert_with(|| Symbolizer::sparing(None, false));
                 symbolizer.resolve(&module, place.pc).to_vec()
             }
         };

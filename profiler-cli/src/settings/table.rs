@@ -507,11 +507,11 @@ pub static ON_FULL_BUFFER: Setting = Setting {
     show: |resolved| Some(name_of(resolved.config.on_full, &ON_FULL).into()),
 };
 
-/// Whether tables of large libraries are kept between runs.
+/// Whether what was found of libraries is kept between runs.
 pub static TABLE_CACHE: Setting = Setting {
     name: "table-cache",
     short: None,
-    help: "Keep unwind tables and symbols of large libraries between runs, as {values} [default: on]",
+    help: "Keep unwind tables, symbols and source lines of libraries between runs, as {values} [default: on]",
     kind: ValueKind::Text("MODE", || values::names(&TABLE_CACHE_MODES)),
     set: |resolved, given| {
         let is_on = values::one_of(given, &TABLE_CACHE_MODES)?;

@@ -112,12 +112,13 @@ pub struct Workers {
     pub symbols: Sender<SymbolsWanted>,
 }
 
-/// Starts the workers; their answers go through `answer`, which also wakes the engine.
+/// Starts the workers; their answers go through `answers`, and wake the engine. `kept`: where they keep what later
+/// runs need not find again, and whether names are kept there, too.
 pub fn start(
     tables: Tables,
     ahead: Arc<Ahead>,
     session: Arc<SessionMemory>,
-    kept: Option<Arc<Kept>>,
+    kept: (Option<Arc<Kept>>, bool),
     answers: Sender<Answer>,
 ) -> std::io::Result<Workers> {
     let (modules, wanted) = channel();
@@ -379,12 +380,12 @@ fn answer(question: &ModulesWanted) {
 
 fn serve_symbols(
     wanted: &Receiver<SymbolsWanted>,
-    kept: Option<Arc<Kept>>,
+    (kept, keeps_names): (Option<Arc<Kept>>, bool),
     answers: &Sender<Answer>,
     session: &SessionMemory,
 ) {
     let began = Instant::now();
-    let mut symbolizer = Symbolizer::sparing(kept);
+    let mut symbolizer = Symbolizer::sparing(kept, keeps_names);
     let mut kernels: Vec<Unresolved> = Vec::new();
     loop {
         let left = KERNEL_AFTER.saturating_sub(began.elapsed());

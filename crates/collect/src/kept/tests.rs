@@ -241,20 +241,20 @@ fn names_from_kept_symbols_are_those_of_the_file() {
         let places = (code.address..code.address + code.memory_bytes).step_by(step);
         places.map(|pc| symbolizer.resolve(&module, pc)).collect()
     };
-    let names = |kept: Option<&Arc<Kept>>| names_of(&mut Symbolizer::sparing(kept.cloned()));
+    let names = |kept: Option<&Arc<Kept>>| names_of(&mut Symbolizer::sparing(kept.cloned(), true));
     let without = names(None);
     assert!(without.iter().filter(|frames| !frames.is_empty()).count() > 100);
     assert!(names(Some(&kept)) == without, "the first run's names differ");
     assert!(kept_files(&scratch.path().join("tables")).len() == 1);
     assert!(names(Some(&kept)) == without, "names from kept symbols differ");
-    let mut symbolizer = Symbolizer::sparing(Some(Arc::clone(&kept)));
+    let mut symbolizer = Symbolizer::sparing(Some(Arc::clone(&kept)), true);
     names_of(&mut symbolizer);
     symbolizer.keep();
     assert!(names(Some(&kept)) == without, "names of kept places differ");
     // Of one place more, beside those that are kept.
-    let of_one = |pc| Symbolizer::sparing(Some(Arc::clone(&kept))).resolve(&module, pc);
+    let of_one = |pc| Symbolizer::sparing(Some(Arc::clone(&kept)), true).resolve(&module, pc);
     let other = of_one(code.address + 1);
-    let mut symbolizer = Symbolizer::sparing(Some(Arc::clone(&kept)));
+    let mut symbolizer = Symbolizer::sparing(Some(Arc::clone(&kept)), true);
     symbolizer.resolve(&module, code.address + 1);
     symbolizer.keep();
     // All are there without the symbols, which are not sorted anew.

@@ -125,6 +125,7 @@ impl Session {
         let (answers, engine_answers) = channel();
         let kept = config.table_cache.clone().map(|path| Arc::new(Kept::new(path)));
         let ahead = Arc::new(Ahead::new(kept.clone()));
+        let kept = (kept, !config.redact);
         let workers = workers::start(tables, Arc::clone(&ahead), Arc::clone(&page), kept, answers)
             .map_err(system("start a thread"))?;
         let sampler = match config.activities.contains(&Activity::Cpu) {

@@ -24,18 +24,19 @@ const END: usize = 4;
 pub(super) struct KnownPlaces {
     key: LibraryKey,
     kept: Option<Places<KeptContent>>,
-    fresh: Vec<(u64, Vec<ResolvedFrame>)>,
+    /// What was found beside; `None` where nothing more may be kept.
+    fresh: Option<Vec<(u64, Vec<ResolvedFrame>)>>,
 }
 
 impl KnownPlaces {
-    /// Those of a file, if its may be kept.
-    pub fn of(elf: &Elf, kept: &Kept) -> Option<KnownPlaces> {
+    /// Those of a file, if its may be kept; `learns`: what is found beside is to be kept as well.
+    pub fn of(elf: &Elf, kept: &Kept, learns: bool) -> Option<KnownPlaces> {
         if elf.sections().iter().any(|section| section.name == ".gnu_debugaltlink") {
             return None;
         }
         let key = LibraryKey::of(elf)?;
         let content = kept.read(&key, FileKind::Places).and_then(Places::in_bytes);
-        Some(KnownPlaces { key, kept: content, fresh: Vec::new() })
+        Some(KnownPlaces { key, kept: content, fresh: learns.then(Vec::new) })
     }
 
     /// What is kept of an address.
@@ -45,25 +46,23 @@ impl KnownPlaces {
 
     /// Takes what was found for an address.
     pub fn learn(&mut self, pc: u64, frames: &[ResolvedFrame]) {
-        if self.fresh.len() < MOST {
-            self.fresh.push((pc, frames.to_vec()));
+        if let Some(fresh) = self.fresh.as_mut().filter(|fresh| fresh.len() < MOST) {
+            fresh.push((pc, frames.to_vec()));
         }
     }
 
     /// Bytes that are held, estimated.
     pub fn heap_bytes(&self) -> u64 {
         let kept = self.kept.as_ref().map_or(0, |kept| kept.bytes.len());
-        let frames = self.fresh.iter().flat_map(|(_, frames)| frames);
+        let frames = self.fresh.iter().flatten().flat_map(|(_, frames)| frames);
         let fresh: usize = frames.map(|frame| frame.function.len() + frame.file.len() + 96).sum();
         (kept + fresh) as u64
     }
 
     /// Keeps what was learnt, beside what is kept by now.
     pub fn keep(&mut self, kept: &Kept) {
-        if self.fresh.is_empty() {
-            return;
-        }
-        let mut all: HashMap<u64, Vec<ResolvedFrame>> = self.fresh.drain(..).collect();
+        let Some(fresh) = self.fresh.as_mut().filter(|fresh| !fresh.is_empty()) else { return };
+        let mut all: HashMap<u64, Vec<ResolvedFrame>> = fresh.drain(..).collect();
         if let Some(before) = kept.read(&self.key, FileKind::Places).and_then(Places::in_bytes) {
             for (pc, frames) in before.all() {
                 if all.len() >= MOST {

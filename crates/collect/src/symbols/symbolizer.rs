@@ -54,6 +54,8 @@ pub struct Symbolizer {
     sparing: bool,
     /// Where sorted symbols are kept between runs, if they are.
     kept: Option<Arc<Kept>>,
+    /// What is found in debug information is kept there as well.
+    keeps_names: bool,
     kernel: KernelNames,
 }
 
@@ -103,8 +105,9 @@ impl Symbolizer {
     /// A symbolizer that takes names, but not lines, from separate debug files
     /// that are compressed. Distributions ship such files for system libraries;
     /// unfolding libc's takes 60 ms and 30 MB.
-    pub fn sparing(kept: Option<Arc<Kept>>) -> Symbolizer {
-        Symbolizer { sparing: true, kept, ..Symbolizer::default() }
+    /// `keeps_names`: for later runs, which `--redact` forbids.
+    pub fn sparing(kept: Option<Arc<Kept>>, keeps_names: bool) -> Symbolizer {
+        Symbolizer { sparing: true, kept, keeps_names, ..Symbolizer::default() }
     }
 
     /// Resolves an ELF address, for a caller that of its return address less
@@ -128,7 +131,9 @@ impl Symbolizer {
         // on without this module's names.
         let resolved = catch_unwind(AssertUnwindSafe(|| {
             let kept = self.kept.as_deref();
-            let open = self.open.entry(id).or_insert_with(|| OpenModule::open(module, kept));
+            let keeps_names = self.keeps_names;
+            let open =
+                self.open.entry(id).or_insert_with(|| OpenModule::open(module, kept, keeps_names));
             open.used = used;
             (open.resolve(module, pc, self.sparing, kept), open.missed.is_some())
         }));
@@ -160,7 +165,8 @@ impl Symbolizer {
     pub fn close(&mut self) {
         self.keep();
         let kept = self.kept.take();
-        *self = Symbolizer { sparing: self.sparing, kept, ..Symbolizer::default() };
+        let Symbolizer { sparing, keeps_names, .. } = *self;
+        *self = Symbolizer { sparing, kept, keeps_names, ..Symbolizer::default() };
     }
 
     fn id_of(&mut self, module: &ModuleFile) -> u32 {
@@ -200,11 +206,11 @@ impl Symbolizer {
 }
 
 impl OpenModule {
-    fn open(module: &ModuleFile, kept: Option<&Kept>) -> OpenModule {
+    fn open(module: &ModuleFile, kept: Option<&Kept>, keeps_names: bool) -> OpenModule {
         let found = find_module(module);
         let missed = module.reached.clone().filter(|_| found.is_none());
         let own = found.as_ref().map(|(elf, _)| elf).filter(|elf| DebugInfo::is_in(elf));
-        let places = own.and_then(|elf| KnownPlaces::of(elf, kept?));
+        let places = own.and_then(|elf| KnownPlaces::of(elf, kept?, keeps_names));
         OpenModule { missed, found, places, ..OpenModule::default() }
     }
 
