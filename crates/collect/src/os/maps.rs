@@ -41,9 +41,10 @@ pub fn read_maps(pid: u32) -> io::Result<Vec<Mapping>> {
 /// Reads the mappings of its own from which a process may run code.
 pub fn read_code_maps(pid: u32) -> io::Result<Vec<Mapping>> {
     match ask_for_code(pid) {
-        Err(e) if e.raw_os_error() == Some(libc::ENOTTY) => Ok(code_of(&read(pid)?)),
         // It has none any more: as an empty file.
         Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(Vec::new()),
+        // An older kernel, or a filter that refuses what it does not know.
+        Err(_) => Ok(code_of(&read(pid)?)),
         mappings => mappings,
     }
 }
