@@ -23,7 +23,7 @@ const END: usize = 4;
 /// See the module.
 pub(super) struct KnownPlaces {
     key: LibraryKey,
-    kept: Option<Places<KeptContent>>,
+    kept: Option<EncodedPlaces<KeptContent>>,
     /// What was found beside; `None` where nothing more may be kept.
     fresh: Option<Vec<(u64, Vec<ResolvedFrame>)>>,
 }
@@ -35,7 +35,7 @@ impl KnownPlaces {
             return None;
         }
         let key = LibraryKey::of(elf)?;
-        let content = kept.read(&key, FileKind::Places).and_then(Places::in_bytes);
+        let content = kept.read(&key, FileKind::Places).and_then(EncodedPlaces::in_bytes);
         Some(KnownPlaces { key, kept: content, fresh: learns.then(Vec::new) })
     }
 
@@ -63,7 +63,9 @@ impl KnownPlaces {
     pub fn keep(&mut self, kept: &Kept) {
         let Some(fresh) = self.fresh.as_mut().filter(|fresh| !fresh.is_empty()) else { return };
         let mut all: HashMap<u64, Vec<ResolvedFrame>> = fresh.drain(..).collect();
-        if let Some(before) = kept.read(&self.key, FileKind::Places).and_then(Places::in_bytes) {
+        if let Some(before) =
+            kept.read(&self.key, FileKind::Places).and_then(EncodedPlaces::in_bytes)
+        {
             for (pc, frames) in before.all() {
                 if all.len() >= MOST {
                     break;
@@ -81,22 +83,22 @@ impl KnownPlaces {
 
 /// Places by address, then the frames of each, innermost first, then where each text ends, then the
 /// texts. They are read where they lie.
-struct Places<B> {
+struct EncodedPlaces<B> {
     bytes: B,
     places: usize,
     frames: usize,
     texts: usize,
 }
 
-impl<B: Deref<Target = [u8]>> Places<B> {
+impl<B: Deref<Target = [u8]>> EncodedPlaces<B> {
     /// Those in some bytes, if these have room for them.
-    fn in_bytes(bytes: B) -> Option<Places<B>> {
+    fn in_bytes(bytes: B) -> Option<EncodedPlaces<B>> {
         let head = bytes.get(..HEAD)?;
         let [places, frames, texts] =
             [0, 8, 16].map(|at| usize::try_from(u64_at(head, at)).ok().filter(|n| *n < 1 << 24));
         let (places, frames, texts) = (places?, frames?, texts?);
         let all = HEAD + places * PLACE + frames * FRAME + texts * END;
-        (all <= bytes.len()).then_some(Places { bytes, places, frames, texts })
+        (all <= bytes.len()).then_some(EncodedPlaces { bytes, places, frames, texts })
     }
 
     fn pc(&self, at: usize) -> u64 {
@@ -205,7 +207,7 @@ mod tests {
     #[test]
     fn what_is_encoded_is_found() {
         let bytes = encode(&some()).unwrap();
-        let places = Places::in_bytes(bytes.as_slice()).unwrap();
+        let places = EncodedPlaces::in_bytes(bytes.as_slice()).unwrap();
         for (pc, frames) in some() {
             assert_eq!(places.at(pc), Some(frames));
         }
@@ -214,7 +216,7 @@ mod tests {
         }
         assert_eq!(places.all().collect::<Vec<_>>(), some());
         let none = encode(&[]).unwrap();
-        assert_eq!(Places::in_bytes(none.as_slice()).unwrap().at(3), None);
+        assert_eq!(EncodedPlaces::in_bytes(none.as_slice()).unwrap().at(3), None);
     }
 
     /// A checksum keeps damage away; all that is read is within the bytes all the same.
@@ -222,7 +224,7 @@ mod tests {
     fn damaged_places_are_never_read_outside_of_their_bytes() {
         let bytes = encode(&some()).unwrap();
         for len in 0..bytes.len() {
-            if let Some(places) = Places::in_bytes(&bytes[..len]) {
+            if let Some(places) = EncodedPlaces::in_bytes(&bytes[..len]) {
                 places.all().for_each(drop);
             }
         }
@@ -230,7 +232,7 @@ mod tests {
             for change in [1, 0x80, 0xff] {
                 let mut other = bytes.clone();
                 other[at] ^= change;
-                if let Some(places) = Places::in_bytes(other.as_slice()) {
+                if let Some(places) = EncodedPlaces::in_bytes(other.as_slice()) {
                     places.all().for_each(drop);
                     places.at(3);
                 }
