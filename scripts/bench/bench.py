@@ -31,6 +31,8 @@ ROOT = HERE.parent.parent
 PROGRAMS = HERE / "programs"
 # What recording costs: the table in docs/overhead.md.
 RECORDING = ("probe", "exact", "mixed", "sampled", "threads", "cc1", "start", "memory")
+# How the floor is made a library.
+FLOOR = ("-shared", "-fPIC", "-fno-builtin", "-fno-omit-frame-pointer")
 PARTS = (*RECORDING, "exports", "pages", "import", "reports", "gpu", "python", "scale", "overhead-line", "abi", "collector-torch", "import-torch", "operators", "sdk")
 # Above this, every record's way to the collector is the larger part of its cost.
 DISTANT_NS = 50
@@ -63,7 +65,14 @@ class Bench:
         compile("malloc_mixed.c", "malloc_mixed_bare", "-fomit-frame-pointer")
         compile("empty_callbacks.c", "empty_callbacks.so", "-shared", "-fPIC")
         for level in (1, 2, 3):
-            compile("floor.c", f"floor{level}.so", f"-DLEVEL={level}", "-shared", "-fPIC", "-fno-builtin", "-fno-omit-frame-pointer")
+            compile("floor.c", f"floor{level}.so", f"-DLEVEL={level}", *FLOOR)
+        # heaptrack comes with it.
+        try:
+            compile("floor.c", "floor4.so", "-DLEVEL=4", *FLOOR, "-l:libunwind.so.8")
+            self.unwinds = True
+        except subprocess.CalledProcessError:
+            self.notes.append("libunwind is not installed (apt-get install libunwind8): unw_backtrace is not measured")
+            self.unwinds = False
         found = subprocess.run([cc, "-print-prog-name=cc1"], capture_output=True, text=True).stdout.strip()
         self.cc1 = found if os.path.isabs(found) else None
         big_c.write(self.built / "big.c")
@@ -197,19 +206,19 @@ class Bench:
             bare = name.endswith("bare")
             label = f"malloc_mixed, {'no ' if bare else ''}frame pointers, {threads} thread{'s' * (threads > 1)}"
             argv = self.program(name, self.rounds(2_000_000, 1_000_000), threads)
-            found = self.pairs(
-                argv,
-                {"floor: record" if bare else "floor: record, stack": self.floor(2 if bare else 3), "tprof exact, stacks": self.traced("--mem", "exact")},
-                self.rounds(12, 4),
-                self.rounds(45, 12),
-            )
+            contenders = {"floor: record" if bare else "floor: record, stack": self.floor(2 if bare else 3), "tprof exact, stacks": self.traced("--mem", "exact")}
+            if bare and self.unwinds:
+                contenders["floor: record, unw_backtrace"] = self.floor(4)
+            found = self.pairs(argv, contenders, self.rounds(12, 4), self.rounds(45, 12))
             if threads == 1 and not bare:
                 found |= self.peers(self.program(name, 400_000, threads))
-            floor, entry = self.section(label, found)[:2]
+            floor, entry, *unwinder = self.section(label, found)[:3]
             self.judged(f"{label}, exact, stacks", entry, target, threads)
             # Without frame pointers the floor takes no stack: the cost is held against that of the rounds with them.
             stack = stack or floor
             self.against_floor(entry, stack if bare else floor, 1.5 if bare else 1.8)
+            if bare and self.unwinds:
+                self.against_floor(entry, unwinder[0], 0.6)
             traced = found["tprof exact, stacks"]
             if threads == 1 and not bare:
                 self.collector("malloc_mixed with stacks", traced, 50)

@@ -1,7 +1,8 @@
 // The least that a preloaded recorder can cost, with nobody reading what it
 // writes. -DLEVEL=1 forwards to libc. 2 also writes the time-stamp counter,
 // address and size (32 bytes) into this thread's ring. 3 also walks the frame
-// pointers of each allocation and writes the number of the interned stack.
+// pointers of each allocation and writes the number of the interned stack. 4 has
+// libunwind walk it in their place (unw_backtrace).
 // Not for use on real programs: no fork, no signal handlers, no aligned blocks.
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -61,16 +62,44 @@ static __attribute__((cold, noinline)) void enter(void) {
 }
 
 #if LEVEL >= 3
-IN_HOOK uint64_t stack_id(uintptr_t frame) {
+IN_HOOK uint64_t with(uint64_t hash, uintptr_t address) {
+    hash = (hash ^ address) * 0xff51afd7ed558ccdu;
+    return hash ^ hash >> 32;
+}
+
+#if LEVEL >= 4
+// Declared here: the library comes with profilers, its headers do not.
+int unw_backtrace(void **, int);
+
+static uint64_t walked(uintptr_t frame) {
+    static __thread __attribute__((tls_model("initial-exec"))) int is_within;
+    void *frames[DEEPEST];
+    uint64_t hash = 1;
+    (void)frame;
+    // It allocates when it is first called.
+    if (is_within) return 0;
+    is_within = 1;
+    int found = unw_backtrace(frames, DEEPEST);
+    is_within = 0;
+    for (int at = 0; at < found; at++) hash = with(hash, (uintptr_t)frames[at]);
+    return hash;
+}
+#else
+IN_HOOK uint64_t walked(uintptr_t frame) {
     uint64_t hash = 1;
     for (unsigned depth = 0; depth < DEEPEST; depth++) {
         uintptr_t *pair = (uintptr_t *)frame;
         if (frame & 7 || frame + 16 > here.stack_top || !pair[1]) break;
-        hash = (hash ^ pair[1]) * 0xff51afd7ed558ccdu;
-        hash ^= hash >> 32;
+        hash = with(hash, pair[1]);
         if (pair[0] <= frame) break;
         frame = pair[0];
     }
+    return hash;
+}
+#endif
+
+IN_HOOK uint64_t stack_id(uintptr_t frame) {
+    uint64_t hash = walked(frame);
     for (uint64_t at = hash;; at++) {
         uint64_t slot = at % STACKS;
         if (here.stacks[slot].hash == hash) return here.stacks[slot].id;
