@@ -68,7 +68,7 @@ class Bench:
             compile("floor.c", f"floor{level}.so", f"-DLEVEL={level}", *FLOOR)
         # heaptrack comes with it.
         try:
-            compile("floor.c", "floor4.so", "-DLEVEL=4", *FLOOR, "-l:libunwind.so.8")
+            compile("floor.c", "floor4.so", "-DLEVEL=4", *FLOOR, "-Wl,--no-as-needed", "-l:libunwind.so.8")
             self.unwinds = True
         except subprocess.CalledProcessError:
             self.notes.append("libunwind is not installed (apt-get install libunwind8): unw_backtrace is not measured")
