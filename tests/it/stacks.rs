@@ -138,14 +138,16 @@ fn rust_names_are_demangled_without_hashes() {
     assert!(!frames.iter().any(|frame| hashed(frame) || frame.contains("_ZN")), "{frames:#?}");
 }
 
+/// Loads and unloads two libraries, each in the place of the other, 200 times.
+fn in_turn() -> Job {
+    let libraries = [program("plugin"), program("other_plugin")];
+    Job::new(program("dlopen_loop")).arg("200").args(libraries)
+}
+
 #[test]
 fn code_that_was_unmapped_keeps_its_names() {
     let scratch = Scratch::new();
-    let job = Job::new(program("dlopen_loop"))
-        .arg("200")
-        .arg(program("plugin"))
-        .arg(program("other_plugin"));
-    let run = traced(&job, EXACT, &scratch);
+    let run = traced(&in_turn(), EXACT, &scratch);
     let report = memory_report(&run.run);
     for (name, size) in [("victim_plugin_take", 100), ("victim_other_take", 101)] {
         let sites = report.sites(|frame| frame.starts_with(name));
@@ -158,11 +160,7 @@ fn code_that_was_unmapped_keeps_its_names() {
 #[test]
 fn code_that_was_unmapped_has_no_other_name_where_nothing_waits() {
     let scratch = Scratch::new();
-    let job = Job::new(program("dlopen_loop"))
-        .arg("200")
-        .arg(program("plugin"))
-        .arg(program("other_plugin"));
-    let run = traced(&job, &["--mem", "exact", "--on-full", "drop"], &scratch);
+    let run = traced(&in_turn(), &["--mem", "exact", "--on-full", "drop"], &scratch);
     let report = memory_report(&run.run);
     let mut named = 0;
     for (name, size) in [("victim_plugin_take", 100), ("victim_other_take", 101)] {

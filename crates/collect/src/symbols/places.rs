@@ -1,5 +1,5 @@
-//! What debug information has for addresses of one file, as it is kept between runs: reading it for
-//! the stacks of an interpreter that has it takes 20 ms, most of it at the end of a short run.
+//! What debug information has for addresses of one file, as it is kept between runs: a short
+//! run of Python ended 15 ms after the job with it and 26 without.
 //!
 //! It is kept of files with debug information of their own only: what a separate file has, which may be
 //! installed or removed at any time, does not follow from the file that is asked about.
@@ -10,7 +10,7 @@ use crate::kept::{FileKind, Kept, KeptContent, LibraryKey};
 use std::collections::HashMap;
 use std::ops::Deref;
 
-/// Addresses of one file that are kept at most: those of a hundred different programs' runs.
+/// Addresses of one file that are kept at most.
 const MOST: usize = 1 << 16;
 /// Bytes before the places: how many places, frames and texts there are.
 const HEAD: usize = 3 * 8;

@@ -31,7 +31,8 @@ pub struct Follow {
     /// Its recorded allocations so far, once [`Self::counts`], and the bytes asked for.
     pub allocated: (u64, u64),
     /// It has spans, whose records need the count: a ring holds them in their order, where clocks of
-    /// records that follow each other may be the same (AMD's counter is read in steps of 10 ns).
+    /// records that follow each other may be the same (an EPYC's counter moves in steps of 26 ticks,
+    /// 10 ns, and reads within a step are a tick apart, 0.4 ns).
     pub counts: bool,
 }
 
