@@ -6,10 +6,12 @@
  * them where no hook is, `small` lends buffers of three records, `mean` lends none, `refused` asks for the interface of CUDA 13.3, `graph` runs a graph of
  * four kernels twice in each stretch of work, `domain` switches a callback domain off after each session; `early` begins the first
  * session before the driver starts, `loaded` loads the library of the tool for NVTX, and `injected` has a library call `profiled_begin` for that while it does.
+ * `long` rests after each session, until another client that collected before collects again.
  * It prints what each session saw: the same whether another tool is there or not. Memory that it lends is dirty. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,6 +142,20 @@ static void work(int session)
     CHECK(cudaFree(block));
 }
 
+/* Whether any client of CUPTI collects: asked of the stand-in. */
+static bool is_collecting(void)
+{
+    bool (*collects)(void) = (bool (*)(void))dlsym(RTLD_DEFAULT, "tprof_fake_collects");
+    return collects && collects();
+}
+
+/* Long enough for another client to notice; where it was detached, until it collects again, a minute at most. */
+static void rest(bool was_detached)
+{
+    usleep(1200000);
+    for (int round = 0; was_detached && !is_collecting() && round < 6000; round++) usleep(10000);
+}
+
 static void begin(void)
 {
     size_t size = 1;
@@ -240,12 +256,13 @@ int main(int argc, char **argv)
         printf("the newer interface: %d\n", subscribe ? subscribe(&subscribe, 0, 0, 0) : -1);
     }
     work(0);
+    bool detaches_another = has("finalize") && !is_begun && is_collecting();
     for (int session = 1; session <= atoi(argv[1]); session++) {
         if (!is_begun) profiled_begin();
         work(session);
         end(session);
         work(0);
-        if (has("long")) usleep(1200000);
+        if (has("long")) rest(detaches_another);
     }
     work(0);
     return 0;

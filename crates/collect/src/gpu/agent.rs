@@ -1,5 +1,6 @@
 //! What a process's CUPTI agent records, gathered and written.
 
+use super::classes::{Class, Classes};
 use super::coverage::Gap;
 use super::launches::{Launches, RuntimeCall};
 use super::matching::{Matched, Matching, MemoryCall};
@@ -42,6 +43,7 @@ pub struct Gpu {
     version: u64,
     externals: Vec<ExternalId>,
     ranges: Ranges,
+    classes: Classes,
     launches: Launches,
     /// Joins in a row between which CUPTI's clock was set.
     clock_steps: u32,
@@ -66,6 +68,7 @@ impl Gpu {
             version: 0,
             externals: Vec::new(),
             ranges: Ranges::default(),
+            classes: Classes::default(),
             launches: Launches::default(),
             clock_steps: 0,
             calls_from_ns: None,
@@ -177,16 +180,19 @@ impl Gpu {
                 }
                 self.wait_of_call(&call, &row);
                 if row.kind == SpanKind::Runtime {
-                    let call_made = RuntimeCall {
-                        name: call.name,
+                    let text = || self.rows.texts.text(call.name).unwrap_or_default();
+                    let class = self.classes.of(call.name, text);
+                    if class == Class::Memory {
+                        self.matching.called_runtime(call.correlation.into());
+                    }
+                    self.launches.called(&RuntimeCall {
+                        class,
                         correlation: call.correlation,
                         thread: row.thread,
                         start_ns: row.start_ns,
                         end_ns: row.start_ns + row.duration_ns,
                         succeeded: call.result == 0,
-                    };
-                    self.launches
-                        .called(&call_made, || self.rows.texts.text(call.name).unwrap_or_default());
+                    });
                 }
                 self.last_call = Some(row);
                 self.spans.push(row);

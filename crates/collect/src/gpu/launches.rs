@@ -5,9 +5,9 @@
 //! order. Work that is captured into a graph runs under other calls, so a launch during
 //! any capture of the process counts as no launch.
 
+use super::classes::Class;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
-use tprof_trace::calls::{function, is_launch};
 use tprof_trace::model::ThreadIndex;
 use tprof_wire::hash::spread;
 
@@ -18,27 +18,6 @@ const WAITING_MOST: usize = 1 << 20;
 const EARLY_MOST: usize = 1 << 18;
 /// Captures that are kept apart.
 const CAPTURES_MOST: usize = 1 << 16;
-/// Classes that are remembered, by the low bits of a name's id.
-const RECENT: usize = 256;
-
-/// What a call means here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
-    Launch,
-    CaptureBegins,
-    CaptureEnds,
-    Other,
-}
-
-fn class_of(name: &str) -> Class {
-    match function(name) {
-        _ if is_launch(name) => Class::Launch,
-        "cudaStreamBeginCapture" | "cudaStreamBeginCaptureToGraph" => Class::CaptureBegins,
-        "cudaStreamEndCapture" => Class::CaptureEnds,
-        _ => Class::Other,
-    }
-}
-
 /// Correlations rise by one: a multiplication spreads them.
 #[derive(Default)]
 struct Spread(u64);
@@ -65,8 +44,8 @@ type Build = BuildHasherDefault<Spread>;
 /// A call, as far as it matters here.
 #[derive(Clone, Copy, Debug)]
 pub struct RuntimeCall {
-    /// Id of its name's text.
-    pub name: u32,
+    /// What it means.
+    pub class: Class,
     /// Its number.
     pub correlation: u32,
     /// By whom.
@@ -80,46 +59,27 @@ pub struct RuntimeCall {
 }
 
 /// See the module.
+#[derive(Default)]
 pub struct Launches {
     waiting: HashMap<u32, u64, Build>,
     early: [HashSet<u32, Build>; 2],
     /// Captures that ended: from when to when.
     captures: Vec<(u64, u64)>,
     open: HashMap<ThreadIndex, u64>,
-    recent: Box<[(u32, Class); RECENT]>,
     /// Kernels do not come, or there were too many of something.
     unknown: bool,
     /// Records that are counted as lost already.
     pub counted: u64,
 }
 
-impl Default for Launches {
-    fn default() -> Launches {
-        Launches {
-            waiting: HashMap::default(),
-            early: Default::default(),
-            captures: Vec::new(),
-            open: HashMap::new(),
-            recent: Box::new([(0, Class::Other); RECENT]),
-            unknown: false,
-            counted: 0,
-        }
-    }
-}
-
 impl Launches {
-    /// CUPTI recorded a call; its name is read where it is not remembered.
-    pub fn called<'t>(&mut self, call: &RuntimeCall, text: impl FnOnce() -> &'t str) {
-        if self.unknown {
+    /// CUPTI recorded a call.
+    pub fn called(&mut self, call: &RuntimeCall) {
+        if self.unknown || !call.succeeded {
             return;
         }
-        let recent = &mut self.recent[call.name as usize % RECENT];
-        if recent.0 != call.name {
-            *recent = (call.name, class_of(text()));
-        }
-        match recent.1 {
-            Class::Other => {}
-            _ if !call.succeeded => {}
+        match call.class {
+            Class::Memory | Class::Other => {}
             Class::Launch => {
                 let correlation = call.correlation;
                 if self.early.iter_mut().any(|early| early.remove(&correlation)) {
@@ -176,20 +136,14 @@ impl Launches {
 mod tests {
     use super::*;
 
-    const LAUNCH: (u32, &str) = (1, "cudaLaunchKernel");
-    const BEGIN: (u32, &str) = (2, "cudaStreamBeginCapture");
-    const END: (u32, &str) = (3, "cudaStreamEndCapture");
-    /// At the same place of the table of classes as the first.
-    const FREE: (u32, &str) = (1 + RECENT as u32, "cudaFree");
-
-    fn call((name, _): (u32, &str), correlation: u32, start_ns: u64) -> RuntimeCall {
+    fn call(class: Class, correlation: u32, start_ns: u64) -> RuntimeCall {
         let end_ns = start_ns + 5;
-        RuntimeCall { name, correlation, thread: 0, start_ns, end_ns, succeeded: true }
+        RuntimeCall { class, correlation, thread: 0, start_ns, end_ns, succeeded: true }
     }
 
     impl Launches {
-        fn add(&mut self, name: (u32, &'static str), correlation: u32, start_ns: u64) {
-            self.called(&call(name, correlation, start_ns), || name.1);
+        fn add(&mut self, class: Class, correlation: u32, start_ns: u64) {
+            self.called(&call(class, correlation, start_ns));
         }
     }
 
@@ -198,52 +152,35 @@ mod tests {
         let mut launches = Launches::default();
         for correlation in 0..1000 {
             if correlation % 2 == 0 {
-                launches.add(LAUNCH, correlation, 0);
+                launches.add(Class::Launch, correlation, 0);
                 launches.ran(correlation);
             } else {
                 launches.ran(correlation);
-                launches.add(LAUNCH, correlation, 0);
+                launches.add(Class::Launch, correlation, 0);
             }
         }
         assert_eq!(launches.without_kernels(), 0);
         for correlation in 1000..1010 {
-            launches.add(LAUNCH, correlation, 5000);
+            launches.add(Class::Launch, correlation, 5000);
         }
-        launches.called(&RuntimeCall { succeeded: false, ..call(LAUNCH, 2000, 5000) }, || LAUNCH.1);
-        launches.add(FREE, 3000, 5000);
+        launches.called(&RuntimeCall { succeeded: false, ..call(Class::Launch, 2000, 5000) });
+        launches.add(Class::Memory, 3000, 5000);
         assert_eq!(launches.without_kernels(), 10);
         launches.counted = 4;
         assert_eq!(launches.without_kernels(), 6);
     }
 
     #[test]
-    fn each_form_of_a_launch_waits_for_its_kernel() {
-        let mut launches = Launches::default();
-        let forms = [
-            "cudaLaunchKernel_v7000",
-            "cudaLaunchKernelExC_ptsz_v11060",
-            "cudaLaunchCooperativeKernel_v9000",
-            "__cudaLaunchKernel_v13000",
-            "__cudaLaunchKernel_ptsz_v13000",
-        ];
-        for (at, name) in (1..).zip(forms) {
-            launches.called(&call((10 + at, name), at, 0), || name);
-        }
-        launches.called(&call((20, "cudaGraphLaunch_v10000"), 20, 0), || "cudaGraphLaunch_v10000");
-        assert_eq!(launches.without_kernels(), forms.len() as u64);
-    }
-
-    #[test]
     fn what_is_captured_is_no_launch() {
         let mut launches = Launches::default();
-        launches.add(BEGIN, 1, 100);
+        launches.add(Class::CaptureBegins, 1, 100);
         // Of another thread, into the same graph.
-        launches.called(&RuntimeCall { thread: 1, ..call(LAUNCH, 2, 120) }, || LAUNCH.1);
-        launches.add(END, 3, 200);
-        launches.add(LAUNCH, 4, 300);
+        launches.called(&RuntimeCall { thread: 1, ..call(Class::Launch, 2, 120) });
+        launches.add(Class::CaptureEnds, 3, 200);
+        launches.add(Class::Launch, 4, 300);
         assert_eq!(launches.without_kernels(), 1);
-        launches.add(BEGIN, 5, 400);
-        launches.add(LAUNCH, 6, 500);
+        launches.add(Class::CaptureBegins, 5, 400);
+        launches.add(Class::Launch, 6, 500);
         assert_eq!(launches.without_kernels(), 1);
     }
 
@@ -251,7 +188,7 @@ mod tests {
     fn where_kernels_do_not_come_nothing_is_held() {
         let mut launches = Launches::default();
         for correlation in 0..=WAITING_MOST as u32 {
-            launches.add(LAUNCH, correlation, 0);
+            launches.add(Class::Launch, correlation, 0);
         }
         assert_eq!((launches.without_kernels(), launches.waiting.len()), (0, 0));
         let mut launches = Launches::default();

@@ -5,6 +5,8 @@
 //!
 //! Two records are the same change if the address and the direction agree and CUPTI's moment lies
 //! in the hook's call, by the clocks' joins. Calls of one direction on one address never overlap.
+//! Of physical memory the address may be another: there the size and the moment decide, unless
+//! CUPTI's record is of a call of the runtime, which has no functions for that.
 
 use super::virtual_memory::MappingCall;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -20,6 +22,9 @@ const HOOKS_LATE_NS: u64 = 5_000_000_000;
 const CALLS_MOST: usize = 1 << 18;
 /// Resets, and calls of the virtual memory management, that are kept.
 const OTHERS_MOST: usize = 1 << 16;
+/// Calls of the virtual memory management of one size that are looked at, the last before a moment
+/// first: so many threads may be in one at a time.
+const AT_ONCE: usize = 256;
 /// Records of CUPTI's that wait, at most: beyond it the oldest are not held back any longer.
 const ROWS_MOST: usize = 1 << 20;
 
@@ -85,6 +90,10 @@ pub struct Matching {
     virtual_calls: VirtualCalls,
     /// Where CUPTI has memory that such a call made.
     virtual_addresses: HashSet<u64>,
+    /// Correlations of calls of the runtime that take memory or give it back.
+    of_runtime: HashSet<u64>,
+    /// In the order in which they came.
+    runtime_order: VecDeque<u64>,
     rows: Vec<DeviceAllocation>,
     /// What was found.
     pub found: Matched,
@@ -119,6 +128,17 @@ impl Matching {
                 self.found.only_hooks += 1;
                 self.forget(key);
             }
+        }
+    }
+
+    /// CUPTI recorded a call of the runtime that takes memory or gives it back.
+    pub fn called_runtime(&mut self, correlation: u64) {
+        self.of_runtime.insert(correlation);
+        self.runtime_order.push_back(correlation);
+        if self.runtime_order.len() > CALLS_MOST
+            && let Some(oldest) = self.runtime_order.pop_front()
+        {
+            self.of_runtime.remove(&oldest);
         }
     }
 
@@ -172,7 +192,9 @@ impl Matching {
             self.found.both += 1;
             return true;
         }
+        let of_runtime = row.correlation.is_some_and(|of| self.of_runtime.contains(&of));
         let is_virtual = match row.free {
+            _ if of_runtime => false,
             true => self.virtual_addresses.remove(&row.address),
             false => self.virtual_calls.take(row) && self.virtual_addresses.insert(row.address),
         };
@@ -199,15 +221,15 @@ impl Matching {
 /// Calls that made or mapped physical memory, by bytes and moment: CUPTI's address may be another.
 #[derive(Debug, Default)]
 struct VirtualCalls {
-    /// How many of a size there were at a moment.
-    calls: BTreeMap<(u64, u64), u32>,
+    /// How many of a size there were from one moment to another.
+    calls: BTreeMap<(u64, u64, u64), u32>,
     /// In the order in which they came: those that are matched stay until they are passed.
-    order: VecDeque<(u64, u64)>,
+    order: VecDeque<(u64, u64, u64)>,
 }
 
 impl VirtualCalls {
     fn called(&mut self, call: MemoryCall) {
-        let key = (call.bytes, call.from_ns);
+        let key = (call.bytes, call.from_ns, call.to_ns);
         *self.calls.entry(key).or_default() += 1;
         self.order.push_back(key);
         if self.order.len() > OTHERS_MOST
@@ -220,13 +242,14 @@ impl VirtualCalls {
     /// Whether there is a call of these bytes at that moment; it is then taken out.
     fn take(&mut self, row: &DeviceAllocation) -> bool {
         let Some(bytes) = row.bytes else { return false };
-        let around = row.time_ns.saturating_sub(APART_NS)..=row.time_ns.saturating_add(APART_NS);
-        let near = self.calls.range((bytes, *around.start())..=(bytes, *around.end()));
-        let nearest = near.map(|(key, _)| *key).min_by_key(|key| key.1.abs_diff(row.time_ns));
-        nearest.is_some_and(|key| self.remove(key))
+        let until = row.time_ns.saturating_add(APART_NS);
+        let before = self.calls.range((bytes, 0, 0)..=(bytes, until, u64::MAX)).rev();
+        let near = before.take(AT_ONCE).map(|(key, _)| (*key, apart(key.1, key.2, row.time_ns)));
+        let nearest = near.min_by_key(|(_, apart)| *apart);
+        nearest.is_some_and(|(key, apart)| apart <= APART_NS && self.remove(key))
     }
 
-    fn remove(&mut self, key: (u64, u64)) -> bool {
+    fn remove(&mut self, key: (u64, u64, u64)) -> bool {
         let Some(count) = self.calls.get_mut(&key) else { return false };
         *count -= 1;
         if *count == 0 {
@@ -238,7 +261,11 @@ impl VirtualCalls {
 
 /// How far a moment lies from a call, ns; 0 within it.
 fn distance(call: &MemoryCall, time_ns: u64) -> u64 {
-    call.from_ns.saturating_sub(time_ns).max(time_ns.saturating_sub(call.to_ns))
+    apart(call.from_ns, call.to_ns, time_ns)
+}
+
+fn apart(from_ns: u64, to_ns: u64, time_ns: u64) -> u64 {
+    from_ns.saturating_sub(time_ns).max(time_ns.saturating_sub(to_ns))
 }
 
 #[cfg(test)]
@@ -327,6 +354,37 @@ mod tests {
         all.recorded(row(0xabc, true, 950 * MS));
         let left = [(0xdef, false), (0x123, false), (0xabc, true)];
         assert_eq!(addresses(&all.settle(1000 * MS, true)), left);
+    }
+
+    #[test]
+    fn memory_of_the_runtime_is_no_physical_memory_however_near_it_lies() {
+        let mut all = Matching::default();
+        let how = CallKind::Virtual;
+        all.called(MemoryCall { how, ..call(3, false, 100 * MS, 100 * MS + 9_000) });
+        // A library's own block of the same size, right before; and the record of the call, if CUPTI
+        // makes one.
+        let at = |address, time_ns, correlation| DeviceAllocation {
+            correlation: Some(correlation),
+            ..row(address, false, time_ns)
+        };
+        all.called_runtime(1);
+        all.recorded(at(0x111, 100 * MS - 5_000, 1));
+        all.recorded(at(0xabc, 100 * MS + 4_000, 2));
+        assert_eq!(addresses(&all.settle(1000 * MS, true)), [(0x111, false)]);
+    }
+
+    #[test]
+    fn a_long_call_is_matched_at_any_moment_of_it() {
+        let mut all = Matching::default();
+        let how = CallKind::Virtual;
+        all.called(MemoryCall { how, ..call(3, false, 100 * MS, 180 * MS) });
+        // Others of the size began after it, and ended before.
+        for at in 110..170 {
+            all.called(MemoryCall { how, ..call(at, false, at * MS, at * MS + 9_000) });
+        }
+        all.recorded(row(0xabc, false, 179 * MS));
+        all.recorded(row(0xdef, false, 179 * MS));
+        assert_eq!(addresses(&all.settle(1000 * MS, true)), [(0xdef, false)]);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! comes of it.
 
 mod agent;
+mod classes;
 pub mod context_memory;
 pub mod coverage;
 mod devices;

@@ -1,0 +1,90 @@
+//! What calls of the CUDA runtime mean to the collector, by their names.
+
+use tprof_trace::calls::{function, is_launch};
+
+/// Classes that are remembered, by the low bits of a name's id.
+const RECENT: usize = 256;
+
+/// What a call means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// It launches a kernel.
+    Launch,
+    /// It begins to capture a stream into a graph.
+    CaptureBegins,
+    /// It ends that.
+    CaptureEnds,
+    /// It takes memory, or gives it back.
+    Memory,
+    /// Anything else.
+    Other,
+}
+
+fn class_of(name: &str) -> Class {
+    match function(name) {
+        _ if is_launch(name) => Class::Launch,
+        "cudaStreamBeginCapture" | "cudaStreamBeginCaptureToGraph" => Class::CaptureBegins,
+        "cudaStreamEndCapture" => Class::CaptureEnds,
+        of if ["cudaMalloc", "cudaFree"].iter().any(|start| of.starts_with(start)) => Class::Memory,
+        _ => Class::Other,
+    }
+}
+
+/// Classes of the names that came last.
+pub struct Classes {
+    recent: Box<[(u32, Class); RECENT]>,
+}
+
+impl Default for Classes {
+    fn default() -> Classes {
+        Classes { recent: Box::new([(0, Class::Other); RECENT]) }
+    }
+}
+
+impl Classes {
+    /// The class of a call whose name has this id; its text is read where it is not remembered.
+    pub fn of<'t>(&mut self, name: u32, text: impl FnOnce() -> &'t str) -> Class {
+        let recent = &mut self.recent[name as usize % RECENT];
+        if recent.0 != name {
+            *recent = (name, class_of(text()));
+        }
+        recent.1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_form_of_a_name_has_its_class() {
+        let of = [
+            ("cudaLaunchKernel_v7000", Class::Launch),
+            ("cudaLaunchKernelExC_ptsz_v11060", Class::Launch),
+            ("cudaLaunchCooperativeKernel_v9000", Class::Launch),
+            ("__cudaLaunchKernel_v13000", Class::Launch),
+            ("__cudaLaunchKernel_ptsz_v13000", Class::Launch),
+            ("cudaGraphLaunch_v10000", Class::Other),
+            ("cudaStreamBeginCapture_ptsz_v10000", Class::CaptureBegins),
+            ("cudaStreamEndCapture_v10000", Class::CaptureEnds),
+            ("cudaMalloc_v3020", Class::Memory),
+            ("cudaMallocFromPoolAsync_ptsz_v11020", Class::Memory),
+            ("cudaFreeHost_v3020", Class::Memory),
+            ("cudaMemcpy_v3020", Class::Other),
+        ];
+        for (name, class) in of {
+            assert_eq!(class_of(name), class, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_at_one_place_of_the_table_are_told_apart() {
+        let mut classes = Classes::default();
+        let other = 1 + RECENT as u32;
+        for _ in 0..2 {
+            assert_eq!(classes.of(1, || "cudaLaunchKernel"), Class::Launch);
+            assert_eq!(classes.of(1, || unreachable!()), Class::Launch);
+            assert_eq!(classes.of(other, || "cudaFree"), Class::Memory);
+        }
+    }
+}
