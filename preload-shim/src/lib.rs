@@ -10,6 +10,8 @@
 mod hooks;
 mod table;
 
+use core::ffi::c_char;
+
 /// Never reached: the release library contains no panic (checked by
 /// `scripts/check.sh`). Stopping this thread for good would be better than
 /// taking the job down, so it does not abort.
@@ -24,9 +26,15 @@ fn stopped(_: &core::panic::PanicInfo) -> ! {
 /// attaches. A hook that is called earlier does the same.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static CONSTRUCTOR: extern "C" fn() = {
-    extern "C" fn constructor() {
+static CONSTRUCTOR: unsafe extern "C" fn(i32, *const *const c_char, *const *const c_char) = {
+    unsafe extern "C" fn constructor(
+        count: i32,
+        arguments: *const *const c_char,
+        variables: *const *const c_char,
+    ) {
         table::resolve();
+        // SAFETY: as glibc calls constructors: with what it gives `main`.
+        unsafe { tprof_inject::environment::began_with(count, arguments, variables) };
         let _ = tprof_inject::gate::recording();
         tprof_inject::operators::arm();
     }

@@ -209,7 +209,7 @@ pub mod number {
     pub const GETPID: usize = 39;
     pub const SOCKET: usize = 41;
     pub const CONNECT: usize = 42;
-    pub const SENDTO: usize = 44;
+    pub const SENDMSG: usize = 46;
     pub const RECVMSG: usize = 47;
     pub const SETSOCKOPT: usize = 54;
     pub const CLONE: usize = 56;

@@ -4,11 +4,11 @@
 use crate::block::Thread;
 use crate::sys::{self, flags};
 use crate::unrecorded::lose_child;
-use crate::{arch, environment, pointers, python, ring, stacks, stall, start_collector, state};
+use crate::{arch, environment, pointers, python, ring, stall, start_collector, state, unwind};
 use core::ffi::c_ulong;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::env;
-use tprof_wire::handshake::{Hello, Role, Welcome, hello_flags};
+use tprof_wire::handshake::{BeganWith, Hello, Role, Welcome, hello_flags};
 use tprof_wire::region::{
     REGION_BYTES, REGION_MAGIC, RegionHeader, SESSION_BYTES, SMALL_OFFSET, SPARING_REGION_BYTES,
     SPARING_TABLES_BYTES, TABLES_BYTES, stack_mode,
@@ -238,7 +238,16 @@ fn shake_hands(fd: i32, forked: bool, late: bool) -> Answer {
         stack_top: state::STACK_TOP.load(Relaxed) as u64,
         ..Hello::new(Role::Target, sys::pid())
     };
-    if !sys::socket::send(fd, &hello.to_bytes()) {
+    // A forked child's would be what its parent has made of it since.
+    let began = if forked || late { None } else { environment::beginning() };
+    let with_beginning = began.is_some_and(|began| {
+        let hello = Hello { flags: hello.flags | hello_flags::BEGAN_WITH, ..hello };
+        let BeganWith { arguments, environment } = began;
+        let parts = [&hello.to_bytes()[..], &began.head(), arguments, environment];
+        sys::socket::send(fd, parts)
+    });
+    // Where messages of that length are not taken, it is read from /proc.
+    if !with_beginning && !sys::socket::send(fd, [&hello.to_bytes()]) {
         return Answer::None;
     }
     let mut answer = [0u8; Welcome::BYTES];
@@ -308,7 +317,7 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     header.pid.store(sys::pid(), Relaxed);
     state::PID.store(sys::pid(), Relaxed);
     ask_for_wiping();
-    stacks::prepare();
+    unwind::prepare();
     if header.stack_mode.load(Relaxed) == stack_mode::PYTHON {
         python::attached(header);
         python::prepare();

@@ -8,7 +8,7 @@ use crate::arch::number as n;
 use crate::closed::{self, CLASSES, Class, Counts, closed};
 use crate::filter::{Filter, SystemCall};
 use crate::sys::flags::*;
-use crate::{gate, loaded, pointers, ring, state};
+use crate::{gate, loaded, pointers, ring, stacks, state};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use tprof_wire::env;
 
@@ -26,7 +26,7 @@ pub fn followed_by(make_room: MakeRoom) -> *const Counts {
 /// follows this one.
 pub fn make_room() {
     if gate::recording_if_own().is_some() {
-        ring::open_some();
+        make_room_of_own();
     }
     let follower = FOLLOWER.load(Relaxed);
     if follower != 0 {
@@ -37,8 +37,14 @@ pub fn make_room() {
 
 extern "C" fn make_room_here() {
     if state::is_attached() {
-        ring::open_some();
+        make_room_of_own();
     }
+}
+
+/// Makes room in this library's region and tables, while system calls may be made.
+pub fn make_room_of_own() {
+    ring::open_some();
+    stacks::map_tables();
 }
 
 /// In a library without hooks: what filters close is known to the preloaded one.
@@ -155,7 +161,7 @@ static PROCESSES: &[SystemCall] = &[
     call(n::SETSOCKOPT, [ANY, is(1), ANY, ANY, is(16)]),
     call(n::GETSOCKOPT, [ANY, is(1), is(17), ANY, ANY]),
     call(n::CONNECT, [ANY, ANY, ANY, ZERO, ZERO]),
-    call(n::SENDTO, [ANY, ANY, ANY, ANY, ZERO]),
+    call(n::SENDMSG, [ANY, ANY, ANY, ZERO, ZERO]),
     call(n::RECVMSG, [ANY, ANY, ANY, ZERO, ZERO]),
     call(n::CLOSE, [ANY, ZERO, ZERO, ZERO, ZERO]),
     call(n::PRLIMIT64, [ZERO, ANY, ZERO, ANY, ZERO]),

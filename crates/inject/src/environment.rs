@@ -1,9 +1,12 @@
-//! The environment of this process.
+//! The arguments and the environment of this process.
 
-use core::ffi::c_char;
+use core::ffi::{CStr, c_char, c_ulong};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
+use tprof_wire::handshake::BeganWith;
 
 unsafe extern "C" {
     static environ: *const *const c_char;
+    fn getauxval(kind: c_ulong) -> c_ulong;
 }
 
 /// A variable of this process's environment.
@@ -17,7 +20,7 @@ pub fn variable(name: &str) -> Option<&'static [u8]> {
             return None;
         }
         while !(*at).is_null() {
-            let text = core::ffi::CStr::from_ptr(*at).to_bytes();
+            let text = CStr::from_ptr(*at).to_bytes();
             if text.len() > name.len()
                 && text[name.len()] == b'='
                 && text.starts_with(name.as_bytes())
@@ -34,4 +37,73 @@ pub fn variable(name: &str) -> Option<&'static [u8]> {
 pub fn array() -> *const *const c_char {
     // SAFETY: reads one pointer.
     unsafe { environ }
+}
+
+static ARGUMENTS: AtomicPtr<*const c_char> = AtomicPtr::new(core::ptr::null_mut());
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// The constructor of a library was called with these, as glibc does.
+///
+/// # Safety
+/// `arguments` holds `count` strings and a null pointer, all for the process's life, if `variables`
+/// is the environment and follows it.
+pub unsafe fn began_with(
+    count: i32,
+    arguments: *const *const c_char,
+    variables: *const *const c_char,
+) {
+    let Ok(count) = usize::try_from(count) else { return };
+    // What a loader gives that passes no arguments is anything.
+    if count > 0 && variables == array() && arguments.wrapping_add(count + 1) == variables {
+        COUNT.store(count, Relaxed);
+        ARGUMENTS.store(arguments.cast_mut(), Release);
+    }
+}
+
+/// What this image began with, while it is as the kernel placed it: string behind string, and the
+/// name of the executed file last. `None` too where that is more than is sent.
+pub fn beginning() -> Option<BeganWith<'static>> {
+    const AT_EXECFN: c_ulong = 31;
+    let arguments = ARGUMENTS.load(Acquire).cast_const();
+    if arguments.is_null() || array() != arguments.wrapping_add(COUNT.load(Relaxed) + 1) {
+        return None;
+    }
+    // SAFETY: as `began_with` demands; strings are walked as far as each begins where the one before
+    // ended, so that all lie in what the kernel placed.
+    unsafe {
+        let first = *arguments;
+        let end_of_arguments = end_of_strings(arguments, first)?;
+        let end = end_of_strings(array(), end_of_arguments)?;
+        if end as usize != getauxval(AT_EXECFN) as usize {
+            return None;
+        }
+        let (len, whole) = (end_of_arguments.offset_from(first), end.offset_from(first));
+        let whole = core::slice::from_raw_parts(first.cast::<u8>(), usize::try_from(whole).ok()?);
+        if whole.len() > BeganWith::MOST {
+            return None;
+        }
+        let (arguments, environment) = whole.split_at_checked(usize::try_from(len).ok()?)?;
+        Some(BeganWith { arguments, environment })
+    }
+}
+
+/// Where the strings of an array end, of which the first begins at `at` and each behind the other.
+///
+/// # Safety
+/// The array ends with a null pointer, and its strings with a NUL.
+unsafe fn end_of_strings(
+    mut array: *const *const c_char,
+    mut at: *const c_char,
+) -> Option<*const c_char> {
+    // SAFETY: the caller's premise.
+    unsafe {
+        while !(*array).is_null() {
+            if *array != at {
+                return None;
+            }
+            at = at.add(CStr::from_ptr(at).to_bytes_with_nul().len());
+            array = array.add(1);
+        }
+    }
+    Some(at)
 }

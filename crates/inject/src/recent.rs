@@ -15,7 +15,7 @@ const ID_BITS: u32 = 24;
 const ID_MASK: u64 = (1 << ID_BITS) - 1;
 
 /// Maps them once; the kernel empties them in a forked child.
-pub fn prepare() {
+pub fn map() {
     wiped::map(&SETS, size_of::<Set>() << SET_BITS);
 }
 

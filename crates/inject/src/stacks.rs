@@ -40,12 +40,22 @@ const BEING_DEFINED: u64 = 1 << 33;
 
 static TABLES: [AtomicPtr<InternedStack>; 2] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 2];
 
-/// Maps the tables once; the kernel empties them in a forked child; its ids
-/// begin anew in its own region.
-pub fn prepare() {
-    unwind::prepare();
-    recent::prepare();
+/// Maps the tables, for the first stack: many short processes take none, and to map and unmap them
+/// costs 15 us. The kernel empties those of stacks in a forked child, whose ids begin anew in its
+/// own region.
+pub fn map_tables() {
+    unwind::map_memo();
+    recent::map();
     map_table(0);
+}
+
+/// The same where no stack has been taken before.
+#[inline(always)]
+fn map_tables_once(thread: &Thread) {
+    let [first, _] = &TABLES;
+    if first.load(Relaxed).is_null() && !thread.is_quiet() {
+        map_tables();
+    }
 }
 
 /// Maps a table, if it is not yet.
@@ -105,6 +115,7 @@ fn take_now(thread: &Thread, sp: usize, fp: usize) -> u32 {
 /// Takes a stack that was not guessed.
 #[inline(never)]
 fn take_by_walk(thread: &Thread, from: (usize, usize), guess: Option<Guess>) -> u32 {
+    map_tables_once(thread);
     // 1.5 KiB that `walk` fills as far as `len`: clearing it first would cost more than the walk.
     let mut walk = MaybeUninit::<Walk>::uninit();
     // SAFETY: integers and an enum written by `walk` before they are read; frames beyond `len` are never read.

@@ -1,6 +1,6 @@
 //! The messages that a process and the collector exchange on `SESSION/sock`.
 //!
-//! A target sends one [`Hello`] and receives one [`Welcome`] with three
+//! A target sends one [`Hello`], with what its image [began with](BeganWith), and receives one [`Welcome`] with three
 //! descriptors (SCM_RIGHTS): the session page, its region, the unwind tables.
 //! It maps them and closes everything. Control clients send [`Hello`] with
 //! [`Role::Control`] and then exchange JSON lines.
@@ -34,6 +34,8 @@ pub mod hello_flags {
     pub const AGENT: u32 = 8;
     /// It sent a hello before, and got no answer in time.
     pub const LATE: u32 = 16;
+    /// [`BeganWith`](super::BeganWith) follows in the same message.
+    pub const BEGAN_WITH: u32 = 32;
 }
 
 /// First message from a client.
@@ -114,6 +116,36 @@ impl Hello {
             clock: u64::from_ne_bytes(part(bytes, 32)?),
             stack_top: u64::from_ne_bytes(part(bytes, 40)?),
         })
+    }
+}
+
+/// What an image began with, as the kernel gave it: in the same message as a [`Hello`] with
+/// [`hello_flags::BEGAN_WITH`], since to read it from /proc takes the collector 16 us, for which the
+/// process waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BeganWith<'m> {
+    /// Arguments, each with its NUL: /proc/PID/cmdline.
+    pub arguments: &'m [u8],
+    /// Variables, each with its NUL: /proc/PID/environ.
+    pub environment: &'m [u8],
+}
+
+impl<'m> BeganWith<'m> {
+    /// Bytes of arguments and environment that are sent, at most.
+    pub const MOST: usize = 64 << 10;
+    /// Bytes of the longest message.
+    pub const MESSAGE: usize = Hello::BYTES + 4 + BeganWith::MOST;
+
+    /// What precedes `arguments` and `environment`.
+    pub fn head(&self) -> [u8; 4] {
+        (self.arguments.len() as u32).to_ne_bytes()
+    }
+
+    /// What follows a hello; `None` if it makes no sense.
+    pub fn from_bytes(bytes: &'m [u8]) -> Option<BeganWith<'m>> {
+        let (head, rest) = bytes.split_first_chunk()?;
+        let (arguments, environment) = rest.split_at_checked(u32::from_ne_bytes(*head) as usize)?;
+        Some(BeganWith { arguments, environment })
     }
 }
 
@@ -210,13 +242,27 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_an_image_began_with_comes_back_or_is_refused() {
+        let began = BeganWith { arguments: b"job\0-x\0", environment: b"A=1\0" };
+        let mut bytes = began.head().to_vec();
+        bytes.extend_from_slice(began.arguments);
+        bytes.extend_from_slice(began.environment);
+        assert_eq!(BeganWith::from_bytes(&bytes), Some(began));
+        // Cut in the environment it is a shorter one; before it, none.
+        assert_eq!(BeganWith::from_bytes(&bytes[..13]).unwrap().environment, b"A=");
+        for length in 0..4 + began.arguments.len() {
+            assert_eq!(BeganWith::from_bytes(&bytes[..length]), None, "{length}");
+        }
+    }
+
     /// A field that moves is another version of the wire.
     #[test]
-    fn fields_lie_where_version_17_has_them() {
-        assert_eq!(WIRE_VERSION, 17);
+    fn fields_lie_where_version_18_has_them() {
+        assert_eq!(WIRE_VERSION, 18);
         let bytes = hello().to_bytes();
         assert_eq!(bytes[..8], HELLO_MAGIC.to_ne_bytes());
-        assert_eq!(bytes[8..12], 17u32.to_ne_bytes());
+        assert_eq!(bytes[8..12], 18u32.to_ne_bytes());
         assert_eq!(bytes[12..16], 1u32.to_ne_bytes());
         assert_eq!(bytes[16..20], 0x4142_4344u32.to_ne_bytes());
         assert_eq!(bytes[20..24], 0x5152_5354u32.to_ne_bytes());
@@ -226,7 +272,7 @@ mod tests {
         assert_eq!(bytes[40..], 0x8182_8384_8586_8788u64.to_ne_bytes());
         let bytes = Welcome::new(true).to_bytes();
         assert_eq!(bytes[..8], HELLO_MAGIC.to_ne_bytes());
-        assert_eq!((&bytes[8..12], &bytes[12..]), (&[17, 0, 0, 0][..], &[1, 0, 0, 0][..]));
+        assert_eq!((&bytes[8..12], &bytes[12..]), (&[18, 0, 0, 0][..], &[1, 0, 0, 0][..]));
     }
 
     /// The collector reads what any process of the user's may send.

@@ -193,8 +193,12 @@ fn transferred_in(text: &str) -> Option<Transferred> {
 
 /// Words of a process's command line; none of a zombie or a thread of the kernel.
 pub fn words_of(pid: u32) -> Vec<String> {
-    let text = read(&format!("/proc/{pid}/cmdline"));
-    let Some(text) = Some(text.strip_suffix(b"\0").unwrap_or(&text)).filter(|t| !t.is_empty())
+    words_in(&read(&format!("/proc/{pid}/cmdline")))
+}
+
+/// Words of a command line as /proc has it: each with its NUL.
+pub fn words_in(text: &[u8]) -> Vec<String> {
+    let Some(text) = Some(text.strip_suffix(b"\0").unwrap_or(text)).filter(|t| !t.is_empty())
     else {
         return Vec::new();
     };

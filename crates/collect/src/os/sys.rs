@@ -42,9 +42,10 @@ pub fn memfd(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Reserves the first `bytes` of a memfd, so that writing to them cannot fail.
-pub fn reserve(fd: &OwnedFd, bytes: usize) -> io::Result<()> {
-    Ok(fcntl::fallocate(fd, FallocateFlags::empty(), 0, bytes as libc::off_t)?)
+/// Reserves bytes of a memfd, so that writing to them cannot fail.
+pub fn reserve(fd: &OwnedFd, from: usize, bytes: usize) -> io::Result<()> {
+    let (from, bytes) = (from as libc::off_t, bytes as libc::off_t);
+    Ok(fcntl::fallocate(fd, FallocateFlags::empty(), from, bytes)?)
 }
 
 /// A descriptor that becomes readable when the process ends.

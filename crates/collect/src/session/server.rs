@@ -18,6 +18,7 @@ use crate::out::ranks::Rank;
 use crate::session::control::{self, Reply};
 use crate::shared::{Region, SessionMemory};
 use crate::targets::attached::Attached;
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
@@ -25,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
-use tprof_wire::handshake::{Hello, Role, Welcome, hello_flags};
+use tprof_wire::handshake::{BeganWith, Hello, Role, Welcome, hello_flags};
 use tprof_wire::region::off;
 
 /// How long a client may take to send `Hello`.
@@ -100,6 +101,7 @@ impl Server {
         let mut accepted_all = None;
         // Made while no process waits for it.
         let mut spare = None;
+        let mut message = vec![0; BeganWith::MESSAGE];
         while !self.stop.load(Acquire) {
             if spare.is_none() {
                 spare = Region::new().ok();
@@ -125,7 +127,9 @@ impl Server {
             if closing.is_some() && closing == accepted_all {
                 continue; // gets no answer, and searches another collector
             }
-            if let Some((attached, region)) = self.receive(&client, images.next, &mut spare) {
+            if let Some((attached, region)) =
+                self.receive(&client, images.next, &mut spare, &mut message)
+            {
                 self.attach(attached, &client, &region, &mut images);
             }
         }
@@ -142,7 +146,7 @@ impl Server {
         images.agents.remove(&image);
     }
 
-    /// Lets the engine know of a process that attached, and the process begin.
+    /// Lets a process that attached begin, and the engine know of it.
     fn attach(
         &self,
         mut attached: Attached,
@@ -169,9 +173,13 @@ impl Server {
             }
             let region = Arc::clone(&attached.region);
             self.send(Event::Joined { image, region, agent });
-            return self.admit(client, region_fd, late);
+            if !self.admit(client, region_fd) {
+                self.was_late(late);
+            }
+            return;
         }
-        // All is noted before the process may go on: it can be gone at once.
+        // All that can be asked only of a living process is noted before it may go on: it can be gone
+        // at once.
         let image = images.next;
         images.next += 1;
         attached.watched = images.watch(image, attached.pid);
@@ -190,6 +198,8 @@ impl Server {
             // A forked child has its parent's.
             attached.begun_with = if forked { Vec::new() } else { maps };
         }
+        let admitted = self.admit(client, region_fd);
+        // The rest does not hold it up.
         let old = images.newest.insert(attached.pid, image);
         self.send(Event::Attached(Box::new(attached)));
         if let Some(image) = old.filter(|_| !forked) {
@@ -197,7 +207,9 @@ impl Server {
             let time_ns = sys::monotonic_ns();
             self.send(Event::Ended { image, time_ns, status: None, pidfd: None, exec: true });
         }
-        self.admit(client, region_fd, late);
+        if !admitted {
+            self.was_late(late);
+        }
     }
 
     /// Whether the first stack of a process needs tables, and nothing but tables: Python's
@@ -207,11 +219,9 @@ impl Server {
     }
 
     /// Lets a target begin. If this fails it is gone, or did not wait any longer.
-    fn admit(&self, client: &OwnedFd, region: &OwnedFd, late: Unanswered) {
+    fn admit(&self, client: &OwnedFd, region: &OwnedFd) -> bool {
         let fds = [self.session_fd.as_raw_fd(), region.as_raw_fd(), self.tables_fd.as_raw_fd()];
-        if sys::send(client, &Welcome::new(true).to_bytes(), &fds).is_err() {
-            self.was_late(late);
-        }
+        sys::send(client, &Welcome::new(true).to_bytes(), &fds).is_ok()
     }
 
     /// A process that went on by itself may come again.
@@ -234,15 +244,16 @@ impl Server {
         client: &OwnedFd,
         image: u64,
         spare: &mut Option<(Region, OwnedFd)>,
+        message: &mut [u8],
     ) -> Option<(Attached, OwnedFd)> {
         let (pid, uid) = sys::peer(client).ok()?;
         if uid != sys::user() && uid != 0 {
             return None; // closed to others
         }
         sys::set_timeout(client, HELLO_TIME).ok()?;
-        let mut buffer = [0u8; 64];
-        let len = sys::receive(client, &mut buffer).ok()?;
-        let hello = Hello::from_bytes(buffer.get(..len)?)?;
+        let len = sys::receive(client, message).ok()?;
+        let (hello, rest) = message.get(..len)?.split_at_checked(Hello::BYTES)?;
+        let hello = Hello::from_bytes(hello)?;
         if !hello.is_of_this_version() {
             let _ = sys::send(client, &Welcome::new(false).to_bytes(), &[]);
             if hello.is_of_another_version() {
@@ -256,7 +267,13 @@ impl Server {
             }
             return None;
         }
-        let command = proc::words_of(pid);
+        let began = match hello.flags & hello_flags::BEGAN_WITH {
+            0 if rest.is_empty() => None,
+            0 => return None,
+            _ => Some(BeganWith::from_bytes(rest)?),
+        };
+        let command =
+            began.map_or_else(|| proc::words_of(pid), |began| proc::words_in(began.arguments));
         let stat = proc::Stat::of(pid);
         let parent = stat.as_ref().and_then(proc::Stat::parent).unwrap_or(hello.parent);
         let agent = hello.flags & hello_flags::AGENT != 0;
@@ -270,7 +287,10 @@ impl Server {
         if self.session.page().recording.load(Acquire) == 0 {
             region.header().off.fetch_or(off::SESSION, AcqRel);
         }
-        let environ = proc::environment_of(pid);
+        let environ = began.map_or_else(
+            || Cow::Owned(proc::environment_of(pid)),
+            |began| Cow::Borrowed(began.environment),
+        );
         let why_not_hooked = self.config.modules.then(|| why_not(&command, &environ));
         let environ = Variables::of(&environ);
         let attached = Attached {

@@ -95,7 +95,7 @@ impl SessionMemory {
     /// A new page and its file.
     pub fn new() -> io::Result<(SessionMemory, OwnedFd)> {
         let fd = sys::memfd("tprof-session", SESSION_BYTES)?;
-        sys::reserve(&fd, SESSION_BYTES)?;
+        sys::reserve(&fd, 0, SESSION_BYTES)?;
         let map = SharedMemory::new(&fd, SESSION_BYTES)?;
         let session = SessionMemory { map, eager: AtomicBool::new(false) };
         session.page().magic.store(REGION_MAGIC, Release);
@@ -132,8 +132,11 @@ impl Region {
     /// A new region, its bitmaps full, and its file.
     pub fn new() -> io::Result<(Region, OwnedFd)> {
         let fd = sys::memfd("tprof-region", REGION_BYTES)?;
-        // Header, bitmaps and the first thread's page: what every process touches.
-        sys::reserve(&fd, MODULES_OFFSET)?;
+        sys::reserve(&fd, 0, MODULES_OFFSET)?;
+        // What every process touches besides, the first thread's page and chunk: made here, while no
+        // process waits. A process makes them by itself where there is no memory now.
+        let _ = sys::reserve(&fd, SLOTS_OFFSET, size_of::<ThreadSlot>());
+        let _ = sys::reserve(&fd, SMALL_OFFSET, SMALL_BYTES);
         let region = Region { map: SharedMemory::new(&fd, REGION_BYTES)? };
         for (offset, words) in [
             (SLOT_BITMAP_OFFSET, SLOT_WORDS),

@@ -43,11 +43,14 @@ pub fn peer(fd: i32) -> u32 {
     who[0]
 }
 
-/// Sends one message; true if all of it went.
-pub fn send(fd: i32, message: &[u8]) -> bool {
+/// Sends one message of these parts; true if all of it went.
+pub fn send<const PARTS: usize>(fd: i32, message: [&[u8]; PARTS]) -> bool {
     const MSG_NOSIGNAL: usize = 0x4000;
-    call!(n::SENDTO, fd, message.as_ptr(), message.len(), MSG_NOSIGNAL, 0, 0)
-        == message.len() as isize
+    let parts = message.map(|part| [part.as_ptr() as usize, part.len()]);
+    // struct msghdr, as below
+    let header = [0, 0, parts.as_ptr() as usize, PARTS, 0, 0, 0];
+    let whole: usize = parts.iter().map(|[_, len]| len).sum();
+    call!(n::SENDMSG, fd, header.as_ptr(), MSG_NOSIGNAL) == whole as isize
 }
 
 /// Why a message did not come.

@@ -5,7 +5,7 @@ use super::short_row::{NOT_READY, ROW_BITS, ShortRow};
 use super::tables::{RowSearch, search};
 use super::{loaded_rows, mappings};
 use crate::block::Thread;
-use crate::{callee, sys};
+use crate::{callee, wiped};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*, fence};
 use tprof_wire::hash::spread;
 use tprof_wire::unwind::Row;
@@ -28,15 +28,15 @@ static TABLE: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 /// hash, so that nothing learnt before a `dlclose` is used after it.
 static CODE: AtomicU64 = AtomicU64::new(0);
 
-/// Maps the memo; without it every lookup is a search.
+/// Before the first stack, and in each forked child.
 pub fn prepare() {
     loaded_rows::prepare();
     mappings::begin();
-    if TABLE.load(Relaxed).is_null()
-        && let Some(at) = sys::map_anonymous(MEMO * size_of::<AtomicU64>())
-    {
-        TABLE.store(at.cast(), Release);
-    }
+}
+
+/// Maps the memo, once; without it every lookup is a search.
+pub fn map_memo() {
+    wiped::map_inherited(&TABLE, MEMO * size_of::<AtomicU64>());
 }
 
 /// Code was unmapped: other code may come to lie at the same addresses.
