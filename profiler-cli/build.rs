@@ -53,8 +53,11 @@ fn main() {
     let mut all = Vec::new();
     for (folder, library) in LIBRARIES {
         // Not the folder as a whole: a build in place would make it look new.
-        for part in ["Cargo.toml", "Cargo.lock", "src"] {
-            println!("cargo::rerun-if-changed={}", root.join(folder).join(part).display());
+        let parts = ["Cargo.toml", "Cargo.lock", "build.rs", "src"]
+            .map(|part| root.join(folder).join(part));
+        // One that is not there would make this run each time.
+        for part in parts.iter().filter(|part| part.exists()) {
+            println!("cargo::rerun-if-changed={}", part.display());
         }
         let manifest = root.join(folder).join("Cargo.toml");
         let carried = out.join(library);

@@ -110,6 +110,22 @@ fn every_image_of_a_process_is_recorded() {
 }
 
 #[test]
+fn an_image_is_known_by_what_it_began_with_however_much_that_is() {
+    let scratch = Scratch::new();
+    // The second is more than a process sends along.
+    for bytes in [0, 100_000] {
+        let fill = format!("FILL={}", "x".repeat(bytes));
+        let words = ["RANK=3", "WORLD_SIZE=4", &fill, "/bin/true", "", "two words", "line\nbreak"];
+        let run = traced(&Job::new("env").args(words), EXACT, &scratch);
+        let report = report(&run.run);
+        let found = report.processes("/bin/true");
+        let of_image = |p: &&&Value| p["command"] == "/bin/true  two words line\nbreak";
+        let image = found.iter().find(of_image).unwrap_or_else(|| panic!("{found:?}"));
+        assert_eq!(image["rank"], 3, "{bytes}");
+    }
+}
+
+#[test]
 fn a_run_has_the_keys_that_are_promised() {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("leave")).args(["exit", "1000", "500"]), EXACT, &scratch);

@@ -10,8 +10,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering
 use tprof_wire::env;
 use tprof_wire::handshake::{BeganWith, Hello, Role, Welcome, hello_flags};
 use tprof_wire::region::{
-    REGION_BYTES, REGION_MAGIC, RegionHeader, SESSION_BYTES, SMALL_OFFSET, SPARING_REGION_BYTES,
-    SPARING_TABLES_BYTES, TABLES_BYTES, stack_mode,
+    REGION_BYTES, REGION_MAGIC, RegionHeader, SESSION_BYTES, SMALL_BYTES, SMALL_OFFSET,
+    SPARING_REGION_BYTES, SPARING_TABLES_BYTES, TABLES_BYTES, stack_mode,
 };
 
 unsafe extern "C" {
@@ -280,7 +280,9 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     // SAFETY: just mapped, and not used yet.
     let is_open = unsafe {
         sys::advise(region, region_bytes, flags::MADV_DONTDUMP);
-        sys::protect(region, SMALL_OFFSET, flags::PROT_READ | flags::PROT_WRITE)
+        // With the first chunk: to open that by itself would split the mapping once more.
+        let open = SMALL_OFFSET + SMALL_BYTES;
+        sys::protect(region, open, flags::PROT_READ | flags::PROT_WRITE)
     };
     if !is_open {
         return false;

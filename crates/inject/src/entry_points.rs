@@ -31,7 +31,8 @@ pub fn replace(frame: &Frame, hook: impl Fn(usize) -> Option<usize>) {
     }
     // SAFETY: the real function has read a NUL-terminated name there, and has succeeded.
     let name = unsafe { CStr::from_ptr(name) }.to_bytes();
-    let wanted = |function: &Function| is_replaced(function) && function.name.as_bytes() == name;
+    let wanted =
+        |function: &Function| is_replaced(function) && function.name.text().as_bytes() == name;
     let Some(number) = FUNCTIONS.iter().position(wanted) else { return };
     // SAFETY: the real function has stored its answer there.
     let found = unsafe { word(place as u64, 0) } as usize;

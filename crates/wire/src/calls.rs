@@ -233,11 +233,50 @@ pub mod memory {
     pub const REGISTERED: u32 = 6;
 }
 
+/// The name of an intercepted function, as a place in [`ALL_NAMES`]: a table with pointers is
+/// relocated in every process that loads it, and its pages copied.
+#[derive(Clone, Copy, Debug)]
+pub struct Name {
+    at: u16,
+    len: u8,
+}
+
+impl Name {
+    const fn of(number: usize) -> Name {
+        let (at, next) = (NAME_STARTS[number], NAME_STARTS[number + 1]);
+        Name { at, len: (next - at - 1) as u8 }
+    }
+
+    /// Its text.
+    pub fn text(self) -> &'static str {
+        ALL_NAMES.get(self.at.into()..usize::from(self.at) + usize::from(self.len)).unwrap_or("")
+    }
+
+    /// Its text and a NUL.
+    pub fn with_end(self) -> &'static [u8] {
+        let end = usize::from(self.at) + usize::from(self.len);
+        ALL_NAMES.as_bytes().get(self.at.into()..=end).unwrap_or(b"\0")
+    }
+}
+
+/// Where each name begins, and where one more would.
+const fn starts<const N: usize>(names: &str) -> [u16; N] {
+    let (mut found, mut number, mut at) = ([0; N], 1, 0);
+    while at < names.len() {
+        if names.as_bytes()[at] == 0 {
+            found[number] = at as u16 + 1;
+            number += 1;
+        }
+        at += 1;
+    }
+    found
+}
+
 /// An intercepted function.
 #[derive(Clone, Copy, Debug)]
 pub struct Function {
     /// Name.
-    pub name: &'static str,
+    pub name: Name,
     /// Its library.
     pub library: Library,
     /// Words of arguments on the stack, beyond the six in registers.
@@ -330,9 +369,13 @@ const GROUPED: Types = Types::At { a: 2, b: 5, c: 9, compute: Some(13) };
 /// that names are only ever added at the end.
 macro_rules! functions {
     ($($library:ident $name:ident $words:literal $does:expr;)*) => {
+        /// The names of the functions, each with its NUL, by number.
+        const ALL_NAMES: &str = concat!($(stringify!($name), "\0"),*);
+        const NAME_STARTS: [u16; [$(Number::$name),*].len() + 1] = starts(ALL_NAMES);
+
         /// The functions, by number.
         pub const FUNCTIONS: &[Function] = &[$(Function {
-            name: stringify!($name),
+            name: Name::of(Number::$name as usize),
             library: Library::$library,
             stack_words: $words,
             does: $does,
@@ -603,12 +646,15 @@ mod tests {
 
     #[test]
     fn numbers_are_places_in_the_table() {
-        assert_eq!(FUNCTIONS[Number::cudaMalloc as usize].name, "cudaMalloc");
-        assert_eq!(FUNCTIONS[Number::ncclGroupEnd as usize].name, "ncclGroupEnd");
+        assert_eq!(FUNCTIONS[Number::cudaMalloc as usize].name.text(), "cudaMalloc");
+        assert_eq!(FUNCTIONS[Number::ncclGroupEnd as usize].name.text(), "ncclGroupEnd");
         assert_eq!(
-            FUNCTIONS[Number::cuDevicePrimaryCtxReset_v2 as usize].name,
-            "cuDevicePrimaryCtxReset_v2"
+            FUNCTIONS[Number::cuDevicePrimaryCtxReset_v2 as usize].name.with_end(),
+            b"cuDevicePrimaryCtxReset_v2\0"
         );
+        // The first and the last.
+        assert_eq!(FUNCTIONS[0].name.with_end(), b"cudaMalloc\0");
+        assert_eq!(FUNCTIONS.last().unwrap().name.text(), "cuGraphConditionalHandleCreate");
     }
 
     #[test]
@@ -669,7 +715,7 @@ mod tests {
                 | Does::Selects => true,
                 Does::Instantiates { flags } => within(flags),
             };
-            assert!(fits, "{}", function.name);
+            assert!(fits, "{}", function.name.text());
         }
     }
 }

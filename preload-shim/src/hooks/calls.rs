@@ -20,14 +20,6 @@ const NO_CUBLAS: u64 = 1;
 /// An error of no class that programs know: `MPI_ERR_OTHER` of Open MPI, `MPI_ERR_INTERN` of MPICH.
 const NO_MPI: u64 = 16;
 
-/// Names with their ends, by number.
-macro_rules! names {
-    ($($name:ident $words:literal,)*) => {
-        static NAMES: &[&[u8]] = &[$(concat!(stringify!($name), "\0").as_bytes()),*];
-    };
-}
-tprof_wire::intercepted_functions!(names);
-
 /// Hooks, by number.
 macro_rules! addresses {
     ($($name:ident $words:literal,)*) => {
@@ -105,7 +97,8 @@ extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
     // SAFETY: the hook's own frame, for the duration of the call.
     let frame = unsafe { &mut *frame };
     let index = number as usize;
-    let (Some(name), Some(function)) = (NAMES.get(index), FUNCTIONS.get(index)) else { return 0 };
+    let Some(function) = FUNCTIONS.get(index) else { return 0 };
+    let name = function.name.with_end();
     let (prefix, none): (&[u8], u64) = match function.library {
         Library::Runtime => (b"libcudart.so", NO_RUNTIME),
         Library::Driver => (b"libcuda.so", NO_RUNTIME),
@@ -114,7 +107,7 @@ extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
         Library::CublasLt => (b"libcublasLt.so", NO_CUBLAS),
         Library::Mpi => (mpi::LIBRARY, NO_MPI),
     };
-    let own = (&raw const NAMES) as usize;
+    let own = (&raw const HOOKS) as usize;
     let given = match function.library {
         Library::Driver => entry_points::given(number),
         _ => 0,

@@ -146,7 +146,7 @@ impl Server {
         images.agents.remove(&image);
     }
 
-    /// Lets a process that attached begin, and the engine know of it.
+    /// Lets the engine know of a process that attached, and the process begin.
     fn attach(
         &self,
         mut attached: Attached,
@@ -173,13 +173,10 @@ impl Server {
             }
             let region = Arc::clone(&attached.region);
             self.send(Event::Joined { image, region, agent });
-            if !self.admit(client, region_fd) {
-                self.was_late(late);
-            }
-            return;
+            return self.admit(client, region_fd, late);
         }
-        // All that can be asked only of a living process is noted before it may go on: it can be gone
-        // at once.
+        // All is noted before the process may go on: it can be gone at once. The engine knows of it as
+        // well: what its parent records of its end may come to be read before.
         let image = images.next;
         images.next += 1;
         attached.watched = images.watch(image, attached.pid);
@@ -198,8 +195,6 @@ impl Server {
             // A forked child has its parent's.
             attached.begun_with = if forked { Vec::new() } else { maps };
         }
-        let admitted = self.admit(client, region_fd);
-        // The rest does not hold it up.
         let old = images.newest.insert(attached.pid, image);
         self.send(Event::Attached(Box::new(attached)));
         if let Some(image) = old.filter(|_| !forked) {
@@ -207,9 +202,7 @@ impl Server {
             let time_ns = sys::monotonic_ns();
             self.send(Event::Ended { image, time_ns, status: None, pidfd: None, exec: true });
         }
-        if !admitted {
-            self.was_late(late);
-        }
+        self.admit(client, region_fd, late);
     }
 
     /// Whether the first stack of a process needs tables, and nothing but tables: Python's
@@ -219,9 +212,11 @@ impl Server {
     }
 
     /// Lets a target begin. If this fails it is gone, or did not wait any longer.
-    fn admit(&self, client: &OwnedFd, region: &OwnedFd) -> bool {
+    fn admit(&self, client: &OwnedFd, region: &OwnedFd, late: Unanswered) {
         let fds = [self.session_fd.as_raw_fd(), region.as_raw_fd(), self.tables_fd.as_raw_fd()];
-        sys::send(client, &Welcome::new(true).to_bytes(), &fds).is_ok()
+        if sys::send(client, &Welcome::new(true).to_bytes(), &fds).is_err() {
+            self.was_late(late);
+        }
     }
 
     /// A process that went on by itself may come again.

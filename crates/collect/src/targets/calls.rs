@@ -153,7 +153,7 @@ impl Calls {
             } => {
                 let call = HookedCall {
                     thread,
-                    function: function.name,
+                    function: function.name.text(),
                     start_ns: time_ns,
                     end_ns: clock.ns(end),
                     address: communicator,
@@ -358,7 +358,7 @@ impl Calls {
             self.names.resize(FUNCTIONS.len().max(at + 1), NameId(0));
         }
         if self.names[at] == NameId(0) {
-            self.names[at] = writer.name(function.name);
+            self.names[at] = writer.name(function.name.text());
         }
         self.names[at]
     }
@@ -410,8 +410,8 @@ mod tests {
     fn hooks_of_launches_are_launches_in_traces_too() {
         for function in FUNCTIONS {
             let launches = matches!(function.does, Does::Launches { .. });
-            let is_named_so = tprof_trace::calls::is_launch(function.name);
-            assert_eq!(launches, is_named_so, "{}", function.name);
+            let is_named_so = tprof_trace::calls::is_launch(function.name.text());
+            assert_eq!(launches, is_named_so, "{}", function.name.text());
         }
     }
 
