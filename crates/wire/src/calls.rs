@@ -233,7 +233,7 @@ pub mod memory {
     pub const REGISTERED: u32 = 6;
 }
 
-/// The name of an intercepted function, as a place in [`ALL_NAMES`]: a table with pointers is
+/// The name of an intercepted function, as a place in the text of all names: a table with pointers is
 /// relocated in every process that loads it, and its pages copied.
 #[derive(Clone, Copy, Debug)]
 pub struct Name {
