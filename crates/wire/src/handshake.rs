@@ -1,9 +1,9 @@
 //! The messages that a process and the collector exchange on `SESSION/sock`.
 //!
-//! A target sends one [`Hello`], with what its image [began with](BeganWith), and receives one [`Welcome`] with three
-//! descriptors (SCM_RIGHTS): the session page, its region, the unwind tables.
-//! It maps them and closes everything. Control clients send [`Hello`] with
-//! [`Role::Control`] and then exchange JSON lines.
+//! A target sends one [`Hello`], with what its image [began with](BeganWith), and
+//! receives one [`Welcome`] with three descriptors (SCM_RIGHTS): the session page,
+//! its region, the unwind tables. It maps them and closes everything. Control
+//! clients send [`Hello`] with [`Role::Control`] and then exchange JSON lines.
 
 use crate::version::WIRE_VERSION;
 
