@@ -47,6 +47,10 @@ export LC_ALL
 needed=$(readelf -dW "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
 [ "$needed" = libc.so.6 ] || fail "NEEDED must be libc.so.6 alone, and is: ${needed:-empty}"
 
+# By name only what is another library's: the loader would search its own, and find another preloaded one's.
+own=$(readelf -rW "$library" | awk '$3 == "R_X86_64_64" { print $5 }')
+[ -z "$own" ] || fail 'references by name to symbols of its own:' "$own"
+
 # Undefined symbols with their versions: name, version.
 nm -D --undefined-only "$library" | awk '{ sub("@+", " ", $NF); print $NF }' | sort >"$work/undefined"
 too_new=$(awk 'NF == 2 { print $2 }' "$work/undefined" | sed -n 's/^GLIBC_//p' | sort -uV |

@@ -35,7 +35,7 @@ for major in 12 13; do
     to=$out/$major
     link "$to/libcuda.so.1" libfake_cuda.a "$major" '' 'cu*; tprof_fake_engine;'
     link "$to/libcudart.so.$major" libfake_cudart.a "$major" "libcudart.so.$major" 'cuda*; __cuda*;'
-    link "$to/libcupti.so.$major" libfake_cupti.a "$major" "libcupti.so.$major" 'cupti*; tprof_fake_collects;'
+    link "$to/libcupti.so.$major" libfake_cupti.a "$major" "libcupti.so.$major" 'cupti*; tprof_fake_kinds;'
     # For programs with the runtime inside: beside libfake_cudart.a.
     printf 'const int fake_major = %s;\n' "$major" | gcc -c -x c -o "$to/major.o" -
     link "$to/libnccl.so.2" libfake_nccl.a "$major" '' 'nccl*;' "$to/libcudart.so.$major"

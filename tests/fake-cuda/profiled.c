@@ -6,12 +6,11 @@
  * them where no hook is, `small` lends buffers of three records, `mean` lends none, `refused` asks for the interface of CUDA 13.3, `graph` runs a graph of
  * four kernels twice in each stretch of work, `domain` switches a callback domain off after each session; `early` begins the first
  * session before the driver starts, `loaded` loads the library of the tool for NVTX, and `injected` has a library call `profiled_begin` for that while it does.
- * `long` rests after each session, until another client that collected before collects again.
+ * `long` rests after each session, until what another client collected before is collected again.
  * It prints what each session saw: the same whether another tool is there or not. Memory that it lends is dirty. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,18 +141,18 @@ static void work(int session)
     CHECK(cudaFree(block));
 }
 
-/* Whether any client of CUPTI collects: asked of the stand-in. */
-static bool is_collecting(void)
+/* The kinds that clients of CUPTI collect: asked of the stand-in. */
+static uint64_t collected(void)
 {
-    bool (*collects)(void) = (bool (*)(void))dlsym(RTLD_DEFAULT, "tprof_fake_collects");
-    return collects && collects();
+    uint64_t (*kinds)(void) = (uint64_t (*)(void))dlsym(RTLD_DEFAULT, "tprof_fake_kinds");
+    return kinds ? kinds() : 0;
 }
 
-/* Long enough for another client to notice; where it was detached, until it collects again, a minute at most. */
-static void rest(bool was_detached)
+/* Long enough for another client to notice, and until these kinds are collected again, a minute at most. */
+static void rest(uint64_t kinds)
 {
     usleep(1200000);
-    for (int round = 0; was_detached && !is_collecting() && round < 6000; round++) usleep(10000);
+    for (int round = 0; (collected() & kinds) != kinds && round < 6000; round++) usleep(10000);
 }
 
 static void begin(void)
@@ -256,13 +255,13 @@ int main(int argc, char **argv)
         printf("the newer interface: %d\n", subscribe ? subscribe(&subscribe, 0, 0, 0) : -1);
     }
     work(0);
-    bool detaches_another = has("finalize") && !is_begun && is_collecting();
+    uint64_t before = has("finalize") && !is_begun ? collected() : 0;
     for (int session = 1; session <= atoi(argv[1]); session++) {
         if (!is_begun) profiled_begin();
         work(session);
         end(session);
         work(0);
-        if (has("long")) rest(detaches_another);
+        if (has("long")) rest(before);
     }
     work(0);
     return 0;

@@ -130,7 +130,9 @@ fn meet(forked: bool, patient: bool, late: bool) -> Outcome {
     for _ in 0..START_NS / STEP_NS {
         match sys::socket::connect(path, time_ns) {
             Ok(fd) => {
-                let answer = shake_hands(fd, forked, late);
+                // Another version's collector takes the plain message only, and states who sent it.
+                let is_plain = forked || late || in_vain > 0;
+                let answer = shake_hands(fd, forked, late, is_plain);
                 sys::close(fd);
                 match answer {
                     Answer::Attached => return Outcome::Attached,
@@ -220,7 +222,7 @@ fn may_start() -> bool {
     }
 }
 
-fn shake_hands(fd: i32, forked: bool, late: bool) -> Answer {
+fn shake_hands(fd: i32, forked: bool, late: bool, is_plain: bool) -> Answer {
     if state::STACK_TOP.load(Relaxed) == 0 {
         const AT_EXECFN: c_ulong = 31;
         // SAFETY: reads the auxiliary vector.
@@ -238,8 +240,8 @@ fn shake_hands(fd: i32, forked: bool, late: bool) -> Answer {
         stack_top: state::STACK_TOP.load(Relaxed) as u64,
         ..Hello::new(Role::Target, sys::pid())
     };
-    // A forked child's would be what its parent has made of it since.
-    let began = if forked || late { None } else { environment::beginning() };
+    // Later, and in a forked child, it would be what the program has made of it since.
+    let began = if is_plain { None } else { environment::beginning() };
     let with_beginning = began.is_some_and(|began| {
         let hello = Hello { flags: hello.flags | hello_flags::BEGAN_WITH, ..hello };
         let BeganWith { arguments, environment } = began;

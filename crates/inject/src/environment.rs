@@ -107,3 +107,39 @@ unsafe fn end_of_strings(
     }
     Some(at)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the harness was given, as glibc gives it to constructors.
+    fn given() -> (i32, *const *const c_char) {
+        let count = std::env::args_os().len();
+        // SAFETY: nothing changed the environment: its array is the kernel's, behind the arguments.
+        (count as i32, unsafe { array().sub(count + 1) })
+    }
+
+    #[test]
+    fn what_an_image_began_with_is_what_the_kernel_has() {
+        let (count, arguments) = given();
+        // SAFETY: as `given` has them.
+        unsafe { began_with(count, arguments, array()) };
+        let began = beginning().unwrap();
+        assert_eq!(began.arguments, std::fs::read("/proc/self/cmdline").unwrap());
+        assert_eq!(began.environment, std::fs::read("/proc/self/environ").unwrap());
+    }
+
+    #[test]
+    fn strings_that_do_not_follow_each_other_are_not_walked() {
+        let memory = b"a\0bc\0\0";
+        let at = |place: usize| memory[place..].as_ptr().cast::<c_char>();
+        let end = |array: &[*const c_char]| {
+            // SAFETY: strings with their NUL, and a null pointer behind them.
+            unsafe { end_of_strings(array.as_ptr(), at(0)) }
+        };
+        assert_eq!(end(&[at(0), at(2), core::ptr::null()]), Some(at(5)));
+        assert_eq!(end(&[core::ptr::null()]), Some(at(0)));
+        assert_eq!(end(&[at(2), at(0), core::ptr::null()]), None);
+        assert_eq!(end(&[at(0), at(3), core::ptr::null()]), None);
+    }
+}

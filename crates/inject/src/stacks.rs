@@ -10,7 +10,7 @@ use crate::python::{self, Scratch};
 use crate::unwind::{self, Guess, Walk};
 use crate::{arch, recent, ring, state, wiped};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
 use tprof_wire::record::{ExtKind, STACK_ID_LIMIT, StackEnd};
 use tprof_wire::region::stack_mode;
 
@@ -49,11 +49,15 @@ pub fn map_tables() {
     map_table(0);
 }
 
-/// The same where no stack has been taken before.
+/// They were to be mapped. There may have been no memory for them.
+static WERE_MAPPED: AtomicBool = AtomicBool::new(false);
+
+/// The same where no stack has been taken before, and at one stack in 1,024 of those without a memo.
 #[inline(always)]
 fn map_tables_once(thread: &Thread) {
-    let [first, _] = &TABLES;
-    if first.load(Relaxed).is_null() && !thread.is_quiet() {
+    let is_due = || thread.stacks.get() & 1023 == 0 && !unwind::has_memo();
+    if (!WERE_MAPPED.load(Relaxed) || is_due()) && !thread.is_quiet() {
+        WERE_MAPPED.store(true, Relaxed);
         map_tables();
     }
 }
@@ -122,8 +126,12 @@ fn take_by_walk(thread: &Thread, from: (usize, usize), guess: Option<Guess>) -> 
     let walk = unsafe { &mut *walk.as_mut_ptr() };
     unwind::walk(thread, from, guess.is_some(), walk);
     if walk.len == 0 {
-        if let (StackEnd::NotReady, Some(header)) = (walk.end, state::header()) {
-            header.stacks_unplaced.fetch_add(1, Relaxed);
+        match (walk.end, state::header()) {
+            (StackEnd::NotReady, Some(header)) => {
+                header.stacks_unplaced.fetch_add(1, Relaxed);
+            }
+            _ if !unwind::has_memo() => count_lost(),
+            _ => {}
         }
         return 0;
     }

@@ -175,16 +175,16 @@ impl Gpu {
                     return Some(());
                 }
                 let row = self.rows.call(&call, place);
+                let text = || self.rows.texts.text(call.name).unwrap_or_default();
+                let class = self.classes.of(call.name, text);
+                if class == Class::Memory && row.kind == SpanKind::Runtime {
+                    self.matching.called_runtime(call.correlation.into());
+                }
                 if !was_on(row.start_ns) {
                     return Some(());
                 }
                 self.wait_of_call(&call, &row);
                 if row.kind == SpanKind::Runtime {
-                    let text = || self.rows.texts.text(call.name).unwrap_or_default();
-                    let class = self.classes.of(call.name, text);
-                    if class == Class::Memory {
-                        self.matching.called_runtime(call.correlation.into());
-                    }
                     self.launches.called(&RuntimeCall {
                         class,
                         correlation: call.correlation,

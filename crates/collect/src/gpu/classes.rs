@@ -20,12 +20,16 @@ pub enum Class {
     Other,
 }
 
+/// How names of functions begin that change memory; a graph may have nodes that do.
+const MEMORY: [&str; 5] =
+    ["cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaHostRegister", "cudaGraphLaunch"];
+
 fn class_of(name: &str) -> Class {
     match function(name) {
         _ if is_launch(name) => Class::Launch,
         "cudaStreamBeginCapture" | "cudaStreamBeginCaptureToGraph" => Class::CaptureBegins,
         "cudaStreamEndCapture" => Class::CaptureEnds,
-        of if ["cudaMalloc", "cudaFree"].iter().any(|start| of.starts_with(start)) => Class::Memory,
+        of if MEMORY.iter().any(|start| of.starts_with(start)) => Class::Memory,
         _ => Class::Other,
     }
 }
@@ -64,12 +68,14 @@ mod tests {
             ("cudaLaunchCooperativeKernel_v9000", Class::Launch),
             ("__cudaLaunchKernel_v13000", Class::Launch),
             ("__cudaLaunchKernel_ptsz_v13000", Class::Launch),
-            ("cudaGraphLaunch_v10000", Class::Other),
+            ("cudaGraphLaunch_v10000", Class::Memory),
             ("cudaStreamBeginCapture_ptsz_v10000", Class::CaptureBegins),
             ("cudaStreamEndCapture_v10000", Class::CaptureEnds),
             ("cudaMalloc_v3020", Class::Memory),
             ("cudaMallocFromPoolAsync_ptsz_v11020", Class::Memory),
             ("cudaFreeHost_v3020", Class::Memory),
+            ("cudaHostAlloc_v3020", Class::Memory),
+            ("cudaHostGetDevicePointer_v3020", Class::Other),
             ("cudaMemcpy_v3020", Class::Other),
         ];
         for (name, class) in of {

@@ -20,7 +20,8 @@ const APART_NS: u64 = 1_000_000;
 const HOOKS_LATE_NS: u64 = 5_000_000_000;
 /// Calls of the hooks that wait for CUPTI's record, at most: beyond it the oldest go unmatched.
 const CALLS_MOST: usize = 1 << 18;
-/// Resets, and calls of the virtual memory management, that are kept.
+/// Resets, calls of the virtual memory management, and correlations of the runtime's calls, that are
+/// kept.
 const OTHERS_MOST: usize = 1 << 16;
 /// Calls of the virtual memory management of one size that are looked at, the last before a moment
 /// first: so many threads may be in one at a time.
@@ -90,7 +91,7 @@ pub struct Matching {
     virtual_calls: VirtualCalls,
     /// Where CUPTI has memory that such a call made.
     virtual_addresses: HashSet<u64>,
-    /// Correlations of calls of the runtime that take memory or give it back.
+    /// Correlations of calls of the runtime that take memory or give it back, each maybe much of it.
     of_runtime: HashSet<u64>,
     /// In the order in which they came.
     runtime_order: VecDeque<u64>,
@@ -135,7 +136,7 @@ impl Matching {
     pub fn called_runtime(&mut self, correlation: u64) {
         self.of_runtime.insert(correlation);
         self.runtime_order.push_back(correlation);
-        if self.runtime_order.len() > CALLS_MOST
+        if self.runtime_order.len() > OTHERS_MOST
             && let Some(oldest) = self.runtime_order.pop_front()
         {
             self.of_runtime.remove(&oldest);

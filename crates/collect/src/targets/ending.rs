@@ -157,7 +157,11 @@ impl Target {
         let open = out.files.open.get_mut(self.file);
         let nameless_python = open.map_or(0, |open| self.code.names_lost(&mut open.writer));
         for (what, why, count) in [
-            ("stacks", "the table of stacks was full", header.stacks_lost.load(Relaxed)),
+            (
+                "stacks",
+                "the table of stacks was full, or had no memory",
+                header.stacks_lost.load(Relaxed),
+            ),
             (
                 "stacks",
                 "code was unloaded, and what is mapped was not read again in time",

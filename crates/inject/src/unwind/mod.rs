@@ -29,6 +29,6 @@ pub use check::compare_ids;
 pub use frames::Walk;
 pub use last::forget;
 pub use loaded_rows::let_readers_leave;
-pub use rows::{code_changed, map_memo, prepare};
+pub use rows::{code_changed, has_memo, map_memo, prepare};
 pub use shapes::{Guess, guess};
 pub use walk::{complete, walk};

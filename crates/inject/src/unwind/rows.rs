@@ -34,9 +34,14 @@ pub fn prepare() {
     mappings::begin();
 }
 
-/// Maps the memo, once; without it every lookup is a search.
+/// Maps the memo, if it is not yet.
 pub fn map_memo() {
     wiped::map_inherited(&TABLE, MEMO * size_of::<AtomicU64>());
+}
+
+/// Whether there is memory for it. Without it no stack is taken by rows.
+pub fn has_memo() -> bool {
+    !TABLE.load(Relaxed).is_null()
 }
 
 /// Code was unmapped: other code may come to lie at the same addresses.

@@ -51,10 +51,10 @@ pub fn is_on(kind: CUpti_ActivityKind) -> bool {
     KINDS.load(Relaxed) >> kind & 1 != 0
 }
 
-/// Whether any client collects anything, for a program that waits until one does.
+/// The kinds that clients collect, as bits, for a program that waits until they are what they were.
 #[unsafe(no_mangle)]
-pub extern "C" fn tprof_fake_collects() -> bool {
-    KINDS.load(SeqCst) != 0
+pub extern "C" fn tprof_fake_kinds() -> u64 {
+    KINDS.load(SeqCst)
 }
 
 /// Logs that a client did what it must not.
