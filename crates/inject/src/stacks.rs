@@ -40,8 +40,7 @@ const BEING_DEFINED: u64 = 1 << 33;
 
 static TABLES: [AtomicPtr<InternedStack>; 2] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 2];
 
-/// Maps the tables, for the first stack: many short processes take none, and to map and unmap them
-/// costs 15 us. The kernel empties those of stacks in a forked child, whose ids begin anew in its
+/// Maps the tables, for the first stack: many short processes take none. The kernel empties those of stacks in a forked child, whose ids begin anew in its
 /// own region.
 pub fn map_tables() {
     unwind::map_memo();

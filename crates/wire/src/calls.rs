@@ -1,7 +1,10 @@
 //! CUDA runtime and driver, NCCL, cuBLAS and MPI calls that the preloaded library
 //! intercepts: which there are, and the records that it writes of them.
 
+mod names;
+
 use crate::gemm::{self, Batch, Gemm, Types};
+pub use names::Name;
 
 /// Which library a call belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,45 +236,6 @@ pub mod memory {
     pub const REGISTERED: u32 = 6;
 }
 
-/// The name of an intercepted function, as a place in the text of all names: a table with pointers is
-/// relocated in every process that loads it, and its pages copied.
-#[derive(Clone, Copy, Debug)]
-pub struct Name {
-    at: u16,
-    len: u8,
-}
-
-impl Name {
-    const fn of(number: usize) -> Name {
-        let (at, next) = (NAME_STARTS[number], NAME_STARTS[number + 1]);
-        Name { at, len: (next - at - 1) as u8 }
-    }
-
-    /// Its text.
-    pub fn text(self) -> &'static str {
-        ALL_NAMES.get(self.at.into()..usize::from(self.at) + usize::from(self.len)).unwrap_or("")
-    }
-
-    /// Its text and a NUL.
-    pub fn with_end(self) -> &'static [u8] {
-        let end = usize::from(self.at) + usize::from(self.len);
-        ALL_NAMES.as_bytes().get(self.at.into()..=end).unwrap_or(b"\0")
-    }
-}
-
-/// Where each name begins, and where one more would.
-const fn starts<const N: usize>(names: &str) -> [u16; N] {
-    let (mut found, mut number, mut at) = ([0; N], 1, 0);
-    while at < names.len() {
-        if names.as_bytes()[at] == 0 {
-            found[number] = at as u16 + 1;
-            number += 1;
-        }
-        at += 1;
-    }
-    found
-}
-
 /// An intercepted function.
 #[derive(Clone, Copy, Debug)]
 pub struct Function {
@@ -371,7 +335,7 @@ macro_rules! functions {
     ($($library:ident $name:ident $words:literal $does:expr;)*) => {
         /// The names of the functions, each with its NUL, by number.
         const ALL_NAMES: &str = concat!($(stringify!($name), "\0"),*);
-        const NAME_STARTS: [u16; [$(Number::$name),*].len() + 1] = starts(ALL_NAMES);
+        const NAME_STARTS: [u16; [$(Number::$name),*].len() + 1] = names::starts(ALL_NAMES);
 
         /// The functions, by number.
         pub const FUNCTIONS: &[Function] = &[$(Function {

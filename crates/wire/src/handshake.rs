@@ -120,8 +120,7 @@ impl Hello {
 }
 
 /// What an image began with, as the kernel gave it: in the same message as a [`Hello`] with
-/// [`hello_flags::BEGAN_WITH`], since to read it from /proc takes the collector 16 us, for which the
-/// process waits.
+/// [`hello_flags::BEGAN_WITH`], since the process waits while the collector reads it from /proc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BeganWith<'m> {
     /// Arguments, each with its NUL: /proc/PID/cmdline.

@@ -176,15 +176,16 @@ impl Gpu {
                 }
                 let row = self.rows.call(&call, place);
                 let text = || self.rows.texts.text(call.name).unwrap_or_default();
-                let class = self.classes.of(call.name, text);
-                if class == Class::Memory && row.kind == SpanKind::Runtime {
+                let is_runtimes = row.kind == SpanKind::Runtime;
+                let class = is_runtimes.then(|| self.classes.of(call.name, text));
+                if class == Some(Class::Memory) {
                     self.matching.called_runtime(call.correlation.into());
                 }
                 if !was_on(row.start_ns) {
                     return Some(());
                 }
                 self.wait_of_call(&call, &row);
-                if row.kind == SpanKind::Runtime {
+                if let Some(class) = class {
                     self.launches.called(&RuntimeCall {
                         class,
                         correlation: call.correlation,

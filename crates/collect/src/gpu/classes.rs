@@ -14,13 +14,13 @@ pub enum Class {
     CaptureBegins,
     /// It ends that.
     CaptureEnds,
-    /// It takes memory, or gives it back.
+    /// It takes memory, gives it back, or runs a graph that may.
     Memory,
     /// Anything else.
     Other,
 }
 
-/// How names of functions begin that change memory; a graph may have nodes that do.
+/// How their names begin.
 const MEMORY: [&str; 5] =
     ["cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaHostRegister", "cudaGraphLaunch"];
 

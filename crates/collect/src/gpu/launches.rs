@@ -18,6 +18,7 @@ const WAITING_MOST: usize = 1 << 20;
 const EARLY_MOST: usize = 1 << 18;
 /// Captures that are kept apart.
 const CAPTURES_MOST: usize = 1 << 16;
+
 /// Correlations rise by one: a multiplication spreads them.
 #[derive(Default)]
 struct Spread(u64);

@@ -1,0 +1,45 @@
+//! Names of intercepted functions without pointers.
+
+use super::{ALL_NAMES, NAME_STARTS};
+
+// Places are kept in 16 bits.
+const _: () = assert!(ALL_NAMES.len() < u16::MAX as usize);
+
+/// The name of an intercepted function, as a place in the text of all names: a table with pointers is
+/// relocated in every process that loads it, and its pages copied.
+#[derive(Clone, Copy, Debug)]
+pub struct Name {
+    at: u16,
+    len: u8,
+}
+
+impl Name {
+    pub(super) const fn of(number: usize) -> Name {
+        let (at, next) = (NAME_STARTS[number], NAME_STARTS[number + 1]);
+        Name { at, len: (next - at - 1) as u8 }
+    }
+
+    /// Its text.
+    pub fn text(self) -> &'static str {
+        ALL_NAMES.get(self.at.into()..usize::from(self.at) + usize::from(self.len)).unwrap_or("")
+    }
+
+    /// Its text and a NUL.
+    pub fn with_end(self) -> &'static [u8] {
+        let end = usize::from(self.at) + usize::from(self.len);
+        ALL_NAMES.as_bytes().get(self.at.into()..=end).unwrap_or(b"\0")
+    }
+}
+
+/// Where each name begins, and where one more would.
+pub(super) const fn starts<const N: usize>(names: &str) -> [u16; N] {
+    let (mut found, mut number, mut at) = ([0; N], 1, 0);
+    while at < names.len() {
+        if names.as_bytes()[at] == 0 {
+            found[number] = at as u16 + 1;
+            number += 1;
+        }
+        at += 1;
+    }
+    found
+}
