@@ -206,7 +206,7 @@ impl Interpreter {
             if code.is_own {
                 // It may have begun the call of the loop all the same.
                 if let Some(last) = stack.frames.last_mut() {
-                    last.entry |= frame.entry;
+                    last.entry |= frame.entry == 1;
                 }
                 continue;
             }
@@ -222,7 +222,7 @@ impl Interpreter {
                 let (function, file) = (code.name.clone(), code.file.clone());
                 *named = Arc::new(PyFunction { function, file, line });
             }
-            stack.frames.push(PyFrame { named: Arc::clone(named), entry: frame.entry });
+            stack.frames.push(PyFrame { named: Arc::clone(named), entry: frame.entry == 1 });
         }
         let name = naming
             .zip(self.found.known.objects)

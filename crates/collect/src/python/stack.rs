@@ -3,7 +3,7 @@
 use super::layout::{KnownLayout, Lock};
 use super::memory::ProcessMemory;
 use std::ops::Range;
-use tprof_wire::python::{self, Ends, Layout, Memory as _, RawFrame};
+use tprof_wire::python::{Ends, Frames, Layout, Memory as _, RawFrame};
 
 /// Most Python frames of a stack.
 const MAX_FRAMES: usize = 256;
@@ -51,12 +51,12 @@ pub fn read(
     layout: &Layout,
     state: u64,
 ) -> Option<(Vec<RawFrame>, bool)> {
+    let mut walk = Frames::of(&mut memory, layout, state, MAX_FRAMES)?;
     let mut frames = Vec::new();
-    let ends = python::frames(&mut memory, layout, state, MAX_FRAMES, |frame| {
+    while let Some(frame) = walk.next(&mut memory) {
         frames.push(frame);
-        true
-    })?;
-    Some((frames, ends != Ends::Whole))
+    }
+    Some((frames, walk.ends() != Ends::Whole))
 }
 
 /// What the lock consists of, from its holder on: whether it is taken, how often it was,

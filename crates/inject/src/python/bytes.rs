@@ -1,39 +1,54 @@
-//! Hashes of bytes of the interpreter's memory.
+//! Hashes of what the interpreter keeps.
 
-use tprof_wire::hash::spread;
+use crate::arch;
+use tprof_wire::hash::{GOLDEN, spread};
 use tprof_wire::python::Memory;
 
 /// Bytes of a string or table that are hashed whole; of longer ones, half of this at
-/// either end.
-pub const HASHED: u64 = 256;
+/// either end, from a whole word on.
+const HASHED: u64 = 256;
 
-/// Hashes bytes that begin at an aligned address: whole words, the last one without what
-/// lies behind.
+/// Hashes bytes that begin at an aligned address. Each pair of words is hashed by itself, so that no
+/// word waits for another.
+#[inline(always)]
 pub fn bytes_hash(memory: &mut impl Memory, at: u64, bytes: u64, hash: u64) -> Option<u64> {
-    let mut hash = mix(hash, bytes);
-    let words = bytes / 8;
-    let mut word = 0;
-    while word < words {
-        if word == HASHED / 16 && words > HASHED / 8 {
-            word = words - HASHED / 16;
-        }
-        hash = mix(hash, memory.u64(at.wrapping_add(word * 8))?);
-        word += 1;
+    let mut sum = Sum { sum: hash ^ bytes, key: GOLDEN };
+    if bytes <= HASHED {
+        memory.pairs(at, bytes, |pair| sum.add(pair))?;
+    } else {
+        let last = bytes / 8 * 8 - HASHED / 2;
+        memory.pairs(at, HASHED / 2, |pair| sum.add(pair))?;
+        memory.pairs(at.wrapping_add(last), bytes - last, |pair| sum.add(pair))?;
     }
-    if !bytes.is_multiple_of(8) {
-        hash = mix(hash, rest(memory, at, bytes)?);
-    }
-    Some(hash)
+    Some(sum.sum)
 }
 
-/// The bytes behind the last whole word; 0 if there are none.
-#[inline(always)]
-pub fn rest(memory: &mut impl Memory, at: u64, bytes: u64) -> Option<u64> {
-    let (words, rest) = (bytes / 8, bytes % 8);
-    if rest == 0 {
-        return Some(0);
+/// The sum of hashes of pairs, each with keys of its place.
+struct Sum {
+    sum: u64,
+    key: u64,
+}
+
+impl Sum {
+    #[inline(always)]
+    fn add(&mut self, [first, second]: [u64; 2]) {
+        let keys = [self.key, self.key.wrapping_add(GOLDEN)];
+        self.key = arch::scalar(self.key.wrapping_add(GOLDEN.wrapping_mul(2)));
+        self.sum = self.sum.wrapping_add(folded(first ^ keys[0], second ^ keys[1]));
     }
-    Some(memory.u64(at.wrapping_add(words * 8))? & ((1 << (rest * 8)) - 1))
+}
+
+/// A hash of two.
+#[inline(always)]
+pub fn joined(first: u64, second: u64) -> u64 {
+    folded(first ^ GOLDEN, second ^ !GOLDEN)
+}
+
+/// The halves of a product, of whose bits each depends on all bits of both numbers.
+#[inline(always)]
+fn folded(first: u64, second: u64) -> u64 {
+    let product = u128::from(first) * u128::from(second);
+    product as u64 ^ (product >> 64) as u64
 }
 
 /// Mixes a word into a hash.
@@ -41,4 +56,58 @@ pub fn rest(memory: &mut impl Memory, at: u64, bytes: u64) -> Option<u64> {
 pub fn mix(hash: u64, word: u64) -> u64 {
     let x = spread(hash ^ word);
     x ^ x >> 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::memory::Here;
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_byte_that_is_hashed_matters() {
+        // SAFETY: only `text` is read, which outlives it.
+        let mut here = unsafe { Here::vouched() };
+        for bytes in [0, 1, 8, 17, 24, 255, 256, 257, 264, 600] {
+            let mut text = [0x6161_6161_6161_6161u64; 100];
+            let at = text.as_ptr() as u64;
+            let mut hash = || bytes_hash(&mut here, at, bytes, 7).unwrap();
+            let plain = hash();
+            let mut others = BTreeSet::new();
+            for byte in 0..text.len() * 8 {
+                for change in 1..=255 {
+                    text[byte / 8] ^= change << (byte % 8 * 8);
+                    let changed = hash();
+                    text[byte / 8] ^= change << (byte % 8 * 8);
+                    if changed != plain {
+                        others.insert(changed);
+                    }
+                }
+            }
+            // No two of the changes have one hash.
+            assert_eq!(
+                others.len() as u64,
+                255 * if bytes <= 256 { bytes } else { 256 + bytes % 8 },
+                "{bytes}"
+            );
+        }
+    }
+
+    #[test]
+    fn texts_that_differ_in_several_words_differ() {
+        // SAFETY: only `text` is read, which outlives it.
+        let mut here = unsafe { Here::vouched() };
+        let mut met = BTreeSet::new();
+        for (first, second) in
+            (0..300u64).flat_map(|first| (0..300).map(move |second| (first, second)))
+        {
+            // The last character of each word, the highest byte, and the first.
+            for shift in [0, 48] {
+                let text = [first << shift, second << shift, 1, 2, second << shift, first << shift];
+                met.insert(bytes_hash(&mut here, text.as_ptr() as u64, 48, 0));
+            }
+        }
+        // Zero is the same either way.
+        assert_eq!(met.len(), 2 * 300 * 300 - 1);
+    }
 }

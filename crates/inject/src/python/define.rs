@@ -6,7 +6,7 @@ use super::scratch::{PAYLOAD, PythonFrames, Scratch};
 use crate::block::Thread;
 use crate::{ring, wiped};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
-use tprof_wire::python::{self, FILE_BYTES, Layout, Memory, NAME_BYTES, RawFrame, Text};
+use tprof_wire::python::{self, FILE_BYTES, Layout, Memory, NAME_BYTES, RawFrame, Text, below};
 use tprof_wire::record::ExtKind;
 
 /// Keys of frames that are defined: an open table; its entries are claimed by one
@@ -109,7 +109,7 @@ fn copy(memory: &mut impl Memory, text: Text, to: &mut [u64]) -> Option<usize> {
     for (at, word) in to.get_mut(..words)?.iter_mut().enumerate() {
         let left = text.bytes - 8 * at as u64;
         let whole = memory.u64(text.at.wrapping_add(8 * at as u64))?;
-        *word = if left < 8 { whole & ((1 << (left * 8)) - 1) } else { whole };
+        *word = whole & below(left.min(8));
     }
     Some(words)
 }

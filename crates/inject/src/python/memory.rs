@@ -3,10 +3,17 @@
 use crate::state;
 use crate::sys;
 use core::sync::atomic::Ordering::Relaxed;
-use tprof_wire::python::Memory;
+use tprof_wire::python::{Memory, OBJECT, below};
 
 /// Addresses that a program may have.
 const ADDRESSES: core::ops::Range<u64> = 4096..1 << 47;
+
+/// Whether a word, or an object, may lie there: within [`ADDRESSES`], and aligned, by one comparison.
+#[inline(always)]
+fn is_word(at: u64) -> bool {
+    const WORDS: core::ops::Range<u64> = ADDRESSES.start / 8..(ADDRESSES.end - OBJECT) / 8;
+    WORDS.contains(&at.rotate_right(3))
+}
 
 /// Memory that the interpreter vouches for: see [`super`].
 pub struct Here(());
@@ -25,7 +32,7 @@ impl Here {
 impl Memory for Here {
     #[inline(always)]
     fn u64(&mut self, at: u64) -> Option<u64> {
-        if !ADDRESSES.contains(&at) || at & 7 != 0 {
+        if !is_word(at) {
             return None;
         }
         // SAFETY: aligned; the premise of `vouched`.
@@ -48,17 +55,37 @@ impl Memory for Here {
     }
 
     #[inline(always)]
-    fn has(&mut self, at: u64, words: &[u64]) -> Option<bool> {
-        let end = at.wrapping_add(8 * words.len() as u64);
-        if !ADDRESSES.contains(&at) || !ADDRESSES.contains(&end) || at & 7 != 0 {
+    fn fields<const N: usize>(&mut self, object: u64, offsets: [u64; N]) -> Option<[u64; N]> {
+        // One comparison for all of them.
+        if !is_word(object) {
             return None;
         }
-        // All of them, without a branch on each: they are the same nearly always.
-        let differs = words.iter().enumerate().fold(0, |differs, (index, word)| {
-            // SAFETY: aligned; the premise of `vouched`.
-            differs | unsafe { *(at as *const u64).add(index) } ^ *word
-        });
-        Some(differs == 0)
+        // SAFETY: aligned; the premise of `vouched`.
+        Some(offsets.map(|offset| unsafe { *(object.wrapping_add(offset) as *const u64) }))
+    }
+
+    #[inline(always)]
+    fn pairs(&mut self, at: u64, bytes: u64, mut give: impl FnMut([u64; 2])) -> Option<()> {
+        if !is_word(at) {
+            return None;
+        }
+        let mut pair = at as *const [u64; 2];
+        // SAFETY: aligned; the premise of `vouched`, of an object with so many bytes from here on, and
+        // the words in which they lie.
+        unsafe {
+            let end = pair.add((bytes / 16) as usize);
+            while pair < end {
+                give(*pair);
+                pair = pair.add(1);
+            }
+            let (word, rest) = (pair.cast::<u64>(), bytes % 16);
+            if rest > 8 {
+                give([*word, *word.add(1) & below(rest - 8)]);
+            } else if rest > 0 {
+                give([*word & below(rest), 0]);
+            }
+        }
+        Some(())
     }
 }
 
@@ -194,6 +221,27 @@ mod tests {
             assert_eq!((memory.u8(at), memory.u8(at + 7)), (Some(8), Some(1)));
             assert_eq!((memory.u64(at + 1), memory.u32(at + 2), memory.u64(0)), (None, None, None));
         }
+        for bytes in 0..=16 {
+            let (mut through, mut direct) = ([[0; 2]; 2], [[0; 2]; 2]);
+            let mut count = 0;
+            kernel
+                .pairs(at, bytes, |pair| {
+                    through[count] = pair;
+                    count += 1
+                })
+                .unwrap();
+            count = 0;
+            here.pairs(at, bytes, |pair| {
+                direct[count] = pair;
+                count += 1
+            })
+            .unwrap();
+            assert_eq!(through, direct, "{bytes}");
+        }
+        assert_eq!(
+            (here.fields(at, [8, 0]), kernel.fields(at, [8, 0])),
+            (Some([7, words[0]]), Some([7, words[0]]))
+        );
         let page = sys::map_anonymous(8192).unwrap();
         // SAFETY: a mapping of this test's own.
         assert!(unsafe { sys::protect(page.wrapping_add(4096), 4096, sys::flags::PROT_NONE) });

@@ -26,7 +26,6 @@ mod bytes;
 mod define;
 mod interpreter;
 mod key;
-mod known;
 mod memory;
 mod scratch;
 mod take;

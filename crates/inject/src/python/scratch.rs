@@ -1,7 +1,5 @@
 //! What a thread takes Python frames with.
 
-use super::key::Hashes;
-use super::known::KnownCodes;
 use super::memory::Kernel;
 use crate::unwind::Walk;
 use tprof_wire::python::{Ends, FILE_BYTES, MAX_PYTHON_FRAMES, NAME_BYTES, RawFrame};
@@ -30,10 +28,6 @@ pub struct PythonFrames {
     pub direct: bool,
     /// Where records are put together.
     pub payload: [u64; PAYLOAD],
-    /// Of objects met in this walk.
-    pub hashes: Hashes,
-    /// Codes met in earlier ones.
-    pub known: KnownCodes,
 }
 
 /// What a thread needs to take Python frames: kept outside its stack, which may be a

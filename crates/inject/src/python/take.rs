@@ -2,7 +2,7 @@
 
 use super::bytes::mix;
 use super::interpreter::interpreter;
-use super::key::key;
+use super::key::Keys;
 use super::memory::{self, Here};
 use super::scratch::{PythonFrames, Scratch};
 use crate::block::Thread;
@@ -10,7 +10,7 @@ use crate::closed::{Class, closed};
 use crate::unwind::Walk;
 use crate::{arch, state, sys};
 use core::sync::atomic::{AtomicU64, Ordering::*};
-use tprof_wire::python::{self, Ends, Interpreter, MAX_PYTHON_FRAMES, Memory};
+use tprof_wire::python::{Ends, Frames, Interpreter, Memory};
 use tprof_wire::record::StackEnd;
 
 /// Marks a thread's memory for frames as in use, as long as this lives: a handler that
@@ -186,41 +186,40 @@ fn collect(
     state: u64,
     taken: &mut PythonFrames,
 ) {
-    let PythonFrames { frames, keys, len, hash, ends, hashes, known, .. } = taken;
-    hashes.clear();
-    let mut met = 0;
-    let walked = python::frames(memory, &interpreter.layout, state, MAX_PYTHON_FRAMES, |raw| {
-        let place = frames.get_mut(met);
-        met += 1;
-        place.map(|place| *place = raw).is_some()
-    });
-    *ends = walked.unwrap_or(Ends::Unreadable);
-    // What has no name is left out: what is kept moves up.
-    for at in 0..met.min(MAX_PYTHON_FRAMES) {
-        let Some(raw) = frames.get(at).copied() else { break };
-        match key(memory, interpreter, hashes, known, raw) {
-            Some(0) => {
-                // The interpreter's own code: no Python function, though its call of the
-                // loop may begin there.
-                let last = len.checked_sub(1).and_then(|last| keys.get_mut(last));
-                if let Some(last) = last {
-                    *last |= u64::from(raw.entry);
-                }
+    let PythonFrames { frames, keys, len, hash, ends, .. } = taken;
+    *ends = Ends::Unreadable;
+    let most = frames.len();
+    let Some(mut walk) = Frames::of(memory, &interpreter.layout, state, most) else { return };
+    let Some(mut of_frames) = Keys::begin(interpreter) else { return };
+    let mut are_codes = true;
+    while let Some(raw) = walk.next(memory) {
+        let Some(key) = of_frames.of(memory, raw) else {
+            are_codes = false;
+            break;
+        };
+        let before = len.checked_sub(1).and_then(|before| keys.get_mut(before));
+        if key == 0 {
+            // The interpreter's own code, without a name: no Python function, though the call of
+            // the loop in which the last one runs may begin there.
+            if let Some(before) = before {
+                *before |= raw.entry;
             }
-            Some(key) => {
-                if let (Some(frame), Some(place)) = (frames.get_mut(*len), keys.get_mut(*len)) {
-                    (*frame, *place) = (raw, key | u64::from(raw.entry));
-                    *len += 1;
-                }
-            }
-            None => {
-                *ends = Ends::Unreadable;
-                break;
-            }
+            continue;
+        }
+        // Here, beside the reading: in a loop of its own each key waits for the one before.
+        if let Some(before) = before {
+            *hash = mix(*hash, *before);
+        }
+        if let (Some(frame), Some(to)) = (frames.get_mut(*len), keys.get_mut(*len)) {
+            (*frame, *to) = (raw, key | raw.entry);
+            *len += 1;
         }
     }
-    for key in keys.iter().take(*len) {
-        *hash = mix(*hash, *key);
+    if let Some(last) = len.checked_sub(1).and_then(|last| keys.get(last)) {
+        *hash = mix(*hash, *last);
+    }
+    if are_codes {
+        *ends = walk.ends();
     }
 }
 

@@ -9,14 +9,57 @@ pub trait Memory {
     /// One byte.
     fn u8(&mut self, at: u64) -> Option<u8>;
 
-    /// Whether these words are there, one after the other.
+    /// The words at these offsets from the beginning of an object: multiples of 8, below [`OBJECT`].
     #[inline(always)]
-    fn has(&mut self, at: u64, words: &[u64]) -> Option<bool> {
-        for (index, word) in words.iter().enumerate() {
-            if self.u64(at.wrapping_add(8 * index as u64))? != *word {
-                return Some(false);
-            }
+    fn fields<const N: usize>(&mut self, object: u64, offsets: [u64; N]) -> Option<[u64; N]>
+    where
+        Self: Sized,
+    {
+        let mut fields = [0; N];
+        for (field, offset) in fields.iter_mut().zip(offsets) {
+            *field = self.u64(object.wrapping_add(offset))?;
         }
-        Some(true)
+        Some(fields)
     }
+
+    /// Gives so many bytes of an object from a word on, by pairs of words. Of the last pair, what lies
+    /// behind them is 0.
+    #[inline(always)]
+    fn pairs(&mut self, at: u64, bytes: u64, mut give: impl FnMut([u64; 2])) -> Option<()>
+    where
+        Self: Sized,
+    {
+        let mut word = |word: u64| self.u64(at.wrapping_add(8 * word));
+        for pair in 0..bytes / 16 {
+            give([word(2 * pair)?, word(2 * pair + 1)?]);
+        }
+        let (next, rest) = (bytes / 16 * 2, bytes % 16);
+        if rest > 8 {
+            give([word(next)?, word(next + 1)? & below(rest - 8)]);
+        } else if rest > 0 {
+            give([word(next)? & below(rest), 0]);
+        }
+        Some(())
+    }
+}
+
+/// No field of an object that is read lies so far from its beginning.
+pub const OBJECT: u64 = 4096;
+
+/// The lowest bytes of a word, 1 to 8 of them.
+#[inline(always)]
+pub fn below(bytes: u64) -> u64 {
+    u64::MAX >> (64 - 8 * bytes)
+}
+
+/// The field of four bytes at an offset, of the word that it lies in.
+#[inline(always)]
+pub fn u32_in(word: u64, offset: u64) -> u32 {
+    (word >> ((offset & 4) * 8)) as u32
+}
+
+/// The field of one byte at an offset, of the word that it lies in.
+#[inline(always)]
+pub fn u8_in(word: u64, offset: u64) -> u8 {
+    (word >> ((offset & 7) * 8)) as u8
 }

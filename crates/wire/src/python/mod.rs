@@ -12,11 +12,11 @@ mod objects;
 #[cfg(test)]
 mod tests;
 
-pub use frames::{Ends, RawFrame, frames};
+pub use frames::{Ends, Frames, RawFrame};
 pub use layout::{INTERPRETER_WORDS, Instruction, Interpreter, Layout, Lines};
 pub use lines::{line, offset};
-pub use memory::Memory;
-pub use objects::{Chars, CodeHead, MAX_LINES, MAX_TEXT, Text, code, text, text_hash};
+pub use memory::{Memory, OBJECT, below};
+pub use objects::{Chars, CodeFields, CodeHead, MAX_LINES, MAX_TEXT, Text, code, text, text_hash};
 
 /// Most Python frames of a target's stack.
 pub const MAX_PYTHON_FRAMES: usize = 192;

@@ -1,7 +1,7 @@
 //! Code objects, strings and tables of lines.
 
 use super::layout::Layout;
-use super::memory::Memory;
+use super::memory::{Memory, OBJECT, u32_in};
 
 /// Longest name or path that is accepted, characters.
 pub const MAX_TEXT: u64 = 4096;
@@ -11,6 +11,8 @@ pub const MAX_LINES: u64 = 1 << 20;
 /// Where a code object's parts are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeHead {
+    /// Its type, by which it is a code object.
+    pub kind: u64,
     /// Its name: a string; 0 in code that the interpreter keeps for itself.
     pub name: u64,
     /// Its file: a string.
@@ -23,15 +25,42 @@ pub struct CodeHead {
     pub lines_bytes: u64,
 }
 
+/// Where a code object's fields lie.
+pub struct CodeFields {
+    /// Words in which they lie: its type, name, file, first line and table of lines.
+    fields: [u64; 5],
+    /// Offset of the first line.
+    first_line: u64,
+    /// Bytes of an object's head.
+    head: u64,
+}
+
+impl CodeFields {
+    /// Of a layout; `None` for one that cannot be.
+    #[inline(always)]
+    pub fn of(layout: &Layout) -> Option<CodeFields> {
+        let &Layout { name, file, first_line, lines, .. } = layout;
+        let head = layout.head();
+        let fields = [head - 8, name, file, first_line, lines].map(|at| at & !7);
+        let is_near = fields.iter().all(|at| *at < OBJECT);
+        is_near.then_some(CodeFields { fields, first_line, head })
+    }
+
+    /// Reads a code object.
+    #[inline(always)]
+    pub fn read(&self, memory: &mut impl Memory, at: u64) -> Option<CodeHead> {
+        let [kind, name, file, first_line, lines] = memory.fields(at, self.fields)?;
+        let first_line = u32_in(first_line, self.first_line);
+        // A bytes object: length and hash follow its head, then the contents.
+        let lines = lines.wrapping_add(self.head);
+        let lines_bytes = memory.u64(lines).filter(|len| *len <= MAX_LINES)?;
+        Some(CodeHead { kind, name, file, first_line, lines: lines.wrapping_add(16), lines_bytes })
+    }
+}
+
 /// Reads a code object.
 pub fn code(memory: &mut impl Memory, layout: &Layout, at: u64) -> Option<CodeHead> {
-    let name = memory.u64(at.wrapping_add(layout.name))?;
-    let file = memory.u64(at.wrapping_add(layout.file))?;
-    let first_line = memory.u32(at.wrapping_add(layout.first_line))?;
-    // A bytes object: length and hash follow its head, then the contents.
-    let lines = memory.u64(at.wrapping_add(layout.lines))?.wrapping_add(layout.head());
-    let lines_bytes = memory.u64(lines).filter(|len| *len <= MAX_LINES)?;
-    Some(CodeHead { name, file, first_line, lines: lines.wrapping_add(16), lines_bytes })
+    CodeFields::of(layout)?.read(memory, at)
 }
 
 /// What a string's characters take.
@@ -81,10 +110,10 @@ pub fn text_hash(memory: &mut impl Memory, layout: &Layout, at: u64) -> Option<u
 }
 
 /// Finds a string's characters: only of compact strings, as all names of code are.
+#[inline(always)]
 pub fn text(memory: &mut impl Memory, layout: &Layout, at: u64) -> Option<Text> {
-    let own = at.wrapping_add(layout.head());
-    let len = memory.u64(own).filter(|len| *len <= MAX_TEXT)?;
-    let state = memory.u32(own.wrapping_add(16))?;
+    let [len, state] = memory.fields(at, [layout.head(), layout.head() + 16])?;
+    let (len, state) = (Some(len).filter(|len| *len <= MAX_TEXT)?, state as u32);
     // Interning takes two bits, without the lock a byte, in 3.13 without it and in early 3.14 two
     // bytes; kind, compact and ascii follow.
     let parse = |bits: u32| {

@@ -73,16 +73,70 @@ fn a_threads_own_copy_of_instructions_is_the_same_place_in_the_code() {
     memory.put(outer, &[code | 1, 0, 0, 0, 0, 0, 0, code + 232 + 20, 0, 0]);
     memory.put(code + 200, &[list]);
     memory.put(list, &[4, 0, 0, 0, copy]);
-    let mut found = Vec::new();
-    let ends = frames(&mut memory, &layout, state, 9, |frame| {
-        found.push((frame.code, offset(&layout, frame.code, frame.instruction)));
-        true
-    });
-    assert_eq!((ends, found), (Some(Ends::Whole), vec![(code, 12), (code, 20)]));
+    let walk = |memory: &mut Words, most| {
+        let mut frames = Frames::of(memory, &layout, state, most).unwrap();
+        let mut found = Vec::new();
+        while let Some(frame) = frames.next(memory) {
+            found.push((frame.code, offset(&layout, frame.code, frame.instruction), frame.entry));
+        }
+        (frames.ends(), found)
+    };
+    let both = vec![(code, 12, 0), (code, 20, 1)];
+    assert_eq!(walk(&mut memory, 9), (Ends::Whole, both.clone()));
+    assert_eq!(walk(&mut memory, 2), (Ends::Whole, both));
+    assert_eq!(walk(&mut memory, 1), (Ends::TooDeep, vec![(code, 12, 0)]));
     // A copy that cannot be read ends the walk: the place would be another one's.
     memory.0.remove(&(list + 32));
-    let ends = frames(&mut memory, &layout, state, 9, |_| true);
-    assert_eq!(ends, Some(Ends::Unreadable));
+    assert_eq!(walk(&mut memory, 9), (Ends::Unreadable, vec![]));
+}
+
+#[test]
+fn a_frame_of_the_interpreters_own_ends_a_call_of_the_loop() {
+    let layout = Layout { copies: None, ..without_lock() };
+    let mut memory = Words::default();
+    // Four frames, of which the second is the interpreter's own: by the seventh byte of its tenth word.
+    for (place, owner) in [0, 3, 0, 1].into_iter().enumerate() {
+        let at = 0x1000 * (place as u64 + 1);
+        let previous = if place == 3 { 0 } else { at + 0x1000 };
+        let code = 0x8000 + at;
+        memory.put(at, &[code, previous, 0, 0, 0, 0, 0, code + 232, 0, owner << 48]);
+    }
+    memory.put(0x100, &[0x1000]);
+    let walk = |memory: &mut Words| {
+        let mut frames = Frames::of(memory, &layout, 0x100, 9).unwrap();
+        let mut found = Vec::new();
+        while let Some(frame) = frames.next(memory) {
+            found.push((frame.at, frame.entry));
+        }
+        (frames.ends(), found)
+    };
+    let frames = vec![(0x1000, 1), (0x3000, 0), (0x4000, 1)];
+    assert_eq!(walk(&mut memory), (Ends::Whole, frames));
+    // One that calls itself: no thread has so many in a row.
+    memory.put(0x2008, &[0x2000]);
+    assert_eq!(walk(&mut memory), (Ends::Unreadable, vec![(0x1000, 1)]));
+    // Nor does a field lie so far away.
+    let far = Layout { previous: OBJECT, ..layout };
+    assert!(Frames::of(&mut memory, &far, 0x100, 9).is_none());
+}
+
+#[test]
+fn the_last_pair_of_a_text_is_without_what_lies_behind_it() {
+    let mut memory = Words::default();
+    memory.put(0x100, &[0x0807_0605_0403_0201; 4]);
+    let mut pairs = |bytes| {
+        let mut all = Vec::new();
+        memory.pairs(0x100, bytes, |pair| all.push(pair)).unwrap();
+        all
+    };
+    let whole = 0x0807_0605_0403_0201;
+    assert_eq!(pairs(0), Vec::<[u64; 2]>::new());
+    assert_eq!(pairs(1), vec![[1, 0]]);
+    assert_eq!(pairs(8), vec![[whole, 0]]);
+    assert_eq!(pairs(10), vec![[whole, 0x201]]);
+    assert_eq!(pairs(19), vec![[whole, whole], [0x0003_0201, 0]]);
+    assert_eq!(pairs(32), vec![[whole, whole]; 2]);
+    assert_eq!(memory.pairs(0x100, 40, |_| {}), None);
 }
 
 #[test]
