@@ -4,7 +4,9 @@
 use crate::block::Thread;
 use crate::sys::{self, flags};
 use crate::unrecorded::lose_child;
-use crate::{arch, environment, pointers, python, ring, stall, start_collector, state, unwind};
+use crate::{
+    arch, environment, pointers, python, recent, ring, stall, start_collector, state, unwind,
+};
 use core::ffi::c_ulong;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::env;
@@ -322,6 +324,7 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     state::PID.store(sys::pid(), Relaxed);
     ask_for_wiping();
     unwind::prepare();
+    recent::prepare();
     if header.stack_mode.load(Relaxed) == stack_mode::PYTHON {
         python::attached(header);
         python::prepare();

@@ -44,7 +44,7 @@ extern "C" fn make_room_here() {
 /// Makes room in this library's region and tables, while system calls may be made.
 pub fn make_room_of_own() {
     ring::open_some();
-    stacks::map_tables();
+    stacks::map_ahead();
 }
 
 /// In a library without hooks: what filters close is known to the preloaded one.

@@ -45,7 +45,6 @@ pub mod entry_points;
 pub mod exec;
 pub mod filter;
 pub mod gemm;
-pub mod kept;
 pub mod mpi;
 pub mod pointers;
 pub mod stall;
@@ -54,6 +53,9 @@ pub mod unloading;
 pub mod unrecorded;
 pub mod wiped;
 
+pub mod tables;
+
+pub mod kept;
 pub mod recent;
 
 pub mod ring;

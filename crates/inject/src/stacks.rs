@@ -1,12 +1,13 @@
 //! Interns stacks in the target: a known stack costs one table lookup,
 //! a new one is defined by a record.
 //!
-//! Two open-addressing tables hold `hash → id`; an entry is
+//! Open-addressing tables hold `hash → id`, each for what has no place in the one before; an entry is
 //! claimed by one compare-and-swap and never removed. The hash has 64 bits: a
 //! million stacks collide with probability 3e-8, so frames are not compared.
 
 use crate::block::Thread;
 use crate::python::{self, Scratch};
+use crate::tables::{self, STACKS, STACKS_BYTES};
 use crate::unwind::{self, Guess, Walk};
 use crate::{arch, recent, ring, state, wiped};
 use core::mem::MaybeUninit;
@@ -14,9 +15,10 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
 use tprof_wire::record::{ExtKind, STACK_ID_LIMIT, StackEnd};
 use tprof_wire::region::stack_mode;
 
-/// Entries of each table: 1 MiB and 32 MiB of address space, touched as needed;
-/// the second is mapped once the first has no place for a stack.
-const SIZES: [usize; 2] = [1 << 16, 1 << 21];
+/// Entries of each table: 8 KiB, 1 MiB and 32 MiB of address space, touched as needed. The first is
+/// all that short processes touch; each of the others is mapped once the one before has no place for
+/// a stack.
+const SIZES: [usize; 3] = [1 << 9, 1 << 16, 1 << 21];
 /// Entries tried before a table counts as full for a hash.
 const PROBES: usize = 8;
 
@@ -38,32 +40,45 @@ const DROPPED: u64 = 1 << 32;
 /// use the id meanwhile. They do not remember it, since the definition may be dropped.
 const BEING_DEFINED: u64 = 1 << 33;
 
-static TABLES: [AtomicPtr<InternedStack>; 2] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 2];
+const _: () = assert!(SIZES[0] * size_of::<InternedStack>() == STACKS_BYTES);
 
-/// Maps the tables, for the first stack: many short processes take none. The kernel empties those of stacks in a forked child, whose ids begin anew in its
-/// own region.
-pub fn map_tables() {
+/// The tables behind the first.
+static LATER: [AtomicPtr<u8>; SIZES.len() - 1] =
+    [const { AtomicPtr::new(core::ptr::null_mut()) }; SIZES.len() - 1];
+
+/// All tables, with their sizes.
+fn all_tables() -> impl Iterator<Item = (&'static AtomicPtr<u8>, usize)> {
+    [&STACKS].into_iter().chain(&LATER).zip(SIZES)
+}
+
+fn map_first() {
     unwind::map_memo();
-    recent::map();
-    map_table(0);
+    tables::map();
+}
+
+/// Maps what a thread that may make no system call can use later.
+pub fn map_ahead() {
+    map_first();
+    map_table(1);
 }
 
 /// They were to be mapped. There may have been no memory for them.
 static WERE_MAPPED: AtomicBool = AtomicBool::new(false);
 
-/// The same where no stack has been taken before, and at one stack in 1,024 of those without a memo.
+/// The same where no stack has been taken before, and at one stack in 1,024 of those without memory.
 #[inline(always)]
 fn map_tables_once(thread: &Thread) {
-    let is_due = || thread.stacks.get() & 1023 == 0 && !unwind::has_memo();
+    let is_missing = || !unwind::has_memo() || tables::RECENT.load(Relaxed).is_null();
+    let is_due = || thread.stacks.get() & 1023 == 0 && is_missing();
     if (!WERE_MAPPED.load(Relaxed) || is_due()) && !thread.is_quiet() {
         WERE_MAPPED.store(true, Relaxed);
-        map_tables();
+        map_first();
     }
 }
 
 /// Maps a table, if it is not yet.
 fn map_table(index: usize) {
-    if let (Some(table), Some(entries)) = (TABLES.get(index), SIZES.get(index)) {
+    if let Some((table, entries)) = all_tables().nth(index) {
         wiped::map(table, entries * size_of::<InternedStack>());
     }
 }
@@ -190,14 +205,18 @@ fn intern_slowly(
     mut python: Option<&mut Scratch>,
     hash: u64,
 ) -> u64 {
-    for (index, (table, size)) in TABLES.iter().zip(SIZES).enumerate() {
+    let mut is_mapped = true;
+    for (index, (table, size)) in all_tables().enumerate() {
+        // Where there was no memory for one, there is none for the next, which is larger.
         if table.load(Relaxed).is_null()
+            && is_mapped
             && !thread.is_quiet()
-            && !(index > 0 && state::SPARING.load(Relaxed))
+            && !(index > 1 && state::SPARING.load(Relaxed))
         {
             map_table(index);
         }
-        let table = table.load(Relaxed);
+        is_mapped = !table.load(Relaxed).is_null();
+        let table = table.load(Relaxed).cast::<InternedStack>();
         if table.is_null() {
             continue;
         }

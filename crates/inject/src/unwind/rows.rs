@@ -6,24 +6,38 @@ use super::tables::{RowSearch, search};
 use super::{loaded_rows, mappings};
 use crate::block::Thread;
 use crate::{callee, wiped};
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*, fence};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
 use tprof_wire::hash::spread;
 use tprof_wire::unwind::Row;
 
-/// Sets of the memo, by return address, of two entries each: 512 KiB of address space, touched as
-/// needed. cc1 calls malloc through 20,000 return addresses.
+/// Sets of the memo, by return address, of two entries each: a page for processes with few of them,
+/// and 512 KiB. cc1 calls malloc through 20,000 return addresses. Each page that a process touches
+/// costs it a fault, or two: where rows lay in all pages from the first on, cc1 had 158 of them for a
+/// small file, beside 1,672 of its own.
+const FEW_BITS: u32 = 8;
 const SET_BITS: u32 = 15;
 const WAYS: usize = 2;
 const MEMO: usize = WAYS << SET_BITS;
+const PAGE: usize = size_of::<AtomicU64>() * (WAYS << FEW_BITS);
+const _: () = assert!(PAGE == 4096);
+/// Rows that are kept in the page.
+const MOST_OF_FEW: u32 = 256;
 /// Bits of an address in user space.
 const PC_BITS: u32 = 47;
-/// Bits of the code generation beside a [`ShortRow`]. What is left has those bits of a pc that its
-/// set does not have.
+/// Bits of the code generation beside a [`ShortRow`], of none in the page. What is left has those bits
+/// of a pc that its set does not have.
 const GENERATION_BITS: u32 = 7;
 const _: () = assert!(ROW_BITS + GENERATION_BITS + PC_BITS - SET_BITS == 64);
+const _: () = assert!(ROW_BITS + PC_BITS - FEW_BITS == 64);
 
-/// Of `pc | generation | row`, all in one word: two writers cannot mix them.
-static TABLE: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
+/// The page, and all sets behind it. Each entry is `pc | generation | row`, all in one word: two writers
+/// cannot mix them.
+static MEMORY: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+/// What is used of it: where it begins, at a page, and in the bits below how many bits a set's number
+/// has. Both in one word, so that none is used with the other's. 0: nothing.
+static SETS: AtomicUsize = AtomicUsize::new(0);
+/// Rows that were kept in the page, or more.
+static KEPT: AtomicU32 = AtomicU32::new(0);
 /// Code generation, in the bits above a pc: part of every memo key and stack
 /// hash, so that nothing learnt before a `dlclose` is used after it.
 static CODE: AtomicU64 = AtomicU64::new(0);
@@ -36,17 +50,34 @@ pub fn prepare() {
 
 /// Maps the memo, if it is not yet.
 pub fn map_memo() {
-    wiped::map_inherited(&TABLE, MEMO * size_of::<AtomicU64>());
+    wiped::map_inherited(&MEMORY, PAGE + MEMO * size_of::<AtomicU64>());
+    let memory = MEMORY.load(Acquire) as usize;
+    if memory != 0 {
+        let _ = SETS.compare_exchange(0, memory | FEW_BITS as usize, AcqRel, Relaxed);
+    }
 }
 
 /// Whether there is memory for it. Without it no stack is taken by rows.
 pub fn has_memo() -> bool {
-    !TABLE.load(Relaxed).is_null()
+    SETS.load(Relaxed) != 0
+}
+
+/// From now on all sets are used. What the page has is found anew.
+#[cold]
+fn use_all() {
+    let memory = MEMORY.load(Relaxed) as usize;
+    if memory != 0 {
+        SETS.store((memory + PAGE) | SET_BITS as usize, Release);
+    }
 }
 
 /// Code was unmapped: other code may come to lie at the same addresses.
 pub fn code_changed() {
+    // Entries of the page bear no generation: before, see `Rows::now`, and after, where another
+    // thread has mapped the memo meanwhile.
+    use_all();
     let code = CODE.fetch_add(1 << 48, AcqRel).wrapping_add(1 << 48);
+    use_all();
     if generation(code) == 0 {
         // From here on entries bear generations that earlier ones had.
         forget_all();
@@ -57,10 +88,10 @@ pub fn code_changed() {
 
 #[cold]
 fn forget_all() {
-    let memo = TABLE.load(Relaxed);
-    for at in 0..if memo.is_null() { 0 } else { MEMO } {
-        // SAFETY: the memo is mapped for good, and has MEMO entries.
-        unsafe { &*memo.add(at) }.store(0, Relaxed);
+    let memory = MEMORY.load(Relaxed);
+    for at in 0..if memory.is_null() { 0 } else { MEMO } {
+        // SAFETY: the memo is mapped for good, with MEMO entries behind the page.
+        unsafe { &*memory.add(PAGE).cast::<AtomicU64>().add(at) }.store(0, Relaxed);
     }
 }
 
@@ -81,8 +112,11 @@ fn is_row(row: u64) -> bool {
 /// The rows that were found for the code that is loaded.
 pub struct Rows {
     memo: *const AtomicU64,
+    /// Bits of a set's number.
+    set_bits: u32,
     /// Code generation, in its upper 16 bits.
     pub code: u64,
+    /// Where an entry has room for one.
     generation: u64,
 }
 
@@ -90,9 +124,13 @@ impl Rows {
     /// `None` where there is no memory for them.
     #[inline(always)]
     pub fn now() -> Option<Rows> {
-        let memo = TABLE.load(Relaxed);
-        let code = CODE.load(Relaxed);
-        (!memo.is_null()).then_some(Rows { memo, code, generation: generation(code) })
+        // In this order: with a later generation than its own, the page is not used any more.
+        let code = CODE.load(Acquire);
+        let sets = SETS.load(Relaxed);
+        let set_bits = sets as u32 & 63;
+        let generation = if set_bits == SET_BITS { generation(code) } else { 0 };
+        let memo = (sets & !63) as *const AtomicU64;
+        (sets != 0).then_some(Rows { memo, set_bits, code, generation })
     }
 
     /// The row of a pc.
@@ -101,8 +139,8 @@ impl Rows {
         // One to one within PC_BITS, so that set and rest together are the pc. The first bit of
         // the rest chooses the entry that is tried first.
         let spread = spread(pc) << (64 - PC_BITS);
-        let at = (spread >> (64 - SET_BITS - 1)) as usize;
-        let key = spread << SET_BITS | self.generation;
+        let at = (spread >> (63 - self.set_bits)) as usize;
+        let key = spread << self.set_bits | self.generation;
         let row = self.entry(at).load(Relaxed) ^ key;
         if is_row(row) && pc >> PC_BITS == 0 {
             ShortRow(row)
@@ -113,8 +151,8 @@ impl Rows {
 
     #[inline(always)]
     fn entry(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: the memo is mapped for good, and has MEMO entries.
-        unsafe { &*self.memo.add(at & (MEMO - 1)) }
+        // SAFETY: the memo is mapped for good, and has two entries for each number of so many bits.
+        unsafe { &*self.memo.add(at) }
     }
 
     /// The other entry of the set; then the tables.
@@ -129,20 +167,28 @@ impl Rows {
         let (row, holds) = find(thread, pc);
         let row = ShortRow::new(row);
         if holds && is_user {
-            // What lies there goes to the other entry.
-            let before = self.entry(at).load(Relaxed);
-            if before & 1 != 0 && (before ^ key) & GENERATION == 0 {
-                self.entry(at ^ 1).store(before, Relaxed);
-            }
-            self.entry(at).store(key | row.0, Relaxed);
-            fence(SeqCst);
-            if CODE.load(Relaxed) != self.code {
-                // Its generation may be over already.
-                self.entry(at).store(0, Relaxed);
-                self.entry(at ^ 1).store(0, Relaxed);
-            }
+            self.keep(at, key, row);
         }
         row
+    }
+
+    /// Keeps a row. What lies there goes to the other entry.
+    fn keep(&self, at: usize, key: u64, row: ShortRow) {
+        let is_of_few = self.set_bits == FEW_BITS;
+        if is_of_few && KEPT.fetch_add(1, Relaxed) >= MOST_OF_FEW {
+            use_all();
+        }
+        let before = self.entry(at).load(Relaxed);
+        if before & 1 != 0 && (is_of_few || (before ^ key) & GENERATION == 0) {
+            self.entry(at ^ 1).store(before, Relaxed);
+        }
+        self.entry(at).store(key | row.0, Relaxed);
+        fence(SeqCst);
+        if CODE.load(Relaxed) != self.code {
+            // Its generation may be over already.
+            self.entry(at).store(0, Relaxed);
+            self.entry(at ^ 1).store(0, Relaxed);
+        }
     }
 
     /// The row of a pc that has none of the short form.
