@@ -7,6 +7,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::thread::sleep;
+use std::time::Duration;
 
 /// Options that record every event.
 pub const EXACT: &[&str] = &["--mem", "exact"];
@@ -18,23 +20,54 @@ pub const DEFAULT: &[&str] = &[];
 pub fn tprof_at() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
-        if let Some(path) = std::env::var_os("TPROF_TEST_BIN") {
-            return PathBuf::from(path);
-        }
-        let target = target_dir();
-        let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-            .args(["build", "--release", "--quiet", "-p", "tprof-cli", "--target-dir"])
-            .arg(&target)
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .output()
-            .unwrap();
-        assert!(
-            built.status.success(),
-            "cannot build tprof: {}",
-            String::from_utf8_lossy(&built.stderr)
+        let build = target_dir().join("release/tprof");
+        let path = std::env::var_os("TPROF_TEST_BIN").map_or_else(
+            || {
+                bring_up_to_date();
+                build.clone()
+            },
+            PathBuf::from,
         );
-        target.join("release/tprof")
+        let folder = |of: &Path| of.parent().and_then(|folder| folder.canonicalize().ok());
+        let is_build = folder(&path).is_some_and(|at| folder(&build) == Some(at));
+        if is_build { linked(&path) } else { path }
     })
+}
+
+/// Builds the program.
+fn bring_up_to_date() {
+    let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["build", "--release", "--quiet", "-p", "tprof-cli", "--target-dir"])
+        .arg(target_dir())
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success(), "cannot build tprof: {error}");
+}
+
+/// A folder of the tests' own with the programs of a build: maturin, which packs them for a test of the
+/// wheel, moves them away for a moment.
+fn linked(build: &Path) -> PathBuf {
+    let folder = target_dir().join("test-bin");
+    std::fs::create_dir_all(&folder).unwrap();
+    for program in ["tprof", "tprof-serve"] {
+        let new = folder.join(format!("{program}-{}", std::process::id()));
+        let _ = std::fs::remove_file(&new);
+        let link = || std::fs::hard_link(build.with_file_name(program), &new);
+        // Another run of the tests may have it packed just now.
+        let linked = (0..100).any(|_| {
+            link().is_ok() || {
+                sleep(Duration::from_millis(20));
+                false
+            }
+        });
+        assert!(linked, "no {program} beside {}", build.display());
+        std::fs::rename(&new, folder.join(program)).unwrap();
+        // One name of a file is not renamed to another: then it is still there.
+        let _ = std::fs::remove_file(&new);
+    }
+    folder.join("tprof")
 }
 
 /// `tprof` with these arguments.
