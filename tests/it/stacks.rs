@@ -146,13 +146,16 @@ fn in_turn() -> Job {
 
 #[test]
 fn code_that_was_unmapped_keeps_its_names() {
-    let scratch = Scratch::new();
-    let run = traced(&in_turn(), EXACT, &scratch);
-    let report = memory_report(&run.run);
-    for (name, size) in [("victim_plugin_take", 100), ("victim_other_take", 101)] {
-        let sites = report.sites(|frame| frame.starts_with(name));
-        let sum = |key: &str| sites.iter().map(|site| site[key].as_i64().unwrap()).sum::<i64>();
-        assert_eq!((sum("allocations"), sum("bytes")), (1000, 1000 * size), "{name}: {sites:#?}");
+    for stacks in ["auto", "fp"] {
+        let scratch = Scratch::new();
+        let run = traced(&in_turn(), &["--mem", "exact", "--stacks", stacks], &scratch);
+        let report = memory_report(&run.run);
+        for (name, size) in [("victim_plugin_take", 100), ("victim_other_take", 101)] {
+            let sites = report.sites(|frame| frame.starts_with(name));
+            let sum = |key: &str| sites.iter().map(|site| site[key].as_i64().unwrap()).sum::<i64>();
+            let (found, wanted) = ((sum("allocations"), sum("bytes")), (1000, 1000 * size));
+            assert_eq!(found, wanted, "{stacks}: {name}: {sites:#?}");
+        }
     }
 }
 

@@ -298,6 +298,7 @@ fn define(
     id: u32,
     is_first: bool,
 ) -> u64 {
+    unwind::know_code(thread, walk);
     let mut payload = [0u64; tprof_wire::record::MAX_FRAMES + 1];
     payload[0] = walk.len as u64;
     let len = walk.len.min(walk.frames.len());

@@ -1,35 +1,51 @@
 //! Walks a stack by frame pointers only (`--stacks fp`).
 
-use super::ask::ask;
-use super::frames::{HashSoFar, Walk};
+use super::ask::{ask_for_mappings, forget_patience};
+use super::frames::{HashSoFar, Walk, outermost};
 use super::stack_bounds::{readable, within};
+use super::tables::{RowSearch, search};
+use super::{loaded_rows, rows};
 use crate::block::Thread;
 use crate::state;
 use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::record::StackEnd;
+use tprof_wire::region::stack_mode;
 
 /// Follows frame pointers blindly, inside the stack.
 #[cold]
 pub fn walk_frame_pointers(thread: &Thread, sp: usize, fp: usize, out: &mut Walk) {
     out.len = 0;
     out.interrupted = false;
+    let code = rows::code();
     out.end = follow(thread, sp, fp, out);
     let mut hash = HashSoFar::NONE;
     for frame in out.frames.iter().take(out.len) {
         hash.add(*frame);
     }
-    out.hash = hash.within(0);
+    out.hash = hash.within(outermost(code));
+}
+
+/// Has the collector come to know the code of a stack that is defined now, while it is loaded: its
+/// names need that, and by frame pointers no search for a row has asked for it. What is no code is
+/// not asked for: a function may keep anything in the frame pointer's register.
+pub fn know_code(thread: &Thread, walk: &Walk) {
+    if state::STACK_MODE.load(Relaxed) != stack_mode::FP {
+        return;
+    }
+    let quiet = thread.is_quiet();
+    for pc in walk.frames.iter().take(walk.len).map(|frame| frame.wrapping_sub(1)) {
+        let is_unknown = || matches!(search(pc, quiet, false), RowSearch::Unknown);
+        let is_code = || !loaded_rows::can_find() || loaded_rows::find(pc).is_some();
+        if is_unknown() && is_code() && ask_for_mappings(thread) && !is_unknown() {
+            forget_patience();
+        }
+    }
 }
 
 /// Why the frames end.
 fn follow(thread: &Thread, sp: usize, fp: usize, out: &mut Walk) -> StackEnd {
     if !readable(thread, sp) {
         return StackEnd::OutsideStack;
-    }
-    // No row is needed, but names are, and the collector must look while the
-    // process lives.
-    if state::header().is_some_and(|h| h.modules_wanted.load(Relaxed) == 0) {
-        ask(thread);
     }
     // SAFETY: checked above.
     let mut ra = unsafe { *(sp as *const u64) };

@@ -26,6 +26,7 @@ mod walk;
 
 pub use ahead::ask_ahead;
 pub use check::compare_ids;
+pub use frame_pointers::know_code;
 pub use frames::Walk;
 pub use last::forget;
 pub use loaded_rows::let_readers_leave;

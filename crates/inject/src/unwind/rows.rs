@@ -62,6 +62,11 @@ pub fn has_memo() -> bool {
     SETS.load(Relaxed) != 0
 }
 
+/// The code generation, in its upper 16 bits.
+pub fn code() -> u64 {
+    CODE.load(Acquire)
+}
+
 /// From now on all sets are used. What the page has is found anew.
 #[cold]
 fn use_all() {
