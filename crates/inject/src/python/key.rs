@@ -73,44 +73,22 @@ fn text_hash(memory: &mut impl Memory, layout: &Layout, object: u64) -> Option<u
 mod tests {
     use super::super::memory::Here;
     use super::*;
-    use tprof_wire::python::{Instruction, Lines};
+    use tprof_wire::python::INTERPRETER_WORDS;
 
     const CODE_TYPE: u64 = 0x7700;
 
     fn interpreter() -> Interpreter {
+        let nothing = Interpreter::of_words(&[0; INTERPRETER_WORDS]);
         let layout = Layout {
-            interpreters: 0,
-            next_interpreter: 0,
-            threads: 0,
-            next_thread: 0,
-            interpreter: 0,
-            pthread: 0,
-            tid: None,
-            frame: (0, None),
-            previous: 0,
-            code: 0,
-            instruction: 0,
-            instruction_is: Instruction::Address,
-            owner: None,
-            is_entry: None,
             file: 16,
             name: 24,
             first_line: 36,
             lines: 40,
-            lines_are: Lines::Locations,
             instructions: 48,
             text: (40, 56),
-            copies: None,
+            ..nothing.layout
         };
-        Interpreter {
-            runtime: 0,
-            thread_of: 0,
-            current: 0,
-            code_type: CODE_TYPE,
-            one_lock: true,
-            text: (0, 0),
-            layout,
-        }
+        Interpreter { code_type: CODE_TYPE, layout, ..nothing }
     }
 
     /// A string without a hash of Python's, of ASCII.
