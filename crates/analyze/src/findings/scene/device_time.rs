@@ -1,0 +1,83 @@
+//! The waterfall of a rank's devices as one, over the judged time: what each rule may gain at most.
+
+use super::Scene;
+use crate::base::intervals::Cover;
+use crate::findings::finding::SourceLine;
+use crate::gpu::gpu_time::{BusyTimes, Cause, Threads, Waterfall};
+use crate::host::Place;
+use crate::rank::of_devices;
+
+/// Causes of idle time that are code of the driving thread's, or waits of it: rules on that
+/// thread's time judge these. The others have rules of their own.
+const OF_HOST_CODE: [Cause; 7] = [
+    Cause::Python,
+    Cause::Data,
+    Cause::Gc,
+    Cause::Lock,
+    Cause::Gil,
+    Cause::Checkpoint,
+    Cause::Collective,
+];
+
+/// See the module.
+#[derive(Debug)]
+pub(in crate::findings) struct DeviceTime {
+    threads: Threads,
+    pub waterfall: Waterfall,
+}
+
+impl Scene<'_> {
+    /// Where the devices' time went. Found once, however many ask.
+    pub fn device_time(&self) -> &DeviceTime {
+        self.device_time.get_or_init(|| {
+            let threads = Threads::of(self.rank);
+            let any = of_devices(self.rank, |busy| &busy.any);
+            let busy =
+                BusyTimes { any: &any, compute: &self.compute, communication: &self.communication };
+            let waterfall = Waterfall::of(self.rank, &threads, &self.window, &busy, |_| true);
+            DeviceTime { threads, waterfall }
+        })
+    }
+
+    /// Idle time of the devices by one cause.
+    pub fn idle_ns(&self, cause: Cause) -> u64 {
+        self.device_time().waterfall.ns(cause)
+    }
+
+    /// When the devices were idle by one cause.
+    pub fn idle_by(&self, cause: Cause) -> Cover {
+        self.device_time().waterfall.cover(cause)
+    }
+
+    /// The line that has most of the idle time of one cause, by samples.
+    pub fn idle_line(&self, cause: Cause) -> Option<SourceLine> {
+        let DeviceTime { threads, waterfall } = self.device_time();
+        let place = waterfall.line(self.rank, threads, cause)?;
+        Some(SourceLine { function: place.function, file: place.file, line: place.line })
+    }
+
+    /// Idle time of the devices while their host thread was at some places: of each cause the part
+    /// that samples have there.
+    pub fn idle_at(&self, is_there: impl Fn(&Place) -> bool) -> u64 {
+        let DeviceTime { threads, waterfall } = self.device_time();
+        let of_cause = |cause: &Cause| {
+            let ns = waterfall.ns(*cause);
+            if ns == 0 {
+                return 0;
+            }
+            let places = waterfall.places(self.rank, threads, *cause);
+            let all: u64 = places.iter().map(|(_, ns)| ns).sum();
+            let there: u64 =
+                places.iter().filter(|(place, _)| is_there(place)).map(|(_, ns)| ns).sum();
+            (u128::from(ns) * u128::from(there)).checked_div(u128::from(all)).unwrap_or(0) as u64
+        };
+        OF_HOST_CODE.iter().map(of_cause).sum()
+    }
+
+    /// What of some idle time has a cause that can be changed.
+    pub fn explained_ns(&self, idle: &Cover) -> u64 {
+        let waterfall = &self.device_time().waterfall;
+        let explained = waterfall.idle.iter().filter(|one| one.cause.explains());
+        Cover::of(explained.map(|one| one.interval)).shared(idle)
+    }
+}
