@@ -3,21 +3,9 @@
 use super::Scene;
 use crate::base::intervals::Cover;
 use crate::findings::finding::SourceLine;
-use crate::gpu::gpu_time::{BusyTimes, Cause, Threads, Waterfall};
+use crate::gpu::gpu_time::{BusyTimes, CAUSES, Cause, Threads, Waterfall};
 use crate::host::Place;
 use crate::rank::of_devices;
-
-/// Causes of idle time that are code of the driving thread's, or waits of it: rules on that
-/// thread's time judge these. The others have rules of their own.
-const OF_HOST_CODE: [Cause; 7] = [
-    Cause::Python,
-    Cause::Data,
-    Cause::Gc,
-    Cause::Lock,
-    Cause::Gil,
-    Cause::Checkpoint,
-    Cause::Collective,
-];
 
 /// See the module.
 #[derive(Debug)]
@@ -71,13 +59,17 @@ impl Scene<'_> {
                 places.iter().filter(|(place, _)| is_there(place)).map(|(_, ns)| ns).sum();
             (u128::from(ns) * u128::from(there)).checked_div(u128::from(all)).unwrap_or(0) as u64
         };
-        OF_HOST_CODE.iter().map(of_cause).sum()
+        let is_judged = |cause: &&Cause| cause.is_host_code() || **cause == Cause::Data;
+        CAUSES.iter().filter(is_judged).map(of_cause).sum()
     }
 
-    /// What of some idle time has a cause that can be changed.
+    /// What of some idle time has a cause for which there is a rule with what it needs.
     pub fn explained_ns(&self, idle: &Cover) -> u64 {
         let waterfall = &self.device_time().waterfall;
-        let explained = waterfall.idle.iter().filter(|one| one.cause.explains());
+        let is_sampled = self.host().is_some();
+        let is_judged =
+            |cause: Cause| cause.explains() && (is_sampled || !cause.is_host_code());
+        let explained = waterfall.idle.iter().filter(|one| is_judged(one.cause));
         Cover::of(explained.map(|one| one.interval)).shared(idle)
     }
 }

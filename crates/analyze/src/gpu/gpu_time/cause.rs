@@ -107,6 +107,19 @@ impl Cause {
     pub fn explains(self) -> bool {
         !matches!(self, Cause::Stream | Cause::Start | Cause::End | Cause::Unknown)
     }
+
+    /// Whether it is code or a wait of the host that only CPU samples show in full.
+    pub fn is_host_code(self) -> bool {
+        matches!(
+            self,
+            Cause::Python
+                | Cause::Gc
+                | Cause::Lock
+                | Cause::Gil
+                | Cause::Checkpoint
+                | Cause::Collective
+        )
+    }
 }
 
 #[cfg(test)]

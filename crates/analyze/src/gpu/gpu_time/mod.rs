@@ -22,7 +22,7 @@ use crate::base::intervals::Cover;
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Busy, Needs, RankTrace, steps_of_one_process, window};
 
-pub use cause::Cause;
+pub use cause::{CAUSES, Cause};
 pub use gaps::Gap;
 pub(crate) use ranges::loads_data;
 pub use threads::Threads;

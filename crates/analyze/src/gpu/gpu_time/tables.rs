@@ -76,13 +76,14 @@ impl DeviceRows {
 }
 
 impl PartRow {
-    /// Line, and what was called there.
-    fn why(&self) -> String {
+    /// `idle: waits for the device, f (a.py:3): cudaStreamSynchronize of aten::item`.
+    fn shown(&self) -> String {
         let line = self.line.as_ref().map(Place::shown);
         match (line, self.what.is_empty()) {
-            (Some(line), true) => line,
-            (Some(line), false) => format!("{line}: {}", self.what),
-            (None, _) => self.what.clone(),
+            (None, true) => self.words.clone(),
+            (None, false) => format!("{}, {}", self.words, self.what),
+            (Some(line), true) => format!("{}, {line}", self.words),
+            (Some(line), false) => format!("{}, {line}: {}", self.words, self.what),
         }
     }
 }
@@ -160,11 +161,11 @@ pub(super) fn body(ranks: &[(RankAt, Vec<DeviceRows>)]) -> Body {
         Column::new("ns", "time", Unit::Duration),
         Column::new("step_ns", "a step", Unit::Duration),
         Column::new("share", "share", Unit::Share),
-        Column::new("words", "part", Unit::Text),
         Column::data("function", Unit::Text),
         Column::data("file", Unit::Text),
         Column::data("line", Unit::Id),
-        Column::new("why", "why", Unit::Name),
+        Column::data("call", Unit::Name),
+        Column::new("words", "what", Unit::Name),
     ];
     let mut parts = Table::new("parts", "Where the GPU's time went", columns)
         .about(
@@ -201,11 +202,11 @@ pub(super) fn body(ranks: &[(RankAt, Vec<DeviceRows>)]) -> Body {
                 part.ns.into(),
                 Cell::applies(a_step),
                 share(part.ns).into(),
-                part.words.as_str().into(),
                 text(line.map(|line| &*line.function)),
                 text(line.map(|line| &*line.file)),
                 Cell::applies(line.map(|line| line.line).filter(|line| *line > 0)),
-                text(Some(&part.why())),
+                text(Some(&part.what)),
+                part.shown().into(),
             ]);
         }
         let working = row.parts.iter().filter(|part| part.cause.is_none()).map(|part| part.ns);

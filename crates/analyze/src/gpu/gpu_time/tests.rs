@@ -227,8 +227,12 @@ fn what_the_recording_does_not_show_is_unknown() {
     let mut made = Fixture::new();
     made.call(0, 0, 5 * US, "cudaLaunchKernel", 1);
     kernel(&mut made, 5 * US, 10 * US, 1);
+    // No launch; then a long time in which the host was not sampled.
     kernel(&mut made, 50 * US, 60 * US, 0);
-    assert_eq!(causes(&made.finish()), [(Cause::Unknown, 40 * US)]);
+    made.call(0, 5 * MS, 5 * US, "cudaLaunchKernel", 2);
+    kernel(&mut made, 5 * MS + 5 * US, 6 * MS, 2);
+    let expected = [(Cause::Unknown, 40 * US + 5 * MS - 60 * US), (Cause::Launch, 5 * US)];
+    assert_eq!(causes(&made.finish()), expected);
 }
 
 #[test]

@@ -284,7 +284,8 @@ impl Threads {
     }
 
     /// What the other threads of the process did meanwhile, the one that did most first. Where none
-    /// did anything, the thread was at its own code; for a short while, it was being woken.
+    /// did anything, the thread was at its own code, if it was sampled at all; for a short while, it
+    /// was being woken.
     fn follow<'t>(
         &'t self,
         thread: u32,
@@ -313,9 +314,11 @@ impl Threads {
             }
         }
         for &interval in rest.parts() {
+            let is_sampled = !self.all[thread as usize].samples.is_empty();
             let cause = match interval.length() < QUIET_NS {
                 true => Cause::Launch,
-                false => Cause::Python,
+                false if is_sampled => Cause::Python,
+                false => Cause::Unknown,
             };
             found.push(Explained { interval, cause, thread, call: NO_CALL });
         }

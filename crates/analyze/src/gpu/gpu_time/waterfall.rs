@@ -228,7 +228,7 @@ fn of_gap(
             Cause::Sync | Cause::Allocation | Cause::PageableCopy => {
                 blocked = Some((one.cause, one.call));
             }
-            Cause::Launch => {
+            Cause::Launch | Cause::Unknown => {
                 let before = || threads.wait_before(one.thread, one.interval.start);
                 if let Some(by) = blocked.or_else(|| Some((Cause::Sync, before()?))) {
                     (one.cause, one.call) = by;
