@@ -11,7 +11,7 @@ use crate::findings::scene::Gap;
 use crate::findings::scene::{Scene, moment_of_call};
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times, top};
-use crate::gpu::gpu_time::Cause;
+use crate::gpu::gpu_time::IdleCause;
 
 /// Idle time in which the host was launching, operator by operator.
 pub(super) struct LaunchBound;
@@ -61,7 +61,7 @@ impl Rule for LaunchBound {
                      larger batches, less Python between operators.",
                 )
                 .bound(idle.length())
-                .on_line(scene.idle_line(Cause::Launch))
+                .on_line(scene.idle_line(IdleCause::Launch))
                 .at(idle_places(&idle)),
         ])
     }
@@ -69,7 +69,7 @@ impl Rule for LaunchBound {
 
 /// The idle time of this rule, and the gaps that it lies in.
 fn launch_gaps<'s>(scene: &'s Scene<'_>) -> (Cover, Vec<&'s Gap>) {
-    let idle = scene.idle_by(Cause::Launch);
+    let idle = scene.idle_by(IdleCause::Launch);
     let measure = idle.measure();
     let mut walk = measure.walk();
     let is_launch = |gap: &&Gap| gap.launch().is_some() && walk.within(gap.interval) > 0;

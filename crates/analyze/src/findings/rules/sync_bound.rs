@@ -9,7 +9,7 @@ use crate::findings::scene::calls::is_wait;
 use crate::findings::scene::{Scene, moment_of_call};
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times, top};
-use crate::gpu::gpu_time::Cause;
+use crate::gpu::gpu_time::IdleCause;
 use crate::rank::HostSpan;
 
 /// Calls that wait for a device, followed by gaps on it.
@@ -33,7 +33,8 @@ impl Rule for SyncBound {
         if calls.is_empty() {
             return Verdict::none(scene.none(&WAIT, scene.has_calls(is_wait)));
         }
-        let (wait, direct) = (scene.cover_of_calls(&calls).length(), scene.idle_ns(Cause::Sync));
+        let (wait, direct) =
+            (scene.cover_of_calls(&calls).length(), scene.idle_ns(IdleCause::Sync));
         if scene.share(direct) < 0.01 {
             return Verdict::clear(format!(
                 "waits of {} {}; the device then idles for {}",
@@ -76,7 +77,7 @@ impl Rule for SyncBound {
                 )
                 .bound(direct)
                 .local()
-                .on_line(scene.idle_line(Cause::Sync))
+                .on_line(scene.idle_line(IdleCause::Sync))
                 .at(scene.call_places(&calls)),
         ])
     }

@@ -5,12 +5,12 @@
 //! shorter than either. `docs/metrics.md` has the reasoning for each.
 
 mod copies;
-mod device_time;
 mod main_threads;
 mod places;
 mod ranges;
 mod sampled_loading;
 mod search;
+mod time_by_cause;
 
 use std::sync::OnceLock;
 
@@ -26,11 +26,11 @@ use crate::program::flops::Modelled;
 pub(super) use crate::rank::call_names as calls;
 use crate::rank::{RankTrace, of_devices, steps_of_one_process, window};
 pub(super) use copies::Copy;
-use device_time::DeviceTime;
 use main_threads::MainThreads;
 pub(super) use places::moment_of_call;
 use ranges::NamedRange;
 use sampled_loading::SampledLoading;
+use time_by_cause::TimeByCause;
 
 /// Shortest gap that is called one, of a short step.
 const LEAST_GAP_NS: u64 = 1_000_000;
@@ -81,7 +81,7 @@ pub(super) struct Scene<'a> {
     /// PyTorch's DataLoader in CPU samples; once a rule asked.
     sampled_loading: OnceLock<SampledLoading>,
     /// Where the devices' time went; once a rule asked.
-    device_time: OnceLock<DeviceTime>,
+    time_by_cause: OnceLock<TimeByCause>,
     /// Operators' runs with what they take at least; once a rule asked.
     modelled: OnceLock<Modelled>,
     /// The driving thread's wall time; once a rule asked.
@@ -145,7 +145,7 @@ impl<'a> Scene<'a> {
             is_brief: false,
             ranges: OnceLock::new(),
             sampled_loading: OnceLock::new(),
-            device_time: OnceLock::new(),
+            time_by_cause: OnceLock::new(),
             modelled: OnceLock::new(),
             host: host.map_or_else(OnceLock::new, OnceLock::from),
             rank,

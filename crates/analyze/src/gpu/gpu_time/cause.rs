@@ -2,7 +2,7 @@
 
 /// What a device waited for while it was idle. The causes are exclusive, so that they add up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Cause {
+pub enum IdleCause {
     /// The host was launching, operator by operator, and was slower than the device.
     Launch,
     /// The host had waited for the device before it could launch more.
@@ -38,86 +38,86 @@ pub enum Cause {
 }
 
 /// All of them, in the order of tables for equal times.
-pub const CAUSES: [Cause; 16] = [
-    Cause::Launch,
-    Cause::Sync,
-    Cause::Allocation,
-    Cause::PageableCopy,
-    Cause::Python,
-    Cause::Data,
-    Cause::Gc,
-    Cause::Lock,
-    Cause::Gil,
-    Cause::Compile,
-    Cause::Checkpoint,
-    Cause::Collective,
-    Cause::Stream,
-    Cause::Start,
-    Cause::End,
-    Cause::Unknown,
+pub const CAUSES: [IdleCause; 16] = [
+    IdleCause::Launch,
+    IdleCause::Sync,
+    IdleCause::Allocation,
+    IdleCause::PageableCopy,
+    IdleCause::Python,
+    IdleCause::Data,
+    IdleCause::Gc,
+    IdleCause::Lock,
+    IdleCause::Gil,
+    IdleCause::Compile,
+    IdleCause::Checkpoint,
+    IdleCause::Collective,
+    IdleCause::Stream,
+    IdleCause::Start,
+    IdleCause::End,
+    IdleCause::Unknown,
 ];
 
-impl Cause {
+impl IdleCause {
     /// As JSON has it.
     pub fn key(self) -> &'static str {
         match self {
-            Cause::Launch => "launch",
-            Cause::Sync => "sync",
-            Cause::Allocation => "allocation",
-            Cause::PageableCopy => "pageable_copy",
-            Cause::Python => "python",
-            Cause::Data => "data",
-            Cause::Gc => "gc",
-            Cause::Lock => "lock",
-            Cause::Gil => "gil",
-            Cause::Compile => "compile",
-            Cause::Checkpoint => "checkpoint",
-            Cause::Collective => "collective",
-            Cause::Stream => "stream",
-            Cause::Start => "start",
-            Cause::End => "end",
-            Cause::Unknown => "unknown",
+            IdleCause::Launch => "launch",
+            IdleCause::Sync => "sync",
+            IdleCause::Allocation => "allocation",
+            IdleCause::PageableCopy => "pageable_copy",
+            IdleCause::Python => "python",
+            IdleCause::Data => "data",
+            IdleCause::Gc => "gc",
+            IdleCause::Lock => "lock",
+            IdleCause::Gil => "gil",
+            IdleCause::Compile => "compile",
+            IdleCause::Checkpoint => "checkpoint",
+            IdleCause::Collective => "collective",
+            IdleCause::Stream => "stream",
+            IdleCause::Start => "start",
+            IdleCause::End => "end",
+            IdleCause::Unknown => "unknown",
         }
     }
 
-    /// In a table, after "idle: ".
+    /// In a table of idle time.
     pub fn short(self) -> &'static str {
         match self {
-            Cause::Launch => "slow launches",
-            Cause::Sync => "waits for the device",
-            Cause::Allocation => "device memory",
-            Cause::PageableCopy => "pageable copies",
-            Cause::Python => "other host code",
-            Cause::Data => "loading data",
-            Cause::Gc => "garbage collection",
-            Cause::Lock => "a lock",
-            Cause::Gil => "the GIL",
-            Cause::Compile => "compilation",
-            Cause::Checkpoint => "checkpoint",
-            Cause::Collective => "other ranks",
-            Cause::Stream => "held on the device",
-            Cause::Start => "before first work",
-            Cause::End => "after last work",
-            Cause::Unknown => "unknown",
+            IdleCause::Launch => "launches",
+            IdleCause::Sync => "sync",
+            IdleCause::Allocation => "allocation",
+            IdleCause::PageableCopy => "pageable",
+            IdleCause::Python => "other code",
+            IdleCause::Data => "data",
+            IdleCause::Gc => "gc",
+            IdleCause::Lock => "lock",
+            IdleCause::Gil => "GIL",
+            IdleCause::Compile => "compilation",
+            IdleCause::Checkpoint => "checkpoint",
+            IdleCause::Collective => "other ranks",
+            IdleCause::Stream => "stream",
+            IdleCause::Start => "start",
+            IdleCause::End => "end",
+            IdleCause::Unknown => "unknown",
         }
     }
 
     /// Whether it names something that can be changed: the others say only when it was idle, or
     /// that nothing is known.
     pub fn explains(self) -> bool {
-        !matches!(self, Cause::Stream | Cause::Start | Cause::End | Cause::Unknown)
+        !matches!(self, IdleCause::Stream | IdleCause::Start | IdleCause::End | IdleCause::Unknown)
     }
 
     /// Whether it is code or a wait of the host that only CPU samples show in full.
     pub fn is_host_code(self) -> bool {
         matches!(
             self,
-            Cause::Python
-                | Cause::Gc
-                | Cause::Lock
-                | Cause::Gil
-                | Cause::Checkpoint
-                | Cause::Collective
+            IdleCause::Python
+                | IdleCause::Gc
+                | IdleCause::Lock
+                | IdleCause::Gil
+                | IdleCause::Checkpoint
+                | IdleCause::Collective
         )
     }
 }
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn each_cause_has_a_key_of_its_own_and_a_place_in_the_list() {
-        let mut keys = CAUSES.map(Cause::key);
+        let mut keys = CAUSES.map(IdleCause::key);
         keys.sort_unstable();
         assert!(keys.windows(2).all(|pair| pair[0] != pair[1]));
         assert!(CAUSES.iter().enumerate().all(|(at, cause)| *cause as usize == at));

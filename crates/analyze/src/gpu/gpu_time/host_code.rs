@@ -1,6 +1,6 @@
 //! What a stack of a launching thread says about the device that has nothing to do.
 
-use super::cause::Cause;
+use super::cause::IdleCause;
 use crate::host::Place;
 use crate::rank::samples::{Func, FunctionTable, Layer, Part, Role, Stack};
 
@@ -8,7 +8,7 @@ use crate::rank::samples::{Func, FunctionTable, Layer, Part, Role, Stack};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HostCode {
     /// It kept the device waiting by this.
-    Cause(Cause),
+    Cause(IdleCause),
     /// It ran code of the device's libraries or of a framework's operators.
     Operators,
     /// It waited for another thread to do something.
@@ -55,13 +55,13 @@ impl HostCode {
     pub fn of(part: Part, stack: &Stack, names: &FunctionTable) -> HostCode {
         let all = || stack.functions.iter().map(|id| names.get(*id));
         if all().any(compiles) {
-            return HostCode::Cause(Cause::Compile);
+            return HostCode::Cause(IdleCause::Compile);
         }
         let cause = match part {
-            Part::Gil => Some(Cause::Gil),
-            Part::Gc => Some(Cause::Gc),
-            Part::Collective => Some(Cause::Collective),
-            Part::Device => Some(Cause::Sync),
+            Part::Gil => Some(IdleCause::Gil),
+            Part::Gc => Some(IdleCause::Gc),
+            Part::Collective => Some(IdleCause::Collective),
+            Part::Device => Some(IdleCause::Sync),
             _ => None,
         };
         if let Some(cause) = cause {
@@ -69,19 +69,19 @@ impl HostCode {
         }
         let place = Place::of(part, stack, names);
         if place.saves {
-            return HostCode::Cause(Cause::Checkpoint);
+            return HostCode::Cause(IdleCause::Checkpoint);
         }
         let loads =
             |func: &Func| func.layer == Layer::Python && Role::of(&func.name, &func.file).is_some();
         if part == Part::Data || all().any(loads) {
-            return HostCode::Cause(Cause::Data);
+            return HostCode::Cause(IdleCause::Data);
         }
         match part {
-            Part::Lock if place.is_held => HostCode::Cause(Cause::Lock),
+            Part::Lock if place.is_held => HostCode::Cause(IdleCause::Lock),
             Part::Lock => HostCode::OtherThread,
             Part::Other if place.cause == crate::host::OtherCause::Thread => HostCode::OtherThread,
             Part::Unknown => HostCode::OtherThread,
-            Part::Python => HostCode::Cause(Cause::Python),
+            Part::Python => HostCode::Cause(IdleCause::Python),
             _ => {
                 let inner = all().find(|func| func.layer != Layer::Kernel && !func.is_system());
                 let is_operator = inner.is_some_and(|func| {
@@ -89,7 +89,7 @@ impl HostCode {
                 });
                 match is_operator {
                     true => HostCode::Operators,
-                    false => HostCode::Cause(Cause::Python),
+                    false => HostCode::Cause(IdleCause::Python),
                 }
             }
         }

@@ -22,7 +22,7 @@ use crate::base::intervals::Cover;
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Busy, Needs, RankTrace, steps_of_one_process, window};
 
-pub use cause::{CAUSES, Cause};
+pub use cause::{CAUSES, IdleCause};
 pub use gaps::Gap;
 pub(crate) use ranges::loads_data;
 pub use threads::Threads;
@@ -41,7 +41,7 @@ struct GpuTime;
 impl Analysis for GpuTime {
     const KIND: &'static str = KIND.name;
     const HTA: bool = false;
-    type Part = Vec<tables::DeviceRows>;
+    type Part = Vec<tables::WaterfallRows>;
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::ALL
@@ -56,7 +56,7 @@ impl Analysis for GpuTime {
         let threads = Threads::of(rank);
         let of_device = |busy: &Busy| {
             let waterfall = of_device(rank, &threads, &window, busy);
-            tables::DeviceRows::of(rank, &threads, &waterfall, busy.device, steps.len())
+            tables::WaterfallRows::of(rank, &threads, &waterfall, busy.device, steps.len())
         };
         rank.devices().iter().map(of_device).collect()
     }

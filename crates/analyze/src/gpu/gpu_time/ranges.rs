@@ -1,6 +1,6 @@
 //! What ranges, operators and Python functions are about, by their names.
 
-use super::cause::Cause;
+use super::cause::IdleCause;
 
 /// Parts of names, in small letters, of ranges that load data: PyTorch's
 /// `enumerate(DataLoader)#….__next__` and its Python frames, TensorFlow's
@@ -38,18 +38,18 @@ pub(crate) fn loads_data(name: &str) -> bool {
 
 /// What a device waits for while its host thread is in a range of this name, whatever is called
 /// there; `None` of most names.
-pub(super) fn of_all_within(name: &str) -> Option<Cause> {
+pub(super) fn of_all_within(name: &str) -> Option<IdleCause> {
     let lower = || name.to_ascii_lowercase();
     if COMPILING.iter().any(|start| name.starts_with(start)) {
-        return Some(Cause::Compile);
+        return Some(IdleCause::Compile);
     }
-    SAVING.iter().any(|start| lower().starts_with(start)).then_some(Cause::Checkpoint)
+    SAVING.iter().any(|start| lower().starts_with(start)).then_some(IdleCause::Checkpoint)
 }
 
 /// The same, except for calls that block, which are told apart.
-pub(super) fn of_rest_within(name: &str) -> Option<Cause> {
+pub(super) fn of_rest_within(name: &str) -> Option<IdleCause> {
     if COLLECTING.contains(&name) {
-        return Some(Cause::Gc);
+        return Some(IdleCause::Gc);
     }
-    loads_data(name).then_some(Cause::Data)
+    loads_data(name).then_some(IdleCause::Data)
 }

@@ -1,10 +1,11 @@
 //! The waterfall as tables.
 
 use tprof_facts::copies::direction;
+use tprof_facts::labels::base_name;
 use tprof_facts::units::duration;
 use tprof_trace::model::NameId;
 
-use super::cause::Cause;
+use super::cause::IdleCause;
 use super::threads::Threads;
 use super::waterfall::Waterfall;
 use crate::base::stats::median;
@@ -14,7 +15,7 @@ use crate::host::Place;
 use crate::rank::RankTrace;
 
 /// One device's rows.
-pub(super) struct DeviceRows {
+pub(super) struct WaterfallRows {
     device: Option<u32>,
     window_ns: u64,
     steps: usize,
@@ -24,28 +25,28 @@ pub(super) struct DeviceRows {
 /// A part of a device's time.
 struct PartRow {
     part: &'static str,
-    cause: Option<Cause>,
+    cause: Option<IdleCause>,
     ns: u64,
-    /// What a person reads of it.
-    words: String,
+    /// What it is, for a person.
+    words: &'static str,
     /// What was called or ran, as far as it is known.
     what: String,
     line: Option<Place>,
 }
 
-impl DeviceRows {
+impl WaterfallRows {
     pub fn of(
         rank: &RankTrace<'_>,
         threads: &Threads,
         waterfall: &Waterfall,
         device: Option<u32>,
         steps: usize,
-    ) -> DeviceRows {
-        let work = |part, ns, words: &str| PartRow {
+    ) -> WaterfallRows {
+        let work = |part, ns, words| PartRow {
             part,
             cause: None,
             ns,
-            words: words.to_owned(),
+            words,
             what: String::new(),
             line: None,
         };
@@ -63,7 +64,7 @@ impl DeviceRows {
                 part: "idle",
                 cause: Some(cause),
                 ns,
-                words: format!("idle: {}", cause.short()),
+                words: cause.short(),
                 what: what(rank, waterfall, cause),
                 line: match cause.explains() {
                     true => line,
@@ -71,26 +72,25 @@ impl DeviceRows {
                 },
             });
         }
-        DeviceRows { device, window_ns: waterfall.window_ns, steps, parts }
+        WaterfallRows { device, window_ns: waterfall.window_ns, steps, parts }
     }
 }
 
 impl PartRow {
-    /// `idle: waits for the device, f (a.py:3): cudaStreamSynchronize of aten::item`.
-    fn shown(&self) -> String {
-        let line = self.line.as_ref().map(Place::shown);
-        match (line, self.what.is_empty()) {
-            (None, true) => self.words.clone(),
-            (None, false) => format!("{}, {}", self.words, self.what),
-            (Some(line), true) => format!("{}, {line}", self.words),
-            (Some(line), false) => format!("{}, {line}: {}", self.words, self.what),
-        }
+    /// `a.py:3`, or the function.
+    fn at(&self) -> Option<String> {
+        let place = self.line.as_ref()?;
+        Some(match (place.file.is_empty(), place.line) {
+            (true, _) => place.function.clone(),
+            (false, 0) => base_name(&place.file).to_owned(),
+            (false, line) => format!("{}:{line}", base_name(&place.file)),
+        })
     }
 }
 
 /// The call with most of a cause, and the operator that made it; of launches how fast they come.
-fn what(rank: &RankTrace<'_>, waterfall: &Waterfall, cause: Cause) -> String {
-    if cause == Cause::Launch {
+fn what(rank: &RankTrace<'_>, waterfall: &Waterfall, cause: IdleCause) -> String {
+    if cause == IdleCause::Launch {
         return launches(rank).unwrap_or_default();
     }
     let mut sums: Vec<(NameId, u64, usize)> = Vec::new();
@@ -150,13 +150,12 @@ fn launches(rank: &RankTrace<'_>) -> Option<String> {
 }
 
 /// The report.
-pub(super) fn body(ranks: &[(RankAt, Vec<DeviceRows>)]) -> Body {
+pub(super) fn body(ranks: &[(RankAt, Vec<WaterfallRows>)]) -> Body {
     let rows = || ranks.iter().flat_map(|(at, rows)| rows.iter().map(move |row| (at, row)));
     let device = || Column::device(rows().map(|(_, row)| row.device));
     let columns = vec![
         Column::new("rank", if ranks.len() > 1 { "rank" } else { "" }, Unit::Text),
         device(),
-        Column::data("part", Unit::Text),
         Column::data("cause", Unit::Text),
         Column::new("ns", "time", Unit::Duration),
         Column::new("step_ns", "a step", Unit::Duration),
@@ -164,13 +163,15 @@ pub(super) fn body(ranks: &[(RankAt, Vec<DeviceRows>)]) -> Body {
         Column::data("function", Unit::Text),
         Column::data("file", Unit::Text),
         Column::data("line", Unit::Id),
-        Column::data("call", Unit::Name),
-        Column::new("words", "what", Unit::Name),
+        Column::data("part", Unit::Text),
+        Column::new("words", "went to", Unit::Text),
+        Column::new("at", "at", Unit::Text),
+        Column::new("call", "call", Unit::Name),
     ];
     let mut parts = Table::new("parts", "Where the GPU's time went", columns)
         .about(
-            "each nanosecond of the window once; idle time by what the device waited for; lines \
-             are from CPU samples",
+            "each nanosecond of the window once: first the device's work, then its idle time by what \
+             it waited for; lines are from CPU samples",
         )
         .empty(NO_WORK);
     let columns = vec![
@@ -197,16 +198,17 @@ pub(super) fn body(ranks: &[(RankAt, Vec<DeviceRows>)]) -> Body {
             parts.row(vec![
                 rank(),
                 device.clone(),
-                part.part.into(),
-                text(part.cause.map(Cause::key)),
+                text(part.cause.map(IdleCause::key)),
                 part.ns.into(),
                 Cell::applies(a_step),
                 share(part.ns).into(),
                 text(line.map(|line| &*line.function)),
                 text(line.map(|line| &*line.file)),
                 Cell::applies(line.map(|line| line.line).filter(|line| *line > 0)),
+                part.part.into(),
+                part.words.into(),
+                text(part.at().as_deref()),
                 text(Some(&part.what)),
-                part.shown().into(),
             ]);
         }
         let working = row.parts.iter().filter(|part| part.cause.is_none()).map(|part| part.ns);

@@ -31,7 +31,7 @@ fn waterfall(file: &TraceFile) -> Waterfall {
     of_device(&rank, &Threads::of(&rank), &window(&rank, &[]), busy)
 }
 
-fn causes(file: &TraceFile) -> Vec<(Cause, u64)> {
+fn causes(file: &TraceFile) -> Vec<(IdleCause, u64)> {
     waterfall(file).causes()
 }
 
@@ -46,7 +46,7 @@ fn the_host_is_late_until_it_has_launched_and_then_the_device_holds_the_work() {
     let found = waterfall(&made.finish());
     assert_eq!(found.window_ns, 240 * US);
     assert_eq!(found.compute_ns, 40 * US);
-    assert_eq!(found.causes(), [(Cause::Launch, 120 * US), (Cause::Stream, 80 * US)]);
+    assert_eq!(found.causes(), [(IdleCause::Launch, 120 * US), (IdleCause::Stream, 80 * US)]);
 }
 
 #[test]
@@ -58,8 +58,8 @@ fn idle_time_after_a_wait_is_the_waits_up_to_the_next_launch() {
     kernel(&mut made, 10 * US, 110 * US, 1);
     kernel(&mut made, 165 * US, 200 * US, 2);
     let found = waterfall(&made.finish());
-    assert_eq!(found.causes(), [(Cause::Sync, 55 * US)]);
-    assert_eq!(found.calls(Cause::Sync), [(1, 55 * US)]);
+    assert_eq!(found.causes(), [(IdleCause::Sync, 55 * US)]);
+    assert_eq!(found.calls(IdleCause::Sync), [(1, 55 * US)]);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_thread_that_waits_every_few_launches_never_launches_ahead() {
     }
     // From the first kernel's end to the last one's start, but for two others; up to the first wait
     // it might have launched ahead.
-    let expected = [(Cause::Sync, (110 - 20 - 4) * US), (Cause::Launch, (20 - 12) * US)];
+    let expected = [(IdleCause::Sync, (110 - 20 - 4) * US), (IdleCause::Launch, (20 - 12) * US)];
     assert_eq!(causes(&made.finish()), expected);
 }
 
@@ -106,10 +106,10 @@ fn calls_that_block_are_causes_of_their_own() {
     kernel(&mut made, 160 * US, 170 * US, 4);
     let found = waterfall(&made.finish());
     let expected = [
-        (Cause::Allocation, 40 * US),
-        (Cause::PageableCopy, 35 * US),
-        (Cause::Launch, 10 * US + 5 * US + 10 * US + 10 * US),
-        (Cause::Compile, 20 * US),
+        (IdleCause::Allocation, 40 * US),
+        (IdleCause::PageableCopy, 35 * US),
+        (IdleCause::Launch, 10 * US + 5 * US + 10 * US + 10 * US),
+        (IdleCause::Compile, 20 * US),
     ];
     let mut causes = found.causes();
     causes.sort();
@@ -137,8 +137,11 @@ fn ranges_say_what_the_host_does_in_them() {
     made.call(0, 4 * MS, MS, "cudaStreamSynchronize", 60);
     made.call(0, 8 * MS, 5 * US, "cudaLaunchKernel", 2);
     kernel(&mut made, 8 * MS + 5 * US, 9 * MS, 2);
-    let expected =
-        [(Cause::Compile, 5 * MS), (Cause::Data, 3 * MS - 10 * US), (Cause::Launch, 5 * US)];
+    let expected = [
+        (IdleCause::Compile, 5 * MS),
+        (IdleCause::Data, 3 * MS - 10 * US),
+        (IdleCause::Launch, 5 * US),
+    ];
     assert_eq!(causes(&made.finish()), expected);
 }
 
@@ -175,12 +178,15 @@ fn a_long_time_without_calls_is_the_users_code_by_its_samples() {
     };
     write(&mut made, vec![row(8 * MS, 1), row(18 * MS, 2)]);
     let file = made.finish();
-    let expected =
-        [(Cause::Data, 12 * MS), (Cause::Python, 8 * MS - 10 * US), (Cause::Launch, 5 * US)];
+    let expected = [
+        (IdleCause::Data, 12 * MS),
+        (IdleCause::Python, 8 * MS - 10 * US),
+        (IdleCause::Launch, 5 * US),
+    ];
     assert_eq!(causes(&file), expected);
     let rank = RankTrace::load(&file, Needs::ALL);
     let threads = Threads::of(&rank);
-    let line = waterfall(&file).line(&rank, &threads, Cause::Python).unwrap();
+    let line = waterfall(&file).line(&rank, &threads, IdleCause::Python).unwrap();
     assert_eq!((&*line.function, line.line), ("slow_metrics", 56));
 }
 
@@ -219,7 +225,7 @@ fn a_thread_that_waits_for_another_passes_its_time_on() {
         ..Sample::default()
     };
     write(&mut made, vec![wait]);
-    assert_eq!(causes(&made.finish()), [(Cause::Launch, 3 * MS + 15 * US)]);
+    assert_eq!(causes(&made.finish()), [(IdleCause::Launch, 3 * MS + 15 * US)]);
 }
 
 #[test]
@@ -231,7 +237,7 @@ fn what_the_recording_does_not_show_is_unknown() {
     kernel(&mut made, 50 * US, 60 * US, 0);
     made.call(0, 5 * MS, 5 * US, "cudaLaunchKernel", 2);
     kernel(&mut made, 5 * MS + 5 * US, 6 * MS, 2);
-    let expected = [(Cause::Unknown, 40 * US + 5 * MS - 60 * US), (Cause::Launch, 5 * US)];
+    let expected = [(IdleCause::Unknown, 40 * US + 5 * MS - 60 * US), (IdleCause::Launch, 5 * US)];
     assert_eq!(causes(&made.finish()), expected);
 }
 
@@ -253,8 +259,8 @@ fn two_devices_have_a_waterfall_each() {
     let rank = RankTrace::load(&file, Needs::ALL);
     let (threads, window) = (Threads::of(&rank), window(&rank, &[]));
     let of = |busy| of_device(&rank, &threads, &window, busy).causes();
-    assert_eq!(of(&rank.devices()[0]), [(Cause::End, 100 * US)]);
-    assert_eq!(of(&rank.devices()[1]), [(Cause::Launch, 100 * US)]);
+    assert_eq!(of(&rank.devices()[0]), [(IdleCause::End, 100 * US)]);
+    assert_eq!(of(&rank.devices()[1]), [(IdleCause::Launch, 100 * US)]);
 }
 
 proptest! {

@@ -5,7 +5,7 @@ use tprof_trace::model::{
     MemoryKind, NameId, ProcessIndex, Sample, SpanKind, StackId, ThreadIndex, ThreadState,
 };
 
-use super::cause::Cause;
+use super::cause::IdleCause;
 use super::host_code::HostCode;
 use super::ranges;
 use super::timeline::{NO_CALL, Piece, QUIET_NS, ThreadTimeline, ordered};
@@ -35,7 +35,7 @@ pub struct Threads {
     active: Vec<Cover>,
     index: FxHashMap<ThreadIndex, usize>,
     /// Samples and waits with a stack, for lines.
-    rows: Vec<Row>,
+    rows: Vec<SampledRow>,
     /// Of each thread whether Python was on its stack, and of each process the thread that ran most
     /// of its Python.
     has_python: Vec<bool>,
@@ -45,7 +45,7 @@ pub struct Threads {
 
 /// A sample on a core, or a wait.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct SampledRow {
     process: ProcessIndex,
     stack: StackId,
     thread: u32,
@@ -58,7 +58,7 @@ struct Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Explained {
     pub interval: Interval,
-    pub cause: Cause,
+    pub cause: IdleCause,
     /// The thread that kept the device waiting, as an index into [`Threads`].
     pub thread: u32,
     /// Index of the call that did, or [`NO_CALL`].
@@ -95,7 +95,7 @@ impl Threads {
     }
 
     fn add_calls(&mut self, rank: &RankTrace<'_>) {
-        let mut named: FxHashMap<NameId, Option<Cause>> = FxHashMap::default();
+        let mut named: FxHashMap<NameId, Option<IdleCause>> = FxHashMap::default();
         let mut busy: Vec<Union> = Vec::new();
         // The last wait's end and call, and launches since.
         let mut waits: Vec<Option<(u64, u32, usize)>> = Vec::new();
@@ -113,7 +113,7 @@ impl Threads {
                 timeline.blocking.push((call.interval(), (cause, index)));
             }
             match cause {
-                Some(Cause::Sync) => {
+                Some(IdleCause::Sync) => {
                     if let Some((end_ns, last, launches)) = waits[at]
                         && launches <= FEW_LAUNCHES
                         && end_ns < call.start_ns
@@ -149,7 +149,7 @@ impl Threads {
     }
 
     fn add_names(&mut self, rank: &RankTrace<'_>) {
-        let mut known: FxHashMap<NameId, [Option<Cause>; 2]> = FxHashMap::default();
+        let mut known: FxHashMap<NameId, [Option<IdleCause>; 2]> = FxHashMap::default();
         for span in NAMING.iter().flat_map(|kind| rank.spans(*kind)) {
             let HostSpan { name, process, thread, .. } = *span;
             let [whole, rest] = *known.entry(name).or_insert_with(|| {
@@ -166,9 +166,9 @@ impl Threads {
         }
         let compiled = rank.compile.logs.iter().flat_map(|read| {
             let intervals = read.log.frames.iter().filter_map(|frame| read.interval_ns(frame));
-            intervals.map(|(start, end)| (Interval::new(start, end), Cause::Compile))
+            intervals.map(|(start, end)| (Interval::new(start, end), IdleCause::Compile))
         });
-        let compiled: Vec<(Interval, Cause)> = compiled.collect();
+        let compiled: Vec<(Interval, IdleCause)> = compiled.collect();
         for timeline in &mut self.all {
             timeline.whole.extend(&compiled);
         }
@@ -211,7 +211,7 @@ impl Threads {
             }
             let Sample { process, stack, state, time_ns, weight_ns, .. } = row;
             let thread = at as u32;
-            self.rows.push(Row { process, stack, thread, state, time_ns, weight_ns });
+            self.rows.push(SampledRow { process, stack, thread, state, time_ns, weight_ns });
         }
     }
 
@@ -272,7 +272,7 @@ impl Threads {
             let explained = |cause| Explained { interval, cause, thread, call };
             match code {
                 HostCode::Cause(cause) => found.push(explained(cause)),
-                HostCode::Operators => found.push(explained(Cause::Launch)),
+                HostCode::Operators => found.push(explained(IdleCause::Launch)),
                 HostCode::OtherThread => {
                     self.follow(thread, interval, hands, found, |at| &self.active[at]);
                 }
@@ -316,9 +316,9 @@ impl Threads {
         for &interval in rest.parts() {
             let is_sampled = !self.all[thread as usize].samples.is_empty();
             let cause = match interval.length() < QUIET_NS {
-                true => Cause::Launch,
-                false if is_sampled => Cause::Python,
-                false => Cause::Unknown,
+                true => IdleCause::Launch,
+                false if is_sampled => IdleCause::Python,
+                false => IdleCause::Unknown,
             };
             found.push(Explained { interval, cause, thread, call: NO_CALL });
         }
@@ -366,28 +366,28 @@ impl Threads {
 }
 
 /// Why a call of this name keeps its thread from launching.
-fn blocks(name: &str) -> Option<Cause> {
+fn blocks(name: &str) -> Option<IdleCause> {
     if is_wait(name) || is_synchronous_copy(name) {
-        return Some(Cause::Sync);
+        return Some(IdleCause::Sync);
     }
     if is_device_allocation(name) {
-        return Some(Cause::Allocation);
+        return Some(IdleCause::Allocation);
     }
-    loads_code(name).then_some(Cause::Compile)
+    loads_code(name).then_some(IdleCause::Compile)
 }
 
 /// Why a call keeps its thread that copies from or to pageable memory: it returns when the memory was
 /// read, or all is done. To read a value back is to wait for the device.
-fn of_pageable(rank: &RankTrace<'_>, call: u32) -> Option<Cause> {
+fn of_pageable(rank: &RankTrace<'_>, call: u32) -> Option<IdleCause> {
     let work = rank.launches.work_of(call as usize);
     work.iter().find_map(|&at| {
         let row = &rank.work[at as usize];
         let WorkKind::Copy { from, to, .. } = row.kind else { return None };
         if from == MemoryKind::Pageable {
-            return Some(Cause::PageableCopy);
+            return Some(IdleCause::PageableCopy);
         }
         let is_value = row.bytes.get().is_none_or(|bytes| bytes <= MOST_OF_VALUE);
-        let cause = if is_value { Cause::Sync } else { Cause::PageableCopy };
+        let cause = if is_value { IdleCause::Sync } else { IdleCause::PageableCopy };
         (to == MemoryKind::Pageable).then_some(cause)
     })
 }

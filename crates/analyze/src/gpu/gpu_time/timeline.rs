@@ -2,7 +2,7 @@
 
 use tprof_trace::model::ProcessIndex;
 
-use super::cause::Cause;
+use super::cause::IdleCause;
 use super::host_code::HostCode;
 use crate::base::intervals::{Cover, Interval};
 
@@ -21,11 +21,11 @@ pub(super) type Layer<T> = Vec<(Interval, T)>;
 pub(super) struct ThreadTimeline {
     pub process: ProcessIndex,
     /// Compilation and the like: whatever is called there is a part of it.
-    pub whole: Layer<Cause>,
+    pub whole: Layer<IdleCause>,
     /// Calls that block the thread, and which they are.
-    pub blocking: Layer<(Cause, u32)>,
+    pub blocking: Layer<(IdleCause, u32)>,
     /// Ranges that say what the thread is for there.
-    pub named: Layer<Cause>,
+    pub named: Layer<IdleCause>,
     /// Waits off a core, each exactly known.
     pub waits: Layer<HostCode>,
     /// When it was in calls and operators.
@@ -158,12 +158,12 @@ mod tests {
     fn what_is_known_most_closely_decides() {
         let at = Interval::new;
         let timeline = ThreadTimeline {
-            whole: vec![(at(0, 10), Cause::Compile)],
-            blocking: vec![(at(5, 20), (Cause::Sync, 7))],
-            named: vec![(at(15, 30), Cause::Data)],
+            whole: vec![(at(0, 10), IdleCause::Compile)],
+            blocking: vec![(at(5, 20), (IdleCause::Sync, 7))],
+            named: vec![(at(15, 30), IdleCause::Data)],
             busy: Cover::of([at(0, 40)]),
             quiet: Cover::of([at(40, 1_000_000)]),
-            samples: vec![(100, 60, HostCode::Cause(Cause::Python))],
+            samples: vec![(100, 60, HostCode::Cause(IdleCause::Python))],
             ..ThreadTimeline::default()
         };
         let mut pieces = Vec::new();
@@ -173,12 +173,12 @@ mod tests {
         assert_eq!(
             found,
             [
-                (at(0, 10), cause(Cause::Compile), NO_CALL),
-                (at(10, 20), cause(Cause::Sync), 7),
-                (at(20, 30), cause(Cause::Data), NO_CALL),
+                (at(0, 10), cause(IdleCause::Compile), NO_CALL),
+                (at(10, 20), cause(IdleCause::Sync), 7),
+                (at(20, 30), cause(IdleCause::Data), NO_CALL),
                 (at(30, 40), HostCode::Operators, NO_CALL),
-                (at(40, 100), cause(Cause::Python), NO_CALL),
-                (at(100, 200), cause(Cause::Python), NO_CALL),
+                (at(40, 100), cause(IdleCause::Python), NO_CALL),
+                (at(100, 200), cause(IdleCause::Python), NO_CALL),
             ]
         );
     }
@@ -202,9 +202,9 @@ mod tests {
                 samples.iter().map(|at| (*at, 10, HostCode::Operators)).collect();
             samples.sort_by_key(|sample| sample.0);
             let timeline = ThreadTimeline {
-                whole: ordered(at(&whole).into_iter().map(|at| (at, Cause::Compile)).collect()),
-                blocking: ordered(at(&blocking).into_iter().map(|at| (at, (Cause::Sync, 1))).collect()),
-                named: ordered(at(&named).into_iter().map(|at| (at, Cause::Data)).collect()),
+                whole: ordered(at(&whole).into_iter().map(|at| (at, IdleCause::Compile)).collect()),
+                blocking: ordered(at(&blocking).into_iter().map(|at| (at, (IdleCause::Sync, 1))).collect()),
+                named: ordered(at(&named).into_iter().map(|at| (at, IdleCause::Data)).collect()),
                 waits: ordered(at(&waits).into_iter().map(|at| (at, HostCode::OtherThread)).collect()),
                 quiet: Cover::of([Interval::new(0, 500)]).without(&busy),
                 busy,

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use tprof_trace::model::CopyKind;
 
 use super::beginning;
-use super::cause::{CAUSES, Cause};
+use super::cause::{CAUSES, IdleCause};
 use super::gaps::{Gap, LAUNCH_NS};
 use super::threads::{Explained, Threads};
 use super::timeline::NO_CALL;
@@ -67,18 +67,18 @@ impl Waterfall {
     }
 
     /// Idle time of one cause.
-    pub fn ns(&self, cause: Cause) -> u64 {
+    pub fn ns(&self, cause: IdleCause) -> u64 {
         self.of_cause(cause).map(|one| one.interval.length()).sum()
     }
 
     /// When it was idle for one cause.
-    pub fn cover(&self, cause: Cause) -> Cover {
+    pub fn cover(&self, cause: IdleCause) -> Cover {
         Cover::of(self.of_cause(cause).map(|one| one.interval))
     }
 
     /// Idle time by cause, most first; only causes that it has.
-    pub fn causes(&self) -> Vec<(Cause, u64)> {
-        let mut causes: Vec<(Cause, u64)> =
+    pub fn causes(&self) -> Vec<(IdleCause, u64)> {
+        let mut causes: Vec<(IdleCause, u64)> =
             CAUSES.map(|cause| (cause, self.ns(cause))).into_iter().collect();
         causes.retain(|(_, ns)| *ns > 0);
         causes.sort_by_key(|(cause, ns)| (std::cmp::Reverse(*ns), *cause));
@@ -86,12 +86,12 @@ impl Waterfall {
     }
 
     /// Idle intervals of one cause, in order.
-    pub fn of_cause(&self, cause: Cause) -> impl Iterator<Item = &Explained> {
+    pub fn of_cause(&self, cause: IdleCause) -> impl Iterator<Item = &Explained> {
         self.idle.iter().filter(move |one| one.cause == cause)
     }
 
     /// The calls that let the device wait by one cause, each with its idle time, in order.
-    pub fn calls(&self, cause: Cause) -> Vec<(usize, u64)> {
+    pub fn calls(&self, cause: IdleCause) -> Vec<(usize, u64)> {
         let mut sums: FxHashMap<u32, u64> = FxHashMap::default();
         for one in self.of_cause(cause).filter(|one| one.call != NO_CALL) {
             *sums.entry(one.call).or_default() += one.interval.length();
@@ -103,7 +103,7 @@ impl Waterfall {
     }
 
     /// The line with most of an idle cause: the user's own, or else where it is known.
-    pub fn line(&self, rank: &RankTrace<'_>, threads: &Threads, cause: Cause) -> Option<Place> {
+    pub fn line(&self, rank: &RankTrace<'_>, threads: &Threads, cause: IdleCause) -> Option<Place> {
         let mut sums: Vec<(Place, u64)> = Vec::new();
         for (place, ns) in self.places(rank, threads, cause) {
             let key = |of: &Place| (of.function.clone(), of.file.clone(), of.line);
@@ -122,7 +122,7 @@ impl Waterfall {
         &self,
         rank: &RankTrace<'_>,
         threads: &Threads,
-        cause: Cause,
+        cause: IdleCause,
     ) -> Vec<(Place, u64)> {
         let mut times: FxHashMap<u32, Vec<Interval>> = FxHashMap::default();
         for one in self.of_cause(cause) {
@@ -184,11 +184,11 @@ fn explained(
         }
         let of = |interval, cause| Explained { interval, cause, thread: 0, call: NO_CALL };
         for &interval in unknown.within(gap).parts() {
-            found.push(of(interval, Cause::Unknown));
+            found.push(of(interval, IdleCause::Unknown));
         }
         for &gap in Cover::of([gap]).without(&unknown).parts() {
             if next == work.len() {
-                found.push(of(gap, Cause::End));
+                found.push(of(gap, IdleCause::End));
                 continue;
             }
             // Of several that start together, the one that was launched first ended it.
@@ -196,8 +196,8 @@ fn explained(
             let together = (next..work.len()).take_while(|at| starts(*at) == first_ns);
             let calls = together.filter_map(|at| rank.launches.call_of(work[at] as usize));
             match calls.min() {
-                None if next == 0 => found.push(of(gap, Cause::Start)),
-                None => found.push(of(gap, Cause::Unknown)),
+                None if next == 0 => found.push(of(gap, IdleCause::Start)),
+                None => found.push(of(gap, IdleCause::Unknown)),
                 Some(call) => of_gap(rank, threads, gap, call, &mut found),
             }
         }
@@ -221,16 +221,16 @@ fn of_gap(
     };
     let thread = threads.index(launch.thread).unwrap_or_default();
     // The call that blocked the thread: until it launches again the device pays for that.
-    let mut blocked: Option<(Cause, u32)> = None;
+    let mut blocked: Option<(IdleCause, u32)> = None;
     let from = found.len();
     for mut one in threads.explain(thread, Interval::new(gap.start, late_ns)) {
         match one.cause {
-            Cause::Sync | Cause::Allocation | Cause::PageableCopy => {
+            IdleCause::Sync | IdleCause::Allocation | IdleCause::PageableCopy => {
                 blocked = Some((one.cause, one.call));
             }
-            Cause::Launch | Cause::Unknown => {
+            IdleCause::Launch | IdleCause::Unknown => {
                 let before = || threads.wait_before(one.thread, one.interval.start);
-                if let Some(by) = blocked.or_else(|| Some((Cause::Sync, before()?))) {
+                if let Some(by) = blocked.or_else(|| Some((IdleCause::Sync, before()?))) {
                     (one.cause, one.call) = by;
                 }
             }
@@ -241,7 +241,7 @@ fn of_gap(
     }
     if late_ns < gap.end {
         let interval = Interval::new(late_ns, gap.end);
-        found.push(Explained { interval, cause: Cause::Stream, thread, call: NO_CALL });
+        found.push(Explained { interval, cause: IdleCause::Stream, thread, call: NO_CALL });
     }
 }
 
