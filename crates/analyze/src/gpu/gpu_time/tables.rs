@@ -180,6 +180,7 @@ pub(super) fn body(ranks: &[(RankAt, Vec<WaterfallRows>)]) -> Body {
         Column::new("window_ns", "time", Unit::Duration),
         Column::new("steps", "steps", Unit::Count),
         Column::new("working_share", "working", Unit::Share),
+        Column::new("idle_share", "idle", Unit::Share),
     ];
     let mut windows = Table::new("windows", "Judged time", columns)
         .about("the steps; without steps, from the first work on the device to the last")
@@ -211,13 +212,17 @@ pub(super) fn body(ranks: &[(RankAt, Vec<WaterfallRows>)]) -> Body {
                 text(Some(&part.what)),
             ]);
         }
-        let working = row.parts.iter().filter(|part| part.cause.is_none()).map(|part| part.ns);
+        let sum = |is_idle: bool| -> u64 {
+            let parts = row.parts.iter().filter(|part| part.cause.is_some() == is_idle);
+            parts.map(|part| part.ns).sum()
+        };
         windows.row(vec![
             rank(),
             device,
             row.window_ns.into(),
             row.steps.into(),
-            share(working.sum()).into(),
+            share(sum(false)).into(),
+            share(sum(true)).into(),
         ]);
     }
     Body { tables: vec![parts, windows], notes: Vec::new() }
