@@ -21,12 +21,5 @@ pub(super) fn window(rank: &RankTrace<'_>, steps: &[Step]) -> Cover {
         let life = first.map(|first| Interval::new(first, rank.file.last_ns()));
         return Cover::of(work.map(|(first, end)| Interval::new(first.start_ns, end)).or(life));
     }
-    let mut parts: Vec<Interval> = steps.iter().map(|step| step.interval).collect();
-    for (work, step) in rank.work.iter().zip(rank.steps_of_work(steps)) {
-        if let Some(step) = step {
-            let part = &mut parts[step as usize];
-            part.end = part.end.max(work.end_ns());
-        }
-    }
-    Cover::of(parts)
+    rank.window_of_steps(steps)
 }
