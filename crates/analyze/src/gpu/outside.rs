@@ -89,8 +89,7 @@ pub fn parts(busy: &Busy, window: &DeviceWindow) -> Vec<OutsidePart> {
         busy_ns: between.shared(&busy.any),
     };
     let [before, after] = [window.before(), window.after()];
-    let all =
-        [part("before the first step", before), between, part("after the last step", after)];
+    let all = [part("before the first step", before), between, part("after the last step", after)];
     all.into_iter().filter(|part| part.window_ns > 0).collect()
 }
 
@@ -118,4 +117,91 @@ pub fn table(rows: &[(&RankAt, Option<u32>, OutsidePart)]) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::names::Names;
+    use crate::fixture::Fixture;
+    use crate::gpu::{at_once, breakdown, idle, kernels, overlap, queue};
+    use crate::rank::{Needs, WINDOW_NEEDS};
+    use tprof_trace::TraceFile;
+    use tprof_trace::model::{Kernel, Span, SpanKind};
+
+    /// A warm-up of one kernel, two steps of a kernel and a collective each that follow each other on the
+    /// device, and a kernel after them.
+    fn file() -> TraceFile {
+        let mut made = Fixture::new();
+        for (number, start_ns) in [(1, 100), (2, 110)] {
+            let row =
+                Span { start_ns, duration_ns: 10, kind: SpanKind::Annotation, ..Span::default() };
+            made.span(row, &format!("ProfilerStep#{number}"));
+            let row = Span { start_ns, duration_ns: 8, ..Span::default() };
+            made.span(Span { kind: SpanKind::Operator, ..row }, "aten::mm");
+        }
+        let runs = [
+            (10, 20, 30, "init"),
+            (101, 105, 155, "gemm"),
+            (102, 155, 165, "ncclDevKernel_AllReduce"),
+            (111, 175, 225, "gemm"),
+            (112, 225, 235, "ncclDevKernel_AllReduce"),
+            (300, 310, 330, "gemm"),
+        ];
+        for ((at, start_ns, end_ns, name), number) in runs.into_iter().zip(1..) {
+            made.call(0, at, 1, "cudaLaunchKernel", number);
+            let (duration_ns, correlation) = (end_ns - start_ns, Some(number));
+            made.kernel(Kernel { start_ns, duration_ns, correlation, ..Kernel::default() }, name);
+        }
+        made.finish()
+    }
+
+    #[test]
+    fn reports_on_devices_are_of_the_steps_and_say_what_they_leave_out() {
+        let file = file();
+        let rank = RankTrace::load(&file, WINDOW_NEEDS | Needs::ALL_SPANS);
+        let [time] = breakdown::of_rank(&rank)[..] else { panic!("not one device") };
+        // From 100 to 235.
+        assert_eq!((time.steps, time.window_ns), (2, 135));
+        assert_eq!((time.compute_ns, time.exposed_ns, time.idle_ns), (100, 20, 15));
+        let idle = idle::of_rank(&rank);
+        assert_eq!((idle.streams[0].busy_ns, idle.streams[0].idle_ns), (120, [5, 10, 0, 0]));
+        let outside = OutsideWork { has_steps: true, all: 6, outside: 2, outside_ns: 30 };
+        assert_eq!(idle.outside, outside);
+        let [of_kernels] = &overlap::of_rank(&rank, &Names::default())[..] else { panic!() };
+        assert_eq!((of_kernels.communication_ns, of_kernels.window_ns), (20, 135));
+        assert_eq!(of_kernels.kernels[0].count, 2);
+        let found = kernels::of_rank(&rank, &Names::default());
+        assert_eq!(found.combinations_ns[..2], [100, 20]);
+        let runs: Vec<_> =
+            found.kernels.iter().map(|row| (&*row.name, row.count, row.outside)).collect();
+        let gemm = ("gemm", 2, [1, 20]);
+        let expected = [gemm, ("ncclDevKernel_AllReduce", 2, [0, 0]), ("init", 0, [1, 10])];
+        assert_eq!(runs, expected);
+        let queues = queue::of_rank(&rank, false);
+        let waits = [(101, 105), (102, 155), (111, 175), (112, 225)];
+        let waited: u64 = waits.iter().map(|(from, to)| to - from).sum();
+        assert!((queues.streams[0].mean * 135.0 - waited as f64).abs() < 1e-9);
+        let at_once = at_once::of_rank(&rank).unwrap();
+        assert_eq!((at_once.window_ns, at_once.gpu_ns), (135, 120));
+        assert_eq!(at_once.host.map(|host| host.host_ns), Some(16));
+        let text = &note([outside])[0];
+        assert!(
+            text.starts_with("of the steps: 2 of 6 kernels and copies, 30 ns in all"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_time_outside_of_the_steps_is_apart() {
+        let file = file();
+        let rank = RankTrace::load(&file, WINDOW_NEEDS);
+        let found = parts(&rank.devices()[0], &rank.device_windows()[0]);
+        let part = |name, window_ns, busy_ns| OutsidePart { name, window_ns, busy_ns };
+        let expected = [part("before the first step", 80, 10), part("after the last step", 95, 20)];
+        assert_eq!(found, expected);
+        let whole = RankTrace::load(&file, Needs::WORK);
+        assert_eq!(parts(&whole.devices()[0], &whole.device_windows()[0]), []);
+        assert!(note([OutsideWork::of(&whole)]).is_empty());
+    }
 }

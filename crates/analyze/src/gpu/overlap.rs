@@ -115,8 +115,10 @@ impl Analysis for Overlap {
     }
 
     fn join(&self, parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {
-        let mut rows: Vec<(&RankAt, &DeviceOverlap)> =
-            parts.iter().flat_map(|(at, (part, _))| part.iter().map(move |row| (at, row))).collect();
+        let mut rows: Vec<(&RankAt, &DeviceOverlap)> = parts
+            .iter()
+            .flat_map(|(at, (part, _))| part.iter().map(move |row| (at, row)))
+            .collect();
         rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.exposed_ns()));
         let mut tables = vec![table(&rows), by_kernel(&rows)];
         let shares: Vec<(f64, &str)> = rows

@@ -157,7 +157,7 @@ pub fn of_rank(rank: &RankTrace<'_>, all: bool) -> RankQueues {
     RankQueues { streams, curve, series: if all { series } else { Vec::new() }, outside }
 }
 
-/// The changes within an interval, with the lengths at its beginning and end.
+/// The changes within an interval, with the lengths at its beginning and end; nothing where nothing waits.
 fn within(points: &[Point], interval: Option<Interval>) -> Vec<Point> {
     let Some(Interval { start, end }) = interval else { return points.to_vec() };
     let from = points.partition_point(|point| point.time_ns < start);
@@ -167,6 +167,9 @@ fn within(points: &[Point], interval: Option<Interval>) -> Vec<Point> {
         last.filter(|last| last.time_ns != time_ns).map(|last| Point { time_ns, ..last })
     };
     let begins = at(start, from).filter(|_| points.get(from).is_none_or(|p| p.time_ns > start));
+    if from == until && begins.is_none_or(|point| point.length == 0) {
+        return Vec::new();
+    }
     let mut found: Vec<Point> = begins.into_iter().collect();
     found.extend(&points[from..until]);
     found.extend(at(end, until).filter(|_| until < points.len()));

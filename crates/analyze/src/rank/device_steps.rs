@@ -150,3 +150,177 @@ pub(super) fn on_leading_devices(steps: &mut [Step], devices: &[DeviceSteps]) {
         steps[*step as usize].on_device = Some(*interval);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::base::intervals::{Cover, Interval};
+    use crate::fixture::Fixture;
+    use crate::rank::{Needs, RankTrace, WINDOW_NEEDS};
+    use tprof_trace::model::{Kernel, Span, SpanKind};
+
+    /// A trace in the making: steps on the host, and kernels with their launches.
+    struct Made {
+        fixture: Fixture,
+        launches: u64,
+    }
+
+    impl Made {
+        fn of(steps: &[(u64, u64)]) -> Made {
+            let mut fixture = Fixture::new();
+            for ((start_ns, end_ns), number) in steps.iter().zip(0..) {
+                let (start_ns, duration_ns) = (*start_ns, end_ns - start_ns);
+                let kind = SpanKind::Annotation;
+                let row = Span { start_ns, duration_ns, kind, ..Span::default() };
+                fixture.span(row, &format!("ProfilerStep#{number}"));
+            }
+            Made { fixture, launches: 0 }
+        }
+
+        /// A kernel on a stream of a device that runs in an interval, launched at a moment.
+        fn ran(
+            mut self,
+            (device, stream): (u32, u64),
+            at: u64,
+            (start_ns, end_ns): (u64, u64),
+        ) -> Made {
+            self.launches += 1;
+            self.fixture.call(0, at, 1, "cudaLaunchKernel", self.launches);
+            let (duration_ns, correlation) = (end_ns - start_ns, Some(self.launches));
+            let row =
+                Kernel { start_ns, duration_ns, device, stream, correlation, ..Kernel::default() };
+            self.fixture.kernel(row, "k");
+            self
+        }
+
+        /// When each step was on its device, and what is judged of each device.
+        fn read(self) -> (Vec<Option<(u64, u64)>>, Vec<Vec<(u64, u64)>>) {
+            let file = self.fixture.finish();
+            let rank = RankTrace::load(&file, WINDOW_NEEDS);
+            let pair = |interval: Interval| (interval.start, interval.end);
+            let steps = rank.steps().into_iter().map(|step| step.on_device.map(pair)).collect();
+            let parts = |cover: &Cover| cover.parts().iter().copied().map(pair).collect();
+            let windows =
+                rank.device_windows().iter().map(|window| parts(&window.judged)).collect();
+            (steps, windows)
+        }
+    }
+
+    const ONE: (u32, u64) = (0, 7);
+
+    #[test]
+    fn steps_of_a_host_that_is_ahead_last_from_first_work_to_first_work() {
+        let made = Made::of(&[(0, 10), (10, 20), (20, 30)])
+            .ran(ONE, 1, (5, 60))
+            .ran(ONE, 2, (60, 100))
+            .ran(ONE, 11, (100, 190))
+            .ran(ONE, 12, (195, 200))
+            .ran(ONE, 21, (204, 300));
+        let (steps, windows) = made.read();
+        // In the gap before its first work the device waits for the third step.
+        assert_eq!(steps, [Some((0, 100)), Some((100, 200)), Some((200, 300))]);
+        assert_eq!(windows, [[(0, 300)]]);
+    }
+
+    #[test]
+    fn a_device_that_waits_for_the_host_has_the_hosts_steps() {
+        let made =
+            Made::of(&[(0, 100), (100, 200)]).ran(ONE, 50, (51, 60)).ran(ONE, 180, (181, 190));
+        let (steps, windows) = made.read();
+        assert_eq!(steps, [Some((0, 100)), Some((100, 200))]);
+        assert_eq!(windows, [[(0, 200)]]);
+    }
+
+    #[test]
+    fn the_device_is_at_a_step_once_it_is_done_with_what_came_before() {
+        // A warm-up and a validation of which the device does a part during the next step on the host.
+        let made = Made::of(&[(100, 200), (400, 500)])
+            .ran(ONE, 10, (20, 150))
+            .ran(ONE, 110, (150, 210))
+            .ran(ONE, 300, (301, 450))
+            .ran(ONE, 410, (450, 470));
+        let (steps, windows) = made.read();
+        assert_eq!(steps, [Some((150, 210)), Some((450, 500))]);
+        assert_eq!(windows, [[(150, 210), (450, 500)]]);
+    }
+
+    #[test]
+    fn a_copy_on_a_stream_of_its_own_begins_no_step() {
+        let copies = (0, 8);
+        let made = Made::of(&[(0, 10), (10, 20)])
+            .ran(copies, 1, (2, 3))
+            .ran(ONE, 3, (5, 100))
+            .ran(copies, 11, (12, 13))
+            .ran(ONE, 13, (100, 180))
+            // It is done when the last of its work is, wherever that runs.
+            .ran(copies, 14, (15, 190));
+        assert_eq!(made.read().0, [Some((0, 100)), Some((100, 190))]);
+    }
+
+    #[test]
+    fn each_device_has_its_own_steps_and_the_one_that_most_use_times_them() {
+        let second = (1, 7);
+        let made = Made::of(&[(0, 10), (10, 20), (20, 30)])
+            .ran(ONE, 1, (2, 50))
+            .ran(second, 2, (50, 120))
+            .ran(ONE, 11, (60, 90))
+            .ran(ONE, 25, (90, 130));
+        let (steps, windows) = made.read();
+        assert_eq!(steps, [Some((0, 50)), Some((50, 90)), Some((90, 130))]);
+        assert_eq!(windows, [[(0, 130)], [(0, 120)]]);
+        // A device without any part in the steps is judged while the others did theirs.
+        let made = Made::of(&[(0, 10)]).ran(ONE, 1, (2, 50)).ran(second, 15, (60, 70));
+        assert_eq!(made.read().1, [[(0, 50)], [(0, 50)]]);
+    }
+
+    #[test]
+    fn a_step_without_work_has_only_its_time_on_the_host() {
+        let made =
+            Made::of(&[(0, 10), (10, 20), (20, 30)]).ran(ONE, 1, (2, 15)).ran(ONE, 21, (22, 28));
+        let file = made.fixture.finish();
+        let rank = RankTrace::load(&file, WINDOW_NEEDS);
+        let steps = rank.steps();
+        assert_eq!(steps[1].on_device, None);
+        assert_eq!(steps[1].time(), Interval::new(10, 20));
+        assert_eq!(steps[0].time(), Interval::new(0, 15));
+        let window = rank.window_of_steps(&steps);
+        assert_eq!(window.parts(), [Interval::new(0, 30)]);
+    }
+
+    #[test]
+    fn without_steps_and_as_hta_reads_it_all_of_a_devices_time_is_judged() {
+        let ran = |steps: &[(u64, u64)]| {
+            Made::of(steps).ran(ONE, 1, (1000, 5000)).ran(ONE, 11, (7000, 9000))
+        };
+        assert_eq!(ran(&[]).read().1, [[(1000, 9000)]]);
+        let file = ran(&[(5, 10)]).fixture.finish();
+        let hta = RankTrace::load_as(&file, WINDOW_NEEDS, true, 1);
+        assert_eq!(hta.device_windows()[0].steps, 0);
+        // Without the calls that launched work nothing is known of whose it is.
+        let rank = RankTrace::load(&file, Needs::WORK | Needs::STEPS);
+        assert_eq!(rank.device_windows()[0].steps, 0);
+        assert_eq!(rank.steps()[0].on_device, None);
+        assert!(rank.is_judged().iter().all(|is_judged| *is_judged));
+    }
+
+    #[test]
+    fn what_is_outside_of_the_steps_is_named() {
+        let made = Made::of(&[(100, 200), (300, 400)])
+            .ran(ONE, 10, (20, 30))
+            .ran(ONE, 110, (120, 180))
+            .ran(ONE, 210, (220, 230))
+            .ran(ONE, 310, (320, 390))
+            .ran(ONE, 410, (420, 450));
+        let file = made.fixture.finish();
+        let rank = RankTrace::load(&file, WINDOW_NEEDS);
+        let [window] = &rank.device_windows()[..] else { panic!("not one device") };
+        assert_eq!((window.steps, window.length(), window.all), (2, 200, Interval::new(20, 450)));
+        assert_eq!(
+            (window.before(), window.after()),
+            (Interval::new(20, 100), Interval::new(400, 450))
+        );
+        assert_eq!(window.between().parts(), [Interval::new(200, 300)]);
+        assert_eq!(rank.is_judged(), [false, true, false, true, false]);
+        let [(busy, _)] = &rank.judged_devices()[..] else { panic!("not one device") };
+        assert_eq!((busy.any.length(), rank.devices()[0].any.length()), (130, 180));
+    }
+}

@@ -36,7 +36,7 @@ pub(super) struct Launch {
 }
 
 /// What one correlation number is of.
-struct Work {
+struct Correlated {
     first: (u64, Started),
     work_ns: u64,
     graph: Option<u32>,
@@ -49,11 +49,11 @@ pub(super) fn launches_graph(name: &str) -> bool {
 
 /// Launches of each process in order of time; work without a recorded call has none.
 pub(super) fn launches(file: &TraceFile) -> BTreeMap<ProcessIndex, Vec<Launch>> {
-    let mut work: FxHashMap<(ProcessIndex, u64), Work> = FxHashMap::default();
+    let mut work: FxHashMap<(ProcessIndex, u64), Correlated> = FxHashMap::default();
     let mut add = |process, correlation: Option<u64>, (start_ns, what), work_ns, graph| {
         let Some(correlation) = correlation else { return };
         let first = (start_ns, what);
-        let none = Work { first, work_ns: 0, graph };
+        let none = Correlated { first, work_ns: 0, graph };
         let of = work.entry((process, correlation)).or_insert(none);
         of.first = of.first.min(first);
         of.work_ns += work_ns;

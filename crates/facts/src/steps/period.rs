@@ -148,7 +148,8 @@ fn covering(symbols: &[u32], length: usize) -> Option<Period> {
     }
     let starts = occurrences(symbols, sequence);
     let covers = (starts.len() * length) as f64 >= LEAST_SHARE * symbols.len() as f64;
-    (length > 1 && starts.len() >= least_repetitions(length) && covers).then_some(Period { length, starts })
+    (length > 1 && starts.len() >= least_repetitions(length) && covers)
+        .then_some(Period { length, starts })
 }
 
 /// Where a sequence occurs exactly and repeats: one of it ends where another begins, without overlap.
@@ -302,7 +303,10 @@ mod tests {
         // What comes again later counts as well; a stretch that is a small part of all does not.
         let again = found(&format!("{text}xyz{}", "_abc".repeat(5))).unwrap();
         assert_eq!(again.starts.len(), 18);
-        assert_eq!(found(&format!("{}{}", tuned.repeat(5), "_abc".repeat(13))).map(|p| p.length), Some(36));
+        assert_eq!(
+            found(&format!("{}{}", tuned.repeat(5), "_abc".repeat(13))).map(|p| p.length),
+            Some(36)
+        );
         let once: String = ('\u{21}'..='\u{5e}').collect();
         assert_eq!(found(&format!("{once}{tuned}{once}{}", "abc".repeat(10))), None);
     }

@@ -75,7 +75,9 @@ fn launched_ns(launches: &BTreeMap<ProcessIndex, Vec<Launch>>, steps: &[Step]) -
         steps.sort_unstable();
         let mut steps = steps.into_iter().peekable();
         for launch in launches {
-            while let Some((_, end_ns)) = steps.next_if(|(start_ns, _)| *start_ns <= launch.start_ns) {
+            while let Some((_, end_ns)) =
+                steps.next_if(|(start_ns, _)| *start_ns <= launch.start_ns)
+            {
                 ends_ns = ends_ns.max(end_ns);
             }
             sum += if launch.start_ns < ends_ns { launch.work_ns } else { 0 };

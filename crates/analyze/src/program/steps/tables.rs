@@ -174,9 +174,8 @@ fn by_rank(parts: &[(RankAt, Judged)]) -> Table {
         }
         false => "times without the steps of warm-up",
     };
-    let mut table = Table::new("step_times", "Step times", columns)
-        .about(about)
-        .empty(no_steps(parts));
+    let mut table =
+        Table::new("step_times", "Step times", columns).about(about).empty(no_steps(parts));
     for (at, judged) in parts {
         let Some(steady) = &judged.steady else { continue };
         let Spread { min, median, mean, max, deviation, robust_deviation, .. } = steady;

@@ -19,7 +19,7 @@ const TOP: usize = 5;
 pub struct Gpu {
     /// The steps, as devices did them; without steps, from the first work's start to the last one's end.
     pub window_ns: u64,
-    /// How many steps devices did in it; 0 where there are none.
+    /// How many steps the device with most of them did in it; 0 where there are none.
     pub steps: u64,
     /// Share of it in which something ran.
     pub busy_share: f64,
@@ -100,7 +100,7 @@ fn of_work(rank: &RankTrace<'_>) -> Gpu {
     let communicates = kernels().filter(|row| row.class == Class::Communication).count();
     Gpu {
         window_ns,
-        steps: times.iter().map(|time| time.steps as u64).sum(),
+        steps: times.iter().map(|time| time.steps as u64).max().unwrap_or(0),
         busy_share: share(window_ns - idle_ns),
         compute_share: share(sum(DeviceTime::computing_ns)),
         exposed_share: share(exposed_ns),
