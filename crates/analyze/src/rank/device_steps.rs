@@ -252,7 +252,7 @@ mod tests {
             .ran(copies, 11, (12, 13))
             .ran(ONE, 13, (100, 180))
             // It is done when the last of its work is, wherever that runs.
-            .ran(copies, 14, (15, 190));
+            .ran(copies, 14, (170, 190));
         assert_eq!(made.read().0, [Some((0, 100)), Some((100, 190))]);
     }
 
