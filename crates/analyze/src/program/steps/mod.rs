@@ -6,6 +6,8 @@ pub(crate) mod device_time;
 mod judge;
 mod phases;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 use tprof_facts::steps::Steps as StepsFound;
 use tprof_trace::model::SpanKind;
