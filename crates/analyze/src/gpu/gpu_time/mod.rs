@@ -20,7 +20,7 @@ mod waterfall;
 
 use crate::base::intervals::Cover;
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
-use crate::rank::{Busy, Needs, RankTrace, steps_of_one_process, window};
+use crate::rank::{Busy, DeviceWindow, Needs, RankTrace};
 
 pub use cause::{CAUSES, IdleCause};
 pub use gaps::Gap;
@@ -51,14 +51,13 @@ impl Analysis for GpuTime {
         if rank.work.is_empty() {
             return Vec::new();
         }
-        let steps = steps_of_one_process(rank);
-        let window = window(rank, &steps);
         let threads = Threads::of(rank);
-        let of_device = |busy: &Busy| {
-            let waterfall = of_device(rank, &threads, &window, busy);
-            tables::WaterfallRows::of(rank, &threads, &waterfall, busy.device, steps.len())
+        let of_device = |(busy, window): (&Busy, DeviceWindow)| {
+            let waterfall = of_device(rank, &threads, &window.judged, busy);
+            tables::WaterfallRows::of(rank, &threads, &waterfall, &window)
         };
-        rank.devices().iter().map(of_device).collect()
+        let devices = rank.devices().iter().filter(|busy| busy.window().is_some());
+        devices.zip(rank.device_windows()).map(of_device).collect()
     }
 
     fn join(&self, parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {

@@ -12,7 +12,7 @@ use crate::base::stats::median;
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
 use crate::gpu::breakdown::NO_WORK;
 use crate::host::Place;
-use crate::rank::RankTrace;
+use crate::rank::{DeviceWindow, RankTrace};
 
 /// One device's rows.
 pub(super) struct WaterfallRows {
@@ -39,8 +39,7 @@ impl WaterfallRows {
         rank: &RankTrace<'_>,
         threads: &Threads,
         waterfall: &Waterfall,
-        device: Option<u32>,
-        steps: usize,
+        window: &DeviceWindow,
     ) -> WaterfallRows {
         let work = |part, ns, words| PartRow {
             part,
@@ -72,7 +71,12 @@ impl WaterfallRows {
                 },
             });
         }
-        WaterfallRows { device, window_ns: waterfall.window_ns, steps, parts }
+        WaterfallRows {
+            device: window.device,
+            window_ns: waterfall.window_ns,
+            steps: window.steps,
+            parts,
+        }
     }
 }
 
