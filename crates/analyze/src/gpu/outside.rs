@@ -76,7 +76,7 @@ pub struct OutsidePart {
 
 /// The parts of a device's time outside of its steps; nothing where all its time is judged.
 pub fn parts(busy: &Busy, window: &DeviceWindow) -> Vec<OutsidePart> {
-    if window.steps == 0 && window.span() == window.all {
+    if window.is_whole() {
         return Vec::new();
     }
     let within = |interval| busy.any.length_within(interval);
