@@ -39,21 +39,24 @@ pub fn of(run: &Path) -> Reported {
     let mut work = Work::new();
     for row in rows(kernels, "kernels") {
         *work.entry((text(&row, "class"), text(&row, "name"))).or_default() +=
-            number(&row, "count");
+            number(&row, "count") + number(&row, "outside_count");
     }
     let devices = rows(breakdown, "breakdown");
     let busy = |row: &Row<'_>| number(row, "window_ns") as f64 - number(row, "idle_ns") as f64;
+    let outside = rows(breakdown, "outside_of_steps");
+    let outside = outside.iter().map(|row| number(row, "busy_ns") as f64);
     let mut of_number = Steps::new();
     for row in rows(steps, "steps") {
-        let start_ns = number(&row, "start_ns");
-        let end_ns = start_ns + number(&row, "duration_ns");
+        // Exports cut by the host's time.
+        let start_ns = number(&row, "host_start_ns");
+        let end_ns = start_ns + number(&row, "host_ns");
         let all = of_number.entry((text(&row, "rank"), number(&row, "step")));
         let (first_ns, last_ns) = all.or_insert((start_ns, end_ns));
         (*first_ns, *last_ns) = (start_ns.min(*first_ns), end_ns.max(*last_ns));
     }
     Reported {
         work,
-        busy_ns: devices.iter().map(busy).sum(),
+        busy_ns: devices.iter().map(busy).chain(outside).sum(),
         steps: of_number,
         start_unix_ns: made.reports[0].run.start_unix_ns.get().unwrap_or(0),
         labels: made.reports[0].ranks.iter().map(|rank| rank.label.clone()).collect(),

@@ -89,13 +89,13 @@ const SOURCES: &[Source] = &[
     part(Work, "launches", "launches", |row| number(row, "work")),
     counted(Kernels, "summary", "ranks", |row| number(&row["gpu"], "kernels")),
     counted(Kernels, "kernels", "by_rank", |row| of_class(row, &["compute", "communication"])),
-    whole(Computes, "breakdown", "breakdown", |row| sum(row, &["compute_ns", "overlapped_ns"])),
+    part(Computes, "breakdown", "breakdown", |row| sum(row, &["compute_ns", "overlapped_ns"])),
     whole(Computes, "kernels", "by_rank", |row| of_class(row, &["compute"])),
     part(Computes, "stragglers", "load", |row| number(row, "compute_ns")),
     part(Computes, "critical-path", "critical_path", |row| number(row, "compute_ns")),
     counted(Communicates, "summary", "ranks", |row| number(&row["gpu"], "communication_kernels")),
-    whole(Communicates, "breakdown", "breakdown", |row| sum(row, &["exposed_ns", "overlapped_ns"])),
-    whole(Communicates, "overlap", "overlap", |row| number(row, "communication_ns")),
+    part(Communicates, "breakdown", "breakdown", |row| sum(row, &["exposed_ns", "overlapped_ns"])),
+    part(Communicates, "overlap", "overlap", |row| number(row, "communication_ns")),
     counted(Communicates, "kernels", "by_rank", |row| of_class(row, &["communication"])),
     counted(Communicates, "comm", "comm_by_rank", |row| number(row, "calls")),
     part(Communicates, "critical-path", "critical_path", |row| number(row, "communication_ns")),
@@ -162,8 +162,9 @@ fn one(_: &Value) -> f64 {
     1.0
 }
 
+/// Those outside of the steps included, which `kernels` has apart.
 fn count(row: &Value) -> f64 {
-    number(row, "count")
+    sum(row, &["count", "outside_count"])
 }
 
 fn number(row: &Value, key: &str) -> f64 {

@@ -175,17 +175,19 @@ pub fn sums_of_rank<'r>(
 }
 
 fn by_name(rank: &RankTrace<'_>, names: &Names) -> Vec<KernelRuns> {
-    let mut runs: FxHashMap<KernelKey, (Arc<str>, Vec<u64>, [u64; 2])> = FxHashMap::default();
+    /// Durations within the window; runs outside of it and the sum of their durations.
+    type Durations = (Vec<u64>, [u64; 2]);
+    let mut runs: FxHashMap<KernelKey, (Arc<str>, Durations)> = FxHashMap::default();
     for (row, is_judged) in rank.work.iter().zip(rank.is_judged()) {
-        let name = || (names.get(&rank.work_name(row)), Vec::new(), [0, 0]);
-        let (_, durations, outside) =
+        let name = || (names.get(&rank.work_name(row)), Durations::default());
+        let (_, (durations, outside)) =
             runs.entry((row.name, row.kind, row.class)).or_insert_with(name);
         match is_judged {
             true => durations.push(row.duration_ns),
             false => *outside = [outside[0] + 1, outside[1] + row.duration_ns],
         }
     }
-    let of = |((_, _, class), (name, durations, outside))| KernelRuns {
+    let of = |((_, _, class), (name, (durations, outside)))| KernelRuns {
         outside,
         ..runs_of(name, class, durations)
     };

@@ -5,7 +5,7 @@ use tprof_facts::units::{count, duration};
 
 use crate::base::intervals::Interval;
 use crate::document::{Cell, Column, RankAt, Table, Unit};
-use crate::rank::{Busy, DeviceWindow, RankTrace};
+use crate::rank::{Busy, Class, DeviceWindow, RankTrace};
 
 /// Kernels, copies and memsets of a rank that began outside of its devices' steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct OutsideWork {
     pub outside: u64,
     /// The sum of their durations.
     pub outside_ns: u64,
+    /// Whether any of those outside communicates.
+    pub communicates: bool,
 }
 
 impl OutsideWork {
@@ -30,6 +32,7 @@ impl OutsideWork {
         for (row, _) in outside {
             found.outside += 1;
             found.outside_ns += row.duration_ns;
+            found.communicates |= row.class == Class::Communication;
         }
         found
     }
@@ -73,7 +76,7 @@ pub struct OutsidePart {
 
 /// The parts of a device's time outside of its steps; nothing where all its time is judged.
 pub fn parts(busy: &Busy, window: &DeviceWindow) -> Vec<OutsidePart> {
-    if window.steps == 0 && window.span() == window.all {
+    if window.is_whole() {
         return Vec::new();
     }
     let within = |interval| busy.any.length_within(interval);
@@ -166,7 +169,13 @@ mod tests {
         assert_eq!((time.compute_ns, time.exposed_ns, time.idle_ns), (100, 20, 15));
         let idle = idle::of_rank(&rank);
         assert_eq!((idle.streams[0].busy_ns, idle.streams[0].idle_ns), (120, [5, 10, 0, 0]));
-        let outside = OutsideWork { has_steps: true, all: 6, outside: 2, outside_ns: 30 };
+        let outside = OutsideWork {
+            has_steps: true,
+            all: 6,
+            outside: 2,
+            outside_ns: 30,
+            communicates: false,
+        };
         assert_eq!(idle.outside, outside);
         let [of_kernels] = &overlap::of_rank(&rank, &Names::default())[..] else { panic!() };
         assert_eq!((of_kernels.communication_ns, of_kernels.window_ns), (20, 135));

@@ -22,7 +22,9 @@ pub const KIND: DocumentKind = DocumentKind {
 
 /// Why a share of communication is not known.
 const NO_KERNEL: &str = "no communication kernel was recorded";
-const NO_COMMUNICATION: &str = "that device ran no communication kernel";
+/// Why there is none of it in the steps of a rank that has some.
+pub(crate) const ONLY_OUTSIDE: &str = "no communication kernel lies in the steps, only outside";
+const NO_COMMUNICATION: &str = "that device ran no communication kernel in its window";
 
 /// Communication of one device.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,7 +122,8 @@ impl Analysis for Overlap {
             .flat_map(|(at, (part, _))| part.iter().map(move |row| (at, row)))
             .collect();
         rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.exposed_ns()));
-        let mut tables = vec![table(&rows), by_kernel(&rows)];
+        let any_outside = parts.iter().any(|(_, (_, outside))| outside.communicates);
+        let mut tables = vec![table(&rows), by_kernel(&rows, any_outside)];
         let shares: Vec<(f64, &str)> = rows
             .iter()
             .filter_map(|(at, row)| Some((row.hidden_share()?, at.label.as_str())))
@@ -160,7 +163,7 @@ fn table(rows: &[(&RankAt, &DeviceOverlap)]) -> Table {
     table
 }
 
-fn by_kernel(rows: &[(&RankAt, &DeviceOverlap)]) -> Table {
+fn by_kernel(rows: &[(&RankAt, &DeviceOverlap)], any_outside: bool) -> Table {
     let columns = vec![
         Column::new("exposed_ns", "exposed", Unit::Duration),
         Column::new("total_ns", "total", Unit::Duration),
@@ -177,7 +180,7 @@ fn by_kernel(rows: &[(&RankAt, &DeviceOverlap)]) -> Table {
     kernels.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
     let mut table = Table::new("by_kernel", "Exposed communication by kernel, all ranks", columns)
         .about("sums of durations: kernels that run at once each count")
-        .empty(NO_KERNEL);
+        .empty(if any_outside { ONLY_OUTSIDE } else { NO_KERNEL });
     for (name, (exposed_ns, total_ns, count)) in kernels {
         table.row(vec![
             exposed_ns.into(),

@@ -121,7 +121,7 @@ pub fn of_rank(rank: &RankTrace<'_>, all: bool) -> RankQueues {
     let windows = rank.device_windows();
     let steps_of = |stream: &StreamKey| {
         let of = windows.iter().find(|window| window.device == Some(stream.device))?;
-        (of.steps > 0).then_some(&of.judged)
+        (!of.is_whole()).then_some(&of.judged)
     };
     let mut series = series(rank);
     for (stream, points) in &mut series {

@@ -158,6 +158,9 @@ mod tests {
     use crate::rank::{Needs, RankTrace, WINDOW_NEEDS};
     use tprof_trace::model::{Kernel, Span, SpanKind};
 
+    /// Start and end.
+    type Times = (u64, u64);
+
     /// A trace in the making: steps on the host, and kernels with their launches.
     struct Made {
         fixture: Fixture,
@@ -193,7 +196,7 @@ mod tests {
         }
 
         /// When each step was on its device, and what is judged of each device.
-        fn read(self) -> (Vec<Option<(u64, u64)>>, Vec<Vec<(u64, u64)>>) {
+        fn read(self) -> (Vec<Option<Times>>, Vec<Vec<Times>>) {
             let file = self.fixture.finish();
             let rank = RankTrace::load(&file, WINDOW_NEEDS);
             let pair = |interval: Interval| (interval.start, interval.end);

@@ -30,7 +30,7 @@ impl Needs {
     /// Annotations.
     pub const ANNOTATIONS: Needs = Needs::spans(SpanKind::Annotation);
     /// Training steps, and what shows them.
-    pub const STEPS: Needs = Needs::ANNOTATIONS.and(Needs(1 << 22));
+    pub const STEPS: Needs = Needs::ANNOTATIONS.and(Needs(1 << 23));
     /// Host spans of all kinds.
     pub const ALL_SPANS: Needs = Needs(0xff);
     /// Everything but samples.

@@ -119,6 +119,12 @@ fn where_no_launch_was_seen_work_belongs_to_the_step_it_ran_in() {
 }
 
 #[test]
+fn steps_need_no_logs_of_compilations() {
+    assert!(!Needs::STEPS.has_any(Needs::COMPILE));
+    assert!(Needs::ALL.has(Needs::STEPS | Needs::COMPILE));
+}
+
+#[test]
 fn marks_make_steps_where_nothing_else_does() {
     let mut made = Fixture::new();
     let name = made.name("step");

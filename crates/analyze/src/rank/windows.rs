@@ -21,15 +21,20 @@ pub const WINDOW_NEEDS: Needs = Needs::WORK.and(Needs::CALLS).and(Needs::STEPS);
 pub struct DeviceWindow {
     /// Device, as its process numbers it; as [`Busy::device`].
     pub device: Option<u32>,
-    /// How many steps the device did in it; 0 where there are none, so that all its time is judged.
+    /// How many steps the device did in it; 0 where the rank has none, and where others did them.
     pub steps: usize,
-    /// When the device was at its steps, as far as anything was recorded of it; without steps, [`Self::all`].
+    /// When the device was at its steps; without steps, [`Self::all`].
     pub judged: Cover,
     /// From the device's first work's start to the last one's end.
     pub all: Interval,
 }
 
 impl DeviceWindow {
+    /// Whether all its time is judged.
+    pub fn is_whole(&self) -> bool {
+        self.judged.parts() == [self.all]
+    }
+
     /// Length of the judged time, ns.
     pub fn length(&self) -> u64 {
         self.judged.length()
@@ -86,9 +91,9 @@ impl RankTrace<'_> {
     /// [`Self::device_windows`] have of it.
     pub fn judged_devices(&self) -> Vec<(Busy, DeviceWindow)> {
         let devices = self.devices().iter().filter(|busy| busy.window().is_some());
-        let within = |(busy, window): (&Busy, DeviceWindow)| match window.steps {
-            0 if window.span() == window.all => (busy.clone(), window),
-            _ => (busy.within(&window.judged), window),
+        let within = |(busy, window): (&Busy, DeviceWindow)| match window.is_whole() {
+            true => (busy.clone(), window),
+            false => (busy.within(&window.judged), window),
         };
         devices.zip(self.device_windows()).map(within).collect()
     }
@@ -96,7 +101,7 @@ impl RankTrace<'_> {
     /// Of each piece of work, whether it began in the time of its device that is judged.
     pub fn is_judged(&self) -> Vec<bool> {
         let windows = self.device_windows();
-        if windows.iter().all(|window| window.span() == window.all && window.steps == 0) {
+        if windows.iter().all(|window| window.is_whole() && window.steps == 0) {
             return vec![true; self.work.len()];
         }
         // Work is in order of start: of each device, the part of its window that may hold the next.

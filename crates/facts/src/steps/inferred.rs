@@ -36,13 +36,12 @@ pub(super) fn steps(file: &TraceFile) -> (Vec<Step>, Option<Estimate>) {
     let mut operations = operations(file);
     operations.retain(|process, _| !launches.contains_key(process));
     let of_launches = launches.iter().map(|(process, launches)| {
-        let all = periodic(elements(launches, true));
-        let found = all.or_else(|| periodic(elements(launches, false)));
-        (Repeated::Launches, *process, found)
+        let lists = [elements(launches, true), elements(launches, false)];
+        (Repeated::Launches, *process, periodic(lists))
     });
     let of_operations = operations
         .into_iter()
-        .map(|(process, events)| (Repeated::Operations, process, periodic(events)));
+        .map(|(process, events)| (Repeated::Operations, process, periodic([events])));
     let mut steps = Vec::new();
     let mut estimate: Option<(usize, Estimate)> = None;
     for (what, process, found) in of_launches.chain(of_operations) {
@@ -58,26 +57,26 @@ pub(super) fn steps(file: &TraceFile) -> (Vec<Step>, Option<Estimate>) {
     (steps, estimate.map(|(_, of)| of))
 }
 
-/// The period of a process's events; where these have none, that of the thread with most of them.
-fn periodic(events: Vec<Element>) -> Option<(Vec<Element>, Period)> {
-    let found = |events: &[Element]| {
+/// The first of several lists of a process's events that has a period; where none has, that of the thread
+/// with most events.
+fn periodic<const LISTS: usize>(lists: [Vec<Element>; LISTS]) -> Option<(Vec<Element>, Period)> {
+    let found = |events: Vec<Element>| {
         let symbols: Vec<u32> = events.iter().map(|event| event.symbol).collect();
         let times: Vec<u64> = events.iter().map(|event| event.start_ns).collect();
-        period::of(&symbols, &times)
+        let period = period::of(&symbols, &times)?;
+        Some((events, period))
     };
-    if let Some(period) = found(&events) {
-        return Some((events, period));
-    }
+    let of_threads = lists.clone().into_iter().filter_map(of_busiest_thread);
+    lists.into_iter().chain(of_threads).find_map(found)
+}
+
+/// Events of the thread with most of them, where there are several.
+fn of_busiest_thread(events: Vec<Element>) -> Option<Vec<Element>> {
     let mut counts: BTreeMap<ThreadIndex, usize> = BTreeMap::new();
     events.iter().for_each(|event| *counts.entry(event.thread).or_default() += 1);
     let (&busiest, _) = counts.iter().max_by_key(|(_, count)| **count)?;
-    if counts.len() < 2 {
-        return None;
-    }
-    let of_thread: Vec<Element> =
-        events.into_iter().filter(|event| event.thread == busiest).collect();
-    let period = found(&of_thread)?;
-    Some((of_thread, period))
+    let is_of_it = |event: &Element| event.thread == busiest;
+    (counts.len() > 1).then(|| events.into_iter().filter(is_of_it).collect())
 }
 
 /// Each repetition from its first event to the one after its last; what follows the last event of all has

@@ -49,8 +49,9 @@ pub fn fields(page: &mut Page, report: &Report) {
         page.field(
             "collectives",
             &format!(
-                "{} in {}, {hidden} of it hidden by compute{whose}",
+                "{}{} {}, {hidden} of it hidden by compute{whose}",
                 count(gpu.communication_kernels),
+                if gpu.steps > 0 { "; in the steps for" } else { " in" },
                 duration(gpu.communication_ns),
             ),
         );

@@ -48,8 +48,7 @@ pub(super) struct Scene<'a> {
     pub steps: usize,
     /// The steps after the first one.
     pub later_steps: Vec<Interval>,
-    /// The time that is judged: the steps, each until the work that it launched is
-    /// done. Without steps, from the first to the last work; without a device, the
+    /// The time that is judged: the steps, as each device did them. Without steps, from the first to the last work; without a device, the
     /// life of the job.
     pub window: Cover,
     /// Time in the window that is neither busy nor idle: devices may have had work in it

@@ -58,7 +58,9 @@ impl Analysis for CriticalPath {
             let counts = Some(outcome.counts);
             return Some(PathTimes { counts, ..PathTimes::of(rank, &outcome.path) });
         }
-        let path = critical_path(rank, window)?;
+        // Steps may hold nothing that is on a path.
+        let whole = || critical_path(rank, extent(rank).filter(|_| options.within.is_none())?);
+        let path = critical_path(rank, window).or_else(whole)?;
         Some(PathTimes::of(rank, &path))
     }
 

@@ -55,8 +55,9 @@ fn by_rank(found: &[(&RankAt, &PathTimes)], options: &Options) -> Table {
         columns.push(Column::new(share, heading, Unit::Share));
     }
     columns.push(Column::data("untraced_ns", Unit::Duration));
-    let about = "shares of the path's length. launch: from a launch to its kernel, and from the \
-                 end of work to the return of the waiting call; gaps: before queued kernels";
+    let about = "through the steps where there are any; shares of the path's length. launch: from a \
+                 launch to its kernel, and from the end of work to the return of the waiting call; gaps: \
+                 before queued kernels";
     let mut table = Table::new("critical_path", "Critical path", columns)
         .about(if options.hta { "" } else { about })
         .empty(empty(options));

@@ -241,6 +241,27 @@ fn a_span_that_took_no_time_ends_no_window() {
 }
 
 #[test]
+fn the_path_is_through_the_steps_where_there_are_any() {
+    let window = |steps: &[(u64, u64)]| {
+        let mut trace = two_kernels();
+        for &(start_ns, duration_ns) in steps {
+            let kind = SpanKind::Annotation;
+            let row = Span { start_ns, duration_ns, kind, ..Span::default() };
+            trace.span(row, "ProfilerStep#1");
+        }
+        let file = trace.finish();
+        window(
+            &RankTrace::load(&file, CriticalPath.needs(&Options::default())),
+            &Options::default(),
+        )
+    };
+    assert_eq!(window(&[]), Some(Interval::new(0, 250)));
+    // Its first kernel keeps the device busy until 98.
+    assert_eq!(window(&[(9, 6)]), Some(Interval::new(9, 98)));
+    assert_eq!(window(&[(9, 195)]), Some(Interval::new(9, 204)));
+}
+
+#[test]
 fn a_range_is_named_by_text_and_number() {
     assert_eq!(text_and_number("ProfilerStep:2"), ("ProfilerStep", Some(2)));
     assert_eq!(text_and_number("nccl:all_reduce"), ("nccl:all_reduce", None));

@@ -126,7 +126,7 @@ pub fn of_rank(rank: &RankTrace<'_>) -> RankIdle {
     let windows = rank.device_windows();
     for (stream, work) in rank.streams.iter().zip(&by_stream).filter(|(_, work)| !work.is_empty()) {
         let of_stream = windows.iter().find(|window| window.device == Some(stream.device));
-        let steps = of_stream.filter(|window| window.steps > 0).map(|window| &window.judged);
+        let steps = of_stream.filter(|window| !window.is_whole()).map(|window| &window.judged);
         let (mut gaps, mut busy) = (gaps(rank, work), busy(rank, work));
         if let Some(steps) = steps {
             gaps.retain_mut(|gap| gap.cut(steps));

@@ -9,6 +9,7 @@ use crate::base::reading::Reading;
 use crate::gpu::bandwidth;
 use crate::gpu::breakdown::{self, DeviceTime, NO_WORK};
 use crate::gpu::kernels;
+use crate::gpu::overlap::ONLY_OUTSIDE;
 use crate::rank::{Class, RankTrace};
 
 /// Kernels of a rank that the summary names.
@@ -31,11 +32,11 @@ pub struct Gpu {
     pub copies_share: f64,
     /// In which nothing ran.
     pub idle_share: f64,
-    /// Runs of kernels.
+    /// Runs of kernels, outside of the steps too.
     pub kernels: u64,
     /// Those of kernels that communicate.
     pub communication_kernels: u64,
-    /// Time in which something communicated.
+    /// Time of the window in which something communicated.
     pub communication_ns: u64,
     /// Share of that in which something computed too.
     pub hidden_share: Reading<f64>,
@@ -95,8 +96,7 @@ fn of_work(rank: &RankTrace<'_>) -> Gpu {
     let (exposed_ns, hidden_ns) = (sum(|time| time.exposed_ns), sum(|time| time.overlapped_ns));
     let communication_ns = exposed_ns + hidden_ns;
     let is_judged = rank.is_judged();
-    let judged = || rank.work.iter().zip(&is_judged).filter(|(_, is_judged)| **is_judged);
-    let kernels = || judged().map(|(row, _)| row).filter(|row| row.is_kernel());
+    let kernels = || rank.work.iter().filter(|row| row.is_kernel());
     let communicates = kernels().filter(|row| row.class == Class::Communication).count();
     Gpu {
         window_ns,
@@ -110,6 +110,7 @@ fn of_work(rank: &RankTrace<'_>) -> Gpu {
         communication_kernels: communicates as u64,
         communication_ns,
         hidden_share: match communication_ns {
+            0 if communicates > 0 => Reading::missing(ONLY_OUTSIDE),
             0 => Reading::missing("no communication kernel ran"),
             _ => Reading::Is(hidden_ns as f64 / communication_ns as f64),
         },
