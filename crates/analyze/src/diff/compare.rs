@@ -113,14 +113,28 @@ impl Comparison {
         self.a.facts.other_hardware(&self.b.facts)
     }
 
-    /// Whether a condition holds; none if its subject is not known, was not measured, or
-    /// means nothing for the code, since the hardware differs.
+    /// Whether a condition trips; none if its subject is not known, was not measured, or
+    /// means nothing for the code, since the hardware differs, or since only the load of the
+    /// machine decides it.
     pub fn trips(&self, gate: &Gate) -> Option<bool> {
         let subject = Subject::of(&gate.metric)?;
         if subject.of_hardware() && !self.other_hardware().is_empty() {
             return None;
         }
         let change = self.change(&subject)?;
-        Some(gate.trips(change.a.get()?, change.difference()?, change.error))
+        let (a, difference) = (change.a.get()?, change.difference()?);
+        let trips = |difference| gate.trips(a, difference, change.error);
+        match self.without_load(&subject) {
+            Some(without) if trips(without) != trips(difference) => None,
+            _ => Some(trips(difference)),
+        }
+    }
+
+    /// How a wall time would have changed with as much load on both sides, where that is another change.
+    pub fn without_load(&self, subject: &Subject) -> Option<f64> {
+        match subject {
+            Subject::Metric(metric) => self.change(subject)?.without_load(metric),
+            _ => None,
+        }
     }
 }

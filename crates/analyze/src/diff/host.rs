@@ -9,6 +9,7 @@ use tprof_trace::model::{Process, ThreadState};
 
 use super::amount::{Amount, HostSort, Z};
 use super::causes;
+use super::load;
 use crate::base::reading::Reading;
 use crate::cpu::shown;
 use crate::host::RankHost;
@@ -39,6 +40,8 @@ pub struct HostActivity {
     pub threads: u64,
     /// Ranks with a driving thread that was sampled.
     pub driven: u64,
+    /// Time in which these threads had no core, from their beginning on, ns.
+    pub lost_ns: f64,
     /// Steps of these ranks; 0 if one of them has none.
     pub steps: u64,
     /// Of each of these ranks, its number and its parts.
@@ -47,7 +50,11 @@ pub struct HostActivity {
 
 impl HostActivity {
     /// Of one rank.
-    pub fn of(rank: &RankTrace<'_>, memory: &RankMemory) -> HostActivity {
+    pub fn of(
+        rank: &RankTrace<'_>,
+        memory: &RankMemory,
+        driver: Option<&RankHost>,
+    ) -> HostActivity {
         let pids: FxHashSet<u32> = rank.file.processes().iter().map(|row| row.pid).collect();
         let mut host = HostActivity {
             ranks: 1,
@@ -59,7 +66,7 @@ impl HostActivity {
         };
         host.add_samples(rank);
         host.add_sites(memory);
-        host.add_driver(rank);
+        driver.into_iter().for_each(|driver| host.add_driver(driver));
         host.amounts.values_mut().for_each(|amount| amount.squares = amount.value.powi(2));
         host
     }
@@ -73,10 +80,10 @@ impl HostActivity {
         }
     }
 
-    fn add_driver(&mut self, rank: &RankTrace<'_>) {
-        let Some(driver) = RankHost::of(rank) else { return };
+    fn add_driver(&mut self, driver: &RankHost) {
         (self.driven, self.steps) = (1, driver.steps.len() as u64);
-        for ((sort, name, of), amount) in causes::amounts(&driver) {
+        self.lost_ns = load::lost_ns(driver) as f64;
+        for ((sort, name, of), amount) in causes::amounts(driver) {
             self.put(sort, name, &of, amount);
         }
     }
@@ -93,6 +100,7 @@ impl HostActivity {
         let stepped = is_stepped(self) && is_stepped(&other);
         self.steps = if stepped { self.steps + other.steps } else { 0 };
         self.driven += other.driven;
+        self.lost_ns += other.lost_ns;
         self.by_rank.extend(other.by_rank);
         for (key, amount) in other.amounts {
             self.amounts.entry(key).or_default().add(amount);
@@ -119,6 +127,11 @@ impl HostActivity {
         let per_rank = if by_step && self.steps > 0 { self.steps as f64 / ranks } else { 1.0 };
         let rest = amount.squares - amount.value.powi(2) / ranks;
         (ranks >= 2.0).then(|| (rest.max(0.0) / (ranks - 1.0)).sqrt() / per_rank)
+    }
+
+    /// Time in which a rank's driving thread had no core, ns; `None` where one was not sampled.
+    pub fn lost_of_rank(&self) -> Option<f64> {
+        (self.driven > 0 && self.driven == self.ranks).then(|| self.lost_ns / self.ranks as f64)
     }
 
     /// CPU time of a rank, all threads.

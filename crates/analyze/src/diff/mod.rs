@@ -14,6 +14,7 @@ mod figures;
 mod gate;
 mod host;
 mod host_tables;
+mod load;
 mod many;
 mod names;
 mod notes;
