@@ -39,13 +39,16 @@ impl Change {
     /// How it would have changed by the code alone, where the load of the machine differed so much
     /// that this is another change: a worse one that seems to be none, or better.
     pub fn without_load(&self, metric: &Metric) -> Option<f64> {
-        let (difference, lost) = (self.difference()?, self.lost?);
-        let error = self.error.unwrap_or(metric.noise * self.a.get()?.abs());
+        let (a, difference, lost) = (self.a.get()?.abs(), self.difference()?, self.lost?);
+        let error = self.error.unwrap_or(metric.noise * a);
         let way = |change: f64| if change.abs() > error { change.signum() } else { 0.0 };
         let without = difference - lost;
         // Less than half of the change, or of what would be one, decides nothing.
         let is_much = 2.0 * lost.abs() > difference.abs().max(error);
-        (is_much && way(difference) != way(without)).then_some(without)
+        // An interval that is wide by the load leaves room for any change.
+        let is_open = way(difference) == 0.0 && error > WIDE * a.max(a + difference);
+        let is_open = is_open && lost.abs() > difference.abs().max(metric.noise * a);
+        (is_open || is_much && way(difference) != way(without)).then_some(without)
     }
 
     /// What the change means, in a few words.
@@ -137,6 +140,8 @@ mod tests {
         // Code that became slower on a machine that became free.
         assert_eq!(verdict(-8.8, 6.4, -22.8), LOAD_DIFFERED);
         assert_eq!(verdict(0.1, 2.0, -9.0), LOAD_DIFFERED);
+        assert_eq!(verdict(-5.0, 20.0, -9.0), LOAD_DIFFERED);
+        assert_eq!(verdict(-5.0, 20.0, -4.0), "not sure");
         // All of the change is lost cores, or what is left of it is within the interval.
         assert_eq!(verdict(8.0, 1.0, 8.0), LOAD_DIFFERED);
         assert_eq!(verdict(8.0, 3.0, 5.5), LOAD_DIFFERED);

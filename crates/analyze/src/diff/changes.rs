@@ -27,7 +27,7 @@ pub(super) fn change_of(a: &Side, b: &Side, key: &str) -> Option<Change> {
         Some(repeats) => Reading::Is(repeats.mean),
         None if key == "step_time" => Reading::missing("no host span and no device work"),
         None if key == WITHOUT_LOST_CORES => {
-            Reading::missing("no steps of a thread that was sampled, on each rank")
+            Reading::missing("no thread with steps was sampled on each rank")
         }
         None => Reading::missing("nothing ran on a device"),
     };

@@ -6,6 +6,7 @@ use serde::ser::SerializeMap;
 use super::amount::HostSort;
 use super::change::Change;
 use super::changes::change_of;
+use super::figures::WITHOUT_LOST_CORES;
 use super::gate::Gate;
 use super::names::join_annotations;
 use super::notes::notes;
@@ -123,11 +124,16 @@ impl Comparison {
         }
         let change = self.change(&subject)?;
         let (a, difference) = (change.a.get()?, change.difference()?);
-        let trips = |difference| gate.trips(a, difference, change.error);
-        match self.without_load(&subject) {
-            Some(without) if trips(without) != trips(difference) => None,
-            _ => Some(trips(difference)),
-        }
+        let trips = gate.trips(a, difference, change.error);
+        let Some(without) = self.without_load(&subject) else { return Some(trips) };
+        // Lost cores make the interval of what remains too wide, but steps show it without them.
+        let of_steps = change_of(&self.a, &self.b, WITHOUT_LOST_CORES);
+        let of_steps = of_steps.filter(|_| change.repeats.is_some());
+        let alone = match of_steps {
+            Some(steps) => gate.trips(steps.a.get()?, steps.difference()?, steps.error),
+            None => gate.trips(a, without, None),
+        };
+        (alone == trips).then_some(trips)
     }
 
     /// How a wall time would have changed with as much load on both sides, where that is another change.

@@ -54,7 +54,7 @@ pub(super) const WITHOUT_LOST_CORES: &str = "step_time_without_lost_cores";
 /// step's time on devices add up to it.
 pub const STEP_METRICS: [Metric; 8] = [
     metric("step_time", "step time", Unit::Duration, Better::Less),
-    metric(WITHOUT_LOST_CORES, "without lost cores", Unit::Duration, Better::Less),
+    metric(WITHOUT_LOST_CORES, "without load", Unit::Duration, Better::Less),
     metric("compute_time", "compute", Unit::Duration, Better::Neither),
     metric("exposed_communication", "exposed comm", Unit::Duration, Better::Less),
     metric("exposed_copies", "exposed copies", Unit::Duration, Better::Less),

@@ -113,10 +113,21 @@ mod tests {
         assert_eq!(of("verdict"), "worse".into());
         // What differs with the load is not checked; what does not, is.
         assert_eq!(trips(&both, "step_time>+5%"), None);
-        assert_eq!(trips(&both, "step_time>+100%"), Some(false));
+        assert_eq!(trips(&both, "step_time>+1000%"), Some(false));
         assert_eq!(trips(&both, "step_time_without_lost_cores>+5%"), Some(true));
         let notes = both.notes.join("\n");
         assert!(notes.contains("no core for 26.0 ms in A and for 500.0 us in B"), "{notes}");
+    }
+
+    #[test]
+    fn load_that_comes_and_goes_hides_no_change_of_the_code() {
+        let (fast, slow) =
+            ([(2, 90), (2, 10), (2, 150), (2, 60)], [(9, 40), (9, 2), (9, 70), (9, 8)]);
+        let both = Comparison::of(side(&fast), side(&slow));
+        assert_eq!(cell(&both, "step_time", "verdict"), LOAD_DIFFERED.into());
+        assert_eq!(trips(&both, "step_time>+5%"), None);
+        // Each side's steps are alike but for the load.
+        assert_eq!(trips(&both, "step_time_without_lost_cores>+5%"), Some(true));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `tprof diff`: two runs beside each other, as text, JSON or CSV on stdout.
 
+mod brief;
 mod conditions;
 mod junit;
 
@@ -70,6 +71,9 @@ pub struct DiffArgs {
     /// Table for --csv; an unknown name lists all names
     #[arg(long, value_name = "NAME")]
     pub table: Option<String>,
+    /// Print what did not change beyond noise, too
+    #[arg(long, conflicts_with_all = ["csv", "json"])]
+    pub all: bool,
     /// Rows of each table
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
@@ -128,7 +132,7 @@ pub fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
             true => Form::Markdown,
             false => Form::Text(columns::of_stdout()),
         };
-        text(&comparison, args.top, form)
+        text(&comparison, args.all, args.top, form)
     };
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| match error
@@ -174,8 +178,8 @@ fn exit_code(
     Ok(code)
 }
 
-/// The comparison for a person; `top` rows in each table.
-fn text(comparison: &Comparison, top: usize, form: Form) -> String {
+/// The comparison for a person; `top` rows in each table, of those that changed or of `all`.
+fn text(comparison: &Comparison, all: bool, top: usize, form: Form) -> String {
     let mut page = Page::new(form);
     page.title("tprof diff");
     page.gap();
@@ -185,7 +189,18 @@ fn text(comparison: &Comparison, top: usize, form: Form) -> String {
     for note in &comparison.notes {
         page.paragraph(0, &format!("Note: {note}."));
     }
-    document::tables(&mut page, &comparison.tables, top);
+    if all {
+        document::tables(&mut page, &comparison.tables, top);
+        return page.into_text();
+    }
+    let (changed, same) = brief::changed(&comparison.tables);
+    document::tables(&mut page, &changed, top);
+    let same = match same.is_empty() {
+        true => String::new(),
+        false => format!(" Nothing else changed in {}.", same.join(", ")),
+    };
+    page.gap();
+    page.paragraph(0, &format!("Rows without a change beyond noise are left out: --all.{same}"));
     page.into_text()
 }
 
