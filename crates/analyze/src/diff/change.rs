@@ -36,7 +36,7 @@ impl Change {
         Some(self.b.get()? - self.a.get()?)
     }
 
-    /// How it would have changed by the code alone, where the load of the machine differed so much
+    /// How it would have changed by the code only, where the load of the machine differed so much
     /// that this is another change: a worse one that seems to be none, or better.
     pub fn without_load(&self, metric: &Metric) -> Option<f64> {
         let (a, difference, lost) = (self.a.get()?.abs(), self.difference()?, self.lost?);

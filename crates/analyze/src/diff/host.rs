@@ -40,8 +40,10 @@ pub struct HostActivity {
     pub threads: u64,
     /// Ranks with a driving thread that was sampled.
     pub driven: u64,
-    /// Time in which these threads had no core, from their beginning on, ns.
-    pub lost_ns: f64,
+    /// Time in which these threads had no core, ns.
+    pub lost_ns: u64,
+    /// Ranks of which that is known.
+    pub with_lost: u64,
     /// Steps of these ranks; 0 if one of them has none.
     pub steps: u64,
     /// Of each of these ranks, its number and its parts.
@@ -82,7 +84,8 @@ impl HostActivity {
 
     fn add_driver(&mut self, driver: &RankHost) {
         (self.driven, self.steps) = (1, driver.steps.len() as u64);
-        self.lost_ns = load::lost_ns(driver) as f64;
+        let lost_ns = load::lost_ns(driver);
+        (self.lost_ns, self.with_lost) = (lost_ns.unwrap_or(0), u64::from(lost_ns.is_some()));
         for ((sort, name, of), amount) in causes::amounts(driver) {
             self.put(sort, name, &of, amount);
         }
@@ -101,6 +104,7 @@ impl HostActivity {
         self.steps = if stepped { self.steps + other.steps } else { 0 };
         self.driven += other.driven;
         self.lost_ns += other.lost_ns;
+        self.with_lost += other.with_lost;
         self.by_rank.extend(other.by_rank);
         for (key, amount) in other.amounts {
             self.amounts.entry(key).or_default().add(amount);
@@ -129,9 +133,10 @@ impl HostActivity {
         (ranks >= 2.0).then(|| (rest.max(0.0) / (ranks - 1.0)).sqrt() / per_rank)
     }
 
-    /// Time in which a rank's driving thread had no core, ns; `None` where one was not sampled.
+    /// Time in which a rank's driving thread had no core, ns; `None` where that of one is not known.
     pub fn lost_of_rank(&self) -> Option<f64> {
-        (self.driven > 0 && self.driven == self.ranks).then(|| self.lost_ns / self.ranks as f64)
+        let is_known = self.ranks > 0 && self.with_lost == self.ranks;
+        is_known.then(|| self.lost_ns as f64 / self.ranks as f64)
     }
 
     /// CPU time of a rank, all threads.

@@ -1,6 +1,6 @@
 //! The machine's load: time in which the threads that drive a side's ranks could have run, and had no core.
 //!
-//! Other programs take it, so that it says nothing of the code; it lengthens steps all the same.
+//! Other programs take it, so that it is no matter of the code; it lengthens steps all the same.
 
 use rustc_hash::FxHashMap;
 
@@ -8,8 +8,10 @@ use crate::host::{RankHost, StepTime};
 use crate::rank::Step;
 use crate::rank::samples::Part;
 
-/// Of each step, the time without a core, ns; none where the driving thread's steps are others.
+/// Of each step, the time without a core, ns; none where the driving thread was not sampled, or
+/// its steps are others.
 pub(super) fn lost_in_steps(steps: &[Step], driver: Option<&RankHost>) -> Vec<Option<u64>> {
+    let driver = driver.filter(|driver| lost_ns(driver).is_some());
     let times = driver.map_or(&[][..], |driver| driver.steps.as_slice());
     let times: FxHashMap<u64, &StepTime> = times.iter().map(|time| (time.number, time)).collect();
     let of_step = |step: &Step| {
@@ -21,9 +23,11 @@ pub(super) fn lost_in_steps(steps: &[Step], driver: Option<&RankHost>) -> Vec<Op
     steps.iter().map(of_step).collect()
 }
 
-/// Of a rank, from its beginning to the end of its judged time.
-pub(super) fn lost_ns(driver: &RankHost) -> u64 {
-    driver.ledger.ns(Part::NoCore) + driver.start_up.ns(Part::NoCore)
+/// Of a rank, from its beginning to the end of its judged time, ns; `None` where nothing of that
+/// was recorded, as in traces of other tools.
+pub(super) fn lost_ns(driver: &RankHost) -> Option<u64> {
+    let is_known = driver.ledger.wall_ns > driver.ledger.ns(Part::Unknown);
+    is_known.then(|| driver.ledger.ns(Part::NoCore) + driver.start_up.ns(Part::NoCore))
 }
 
 #[cfg(test)]
@@ -61,7 +65,7 @@ mod tests {
         for (at, (work, lost)) in steps.iter().enumerate() {
             let name = writer.name(&format!("ProfilerStep#{at}"));
             let (lost_ns, work_ns) = (lost * MS, work * MS);
-            let duration_ns = lost_ns + work_ns;
+            let duration_ns = (lost_ns + work_ns).max(MS);
             let kind = SpanKind::Annotation;
             spans.push(Span { start_ns, duration_ns, kind, name, ..Span::default() });
             let ready = Sample {
@@ -70,7 +74,7 @@ mod tests {
                 state: ThreadState::Runnable,
                 ..Sample::default()
             };
-            samples.push(ready);
+            samples.extend((lost_ns > 0).then_some(ready));
             let state = ThreadState::Running;
             samples.extend((1..=*work).map(|ms| Sample {
                 time_ns: start_ns + lost_ns + ms * MS - 1,
@@ -128,6 +132,14 @@ mod tests {
         assert_eq!(trips(&both, "step_time>+5%"), None);
         // Each side's steps are alike but for the load.
         assert_eq!(trips(&both, "step_time_without_lost_cores>+5%"), Some(true));
+    }
+
+    #[test]
+    fn a_thread_that_was_not_sampled_lost_an_unknown_time() {
+        let both = Comparison::of(side(&[(0, 0), (0, 0)]), side(&[(0, 0), (0, 0)]));
+        let times = both.tables.iter().find(|table| table.key == "times").unwrap();
+        assert_eq!(times.rows.len(), 1, "{times:?}");
+        assert!(times.about.contains("without load: no thread with steps"), "{}", times.about);
     }
 
     #[test]

@@ -45,7 +45,7 @@ fn value_of_a(tables: &[Table], key: &str, metric: &str) -> Option<f64> {
     number(&row[a])
 }
 
-/// Where a table says what changed.
+/// Columns of a table that state what changed.
 struct Columns {
     verdict: Option<usize>,
     change: Option<usize>,
