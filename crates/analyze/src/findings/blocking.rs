@@ -23,12 +23,6 @@ impl Blocking {
         let idle = after_calls(&scene.gaps, scene.rank, &calls);
         Blocking { calls, wait, idle }
     }
-
-    /// Without the calls, the threads have still their other work, and the device
-    /// its own: no more than this is gained in the window.
-    pub fn bound_ns(&self, scene: &Scene<'_>) -> u64 {
-        self.wait.length().min(scene.late.length())
-    }
 }
 
 /// Of these gaps, those in which a call that blocks its thread came to its end

@@ -43,6 +43,8 @@ pub(super) struct Finding {
     pub places: usize,
     /// Why nothing is known of what may be gained.
     pub gain_unknown: Option<&'static str>,
+    /// It is about one place that can be changed by itself, not about how the job is built.
+    pub is_local: bool,
     /// The places are not needed: none are kept or counted.
     pub is_brief: bool,
 }
@@ -125,6 +127,7 @@ impl Finding {
             evidence: Vec::new(),
             places: 0,
             gain_unknown: None,
+            is_local: false,
             is_brief: false,
         }
     }
@@ -174,6 +177,12 @@ impl Finding {
     /// Nothing is known of what may be gained, for this reason: a note.
     pub(super) fn unknown_gain(mut self, why: &'static str) -> Finding {
         (self.gain_unknown, self.keep) = (Some(why), true);
+        self
+    }
+
+    /// It is about one place that can be changed by itself.
+    pub(super) fn local(mut self) -> Finding {
+        self.is_local = true;
         self
     }
 

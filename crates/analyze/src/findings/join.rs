@@ -51,7 +51,8 @@ fn share(finding: &Finding, rank: &RankFindings) -> f64 {
 }
 
 /// All findings, those with the largest share of their rank's time first; those that may be on
-/// purpose behind others as severe.
+/// purpose behind others as severe. What is at least high and can be changed at one place comes
+/// before what needs the job built otherwise.
 pub(super) fn joined(ranks: &[RankFindings]) -> Vec<Joined<'_>> {
     let mut all: Vec<Joined<'_>> = Vec::new();
     for rank in ranks {
@@ -82,7 +83,10 @@ pub(super) fn joined(ranks: &[RankFindings]) -> Vec<Joined<'_>> {
         }
     }
     let order = |one: &Joined<'_>| (one.rule, one.finding.subject.clone());
-    let rank = |one: &Joined<'_>| (one.severity(), one.finding.most.is_none());
+    let rank = |one: &Joined<'_>| {
+        let is_quick = one.finding.is_local && one.severity() >= Severity::High;
+        (is_quick, one.severity(), one.finding.most.is_none())
+    };
     all.sort_by(|a, b| {
         let by_share = || b.share().total_cmp(&a.share());
         rank(b).cmp(&rank(a)).then_with(by_share).then_with(|| order(a).cmp(&order(b)))

@@ -8,6 +8,7 @@ pub mod comm;
 pub mod critical_path;
 pub mod device_memory;
 pub mod gemms;
+pub mod gpu_time;
 pub mod idle;
 pub mod kernels;
 pub mod launches;

@@ -5,6 +5,7 @@
 //! summarised, so that memory does not grow with ranks.
 
 mod busy;
+pub(crate) mod call_names;
 mod call_tree;
 mod classify;
 mod collective_kernels;
@@ -25,6 +26,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod window;
 
 pub use busy::Busy;
 pub use call_tree::{CallTree, TreeSpan};
@@ -40,3 +42,4 @@ pub(crate) use steps::steps_of_one_process;
 pub use steps::{PROFILER_STEP, Step, step_at};
 pub use tprof_facts::Class;
 pub use trace::RankTrace;
+pub(crate) use window::{of_devices, window};

@@ -6,6 +6,7 @@ use crate::document::DocumentKind;
 pub const KINDS: &[DocumentKind] = &[
     crate::findings::KIND,
     crate::host::KIND,
+    crate::gpu::gpu_time::KIND,
     crate::gpu::breakdown::KIND,
     crate::gpu::idle::KIND,
     crate::gpu::overlap::KIND,

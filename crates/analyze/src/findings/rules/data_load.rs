@@ -9,26 +9,13 @@ use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times, top};
+use crate::gpu::gpu_time::loads_data;
 use crate::rank::HostSpan;
 use crate::rank::samples::Part;
 
 /// Kinds of spans in which data may be loaded.
 const KINDS: [SpanKind; 5] =
     [SpanKind::Annotation, SpanKind::Nvtx, SpanKind::Operator, SpanKind::Python, SpanKind::Other];
-/// Parts of names, in small letters, of ranges that load data: PyTorch's
-/// `enumerate(DataLoader)#….__next__` and its Python frames, TensorFlow's
-/// iterators, and what people and recommender libraries call their own.
-const NAMES: [&str; 8] = [
-    "dataloader",
-    "data_load",
-    "data load",
-    "load_data",
-    "load_batch",
-    "next_batch",
-    "get_batch",
-    "iteratorgetnext",
-];
-
 const ADVICE: &str = "Load ahead, in other processes: DataLoader(num_workers=…, \
     prefetch_factor=…, persistent_workers=True, pin_memory=True); make decoding and collating \
     cheaper; copy with non_blocking=True.";
@@ -168,15 +155,6 @@ fn judge_samples(scene: &Scene<'_>) -> Verdict {
     ])
 }
 
-/// Time in which a main thread loads data.
-pub(super) fn cover(scene: &Scene<'_>) -> Cover {
-    let spans = spans(scene);
-    match spans.is_empty() {
-        true => scene.sampled_loading().cover().intersection(&scene.window),
-        false => cover_of(scene, &spans),
-    }
-}
-
 fn cover_of(scene: &Scene<'_>, spans: &[&HostSpan]) -> Cover {
     Cover::of(spans.iter().map(|span| span.interval())).intersection(&scene.window)
 }
@@ -185,10 +163,4 @@ fn spans<'s>(scene: &'s Scene<'_>) -> Vec<&'s HostSpan> {
     let mut spans = scene.spans_named(&KINDS, loads_data);
     spans.retain(|span| scene.window.touches(span.interval()));
     spans
-}
-
-/// Whether a range is named like one that loads data.
-fn loads_data(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    NAMES.iter().any(|part| name.contains(part))
 }

@@ -1,7 +1,7 @@
-//! GpuGaps: long times in which no device does anything. The rule "GPU gaps" of
+//! GpuGaps: long times in which no device does anything, for no known cause. The rule "GPU gaps" of
 //! Nsight Systems, with a length that fits steps of milliseconds too.
 
-use tprof_facts::units::duration;
+use tprof_facts::units::{duration, percent};
 
 use crate::base::intervals::Cover;
 use crate::findings::finding::idle_places;
@@ -35,6 +35,16 @@ impl Rule for GpuGaps {
             ));
         }
         let idle = Cover::of(gaps.iter().map(|gap| gap.interval));
+        // Other findings have the causes: this is only how they show.
+        let explained = scene.explained_ns(&idle);
+        if explained * 2 >= idle.length() {
+            return Verdict::clear(format!(
+                "{} of {} or more; `tprof report gpu-time` has the causes of {} of this time",
+                times(scene, gaps.len(), "gaps"),
+                duration(least),
+                percent(explained as f64 / idle.length().max(1) as f64),
+            ));
+        }
         let seen = format!(
             "{} of {} or more, {}; the longest {}.{}",
             times(scene, gaps.len(), "gaps"),

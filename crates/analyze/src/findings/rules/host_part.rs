@@ -90,7 +90,7 @@ pub(super) fn amount(host: &RankHost, ns: u64) -> String {
 }
 
 /// A finding on a part of the driving thread's time. With a device, no more is gained than the
-/// device waits for the host.
+/// device was idle for it.
 pub(super) fn finding(
     scene: &Scene<'_>,
     host: &RankHost,
@@ -110,7 +110,7 @@ pub(super) fn finding_at(
     is_there: impl Fn(&Place) -> bool,
 ) -> Finding {
     let bound_ns = match scene.has_device() {
-        true => ns.min(scene.late.length()),
+        true => ns.min(scene.idle_at(&is_there)),
         false => ns,
     };
     let thread: ThreadIndex = host.driver.thread;
@@ -120,7 +120,15 @@ pub(super) fn finding_at(
         place: Track::Thread(thread),
         name: place.part.word().into(),
     });
-    scene.finding(what).bound(bound_ns).of(host.ledger.wall_ns).at(places)
+    scene.finding(what).bound(bound_ns).of(of_ns(scene, host)).local().at(places)
+}
+
+/// The time of which a gain is a share: the devices' where there are any.
+fn of_ns(scene: &Scene<'_>, host: &RankHost) -> u64 {
+    match scene.has_device() {
+        true => scene.window_ns(),
+        false => host.ledger.wall_ns,
+    }
 }
 
 /// The line of a place.

@@ -3,19 +3,17 @@
 
 use tprof_facts::units::duration;
 
-use super::data_load;
 use crate::base::intervals::Cover;
 use crate::base::stats::median;
-use crate::findings::blocking::after_calls;
 use crate::findings::finding::idle_places;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Gap;
-use crate::findings::scene::calls::{is_synchronous_copy, is_wait};
 use crate::findings::scene::{Scene, moment_of_call};
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times, top};
+use crate::gpu::gpu_time::IdleCause;
 
-/// Short gaps that end with a late launch, but follow no wait and no loading of data.
+/// Idle time in which the host was launching, operator by operator.
 pub(super) struct LaunchBound;
 
 impl Rule for LaunchBound {
@@ -33,7 +31,7 @@ impl Rule for LaunchBound {
                 "CUDA or HIP runtime calls with the correlations of their kernels",
             );
         }
-        let (idle, gaps) = short_gaps(scene);
+        let (idle, gaps) = launch_gaps(scene);
         let kernels = median(kernel_times(scene));
         let middle = median(gaps.iter().map(|gap| gap.interval.length()).collect());
         let moments = gaps.iter().filter_map(|gap| {
@@ -63,25 +61,20 @@ impl Rule for LaunchBound {
                      larger batches, less Python between operators.",
                 )
                 .bound(idle.length())
+                .on_line(scene.idle_line(IdleCause::Launch))
                 .at(idle_places(&idle)),
         ])
     }
 }
 
-/// The gaps of this rule, and the time in them.
-fn short_gaps<'s>(scene: &'s Scene<'_>) -> (Cover, Vec<&'s Gap>) {
-    let blocking = scene.calls_named(|name| is_wait(name) || is_synchronous_copy(name));
-    let other = after_calls(&scene.gaps, scene.rank, &blocking).union(&data_load::cover(scene));
-    let other = other.measure();
-    let (mut other, long_ns) = (other.walk(), scene.long_gap_ns());
-    let is_short = |gap: &&Gap| {
-        gap.launch().is_some()
-            && gap.late().length() > 0
-            && gap.interval.length() < long_ns
-            && other.within(gap.interval) == 0
-    };
-    let gaps: Vec<&Gap> = scene.gaps.iter().filter(is_short).collect();
-    (Cover::of(gaps.iter().map(|gap| gap.late())), gaps)
+/// The idle time of this rule, and the gaps that it lies in.
+fn launch_gaps<'s>(scene: &'s Scene<'_>) -> (Cover, Vec<&'s Gap>) {
+    let idle = scene.idle_by(IdleCause::Launch);
+    let measure = idle.measure();
+    let mut walk = measure.walk();
+    let is_launch = |gap: &&Gap| gap.launch().is_some() && walk.within(gap.interval) > 0;
+    let gaps: Vec<&Gap> = scene.gaps.iter().filter(is_launch).collect();
+    (idle, gaps)
 }
 
 fn kernel_times(scene: &Scene<'_>) -> Vec<u64> {

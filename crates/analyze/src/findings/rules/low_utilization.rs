@@ -1,4 +1,4 @@
-//! LowUtilization: large parts of the time in which the devices are mostly idle.
+//! LowUtilization: large parts of the time in which the devices are mostly idle, for no known cause.
 //! The rule "GPU low utilization" of Nsight Systems, with its defaults.
 
 use tprof_facts::units::percent;
@@ -36,7 +36,18 @@ impl Rule for LowUtilization {
                 scene.place()
             ));
         }
-        let lost = scene.idle.shared(&low);
+        let idle = scene.idle.intersection(&low);
+        let (lost, explained) = (idle.length(), scene.explained_ns(&idle));
+        // Other findings have the causes: this is only how they show.
+        if explained * 2 >= lost {
+            return Verdict::clear(format!(
+                "the device is busy for {} of the time {}; `tprof report gpu-time` has the causes \
+                 of {} of its idle time",
+                percent(busy),
+                scene.place(),
+                percent(explained as f64 / lost.max(1) as f64),
+            ));
+        }
         let seen = format!(
             "The device is busy for {} of the time, but under 50 % busy in {} of {PARTS} equal \
              parts; these have {} of idle time.",

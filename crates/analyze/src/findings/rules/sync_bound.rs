@@ -4,12 +4,12 @@
 use tprof_facts::units::duration;
 
 use crate::findings::absent::Thing;
-use crate::findings::blocking::Blocking;
 use crate::findings::rule::Rule;
 use crate::findings::scene::calls::is_wait;
 use crate::findings::scene::{Scene, moment_of_call};
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times, top};
+use crate::gpu::gpu_time::IdleCause;
 use crate::rank::HostSpan;
 
 /// Calls that wait for a device, followed by gaps on it.
@@ -29,11 +29,12 @@ impl Rule for SyncBound {
         if let Some(verdict) = scene.no_calls() {
             return verdict;
         }
-        let blocking = Blocking::of(scene, scene.calls_named(is_wait));
-        let (wait, direct) = (blocking.wait.length(), blocking.idle.length());
-        if blocking.calls.is_empty() {
+        let calls = scene.calls_named(is_wait);
+        if calls.is_empty() {
             return Verdict::none(scene.none(&WAIT, scene.has_calls(is_wait)));
         }
+        let (wait, direct) =
+            (scene.cover_of_calls(&calls).length(), scene.idle_ns(IdleCause::Sync));
         if scene.share(direct) < 0.01 {
             return Verdict::clear(format!(
                 "waits of {} {}; the device then idles for {}",
@@ -42,12 +43,11 @@ impl Rule for SyncBound {
                 duration(scene.per_step(direct)),
             ));
         }
-        let calls: Vec<&HostSpan> =
-            blocking.calls.iter().map(|&at| &scene.rank.calls[at]).collect();
-        let moments = calls.iter().map(|call| moment_of_call(call, call.duration_ns));
+        let spans: Vec<&HostSpan> = calls.iter().map(|&at| &scene.rank.calls[at]).collect();
+        let moments = spans.iter().map(|call| moment_of_call(call, call.duration_ns));
         let within = top(scene, &scene.around(moments), 3);
         let mut names: Vec<(String, u64)> = Vec::new();
-        for call in &calls {
+        for call in &spans {
             let name = scene.rank.name(call.name);
             match names.iter_mut().find(|(known, _)| known == name) {
                 Some((_, sum)) => *sum += call.duration_ns,
@@ -56,9 +56,9 @@ impl Rule for SyncBound {
         }
         names.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
         let mut seen = format!(
-            "{} wait for the device, {} of host time: {}. When they return, the device has no work \
-             and stays idle until the next launch, {}.",
-            times(scene, calls.len(), "calls"),
+            "{} wait for the device, {} of host time: {}. When they return, the device has no work; \
+             it is idle until the host has launched more, {}.",
+            times(scene, spans.len(), "calls"),
             duration(scene.per_step(wait)),
             top(scene, &names, 3),
             time(scene, direct),
@@ -75,8 +75,10 @@ impl Rule for SyncBound {
                      or masked indexing on device tensors. Log every n-th step or from a copy made \
                      with non_blocking=True.",
                 )
-                .bound(blocking.bound_ns(scene))
-                .at(scene.call_places(&blocking.calls)),
+                .bound(direct)
+                .local()
+                .on_line(scene.idle_line(IdleCause::Sync))
+                .at(scene.call_places(&calls)),
         ])
     }
 }

@@ -4,16 +4,13 @@
 //! to do its other work, and a host thread its own, so that a step gets no
 //! shorter than either. `docs/metrics.md` has the reasoning for each.
 
-mod beginning;
-pub(super) mod calls;
 mod copies;
-mod gaps;
 mod main_threads;
 mod places;
 mod ranges;
 mod sampled_loading;
 mod search;
-mod window;
+mod time_by_cause;
 
 use std::sync::OnceLock;
 
@@ -22,16 +19,18 @@ use tprof_trace::model::Sample;
 
 use crate::base::intervals::{Cover, Interval};
 use crate::base::parallel;
+pub(super) use crate::gpu::gpu_time::Gap;
+use crate::gpu::gpu_time::beginning;
 use crate::host::RankHost;
 use crate::program::flops::Modelled;
-use crate::rank::{RankTrace, steps_of_one_process};
+pub(super) use crate::rank::call_names as calls;
+use crate::rank::{RankTrace, of_devices, steps_of_one_process, window};
 pub(super) use copies::Copy;
-pub(super) use gaps::Gap;
 use main_threads::MainThreads;
 pub(super) use places::moment_of_call;
 use ranges::NamedRange;
 use sampled_loading::SampledLoading;
-use window::{of_devices, window};
+use time_by_cause::TimeByCause;
 
 /// Shortest gap that is called one, of a short step.
 const LEAST_GAP_NS: u64 = 1_000_000;
@@ -81,6 +80,8 @@ pub(super) struct Scene<'a> {
     ranges: OnceLock<Vec<NamedRange>>,
     /// PyTorch's DataLoader in CPU samples; once a rule asked.
     sampled_loading: OnceLock<SampledLoading>,
+    /// Where the devices' time went; once a rule asked.
+    time_by_cause: OnceLock<TimeByCause>,
     /// Operators' runs with what they take at least; once a rule asked.
     modelled: OnceLock<Modelled>,
     /// The driving thread's wall time; once a rule asked.
@@ -144,6 +145,7 @@ impl<'a> Scene<'a> {
             is_brief: false,
             ranges: OnceLock::new(),
             sampled_loading: OnceLock::new(),
+            time_by_cause: OnceLock::new(),
             modelled: OnceLock::new(),
             host: host.map_or_else(OnceLock::new, OnceLock::from),
             rank,

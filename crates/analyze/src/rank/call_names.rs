@@ -23,29 +23,29 @@ fn plain(name: &str) -> &str {
 
 /// Whether a call is of a library with names that are known here: the runtime and the driver
 /// of CUDA, and HIP.
-pub(in crate::findings) fn is_known(name: &str) -> bool {
+pub(crate) fn is_known(name: &str) -> bool {
     !plain(name).is_empty()
 }
 
 /// Whether a call does nothing but wait for a device.
-pub(in crate::findings) fn is_wait(name: &str) -> bool {
+pub(crate) fn is_wait(name: &str) -> bool {
     let plain = plain(name);
     WAITS.iter().any(|end| plain.ends_with(end))
 }
 
 /// Whether a call copies, and returns when the copy is done.
-pub(in crate::findings) fn is_synchronous_copy(name: &str) -> bool {
+pub(crate) fn is_synchronous_copy(name: &str) -> bool {
     // hipMemcpyWithStream is what PyTorch calls on AMD in place of a copy and a wait.
     plain(name).contains("Memcpy") && !name.contains("Async") && !name.contains("Batch")
 }
 
 /// Whether a call sets memory, and may not return before that is done.
-pub(in crate::findings) fn is_synchronous_memset(name: &str) -> bool {
+pub(crate) fn is_synchronous_memset(name: &str) -> bool {
     plain(name).contains("Memset") && !name.contains("Async") && !name.contains("Node")
 }
 
 /// Whether a call takes device memory from the library, or gives it back.
-pub(in crate::findings) fn is_device_allocation(name: &str) -> bool {
+pub(crate) fn is_device_allocation(name: &str) -> bool {
     let plain = plain(name);
     let base = ["cuda", "cu", "hip"].iter().find_map(|prefix| plain.strip_prefix(prefix));
     let names = [
@@ -65,6 +65,14 @@ pub(in crate::findings) fn is_device_allocation(name: &str) -> bool {
         "ExtMallocWithFlags",
     ];
     base.is_some_and(|base| names.contains(&base))
+}
+
+/// Whether a call loads or links code for a device, as the first use of a kernel does.
+pub(crate) fn loads_code(name: &str) -> bool {
+    let plain = plain(name);
+    ["LibraryLoad", "ModuleLoad", "LinkCreate", "LinkAdd", "LinkComplete"]
+        .iter()
+        .any(|part| plain.contains(part))
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@
 
 use rustc_hash::FxHashMap;
 
-use super::calls::is_wait;
 use super::gaps::Gap;
 use crate::base::intervals::{Cover, Interval};
+use crate::rank::call_names::is_wait;
 use crate::rank::{RankTrace, StreamIndex};
 
 /// The part of these gaps in which devices may have had work that the trace lacks:
@@ -17,7 +17,7 @@ use crate::rank::{RankTrace, StreamIndex};
 ///   the device although nothing ran; if it was launched before any such work began;
 /// - before work of a stream's beginning without a recorded launch;
 /// - while the host waited for a device, and no work with a recorded launch had begun.
-pub(super) fn unknown(rank: &RankTrace<'_>, gaps: &[Gap]) -> Cover {
+pub(crate) fn unknown(rank: &RankTrace<'_>, gaps: &[Gap]) -> Cover {
     let mut first_of: FxHashMap<StreamIndex, usize> = FxHashMap::default();
     let launched = |at: &usize| rank.launches.call_of(*at).is_some();
     for at in (0..rank.work.len()).filter(launched) {

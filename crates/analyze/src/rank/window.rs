@@ -2,18 +2,21 @@
 
 use std::borrow::Cow;
 
+use super::busy::Busy;
+use super::rows::Work;
+use super::steps::Step;
+use super::trace::RankTrace;
 use crate::base::intervals::{Cover, Interval};
-use crate::rank::{Busy, RankTrace, Step, Work};
 
 /// When any of a rank's devices was busy so.
-pub(super) fn of_devices<'r>(rank: &'r RankTrace<'_>, of: fn(&Busy) -> &Cover) -> Cow<'r, Cover> {
+pub(crate) fn of_devices<'r>(rank: &'r RankTrace<'_>, of: fn(&Busy) -> &Cover) -> Cow<'r, Cover> {
     match rank.devices() {
         [one] => Cow::Borrowed(of(one)),
         many => Cow::Owned(many.iter().fold(Cover::default(), |all, one| all.union(of(one)))),
     }
 }
 
-pub(super) fn window(rank: &RankTrace<'_>, steps: &[Step]) -> Cover {
+pub(crate) fn window(rank: &RankTrace<'_>, steps: &[Step]) -> Cover {
     if steps.is_empty() {
         let end = rank.work.iter().map(Work::end_ns).max();
         let work = rank.work.first().zip(end);

@@ -5,11 +5,11 @@ use crate::rank::RankTrace;
 
 /// Longest time that a launch takes to reach an idle device. It is 2 to 20 us; when
 /// work begins later than this, something on the device held it.
-const LAUNCH_NS: u64 = 100_000;
+pub(super) const LAUNCH_NS: u64 = 100_000;
 
 /// A time in which no device of the rank did anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::findings) struct Gap {
+pub struct Gap {
     /// When.
     pub interval: Interval,
     /// See [`Self::launch`]; [`NONE`] if there is none.

@@ -1,0 +1,75 @@
+//! The waterfall of a rank's devices as one, over the judged time: what each rule may gain at most.
+
+use super::Scene;
+use crate::base::intervals::Cover;
+use crate::findings::finding::SourceLine;
+use crate::gpu::gpu_time::{BusyTimes, CAUSES, IdleCause, Threads, Waterfall};
+use crate::host::Place;
+use crate::rank::of_devices;
+
+/// See the module.
+#[derive(Debug)]
+pub(in crate::findings) struct TimeByCause {
+    threads: Threads,
+    pub waterfall: Waterfall,
+}
+
+impl Scene<'_> {
+    /// Where the devices' time went. Found once, however many ask.
+    pub fn time_by_cause(&self) -> &TimeByCause {
+        self.time_by_cause.get_or_init(|| {
+            let threads = Threads::of(self.rank);
+            let any = of_devices(self.rank, |busy| &busy.any);
+            let busy =
+                BusyTimes { any: &any, compute: &self.compute, communication: &self.communication };
+            let waterfall = Waterfall::of(self.rank, &threads, &self.window, &busy, |_| true);
+            TimeByCause { threads, waterfall }
+        })
+    }
+
+    /// Idle time of the devices by one cause.
+    pub fn idle_ns(&self, cause: IdleCause) -> u64 {
+        self.time_by_cause().waterfall.ns(cause)
+    }
+
+    /// When the devices were idle by one cause.
+    pub fn idle_by(&self, cause: IdleCause) -> Cover {
+        self.time_by_cause().waterfall.cover(cause)
+    }
+
+    /// The line that has most of the idle time of one cause, by samples.
+    pub fn idle_line(&self, cause: IdleCause) -> Option<SourceLine> {
+        let TimeByCause { threads, waterfall } = self.time_by_cause();
+        let place = waterfall.line(self.rank, threads, cause)?;
+        Some(SourceLine { function: place.function, file: place.file, line: place.line })
+    }
+
+    /// Idle time of the devices while their host thread was at some places: of each cause the part
+    /// that samples have there.
+    pub fn idle_at(&self, is_there: impl Fn(&Place) -> bool) -> u64 {
+        let TimeByCause { threads, waterfall } = self.time_by_cause();
+        let of_cause = |cause: &IdleCause| {
+            let ns = waterfall.ns(*cause);
+            if ns == 0 {
+                return 0;
+            }
+            let places = waterfall.places(self.rank, threads, *cause);
+            let all: u64 = places.iter().map(|(_, ns)| ns).sum();
+            let there: u64 =
+                places.iter().filter(|(place, _)| is_there(place)).map(|(_, ns)| ns).sum();
+            (u128::from(ns) * u128::from(there)).checked_div(u128::from(all)).unwrap_or(0) as u64
+        };
+        let is_judged = |cause: &&IdleCause| cause.is_host_code() || **cause == IdleCause::Data;
+        CAUSES.iter().filter(is_judged).map(of_cause).sum()
+    }
+
+    /// What of some idle time has a cause for which there is a rule with what it needs.
+    pub fn explained_ns(&self, idle: &Cover) -> u64 {
+        let waterfall = &self.time_by_cause().waterfall;
+        let is_sampled = self.host().is_some();
+        let is_judged =
+            |cause: IdleCause| cause.explains() && (is_sampled || !cause.is_host_code());
+        let explained = waterfall.idle.iter().filter(|one| is_judged(one.cause));
+        Cover::of(explained.map(|one| one.interval)).shared(idle)
+    }
+}

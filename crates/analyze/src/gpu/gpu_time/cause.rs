@@ -1,0 +1,136 @@
+//! Why a device had nothing to do.
+
+/// What a device waited for while it was idle. The causes are exclusive, so that they add up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum IdleCause {
+    /// The host was launching, operator by operator, and was slower than the device.
+    Launch,
+    /// The host had waited for the device before it could launch more.
+    Sync,
+    /// The driver took or gave back device memory.
+    Allocation,
+    /// A copy of pageable memory held up the launching thread.
+    PageableCopy,
+    /// The launching thread ran other code between launches.
+    Python,
+    /// The launching thread loaded data or waited for it.
+    Data,
+    /// Python's garbage collector ran.
+    Gc,
+    /// The launching thread waited for a lock that another thread held.
+    Lock,
+    /// The launching thread waited for Python's global lock.
+    Gil,
+    /// Code was being compiled, or loaded onto the device for the first time.
+    Compile,
+    /// The launching thread saved a checkpoint.
+    Checkpoint,
+    /// The launching thread waited for other ranks.
+    Collective,
+    /// The next work was launched already, and waited on the device.
+    Stream,
+    /// The device had not been used yet.
+    Start,
+    /// The device was not used any more.
+    End,
+    /// The recording does not show it.
+    Unknown,
+}
+
+/// All of them, in the order of tables for equal times.
+pub const CAUSES: [IdleCause; 16] = [
+    IdleCause::Launch,
+    IdleCause::Sync,
+    IdleCause::Allocation,
+    IdleCause::PageableCopy,
+    IdleCause::Python,
+    IdleCause::Data,
+    IdleCause::Gc,
+    IdleCause::Lock,
+    IdleCause::Gil,
+    IdleCause::Compile,
+    IdleCause::Checkpoint,
+    IdleCause::Collective,
+    IdleCause::Stream,
+    IdleCause::Start,
+    IdleCause::End,
+    IdleCause::Unknown,
+];
+
+impl IdleCause {
+    /// As JSON has it.
+    pub fn key(self) -> &'static str {
+        match self {
+            IdleCause::Launch => "launch",
+            IdleCause::Sync => "sync",
+            IdleCause::Allocation => "allocation",
+            IdleCause::PageableCopy => "pageable_copy",
+            IdleCause::Python => "python",
+            IdleCause::Data => "data",
+            IdleCause::Gc => "gc",
+            IdleCause::Lock => "lock",
+            IdleCause::Gil => "gil",
+            IdleCause::Compile => "compile",
+            IdleCause::Checkpoint => "checkpoint",
+            IdleCause::Collective => "collective",
+            IdleCause::Stream => "stream",
+            IdleCause::Start => "start",
+            IdleCause::End => "end",
+            IdleCause::Unknown => "unknown",
+        }
+    }
+
+    /// In a table of idle time.
+    pub fn short(self) -> &'static str {
+        match self {
+            IdleCause::Launch => "launches",
+            IdleCause::Sync => "sync",
+            IdleCause::Allocation => "allocation",
+            IdleCause::PageableCopy => "pageable",
+            IdleCause::Python => "other code",
+            IdleCause::Data => "data",
+            IdleCause::Gc => "gc",
+            IdleCause::Lock => "lock",
+            IdleCause::Gil => "GIL",
+            IdleCause::Compile => "compilation",
+            IdleCause::Checkpoint => "checkpoint",
+            IdleCause::Collective => "other ranks",
+            IdleCause::Stream => "stream",
+            IdleCause::Start => "start",
+            IdleCause::End => "end",
+            IdleCause::Unknown => "unknown",
+        }
+    }
+
+    /// Whether it names something that can be changed: the others say only when it was idle, or
+    /// that nothing is known.
+    pub fn explains(self) -> bool {
+        !matches!(self, IdleCause::Stream | IdleCause::Start | IdleCause::End | IdleCause::Unknown)
+    }
+
+    /// Whether it is code or a wait of the host that only CPU samples show in full.
+    pub fn is_host_code(self) -> bool {
+        matches!(
+            self,
+            IdleCause::Python
+                | IdleCause::Gc
+                | IdleCause::Lock
+                | IdleCause::Gil
+                | IdleCause::Checkpoint
+                | IdleCause::Collective
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_has_a_key_of_its_own_and_a_place_in_the_list() {
+        let mut keys = CAUSES.map(IdleCause::key);
+        keys.sort_unstable();
+        assert!(keys.windows(2).all(|pair| pair[0] != pair[1]));
+        assert!(CAUSES.iter().enumerate().all(|(at, cause)| *cause as usize == at));
+    }
+}

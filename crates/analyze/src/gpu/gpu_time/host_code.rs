@@ -1,0 +1,109 @@
+//! What a stack of a launching thread says about the device that has nothing to do.
+
+use super::cause::IdleCause;
+use crate::host::Place;
+use crate::rank::samples::{Func, FunctionTable, Layer, Part, Role, Stack};
+
+/// What a thread was at in a sample or a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HostCode {
+    /// It kept the device waiting by this.
+    Cause(IdleCause),
+    /// It ran code of the device's libraries or of a framework's operators.
+    Operators,
+    /// It waited for another thread to do something.
+    OtherThread,
+    /// It made no call and has no sample: it ran its own code, or waited for a thread that did.
+    Quiet,
+}
+
+/// Parts of the paths of Python's compilers for devices.
+const COMPILERS: [&str; 7] = [
+    "torch/_inductor/",
+    "torch/_dynamo/",
+    "torch/_functorch/",
+    "triton/compiler/",
+    "triton/backends/",
+    "jax/_src/compiler.py",
+    "numba/core/",
+];
+/// In these Python runs also what was compiled before, each time that it is called.
+const WRAPPERS: [&str; 4] = ["eval_frame.py", "runtime_wrappers.py", "utils.py", "output_code.py"];
+/// Parts of names of native functions that compile.
+const COMPILING: [&str; 6] =
+    ["nvrtc", "nvPTXCompiler", "llvm::", "mlir::", "xla::gpu::GpuCompiler", "cuModuleLoad"];
+/// Beginnings of names of modules that launch work: what runs in them between launches is
+/// operators' own time.
+const OPERATORS: [&str; 13] = [
+    "libtorch",
+    "libc10",
+    "libcuda",
+    "libcudart",
+    "libcupti",
+    "libcublas",
+    "libcudnn",
+    "libnccl",
+    "libnvrtc",
+    "libtprof",
+    "xla_extension",
+    "_jax",
+    "xla_cuda",
+];
+
+impl HostCode {
+    /// Of a thread in a part of its time, with this stack.
+    pub fn of(part: Part, stack: &Stack, names: &FunctionTable) -> HostCode {
+        let all = || stack.functions.iter().map(|id| names.get(*id));
+        if all().any(compiles) {
+            return HostCode::Cause(IdleCause::Compile);
+        }
+        let cause = match part {
+            Part::Gil => Some(IdleCause::Gil),
+            Part::Gc => Some(IdleCause::Gc),
+            Part::Collective => Some(IdleCause::Collective),
+            Part::Device => Some(IdleCause::Sync),
+            _ => None,
+        };
+        if let Some(cause) = cause {
+            return HostCode::Cause(cause);
+        }
+        let place = Place::of(part, stack, names);
+        if place.saves {
+            return HostCode::Cause(IdleCause::Checkpoint);
+        }
+        let loads =
+            |func: &Func| func.layer == Layer::Python && Role::of(&func.name, &func.file).is_some();
+        if part == Part::Data || all().any(loads) {
+            return HostCode::Cause(IdleCause::Data);
+        }
+        match part {
+            Part::Lock if place.is_held => HostCode::Cause(IdleCause::Lock),
+            Part::Lock => HostCode::OtherThread,
+            Part::Other if place.cause == crate::host::OtherCause::Thread => HostCode::OtherThread,
+            Part::Unknown => HostCode::OtherThread,
+            Part::Python => HostCode::Cause(IdleCause::Python),
+            _ => {
+                let inner = all().find(|func| func.layer != Layer::Kernel && !func.is_system());
+                let is_operator = inner.is_some_and(|func| {
+                    OPERATORS.iter().any(|start| func.module.starts_with(start))
+                });
+                match is_operator {
+                    true => HostCode::Operators,
+                    false => HostCode::Cause(IdleCause::Python),
+                }
+            }
+        }
+    }
+}
+
+/// Whether a function compiles code for a device.
+fn compiles(func: &Func) -> bool {
+    match func.layer {
+        Layer::Python => {
+            COMPILERS.iter().any(|part| func.file.contains(part))
+                && !WRAPPERS.iter().any(|end| func.file.ends_with(end))
+        }
+        Layer::Native => COMPILING.iter().any(|part| func.name.contains(part)),
+        Layer::Kernel => false,
+    }
+}

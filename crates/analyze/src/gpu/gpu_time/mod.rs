@@ -1,0 +1,74 @@
+//! `gpu-time`: a device's time as a waterfall. Each nanosecond of a window is work of one kind, or
+//! idle for exactly one cause, so that the parts add up to the window.
+//!
+//! An idle interval ends with the work that a call launched. Until that call the device waited for
+//! the call's thread, and what the thread did meanwhile is the cause: `timeline` divides it, call by
+//! call and sample by sample. A thread that itself waited for another thread passes the question on
+//! (`threads`). From the call on, the work waited on the device.
+
+pub(crate) mod beginning;
+mod cause;
+mod gaps;
+mod host_code;
+mod ranges;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod threads;
+mod timeline;
+mod waterfall;
+
+use crate::base::intervals::Cover;
+use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::rank::{Busy, Needs, RankTrace, steps_of_one_process, window};
+
+pub use cause::{CAUSES, IdleCause};
+pub use gaps::Gap;
+pub(crate) use ranges::loads_data;
+pub use threads::Threads;
+pub use waterfall::{BusyTimes, Waterfall};
+
+/// The report.
+pub const KIND: DocumentKind = DocumentKind {
+    name: "gpu-time",
+    about: "where a GPU's time went: work, and idle time by cause and line",
+    analysis: || boxed(GpuTime),
+};
+
+/// `tprof report gpu-time`.
+struct GpuTime;
+
+impl Analysis for GpuTime {
+    const KIND: &'static str = KIND.name;
+    const HTA: bool = false;
+    type Part = Vec<tables::WaterfallRows>;
+
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::ALL
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Self::Part {
+        if rank.work.is_empty() {
+            return Vec::new();
+        }
+        let steps = steps_of_one_process(rank);
+        let window = window(rank, &steps);
+        let threads = Threads::of(rank);
+        let of_device = |busy: &Busy| {
+            let waterfall = of_device(rank, &threads, &window, busy);
+            tables::WaterfallRows::of(rank, &threads, &waterfall, busy.device, steps.len())
+        };
+        rank.devices().iter().map(of_device).collect()
+    }
+
+    fn join(&self, parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {
+        tables::body(&parts)
+    }
+}
+
+/// The waterfall of one device within a window.
+fn of_device(rank: &RankTrace<'_>, threads: &Threads, window: &Cover, busy: &Busy) -> Waterfall {
+    let times =
+        BusyTimes { any: &busy.any, compute: &busy.compute, communication: &busy.communication };
+    Waterfall::of(rank, threads, window, &times, |work| rank.device_of(work) == busy.device)
+}

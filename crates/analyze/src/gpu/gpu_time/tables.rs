@@ -1,0 +1,224 @@
+//! The waterfall as tables.
+
+use tprof_facts::copies::direction;
+use tprof_facts::labels::base_name;
+use tprof_facts::units::duration;
+use tprof_trace::model::NameId;
+
+use super::cause::IdleCause;
+use super::threads::Threads;
+use super::waterfall::Waterfall;
+use crate::base::stats::median;
+use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
+use crate::gpu::breakdown::NO_WORK;
+use crate::host::Place;
+use crate::rank::RankTrace;
+
+/// One device's rows.
+pub(super) struct WaterfallRows {
+    device: Option<u32>,
+    window_ns: u64,
+    steps: usize,
+    parts: Vec<PartRow>,
+}
+
+/// A part of a device's time.
+struct PartRow {
+    part: &'static str,
+    cause: Option<IdleCause>,
+    ns: u64,
+    /// What it is, for a person.
+    words: &'static str,
+    /// What was called or ran, as far as it is known.
+    what: String,
+    line: Option<Place>,
+}
+
+impl WaterfallRows {
+    pub fn of(
+        rank: &RankTrace<'_>,
+        threads: &Threads,
+        waterfall: &Waterfall,
+        device: Option<u32>,
+        steps: usize,
+    ) -> WaterfallRows {
+        let work = |part, ns, words| PartRow {
+            part,
+            cause: None,
+            ns,
+            words,
+            what: String::new(),
+            line: None,
+        };
+        let mut parts = vec![
+            work("compute", waterfall.compute_ns, "compute"),
+            work("communication", waterfall.communication_ns, "communication"),
+        ];
+        for (kind, ns) in &waterfall.copies {
+            parts.push(work("copies", *ns, direction(*kind)));
+        }
+        parts.retain(|row| row.ns > 0);
+        for (cause, ns) in waterfall.causes() {
+            let line = waterfall.line(rank, threads, cause);
+            parts.push(PartRow {
+                part: "idle",
+                cause: Some(cause),
+                ns,
+                words: cause.short(),
+                what: what(rank, waterfall, cause),
+                line: match cause.explains() {
+                    true => line,
+                    false => None,
+                },
+            });
+        }
+        WaterfallRows { device, window_ns: waterfall.window_ns, steps, parts }
+    }
+}
+
+impl PartRow {
+    /// `a.py:3`, or the function.
+    fn at(&self) -> Option<String> {
+        let place = self.line.as_ref()?;
+        Some(match (place.file.is_empty(), place.line) {
+            (true, _) => place.function.clone(),
+            (false, 0) => base_name(&place.file).to_owned(),
+            (false, line) => format!("{}:{line}", base_name(&place.file)),
+        })
+    }
+}
+
+/// The call with most of a cause, and the operator that made it; of launches how fast they come.
+fn what(rank: &RankTrace<'_>, waterfall: &Waterfall, cause: IdleCause) -> String {
+    if cause == IdleCause::Launch {
+        return launches(rank).unwrap_or_default();
+    }
+    let mut sums: Vec<(NameId, u64, usize)> = Vec::new();
+    for (call, ns) in waterfall.calls(cause) {
+        let name = rank.calls[call].name;
+        match sums.iter_mut().find(|(known, ..)| *known == name) {
+            Some((_, sum, _)) => *sum += ns,
+            None => sums.push((name, ns, call)),
+        }
+    }
+    let Some((name, _, call)) = sums.into_iter().max_by_key(|(_, ns, _)| *ns) else {
+        return String::new();
+    };
+    let name = rank.name(name);
+    match operator(rank, call) {
+        Some(operator) => format!("{name} of {operator}"),
+        None => name.to_owned(),
+    }
+}
+
+/// The outermost operator around a call that is no range of autograd's.
+fn operator<'a>(rank: &RankTrace<'a>, call: usize) -> Option<&'a str> {
+    let tree = rank.operator_tree();
+    let mut at = tree.of_call(call)?;
+    let mut found = None;
+    while let Some(caller) = tree.caller(at) {
+        let name = rank.name(tree.spans[caller as usize].name);
+        if name.contains("::") && !name.starts_with("autograd::") {
+            found = Some(name);
+        }
+        at = caller;
+    }
+    found
+}
+
+/// `a launch every 10.4 us, kernels of 960 ns`: medians.
+fn launches(rank: &RankTrace<'_>) -> Option<String> {
+    let mut last: Option<(u32, u64)> = None;
+    let mut between = Vec::new();
+    for (at, call) in rank.calls.iter().enumerate() {
+        if rank.launches.work_of(at).is_empty() {
+            continue;
+        }
+        if let Some((thread, start_ns)) = last
+            && thread == call.thread
+        {
+            between.push(call.start_ns - start_ns);
+        }
+        last = Some((call.thread, call.start_ns));
+    }
+    let kernels = rank.work.iter().filter(|work| work.is_kernel());
+    let kernels: Vec<u64> = kernels.map(|work| work.duration_ns).collect();
+    (!between.is_empty() && !kernels.is_empty()).then(|| {
+        let [between, kernels] = [between, kernels].map(|times| duration(median(times)));
+        format!("a launch every {between}, kernels of {kernels}")
+    })
+}
+
+/// The report.
+pub(super) fn body(ranks: &[(RankAt, Vec<WaterfallRows>)]) -> Body {
+    let rows = || ranks.iter().flat_map(|(at, rows)| rows.iter().map(move |row| (at, row)));
+    let device = || Column::device(rows().map(|(_, row)| row.device));
+    let columns = vec![
+        Column::new("rank", if ranks.len() > 1 { "rank" } else { "" }, Unit::Text),
+        device(),
+        Column::data("cause", Unit::Text),
+        Column::new("ns", "time", Unit::Duration),
+        Column::new("step_ns", "a step", Unit::Duration),
+        Column::new("share", "share", Unit::Share),
+        Column::data("function", Unit::Text),
+        Column::data("file", Unit::Text),
+        Column::data("line", Unit::Id),
+        Column::data("part", Unit::Text),
+        Column::new("words", "went to", Unit::Text),
+        Column::new("at", "at", Unit::Text),
+        Column::new("call", "call", Unit::Name),
+    ];
+    let mut parts = Table::new("parts", "Where the GPU's time went", columns)
+        .about(
+            "each nanosecond of the window once: first the device's work, then its idle time by what \
+             it waited for; lines are from CPU samples",
+        )
+        .empty(NO_WORK);
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        device(),
+        Column::new("window_ns", "time", Unit::Duration),
+        Column::new("steps", "steps", Unit::Count),
+        Column::new("working_share", "working", Unit::Share),
+    ];
+    let mut windows = Table::new("windows", "Judged time", columns)
+        .about("the steps; without steps, from the first work on the device to the last")
+        .empty(NO_WORK);
+    for (at, row) in rows() {
+        let share = |ns: u64| ns as f64 / row.window_ns.max(1) as f64;
+        let device = Cell::applies(row.device);
+        let rank = || Cell::from(at.label.as_str());
+        for part in &row.parts {
+            let line = part.line.as_ref();
+            let text = |text: Option<&str>| match text.filter(|text| !text.is_empty()) {
+                Some(text) => Cell::from(text),
+                None => Cell::Empty,
+            };
+            let a_step = (row.steps > 0).then(|| part.ns / row.steps as u64);
+            parts.row(vec![
+                rank(),
+                device.clone(),
+                text(part.cause.map(IdleCause::key)),
+                part.ns.into(),
+                Cell::applies(a_step),
+                share(part.ns).into(),
+                text(line.map(|line| &*line.function)),
+                text(line.map(|line| &*line.file)),
+                Cell::applies(line.map(|line| line.line).filter(|line| *line > 0)),
+                part.part.into(),
+                part.words.into(),
+                text(part.at().as_deref()),
+                text(Some(&part.what)),
+            ]);
+        }
+        let working = row.parts.iter().filter(|part| part.cause.is_none()).map(|part| part.ns);
+        windows.row(vec![
+            rank(),
+            device,
+            row.window_ns.into(),
+            row.steps.into(),
+            share(working.sum()).into(),
+        ]);
+    }
+    Body { tables: vec![parts, windows], notes: Vec::new() }
+}

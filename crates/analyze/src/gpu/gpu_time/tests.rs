@@ -1,0 +1,314 @@
+use proptest::prelude::*;
+use tprof_trace::model::{
+    CopyKind, Kernel, MemoryCopy, MemoryKind, SYNTHETIC_FRAME, Sample, Span, SpanKind, Stack,
+    Symbol, ThreadState,
+};
+use tprof_trace::{TraceFile, TraceRow};
+
+use super::*;
+use crate::fixture::Fixture;
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+
+/// A kernel of a launch.
+fn kernel(made: &mut Fixture, start_ns: u64, end_ns: u64, correlation: u64) {
+    let duration_ns = end_ns - start_ns;
+    let correlation = Some(correlation).filter(|number| *number > 0);
+    made.kernel(Kernel { start_ns, duration_ns, correlation, ..Kernel::default() }, "k");
+}
+
+/// A span of process 0.
+fn span(made: &mut Fixture, kind: SpanKind, thread: u32, from: u64, to: u64, name: &str) {
+    let row = Span { start_ns: from, duration_ns: to - from, thread, kind, ..Span::default() };
+    made.span(row, name);
+}
+
+/// The waterfall of the only device, from its first work to its last.
+fn waterfall(file: &TraceFile) -> Waterfall {
+    let rank = RankTrace::load(file, Needs::ALL);
+    let busy = &rank.devices()[0];
+    of_device(&rank, &Threads::of(&rank), &window(&rank, &[]), busy)
+}
+
+fn causes(file: &TraceFile) -> Vec<(IdleCause, u64)> {
+    waterfall(file).causes()
+}
+
+#[test]
+fn the_host_is_late_until_it_has_launched_and_then_the_device_holds_the_work() {
+    let mut made = Fixture::new();
+    made.call(0, 0, 10 * US, "cudaLaunchKernel", 1);
+    made.call(0, 60 * US, 10 * US, "cudaLaunchKernel", 2);
+    kernel(&mut made, 20 * US, 50 * US, 1);
+    // 100 us after its launch at the latest something on the device holds it.
+    kernel(&mut made, 250 * US, 260 * US, 2);
+    let found = waterfall(&made.finish());
+    assert_eq!(found.window_ns, 240 * US);
+    assert_eq!(found.compute_ns, 40 * US);
+    assert_eq!(found.causes(), [(IdleCause::Launch, 120 * US), (IdleCause::Stream, 80 * US)]);
+}
+
+#[test]
+fn idle_time_after_a_wait_is_the_waits_up_to_the_next_launch() {
+    let mut made = Fixture::new();
+    made.call(0, 0, 10 * US, "cudaLaunchKernel", 1);
+    made.call(0, 20 * US, 100 * US, "cudaStreamSynchronize", 9);
+    made.call(0, 150 * US, 10 * US, "cudaLaunchKernel", 2);
+    kernel(&mut made, 10 * US, 110 * US, 1);
+    kernel(&mut made, 165 * US, 200 * US, 2);
+    let found = waterfall(&made.finish());
+    assert_eq!(found.causes(), [(IdleCause::Sync, 55 * US)]);
+    assert_eq!(found.calls(IdleCause::Sync), [(1, 55 * US)]);
+}
+
+#[test]
+fn a_thread_that_waits_every_few_launches_never_launches_ahead() {
+    let mut made = Fixture::new();
+    let mut at = 0;
+    for (is_wait, number) in [false, true, false, false, true, false].into_iter().zip(1..) {
+        match is_wait {
+            true => made.call(0, at, 10 * US, "cudaStreamSynchronize", 100 + number),
+            false => {
+                made.call(0, at, 10 * US, "cudaLaunchKernel", number);
+                kernel(&mut made, at + 10 * US, at + 12 * US, number);
+            }
+        }
+        at += 20 * US;
+    }
+    // From the first kernel's end to the last one's start, but for two others; up to the first wait
+    // it might have launched ahead.
+    let expected = [(IdleCause::Sync, (110 - 20 - 4) * US), (IdleCause::Launch, (20 - 12) * US)];
+    assert_eq!(causes(&made.finish()), expected);
+}
+
+#[test]
+fn calls_that_block_are_causes_of_their_own() {
+    let mut made = Fixture::new();
+    made.call(0, 0, 5 * US, "cudaLaunchKernel", 1);
+    kernel(&mut made, 5 * US, 10 * US, 1);
+    made.call(0, 20 * US, 30 * US, "cudaMalloc", 50);
+    made.call(0, 55 * US, 5 * US, "cudaLaunchKernel", 2);
+    kernel(&mut made, 60 * US, 70 * US, 2);
+    made.call(0, 75 * US, 40 * US, "cudaMemcpyAsync", 3);
+    let copy = MemoryCopy {
+        start_ns: 110 * US,
+        duration_ns: 10 * US,
+        bytes: Some(1 << 20),
+        kind: CopyKind::HostToDevice,
+        from: MemoryKind::Pageable,
+        correlation: Some(3),
+        ..MemoryCopy::default()
+    };
+    made.copy(copy, "");
+    made.call(0, 130 * US, 20 * US, "cuLibraryLoadData", 51);
+    made.call(0, 155 * US, 5 * US, "cudaLaunchKernel", 4);
+    kernel(&mut made, 160 * US, 170 * US, 4);
+    let found = waterfall(&made.finish());
+    let expected = [
+        (IdleCause::Allocation, 40 * US),
+        (IdleCause::PageableCopy, 35 * US),
+        (IdleCause::Launch, 10 * US + 5 * US + 10 * US + 10 * US),
+        (IdleCause::Compile, 20 * US),
+    ];
+    let mut causes = found.causes();
+    causes.sort();
+    let mut expected = expected.to_vec();
+    expected.sort();
+    assert_eq!(causes, expected);
+    assert_eq!(found.copies, [(CopyKind::HostToDevice, 10 * US)]);
+}
+
+#[test]
+fn ranges_say_what_the_host_does_in_them() {
+    let mut made = Fixture::new();
+    made.call(0, 0, 5 * US, "cudaLaunchKernel", 1);
+    kernel(&mut made, 5 * US, 10 * US, 1);
+    span(
+        &mut made,
+        SpanKind::Annotation,
+        0,
+        10 * US,
+        3 * MS,
+        "enumerate(DataLoader)#_Iter.__next__",
+    );
+    span(&mut made, SpanKind::Annotation, 0, 3 * MS, 8 * MS, "XlaCompile:#module=jit_f#");
+    // Compilers run and wait for kernels themselves.
+    made.call(0, 4 * MS, MS, "cudaStreamSynchronize", 60);
+    made.call(0, 8 * MS, 5 * US, "cudaLaunchKernel", 2);
+    kernel(&mut made, 8 * MS + 5 * US, 9 * MS, 2);
+    let expected = [
+        (IdleCause::Compile, 5 * MS),
+        (IdleCause::Data, 3 * MS - 10 * US),
+        (IdleCause::Launch, 5 * US),
+    ];
+    assert_eq!(causes(&made.finish()), expected);
+}
+
+/// A stack of one function of the user's.
+fn stack(made: &mut Fixture, stack: u32, function: &str, file: &str, line: u32) {
+    let [function, file, module] = [function, file, "[python]"].map(|text| made.name(text));
+    let address = SYNTHETIC_FRAME | u64::from(stack);
+    let symbol = Symbol { process: 0, address, depth: 0, function, file, line, module };
+    made.writer.symbol(&symbol);
+    made.writer.stack(&Stack { process: 0, stack, end: 0, frames: vec![address] });
+}
+
+fn write<R: TraceRow>(made: &mut Fixture, mut rows: Vec<R>) {
+    made.writer.write(&mut rows).unwrap();
+}
+
+#[test]
+fn a_long_time_without_calls_is_the_users_code_by_its_samples() {
+    let mut made = Fixture::new();
+    made.call(0, 0, 5 * US, "cudaLaunchKernel", 1);
+    kernel(&mut made, 5 * US, 10 * US, 1);
+    made.call(0, 20 * MS, 5 * US, "cudaLaunchKernel", 2);
+    kernel(&mut made, 20 * MS + 5 * US, 21 * MS, 2);
+    stack(&mut made, 1, "slow_metrics", "/me/train.py", 56);
+    let loader = "/x/torch/utils/data/dataloader.py";
+    stack(&mut made, 2, "_BaseDataLoaderIter.__next__", loader, 700);
+    let row = |at: u64, stack| Sample {
+        time_ns: at,
+        weight_ns: 10 * MS,
+        stack,
+        state: ThreadState::Running,
+        cpu: Some(0),
+        ..Sample::default()
+    };
+    write(&mut made, vec![row(8 * MS, 1), row(18 * MS, 2)]);
+    let file = made.finish();
+    let expected = [
+        (IdleCause::Data, 12 * MS),
+        (IdleCause::Python, 8 * MS - 10 * US),
+        (IdleCause::Launch, 5 * US),
+    ];
+    assert_eq!(causes(&file), expected);
+    let rank = RankTrace::load(&file, Needs::ALL);
+    let threads = Threads::of(&rank);
+    let line = waterfall(&file).line(&rank, &threads, IdleCause::Python).unwrap();
+    assert_eq!((&*line.function, line.line), ("slow_metrics", 56));
+}
+
+#[test]
+fn a_thread_that_waits_for_another_passes_its_time_on() {
+    let mut made = Fixture::new();
+    // The backward pass is launched by thread 1, while thread 0 waits in a condition variable.
+    let call = |made: &mut Fixture, thread, start_ns, correlation| {
+        let row = Span {
+            start_ns,
+            duration_ns: 5 * US,
+            thread,
+            kind: SpanKind::Runtime,
+            correlation: Some(correlation),
+            ..Span::default()
+        };
+        made.span(row, "cudaLaunchKernel");
+    };
+    call(&mut made, 1, 0, 1);
+    kernel(&mut made, 5 * US, 10 * US, 1);
+    span(
+        &mut made,
+        SpanKind::Operator,
+        1,
+        10 * US,
+        3 * MS,
+        "autograd::engine::evaluate_function: F",
+    );
+    call(&mut made, 0, 3 * MS + 20 * US, 2);
+    kernel(&mut made, 3 * MS + 25 * US, 4 * MS, 2);
+    let wait = Sample {
+        time_ns: 0,
+        weight_ns: 3 * MS,
+        thread: 0,
+        state: ThreadState::Lock,
+        ..Sample::default()
+    };
+    write(&mut made, vec![wait]);
+    assert_eq!(causes(&made.finish()), [(IdleCause::Launch, 3 * MS + 15 * US)]);
+}
+
+#[test]
+fn what_the_recording_does_not_show_is_unknown() {
+    let mut made = Fixture::new();
+    made.call(0, 0, 5 * US, "cudaLaunchKernel", 1);
+    kernel(&mut made, 5 * US, 10 * US, 1);
+    // No launch; then a long time in which the host was not sampled.
+    kernel(&mut made, 50 * US, 60 * US, 0);
+    made.call(0, 5 * MS, 5 * US, "cudaLaunchKernel", 2);
+    kernel(&mut made, 5 * MS + 5 * US, 6 * MS, 2);
+    let expected = [(IdleCause::Unknown, 40 * US + 5 * MS - 60 * US), (IdleCause::Launch, 5 * US)];
+    assert_eq!(causes(&made.finish()), expected);
+}
+
+#[test]
+fn two_devices_have_a_waterfall_each() {
+    let mut made = Fixture::new();
+    for (device, at) in [(0, 0), (1, 100 * US)] {
+        made.call(0, at, 5 * US, "cudaLaunchKernel", u64::from(device) + 1);
+        let row = Kernel {
+            start_ns: at + 5 * US,
+            duration_ns: 10 * US,
+            device,
+            correlation: Some(u64::from(device) + 1),
+            ..Kernel::default()
+        };
+        made.kernel(row, "k");
+    }
+    let file = made.finish();
+    let rank = RankTrace::load(&file, Needs::ALL);
+    let (threads, window) = (Threads::of(&rank), window(&rank, &[]));
+    let of = |busy| of_device(&rank, &threads, &window, busy).causes();
+    assert_eq!(of(&rank.devices()[0]), [(IdleCause::End, 100 * US)]);
+    assert_eq!(of(&rank.devices()[1]), [(IdleCause::Launch, 100 * US)]);
+}
+
+proptest! {
+    #[test]
+    fn parts_add_up_to_the_window(
+        calls in prop::collection::vec((0_u64..2_000, 1_u64..60, 0_usize..5, 0_u32..2), 1..20),
+        kernels in prop::collection::vec((0_u64..2_500, 0_u64..80, 0_u64..25), 1..20),
+        operators in prop::collection::vec((0_u64..2_000, 1_u64..400, 0_u32..2), 0..6),
+        samples in prop::collection::vec((0_u64..2_500, 1_u64..200, 0_u8..3, 0_u32..2), 0..12),
+    ) {
+        let mut made = Fixture::new();
+        let names =
+            ["cudaLaunchKernel", "cudaStreamSynchronize", "cudaMalloc", "cudaMemcpy", "cuModuleLoad"];
+        for (&(at, long, name, thread), number) in calls.iter().zip(1_u64..) {
+            let row = Span {
+                start_ns: at * US,
+                duration_ns: long * US,
+                thread,
+                kind: SpanKind::Runtime,
+                correlation: Some(number),
+                ..Span::default()
+            };
+            made.span(row, names[name]);
+        }
+        for &(at, long, number) in &kernels {
+            kernel(&mut made, at * US, (at + long) * US, number);
+        }
+        for &(at, long, thread) in &operators {
+            span(&mut made, SpanKind::Operator, thread, at * US, (at + long) * US, "aten::mm");
+        }
+        stack(&mut made, 1, "train", "/me/train.py", 3);
+        let states = [ThreadState::Running, ThreadState::Lock, ThreadState::Sleep];
+        let row = |&(at, long, state, thread): &(u64, u64, u8, u32)| Sample {
+            time_ns: at * US,
+            weight_ns: long * US,
+            stack: 1,
+            thread,
+            state: states[state as usize],
+            cpu: (state == 0).then_some(0),
+            ..Sample::default()
+        };
+        let rows: Vec<Sample> = samples.iter().map(row).collect();
+        write(&mut made, rows);
+        let found = waterfall(&made.finish());
+        let copies: u64 = found.copies.iter().map(|(_, ns)| ns).sum();
+        let parts = found.compute_ns + found.communication_ns + copies + found.idle_ns();
+        prop_assert_eq!(parts, found.window_ns);
+        // Each idle moment once.
+        prop_assert_eq!(Cover::of(found.idle.iter().map(|one| one.interval)).length(), found.idle_ns());
+    }
+}

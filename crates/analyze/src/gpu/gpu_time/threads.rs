@@ -1,0 +1,399 @@
+//! The host threads of a rank, and what kept each from launching.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{
+    MemoryKind, NameId, ProcessIndex, Sample, SpanKind, StackId, ThreadIndex, ThreadState,
+};
+
+use super::cause::IdleCause;
+use super::host_code::HostCode;
+use super::ranges;
+use super::timeline::{NO_CALL, Piece, QUIET_NS, ThreadTimeline, ordered};
+use crate::base::intervals::{Cover, Interval, Union};
+use crate::host::Place;
+use crate::rank::call_names::{is_device_allocation, is_synchronous_copy, is_wait, loads_code};
+use crate::rank::samples::{CpuTrace, Layer, Part};
+use crate::rank::{HostSpan, RankTrace, WorkKind};
+
+/// Hands through which a wait is followed.
+const MOST_HANDS: usize = 3;
+/// A thread that waits for the device again after no more launches than these never launches
+/// ahead of it.
+const FEW_LAUNCHES: usize = 8;
+/// A copy to the host of no more than this reads values.
+const MOST_OF_VALUE: u64 = 1 << 16;
+
+/// Kinds of spans whose names say what a thread is for.
+const NAMING: [SpanKind; 4] =
+    [SpanKind::Annotation, SpanKind::Nvtx, SpanKind::Python, SpanKind::Other];
+
+/// The threads of the processes that launch work.
+#[derive(Debug, Default)]
+pub struct Threads {
+    all: Vec<ThreadTimeline>,
+    /// When each was at work.
+    active: Vec<Cover>,
+    index: FxHashMap<ThreadIndex, usize>,
+    /// Samples and waits with a stack, for lines.
+    rows: Vec<SampledRow>,
+    /// Of each thread whether Python was on its stack, and of each process the thread that ran most
+    /// of its Python.
+    has_python: Vec<bool>,
+    main: FxHashMap<ProcessIndex, u32>,
+    cpu: CpuTrace,
+}
+
+/// A sample on a core, or a wait.
+#[derive(Clone, Copy, Debug)]
+struct SampledRow {
+    process: ProcessIndex,
+    stack: StackId,
+    thread: u32,
+    state: ThreadState,
+    time_ns: u64,
+    weight_ns: u64,
+}
+
+/// Idle time with its cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Explained {
+    pub interval: Interval,
+    pub cause: IdleCause,
+    /// The thread that kept the device waiting, as an index into [`Threads`].
+    pub thread: u32,
+    /// Index of the call that did, or [`NO_CALL`].
+    pub call: u32,
+}
+
+impl Threads {
+    /// Of a rank with calls, and with operators, annotations and samples as far as there are any.
+    pub fn of(rank: &RankTrace<'_>) -> Threads {
+        let mut threads = Threads::default();
+        threads.add_calls(rank);
+        threads.add_operators(rank);
+        threads.add_names(rank);
+        threads.add_samples(rank);
+        for timeline in &mut threads.all {
+            timeline.whole = ordered(std::mem::take(&mut timeline.whole));
+            timeline.blocking = ordered(std::mem::take(&mut timeline.blocking));
+            timeline.named = ordered(std::mem::take(&mut timeline.named));
+            timeline.waits = ordered(std::mem::take(&mut timeline.waits));
+            timeline.samples.sort_by_key(|sample| sample.0);
+            timeline.quiet = quiet(&timeline.busy);
+        }
+        threads.active = threads.all.iter().map(ThreadTimeline::active).collect();
+        threads.find_python();
+        threads
+    }
+
+    fn entry(&mut self, process: ProcessIndex, thread: ThreadIndex) -> usize {
+        let all = &mut self.all;
+        *self.index.entry(thread).or_insert_with(|| {
+            all.push(ThreadTimeline { process, ..ThreadTimeline::default() });
+            all.len() - 1
+        })
+    }
+
+    fn add_calls(&mut self, rank: &RankTrace<'_>) {
+        let mut named: FxHashMap<NameId, Option<IdleCause>> = FxHashMap::default();
+        let mut busy: Vec<Union> = Vec::new();
+        // The last wait's end and call, and launches since.
+        let mut waits: Vec<Option<(u64, u32, usize)>> = Vec::new();
+        for (call, index) in rank.calls.iter().zip(0_u32..) {
+            let at = self.entry(call.process, call.thread);
+            if at == busy.len() {
+                busy.push(Union::default());
+                waits.push(None);
+            }
+            busy[at].add(call.interval());
+            let by_name = *named.entry(call.name).or_insert_with(|| blocks(rank.name(call.name)));
+            let cause = of_pageable(rank, index).or(by_name);
+            let timeline = &mut self.all[at];
+            if let Some(cause) = cause {
+                timeline.blocking.push((call.interval(), (cause, index)));
+            }
+            match cause {
+                Some(IdleCause::Sync) => {
+                    if let Some((end_ns, last, launches)) = waits[at]
+                        && launches <= FEW_LAUNCHES
+                        && end_ns < call.start_ns
+                    {
+                        let between = Interval::new(end_ns, call.start_ns);
+                        timeline.between_waits.push((between, last));
+                    }
+                    waits[at] = Some((call.end_ns(), index, 0));
+                }
+                _ if !rank.launches.work_of(index as usize).is_empty() => {
+                    if let Some(wait) = &mut waits[at] {
+                        wait.2 += 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+        for (timeline, busy) in self.all.iter_mut().zip(busy) {
+            timeline.busy = busy.finish();
+            timeline.between_waits = ordered(std::mem::take(&mut timeline.between_waits));
+        }
+    }
+
+    fn add_operators(&mut self, rank: &RankTrace<'_>) {
+        let mut operators: FxHashMap<usize, Union> = FxHashMap::default();
+        for span in rank.spans(SpanKind::Operator) {
+            let at = self.entry(span.process, span.thread);
+            operators.entry(at).or_default().add(span.interval());
+        }
+        for (at, operators) in operators {
+            self.all[at].busy = self.all[at].busy.union(&operators.finish());
+        }
+    }
+
+    fn add_names(&mut self, rank: &RankTrace<'_>) {
+        let mut known: FxHashMap<NameId, [Option<IdleCause>; 2]> = FxHashMap::default();
+        for span in NAMING.iter().flat_map(|kind| rank.spans(*kind)) {
+            let HostSpan { name, process, thread, .. } = *span;
+            let [whole, rest] = *known.entry(name).or_insert_with(|| {
+                let name = rank.name(name);
+                [ranges::of_all_within(name), ranges::of_rest_within(name)]
+            });
+            if whole.is_none() && rest.is_none() {
+                continue;
+            }
+            let at = self.entry(process, thread);
+            let timeline = &mut self.all[at];
+            timeline.whole.extend(whole.map(|cause| (span.interval(), cause)));
+            timeline.named.extend(rest.map(|cause| (span.interval(), cause)));
+        }
+        let compiled = rank.compile.logs.iter().flat_map(|read| {
+            let intervals = read.log.frames.iter().filter_map(|frame| read.interval_ns(frame));
+            intervals.map(|(start, end)| (Interval::new(start, end), IdleCause::Compile))
+        });
+        let compiled: Vec<(Interval, IdleCause)> = compiled.collect();
+        for timeline in &mut self.all {
+            timeline.whole.extend(&compiled);
+        }
+    }
+
+    fn add_samples(&mut self, rank: &RankTrace<'_>) {
+        if self.all.is_empty() {
+            return;
+        }
+        let mut processes: Vec<ProcessIndex> = self.all.iter().map(|of| of.process).collect();
+        processes.sort_unstable();
+        processes.dedup();
+        let counts = |row: &Sample| {
+            let has_place = row.state != ThreadState::Running || row.cpu.is_some();
+            has_place && row.state != ThreadState::Runnable && processes.contains(&row.process)
+        };
+        let rows: Vec<Sample> = rank.file.blocks::<Sample>().flatten().filter(counts).collect();
+        self.cpu = CpuTrace::of_rows(rank.file, rows.iter().copied());
+        let mut codes: FxHashMap<(ProcessIndex, StackId, ThreadState), HostCode> =
+            FxHashMap::default();
+        for row in rows {
+            let at = self.entry(row.process, row.thread);
+            let code = *codes.entry((row.process, row.stack, row.state)).or_insert_with(|| {
+                let part = self.cpu.part(row.process, row.stack, row.state);
+                let stack = self.cpu.stack(row.process, row.stack);
+                HostCode::of(part.unwrap_or(Part::Unknown), stack, &self.cpu.names)
+            });
+            let timeline = &mut self.all[at];
+            match row.state {
+                ThreadState::Running => {
+                    timeline.samples.push((row.time_ns, row.weight_ns, code));
+                }
+                // Where short ones lie, that were added up, is not known.
+                _ if row.spread_ns.is_none() => {
+                    let lasted =
+                        Interval::new(row.time_ns, row.time_ns.saturating_add(row.weight_ns));
+                    timeline.waits.push((lasted, code));
+                }
+                _ => {}
+            }
+            let Sample { process, stack, state, time_ns, weight_ns, .. } = row;
+            let thread = at as u32;
+            self.rows.push(SampledRow { process, stack, thread, state, time_ns, weight_ns });
+        }
+    }
+
+    /// Finds the threads that run Python.
+    fn find_python(&mut self) {
+        let mut sums = vec![0_u64; self.all.len()];
+        let is_python = self.cpu.names.which(|func| func.layer == Layer::Python);
+        for row in &self.rows {
+            let stack = self.cpu.stack(row.process, row.stack);
+            if stack.functions.iter().any(|id| is_python[*id as usize]) {
+                sums[row.thread as usize] += row.weight_ns;
+            }
+        }
+        self.has_python = sums.iter().map(|ns| *ns > 0).collect();
+        for (at, ns) in sums.iter().enumerate().filter(|(_, ns)| **ns > 0) {
+            let main = self.main.entry(self.all[at].process).or_insert(at as u32);
+            if sums[*main as usize] < *ns {
+                *main = at as u32;
+            }
+        }
+    }
+
+    /// The thread whose lines explain another one's time: of one without Python, as PyTorch's for
+    /// backward passes, that which runs the program.
+    pub(super) fn with_lines(&self, thread: u32) -> u32 {
+        let at = thread as usize;
+        let process = self.all.get(at).map(|timeline| timeline.process);
+        let main = process.and_then(|process| self.main.get(&process).copied());
+        match self.has_python.get(at) {
+            Some(false) => main.unwrap_or(thread),
+            _ => thread,
+        }
+    }
+
+    /// The index of a thread that made calls.
+    pub(super) fn index(&self, thread: ThreadIndex) -> Option<u32> {
+        self.index.get(&thread).map(|at| *at as u32)
+    }
+
+    /// What kept a thread from launching in an interval, in order of time: causes that add up to it.
+    pub(super) fn explain(&self, thread: u32, interval: Interval) -> Vec<Explained> {
+        let mut found = Vec::new();
+        self.explain_by(thread, interval, MOST_HANDS, &mut found);
+        found.sort_by_key(|one| one.interval);
+        found
+    }
+
+    fn explain_by(
+        &self,
+        thread: u32,
+        interval: Interval,
+        hands: usize,
+        found: &mut Vec<Explained>,
+    ) {
+        let mut pieces: Vec<Piece> = Vec::new();
+        self.all[thread as usize].split(interval, &mut pieces);
+        for Piece { interval, code, call } in pieces {
+            let explained = |cause| Explained { interval, cause, thread, call };
+            match code {
+                HostCode::Cause(cause) => found.push(explained(cause)),
+                HostCode::Operators => found.push(explained(IdleCause::Launch)),
+                HostCode::OtherThread => {
+                    self.follow(thread, interval, hands, found, |at| &self.active[at]);
+                }
+                HostCode::Quiet => {
+                    self.follow(thread, interval, hands, found, |at| &self.all[at].busy);
+                }
+            }
+        }
+    }
+
+    /// What the other threads of the process did meanwhile, the one that did most first. Where none
+    /// did anything, the thread was at its own code, if it was sampled at all; for a short while, it
+    /// was being woken.
+    fn follow<'t>(
+        &'t self,
+        thread: u32,
+        interval: Interval,
+        hands: usize,
+        found: &mut Vec<Explained>,
+        at_work: impl Fn(usize) -> &'t Cover,
+    ) {
+        let mut rest = Cover::of([interval]);
+        if hands > 0 {
+            let process = self.all[thread as usize].process;
+            let others = (0..self.all.len())
+                .filter(|at| *at != thread as usize && self.all[*at].process == process);
+            let worked = others.map(|at| (at_work(at).length_within(interval), at));
+            let mut worked: Vec<(u64, usize)> = worked.filter(|(ns, _)| *ns > 0).collect();
+            worked.sort_by_key(|(ns, at)| (std::cmp::Reverse(*ns), *at));
+            for (_, at) in worked {
+                let part = rest.intersection(&at_work(at).within(interval));
+                for &part in part.parts() {
+                    self.explain_by(at as u32, part, hands - 1, found);
+                }
+                rest = rest.without(&part);
+                if rest.is_empty() {
+                    break;
+                }
+            }
+        }
+        for &interval in rest.parts() {
+            let is_sampled = !self.all[thread as usize].samples.is_empty();
+            let cause = match interval.length() < QUIET_NS {
+                true => IdleCause::Launch,
+                false if is_sampled => IdleCause::Python,
+                false => IdleCause::Unknown,
+            };
+            found.push(Explained { interval, cause, thread, call: NO_CALL });
+        }
+    }
+
+    /// The wait of a thread before a moment, where it waits for the device every few launches.
+    pub(super) fn wait_before(&self, thread: u32, time_ns: u64) -> Option<u32> {
+        self.all[thread as usize].wait_before(time_ns)
+    }
+
+    /// Places of threads in their times, with how much of it samples stand for, most first.
+    pub(crate) fn places(&self, times: &FxHashMap<u32, Cover>) -> Vec<(Place, u64)> {
+        let mut by_stack: FxHashMap<(ProcessIndex, StackId, ThreadState), u64> =
+            FxHashMap::default();
+        for row in &self.rows {
+            let Some(cover) = times.get(&row.thread) else { continue };
+            let ns = match row.state {
+                // It stands for the time before it.
+                ThreadState::Running => {
+                    let before_ns = row.time_ns.saturating_sub(1);
+                    let is_in = cover.touches(Interval::new(before_ns, before_ns));
+                    if is_in { row.weight_ns } else { 0 }
+                }
+                _ => {
+                    let end_ns = row.time_ns.saturating_add(row.weight_ns);
+                    cover.length_within(Interval::new(row.time_ns, end_ns))
+                }
+            };
+            if ns > 0 {
+                *by_stack.entry((row.process, row.stack, row.state)).or_default() += ns;
+            }
+        }
+        let mut places: FxHashMap<Place, u64> = FxHashMap::default();
+        for ((process, stack, state), ns) in by_stack {
+            let part = self.cpu.part(process, stack, state).unwrap_or(Part::Unknown);
+            let place = Place::of(part, self.cpu.stack(process, stack), &self.cpu.names);
+            if !place.function.is_empty() {
+                *places.entry(place).or_default() += ns;
+            }
+        }
+        let mut places: Vec<(Place, u64)> = places.into_iter().collect();
+        places.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+        places
+    }
+}
+
+/// Why a call of this name keeps its thread from launching.
+fn blocks(name: &str) -> Option<IdleCause> {
+    if is_wait(name) || is_synchronous_copy(name) {
+        return Some(IdleCause::Sync);
+    }
+    if is_device_allocation(name) {
+        return Some(IdleCause::Allocation);
+    }
+    loads_code(name).then_some(IdleCause::Compile)
+}
+
+/// Why a call keeps its thread that copies from or to pageable memory: it returns when the memory was
+/// read, or all is done. To read a value back is to wait for the device.
+fn of_pageable(rank: &RankTrace<'_>, call: u32) -> Option<IdleCause> {
+    let work = rank.launches.work_of(call as usize);
+    work.iter().find_map(|&at| {
+        let row = &rank.work[at as usize];
+        let WorkKind::Copy { from, to, .. } = row.kind else { return None };
+        if from == MemoryKind::Pageable {
+            return Some(IdleCause::PageableCopy);
+        }
+        let is_value = row.bytes.get().is_none_or(|bytes| bytes <= MOST_OF_VALUE);
+        let cause = if is_value { IdleCause::Sync } else { IdleCause::PageableCopy };
+        (to == MemoryKind::Pageable).then_some(cause)
+    })
+}
+
+/// Where nothing of a cover is for [`QUIET_NS`] or longer.
+fn quiet(busy: &Cover) -> Cover {
+    let all = Cover::of([Interval::new(0, u64::MAX)]).without(busy);
+    Cover::of(all.parts().iter().copied().filter(|part| part.length() >= QUIET_NS))
+}

@@ -1,0 +1,221 @@
+//! What one host thread did, moment by moment.
+
+use tprof_trace::model::ProcessIndex;
+
+use super::cause::IdleCause;
+use super::host_code::HostCode;
+use crate::base::intervals::{Cover, Interval};
+
+/// A thread that makes no call and runs no operator for so long does something else. PyTorch takes 5
+/// to 50 us between launches, and 250 us from a loss to the first launch of its backward pass.
+pub(super) const QUIET_NS: u64 = 500_000;
+
+/// No call.
+pub(super) const NO_CALL: u32 = u32::MAX;
+
+/// An interval with what was then.
+pub(super) type Layer<T> = Vec<(Interval, T)>;
+
+/// What one host thread did.
+#[derive(Debug, Default)]
+pub(super) struct ThreadTimeline {
+    pub process: ProcessIndex,
+    /// Compilation and the like: whatever is called there is a part of it.
+    pub whole: Layer<IdleCause>,
+    /// Calls that block the thread, and which they are.
+    pub blocking: Layer<(IdleCause, u32)>,
+    /// Ranges that say what the thread is for there.
+    pub named: Layer<IdleCause>,
+    /// Waits off a core, each exactly known.
+    pub waits: Layer<HostCode>,
+    /// When it was in calls and operators.
+    pub busy: Cover,
+    /// Where it was in none for [`QUIET_NS`] or longer.
+    pub quiet: Cover,
+    /// Samples on a core: when, how much time each stands for, and at what.
+    pub samples: Vec<(u64, u64, HostCode)>,
+    /// Where it waits for the device every few launches, so that it never launches ahead: from the
+    /// end of one wait to the next.
+    pub between_waits: Layer<u32>,
+}
+
+/// A part of a thread's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub interval: Interval,
+    pub code: HostCode,
+    /// The call that it was in, or [`NO_CALL`].
+    pub call: u32,
+}
+
+impl ThreadTimeline {
+    /// When it was at work: in calls, operators, or on a core by its samples.
+    pub fn active(&self) -> Cover {
+        let on_core = |&(time_ns, weight_ns, _): &(u64, u64, HostCode)| {
+            Interval::new(time_ns.saturating_sub(weight_ns), time_ns)
+        };
+        self.busy.union(&Cover::of(self.samples.iter().map(on_core)))
+    }
+
+    /// Cuts an interval into pieces that add up to it, in no order.
+    pub fn split(&self, interval: Interval, pieces: &mut Vec<Piece>) {
+        let mut push = |interval, code, call| pieces.push(Piece { interval, code, call });
+        let rest = carve(&[interval], &self.whole, |part, cause| {
+            push(part, HostCode::Cause(*cause), NO_CALL)
+        });
+        let rest = carve(&rest, &self.blocking, |part, (cause, call)| {
+            push(part, HostCode::Cause(*cause), *call)
+        });
+        let rest =
+            carve(&rest, &self.named, |part, cause| push(part, HostCode::Cause(*cause), NO_CALL));
+        let rest = carve(&rest, &self.waits, |part, code| push(part, *code, NO_CALL));
+        for part in rest {
+            let quiet = self.quiet.within(part);
+            let busy = Cover::of([part]).without(&quiet);
+            for &busy in busy.parts() {
+                push(busy, HostCode::Operators, NO_CALL);
+            }
+            for &quiet in quiet.parts() {
+                self.by_samples(quiet, &mut push);
+            }
+        }
+    }
+
+    /// Cuts a stretch without calls by its samples: each stands for the time since the one before,
+    /// the last one also for the time up to the end.
+    fn by_samples(&self, quiet: Interval, push: &mut impl FnMut(Interval, HostCode, u32)) {
+        let first = self.samples.partition_point(|sample| sample.0 < quiet.start);
+        let mut start = quiet.start;
+        let mut last = None;
+        for &(time_ns, _, code) in self.samples[first..].iter().take_while(|at| at.0 < quiet.end) {
+            if time_ns > start {
+                push(Interval::new(start, time_ns), code, NO_CALL);
+                start = time_ns;
+            }
+            last = Some(code);
+        }
+        push(Interval::new(start, quiet.end), last.unwrap_or(HostCode::Quiet), NO_CALL);
+    }
+
+    /// The wait before this moment, where the thread waits every few launches.
+    pub fn wait_before(&self, time_ns: u64) -> Option<u32> {
+        let after = self.between_waits.partition_point(|(at, _)| at.end <= time_ns);
+        let (at, call) = self.between_waits.get(after)?;
+        (at.start <= time_ns).then_some(*call)
+    }
+}
+
+/// Puts intervals into order, and cuts those that begin before another one ended.
+pub(super) fn ordered<T>(mut layer: Layer<T>) -> Layer<T> {
+    layer.sort_by_key(|(interval, _)| *interval);
+    let mut until = 0;
+    layer.retain_mut(|(interval, _)| {
+        interval.start = interval.start.max(until);
+        until = until.max(interval.end);
+        interval.start < interval.end
+    });
+    layer
+}
+
+/// Passes what of these intervals a layer has, and returns the rest.
+fn carve<T>(
+    intervals: &[Interval],
+    layer: &Layer<T>,
+    mut found: impl FnMut(Interval, &T),
+) -> Vec<Interval> {
+    let mut rest = Vec::with_capacity(intervals.len());
+    for &interval in intervals {
+        let first = layer.partition_point(|(at, _)| at.end <= interval.start);
+        let mut start = interval.start;
+        for (at, what) in layer[first..].iter().take_while(|(at, _)| at.start < interval.end) {
+            if at.start > start {
+                rest.push(Interval::new(start, at.start));
+            }
+            let part = at.overlap(interval);
+            found(part, what);
+            start = part.end;
+        }
+        if start < interval.end {
+            rest.push(Interval::new(start, interval.end));
+        }
+    }
+    rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_layer_is_cut_where_it_overlaps_itself() {
+        let at = |start, end| (Interval::new(start, end), ());
+        let layer = ordered(vec![at(5, 20), at(0, 10), at(12, 15)]);
+        assert_eq!(layer, [at(0, 10), at(10, 20)]);
+    }
+
+    #[test]
+    fn what_is_known_most_closely_decides() {
+        let at = Interval::new;
+        let timeline = ThreadTimeline {
+            whole: vec![(at(0, 10), IdleCause::Compile)],
+            blocking: vec![(at(5, 20), (IdleCause::Sync, 7))],
+            named: vec![(at(15, 30), IdleCause::Data)],
+            busy: Cover::of([at(0, 40)]),
+            quiet: Cover::of([at(40, 1_000_000)]),
+            samples: vec![(100, 60, HostCode::Cause(IdleCause::Python))],
+            ..ThreadTimeline::default()
+        };
+        let mut pieces = Vec::new();
+        timeline.split(at(0, 200), &mut pieces);
+        let found: Vec<_> = pieces.iter().map(|one| (one.interval, one.code, one.call)).collect();
+        let cause = HostCode::Cause;
+        assert_eq!(
+            found,
+            [
+                (at(0, 10), cause(IdleCause::Compile), NO_CALL),
+                (at(10, 20), cause(IdleCause::Sync), 7),
+                (at(20, 30), cause(IdleCause::Data), NO_CALL),
+                (at(30, 40), HostCode::Operators, NO_CALL),
+                (at(40, 100), cause(IdleCause::Python), NO_CALL),
+                (at(100, 200), cause(IdleCause::Python), NO_CALL),
+            ]
+        );
+    }
+
+    fn layer() -> impl Strategy<Value = Vec<(u64, u64)>> {
+        prop::collection::vec((0_u64..300, 1_u64..40), 0..8)
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_add_up_to_the_interval(
+            whole in layer(), blocking in layer(), named in layer(), waits in layer(),
+            busy in layer(), samples in prop::collection::vec(0_u64..300, 0..8),
+            start in 0_u64..200, length in 1_u64..200,
+        ) {
+            let at = |list: &[(u64, u64)]| -> Vec<Interval> {
+                list.iter().map(|(from, long)| Interval::new(*from, from + long)).collect()
+            };
+            let busy = Cover::of(at(&busy));
+            let mut samples: Vec<_> =
+                samples.iter().map(|at| (*at, 10, HostCode::Operators)).collect();
+            samples.sort_by_key(|sample| sample.0);
+            let timeline = ThreadTimeline {
+                whole: ordered(at(&whole).into_iter().map(|at| (at, IdleCause::Compile)).collect()),
+                blocking: ordered(at(&blocking).into_iter().map(|at| (at, (IdleCause::Sync, 1))).collect()),
+                named: ordered(at(&named).into_iter().map(|at| (at, IdleCause::Data)).collect()),
+                waits: ordered(at(&waits).into_iter().map(|at| (at, HostCode::OtherThread)).collect()),
+                quiet: Cover::of([Interval::new(0, 500)]).without(&busy),
+                busy,
+                samples,
+                ..ThreadTimeline::default()
+            };
+            let mut pieces = Vec::new();
+            let all = Interval::new(start, start + length);
+            timeline.split(all, &mut pieces);
+            prop_assert_eq!(pieces.iter().map(|one| one.interval.length()).sum::<u64>(), length);
+            prop_assert_eq!(Cover::of(pieces.iter().map(|one| one.interval)), Cover::of([all]));
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! A device's time, divided completely.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::CopyKind;
+
+use super::beginning;
+use super::cause::{CAUSES, IdleCause};
+use super::gaps::{Gap, LAUNCH_NS};
+use super::threads::{Explained, Threads};
+use super::timeline::NO_CALL;
+use crate::base::intervals::{Cover, Interval};
+use crate::host::Place;
+use crate::rank::{RankTrace, Work, WorkKind};
+
+/// The time of a device, or of several as one, within a window.
+#[derive(Debug, Default)]
+pub struct Waterfall {
+    /// The judged time.
+    pub window_ns: u64,
+    /// Compute, whatever runs beside it.
+    pub compute_ns: u64,
+    /// Communication without compute.
+    pub communication_ns: u64,
+    /// Copies and memsets with neither, by direction; most first.
+    pub copies: Vec<(CopyKind, u64)>,
+    /// Each idle nanosecond once, in order of time.
+    pub idle: Vec<Explained>,
+}
+
+/// When a device was busy, and with what.
+pub struct BusyTimes<'b> {
+    /// Anything.
+    pub any: &'b Cover,
+    /// Kernels that compute.
+    pub compute: &'b Cover,
+    /// Kernels that communicate.
+    pub communication: &'b Cover,
+}
+
+impl Waterfall {
+    /// Of the work that passes (one device's, or all), within a window.
+    pub fn of(
+        rank: &RankTrace<'_>,
+        threads: &Threads,
+        window: &Cover,
+        busy: &BusyTimes<'_>,
+        counts: impl Fn(&Work) -> bool,
+    ) -> Waterfall {
+        let compute = busy.compute.intersection(window);
+        let communication = busy.communication.intersection(window).without(&compute);
+        let any = busy.any.intersection(window);
+        let alone = any.without(&compute).without(&communication);
+        let idle = window.without(&any);
+        Waterfall {
+            window_ns: window.length(),
+            compute_ns: compute.length(),
+            communication_ns: communication.length(),
+            copies: copies(rank, &alone, &counts),
+            idle: explained(rank, threads, &idle, &counts),
+        }
+    }
+
+    /// Time in which nothing ran.
+    #[cfg(test)]
+    pub fn idle_ns(&self) -> u64 {
+        self.idle.iter().map(|one| one.interval.length()).sum()
+    }
+
+    /// Idle time of one cause.
+    pub fn ns(&self, cause: IdleCause) -> u64 {
+        self.of_cause(cause).map(|one| one.interval.length()).sum()
+    }
+
+    /// When it was idle for one cause.
+    pub fn cover(&self, cause: IdleCause) -> Cover {
+        Cover::of(self.of_cause(cause).map(|one| one.interval))
+    }
+
+    /// Idle time by cause, most first; only causes that it has.
+    pub fn causes(&self) -> Vec<(IdleCause, u64)> {
+        let mut causes: Vec<(IdleCause, u64)> =
+            CAUSES.map(|cause| (cause, self.ns(cause))).into_iter().collect();
+        causes.retain(|(_, ns)| *ns > 0);
+        causes.sort_by_key(|(cause, ns)| (std::cmp::Reverse(*ns), *cause));
+        causes
+    }
+
+    /// Idle intervals of one cause, in order.
+    pub fn of_cause(&self, cause: IdleCause) -> impl Iterator<Item = &Explained> {
+        self.idle.iter().filter(move |one| one.cause == cause)
+    }
+
+    /// The calls that let the device wait by one cause, each with its idle time, in order.
+    pub fn calls(&self, cause: IdleCause) -> Vec<(usize, u64)> {
+        let mut sums: FxHashMap<u32, u64> = FxHashMap::default();
+        for one in self.of_cause(cause).filter(|one| one.call != NO_CALL) {
+            *sums.entry(one.call).or_default() += one.interval.length();
+        }
+        let mut calls: Vec<(usize, u64)> =
+            sums.into_iter().map(|(call, ns)| (call as usize, ns)).collect();
+        calls.sort_unstable();
+        calls
+    }
+
+    /// The line with most of an idle cause: the user's own, or else where it is known.
+    pub fn line(&self, rank: &RankTrace<'_>, threads: &Threads, cause: IdleCause) -> Option<Place> {
+        let mut sums: Vec<(Place, u64)> = Vec::new();
+        for (place, ns) in self.places(rank, threads, cause) {
+            let key = |of: &Place| (of.function.clone(), of.file.clone(), of.line);
+            match sums.iter_mut().find(|(known, _)| key(known) == key(&place)) {
+                Some((_, sum)) => *sum += ns,
+                None => sums.push((place, ns)),
+            }
+        }
+        sums.sort_by_key(|(place, ns)| (place.file.is_empty(), std::cmp::Reverse(*ns)));
+        sums.into_iter().next().map(|(place, _)| place)
+    }
+
+    /// Where the threads were that let the device wait by one cause, with the time that samples
+    /// stand for there, most first: estimated, and not all of the idle time.
+    pub fn places(
+        &self,
+        rank: &RankTrace<'_>,
+        threads: &Threads,
+        cause: IdleCause,
+    ) -> Vec<(Place, u64)> {
+        let mut times: FxHashMap<u32, Vec<Interval>> = FxHashMap::default();
+        for one in self.of_cause(cause) {
+            let of = times.entry(threads.with_lines(one.thread)).or_default();
+            of.push(one.interval);
+            // While it waits the device may still work.
+            if one.call != NO_CALL {
+                of.push(rank.calls[one.call as usize].interval());
+            }
+        }
+        let times = times.into_iter().map(|(thread, of)| (thread, Cover::of(of))).collect();
+        threads.places(&times)
+    }
+}
+
+/// Copies and memsets by direction; where several ran at once, the time counts for one of them.
+fn copies(
+    rank: &RankTrace<'_>,
+    alone: &Cover,
+    counts: &impl Fn(&Work) -> bool,
+) -> Vec<(CopyKind, u64)> {
+    let mut by_kind: FxHashMap<CopyKind, Vec<Interval>> = FxHashMap::default();
+    for row in rank.work.iter().filter(|row| counts(row)) {
+        if let WorkKind::Copy { kind, .. } = row.kind {
+            by_kind.entry(kind).or_default().push(row.interval());
+        }
+    }
+    let mut kinds: Vec<(CopyKind, Cover)> =
+        by_kind.into_iter().map(|(kind, times)| (kind, Cover::of(times))).collect();
+    kinds.sort_by_key(|(kind, cover)| (std::cmp::Reverse(alone.shared(cover)), *kind as u8));
+    let mut rest = alone.clone();
+    let mut found = Vec::new();
+    for (kind, cover) in kinds {
+        let ns = rest.shared(&cover);
+        if ns > 0 {
+            found.push((kind, ns));
+            rest = rest.without(&cover);
+        }
+    }
+    found
+}
+
+/// Idle intervals with their causes.
+fn explained(
+    rank: &RankTrace<'_>,
+    threads: &Threads,
+    idle: &Cover,
+    counts: &impl Fn(&Work) -> bool,
+) -> Vec<Explained> {
+    let work: Vec<u32> =
+        (0..rank.work.len() as u32).filter(|at| counts(&rank.work[*at as usize])).collect();
+    let unknown = beginning::unknown(rank, &Gap::all(rank, idle));
+    let mut found: Vec<Explained> = Vec::new();
+    let mut next = 0;
+    for &gap in idle.parts() {
+        let starts = |at: usize| rank.work[work[at] as usize].start_ns;
+        while next < work.len() && starts(next) < gap.end {
+            next += 1;
+        }
+        let of = |interval, cause| Explained { interval, cause, thread: 0, call: NO_CALL };
+        for &interval in unknown.within(gap).parts() {
+            found.push(of(interval, IdleCause::Unknown));
+        }
+        for &gap in Cover::of([gap]).without(&unknown).parts() {
+            if next == work.len() {
+                found.push(of(gap, IdleCause::End));
+                continue;
+            }
+            // Of several that start together, the one that was launched first ended it.
+            let first_ns = starts(next);
+            let together = (next..work.len()).take_while(|at| starts(*at) == first_ns);
+            let calls = together.filter_map(|at| rank.launches.call_of(work[at] as usize));
+            match calls.min() {
+                None if next == 0 => found.push(of(gap, IdleCause::Start)),
+                None => found.push(of(gap, IdleCause::Unknown)),
+                Some(call) => of_gap(rank, threads, gap, call, &mut found),
+            }
+        }
+    }
+    found.sort_by_key(|one| one.interval);
+    found
+}
+
+/// Idle time until work begins that a call launched.
+fn of_gap(
+    rank: &RankTrace<'_>,
+    threads: &Threads,
+    gap: Interval,
+    call: usize,
+    found: &mut Vec<Explained>,
+) {
+    let launch = &rank.calls[call];
+    let late_ns = match launch.end_ns() <= gap.start {
+        true => gap.start,
+        false => launch.end_ns().saturating_add(LAUNCH_NS).min(gap.end),
+    };
+    let thread = threads.index(launch.thread).unwrap_or_default();
+    // The call that blocked the thread: until it launches again the device pays for that.
+    let mut blocked: Option<(IdleCause, u32)> = None;
+    let from = found.len();
+    for mut one in threads.explain(thread, Interval::new(gap.start, late_ns)) {
+        match one.cause {
+            IdleCause::Sync | IdleCause::Allocation | IdleCause::PageableCopy => {
+                blocked = Some((one.cause, one.call));
+            }
+            IdleCause::Launch | IdleCause::Unknown => {
+                let before = || threads.wait_before(one.thread, one.interval.start);
+                if let Some(by) = blocked.or_else(|| Some((IdleCause::Sync, before()?))) {
+                    (one.cause, one.call) = by;
+                }
+            }
+            // What else the thread does takes as long without the wait.
+            _ => blocked = None,
+        }
+        push(found, from, one);
+    }
+    if late_ns < gap.end {
+        let interval = Interval::new(late_ns, gap.end);
+        found.push(Explained { interval, cause: IdleCause::Stream, thread, call: NO_CALL });
+    }
+}
+
+/// Adds an interval, to the one before if that is alike and of the same gap.
+fn push(found: &mut Vec<Explained>, from: usize, one: Explained) {
+    if one.interval.length() == 0 {
+        return;
+    }
+    if let Some(last) = found[from..].last_mut()
+        && last.interval.end == one.interval.start
+        && (last.cause, last.thread, last.call) == (one.cause, one.thread, one.call)
+    {
+        last.interval.end = one.interval.end;
+        return;
+    }
+    found.push(one);
+}
