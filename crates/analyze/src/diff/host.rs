@@ -9,14 +9,15 @@ use tprof_trace::model::{Process, ThreadState};
 
 use super::amount::{Amount, HostSort, Z};
 use super::causes;
+use super::devices;
 use super::load;
 use crate::base::reading::Reading;
 use crate::cpu::shown;
 use crate::host::RankHost;
 use crate::memory::RankMemory;
-use crate::rank::RankTrace;
 use crate::rank::samples::Layer;
 use crate::rank::samples::word;
+use crate::rank::{RankTrace, Step};
 
 /// Amounts by name, and where the named code is.
 pub type Amounts = FxHashMap<(HostSort, String, String), Amount>;
@@ -46,6 +47,10 @@ pub struct HostActivity {
     pub with_lost: u64,
     /// Steps of these ranks; 0 if one of them has none.
     pub steps: u64,
+    /// Devices with work, each as often as a rank used it.
+    pub devices: u64,
+    /// Their steps; 0 if one of them has none.
+    pub device_steps: u64,
     /// Of each of these ranks, its number and its parts.
     pub by_rank: Vec<(u32, Amounts)>,
 }
@@ -91,6 +96,17 @@ impl HostActivity {
         }
     }
 
+    /// Adds what the rank's devices did in these steps.
+    pub fn add_devices(&mut self, rank: &RankTrace<'_>, steps: &[Step]) {
+        for device in devices::amounts(rank, steps) {
+            self.devices += 1;
+            self.device_steps += steps.len() as u64;
+            for ((sort, name, of), amount) in device {
+                self.put(sort, name, &of, amount);
+            }
+        }
+    }
+
     /// Adds another rank.
     pub fn add(&mut self, other: HostActivity) {
         self.ranks += other.ranks;
@@ -99,6 +115,10 @@ impl HostActivity {
         self.processes += other.processes;
         self.threads += other.threads;
         self.cpu.add(other.cpu);
+        let are_stepped = |host: &HostActivity| host.devices == 0 || host.device_steps > 0;
+        let stepped = are_stepped(self) && are_stepped(&other);
+        self.device_steps = if stepped { self.device_steps + other.device_steps } else { 0 };
+        self.devices += other.devices;
         let is_stepped = |host: &HostActivity| host.driven == 0 || host.steps > 0;
         let stepped = is_stepped(self) && is_stepped(&other);
         self.steps = if stepped { self.steps + other.steps } else { 0 };
@@ -118,15 +138,20 @@ impl HostActivity {
 
     /// A rank's mean of an amount of a sort; of one step where `by_step`.
     pub fn mean_of(&self, sort: HostSort, amount: Amount, by_step: bool) -> Amount {
-        if !sort.is_of_drivers() {
-            return self.mean(amount);
-        }
-        let by_step = by_step && sort.is_of_drivers() && self.steps > 0;
-        amount.divided_by(if by_step { self.steps } else { self.driven.max(1) } as f64)
+        let (steps, all) = match sort {
+            HostSort::Device => (self.device_steps, self.devices),
+            sort if sort.is_of_drivers() => (self.steps, self.driven),
+            _ => return self.mean(amount),
+        };
+        let by_step = by_step && steps > 0;
+        amount.divided_by(if by_step { steps } else { all.max(1) } as f64)
     }
 
-    /// Standard deviation over ranks of an amount of a sort; `None` of fewer than two.
+    /// Standard deviation over ranks of an amount of a sort; `None` of fewer than two, and of devices.
     pub fn spread(&self, sort: HostSort, amount: Amount, by_step: bool) -> Option<f64> {
+        if sort == HostSort::Device {
+            return None;
+        }
         let ranks = if sort.is_of_drivers() { self.driven } else { self.ranks } as f64;
         let per_rank = if by_step && self.steps > 0 { self.steps as f64 / ranks } else { 1.0 };
         let rest = amount.squares - amount.value.powi(2) / ranks;

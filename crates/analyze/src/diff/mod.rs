@@ -9,6 +9,7 @@ mod causes;
 mod change;
 mod changes;
 mod compare;
+mod devices;
 mod facts;
 mod figures;
 mod gate;

@@ -66,7 +66,7 @@ impl Analysis for RankAnalysis {
     fn needs(&self, _: &Options) -> Needs {
         Needs::WORK
             | Needs::CALLS
-            | Needs::OPERATORS
+            | Needs::ALL_SPANS
             | Needs::STEPS
             | Needs::COLLECTIVES
             | Needs::ALLOCATIONS
@@ -93,6 +93,9 @@ impl Analysis for RankAnalysis {
         if let Some(number) = at.rank {
             let mut of_rank = HostActivity::of(rank, &memory, driver.as_ref());
             of_rank.keep_parts(number);
+            let compared = |step: &&Step| stepped && !warm_up.contains(&step.number);
+            let compared: Vec<Step> = steps.iter().filter(compared).copied().collect();
+            of_rank.add_devices(rank, &compared);
             if let Ok(mut host) = self.host.lock() {
                 host.add(of_rank);
             }

@@ -20,7 +20,7 @@ mod waterfall;
 
 use crate::base::intervals::Cover;
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
-use crate::rank::{Busy, Needs, RankTrace, steps_of_one_process, window};
+use crate::rank::{Busy, Needs, RankTrace, Step, steps_of_one_process, window};
 
 pub use cause::{CAUSES, IdleCause};
 pub use gaps::Gap;
@@ -48,22 +48,33 @@ impl Analysis for GpuTime {
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Self::Part {
-        if rank.work.is_empty() {
-            return Vec::new();
-        }
         let steps = steps_of_one_process(rank);
-        let window = window(rank, &steps);
-        let threads = Threads::of(rank);
-        let of_device = |busy: &Busy| {
-            let waterfall = of_device(rank, &threads, &window, busy);
-            tables::WaterfallRows::of(rank, &threads, &waterfall, busy.device, steps.len())
+        let rows = |threads: &Threads, waterfall: &Waterfall, device| {
+            tables::WaterfallRows::of(rank, threads, waterfall, device, steps.len())
         };
-        rank.devices().iter().map(of_device).collect()
+        of_devices(rank, &steps, rows)
     }
 
     fn join(&self, parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {
         tables::body(&parts)
     }
+}
+
+/// What is made of the waterfall of each device of a rank within its steps; without steps, within all
+/// of its work.
+pub(crate) fn of_devices<T>(
+    rank: &RankTrace<'_>,
+    steps: &[Step],
+    make: impl Fn(&Threads, &Waterfall, Option<u32>) -> T,
+) -> Vec<T> {
+    if rank.work.is_empty() {
+        return Vec::new();
+    }
+    let window = window(rank, steps);
+    let threads = Threads::of(rank);
+    let of_device =
+        |busy: &Busy| make(&threads, &of_device(rank, &threads, &window, busy), busy.device);
+    rank.devices().iter().map(of_device).collect()
 }
 
 /// The waterfall of one device within a window.
