@@ -2,7 +2,8 @@
 //! ended on the host.
 //!
 //! One source gives all steps of a file: the first of [`StepSource::ALL`] that has any, or the one
-//! that was asked for. `explicit` are those that a person or program marks; `inherent` those
+//! that was asked for; launches of a CUDA graph, where the device spent its time in these instead
+//! ([`replays`]). `explicit` are those that a person or program marks; `inherent` those
 //! that PyTorch's own ranges show; `inferred` an estimate where nothing shows any.
 //!
 //! A step has the number that its source gave it: the one in its range's name, or the
@@ -16,10 +17,12 @@
 mod explicit;
 mod inferred;
 mod inherent;
+mod launched;
 mod live;
 mod names;
 mod period;
 mod phases;
+mod replays;
 mod skipped;
 mod step;
 mod windows;
@@ -50,7 +53,7 @@ pub enum StepSource {
     Optimizer,
     /// Batches that PyTorch's DataLoader hands out, by its ranges.
     Loader,
-    /// The period of launches, or of operations between ranks: an estimate.
+    /// The period of launches, or of operations between ranks, or launches of a CUDA graph: an estimate.
     Inferred,
 }
 
@@ -114,7 +117,8 @@ pub struct Steps {
     pub all: Vec<Step>,
     /// Their source; none without steps, unless one was asked for.
     pub source: Option<StepSource>,
-    /// What each other source would have given, if any; [`StepSource::Inferred`] is not tried then.
+    /// What each other source would have given, if any; [`StepSource::Inferred`] is not tried then, unless
+    /// it gives the steps.
     pub others: Vec<(StepSource, usize)>,
     /// Of updates and marks: how many show these steps.
     pub bounds: Option<Bounds>,
@@ -155,10 +159,23 @@ pub fn of_parts(file: &TraceFile, ranges: &[StepRange], wanted: Option<StepSourc
     {
         (*steps, estimate) = inferred::steps(file);
     }
-    let chosen = match wanted {
+    let mut chosen = match wanted {
         Some(_) => found.iter().position(|(source, _)| Some(*source) == wanted),
         None => found.iter().position(|(_, steps)| !steps.is_empty()),
     };
+    let known = chosen.map(|at| &found[at]);
+    let may_be_replays = match known {
+        Some((StepSource::Explicit | StepSource::Profiler, _)) => false,
+        _ => wanted.is_none_or(|wanted| wanted == StepSource::Inferred),
+    };
+    if may_be_replays
+        && let Some(replays) = replays::steps(file, known.map_or(&[], |(_, steps)| steps))
+    {
+        chosen = found.iter().position(|(source, _)| *source == StepSource::Inferred);
+        if let Some(at) = chosen {
+            (found[at].1, estimate) = (replays.0, Some(replays.1));
+        }
+    }
     let Some(at) = chosen else { return Steps { phases, ..Steps::default() } };
     let (source, mut all) = found.remove(at);
     let bounds = bounds(file, ranges, source, all.len());

@@ -61,7 +61,7 @@ fn marks(rank: &RankTrace<'_>) -> (Vec<Step>, Vec<Label>) {
     for (at, (start_ns, name)) in marks.iter().enumerate() {
         let end_ns = marks.get(at + 1).map_or(u64::MAX, |next| next.0);
         let interval = Interval::new(*start_ns, end_ns);
-        steps.push(Step { number: at as u64, process: 0, interval });
+        steps.push(Step::on_host(at as u64, 0, interval));
         labels.push((at as u64, format!("from mark {}", rank.name(*name))));
     }
     (steps, labels)

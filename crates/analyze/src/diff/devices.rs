@@ -4,12 +4,15 @@ use tprof_facts::copies::direction;
 
 use super::amount::{Amount, HostSort};
 use super::causes::AmountName;
+use crate::base::intervals::Cover;
 use crate::gpu::gpu_time::{Waterfall, of_devices};
 use crate::rank::{RankTrace, Step};
 
 /// Times of a rank's devices by part and cause, each device by itself.
 pub(super) fn amounts(rank: &RankTrace<'_>, steps: &[Step]) -> Vec<Vec<(AmountName, Amount)>> {
-    of_devices(rank, steps, |_, waterfall, _| of_device(waterfall))
+    let times = Cover::of(steps.iter().map(Step::time));
+    let compared = (!steps.is_empty()).then_some(&times);
+    of_devices(rank, compared, |_, waterfall, _| of_device(waterfall))
 }
 
 fn of_device(waterfall: &Waterfall) -> Vec<(AmountName, Amount)> {

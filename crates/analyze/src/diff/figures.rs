@@ -114,7 +114,9 @@ impl FigureSum {
         self.ranks += 1;
         self.duration_ns += times.duration_ns as f64;
         self.driven += u64::from(lost_ns.is_some());
-        self.lost_ns += lost_ns.unwrap_or(0) as f64;
+        // While a device works, it waits for no thread.
+        let most_ns = times.idle_ns().unwrap_or(times.duration_ns);
+        self.lost_ns += lost_ns.unwrap_or(0).min(most_ns) as f64;
         let (Some(device_ns), Some(launches)) = (times.device_ns, times.launches) else {
             return;
         };
@@ -171,7 +173,7 @@ mod tests {
         let parts = ["compute_time", "exposed_communication", "exposed_copies", "idle_time"];
         assert_eq!(parts.map(of), [55.0, 10.0, 5.0, 80.0]);
         assert_eq!(of("launches"), 3.0);
-        assert_eq!(of(WITHOUT_LOST_CORES), 170.0);
+        assert_eq!(of(WITHOUT_LOST_CORES), (80.0 + 200.0 + 240.0) / 3.0);
         assert!((of("gpu_busy") - 70.0 / 150.0).abs() < 1e-12);
         assert!(means.iter().all(|(key, _)| find(key).is_some()));
         // What one rank lost is not what all lost.

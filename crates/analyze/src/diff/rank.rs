@@ -119,7 +119,7 @@ impl Analysis for RankAnalysis {
 
 /// Numbers of the steps that `report steps` calls warm-up.
 fn warm_up_of(steps: &[Step]) -> Vec<u64> {
-    let times: Vec<u64> = steps.iter().map(|step| step.interval.length()).collect();
+    let times: Vec<u64> = steps.iter().map(|step| step.time().length()).collect();
     let count = warm_up(&times).unwrap_or(0);
     steps.iter().take(count).map(|step| step.number).collect()
 }
@@ -130,5 +130,5 @@ fn whole(rank: &RankTrace<'_>) -> Option<Step> {
     let spans = [SpanKind::Operator, SpanKind::Annotation].map(|kind| rank.spans(kind));
     let host = rank.calls.iter().chain(spans.into_iter().flatten()).map(|span| span.interval());
     let all = Cover::of(rank.work.iter().map(|work| work.interval()).chain(host));
-    Some(Step { number: 0, process: 0, interval: all.span()? })
+    Some(Step::on_host(0, 0, all.span()?))
 }

@@ -18,8 +18,8 @@ pub const NEEDS: Needs = Needs::CALLS.and(Needs::OPERATORS).and(Needs::spans(Spa
 const UNKNOWN: &str = "no operators were recorded, nor Python functions; the host's work \
                        between calls is unknown";
 
-/// When a rank's host and devices were busy, from the first to the last thing that
-/// either did. Nanoseconds.
+/// When a rank's host and devices were busy: in the steps of its devices; without steps, from the
+/// first to the last thing that either did. Nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtOnce {
     /// Length of that window.
@@ -49,15 +49,21 @@ pub struct WithHost {
 pub fn of_rank(rank: &RankTrace<'_>) -> Option<AtOnce> {
     let gpu = rank.devices().iter().fold(Cover::default(), |all, one| all.union(&one.any));
     let of_gpu = gpu.span()?;
+    let steps = rank.device_windows().into_iter().filter(|window| window.steps > 0);
+    let steps = steps.fold(Cover::default(), |all, one| all.union(&one.judged));
+    let judged = |cover: Cover| if steps.is_empty() { cover } else { cover.intersection(&steps) };
+    let window = |hull: u64| if steps.is_empty() { hull } else { steps.length() };
+    let gpu = judged(gpu);
     let gpu_ns = gpu.length();
     let ranges =
         || [SpanKind::Operator, SpanKind::Python].iter().flat_map(|kind| rank.spans(*kind));
     if ranges().next().is_none() {
-        return Some(AtOnce { window_ns: of_gpu.length(), gpu_ns, host: None });
+        return Some(AtOnce { window_ns: window(of_gpu.length()), gpu_ns, host: None });
     }
     let host: Cover = ranges().chain(&rank.calls).map(HostSpan::interval).collect();
     let of_host = host.span().unwrap_or(of_gpu);
     let window_ns = Interval::hull([of_gpu, of_host].into_iter()).map_or(0, Interval::length);
+    let (window_ns, host) = (window(window_ns), judged(host));
     let (host_ns, both_ns) = (host.length(), host.shared(&gpu));
     let host = WithHost {
         host_ns,
@@ -90,8 +96,8 @@ pub(crate) fn table<'a>(
     ];
     let mut table = Table::new("host_and_gpu", "Host and GPU at once", columns)
         .about(
-            "from the first to the last activity of either; host: a thread is in an operator, \
-             Python function or call; GPU: a device works",
+            "in the steps, else from the first to the last activity of either; host: a thread is in \
+             an operator, Python function or call; GPU: a device works",
         )
         .empty(empty);
     for (at, row) in rows {

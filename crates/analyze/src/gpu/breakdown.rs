@@ -1,7 +1,7 @@
 //! Where a device's time went: compute, communication, copies, nothing.
 //!
-//! Five parts that share out the time from the first work's start to the last
-//! one's end: whatever runs beside compute is no cost of its own, so that
+//! Five parts that share out the time of its steps; without steps, the time from the first
+//! work's start to the last one's end: whatever runs beside compute is no cost of its own, so that
 //! communication counts as exposed, and a copy at all, only where nothing computes.
 
 use crate::document::over_ranks::{RankShare, over_ranks};
@@ -9,7 +9,8 @@ use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
 };
 use crate::gpu::at_once::{self, AtOnce};
-use crate::rank::{Busy, Needs, RankTrace};
+use crate::gpu::outside::{self, OutsidePart};
+use crate::rank::{Busy, DeviceWindow, Needs, RankTrace, WINDOW_NEEDS};
 
 /// Why there is no row.
 pub(crate) const NO_WORK: &str = "no kernel, copy or memset was recorded; `tprof doctor` checks \
@@ -27,7 +28,9 @@ pub const KIND: DocumentKind = DocumentKind {
 pub struct DeviceTime {
     /// Device; none if all of a rank's count as one.
     pub device: Option<u32>,
-    /// From the first work's start to the last one's end.
+    /// How many steps it did in the window; 0 where there are none.
+    pub steps: usize,
+    /// Its steps; without any, from the first work's start to the last one's end.
     pub window_ns: u64,
     /// Compute, nothing communicates.
     pub compute_ns: u64,
@@ -57,13 +60,14 @@ impl DeviceTime {
 
 /// Where the time of each of a rank's devices went.
 pub fn of_rank(rank: &RankTrace<'_>) -> Vec<DeviceTime> {
-    let of_device = |busy: &Busy| {
+    let of_device = |(busy, window): (Busy, DeviceWindow)| {
         let kernels = busy.compute.union(&busy.communication);
         let classed = kernels.union(&busy.memory);
-        let window_ns = busy.window()?.length();
+        let window_ns = window.length();
         let overlapped_ns = busy.compute.shared(&busy.communication);
-        Some(DeviceTime {
+        DeviceTime {
             device: busy.device,
+            steps: window.steps,
             window_ns,
             compute_ns: busy.compute.length() - overlapped_ns,
             overlapped_ns,
@@ -71,9 +75,26 @@ pub fn of_rank(rank: &RankTrace<'_>) -> Vec<DeviceTime> {
             copies_ns: classed.length() - kernels.length(),
             other_ns: busy.any.length() - classed.length(),
             idle_ns: window_ns - busy.any.length(),
-        })
+        }
     };
-    rank.devices().iter().filter_map(of_device).collect()
+    rank.judged_devices().into_iter().map(of_device).collect()
+}
+
+/// What of a rank's devices' time is outside of their steps.
+fn outside(rank: &RankTrace<'_>) -> Vec<(Option<u32>, OutsidePart)> {
+    let devices = rank.devices().iter().filter(|busy| busy.window().is_some());
+    let parts = devices.zip(rank.device_windows()).map(|(busy, window)| {
+        let parts = outside::parts(busy, &window);
+        parts.into_iter().map(move |part| (window.device, part))
+    });
+    parts.flatten().collect()
+}
+
+/// Of a rank.
+struct RankTime {
+    devices: Vec<DeviceTime>,
+    outside: Vec<(Option<u32>, OutsidePart)>,
+    at_once: Option<AtOnce>,
 }
 
 /// `tprof report breakdown`.
@@ -81,36 +102,43 @@ struct Breakdown;
 
 impl Analysis for Breakdown {
     const KIND: &'static str = KIND.name;
-    type Part = (Vec<DeviceTime>, Option<AtOnce>);
+    type Part = RankTime;
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::WORK | at_once::NEEDS
+        WINDOW_NEEDS | at_once::NEEDS
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Self::Part {
-        (of_rank(rank), at_once::of_rank(rank))
+        let (devices, outside) = (of_rank(rank), outside(rank));
+        RankTime { devices, outside, at_once: at_once::of_rank(rank) }
     }
 
     fn join(&self, parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {
         let mut rows: Vec<(&RankAt, DeviceTime)> = parts
             .iter()
-            .flat_map(|(at, (devices, _))| devices.iter().map(move |row| (at, *row)))
+            .flat_map(|(at, part)| part.devices.iter().map(move |row| (at, *row)))
             .collect();
         rows.sort_by(|a, b| b.1.share(b.1.idle_ns).total_cmp(&a.1.share(a.1.idle_ns)));
         let mut tables = vec![table(&rows)];
         if rows.len() > 1 {
             tables.insert(0, parts_over_ranks(&rows));
         }
-        let at_once = parts.iter().filter_map(|(at, (_, row))| Some((at, (*row)?)));
+        let outside = parts.iter().flat_map(|(at, part)| {
+            part.outside.iter().map(move |(device, part)| (at, *device, *part))
+        });
+        tables.push(outside::table(&outside.collect::<Vec<_>>()));
+        let at_once = parts.iter().filter_map(|(at, part)| Some((at, part.at_once?)));
         tables.push(at_once::table(at_once, NO_WORK));
         Body { tables, notes: Vec::new() }
     }
 }
 
 fn table(rows: &[(&RankAt, DeviceTime)]) -> Table {
+    let has_steps = rows.iter().any(|(_, row)| row.steps > 0);
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::device(rows.iter().map(|(_, row)| row.device)),
+        Column::new("steps", if has_steps { "steps" } else { "" }, Unit::Count),
         Column::new("window_ns", "time", Unit::Duration),
         Column::new("compute_share", "compute", Unit::Share),
         Column::new("overlapped_share", "overlapped", Unit::Share),
@@ -124,17 +152,22 @@ fn table(rows: &[(&RankAt, DeviceTime)]) -> Table {
         Column::data("other_ns", Unit::Duration),
         Column::data("idle_ns", Unit::Duration),
     ];
+    let time = match has_steps {
+        true => "in the steps, as devices did them",
+        false => "from the first kernel or copy to the last",
+    };
     let mut table = Table::new("breakdown", "GPU time by rank", columns)
-        .about(
-            "from the first kernel or copy to the last; overlapped: communication with compute; \
-             exposed: communication without compute; copies: with neither",
-        )
+        .about(format!(
+            "{time}; overlapped: communication with compute; exposed: communication without compute; \
+             copies: with neither"
+        ))
         .empty(NO_WORK);
     for (at, row) in rows {
         let share = |part_ns| Cell::from(row.share(part_ns));
         table.row(vec![
             at.label.as_str().into(),
             Cell::applies(row.device),
+            row.steps.into(),
             row.window_ns.into(),
             share(row.compute_ns),
             share(row.overlapped_ns),

@@ -15,7 +15,8 @@ use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
 };
 use crate::gpu::breakdown::NO_WORK;
-use crate::rank::{Busy, Class, Needs, RankTrace, Work, WorkKind};
+use crate::gpu::outside::{self, OutsideWork};
+use crate::rank::{Busy, Class, Needs, RankTrace, WINDOW_NEEDS, Work, WorkKind};
 
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
@@ -55,6 +56,8 @@ pub struct KernelRuns {
     /// Durations that 50, 95 and 99 of 100 runs stay below; none over several ranks,
     /// since their single runs are not kept.
     pub quantiles_ns: Option<[f64; 3]>,
+    /// Runs outside of the steps, which count for nothing else here, and the sum of their durations.
+    pub outside: [u64; 2],
 }
 
 /// Which these are.
@@ -64,12 +67,21 @@ const SEVERAL: &str = "several ranks ran it: see `by_rank`";
 
 impl KernelRuns {
     fn add(&mut self, other: &KernelRuns) {
+        self.min_ns = match (self.count, other.count) {
+            (_, 0) => self.min_ns,
+            (0, _) => other.min_ns,
+            _ => self.min_ns.min(other.min_ns),
+        };
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.quantiles_ns = match (self.count, other.count) {
+            (_, 0) => self.quantiles_ns,
+            (0, _) => other.quantiles_ns,
+            _ => None,
+        };
         self.count += other.count;
         self.total_ns += other.total_ns;
-        self.min_ns = self.min_ns.min(other.min_ns);
-        self.max_ns = self.max_ns.max(other.max_ns);
         self.squares += other.squares;
-        self.quantiles_ns = None;
+        self.outside = [0, 1].map(|at| self.outside[at] + other.outside[at]);
     }
 
     /// Mean duration.
@@ -84,13 +96,15 @@ impl KernelRuns {
     }
 }
 
-/// What one rank ran.
+/// What one rank ran in its steps; without steps, all that it ran.
 #[derive(Clone, Debug, Default)]
 pub struct RankKernels {
     /// Time in which exactly these classes ran, as in [`COMBINATIONS`]; summed over devices.
     pub combinations_ns: [u64; 7],
-    /// By name and class, longest in sum first.
+    /// By name and class, longest in sum first; those that ran outside of the steps alone come last.
     pub kernels: Vec<KernelRuns>,
+    /// What ran outside of the steps.
+    pub outside: OutsideWork,
     /// Lines of the user's source that kernels were generated from, by name, where a log of
     /// `torch.compile` has them.
     pub sources: BTreeMap<String, Vec<String>>,
@@ -102,8 +116,9 @@ pub fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankKernels {
     let sources = rank.compile.kernel_sources().into_iter();
     let text = |lines: Vec<&str>| lines.into_iter().map(str::to_owned).collect();
     found.sources = sources.map(|(name, lines)| (name.to_owned(), text(lines))).collect();
-    for device in rank.devices() {
-        let sums = combinations(device);
+    found.outside = OutsideWork::of(rank);
+    for (busy, _) in rank.judged_devices() {
+        let sums = combinations(&busy);
         found.combinations_ns.iter_mut().zip(sums).for_each(|(sum, more)| *sum += more);
     }
     found
@@ -131,10 +146,15 @@ fn combinations(busy: &Busy) -> [u64; 7] {
 /// What separates kernels before their names are resolved.
 type KernelKey = (NameId, WorkKind, Class);
 
-/// Kernels of a rank by name, longest in sum first: name, runs, sum of durations.
-pub fn sums_of_rank<'r>(rank: &'r RankTrace<'_>) -> Vec<(Cow<'r, str>, u64, u64)> {
+/// Kernels of a rank by name, longest in sum first: name, runs, sum of durations; of those that are
+/// counted, by their places in the rank's work.
+pub fn sums_of_rank<'r>(
+    rank: &'r RankTrace<'_>,
+    counts: impl Fn(usize) -> bool,
+) -> Vec<(Cow<'r, str>, u64, u64)> {
     let mut sums: FxHashMap<KernelKey, (&Work, u64, u64)> = FxHashMap::default();
-    for row in rank.work.iter().filter(|row| row.class != Class::Memory) {
+    let rows = rank.work.iter().enumerate().filter(|(at, _)| counts(*at)).map(|(_, row)| row);
+    for row in rows.filter(|row| row.class != Class::Memory) {
         let sum = sums.entry((row.name, row.kind, row.class)).or_insert((row, 0, 0));
         *sum = (sum.0, sum.1 + 1, sum.2 + row.duration_ns);
     }
@@ -155,20 +175,28 @@ pub fn sums_of_rank<'r>(rank: &'r RankTrace<'_>) -> Vec<(Cow<'r, str>, u64, u64)
 }
 
 fn by_name(rank: &RankTrace<'_>, names: &Names) -> Vec<KernelRuns> {
-    let mut runs: FxHashMap<KernelKey, (Arc<str>, Vec<u64>)> = FxHashMap::default();
-    for row in &rank.work {
-        let name = || (names.get(&rank.work_name(row)), Vec::new());
-        let (_, durations) = runs.entry((row.name, row.kind, row.class)).or_insert_with(name);
-        durations.push(row.duration_ns);
+    let mut runs: FxHashMap<KernelKey, (Arc<str>, Vec<u64>, [u64; 2])> = FxHashMap::default();
+    for (row, is_judged) in rank.work.iter().zip(rank.is_judged()) {
+        let name = || (names.get(&rank.work_name(row)), Vec::new(), [0, 0]);
+        let (_, durations, outside) =
+            runs.entry((row.name, row.kind, row.class)).or_insert_with(name);
+        match is_judged {
+            true => durations.push(row.duration_ns),
+            false => *outside = [outside[0] + 1, outside[1] + row.duration_ns],
+        }
     }
-    let of = |((_, _, class), (name, durations))| runs_of(name, class, durations);
+    let of = |((_, _, class), (name, durations, outside))| KernelRuns {
+        outside,
+        ..runs_of(name, class, durations)
+    };
     let mut kernels: Vec<KernelRuns> = runs.into_iter().map(of).collect();
     join_equal(&mut kernels);
     kernels
 }
 
 fn runs_of(name: Arc<str>, class: Class, mut durations: Vec<u64>) -> KernelRuns {
-    let quantiles_ns = Some(quantiles(&mut durations, QUANTILES));
+    let ran = !durations.is_empty();
+    let quantiles_ns = ran.then(|| quantiles(&mut durations, QUANTILES));
     KernelRuns {
         name,
         class,
@@ -178,6 +206,7 @@ fn runs_of(name: Arc<str>, class: Class, mut durations: Vec<u64>) -> KernelRuns 
         max_ns: durations.last().copied().unwrap_or(0),
         squares: durations.iter().map(|duration| (*duration as f64).powi(2)).sum(),
         quantiles_ns,
+        outside: [0, 0],
     }
 }
 
@@ -191,7 +220,7 @@ fn join_equal(kernels: &mut Vec<KernelRuns>) {
         }
         equal
     });
-    kernels.sort_by_key(|row| Reverse(row.total_ns));
+    kernels.sort_by_key(|row| Reverse((row.total_ns, row.outside[1])));
 }
 
 /// `tprof report kernels`.
@@ -205,7 +234,7 @@ impl Analysis for Kernels {
     type Part = RankKernels;
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::WORK | Needs::COMPILE
+        WINDOW_NEEDS | Needs::COMPILE
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> RankKernels {
@@ -217,7 +246,7 @@ impl Analysis for Kernels {
         if options.data {
             tables.push(by_rank(&parts));
         }
-        Body { tables, notes: Vec::new() }
+        Body { tables, notes: outside::note(parts.iter().map(|(_, part)| part.outside)) }
     }
 }
 
@@ -244,6 +273,7 @@ fn by_kind(parts: &[(RankAt, RankKernels)]) -> Table {
 
 fn all_ranks(parts: &[(RankAt, RankKernels)]) -> Table {
     let sources = sources(parts);
+    let has_outside = parts.iter().any(|(_, part)| part.outside.outside > 0);
     let columns = vec![
         Column::new("total_ns", "total", Unit::Duration),
         Column::new("share", "share", Unit::Share),
@@ -256,6 +286,8 @@ fn all_ranks(parts: &[(RankAt, RankKernels)]) -> Table {
         Column::data("p95_ns", Unit::Duration),
         Column::data("p99_ns", Unit::Duration),
         Column::data("class", Unit::Text),
+        Column::data("outside_count", Unit::Count),
+        Column::new("outside_ns", if has_outside { "outside steps" } else { "" }, Unit::Duration),
         Column::data("name", Unit::Name),
         Column::new("source", if sources.is_empty() { "" } else { "source" }, Unit::Text),
         Column::new("short_name", "name", Unit::Name),
@@ -265,7 +297,13 @@ fn all_ranks(parts: &[(RankAt, RankKernels)]) -> Table {
     join_equal(&mut kernels);
     let all: u64 = kernels.iter().map(|row| row.total_ns).sum();
     let mut table = Table::new("kernels", "Kernels and copies by total time", columns)
-        .about("durations are summed, overlaps included; share: of this sum")
+        .about(match has_outside {
+            true => {
+                "durations are summed, overlaps included; share: of this sum; outside steps: of runs \
+                 before, between and after the steps, which count nowhere else"
+            }
+            false => "durations are summed, overlaps included; share: of this sum",
+        })
         .empty(NO_WORK);
     for row in &kernels {
         let mut cells = vec![row.total_ns.into(), (row.total_ns as f64 / all.max(1) as f64).into()];
@@ -290,19 +328,25 @@ fn sources(parts: &[(RankAt, RankKernels)]) -> BTreeMap<&str, Vec<&str>> {
     found
 }
 
-/// Count, mean, deviation, lowest, highest, quantiles, class, name.
-fn statistics(row: &KernelRuns) -> [Cell; 10] {
-    let quantile = |at: usize| Cell::known(row.quantiles_ns.map(|all| all[at]), SEVERAL);
+/// Count, mean, deviation, lowest, highest, quantiles, class, runs outside of steps, name.
+fn statistics(row: &KernelRuns) -> [Cell; 12] {
+    let ran = row.count > 0;
+    let quantile = |at: usize| match ran {
+        true => Cell::known(row.quantiles_ns.map(|all| all[at]), SEVERAL),
+        false => Cell::Empty,
+    };
     [
         row.count.into(),
-        row.mean_ns().into(),
+        Cell::applies(ran.then(|| row.mean_ns())),
         Cell::applies(row.deviation_ns()),
-        row.min_ns.into(),
-        row.max_ns.into(),
+        Cell::applies(ran.then_some(row.min_ns)),
+        Cell::applies(ran.then_some(row.max_ns)),
         quantile(0),
         quantile(1),
         quantile(2),
         row.class.name().into(),
+        row.outside[0].into(),
+        row.outside[1].into(),
         (&*row.name).into(),
     ]
 }
@@ -320,6 +364,8 @@ fn by_rank(parts: &[(RankAt, RankKernels)]) -> Table {
         Column::new("p95_ns", "p95", Unit::Duration),
         Column::new("p99_ns", "p99", Unit::Duration),
         Column::new("class", "kind", Unit::Text),
+        Column::data("outside_count", Unit::Count),
+        Column::data("outside_ns", Unit::Duration),
         Column::new("name", "name", Unit::Name),
     ];
     let mut table = Table::new("by_rank", "Kernels and copies by rank", columns)

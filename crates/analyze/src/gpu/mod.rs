@@ -13,6 +13,7 @@ pub mod idle;
 pub mod kernels;
 pub mod launches;
 pub mod memcpy;
+mod outside;
 pub mod overlap;
 pub mod queue;
 pub mod report_gpu;

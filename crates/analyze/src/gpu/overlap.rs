@@ -10,7 +10,8 @@ use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
 };
 use crate::gpu::breakdown::NO_WORK;
-use crate::rank::{Busy, Class, Needs, RankTrace, Work};
+use crate::gpu::outside::{self, OutsideWork};
+use crate::rank::{Busy, Class, DeviceWindow, Needs, RankTrace, WINDOW_NEEDS, Work};
 
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
@@ -32,7 +33,7 @@ pub struct DeviceOverlap {
     pub communication_ns: u64,
     /// Time of it in which something computed too.
     pub hidden_ns: u64,
-    /// From the first work's start to the last one's end.
+    /// The device's steps; without any, from the first work's start to the last one's end.
     pub window_ns: u64,
     /// By kernel, most exposed first.
     pub kernels: Vec<KernelOverlap>,
@@ -65,13 +66,15 @@ pub struct KernelOverlap {
 
 /// Overlap of each of a rank's devices.
 pub fn of_rank(rank: &RankTrace<'_>, names: &Names) -> Vec<DeviceOverlap> {
-    let of_device = |busy: &Busy| {
+    let is_judged = rank.is_judged();
+    let of_device = |(busy, window): (Busy, DeviceWindow)| {
         let computed = busy.compute.measure();
         let mut computed = computed.walk();
         let mut kernels: FxHashMap<_, KernelOverlap> = FxHashMap::default();
         let communicates =
-            |row: &&Work| row.class == Class::Communication && rank.device_of(row) == busy.device;
-        for row in rank.work.iter().filter(communicates) {
+            |row: &Work| row.class == Class::Communication && rank.device_of(row) == busy.device;
+        let judged = rank.work.iter().zip(&is_judged).filter(|(_, is_judged)| **is_judged);
+        for (row, _) in judged.filter(|(row, _)| communicates(row)) {
             let kernel = kernels.entry(row.name).or_insert_with(|| KernelOverlap {
                 name: names.get(&rank.work_name(row)),
                 count: 0,
@@ -82,15 +85,15 @@ pub fn of_rank(rank: &RankTrace<'_>, names: &Names) -> Vec<DeviceOverlap> {
             kernel.total_ns += row.duration_ns;
             kernel.exposed_ns += row.duration_ns - computed.within(row.interval());
         }
-        Some(DeviceOverlap {
+        DeviceOverlap {
             device: busy.device,
             communication_ns: busy.communication.length(),
             hidden_ns: busy.communication.shared(&busy.compute),
-            window_ns: busy.window()?.length(),
+            window_ns: window.length(),
             kernels: kernels.into_values().collect(),
-        })
+        }
     };
-    rank.devices().iter().filter_map(of_device).collect()
+    rank.judged_devices().into_iter().map(of_device).collect()
 }
 
 /// `tprof report overlap`.
@@ -101,19 +104,21 @@ struct Overlap {
 
 impl Analysis for Overlap {
     const KIND: &'static str = KIND.name;
-    type Part = Vec<DeviceOverlap>;
+    type Part = (Vec<DeviceOverlap>, OutsideWork);
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::WORK
+        WINDOW_NEEDS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Vec<DeviceOverlap> {
-        of_rank(rank, &self.names)
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Self::Part {
+        (of_rank(rank, &self.names), OutsideWork::of(rank))
     }
 
-    fn join(&self, parts: Vec<(RankAt, Vec<DeviceOverlap>)>, _: &Options) -> Body {
-        let mut rows: Vec<(&RankAt, &DeviceOverlap)> =
-            parts.iter().flat_map(|(at, part)| part.iter().map(move |row| (at, row))).collect();
+    fn join(&self, parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {
+        let mut rows: Vec<(&RankAt, &DeviceOverlap)> = parts
+            .iter()
+            .flat_map(|(at, (part, _))| part.iter().map(move |row| (at, row)))
+            .collect();
         rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.exposed_ns()));
         let mut tables = vec![table(&rows), by_kernel(&rows)];
         let shares: Vec<(f64, &str)> = rows
@@ -124,7 +129,7 @@ impl Analysis for Overlap {
             let part = RankShare { name: "hidden", shares };
             tables.insert(0, over_ranks("over_ranks", "Hidden communication over ranks", &[part]));
         }
-        Body { tables, notes: Vec::new() }
+        Body { tables, notes: outside::note(parts.iter().map(|(_, (_, outside))| *outside)) }
     }
 }
 
@@ -139,7 +144,7 @@ fn table(rows: &[(&RankAt, &DeviceOverlap)]) -> Table {
         Column::new("exposed_of_window", "exposed of all", Unit::Share),
     ];
     let mut table = Table::new("overlap", "Communication hidden by compute", columns)
-        .about("exposed of all: of the time from the first kernel or copy to the last")
+        .about("exposed of all: of the steps' time, else of that from the first kernel or copy to the last")
         .empty(NO_WORK);
     for (at, row) in rows {
         table.row(vec![

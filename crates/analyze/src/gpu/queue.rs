@@ -4,12 +4,13 @@ use std::cmp::Reverse;
 
 use tprof_trace::calls::function;
 
-use crate::base::intervals::Interval;
+use crate::base::intervals::{Cover, Interval};
 use crate::base::stats::Description;
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
 };
-use crate::rank::{HostSpan, Needs, RankTrace, StreamKey};
+use crate::gpu::outside::{self, OutsideWork};
+use crate::rank::{HostSpan, Needs, RankTrace, StreamKey, WINDOW_NEEDS};
 
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
@@ -58,11 +59,11 @@ pub struct StreamQueue {
     pub stream: StreamKey,
     /// Lengths at each change, as Holistic Trace Analysis describes them.
     pub points: Description,
-    /// Mean over time, from the first launch to the last start of work.
+    /// Mean over time, from the first launch to the last start of work, in the steps where there are any.
     pub mean: f64,
     /// Time with [`FULL`] or more.
     pub full_ns: u64,
-    /// That, as a share of the rank's time.
+    /// That, as a share of the device's steps; without steps, of the rank's time.
     pub full_share: f64,
 }
 
@@ -75,6 +76,8 @@ pub struct RankQueues {
     pub curve: Vec<Point>,
     /// Every change, where it was asked for.
     pub series: Vec<(StreamKey, Vec<Point>)>,
+    /// What ran outside of the steps, and is left out.
+    pub outside: OutsideWork,
 }
 
 /// The length of each stream's queue at each change, in order of time.
@@ -115,17 +118,32 @@ pub fn series(rank: &RankTrace<'_>) -> Vec<(StreamKey, Vec<Point>)> {
 
 /// Queues of a rank; with every change if `all`.
 pub fn of_rank(rank: &RankTrace<'_>, all: bool) -> RankQueues {
-    let series = series(rank);
+    let windows = rank.device_windows();
+    let steps_of = |stream: &StreamKey| {
+        let of = windows.iter().find(|window| window.device == Some(stream.device))?;
+        (of.steps > 0).then_some(&of.judged)
+    };
+    let mut series = series(rank);
+    for (stream, points) in &mut series {
+        if let Some(steps) = steps_of(stream) {
+            *points = within(points, steps.span());
+        }
+    }
+    series.retain(|(_, points)| !points.is_empty());
     let time = rank.extent.or_else(|| extent(rank)).map_or(0, Interval::length);
     let of_stream = |(stream, points): &(StreamKey, Vec<Point>)| {
         let mut lengths: Vec<f64> = points.iter().map(|point| point.length as f64).collect();
         let (mut weighted, mut full_ns) = (0.0, 0);
+        let steps = steps_of(stream);
+        let mut lasted = 0;
         for pair in points.windows(2) {
-            let held_ns = pair[1].time_ns - pair[0].time_ns;
+            let held = Interval::new(pair[0].time_ns, pair[1].time_ns);
+            let held_ns = steps.map_or(held.length(), |steps| steps.length_within(held));
+            lasted += held_ns;
             weighted += pair[0].length as f64 * held_ns as f64;
             full_ns += if pair[0].length >= FULL { held_ns } else { 0 };
         }
-        let lasted = points[points.len() - 1].time_ns - points[0].time_ns;
+        let time = steps.map_or(time, Cover::length);
         Some(StreamQueue {
             stream: *stream,
             points: Description::of(&mut lengths)?,
@@ -135,7 +153,27 @@ pub fn of_rank(rank: &RankTrace<'_>, all: bool) -> RankQueues {
         })
     };
     let streams = series.iter().filter_map(of_stream).collect();
-    RankQueues { streams, curve: curve(&series), series: if all { series } else { Vec::new() } }
+    let (curve, outside) = (curve(&series), OutsideWork::of(rank));
+    RankQueues { streams, curve, series: if all { series } else { Vec::new() }, outside }
+}
+
+/// The changes within an interval, with the lengths at its beginning and end; nothing where nothing waits.
+fn within(points: &[Point], interval: Option<Interval>) -> Vec<Point> {
+    let Some(Interval { start, end }) = interval else { return points.to_vec() };
+    let from = points.partition_point(|point| point.time_ns < start);
+    let until = points.partition_point(|point| point.time_ns <= end);
+    let at = |time_ns, next: usize| {
+        let last = next.checked_sub(1).map(|at| points[at]);
+        last.filter(|last| last.time_ns != time_ns).map(|last| Point { time_ns, ..last })
+    };
+    let begins = at(start, from).filter(|_| points.get(from).is_none_or(|p| p.time_ns > start));
+    if from == until && begins.is_none_or(|point| point.length == 0) {
+        return Vec::new();
+    }
+    let mut found: Vec<Point> = begins.into_iter().collect();
+    found.extend(&points[from..until]);
+    found.extend(at(end, until).filter(|_| until < points.len()));
+    found
 }
 
 /// From the first call's or work's start to the last end.
@@ -182,7 +220,7 @@ impl Analysis for Queue {
     type Part = RankQueues;
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::WORK | Needs::CALLS
+        WINDOW_NEEDS
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, options: &Options) -> RankQueues {
@@ -197,7 +235,7 @@ impl Analysis for Queue {
                 tables.push(series_table(at, part));
             }
         }
-        Body { tables, notes: Vec::new() }
+        Body { tables, notes: outside::note(parts.iter().map(|(_, part)| part.outside)) }
     }
 }
 
@@ -222,8 +260,8 @@ fn table(parts: &[(RankAt, RankQueues)]) -> Table {
     ];
     let mut table = Table::new("queue", "Queued work by stream", columns)
         .about(
-            "launched and not begun; mean over time; median of the lengths at each change; full: \
-             1,024 or more, the next launch blocks",
+            "launched and not begun, in the steps; mean over time; median of the lengths at each change; \
+             full: 1,024 or more, the next launch blocks",
         )
         .empty(NO_LAUNCHES);
     let mut rows: Vec<(&RankAt, &StreamQueue)> =

@@ -151,7 +151,7 @@ mod tests {
         let rows = [running(10, 1), running(20, 2), running(30, 2), running(39, 2), wait];
         let file = made.finish();
         let trace = CpuTrace::of_rows(&file, rows.iter().copied());
-        let step = Step { number: 3, process: 0, interval: Interval::new(0, 100) };
+        let step = Step::on_host(3, 0, Interval::new(0, 100));
         let [time] = StepTime::all(&[step], &rows, &trace).try_into().unwrap();
         let at = OF_STEPS.iter().position(|part| *part == Part::Collective).unwrap();
         assert_eq!((time.running_ns, time.parts_ns[at]), (10, 90));

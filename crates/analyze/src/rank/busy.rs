@@ -26,6 +26,14 @@ impl Busy {
     pub fn window(&self) -> Option<Interval> {
         self.any.span()
     }
+
+    /// The part of it within a time.
+    pub fn within(&self, time: &Cover) -> Busy {
+        let [compute, communication, memory, any] =
+            [&self.compute, &self.communication, &self.memory, &self.any]
+                .map(|cover| cover.intersection(time));
+        Busy { device: self.device, compute, communication, memory, any }
+    }
 }
 
 /// A device's work so far.

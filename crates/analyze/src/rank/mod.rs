@@ -11,6 +11,7 @@ mod classify;
 mod collective_kernels;
 pub(crate) mod collectives;
 mod descent;
+mod device_steps;
 mod hta;
 mod launches;
 mod load;
@@ -18,15 +19,15 @@ mod modules;
 mod needs;
 mod nested;
 mod nesting;
-
 mod rows;
 pub mod samples;
+mod step;
 mod steps;
 mod streams;
 #[cfg(test)]
 mod tests;
 mod trace;
-mod window;
+mod windows;
 
 pub use busy::Busy;
 pub use call_tree::{CallTree, TreeSpan};
@@ -38,8 +39,10 @@ pub(crate) use nested::Nested;
 pub(crate) use nested::place_of_span;
 pub use nesting::{Moment, OnThread, enclosing, nesting_order, parents};
 pub use rows::{HostSpan, MaybeId, StreamIndex, StreamKey, Work, WorkKind};
+pub use step::{Step, step_at};
+pub use steps::PROFILER_STEP;
 pub(crate) use steps::steps_of_one_process;
-pub use steps::{PROFILER_STEP, Step, step_at};
 pub use tprof_facts::Class;
 pub use trace::RankTrace;
-pub(crate) use window::{of_devices, window};
+pub use windows::{DeviceWindow, WINDOW_NEEDS};
+pub(crate) use windows::{judged_window, of_devices};

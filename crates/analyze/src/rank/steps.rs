@@ -4,24 +4,14 @@ use rustc_hash::FxHashMap;
 use tprof_facts::steps;
 use tprof_trace::model::ProcessIndex;
 
+use super::device_steps::{self, DeviceSteps};
 use super::needs::Needs;
 use super::rows::Work;
-use super::trace::RankTrace;
-
+use super::step::{Step, is_latest, step_at};
+use super::trace::{RankTrace, Stepping};
 use crate::base::intervals::Interval;
 
 pub use tprof_facts::steps::PROFILER_STEP;
-
-/// A training step of one process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// Its number as its source gave it; without one, its place, from 0.
-    pub number: u64,
-    /// Its process.
-    pub process: ProcessIndex,
-    /// When it lasted, on the host.
-    pub interval: Interval,
-}
 
 impl RankTrace<'_> {
     /// Steps as they were recorded, with their source; [`Needs::STEPS`] must have been read. Found once,
@@ -37,14 +27,33 @@ impl RankTrace<'_> {
         self.steps_found.get().is_some_and(steps::Steps::are_inferred)
     }
 
-    /// Steps in order of time; as [`Self::steps_found`].
+    /// Steps in order of time; as [`Self::steps_found`]. Where calls and device work were read, each has its
+    /// time on its device.
     pub fn steps(&self) -> Vec<Step> {
-        let step = |step: &steps::Step| Step {
-            number: step.number,
-            process: step.process,
-            interval: Interval::new(step.start_ns, step.end_ns),
-        };
-        self.steps_found().all.iter().map(step).collect()
+        self.stepping().steps.clone()
+    }
+
+    /// Steps as each device of each process did them; none where calls and device work were not read, and
+    /// as Holistic Trace Analysis reads a rank.
+    pub fn device_steps(&self) -> &[DeviceSteps] {
+        &self.stepping().devices
+    }
+
+    fn stepping(&self) -> &Stepping {
+        self.stepping.get_or_init(|| {
+            let step = |step: &steps::Step| {
+                let on_host = Interval::new(step.start_ns, step.end_ns);
+                Step::on_host(step.number, step.process, on_host)
+            };
+            let mut steps: Vec<Step> = self.steps_found().all.iter().map(step).collect();
+            let mut devices = Vec::new();
+            if !self.hta && !steps.is_empty() && self.needs.has(Needs::WORK | Needs::CALLS) {
+                let of_work = self.steps_of_work(&steps);
+                devices = device_steps::of_devices(&steps, &self.work, &of_work, &self.streams);
+                device_steps::on_leading_devices(&mut steps, &devices);
+            }
+            Stepping { steps, devices }
+        })
     }
 
     /// For each piece of work, the step that it belongs to, as an index into
@@ -79,25 +88,4 @@ pub(crate) fn steps_of_one_process(rank: &RankTrace<'_>) -> Vec<Step> {
         steps.retain(|step| step.process == process);
     }
     steps
-}
-
-/// Whether a step of a process holds a moment, and none begins between.
-fn is_latest(steps: &[Step], at: u32, process: ProcessIndex, time_ns: u64) -> bool {
-    let step = &steps[at as usize];
-    let holds = step.interval.start <= time_ns && time_ns < step.interval.end;
-    let next = steps.get(at as usize + 1);
-    step.process == process && holds && next.is_none_or(|next| next.interval.start > time_ns)
-}
-
-/// The step of a process that holds a moment; `steps` are in order of start. Of
-/// steps that overlap, the one that began last.
-pub fn step_at(steps: &[Step], process: ProcessIndex, time_ns: u64) -> Option<u32> {
-    let after = steps.partition_point(|step| step.interval.start <= time_ns);
-    let holds = |at: &usize| {
-        let step = &steps[*at];
-        step.process == process && time_ns < step.interval.end
-    };
-    // Steps of a process follow each other: its last one before the moment decides.
-    let last = (0..after).rev().find(|at| steps[*at].process == process)?;
-    Some(last).filter(holds).map(|at| at as u32)
 }

@@ -15,6 +15,7 @@ use tprof_trace::{Problem, TraceFile};
 
 use super::busy::{Busy, ByClass};
 use super::call_tree::CallTree;
+use super::device_steps::DeviceSteps;
 use super::launches::Launches;
 use super::needs::Needs;
 use super::nested::{ALL_KINDS, Nested};
@@ -22,6 +23,7 @@ use super::nested::{ALL_KINDS, Nested};
 use super::nesting::nesting_order;
 use super::rows::{HostSpan, StreamKey, Work, WorkKind};
 use super::samples::CpuTrace;
+use super::step::Step;
 use crate::base::intervals::Interval;
 
 /// One rank file's rows. Tables that were not asked for are empty.
@@ -74,8 +76,17 @@ pub struct RankTrace<'a> {
     pub steps_from: Option<StepSource>,
     /// See [`Self::steps_found`].
     pub(super) steps_found: OnceLock<Steps>,
+    /// See [`Self::steps`].
+    pub(super) stepping: OnceLock<Stepping>,
     /// Host spans by kind, without calls, each in [`nesting_order`].
     pub(super) spans: [Vec<HostSpan>; SPAN_KINDS],
+}
+
+/// Steps, and when which device was at them.
+#[derive(Debug)]
+pub(super) struct Stepping {
+    pub steps: Vec<Step>,
+    pub devices: Vec<DeviceSteps>,
 }
 
 /// Kinds of spans.
@@ -105,6 +116,7 @@ impl<'a> RankTrace<'a> {
             step_ranges: Vec::new(),
             steps_from: None,
             steps_found: OnceLock::new(),
+            stepping: OnceLock::new(),
             spans: Default::default(),
             devices: OnceLock::new(),
             trees: Default::default(),

@@ -1,9 +1,10 @@
-//! Steps that nothing names: the period of a process's launches of kernels, else of its operations between
-//! ranks. They are an estimate.
+//! Steps that nothing names: the period of a process's launches of kernels, copies and memsets, else of its
+//! operations between ranks. They are an estimate.
 //!
-//! An iteration launches the same kernels in the same order as the one before. The foundation is exact
-//! repetition: one sequence of names that comes again and again, and covers nearly all that the process did
-//! ([`super::period`]). Its length is the step's; where the step begins is not in it, since each rotation of
+//! An iteration launches the same work in the same order as the one before: kernels by their names, copies
+//! and memsets by kind and bytes. The foundation is exact repetition: one sequence that comes again and again
+//! ([`super::period`]). Where sizes of copies differ from step to step, kernels alone are looked at. The
+//! sequence's length is the step's; where the step begins is not in it, since each rotation of
 //! the sequence repeats too. It is taken to begin where the host usually paused longest, which is where it
 //! fetched a batch, wrote a log or waited for the device.
 
@@ -11,8 +12,9 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
-use tprof_trace::model::{KernelOutline, NameId, ProcessIndex, SpanKind, SpanOutline, ThreadIndex};
+use tprof_trace::model::{ProcessIndex, SpanOutline, ThreadIndex};
 
+use super::launched::{Launch, Started, launches};
 use super::period::{self, Period};
 use super::step::{Estimate, Repeated, Step};
 use crate::communication::on_host::{HostCollectives, HostOperation};
@@ -33,19 +35,25 @@ pub(super) fn steps(file: &TraceFile) -> (Vec<Step>, Option<Estimate>) {
     let launches = launches(file);
     let mut operations = operations(file);
     operations.retain(|process, _| !launches.contains_key(process));
+    let of_launches = launches.iter().map(|(process, launches)| {
+        let all = periodic(elements(launches, true));
+        let found = all.or_else(|| periodic(elements(launches, false)));
+        (Repeated::Launches, *process, found)
+    });
+    let of_operations = operations
+        .into_iter()
+        .map(|(process, events)| (Repeated::Operations, process, periodic(events)));
     let mut steps = Vec::new();
     let mut estimate: Option<(usize, Estimate)> = None;
-    for (what, by_process) in [(Repeated::Launches, launches), (Repeated::Operations, operations)] {
-        for (process, events) in by_process {
-            let Some((events, found)) = periodic(events) else { continue };
-            let of_process = between(process, &events, &found);
-            let share = (found.starts.len() * found.length) as f64 / events.len() as f64;
-            let of = Estimate { what, length: found.length, share };
-            if estimate.is_none_or(|(most, _)| of_process.len() > most) {
-                estimate = Some((of_process.len(), of));
-            }
-            steps.extend(of_process);
+    for (what, process, found) in of_launches.chain(of_operations) {
+        let Some((events, found)) = found else { continue };
+        let of_process = between(process, &events, &found);
+        let share = (found.starts.len() * found.length) as f64 / events.len() as f64;
+        let of = Estimate { what, length: found.length, share };
+        if estimate.is_none_or(|(most, _)| of_process.len() > most) {
+            estimate = Some((of_process.len(), of));
         }
+        steps.extend(of_process);
     }
     (steps, estimate.map(|(_, of)| of))
 }
@@ -82,36 +90,16 @@ fn between(process: ProcessIndex, events: &[Element], found: &Period) -> Vec<Ste
     found.starts.iter().zip(0..).filter_map(step).collect()
 }
 
-/// Launches of kernels in order of time; of a graph, its first kernel stands for all.
-fn launches(file: &TraceFile) -> ByProcess {
-    let mut kernels: FxHashMap<(ProcessIndex, u64), (u64, NameId)> = FxHashMap::default();
-    for kernel in file.blocks::<KernelOutline>().flatten() {
-        let Some(correlation) = kernel.correlation else { continue };
-        let of = (kernel.start_ns, kernel.name);
-        kernels
-            .entry((kernel.process, correlation))
-            .and_modify(|first| *first = of.min(*first))
-            .or_insert(of);
-    }
-    if kernels.is_empty() {
-        return ByProcess::new();
-    }
-    // The runtime's call has the driver's within it, with the same number.
-    let mut calls: FxHashMap<(ProcessIndex, u64), Element> = FxHashMap::default();
-    for span in file.blocks::<SpanOutline>().flatten() {
-        let is_call = matches!(span.kind, SpanKind::Runtime | SpanKind::Driver);
-        let Some(correlation) = span.correlation.filter(|_| is_call) else { continue };
-        let key = (span.process, correlation);
-        let Some((_, name)) = kernels.get(&key) else { continue };
-        let event = Element { start_ns: span.start_ns, thread: span.thread, symbol: name.0 };
-        calls.entry(key).and_modify(|first| *first = event.min(*first)).or_insert(event);
-    }
-    let mut found = ByProcess::new();
-    for ((process, _), event) in calls {
-        found.entry(process).or_default().push(event);
-    }
-    found.values_mut().for_each(|events| events.sort_unstable());
-    found
+/// Launches in order of time: of all work, or of kernels alone; of a graph, what ran first stands for all.
+fn elements(launches: &[Launch], copies: bool) -> Vec<Element> {
+    let mut symbols: FxHashMap<Started, u32> = FxHashMap::default();
+    let counts = |launch: &&Launch| copies || matches!(launch.what, Started::Kernel(_));
+    let element = |launch: &Launch| {
+        let next = symbols.len() as u32;
+        let symbol = *symbols.entry(launch.what).or_insert(next);
+        Element { start_ns: launch.start_ns, thread: launch.thread, symbol }
+    };
+    launches.iter().filter(counts).map(element).collect()
 }
 
 /// Operations between ranks on the host, with their sizes.
@@ -134,16 +122,17 @@ fn operations(file: &TraceFile) -> ByProcess {
 mod tests {
     use super::super::{StepSource, Steps, of_file};
     use super::*;
-    use tprof_trace::model::{Kernel, Span};
+    use tprof_trace::model::{CopyKind, Kernel, MemoryCopy, Span, SpanKind};
     use tprof_trace::{TraceHeader, TraceWriter};
 
-    /// Launches of kernels with these names, of 1 us each with its driver's call within; `_` is a pause.
+    /// Launches of kernels with these names, of 1 us each with its driver's call within; a number is a copy to
+    /// the host of so many bytes, `_` a pause.
     fn of_launches(names: &[&str], more: impl FnOnce(&mut TraceWriter) -> Vec<Span>) -> Steps {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
         let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
         let mut spans: Vec<Span> = more(&mut writer);
-        let mut kernels = Vec::new();
+        let (mut kernels, mut copies) = (Vec::new(), Vec::new());
         let mut start_ns = 0;
         for (name, number) in names.iter().zip(1..) {
             start_ns += if *name == "_" { 50_000 } else { 2000 };
@@ -154,6 +143,17 @@ mod tests {
             for (kind, within_ns) in [(SpanKind::Driver, 100), (SpanKind::Runtime, 0)] {
                 let (start_ns, duration_ns) = (start_ns + within_ns, 1000 - 2 * within_ns);
                 spans.push(Span { start_ns, duration_ns, kind, correlation, ..Span::default() });
+            }
+            if let Ok(bytes) = name.parse() {
+                copies.push(MemoryCopy {
+                    start_ns: start_ns + 900_000,
+                    duration_ns: 5,
+                    kind: CopyKind::DeviceToHost,
+                    bytes: Some(bytes),
+                    correlation,
+                    ..MemoryCopy::default()
+                });
+                continue;
             }
             // Of a graph: a launch of several kernels.
             let of_launch = name.split('+').zip(0..);
@@ -167,6 +167,7 @@ mod tests {
         }
         writer.write(&mut spans).unwrap();
         writer.write(&mut kernels).unwrap();
+        writer.write(&mut copies).unwrap();
         writer.finish().unwrap();
         of_file(&TraceFile::open(&path).unwrap(), None)
     }
@@ -201,6 +202,21 @@ mod tests {
             names.insert(at, "other");
         }
         assert_eq!(of_launches(&names, |_| Vec::new()), Steps::default());
+    }
+
+    #[test]
+    fn copies_of_so_many_bytes_are_a_part_of_steps_but_where_their_sizes_differ() {
+        let length = |names: &[&str]| {
+            let steps = of_launches(names, |_| Vec::new());
+            steps.estimate.map(|of| (of.length, steps.all.len()))
+        };
+        let alike = repeated(&["_", "mm", "mm", "mm", "64"], 12);
+        assert_eq!(length(&alike), Some((4, 11)));
+        let kernels = ["_", "mm", "relu", "tanh"];
+        let sizes: Vec<String> = (0..12).map(|size| size.to_string()).collect();
+        let other: Vec<&str> =
+            sizes.iter().flat_map(|size| kernels.into_iter().chain([size.as_str()])).collect();
+        assert_eq!(length(&other), Some((3, 11)));
     }
 
     #[test]

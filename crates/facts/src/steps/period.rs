@@ -2,14 +2,23 @@
 //!
 //! Candidates are the distances after which stretches of 1, 2, 4, … symbols come again. Of each, the most
 //! frequent sequence of that length is counted where it occurs exactly and follows itself. It is the
-//! period if it covers nearly all of the list, and if no other sequence does.
+//! period if it covers nearly all of the list, and if no other sequence does, but for a few that are alike
+//! within it.
+//!
+//! Where none does, the job did something else for a while (it tuned itself, or compiled): then a long stretch
+//! is looked for through which a sequence repeats without interruption, and judged so by itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
-/// The share of the list that exact repetitions cover, at least.
+/// The share of the list that exact repetitions cover, at least; else of a stretch of it.
 const LEAST_SHARE: f64 = 0.8;
+/// The share of the list that such a stretch is, at least: a shorter one may be a loop over layers.
+const LEAST_STRETCH: f64 = 0.2;
+/// A sequence is the period, and no shorter one that repeats within it, if it does so this many times more
+/// often.
+const MORE_OFTEN: usize = 10;
 /// A sequence repeats at least so often.
 const LEAST_REPETITIONS: usize = 3;
 /// One shorter than this may repeat by chance, and does so at least [`SHORT_REPETITIONS`] times.
@@ -30,20 +39,77 @@ pub(super) struct Period {
     pub starts: Vec<usize>,
 }
 
+impl Period {
+    /// The sequence, among the symbols that it was found in.
+    fn sequence<'s>(&self, symbols: &'s [u32]) -> &'s [u32] {
+        &symbols[self.starts[0]..self.starts[0] + self.length]
+    }
+}
+
 /// The period of symbols, which happened at these times, ns. It begins where time usually passed longest
 /// before its first symbol. None if nothing repeats clearly, if two sequences of other lengths do, or if
 /// all that repeats is one symbol: how many of these are a period is unknown.
 pub(super) fn of(symbols: &[u32], times_ns: &[u64]) -> Option<Period> {
     let from = symbols.len().saturating_sub(WINDOW) / 2;
     let window = &symbols[from..symbols.len().min(from + WINDOW)];
-    let found: BTreeSet<usize> = distances(window)
-        .into_iter()
-        .filter_map(|length| Some(covering(window, length)?.length))
-        .collect();
-    let mut found = found.into_iter();
-    let (Some(length), None) = (found.next(), found.next()) else { return None };
-    let period = covering(symbols, length)?;
+    let distances = distances(window);
+    let found = covering_all(window, &distances);
+    let sequence = match found.is_empty() {
+        false => clearest(&found)?.sequence(window),
+        true => {
+            let stretch = steady_stretch(window, &distances)?;
+            clearest(&covering_all(stretch, &self::distances(stretch)))?.sequence(stretch)
+        }
+    };
+    let period = Period { length: sequence.len(), starts: occurrences(symbols, sequence) };
     Some(rotated(symbols, times_ns, &period).unwrap_or(period))
+}
+
+/// The sequences that cover nearly all of a list, one of each length, the shortest first.
+fn covering_all(symbols: &[u32], distances: &BTreeSet<usize>) -> Vec<Period> {
+    let all = distances.iter().filter_map(|length| covering(symbols, *length));
+    let all: BTreeMap<usize, Period> = all.map(|period| (period.length, period)).collect();
+    all.into_values().collect()
+}
+
+/// The one of several sequences that is the period: the longest, if it repeats far more often than a shorter
+/// one does within it. An epoch of many steps repeats less often than they, a step of a few alike layers more.
+fn clearest(found: &[Period]) -> Option<&Period> {
+    let (longest, shorter) = found.split_last()?;
+    let times = longest.starts.len();
+    let is_within = |of: &Period| of.starts.len() * MORE_OFTEN <= times * times;
+    shorter.iter().all(is_within).then_some(longest)
+}
+
+/// The stretch through which a sequence repeats most often without interruption, of those that are a good
+/// part of the list: each symbol comes again after one of these distances, over and over.
+fn steady_stretch<'s>(symbols: &'s [u32], distances: &BTreeSet<usize>) -> Option<&'s [u32]> {
+    let mut found: Option<(usize, &[u32])> = None;
+    let is_long = |stretch: &[u32]| stretch.len() as f64 >= LEAST_STRETCH * symbols.len() as f64;
+    let is_varied = |stretch: &[u32]| stretch.iter().any(|symbol| *symbol != stretch[0]);
+    for &distance in distances {
+        let again = symbols.iter().zip(&symbols[distance..]);
+        let ends = again.enumerate().filter(|(_, (a, b))| a != b).map(|(at, _)| at);
+        let mut from = 0;
+        for end in ends.chain([symbols.len() - distance]) {
+            let stretch = &symbols[from..end + distance];
+            let times = stretch.len() / distance;
+            if times >= least_repetitions(distance)
+                && found.is_none_or(|(most, _)| times > most)
+                && is_long(stretch)
+                && is_varied(stretch)
+            {
+                found = Some((times, stretch));
+            }
+            from = end + 1;
+        }
+    }
+    found.map(|(_, stretch)| stretch)
+}
+
+/// How often a sequence of this length repeats at least.
+fn least_repetitions(length: usize) -> usize {
+    if length < SHORT { SHORT_REPETITIONS } else { LEAST_REPETITIONS }
 }
 
 /// Distances after which stretches usually come again.
@@ -81,9 +147,9 @@ fn covering(symbols: &[u32], length: usize) -> Option<Period> {
         return covering(symbols, root);
     }
     let starts = occurrences(symbols, sequence);
-    let least = if length < SHORT { SHORT_REPETITIONS } else { LEAST_REPETITIONS };
     let covers = (starts.len() * length) as f64 >= LEAST_SHARE * symbols.len() as f64;
-    (length > 1 && starts.len() >= least && covers).then_some(Period { length, starts })
+    (length > 1 && starts.len() >= least_repetitions(length) && covers)
+        .then_some(Period { length, starts })
 }
 
 /// Where a sequence occurs exactly and repeats: one of it ends where another begins, without overlap.
@@ -197,6 +263,15 @@ mod tests {
     }
 
     #[test]
+    fn a_few_alike_launches_within_a_step_are_none() {
+        let period = found(&format!("xy{}", "ababab_c".repeat(40))).unwrap();
+        // The first one begins before the first pause.
+        assert_eq!((period.length, period.starts.len()), (7, 39));
+        // Of an epoch of six steps this is not known.
+        assert_eq!(found(&format!("{}c", "ab".repeat(6)).repeat(40)), None);
+    }
+
+    #[test]
     fn one_symbol_has_no_period() {
         assert_eq!(found(&"a".repeat(500)), None);
         assert_eq!(found(""), None);
@@ -216,7 +291,24 @@ mod tests {
     fn interruptions_are_left_out_as_long_as_they_are_few() {
         let text = format!("{}{}x{}", "init", "abcd".repeat(10), "abcd".repeat(10));
         assert_eq!(found(&text).unwrap().starts.len(), 20);
-        assert_eq!(found(&format!("{}{}", "xyzw".repeat(6), "abcd".repeat(14))), None);
+    }
+
+    #[test]
+    fn where_a_job_tunes_itself_first_its_steady_stretch_has_the_period() {
+        // 40 symbols without a period, ten of a longer one, and 13 of the period with a pause.
+        let tuned: String = (b'A'..=b'Z').chain(b'0'..=b'9').map(char::from).collect();
+        let text = format!("{tuned}{}{}", "qrstu".repeat(10), "_abc".repeat(13));
+        let period = found(&text).unwrap();
+        assert_eq!((period.length, period.starts[0], period.starts.len()), (3, 86, 13));
+        // What comes again later counts as well; a stretch that is a small part of all does not.
+        let again = found(&format!("{text}xyz{}", "_abc".repeat(5))).unwrap();
+        assert_eq!(again.starts.len(), 18);
+        assert_eq!(
+            found(&format!("{}{}", tuned.repeat(5), "_abc".repeat(13))).map(|p| p.length),
+            Some(36)
+        );
+        let once: String = ('\u{21}'..='\u{5e}').collect();
+        assert_eq!(found(&format!("{once}{tuned}{once}{}", "abc".repeat(10))), None);
     }
 
     #[test]

@@ -43,17 +43,19 @@ pub struct Estimate {
     pub what: Repeated,
     /// How many of these are a step.
     pub length: usize,
-    /// The share of all that are in a step, 0 to 1.
+    /// The share of all that are in a step, 0 to 1; of a graph's launches the share of the time of all work.
     pub share: f64,
 }
 
 /// What repeats from step to step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeated {
-    /// Launches of kernels, by the kernels' names.
+    /// Launches of kernels, copies and memsets, by the kernels' names and by kinds and bytes.
     Launches,
     /// Operations between ranks on the host, by their names and sizes.
     Operations,
+    /// Launches of one CUDA graph, each of which is a step.
+    Graph,
 }
 
 /// A range or operator that may be a step, or shows one.

@@ -4,7 +4,7 @@
 let ABOUT = { kinds: [], formats: [], control: false, directory: "", archive: null };
 
 const KIND_GROUPS = [
-  ["Time", ["findings", "host", "steps", "breakdown", "idle", "overlap", "critical-path"]],
+  ["Time", ["findings", "gpu-time", "host", "steps", "breakdown", "idle", "overlap", "critical-path"]],
   ["Host", ["summary", "memory", "cpu", "threads", "counters"]],
   ["GPU", ["kernels", "gemms", "api", "launches", "queue", "bandwidth", "memcpy", "device-memory", "gpu"]],
   ["Program", ["operators", "flops", "roofline", "annotations", "nvtx", "spans", "compile", "sequences"]],

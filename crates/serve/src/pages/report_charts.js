@@ -7,11 +7,17 @@ const HOST_PARTS = ["running", "python", "native", "allocator", "page_fault", "g
 const HOST_NAMES = { running: "on a core", python: "running Python", native: "native code", allocator: "malloc and free", page_fault: "page faults", gc: "garbage collection", data: "waiting for data", gil: "waiting for the GIL", lock: "waiting for a lock",
   file_io: "file or pipe I/O", socket: "socket", collective: "collective", device: "waiting for a device", no_core: "ready, no free core", tprof: "waiting for tprof", other: "other waits", waiting: "waiting", unknown: "unknown" };
 
+// Of a device's time, the work first, then what it waited for; with the classes of their colours.
+const GPU_PARTS = { compute: ["compute", "part0"], communication: ["communication", "of-collective"], copies: ["copies", "of-file_io"], launch: ["idle: launches", "of-no_core"], sync: ["idle: waits for the device", "of-device"], allocation: ["idle: device memory", "of-allocator"],
+  pageable_copy: ["idle: pageable copies", "of-socket"], python: ["idle: other code", "of-python"], data: ["idle: data", "of-data"], gc: ["idle: garbage collection", "of-gc"], lock: ["idle: a lock", "of-lock"], gil: ["idle: the GIL", "of-gil"], compile: ["idle: compilation", "of-native"],
+  checkpoint: ["idle: checkpoint", "of-page_fault"], collective: ["idle: other ranks", "of-collective"], stream: ["idle: held on the device", "of-other"], start: ["idle: before the first work", "of-unknown"], end: ["idle: after the last work", "of-unknown"], unknown: ["idle: unknown", "of-unknown"] };
+
 function reportCharts(document, tables) {
   const of = (key) => document.tables?.[key] || [];
   const make = {
     breakdown: () => [shareBars("GPU time by rank", of("breakdown"), ["compute_share", "overlapped_share", "exposed_share", "copies_share", "idle_share"]),
       shareBars("Host and GPU", of("host_and_gpu"), ["both_share", "host_only_share", "gpu_only_share", "neither_share"])],
+    "gpu-time": () => [gpuTimeBars(of("parts"))],
     idle: () => [shareBars("Why streams were idle", of("idle"), ["host_wait_share", "kernel_wait_share", "other_share", "unknown_share"])],
     host: () => hostCharts(of("parts"), of("steps")),
     steps: () => [stepColumns(of("steps"))],
@@ -49,6 +55,18 @@ function shareBars(title, rows, keys) {
   if (!used.length) return null;
   const parts = used.map((key) => ({ name: heading(key.replace(/_share$/, "")), class: /idle|neither|unknown/.test(key) ? "part4" : `part${[0, 1, 2, 3, 5, 6, 7][keys.indexOf(key) % 7]}` }));
   return stacksChart(cutTitle(title, rows), parts, rows.slice(0, MOST_BARS).map((row) => ({ label: barLabel(row) || "all", shares: used.map((key) => row[key] || 0) })));
+}
+
+function gpuTimeBars(parts) {
+  const bars = new Map();
+  for (const row of parts) {
+    const label = barLabel(row) || "all", key = row.cause || row.part;
+    const shares = bars.get(label) || bars.set(label, {}).get(label);
+    shares[key] = (shares[key] || 0) + row.share;
+  }
+  const rows = [...bars].map(([label, shares]) => ({ label, shares })), used = Object.keys(GPU_PARTS).filter((key) => rows.some((row) => row.shares[key] > 0));
+  if (!used.length) return null;
+  return stacksChart(cutTitle("GPU time: work, and what the device waited for", rows), used.map((key) => ({ name: GPU_PARTS[key][0], class: GPU_PARTS[key][1] })), rows.slice(0, MOST_BARS).map((row) => ({ label: row.label, shares: used.map((key) => row.shares[key] || 0) })));
 }
 
 function hostCharts(parts, steps) {

@@ -4,7 +4,7 @@ use tprof_analyze::document::{Cell, Column, Document, Table, Unit, Value, View};
 use tprof_export::report_page::Chart;
 use tprof_facts::units::duration;
 
-use super::host_charts;
+use super::{gpu_time_chart, host_charts};
 use crate::commands::report::document::shown_cell;
 
 /// Columns of a step plot.
@@ -23,6 +23,9 @@ pub(super) fn all(document: &Document) -> Vec<Chart> {
         .collect();
     if document.kind == "breakdown" {
         charts.extend(find("breakdown").and_then(stacks));
+    }
+    if document.kind == "gpu-time" {
+        charts.extend(find("parts").and_then(|table| gpu_time_chart::chart(table, MOST_RANKS)));
     }
     if document.kind == "host" {
         charts.extend(host_charts::all(document, MOST_RANKS));

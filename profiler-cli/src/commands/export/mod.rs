@@ -3,6 +3,7 @@
 mod args;
 mod charts;
 mod failure;
+mod gpu_time_chart;
 mod host_charts;
 mod memory_section;
 mod page_table;

@@ -24,8 +24,9 @@ use crate::terminal::errors::Failure;
 const UNKNOWN: &str = "unknown";
 
 /// What comes first; other kinds follow in their own order.
-const ORDER: [&str; 10] = [
+const ORDER: [&str; 11] = [
     "findings",
+    "gpu-time",
     "host",
     "breakdown",
     "steps",
@@ -224,7 +225,7 @@ fn complete(report: &Report) -> Complete {
 /// The figure of a report that belongs on top of the page.
 fn headline(document: &Document) -> Option<Fact> {
     let (name, table, key, remark) = match document.kind {
-        "breakdown" => ("GPU idle", "breakdown", "idle_share", "highest of all ranks"),
+        "gpu-time" => ("GPU idle", "windows", "idle_share", "highest of all ranks"),
         "steps" => ("Median step", "step_times", "median_ns", "longest of all ranks"),
         _ => return None,
     };
@@ -304,7 +305,8 @@ fn section(about: &str, document: Document, places: Option<&[(u64, String)]>) ->
 fn title(kind: &str) -> String {
     let known = match kind {
         "host" => "Where the driving thread's time went",
-        "breakdown" => "Where GPU time went",
+        "gpu-time" => "Where GPU time went",
+        "breakdown" => "GPU time by kind of work",
         "comm" => "Communication",
         "kernels" => "Kernels and copies",
         "idle" => "Idle GPU time",

@@ -4,7 +4,7 @@ use tprof_analyze::names::short;
 use tprof_analyze::summary::Rank;
 use tprof_analyze::summary::gpu::{Copies, Gpu};
 use tprof_analyze::{Reading, Report, SampledGpu};
-use tprof_facts::units::{bytes, count, duration, percent};
+use tprof_facts::units::{bytes, count, counted, duration, percent};
 
 use crate::terminal::page::{Page, Table};
 
@@ -28,8 +28,12 @@ pub fn fields(page: &mut Page, report: &Report) {
         let mean = ranks.iter().map(|(_, gpu)| gpu.busy_share).sum::<f64>() / ranks.len() as f64;
         text += &format!("busy {} on average, least in {}: ", percent(mean), least.label);
     }
+    let steps = match gpu.steps {
+        0 => String::new(),
+        steps => format!(" ({})", counted(steps, "step", "steps")),
+    };
     text += &format!(
-        "busy {} of {}: compute {}, exposed communication {}, copies {}",
+        "busy {} of {}{steps}: compute {}, exposed communication {}, copies {}",
         percent(gpu.busy_share),
         duration(gpu.window_ns),
         percent(gpu.compute_share),

@@ -20,8 +20,8 @@ pub fn text(report: &Report, top: usize, form: Form) -> String {
     page.gap();
     let path = crate::terminal::quote::word(report.run.path.as_os_str());
     if gpu::ran(report) {
-        page.line(&format!("More: tprof report breakdown {path}"));
-        page.line("      others: idle, overlap, kernels, launches, steps, memory; see --help");
+        page.line(&format!("More: tprof report gpu-time {path}"));
+        page.line("      others: findings, breakdown, idle, overlap, kernels, launches, steps, memory; see --help");
     } else {
         page.line(&format!("More: tprof report memory {path}"));
     }

@@ -24,7 +24,7 @@ use crate::gpu::gpu_time::beginning;
 use crate::host::RankHost;
 use crate::program::flops::Modelled;
 pub(super) use crate::rank::call_names as calls;
-use crate::rank::{RankTrace, of_devices, steps_of_one_process, window};
+use crate::rank::{RankTrace, judged_window, of_devices, steps_of_one_process};
 pub(super) use copies::Copy;
 use main_threads::MainThreads;
 pub(super) use places::moment_of_call;
@@ -98,7 +98,7 @@ impl<'a> Scene<'a> {
             (is_sampled && steps.is_empty() && rank.work.is_empty()).then(|| RankHost::of(rank));
         let window = match &host {
             Some(Some(host)) => Cover::of([host.life.window]),
-            _ => window(rank, &steps),
+            _ => judged_window(rank, &steps),
         };
         let of_time = || {
             let idle = window.without(&of_devices(rank, |busy| &busy.any));

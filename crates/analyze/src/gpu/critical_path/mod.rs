@@ -19,7 +19,7 @@ use crate::base::parallel;
 use crate::document::{
     Analysis, Body, DocumentKind, Named, Options, RankAt, boxed, text_and_number,
 };
-use crate::rank::{HostSpan, Needs, PROFILER_STEP, RankTrace};
+use crate::rank::{HostSpan, Needs, PROFILER_STEP, RankTrace, WINDOW_NEEDS};
 
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {
@@ -38,7 +38,7 @@ impl Analysis for CriticalPath {
     type Part = Option<PathTimes>;
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::ALL_SPANS | Needs::WORK | Needs::SYNCHRONIZATIONS
+        Needs::ALL_SPANS | WINDOW_NEEDS | Needs::SYNCHRONIZATIONS
     }
 
     fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<Named> {
@@ -67,7 +67,8 @@ impl Analysis for CriticalPath {
     }
 }
 
-/// Where the path is sought: within the range that was asked for; without one, from
+/// Where the path is sought: within the range that was asked for; without one, from the beginning of the
+/// first step on the host to the end of the last one on its device; without steps, from
 /// the first to the last thing recorded (HTA: in the first step, if there is one).
 fn window(rank: &RankTrace, options: &Options) -> Option<Interval> {
     let whole = Some(Interval::new(0, u64::MAX));
@@ -78,8 +79,15 @@ fn window(rank: &RankTrace, options: &Options) -> Option<Interval> {
             range(rank, ranges(hta), text, number.unwrap_or(0))
         }
         (None, true) => range(rank, ranges(true), PROFILER_STEP, 0).or(whole),
-        (None, false) => extent(rank),
+        (None, false) => steps(rank).or_else(|| extent(rank)),
     }
+}
+
+/// From the beginning of the first step to the end of the last.
+fn steps(rank: &RankTrace) -> Option<Interval> {
+    let devices = rank.device_steps().iter().flat_map(|of| &of.steps).map(|(_, time)| *time);
+    let hosts = rank.steps().into_iter().map(|step| step.interval).collect::<Vec<_>>();
+    Interval::hull(hosts.into_iter().chain(devices))
 }
 
 /// What `--within` chooses among, and HTA's `annotation` and `instance_id`.

@@ -20,7 +20,7 @@ mod waterfall;
 
 use crate::base::intervals::Cover;
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
-use crate::rank::{Busy, Needs, RankTrace, Step, steps_of_one_process, window};
+use crate::rank::{Busy, DeviceWindow, Needs, RankTrace};
 
 pub use cause::{CAUSES, IdleCause};
 pub use gaps::Gap;
@@ -48,11 +48,9 @@ impl Analysis for GpuTime {
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Self::Part {
-        let steps = steps_of_one_process(rank);
-        let rows = |threads: &Threads, waterfall: &Waterfall, device| {
-            tables::WaterfallRows::of(rank, threads, waterfall, device, steps.len())
-        };
-        of_devices(rank, &steps, rows)
+        of_devices(rank, None, |threads, waterfall, window| {
+            tables::WaterfallRows::of(rank, threads, waterfall, window)
+        })
     }
 
     fn join(&self, parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {
@@ -60,21 +58,24 @@ impl Analysis for GpuTime {
     }
 }
 
-/// What is made of the waterfall of each device of a rank within its steps; without steps, within all
-/// of its work.
+/// What is made of the waterfall of each device of a rank in its judged time, or in a part of that.
 pub(crate) fn of_devices<T>(
     rank: &RankTrace<'_>,
-    steps: &[Step],
-    make: impl Fn(&Threads, &Waterfall, Option<u32>) -> T,
+    part: Option<&Cover>,
+    make: impl Fn(&Threads, &Waterfall, &DeviceWindow) -> T,
 ) -> Vec<T> {
     if rank.work.is_empty() {
         return Vec::new();
     }
-    let window = window(rank, steps);
     let threads = Threads::of(rank);
-    let of_device =
-        |busy: &Busy| make(&threads, &of_device(rank, &threads, &window, busy), busy.device);
-    rank.devices().iter().map(of_device).collect()
+    let of_device = |(busy, mut window): (&Busy, DeviceWindow)| {
+        if let Some(part) = part {
+            window.judged = window.judged.intersection(part);
+        }
+        make(&threads, &of_device(rank, &threads, &window.judged, busy), &window)
+    };
+    let devices = rank.devices().iter().filter(|busy| busy.window().is_some());
+    devices.zip(rank.device_windows()).map(of_device).collect()
 }
 
 /// The waterfall of one device within a window.

@@ -12,7 +12,7 @@ use crate::base::stats::median;
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
 use crate::gpu::breakdown::NO_WORK;
 use crate::host::Place;
-use crate::rank::RankTrace;
+use crate::rank::{DeviceWindow, RankTrace};
 
 /// One device's rows.
 pub(super) struct WaterfallRows {
@@ -39,8 +39,7 @@ impl WaterfallRows {
         rank: &RankTrace<'_>,
         threads: &Threads,
         waterfall: &Waterfall,
-        device: Option<u32>,
-        steps: usize,
+        window: &DeviceWindow,
     ) -> WaterfallRows {
         let work = |part, ns, words| PartRow {
             part,
@@ -72,7 +71,12 @@ impl WaterfallRows {
                 },
             });
         }
-        WaterfallRows { device, window_ns: waterfall.window_ns, steps, parts }
+        WaterfallRows {
+            device: window.device,
+            window_ns: waterfall.window_ns,
+            steps: window.steps,
+            parts,
+        }
     }
 }
 
@@ -180,6 +184,7 @@ pub(super) fn body(ranks: &[(RankAt, Vec<WaterfallRows>)]) -> Body {
         Column::new("window_ns", "time", Unit::Duration),
         Column::new("steps", "steps", Unit::Count),
         Column::new("working_share", "working", Unit::Share),
+        Column::new("idle_share", "idle", Unit::Share),
     ];
     let mut windows = Table::new("windows", "Judged time", columns)
         .about("the steps; without steps, from the first work on the device to the last")
@@ -211,13 +216,17 @@ pub(super) fn body(ranks: &[(RankAt, Vec<WaterfallRows>)]) -> Body {
                 text(Some(&part.what)),
             ]);
         }
-        let working = row.parts.iter().filter(|part| part.cause.is_none()).map(|part| part.ns);
+        let sum = |is_idle: bool| -> u64 {
+            let parts = row.parts.iter().filter(|part| part.cause.is_some() == is_idle);
+            parts.map(|part| part.ns).sum()
+        };
         windows.row(vec![
             rank(),
             device,
             row.window_ns.into(),
             row.steps.into(),
-            share(working.sum()).into(),
+            share(sum(false)).into(),
+            share(sum(true)).into(),
         ]);
     }
     Body { tables: vec![parts, windows], notes: Vec::new() }

@@ -7,6 +7,7 @@ use tprof_trace::{TraceFile, TraceRow};
 
 use super::*;
 use crate::fixture::Fixture;
+use crate::rank::judged_window;
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -28,7 +29,7 @@ fn span(made: &mut Fixture, kind: SpanKind, thread: u32, from: u64, to: u64, nam
 fn waterfall(file: &TraceFile) -> Waterfall {
     let rank = RankTrace::load(file, Needs::ALL);
     let busy = &rank.devices()[0];
-    of_device(&rank, &Threads::of(&rank), &window(&rank, &[]), busy)
+    of_device(&rank, &Threads::of(&rank), &judged_window(&rank, &[]), busy)
 }
 
 fn causes(file: &TraceFile) -> Vec<(IdleCause, u64)> {
@@ -257,7 +258,7 @@ fn two_devices_have_a_waterfall_each() {
     }
     let file = made.finish();
     let rank = RankTrace::load(&file, Needs::ALL);
-    let (threads, window) = (Threads::of(&rank), window(&rank, &[]));
+    let (threads, window) = (Threads::of(&rank), judged_window(&rank, &[]));
     let of = |busy| of_device(&rank, &threads, &window, busy).causes();
     assert_eq!(of(&rank.devices()[0]), [(IdleCause::End, 100 * US)]);
     assert_eq!(of(&rank.devices()[1]), [(IdleCause::Launch, 100 * US)]);

@@ -6,10 +6,11 @@ mod tests;
 
 use std::cmp::Reverse;
 
-use crate::base::intervals::Cover;
+use crate::base::intervals::{Cover, Interval};
 use crate::base::stats::Description;
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
-use crate::rank::{Needs, RankTrace, StreamKey, WorkKind};
+use crate::gpu::outside::OutsideWork;
+use crate::rank::{Needs, RankTrace, StreamKey, WINDOW_NEEDS, WorkKind};
 
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
@@ -54,7 +55,8 @@ impl Cause {
     }
 }
 
-/// Idle time of one stream, between its first work's start and its last one's end.
+/// Idle time of one stream, between its first work's start and its last one's end: of its device's steps
+/// where there are any.
 #[derive(Clone, Debug)]
 pub struct StreamIdle {
     /// Which.
@@ -97,6 +99,8 @@ pub struct RankIdle {
     pub streams: Vec<StreamIdle>,
     /// The longest gaps.
     pub longest: Vec<LongGap>,
+    /// What ran outside of the steps, and is left out.
+    pub outside: OutsideWork,
 }
 
 /// A gap as it is found.
@@ -119,9 +123,19 @@ pub fn of_rank(rank: &RankTrace<'_>) -> RankIdle {
     }
     let mut streams = Vec::new();
     let mut longest: Vec<(StreamKey, Found)> = Vec::new();
+    let windows = rank.device_windows();
     for (stream, work) in rank.streams.iter().zip(&by_stream).filter(|(_, work)| !work.is_empty()) {
-        let gaps = gaps(rank, work);
-        streams.push(summary(*stream, &gaps, busy_ns(rank, work)));
+        let of_stream = windows.iter().find(|window| window.device == Some(stream.device));
+        let steps = of_stream.filter(|window| window.steps > 0).map(|window| &window.judged);
+        let (mut gaps, mut busy) = (gaps(rank, work), busy(rank, work));
+        if let Some(steps) = steps {
+            gaps.retain_mut(|gap| gap.cut(steps));
+            busy = busy.intersection(steps);
+            if gaps.is_empty() && busy.is_empty() {
+                continue;
+            }
+        }
+        streams.push(summary(*stream, &gaps, busy.length()));
         longest.extend(gaps.into_iter().map(|gap| (*stream, gap)));
         longest.sort_by_key(|(_, gap)| Reverse(gap.length_ns));
         longest.truncate(LONGEST);
@@ -133,11 +147,23 @@ pub fn of_rank(rank: &RankTrace<'_>) -> RankIdle {
         cause: gap.cause,
         next: rank.work_name(&rank.work[gap.next as usize]).into_owned(),
     };
-    RankIdle { streams, longest: longest.into_iter().map(shown).collect() }
+    let longest = longest.into_iter().map(shown).collect();
+    RankIdle { streams, longest, outside: OutsideWork::of(rank) }
 }
 
-fn busy_ns(rank: &RankTrace<'_>, work: &[u32]) -> u64 {
-    work.iter().map(|at| rank.work[*at as usize].interval()).collect::<Cover>().length()
+fn busy(rank: &RankTrace<'_>, work: &[u32]) -> Cover {
+    work.iter().map(|at| rank.work[*at as usize].interval()).collect()
+}
+
+impl Found {
+    /// Leaves of it what is within a time, from the first such moment on; whether that is anything.
+    fn cut(&mut self, time: &Cover) -> bool {
+        let gap = Interval::new(self.start_ns, self.start_ns.saturating_add_signed(self.length_ns));
+        let within = time.within(gap);
+        self.length_ns = within.length() as i64;
+        self.start_ns = within.span().map_or(self.start_ns, |span| span.start);
+        self.length_ns > 0
+    }
 }
 
 /// Gaps of one stream, in order of time.
@@ -194,7 +220,7 @@ impl Analysis for Idle {
     type Part = RankIdle;
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::WORK | Needs::CALLS
+        WINDOW_NEEDS
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> RankIdle {

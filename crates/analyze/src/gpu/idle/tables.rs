@@ -7,6 +7,7 @@ use crate::base::names::short;
 use crate::document::over_ranks::{RankShare, over_ranks};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
 use crate::gpu::breakdown::NO_WORK;
+use crate::gpu::outside;
 
 /// Gaps shown of all ranks.
 const LONGEST: usize = 100;
@@ -16,7 +17,7 @@ pub(super) fn body(parts: &[(RankAt, RankIdle)]) -> Body {
     if parts.iter().filter(|(_, part)| !part.streams.is_empty()).count() > 1 {
         tables.insert(0, causes(parts));
     }
-    Body { tables, notes: Vec::new() }
+    Body { tables, notes: outside::note(parts.iter().map(|(_, part)| part.outside)) }
 }
 
 fn share(row: &StreamIdle, at: usize) -> Option<f64> {
@@ -56,7 +57,7 @@ fn streams(parts: &[(RankAt, RankIdle)]) -> Table {
     ];
     let mut table = Table::new("idle", "Idle time by stream", columns)
         .about(
-            "between a stream's own kernels and copies. host wait: the next launch began after the \
+            "between a stream's own kernels and copies, in the steps. host wait: the next launch began after the \
              stream fell idle; kernel wait: launched before, work began within 30 us; other: began \
              later; unknown: its launch was not recorded",
         )

@@ -107,7 +107,7 @@ pub(super) fn read(rank: &RankTrace<'_>, at: &RankAt) -> RankCompiled {
     }
     found.graphs = graphs::of_rank(rank);
     let ran: FxHashMap<String, (u64, u64)> = match found.has_work {
-        true => kernels::sums_of_rank(rank)
+        true => kernels::sums_of_rank(rank, |_| true)
             .into_iter()
             .map(|(name, runs, ns)| (name.into_owned(), (runs, ns)))
             .collect(),

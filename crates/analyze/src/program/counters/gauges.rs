@@ -142,8 +142,7 @@ mod tests {
         let values = [(5, 1.0), (110, 10.0), (150, 30.0), (350, 5.0)];
         let of = [(key.clone(), readings(&values))].into();
         let all = CounterValues { of, not_finite: BTreeMap::new() };
-        let step =
-            |number, from, to| Step { number, process: 3, interval: Interval::new(from, to) };
+        let step = |number, from, to| Step::on_host(number, 3, Interval::new(from, to));
         let steps = [step(7, 100, 200), step(8, 200, 300), step(9, 300, 400)];
         let found = all.by_step(&steps);
         assert_eq!(found.len(), 2, "{found:?}");

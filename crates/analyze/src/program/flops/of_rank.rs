@@ -13,7 +13,7 @@ use super::joined::AutogradLinks;
 use super::parts::{modules, steps};
 use super::roof::Least;
 use super::sums::{CollectiveSums, KernelSums, RankFlops, Row, SizesKey, Sums, join};
-use crate::base::intervals::Interval;
+use crate::base::intervals::{Cover, Interval};
 use crate::document::{Options, RankAt};
 use crate::gpu::comm::Links;
 use crate::rank::collectives::operations;
@@ -66,7 +66,12 @@ pub(super) fn of_rank(rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> R
     let hosts = Interval::hull(times);
     let devices = Interval::hull(rank.work.iter().map(|work| work.interval()));
     let window = Interval::hull(hosts.into_iter().chain(devices.filter(|_| hosts.is_some())));
-    sums.window_ns = window.map_or(0, Interval::length);
+    (sums.in_window, sums.window_ns) = (sums.all, window.map_or(0, Interval::length));
+    let in_steps = || sums.steps.iter().fold(Sums::none(), |all, step| all.plus(&step.sums));
+    let steps = Cover::of(rank.steps().iter().map(|step| step.time()));
+    if sums.steps.iter().any(|step| step.sums.runs > 0) {
+        (sums.in_window, sums.window_ns) = (in_steps(), steps.length());
+    }
     sums
 }
 

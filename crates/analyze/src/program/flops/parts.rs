@@ -33,7 +33,7 @@ pub(super) fn steps<'c>(
     }
     let one = |(step, sums): (&Step, Sums)| StepSums {
         number: step.number,
-        wall_ns: step.interval.length(),
+        wall_ns: step.time().length(),
         sums,
     };
     steps.iter().zip(sums).map(one).collect()

@@ -43,6 +43,21 @@ impl Sums {
         [of_model, self.products_ns].map(|ns| ns.filter(|_| wall > 0.0).map(|ns| ns / wall))
     }
 
+    /// With those of others.
+    pub fn plus(self, other: &Sums) -> Sums {
+        let both = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a + b);
+        Sums {
+            flops: self.flops.saturating_add(other.flops),
+            needed: self.needed.saturating_add(other.needed),
+            recomputed: self.recomputed.saturating_add(other.recomputed),
+            products_ns: both(self.products_ns, other.products_ns),
+            recomputed_ns: both(self.recomputed_ns, other.recomputed_ns),
+            runs: self.runs + other.runs,
+            device_ns: self.device_ns + other.device_ns,
+            host_ns: self.host_ns + other.host_ns,
+        }
+    }
+
     /// Adds a run.
     pub fn add(&mut self, run: &CountedRun, work: &Work, least: &Least, recomputes: bool) {
         let again = |value: u64| if recomputes { value } else { 0 };
@@ -200,7 +215,9 @@ pub struct RankFlops {
     /// By operation, type of elements, bytes, ranks.
     pub(super) collectives: BTreeMap<(String, String, Option<u64>, Option<u32>), CollectiveSums>,
     pub(super) all: Sums,
-    /// From the first to the last moment of work that counts.
+    /// Of operators that began in steps; without steps, of all.
+    pub(super) in_window: Sums,
+    /// The steps, as devices did them; without steps, from the first to the last moment of work that counts.
     pub(super) window_ns: u64,
     /// Name of the device that worked most; empty if unknown.
     pub(super) device: String,

@@ -85,6 +85,7 @@ fn ranks(parts: &[(RankAt, RankFlops)]) -> Table {
         Column::new("runs", "runs", Unit::Count),
         Column::new("device_ns", "on GPU", Unit::Duration),
         Column::new("host_ns", "on host", Unit::Duration),
+        Column::data("window_needed_flops", Unit::Count),
         Column::new("window_ns", "window", Unit::Duration),
         Column::data("flops_per_s", Unit::Number),
         Column::new("rate", "TFLOP/s", Unit::Text),
@@ -94,13 +95,14 @@ fn ranks(parts: &[(RankAt, RankFlops)]) -> Table {
     ];
     let mut table = Table::new("ranks", "Operations by rank", columns)
         .about(
-            "window: from the first to the last operator or device work; rate: needed operations \
-             over it; MFU: least time of products over it, HFU: with recomputed ones",
+            "window: the steps, else from the first to the last operator or device work; rate: needed \
+             operations in it over its time; MFU: least time of its products over that, HFU: with recomputed \
+             ones",
         )
         .empty(why_none(parts));
     for (at, part) in parts.iter().filter(|(_, part)| !part.rows.is_empty()) {
-        let rate = per_second(part.all.needed, part.window_ns);
-        let [mfu, hfu] = utilizations(part, &part.all, part.window_ns);
+        let rate = per_second(part.in_window.needed, part.window_ns);
+        let [mfu, hfu] = utilizations(part, &part.in_window, part.window_ns);
         table.row(vec![
             at.label.as_str().into(),
             part.all.flops.into(),
@@ -113,6 +115,7 @@ fn ranks(parts: &[(RankAt, RankFlops)]) -> Table {
                 crate::gpu::breakdown::NO_WORK,
             ),
             part.all.host_ns.into(),
+            part.in_window.needed.into(),
             part.window_ns.into(),
             Cell::known(rate, NO_TIME),
             tera(rate, NO_TIME),

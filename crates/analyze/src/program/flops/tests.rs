@@ -321,7 +321,33 @@ fn other_reports_have_the_rates_of_operators_and_steps() {
     assert!((of_roof - least_ns / 4_000.0).abs() < 1e-9, "{of_roof}");
     assert!(matches!(rate_cells(None)[0], Cell::Missing(_)));
     let [step] = &use_of_steps(&rank, &Options::default())[..] else { panic!() };
-    let mfu = 2.0 * PRODUCT as f64 / 66.9e12 / 100_000e-9;
+    // The step is over once its last kernel is.
+    let mfu = 2.0 * PRODUCT as f64 / 66.9e12 / 103_120e-9;
     assert_eq!(step.needed, 2 * PRODUCT);
     assert!((step.mfu.unwrap() - mfu).abs() < 1e-12 && step.mfu == step.hfu);
+}
+
+#[test]
+fn utilization_by_rank_is_of_the_steps_as_the_device_did_them() {
+    let mut made = Fixture::new();
+    device(&mut made, "NVIDIA H200");
+    // A warm-up, and two steps of 100 ns on the host, in which the device works for 3 and 4 us.
+    range(&mut made, [1_000, 1_100], "ProfilerStep#1");
+    range(&mut made, [1_100, 1_200], "ProfilerStep#2");
+    let kernels = [(0, 10_000, 500), (1_000, 20_000, 3_000), (1_100, 23_000, 4_000)];
+    for ((at, start_ns, duration_ns), number) in kernels.into_iter().zip(1..) {
+        operator(&mut made, 0, [at, at + 50], "aten::mm", MM);
+        made.call(0, at + 10, 10, "cudaLaunchKernel", number);
+        let correlation = Some(number);
+        made.kernel(Kernel { start_ns, duration_ns, correlation, ..Kernel::default() }, "gemm");
+    }
+    let [tables, _] = read(&made.finish(), &Options::default());
+    let number = |key| cell(&tables, "ranks", 0, key).value().and_then(Value::number).unwrap();
+    // The device was done with the warm-up at 10,500.
+    assert_eq!(number("window_ns"), 12_500.0 + 4_000.0);
+    assert_eq!(number("needed_flops"), 3.0 * PRODUCT as f64);
+    assert_eq!(number("window_needed_flops"), 2.0 * PRODUCT as f64);
+    let mfu = 2.0 * PRODUCT as f64 / 66.9e12 / 16_500e-9;
+    assert!((number("mfu") - mfu).abs() < 1e-12);
+    assert_eq!(rows(&tables, "steps", "duration_ns"), [12_500_u64, 4_000].map(Value::from));
 }

@@ -26,7 +26,7 @@ pub(super) fn in_steps(rank: &RankTrace<'_>, steps: &[Step]) -> Option<Vec<u64>>
 
 /// Steps without those of warm-up and those in which functions were compiled.
 pub(crate) fn steady(rank: &RankTrace<'_>, mut steps: Vec<Step>) -> Vec<Step> {
-    let times: Vec<u64> = steps.iter().map(|step| step.interval.length()).collect();
+    let times: Vec<u64> = steps.iter().map(|step| step.time().length()).collect();
     steps.drain(..warm_up(&times).unwrap_or(0));
     if let Some(compiled) = in_steps(rank, &steps) {
         let mut compiled = compiled.into_iter();
@@ -59,8 +59,7 @@ mod tests {
             .join("../trace/tests/compile/torch-2.8.log.zst");
         let file = Fixture::new().finish();
         let mut rank = RankTrace::load(&file, Needs::WORK);
-        let step =
-            |number, start, end| Step { number, process: 0, interval: Interval::new(start, end) };
+        let step = |number, start, end| Step::on_host(number, 0, Interval::new(start, end));
         assert_eq!(in_steps(&rank, &[step(0, 0, 10)]), None);
         // On a clock that counts from 1970.
         rank.compile = RankCompile::of_logs_at(&[path], Some(0));
@@ -83,8 +82,7 @@ mod tests {
 
     #[test]
     fn what_belongs_to_steps_that_are_left_out_goes_with_them() {
-        let step =
-            |number, start| Step { number, process: 0, interval: Interval::new(start, start + 10) };
+        let step = |number, start| Step::on_host(number, 0, Interval::new(start, start + 10));
         let all = [step(0, 0), step(1, 10), step(2, 20), step(3, 30)];
         assert_eq!(of_kept(&all, vec!['a', 'b', 'c', 'd'], &all[1..3]), ['b', 'c']);
         assert_eq!(of_kept(&all, vec!['a', 'b', 'c', 'd'], &all), ['a', 'b', 'c', 'd']);

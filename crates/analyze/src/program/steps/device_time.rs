@@ -8,10 +8,10 @@ use rustc_hash::FxHashMap;
 use crate::base::intervals::Cover;
 use crate::rank::{Class, RankTrace, Step};
 
-/// Time of a step on the host and on the devices of its process.
+/// Time of a step, and what the devices of its process did in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StepDeviceTime {
-    /// How long the step took on the host.
+    /// How long the step took: on its device, or on the host where no device worked.
     pub duration_ns: u64,
     /// Of it: compute, communication without compute, copies without either; none where
     /// no work of a device was recorded.
@@ -45,10 +45,10 @@ pub(crate) fn of_steps(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> V
     let launched = launches(rank, steps, stepped);
     let worked = !rank.work.is_empty();
     let of_step = |(step, launched): (&Step, u64)| {
-        let length = |cover: &Cover| cover.length_within(step.interval);
+        let length = |cover: &Cover| cover.length_within(step.time());
         let parts = covers.get(&step.process).map(|covers| covers.each_ref().map(length));
         StepDeviceTime {
-            duration_ns: step.interval.length(),
+            duration_ns: step.time().length(),
             device_ns: parts.filter(|_| worked),
             launches: worked.then_some(launched),
         }

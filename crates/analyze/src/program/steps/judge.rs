@@ -64,7 +64,7 @@ pub struct Judged {
 impl Judged {
     /// Judges steps in order of time.
     pub fn of(steps: Vec<Step>) -> Judged {
-        let times: Vec<u64> = steps.iter().map(|step| step.interval.length()).collect();
+        let times: Vec<u64> = steps.iter().map(|step| step.time().length()).collect();
         let warm_up = warm_up(&times);
         let first = warm_up.unwrap_or(0);
         let steady = Spread::of(&times[first..]);
@@ -85,6 +85,18 @@ impl Judged {
             left_out: None,
             phases: Vec::new(),
         }
+    }
+
+    /// Whether steps are timed by what a device did.
+    pub(super) fn is_by_device(&self) -> bool {
+        self.steps.iter().any(|step| step.on_device.is_some())
+    }
+
+    /// The median of the steps after warm-up on the host, where they are timed by what a device did.
+    pub(super) fn host_median_ns(&self) -> Option<f64> {
+        let steady = self.steps.iter().skip(self.warm_up.unwrap_or(0));
+        let times: Vec<u64> = steady.map(|step| step.interval.length()).collect();
+        Spread::of(&times).filter(|_| self.is_by_device()).map(|spread| spread.median)
     }
 
     /// Steps of warm-up, or why that is not known.
@@ -137,7 +149,7 @@ mod tests {
         let mut start = 1000;
         let step = |(&time, number): (&u64, u64)| {
             start += time;
-            Step { number, process: 0, interval: Interval::new(start - time, start) }
+            Step::on_host(number, 0, Interval::new(start - time, start))
         };
         Judged::of(times.iter().zip(0..).map(step).collect())
     }

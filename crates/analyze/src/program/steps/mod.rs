@@ -6,6 +6,8 @@ pub(crate) mod device_time;
 mod judge;
 mod phases;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 use tprof_facts::steps::Steps as StepsFound;
 use tprof_trace::model::SpanKind;
@@ -18,7 +20,7 @@ pub use phases::PhaseRow;
 
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::program::flops::use_of_steps;
-use crate::rank::{Needs, RankTrace};
+use crate::rank::{Needs, RankTrace, WINDOW_NEEDS};
 
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {
@@ -36,10 +38,10 @@ impl Analysis for Steps {
     const TAKES: &'static [&'static str] = &["--peaks", "--steady"];
 
     fn needs(&self, options: &Options) -> Needs {
-        let needs = Needs::STEPS | Needs::spans(SpanKind::Nvtx) | Needs::COMPILE;
-        // A person does not see the columns and the table that need them, which are most of a trace.
+        let needs = WINDOW_NEEDS | Needs::spans(SpanKind::Nvtx) | Needs::COMPILE;
+        // A person does not see the columns that need them, which are most of a trace.
         match options.data {
-            true => needs | Needs::WORK | Needs::CALLS | Needs::OPERATORS,
+            true => needs | Needs::OPERATORS,
             false => needs,
         }
     }

@@ -77,16 +77,23 @@ fn of_rank(judged: &Judged) -> Vec<String> {
         (_, None) => vec![format!("steps are {}", source.described())],
     };
     if let Some(Estimate { what, length, share }) = *estimate {
-        let what = match what {
-            Repeated::Launches => "launches of kernels",
-            Repeated::Operations => "operations between ranks",
+        let sequence = |what| {
+            format!(
+                "a step is a sequence of {} {what} that repeats exactly; {} of all are in one. Where a \
+                 step begins is not known: after the longest usual pause",
+                count(length as u64),
+                percent(share)
+            )
         };
-        notes.push(format!(
-            "a step is a sequence of {} {what} that repeats exactly; {} of all are in one. Where a step \
-             begins is not known: after the longest usual pause",
-            count(length as u64),
-            percent(share)
-        ));
+        notes.push(match what {
+            Repeated::Launches => sequence("launches of kernels, copies and memsets"),
+            Repeated::Operations => sequence("operations between ranks"),
+            Repeated::Graph => format!(
+                "a step is a launch of the CUDA graph with most of the device's time; {} of that time is in \
+                 one",
+                percent(share)
+            ),
+        });
     }
     notes.extend(bounds.and_then(|bounds| between(*source, bounds)));
     if let Some(Batches { a_step, updates, outside }) = *batches {
@@ -144,6 +151,7 @@ fn between(source: StepSource, Bounds { recorded, open }: Bounds) -> Option<Stri
 }
 
 fn by_rank(parts: &[(RankAt, Judged)]) -> Table {
+    let by_device = parts.iter().any(|(_, judged)| judged.is_by_device());
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("steps", "steps", Unit::Count),
@@ -155,11 +163,19 @@ fn by_rank(parts: &[(RankAt, Judged)]) -> Table {
         Column::new("min_ns", "min", Unit::Duration),
         Column::new("max_ns", "max", Unit::Duration),
         Column::new("outliers", "outliers", Unit::Count),
+        Column::new("host_median_ns", if by_device { "host median" } else { "" }, Unit::Duration),
+        Column::data("timed_on", Unit::Text),
         Column::data("source", Unit::Text),
     ];
-    let mut table = Table::new("step_times", "Step times", columns)
-        .about("times without the steps of warm-up")
-        .empty(no_steps(parts));
+    let about = match by_device {
+        true => {
+            "times without the steps of warm-up, as devices did them; host median: on the host, which \
+             may be far ahead of its device"
+        }
+        false => "times without the steps of warm-up",
+    };
+    let mut table =
+        Table::new("step_times", "Step times", columns).about(about).empty(no_steps(parts));
     for (at, judged) in parts {
         let Some(steady) = &judged.steady else { continue };
         let Spread { min, median, mean, max, deviation, robust_deviation, .. } = steady;
@@ -174,6 +190,8 @@ fn by_rank(parts: &[(RankAt, Judged)]) -> Table {
             (*min).into(),
             (*max).into(),
             judged.outlier_count().into(),
+            Cell::applies(judged.host_median_ns().map(whole)),
+            if judged.is_by_device() { "device" } else { "host" }.into(),
             judged.found.source.map_or("", StepSource::word).into(),
         ]);
     }
@@ -217,12 +235,15 @@ fn phases(parts: &[(RankAt, Judged)]) -> Table {
 }
 
 fn each(parts: &[(RankAt, Judged)]) -> Table {
+    let by_device = parts.iter().any(|(_, judged)| judged.is_by_device());
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("step", "step", Unit::Id),
         Column::new("start_ns", "start", Unit::Time),
         Column::new("duration_ns", "time", Unit::Duration),
         Column::new("of_median", "of median", Unit::Share),
+        Column::data("host_start_ns", Unit::Time),
+        Column::new("host_ns", if by_device { "on host" } else { "" }, Unit::Duration),
         Column::data("compiled_ns", Unit::Duration),
         Column::new("remark", "remark", Unit::Text),
     ];
@@ -242,14 +263,16 @@ fn each(parts: &[(RankAt, Judged)]) -> Table {
                 (true, "") => "compiles".to_owned(),
                 (true, remark) => format!("{remark}, compiles"),
             };
-            let time = step.interval.length();
+            let time = step.time().length();
             let share = median.filter(|median| *median > 0.0).map(|median| time as f64 / median);
             table.row(vec![
                 at.label.as_str().into(),
                 step.number.into(),
-                at.clock.since_start(step.interval.start).into(),
+                at.clock.since_start(step.time().start).into(),
                 time.into(),
                 Cell::known(share, "the median step took no time"),
+                at.clock.since_start(step.interval.start).into(),
+                step.interval.length().into(),
                 Cell::known(compiled, NO_COMPILE_LOG),
                 remark.into(),
             ]);
@@ -291,7 +314,7 @@ fn device_time(parts: &[(RankAt, Judged)]) -> Table {
             table.row(vec![
                 at.label.as_str().into(),
                 step.number.into(),
-                at.clock.since_start(step.interval.start).into(),
+                at.clock.since_start(step.time().start).into(),
                 time.duration_ns.into(),
                 part(0),
                 part(1),
@@ -323,7 +346,7 @@ fn over_ranks(parts: &[(RankAt, Judged)]) -> Table {
     let mut steps: BTreeMap<u64, Vec<(u64, &str)>> = BTreeMap::new();
     for (at, judged) in parts {
         for step in &judged.steps {
-            steps.entry(step.number).or_default().push((step.interval.length(), &at.label));
+            steps.entry(step.number).or_default().push((step.time().length(), &at.label));
         }
     }
     let mut table = Table::new("steps_over_ranks", "Steps over ranks", columns);

@@ -17,8 +17,10 @@ const TOP: usize = 5;
 /// What a rank's devices did; times are summed over devices.
 #[derive(Clone, Debug)]
 pub struct Gpu {
-    /// From the first work's start to the last one's end.
+    /// The steps, as devices did them; without steps, from the first work's start to the last one's end.
     pub window_ns: u64,
+    /// How many steps the device with most of them did in it; 0 where there are none.
+    pub steps: u64,
     /// Share of it in which something ran.
     pub busy_share: f64,
     /// In which something computed.
@@ -43,7 +45,7 @@ pub struct Gpu {
     pub copies: Vec<Copies>,
 }
 object! { Gpu {
-    plain window_ns, plain busy_share, plain compute_share, plain exposed_share,
+    plain window_ns, plain steps, plain busy_share, plain compute_share, plain exposed_share,
     plain copies_share, plain idle_share, plain kernels, plain communication_kernels,
     plain communication_ns, reading hidden_share, plain top_kernels, plain copies,
 } }
@@ -92,10 +94,13 @@ fn of_work(rank: &RankTrace<'_>) -> Gpu {
     let idle_ns = sum(|time| time.idle_ns);
     let (exposed_ns, hidden_ns) = (sum(|time| time.exposed_ns), sum(|time| time.overlapped_ns));
     let communication_ns = exposed_ns + hidden_ns;
-    let kernels = || rank.work.iter().filter(|row| row.is_kernel());
+    let is_judged = rank.is_judged();
+    let judged = || rank.work.iter().zip(&is_judged).filter(|(_, is_judged)| **is_judged);
+    let kernels = || judged().map(|(row, _)| row).filter(|row| row.is_kernel());
     let communicates = kernels().filter(|row| row.class == Class::Communication).count();
     Gpu {
         window_ns,
+        steps: times.iter().map(|time| time.steps as u64).max().unwrap_or(0),
         busy_share: share(window_ns - idle_ns),
         compute_share: share(sum(DeviceTime::computing_ns)),
         exposed_share: share(exposed_ns),
@@ -108,13 +113,13 @@ fn of_work(rank: &RankTrace<'_>) -> Gpu {
             0 => Reading::missing("no communication kernel ran"),
             _ => Reading::Is(hidden_ns as f64 / communication_ns as f64),
         },
-        top_kernels: top_kernels(rank),
+        top_kernels: top_kernels(rank, &is_judged),
         copies: bandwidth::of_rank(rank, false).kinds.iter().map(copies).collect(),
     }
 }
 
-fn top_kernels(rank: &RankTrace<'_>) -> Vec<TopKernel> {
-    let found = kernels::sums_of_rank(rank);
+fn top_kernels(rank: &RankTrace<'_>, is_judged: &[bool]) -> Vec<TopKernel> {
+    let found = kernels::sums_of_rank(rank, |at| is_judged[at]);
     let all: u64 = found.iter().map(|(_, _, total_ns)| total_ns).sum();
     let top = |(name, count, total_ns): &(Cow<'_, str>, u64, u64)| TopKernel {
         name: name.to_string(),

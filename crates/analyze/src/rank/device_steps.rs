@@ -1,0 +1,326 @@
+//! Training steps as devices do them.
+//!
+//! The host may be far ahead: it queues the work of a step in two milliseconds for which the device takes
+//! thirty, and waits only once a thousand launches are queued. So a step's time is the device's: from its
+//! first work to the first work of the next step. Where the device has nothing left to do before the next
+//! step even begins on the host, the idle time after that belongs to the next step, whose host is late:
+//!
+//! - a step begins when it has begun on the host and the stream is done with all that came before, but no
+//!   later than its first work;
+//! - it ends when its work is done and it is over on the host, but no later than the next one begins.
+//!
+//! Steps that follow each other on the host do so on the device, too, and what lies between two steps
+//! (validation, a checkpoint) belongs to neither. First works are those of one stream, which runs in order:
+//! a copy for the next batch on a stream of its own may run long before the work that it is for.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use tprof_facts::Class;
+use tprof_trace::model::ProcessIndex;
+
+use super::rows::{StreamKey, Work};
+use super::step::Step;
+use crate::base::intervals::Interval;
+
+/// Of the steps of the stream with most of them, a stream has at least this share to be the one whose first
+/// works begin steps.
+const MOST_STEPS: f64 = 0.9;
+
+/// Steps of one process as one device did them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceSteps {
+    /// Whose steps.
+    pub process: ProcessIndex,
+    /// Device, as the process numbers it.
+    pub device: u32,
+    /// Steps with work on it, as indices, and when it was at each; in order, without overlap.
+    pub steps: Vec<(u32, Interval)>,
+    /// Sum of the durations of their work, ns.
+    pub work_ns: u64,
+}
+
+/// The first work of a step on a stream.
+#[derive(Clone, Copy)]
+struct First {
+    step: u32,
+    start_ns: u64,
+    /// When all was done that began before it on the stream; 0 if nothing did.
+    free_ns: u64,
+}
+
+/// A stream's part in the steps.
+#[derive(Clone, Default)]
+struct OnStream {
+    firsts: Vec<First>,
+    compute_ns: u64,
+    work_ns: u64,
+    /// The last end so far.
+    end_ns: u64,
+}
+
+impl OnStream {
+    fn add(&mut self, row: &Work, step: Option<u32>) {
+        if let Some(step) = step {
+            // The work of a stream is in the order of its steps; a thread that lags behind begins none.
+            if self.firsts.last().is_none_or(|last| last.step < step) {
+                self.firsts.push(First { step, start_ns: row.start_ns, free_ns: self.end_ns });
+            }
+            self.work_ns += row.duration_ns;
+            self.compute_ns += if row.class == Class::Compute { row.duration_ns } else { 0 };
+        }
+        self.end_ns = self.end_ns.max(row.end_ns());
+    }
+}
+
+/// Steps as each device of each process did them, devices in order; `of_work` has the step of each piece of
+/// work.
+pub(super) fn of_devices(
+    steps: &[Step],
+    work: &[Work],
+    of_work: &[Option<u32>],
+    streams: &[StreamKey],
+) -> Vec<DeviceSteps> {
+    let key = |stream: &StreamKey| (stream.device, stream.process);
+    let mut devices: Vec<(u32, ProcessIndex)> = streams.iter().map(key).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    let device_of = |stream| devices.binary_search(&key(stream)).unwrap_or(0);
+    let device_of: Vec<usize> = streams.iter().map(device_of).collect();
+    let mut on: Vec<OnStream> = vec![OnStream::default(); streams.len()];
+    // When the last work of each step ended on each device.
+    let mut ends: Vec<Vec<u64>> = vec![vec![0; steps.len()]; devices.len()];
+    for (row, step) in work.iter().zip(of_work) {
+        let stream = row.stream as usize;
+        on[stream].add(row, *step);
+        if let Some(step) = step {
+            let end = &mut ends[device_of[stream]][*step as usize];
+            *end = (*end).max(row.end_ns());
+        }
+    }
+    let of_device = |(at, &(device, process)): (usize, &(u32, ProcessIndex))| {
+        let of = on.iter().zip(&device_of).filter(|(_, device)| **device == at);
+        let streams: Vec<&OnStream> = of.map(|(stream, _)| stream).collect();
+        let work_ns = streams.iter().map(|stream| stream.work_ns).sum();
+        let firsts = leading(&streams).map_or(&[][..], |stream| &stream.firsts);
+        DeviceSteps { process, device, steps: intervals(steps, firsts, &ends[at]), work_ns }
+    };
+    let all = devices.iter().enumerate().map(of_device);
+    all.filter(|of| !of.steps.is_empty()).collect()
+}
+
+/// The stream whose first works begin steps: of those that take part in nearly all steps, the one that
+/// computes longest.
+fn leading<'s>(streams: &[&'s OnStream]) -> Option<&'s OnStream> {
+    let most = streams.iter().map(|stream| stream.firsts.len()).max()?;
+    let is_in_most = |stream: &&&OnStream| stream.firsts.len() as f64 >= MOST_STEPS * most as f64;
+    let of_most = streams.iter().filter(is_in_most);
+    of_most.copied().rev().max_by_key(|stream| (stream.compute_ns, stream.work_ns))
+}
+
+/// When the device was at each step.
+fn intervals(steps: &[Step], firsts: &[First], ends: &[u64]) -> Vec<(u32, Interval)> {
+    let start = |first: &First| {
+        let host = steps[first.step as usize].interval;
+        first.start_ns.min(host.start.max(first.free_ns))
+    };
+    let mut found: Vec<(u32, Interval)> = Vec::with_capacity(firsts.len());
+    let mut next_ns = u64::MAX;
+    for first in firsts.iter().rev() {
+        let (start, host) = (start(first), steps[first.step as usize].interval);
+        let end = host.end.max(ends[first.step as usize]).min(next_ns);
+        found.push((first.step, Interval::new(start, end)));
+        next_ns = start;
+    }
+    found.reverse();
+    found
+}
+
+/// Of each step when it was on its device: of each process, the device that most of its steps used.
+pub(super) fn on_leading_devices(steps: &mut [Step], devices: &[DeviceSteps]) {
+    let mut leading: BTreeMap<ProcessIndex, &DeviceSteps> = BTreeMap::new();
+    let rank = |of: &DeviceSteps| (of.steps.len(), of.work_ns, Reverse(of.device));
+    for of in devices {
+        let known = leading.entry(of.process).or_insert(of);
+        if rank(of) > rank(known) {
+            *known = of;
+        }
+    }
+    for (step, interval) in leading.values().flat_map(|of| &of.steps) {
+        steps[*step as usize].on_device = Some(*interval);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::base::intervals::{Cover, Interval};
+    use crate::fixture::Fixture;
+    use crate::rank::{Needs, RankTrace, WINDOW_NEEDS};
+    use tprof_trace::model::{Kernel, Span, SpanKind};
+
+    /// A trace in the making: steps on the host, and kernels with their launches.
+    struct Made {
+        fixture: Fixture,
+        launches: u64,
+    }
+
+    impl Made {
+        fn of(steps: &[(u64, u64)]) -> Made {
+            let mut fixture = Fixture::new();
+            for ((start_ns, end_ns), number) in steps.iter().zip(0..) {
+                let (start_ns, duration_ns) = (*start_ns, end_ns - start_ns);
+                let kind = SpanKind::Annotation;
+                let row = Span { start_ns, duration_ns, kind, ..Span::default() };
+                fixture.span(row, &format!("ProfilerStep#{number}"));
+            }
+            Made { fixture, launches: 0 }
+        }
+
+        /// A kernel on a stream of a device that runs in an interval, launched at a moment.
+        fn ran(
+            mut self,
+            (device, stream): (u32, u64),
+            at: u64,
+            (start_ns, end_ns): (u64, u64),
+        ) -> Made {
+            self.launches += 1;
+            self.fixture.call(0, at, 1, "cudaLaunchKernel", self.launches);
+            let (duration_ns, correlation) = (end_ns - start_ns, Some(self.launches));
+            let row =
+                Kernel { start_ns, duration_ns, device, stream, correlation, ..Kernel::default() };
+            self.fixture.kernel(row, "k");
+            self
+        }
+
+        /// When each step was on its device, and what is judged of each device.
+        fn read(self) -> (Vec<Option<(u64, u64)>>, Vec<Vec<(u64, u64)>>) {
+            let file = self.fixture.finish();
+            let rank = RankTrace::load(&file, WINDOW_NEEDS);
+            let pair = |interval: Interval| (interval.start, interval.end);
+            let steps = rank.steps().into_iter().map(|step| step.on_device.map(pair)).collect();
+            let parts = |cover: &Cover| cover.parts().iter().copied().map(pair).collect();
+            let windows =
+                rank.device_windows().iter().map(|window| parts(&window.judged)).collect();
+            (steps, windows)
+        }
+    }
+
+    const ONE: (u32, u64) = (0, 7);
+
+    #[test]
+    fn steps_of_a_host_that_is_ahead_last_from_first_work_to_first_work() {
+        let made = Made::of(&[(0, 10), (10, 20), (20, 30)])
+            .ran(ONE, 1, (5, 60))
+            .ran(ONE, 2, (60, 100))
+            .ran(ONE, 11, (100, 190))
+            .ran(ONE, 12, (195, 200))
+            .ran(ONE, 21, (204, 300));
+        let (steps, windows) = made.read();
+        // In the gap before its first work the device waits for the third step.
+        assert_eq!(steps, [Some((0, 100)), Some((100, 200)), Some((200, 300))]);
+        assert_eq!(windows, [[(0, 300)]]);
+    }
+
+    #[test]
+    fn a_device_that_waits_for_the_host_has_the_hosts_steps() {
+        let made =
+            Made::of(&[(0, 100), (100, 200)]).ran(ONE, 50, (51, 60)).ran(ONE, 180, (181, 190));
+        let (steps, windows) = made.read();
+        assert_eq!(steps, [Some((0, 100)), Some((100, 200))]);
+        assert_eq!(windows, [[(0, 200)]]);
+    }
+
+    #[test]
+    fn the_device_is_at_a_step_once_it_is_done_with_what_came_before() {
+        // A warm-up and a validation of which the device does a part during the next step on the host.
+        let made = Made::of(&[(100, 200), (400, 500)])
+            .ran(ONE, 10, (20, 150))
+            .ran(ONE, 110, (150, 210))
+            .ran(ONE, 300, (301, 450))
+            .ran(ONE, 410, (450, 470));
+        let (steps, windows) = made.read();
+        assert_eq!(steps, [Some((150, 210)), Some((450, 500))]);
+        assert_eq!(windows, [[(150, 210), (450, 500)]]);
+    }
+
+    #[test]
+    fn a_copy_on_a_stream_of_its_own_begins_no_step() {
+        let copies = (0, 8);
+        let made = Made::of(&[(0, 10), (10, 20)])
+            .ran(copies, 1, (2, 3))
+            .ran(ONE, 3, (5, 100))
+            .ran(copies, 11, (12, 13))
+            .ran(ONE, 13, (100, 180))
+            // It is done when the last of its work is, wherever that runs.
+            .ran(copies, 14, (170, 190));
+        assert_eq!(made.read().0, [Some((0, 100)), Some((100, 190))]);
+    }
+
+    #[test]
+    fn each_device_has_its_own_steps_and_the_one_that_most_use_times_them() {
+        let second = (1, 7);
+        let made = Made::of(&[(0, 10), (10, 20), (20, 30)])
+            .ran(ONE, 1, (2, 50))
+            .ran(second, 2, (50, 120))
+            .ran(ONE, 11, (60, 90))
+            .ran(ONE, 25, (90, 130));
+        let (steps, windows) = made.read();
+        assert_eq!(steps, [Some((0, 50)), Some((50, 90)), Some((90, 130))]);
+        assert_eq!(windows, [[(0, 130)], [(0, 120)]]);
+        // A device without any part in the steps is judged while the others did theirs.
+        let made = Made::of(&[(0, 10)]).ran(ONE, 1, (2, 50)).ran(second, 15, (60, 70));
+        assert_eq!(made.read().1, [[(0, 50)], [(0, 50)]]);
+    }
+
+    #[test]
+    fn a_step_without_work_has_only_its_time_on_the_host() {
+        let made =
+            Made::of(&[(0, 10), (10, 20), (20, 30)]).ran(ONE, 1, (2, 15)).ran(ONE, 21, (22, 28));
+        let file = made.fixture.finish();
+        let rank = RankTrace::load(&file, WINDOW_NEEDS);
+        let steps = rank.steps();
+        assert_eq!(steps[1].on_device, None);
+        assert_eq!(steps[1].time(), Interval::new(10, 20));
+        assert_eq!(steps[0].time(), Interval::new(0, 15));
+        let window = rank.window_of_steps(&steps);
+        assert_eq!(window.parts(), [Interval::new(0, 30)]);
+    }
+
+    #[test]
+    fn without_steps_and_as_hta_reads_it_all_of_a_devices_time_is_judged() {
+        let ran = |steps: &[(u64, u64)]| {
+            Made::of(steps).ran(ONE, 1, (1000, 5000)).ran(ONE, 11, (7000, 9000))
+        };
+        assert_eq!(ran(&[]).read().1, [[(1000, 9000)]]);
+        let file = ran(&[(5, 10)]).fixture.finish();
+        let hta = RankTrace::load_as(&file, WINDOW_NEEDS, true, 1);
+        assert_eq!(hta.device_windows()[0].steps, 0);
+        // Without the calls that launched work nothing is known of whose it is.
+        let rank = RankTrace::load(&file, Needs::WORK | Needs::STEPS);
+        assert_eq!(rank.device_windows()[0].steps, 0);
+        assert_eq!(rank.steps()[0].on_device, None);
+        assert!(rank.is_judged().iter().all(|is_judged| *is_judged));
+    }
+
+    #[test]
+    fn what_is_outside_of_the_steps_is_named() {
+        let made = Made::of(&[(100, 200), (300, 400)])
+            .ran(ONE, 10, (20, 30))
+            .ran(ONE, 110, (120, 180))
+            .ran(ONE, 210, (220, 230))
+            .ran(ONE, 310, (320, 390))
+            .ran(ONE, 410, (420, 450));
+        let file = made.fixture.finish();
+        let rank = RankTrace::load(&file, WINDOW_NEEDS);
+        let [window] = &rank.device_windows()[..] else { panic!("not one device") };
+        assert_eq!((window.steps, window.length(), window.all), (2, 200, Interval::new(20, 450)));
+        assert_eq!(
+            (window.before(), window.after()),
+            (Interval::new(20, 100), Interval::new(400, 450))
+        );
+        assert_eq!(window.between().parts(), [Interval::new(200, 300)]);
+        assert_eq!(rank.is_judged(), [false, true, false, true, false]);
+        let [(busy, _)] = &rank.judged_devices()[..] else { panic!("not one device") };
+        assert_eq!((busy.any.length(), rank.devices()[0].any.length()), (130, 180));
+    }
+}

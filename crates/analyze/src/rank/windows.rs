@@ -1,0 +1,152 @@
+//! The time of each device that reports judge: its steps, as it did them.
+//!
+//! Start-up has other causes than what happens in steps, and takes longer than all of them in a short run:
+//! reports on devices are of the steps where there are any, and name the rest apart.
+
+use std::borrow::Cow;
+
+use super::busy::Busy;
+use super::device_steps::DeviceSteps;
+use super::needs::Needs;
+use super::rows::Work;
+use super::step::Step;
+use super::trace::RankTrace;
+use crate::base::intervals::{Cover, Interval};
+
+/// What reports on devices read beside the work, so that [`RankTrace::device_windows`] knows the steps.
+pub const WINDOW_NEEDS: Needs = Needs::WORK.and(Needs::CALLS).and(Needs::STEPS);
+
+/// The time of a device that is judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceWindow {
+    /// Device, as its process numbers it; as [`Busy::device`].
+    pub device: Option<u32>,
+    /// How many steps the device did in it; 0 where there are none, so that all its time is judged.
+    pub steps: usize,
+    /// When the device was at its steps, as far as anything was recorded of it; without steps, [`Self::all`].
+    pub judged: Cover,
+    /// From the device's first work's start to the last one's end.
+    pub all: Interval,
+}
+
+impl DeviceWindow {
+    /// Length of the judged time, ns.
+    pub fn length(&self) -> u64 {
+        self.judged.length()
+    }
+
+    /// From the first to the last moment that is judged.
+    pub fn span(&self) -> Interval {
+        self.judged.span().unwrap_or(self.all)
+    }
+
+    /// From the device's first work to its first step; empty without steps, and where it has no such work.
+    pub fn before(&self) -> Interval {
+        let first = self.span().start;
+        Interval::new(self.all.start.min(first), first)
+    }
+
+    /// After its last step, until its last work is done.
+    pub fn after(&self) -> Interval {
+        let last = self.span().end;
+        Interval::new(last, self.all.end.max(last))
+    }
+
+    /// Between its first and its last step, but in none.
+    pub fn between(&self) -> Cover {
+        Cover::of([self.span()]).without(&self.judged)
+    }
+}
+
+impl RankTrace<'_> {
+    /// The time of each device that reports judge, in the order of [`Self::devices`]: the union of its steps
+    /// as it did them, those of all processes. All its time where the rank has no steps, or steps were not
+    /// read ([`WINDOW_NEEDS`]), and as Holistic Trace Analysis reads it. A device that worked in no step is
+    /// judged while others did theirs.
+    pub fn device_windows(&self) -> Vec<DeviceWindow> {
+        let devices = || self.devices().iter().filter_map(|busy| Some((busy, busy.window()?)));
+        let whole = |(busy, all): (&Busy, Interval)| {
+            let device = busy.device;
+            DeviceWindow { device, steps: 0, judged: Cover::of([all]), all }
+        };
+        let all_steps = || Cover::of(self.device_steps().iter().flat_map(times));
+        if self.hta || !self.needs.has(Needs::STEPS) || all_steps().is_empty() {
+            return devices().map(whole).collect();
+        }
+        let of_device = |(busy, all): (&Busy, Interval)| {
+            let of = || self.device_steps().iter().filter(|of| Some(of.device) == busy.device);
+            let steps = of().map(|of| of.steps.len()).sum();
+            let judged = if steps > 0 { Cover::of(of().flat_map(times)) } else { all_steps() };
+            DeviceWindow { device: busy.device, steps, judged, all }
+        };
+        devices().map(of_device).collect()
+    }
+
+    /// When each device was busy with what in its window, and the window: what [`Self::devices`] and
+    /// [`Self::device_windows`] have of it.
+    pub fn judged_devices(&self) -> Vec<(Busy, DeviceWindow)> {
+        let devices = self.devices().iter().filter(|busy| busy.window().is_some());
+        let within = |(busy, window): (&Busy, DeviceWindow)| match window.steps {
+            0 if window.span() == window.all => (busy.clone(), window),
+            _ => (busy.within(&window.judged), window),
+        };
+        devices.zip(self.device_windows()).map(within).collect()
+    }
+
+    /// Of each piece of work, whether it began in the time of its device that is judged.
+    pub fn is_judged(&self) -> Vec<bool> {
+        let windows = self.device_windows();
+        if windows.iter().all(|window| window.span() == window.all && window.steps == 0) {
+            return vec![true; self.work.len()];
+        }
+        // Work is in order of start: of each device, the part of its window that may hold the next.
+        let mut next = vec![0; windows.len()];
+        let is_judged = |row: &Work| {
+            let device = self.device_of(row);
+            let Some(at) = windows.iter().position(|window| window.device == device) else {
+                return false;
+            };
+            let parts = windows[at].judged.parts();
+            while parts.get(next[at]).is_some_and(|part| part.end <= row.start_ns) {
+                next[at] += 1;
+            }
+            parts.get(next[at]).is_some_and(|part| part.start <= row.start_ns)
+        };
+        self.work.iter().map(is_judged).collect()
+    }
+
+    /// The time of the rank that is judged over steps, those of one process: when each of its devices was at
+    /// its steps; on the host for steps in which no device worked.
+    pub(crate) fn window_of_steps(&self, steps: &[Step]) -> Cover {
+        let process = steps.first().map(|step| step.process);
+        let of_process = self.device_steps().iter().filter(|of| Some(of.process) == process);
+        let on_host = steps.iter().filter(|step| step.on_device.is_none());
+        let on_host = Cover::of(on_host.map(|step| step.interval));
+        Cover::of(of_process.flat_map(times)).union(&on_host)
+    }
+}
+
+fn times(of: &DeviceSteps) -> impl Iterator<Item = Interval> + '_ {
+    of.steps.iter().map(|(_, interval)| *interval)
+}
+
+/// When any of a rank's devices was busy so.
+pub(crate) fn of_devices<'r>(rank: &'r RankTrace<'_>, of: fn(&Busy) -> &Cover) -> Cow<'r, Cover> {
+    match rank.devices() {
+        [one] => Cow::Borrowed(of(one)),
+        many => Cow::Owned(many.iter().fold(Cover::default(), |all, one| all.union(of(one)))),
+    }
+}
+
+/// The time of a rank that findings judge: its steps; without steps, from the first work on a device to
+/// the last, else its life.
+pub(crate) fn judged_window(rank: &RankTrace<'_>, steps: &[Step]) -> Cover {
+    if steps.is_empty() {
+        let end = rank.work.iter().map(Work::end_ns).max();
+        let work = rank.work.first().zip(end);
+        let first = rank.file.processes().iter().map(|process| process.start_ns).min();
+        let life = first.map(|first| Interval::new(first, rank.file.last_ns()));
+        return Cover::of(work.map(|(first, end)| Interval::new(first.start_ns, end)).or(life));
+    }
+    rank.window_of_steps(steps)
+}
