@@ -25,6 +25,7 @@ mod flops;
 mod foreign;
 mod gemms;
 mod gpu;
+mod gpu_time;
 mod host;
 mod hta;
 mod import;
