@@ -26,6 +26,7 @@ mod foreign;
 mod gemms;
 mod gpu;
 mod gpu_time;
+mod gpu_truth;
 mod host;
 mod hta;
 mod import;
