@@ -73,7 +73,7 @@ fn runs_without_a_device_differ_in_what_their_hosts_did() {
     let cpu = row(&both, "run", "metric", "cpu_time");
     assert_eq!(cpu["verdict"], "worse?", "{cpu}");
     let fails = diff(&a, &b, &["--fail-on", "cpu_time>+20%"]).expect_code(1);
-    assert!(fails.stderr.contains("FAILS: cpu_time>+20%: CPU time from"), "{fails:?}");
+    assert!(fails.stderr.contains("FAILED: cpu_time>+20%: CPU time from"), "{fails:?}");
     // The first thread of the job drives it: its parts differ as the program does. It sleeps, and
     // waits for threads to end.
     let causes = both["tables"]["causes"].as_array().unwrap();
@@ -91,7 +91,7 @@ fn runs_without_a_device_differ_in_what_their_hosts_did() {
     let gate = |condition: &str| diff(&a, &b, &["--fail-on", condition]);
     for condition in ["function:spin_added>+100ms", "wait:other>+100ms", "part:native>+20%"] {
         let fails = gate(condition).expect_code(1);
-        assert!(fails.stderr.contains(&format!("FAILS: {}", &condition[..10])), "{fails:?}");
+        assert!(fails.stderr.contains(&format!("FAILED: {}", &condition[..10])), "{fails:?}");
     }
     gate("function:spin_same>+50%").expect_code(0);
     let unknown = gate("function:spin_aded>+1%").expect_code(125);
@@ -118,7 +118,7 @@ fn conditions_are_test_cases_of_a_file_that_ci_reads() {
     let conditions =
         ["threads>+50%", "threads<+0", "launches>+5%", "function:no<such>&\"one\">+1%"];
     let outcome = judge(&conditions, 125);
-    assert!(outcome.stderr.contains("FAILS: threads>+50%: "), "{outcome:?}");
+    assert!(outcome.stderr.contains("FAILED: threads>+50%: "), "{outcome:?}");
     assert!(outcome.stderr.contains("cannot check `launches>+5%`"), "{outcome:?}");
     let read = need_some!(junit(&file));
     assert_eq!((&read["stated"], &read["counted"]), (&json!([4, 1, 0, 2]), &json!([4, 1, 0, 2])));

@@ -25,6 +25,8 @@ mod flops;
 mod foreign;
 mod gemms;
 mod gpu;
+mod gpu_time;
+mod gpu_truth;
 mod host;
 mod hta;
 mod import;

@@ -8,6 +8,7 @@
 
 mod clients;
 pub mod foreign;
+mod gpu_runs;
 mod http;
 mod job;
 mod live;
@@ -28,6 +29,7 @@ pub mod view_pairs;
 mod wait;
 
 pub use clients::{client_python, clients, junit, tensorboard, with_real_nvtx};
+pub use gpu_runs::{gpu_run, gpu_runs, real_traces};
 pub use http::{Answer, Reading, Request, exchange};
 pub use job::{Job, Outcome};
 pub use live::Live;

@@ -135,6 +135,21 @@ fn number(cell: &Cell) -> f64 {
 }
 
 #[test]
+fn a_devices_time_is_compared_part_by_part() {
+    let a = run(2, &[800, 808, 792, 800], None, EIGHT);
+    let b = run(2, &[880, 888, 872, 880], Some("more"), EIGHT);
+    let comparison = Comparison::of(side(&a), side(&b));
+    let parts = table(&comparison, "gpu_time");
+    let at = |key: &str| parts.columns.iter().position(|column| column.key == key).unwrap();
+    let sum = |key: &str| parts.rows.iter().map(|row| number(&row[at(key)])).sum::<f64>();
+    assert_eq!((sum("a_ns"), sum("b_ns")), (800e3, 880e3), "{parts:?}");
+    let of = |part, column| number(cell(parts, "part", part, column));
+    assert_eq!((of("compute", "a_ns"), of("compute", "b_ns")), (400e3, 441e3));
+    assert_eq!((of("communication", "a_ns"), of("communication", "b_ns")), (100e3, 110e3));
+    assert_eq!(cell(parts, "part", "compute", "verdict"), &"more?".into());
+}
+
+#[test]
 fn a_slower_step_differs_from_chance() {
     let a = run(2, &[800, 808, 792, 800], None, EIGHT);
     let b = run(2, &[880, 888, 872, 880], None, EIGHT);

@@ -24,6 +24,8 @@ pub enum HostSort {
     Cause,
     /// The same by part and line.
     CauseLine,
+    /// Time of devices in the compared steps, by part and cause.
+    Device,
 }
 
 impl HostSort {

@@ -16,6 +16,9 @@ pub struct Change {
     pub error: Option<f64>,
     /// Repeats on either side; none of a run's figure.
     pub repeats: Option<(Repeats, Repeats)>,
+    /// Of a wall time, how much more of it in B the threads that drive the ranks had no core,
+    /// where that is known.
+    pub lost: Option<f64>,
 }
 
 impl Change {
@@ -25,7 +28,7 @@ impl Change {
             (None, None) => None,
             (a, b) => Some(a.unwrap_or(&0.0).hypot(*b.unwrap_or(&0.0))),
         };
-        Change { a, b, error, repeats: None }
+        Change { a, b, error, repeats: None, lost: None }
     }
 
     /// B minus A.
@@ -33,7 +36,22 @@ impl Change {
         Some(self.b.get()? - self.a.get()?)
     }
 
-    /// What the change means, in a word or two.
+    /// How it would have changed by the code only, where the load of the machine differed so much
+    /// that this is another change: a worse one that seems to be none, or better.
+    pub fn without_load(&self, metric: &Metric) -> Option<f64> {
+        let (a, difference, lost) = (self.a.get()?.abs(), self.difference()?, self.lost?);
+        let error = self.error.unwrap_or(metric.noise * a);
+        let way = |change: f64| if change.abs() > error { change.signum() } else { 0.0 };
+        let without = difference - lost;
+        // Less than half of the change, or of what would be one, decides nothing.
+        let is_much = 2.0 * lost.abs() > difference.abs().max(error);
+        // An interval that is wide by the load leaves room for any change.
+        let is_open = way(difference) == 0.0 && error > WIDE * a.max(a + difference);
+        let is_open = is_open && lost.abs() > difference.abs().max(metric.noise * a);
+        (is_open || is_much && way(difference) != way(without)).then_some(without)
+    }
+
+    /// What the change means, in a few words.
     pub fn verdict(&self, metric: &Metric, same_hardware: bool) -> &'static str {
         let (Some(a), Some(difference)) = (self.a.get(), self.difference()) else { return "?" };
         if difference == 0.0 {
@@ -41,6 +59,9 @@ impl Change {
         }
         if metric.of_hardware && !same_hardware {
             return "other hardware";
+        }
+        if self.without_load(metric).is_some() {
+            return LOAD_DIFFERED;
         }
         if let Some(error) = self.error.filter(|error| difference.abs() <= *error) {
             return within_noise(error, a.abs().max((a + difference).abs()));
@@ -63,6 +84,9 @@ impl Change {
         }
     }
 }
+
+/// Verdict on a wall time that other programs lengthened.
+pub(super) const LOAD_DIFFERED: &str = "not sure: load differed";
 
 /// From this share of the values on, an interval hides a change that matters.
 const WIDE: f64 = 0.1;
@@ -102,6 +126,32 @@ mod tests {
         let change = Change::of_runs(rough(1e9), rough(1.04e9));
         assert_eq!(change.verdict(cpu, true), "not sure");
         assert_eq!(of(1.05e9).verdict(cpu, true), "worse?");
+    }
+
+    #[test]
+    fn load_decides_no_verdict_on_a_wall_time() {
+        let step_time = find("step_time").unwrap();
+        let verdict = |difference: f64, error: f64, lost: f64| {
+            let [a, b] = [[27.0, 29.0, 28.0], [27.0, 29.0, 28.0].map(|ms| ms + difference)];
+            let repeats = Repeats::of(&a).zip(Repeats::of(&b));
+            let (a, b) = (Reading::Is(28.0), Reading::Is(28.0 + difference));
+            Change { a, b, error: Some(error), repeats, lost: Some(lost) }.verdict(step_time, true)
+        };
+        // Code that became slower on a machine that became free.
+        assert_eq!(verdict(-8.8, 6.4, -22.8), LOAD_DIFFERED);
+        assert_eq!(verdict(0.1, 2.0, -9.0), LOAD_DIFFERED);
+        assert_eq!(verdict(-5.0, 20.0, -9.0), LOAD_DIFFERED);
+        assert_eq!(verdict(-5.0, 20.0, -4.0), "not sure");
+        // All of the change is lost cores, or what is left of it is within the interval.
+        assert_eq!(verdict(8.0, 1.0, 8.0), LOAD_DIFFERED);
+        assert_eq!(verdict(8.0, 3.0, 5.5), LOAD_DIFFERED);
+        // It is real whatever the load was, or worse than it seems.
+        assert_eq!(verdict(8.0, 1.0, 3.0), "worse");
+        assert_eq!(verdict(8.0, 1.0, -20.0), "worse");
+        assert_eq!(verdict(-8.0, 1.0, 0.0), "better");
+        assert_eq!(verdict(0.1, 2.0, 0.3), "same");
+        // A little more load beside a change that is hardly one.
+        assert_eq!(verdict(1.0, 0.9, 0.15), "worse");
     }
 
     #[test]

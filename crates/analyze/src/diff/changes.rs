@@ -1,7 +1,7 @@
 //! How a metric changed between two sides.
 
 use super::change::Change;
-use super::figures::find;
+use super::figures::{WITHOUT_LOST_CORES, find};
 use super::side::Side;
 use crate::base::reading::Reading;
 use crate::base::stats::{Repeats, difference_error};
@@ -9,18 +9,26 @@ use crate::base::stats::{Repeats, difference_error};
 /// How a metric changed; `None` if there is no such metric.
 pub(super) fn change_of(a: &Side, b: &Side, key: &str) -> Option<Change> {
     find(key)?;
+    let lost = match key {
+        "step_time" => lost_of_step(a).zip(lost_of_step(b)),
+        "wall_time" => a.host.lost_of_rank().zip(b.host.lost_of_rank()),
+        _ => None,
+    };
+    let lost = lost.map(|(a, b)| b - a);
     let run = |side: &Side| {
         let figure = side.totals.iter().find(|figure| figure.key == key)?;
         Some(figure.value.clone().map(|bytes| bytes as f64))
     };
     if let (Some(a), Some(b)) = (run(a), run(b)) {
-        return Some(Change::of_runs(a, b));
+        return Some(Change { lost, ..Change::of_runs(a, b) });
     }
-    let repeats = |side: &Side| Repeats::of(side.figures.get(key)?);
-    let (a, b) = (repeats(a), repeats(b));
+    let (a, b) = (repeats(a, key), repeats(b, key));
     let mean = |repeats: &Option<Repeats>| match repeats {
         Some(repeats) => Reading::Is(repeats.mean),
         None if key == "step_time" => Reading::missing("no host span and no device work"),
+        None if key == WITHOUT_LOST_CORES => {
+            Reading::missing("no thread with steps was sampled on each rank")
+        }
         None => Reading::missing("nothing ran on a device"),
     };
     let both = a.zip(b);
@@ -29,5 +37,17 @@ pub(super) fn change_of(a: &Side, b: &Side, key: &str) -> Option<Change> {
         b: mean(&b),
         error: both.and_then(|(a, b)| difference_error(&a, &b)),
         repeats: both,
+        lost,
     })
+}
+
+fn repeats(side: &Side, key: &str) -> Option<Repeats> {
+    Repeats::of(side.figures.get(key)?)
+}
+
+/// Time of a step in which the threads that drive the ranks had no core, ns; `None` where that
+/// is not known of each rank and step.
+pub(super) fn lost_of_step(side: &Side) -> Option<f64> {
+    let mean = |key| Some(repeats(side, key)?.mean);
+    Some(mean("step_time")? - mean(WITHOUT_LOST_CORES)?)
 }

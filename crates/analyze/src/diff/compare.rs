@@ -6,6 +6,7 @@ use serde::ser::SerializeMap;
 use super::amount::HostSort;
 use super::change::Change;
 use super::changes::change_of;
+use super::figures::WITHOUT_LOST_CORES;
 use super::gate::Gate;
 use super::names::join_annotations;
 use super::notes::notes;
@@ -113,14 +114,33 @@ impl Comparison {
         self.a.facts.other_hardware(&self.b.facts)
     }
 
-    /// Whether a condition holds; none if its subject is not known, was not measured, or
-    /// means nothing for the code, since the hardware differs.
+    /// Whether a condition trips; none if its subject is not known, was not measured, or
+    /// means nothing for the code, since the hardware differs, or since only the load of the
+    /// machine decides it.
     pub fn trips(&self, gate: &Gate) -> Option<bool> {
         let subject = Subject::of(&gate.metric)?;
         if subject.of_hardware() && !self.other_hardware().is_empty() {
             return None;
         }
         let change = self.change(&subject)?;
-        Some(gate.trips(change.a.get()?, change.difference()?, change.error))
+        let (a, difference) = (change.a.get()?, change.difference()?);
+        let trips = gate.trips(a, difference, change.error);
+        let Some(without) = self.without_load(&subject) else { return Some(trips) };
+        // Lost cores make the interval of what remains too wide, but steps show it without them.
+        let of_steps = change_of(&self.a, &self.b, WITHOUT_LOST_CORES);
+        let of_steps = of_steps.filter(|_| change.repeats.is_some());
+        let alone = match of_steps {
+            Some(steps) => gate.trips(steps.a.get()?, steps.difference()?, steps.error),
+            None => gate.trips(a, without, None),
+        };
+        (alone == trips).then_some(trips)
+    }
+
+    /// How a wall time would have changed with as much load on both sides, where that is another change.
+    pub fn without_load(&self, subject: &Subject) -> Option<f64> {
+        match subject {
+            Subject::Metric(metric) => self.change(subject)?.without_load(metric),
+            _ => None,
+        }
     }
 }

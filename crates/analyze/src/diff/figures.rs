@@ -47,10 +47,14 @@ const fn noisy(metric: Metric) -> Metric {
     Metric { noise: VARIES, ..metric }
 }
 
+/// Key of the step time less the time in which its thread had no core.
+pub(super) const WITHOUT_LOST_CORES: &str = "step_time_without_lost_cores";
+
 /// Metrics of a step, in the order in which they are listed. The four parts of a
-/// step's time add up to it.
-pub const STEP_METRICS: [Metric; 7] = [
+/// step's time on devices add up to it.
+pub const STEP_METRICS: [Metric; 8] = [
     metric("step_time", "step time", Unit::Duration, Better::Less),
+    metric(WITHOUT_LOST_CORES, "without load", Unit::Duration, Better::Less),
     metric("compute_time", "compute", Unit::Duration, Better::Neither),
     metric("exposed_communication", "exposed comm", Unit::Duration, Better::Less),
     metric("exposed_copies", "exposed copies", Unit::Duration, Better::Less),
@@ -94,6 +98,9 @@ pub struct Figure {
 pub(super) struct FigureSum {
     ranks: u64,
     duration_ns: f64,
+    /// Ranks of which it is known how long their thread had no core, and for how long.
+    driven: u64,
+    lost_ns: f64,
     /// Ranks on which something ran on a device, and their figures.
     on_device: u64,
     device_duration_ns: f64,
@@ -102,9 +109,14 @@ pub(super) struct FigureSum {
 }
 
 impl FigureSum {
-    pub fn add(&mut self, times: &StepDeviceTime) {
+    /// Adds a rank's times, with the time in which the thread that drives it had no core.
+    pub fn add(&mut self, times: &StepDeviceTime, lost_ns: Option<u64>) {
         self.ranks += 1;
         self.duration_ns += times.duration_ns as f64;
+        self.driven += u64::from(lost_ns.is_some());
+        // While a device works, it waits for no thread.
+        let most_ns = times.idle_ns().unwrap_or(times.duration_ns);
+        self.lost_ns += lost_ns.unwrap_or(0).min(most_ns) as f64;
         let (Some(device_ns), Some(launches)) = (times.device_ns, times.launches) else {
             return;
         };
@@ -118,7 +130,12 @@ impl FigureSum {
 
     /// Means over ranks, by key: those of devices over the ranks that used one.
     pub fn means(&self) -> Vec<(&'static str, f64)> {
-        let mut means = vec![("step_time", self.duration_ns / self.ranks.max(1) as f64)];
+        let ranks = self.ranks.max(1) as f64;
+        let mut means = vec![("step_time", self.duration_ns / ranks)];
+        // The time of other ranks would not be the time of these.
+        if self.driven == self.ranks {
+            means.push((WITHOUT_LOST_CORES, (self.duration_ns - self.lost_ns) / ranks));
+        }
         if self.on_device > 0 {
             let ranks = self.on_device as f64;
             let [compute, communication, copies] = self.device_ns.map(|sum| sum / ranks);
@@ -146,17 +163,21 @@ mod tests {
         let mut sum = FigureSum::default();
         let times =
             |duration_ns, device_ns| StepDeviceTime { duration_ns, device_ns, launches: Some(3) };
-        sum.add(&times(100, Some([50, 20, 10])));
-        sum.add(&times(200, Some([60, 0, 0])));
+        sum.add(&times(100, Some([50, 20, 10])), Some(30));
+        sum.add(&times(200, Some([60, 0, 0])), Some(0));
         // A rank without a device counts for the step's time alone.
-        sum.add(&StepDeviceTime { duration_ns: 300, ..StepDeviceTime::default() });
+        sum.add(&StepDeviceTime { duration_ns: 300, ..StepDeviceTime::default() }, Some(60));
         let means = sum.means();
         let of = |key| means.iter().find(|(mean, _)| *mean == key).unwrap().1;
         assert_eq!(of("step_time"), 200.0);
         let parts = ["compute_time", "exposed_communication", "exposed_copies", "idle_time"];
         assert_eq!(parts.map(of), [55.0, 10.0, 5.0, 80.0]);
         assert_eq!(of("launches"), 3.0);
+        assert_eq!(of(WITHOUT_LOST_CORES), (80.0 + 200.0 + 240.0) / 3.0);
         assert!((of("gpu_busy") - 70.0 / 150.0).abs() < 1e-12);
         assert!(means.iter().all(|(key, _)| find(key).is_some()));
+        // What one rank lost is not what all lost.
+        sum.add(&times(200, Some([60, 0, 0])), None);
+        assert!(sum.means().iter().all(|(key, _)| *key != WITHOUT_LOST_CORES));
     }
 }

@@ -9,13 +9,15 @@ use tprof_trace::model::{Process, ThreadState};
 
 use super::amount::{Amount, HostSort, Z};
 use super::causes;
+use super::devices;
+use super::load;
 use crate::base::reading::Reading;
 use crate::cpu::shown;
 use crate::host::RankHost;
 use crate::memory::RankMemory;
-use crate::rank::RankTrace;
 use crate::rank::samples::Layer;
 use crate::rank::samples::word;
+use crate::rank::{RankTrace, Step};
 
 /// Amounts by name, and where the named code is.
 pub type Amounts = FxHashMap<(HostSort, String, String), Amount>;
@@ -39,15 +41,27 @@ pub struct HostActivity {
     pub threads: u64,
     /// Ranks with a driving thread that was sampled.
     pub driven: u64,
+    /// Time in which these threads had no core, ns.
+    pub lost_ns: u64,
+    /// Ranks of which that is known.
+    pub with_lost: u64,
     /// Steps of these ranks; 0 if one of them has none.
     pub steps: u64,
+    /// Devices with work, each as often as a rank used it.
+    pub devices: u64,
+    /// Their steps; 0 if one of them has none.
+    pub device_steps: u64,
     /// Of each of these ranks, its number and its parts.
     pub by_rank: Vec<(u32, Amounts)>,
 }
 
 impl HostActivity {
     /// Of one rank.
-    pub fn of(rank: &RankTrace<'_>, memory: &RankMemory) -> HostActivity {
+    pub fn of(
+        rank: &RankTrace<'_>,
+        memory: &RankMemory,
+        driver: Option<&RankHost>,
+    ) -> HostActivity {
         let pids: FxHashSet<u32> = rank.file.processes().iter().map(|row| row.pid).collect();
         let mut host = HostActivity {
             ranks: 1,
@@ -59,7 +73,7 @@ impl HostActivity {
         };
         host.add_samples(rank);
         host.add_sites(memory);
-        host.add_driver(rank);
+        driver.into_iter().for_each(|driver| host.add_driver(driver));
         host.amounts.values_mut().for_each(|amount| amount.squares = amount.value.powi(2));
         host
     }
@@ -73,11 +87,23 @@ impl HostActivity {
         }
     }
 
-    fn add_driver(&mut self, rank: &RankTrace<'_>) {
-        let Some(driver) = RankHost::of(rank) else { return };
+    fn add_driver(&mut self, driver: &RankHost) {
         (self.driven, self.steps) = (1, driver.steps.len() as u64);
-        for ((sort, name, of), amount) in causes::amounts(&driver) {
+        let lost_ns = load::lost_ns(driver);
+        (self.lost_ns, self.with_lost) = (lost_ns.unwrap_or(0), u64::from(lost_ns.is_some()));
+        for ((sort, name, of), amount) in causes::amounts(driver) {
             self.put(sort, name, &of, amount);
+        }
+    }
+
+    /// Adds what the rank's devices did in these steps.
+    pub fn add_devices(&mut self, rank: &RankTrace<'_>, steps: &[Step]) {
+        for device in devices::amounts(rank, steps) {
+            self.devices += 1;
+            self.device_steps += steps.len() as u64;
+            for ((sort, name, of), amount) in device {
+                self.put(sort, name, &of, amount);
+            }
         }
     }
 
@@ -89,10 +115,16 @@ impl HostActivity {
         self.processes += other.processes;
         self.threads += other.threads;
         self.cpu.add(other.cpu);
+        let are_stepped = |host: &HostActivity| host.devices == 0 || host.device_steps > 0;
+        let stepped = are_stepped(self) && are_stepped(&other);
+        self.device_steps = if stepped { self.device_steps + other.device_steps } else { 0 };
+        self.devices += other.devices;
         let is_stepped = |host: &HostActivity| host.driven == 0 || host.steps > 0;
         let stepped = is_stepped(self) && is_stepped(&other);
         self.steps = if stepped { self.steps + other.steps } else { 0 };
         self.driven += other.driven;
+        self.lost_ns += other.lost_ns;
+        self.with_lost += other.with_lost;
         self.by_rank.extend(other.by_rank);
         for (key, amount) in other.amounts {
             self.amounts.entry(key).or_default().add(amount);
@@ -106,19 +138,30 @@ impl HostActivity {
 
     /// A rank's mean of an amount of a sort; of one step where `by_step`.
     pub fn mean_of(&self, sort: HostSort, amount: Amount, by_step: bool) -> Amount {
-        if !sort.is_of_drivers() {
-            return self.mean(amount);
-        }
-        let by_step = by_step && sort.is_of_drivers() && self.steps > 0;
-        amount.divided_by(if by_step { self.steps } else { self.driven.max(1) } as f64)
+        let (steps, all) = match sort {
+            HostSort::Device => (self.device_steps, self.devices),
+            sort if sort.is_of_drivers() => (self.steps, self.driven),
+            _ => return self.mean(amount),
+        };
+        let by_step = by_step && steps > 0;
+        amount.divided_by(if by_step { steps } else { all.max(1) } as f64)
     }
 
-    /// Standard deviation over ranks of an amount of a sort; `None` of fewer than two.
+    /// Standard deviation over ranks of an amount of a sort; `None` of fewer than two, and of devices.
     pub fn spread(&self, sort: HostSort, amount: Amount, by_step: bool) -> Option<f64> {
+        if sort == HostSort::Device {
+            return None;
+        }
         let ranks = if sort.is_of_drivers() { self.driven } else { self.ranks } as f64;
         let per_rank = if by_step && self.steps > 0 { self.steps as f64 / ranks } else { 1.0 };
         let rest = amount.squares - amount.value.powi(2) / ranks;
         (ranks >= 2.0).then(|| (rest.max(0.0) / (ranks - 1.0)).sqrt() / per_rank)
+    }
+
+    /// Time in which a rank's driving thread had no core, ns; `None` where that of one is not known.
+    pub fn lost_of_rank(&self) -> Option<f64> {
+        let is_known = self.ranks > 0 && self.with_lost == self.ranks;
+        is_known.then(|| self.lost_ns as f64 / self.ranks as f64)
     }
 
     /// CPU time of a rank, all threads.

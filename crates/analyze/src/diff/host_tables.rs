@@ -86,6 +86,15 @@ const SHOWN: [Shown; 9] = [
     },
 ];
 
+/// What devices did.
+const DEVICES: Shown = Shown {
+    sort: HostSort::Device,
+    key: "gpu_time",
+    title: "Where the GPU's time went",
+    about: "parts as in `report gpu-time`, of the compared steps",
+    counted: ["", ""],
+};
+
 /// Two sides' hosts.
 pub(super) struct HostTables<'s> {
     pub a: &'s HostActivity,
@@ -102,14 +111,23 @@ impl HostTables<'_> {
         tables
     }
 
-    /// Whether driving threads are compared by step.
-    fn by_step(&self) -> bool {
-        self.a.steps > 0 && self.b.steps > 0
+    /// What devices did.
+    pub fn of_devices(&self) -> Table {
+        self.table(&DEVICES)
+    }
+
+    /// Whether a sort is compared by step: driving threads, and devices.
+    fn by_step(&self, sort: HostSort) -> bool {
+        let has_steps = |host: &HostActivity| match sort {
+            HostSort::Device => host.device_steps > 0,
+            sort => sort.is_of_drivers() && host.steps > 0,
+        };
+        has_steps(self.a) && has_steps(self.b)
     }
 
     fn title(&self, shown: &Shown) -> String {
         let many = self.a.ranks.max(self.b.ranks) > 1;
-        let per = match (self.by_step() && shown.sort.is_of_drivers(), many) {
+        let per = match (self.by_step(shown.sort), many) {
             (true, true) => ", of a step, mean over ranks",
             (true, false) => ", of a step",
             (false, true) => ", mean over ranks",
@@ -133,7 +151,8 @@ impl HostTables<'_> {
         let is_cause = matches!(shown.sort, HostSort::Cause | HostSort::CauseLine);
         let is_spread = shown.sort == HostSort::Part && a.driven.max(b.driven) > 1;
         let [spread_a, spread_b] = if is_spread { ["spread A", "spread B"] } else { ["", ""] };
-        let of = if shown.sort.is_of_drivers() { "part" } else { "module" };
+        let is_by_part = shown.sort.is_of_drivers() || shown.sort == HostSort::Device;
+        let of = if is_by_part { "part" } else { "module" };
         let name = match is_cause {
             true => Column::data("name", Unit::Text),
             false => Column::new("name", "name", Unit::Name),
@@ -178,7 +197,7 @@ impl HostTables<'_> {
                 }
             }
         }
-        let by_step = self.by_step();
+        let by_step = self.by_step(sort);
         let row = |((name, of), [a, b]): ((&str, &str), [Option<Amount>; 2])| {
             let presence = match (a, b) {
                 (Some(_), None) => "A",
@@ -305,6 +324,7 @@ fn interval(sort: HostSort, error: f64) -> Cell {
 fn has(host: &HostActivity, sort: HostSort) -> bool {
     match sort {
         HostSort::Site => host.with_heap > 0,
+        HostSort::Device => host.devices > 0,
         sort if sort.is_of_drivers() => host.driven > 0,
         _ => host.sampled > 0,
     }
@@ -313,6 +333,7 @@ fn has(host: &HostActivity, sort: HostSort) -> bool {
 fn why_empty(sort: HostSort, a: bool, b: bool) -> String {
     let what = match sort {
         HostSort::Site => "heap records",
+        HostSort::Device => "work on a device",
         _ => "CPU samples",
     };
     match (a, b) {

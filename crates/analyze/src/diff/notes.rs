@@ -1,7 +1,10 @@
 //! What a reader of a comparison should know.
 
 use tprof_facts::steps::StepSource;
+use tprof_facts::units::duration;
 
+use super::changes::{change_of, lost_of_step};
+use super::figures::find;
 use super::side::Side;
 
 /// From this share of the time on a core on, waiting for one is worth a word: a tenth of
@@ -35,6 +38,17 @@ fn warm_up(a: &Side, b: &Side) -> Option<String> {
              others"
         )
     })
+}
+
+/// That steps are longer or shorter by the machine's load, where that decides on their time.
+fn load(a: &Side, b: &Side) -> Option<String> {
+    let change = change_of(a, b, "step_time")?;
+    change.without_load(find("step_time")?)?;
+    let [of_a, of_b] = [lost_of_step(a)?, lost_of_step(b)?].map(|ns| duration(ns.round() as u64));
+    Some(format!(
+        "the machine's load differed: of a step the driving thread had no core for {of_a} in A and for \
+         {of_b} in B; compare the step time without lost cores, or CPU time"
+    ))
 }
 
 pub(super) fn notes(a: &Side, b: &Side) -> Vec<String> {
@@ -93,6 +107,9 @@ pub(super) fn notes(a: &Side, b: &Side) -> Vec<String> {
             "per second of running, threads waited {of_a:.2} s for a core in A and {of_b:.2} s in \
              B: this affects wall times, hardly CPU times"
         ));
+    }
+    if hardware.is_empty() {
+        notes.extend(load(a, b));
     }
     let ended = match (a.operators_ended, b.operators_ended) {
         (true, true) => Some("both sides"),

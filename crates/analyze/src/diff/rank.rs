@@ -8,10 +8,12 @@ use tprof_trace::model::SpanKind;
 
 use super::facts::{self, Facts};
 use super::host::HostActivity;
+use super::load::lost_in_steps;
 use super::names::{TimesByName, names};
 use super::of_run::{Peaks, life_ns};
 use crate::base::intervals::Cover;
 use crate::document::{Analysis, Body, Options, RankAt};
+use crate::host::RankHost;
 use crate::memory::rank_memory;
 use crate::program::steps::{StepDeviceTime, device_time, warm_up};
 use crate::rank::{Needs, RankTrace, Step};
@@ -21,7 +23,8 @@ pub(super) struct RankSide {
     pub stepped: bool,
     /// Where its steps come from.
     pub source: Option<StepSource>,
-    pub steps: Vec<(u64, StepDeviceTime)>,
+    /// Times of its steps, and how long the driving thread had no core.
+    pub steps: Vec<(u64, StepDeviceTime, Option<u64>)>,
     /// Numbers of its steps of warm-up.
     pub warm_up: Vec<u64>,
     pub facts: Facts,
@@ -63,7 +66,7 @@ impl Analysis for RankAnalysis {
     fn needs(&self, _: &Options) -> Needs {
         Needs::WORK
             | Needs::CALLS
-            | Needs::OPERATORS
+            | Needs::ALL_SPANS
             | Needs::STEPS
             | Needs::COLLECTIVES
             | Needs::ALLOCATIONS
@@ -86,9 +89,13 @@ impl Analysis for RankAnalysis {
         }
         let memory = rank_memory(trace, at.clock);
         // A launcher is none of the job's ranks.
+        let driver = at.rank.and_then(|_| RankHost::of(rank));
         if let Some(number) = at.rank {
-            let mut of_rank = HostActivity::of(rank, &memory);
+            let mut of_rank = HostActivity::of(rank, &memory, driver.as_ref());
             of_rank.keep_parts(number);
+            let compared = |step: &&Step| stepped && !warm_up.contains(&step.number);
+            let compared: Vec<Step> = steps.iter().filter(compared).copied().collect();
+            of_rank.add_devices(rank, &compared);
             if let Ok(mut host) = self.host.lock() {
                 host.add(of_rank);
             }
@@ -99,7 +106,9 @@ impl Analysis for RankAnalysis {
         let facts = facts::of_file(trace);
         let source = rank.steps_found().source.filter(|_| stepped);
         let times = device_time::of_steps(rank, &steps, stepped);
-        let steps = steps.iter().map(|step| step.number).zip(times).collect();
+        let lost = lost_in_steps(&steps, driver.as_ref());
+        let steps = steps.iter().zip(times).zip(lost);
+        let steps = steps.map(|((step, times), lost_ns)| (step.number, times, lost_ns)).collect();
         RankSide { stepped, source, steps, warm_up, facts, peaks, life_ns }
     }
 

@@ -8,7 +8,7 @@ use tprof_trace::RunDir;
 use tprof_trace::run::RunInfo;
 
 use super::facts::{self, Facts};
-use super::figures::{Figure, FigureSum};
+use super::figures::{Figure, FigureSum, WITHOUT_LOST_CORES};
 use super::host::HostActivity;
 use super::names::TimesByName;
 use super::of_run::Peaks;
@@ -106,8 +106,8 @@ impl Side {
             side.sharers += 1;
             side.sources.extend(part.source);
             side.warm_up.extend(part.warm_up);
-            for (number, figures) in part.steps {
-                sums.entry(number).or_default().add(&figures);
+            for (number, times, lost_ns) in part.steps {
+                sums.entry(number).or_default().add(&times, lost_ns);
             }
         }
         sums.retain(|number, _| !side.warm_up.contains(number));
@@ -121,6 +121,9 @@ impl Side {
                 side.figures.entry(key).or_default().push(mean);
             }
         }
+        // Of some steps only, it would be compared with the time of others.
+        let steps = side.steps.len();
+        side.figures.retain(|key, values| *key != WITHOUT_LOST_CORES || values.len() == steps);
         facts.set("ranks", side.ranks.to_string());
         side.facts = facts;
         let wall = match (in_part, longest_ns) {

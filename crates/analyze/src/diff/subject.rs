@@ -3,7 +3,7 @@
 use super::amount::{Amount, HostSort};
 use super::causes::{START_UP, START_UP_NAME, is_of_steps};
 use super::change::Change;
-use super::figures::{Better, Metric, find, keys};
+use super::figures::{Better, Metric, WITHOUT_LOST_CORES, find, keys};
 use super::host::HostActivity;
 use crate::base::reading::Reading;
 use crate::document::Unit;
@@ -56,6 +56,10 @@ impl Subject {
     /// For a person.
     pub fn title(&self) -> String {
         match self {
+            // Its name stands below the step time in a table.
+            Subject::Metric(metric) if metric.key == WITHOUT_LOST_CORES => {
+                "step time without lost cores".to_owned()
+            }
             Subject::Metric(metric) => metric.name.to_owned(),
             Subject::Part(_, name) => (*name).to_owned(),
             Subject::Function(name) => format!("CPU time of {name}"),

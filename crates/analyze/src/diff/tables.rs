@@ -86,6 +86,7 @@ impl ComparisonTables<'_> {
         }));
         let same_hardware = self.a.facts.other_hardware(&self.b.facts).is_empty();
         let hosts = HostTables { a: &self.a.host, b: &self.b.host, same_hardware };
+        tables.insert(1, hosts.of_devices());
         tables.extend(hosts.all());
         tables
     }

@@ -26,3 +26,4 @@ pub(crate) use meanwhile::{Doing, Meanwhile};
 pub(crate) use others::Others;
 pub(crate) use rank_host::{LONGEST, RankHost};
 pub use report::KIND;
+pub(crate) use steps::StepTime;

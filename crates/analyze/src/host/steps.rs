@@ -40,6 +40,11 @@ pub struct StepTime {
 }
 
 impl StepTime {
+    /// Time of one of [`OF_STEPS`]; 0 of another.
+    pub fn ns(&self, part: Part) -> u64 {
+        OF_STEPS.iter().position(|of| *of == part).map_or(0, |at| self.parts_ns[at])
+    }
+
     /// Of all steps, which are in order and do not overlap.
     pub fn all(steps: &[Step], rows: &[Sample], trace: &CpuTrace) -> Vec<StepTime> {
         let empty = |step: &Step| StepTime {

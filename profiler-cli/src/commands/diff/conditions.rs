@@ -42,8 +42,7 @@ pub(super) enum ConditionVerdict {
 impl Judged {
     /// A line for a person, of a condition that was checked.
     pub fn line(&self) -> String {
-        let verdict =
-            if matches!(self.verdict, ConditionVerdict::Fails) { "FAILS" } else { "holds" };
+        let verdict = if matches!(self.verdict, ConditionVerdict::Fails) { "FAILED" } else { "ok" };
         let interval = self.interval.as_ref().map(|interval| format!(", {interval}"));
         format!("{verdict}: {}: {}{}", self.condition, self.figure, interval.unwrap_or_default())
     }
@@ -97,8 +96,14 @@ impl Condition {
         let change = comparison.change(&self.subject);
         let known =
             change.as_ref().and_then(|change| Some((change.a.get()?, change.difference()?)));
-        let (Some((a, difference)), Some(fails)) = (known, comparison.trips(&self.gate)) else {
+        let trips = comparison.trips(&self.gate);
+        let (Some((a, difference)), Some(fails)) = (known, trips) else {
             let title = self.subject.title();
+            if let Some((_, difference)) = known
+                && let Some(without) = comparison.without_load(&self.subject)
+            {
+                return Err(self.load_decides(difference, without));
+            }
             return Err(self
                 .cannot(format!("{title} was measured in only one run, or in neither"))
                 .hint("tprof diff without --fail-on lists what both runs have"));
@@ -112,6 +117,22 @@ impl Condition {
         let interval = interval.map(|error| format!("\u{b1} {}", self.shown(error)));
         let (from, to) = (self.shown(a), self.shown(a + difference));
         Ok((fails, format!("{} from {from} to {to}{share}", self.subject.title()), interval))
+    }
+
+    /// That the load of the machine differed by more than the code may.
+    fn load_decides(&self, difference: f64, without: f64) -> Failure {
+        let signed = |ns: f64| format!("{}{}", if ns > 0.0 { "+" } else { "" }, self.shown(ns));
+        let why = format!(
+            "the machine's load differed: {} changed by {}, of which {} is time without a core",
+            self.subject.title(),
+            signed(difference),
+            signed(difference - without)
+        );
+        let of_step = self.text.replacen("step_time", "step_time_without_lost_cores", 1);
+        self.cannot(why).hint(match of_step != self.text {
+            true => format!("--fail-on '{of_step}'"),
+            false => "compare runs of a quiet machine, or check cpu_time".to_owned(),
+        })
     }
 
     fn shown(&self, value: f64) -> String {

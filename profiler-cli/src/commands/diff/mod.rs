@@ -1,5 +1,6 @@
 //! `tprof diff`: two runs beside each other, as text, JSON or CSV on stdout.
 
+mod brief;
 mod conditions;
 mod junit;
 
@@ -25,17 +26,19 @@ const DIFF_NOTES: &str = "\
 Conditions of --fail-on are METRIC>CHANGE or METRIC<CHANGE; a change has a sign
 and a unit: step_time>+5%, peak_heap>+200MiB, gpu_busy<-10%. A change within
 noise (95 %, over steps or samples) never fails the check.
-Metrics: step_time compute_time exposed_communication exposed_copies idle_time
-  gpu_busy launches wall_time cpu_time processes threads peak_heap peak_rss
-  peak_device_memory
+Metrics: step_time step_time_without_lost_cores compute_time
+  exposed_communication exposed_copies idle_time gpu_busy launches wall_time
+  cpu_time processes threads peak_heap peak_rss peak_device_memory
 Parts of `tprof report host`, of a step where both runs have steps:
   wait:data wait:gil wait:lock wait:file_io wait:socket wait:collective
   wait:device wait:no_core wait:tprof wait:other wait:unknown part:python
   part:native part:allocator part:page_fault part:gc part:start_up
 CPU time of a function, all threads of a rank: function:NAME
-Times and shares are not checked if the hardware differs.
+Times and shares are not checked if the hardware differs, nor are step_time and
+wall_time if only the machine's load decides: cores that other programs took.
 
-The exit status is 1 if a condition holds, 125 if one cannot be checked.
+Each condition is `ok` or `FAILED`. The exit status is 1 if one FAILED, 125 if
+one cannot be checked.
 
 Example:
   tprof diff main.tprof-run branch.tprof-run --fail-on 'step_time>+5%'";
@@ -50,7 +53,7 @@ pub struct DiffArgs {
     /// Run to compare with the baseline
     #[arg(value_name = "B", value_hint = clap::ValueHint::AnyPath)]
     pub b: PathBuf,
-    /// Exit with 1 if this condition holds; may be repeated
+    /// Exit with 1 if a figure changed so much; may be repeated
     #[arg(long, value_name = "CONDITION")]
     pub fail_on: Vec<String>,
     /// Also write the conditions to this file as test cases in JUnit's XML
@@ -68,6 +71,9 @@ pub struct DiffArgs {
     /// Table for --csv; an unknown name lists all names
     #[arg(long, value_name = "NAME")]
     pub table: Option<String>,
+    /// Print what did not change beyond noise, too
+    #[arg(long, conflicts_with_all = ["csv", "json"])]
+    pub all: bool,
     /// Rows of each table
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
@@ -126,7 +132,7 @@ pub fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
             true => Form::Markdown,
             false => Form::Text(columns::of_stdout()),
         };
-        text(&comparison, args.top, form)
+        text(&comparison, args.all, args.top, form)
     };
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| match error
@@ -142,7 +148,7 @@ pub fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
     exit_code(judged, &comparison, args.junit.as_deref())
 }
 
-/// Prints to stderr for each condition whether it holds.
+/// Prints to stderr for each condition whether it is ok or failed.
 fn exit_code(
     judged: Vec<Judged>,
     comparison: &Comparison,
@@ -172,8 +178,8 @@ fn exit_code(
     Ok(code)
 }
 
-/// The comparison for a person; `top` rows in each table.
-fn text(comparison: &Comparison, top: usize, form: Form) -> String {
+/// The comparison for a person; `top` rows in each table, of those that changed or of `all`.
+fn text(comparison: &Comparison, all: bool, top: usize, form: Form) -> String {
     let mut page = Page::new(form);
     page.title("tprof diff");
     page.gap();
@@ -183,7 +189,18 @@ fn text(comparison: &Comparison, top: usize, form: Form) -> String {
     for note in &comparison.notes {
         page.paragraph(0, &format!("Note: {note}."));
     }
-    document::tables(&mut page, &comparison.tables, top);
+    if all {
+        document::tables(&mut page, &comparison.tables, top);
+        return page.into_text();
+    }
+    let (changed, same) = brief::changed(&comparison.tables);
+    document::tables(&mut page, &changed, top);
+    let same = match same.is_empty() {
+        true => String::new(),
+        false => format!(" Nothing else changed in {}.", same.join(", ")),
+    };
+    page.gap();
+    page.paragraph(0, &format!("Rows without a change beyond noise are left out: --all.{same}"));
     page.into_text()
 }
 

@@ -48,21 +48,34 @@ impl Analysis for GpuTime {
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Self::Part {
-        if rank.work.is_empty() {
-            return Vec::new();
-        }
-        let threads = Threads::of(rank);
-        let of_device = |(busy, window): (&Busy, DeviceWindow)| {
-            let waterfall = of_device(rank, &threads, &window.judged, busy);
-            tables::WaterfallRows::of(rank, &threads, &waterfall, &window)
-        };
-        let devices = rank.devices().iter().filter(|busy| busy.window().is_some());
-        devices.zip(rank.device_windows()).map(of_device).collect()
+        of_devices(rank, None, |threads, waterfall, window| {
+            tables::WaterfallRows::of(rank, threads, waterfall, window)
+        })
     }
 
     fn join(&self, parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {
         tables::body(&parts)
     }
+}
+
+/// What is made of the waterfall of each device of a rank in its judged time, or in a part of that.
+pub(crate) fn of_devices<T>(
+    rank: &RankTrace<'_>,
+    part: Option<&Cover>,
+    make: impl Fn(&Threads, &Waterfall, &DeviceWindow) -> T,
+) -> Vec<T> {
+    if rank.work.is_empty() {
+        return Vec::new();
+    }
+    let threads = Threads::of(rank);
+    let of_device = |(busy, mut window): (&Busy, DeviceWindow)| {
+        if let Some(part) = part {
+            window.judged = window.judged.intersection(part);
+        }
+        make(&threads, &of_device(rank, &threads, &window.judged, busy), &window)
+    };
+    let devices = rank.devices().iter().filter(|busy| busy.window().is_some());
+    devices.zip(rank.device_windows()).map(of_device).collect()
 }
 
 /// The waterfall of one device within a window.

@@ -1,0 +1,35 @@
+//! What a side's devices did in its steps, as `report gpu-time` divides it: work, and idle time by cause.
+
+use tprof_facts::copies::direction;
+
+use super::amount::{Amount, HostSort};
+use super::causes::AmountName;
+use crate::base::intervals::Cover;
+use crate::gpu::gpu_time::{Waterfall, of_devices};
+use crate::rank::{RankTrace, Step};
+
+/// Times of a rank's devices by part and cause, each device by itself.
+pub(super) fn amounts(rank: &RankTrace<'_>, steps: &[Step]) -> Vec<Vec<(AmountName, Amount)>> {
+    let times = Cover::of(steps.iter().map(Step::time));
+    let compared = (!steps.is_empty()).then_some(&times);
+    of_devices(rank, compared, |_, waterfall, _| of_device(waterfall))
+}
+
+fn of_device(waterfall: &Waterfall) -> Vec<(AmountName, Amount)> {
+    let amount = |name: String, part: &str, ns: u64| {
+        let amount = Amount { value: ns as f64, ..Amount::default() };
+        ((HostSort::Device, name, part.to_owned()), amount)
+    };
+    let mut all = vec![
+        amount("compute".to_owned(), "compute", waterfall.compute_ns),
+        amount("communication".to_owned(), "communication", waterfall.communication_ns),
+    ];
+    for (kind, ns) in &waterfall.copies {
+        all.push(amount(format!("copies: {}", direction(*kind)), "copies", *ns));
+    }
+    for (cause, ns) in waterfall.causes() {
+        all.push(amount(format!("idle: {}", cause.short()), cause.key(), ns));
+    }
+    all.retain(|(_, amount)| amount.value > 0.0);
+    all
+}

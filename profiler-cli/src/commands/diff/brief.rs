@@ -1,0 +1,141 @@
+//! What of a comparison a person reads first: what changed beyond noise.
+
+use tprof_analyze::document::{Cell, Table, Value, View};
+
+/// Tables that are read whole: the answer, and what the two sides differ in anyway.
+const WHOLE: [&str; 2] = ["times", "differences"];
+/// Verdicts on rows that are left out, or how they begin.
+const NO_CHANGE: [&str; 3] = ["same", "not sure", "?"];
+/// A verdict that begins so, and matters.
+const LOAD: &str = "not sure: load";
+/// What a name's time must have changed by, as a share of A's time of a step; of the CPU time of a
+/// rank in these tables, which are of whole ranks.
+const LEAST: f64 = 0.01;
+const OF_RANKS: [&str; 5] =
+    ["cpu_functions", "python_functions", "cpu_modules", "waits", "threads"];
+
+/// A comparison's tables with the rows that changed, and the keys of tables without any.
+pub(super) fn changed(tables: &[Table]) -> (Vec<Table>, Vec<&'static str>) {
+    let of = |key, metric| value_of_a(tables, key, metric);
+    let step_ns = of("times", "step_time").or_else(|| of("run", "wall_time")).unwrap_or(0.0);
+    let cpu_ns = of("run", "cpu_time").unwrap_or(0.0);
+    let (mut kept, mut same) = (Vec::new(), Vec::new());
+    for table in tables {
+        if WHOLE.contains(&table.key) || table.rows.is_empty() || table.view == View::Data {
+            kept.push(table.clone());
+            continue;
+        }
+        let mut table = table.clone();
+        let columns = Columns::of(&table);
+        let all_ns = if OF_RANKS.contains(&table.key) { cpu_ns } else { step_ns };
+        table.rows.retain(|row| columns.is_change(row, LEAST * all_ns));
+        match table.rows.is_empty() {
+            true => same.push(table.key),
+            false => kept.push(table),
+        }
+    }
+    (kept, same)
+}
+
+/// A's value of a metric in a table.
+fn value_of_a(tables: &[Table], key: &str, metric: &str) -> Option<f64> {
+    let table = tables.iter().find(|table| table.key == key)?;
+    let (of, a) = (column(table, "metric")?, column(table, "a")?);
+    let row = table.rows.iter().find(|row| row[of] == Cell::from(metric))?;
+    number(&row[a])
+}
+
+/// Columns of a table that state what changed.
+struct Columns {
+    verdict: Option<usize>,
+    change: Option<usize>,
+    interval: Option<usize>,
+}
+
+impl Columns {
+    fn of(table: &Table) -> Columns {
+        let [verdict, change, interval] =
+            ["verdict", "change_ns", "interval_ns"].map(|key| column(table, key));
+        Columns { verdict, change, interval }
+    }
+
+    fn is_change(&self, row: &[Cell], least_ns: f64) -> bool {
+        let of = |at: Option<usize>| at.and_then(|at| number(&row[at])).map(f64::abs);
+        if of(self.change).is_some_and(|change_ns| change_ns <= least_ns) {
+            return false;
+        }
+        let Some(at) = self.verdict else {
+            // What is not known to change is not known to be the same: one step has no interval.
+            let interval = of(self.interval).unwrap_or(0.0);
+            return of(self.change).is_none_or(|change| change > interval);
+        };
+        let verdict = match row[at].value() {
+            Some(Value::Text(text)) => text.as_str(),
+            _ => "?",
+        };
+        verdict.starts_with(LOAD) || !NO_CHANGE.iter().any(|no| verdict.starts_with(no))
+    }
+}
+
+fn column(table: &Table, key: &str) -> Option<usize> {
+    table.columns.iter().position(|column| column.key == key)
+}
+
+fn number(cell: &Cell) -> Option<f64> {
+    cell.value().and_then(Value::number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tprof_analyze::document::{Column, Unit};
+
+    fn table(key: &'static str, columns: &[&'static str], rows: &[&[Cell]]) -> Table {
+        let columns = columns.iter().map(|key| Column::new(key, key, Unit::Text)).collect();
+        let mut table = Table::new(key, key, columns);
+        rows.iter().for_each(|row| table.row(row.to_vec()));
+        table
+    }
+
+    #[test]
+    fn rows_within_noise_are_left_out_and_their_tables_named() {
+        let times = table(
+            "times",
+            &["metric", "a", "verdict"],
+            &[
+                &["step_time".into(), 1000.0.into(), "worse".into()],
+                &["compute_time".into(), 700.0.into(), "same".into()],
+            ],
+        );
+        let changes = ["name", "change_ns", "interval_ns"];
+        let kernels = table(
+            "kernels",
+            &changes,
+            &[
+                &["far".into(), (-40.0).into(), 5.0.into()],
+                &["noise".into(), 40.0.into(), 50.0.into()],
+                &["little".into(), 9.0.into(), 1.0.into()],
+                &["once".into(), 30.0.into(), Cell::missing("needs two steps")],
+            ],
+        );
+        let calls = table("calls", &changes, &[&["cudaFree".into(), 3.0.into(), 4.0.into()]]);
+        let verdicts = ["less?", "not sure", "same", "not sure: load differed"];
+        let rows = verdicts.map(|verdict| ["x".into(), verdict.into()]);
+        let rows: Vec<&[Cell]> = rows.iter().map(|row| row.as_slice()).collect();
+        let memory = table("memory", &["name", "verdict"], &rows);
+        let functions = table(
+            "cpu_functions",
+            &["change_ns", "verdict"],
+            &[&[99.0.into(), "more".into()], &[101.0.into(), "more".into()]],
+        );
+        let figures = ["metric", "a", "verdict"];
+        let cpu = table("run", &figures, &[&["cpu_time".into(), 1e4.into(), "better?".into()]]);
+        let (kept, same) = changed(&[times, kernels, calls, memory, cpu, functions]);
+        let rows: Vec<(&str, usize)> =
+            kept.iter().map(|table| (table.key, table.rows.len())).collect();
+        let expected = [("times", 2), ("kernels", 2), ("memory", 2), ("run", 1)];
+        assert_eq!(rows, [&expected[..], &[("cpu_functions", 1)]].concat());
+        assert_eq!(kept[1].rows[1][0], "once".into());
+        assert_eq!(same, ["calls"]);
+    }
+}
