@@ -14,6 +14,9 @@ use crate::flame::{FrameKind, FrameOwner, FrameTable, Labels, waiting_for};
 use crate::rows::wanted;
 use crate::{OpenRank, Written};
 
+/// No running thread is sampled less often than this.
+const LONGEST_PERIOD_NS: u64 = 1_000_000_000;
+
 /// Adds the spans of a file.
 pub(crate) fn spans(
     part: &OpenRank<'_>,
@@ -31,6 +34,7 @@ pub(crate) fn spans(
             kind: LaneKind::Thread,
             process: processes.index(part, row.process),
             name: labels::thread(file, row.thread, Ids::Shown),
+            thread: Some(row.thread),
             device: None,
             events: Vec::new(),
         });
@@ -116,14 +120,16 @@ fn detail(part: &OpenRank<'_>, row: &Span) -> String {
 /// A sample of a running thread stands for the period before it, one of a wait
 /// for the time that it lasted. A thread that runs is sampled once a period, so
 /// that a shorter time without any record was spent running. Who was sent off a
-/// core comes back to where it was; such waits have no stack of their own.
+/// core comes back to where it was; such waits have no stack of their own. All of it is cut off
+/// where the slice is.
 pub(crate) fn samples(
     part: &OpenRank<'_>,
     written: &mut Written,
     processes: &mut Processes,
     lanes: &mut Lanes,
 ) {
-    let rows = wanted::<Sample>(part, written);
+    let mut rows = wanted::<Sample>(part, written);
+    rows.extend(just_after(part));
     let ran = rows.iter().filter(|row| row.state == ThreadState::Running);
     let period_ns = ran.map(|row| row.weight_ns).max().unwrap_or(0);
     let mut table = FrameTable::default();
@@ -135,12 +141,11 @@ pub(crate) fn samples(
         let process = rows[0].process;
         let mut calls = Calls { longest_gap_ns: period_ns + period_ns / 2, ..Calls::default() };
         for row in rows {
-            let at_ns = part.at(row.time_ns);
             let waits = row.state != ThreadState::Running;
-            let (start_ns, end_ns) = match waits {
-                true => (at_ns, at_ns.saturating_add(row.weight_ns)),
-                false => (at_ns.saturating_sub(row.weight_ns), at_ns),
-            };
+            let from_ns = row.time_ns.saturating_sub(if waits { 0 } else { row.weight_ns });
+            // What a sample stands for is an estimate; outside of the slice it says nothing.
+            let (from_ns, to_ns) = part.window.clip(from_ns, row.weight_ns);
+            let (start_ns, end_ns) = (part.at(from_ns), part.at(to_ns));
             let mut frames = match row.stack {
                 0 if waits && calls.is_near(start_ns) => calls.frames(EventKind::Waiting),
                 _ => {
@@ -172,10 +177,23 @@ pub(crate) fn samples(
             kind: LaneKind::Samples,
             process: processes.index(part, process),
             name: labels::thread(&part.trace, thread, Ids::Shown),
+            thread: Some(thread),
             device: None,
             events: calls.finish(),
         });
     }
+}
+
+/// Samples behind the slice of threads that ran in its last moments.
+fn just_after(part: &OpenRank<'_>) -> Vec<Sample> {
+    let to_ns = part.window.to_ns;
+    let until_ns = to_ns.saturating_add(LONGEST_PERIOD_NS);
+    let rows = part.trace.in_order::<Sample>(to_ns, until_ns).flatten();
+    let ran = |row: &Sample| {
+        let before_ns = row.time_ns.saturating_sub(row.weight_ns);
+        row.state == ThreadState::Running && row.time_ns >= to_ns && before_ns < to_ns
+    };
+    rows.filter(ran).collect()
 }
 
 /// A stack without the native frames that its Python frames stand for: the

@@ -73,36 +73,43 @@ function running(trace, lane, from, to) {
   return without(sampled, unionOfAll(lane.rows.map((row) => within(trace, row, from, to, WAITING))));
 }
 
-// Per rank: time in which any of its host threads was at work, in which its GPUs
-// had work, and in which both were so. Null is what no lane has. Where threads
-// have no spans, their samples count, and the host's time is an estimate.
+// Lanes of each rank.
+function byRank(trace) {
+  const ranks = new Map(trace.processes.map(({ rank }) => [rank, []]));
+  for (const lane of trace.lanes) ranks.get(trace.processes[lane.process].rank).push(lane);
+  return ranks;
+}
+
+// When any host thread of a rank's lanes ran, when one was within operators, Python functions
+// or calls as far as these were recorded, and when GPUs had work. Null is what no lane has.
+// When threads ran is an estimate by their samples; without any their spans count.
+function activeTimes(trace, all, from, to) {
+  const lanes = (kind) => all.filter((lane) => lane.kind === kind);
+  const busy = (kind, kinds) => {
+    const there = lanes(kind);
+    return there.length ? unionOfAll(there.flatMap((lane) => lane.rows.map((row) => within(trace, row, from, to, kinds)))) : null;
+  };
+  const sampled = lanes("samples"), spans = busy("thread", HOST_WORK), guessed = sampled.length > 0;
+  const cpu = guessed ? unionOfAll(sampled.map((lane) => running(trace, lane, from, to))) : spans;
+  return { guessed, spans, cpu, gpu: busy("stream", DEVICE_KINDS) };
+}
+
+// Per rank, how long each of that is, and how long host and GPU were active at once.
 function activity(trace, from, to) {
-  const ranks = new Map();
-  for (const lane of trace.lanes) {
-    const { rank } = trace.processes[lane.process];
-    (ranks.get(rank) || ranks.set(rank, []).get(rank)).push(lane);
-  }
-  for (const { rank } of trace.processes) if (!ranks.has(rank)) ranks.set(rank, []);
-  return [...ranks].map(([rank, all]) => {
-    const lanes = (kind) => all.filter((lane) => lane.kind === kind);
-    const busy = (kind, kinds) => {
-      const there = lanes(kind);
-      return there.length ? unionOfAll(there.flatMap((lane) => lane.rows.map((row) => within(trace, row, from, to, kinds)))) : null;
-    };
-    const sampled = lanes("samples");
-    const spans = busy("thread", HOST_WORK);
-    const guessed = sampled.length > 0 && !(spans && spans.length);
-    const cpu = guessed ? unionOfAll(sampled.map((lane) => running(trace, lane, from, to))) : spans, gpu = busy("stream", DEVICE_KINDS);
+  return [...byRank(trace)].map(([rank, lanes]) => {
+    const { guessed, spans, cpu, gpu } = activeTimes(trace, lanes, from, to);
     const sums = [cpu && total(cpu), gpu && total(gpu)];
-    return { rank, guessed, cpu: sums[0], gpu: sums[1], both: cpu && gpu ? sums[0] + sums[1] - total(union(cpu, gpu)) : null };
+    return { rank, guessed, cpu: sums[0], spans: spans && total(spans), gpu: sums[1], both: cpu && gpu ? sums[0] + sums[1] - total(union(cpu, gpu)) : null };
   });
 }
 
 // Per name and kind: events that touch the stretch, their time within it, and
-// their time without what is nested in them, clipped in proportion.
+// their time without what is nested in them, clipped in proportion. Idle threads are
+// left out: their waits would come before all that anything did.
 function names(trace, from, to) {
   const rows = new Map();
   for (const row of trace.rows) {
+    if (row.lane.thread !== null && trace.idle.has(row.lane)) continue;
     for (let i = trace.after(row.from, row.to, from); i < row.to && trace.start[i] < to; i++) {
       const key = trace.name[i] * 16 + trace.kind[i];
       let sum = rows.get(key);
