@@ -1,7 +1,7 @@
 //! Writes a made-up training run for the tests and benchmarks of the pages:
 //! `page_run DIR [--steps N] [--ranks N] [--slow] [--plain]`. It looks like two
-//! ranks of a small transformer: Python, operators, launches, three streams,
-//! collectives, allocations, samples; and, unless `--plain`, names that would be
+//! ranks of a small transformer: Python, operators, launches, three streams, a CUDA graph's
+//! nodes, collectives, allocations, samples, a thread that only waits; and, unless `--plain`, names that would be
 //! markup if a page let them.
 
 use std::path::Path;
@@ -126,6 +126,14 @@ impl Rank {
             let name = writer.name(name);
             writer.stream(&Stream { device: 0, stream, name, ..Stream::default() });
         }
+        let clock = writer.name(counter::GPU_SM_CLOCK);
+        writer.counter(Counter {
+            time_ns: START + 1_000_000,
+            process: None,
+            device: Some(0),
+            name: clock,
+            value: 1.98e9,
+        });
         let mut made = Rank {
             writer,
             rank,
@@ -147,7 +155,30 @@ impl Rank {
             odd,
         };
         made.stacks();
+        made.start_up();
         Ok(made)
+    }
+
+    /// A thread that is busy before the first step, and then waits for work; the segment from
+    /// which the allocator gives.
+    fn start_up(&mut self) {
+        for ms in 1..4 {
+            self.samples.push(Sample {
+                time_ns: START + ms * 1_000_000,
+                thread: 2,
+                stack: 3,
+                weight_ns: 1_000_000,
+                ..Sample::default()
+            });
+        }
+        self.memory.push(DeviceAllocation {
+            time_ns: START + 2_000_000,
+            device: Some(0),
+            address: 1 << 40,
+            bytes: Some(8 << 30),
+            kind: MemoryKind::Device,
+            ..DeviceAllocation::default()
+        });
     }
 
     fn stacks(&mut self) {
@@ -398,6 +429,7 @@ impl Rank {
                 140_000,
             );
         }
+        self.graph();
         let (wait_ns, done_ns) = (self.now_ns, *self.streams.iter().max().expect("three"));
         let done_ns = done_ns.max(wait_ns) + 9_000;
         self.correlation += 1;
@@ -430,6 +462,31 @@ impl Rank {
         }
     }
 
+    /// A graph of three nodes, each of which is recorded.
+    fn graph(&mut self) {
+        self.correlation += 1;
+        let (start_ns, correlation) = (self.now_ns, Some(self.correlation));
+        self.span(0, SpanKind::Runtime, "cudaGraphLaunch", start_ns, start_ns + 9_000)
+            .correlation = correlation;
+        self.now_ns += 10_000;
+        let name = self.writer.name("elementwise_kernel<lerp>");
+        self.streams[COMPUTE] = self.streams[COMPUTE].max(start_ns + 12_000);
+        for node in 0..3 {
+            let start_ns = self.streams[COMPUTE] + 1_000;
+            self.streams[COMPUTE] = start_ns + 20_000;
+            self.kernels.push(Kernel {
+                start_ns,
+                duration_ns: 20_000,
+                stream: STREAMS[COMPUTE],
+                name,
+                correlation,
+                graph: Some(1),
+                graph_node: Some(node),
+                ..Kernel::default()
+            });
+        }
+    }
+
     fn copy(&mut self, bytes: u64) {
         self.correlation += 1;
         let (start_ns, correlation) = (self.now_ns, Some(self.correlation));
@@ -455,6 +512,7 @@ impl Rank {
 
     /// Writes the file; returns when it all ended, and the number of its events.
     fn write(mut self, steps: u32) -> Result<(u64, u64), tprof_trace::TraceError> {
+        let begins_ns = self.now_ns;
         let rss = self.writer.name(counter::RSS_BYTES);
         for step in 0..steps {
             self.step(step);
@@ -468,6 +526,14 @@ impl Rank {
                 value,
             });
         }
+        self.samples.push(Sample {
+            time_ns: begins_ns,
+            thread: 2,
+            stack: 3,
+            weight_ns: self.now_ns - begins_ns,
+            state: ThreadState::Lock,
+            ..Sample::default()
+        });
         let mut heap = HeapBlock::new(0);
         for n in 0..4_000u64 {
             let time_ns = START + n * (self.now_ns - START) / 4_000;

@@ -21,8 +21,7 @@ function launchers(trace, lanes) {
 }
 
 // Lanes of a process and curves of its devices, from top to bottom.
-function inOrder(trace, lanes, curves) {
-  const launchedBy = launchers(trace, lanes);
+function inOrder(lanes, curves, launchedBy) {
   const threads = [...new Set(lanes.filter((lane) => lane.thread !== null).map((lane) => lane.thread))];
   const devices = [...new Set([...lanes.filter((lane) => DEVICE_ROWS.includes(lane.kind)), ...curves].map((row) => row.device))];
   devices.sort((a, b) => (a === null) - (b === null) || a - b);

@@ -12,8 +12,8 @@ function scopes(trace, slice) {
   const run = { from: trace.first, to: trace.last, button: "Whole run", title: "The whole run" };
   const streams = trace.lanes.filter((lane) => lane.kind === "stream").flatMap((lane) => lane.rows);
   const busy = (from, to) => unionOfAll(streams.map((row) => within(trace, row, from, to, DEVICE_KINDS)));
-  if (slice) return { run, chosen: { from: slice[0], to: slice[1], button: "Slice", title: "The slice" } };
   const steps = ofSteps(trace, streams);
+  if (slice) return { run, chosen: { from: slice[0], to: slice[1], button: "Slice", title: `The slice${steps ? `, with s${steps.title.slice(1)}` : ""}` } };
   const work = busy(-Infinity, Infinity), all = total(work);
   if (steps && total(busy(steps.from, steps.to)) >= all * LEAST_OF_WORK) return { run, chosen: steps };
   return { run, chosen: all ? ofWork(work, all) : run };
