@@ -252,13 +252,18 @@ impl Calls {
         frames: &[u32],
         mut event: impl FnMut(u32, u64) -> Event,
     ) {
-        let same = match self.is_near(start_ns) {
+        let mut same = match self.is_near(start_ns) {
             true => self.open.iter().zip(frames).take_while(|((a, _), b)| a == *b).count(),
             // Nothing was sampled in between.
             false => 0,
         };
         let end_ns = end_ns.max(self.end_ns);
         let start_ns = start_ns.clamp(self.end_ns, end_ns);
+        // Two waits in the same place are not one: the thread ran in between.
+        let waited = self.open.last().is_some_and(|(_, event)| event.kind == EventKind::Waiting);
+        if waited && same == self.open.len() && start_ns > self.end_ns {
+            same -= 1;
+        }
         // A wait ends when it ends; what was called may go on until something else is sampled.
         if self.is_near(start_ns) {
             for (_, event) in self.open.iter_mut().filter(|(_, e)| e.kind != EventKind::Waiting) {
@@ -315,6 +320,26 @@ mod tests {
     fn a_gap_too_short_for_a_sample_was_spent_running() {
         let seen = calls(&[(0, 10, &[1, 2]), (14, 20, &[1, 3]), (26, 30, &[1, 3])]);
         assert_eq!(seen, [(1, 0, 20), (1, 26, 30), (2, 0, 14), (3, 14, 20), (3, 26, 30)]);
+    }
+
+    #[test]
+    fn two_waits_in_one_place_are_apart_where_the_thread_ran() {
+        let mut calls = Calls { longest_gap_ns: 5, ..Calls::default() };
+        for (start_ns, end_ns) in [(0, 10), (12, 20), (20, 30)] {
+            calls.see(start_ns, end_ns, &[1, 2], |name, start_ns| Event {
+                start_ns,
+                duration_ns: 0,
+                name,
+                kind: if name == 2 { EventKind::Waiting } else { EventKind::Native },
+                detail: 0,
+                correlation: None,
+                kin: 0,
+            });
+        }
+        let times = |e: &Event| (e.name, e.start_ns, e.start_ns + e.duration_ns);
+        let mut events: Vec<_> = calls.finish().iter().map(times).collect();
+        events.sort_unstable();
+        assert_eq!(events, [(1, 0, 30), (2, 0, 10), (2, 12, 30)]);
     }
 
     #[test]

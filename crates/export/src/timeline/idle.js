@@ -6,16 +6,16 @@ const IDLE_SHARE = 0.02;
 const BUSY_KINDS = new Set(KINDS.map((_, kind) => kind).filter((kind) => KINDS[kind] !== "waiting"));
 
 function idleLanes(trace) {
-  return new Set(trace.launchers.flatMap((launchedBy, process) => idleOf(trace, trace.lanes.filter((lane) => lane.process === process), launchedBy)));
+  return new Set(trace.launches.flatMap((launched, process) => idleOf(trace, trace.lanes.filter((lane) => lane.process === process), launched)));
 }
 
-function idleOf(trace, lanes, launchedBy) {
+function idleOf(trace, lanes, launched) {
   const { from, to } = trace.scopes.chosen;
   const times = new Map();
   for (const lane of lanes.filter((lane) => lane.thread !== null)) times.set(lane.thread, Math.max(times.get(lane.thread) || 0, active(trace, lane, from, to)));
   const most = Math.max(0, ...times.values());
   // What launches is shown above what it launched.
-  const launching = new Set(launchedBy.values());
+  const launching = new Set([...launched.values()].map(mostLaunching));
   const there = (lane) => lane.rows.some((row) => { const i = trace.after(row.from, row.to, from); return i < row.to && trace.start[i] < to; });
   return lanes.filter((lane) => {
     if (lane.thread !== null) return times.get(lane.thread) < most * IDLE_SHARE && !launching.has(lane.thread);

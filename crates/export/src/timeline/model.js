@@ -69,7 +69,7 @@ class Trace {
     this.bounds(data);
     this.uses = new Map();
     this.scopes = scopes(this, data.slice);
-    this.launchers = data.processes.map((_, process) => launchers(this, this.lanes.filter((lane) => lane.process === process)));
+    this.launches = data.processes.map((_, process) => launches(this, this.lanes.filter((lane) => lane.process === process)));
     this.idle = idleLanes(this);
   }
 

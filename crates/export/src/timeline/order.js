@@ -1,10 +1,13 @@
-// The order of a process's rows: thread by thread; right below the thread that launches most
-// of a device's work come that device's streams, and then its memory.
+// The order of a process's rows. Right below the thread that launches most of a device's work
+// come that device's streams, and then its memory; earlier threads that launch for it stand above
+// that thread. What these threads were sampled in follows, and then the other threads.
 
 const DEVICE_ROWS = ["ranges", "stream", "waits"];
+// A thread launches for a device if it launches at least this share of its work.
+const LEAST_LAUNCHED = 0.05;
 
-// The thread that launches most of the work of each device, by the device.
-function launchers(trace, lanes) {
+// How many of a device's kernels and copies each thread of a process launches, by the device.
+function launches(trace, lanes) {
   const counts = new Map();
   for (const { device, rows } of lanes.filter((lane) => lane.kind === "stream")) {
     const threads = counts.get(device) || counts.set(device, new Map()).get(device);
@@ -16,29 +19,57 @@ function launchers(trace, lanes) {
       }
     }
   }
-  const most = (threads) => [...threads].reduce((best, one) => one[1] > best[1] ? one : best, [null, 0])[0];
-  return new Map([...counts].map(([device, threads]) => [device, most(threads)]));
+  return counts;
+}
+
+// The thread that launches most; null where no launch is known.
+function mostLaunching(threads) {
+  return [...threads].reduce((best, one) => one[1] > best[1] ? one : best, [null, 0])[0];
+}
+
+// Devices by the thread that launches most of their work, with earlier threads that launch for them.
+function byLead(threads, devices, launched) {
+  const groups = new Map();
+  for (const device of devices) {
+    const counts = launched.get(device) || new Map(), lead = mostLaunching(counts) ?? threads[0];
+    const least = LEAST_LAUNCHED * [...counts.values()].reduce((a, b) => a + b, 0);
+    const group = groups.get(lead) || groups.set(lead, { lead, devices: [], helpers: new Set() }).get(lead);
+    group.devices.push(device);
+    const before = threads.slice(0, threads.indexOf(lead));
+    for (const [thread, count] of counts) if (before.includes(thread) && count >= least) group.helpers.add(thread);
+  }
+  for (const group of groups.values()) for (const helper of group.helpers) if (groups.has(helper)) group.helpers.delete(helper);
+  return groups;
 }
 
 // Lanes of a process and curves of its devices, from top to bottom.
-function inOrder(lanes, curves, launchedBy) {
+function inOrder(lanes, curves, launched) {
   const threads = [...new Set(lanes.filter((lane) => lane.thread !== null).map((lane) => lane.thread))];
   const devices = [...new Set([...lanes.filter((lane) => DEVICE_ROWS.includes(lane.kind)), ...curves].map((row) => row.device))];
   devices.sort((a, b) => (a === null) - (b === null) || a - b);
-  const place = (device) => Math.max(0, threads.indexOf(launchedBy.get(device)));
-  const out = [];
-  const add = (test) => out.push(...lanes.filter(test));
-  const device = (one) => {
-    for (const kind of DEVICE_ROWS) add((lane) => lane.kind === kind && lane.device === one);
-    out.push(...curves.filter((curve) => curve.device === one));
+  const groups = byLead(threads, devices, launched);
+  const out = [], placed = new Set();
+  const of = (thread, kind) => lanes.filter((lane) => lane.thread === thread && lane.kind === kind);
+  const place = (lead, own, helpers) => {
+    const members = [...threads.filter((thread) => helpers.has(thread) && !placed.has(thread)), ...threads.filter((thread) => thread === lead)];
+    const spans = members.flatMap((thread) => of(thread, "thread")), sampled = members.flatMap((thread) => of(thread, "samples"));
+    // Without spans of its own the thread's samples show where it is.
+    const below = of(lead, "thread").length > 0;
+    out.push(...spans, ...(below ? [] : sampled));
+    for (const device of own) {
+      for (const kind of DEVICE_ROWS) out.push(...lanes.filter((lane) => lane.kind === kind && lane.device === device));
+      out.push(...curves.filter((curve) => curve.device === device));
+    }
+    if (below) out.push(...sampled);
+    for (const thread of [lead, ...members]) placed.add(thread);
   };
-  threads.forEach((thread, at) => {
-    const spans = lanes.some((lane) => lane.kind === "thread" && lane.thread === thread);
-    add((lane) => lane.thread === thread && lane.kind === (spans ? "thread" : "samples"));
-    devices.filter((one) => place(one) === at).forEach(device);
-    if (spans) add((lane) => lane.thread === thread && lane.kind === "samples");
-  });
-  if (!threads.length) devices.forEach(device);
-  add((lane) => lane.kind === "compilations");
+  // The first thread is the program's own; it stands above what the others do.
+  const [first, ...others] = threads;
+  for (const thread of [first, ...groups.keys(), ...others]) {
+    if (placed.has(thread)) continue;
+    const group = groups.get(thread) || [...groups.values()].find(({ helpers, lead }) => helpers.has(thread) && !placed.has(lead));
+    if (group) place(group.lead, group.devices, group.helpers); else place(thread, [], new Set());
+  }
+  out.push(...lanes.filter((lane) => lane.kind === "compilations"));
   return out;
 }

@@ -12,7 +12,7 @@ class Layout {
     Object.assign(this, { trace, labels, changed, closed: new Set(), opened: new Set(), unfolded: new Set(), items: [], height: 0 });
     this.groups = trace.processes.map((process, index) => {
       const lanes = trace.lanes.filter((lane) => lane.process === index), curves = trace.curves.filter((curve) => curve.process === index);
-      const rows = inOrder(lanes, curves.filter((curve) => curve.device !== null), trace.launchers[index]);
+      const rows = inOrder(lanes, curves.filter((curve) => curve.device !== null), trace.launches[index]);
       return { index, process, lanes, rows, curves: curves.filter((curve) => curve.device === null), idle: lanes.filter((lane) => trace.idle.has(lane)) };
     });
     const run = trace.curves.filter((curve) => curve.process === null);

@@ -2,7 +2,7 @@
 // for, else the steps, else the time in which devices had work, else the whole run.
 
 // Steps stand for the job if at least this share of the devices' work lies in them.
-const LEAST_OF_WORK = 0.5;
+const LEAST_OF_WORK = 0.1;
 // Otherwise this share of the work on either side may lie far from the rest: a copy when the
 // job begins, for example.
 const FAR_WORK = 0.01;
