@@ -199,6 +199,11 @@ class Timeline(PageCase):
         self.assertIn("python3 [4100] sampled", labels[main + 8])
         self.assertLess(main + 8, labels.index("pt_autograd_0 [4101]"))
 
+    def test_the_thread_that_launches_most_is_the_one_above_the_device(self):
+        labels = self.labels(self.open(page("timeline", "--rank", "0", run=made("--long-backward"))))
+        self.assertEqual(labels[1:4], ["python3 [4100]", "pt_autograd_0 [4101]", "GPU 0 stream 7 compute"])
+        self.assertLess(labels.index("GPU 0 stream 7 compute"), labels.index("python3 [4100] sampled"))
+
     def test_curves_have_units(self):
         labels = self.labels(self.timeline())
         self.assertIn("GPU 0 SM clock\npeak 1.98 GHz", labels)

@@ -1,5 +1,5 @@
 //! Writes a made-up training run for the tests and benchmarks of the pages:
-//! `page_run DIR [--steps N] [--ranks N] [--slow] [--plain]`. It looks like two
+//! `page_run DIR [--steps N] [--ranks N] [--slow] [--plain] [--long-backward]`. It looks like two
 //! ranks of a small transformer: Python, operators, launches, three streams, a CUDA graph's
 //! nodes, collectives, allocations, samples, a thread that only waits; and, unless `--plain`, names that would be
 //! markup if a page let them.
@@ -25,12 +25,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::create_dir_all(directory)?;
     let has = |name: &str| arguments.iter().any(|word| word == name);
     let slow = if has("--slow") { 13 } else { 10 };
+    let backwards = if has("--long-backward") { 3 } else { 1 };
     let odd = if has("--plain") { "gelu_kernel" } else { HOSTILE };
     let ranks = number("--ranks", 2);
     let (mut end_ns, mut recorded) = (0, 0);
     for rank in 0..ranks {
         let (ended_ns, events) =
-            Rank::new(directory, rank, slow, odd)?.write(number("--steps", 6))?;
+            Rank::new(directory, rank, slow, odd)?.write(number("--steps", 6), backwards)?;
         (end_ns, recorded) = (end_ns.max(ended_ns), recorded + events);
     }
     let info = RunInfo {
@@ -395,7 +396,7 @@ impl Rank {
         self.span(1, SpanKind::Operator, "c10d::allreduce_", start_ns - 200, end_ns);
     }
 
-    fn step(&mut self, step: u32) {
+    fn step(&mut self, step: u32, backwards: u32) {
         self.step = step;
         let start_ns = self.now_ns;
         let mark = self.writer.name(&format!("ProfilerStep#{step}"));
@@ -419,7 +420,7 @@ impl Rank {
         (0..LAYERS).for_each(|layer| self.layer(layer));
         let end_ns = self.now_ns;
         self.span(0, SpanKind::Nvtx, "forward", forward_ns - 600, end_ns);
-        self.backward();
+        (0..backwards).for_each(|_| self.backward());
         let optimizer_ns = self.now_ns;
         for _ in 0..4 {
             self.operator(
@@ -511,11 +512,11 @@ impl Rank {
     }
 
     /// Writes the file; returns when it all ended, and the number of its events.
-    fn write(mut self, steps: u32) -> Result<(u64, u64), tprof_trace::TraceError> {
+    fn write(mut self, steps: u32, backwards: u32) -> Result<(u64, u64), tprof_trace::TraceError> {
         let begins_ns = self.now_ns;
         let rss = self.writer.name(counter::RSS_BYTES);
         for step in 0..steps {
-            self.step(step);
+            self.step(step, backwards);
             let value = ((900u64 + 13 * u64::from(step) + u64::from(self.rank)) << 20) as f64;
             let time_ns = self.now_ns;
             self.writer.counter(Counter {
