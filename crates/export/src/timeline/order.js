@@ -12,11 +12,16 @@ function launches(trace, lanes) {
   for (const { device, rows } of lanes.filter((lane) => lane.kind === "stream")) {
     const threads = counts.get(device) || counts.set(device, new Map()).get(device);
     for (const { from, to } of rows) {
+      let row = null, count = 0;
+      const done = () => { if (row) threads.set(row.lane.thread, (threads.get(row.lane.thread) || 0) + count); count = 0; };
       for (let i = from; i < to; i++) {
-        if (trace.launch[i] < 0) continue;
-        const { thread } = trace.rowOf(trace.launch[i]).lane;
-        threads.set(thread, (threads.get(thread) || 0) + 1);
+        const launch = trace.launch[i];
+        if (launch < 0) continue;
+        // The next launch is mostly of the same row.
+        if (!row || launch < row.from || launch >= row.to) { done(); row = trace.rowOf(launch); }
+        count++;
       }
+      done();
     }
   }
   return counts;

@@ -27,9 +27,8 @@ function ruler2d(ruler, overview, trace, view, state, label) {
     const ranks = { cpu: 0, gpu: 0 };
     const per = (trace.most - trace.least) / width;
     for (const lanes of byRank(trace).values()) {
-      const times = activeTimes(trace, lanes, trace.least, trace.most);
-      for (const kind of ["cpu", "gpu"]) {
-        const busy = times[kind];
+      for (const [kind, times] of [["cpu", cpuTimes], ["gpu", gpuTimes]]) {
+        const busy = times(trace, lanes, trace.least, trace.most);
         if (!busy) continue;
         ranks[kind]++;
         for (let i = 0, x = 0; x < width && i < busy.length; x++) {

@@ -11,11 +11,13 @@ const FAR = 0.05;
 function scopes(trace, slice) {
   const run = { from: trace.first, to: trace.last, button: "Whole run", title: "The whole run" };
   const streams = trace.lanes.filter((lane) => lane.kind === "stream").flatMap((lane) => lane.rows);
-  const busy = (from, to) => unionOfAll(streams.map((row) => within(trace, row, from, to, DEVICE_KINDS)));
   const steps = ofSteps(trace, streams);
+  // What overlaps counts twice: this only finds which of the two holds the work.
+  const sum = (row, from, to) => trace.busy[trace.startsAt(row.from, row.to, to)] - trace.busy[trace.after(row.from, row.to, from)];
+  const sums = (from, to) => streams.reduce((all, row) => all + sum(row, from, to), 0);
   if (slice) return { run, chosen: { from: slice[0], to: slice[1], button: "Slice", title: `The slice${steps ? `, with s${steps.title.slice(1)}` : ""}` } };
-  const work = busy(-Infinity, Infinity), all = total(work);
-  if (steps && total(busy(steps.from, steps.to)) >= all * LEAST_OF_WORK) return { run, chosen: steps };
+  if (steps && sums(steps.from, steps.to) >= sums(-Infinity, Infinity) * LEAST_OF_WORK) return { run, chosen: steps };
+  const work = unionOfAll(streams.map((row) => within(trace, row, -Infinity, Infinity, DEVICE_KINDS))), all = total(work);
   return { run, chosen: all ? ofWork(work, all) : run };
 }
 

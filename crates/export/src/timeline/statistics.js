@@ -10,30 +10,33 @@ const WAITING = new Set([KINDS.indexOf("waiting")]);
 
 // Intervals of a row within [from, to] of these kinds, as starts and ends in turn.
 function within(trace, row, from, to, kinds) {
-  const out = [];
-  for (let i = trace.after(row.from, row.to, from); i < row.to && trace.start[i] < to; i++) {
-    if (!kinds.has(trace.kind[i])) continue;
-    const a = Math.max(from, trace.start[i]), b = Math.min(to, trace.end[i]);
-    if (out.length && a <= out[out.length - 1]) out[out.length - 1] = Math.max(b, out[out.length - 1]);
-    else if (b > a) out.push(a, b);
+  const { start, end, kind } = trace, wanted = KINDS.map((_, one) => kinds.has(one));
+  const first = trace.after(row.from, row.to, from), last = trace.startsAt(first, row.to, to);
+  const out = new Float64Array(2 * Math.max(0, last - first));
+  let n = 0;
+  for (let i = first; i < last; i++) {
+    if (!wanted[kind[i]]) continue;
+    const a = Math.max(from, start[i]), b = Math.min(to, end[i]);
+    if (n && a <= out[n - 1]) out[n - 1] = Math.max(b, out[n - 1]);
+    else if (b > a) { out[n++] = a; out[n++] = b; }
   }
-  return out;
+  return out.subarray(0, n);
 }
 
 // Union of two lists of disjoint, rising intervals.
 function union(one, other) {
   if (!one.length) return other;
   if (!other.length) return one;
-  const out = [];
-  let i = 0, j = 0;
+  const out = new Float64Array(one.length + other.length);
+  let i = 0, j = 0, n = 0;
   while (i < one.length || j < other.length) {
     const first = j >= other.length || (i < one.length && one[i] <= other[j]);
-    const [a, b] = first ? [one[i], one[i + 1]] : [other[j], other[j + 1]];
+    const a = first ? one[i] : other[j], b = first ? one[i + 1] : other[j + 1];
     if (first) i += 2; else j += 2;
-    if (out.length && a <= out[out.length - 1]) out[out.length - 1] = Math.max(b, out[out.length - 1]);
-    else out.push(a, b);
+    if (n && a <= out[n - 1]) out[n - 1] = Math.max(b, out[n - 1]);
+    else { out[n++] = a; out[n++] = b; }
   }
-  return out;
+  return out.subarray(0, n);
 }
 
 function unionOfAll(lists) {
@@ -80,24 +83,27 @@ function byRank(trace) {
   return ranks;
 }
 
-// When any host thread of a rank's lanes ran, when one was within operators, Python functions
-// or calls as far as these were recorded, and when GPUs had work. Null is what no lane has.
-// When threads ran is an estimate by their samples; without any their spans count.
-function activeTimes(trace, all, from, to) {
-  const lanes = (kind) => all.filter((lane) => lane.kind === kind);
-  const busy = (kind, kinds) => {
-    const there = lanes(kind);
-    return there.length ? unionOfAll(there.flatMap((lane) => lane.rows.map((row) => within(trace, row, from, to, kinds)))) : null;
-  };
-  const sampled = lanes("samples"), spans = busy("thread", HOST_WORK), guessed = sampled.length > 0;
-  const cpu = guessed ? unionOfAll(sampled.map((lane) => running(trace, lane, from, to))) : spans;
-  return { guessed, spans, cpu, gpu: busy("stream", DEVICE_KINDS) };
+// When events of these kinds lay on any lane of a kind; null without such a lane.
+function busyTimes(trace, lanes, kind, from, to, kinds) {
+  const there = lanes.filter((lane) => lane.kind === kind);
+  return there.length ? unionOfAll(there.flatMap((lane) => lane.rows.map((row) => within(trace, row, from, to, kinds)))) : null;
+}
+const gpuTimes = (trace, lanes, from, to) => busyTimes(trace, lanes, "stream", from, to, DEVICE_KINDS);
+// Within operators, Python functions or calls, as far as these were recorded.
+const spanTimes = (trace, lanes, from, to) => busyTimes(trace, lanes, "thread", from, to, HOST_WORK);
+const isSampled = (lanes) => lanes.some((lane) => lane.kind === "samples");
+// When any host thread ran: an estimate by samples; without any, spans count.
+function cpuTimes(trace, lanes, from, to) {
+  if (!isSampled(lanes)) return spanTimes(trace, lanes, from, to);
+  return unionOfAll(lanes.filter((lane) => lane.kind === "samples").map((lane) => running(trace, lane, from, to)));
 }
 
-// Per rank, how long each of that is, and how long host and GPU were active at once.
+// Per rank, how long each of that is, and how long host and GPU were active at once. Null is
+// what no lane has.
 function activity(trace, from, to) {
   return [...byRank(trace)].map(([rank, lanes]) => {
-    const { guessed, spans, cpu, gpu } = activeTimes(trace, lanes, from, to);
+    const guessed = isSampled(lanes), spans = spanTimes(trace, lanes, from, to);
+    const cpu = guessed ? cpuTimes(trace, lanes, from, to) : spans, gpu = gpuTimes(trace, lanes, from, to);
     const sums = [cpu && total(cpu), gpu && total(gpu)];
     return { rank, guessed, cpu: sums[0], spans: spans && total(spans), gpu: sums[1], both: cpu && gpu ? sums[0] + sums[1] - total(union(cpu, gpu)) : null };
   });
