@@ -81,6 +81,9 @@ class Timeline(PageCase):
         # From mark to mark: 12.2 ms and 13.2 ms.
         self.assertEqual(self.fact(timeline, "Length"), "25.4 ms")
         self.assertEqual(self.fact(timeline, "From"), "28.5 ms")
+        # What a sample stands for does not stick out.
+        timeline.key("0")
+        self.assertEqual(self.fact(timeline, "From"), "28.5 ms")
 
     def test_the_wheel_zooms_and_moves(self):
         timeline = self.timeline()

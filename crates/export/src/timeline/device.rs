@@ -11,7 +11,7 @@ use tprof_trace::model::{
 };
 
 use super::events::{Event, EventKind, Lane, LaneKind, Lanes};
-use super::graphs::GraphRuns;
+use super::graphs::{GraphRuns, graph_name};
 use super::processes::Processes;
 use crate::collectives::meeting;
 use crate::rows::wanted;
@@ -44,7 +44,7 @@ pub(crate) fn streams(
         let described = row.correlation.and_then(|number| collectives.get(&(row.process, number)));
         let collective = communication.holds(row.process, row.correlation, row.name);
         let mut detail = described.map(|described| described.text.clone()).unwrap_or_default();
-        kernel_detail(&row, sources.get(name).map(String::as_str), &mut detail);
+        kernel_detail(&row, name, sources.get(name).map(String::as_str), &mut detail);
         let event = Event {
             start_ns: part.at(row.start_ns),
             duration_ns: row.duration_ns,
@@ -170,7 +170,7 @@ fn collectives(
     known
 }
 
-fn kernel_detail(row: &Kernel, source: Option<&str>, text: &mut String) {
+fn kernel_detail(row: &Kernel, name: &str, source: Option<&str>, text: &mut String) {
     let mut part = |words: std::fmt::Arguments<'_>| {
         if !text.is_empty() {
             text.push_str(" · ");
@@ -189,8 +189,13 @@ fn kernel_detail(row: &Kernel, source: Option<&str>, text: &mut String) {
         let bytes: u64 = shared.iter().flatten().map(|&bytes| u64::from(bytes)).sum();
         part(format_args!("{bytes} bytes shared"));
     }
-    if let Some(graph) = row.graph {
-        part(format_args!("graph {graph}"));
+    match row.graph {
+        // By default a graph is one record.
+        Some(graph) if name == graph_name(graph) => {
+            part(format_args!("its nodes were not recorded: --cuda-graphs node"));
+        }
+        Some(graph) => part(format_args!("graph {graph}")),
+        None => {}
     }
     if let Some(source) = source {
         part(format_args!("{source}"));

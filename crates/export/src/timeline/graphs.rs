@@ -4,6 +4,11 @@ use std::collections::BTreeMap;
 
 use super::events::{Event, EventKind, Lanes};
 
+/// What a graph is called, as the recorder names the run of one.
+pub(super) fn graph_name(graph: u32) -> String {
+    format!("CUDA graph {graph}")
+}
+
 /// Run of a graph on one stream: the call that launched it, and the graph.
 type GraphRun = (Option<u64>, u32);
 
@@ -29,7 +34,7 @@ impl GraphRuns {
         let bar = |((correlation, graph), (start_ns, end_ns)): (GraphRun, (u64, u64))| Event {
             start_ns,
             duration_ns: end_ns - start_ns,
-            name: lanes.names.of(&format!("CUDA graph {graph}")),
+            name: lanes.names.of(&graph_name(graph)),
             kind: EventKind::Graph,
             detail: 0,
             correlation,

@@ -287,6 +287,8 @@ impl Calls {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Selection, Slice};
+    use tprof_trace::{RunDir, TraceHeader, TraceWriter};
 
     fn calls(seen: &[(u64, u64, &[u32])]) -> Vec<(u32, u64, u64)> {
         let mut calls = Calls { longest_gap_ns: 5, ..Calls::default() };
@@ -346,6 +348,24 @@ mod tests {
     fn samples_that_overlap_become_calls_that_do_not() {
         let seen = calls(&[(0, 100, &[1, 2]), (60, 90, &[4]), (95, 120, &[5])]);
         assert_eq!(seen, [(1, 0, 100), (2, 0, 100), (4, 100, 100), (5, 100, 120)]);
+    }
+
+    #[test]
+    fn what_ran_until_the_slice_ends_is_in_the_sample_after_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let header = TraceHeader::default();
+        let mut writer = TraceWriter::create(&dir.path().join("rank-0.tprof"), &header).unwrap();
+        let sample = |time_ns, state| Sample { time_ns, state, weight_ns: 10, ..Sample::default() };
+        let [running, waiting] = [ThreadState::Running, ThreadState::Sleep];
+        let rows = [(10, running), (16, waiting), (20, running), (26, running)];
+        writer.write(&mut rows.map(|(time_ns, state)| sample(time_ns, state)).to_vec()).unwrap();
+        writer.finish().unwrap();
+        let run = RunDir::open(dir.path()).unwrap();
+        let slice = Slice { to_ns: Some(15), ..Slice::default() };
+        let selection = Selection::new(&run, &slice, None).unwrap();
+        let part = selection.open(selection.files[0]).unwrap();
+        let times: Vec<u64> = just_after(&part).iter().map(|row| row.time_ns).collect();
+        assert_eq!(times, [20]);
     }
 
     #[test]
