@@ -12,6 +12,7 @@ mod events;
 mod graphs;
 mod host;
 mod processes;
+mod samples;
 
 use serde_json::Value;
 use tprof_facts::compile::RunLogs;
@@ -97,7 +98,7 @@ fn collect(
         let problems = part.trace.problems().iter().map(|problem| problem.what.clone());
         written.notes.extend(problems);
         host::spans(&part, &mut written, &mut processes, &mut lanes);
-        host::samples(&part, &mut written, &mut processes, &mut lanes);
+        samples::sampled(&part, &mut written, &mut processes, &mut lanes);
         let compile = logs.of_rank(file, &part.trace);
         compiled::compilations(&part, &compile, &mut written, &mut processes, &mut lanes);
         let sources = compiled::sources(&compile);
