@@ -23,6 +23,21 @@ class Timeline(PageCase):
         facts = timeline.run("Object.fromEntries([...document.querySelectorAll('#chosen dt')].map(t => [t.textContent, t.nextSibling.textContent]))")
         return facts.get(name)
 
+    def labels(self, timeline):
+        return timeline.run("[...document.querySelectorAll('#labels > *')].map(label => label.innerText)")
+
+    # Columns of pixels between the first lane and the next one that are not of the paper's colour.
+    def lines(self, timeline):
+        timeline.settle()
+        return timeline.run("""(() => {
+            const lane = document.querySelector('#labels .lane').getBoundingClientRect(), labels = document.querySelector('#labels').offsetWidth;
+            const canvas = document.querySelector('#canvas'), y = lane.bottom - canvas.getBoundingClientRect().top - 2;
+            const { data, width } = canvas.getContext('2d').getImageData(labels + 1, y, canvas.width - labels - 1, 1);
+            let count = 0;
+            for (let x = 0; x < width; x++) if (data[4 * x] < 240) count++;
+            return count;
+        })()""")
+
     # Selects the first match of a search.
     def find(self, timeline, term):
         timeline.key("/")
@@ -33,17 +48,42 @@ class Timeline(PageCase):
 
     def test_w_s_a_d_zoom_and_move(self):
         timeline = self.timeline()
-        whole = self.span(timeline)
+        opened = self.span(timeline)
         self.hold(timeline, "w")
         near = self.span(timeline)
-        self.assertNotEqual(near, whole)
+        self.assertNotEqual(near, opened)
         before = self.pixels(timeline)
         self.hold(timeline, "d")
         self.assertEqual(self.span(timeline), near)
         self.assertNotEqual(self.pixels(timeline), before)
         self.hold(timeline, "a")
+        timeline.key("1")
+        self.assertEqual(self.span(timeline), opened)
+
+    def test_it_opens_on_the_steps_and_the_whole_run_is_one_key_away(self):
+        timeline = self.timeline()
+        self.assertEqual(timeline.text("#chosen h2"), "Steps 0 to 4")
+        self.assertEqual(timeline.text("#scope"), "Steps")
+        opened, begins = self.span(timeline), self.fact(timeline, "From")
         timeline.key("0")
-        self.assertEqual(self.span(timeline), whole)
+        self.assertEqual(timeline.text("#chosen h2"), "The whole run")
+        self.assertNotEqual(self.span(timeline), opened)
+        self.assertNotEqual(self.fact(timeline, "From"), begins)
+        timeline.press("#scope")
+        self.assertEqual(timeline.text("#chosen h2"), "Steps 0 to 4")
+        self.assertEqual(self.span(timeline), opened)
+        timeline.press("#fit")
+        self.assertEqual(timeline.text("#chosen h2"), "The whole run")
+
+    def test_a_slice_is_as_long_as_its_steps(self):
+        timeline = self.open(page("timeline", "--steps", "2-3", "--rank", "0"))
+        self.assertEqual(timeline.text("#chosen h2"), "The slice, with steps 2 to 3")
+        # From mark to mark: 12.2 ms and 13.2 ms.
+        self.assertEqual(self.fact(timeline, "Length"), "25.4 ms")
+        self.assertEqual(self.fact(timeline, "From"), "28.5 ms")
+        # What a sample stands for does not stick out.
+        timeline.key("0")
+        self.assertEqual(self.fact(timeline, "From"), "28.5 ms")
 
     def test_the_wheel_zooms_and_moves(self):
         timeline = self.timeline()
@@ -66,7 +106,7 @@ class Timeline(PageCase):
         self.assertRegex(table, r"\d+\.\d %")
         self.assertIn("On the GPU", timeline.text("#table"))
         timeline.key("Escape")
-        self.assertEqual(timeline.text("#chosen h2"), "The whole run")
+        self.assertEqual(timeline.text("#chosen h2"), "Steps 0 to 4")
 
     def test_shift_and_drag_moves(self):
         timeline = self.timeline()
@@ -152,6 +192,54 @@ class Timeline(PageCase):
         labels = self.timeline().text("#labels")
         for label in ("rank 0", "pt_autograd_0", "GPU 0 stream 20 nccl", "sampled", "Host heap", "GPU 0 memory in use", "Resident memory"):
             self.assertIn(label, labels)
+
+    def test_devices_lie_below_the_thread_that_launches_with_their_memory(self):
+        labels = self.labels(self.timeline())
+        main = labels.index("python3 [4100]")
+        below = ["GPU 0 stream 7 compute", "GPU 0 stream 13 copies", "GPU 0 stream 20 nccl", "GPU 0 waits"]
+        self.assertEqual(labels[main + 1:main + 5], below)
+        self.assertEqual([label.split("\n")[0] for label in labels[main + 5:main + 8]], ["GPU 0 memory taken", "GPU 0 memory held", "GPU 0 memory in use"])
+        self.assertIn("python3 [4100] sampled", labels[main + 8])
+        self.assertLess(main + 8, labels.index("pt_autograd_0 [4101]"))
+
+    def test_the_thread_that_launches_most_is_the_one_above_the_device(self):
+        labels = self.labels(self.open(page("timeline", "--rank", "0", run=made("--long-backward"))))
+        self.assertEqual(labels[1:4], ["python3 [4100]", "pt_autograd_0 [4101]", "GPU 0 stream 7 compute"])
+        self.assertLess(labels.index("GPU 0 stream 7 compute"), labels.index("python3 [4100] sampled"))
+
+    def test_curves_have_units(self):
+        labels = self.labels(self.timeline())
+        self.assertIn("GPU 0 SM clock\npeak 1.98 GHz", labels)
+        self.assertIn("GPU 0 memory taken\npeak 8.00 GiB", labels)
+
+    def test_a_thread_that_was_busy_only_before_the_steps_is_idle(self):
+        timeline = self.timeline()
+        self.assertIn("▸ 1 idle thread", self.labels(timeline))
+        self.assertNotIn("pt_data_pin", timeline.text("#labels"))
+        self.assertNotIn("(waiting for a lock)", timeline.text("#table"))
+        timeline.run("document.querySelector('#labels .idle').click()")
+        self.assertIn("pt_data_pin", timeline.text("#labels"))
+
+    def test_lines_of_steps_that_lie_close_together_are_left_out(self):
+        many = self.open(page("timeline", run=made("--steps", "300")))
+        self.assertEqual(self.lines(many), 0)
+        few = self.timeline()
+        self.assertGreaterEqual(self.lines(few), 4)
+
+    def test_a_graph_lies_around_its_nodes(self):
+        timeline = self.timeline()
+        self.find(timeline, "CUDA graph 1")
+        self.assertEqual(self.fact(timeline, "Kind"), "graph")
+        self.assertIn("cudaGraphLaunch", self.fact(timeline, "Launched by"))
+        self.assertEqual(self.fact(timeline, "Lasts"), "62.0 µs")
+        timeline.key("ArrowDown")
+        self.assertEqual(timeline.text("#chosen h2"), "elementwise_kernel<lerp>")
+        self.assertIn("graph 1", self.fact(timeline, "Details"))
+
+    def test_the_host_is_active_when_samples_found_it_on_a_core(self):
+        timeline = self.open(page("timeline", "--rank", "0"))
+        self.assertRegex(self.fact(timeline, "CPU active"), r"~[\d.]+ ms\s+[\d.]+ %")
+        self.assertRegex(self.fact(timeline, "In operators or calls"), r"^[\d.]+ ms\s+[\d.]+ %")
 
     def test_a_run_of_only_samples_shows_when_its_host_was_active(self):
         timeline = self.open(page("timeline", run=sampled()))

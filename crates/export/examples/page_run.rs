@@ -1,7 +1,7 @@
 //! Writes a made-up training run for the tests and benchmarks of the pages:
-//! `page_run DIR [--steps N] [--ranks N] [--slow] [--plain]`. It looks like two
-//! ranks of a small transformer: Python, operators, launches, three streams,
-//! collectives, allocations, samples; and, unless `--plain`, names that would be
+//! `page_run DIR [--steps N] [--ranks N] [--slow] [--plain] [--long-backward]`. It looks like two
+//! ranks of a small transformer: Python, operators, launches, three streams, a CUDA graph's
+//! nodes, collectives, allocations, samples, a thread that only waits; and, unless `--plain`, names that would be
 //! markup if a page let them.
 
 use std::path::Path;
@@ -25,12 +25,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::create_dir_all(directory)?;
     let has = |name: &str| arguments.iter().any(|word| word == name);
     let slow = if has("--slow") { 13 } else { 10 };
+    let backwards = if has("--long-backward") { 3 } else { 1 };
     let odd = if has("--plain") { "gelu_kernel" } else { HOSTILE };
     let ranks = number("--ranks", 2);
     let (mut end_ns, mut recorded) = (0, 0);
     for rank in 0..ranks {
         let (ended_ns, events) =
-            Rank::new(directory, rank, slow, odd)?.write(number("--steps", 6))?;
+            Rank::new(directory, rank, slow, odd)?.write(number("--steps", 6), backwards)?;
         (end_ns, recorded) = (end_ns.max(ended_ns), recorded + events);
     }
     let info = RunInfo {
@@ -126,6 +127,14 @@ impl Rank {
             let name = writer.name(name);
             writer.stream(&Stream { device: 0, stream, name, ..Stream::default() });
         }
+        let clock = writer.name(counter::GPU_SM_CLOCK);
+        writer.counter(Counter {
+            time_ns: START + 1_000_000,
+            process: None,
+            device: Some(0),
+            name: clock,
+            value: 1.98e9,
+        });
         let mut made = Rank {
             writer,
             rank,
@@ -147,7 +156,30 @@ impl Rank {
             odd,
         };
         made.stacks();
+        made.start_up();
         Ok(made)
+    }
+
+    /// A thread that is busy before the first step, and then waits for work; the segment from
+    /// which the allocator gives.
+    fn start_up(&mut self) {
+        for ms in 1..4 {
+            self.samples.push(Sample {
+                time_ns: START + ms * 1_000_000,
+                thread: 2,
+                stack: 3,
+                weight_ns: 1_000_000,
+                ..Sample::default()
+            });
+        }
+        self.memory.push(DeviceAllocation {
+            time_ns: START + 2_000_000,
+            device: Some(0),
+            address: 1 << 40,
+            bytes: Some(8 << 30),
+            kind: MemoryKind::Device,
+            ..DeviceAllocation::default()
+        });
     }
 
     fn stacks(&mut self) {
@@ -364,7 +396,7 @@ impl Rank {
         self.span(1, SpanKind::Operator, "c10d::allreduce_", start_ns - 200, end_ns);
     }
 
-    fn step(&mut self, step: u32) {
+    fn step(&mut self, step: u32, backwards: u32) {
         self.step = step;
         let start_ns = self.now_ns;
         let mark = self.writer.name(&format!("ProfilerStep#{step}"));
@@ -388,7 +420,7 @@ impl Rank {
         (0..LAYERS).for_each(|layer| self.layer(layer));
         let end_ns = self.now_ns;
         self.span(0, SpanKind::Nvtx, "forward", forward_ns - 600, end_ns);
-        self.backward();
+        (0..backwards).for_each(|_| self.backward());
         let optimizer_ns = self.now_ns;
         for _ in 0..4 {
             self.operator(
@@ -398,6 +430,7 @@ impl Rank {
                 140_000,
             );
         }
+        self.graph();
         let (wait_ns, done_ns) = (self.now_ns, *self.streams.iter().max().expect("three"));
         let done_ns = done_ns.max(wait_ns) + 9_000;
         self.correlation += 1;
@@ -430,6 +463,31 @@ impl Rank {
         }
     }
 
+    /// A graph of three nodes, each of which is recorded.
+    fn graph(&mut self) {
+        self.correlation += 1;
+        let (start_ns, correlation) = (self.now_ns, Some(self.correlation));
+        self.span(0, SpanKind::Runtime, "cudaGraphLaunch", start_ns, start_ns + 9_000)
+            .correlation = correlation;
+        self.now_ns += 10_000;
+        let name = self.writer.name("elementwise_kernel<lerp>");
+        self.streams[COMPUTE] = self.streams[COMPUTE].max(start_ns + 12_000);
+        for node in 0..3 {
+            let start_ns = self.streams[COMPUTE] + 1_000;
+            self.streams[COMPUTE] = start_ns + 20_000;
+            self.kernels.push(Kernel {
+                start_ns,
+                duration_ns: 20_000,
+                stream: STREAMS[COMPUTE],
+                name,
+                correlation,
+                graph: Some(1),
+                graph_node: Some(node),
+                ..Kernel::default()
+            });
+        }
+    }
+
     fn copy(&mut self, bytes: u64) {
         self.correlation += 1;
         let (start_ns, correlation) = (self.now_ns, Some(self.correlation));
@@ -454,10 +512,11 @@ impl Rank {
     }
 
     /// Writes the file; returns when it all ended, and the number of its events.
-    fn write(mut self, steps: u32) -> Result<(u64, u64), tprof_trace::TraceError> {
+    fn write(mut self, steps: u32, backwards: u32) -> Result<(u64, u64), tprof_trace::TraceError> {
+        let begins_ns = self.now_ns;
         let rss = self.writer.name(counter::RSS_BYTES);
         for step in 0..steps {
-            self.step(step);
+            self.step(step, backwards);
             let value = ((900u64 + 13 * u64::from(step) + u64::from(self.rank)) << 20) as f64;
             let time_ns = self.now_ns;
             self.writer.counter(Counter {
@@ -468,6 +527,14 @@ impl Rank {
                 value,
             });
         }
+        self.samples.push(Sample {
+            time_ns: begins_ns,
+            thread: 2,
+            stack: 3,
+            weight_ns: self.now_ns - begins_ns,
+            state: ThreadState::Lock,
+            ..Sample::default()
+        });
         let mut heap = HeapBlock::new(0);
         for n in 0..4_000u64 {
             let time_ns = START + n * (self.now_ns - START) / 4_000;

@@ -10,6 +10,8 @@
 
 mod about;
 mod curves;
+mod occupancy;
+mod operators;
 mod rows;
 mod writer;
 

@@ -7,16 +7,19 @@
 mod compiled;
 mod curves;
 mod device;
+mod device_memory;
 mod events;
+mod graphs;
 mod host;
 mod processes;
+mod samples;
 
 use serde_json::Value;
 use tprof_facts::compile::RunLogs;
 use tprof_trace::RunDir;
 
 use crate::page::{Page, Payload, run_title};
-use crate::{ExportError, Options, Selection, Written};
+use crate::{ExportError, OpenRank, Options, Selection, Written};
 use curves::Curves;
 use events::Lanes;
 use processes::Processes;
@@ -44,9 +47,12 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
         style: include_str!("timeline/timeline.css"),
         scripts: &[
             include_str!("timeline/model.js"),
+            include_str!("timeline/order.js"),
+            include_str!("timeline/idle.js"),
             include_str!("timeline/rows.js"),
             include_str!("timeline/raster.js"),
             include_str!("timeline/statistics.js"),
+            include_str!("timeline/scope.js"),
             include_str!("timeline/panel.js"),
             include_str!("timeline/ruler.js"),
             include_str!("timeline/main.js"),
@@ -84,6 +90,7 @@ fn collect(
     let mut processes = Processes::default();
     let mut curves = Curves::default();
     let mut marks: Vec<Value> = Vec::new();
+    let mut slice: Option<(u64, u64)> = None;
     let selection = Selection::new(run, &options.slice, options.symbols)?;
     let logs = RunLogs::of(run);
     for file in &selection.files {
@@ -91,11 +98,15 @@ fn collect(
         let problems = part.trace.problems().iter().map(|problem| problem.what.clone());
         written.notes.extend(problems);
         host::spans(&part, &mut written, &mut processes, &mut lanes);
-        host::samples(&part, &mut written, &mut processes, &mut lanes);
+        samples::sampled(&part, &mut written, &mut processes, &mut lanes);
         let compile = logs.of_rank(file, &part.trace);
         compiled::compilations(&part, &compile, &mut written, &mut processes, &mut lanes);
         let sources = compiled::sources(&compile);
         device::streams(&part, &sources, &mut written, &mut processes, &mut lanes);
+        if !options.slice.is_all_time() {
+            let (from_ns, to_ns) = recorded(&part);
+            slice = Some(slice.map_or((from_ns, to_ns), |s| (s.0.min(from_ns), s.1.max(to_ns))));
+        }
         curves.file(&part, &mut written, &mut processes);
         processes::marks(&part, &mut written, &mut marks);
         processes.next_file();
@@ -114,6 +125,7 @@ fn collect(
     }
     payload.set("notes", crate::page::notes(&options.slice, &written));
     payload.set("run", run_title(run));
+    payload.set("slice", slice.map(|(from_ns, to_ns)| vec![from_ns, to_ns]));
     let lanes = lanes.pack(payload);
     payload.set("lanes", lanes);
     let curves = curves.pack(payload);
@@ -121,4 +133,11 @@ fn collect(
     payload.set("processes", processes.into_rows());
     payload.set("marks", marks);
     Ok(written)
+}
+
+/// What was recorded of the slice of a rank: from when to when, ns since the run began.
+fn recorded(part: &OpenRank<'_>) -> (u64, u64) {
+    let (first_ns, last_ns) = part.trace.extent_ns().unwrap_or_default();
+    let from_ns = part.window.from_ns.max(first_ns);
+    (part.at(from_ns), part.at(part.window.to_ns.min(last_ns).max(from_ns)))
 }

@@ -401,6 +401,58 @@ fn kineto_keys_are_there() {
 }
 
 #[test]
+fn kernels_name_their_operator_and_how_far_they_fill_the_device() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rank-0.tprof");
+    let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
+    let properties = writer.name(
+        r#"{"warpSize":32,"maxThreadsPerMultiprocessor":2048,"maxBlocksPerMultiprocessor":32,
+            "regsPerMultiprocessor":65536,"sharedMemPerMultiprocessor":233472}"#,
+    );
+    let (processors, compute_major) = (Some(132), Some(9));
+    writer.device(&Device { processors, compute_major, properties, ..Device::default() });
+    let names = ["aten::linear", "aten::mm", "cudaLaunchKernel"].map(|name| writer.name(name));
+    let [outer, inner, call] = [(0, 100, None), (10, 50, None), (20, 5, Some(7))];
+    let mut spans: Vec<Span> = Vec::new();
+    for (name, (start_ns, duration_ns, correlation)) in names.into_iter().zip([outer, inner, call])
+    {
+        let kind = if correlation.is_some() { SpanKind::Runtime } else { SpanKind::Operator };
+        let span = Span { start_ns, duration_ns, kind, name, correlation, ..Span::default() };
+        spans.push(span);
+    }
+    writer.write(&mut spans).unwrap();
+    let row = Kernel {
+        start_ns: 40,
+        duration_ns: 5,
+        correlation: Some(7),
+        grid: [16, 1, 1],
+        block: [128, 1, 1],
+        registers: Some(18),
+        shared_dynamic_bytes: Some(0),
+        ..Kernel::default()
+    };
+    let of_none = Kernel { correlation: Some(8), registers: None, ..row };
+    writer.write(&mut vec![row, of_none]).unwrap();
+    writer.finish().unwrap();
+    let run = RunDir::open(dir.path()).unwrap();
+    let json = load(&chrome::export(&run, &options(None)).unwrap().paths[0]);
+    let spans = of(&json, "X");
+    let args = |category: &str, at: usize| {
+        &spans.iter().filter(|span| span["cat"] == category).nth(at).unwrap()["args"]
+    };
+    assert_eq!(args("cpu_op", 1)["External id"], 2);
+    assert_eq!(args("cuda_runtime", 0)["External id"], 2);
+    let kernel = args("kernel", 0);
+    assert_eq!(kernel["External id"], 2);
+    assert_eq!(kernel["blocks per SM"], 0.121212);
+    assert_eq!(kernel["warps per SM"], 0.484848);
+    assert_eq!(kernel["est. achieved occupancy %"], 1);
+    let other = args("kernel", 1);
+    assert_eq!((&other["External id"], &other["blocks per SM"]), (&Value::Null, &0.121212.into()));
+    assert_eq!(other["est. achieved occupancy %"], Value::Null);
+}
+
+#[test]
 fn a_slice_of_the_json_is_a_whole_trace() {
     let dir = tempfile::tempdir().unwrap();
     common::write_run(dir.path(), common::SMALL);

@@ -8,6 +8,8 @@ use tprof_facts::frames::Frames;
 use tprof_trace::TraceFile;
 use tprof_trace::model::*;
 
+use super::occupancy::Multiprocessors;
+use super::operators::OperatorIds;
 use super::writer::Writer;
 use crate::correlations::Correlations;
 use crate::in_order::TimedRow;
@@ -28,12 +30,19 @@ pub(super) struct Rows<'a> {
     work: Correlations,
     waits: Correlations,
     launched: Correlations,
+    operators: OperatorIds,
+    devices: FxHashMap<(ProcessIndex, u32), Multiprocessors>,
     objects: Objects,
 }
 
 impl<'a> Rows<'a> {
     pub fn new(part: &'a OpenRank<'_>, imported: bool) -> Rows<'a> {
         let trace = &part.trace;
+        // An imported trace has what its profiler computed of each kernel, or nothing.
+        let devices = trace.devices().iter().filter(|_| !imported);
+        let devices = devices.filter_map(|device| {
+            Some(((device.process, device.device), Multiprocessors::of(trace, device)?))
+        });
         Rows {
             trace,
             imported,
@@ -42,6 +51,8 @@ impl<'a> Rows<'a> {
             work: Correlations::of_work(trace, part.window),
             waits: Correlations::of_waits(trace, part.window),
             launched: Correlations::default(),
+            operators: OperatorIds::of(trace, imported),
+            devices: devices.collect(),
             objects: Objects::default(),
         }
     }
@@ -85,10 +96,14 @@ impl<'a> Rows<'a> {
             false => to.thread(row.thread),
         };
         let (start_ns, name) = (to.at(row.start_ns), trace.name(row.name));
+        let has_work = row.correlation.is_some_and(|correlation| {
+            self.work.holds(row.process, correlation) || self.waits.holds(row.process, correlation)
+        });
+        let external = self.operators.span(row, has_work);
         to.event(|text| {
             complete(text, category, name, &place, (start_ns, row.duration_ns));
             let mut args = EventArgs::begin(text);
-            args.number("External id", row.external);
+            args.number("External id", external);
             args.number("correlation", row.correlation);
             if row.kind == SpanKind::Python {
                 args.number("Python id", row.id);
@@ -105,10 +120,7 @@ impl<'a> Rows<'a> {
             args.string("Call stack", &stack);
             args.object(self.objects.inner(trace, row.args));
         })?;
-        if let Some(correlation) = row.correlation
-            && (self.work.holds(row.process, correlation)
-                || self.waits.holds(row.process, correlation))
-        {
+        if let Some(correlation) = row.correlation.filter(|_| has_work) {
             self.launched.insert(row.process, correlation);
             arrow(to, "s", row.process, correlation, &place, start_ns)?;
         }
@@ -136,10 +148,13 @@ impl<'a> Rows<'a> {
         let trace = self.trace;
         let place = on_device(row.device, Some(row.stream));
         let (start_ns, name) = (to.at(row.start_ns), trace.name(row.name));
+        let call = (row.correlation, row.external);
+        let external = self.operators.work(row.process, call, row.graph.is_some());
+        let load = self.devices.get(&(row.process, row.device)).and_then(|of| of.load(row));
         to.event(|text| {
             complete(text, "kernel", name, &place, (start_ns, row.duration_ns));
             let mut args = EventArgs::begin(text);
-            args.number("External id", row.external);
+            args.number("External id", external);
             args.number("device", Some(row.device.into()));
             args.number("context", (row.context > 0).then_some(row.context.into()));
             args.number("stream", Some(row.stream));
@@ -149,8 +164,11 @@ impl<'a> Rows<'a> {
             let known = shared.iter().any(Option::is_some);
             let sum = shared.into_iter().flatten().map(u64::from).sum();
             args.number("shared memory", known.then_some(sum));
+            args.millionths("blocks per SM", load.map(|load| load.blocks));
+            args.millionths("warps per SM", load.map(|load| load.warps));
             args.sizes("grid", row.grid);
             args.sizes("block", row.block);
+            args.number("est. achieved occupancy %", load.and_then(|load| load.occupancy));
             args.number("graph id", row.graph.map(u64::from));
             args.number("graph node id", row.graph_node);
             args.object(self.objects.inner(trace, row.args));
@@ -163,10 +181,12 @@ impl<'a> Rows<'a> {
         let name = copies::name(trace, row);
         let place = on_device(row.device, Some(row.stream));
         let start_ns = to.at(row.start_ns);
+        let call = (row.correlation, row.external);
+        let external = self.operators.work(row.process, call, row.graph.is_some());
         to.event(|text| {
             complete(text, words::of_copy(row.kind), &name, &place, (start_ns, row.duration_ns));
             let mut args = EventArgs::begin(text);
-            args.number("External id", row.external);
+            args.number("External id", external);
             args.number("device", Some(row.device.into()));
             args.number("context", (row.context > 0).then_some(row.context.into()));
             args.number("stream", Some(row.stream));
@@ -191,6 +211,7 @@ impl<'a> Rows<'a> {
         };
         let place = on_device(row.device.unwrap_or(0), row.stream);
         let start_ns = to.at(row.start_ns);
+        let external = self.operators.work(row.process, (row.correlation, row.external), false);
         to.event(|text| {
             complete(text, "cuda_sync", name, &place, (start_ns, row.duration_ns));
             let others = trace.name(row.args);
@@ -198,7 +219,7 @@ impl<'a> Rows<'a> {
             if !others.contains("\"cuda_sync_kind\"") {
                 args.string("cuda_sync_kind", name);
             }
-            args.number("External id", row.external);
+            args.number("External id", external);
             args.number("device", row.device.map(u64::from));
             args.number("context", (row.context > 0).then_some(row.context.into()));
             args.number("stream", row.stream);
@@ -453,6 +474,14 @@ impl<'t> EventArgs<'t> {
         if let Some(value) = value {
             self.key(key);
             self.text.uint(value);
+        }
+    }
+
+    /// A number with six places at most.
+    fn millionths(&mut self, key: &str, value: Option<f64>) {
+        if let Some(value) = value {
+            self.key(key);
+            self.text.float((value * 1e6).round() / 1e6);
         }
     }
 

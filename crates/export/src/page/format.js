@@ -12,6 +12,7 @@ function scaled(value, units) {
 }
 
 const TIME_UNITS = [["ns", 1], ["µs", 1e3], ["ms", 1e6], ["s", 1e9]];
+const HERTZ_UNITS = [["Hz", 1], ["kHz", 1e3], ["MHz", 1e6], ["GHz", 1e9]];
 const BYTE_UNITS = [["B", 1], ["KiB", 1024], ["MiB", 1048576], ["GiB", 1073741824], ["TiB", 1099511627776]];
 
 function formatTime(ns) {
@@ -24,7 +25,8 @@ function formatCount(count) {
   return Math.round(count).toLocaleString("en-US");
 }
 function formatValue(value, unit) {
-  return unit === "ns" ? formatTime(value) : unit === "bytes" ? formatBytes(value) : formatCount(value);
+  const units = { ns: formatTime, bytes: formatBytes, share: (share) => formatShare(share, 1), Hz: (hertz) => scaled(hertz, HERTZ_UNITS), W: (watts) => `${digits(watts)} W`, "°C": (degrees) => `${Math.round(degrees)} °C` };
+  return (units[unit] || formatCount)(value);
 }
 function formatShare(part, whole) {
   if (!(whole > 0)) return "–";

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
+use tprof_facts::counters::CounterUnit;
 use tprof_facts::labels;
 use tprof_trace::model::*;
 
@@ -171,12 +172,17 @@ fn owner(process: Option<ProcessIndex>, gpu: Option<Gpu>) -> Owner {
     }
 }
 
-/// Name and unit of a quantity with its unit last in its name.
+/// Name and unit of a quantity; bytes, which the unit states, are not in the name again.
 fn named(name: &str) -> (&str, Unit) {
-    match name.strip_suffix("_bytes") {
-        Some(quantity) => (quantity, Unit::Bytes),
-        None => (name, Unit::None),
-    }
+    let unit = match CounterUnit::of(name) {
+        CounterUnit::Bytes => Unit::Bytes,
+        CounterUnit::Nanoseconds => Unit::Named("ns"),
+        CounterUnit::Hertz => Unit::Named("Hz"),
+        CounterUnit::Watts => Unit::Named("W"),
+        CounterUnit::Celsius => Unit::Named("°C"),
+        CounterUnit::Share | CounterUnit::Count => Unit::None,
+    };
+    (name.strip_suffix("_bytes").unwrap_or(name), unit)
 }
 
 /// How busy each device was: the share of each stretch in which a kernel ran.
@@ -239,4 +245,17 @@ fn absolute<W: Write>(
         event(fields);
         fields.close(open);
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_have_the_unit_that_their_name_ends_in() {
+        assert_eq!(named(counter::RSS_BYTES), ("rss", Unit::Bytes));
+        assert_eq!(named(counter::GPU_SM_CLOCK), (counter::GPU_SM_CLOCK, Unit::Named("Hz")));
+        assert_eq!(named(counter::GPU_POWER), (counter::GPU_POWER, Unit::Named("W")));
+        assert_eq!(named("loss"), ("loss", Unit::None));
+    }
 }

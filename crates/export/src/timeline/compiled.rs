@@ -39,7 +39,7 @@ pub(crate) fn compilations(
         if !events.is_empty() {
             let process = processes.index(part, process_of(part, read));
             let (kind, name) = (LaneKind::Compilations, "torch.compile".to_owned());
-            lanes.lanes.push(Lane { kind, process, name, device: None, events });
+            lanes.lanes.push(Lane { kind, process, name, thread: None, device: None, events });
         }
     }
 }

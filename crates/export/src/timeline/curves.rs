@@ -5,20 +5,26 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use serde_json::{Value, json};
-use tprof_trace::model::{DeviceAllocation, ProcessIndex, counter};
+use tprof_facts::counters::{CounterUnit, is_total, title};
+use tprof_trace::model::{DeviceAllocation, ProcessEnd, ProcessIndex};
 
+use super::device_memory;
 use super::processes::Processes;
 use crate::counters::{Thin, heap, stretch};
 use crate::gpus::{Gpu, Gpus};
 use crate::page::Payload;
 use crate::rows::wanted;
-use crate::{OpenRank, Written};
+use crate::{OpenRank, Window, Written};
 
 /// A quantity over time, in thousandths where it is no whole number.
 struct Curve {
     process: Option<usize>,
+    /// The device of the process that it is about.
+    device: Option<u32>,
     name: String,
-    unit: &'static str,
+    unit: CounterUnit,
+    /// Whether it only rises.
+    total: bool,
     scale: u64,
     points: Vec<(u64, u64)>,
 }
@@ -32,8 +38,10 @@ pub(crate) struct Curves {
 impl Curves {
     /// Adds those of a file.
     pub fn file(&mut self, part: &OpenRank<'_>, written: &mut Written, processes: &mut Processes) {
-        let stretch_ns = stretch(length_ns(part));
+        let Window { from_ns, to_ns } = part.window;
+        let stretch_ns = stretch(length_ns(part).min(to_ns - from_ns));
         self.heap(part, processes, stretch_ns);
+        self.taken(part, processes, stretch_ns);
         self.device(part, written, processes, stretch_ns);
         self.counters(part, processes, stretch_ns);
     }
@@ -51,7 +59,29 @@ impl Curves {
         for (process, points) in heaps {
             let process = Some(processes.index(part, process));
             let name = "Host heap".to_owned();
-            self.all.push(Curve { process, name, unit: "bytes", scale: 1, points });
+            self.all.push(level(process, None, name, points));
+        }
+    }
+
+    /// What was taken from each device, by the calls that took it: a level from one to the next.
+    fn taken(&mut self, part: &OpenRank<'_>, processes: &mut Processes, stretch_ns: u64) {
+        for ((process, device), mut points) in device_memory::taken(&part.trace) {
+            let held = points.last().map_or(0, |(_, bytes)| *bytes);
+            let last_ns = part.trace.extent_ns().map_or(0, |(_, last_ns)| last_ns);
+            match part.trace.process_end(process) {
+                Some((end_ns, how)) if how != ProcessEnd::Exec => {
+                    points.extend([(end_ns, held), (end_ns.saturating_add(1), 0)]);
+                }
+                _ => points.push((last_ns, held)),
+            }
+            let mut thin = Thin::new(stretch_ns);
+            let mut kept = Vec::new();
+            for (time_ns, bytes) in levels_within(&points, part.window) {
+                kept.extend(thin.point(part.at(time_ns), bytes));
+            }
+            kept.extend(thin.rest());
+            let process = Some(processes.index(part, process));
+            self.all.push(level(process, Some(device), format!("GPU {device} memory taken"), kept));
         }
     }
 
@@ -81,8 +111,7 @@ impl Curves {
         for ((process, device, name), (thin, mut points)) in curves {
             points.extend(thin.rest());
             let process = Some(processes.index(part, process));
-            let name = format!("GPU {device} {name}");
-            self.all.push(Curve { process, name, unit: "bytes", scale: 1, points });
+            self.all.push(level(process, Some(device), format!("GPU {device} {name}"), points));
         }
     }
 
@@ -90,24 +119,39 @@ impl Curves {
         type Key = (Option<ProcessIndex>, Option<Gpu>, u32);
         let gpus = Gpus::of(&part.trace);
         let mut curves: BTreeMap<Key, Vec<(u64, f64)>> = BTreeMap::new();
-        for row in part.trace.counters().iter().filter(|row| part.window.holds(row.time_ns)) {
+        for row in part.trace.counters() {
             let key = (row.process, gpus.gpu(row), row.name.0);
-            curves.entry(key).or_default().push((part.at(row.time_ns), row.value));
+            curves.entry(key).or_default().push((row.time_ns, row.value));
         }
-        for ((process, gpu, name), points) in curves {
+        let last_ns = part.trace.extent_ns().map_or(0, |(_, last_ns)| last_ns);
+        for ((process, gpu, name), mut points) in curves {
             let name = part.trace.name(tprof_trace::model::NameId(name));
+            // These are written when they change.
+            if let Some((_, all)) = points.last().copied().filter(|_| is_total(name)) {
+                points.push((last_ns, all));
+            }
+            let points = levels_within(&points, part.window);
             let whole = points.iter().all(|(_, value)| value.fract() == 0.0);
             let scale: u64 = if whole { 1 } else { 1000 };
             let mut thin = Thin::new(stretch_ns);
             let mut kept = Vec::new();
             for (time_ns, value) in points.into_iter().filter(|(_, value)| *value >= 0.0) {
-                kept.extend(thin.point(time_ns, (value * scale as f64).round() as u64));
+                kept.extend(thin.point(part.at(time_ns), (value * scale as f64).round() as u64));
             }
             kept.extend(thin.rest());
+            let device = match gpu {
+                Some(Gpu::Seen(Some(of), device)) if Some(of) == process => Some(device),
+                _ => None,
+            };
             self.all.push(Curve {
                 process: process.map(|process| processes.index(part, process)),
-                name: title(name, gpu),
-                unit: if name.ends_with("_bytes") { "bytes" } else { "count" },
+                device,
+                name: match gpu {
+                    Some(gpu) => format!("{} {}", gpu.label(), title(name)),
+                    None => title(name).to_owned(),
+                },
+                unit: CounterUnit::of(name),
+                total: is_total(name),
                 scale,
                 points: kept,
             });
@@ -121,12 +165,49 @@ impl Curves {
         payload.differences("curveValue", &points().map(|point| point.1).collect::<Vec<u64>>());
         let about = self.all.iter().map(|curve| {
             json!({
-                "process": curve.process, "name": curve.name, "unit": curve.unit,
-                "scale": curve.scale, "count": curve.points.len(),
+                "process": curve.process, "device": curve.device, "name": curve.name,
+                "unit": word(curve.unit), "total": curve.total, "scale": curve.scale,
+                "count": curve.points.len(),
             })
         });
         about.collect()
     }
+}
+
+/// A curve of bytes.
+fn level(
+    process: Option<usize>,
+    device: Option<u32>,
+    name: String,
+    points: Vec<(u64, u64)>,
+) -> Curve {
+    Curve { process, device, name, unit: CounterUnit::Bytes, total: false, scale: 1, points }
+}
+
+/// A unit as the page's script names it.
+fn word(unit: CounterUnit) -> &'static str {
+    match unit {
+        CounterUnit::Bytes => "bytes",
+        CounterUnit::Nanoseconds => "ns",
+        CounterUnit::Share => "share",
+        CounterUnit::Hertz => "Hz",
+        CounterUnit::Watts => "W",
+        CounterUnit::Celsius => "°C",
+        CounterUnit::Count => "count",
+    }
+}
+
+/// Of levels that hold until the next one, those in a window: the one that it begins with, the
+/// changes, and the last one again where it ends.
+fn levels_within<V: Copy>(points: &[(u64, V)], window: Window) -> Vec<(u64, V)> {
+    let begun = points.partition_point(|(time_ns, _)| *time_ns <= window.from_ns);
+    let ended = points.partition_point(|(time_ns, _)| *time_ns < window.to_ns).max(begun);
+    let before = begun.checked_sub(1).map(|at| (window.from_ns, points[at].1));
+    let mut held: Vec<(u64, V)> = before.into_iter().chain(points[begun..ended].to_vec()).collect();
+    if let Some((_, level)) = held.last().copied().filter(|_| ended < points.len()) {
+        held.push((window.to_ns, level));
+    }
+    held
 }
 
 /// How long a file's device allocations, counters and heap events go on. What
@@ -140,27 +221,19 @@ fn length_ns(part: &OpenRank<'_>) -> u64 {
     range.1.saturating_sub(range.0)
 }
 
-/// A counter's name for people.
-fn title(name: &str, gpu: Option<Gpu>) -> String {
-    let title = match name {
-        counter::RSS_BYTES => "Resident memory",
-        counter::PSS_BYTES => "Resident memory, shared pages divided",
-        counter::MAPPED_BYTES => "Mapped memory",
-        counter::HEAP_BYTES => "Host heap, sampled",
-        counter::READ_BYTES => "Read by calls",
-        counter::WRITTEN_BYTES => "Written by calls",
-        counter::STORAGE_READ_BYTES => "Read from storage",
-        counter::STORAGE_WRITTEN_BYTES => "Written to storage",
-        counter::CGROUP_BYTES => "Memory of the cgroup",
-        counter::CGROUP_CACHE_BYTES => "Page cache of the cgroup, near its limit",
-        counter::CGROUP_LIMIT_BYTES => "Memory limit of the cgroup",
-        counter::CGROUP_OOM_KILLS => "OOM kills",
-        counter::HOST_BUSY_CORES => "Busy processors of the host",
-        counter::CGROUP_THROTTLED_NS => "Time that the cgroup's CPU limit took",
-        other => other,
-    };
-    match gpu {
-        Some(gpu) => format!("{} {title}", gpu.label()),
-        None => title.to_owned(),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_holds_from_before_the_window_until_it_ends() {
+        let points = [(10, 1), (20, 2), (30, 3), (40, 0)];
+        let within = |from_ns, to_ns| levels_within(&points, Window { from_ns, to_ns });
+        assert_eq!(within(15, 35), [(15, 1), (20, 2), (30, 3), (35, 3)]);
+        assert_eq!(within(21, 22), [(21, 2), (22, 2)]);
+        assert_eq!(within(0, 15), [(10, 1), (15, 1)]);
+        assert_eq!(within(35, 90), [(35, 3), (40, 0)]);
+        assert_eq!(within(0, 5), []);
+        assert_eq!(levels_within(&points, Window::ALL), points);
     }
 }

@@ -11,6 +11,7 @@ use tprof_trace::model::{
 };
 
 use super::events::{Event, EventKind, Lane, LaneKind, Lanes};
+use super::graphs::{GraphRuns, graph_name};
 use super::processes::Processes;
 use crate::collectives::meeting;
 use crate::rows::wanted;
@@ -37,12 +38,13 @@ pub(crate) fn streams(
     let collectives = collectives(part, written);
     let mut communication = Communication::read(&part.trace);
     let mut streams: BTreeMap<LaneKey, Vec<Event>> = BTreeMap::new();
+    let mut graphs: BTreeMap<LaneKey, GraphRuns> = BTreeMap::new();
     for row in wanted::<Kernel>(part, written) {
         let name = part.trace.name(row.name);
         let described = row.correlation.and_then(|number| collectives.get(&(row.process, number)));
         let collective = communication.holds(row.process, row.correlation, row.name);
         let mut detail = described.map(|described| described.text.clone()).unwrap_or_default();
-        kernel_detail(&row, sources.get(name).map(String::as_str), &mut detail);
+        kernel_detail(&row, name, sources.get(name).map(String::as_str), &mut detail);
         let event = Event {
             start_ns: part.at(row.start_ns),
             duration_ns: row.duration_ns,
@@ -53,6 +55,7 @@ pub(crate) fn streams(
             kin: described.map_or(0, |described| described.kin),
         };
         let key = (row.process, Some(row.device), LaneKind::Stream, Some(row.stream));
+        graphs.entry(key).or_default().node(&event, row.graph, row.graph_node);
         streams.entry(key).or_default().push(event);
     }
     for row in wanted::<MemoryCopy>(part, written) {
@@ -67,6 +70,7 @@ pub(crate) fn streams(
             kin: 0,
         };
         let key = (row.process, Some(row.device), LaneKind::Stream, Some(row.stream));
+        graphs.entry(key).or_default().node(&event, row.graph, row.graph_node);
         streams.entry(key).or_default().push(event);
     }
     for row in wanted::<DeviceSpan>(part, written) {
@@ -104,10 +108,13 @@ pub(crate) fn streams(
         let key = (row.process, row.device, LaneKind::Waits, row.stream);
         streams.entry(key).or_default().push(event);
     }
+    for (key, runs) in graphs {
+        streams.entry(key).or_default().extend(runs.events(lanes));
+    }
     for ((process, device, kind, stream), events) in streams {
         let name = stream_name(part, process, device, stream);
         let process = processes.index(part, process);
-        lanes.lanes.push(Lane { kind, process, name, device, events });
+        lanes.lanes.push(Lane { kind, process, name, thread: None, device, events });
     }
 }
 
@@ -163,7 +170,7 @@ fn collectives(
     known
 }
 
-fn kernel_detail(row: &Kernel, source: Option<&str>, text: &mut String) {
+fn kernel_detail(row: &Kernel, name: &str, source: Option<&str>, text: &mut String) {
     let mut part = |words: std::fmt::Arguments<'_>| {
         if !text.is_empty() {
             text.push_str(" · ");
@@ -182,8 +189,13 @@ fn kernel_detail(row: &Kernel, source: Option<&str>, text: &mut String) {
         let bytes: u64 = shared.iter().flatten().map(|&bytes| u64::from(bytes)).sum();
         part(format_args!("{bytes} bytes shared"));
     }
-    if let Some(graph) = row.graph {
-        part(format_args!("graph {graph}"));
+    match row.graph {
+        // By default a graph is one record.
+        Some(graph) if name == graph_name(graph) => {
+            part(format_args!("its nodes were not recorded: --cuda-graphs node"));
+        }
+        Some(graph) => part(format_args!("graph {graph}")),
+        None => {}
     }
     if let Some(source) = source {
         part(format_args!("{source}"));

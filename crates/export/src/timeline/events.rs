@@ -29,6 +29,8 @@ pub(crate) enum EventKind {
     Waiting = 12,
     /// A wait for a device, or of one stream for another.
     Synchronization = 13,
+    /// A run of a CUDA graph, around its nodes.
+    Graph = 14,
 }
 
 /// An interval on a lane.
@@ -71,6 +73,8 @@ pub(crate) struct Lane {
     /// Index of the process in the page.
     pub process: usize,
     pub name: String,
+    /// Thread of spans or samples, as its file numbers it.
+    pub thread: Option<u32>,
     /// Device of a stream.
     pub device: Option<u32>,
     pub events: Vec<Event>,
@@ -161,7 +165,7 @@ impl Lanes {
                 };
                 json!({
                     "kind": kind, "process": lane.process, "name": lane.name,
-                    "device": lane.device, "count": lane.events.len(),
+                    "thread": lane.thread, "device": lane.device, "count": lane.events.len(),
                 })
             })
             .collect();
@@ -256,8 +260,12 @@ mod tests {
         };
         let events = durations.iter().enumerate().map(event).collect();
         let name = "thread".to_owned();
-        lanes.lanes.push(Lane { kind: LaneKind::Thread, process: 0, name, device: None, events });
+        lanes.lanes.push(lane(LaneKind::Thread, name, events));
         lanes
+    }
+
+    fn lane(kind: LaneKind, name: String, events: Vec<Event>) -> Lane {
+        Lane { kind, process: 0, name, thread: None, device: None, events }
     }
 
     #[test]
@@ -284,7 +292,7 @@ mod tests {
         let other = Event { correlation: Some(77), ..kernel };
         let name = "stream".to_owned();
         let events = vec![kernel, other];
-        lanes.lanes.push(Lane { kind: LaneKind::Stream, process: 0, name, device: None, events });
+        lanes.lanes.push(lane(LaneKind::Stream, name, events));
         assert_eq!(lanes.links(), [0, 0, 0, 3, 0]);
     }
 }

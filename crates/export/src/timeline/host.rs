@@ -1,16 +1,14 @@
-//! Lanes of host threads: their spans, and their samples as nested functions.
+//! Lanes of host threads: their spans.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use tprof_facts::labels::{self, Ids};
 use tprof_trace::hash::joined;
-use tprof_trace::model::{FlowPoint, Sample, Span, SpanKind, ThreadIndex, ThreadState};
+use tprof_trace::model::{FlowPoint, Span, SpanKind, ThreadIndex};
 
 use super::events::{Event, EventKind, Lane, LaneKind, Lanes};
 use super::processes::Processes;
-use crate::flame::{FrameKind, FrameOwner, FrameTable, Labels, waiting_for};
 use crate::rows::wanted;
 use crate::{OpenRank, Written};
 
@@ -31,6 +29,7 @@ pub(crate) fn spans(
             kind: LaneKind::Thread,
             process: processes.index(part, row.process),
             name: labels::thread(file, row.thread, Ids::Shown),
+            thread: Some(row.thread),
             device: None,
             events: Vec::new(),
         });
@@ -108,217 +107,4 @@ fn detail(part: &OpenRank<'_>, row: &Span) -> String {
         parts.push(format!("failed with status {status}"));
     }
     parts.join(" · ")
-}
-
-/// Adds the samples of a file: neighbouring samples that share the outer part of
-/// their stacks are shown as one call of it, which they need not have been.
-///
-/// A sample of a running thread stands for the period before it, one of a wait
-/// for the time that it lasted. A thread that runs is sampled once a period, so
-/// that a shorter time without any record was spent running. Who was sent off a
-/// core comes back to where it was; such waits have no stack of their own.
-pub(crate) fn samples(
-    part: &OpenRank<'_>,
-    written: &mut Written,
-    processes: &mut Processes,
-    lanes: &mut Lanes,
-) {
-    let rows = wanted::<Sample>(part, written);
-    let ran = rows.iter().filter(|row| row.state == ThreadState::Running);
-    let period_ns = ran.map(|row| row.weight_ns).max().unwrap_or(0);
-    let mut table = FrameTable::default();
-    let mut labels = Labels::new(part, Ids::Shown, &mut table);
-    let mut threads: BTreeMap<ThreadIndex, Vec<Sample>> = BTreeMap::new();
-    rows.into_iter().for_each(|row| threads.entry(row.thread).or_default().push(row));
-    for (thread, mut rows) in threads {
-        rows.sort_by_key(|row| row.time_ns);
-        let process = rows[0].process;
-        let mut calls = Calls { longest_gap_ns: period_ns + period_ns / 2, ..Calls::default() };
-        for row in rows {
-            let at_ns = part.at(row.time_ns);
-            let waits = row.state != ThreadState::Running;
-            let (start_ns, end_ns) = match waits {
-                true => (at_ns, at_ns.saturating_add(row.weight_ns)),
-                false => (at_ns.saturating_sub(row.weight_ns), at_ns),
-            };
-            let mut frames = match row.stack {
-                0 if waits && calls.is_near(start_ns) => calls.frames(EventKind::Waiting),
-                _ => {
-                    let stack = labels.stack(process, row.stack, &mut table).to_vec();
-                    without_interpreter(stack, &table)
-                }
-            };
-            if let Some(what) = waiting_for(row.state) {
-                frames.push(table.frame(FrameKind::Unknown, what, ""));
-            }
-            calls.see(start_ns, end_ns, &frames, |frame, start_ns| {
-                let kind = match table.kinds[frame as usize] {
-                    FrameKind::Python => EventKind::Python,
-                    FrameKind::Unknown if waits => EventKind::Waiting,
-                    _ => EventKind::Native,
-                };
-                Event {
-                    start_ns,
-                    duration_ns: 0,
-                    name: lanes.names.of(&name(&table, frame)),
-                    kind,
-                    detail: lanes.details.of(&table.places[frame as usize]),
-                    correlation: None,
-                    kin: 0,
-                }
-            });
-        }
-        lanes.lanes.push(Lane {
-            kind: LaneKind::Samples,
-            process: processes.index(part, process),
-            name: labels::thread(&part.trace, thread, Ids::Shown),
-            device: None,
-            events: calls.finish(),
-        });
-    }
-}
-
-/// A stack without the native frames that its Python frames stand for: the
-/// interpreter's, above the innermost Python frame; and without frames of Python's import
-/// system, which only pass through.
-fn without_interpreter(mut stack: Vec<u32>, table: &FrameTable) -> Vec<u32> {
-    let is_python = |&frame: &u32| table.kinds[frame as usize] == FrameKind::Python;
-    let Some(innermost) = stack.iter().rposition(is_python) else { return stack };
-    let mut at = 0;
-    stack.retain(|frame| {
-        at += 1;
-        let is_import = table.owners[*frame as usize] == FrameOwner::Import;
-        at > innermost || is_python(frame) && !is_import
-    });
-    stack
-}
-
-/// What a frame is called; code of a module itself has its file's name, and the folder's.
-fn name(table: &FrameTable, frame: u32) -> Cow<'_, str> {
-    let (name, place) = (&table.names[frame as usize], &table.places[frame as usize]);
-    match &**name {
-        "<module>" if !place.is_empty() => {
-            let folders = place.rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
-            format!("{} {name}", &place[folders..]).into()
-        }
-        name => name.into(),
-    }
-}
-
-/// Calls that a thread's samples show. They nest and never overlap: what
-/// began before the last sample ended begins there.
-#[derive(Default)]
-struct Calls {
-    open: Vec<(u32, Event)>,
-    done: Vec<Event>,
-    end_ns: u64,
-    /// Time without a record in which the thread ran on.
-    longest_gap_ns: u64,
-}
-
-impl Calls {
-    /// Whether calls lasted until then.
-    fn is_near(&self, start_ns: u64) -> bool {
-        start_ns <= self.end_ns.saturating_add(self.longest_gap_ns)
-    }
-
-    /// Frames of the open calls, without those of a kind.
-    fn frames(&self, but: EventKind) -> Vec<u32> {
-        self.open.iter().filter(|(_, event)| event.kind != but).map(|(frame, _)| *frame).collect()
-    }
-
-    fn see(
-        &mut self,
-        start_ns: u64,
-        end_ns: u64,
-        frames: &[u32],
-        mut event: impl FnMut(u32, u64) -> Event,
-    ) {
-        let same = match self.is_near(start_ns) {
-            true => self.open.iter().zip(frames).take_while(|((a, _), b)| a == *b).count(),
-            // Nothing was sampled in between.
-            false => 0,
-        };
-        let end_ns = end_ns.max(self.end_ns);
-        let start_ns = start_ns.clamp(self.end_ns, end_ns);
-        // A wait ends when it ends; what was called may go on until something else is sampled.
-        if self.is_near(start_ns) {
-            for (_, event) in self.open.iter_mut().filter(|(_, e)| e.kind != EventKind::Waiting) {
-                event.duration_ns = start_ns - event.start_ns;
-            }
-        }
-        self.done.extend(self.open.drain(same..).map(|(_, event)| event));
-        self.end_ns = end_ns;
-        self.open.extend(frames[same..].iter().map(|&frame| (frame, event(frame, start_ns))));
-        for (_, event) in &mut self.open {
-            event.duration_ns = end_ns - event.start_ns;
-        }
-    }
-
-    fn finish(mut self) -> Vec<Event> {
-        self.done.extend(self.open.into_iter().map(|(_, event)| event));
-        self.done
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn calls(seen: &[(u64, u64, &[u32])]) -> Vec<(u32, u64, u64)> {
-        let mut calls = Calls { longest_gap_ns: 5, ..Calls::default() };
-        for (start_ns, end_ns, frames) in seen {
-            calls.see(*start_ns, *end_ns, frames, |name, start_ns| Event {
-                start_ns,
-                duration_ns: 0,
-                name,
-                kind: EventKind::Native,
-                detail: 0,
-                correlation: None,
-                kin: 0,
-            });
-        }
-        let mut events: Vec<_> = calls
-            .finish()
-            .iter()
-            .map(|e| (e.name, e.start_ns, e.start_ns + e.duration_ns))
-            .collect();
-        events.sort_unstable();
-        events
-    }
-
-    #[test]
-    fn neighbours_share_the_outer_part_of_their_stacks() {
-        let seen = calls(&[(0, 10, &[1, 2]), (10, 20, &[1, 3]), (30, 40, &[1, 3])]);
-        assert_eq!(seen, [(1, 0, 20), (1, 30, 40), (2, 0, 10), (3, 10, 20), (3, 30, 40)]);
-    }
-
-    #[test]
-    fn a_gap_too_short_for_a_sample_was_spent_running() {
-        let seen = calls(&[(0, 10, &[1, 2]), (14, 20, &[1, 3]), (26, 30, &[1, 3])]);
-        assert_eq!(seen, [(1, 0, 20), (1, 26, 30), (2, 0, 14), (3, 14, 20), (3, 26, 30)]);
-    }
-
-    #[test]
-    fn samples_that_overlap_become_calls_that_do_not() {
-        let seen = calls(&[(0, 100, &[1, 2]), (60, 90, &[4]), (95, 120, &[5])]);
-        assert_eq!(seen, [(1, 0, 100), (2, 0, 100), (4, 100, 100), (5, 100, 120)]);
-    }
-
-    #[test]
-    fn python_frames_stand_for_the_interpreters() {
-        let mut table = FrameTable::default();
-        let [native, python, leaf] = [
-            table.frame(FrameKind::Native, "_PyEval_EvalFrame", ""),
-            table.frame(FrameKind::Python, "main", ""),
-            table.frame(FrameKind::Native, "sgemm", ""),
-        ];
-        let shown = without_interpreter(vec![native, python, native, python, leaf], &table);
-        assert_eq!(shown, [python, python, leaf]);
-        assert_eq!(without_interpreter(vec![native, leaf], &table), [native, leaf]);
-        let file = "<frozen importlib._bootstrap>";
-        let import = table.code(FrameKind::Python, "_find_and_load", file, FrameOwner::Import);
-        let shown = without_interpreter(vec![python, import, native, python, leaf], &table);
-        assert_eq!(shown, [python, python, leaf]);
-    }
 }

@@ -1,14 +1,17 @@
 // What the reader does: move, zoom, choose, search.
 
-// More would hide what they point at.
+// More would hide what they point at, as would two that end within so many pixels.
 const MOST_ARROWS = 80;
+const ARROWS_APART = 8;
 
 async function start() {
   const data = await readPayload();
   const trace = new Trace(data);
   const raster = new Raster(trace, $("canvas"));
-  const view = { from: trace.least, to: trace.most };
-  const state = { selected: -1, hover: -1, range: null, steps: trace.marks, arrows: [], showArrows: true };
+  const { run, chosen } = trace.scopes;
+  const around = ({ from, to }) => [Math.max(trace.least, from - (to - from) * 0.02), Math.min(trace.most, to + (to - from) * 0.02)];
+  const view = { from: around(chosen)[0], to: around(chosen)[1] };
+  const state = { selected: -1, hover: -1, range: null, scope: chosen, steps: trace.marks, arrows: [], showArrows: true };
   const scroll = $("scroll");
   let waiting = false, pointer = null;
   const paint = () => { if (!waiting) { waiting = true; requestAnimationFrame(draw); } };
@@ -42,11 +45,13 @@ async function start() {
         for (const row of lane.rows) {
           const a = trace.after(row.from, row.to, view.from), b = trace.startsAt(a, row.to, view.to);
           if (few.length + b - a > MOST_ARROWS) { few.length = MOST_ARROWS + 1; break; }
-          for (let i = a; i < b; i++) few.push(i);
+          // A graph's nodes have the arrow of their graph.
+          for (let i = a; i < b; i++) if (!(trace.parent[i] >= 0 && KINDS[trace.kind[trace.parent[i]]] === "graph")) few.push(i);
         }
         if (few.length > MOST_ARROWS) break;
       }
-      if (few.length <= MOST_ARROWS) few.forEach((event) => add(event, false));
+      const taken = new Set(), column = (event) => Math.floor((trace.start[event] - view.from) / (view.to - view.from) * width() / ARROWS_APART);
+      if (few.length <= MOST_ARROWS) for (const event of few) if (taken.size < taken.add(column(event)).size) add(event, false);
     }
     if (state.selected >= 0) {
       add(state.selected, true);
@@ -99,8 +104,13 @@ async function start() {
     paint();
   }
   function introduce() {
-    panel.range(trace.first, trace.last);
-    $("chosen").querySelector("h2").textContent = "The whole run";
+    panel.range(state.scope.from, state.scope.to, state.scope.title);
+  }
+  // Shows a stretch of the run, and what it holds if nothing is selected.
+  function enter(scope) {
+    state.scope = scope;
+    if (scope === run) show(trace.least, trace.most); else show(...around(scope));
+    if (state.selected < 0 && !state.range) introduce();
   }
 
   // The event at a point of the window, or the one nearest within two pixels.
@@ -239,7 +249,7 @@ async function start() {
     }
     const acts = {
       ArrowLeft: () => walk(key), ArrowRight: () => walk(key), ArrowUp: () => walk(key), ArrowDown: () => walk(key),
-      Enter: () => walk(key), 0: fit, Home: fit, Escape: clear, f: focus, r: () => { if (state.selected >= 0) selectRange(trace.start[state.selected], trace.end[state.selected]); },
+      Enter: () => walk(key), 0: fit, Home: fit, 1: () => enter(chosen), Escape: clear, f: focus, r: () => { if (state.selected >= 0) selectRange(trace.start[state.selected], trace.end[state.selected]); },
       g: jump, l: toggleArrows, "/": () => $("search").select(), n: () => step(false), N: () => step(true),
       "[": () => stepTo(true), "]": () => stepTo(false), "?": help, "+": () => zoom(0.5, aim()), "-": () => zoom(2, aim()),
     };
@@ -247,9 +257,9 @@ async function start() {
     event.preventDefault();
     acts[key]();
   }
-  const fit = () => show(trace.least, trace.most);
+  const fit = () => enter(run);
   function focus() {
-    const [a, b] = state.range || (state.selected >= 0 ? [trace.start[state.selected], trace.end[state.selected]] : [trace.first, trace.last]);
+    const [a, b] = state.range || (state.selected >= 0 ? [trace.start[state.selected], trace.end[state.selected]] : [state.scope.from, state.scope.to]);
     show(a - (b - a) * 0.05, b + (b - a) * 0.05);
   }
   function toggleArrows() {
@@ -343,7 +353,7 @@ async function start() {
   function legend() {
     const there = new Set();
     for (const row of trace.rows) for (let i = row.from; i < row.to && there.size < KINDS.length; i += Math.max(1, (row.to - row.from) >> 10)) there.add(trace.kind[i]);
-    const about = { python: "Python", call: "CUDA call", range: "range or annotation", native: "native code, sampled", waiting: "waiting, sampled" };
+    const about = { python: "Python", call: "CUDA call", range: "range or annotation", native: "native code, sampled", waiting: "waiting, sampled", graph: "CUDA graph" };
     $("legend").replaceChildren(...[...there].sort((a, b) => a - b).map((kind) => {
       const box = element("i");
       box.style.background = kindColour(KINDS[kind], isDark());
@@ -355,6 +365,9 @@ async function start() {
   $("note").textContent = data.notes.join(" ");
   $("empty").hidden = trace.count > 0 || trace.curves.length > 0;
   $("fit").addEventListener("click", fit);
+  $("scope").addEventListener("click", () => enter(chosen));
+  $("scope").textContent = chosen.button;
+  $("scope").hidden = chosen === run;
   $("zoom-in").addEventListener("click", () => zoom(0.5, middle()));
   $("zoom-out").addEventListener("click", () => zoom(2, middle()));
   $("arrows").addEventListener("click", toggleArrows);

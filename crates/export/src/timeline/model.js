@@ -4,7 +4,8 @@
 // stretch of the row is without visiting its events.
 
 const KINDS = ["python", "operator", "range", "call", "overhead", "other", "kernel", "collective", "copy",
-  "memset", "device range", "native", "waiting", "synchronisation"];
+  "memset", "device range", "native", "waiting", "synchronisation", "graph"];
+// Not a graph, around its nodes: these are the work.
 const DEVICE_KINDS = new Set([6, 7, 8, 9]);
 
 class Trace {
@@ -67,6 +68,9 @@ class Trace {
     this.curves = curves(data);
     this.bounds(data);
     this.uses = new Map();
+    this.scopes = scopes(this, data.slice);
+    this.launches = data.processes.map((_, process) => launches(this, this.lanes.filter((lane) => lane.process === process)));
+    this.idle = idleLanes(this);
   }
 
   // First and last moment of anything.

@@ -79,19 +79,22 @@ class Panel {
       ...cells.map((cell) => element("td", {}, cell)));
   }
 
-  range(from, to) {
+  range(from, to, title = "Selected time") {
     const { trace } = this;
     const per = activity(trace, from, to);
     const known = (value, guessed) => value === null ? "not recorded" : `${guessed ? "~" : ""}${formatTime(value)}  ${formatShare(value, to - from)}`;
     const only = per.length === 1 ? per[0] : null;
     const facts = [["From", formatTime(from)], ["To", formatTime(to)], ["Length", formatTime(to - from)]];
-    if (only) facts.push(["CPU active", known(only.cpu, only.guessed)], ["GPU active", known(only.gpu)], ["Both at once", known(only.both, only.guessed)],
-      ["GPU idle", known(only.gpu === null ? null : to - from - only.gpu)]);
+    if (only) {
+      facts.push(["CPU active", known(only.cpu, only.guessed)]);
+      if (only.guessed && only.spans !== null) facts.push(["In operators or calls", known(only.spans)]);
+      facts.push(["GPU active", known(only.gpu)], ["Both at once", known(only.both, only.guessed)], ["GPU idle", known(only.gpu === null ? null : to - from - only.gpu)]);
+    }
     const list = this.list(facts);
-    const ranks = only ? null : element("table", { class: "ranks" }, element("thead", {}, element("tr", {}, ...["", "CPU active", "GPU active", "Both at once"].map((t) => element("th", { scope: "col", title: t === "CPU active" ? "any host thread within an operator, a Python function or a call" : null }, t)))),
+    const ranks = only ? null : element("table", { class: "ranks" }, element("thead", {}, element("tr", {}, ...["", "CPU active", "GPU active", "Both at once"].map((t) => element("th", { scope: "col", title: t === "CPU active" ? "any host thread on a core; without samples, within an operator, a Python function or a call" : null }, t)))),
       element("tbody", {}, ...per.map((row) => element("tr", {}, ...[row.rank, row.cpu, row.gpu, row.both].map((cell, i) => element("td", {}, i === 0 ? cell : cell === null ? "not recorded" : `${row.guessed && i !== 2 ? "~" : ""}${formatTime(cell)} · ${formatShare(cell, to - from)}`))))));
     const guessed = per.some((row) => row.guessed) ? element("p", { class: "dim" }, "~ is an estimate: when samples found any thread on a core.") : "";
-    $("chosen").replaceChildren(element("h2", {}, "Selected time"), list, ranks || "", guessed);
+    $("chosen").replaceChildren(element("h2", {}, title), list, ranks || "", guessed);
     this.head("Time", "Calls", "Average", "Name");
     const rows = names(trace, from, to);
     const section = (title, of, by) => {
@@ -101,6 +104,6 @@ class Panel {
         ...there.slice(0, MOST_NAMES).map((row) => this.row(row.longest, formatTime(row[by]), formatCount(row.count), formatTime(row.total / row.count), trace.names[row.name]))];
     };
     const device = (row) => DEVICE_KINDS.has(row.kind);
-    $("table").tBodies[0].replaceChildren(...section("On the GPU", device, "total"), ...section("On the host, without nested spans", (row) => !device(row) && !["device range", "synchronisation"].includes(KINDS[row.kind]), "self"));
+    $("table").tBodies[0].replaceChildren(...section("On the GPU", device, "total"), ...section("On the host, without nested spans and idle threads", (row) => !device(row) && !["device range", "synchronisation", "graph"].includes(KINDS[row.kind]), "self"));
   }
 }

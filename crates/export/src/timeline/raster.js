@@ -8,9 +8,12 @@ const COLOURS = {
   python: [50, 74, 70, 40], operator: [202, 66, 74, 42], range: [326, 44, 78, 46], call: [41, 82, 64, 44],
   overhead: [0, 45, 74, 44], other: [215, 12, 76, 42], kernel: [164, 50, 62, 38], collective: [20, 86, 66, 48],
   copy: [203, 68, 56, 46], memset: [230, 45, 72, 50], "device range": [326, 30, 82, 36], native: [34, 48, 74, 40],
-  waiting: [0, 0, 84, 30], synchronisation: [285, 30, 74, 46],
+  waiting: [0, 0, 84, 30], synchronisation: [285, 30, 74, 46], graph: [164, 24, 84, 30],
 };
 const TINTS = 8;
+// Pixels between lines from which on they are seen at all, and in full.
+const FADED = 6;
+const CLEAR = 28;
 
 function hslBytes(hue, saturation, lightness) {
   const s = saturation / 100, l = lightness / 100;
@@ -204,19 +207,24 @@ class Raster {
     context.restore();
   }
 
-  // Where the steps of a rank begin, over its own lanes.
+  // Where the steps of a rank begin, and its marks, over its own lanes. Lines that lie close
+  // together would hide what they stand in: they fade, and then are left out.
   marks2d(layout, x, scrollTop, label, wide) {
     const { context } = this;
     context.strokeStyle = this.dim;
-    context.globalAlpha = 0.35;
-    context.beginPath();
     for (const [rank, top, bottom] of layout.spans) {
-      for (const mark of this.trace.marks) {
-        const at = Math.round(x(mark.at)) + 0.5;
-        if (mark.rank === rank && at > label && at < wide) { context.moveTo(at, top - scrollTop); context.lineTo(at, bottom - scrollTop); }
+      for (const steps of [true, false]) {
+        const marks = this.trace.marks.filter((mark) => mark.rank === rank && (mark.step !== undefined) === steps);
+        const at = marks.map((mark) => Math.round(x(mark.at)) + 0.5).filter((at) => at > label && at < wide);
+        const apart = at.length > 1 ? (at[at.length - 1] - at[0]) / (at.length - 1) : wide;
+        const strength = Math.min(1, (apart - FADED) / (CLEAR - FADED));
+        if (strength <= 0) continue;
+        context.globalAlpha = 0.35 * strength;
+        context.beginPath();
+        for (const px of at) { context.moveTo(px, top - scrollTop); context.lineTo(px, bottom - scrollTop); }
+        context.stroke();
       }
     }
-    context.stroke();
     context.globalAlpha = 1;
   }
 

@@ -6,29 +6,17 @@ const CURVE = 40;
 const GAP = 4;
 const SHALLOW = 10; // rows of a lane that is not opened; fewer where ranks share the screen
 const LEAST_SHALLOW = 4;
-const WAIT_KIND = KINDS.indexOf("waiting");
-// A thread is idle if it did less than this share of what its process's busiest did.
-const IDLE_SHARE = 0.02;
-
-// Time of a lane in which its thread did anything but wait.
-function active(trace, lane) {
-  let sum = 0;
-  for (const row of lane.rows) for (let i = row.from; i < row.to; i++) if (trace.kind[i] !== WAIT_KIND) sum += trace.self[i];
-  return sum;
-}
 
 class Layout {
   constructor(trace, labels, changed) {
     Object.assign(this, { trace, labels, changed, closed: new Set(), opened: new Set(), unfolded: new Set(), items: [], height: 0 });
-    const order = { ranges: 2, stream: 3, waits: 4, thread: 0, samples: 1 };
-    this.groups = trace.processes.map((process, index) => ({
-      index, process,
-      lanes: trace.lanes.filter((lane) => lane.process === index).sort((a, b) => order[a.kind] - order[b.kind]),
-      curves: trace.curves.filter((curve) => curve.process === index),
-    }));
+    this.groups = trace.processes.map((process, index) => {
+      const lanes = trace.lanes.filter((lane) => lane.process === index), curves = trace.curves.filter((curve) => curve.process === index);
+      const rows = inOrder(lanes, curves.filter((curve) => curve.device !== null), trace.launches[index]);
+      return { index, process, lanes, rows, curves: curves.filter((curve) => curve.device === null), idle: lanes.filter((lane) => trace.idle.has(lane)) };
+    });
     const run = trace.curves.filter((curve) => curve.process === null);
-    if (run.length) this.groups.push({ index: -1, process: { rank: "host", name: "" }, lanes: [], curves: run });
-    this.groups.forEach((group) => this.findIdle(group));
+    if (run.length) this.groups.push({ index: -1, process: { rank: "host", name: "" }, lanes: [], rows: [], curves: run, idle: [] });
     // The process of each rank that did most comes first, rank by rank; then the others.
     const events = (group) => group.lanes.reduce((sum, lane) => sum + lane.count, 0);
     const ranks = trace.processes.map((process) => process.rank);
@@ -48,14 +36,6 @@ class Layout {
     this.arrange();
   }
 
-  // Threads that hardly did anything are folded into one line.
-  findIdle(group) {
-    const threads = group.lanes.filter((lane) => lane.kind === "samples" || lane.kind === "thread");
-    const times = new Map(threads.map((lane) => [lane, active(this.trace, lane)]));
-    const most = Math.max(0, ...times.values());
-    group.idle = threads.filter((lane) => times.get(lane) < most * IDLE_SHARE);
-  }
-
   arrange() {
     const items = [];
     this.spans = []; // rank, top and bottom of each group
@@ -71,16 +51,18 @@ class Layout {
         items.push({ type: "lane", lane, rows, y, height });
         y += height;
       };
-      group.lanes.filter((lane) => !group.idle.includes(lane)).forEach(place);
+      const draw = (curve) => {
+        items.push({ type: "curve", curve, y, height: CURVE });
+        y += CURVE + GAP;
+      };
+      const shown = group.rows.filter((row) => !group.idle.includes(row));
+      shown.forEach((row) => row.time ? draw(row) : place(row));
       if (group.idle.length) {
         items.push({ type: "idle", group, y, height: GROUP });
         y += GROUP;
         if (this.unfolded.has(group.index)) group.idle.forEach(place);
       }
-      for (const curve of group.curves) {
-        items.push({ type: "curve", curve, y, height: CURVE });
-        y += CURVE + GAP;
-      }
+      group.curves.forEach(draw);
       this.spans.push([group.process.rank, top + GROUP, y]);
     }
     Object.assign(this, { items, height: y + 12 });
@@ -105,12 +87,14 @@ class Layout {
     }
     if (item.type === "idle") {
       const { idle, index } = item.group, folded = !this.unfolded.has(index);
-      const title = idle.map((lane) => lane.name).join(", ");
+      const threads = new Set(idle.filter((lane) => lane.thread !== null).map((lane) => lane.thread)).size, streams = idle.filter((lane) => lane.thread === null).length;
+      const counted = [[threads, "thread"], [streams, "stream"]].filter(([count]) => count).map(([count, what]) => `${count} idle ${what}${count === 1 ? "" : "s"}`);
+      const title = [...new Set(idle.map((lane) => lane.name))].join(", ");
       return element("button", { class: "lane deep idle", title, "aria-expanded": String(!folded), onclick: () => { this.toggle(this.unfolded, index); } },
-        `${folded ? "▸" : "▾"} ${idle.length} idle ${idle.length === 1 ? "thread" : "threads"}`);
+        `${folded ? "▸" : "▾"} ${counted.join(", ")}`);
     }
     if (item.type === "curve") {
-      return element("div", { class: "curve", title: item.curve.name }, item.curve.name, element("br"), `peak ${formatValue(item.curve.most, item.curve.unit)}`);
+      return element("div", { class: "curve", title: item.curve.name }, item.curve.name, element("br"), `${item.curve.total ? "in all" : "peak"} ${formatValue(item.curve.most, item.curve.unit)}`);
     }
     const { lane } = item, hidden = lane.depth - item.rows;
     const text = lane.kind === "samples" ? `${lane.name} sampled` : lane.kind === "ranges" || lane.kind === "waits" ? `${lane.name} ${lane.kind}` : lane.name;

@@ -20,39 +20,31 @@ function ruler2d(ruler, overview, trace, view, state, label) {
     glance = null;
   }
 
-  // Starts and ends of a row's events, in turn.
-  function whole({ from, to }) {
-    const out = new Float64Array(2 * (to - from));
-    for (let i = from; i < to; i++) { out[2 * (i - from)] = trace.start[i]; out[2 * (i - from) + 1] = trace.end[i]; }
-    return out;
-  }
-
-  // Share of each pixel of the run in which host threads and streams were busy,
-  // averaged over the lanes of a kind that have any event.
+  // Share of each pixel of the run in which any host thread ran and any GPU had work, averaged
+  // over the ranks that have such lanes.
   function measure(width) {
-    const shares = { thread: new Float64Array(width), stream: new Float64Array(width) };
-    const lanes = { thread: 0, stream: 0 };
+    const shares = { cpu: new Float64Array(width), gpu: new Float64Array(width) };
+    const ranks = { cpu: 0, gpu: 0 };
     const per = (trace.most - trace.least) / width;
-    // Threads without spans are shown by their samples.
-    const spans = trace.lanes.some((lane) => lane.kind === "thread" && lane.rows.length);
-    for (const lane of trace.lanes) {
-      const kind = lane.kind === "samples" && !spans ? "thread" : lane.kind;
-      if (!shares[kind] || !lane.rows.length) continue;
-      lanes[kind]++;
-      const busy = lane.kind === "samples" ? running(trace, lane, trace.least, trace.most) : whole(lane.rows[0]);
-      for (let i = 0, x = 0; x < width && i < busy.length; x++) {
-        const a = trace.least + x * per, b = a + per;
-        let sum = 0;
-        while (i < busy.length && busy[i] < b) {
-          sum += Math.max(0, Math.min(b, busy[i + 1]) - Math.max(a, busy[i]));
-          if (busy[i + 1] > b) break;
-          i += 2;
+    for (const lanes of byRank(trace).values()) {
+      for (const [kind, times] of [["cpu", cpuTimes], ["gpu", gpuTimes]]) {
+        const busy = times(trace, lanes, trace.least, trace.most);
+        if (!busy) continue;
+        ranks[kind]++;
+        for (let i = 0, x = 0; x < width && i < busy.length; x++) {
+          const a = trace.least + x * per, b = a + per;
+          let sum = 0;
+          while (i < busy.length && busy[i] < b) {
+            sum += Math.max(0, Math.min(b, busy[i + 1]) - Math.max(a, busy[i]));
+            if (busy[i + 1] > b) break;
+            i += 2;
+          }
+          shares[kind][x] += sum / per;
         }
-        shares[kind][x] += sum / per;
       }
     }
-    for (const kind of ["thread", "stream"]) for (let x = 0; x < width; x++) shares[kind][x] /= Math.max(1, lanes[kind]);
-    return { shares, lanes };
+    for (const kind of ["cpu", "gpu"]) for (let x = 0; x < width; x++) shares[kind][x] /= Math.max(1, ranks[kind]);
+    return { shares, ranks };
   }
 
   function drawOverview() {
@@ -64,7 +56,7 @@ function ruler2d(ruler, overview, trace, view, state, label) {
     context.fillRect(0, 0, left, height);
     context.font = `11px ${colours.font}`;
     context.textBaseline = "middle";
-    const rows = [["thread", "Host threads", colours.cpu], ["stream", "GPU streams", colours.gpu]].filter(([kind]) => glance.lanes[kind]);
+    const rows = [["cpu", "CPU active", colours.cpu], ["gpu", "GPU active", colours.gpu]].filter(([kind]) => glance.ranks[kind]);
     rows.forEach(([kind, text, colour], i) => {
       const room = (height - 4) / rows.length, base = 2 + room * (i + 1);
       context.fillStyle = colours.dim;
@@ -146,8 +138,12 @@ function ruler2d(ruler, overview, trace, view, state, label) {
       }
       if (mark.rank !== first.rank) continue;
       const end = x(mark.end);
-      if (end < 0 || at > ruler.clientWidth || end - at < 3) continue;
+      if (end < 0 || at > ruler.clientWidth) continue;
       context.fillStyle = colours.line;
+      if (end - at < 3) {
+        context.fillRect(at, 6, Math.max(0.5, end - at), 6);
+        continue;
+      }
       context.fillRect(at, 2, Math.max(1, end - at - 1), 14);
       const text = `step ${mark.step}`, from = Math.max(at, label());
       if (end - from > context.measureText(text).width + 8) {

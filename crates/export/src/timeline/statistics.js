@@ -10,30 +10,33 @@ const WAITING = new Set([KINDS.indexOf("waiting")]);
 
 // Intervals of a row within [from, to] of these kinds, as starts and ends in turn.
 function within(trace, row, from, to, kinds) {
-  const out = [];
-  for (let i = trace.after(row.from, row.to, from); i < row.to && trace.start[i] < to; i++) {
-    if (!kinds.has(trace.kind[i])) continue;
-    const a = Math.max(from, trace.start[i]), b = Math.min(to, trace.end[i]);
-    if (out.length && a <= out[out.length - 1]) out[out.length - 1] = Math.max(b, out[out.length - 1]);
-    else if (b > a) out.push(a, b);
+  const { start, end, kind } = trace, wanted = KINDS.map((_, one) => kinds.has(one));
+  const first = trace.after(row.from, row.to, from), last = trace.startsAt(first, row.to, to);
+  const out = new Float64Array(2 * Math.max(0, last - first));
+  let n = 0;
+  for (let i = first; i < last; i++) {
+    if (!wanted[kind[i]]) continue;
+    const a = Math.max(from, start[i]), b = Math.min(to, end[i]);
+    if (n && a <= out[n - 1]) out[n - 1] = Math.max(b, out[n - 1]);
+    else if (b > a) { out[n++] = a; out[n++] = b; }
   }
-  return out;
+  return out.subarray(0, n);
 }
 
 // Union of two lists of disjoint, rising intervals.
 function union(one, other) {
   if (!one.length) return other;
   if (!other.length) return one;
-  const out = [];
-  let i = 0, j = 0;
+  const out = new Float64Array(one.length + other.length);
+  let i = 0, j = 0, n = 0;
   while (i < one.length || j < other.length) {
     const first = j >= other.length || (i < one.length && one[i] <= other[j]);
-    const [a, b] = first ? [one[i], one[i + 1]] : [other[j], other[j + 1]];
+    const a = first ? one[i] : other[j], b = first ? one[i + 1] : other[j + 1];
     if (first) i += 2; else j += 2;
-    if (out.length && a <= out[out.length - 1]) out[out.length - 1] = Math.max(b, out[out.length - 1]);
-    else out.push(a, b);
+    if (n && a <= out[n - 1]) out[n - 1] = Math.max(b, out[n - 1]);
+    else { out[n++] = a; out[n++] = b; }
   }
-  return out;
+  return out.subarray(0, n);
 }
 
 function unionOfAll(lists) {
@@ -73,36 +76,46 @@ function running(trace, lane, from, to) {
   return without(sampled, unionOfAll(lane.rows.map((row) => within(trace, row, from, to, WAITING))));
 }
 
-// Per rank: time in which any of its host threads was at work, in which its GPUs
-// had work, and in which both were so. Null is what no lane has. Where threads
-// have no spans, their samples count, and the host's time is an estimate.
+// Lanes of each rank.
+function byRank(trace) {
+  const ranks = new Map(trace.processes.map(({ rank }) => [rank, []]));
+  for (const lane of trace.lanes) ranks.get(trace.processes[lane.process].rank).push(lane);
+  return ranks;
+}
+
+// When events of these kinds lay on any lane of a kind; null without such a lane.
+function busyTimes(trace, lanes, kind, from, to, kinds) {
+  const there = lanes.filter((lane) => lane.kind === kind);
+  return there.length ? unionOfAll(there.flatMap((lane) => lane.rows.map((row) => within(trace, row, from, to, kinds)))) : null;
+}
+const gpuTimes = (trace, lanes, from, to) => busyTimes(trace, lanes, "stream", from, to, DEVICE_KINDS);
+// Within operators, Python functions or calls, as far as these were recorded.
+const spanTimes = (trace, lanes, from, to) => busyTimes(trace, lanes, "thread", from, to, HOST_WORK);
+const isSampled = (lanes) => lanes.some((lane) => lane.kind === "samples");
+// When any host thread ran: an estimate by samples; without any, spans count.
+function cpuTimes(trace, lanes, from, to) {
+  if (!isSampled(lanes)) return spanTimes(trace, lanes, from, to);
+  return unionOfAll(lanes.filter((lane) => lane.kind === "samples").map((lane) => running(trace, lane, from, to)));
+}
+
+// Per rank, how long each of that is, and how long host and GPU were active at once. Null is
+// what no lane has.
 function activity(trace, from, to) {
-  const ranks = new Map();
-  for (const lane of trace.lanes) {
-    const { rank } = trace.processes[lane.process];
-    (ranks.get(rank) || ranks.set(rank, []).get(rank)).push(lane);
-  }
-  for (const { rank } of trace.processes) if (!ranks.has(rank)) ranks.set(rank, []);
-  return [...ranks].map(([rank, all]) => {
-    const lanes = (kind) => all.filter((lane) => lane.kind === kind);
-    const busy = (kind, kinds) => {
-      const there = lanes(kind);
-      return there.length ? unionOfAll(there.flatMap((lane) => lane.rows.map((row) => within(trace, row, from, to, kinds)))) : null;
-    };
-    const sampled = lanes("samples");
-    const spans = busy("thread", HOST_WORK);
-    const guessed = sampled.length > 0 && !(spans && spans.length);
-    const cpu = guessed ? unionOfAll(sampled.map((lane) => running(trace, lane, from, to))) : spans, gpu = busy("stream", DEVICE_KINDS);
+  return [...byRank(trace)].map(([rank, lanes]) => {
+    const guessed = isSampled(lanes), spans = spanTimes(trace, lanes, from, to);
+    const cpu = guessed ? cpuTimes(trace, lanes, from, to) : spans, gpu = gpuTimes(trace, lanes, from, to);
     const sums = [cpu && total(cpu), gpu && total(gpu)];
-    return { rank, guessed, cpu: sums[0], gpu: sums[1], both: cpu && gpu ? sums[0] + sums[1] - total(union(cpu, gpu)) : null };
+    return { rank, guessed, cpu: sums[0], spans: spans && total(spans), gpu: sums[1], both: cpu && gpu ? sums[0] + sums[1] - total(union(cpu, gpu)) : null };
   });
 }
 
 // Per name and kind: events that touch the stretch, their time within it, and
-// their time without what is nested in them, clipped in proportion.
+// their time without what is nested in them, clipped in proportion. Idle threads are
+// left out: their waits would come before all that anything did.
 function names(trace, from, to) {
   const rows = new Map();
   for (const row of trace.rows) {
+    if (row.lane.thread !== null && trace.idle.has(row.lane)) continue;
     for (let i = trace.after(row.from, row.to, from); i < row.to && trace.start[i] < to; i++) {
       const key = trace.name[i] * 16 + trace.kind[i];
       let sum = rows.get(key);

@@ -1,0 +1,153 @@
+//! How far a kernel's blocks fill a device, as Kineto states it in its arguments.
+
+use serde_json::Value;
+use tprof_trace::TraceFile;
+use tprof_trace::model::{Device, Kernel};
+
+/// Registers are given to a warp in units of this many …
+const REGISTER_UNIT: u64 = 256;
+/// … from as many equal parts of a multiprocessor.
+const PARTS: u64 = 4;
+/// Shared memory is given to a block in units of this many bytes …
+const SHARED_UNIT: u64 = 128;
+/// … with so many of the system's own, from compute capability 8 on.
+const SHARED_OF_SYSTEM: u64 = 1024;
+
+/// What one multiprocessor of a device has, and how many there are.
+pub(super) struct Multiprocessors {
+    count: u64,
+    warp_threads: u64,
+    most_threads: u64,
+    most_blocks: u64,
+    registers: u64,
+    shared_bytes: u64,
+    /// Shared memory that each block loses to the system, bytes.
+    system_bytes: u64,
+}
+
+/// A kernel on them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Load {
+    /// Blocks of the kernel for each multiprocessor.
+    pub blocks: f64,
+    /// Warps of them.
+    pub warps: f64,
+    /// Threads that can run at once of those that a multiprocessor could hold, percent; none where
+    /// the kernel's registers or shared memory are not known.
+    pub occupancy: Option<u64>,
+}
+
+impl Multiprocessors {
+    /// Of a device; none where its properties are not known.
+    pub fn of(trace: &TraceFile, device: &Device) -> Option<Multiprocessors> {
+        let properties: Value = serde_json::from_str(trace.name(device.properties)).ok()?;
+        let number = |key: &str| properties[key].as_u64().filter(|value| *value > 0);
+        Some(Multiprocessors {
+            count: u64::from(device.processors.filter(|count| *count > 0)?),
+            warp_threads: number("warpSize")?,
+            most_threads: number("maxThreadsPerMultiprocessor")?,
+            most_blocks: number("maxBlocksPerMultiprocessor")?,
+            registers: number("regsPerMultiprocessor")?,
+            shared_bytes: number("sharedMemPerMultiprocessor")?,
+            system_bytes: if device.compute_major? >= 8 { SHARED_OF_SYSTEM } else { 0 },
+        })
+    }
+
+    /// Of a kernel; none where its sizes are not known.
+    pub fn load(&self, row: &Kernel) -> Option<Load> {
+        let product = |sizes: [u32; 3]| sizes.iter().map(|&size| u64::from(size)).product::<u64>();
+        let (grid, threads) = (product(row.grid), product(row.block));
+        if grid == 0 || threads == 0 {
+            return None;
+        }
+        let blocks = grid as f64 / self.count as f64;
+        let at_once = self.blocks_at_once(row, threads);
+        let share = |most: u64| {
+            let blocks = blocks.min(most as f64);
+            blocks * threads as f64 / self.most_threads as f64
+        };
+        Some(Load {
+            blocks,
+            warps: blocks * threads as f64 / self.warp_threads as f64,
+            occupancy: at_once.map(|most| (100.0 * share(most)).round() as u64),
+        })
+    }
+
+    /// Blocks that one multiprocessor can hold at once: what runs out first is the limit.
+    fn blocks_at_once(&self, row: &Kernel, threads: u64) -> Option<u64> {
+        let warps = threads.div_ceil(self.warp_threads);
+        let of_threads = self.most_threads / self.warp_threads / warps;
+        let registers = u64::from(row.registers?) * self.warp_threads;
+        let of_registers = match registers.next_multiple_of(REGISTER_UNIT) {
+            0 => u64::MAX,
+            of_warp => self.registers / PARTS / of_warp * PARTS / warps,
+        };
+        let shared = u64::from(row.shared_static_bytes.or(row.shared_dynamic_bytes)?)
+            + u64::from(row.shared_static_bytes.and(row.shared_dynamic_bytes).unwrap_or(0))
+            + self.system_bytes;
+        let of_shared = match shared.next_multiple_of(SHARED_UNIT) {
+            0 => u64::MAX,
+            of_block => self.shared_bytes / of_block,
+        };
+        Some(self.most_blocks.min(of_threads).min(of_registers).min(of_shared))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const H200: Multiprocessors = Multiprocessors {
+        count: 132,
+        warp_threads: 32,
+        most_threads: 2048,
+        most_blocks: 32,
+        registers: 65_536,
+        shared_bytes: 233_472,
+        system_bytes: 1024,
+    };
+
+    fn kernel(grid: u32, block: u32, registers: u32, shared: u32) -> Kernel {
+        Kernel {
+            grid: [grid, 1, 1],
+            block: [block, 1, 1],
+            registers: Some(registers),
+            shared_static_bytes: Some(shared),
+            shared_dynamic_bytes: Some(0),
+            ..Kernel::default()
+        }
+    }
+
+    /// Rows of a trace that torch.profiler recorded on an H200.
+    #[test]
+    fn it_is_what_kineto_states() {
+        let load = |row: &Kernel| H200.load(row).unwrap();
+        let few = load(&kernel(16, 128, 18, 0));
+        assert_eq!((few.blocks * 1e6).round(), 121_212.0);
+        assert_eq!((few.warps * 1e6).round(), 484_848.0);
+        assert_eq!(few.occupancy, Some(1));
+    }
+
+    #[test]
+    fn what_runs_out_first_limits_blocks() {
+        let occupancy = |registers, shared, block| {
+            H200.load(&kernel(100_000, block, registers, shared)).unwrap().occupancy
+        };
+        assert_eq!(occupancy(32, 0, 256), Some(100));
+        // 96 registers: 5 warps for each of 4 parts, 20 of 64.
+        assert_eq!(occupancy(96, 0, 32), Some(31));
+        assert_eq!(occupancy(32, 100 << 10, 256), Some(25));
+        // 32 blocks of one warp each.
+        assert_eq!(occupancy(16, 0, 32), Some(50));
+        // Too large for a multiprocessor.
+        assert_eq!(occupancy(255, 0, 1024), Some(0));
+    }
+
+    #[test]
+    fn what_is_not_known_is_left_out() {
+        assert_eq!(H200.load(&kernel(0, 128, 18, 0)), None);
+        let row = Kernel { registers: None, ..kernel(132, 128, 18, 0) };
+        let load = H200.load(&row).unwrap();
+        assert_eq!((load.blocks, load.warps, load.occupancy), (1.0, 4.0, None));
+    }
+}

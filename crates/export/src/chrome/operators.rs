@@ -1,0 +1,99 @@
+//! Numbers that join operators with the calls that they made and with what these started, as
+//! Kineto's `External id` does. A run has them only where a profiler of the job's own pushed some.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::TraceFile;
+use tprof_trace::model::{ExternalId, ProcessIndex, Span, SpanKind, ThreadIndex};
+
+/// Operators that are open, and the calls whose work has not come yet.
+#[derive(Default)]
+pub(super) struct OperatorIds {
+    has_own: bool,
+    last: u64,
+    /// End and number of the open ones of each thread, outermost first.
+    open: FxHashMap<ThreadIndex, Vec<(u64, u64)>>,
+    calls: FxHashMap<(ProcessIndex, u64), u64>,
+}
+
+impl OperatorIds {
+    /// Of a file: one that was imported keeps what it came with.
+    pub fn of(trace: &TraceFile, imported: bool) -> OperatorIds {
+        let has_own = imported || trace.row_count::<ExternalId>() > 0;
+        OperatorIds { has_own, ..OperatorIds::default() }
+    }
+
+    /// The number of a span: an operator's own, a call's is that of the operator around it, which
+    /// is kept for its work if there is any. Spans come by time, the longest of one moment first.
+    pub fn span(&mut self, row: &Span, has_work: bool) -> Option<u64> {
+        let is_call = matches!(row.kind, SpanKind::Runtime | SpanKind::Driver);
+        if self.has_own || !(is_call || row.kind == SpanKind::Operator) {
+            return row.external;
+        }
+        let open = self.open.entry(row.thread).or_default();
+        while open.last().is_some_and(|(end_ns, _)| *end_ns <= row.start_ns) {
+            open.pop();
+        }
+        if !is_call {
+            self.last += 1;
+            open.push((row.start_ns.saturating_add(row.duration_ns), self.last));
+            return Some(self.last);
+        }
+        let (_, id) = *open.last()?;
+        if let (Some(correlation), true) = (row.correlation, has_work) {
+            // A call of the driver within the runtime's has the same.
+            self.calls.insert((row.process, correlation), id);
+        }
+        Some(id)
+    }
+
+    /// The number of what a call started: of the last thing that it did, unless more follows.
+    pub fn work(
+        &mut self,
+        process: ProcessIndex,
+        (correlation, external): (Option<u64>, Option<u64>),
+        more: bool,
+    ) -> Option<u64> {
+        let Some(correlation) = correlation.filter(|_| !self.has_own) else { return external };
+        match more {
+            true => self.calls.get(&(process, correlation)).copied(),
+            false => self.calls.remove(&(process, correlation)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(kind: SpanKind, start_ns: u64, duration_ns: u64, correlation: u64) -> Span {
+        let correlation = (correlation > 0).then_some(correlation);
+        Span { kind, start_ns, duration_ns, correlation, ..Span::default() }
+    }
+
+    #[test]
+    fn work_has_the_number_of_the_innermost_operator_around_its_call() {
+        let mut ids = OperatorIds::default();
+        let mut see = |kind, start_ns, duration_ns, correlation| {
+            ids.span(&span(kind, start_ns, duration_ns, correlation), true)
+        };
+        let (operator, call) = (SpanKind::Operator, SpanKind::Runtime);
+        assert_eq!(see(operator, 0, 100, 0), Some(1));
+        assert_eq!(see(operator, 10, 50, 0), Some(2));
+        assert_eq!(see(call, 20, 5, 7), Some(2));
+        assert_eq!(see(call, 70, 5, 8), Some(1));
+        assert_eq!(see(call, 200, 5, 9), None);
+        assert_eq!(see(SpanKind::Annotation, 300, 5, 0), None);
+        let mut work = |correlation, more| ids.work(0, (Some(correlation), None), more);
+        assert_eq!((work(7, true), work(7, false), work(7, false)), (Some(2), Some(2), None));
+        assert_eq!((work(8, false), work(9, false)), (Some(1), None));
+    }
+
+    #[test]
+    fn numbers_of_the_jobs_own_stay_alone() {
+        let mut ids = OperatorIds { has_own: true, ..OperatorIds::default() };
+        assert_eq!(ids.span(&span(SpanKind::Operator, 0, 100, 0), false), None);
+        let call = Span { external: Some(40), ..span(SpanKind::Runtime, 1, 2, 7) };
+        assert_eq!(ids.span(&call, true), Some(40));
+        assert_eq!(ids.work(0, (Some(7), Some(40)), false), Some(40));
+    }
+}

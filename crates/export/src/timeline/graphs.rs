@@ -1,0 +1,75 @@
+//! Runs of CUDA graphs of which each node was recorded: a bar around the nodes of each.
+
+use std::collections::BTreeMap;
+
+use super::events::{Event, EventKind, Lanes};
+
+/// What a graph is called, as the recorder names the run of one.
+pub(super) fn graph_name(graph: u32) -> String {
+    format!("CUDA graph {graph}")
+}
+
+/// Run of a graph on one stream: the call that launched it, and the graph.
+type GraphRun = (Option<u64>, u32);
+
+/// From the first node of each run to the end of the last one.
+#[derive(Default)]
+pub(super) struct GraphRuns {
+    found: BTreeMap<GraphRun, (u64, u64)>,
+}
+
+impl GraphRuns {
+    /// Takes a node. Without the call that launched it nothing tells one run from the next.
+    pub fn node(&mut self, event: &Event, graph: Option<u32>, node: Option<u64>) {
+        if let (Some(graph), Some(_), Some(_)) = (graph, node, event.correlation) {
+            let end_ns = event.start_ns.saturating_add(event.duration_ns);
+            let run = self.found.entry((event.correlation, graph));
+            let run = run.or_insert((event.start_ns, end_ns));
+            *run = (run.0.min(event.start_ns), run.1.max(end_ns));
+        }
+    }
+
+    /// The bars.
+    pub fn events(self, lanes: &mut Lanes) -> Vec<Event> {
+        let bar = |((correlation, graph), (start_ns, end_ns)): (GraphRun, (u64, u64))| Event {
+            start_ns,
+            duration_ns: end_ns - start_ns,
+            name: lanes.names.of(&graph_name(graph)),
+            kind: EventKind::Graph,
+            detail: 0,
+            correlation,
+            kin: 0,
+        };
+        self.found.into_iter().map(bar).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_of_one_launch_lie_within_one_bar() {
+        let (mut lanes, mut runs) = (Lanes::new(), GraphRuns::default());
+        let node = |start_ns, correlation| Event {
+            start_ns,
+            duration_ns: 5,
+            name: 0,
+            kind: EventKind::Kernel,
+            detail: 0,
+            correlation,
+            kin: 0,
+        };
+        for (start_ns, call) in [(10, 1), (20, 1), (30, 2)] {
+            runs.node(&node(start_ns, Some(call)), Some(7), Some(3));
+        }
+        // A graph that was recorded as a whole, a kernel of none, a node of an unknown launch.
+        runs.node(&node(40, Some(3)), Some(7), None);
+        runs.node(&node(50, Some(4)), None, None);
+        runs.node(&node(60, None), Some(7), Some(3));
+        let bars = runs.events(&mut lanes);
+        let times: Vec<_> = bars.iter().map(|bar| (bar.start_ns, bar.duration_ns)).collect();
+        assert_eq!(times, [(10, 15), (30, 5)]);
+        assert!(bars.iter().all(|bar| bar.kind == EventKind::Graph && bar.correlation.is_some()));
+    }
+}

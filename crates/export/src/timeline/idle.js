@@ -1,0 +1,30 @@
+// Lanes in which hardly anything happened in the time that is judged: they are folded into one
+// line. A thread that was only busy before, while the program began, is idle as well.
+
+// A thread is idle if it did less than this share of what its process's busiest did.
+const IDLE_SHARE = 0.02;
+const BUSY_KINDS = new Set(KINDS.map((_, kind) => kind).filter((kind) => KINDS[kind] !== "waiting"));
+
+function idleLanes(trace) {
+  return new Set(trace.launches.flatMap((launched, process) => idleOf(trace, trace.lanes.filter((lane) => lane.process === process), launched)));
+}
+
+function idleOf(trace, lanes, launched) {
+  const { from, to } = trace.scopes.chosen;
+  const times = new Map();
+  for (const lane of lanes.filter((lane) => lane.thread !== null)) times.set(lane.thread, Math.max(times.get(lane.thread) || 0, active(trace, lane, from, to)));
+  const most = Math.max(0, ...times.values());
+  // What launches is shown above what it launched.
+  const launching = new Set([...launched.values()].map(mostLaunching));
+  const there = (lane) => lane.rows.some((row) => { const i = trace.after(row.from, row.to, from); return i < row.to && trace.start[i] < to; });
+  return lanes.filter((lane) => {
+    if (lane.thread !== null) return times.get(lane.thread) < most * IDLE_SHARE && !launching.has(lane.thread);
+    return DEVICE_ROWS.includes(lane.kind) && !there(lane);
+  });
+}
+
+// Time within [from, to] in which a lane shows that its thread did anything but wait.
+function active(trace, lane, from, to) {
+  if (lane.kind === "samples") return total(running(trace, lane, from, to));
+  return lane.rows.length ? total(within(trace, lane.rows[0], from, to, BUSY_KINDS)) : 0;
+}

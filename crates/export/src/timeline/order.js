@@ -1,0 +1,80 @@
+// The order of a process's rows. Right below the thread that launches most of a device's work
+// come that device's streams, and then its memory; earlier threads that launch for it stand above
+// that thread. What these threads were sampled in follows, and then the other threads.
+
+const DEVICE_ROWS = ["ranges", "stream", "waits"];
+// A thread launches for a device if it launches at least this share of its work.
+const LEAST_LAUNCHED = 0.05;
+
+// How many of a device's kernels and copies each thread of a process launches, by the device.
+function launches(trace, lanes) {
+  const counts = new Map();
+  for (const { device, rows } of lanes.filter((lane) => lane.kind === "stream")) {
+    const threads = counts.get(device) || counts.set(device, new Map()).get(device);
+    for (const { from, to } of rows) {
+      let row = null, count = 0;
+      const done = () => { if (row) threads.set(row.lane.thread, (threads.get(row.lane.thread) || 0) + count); count = 0; };
+      for (let i = from; i < to; i++) {
+        const launch = trace.launch[i];
+        if (launch < 0) continue;
+        // The next launch is mostly of the same row.
+        if (!row || launch < row.from || launch >= row.to) { done(); row = trace.rowOf(launch); }
+        count++;
+      }
+      done();
+    }
+  }
+  return counts;
+}
+
+// The thread that launches most; null where no launch is known.
+function mostLaunching(threads) {
+  return [...threads].reduce((best, one) => one[1] > best[1] ? one : best, [null, 0])[0];
+}
+
+// Devices by the thread that launches most of their work, with earlier threads that launch for them.
+function byLead(threads, devices, launched) {
+  const groups = new Map();
+  for (const device of devices) {
+    const counts = launched.get(device) || new Map(), lead = mostLaunching(counts) ?? threads[0];
+    const least = LEAST_LAUNCHED * [...counts.values()].reduce((a, b) => a + b, 0);
+    const group = groups.get(lead) || groups.set(lead, { lead, devices: [], helpers: new Set() }).get(lead);
+    group.devices.push(device);
+    const before = threads.slice(0, threads.indexOf(lead));
+    for (const [thread, count] of counts) if (before.includes(thread) && count >= least) group.helpers.add(thread);
+  }
+  for (const group of groups.values()) for (const helper of group.helpers) if (groups.has(helper)) group.helpers.delete(helper);
+  return groups;
+}
+
+// Lanes of a process and curves of its devices, from top to bottom.
+function inOrder(lanes, curves, launched) {
+  const threads = [...new Set(lanes.filter((lane) => lane.thread !== null).map((lane) => lane.thread))];
+  const devices = [...new Set([...lanes.filter((lane) => DEVICE_ROWS.includes(lane.kind)), ...curves].map((row) => row.device))];
+  devices.sort((a, b) => (a === null) - (b === null) || a - b);
+  const groups = byLead(threads, devices, launched);
+  const out = [], placed = new Set();
+  const of = (thread, kind) => lanes.filter((lane) => lane.thread === thread && lane.kind === kind);
+  const place = (lead, own, helpers) => {
+    const members = [...threads.filter((thread) => helpers.has(thread) && !placed.has(thread)), ...threads.filter((thread) => thread === lead)];
+    const spans = members.flatMap((thread) => of(thread, "thread")), sampled = members.flatMap((thread) => of(thread, "samples"));
+    // Without spans of its own the thread's samples show where it is.
+    const below = of(lead, "thread").length > 0;
+    out.push(...spans, ...(below ? [] : sampled));
+    for (const device of own) {
+      for (const kind of DEVICE_ROWS) out.push(...lanes.filter((lane) => lane.kind === kind && lane.device === device));
+      out.push(...curves.filter((curve) => curve.device === device));
+    }
+    if (below) out.push(...sampled);
+    for (const thread of [lead, ...members]) placed.add(thread);
+  };
+  // The first thread is the program's own; it stands above what the others do.
+  const [first, ...others] = threads;
+  for (const thread of [first, ...groups.keys(), ...others]) {
+    if (placed.has(thread)) continue;
+    const group = groups.get(thread) || [...groups.values()].find(({ helpers, lead }) => helpers.has(thread) && !placed.has(lead));
+    if (group) place(group.lead, group.devices, group.helpers); else place(thread, [], new Set());
+  }
+  out.push(...lanes.filter((lane) => lane.kind === "compilations"));
+  return out;
+}

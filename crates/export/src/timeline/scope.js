@@ -1,0 +1,57 @@
+// The stretch of time that the page opens on and judges first: the slice that was asked
+// for, else the steps, else the time in which devices had work, else the whole run.
+
+// Steps stand for the job if at least this share of the devices' work lies in them.
+const LEAST_OF_WORK = 0.1;
+// Otherwise this share of the work on either side may lie far from the rest: a copy when the
+// job begins, for example.
+const FAR_WORK = 0.01;
+const FAR = 0.05;
+
+function scopes(trace, slice) {
+  const run = { from: trace.first, to: trace.last, button: "Whole run", title: "The whole run" };
+  const streams = trace.lanes.filter((lane) => lane.kind === "stream").flatMap((lane) => lane.rows);
+  const steps = ofSteps(trace, streams);
+  // What overlaps counts twice: this only finds which of the two holds the work.
+  const sum = (row, from, to) => trace.busy[trace.startsAt(row.from, row.to, to)] - trace.busy[trace.after(row.from, row.to, from)];
+  const sums = (from, to) => streams.reduce((all, row) => all + sum(row, from, to), 0);
+  if (slice) return { run, chosen: { from: slice[0], to: slice[1], button: "Slice", title: `The slice${steps ? `, with s${steps.title.slice(1)}` : ""}` } };
+  if (steps && sums(steps.from, steps.to) >= sums(-Infinity, Infinity) * LEAST_OF_WORK) return { run, chosen: steps };
+  const work = unionOfAll(streams.map((row) => within(trace, row, -Infinity, Infinity, DEVICE_KINDS))), all = total(work);
+  return { run, chosen: all ? ofWork(work, all) : run };
+}
+
+// Where the devices' work is, without a little of it that lies far before or behind.
+function ofWork(work, all) {
+  const cut = (first, by) => {
+    let i = first;
+    for (let left = all * FAR_WORK; left >= work[i + 1] - work[i]; i += by) left -= work[i + 1] - work[i];
+    return i;
+  };
+  let a = cut(0, 2), b = cut(work.length - 2, -2);
+  const far = (work[b + 1] - work[a]) * FAR;
+  while (a > 0 && work[a] - work[a - 1] < far) a -= 2;
+  while (b + 2 < work.length && work[b + 2] - work[b + 1] < far) b += 2;
+  const from = work[a], to = work[b + 1];
+  // Rounded down: it is not all of it.
+  const share = Math.floor(1000 * total(work.slice(a, b + 2)) / all) / 10;
+  const title = a === 0 && b + 2 === work.length ? "From the first work of a GPU to its last" : `${share.toFixed(1)} % of the GPUs' work`;
+  return { from, to, button: "GPU work", title };
+}
+
+// From the first step to the end of the last one and of what was launched in it.
+function ofSteps(trace, streams) {
+  const steps = trace.marks.filter((mark) => mark.step !== undefined);
+  if (!steps.length) return null;
+  const from = Math.min(...steps.map((step) => step.at)), end = Math.max(...steps.map((step) => step.end));
+  let to = end;
+  for (const row of streams) {
+    for (let i = row.to - 1; i >= row.from && trace.end[i] > end; i--) {
+      const launch = trace.launch[i], began = trace.start[launch >= 0 ? launch : i];
+      if (began >= from && began < end) { to = Math.max(to, trace.end[i]); break; }
+    }
+  }
+  const numbers = steps.filter((step) => step.rank === steps[0].rank).map((step) => step.step);
+  const [first, last] = [Math.min(...numbers), Math.max(...numbers)];
+  return { from, to, button: "Steps", title: first === last ? `Step ${first}` : `Steps ${first} to ${last}` };
+}

@@ -1,0 +1,101 @@
+//! What counters are called, and in which unit people read them.
+
+use tprof_trace::model::counter;
+
+/// What a counter's values count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CounterUnit {
+    /// Bytes.
+    Bytes,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// A share from 0 to 1.
+    Share,
+    /// Hertz.
+    Hertz,
+    /// Watts.
+    Watts,
+    /// Degrees Celsius.
+    Celsius,
+    /// A number of things, or one that only a program knows the unit of.
+    Count,
+}
+
+impl CounterUnit {
+    /// Of a counter, by its name: a program's own may end in its unit as well.
+    pub fn of(name: &str) -> CounterUnit {
+        match name {
+            counter::GPU_UTILIZATION | counter::GPU_MEMORY_UTILIZATION => CounterUnit::Share,
+            counter::GPU_SM_CLOCK | counter::GPU_MEMORY_CLOCK => CounterUnit::Hertz,
+            counter::GPU_POWER => CounterUnit::Watts,
+            counter::GPU_TEMPERATURE => CounterUnit::Celsius,
+            counter::CGROUP_THROTTLED_NS => CounterUnit::Nanoseconds,
+            name if name.ends_with("_bytes") => CounterUnit::Bytes,
+            _ => CounterUnit::Count,
+        }
+    }
+}
+
+/// Whether a counter only rises: its last value is all that there was since the run began.
+pub fn is_total(name: &str) -> bool {
+    use counter::*;
+    let totals = [READ_BYTES, WRITTEN_BYTES, STORAGE_READ_BYTES, STORAGE_WRITTEN_BYTES];
+    totals.contains(&name) || [CGROUP_OOM_KILLS, CGROUP_THROTTLED_NS].contains(&name)
+}
+
+/// A counter's name for people; a program's own stays as it is.
+pub fn title(name: &str) -> &str {
+    match name {
+        counter::RSS_BYTES => "Resident memory",
+        counter::PSS_BYTES => "Resident memory, shared pages divided",
+        counter::MAPPED_BYTES => "Mapped memory",
+        counter::HEAP_BYTES => "Host heap, sampled",
+        counter::READ_BYTES => "Read by calls",
+        counter::WRITTEN_BYTES => "Written by calls",
+        counter::STORAGE_READ_BYTES => "Read from storage",
+        counter::STORAGE_WRITTEN_BYTES => "Written to storage",
+        counter::CGROUP_BYTES => "Memory of the cgroup",
+        counter::CGROUP_CACHE_BYTES => "Page cache of the cgroup, near its limit",
+        counter::CGROUP_LIMIT_BYTES => "Memory limit of the cgroup",
+        counter::CGROUP_OOM_KILLS => "OOM kills",
+        counter::HOST_BUSY_CORES => "Busy processors of the host",
+        counter::CGROUP_THROTTLED_NS => "Time that the cgroup's CPU limit took",
+        counter::GPU_UTILIZATION => "kernels running",
+        counter::GPU_MEMORY_UTILIZATION => "memory read or written",
+        counter::GPU_MEMORY_BYTES => "memory, all processes",
+        counter::POOL_HELD_BYTES => "held by pools",
+        counter::POOL_GIVEN_BYTES => "given out by pools",
+        counter::GPU_SM_CLOCK => "SM clock",
+        counter::GPU_MEMORY_CLOCK => "memory clock",
+        counter::GPU_POWER => "power",
+        counter::GPU_TEMPERATURE => "temperature",
+        counter::GPU_THROTTLE => "reasons for lower clocks, bits",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_of_tprof_have_a_name_and_a_unit() {
+        for name in counter::OWN {
+            assert_ne!(title(name), name);
+            let (unit, is_bytes) = (CounterUnit::of(name), name.ends_with("_bytes"));
+            assert_eq!(unit == CounterUnit::Bytes, is_bytes, "{name}");
+            for (end, expected) in [
+                ("_hz", CounterUnit::Hertz),
+                ("_watts", CounterUnit::Watts),
+                ("_celsius", CounterUnit::Celsius),
+                ("_utilization", CounterUnit::Share),
+                ("_ns", CounterUnit::Nanoseconds),
+            ] {
+                assert_eq!(unit == expected, name.ends_with(end), "{name}");
+            }
+        }
+        assert!(is_total(counter::READ_BYTES) && !is_total(counter::RSS_BYTES));
+        assert_eq!((title("loss"), CounterUnit::of("loss")), ("loss", CounterUnit::Count));
+        assert_eq!(CounterUnit::of("cache_bytes"), CounterUnit::Bytes);
+    }
+}
