@@ -24,6 +24,7 @@
 
 pub mod calls;
 mod error;
+pub mod kernel_name;
 pub mod live;
 pub mod model;
 pub mod run;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use tprof_trace::kernel_name::canonical;
 use tprof_trace::model::{NameId, SpanKind};
 
 use crate::program::flops::sized_runs;
@@ -88,11 +89,12 @@ pub(super) fn names(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Time
     collectives(rank, &at, &mut names);
     let mut all = TimesByName::default();
     for ((sort, name, step), took) in names {
-        all.entry((sort, rank.name(name).to_owned()))
-            .or_default()
-            .entry(step)
-            .or_default()
-            .add(took);
+        let name = match (sort, rank.name(name)) {
+            // The other side may have it by another demangler.
+            (Sort::Work, name) => canonical(name).into_owned(),
+            (_, name) => name.to_owned(),
+        };
+        all.entry((sort, name)).or_default().entry(step).or_default().add(took);
     }
     for ((name, step), took) in copies {
         all.entry((Sort::Work, name)).or_default().entry(step).or_default().add(took);

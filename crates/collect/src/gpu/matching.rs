@@ -189,7 +189,8 @@ impl Matching {
             self.found.both += 1;
             return true;
         }
-        let is_as_long = |call: &MemoryCall| call.bytes == 0 || row.bytes.is_none_or(|b| b == call.bytes);
+        let is_as_long =
+            |call: &MemoryCall| call.bytes == 0 || row.bytes.is_none_or(|b| b == call.bytes);
         if self.take_plain(row, is_as_long) {
             if !row.free {
                 self.virtual_addresses.remove(&row.address);
