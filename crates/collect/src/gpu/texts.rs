@@ -101,7 +101,7 @@ fn name_of_kernel(raw: &str) -> String {
 
 /// `cudaLaunchKernel_v7000` → `cudaLaunchKernel`: CUPTI names the version of a
 /// call's parameters too. `_ptsz` and the like, which are calls of their own, stay.
-fn without_version(name: &str) -> &str {
+pub fn without_version(name: &str) -> &str {
     let plain = name.rsplit_once("_v").filter(|(_, version)| {
         !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit())
     });
