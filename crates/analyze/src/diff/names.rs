@@ -157,3 +157,27 @@ fn collectives(
         names.entry((Sort::Collective, row.name, step)).or_default().add(took);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+    use crate::rank::Needs;
+    use tprof_trace::model::Kernel;
+
+    /// A run of before and a trace of torch.profiler's.
+    #[test]
+    fn a_kernel_has_one_name_whoever_recorded_it() {
+        let of = |name: &str| {
+            let mut made = Fixture::new();
+            let row = Kernel { start_ns: 10, duration_ns: 10, ..Kernel::default() };
+            made.kernel(row, name);
+            let file = made.finish();
+            let rank = RankTrace::load(&file, Needs::WORK);
+            names(&rank, &[], false).into_keys().collect::<Vec<_>>()
+        };
+        let before = of("at::fill<std::array<char*, (unsigned long)1> >(int)");
+        assert_eq!(before, of("void at::fill<std::array<char*, 1ul> >(int)"));
+        assert_eq!(before.len(), 1);
+    }
+}
