@@ -19,6 +19,7 @@ import checks.cost
 import checks.ends
 import checks.journal
 import checks.machine
+import checks.older
 import checks.pytorch
 import checks.rows
 import checks.truth
@@ -27,15 +28,15 @@ from evidence import Findings, Folder
 WORD = {True: "ok", False: "FAILED", None: "not checked"}
 
 
-def judge_program(what, folder, simulated, findings):
+def judge_program(what, folder, simulated, edition, findings):
     """A program of known truth, its rows and its journal."""
-    if checks.truth.judge(what, folder, simulated, findings):
+    if checks.truth.judge(what, folder, simulated, edition, findings):
         checks.rows.judge(what, folder, findings)
         checks.journal.judge(what, folder, folder.json("traced.json"), findings)
 
 
 def program_in(name, simulated, bundle, findings):
-    judge_program(name, bundle.folder(name), simulated, findings)
+    judge_program(name, bundle.folder(name), simulated, checks.older.edition(bundle), findings)
 
 
 def judge(path, only=None):

@@ -62,6 +62,7 @@ STRUCTS = {
         "u32 deviceId contextId streamId srcDeviceId srcContextId dstDeviceId dstContextId correlationId",
         "u64 _ graphNodeId", "u32 graphId channelID channelType",
     ),
+    36: struct("CudaEvent", "u32 kind correlationId contextId streamId eventId _"),
     38: struct("Synchronization", "u32 kind type", "u64 start end", "u32 correlationId contextId streamId cudaEventId"),
     39: struct("ExternalCorrelation", "u32 kind externalKind", "u64 externalId", "u32 correlationId _"),
     37: struct("Stream", "u32 kind contextId streamId priority flag correlationId"),

@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 
+import checks.older
+
 # The newest PyTorch builds that a driver of this CUDA version runs, newest first.
 BUILDS = [((13, 0), "cu130"), ((12, 8), "cu128"), ((12, 6), "cu126"), ((12, 1), "cu121")]
 
@@ -75,6 +77,7 @@ def facts(tprof, folders):
                                                         "libcupti.so.12", "libcupti.so.13")}
     driver = find("libcuda.so.1", folders)
     return {
+        "edition": checks.older.EDITION,
         "gpu": names and names[0], "gpus": names, "driver": (query("driver_version") or [None])[0],
         "cuda_of_driver": cuda and f"{cuda[0]}.{cuda[1]}",
         "simulated": bool(driver) and b"tprof_fake_engine" in open(driver, "rb").read(),

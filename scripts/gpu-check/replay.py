@@ -17,6 +17,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import checks.journal
 import checks.rows
+import checks.truth
 import raw
 from evidence import Findings, Folder
 from judge import report, unpacked
@@ -48,6 +49,7 @@ def compare(original, folder, findings):
     findings.compare("the same kinds are accepted", wrong, len(both[0]))
     asked = lambda one: len({entry.thread for entry in one.entries("requested")})
     findings.add("as many threads ask for buffers", asked(original) == asked(replayed), threads=asked(original))
+    checks.truth.judge_losses("replay: nothing of the device is lost", folder.json("run.json"), findings)
     checks.rows.judge("replay", folder, findings)
     checks.journal.judge("replay", folder, None, findings)
     return None

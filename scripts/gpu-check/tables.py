@@ -9,6 +9,8 @@ from evidence import Folder
 
 # Tables that a judge reads; the rest has names of files and users.
 TABLES = ("spans", "kernels", "copies", "synchronizations", "device_allocations", "marks", "losses", "collectives", "devices")
+# Of the counters only what stream-ordered pools hold.
+POOL_HELD = "gpu_pool_held_bytes"
 OF_RUN = ("version", "tprof", "start_ns", "end_ns", "finished", "completeness", "overhead", "asked_to_end")
 
 
@@ -29,6 +31,10 @@ def export(tprof, run, folder):
     with gzip.open(tables, "rt", encoding="utf-8") as file:
         whole = json.load(file)
     ranks = [{"tables": {name: rank["tables"][name] for name in TABLES if name in rank["tables"]}} for rank in whole["ranks"]]
+    for rank, all_tables in zip(ranks, whole["ranks"]):
+        counters = all_tables["tables"].get("counters", {"columns": ["name"], "rows": []})
+        at = counters["columns"].index("name")
+        rank["tables"]["counters"] = {**counters, "rows": [row for row in counters["rows"] if row[at] == POOL_HELD]}
     write(os.path.join(folder, "tables.json.gz"), ranks)
 
 

@@ -90,6 +90,14 @@ FAULTS = {
         "device_allocations", drop, folder=f"{TORCH}/memory-default"),
     "torch made-up: device memory is PyTorch's, default: against NVML": set_in(
         f"{TORCH}/memory-default/memory.json", "nvml_bytes", value=912 << 20),
+    "torch made-up: device memory is PyTorch's, pools": rows_of(
+        "device_allocations", drop, folder=f"{TORCH}/memory-pools"),
+    "torch made-up: device memory is PyTorch's, pools: what the pool held": (
+        rows_of("counters", drop, folder=f"{TORCH}/memory-pools", first=lambda row: row["value"] == 400 << 20),
+        in_file(f"{TORCH}/memory-pools/tables.json.gz", lambda whole: whole["ranks"][0]["tables"].pop("counters") and None),
+    ),
+    "torch made-up: device memory is PyTorch's, pools: against NVML": set_in(
+        f"{TORCH}/memory-pools/memory.json", "nvml_bytes", value=912 << 20),
     "torch made-up: plain runs under tprof": in_file(
         f"{TORCH}/train-plain/tables.json.gz", lambda tables: tables["ranks"][0]["tables"]["kernels"].update(rows=[])),
     "torch made-up: plain loses nothing": set_in(f"{TORCH}/train-plain/run.json", "completeness", "losses", value=LOSS),

@@ -8,7 +8,9 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import checks.pytorch
 import checks.truth
+import tables
 from evidence import Folder
 from test_planting import PROGRAM, edit_json, write_json
 
@@ -60,8 +62,8 @@ def complete_torch(at):
         "cycles": [{"kernels": 6, "implausible": 0}] * 3, "kernels_of_a_cycle": 6, "wanted_cycles": 3,
         "resident_kib": [1000, 1000, 1000, 1100],
     })
-    tables = kernel_rows(("sin", 5), ("cos", 30), ("tan", 7)) | {"marks": table(["text"])}
-    write_json(f"{at}/takeover/tables.json.gz", {"ranks": [{"tables": tables}]})
+    rows = kernel_rows(("sin", 5), ("cos", 30), ("tan", 7)) | {"marks": table(["text"])}
+    write_json(f"{at}/takeover/tables.json.gz", {"ranks": [{"tables": rows}]})
     write_json(f"{at}/takeover/run.json", WHOLE_RUN)
     taken = table(["time_ns", "allocator", "memory", "device", "address", "free", "bytes"],
                   [1, "library", "device", 0, 4096, False, 400 << 20], [2, "library", "device", 0, 8192, False, 5],
@@ -71,6 +73,15 @@ def complete_torch(at):
     })
     write_json(f"{at}/memory-default/tables.json.gz", {"ranks": [{"tables": {"device_allocations": taken}}]})
     write_json(f"{at}/memory-default/run.json", WHOLE_RUN)
+    # A pool holds more of the device than the blocks that it gives out.
+    given = table(taken["columns"], [1, "pool", "device", 0, 4096, False, 393 << 20])
+    held = table(["name", "value"], [tables.POOL_HELD, 32 << 20], [tables.POOL_HELD, 400 << 20])
+    write_json(f"{at}/memory-pools/memory.json", {
+        "allocator": checks.pytorch.POOLS, "held_bytes": 393 << 20, "reserved_bytes": 400 << 20, "reserved_before_bytes": 32 << 20,
+        "driver_bytes": 410 << 20, "nvml_bytes": 370 << 20,
+    })
+    write_json(f"{at}/memory-pools/tables.json.gz", {"ranks": [{"tables": {"device_allocations": given, "counters": held}}]})
+    write_json(f"{at}/memory-pools/run.json", WHOLE_RUN)
     for of in ("native", "traced"):
         write_json(f"{at}/train-plain/{of}.json", {"median_step_s": 0.01})
     write_json(f"{at}/train-plain/run.json", WHOLE_RUN)

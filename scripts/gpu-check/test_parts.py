@@ -8,10 +8,12 @@ import sys
 import tarfile
 import tempfile
 import unittest
+from types import SimpleNamespace
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import checks.older
 import checks.truth
 import evidence
 import judge
@@ -117,6 +119,44 @@ class Evidence(unittest.TestCase):
             findings = evidence.Findings()
             checks.truth.judge_losses("whole", {"completeness": {"losses": [], "blind": [{"what": what}]}}, findings)
             self.assertEqual(findings.list[0]["passed"], passes, what)
+
+    def test_of_real_devices_is_whole_and_has_no_failure(self):
+        """Archives that are kept: of them each byte of CUPTI's buffers is read."""
+        kept = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "gpu")
+        archives = [os.path.join(kept, name) for name in sorted(os.listdir(kept)) if name.endswith(".tar.gz")]
+        self.assertTrue(archives)
+        for archive in archives:
+            with tempfile.TemporaryDirectory() as work:
+                folder = judge.unpacked(archive, work)
+                findings = judge.judge(folder).list
+                self.assertEqual([one for one in findings if one["passed"] is False], [])
+                versions = {}
+                for name in evidence.Folder(folder).folders("truth-"):
+                    one = evidence.Folder(folder).folder(name).raw()
+                    self.assertEqual([buffer.unread for buffer in one.buffers], [0] * len(one.buffers), name)
+                    versions[one.version] = len(one.of_kind(36))
+                # Of events only the older one has records.
+                self.assertEqual(versions, {24: 2, 130001: 0}, archive)
+
+    def test_of_an_older_check_excuses_what_that_is_known_for_and_nothing_else(self):
+        event = SimpleNamespace(address=1)
+        loss = {"what": "GPU records", "why": "they are of kinds unknown to this tprof", "count": 2}
+        of = lambda kinds: SimpleNamespace(of_kind=lambda kind: kinds.get(kind, []))
+        older, newer = checks.older.Evidence(1, of({36: [event] * 2})), checks.older.Evidence(2, of({36: [event] * 2}))
+        self.assertTrue(older.are_only_events([loss]))
+        self.assertFalse(newer.are_only_events([loss]))
+        for losses in ([], [{**loss, "count": 3}], [loss, loss], [{**loss, "why": "another"}]):
+            self.assertFalse(older.are_only_events(losses), losses)
+
+        record = lambda time, size: SimpleNamespace(address=7, memoryOperationType=1, timestamp=time, bytes=size)
+        row = lambda **values: evidence.Row({"free": False, "bytes": 64, "memory": "device", "address": 7, "correlation": None, **values})
+        both, memory = [row(), row(correlation=5)], {49: [record(1000, 96), record(9000, 64)]}
+        self.assertTrue(checks.older.Evidence(1, of(memory)).is_twice(both, 64))
+        self.assertFalse(checks.older.Evidence(2, of(memory)).is_twice(both, 64))
+        late = {49: [record(1000, 96), record(9_000_000, 64)]}
+        for kinds, rows in ((late, both), ({49: memory[49][1:]}, both), (memory, both[:1]), (memory, [row(), row()]),
+                            (memory, [row(), row(correlation=5, address=8)])):
+            self.assertFalse(checks.older.Evidence(1, of(kinds)).is_twice(rows, 64))
 
     def test_of_no_run_passes_nothing(self):
         with tempfile.TemporaryDirectory() as work:

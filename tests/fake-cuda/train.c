@@ -7,7 +7,8 @@
  * stream, `nccl` joins RANK of WORLD_SIZE through MEETING (a file for the id), `threads` trains in a second thread too,
  * `spans` names spans by tprof's table: `step` of each step, `forward` within, `nothing` after;
  * `external` pushes external ids as a profiler of operators does, `peer` copies each batch to the second device, `queue` leaves 50 launches behind a kernel that never ends, `memory` allocates and frees each step, `tool` has another CUPTI client take over half-way, past all hooks, `fork` forks one that
- * goes on, `profiler` has cudaProfilerStart before step 2 and cudaProfilerStop after step 3, `reset` resets the first device while memory of it, of the host and of a second device is held, `exit`, `_exit`, `abort`, `kill` end it so (without: it returns). */
+ * goes on, `profiler` has cudaProfilerStart before step 2 and cudaProfilerStop after step 3, `reset` resets the first device while memory of it, of the host and of a second device is held, `exit`, `_exit`, `quick_exit`, `abort`, `kill` end it so (without: it returns),
+ * `handler` by `_exit` in a signal's handler, `both` by `_exit` in two threads; `children` leave by `_exit` while it goes on. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -46,6 +47,9 @@ extern int ncclGetUniqueId(nccl_id *), ncclCommInitRank(void **, int, nccl_id, i
 extern int ncclAllReduce(const void *, void *, size_t, int, int, void *, void *);
 extern int ncclBroadcast(const void *, void *, size_t, int, int, void *, void *);
 extern int ncclGroupStart(void), ncclGroupEnd(void);
+
+static void end_at_once(int signal) { (void)signal; _exit(3); }
+static void *end_in_thread(void *unused) { (void)unused; _exit(3); }
 
 /* Stubs: a kernel is known by its address. */
 #define KERNELS(K) \
@@ -308,12 +312,27 @@ int main(int argc, char **argv)
         }
         waitpid(child, 0, 0);
     }
+    if (has("children")) {
+        pid_t child = fork();
+        if (child == 0) _exit(0);
+        waitpid(child, 0, 0);
+        child = vfork();
+        if (child == 0) _exit(0);
+        waitpid(child, 0, 0);
+        train(communicator);
+    }
     if (communicator) CHECK(ncclCommDestroy(communicator));
     fflush(stdout);
     for (int i = 0; i < 50 && has("queue"); i++) launch(&gemm_stub, i ? 1 : 1 << 30, 32, 0, 0);
     if (has("queue")) exit(3);
     if (has("exit")) exit(3);
     if (has("_exit")) _exit(3);
+    if (has("quick_exit")) quick_exit(3);
+    if (has("handler")) { signal(SIGUSR1, end_at_once); raise(SIGUSR1); }
+    if (has("both")) {
+        pthread_create(&second, 0, end_in_thread, 0);
+        _exit(3);
+    }
     if (has("abort")) abort();
     if (has("kill")) raise(SIGKILL);
     return 0;

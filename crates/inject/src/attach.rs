@@ -325,8 +325,8 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     ask_for_wiping();
     unwind::prepare();
     recent::prepare();
+    python::attached(header);
     if header.stack_mode.load(Relaxed) == stack_mode::PYTHON {
-        python::attached(header);
         python::prepare();
     }
     // SAFETY: mapped above, published below.

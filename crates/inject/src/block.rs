@@ -68,6 +68,9 @@ pub struct Thread {
     pub levels: [Own<u16>; 16],
     /// Open spans of the program's own, see [`crate::spans`].
     pub spans: Own<u16>,
+    /// Time in calls of CUDA's since the last of them that got a stack, in 1,024 ticks, see
+    /// [`crate::calls`].
+    pub in_calls: Own<u16>,
     /// What this thread takes Python frames with, see [`crate::python`]; null until it first does.
     pub python: Own<*mut u8>,
     /// What this thread remembers of its last walk, see [`crate::unwind`]; null until it took some.

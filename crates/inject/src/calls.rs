@@ -68,7 +68,8 @@ pub fn enter(number: u32, frame: &mut Frame) {
         && !is_within(&thread.nccl_memory, frame)
     {
         let stream = stream.map_or(0, |at| frame.register(at));
-        let payload = [frame.register(0), 0, stream, 1 << 32];
+        let stack = u64::from(stacks::stack(thread, frame.sp(), frame.fp));
+        let payload = [frame.register(0), 0, stream, stack | 1 << 32];
         ring::quick(thread, ExtKind::HostMemory, number, frame.start, &payload);
     }
 }
@@ -167,7 +168,27 @@ pub fn leave(number: u32, frame: &Frame) {
         }
     }
     let result = u64::from(frame.result as u32) | kind << 32;
+    let may_wait = matches!(function.does, Does::Plain { .. } | Does::Copies { .. });
+    if may_wait && is_due(thread, end.saturating_sub(frame.start)) {
+        let stack = u64::from(stacks::with_python(thread, frame.sp(), frame.fp));
+        let payload = [end, result, stream, detail, stack];
+        ring::quick(thread, ExtKind::HostCall, number, frame.start, &payload);
+        return;
+    }
     ring::quick(thread, ExtKind::HostCall, number, frame.start, &[end, result, stream, detail]);
+}
+
+/// Time that a thread spends in calls between two stacks of them, in 1,024 ticks: about 10 ms. Where
+/// Python's lock was given up its frames are read through the kernel, which may take 50 us.
+const BETWEEN_STACKS: u64 = 30_000;
+
+/// Whether this call gets a stack, which took so many ticks: a place has as many as it takes of the
+/// time in such calls, of which most is waiting for a device.
+#[inline(always)]
+fn is_due(thread: &Thread, ticks: u64) -> bool {
+    let spent = u64::from(thread.in_calls.get()) + ticks / 1024;
+    thread.in_calls.set((spent % BETWEEN_STACKS) as u16);
+    spent >= BETWEEN_STACKS
 }
 
 /// Bytes that a successful allocation took.

@@ -4,7 +4,7 @@ use crate::block::Thread;
 use crate::calls_made::{self, Closing};
 use crate::closed::{Class, closed};
 use crate::unrecorded::{lose_child, lose_if_not_own};
-use crate::{gate, pointers, ring, stacks, state, sys, thread_notes};
+use crate::{gate, noticed, pointers, ring, stacks, state, sys, thread_notes};
 use core::sync::atomic::Ordering::*;
 use tprof_wire::record::{ExecVerdict, ExtKind};
 use tprof_wire::region::mem_mode;
@@ -196,9 +196,10 @@ pub fn remapped(old: usize, old_bytes: usize, new: usize, bytes: usize) {
 
 /// `_exit`: recorded unless this is a vfork child, which leaves by itself. Under a
 /// filter the two cannot be separated: nothing is recorded, and the process's end
-/// is known from outside.
+/// is known from outside. The agent keeps what CUPTI has, for which it may take two seconds.
 pub fn leaving_at_once(status: i32) {
     if !closed(Class::Threads) && sys::pid() == state::PID.load(Relaxed) {
         process_exit(status, how::IMMEDIATE);
+        noticed::ends_at_once();
     }
 }

@@ -1,11 +1,12 @@
 //! Ranges of NVTX, which the agent notices, as steps and captures of the process, which the
-//! preloaded library counts: the agent reads its region, and calls it where names matter.
+//! preloaded library counts: the agent reads its region, and calls it where names matter. The other
+//! way round the agent is told of an end that it would not notice.
 
 use crate::block::Thread;
 use crate::capture;
 use crate::schedule::{self, Source};
 use crate::{gate, loaded, state};
-use core::sync::atomic::{AtomicPtr, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
 use tprof_wire::capture::{Opens, opens};
 use tprof_wire::env;
 use tprof_wire::region::{RegionHeader, off};
@@ -20,6 +21,8 @@ pub struct Noticing {
     begins: unsafe extern "C" fn(*const u8, usize, u64),
     /// The range of this number ends.
     ends: extern "C" fn(u64),
+    /// Where the agent leaves what `_exit` has to call first; 0 without it.
+    at_once: &'static AtomicUsize,
 }
 
 impl Noticing {
@@ -48,7 +51,25 @@ impl Noticing {
 }
 
 /// The preloaded library's.
-static TABLE: Noticing = Noticing { region: &state::REGION, begins, ends };
+static TABLE: Noticing = Noticing { region: &state::REGION, begins, ends, at_once: &AT_ONCE };
+static AT_ONCE: AtomicUsize = AtomicUsize::new(0);
+
+/// The process ends at once, without what `exit` runs: so that the agent can keep what CUPTI has.
+/// In the preloaded library, also in a signal's handler: nothing is looked up.
+pub fn ends_at_once() {
+    let call = AT_ONCE.load(Acquire);
+    if call != 0 {
+        // SAFETY: what the agent left there; the driver never unloads it.
+        unsafe { core::mem::transmute::<usize, extern "C" fn()>(call)() };
+    }
+}
+
+/// Has `_exit` call this first. In the agent, if its preloaded library is there.
+pub fn call_at_once(call: extern "C" fn()) {
+    if let Some(table) = found() {
+        table.at_once.store(call as *const () as usize, Release);
+    }
+}
 
 /// The table of this library, for the agent.
 pub fn table() -> *const Noticing {

@@ -92,6 +92,20 @@ pub fn stack(thread: &Thread, sp: usize, fp: usize) -> u32 {
     take(thread, sp, fp)
 }
 
+/// The same with Python's functions, where the collector has found the interpreter: of calls that
+/// take so long that their time is no matter.
+#[cold]
+#[inline(never)]
+pub fn with_python(thread: &Thread, sp: usize, fp: usize) -> u32 {
+    if state::STACK_MODE.load(Relaxed) == stack_mode::OFF {
+        return 0;
+    }
+    if !thread.is_quiet() {
+        python::prepare();
+    }
+    take_by_walk(thread, (sp, fp), None, true)
+}
+
 #[inline(never)]
 fn take(thread: &Thread, sp: usize, fp: usize) -> u32 {
     thread.stacks.set(thread.stacks.get().wrapping_add(1));
@@ -127,12 +141,17 @@ fn take_now(thread: &Thread, sp: usize, fp: usize) -> u32 {
             return id;
         }
     }
-    take_by_walk(thread, (sp, fp), guess)
+    take_by_walk(thread, (sp, fp), guess, mode == stack_mode::PYTHON)
 }
 
 /// Takes a stack that was not guessed.
 #[inline(never)]
-fn take_by_walk(thread: &Thread, from: (usize, usize), guess: Option<Guess>) -> u32 {
+fn take_by_walk(
+    thread: &Thread,
+    from: (usize, usize),
+    guess: Option<Guess>,
+    with_python: bool,
+) -> u32 {
     map_tables_once(thread);
     // 1.5 KiB that `walk` fills as far as `len`: clearing it first would cost more than the walk.
     let mut walk = MaybeUninit::<Walk>::uninit();
@@ -149,7 +168,7 @@ fn take_by_walk(thread: &Thread, from: (usize, usize), guess: Option<Guess>) -> 
         }
         return 0;
     }
-    if state::STACK_MODE.load(Relaxed) == stack_mode::PYTHON {
+    if with_python {
         unwind::complete(thread, from, walk);
         if let Some(python) = python::take(thread, walk) {
             return intern(thread, from, walk, Some(&mut *python.scratch), |_| None);

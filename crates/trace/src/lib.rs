@@ -8,7 +8,7 @@
 //! The modules in reading order; each uses only those above it
 //! (`scripts/check-arrows.py` checks that):
 //!
-//! - `model`, `run`, `live`, `calls`, `error`: what a run has, what names of calls mean, and
+//! - `model`, `run`, `live`, `calls`, `kernel_name`, `error`: what a run has, what names mean, and
 //!   what can be wrong with it;
 //! - `file`, `info_file`, `planes`, `columns`, `columns_read`, `tables`: from rows to blocks of columns
 //!   and back;
@@ -24,6 +24,7 @@
 
 pub mod calls;
 mod error;
+pub mod kernel_name;
 pub mod live;
 pub mod model;
 pub mod run;

@@ -85,32 +85,54 @@ fn a_device_that_is_lost_in_the_middle_leaves_what_came_before() {
 
 #[test]
 fn a_job_that_ends_without_a_flush_has_lost_the_last_moment_at_most() {
-    for word in ["_exit", "kill"] {
-        // Over two seconds, and so at least two flushes.
-        let slow = [("FAKE_CUDA_BLOCK_NS", "80000")];
-        let (_scratch, ran) = need_some!(ran(12, &["120", word], &slow));
-        let wanted = kernels_of_log(&ran.log);
-        let got = kernels_of_file(&ran.file);
-        for (facts, _) in &got {
-            assert!(wanted.iter().any(|(of_log, _)| of_log == facts), "{facts:?} never ran");
-        }
-        // What one flush gives back is recorded before the next one begins.
-        let flushes: Vec<u64> =
-            of_kind(&ran.log, "flush").iter().map(|line| number(line, "start")).collect();
-        let [.., flushed, _] = flushes[..] else { panic!("{flushes:?}") };
-        // CUPTI has the records of what the job waited for.
-        let calls = of_kind(&ran.log, "call").into_iter();
-        let waited = calls.filter(|line| {
-            line["name"] == "cudaStreamSynchronize" && number(line, "end") < flushed
-        });
-        let done = waited.map(|line| number(line, "start")).max().unwrap();
-        let due = of_kind(&ran.log, "kernel").into_iter().filter(|line| number(line, "end") < done);
-        let due: Vec<KernelFacts> = due.map(|line| kernel_facts(line).0).collect();
-        assert!(!due.is_empty());
-        for facts in due {
-            assert!(got.iter().any(|(of_file, _)| *of_file == facts), "{facts:?} is missing");
+    // Over two seconds, and so at least two flushes.
+    let slow = [("FAKE_CUDA_BLOCK_NS", "80000")];
+    let (_scratch, ran) = need_some!(ran(12, &["120", "kill"], &slow));
+    let wanted = kernels_of_log(&ran.log);
+    let got = kernels_of_file(&ran.file);
+    for (facts, _) in &got {
+        assert!(wanted.iter().any(|(of_log, _)| of_log == facts), "{facts:?} never ran");
+    }
+    // What one flush gives back is recorded before the next one begins.
+    let flushes: Vec<u64> =
+        of_kind(&ran.log, "flush").iter().map(|line| number(line, "start")).collect();
+    let [.., flushed, _] = flushes[..] else { panic!("{flushes:?}") };
+    // CUPTI has the records of what the job waited for.
+    let calls = of_kind(&ran.log, "call").into_iter();
+    let waited = calls
+        .filter(|line| line["name"] == "cudaStreamSynchronize" && number(line, "end") < flushed);
+    let done = waited.map(|line| number(line, "start")).max().unwrap();
+    let due = of_kind(&ran.log, "kernel").into_iter().filter(|line| number(line, "end") < done);
+    let due: Vec<KernelFacts> = due.map(|line| kernel_facts(line).0).collect();
+    assert!(!due.is_empty());
+    for facts in due {
+        assert!(got.iter().any(|(of_file, _)| *of_file == facts), "{facts:?} is missing");
+    }
+}
+
+/// The job is over long before the first flush that is due.
+#[test]
+fn a_job_that_ends_at_once_keeps_its_last_moment() {
+    for major in [12, 13] {
+        for word in ["_exit", "quick_exit", "handler", "both"] {
+            let (_scratch, ran) = need_some!(ran(major, &["3", word], &[]));
+            assert_eq!(ran.traced.outcome.code, Some(3), "{word}: {:?}", ran.traced.outcome);
+            assert_kernels(&ran);
+            assert_copies(&ran);
+            assert_calls(&ran);
+            assert_eq!(losses(&ran, "", ""), 0, "{word}");
         }
     }
+}
+
+/// A forked child has no agent, and a vforked one is not the job: neither waits for one, nor stops its
+/// parent's.
+#[test]
+fn a_child_that_ends_at_once_leaves_its_parents_records() {
+    let (_scratch, ran) = need_some!(ran(13, &["5", "children"], &[]));
+    assert_eq!(ran.traced.outcome.code, Some(0), "{:?}", ran.traced.outcome);
+    assert_kernels(&ran);
+    assert_calls(&ran);
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn memory_of_a_library_with_its_own_runtime_counts_beside_the_programs() {
         assert_eq!(of_run, of_log);
         // The program's own have stacks, the library's none.
         let with_stack = rows.iter().filter(|row| row.stack != 0).count();
-        assert_eq!((rows.len(), with_stack), (6, 2), "{rows:#?}");
+        assert_eq!((rows.len(), with_stack), (6, 3), "{rows:#?}");
         let report = document("device-memory", &ran.traced.run);
         assert_eq!(sources(&report), [3, 3, 0]);
         let device = pool(&report, "device");

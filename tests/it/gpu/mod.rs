@@ -2,6 +2,7 @@
 //! ran on the stand-ins (a simulation).
 
 mod beside;
+mod call_stacks;
 mod check;
 mod clients;
 mod compiled;
@@ -78,10 +79,10 @@ fn demangled(name: &str) -> &str {
         "_Z4reluPfi" => "relu(float*, int)",
         "_Z9gemm_gradPKfS0_Pfiii" => "gemm_grad(float const*, float const*, float*, int, int, int)",
         "_Z12softmax_lossILi128EEvPKfPKiPfi" => {
-            "softmax_loss<128>(float const*, int const*, float*, int)"
+            "void softmax_loss<128>(float const*, int const*, float*, int)"
         }
         "_ZN9optimizer8sgd_stepIfEEvPT_PKS1_fi" => {
-            "optimizer::sgd_step<float>(float*, float const*, float, int)"
+            "void optimizer::sgd_step<float>(float*, float const*, float, int)"
         }
         other => other,
     }

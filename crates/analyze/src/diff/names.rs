@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use tprof_trace::kernel_name::canonical;
 use tprof_trace::model::{NameId, SpanKind};
 
 use crate::program::flops::sized_runs;
@@ -88,11 +89,12 @@ pub(super) fn names(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Time
     collectives(rank, &at, &mut names);
     let mut all = TimesByName::default();
     for ((sort, name, step), took) in names {
-        all.entry((sort, rank.name(name).to_owned()))
-            .or_default()
-            .entry(step)
-            .or_default()
-            .add(took);
+        let name = match (sort, rank.name(name)) {
+            // The other side may have it by another demangler.
+            (Sort::Work, name) => canonical(name).into_owned(),
+            (_, name) => name.to_owned(),
+        };
+        all.entry((sort, name)).or_default().entry(step).or_default().add(took);
     }
     for ((name, step), took) in copies {
         all.entry((Sort::Work, name)).or_default().entry(step).or_default().add(took);
@@ -153,5 +155,29 @@ fn collectives(
         let (ns, bytes) = (kernel.unwrap_or(0), row.bytes.unwrap_or(0));
         let took = Took { count: 1, ns, bytes, flops: 0 };
         names.entry((Sort::Collective, row.name, step)).or_default().add(took);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+    use crate::rank::Needs;
+    use tprof_trace::model::Kernel;
+
+    /// A run of before and a trace of torch.profiler's.
+    #[test]
+    fn a_kernel_has_one_name_whoever_recorded_it() {
+        let of = |name: &str| {
+            let mut made = Fixture::new();
+            let row = Kernel { start_ns: 10, duration_ns: 10, ..Kernel::default() };
+            made.kernel(row, name);
+            let file = made.finish();
+            let rank = RankTrace::load(&file, Needs::WORK);
+            names(&rank, &[], false).into_keys().collect::<Vec<_>>()
+        };
+        let before = of("at::fill<std::array<char*, (unsigned long)1> >(int)");
+        assert_eq!(before, of("void at::fill<std::array<char*, 1ul> >(int)"));
+        assert_eq!(before.len(), 1);
     }
 }

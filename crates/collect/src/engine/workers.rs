@@ -10,6 +10,7 @@ use crate::shared::{Region, SessionMemory, Tables, publish, take_marks};
 use crate::symbols::{self, ModuleFile, ResolvedFrame, Symbolizer};
 use crate::targets::code::{SharedPython, Unresolved};
 use std::collections::{HashMap, VecDeque};
+use std::path::Path;
 use std::sync::atomic::Ordering::*;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -178,7 +179,7 @@ fn serve_modules(
         }
         publish(&question.region, modules, &mut cache);
         if !late
-            && question.region.header().stack_mode.load(Relaxed) == stack_mode::PYTHON
+            && wants_python(&question, modules)
             && let Some(answer) = look_for_python(&question, unloads, modules, &mut pythons)
         {
             let _ = answers.send(answer);
@@ -323,6 +324,22 @@ enum PythonSearch {
     Refused,
 }
 
+/// Whether the target takes Python's frames: with each stack, or of calls that wait for a device.
+fn wants_python(question: &ModulesWanted, modules: &[LoadedModule]) -> bool {
+    let header = question.region.header();
+    let has_runtime = || modules.iter().any(|module| of_cuda(&module.path));
+    match header.stack_mode.load(Relaxed) {
+        stack_mode::PYTHON => true,
+        stack_mode::OFF => false,
+        _ => header.calls.load(Relaxed) != 0 && has_runtime(),
+    }
+}
+
+/// Whether a path is that of CUDA's shared runtime, which has hooks.
+fn of_cuda(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"libcudart.so"))
+}
+
 /// Searches an image's interpreter, unless that is known, and sends it to the image.
 /// `unloads`: those that it recorded as unloaded before its modules were read.
 fn look_for_python(
@@ -354,7 +371,11 @@ fn look_for_python(
     });
     let (looked, answer) = match found {
         None => (PythonSearch::None(modules.len()), None),
-        Some(Err((whose, why))) => (PythonSearch::Refused, Some(Answer::NoPython(whose, why))),
+        Some(Err((whose, why))) => {
+            // Who did not ask for Python's frames does not miss them.
+            let is_asked = header.stack_mode.load(Relaxed) == stack_mode::PYTHON;
+            (PythonSearch::Refused, is_asked.then(|| Answer::NoPython(whose, why)))
+        }
         Some(Ok((found, interpreter))) => {
             for (place, word) in header.python.iter().zip(interpreter.words()) {
                 place.store(word, Relaxed);

@@ -1,11 +1,13 @@
 //! What a process's CUPTI agent records, gathered and written.
 
+use super::call_stacks::CallStacks;
 use super::classes::{Class, Classes};
 use super::coverage::Gap;
 use super::launches::{Launches, RuntimeCall};
 use super::matching::{Matched, Matching, MemoryCall};
 use super::ranges::Ranges;
 use super::rows::{self, Rows};
+use super::texts::without_version;
 use super::thread_rows::ThreadRows;
 use crate::out::info;
 use crate::out::losses::Losses;
@@ -37,6 +39,8 @@ pub struct Gpu {
     waits: Vec<Synchronization>,
     spans: Vec<Span>,
     matching: Matching,
+    /// Stacks of calls, for CUPTI's records of them.
+    pub call_stacks: CallStacks,
     /// CUPTI records memory.
     records_memory: bool,
     /// CUPTI's version.
@@ -64,6 +68,7 @@ impl Gpu {
             waits: Vec::new(),
             spans: Vec::new(),
             matching: Matching::default(),
+            call_stacks: CallStacks::default(),
             records_memory: true,
             version: 0,
             externals: Vec::new(),
@@ -174,8 +179,9 @@ impl Gpu {
                 if place.threads.get(&call.thread) == Some(&record.thread) {
                     return Some(());
                 }
-                let row = self.rows.call(&call, place);
+                let mut row = self.rows.call(&call, place);
                 let text = || self.rows.texts.text(call.name).unwrap_or_default();
+                row.stack = self.call_stacks.take(&row, || without_version(text()));
                 let is_runtimes = row.kind == SpanKind::Runtime;
                 let class = is_runtimes.then(|| self.classes.of(call.name, text));
                 if class == Some(Class::Memory) {

@@ -3,8 +3,9 @@
 //! NCCL and cuBLAS carry a CUDA runtime in themselves, past which no hook gets: CUPTI records
 //! what they take.
 //!
-//! Two records are the same change if the address and the direction agree and CUPTI's moment lies
-//! in the hook's call, by the clocks' joins. Calls of one direction on one address never overlap.
+//! Two records are the same change if the address, the direction and the size, where both know it,
+//! agree and CUPTI's moment lies in the hook's call, by the clocks' joins. Calls of one direction on
+//! one address never overlap.
 //! Of physical memory the address may be another: there the size and the moment decide, unless
 //! CUPTI's record is of a call of the runtime, which has no functions for that.
 
@@ -164,6 +165,9 @@ impl Matching {
         };
         let mut rows: Vec<DeviceAllocation> = self.rows.drain(..ripe).collect();
         rows.retain(|row| !self.take(row));
+        // An array may be larger to CUPTI than what its hook computes, but no change is left to take
+        // another's call by now.
+        rows.retain(|row| !self.take_plain(row, |_| true));
         self.found.only_cupti += rows.len() as u64;
         rows
     }
@@ -178,29 +182,44 @@ impl Matching {
 
     /// Whether a hook recorded this change too; its call is then taken out.
     fn take(&mut self, row: &DeviceAllocation) -> bool {
-        let key = (row.address, row.free);
-        let found = self.calls.get_mut(&key).and_then(|calls| {
-            let near = calls.iter().map(|call| distance(call, row.time_ns)).enumerate();
-            let (at, apart) = near.min_by_key(|(_, apart)| *apart)?;
-            (apart <= APART_NS).then(|| calls.remove(at))
-        });
-        if found.is_some() {
-            self.forget(key);
-            self.found.both += 1;
-            return true;
-        }
-        if self.is_reset(row) {
-            self.found.both += 1;
-            return true;
-        }
         let of_runtime = row.correlation.is_some_and(|of| self.of_runtime.contains(&of));
-        let is_virtual = match row.free {
-            _ if of_runtime => false,
-            true => self.virtual_addresses.remove(&row.address),
-            false => self.virtual_calls.take(row) && self.virtual_addresses.insert(row.address),
-        };
-        self.found.both += u64::from(is_virtual);
-        is_virtual
+        // Where memory was mapped, the first change that gives back is the end of the mapping: the
+        // address may be given out again at once.
+        if row.free && !of_runtime && self.virtual_addresses.remove(&row.address) {
+            self.found.both += 1;
+            return true;
+        }
+        let is_as_long =
+            |call: &MemoryCall| call.bytes == 0 || row.bytes.is_none_or(|b| b == call.bytes);
+        if self.take_plain(row, is_as_long) {
+            if !row.free {
+                self.virtual_addresses.remove(&row.address);
+            }
+            return true;
+        }
+        let is_virtual = !row.free && !of_runtime && self.virtual_calls.take(row);
+        if is_virtual {
+            self.virtual_addresses.insert(row.address);
+        }
+        let is_known = is_virtual || self.is_reset(row);
+        self.found.both += u64::from(is_known);
+        is_known
+    }
+
+    /// Whether there is a call at this address and moment that is `wanted`; it is then taken out.
+    fn take_plain(&mut self, row: &DeviceAllocation, wanted: impl Fn(&MemoryCall) -> bool) -> bool {
+        let key = (row.address, row.free);
+        let Some(calls) = self.calls.get_mut(&key) else { return false };
+        let near = calls.iter().enumerate().filter(|(_, call)| wanted(call));
+        let near = near.map(|(at, call)| (at, distance(call, row.time_ns)));
+        let Some((at, apart)) = near.min_by_key(|(_, apart)| *apart) else { return false };
+        if apart > APART_NS {
+            return false;
+        }
+        calls.remove(at);
+        self.forget(key);
+        self.found.both += 1;
+        true
     }
 
     /// Whether it gives back within a reset of its device: the hooks' one row of that ends every block.
@@ -372,6 +391,44 @@ mod tests {
         all.recorded(at(0x111, 100 * MS - 5_000, 1));
         all.recorded(at(0xabc, 100 * MS + 4_000, 2));
         assert_eq!(addresses(&all.settle(1000 * MS, true)), [(0x111, false)]);
+    }
+
+    /// As CUPTI 13.0 recorded it on an H200: the runtime gets the address of a mapping that was given
+    /// up a quarter of a millisecond before.
+    #[test]
+    fn memory_that_is_mapped_unmapped_and_taken_at_one_address_is_three_changes() {
+        const US: u64 = 1000;
+        let (mapped, block) = (10_485_760, 7_340_032);
+        let mut all = Matching::default();
+        let bytes = |bytes, call| MemoryCall { bytes, ..call };
+        let create = call(3, false, 350_765 * US, 350_765 * US);
+        all.called(MemoryCall { how: CallKind::Virtual, ..bytes(mapped, create) });
+        all.called(bytes(block, call(0xa, false, 351_080 * US, 351_088 * US)));
+        all.called(bytes(0, call(0xa, true, 351_500 * US, 351_510 * US)));
+        let recorded = |free, bytes, at_us| DeviceAllocation {
+            bytes: Some(bytes),
+            ..row(0xa, free, at_us * US)
+        };
+        all.recorded(recorded(false, mapped, 350_843));
+        all.recorded(recorded(true, mapped, 350_918));
+        all.recorded(recorded(false, block, 351_085));
+        all.recorded(recorded(true, block, 351_505));
+        assert_eq!(addresses(&all.settle(1000 * MS, true)), []);
+        assert_eq!(all.finish(), Matched { both: 4, only_cupti: 0, only_hooks: 0 });
+    }
+
+    #[test]
+    fn an_array_is_matched_though_cupti_has_it_longer() {
+        let mut all = Matching::default();
+        all.called(call(7, false, 100 * MS, 101 * MS));
+        all.recorded(DeviceAllocation { bytes: Some(128), ..row(7, false, 100 * MS) });
+        // Where a change of the very size follows, the call is that one's.
+        all.called(call(8, false, 200 * MS, 201 * MS));
+        all.recorded(DeviceAllocation { bytes: Some(128), ..row(8, false, 199 * MS + 500_000) });
+        all.recorded(row(8, false, 200 * MS));
+        let left = all.settle(1000 * MS, true);
+        assert_eq!(left.iter().map(|row| row.bytes).collect::<Vec<_>>(), [Some(128)]);
+        assert_eq!(addresses(&left), [(8, false)]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::symbols::demangle::demangle;
 use std::collections::HashMap;
 use tprof_trace::TraceWriter;
+use tprof_trace::kernel_name::canonical;
 use tprof_trace::model::NameId;
 
 struct Text {
@@ -61,7 +62,7 @@ impl Texts {
 
     /// The name of a kernel.
     pub fn demangled(&mut self, id: u32, writer: &mut TraceWriter) -> NameId {
-        self.changed(id, writer, demangle)
+        self.changed(id, writer, name_of_kernel)
     }
 
     /// The name of a call.
@@ -93,9 +94,14 @@ pub fn unpack_text(payload: &[u64]) -> Option<String> {
     Some(String::from_utf8_lossy(bytes.get(..usize::try_from(*len).ok()?)?).into_owned())
 }
 
+/// A kernel's linker name as torch.profiler's traces have it.
+fn name_of_kernel(raw: &str) -> String {
+    canonical(&demangle(raw)).into_owned()
+}
+
 /// `cudaLaunchKernel_v7000` → `cudaLaunchKernel`: CUPTI names the version of a
 /// call's parameters too. `_ptsz` and the like, which are calls of their own, stay.
-fn without_version(name: &str) -> &str {
+pub fn without_version(name: &str) -> &str {
     let plain = name.rsplit_once("_v").filter(|(_, version)| {
         !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit())
     });
@@ -104,7 +110,55 @@ fn without_version(name: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::without_version;
+    use super::{name_of_kernel, without_version};
+
+    /// As `__cxa_demangle` of GCC 12 has them.
+    #[test]
+    fn names_of_kernels_are_those_of_the_cpp_library() {
+        for (raw, wanted) in [
+            ("_Z4gemmPKfS0_Pfiii", "gemm(float const*, float const*, float*, int, int, int)"),
+            ("nvjet_sm90_tst_96x64_64x8_2x4_h_bz_NTN", "nvjet_sm90_tst_96x64_64x8_2x4_h_bz_NTN"),
+            (
+                "_Z3litILj2ELm3ELln4ELx5ELy6ELsn7ELc97ELh8ELb1ELin9EL1E1EEvi",
+                "void lit<2u, 3ul, -4l, 5ll, 6ull, (short)-7, (char)97, (unsigned char)8, true, -9, (E)1>(int)",
+            ),
+            (
+                "_Z4implIZ3usevEUl1BE_EviRKT_",
+                "void impl<use()::{lambda(B)#1}>(int, use()::{lambda(B)#1} const&)",
+            ),
+            (
+                "_Z4implIZ3usevEUl1BS0_E0_EviRKT_",
+                "void impl<use()::{lambda(B, B)#2}>(int, use()::{lambda(B, B)#2} const&)",
+            ),
+            (
+                "_Z4implIZ3usevEUlP1BE1_EviRKT_",
+                "void impl<use()::{lambda(B*)#3}>(int, use()::{lambda(B*)#3} const&)",
+            ),
+            (
+                "_Z4implIZ3usevEUlRK1BE2_EviRKT_",
+                "void impl<use()::{lambda(B const&)#4}>(int, use()::{lambda(B const&)#4} const&)",
+            ),
+            (
+                "_Z4implIZ3usevEUlvE3_EviRKT_",
+                "void impl<use()::{lambda()#5}>(int, use()::{lambda()#5} const&)",
+            ),
+            (
+                "_Z4kernIZ5impl2IZ3usevEUlfE8_EviRKT_EUliE_EviS2_",
+                "void kern<impl2<use()::{lambda(float)#10}>(int, use()::{lambda(float)#10} const&)::{lambda(int)#1}>(int, impl2<use()::{lambda(float)#10}>(int, use()::{lambda(float)#10} const&)::{lambda(int)#1})",
+            ),
+            (
+                "_Z4kernIZ5impl3IZ3usevEUl1BE10_EviPKT_PS3_EUliE_EviS3_",
+                "void kern<impl3<use()::{lambda(B)#12}>(int, use()::{lambda(B)#12} const*, use()::{lambda(B)#12}*)::{lambda(int)#1}>(int, impl3<use()::{lambda(B)#12}>(int, use()::{lambda(B)#12} const*, use()::{lambda(B)#12}*)::{lambda(int)#1})",
+            ),
+            (
+                "_Z4kernIZ5impl4IRZ3usevEUl1BE10_EviOT_EUliE_EviS4_",
+                "void kern<impl4<use()::{lambda(B)#12}&>(int, use()::{lambda(B)#12}&)::{lambda(int)#1}>(int, impl4<use()::{lambda(B)#12}&>(int, use()::{lambda(B)#12}&)::{lambda(int)#1})",
+            ),
+            ("_ZN12_GLOBAL__N_14anonIiEEvT_", "void (anonymous namespace)::anon<int>(int)"),
+        ] {
+            assert_eq!(name_of_kernel(raw), wanted);
+        }
+    }
 
     #[test]
     fn a_calls_version_is_no_part_of_its_name() {

@@ -15,6 +15,7 @@ use note::MemoryChange;
 pub use unseen::UnseenLaunches;
 use words::arguments;
 
+use crate::gpu::call_stacks::StackOfCall;
 use crate::gpu::context_memory::ContextMemory;
 use crate::gpu::coverage::Coverage;
 use crate::gpu::matching::{CallKind, MemoryCall};
@@ -53,6 +54,8 @@ pub struct Calls {
     started: Vec<(ThreadIndex, u64)>,
     /// Calls that changed memory, for [`Matching`](crate::gpu::matching::Matching).
     pub memory_calls: Vec<MemoryCall>,
+    /// The stack of the last call, where CUPTI records the call.
+    pub stack_of_call: Option<StackOfCall>,
     virtual_memory: VirtualMemory,
     context_memory: ContextMemory,
     /// What graphs do that no record shows.
@@ -80,6 +83,7 @@ impl Calls {
             coverage: Coverage::default(),
             started: Vec::new(),
             memory_calls: Vec::new(),
+            stack_of_call: None,
             virtual_memory: VirtualMemory::new(process),
             context_memory: ContextMemory::default(),
             unseen: UnseenLaunches::default(),
@@ -107,7 +111,7 @@ impl Calls {
         writer: &mut TraceWriter,
     ) {
         match note {
-            CallNote::Call(function, number, end, result, kind, stream, detail) => {
+            CallNote::Call { function, number, end, result, kind, stream, detail, stack } => {
                 let duration_ns = clock.ns(end).saturating_sub(time_ns);
                 self.of_thread(thread, function, number, result, detail, time_ns + duration_ns);
                 self.changed_memory(thread, number, time_ns, time_ns + duration_ns);
@@ -126,11 +130,15 @@ impl Calls {
                         _ => {}
                     }
                     if self.is_recorded_by_cupti(time_ns) {
+                        let (name, to_ns) = (function.name.text(), time_ns + duration_ns);
+                        let call = StackOfCall { thread, name, from_ns: time_ns, to_ns, stack };
+                        self.stack_of_call = (stack != 0).then_some(call);
                         return;
                     }
                 }
                 let mut row =
                     self.row(thread, function, number, (time_ns, duration_ns, result), writer);
+                row.stack = stack;
                 if let Does::Launches { .. } = function.does {
                     self.kernels.launched(row, detail, stream);
                 } else {
@@ -422,7 +430,16 @@ mod tests {
         let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();
         let (clock, mut calls) = (Clock::new(), Calls::new(0));
         let launch = &FUNCTIONS[Number::cudaLaunchKernel as usize];
-        let note = || CallNote::Call(launch, Number::cudaLaunchKernel as u32, 0, 0, 0, 0, 0);
+        let note = || CallNote::Call {
+            function: launch,
+            number: Number::cudaLaunchKernel as u32,
+            end: 0,
+            result: 0,
+            kind: 0,
+            stream: 0,
+            detail: 0,
+            stack: 0,
+        };
         for at in 0..10 {
             calls.take(note(), 0, 1_000_000_000 + at, &clock, &mut writer);
         }

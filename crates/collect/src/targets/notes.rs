@@ -87,7 +87,12 @@ impl Notes for NoteSink<'_> {
                     writer.thread_name(thread.index, time_ns, name);
                 }
             }
-            Note::Call(call) => self.calls.take(call, thread.index, time_ns, self.clock, writer),
+            Note::Call(call) => {
+                self.calls.take(call, thread.index, time_ns, self.clock, writer);
+                if let Some(call) = self.calls.stack_of_call.take() {
+                    self.gpu.call_stacks.called(call);
+                }
+            }
             Note::Defined(id, definition) => {
                 self.interned.define(id, definition, &mut self.processes.losses)
             }

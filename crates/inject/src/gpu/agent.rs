@@ -18,7 +18,7 @@ use super::raw::Raw;
 use super::reader::{Interner, count_lost, keep, read};
 use super::{buffers, detach, kinds, started};
 use crate::block::Thread;
-use crate::{attach, calls_made, environment, gate, interned, loaded, noticed, sys};
+use crate::{attach, calls_made, environment, gate, interned, loaded, noticed, state, sys};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_cupti_sys::*;
@@ -155,8 +155,22 @@ fn begin(thread: &Thread, loader: &Loader) -> bool {
     if on > 0 {
         // SAFETY: a function of ours, for the process's life.
         unsafe { __cxa_atexit(leave, core::ptr::null_mut(), core::ptr::null_mut()) };
+        at_quick_exit();
+        noticed::call_at_once(leave_at_once);
     }
     true
+}
+
+/// Has `quick_exit` run [`leave`], in C libraries that can.
+fn at_quick_exit() {
+    type AtQuickExit = unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void) -> c_int;
+    if let Some(register) = loaded::libc_function(c"__cxa_at_quick_exit") {
+        // SAFETY: the C library's function of this name and type, with a function of ours.
+        unsafe {
+            let register: AtQuickExit = core::mem::transmute(register);
+            register(leave, core::ptr::null_mut());
+        }
+    }
 }
 
 /// Starts the library that the job had named; false if it does not load.
@@ -362,12 +376,22 @@ fn wait_for(futex: &AtomicU32, is_done: impl Fn() -> bool) {
     }
 }
 
-/// `exit` runs this, before CUPTI's own destructors.
+/// `exit` runs this, before CUPTI's own destructors, and `quick_exit` does.
 extern "C" fn leave(_: *mut c_void) {
-    let is_first = || PHASE.compare_exchange(STARTED, STOPPING, AcqRel, Acquire).is_ok();
-    if started::cupti().is_none() || !is_first() {
+    leave_at_once();
+}
+
+/// The hooks of `_exit` call this, maybe in a signal's handler. What another thread that leaves waits
+/// for is waited for here too: it would not come to its end.
+extern "C" fn leave_at_once() {
+    // Before Linux 4.14 a forked child has what its parent had.
+    if started::cupti().is_none() || sys::pid() != state::PID.load(Relaxed) {
         return;
     }
-    buffers::wake();
+    match PHASE.compare_exchange(STARTED, STOPPING, AcqRel, Acquire) {
+        Ok(_) => buffers::wake(),
+        Err(STOPPING) => {}
+        Err(_) => return,
+    }
     wait_for(&PHASE, || PHASE.load(Acquire) == DONE);
 }

@@ -125,7 +125,8 @@ pub unsafe fn decode(
                 };
                 decoded(ExtKind::External, external.pack())
             }
-            CUPTI_ACTIVITY_KIND_NAME => Err(Skip::Idle),
+            // CUPTI 12.6 writes those of events beside the waits; 13.0 writes none.
+            CUPTI_ACTIVITY_KIND_NAME | CUPTI_ACTIVITY_KIND_CUDA_EVENT => Err(Skip::Idle),
             _ => Err(Skip::Unknown),
         }
     }
@@ -445,8 +446,10 @@ mod tests {
         assert_eq!(take(&r), Err(Skip::Unknown));
         r.kind = CUPTI_ACTIVITY_KIND_INVALID;
         assert_eq!(take(&r), Err(Skip::Unknown));
-        r.kind = CUPTI_ACTIVITY_KIND_NAME;
-        assert_eq!(take(&r), Err(Skip::Idle));
+        for kind in [CUPTI_ACTIVITY_KIND_NAME, CUPTI_ACTIVITY_KIND_CUDA_EVENT] {
+            r.kind = kind;
+            assert_eq!(take(&r), Err(Skip::Idle));
+        }
     }
 
     #[test]

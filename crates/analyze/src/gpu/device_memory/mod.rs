@@ -63,6 +63,8 @@ struct RankDeviceMemory {
     resets: Resets,
     /// Which of hooks and CUPTI recorded changes; none if only one of them could.
     sources: Option<RecordedBy>,
+    /// Variables of modules among the changes.
+    variables: u64,
     host: String,
     driver: Vec<DriverReadings>,
     /// The memory snapshot that the file was made of, if it was.
@@ -94,7 +96,8 @@ impl Analysis for DeviceMemory {
         let snapshot = snapshot::of_file(rank.file);
         let timed = snapshot.as_ref().is_none_or(|snapshot| snapshot.timed);
         pools.iter_mut().for_each(|pool| pool.timed = timed);
-        RankDeviceMemory { pools, sites, resets, sources, host: samples.host, driver, snapshot }
+        let (variables, host) = (sources::variables(&rank.allocations), samples.host);
+        RankDeviceMemory { pools, sites, resets, sources, variables, host, driver, snapshot }
     }
 
     fn join(&self, parts: Vec<(RankAt, RankDeviceMemory)>, _: &Options) -> Body {

@@ -4,8 +4,11 @@
 //! `torch.profiler` can separate parameters from activations by following every
 //! tensor; a trace cannot. What it shows is used here: in which phase of a step a
 //! block was taken and in which it was given back.
+//!
+//! That holds of blocks that an operator gets for itself. What a framework's caching allocator takes
+//! of the device are segments, which serve any phase that comes later: of them no phase is known.
 
-use tprof_trace::model::{DeviceAllocation, SpanKind};
+use tprof_trace::model::{Allocator, DeviceAllocation, SpanKind};
 
 use crate::rank::{HostSpan, Moment, RankTrace, enclosing, nesting_order, parents};
 
@@ -18,7 +21,8 @@ pub enum Category {
     Temporary,
     /// Taken in the forward pass, given back in the backward one, or not at all.
     Activation,
-    /// Taken in the forward pass, given back outside of the backward one.
+    /// Taken in the forward pass, given back outside of the backward one, or kept past an optimizer's
+    /// step.
     Forward,
     /// Taken in the backward pass, and longer there than one operator.
     Gradient,
@@ -114,6 +118,11 @@ impl<'r> EnclosingSpans<'r> {
         self.operators.is_empty()
     }
 
+    /// Whether an optimizer's step began after a moment.
+    fn step_after(&self, time_ns: u64) -> bool {
+        self.optimizer.iter().any(|step| step.start_ns > time_ns)
+    }
+
     /// Where each event happened.
     fn places(&self, rows: &[&DeviceAllocation]) -> Vec<EventContext> {
         let mut moments: Vec<Moment<usize>> = rows
@@ -149,6 +158,12 @@ impl<'r> EnclosingSpans<'r> {
     }
 }
 
+/// Whether an operator gets a block of its own from it, with operators recorded: PyTorch's allocator
+/// gets segments of the others, for many blocks.
+pub(super) fn gives_blocks(allocator: Allocator) -> bool {
+    matches!(allocator, Allocator::Framework | Allocator::Pool)
+}
+
 /// Categories of blocks, given the events of one pool and, for each allocation, the
 /// index of the event that gave it back. Entries of frees mean nothing.
 pub(super) fn categories(
@@ -167,7 +182,12 @@ pub(super) fn categories(
             _ if same_root && taken.root.is_some() => Category::Temporary,
             (Phase::Optimizer, _) => Category::Optimizer,
             (Phase::Backward, _) => Category::Gradient,
-            (Phase::Forward, Some(Phase::Backward) | None) => Category::Activation,
+            (Phase::Forward, Some(Phase::Backward)) => Category::Activation,
+            // Backward passes give activations back before the optimizer's step: what outlives one is
+            // no activation, such as a parameter that was moved to the device.
+            (Phase::Forward, None) if !operators.step_after(rows[at].time_ns) => {
+                Category::Activation
+            }
             (Phase::Forward, _) => Category::Forward,
         }
     };

@@ -55,8 +55,10 @@ pub struct PoolMemory {
     pub last: Level,
     /// The most in each of `BUCKETS` parts of the time.
     pub curve: Vec<Level>,
-    /// Whether operators were recorded, and addresses, which define the categories.
+    /// Whether operators were recorded, and addresses, which define the categories of blocks.
     pub has_categories: bool,
+    /// Whether its blocks are segments of a framework's allocator, by the operators.
+    pub is_segments: bool,
     /// Whether any block's size was recorded.
     pub is_sized: bool,
     /// Whether every block's address was recorded, by which its free is found.

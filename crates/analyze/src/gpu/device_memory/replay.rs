@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{DeviceAllocation, ProcessIndex};
 
-use super::phases::{Category, EnclosingSpans, categories};
+use super::phases::{Category, EnclosingSpans, categories, gives_blocks};
 use super::pools::{BUCKETS, Level, Pool, PoolMemory};
 
 /// Blocks of a pool: for each allocation, which event gave it back.
@@ -80,7 +80,8 @@ pub(super) fn replay(
         peak_reserved_bytes: rows.iter().filter_map(|row| row.total_reserved_bytes).max(),
         last: level,
         curve: Vec::new(),
-        has_categories: !operators.is_empty() && is_placed,
+        has_categories: !operators.is_empty() && is_placed && gives_blocks(pool.allocator),
+        is_segments: !operators.is_empty() && !gives_blocks(pool.allocator),
         is_sized: rows.iter().any(|row| row.bytes.is_some()),
         is_placed,
         timed: true,

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use tprof_facts::units::counted;
 use tprof_trace::TraceFile;
+use tprof_trace::model::{DeviceAllocation, MemoryKind};
 
 use crate::document::{Cell, Column, RankAt, Table, Unit, View};
 
@@ -14,7 +15,7 @@ const ONE_SOURCE: &str =
 pub(super) struct RecordedBy {
     /// Both.
     pub both: u64,
-    /// Only CUPTI: by libraries with a CUDA runtime of their own.
+    /// Only CUPTI: by libraries with a CUDA runtime of their own, and variables of modules.
     pub only_cupti: u64,
     /// Only the hooks.
     pub only_hooks: u64,
@@ -38,17 +39,35 @@ pub(super) fn of_file(file: &TraceFile) -> Option<RecordedBy> {
     all
 }
 
+/// How many variables of modules came with them: CUPTI records each as a change of memory.
+pub(super) fn variables(allocations: &[DeviceAllocation]) -> u64 {
+    let is_variable = |row: &&DeviceAllocation| {
+        matches!(row.kind, MemoryKind::DeviceStatic | MemoryKind::ManagedStatic)
+    };
+    allocations.iter().filter(is_variable).count() as u64
+}
+
 /// Blocks that only CUPTI recorded, in a sentence.
-pub(super) fn without_stacks(at: &RankAt, by: Option<RecordedBy>) -> Option<String> {
-    let changes = by?.only_cupti;
-    (changes > 0).then(|| {
+pub(super) fn without_stacks(
+    label: &str,
+    by: Option<RecordedBy>,
+    variables: u64,
+) -> Option<String> {
+    let variables = variables.min(by?.only_cupti);
+    let others = by?.only_cupti - variables;
+    let of_libraries = (others > 0).then(|| {
         format!(
-            "{}: {} only by CUPTI, without a stack: of libraries with a CUDA runtime of their own, \
+            "{} only by CUPTI, without a stack: of libraries with a CUDA runtime of their own, \
              such as NCCL and cuBLAS",
-            at.label,
-            counted(changes, "change was recorded", "changes were recorded")
+            counted(others, "change was recorded", "changes were recorded")
         )
-    })
+    });
+    let of_modules = (variables > 0).then(|| {
+        let what = counted(variables, "variable", "variables");
+        format!("{what} of modules came with their code, and count as memory taken")
+    });
+    let texts: Vec<String> = of_libraries.into_iter().chain(of_modules).collect();
+    (!texts.is_empty()).then(|| format!("{label}: {}", texts.join("; ")))
 }
 
 /// The table of them.
@@ -71,4 +90,33 @@ pub(super) fn sources<'p>(parts: impl Iterator<Item = (&'p RankAt, Option<Record
         }
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_of_modules_are_no_changes_of_libraries() {
+        let of_kind = |kind| DeviceAllocation { kind, ..DeviceAllocation::default() };
+        let kinds = [MemoryKind::Device, MemoryKind::DeviceStatic, MemoryKind::ManagedStatic];
+        assert_eq!(variables(&kinds.map(of_kind)), 2);
+        let sentence = |only_cupti, variables| {
+            let by = RecordedBy { only_cupti, ..RecordedBy::default() };
+            without_stacks("rank 0", Some(by), variables)
+        };
+        assert_eq!(
+            sentence(1_923, 1_911).as_deref(),
+            Some(
+                "rank 0: 12 changes were recorded only by CUPTI, without a stack: of libraries with \
+                 a CUDA runtime of their own, such as NCCL and cuBLAS; 1,911 variables of modules \
+                 came with their code, and count as memory taken"
+            )
+        );
+        assert_eq!(
+            sentence(1, 1).as_deref(),
+            Some("rank 0: 1 variable of modules came with their code, and count as memory taken")
+        );
+        assert_eq!(sentence(0, 0), None);
+    }
 }

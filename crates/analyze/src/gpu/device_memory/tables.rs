@@ -18,6 +18,8 @@ const NO_ALLOCATIONS: &str = "no allocation of device memory was recorded; torch
 const NO_STACKS: &str = "no stack was recorded with these allocations";
 const NO_RESERVED: &str = "this allocator has no total of what it holds";
 const NO_OPERATORS: &str = "no operators were recorded, which separate the phases";
+const SEGMENTS: &str = "these are segments of a caching allocator, which serve any phase that comes \
+                        later; blocks within them were not recorded";
 const NO_SIZES: &str = "the sizes of these blocks are not among their calls' arguments";
 const HOST_ALONE: &str = "no allocation of device memory was recorded, only of the host's";
 const NO_ADDRESSES: &str = "the addresses of blocks, which join frees to allocations, were not \
@@ -52,7 +54,11 @@ pub(super) fn body(parts: &[(RankAt, RankDeviceMemory)]) -> Body {
         );
     }
     notes.extend(parts.iter().filter_map(|(at, part)| of_resets(at, part)));
-    notes.extend(parts.iter().filter_map(|(at, part)| without_stacks(at, part.sources)));
+    notes.extend(
+        parts
+            .iter()
+            .filter_map(|(at, part)| without_stacks(&at.label, part.sources, part.variables)),
+    );
     if driver.iter().any(|gap| gap.includes_reserve) {
         notes.push("the driver counts its own reserve as memory in use".to_owned());
     }
@@ -179,8 +185,21 @@ fn no_categories(rows: &[(&RankAt, &PoolMemory)]) -> &'static str {
         true if rows.iter().any(|(_, row)| row.has_categories) => {
             "no device memory was held at the peak"
         }
-        true if rows.iter().any(|(_, row)| !row.is_placed) => NO_ADDRESSES,
-        true => NO_OPERATORS,
+        true => {
+            let of_device = rows.iter().filter(|(_, row)| row.pool.device.is_some());
+            let mut whys = of_device.map(|(_, row)| without_categories(row));
+            let first = whys.next().unwrap_or(NO_ALLOCATIONS);
+            whys.find(|_| first == SEGMENTS).unwrap_or(first)
+        }
+    }
+}
+
+/// Why no category of a pool is known.
+fn without_categories(row: &PoolMemory) -> &'static str {
+    match () {
+        () if !row.is_placed => NO_ADDRESSES,
+        () if row.is_segments => SEGMENTS,
+        () => NO_OPERATORS,
     }
 }
 
@@ -272,7 +291,7 @@ fn by_category(at: &RankAt, row: &PoolMemory) -> Table {
     columns.extend(keys.map(|key| Column::new(key, key, Unit::Bytes)));
     let mut table = Table::new("by_category", "Memory over time by category", columns)
         .view(View::Data)
-        .empty(if row.is_placed { NO_OPERATORS } else { NO_ADDRESSES });
+        .empty(without_categories(row));
     for level in row.curve.iter().filter(|_| row.has_categories && row.timed) {
         let mut cells: Vec<Cell> = vec![at.clock.since_start(level.time_ns).into()];
         cells.extend(level.by_category.map(Cell::from));

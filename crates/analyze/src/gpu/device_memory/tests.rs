@@ -61,6 +61,33 @@ fn blocks_are_distinguished_by_when_they_were_taken_and_given_back() {
 }
 
 #[test]
+fn what_outlives_an_optimizers_step_is_no_activation() {
+    let mut made = Fixture::new();
+    let span =
+        |start_ns, duration_ns, kind| Span { start_ns, duration_ns, kind, ..Span::default() };
+    made.span(span(10, 20, SpanKind::Operator), "aten::_to_copy");
+    made.span(span(80, 20, SpanKind::Annotation), "Optimizer.step#SGD.step");
+    made.span(span(110, 20, SpanKind::Operator), "aten::linear");
+    made.allocations = vec![event(13, 1, 100, None), event(113, 2, 70, None)];
+    // The second may be an activation of a step that recording ended in.
+    assert_eq!(memory(made).last.by_category, [0, 0, 70, 100, 0, 0, 0]);
+}
+
+#[test]
+fn of_segments_below_a_caching_allocator_no_phase_is_known() {
+    for (allocator, is_known) in
+        [(Allocator::Library, false), (Allocator::Virtual, false), (Allocator::Pool, true)]
+    {
+        let mut made = Fixture::new();
+        let row = Span { start_ns: 1, duration_ns: 9, kind: SpanKind::Operator, ..Span::default() };
+        made.span(row, "aten::mm");
+        made.allocations = vec![DeviceAllocation { allocator, ..event(3, 1, 100, None) }];
+        let found = memory(made);
+        assert_eq!((found.has_categories, found.is_segments), (is_known, !is_known));
+    }
+}
+
+#[test]
 fn without_totals_what_was_recorded_is_added_up() {
     let mut made = Fixture::new();
     made.allocations = vec![

@@ -26,8 +26,25 @@ pub struct MemoryChange {
 /// A record of a call.
 #[derive(Debug)]
 pub enum CallNote {
-    /// It returned: function, clock, result, copy kind plus one, stream, detail.
-    Call(&'static Function, u32, u64, u32, u32, u64, u64),
+    /// It returned.
+    Call {
+        /// The function.
+        function: &'static Function,
+        /// Its number.
+        number: u32,
+        /// Clock when it returned.
+        end: u64,
+        /// What it returned.
+        result: u32,
+        /// Copy kind plus one.
+        kind: u32,
+        /// Stream.
+        stream: u64,
+        /// See [`tprof_wire::calls::HOST_CALL_WORDS`].
+        detail: u64,
+        /// Stack; 0 for none.
+        stack: u32,
+    },
     /// It took memory, or is about to give it back.
     Memory {
         /// The function.
@@ -70,7 +87,10 @@ impl CallNote {
         let (low, high) = (|word: u64| word as u32, |word: u64| (word >> 32) as u32);
         Some(match kind {
             ExtKind::HostCall => {
-                CallNote::Call(function, number, at(0)?, low(at(1)?), high(at(1)?), at(2)?, at(3)?)
+                let (end, result, kind) = (at(0)?, low(at(1)?), high(at(1)?));
+                let stack = at(4).map_or(0, low);
+                let (stream, detail) = (at(2)?, at(3)?);
+                CallNote::Call { function, number, end, result, kind, stream, detail, stack }
             }
             ExtKind::HostMemory => CallNote::Memory {
                 function,

@@ -1,0 +1,97 @@
+//! Stacks that the hooks took of calls which CUPTI records: its record of the same call becomes the
+//! row, and gets the stack.
+
+use std::collections::{HashMap, VecDeque};
+use tprof_trace::model::{Span, StackId, ThreadIndex};
+
+/// Stacks of a thread that wait for CUPTI's record, at most: beyond it the oldest are forgotten.
+const MOST: usize = 1 << 12;
+
+/// A call that got a stack.
+#[derive(Clone, Copy, Debug)]
+pub struct StackOfCall {
+    /// By whom.
+    pub thread: ThreadIndex,
+    /// The function.
+    pub name: &'static str,
+    /// When it began.
+    pub from_ns: u64,
+    /// When it returned.
+    pub to_ns: u64,
+    /// Its stack.
+    pub stack: StackId,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct CallStacks {
+    of_thread: HashMap<ThreadIndex, VecDeque<StackOfCall>>,
+}
+
+impl CallStacks {
+    /// A hook took a stack: its record comes before CUPTI's of the call, which waits for a flush.
+    pub fn called(&mut self, call: StackOfCall) {
+        let waiting = self.of_thread.entry(call.thread).or_default();
+        if waiting.len() == MOST {
+            waiting.pop_front();
+        }
+        waiting.push_back(call);
+    }
+
+    /// The stack of CUPTI's row of a call; 0 if none was taken. By the clocks' join the call may lie
+    /// beside itself, and beside another of the name: more than half of it must be the hook's.
+    pub fn take<'n>(&mut self, row: &Span, name: impl FnOnce() -> &'n str) -> StackId {
+        let Some(waiting) = self.of_thread.get_mut(&row.thread).filter(|all| !all.is_empty())
+        else {
+            return 0;
+        };
+        let (name, end_ns) = (name(), row.start_ns + row.duration_ns);
+        let is_the_same = |call: &StackOfCall| {
+            let both_ns = end_ns.min(call.to_ns).saturating_sub(row.start_ns.max(call.from_ns));
+            call.name == name && 2 * both_ns > row.duration_ns
+        };
+        let found = waiting.iter().position(is_the_same);
+        found.and_then(|at| waiting.remove(at)).map_or(0, |call| call.stack)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: &str = "cudaStreamSynchronize";
+
+    fn call(from_ns: u64, to_ns: u64, stack: StackId) -> StackOfCall {
+        StackOfCall { thread: 1, name: NAME, from_ns, to_ns, stack }
+    }
+
+    fn row(start_ns: u64, duration_ns: u64) -> Span {
+        Span { thread: 1, start_ns, duration_ns, ..Span::default() }
+    }
+
+    #[test]
+    fn a_stack_goes_to_the_row_of_its_own_call_once() {
+        let mut all = CallStacks::default();
+        all.called(call(1_000, 2_000, 7));
+        all.called(call(5_000, 6_000, 8));
+        // The one before, of another thread, within it of another name, and the call itself by a clock
+        // that is late.
+        assert_eq!(all.take(&row(300, 600), || NAME), 0);
+        assert_eq!(all.take(&Span { thread: 2, ..row(1_010, 900) }, || NAME), 0);
+        assert_eq!(all.take(&row(1_100, 100), || "cuStreamSynchronize"), 0);
+        assert_eq!(all.take(&row(1_400, 900), || NAME), 7);
+        assert_eq!(all.take(&row(1_400, 900), || NAME), 0);
+        assert_eq!(all.take(&row(5_010, 980), || NAME), 8);
+        assert_eq!(all.take(&row(5_010, 980), || panic!("none waits")), 0);
+    }
+
+    #[test]
+    fn the_oldest_of_many_are_forgotten() {
+        let mut all = CallStacks::default();
+        for at in 1..=MOST as u64 + 3 {
+            all.called(call(at * 10, at * 10 + 5, at as StackId));
+        }
+        assert_eq!(all.take(&row(30, 5), || NAME), 0);
+        assert_eq!(all.take(&row(40, 5), || NAME), 4);
+    }
+}
