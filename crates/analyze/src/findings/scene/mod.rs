@@ -11,6 +11,7 @@ mod gaps;
 mod main_threads;
 mod places;
 mod ranges;
+mod sampled_calls;
 mod sampled_loading;
 mod search;
 mod window;

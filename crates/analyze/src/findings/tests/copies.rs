@@ -1,6 +1,6 @@
-//! PageableCopies, SynchronousCopies, SynchronousMemsets.
+//! PageableCopies, SynchronousCopies, SynchronousMemsets, ExposedCopies.
 
-use tprof_trace::model::{CopyKind, MemoryKind};
+use tprof_trace::model::{CopyKind, MemoryCopy, MemoryKind};
 
 use super::job::{Job, MS, US};
 
@@ -64,4 +64,60 @@ fn copies_beside_other_work_gain_nothing_while_the_host_is_ahead() {
     job.busy(0, 100 * MS);
     job.copy(40 * MS, 10 * MS, CopyKind::DeviceToHost, MemoryKind::Pageable, "cudaMemcpyAsync");
     assert_eq!(job.bound("PageableCopies"), None);
+}
+
+/// Ten steps of 100 ms: kernels of 40 ms, then a copy of 50 ms on their stream; the kernels of the
+/// next step were launched well before, or only when the copy was over.
+fn behind(kind: CopyKind, host: MemoryKind, is_ahead: bool, copy_stream: u64) -> Job {
+    let mut job = Job::new(10, 100 * MS);
+    for step in 0..10 {
+        let start = step * 100 * MS;
+        let called = if is_ahead { start.saturating_sub(20 * MS) } else { start };
+        job.kernel(called, start, start + 40 * MS, "k");
+        let correlation = 1000 + step;
+        job.fixture.call(0, called + 2 * US, US, "cudaMemcpyAsync", correlation);
+        let (from, to) = match kind {
+            CopyKind::HostToDevice => (host, MemoryKind::Device),
+            _ => (MemoryKind::Device, host),
+        };
+        let row = MemoryCopy {
+            start_ns: start + 40 * MS,
+            duration_ns: 50 * MS,
+            stream: copy_stream,
+            bytes: Some(64 << 20),
+            correlation: Some(correlation),
+            kind,
+            from,
+            to,
+            ..MemoryCopy::default()
+        };
+        job.fixture.copy(row, "");
+    }
+    job
+}
+
+#[test]
+fn a_copy_that_launched_kernels_wait_for_could_run_beside_them() {
+    let (kind, pinned) = (CopyKind::DeviceToHost, MemoryKind::Pinned);
+    let outcome = behind(kind, pinned, true, 0).ask("ExposedCopies");
+    let [(finding, places)] = outcome.found.as_slice() else { panic!("{outcome:?}") };
+    // Behind the last copy there is nothing. Kernels are shorter than copies: 400 ms.
+    assert_eq!((finding.subject.as_str(), finding.bound_ns), ("to the host", 400 * MS));
+    assert_eq!(places.len(), 9);
+    assert!(finding.seen.contains("copies a step of 64.0 MiB, to the host"), "{}", finding.seen);
+    let to_device = behind(CopyKind::HostToDevice, pinned, true, 0).ask("ExposedCopies");
+    assert_eq!(to_device.found[0].0.subject, "to the device");
+}
+
+#[test]
+fn a_copy_that_holds_nothing_is_not_exposed() {
+    let found = |kind, host, is_ahead, stream| {
+        behind(kind, host, is_ahead, stream).bound("ExposedCopies").is_some()
+    };
+    let (kind, pinned) = (CopyKind::DeviceToHost, MemoryKind::Pinned);
+    assert!(found(kind, pinned, true, 0));
+    assert!(!found(kind, pinned, false, 0), "the host is late");
+    assert!(!found(kind, pinned, true, 9), "it has a stream of its own");
+    assert!(!found(kind, MemoryKind::Pageable, true, 0), "pageable");
+    assert!(!found(CopyKind::DeviceToDevice, MemoryKind::Device, true, 0), "within the device");
 }

@@ -4,6 +4,7 @@
 mod beginning;
 mod communication;
 mod copies;
+mod device;
 mod host;
 mod idle;
 mod job;
