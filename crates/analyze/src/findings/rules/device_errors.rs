@@ -14,7 +14,7 @@ use crate::findings::finding::{Evidence, Finding, SourceLine, Track};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::gpu::device_memory::{HeldMemory, held_until};
+use crate::gpu::device_memory::{HeldOfDevice, held_until};
 
 /// Calls of the device's libraries with a status other than success.
 pub(super) struct DeviceErrors;
@@ -198,9 +198,9 @@ fn out_of_memory(scene: &Scene<'_>, failures: &[Failure]) -> Finding {
         devices.iter().rfind(|row| is((row.process, row.device)))?.memory_bytes
     };
     // The device of a call that failed is not recorded: it is the fullest one of its process.
-    let held: Option<HeldMemory> =
+    let held: Option<HeldOfDevice> =
         held_until(scene.rank, last.process, last.start_ns).into_iter().max_by(|a, b| {
-            let full = |one: &HeldMemory| {
+            let full = |one: &HeldOfDevice| {
                 let of = memory_bytes(last.process, one.device);
                 one.bytes as f64 / of.unwrap_or(u64::MAX) as f64
             };

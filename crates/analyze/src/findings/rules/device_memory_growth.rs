@@ -36,7 +36,7 @@ const LATE_NS: u64 = 24 * SOON_NS;
 pub(super) struct DeviceMemoryGrowth;
 
 /// Growth of what a process holds of a device.
-struct Growth<'h> {
+struct DeviceGrowth<'h> {
     held: &'h HeldOverTime,
     first: u64,
     last: u64,
@@ -69,7 +69,7 @@ impl Rule for DeviceMemoryGrowth {
                 "more steps, or a longer run",
             );
         };
-        let grown = held.iter().filter_map(|held| Growth::of(held, &moments));
+        let grown = held.iter().filter_map(|held| DeviceGrowth::of(held, &moments));
         let Some(most) = grown.max_by_key(|growth| growth.bytes()) else {
             return Verdict::clear("what is held of the devices does not grow");
         };
@@ -88,9 +88,9 @@ impl Rule for DeviceMemoryGrowth {
     }
 }
 
-impl<'h> Growth<'h> {
+impl<'h> DeviceGrowth<'h> {
     /// Between these moments; none if there are too few.
-    fn of(held: &'h HeldOverTime, moments: &[u64]) -> Option<Growth<'h>> {
+    fn of(held: &'h HeldOverTime, moments: &[u64]) -> Option<DeviceGrowth<'h>> {
         let levels: Vec<u64> = moments.iter().map(|at| held.at(*at)).collect();
         let (first, last) = (*levels.first()?, *levels.last()?);
         let time = Interval::new(*moments.first()?, *moments.last()?);
@@ -107,7 +107,7 @@ impl<'h> Growth<'h> {
         let rises = levels.windows(2).filter(|pair| pair[1] > pair[0]).count();
         let before_last = levels[levels.len() * 3 / 4];
         let of_last = last.saturating_sub(before_last) as f64 / growth.max(1) as f64;
-        Some(Growth {
+        Some(DeviceGrowth {
             held,
             first,
             last,
@@ -148,7 +148,7 @@ fn moments(scene: &Scene<'_>) -> Option<Vec<u64>> {
     Some((0..=PARTS).map(|at| window.start + at * part).collect())
 }
 
-fn finding(scene: &Scene<'_>, growth: &Growth<'_>, moments: usize) -> Finding {
+fn finding(scene: &Scene<'_>, growth: &DeviceGrowth<'_>, moments: usize) -> Finding {
     let (held, time) = (growth.held, growth.time);
     let kept: Vec<(u64, ThreadIndex, u64)> = (held.kept.iter().copied())
         .filter(|(taken_ns, ..)| (time.start..=time.end).contains(taken_ns))

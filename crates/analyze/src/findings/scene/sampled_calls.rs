@@ -35,7 +35,7 @@ impl SampledCalls {
 }
 
 /// What is known of a stack: its line, and whether a function has the name that is asked for.
-type Known = (Option<SourceLine>, bool);
+type LineAndName = (Option<SourceLine>, bool);
 
 impl Scene<'_> {
     /// Samples of these calls' threads within them.
@@ -79,7 +79,7 @@ impl Scene<'_> {
     pub fn line_near(&self, thread: ThreadIndex, time_ns: u64) -> Option<SourceLine> {
         let from_ns = time_ns.saturating_sub(MOST_APART_NS);
         let near = Interval::new(from_ns, time_ns.saturating_add(MOST_APART_NS));
-        let mut lines = Lines::of(self, |_: &str| false);
+        let mut lines = LinesOfStacks::of(self, |_: &str| false);
         let blocks = self.rank.file.blocks_between::<SampleMoment>(near.start, near.end);
         let rows = blocks.flatten().filter(|row| row.thread == thread && row.stack != 0);
         let rows = rows.filter(|row| extent(row).overlap(near).length() > 0);
@@ -108,7 +108,7 @@ impl Scene<'_> {
             intervals.into_iter().map(|(thread, all)| (thread, Cover::of(all))).collect();
         let measures: FxHashMap<ThreadIndex, Measure<'_>> =
             covers.iter().map(|(thread, cover)| (*thread, cover.measure())).collect();
-        let mut lines = Lines::of(self, is_named);
+        let mut lines = LinesOfStacks::of(self, is_named);
         let mut sums: Vec<(SourceLine, u64)> = Vec::new();
         let mut found = SampledCalls::default();
         for row in self.rank.file.blocks_between::<SampleMoment>(0, span.end).flatten() {
@@ -153,16 +153,16 @@ fn extent(row: &SampleMoment) -> Interval {
 }
 
 /// Lines of stacks, each found once.
-struct Lines<'s, F: Fn(&str) -> bool> {
+struct LinesOfStacks<'s, F: Fn(&str) -> bool> {
     functions: FrameFunctions<'s>,
     names: FunctionTable,
-    known: FxHashMap<(ProcessIndex, StackId), Known>,
+    known: FxHashMap<(ProcessIndex, StackId), LineAndName>,
     is_named: F,
 }
 
-impl<'s, F: Fn(&str) -> bool> Lines<'s, F> {
-    fn of(scene: &'s Scene<'_>, is_named: F) -> Lines<'s, F> {
-        Lines {
+impl<'s, F: Fn(&str) -> bool> LinesOfStacks<'s, F> {
+    fn of(scene: &'s Scene<'_>, is_named: F) -> LinesOfStacks<'s, F> {
+        LinesOfStacks {
             functions: FrameFunctions::new(scene.rank.file),
             names: FunctionTable::default(),
             known: FxHashMap::default(),
@@ -170,8 +170,8 @@ impl<'s, F: Fn(&str) -> bool> Lines<'s, F> {
         }
     }
 
-    fn known(&mut self, row: &SampleMoment) -> &Known {
-        let Lines { functions, names, known, is_named } = self;
+    fn known(&mut self, row: &SampleMoment) -> &LineAndName {
+        let LinesOfStacks { functions, names, known, is_named } = self;
         known.entry((row.process, row.stack)).or_insert_with(|| {
             let stack = functions.stack(row.process, row.stack, names);
             let named = stack.functions.iter().any(|id| is_named(&names.get(*id).name));

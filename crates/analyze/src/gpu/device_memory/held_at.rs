@@ -11,7 +11,7 @@ use crate::rank::RankTrace;
 
 /// What a process holds of a device.
 #[derive(Clone, Debug)]
-pub(crate) struct HeldMemory {
+pub(crate) struct HeldOfDevice {
     /// Which; none where that was not recorded.
     pub device: Option<u32>,
     /// Live bytes.
@@ -51,7 +51,7 @@ pub(crate) fn held_until(
     rank: &RankTrace<'_>,
     process: ProcessIndex,
     until_ns: u64,
-) -> Vec<HeldMemory> {
+) -> Vec<HeldOfDevice> {
     let placed = frees::place(&rank.allocations);
     let (rows, _) = resets::expand(&placed);
     let mut live: HashMap<(Allocator, u64), &DeviceAllocation> = HashMap::new();
@@ -63,11 +63,11 @@ pub(crate) fn held_until(
             false => None,
         };
     }
-    let mut devices: BTreeMap<Option<u32>, HeldMemory> = BTreeMap::new();
+    let mut devices: BTreeMap<Option<u32>, HeldOfDevice> = BTreeMap::new();
     let mut stacks: BTreeMap<(Option<u32>, StackId), (u64, u64)> = BTreeMap::new();
     for row in live.values() {
         let size = row.bytes.unwrap_or(0);
-        let held = devices.entry(row.device).or_insert_with(|| HeldMemory {
+        let held = devices.entry(row.device).or_insert_with(|| HeldOfDevice {
             device: row.device,
             bytes: 0,
             blocks: 0,

@@ -29,7 +29,7 @@ use sites::DeviceSite;
 use snapshot::MemorySnapshot;
 use sources::RecordedBy;
 
-pub(crate) use held_at::{HeldMemory, held_until};
+pub(crate) use held_at::{HeldOfDevice, held_until};
 pub(crate) use levels::HeldOverTime;
 pub(crate) use snapshot::{SegmentSums, held};
 
