@@ -15,7 +15,7 @@ use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
 };
 use crate::gpu::breakdown::NO_WORK;
-use crate::rank::{Busy, Class, Needs, RankTrace, Work, WorkKind};
+use crate::rank::{Busy, Class, Needs, RankTrace, Work, WorkKind, steps_of_one_process};
 
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
@@ -91,6 +91,9 @@ pub struct RankKernels {
     pub combinations_ns: [u64; 7],
     /// By name and class, longest in sum first.
     pub kernels: Vec<KernelRuns>,
+    /// The same before the first step, and from it on; none unless `torch.compile` compiled: it runs
+    /// kernels to measure them.
+    pub before_steps: Option<[Vec<KernelRuns>; 2]>,
     /// Lines of the user's source that kernels were generated from, by name, where a log of
     /// `torch.compile` has them.
     pub sources: BTreeMap<String, Vec<String>>,
@@ -98,7 +101,13 @@ pub struct RankKernels {
 
 /// What a rank ran.
 pub fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankKernels {
-    let mut found = RankKernels { kernels: by_name(rank, names), ..RankKernels::default() };
+    let mut found =
+        RankKernels { kernels: by_name(rank, names, |_| true), ..RankKernels::default() };
+    if let Some(first_ns) = first_step_ns(rank) {
+        let before = by_name(rank, names, |row| row.start_ns < first_ns);
+        let after = by_name(rank, names, |row| row.start_ns >= first_ns);
+        found.before_steps = Some([before, after]);
+    }
     let sources = rank.compile.kernel_sources().into_iter();
     let text = |lines: Vec<&str>| lines.into_iter().map(str::to_owned).collect();
     found.sources = sources.map(|(name, lines)| (name.to_owned(), text(lines))).collect();
@@ -107,6 +116,15 @@ pub fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankKernels {
         found.combinations_ns.iter_mut().zip(sums).for_each(|(sum, more)| *sum += more);
     }
     found
+}
+
+/// When the first step of a rank begins that `torch.compile` compiled for; none if it has no steps.
+/// Holistic Trace Analysis takes all kernels together.
+fn first_step_ns(rank: &RankTrace<'_>) -> Option<u64> {
+    if rank.hta || rank.compile.logs.is_empty() || !rank.needs.has(Needs::STEPS) {
+        return None;
+    }
+    steps_of_one_process(rank).first().map(|step| step.interval.start)
 }
 
 /// Lengths of the parts of a device's busy time, by which classes ran.
@@ -154,9 +172,9 @@ pub fn sums_of_rank<'r>(rank: &'r RankTrace<'_>) -> Vec<(Cow<'r, str>, u64, u64)
     kernels.into_iter().map(|(name, _, count, ns)| (name, count, ns)).collect()
 }
 
-fn by_name(rank: &RankTrace<'_>, names: &Names) -> Vec<KernelRuns> {
+fn by_name(rank: &RankTrace<'_>, names: &Names, is_in: impl Fn(&Work) -> bool) -> Vec<KernelRuns> {
     let mut runs: FxHashMap<KernelKey, (Arc<str>, Vec<u64>)> = FxHashMap::default();
-    for row in &rank.work {
+    for row in rank.work.iter().filter(|row| is_in(row)) {
         let name = || (names.get(&rank.work_name(row)), Vec::new());
         let (_, durations) = runs.entry((row.name, row.kind, row.class)).or_insert_with(name);
         durations.push(row.duration_ns);
@@ -205,7 +223,7 @@ impl Analysis for Kernels {
     type Part = RankKernels;
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::WORK | Needs::COMPILE
+        Needs::WORK | Needs::COMPILE | Needs::STEPS
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> RankKernels {
@@ -214,6 +232,7 @@ impl Analysis for Kernels {
 
     fn join(&self, parts: Vec<(RankAt, RankKernels)>, options: &Options) -> Body {
         let mut tables = vec![by_kind(&parts), all_ranks(&parts)];
+        tables.push(before_steps(&parts));
         if options.data {
             tables.push(by_rank(&parts));
         }
@@ -243,7 +262,41 @@ fn by_kind(parts: &[(RankAt, RankKernels)]) -> Table {
 }
 
 fn all_ranks(parts: &[(RankAt, RankKernels)]) -> Table {
-    let sources = sources(parts);
+    let are_apart = parts.iter().any(|(_, part)| part.before_steps.is_some());
+    let of = |part: &RankKernels| match &part.before_steps {
+        Some([_, after]) => after.clone(),
+        None => part.kernels.clone(),
+    };
+    let kernels: Vec<KernelRuns> = parts.iter().flat_map(|(_, part)| of(part)).collect();
+    let title = match are_apart {
+        true => "Kernels and copies by total time, from the first step on",
+        false => "Kernels and copies by total time",
+    };
+    by_total("kernels", title, kernels, &sources(parts)).empty(NO_WORK)
+}
+
+/// What ran before the first step of ranks for which `torch.compile` compiled, among it what that
+/// measured.
+fn before_steps(parts: &[(RankAt, RankKernels)]) -> Table {
+    let of = parts.iter().filter_map(|(_, part)| part.before_steps.as_ref());
+    let kernels: Vec<KernelRuns> = of.flat_map(|[before, _]| before.iter().cloned()).collect();
+    let title = "Before the first step: start-up, and what torch.compile measured";
+    let is_shown = !kernels.is_empty();
+    let table = by_total("before_steps", title, kernels, &sources(parts));
+    match is_shown {
+        true => table,
+        false => table
+            .view(View::Data)
+            .empty("kept apart only where torch.compile compiled for a rank with steps"),
+    }
+}
+
+fn by_total(
+    key: &'static str,
+    title: &'static str,
+    mut kernels: Vec<KernelRuns>,
+    sources: &BTreeMap<&str, Vec<&str>>,
+) -> Table {
     let columns = vec![
         Column::new("total_ns", "total", Unit::Duration),
         Column::new("share", "share", Unit::Share),
@@ -260,13 +313,10 @@ fn all_ranks(parts: &[(RankAt, RankKernels)]) -> Table {
         Column::new("source", if sources.is_empty() { "" } else { "source" }, Unit::Text),
         Column::new("short_name", "name", Unit::Name),
     ];
-    let mut kernels: Vec<KernelRuns> =
-        parts.iter().flat_map(|(_, part)| part.kernels.iter().cloned()).collect();
     join_equal(&mut kernels);
     let all: u64 = kernels.iter().map(|row| row.total_ns).sum();
-    let mut table = Table::new("kernels", "Kernels and copies by total time", columns)
-        .about("durations are summed, overlaps included; share: of this sum")
-        .empty(NO_WORK);
+    let mut table = Table::new(key, title, columns)
+        .about("durations are summed, overlaps included; share: of this sum");
     for row in &kernels {
         let mut cells = vec![row.total_ns.into(), (row.total_ns as f64 / all.max(1) as f64).into()];
         cells.extend(statistics(row));
@@ -340,7 +390,8 @@ mod tests {
     use super::*;
     use crate::fixture::Fixture;
     use proptest::prelude::*;
-    use tprof_trace::model::{CopyKind, Kernel, MemoryCopy};
+    use tprof_facts::compile::RankCompile;
+    use tprof_trace::model::{CopyKind, Kernel, MemoryCopy, Span, SpanKind};
 
     fn rows(rows: &[(u64, u64, &str)]) -> RankKernels {
         let mut made = Fixture::new();
@@ -374,6 +425,32 @@ mod tests {
         assert_eq!(gemm.quantiles_ns, Some([6.0, 9.6, 9.92]));
         assert_eq!(found.kernels[1].deviation_ns(), None);
         assert_eq!(found.kernels[2].class, Class::Memory);
+    }
+
+    #[test]
+    fn what_ran_before_the_steps_of_a_compiled_job_is_apart() {
+        let mut made = Fixture::new();
+        for (start_ns, name) in [(0, "fill"), (10, "triton"), (20, "triton"), (200, "triton")] {
+            made.kernel(Kernel { start_ns, duration_ns: 5, ..Kernel::default() }, name);
+        }
+        let kind = SpanKind::Annotation;
+        let row = Span { start_ns: 100, duration_ns: 200, kind, ..Span::default() };
+        made.span(row, "ProfilerStep#0");
+        let file = made.finish();
+        let mut rank = RankTrace::load(&file, Needs::WORK | Needs::STEPS);
+        let counts = |of: &[KernelRuns]| -> Vec<(String, u64)> {
+            of.iter().map(|runs| (runs.name.to_string(), runs.count)).collect()
+        };
+        assert!(of_rank(&rank, &Names::default()).before_steps.is_none(), "nothing is compiled");
+        let log = concat!(env!("CARGO_MANIFEST_DIR"), "/../trace/tests/compile/torch-2.8.log.zst");
+        rank.compile = RankCompile::of_logs(&[log.into()]);
+        let found = of_rank(&rank, &Names::default());
+        let [before, after] = found.before_steps.unwrap();
+        assert_eq!(counts(&before), [("triton".to_owned(), 2), ("fill".to_owned(), 1)]);
+        assert_eq!(counts(&after), [("triton".to_owned(), 1)]);
+        assert_eq!(found.kernels.iter().map(|runs| runs.count).sum::<u64>(), 4);
+        rank.hta = true;
+        assert!(of_rank(&rank, &Names::default()).before_steps.is_none());
     }
 
     proptest! {

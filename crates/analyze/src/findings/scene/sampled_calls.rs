@@ -52,7 +52,30 @@ impl Scene<'_> {
             return None;
         }
         let within = self.sampled_in(calls, |_| false).line();
-        within.or_else(|| self.sampled(self.ways_to(calls).into_iter(), |_| false).line())
+        let on_the_way = || self.sampled(self.ways_to(calls).into_iter(), |_| false).line();
+        within.or_else(on_the_way).or_else(|| self.function_around(calls))
+    }
+
+    /// The function with most of the samples close to calls, without a line: of several lines of a
+    /// loop the one that makes a call need not be the one that was sampled.
+    fn function_around(&self, calls: &[usize]) -> Option<SourceLine> {
+        let around = |&at: &usize| {
+            let call = &self.rank.calls[at];
+            let from_ns = call.start_ns.saturating_sub(MOST_APART_NS);
+            let until_ns = call.end_ns().saturating_add(MOST_APART_NS);
+            (call.thread, Interval::new(from_ns, until_ns))
+        };
+        let sampled = self.sampled(calls.iter().map(around), |_| false);
+        let mut functions: Vec<(SourceLine, u64)> = Vec::new();
+        for (line, ns) in sampled.lines {
+            let function = SourceLine { line: 0, ..line };
+            match functions.iter_mut().find(|(known, _)| *known == function) {
+                Some((_, sum)) => *sum += ns,
+                None => functions.push((function, ns)),
+            }
+        }
+        functions.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+        functions.into_iter().next().map(|(function, _)| function)
     }
 
     /// From the end of a thread's outermost operator before each call to the call's end.

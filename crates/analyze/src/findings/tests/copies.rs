@@ -1,6 +1,8 @@
 //! PageableCopies, SynchronousCopies, SynchronousMemsets, ExposedCopies.
 
-use tprof_trace::model::{CopyKind, MemoryCopy, MemoryKind};
+use tprof_trace::model::{
+    CopyKind, MemoryCopy, MemoryKind, Sample, Span, SpanKind, Stack, Symbol, ThreadState,
+};
 
 use super::job::{Job, MS, US};
 
@@ -120,4 +122,46 @@ fn a_copy_that_holds_nothing_is_not_exposed() {
     assert!(!found(kind, pinned, true, 9), "it has a stream of its own");
     assert!(!found(kind, MemoryKind::Pageable, true, 0), "pageable");
     assert!(!found(CopyKind::DeviceToDevice, MemoryKind::Device, true, 0), "within the device");
+}
+
+/// Samples of the thread at lines of a loop: 7 copies, 6 does not.
+fn sampled(job: &mut Job, samples: &[(u64, u32)]) {
+    for line in [6, 7] {
+        let [function, file, module] =
+            ["loop", "/me/train.py", "[python]"].map(|text| job.fixture.name(text));
+        let address = u64::from(line) * 16;
+        let symbol = Symbol { process: 0, address, depth: 0, function, file, line, module };
+        job.fixture.writer.symbol(&symbol);
+        let stack = Stack { process: 0, stack: line, end: 0, frames: vec![address] };
+        job.fixture.writer.stack(&stack);
+    }
+    let row = |&(time_ns, stack): &(u64, u32)| Sample {
+        time_ns,
+        weight_ns: MS,
+        stack,
+        state: ThreadState::Running,
+        ..Sample::default()
+    };
+    let mut rows: Vec<Sample> = samples.iter().map(row).collect();
+    job.fixture.writer.write(&mut rows).unwrap();
+}
+
+/// The line of a copy from 40 ms to 50 with an operator before it, until 38 ms.
+fn line_of_copy(samples: &[(u64, u32)]) -> Option<u32> {
+    let (kind, host) = (CopyKind::HostToDevice, MemoryKind::Pageable);
+    let mut job = job(10_000, kind, host, "cudaMemcpyAsync");
+    let row = Span { duration_ns: 38 * MS, kind: SpanKind::Operator, ..Span::default() };
+    job.fixture.span(row, "aten::mm");
+    sampled(&mut job, samples);
+    let outcome = job.ask("PageableCopies");
+    let line = outcome.found[0].0.line.clone();
+    line.inspect(|line| assert_eq!(line.function, "loop")).map(|line| line.line)
+}
+
+#[test]
+fn a_copy_has_the_line_of_samples_within_its_call() {
+    assert_eq!(line_of_copy(&[(20 * MS, 6), (30 * MS, 6), (45 * MS, 7)]), Some(7));
+    assert_eq!(line_of_copy(&[(20 * MS, 6), (39 * MS, 7)]), Some(7), "on the way to it");
+    assert_eq!(line_of_copy(&[(35 * MS, 6)]), Some(0), "only the function is known");
+    assert_eq!(line_of_copy(&[(5 * MS, 6)]), None, "long before");
 }

@@ -3,6 +3,7 @@
 
 mod beginning;
 mod communication;
+mod compiled;
 mod copies;
 mod device;
 mod host;
