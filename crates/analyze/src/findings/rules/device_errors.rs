@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use tprof_facts::units::{bytes, counted, duration, percent};
+use tprof_facts::units::{bytes, counted, duration, percent, signal};
 use tprof_trace::calls::function;
 use tprof_trace::model::{CallStatus, NameId, ProcessEnd, ProcessIndex};
 
@@ -44,7 +44,8 @@ impl Rule for DeviceErrors {
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
-        let (failures, read) = failures(scene);
+        let (mut failures, read) = failures(scene);
+        failures.retain(|one| !one.library.is_refusal(one.status) || died(scene, one).is_some());
         if failures.is_empty() {
             return match read {
                 0 => scene.no_device().unwrap_or_else(|| {
@@ -121,22 +122,31 @@ fn failures(scene: &Scene<'_>) -> (Vec<Failure>, u64) {
     (failed, read)
 }
 
+/// How a process failed soon after an error in it, in words; none if it did not.
+fn died(scene: &Scene<'_>, one: &Failure) -> Option<String> {
+    let (time_ns, end) = scene.rank.file.process_end(one.call.process)?;
+    let how = match end {
+        ProcessEnd::Exited(status) if status != 0 => format!("ended with status {status}"),
+        ProcessEnd::Signal(number) => format!("was ended by {}", signal(number)),
+        _ => return None,
+    };
+    let after_ns = time_ns.saturating_sub(one.call.start_ns);
+    (after_ns <= MOST_AFTER_NS).then(|| format!(" Its process {how} {} later.", duration(after_ns)))
+}
+
 /// How much of its worth an error has: all, where the job could not go on.
 fn worth(scene: &Scene<'_>, failures: &[Failure], survived: f64) -> f64 {
-    let died = |one: &Failure| match scene.rank.file.process_end(one.call.process) {
-        Some((time_ns, ProcessEnd::Exited(status))) if status != 0 => {
-            time_ns.saturating_sub(one.call.start_ns) <= MOST_AFTER_NS
-        }
-        Some((time_ns, ProcessEnd::Signal(_))) => {
-            time_ns.saturating_sub(one.call.start_ns) <= MOST_AFTER_NS
-        }
-        _ => false,
-    };
     let is_lost = |one: &Failure| {
         let of_memory = one.library.is_out_of_memory(one.status);
-        one.library.is_fatal(one.status) || !one.retried && (of_memory || died(one))
+        let died = || died(scene, one).is_some();
+        one.library.is_fatal(one.status) || !one.retried && (of_memory || died())
     };
     if failures.iter().any(is_lost) { 1.0 } else { survived }
+}
+
+/// How the process of the last of them failed soon after it; empty if it did not.
+fn end(scene: &Scene<'_>, failures: &[Failure]) -> String {
+    failures.last().and_then(|one| died(scene, one)).unwrap_or_default()
 }
 
 /// `cudaMalloc 2 times, cuMemCreate once`.
@@ -240,9 +250,10 @@ fn out_of_memory(scene: &Scene<'_>, failures: &[Failure]) -> Finding {
     };
     let seen = format!(
         "Failed for lack of memory: {}, first after {}. How much was asked for is not recorded. \
-         {then}{went_on}",
+         {then}{went_on}{}",
         calls(scene, failures),
         first_at(scene, failures),
+        end(scene, failures),
     );
     let share = worth(scene, failures, RETRIED);
     let mut finding = scene
@@ -271,11 +282,12 @@ fn other(scene: &Scene<'_>, words: String, failures: &[Failure]) -> Finding {
         false => "",
     };
     let seen = format!(
-        "{}: {}, status {}, first after {}.{after}",
+        "{}: {}, status {}, first after {}.{after}{}",
         counted(failures.len() as u64, "call failed", "calls failed"),
         calls(scene, failures),
         first.status,
         first_at(scene, failures),
+        end(scene, failures),
     );
     let advice = match first.library {
         Library::Nccl => {

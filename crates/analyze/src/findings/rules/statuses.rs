@@ -75,6 +75,12 @@ impl Library {
         }
     }
 
+    /// Whether a library may have tried what this refused, and taken another way: NCCL asks for memory
+    /// that other hosts can map.
+    pub(super) fn is_refusal(self, status: u32) -> bool {
+        self == Library::Cuda && matches!(status, 800 | 801)
+    }
+
     /// Whether a call that returned this found no fault: it told that something goes on, or that it
     /// is as the caller wanted; or it only asked, and this is its answer.
     pub(super) fn is_answer(self, name: &str, status: u32) -> bool {
@@ -114,7 +120,7 @@ const ANSWERS: [u32; 5] = [600, 704, 705, 712, 713];
 /// Errors after which the context is of no more use.
 const FATAL: [u32; 13] = [214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719];
 
-const CUDA: [(u32, &str); 42] = [
+const CUDA: [(u32, &str); 43] = [
     (1, "invalid value"),
     (2, "out of memory"),
     (3, "not initialized"),
@@ -154,6 +160,7 @@ const CUDA: [(u32, &str); 42] = [
     (718, "invalid program counter"),
     (719, "a kernel failed"),
     (720, "too many blocks for a cooperative launch"),
+    (800, "not permitted"),
     (801, "not supported"),
     (900, "not permitted while a stream is captured"),
     (999, "unknown error"),

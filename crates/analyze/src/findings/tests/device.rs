@@ -120,6 +120,16 @@ fn an_error_is_critical_where_the_job_may_have_died_of_it() {
 }
 
 #[test]
+fn an_error_is_told_with_the_end_of_its_process() {
+    let mut job = full();
+    job.fixture.writer.process_end(0, 1073 * MS, ProcessEnd::Exited(1));
+    let outcome = job.ask("DeviceErrors");
+    let seen = &outcome.found[0].0.seen;
+    assert!(seen.contains("No later call had memory."), "{seen}");
+    assert!(seen.ends_with("Its process ended with status 1 1.00 s later."), "{seen}");
+}
+
+#[test]
 fn answers_and_probes_are_no_errors() {
     for (name, status) in [
         ("cudaEventQuery", 600),
