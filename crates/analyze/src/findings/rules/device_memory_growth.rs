@@ -201,7 +201,7 @@ fn finding(scene: &Scene<'_>, growth: &DeviceGrowth<'_>, moments: usize) -> Find
         .advice(
             "Release what is kept: outputs and losses that are kept with their graphs (use \
              .item() or .detach()), lists and caches that only grow. A caching allocator takes more \
-             for whoever finds no block free, which need not be who keeps them: \
+             for the thread that finds no block free, which need not be the one that keeps them: \
              torch.cuda.memory._snapshot() after _record_memory_history() has the stack of each.",
         )
         .on_line(line(scene, &kept))
