@@ -18,3 +18,4 @@ pub mod overlap;
 pub mod queue;
 pub mod report_gpu;
 pub mod stragglers;
+pub(crate) mod waves;

@@ -72,13 +72,25 @@ pub(crate) fn copies(file: &TraceFile) -> Result<Option<ForkedMemory>, String> {
     Ok(Some(ForkedMemory { workers, before, pss, rss: rss_then, own, copied }))
 }
 
+/// Parts of the command lines of processes that start others for what they compile or track, and
+/// load no data: Inductor's pool of compilers, and helpers of Python's `multiprocessing`.
+const HELPERS: [&str; 4] = [
+    "compile_worker",
+    "async_compile",
+    "multiprocessing.forkserver",
+    "multiprocessing.resource_tracker",
+];
+
 /// The process with most children that run the same program: they were forked, and not replaced.
 fn family(file: &TraceFile) -> Option<(&Process, Vec<&Process>)> {
+    let is_helper =
+        |one: &&Process| HELPERS.iter().any(|part| file.name(one.command).contains(part));
     let processes = file.processes();
+    let own = processes.iter().filter(|one| !is_helper(one));
     let forked = |parent: &Process| -> Vec<&Process> {
         processes.iter().filter(|one| is_child(processes, parent, one)).collect()
     };
-    let families = processes.iter().map(|parent| (parent, forked(parent)));
+    let families = own.map(|parent| (parent, forked(parent)));
     let families = families.filter(|(_, children)| !children.is_empty());
     families.max_by_key(|(parent, children)| (children.len(), std::cmp::Reverse(parent.process)))
 }
@@ -121,4 +133,37 @@ fn own(
     heap.extend(process_samples(file, counter::HEAP_BYTES));
     let then: Option<u64> = read.iter().map(|process| latest(&heap, *process, at_ns)).sum();
     Some(then?.saturating_sub(latest(&heap, parent, fork_ns)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use tprof_trace::model::{MemoryRecording, NameId};
+
+    use super::*;
+    use crate::fixture::Fixture;
+
+    /// The pid of the parent that counts, of processes of these command lines: pid, parent, command.
+    fn parent(processes: &[(u32, u32, &str)]) -> Option<u32> {
+        let mut made = Fixture::new();
+        for (process, (pid, parent, command)) in (0..).zip(processes) {
+            let command = made.name(command);
+            let memory = MemoryRecording::Off;
+            let (rank, exe, start_ns) = (Some(0), NameId(0), u64::from(process));
+            let (pid, parent) = (*pid, *parent);
+            let row = Process { process, pid, parent, rank, command, exe, start_ns, memory };
+            made.writer.process(&row);
+        }
+        family(&made.finish()).map(|(parent, _)| parent.pid)
+    }
+
+    #[test]
+    fn pools_that_compile_are_no_workers_that_load() {
+        let job = "python train.py";
+        let pool = "python /lib/torch/_inductor/compile_worker/__main__.py --workers=16";
+        let pools = [(2, 1, pool), (3, 2, pool), (4, 2, pool)];
+        assert_eq!(parent(&[&[(1, 0, job)], &pools[..]].concat()), None);
+        assert_eq!(parent(&[&[(1, 0, job), (9, 1, job)], &pools[..]].concat()), Some(1));
+        let server = "python -c from multiprocessing.forkserver import main; main(4, 5)";
+        assert_eq!(parent(&[(1, 0, job), (2, 1, server), (3, 2, server)]), None);
+    }
 }

@@ -112,6 +112,25 @@ pub struct KernelOutline {
     pub args: NameId,
 }
 
+/// What of a [`Kernel`] shows how many of its blocks a multiprocessor takes at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelShape {
+    /// Its process.
+    pub process: ProcessIndex,
+    /// Device.
+    pub device: u32,
+    /// Name, demangled where it was mangled.
+    pub name: NameId,
+    /// Threads of a block in x, y, z; zeros if unknown.
+    pub block: [u32; 3],
+    /// Registers of a thread.
+    pub registers: Option<u32>,
+    /// Static shared memory of a block, bytes.
+    pub shared_static_bytes: Option<u32>,
+    /// Dynamic shared memory of a block, bytes.
+    pub shared_dynamic_bytes: Option<u32>,
+}
+
 /// A copy or a memset on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryCopy {

@@ -19,8 +19,8 @@ pub use code::{Module, SYNTHETIC_FRAME, Stack, Symbol};
 pub use comm::{ChannelWork, ChannelWorkKind, Collective, Communicator};
 pub use device::{
     Allocator, ClockJoin, CopyKind, Device, DeviceAllocation, DeviceSpan, DeviceSpanKind,
-    ExternalId, ExternalKind, Kernel, KernelOutline, MemoryCopy, MemoryKind, Stream, SyncKind,
-    Synchronization,
+    ExternalId, ExternalKind, Kernel, KernelOutline, KernelShape, MemoryCopy, MemoryKind, Stream,
+    SyncKind, Synchronization,
 };
 pub use heap::{HeapEvent, HeapTotals, HeapWhat, MapEvent, MapKind};
 pub use ids::{NameId, ProcessIndex, StackId, ThreadIndex};
@@ -28,6 +28,6 @@ pub use measured::{Counter, counter};
 pub use notes::{Loss, Mark, MarkKind, Property, SourceStamp, loss, property};
 pub use process::{MemoryRecording, Process, ProcessEnd, Thread};
 pub use span::{
-    EventSample, FlowEnd, FlowPoint, NamedSpan, OWN_SPANS, Sample, SampleMoment, SampleOutline,
-    SequencedSpan, Span, SpanKind, SpanOutline, ThreadCounts, ThreadState,
+    CallStatus, EventSample, FlowEnd, FlowPoint, NamedSpan, OWN_SPANS, Sample, SampleMoment,
+    SampleOutline, SequencedSpan, Span, SpanKind, SpanOutline, ThreadCounts, ThreadState,
 };

@@ -76,6 +76,27 @@ pub struct NamedSpan {
     pub allocated_bytes: Option<u64>,
 }
 
+/// What of a [`Span`] shows how a call of a library ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallStatus {
+    /// When it began.
+    pub start_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// Its process.
+    pub process: ProcessIndex,
+    /// On which thread.
+    pub thread: ThreadIndex,
+    /// What it is.
+    pub kind: SpanKind,
+    /// Function.
+    pub name: NameId,
+    /// Library where `kind` does not imply it.
+    pub category: NameId,
+    /// What it returned; 0 is success. None where it was not recorded.
+    pub status: Option<u32>,
+}
+
 /// What of a [`Span`] joins forward operators and backward ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SequencedSpan {

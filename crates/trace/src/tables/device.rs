@@ -46,6 +46,17 @@ columns_of! {
 }
 
 part_of! {
+    KernelShape of KERNELS;
+    3 process,
+    4 device,
+    7 name,
+    13 block,
+    16 registers,
+    17 shared_static_bytes,
+    18 shared_dynamic_bytes,
+}
+
+part_of! {
     KernelOutline of KERNELS, from start_ns;
     1 start_ns,
     2 duration_ns,

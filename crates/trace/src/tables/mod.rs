@@ -122,9 +122,11 @@ impl<R: TraceRow> TracePart for R {}
 impl TracePart for SpanOutline {}
 impl TracePart for NamedSpan {}
 impl TracePart for SequencedSpan {}
+impl TracePart for CallStatus {}
 impl TracePart for SampleOutline {}
 impl TracePart for SampleMoment {}
 impl TracePart for KernelOutline {}
+impl TracePart for KernelShape {}
 
 /// Columns of a table that are read together.
 pub(crate) trait Part: Sized {

@@ -54,6 +54,18 @@ part_of! {
 }
 
 part_of! {
+    CallStatus of SPANS, from start_ns;
+    1 start_ns,
+    2 duration_ns,
+    3 process,
+    4 thread,
+    5 kind,
+    6 name,
+    7 category,
+    14 status,
+}
+
+part_of! {
     SequencedSpan of SPANS;
     1 start_ns,
     4 thread,

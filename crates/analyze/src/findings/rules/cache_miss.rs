@@ -4,16 +4,18 @@ use std::collections::BTreeSet;
 
 use tprof_facts::compile::ReadLog;
 use tprof_facts::units::{count, duration};
-use tprof_trace::compile_log::{CacheOutcome, CacheUse, CompileId};
+use tprof_trace::compile_log::{CacheOutcome, CacheUse, CompileId, CompiledFrame};
 
 use super::compiled::{clear, frames, line_of, logged_ns, no_log};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
-use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
 
 /// Look-ups in caches of compiled graphs that found nothing.
 pub(super) struct CacheMiss;
+
+/// AOTAutograd's cache, in the log.
+const OF_AOT: &str = "aotautograd";
 
 impl Rule for CacheMiss {
     fn name(&self) -> &'static str {
@@ -55,12 +57,21 @@ impl Rule for CacheMiss {
             logs.filter(|(log, _)| std::ptr::eq(*log, read)).any(|(_, ids)| ids.contains(id))
         };
         let these = || frames(scene).filter(|(read, frame)| is_of(read, &frame.id));
-        let spent = |frame: &tprof_trace::compile_log::CompiledFrame| {
-            let phases = [frame.phases.inductor_us, frame.phases.kernels_us];
+        // A hit in AOTAutograd's own cache spares its work, too.
+        let is_traced = |read: &ReadLog, id: &CompileId| {
+            let missed = |one: &&CacheUse| one.cache == OF_AOT && one.outcome != CacheOutcome::Hit;
+            read.log.caches.iter().filter(missed).any(|one| one.id == *id)
+        };
+        let spent = |read: &ReadLog, frame: &CompiledFrame| {
+            let aot_us = frame.phases.aot_us.filter(|_| is_traced(read, &frame.id));
+            let phases = [aot_us, frame.phases.inductor_us, frame.phases.kernels_us];
             phases.into_iter().flatten().sum::<u64>().saturating_mul(1000)
         };
-        let bound = these().fold(0_u64, |sum, (_, frame)| sum.saturating_add(spent(frame)));
-        let longest = these().max_by_key(|(_, frame)| spent(frame));
+        let bound =
+            these().fold(0_u64, |sum, (read, frame)| sum.saturating_add(spent(read, frame)));
+        let longest = these().max_by_key(|(read, frame)| spent(read, frame));
+        let all_us: u64 = frames(scene).filter_map(|(_, frame)| frame.total_us).sum();
+        let life_ns = life_ns(scene).max(bound);
         let reasons: BTreeSet<&str> =
             decisive.iter().flatten().filter_map(|one| one.why.as_deref()).collect();
         let why = match reasons.first() {
@@ -68,28 +79,38 @@ impl Rule for CacheMiss {
             None => String::new(),
         };
         let seen = format!(
-            "Of {} look-ups {} are misses and {} bypasses{why}; Inductor and its compilers work {} for \
-             these graphs.",
+            "torch.compile takes {} of the job's {}. Of {} look-ups in its caches {} are misses and {} \
+             bypasses{why}; AOTAutograd, Inductor and its compilers work {} for these graphs.",
+            duration(all_us.saturating_mul(1000)),
+            duration(life_ns),
             count(all),
             count(missed),
             count(bypassed),
             duration(bound),
         );
-        let mut finding = scene
+        let finding = scene
             .finding("graphs are compiled that no cache had")
             .seen(seen)
             .advice(
                 "Keep the directory TORCHINDUCTOR_CACHE_DIR from run to run, and share it between \
-                 ranks and hosts (a container's /tmp is lost), or use the remote cache; a first \
-                 run misses in any case.",
+                 ranks and hosts (a container's /tmp is lost), or use the remote cache. A first run \
+                 misses in any case: there compile one block that repeats in place of the whole \
+                 model (regional compilation).",
             )
             .on_line(longest.and_then(|(_, frame)| line_of(frame)))
             .bound(bound)
-            .once_of(logged_ns(scene).max(bound));
-        // It may be the first run, of which most of a short one is compilation.
-        finding.most = Some(Severity::Medium);
+            .once_of(life_ns);
         Verdict::Found(vec![finding])
     }
+}
+
+/// From the first process's start to the end of the recording, or what the logs cover of a job that
+/// was not recorded.
+fn life_ns(scene: &Scene<'_>) -> u64 {
+    let file = scene.rank.file;
+    let first_ns = file.processes().iter().map(|process| process.start_ns).min();
+    let life_ns = first_ns.map_or(0, |first_ns| file.last_ns().saturating_sub(first_ns));
+    life_ns.max(logged_ns(scene))
 }
 
 /// Look-ups that decide whether Inductor compiles a graph. AOTAutograd's cache is asked first, of the

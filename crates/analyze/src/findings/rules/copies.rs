@@ -70,6 +70,7 @@ pub(super) fn finding(scene: &Scene<'_>, copies: &[Copy], words: &Words) -> Find
         .seen(seen)
         .advice(words.advice)
         .bound(bound)
+        .on_line(scene.line_of_calls(&blocking.calls))
         .at(places)
 }
 

@@ -1,10 +1,18 @@
 //! DeviceAllocations: device memory is taken from the driver and given back in
 //! the middle of steps.
 
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use tprof_facts::units::percent;
+use tprof_trace::calls::function;
+
+use crate::base::intervals::{Cover, Interval};
 use crate::findings::absent::Thing;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::scene::calls::is_device_allocation;
+use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times};
 
@@ -12,6 +20,11 @@ use crate::findings::words::{time, times};
 pub(super) struct DeviceAllocations;
 
 const CALL: Thing = Thing::of_main_threads("call such as cudaMalloc or cudaFree");
+/// In fewer steps what a job takes once cannot be told from what it takes again and again.
+const LEAST_STEPS: usize = 4;
+/// Functions of PyTorch that give back what its allocator has cached.
+const EMPTYING: [&str; 4] =
+    ["empty_cache", "emptyCache", "release_cached_blocks", "release_available_cached_blocks"];
 
 impl Rule for DeviceAllocations {
     fn name(&self) -> &'static str {
@@ -30,28 +43,95 @@ impl Rule for DeviceAllocations {
             return Verdict::none(scene.none(&CALL, scene.has_calls(is_device_allocation)));
         }
         let cover = scene.cover_of_calls(&calls);
+        let idle = idle(scene, &calls);
         let start = match scene.steps {
             0 => " No steps were recorded, so this may be the start of the job.",
+            steps if steps < LEAST_STEPS => " In so few steps this may be the start of the job.",
             _ => "",
         };
+        let sampled = match scene.is_brief {
+            true => Default::default(),
+            false => scene
+                .sampled_in(&calls, |name| EMPTYING.iter().any(|emptying| name.contains(emptying))),
+        };
+        let emptied = match sampled.named_ns {
+            0 => String::new(),
+            ns => format!(
+                " empty_cache() or its like is on the stacks of {} of the time sampled in them.",
+                percent(ns as f64 / sampled.all_ns.max(1) as f64)
+            ),
+        };
         let seen = format!(
-            "{} such as cudaMalloc and cudaFree block host threads for {}; cudaFree also waits for \
-             the device.{start}",
+            "{} block host threads for {}: {}; cudaFree also waits for the device. The devices are \
+             idle for {} in them and after them, until the next launch.{emptied}{start}",
             times(scene, calls.len(), "calls"),
             time(scene, cover.length()),
+            by_function(scene, &calls),
+            time(scene, idle.length()),
         );
-        Verdict::Found(vec![
-            scene
-                .finding("the driver allocates and frees device memory")
-                .seen(seen)
-                .advice(
-                    "Keep buffers over steps or take them from a caching or stream-ordered pool \
-                     (cudaMallocAsync). If PyTorch's cache is emptied, leave out empty_cache() and \
-                     free memory for it.",
-                )
-                // The threads have still their other work to do.
-                .bound(cover.length())
-                .at(scene.call_places(&calls)),
-        ])
+        let advice = match sampled.named_ns {
+            0 => {
+                "Keep buffers over steps or take them from a caching or stream-ordered pool \
+                 (cudaMallocAsync). If PyTorch's cache is emptied, leave out empty_cache() and free \
+                 memory for it."
+            }
+            _ => {
+                "Leave out empty_cache(): PyTorch's allocator uses again what it has cached, and \
+                 without the call the next step takes nothing from the driver. Against fragments set \
+                 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
+            }
+        };
+        let mut finding = scene
+            .finding("the driver allocates and frees device memory")
+            .seen(seen)
+            .advice(advice)
+            // The devices have still their work to do.
+            .bound(idle.length())
+            .on_line(sampled.line())
+            .at(scene.call_places(&calls));
+        if scene.steps < LEAST_STEPS {
+            finding.most = Some(Severity::Low);
+        }
+        Verdict::Found(vec![finding])
     }
+}
+
+/// Idle time during these calls; and after those that give memory back, until their thread's next
+/// launch ends it: they wait for the device, so that nothing is launched ahead.
+fn idle(scene: &Scene<'_>, calls: &[usize]) -> Cover {
+    let during = scene.cover_of_calls(calls).intersection(&scene.late);
+    let mut of_thread: FxHashMap<u32, Vec<Interval>> = FxHashMap::default();
+    for &at in calls {
+        let call = &scene.rank.calls[at];
+        if !gives_back(scene.rank.name(call.name)) {
+            continue;
+        }
+        of_thread.entry(call.thread).or_default().push(call.interval());
+    }
+    // In order of start, as calls are. Of those that nest only the outer one's end counts.
+    let after = scene.gaps.iter().filter_map(|gap| {
+        let launch = &scene.rank.calls[gap.launch()?];
+        let calls = of_thread.get(&launch.thread)?;
+        let late = gap.late();
+        let first = calls.partition_point(|call| call.end < late.start);
+        let first = calls.get(first).filter(|call| call.start < launch.start_ns)?;
+        Some(Interval::new(first.start.max(late.start), late.end))
+    });
+    during.union(&Cover::of(after.filter(|part| part.length() > 0)))
+}
+
+fn gives_back(name: &str) -> bool {
+    ["Free", "Release", "Unmap"].iter().any(|part| function(name).contains(part))
+}
+
+/// `7 cudaFree, 7 cudaMalloc`: how often each function is called.
+fn by_function(scene: &Scene<'_>, calls: &[usize]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for &at in calls {
+        *counts.entry(function(scene.rank.name(scene.rank.calls[at].name))).or_default() += 1;
+    }
+    let mut counts: Vec<(&str, usize)> = counts.into_iter().collect();
+    counts.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), *name));
+    let shown = counts.iter().take(4).map(|(name, count)| times(scene, *count, name));
+    shown.collect::<Vec<String>>().join(", ")
 }

@@ -13,11 +13,46 @@ pub(super) enum KernelKind {
     Unknown,
 }
 
-/// Parts of names of kernels that multiply matrices, convolve or attend.
-const MATRIX: [&str; 13] = [
-    "gemm", "Gemm", "GEMM", "gemv", "conv", "Conv", "cutlass", "xmma", "scudnn", "winograd",
-    "flash", "fmha", "Cijk_",
+/// Parts of names of kernels that multiply matrices, convolve or attend: those of cuBLAS (`nvjet` and
+/// `xmma` from version 12 on), cuDNN, CUTLASS, Triton's templates in Inductor (`triton_tem_fused_mm`),
+/// FlashAttention, hipBLASLt (`Cijk_`) and MIOpen.
+const MATRIX: [&str; 33] = [
+    "gemm",
+    "Gemm",
+    "GEMM",
+    "gemv",
+    "nvjet",
+    "xmma",
+    "wgmma",
+    "cutlass",
+    "Cutlass",
+    "matmul",
+    "MatMul",
+    "Matmul",
+    "triton_tem_fused",
+    "triton_mm",
+    "Cijk_",
+    "trsm",
+    "trmm",
+    "syrk",
+    "herk",
+    "conv",
+    "Conv",
+    "fprop",
+    "dgrad",
+    "wgrad",
+    "scudnn",
+    "winograd",
+    "Winograd",
+    "flash",
+    "Flash",
+    "fmha",
+    "Fmha",
+    "attention",
+    "attn",
 ];
+/// Of these, `conv` is also the beginning of a word for kernels that change the type of elements.
+const CONVERSIONS: [&str; 2] = ["convert", "Convert"];
 /// Parts of names of kernels that work element by element or copy.
 const ELEMENTWISE: [&str; 8] = [
     "elementwise",
@@ -53,10 +88,13 @@ const REDUCTION: [&str; 16] = [
 /// they do, so they are recognised by their parts too.
 pub(super) fn kind(name: &str) -> KernelKind {
     let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+    let is_matrix = |part: &str| {
+        name.contains(part) && !(part.eq_ignore_ascii_case("conv") && has(&CONVERSIONS))
+    };
     // A functor of an elementwise kernel may be named after a reduction.
     if name.contains("elementwise_kernel") {
         KernelKind::Elementwise
-    } else if has(&MATRIX) {
+    } else if MATRIX.iter().any(|part| is_matrix(part)) {
         KernelKind::Matrix
     } else if has(&REDUCTION) {
         KernelKind::Reduction
@@ -67,9 +105,43 @@ pub(super) fn kind(name: &str) -> KernelKind {
     }
 }
 
+/// Whether a kernel multiplies matrices or convolves in fp32 on the ordinary units: `sgemm` of cuBLAS,
+/// CUTLASS and MAGMA, `scudnn`, and `xmma` kernels of which each operand is `f32` (with TF32 it is
+/// `tf32f32`, and the instruction `tensor16x8x8`).
+pub(super) fn is_fp32_matrix(name: &str) -> bool {
+    let tensor = [
+        "tensor", "tf32", "s884", "s1688", "s16816", "h884", "h1688", "wgmma", "f16f16", "bf16bf16",
+    ];
+    let plain = ["sgemm", "scudnn", "simt_gemm", "gemmSN", "gemm_f32f32_f32f32_f32", "_ffma_"];
+    let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+    has(&plain) && !has(&tensor)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{KernelKind, kind};
+    use super::{KernelKind, is_fp32_matrix, kind};
+
+    #[test]
+    fn products_without_tensor_cores_are_distinguished_by_name() {
+        for name in [
+            "volta_sgemm_128x32_nt",
+            "magma_sgemmEx_kernel<float, float, float, false, true, 6, 4, 6, 3, 4>",
+            "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nn_align1>",
+            "maxwell_scudnn_winograd_128x128_ldg1_ldg4_tile148n_nt",
+            "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x64x8_stage3_warpsize2x2x1_ffma_aligna4_alignc4_execute_kernel__5x_cublas",
+            "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nhwckrsc_nchw_tilesize64x64x8_stage3",
+        ] {
+            assert!(is_fp32_matrix(name), "{name}");
+        }
+        for name in [
+            "cutlass_80_tensorop_s1688gemm_256x64",
+            "sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x128x16_stage4_warpsize2x2x1_tensor16x8x8_execute_kernel__5x_cublas",
+            "nvjet_tst_192x192_64x4_1x2_h_bz_coopA_NNT",
+            "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>",
+        ] {
+            assert!(!is_fp32_matrix(name), "{name}");
+        }
+    }
 
     #[test]
     fn kernels_are_distinguished_by_name() {
@@ -78,6 +150,13 @@ mod tests {
             ("volta_sgemm_128x32_nt", Matrix),
             ("sm80_xmma_fprop_implicit_gemm_indexed_tf32f32", Matrix),
             ("Cijk_Ailk_Bljk_SB_MT64x64x16", Matrix),
+            ("nvjet_tst_192x192_64x4_1x2_h_bz_coopA_NNT", Matrix),
+            ("triton_tem_fused_addmm_relu_3", Matrix),
+            ("void flash::compute_attn_ws<Flash_fwd_kernel_traits>", Matrix),
+            ("void cudnn::cnn::wgrad2d_c1_k1_nhwc_kernel_specialized<float>", Matrix),
+            ("ck_tile::FmhaFwdKernel", Matrix),
+            ("loop_convert_fusion_2", Unknown),
+            ("triton_poi_fused_relu_1", Unknown),
             (
                 "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>",
                 Elementwise,

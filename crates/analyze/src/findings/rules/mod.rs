@@ -13,7 +13,10 @@ mod cuda_graphs_skipped;
 mod data_load;
 mod data_wait;
 mod device_allocations;
+mod device_errors;
+mod device_memory_growth;
 mod exposed_communication;
+mod exposed_copies;
 mod forked_copies;
 mod fragmented_memory;
 mod gc_pauses;
@@ -42,6 +45,7 @@ mod recomputation;
 mod slow_collective;
 mod small_batches;
 mod start_up;
+mod statuses;
 pub(super) mod stragglers;
 mod sync_bound;
 mod sync_checkpoint;
@@ -54,7 +58,8 @@ mod waiting_ranks;
 use super::rule::Rule;
 
 /// All rules that judge a rank.
-pub(super) const RULES: [&dyn Rule; 40] = [
+pub(super) const RULES: [&dyn Rule; 43] = [
+    &device_errors::DeviceErrors,
     &low_utilization::LowUtilization,
     &gpu_gaps::GpuGaps,
     &launch_bound::LaunchBound,
@@ -63,6 +68,7 @@ pub(super) const RULES: [&dyn Rule; 40] = [
     &pageable_copies::PageableCopies,
     &synchronous_copies::SynchronousCopies,
     &synchronous_memsets::SynchronousMemsets,
+    &exposed_copies::ExposedCopies,
     &exposed_communication::ExposedCommunication,
     &slow_collective::SlowCollective,
     &small_batches::SmallBatches,
@@ -92,6 +98,7 @@ pub(super) const RULES: [&dyn Rule; 40] = [
     &gc_pauses::GcPauses,
     &no_free_core::NoFreeCore,
     &heap_growth::HeapGrowth,
+    &device_memory_growth::DeviceMemoryGrowth,
     &memory_near_limit::MemoryNearLimit,
     &forked_copies::ForkedCopies,
     &start_up::StartUp,

@@ -1,21 +1,30 @@
-//! SmallBatches: kernels with fewer blocks than the device has multiprocessors.
+//! SmallBatches: kernels with fewer blocks than fill the device.
+//!
+//! Such a kernel takes a larger batch in about the same time: what it leaves empty, and where the
+//! device waits for the launches of such kernels, their gaps, too.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::{duration, percent};
-use tprof_trace::model::{Device, NameId};
+use tprof_trace::model::{Device, NameId, SpanKind};
 
-use crate::base::intervals::{Interval, Union};
+use crate::base::intervals::{Cover, Interval, Union};
 use crate::findings::rule::Rule;
-use crate::findings::scene::Scene;
+use crate::findings::scene::{Gap, Scene};
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{short, time};
+use crate::gpu::waves::blocks_that_fill;
 use crate::rank::{Class, StreamKey, Work};
 
-/// Multiprocessors left empty by kernels of too few blocks.
+/// What kernels of too few blocks leave empty.
 pub(super) struct SmallBatches;
+
+/// A kernel that fills less of the device is one whose gaps a larger batch would share.
+const NARROW: f64 = 0.5;
+/// Share of such kernels among all that compute, from which on the batch is what makes them so.
+const MOST_ARE_NARROW: f64 = 0.5;
 
 impl Rule for SmallBatches {
     fn name(&self) -> &'static str {
@@ -36,9 +45,22 @@ impl Rule for SmallBatches {
         let (mut sweep, mut narrow_time) = (EmptyMultiprocessors::default(), Union::default());
         let (mut kernels, mut narrow) = (0_usize, Vec::new());
         let mut sums: FxHashMap<NameId, (u64, usize)> = FxHashMap::default();
+        let enough = blocks_that_fill(scene.rank.file);
+        let updates = updates(scene);
+        let mut by_launch: FxHashMap<usize, f64> = FxHashMap::default();
         for (at, row) in computing(scene) {
-            let filled = f64::from(row.blocks) / f64::from(processors[row.stream as usize]);
+            let StreamKey { process, device, .. } = scene.rank.stream(row);
+            let each = enough.get(&(process, device, row.name)).copied().unwrap_or(1);
+            let wave = f64::from(processors[row.stream as usize]) * each as f64;
+            let filled = f64::from(row.blocks) / wave;
             kernels += 1;
+            // What an optimizer does depends on parameters, not on the batch.
+            if let Some(call) = scene.rank.launches.call_of(at)
+                && filled < NARROW
+                && !updates.touches(scene.rank.calls[call].interval())
+            {
+                by_launch.insert(call, filled);
+            }
             sweep.add(row.interval(), filled.min(1.0));
             if filled < 1.0 {
                 narrow.push(at as u32);
@@ -59,9 +81,20 @@ impl Rule for SmallBatches {
             .take(3)
             .map(|(name, (ns, _))| format!("{} ({})", short(name), duration(scene.per_step(*ns))))
             .collect();
+        let shared = match by_launch.len() as f64 >= MOST_ARE_NARROW * kernels as f64 {
+            true => shared_gaps(scene, &by_launch),
+            false => 0,
+        };
+        let gaps = match shared {
+            0 => String::new(),
+            ns => format!(
+                " The device waits for the launches of most of them: with batches that fill it {} \
+                 less, for as many samples.",
+                time(scene, ns)
+            ),
+        };
         let seen = format!(
-            "{} of the compute kernels have fewer blocks than the device has multiprocessors. They \
-             run for {}; the multiprocessors without a block are worth {}. Most: {}.",
+            "{} of the compute kernels have fewer blocks than half of what the device takes at once. They run for {}; what they leave empty is worth {}. Most: {}.{gaps}",
             percent(narrow.len() as f64 / kernels as f64),
             time(scene, narrow_time.length()),
             time(scene, empty),
@@ -74,13 +107,32 @@ impl Rule for SmallBatches {
                 .seen(seen)
                 .advice(
                     "Use larger batches (more samples, longer sequences, less splitting into \
-                     micro-batches): such kernels take them at little cost. Fuse or batch (bmm, \
-                     foreach) the rest, or run it on several streams.",
+                     micro-batches): such kernels take them at little cost, with as many launches. \
+                     Fuse or batch (bmm, foreach) the rest, or run it on several streams.",
                 )
-                .bound(empty)
+                .bound(empty + shared)
                 .at(narrow.iter().map(place)),
         ])
     }
+}
+
+/// When optimizers update parameters.
+fn updates(scene: &Scene<'_>) -> Cover {
+    let spans = scene.rank.spans(SpanKind::Annotation).iter();
+    let is_update = |name: &str| name.starts_with("Optimizer.step");
+    Cover::of(
+        spans.filter(|span| is_update(scene.rank.name(span.name))).map(|span| span.interval()),
+    )
+}
+
+/// Late time before kernels that fill so much of the device: × the share that they leave empty, a
+/// batch that fills it has as many samples with so much less waiting.
+fn shared_gaps(scene: &Scene<'_>, by_launch: &FxHashMap<usize, f64>) -> u64 {
+    let of_gap = |gap: &Gap| {
+        let filled = by_launch.get(&gap.launch()?)?;
+        Some(gap.late().length() as f64 * (1.0 - filled))
+    };
+    scene.gaps.iter().filter_map(of_gap).sum::<f64>() as u64
 }
 
 /// Kernels that compute and lie in the window whole, in order of start.

@@ -1,8 +1,9 @@
 //! UnoptimizedOp: kernels for which a cheaper way is known.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::{CopyKind, NameId};
 
+use super::kernel_kinds::{KernelKind, is_fp32_matrix, kind};
 use crate::base::intervals::Union;
 use crate::findings::finding::Finding;
 use crate::findings::rule::Rule;
@@ -25,6 +26,8 @@ struct ReplaceableKernels {
     copies: bool,
     /// Only where the device has tensor cores: compute capability 7 on.
     tensor_cores: bool,
+    /// Neighbours can become one kernel, which takes as long as the longest of them at least.
+    fuses: bool,
 }
 
 const PATTERNS: [ReplaceableKernels; 4] = [
@@ -37,6 +40,7 @@ const PATTERNS: [ReplaceableKernels; 4] = [
         is: is_fp32_matrix,
         copies: false,
         tensor_cores: true,
+        fuses: false,
     },
     ReplaceableKernels {
         subject: "layout",
@@ -50,6 +54,7 @@ const PATTERNS: [ReplaceableKernels; 4] = [
         },
         copies: false,
         tensor_cores: false,
+        fuses: false,
     },
     ReplaceableKernels {
         subject: "copies",
@@ -60,6 +65,7 @@ const PATTERNS: [ReplaceableKernels; 4] = [
         is: |name| name.contains("direct_copy_kernel"),
         copies: true,
         tensor_cores: false,
+        fuses: false,
     },
     ReplaceableKernels {
         subject: "elementwise",
@@ -69,16 +75,9 @@ const PATTERNS: [ReplaceableKernels; 4] = [
         is: |name| name.contains("elementwise_kernel") && !name.contains("direct_copy_kernel"),
         copies: false,
         tensor_cores: false,
+        fuses: true,
     },
 ];
-
-/// Kernels of cuBLAS and cuDNN, and of CUTLASS, that multiply in fp32 on the
-/// ordinary units. (`s884`, `s1688`, `tensorop` and `tf32` name tensor cores.)
-fn is_fp32_matrix(name: &str) -> bool {
-    let tensor = ["tensorop", "tf32", "s884", "s1688", "s16816", "h884", "h1688"];
-    let plain = ["sgemm", "scudnn", "simt_gemm", "gemmSN"];
-    plain.iter().any(|part| name.contains(part)) && !tensor.iter().any(|part| name.contains(part))
-}
 
 impl Rule for UnoptimizedOp {
     fn name(&self) -> &'static str {
@@ -138,13 +137,24 @@ fn finding(scene: &Scene<'_>, at: usize, fitting: &[u8]) -> Option<Finding> {
     if these.is_empty() {
         return None;
     }
-    let (mut taken, mut others) = (Union::default(), Union::default());
+    let left = if pattern.fuses { longest_neighbours(scene) } else { FxHashSet::default() };
+    let (mut taken, mut saved, mut others) = (Union::default(), Union::default(), Union::default());
     for (at, work) in scene.rank.work.iter().enumerate().filter(|(at, _)| in_window(at)) {
-        if fits(at) { &mut taken } else { &mut others }.add(work.interval());
+        match (fits(at), left.contains(&at)) {
+            (true, false) => {
+                taken.add(work.interval());
+                saved.add(work.interval());
+            }
+            (true, true) => {
+                taken.add(work.interval());
+                others.add(work.interval());
+            }
+            (false, _) => others.add(work.interval()),
+        }
     }
     let taken = taken.finish().intersection(&scene.window);
     // All that runs besides has still to run.
-    let alone = taken.without(&others.finish());
+    let gained = saved.finish().intersection(&scene.window).without(&others.finish());
     let rows = these.iter().map(|&at| &scene.rank.work[at]);
     let names = by_name(scene, rows.clone().map(|work| (work, work.duration_ns)));
     let moments = these.iter().filter_map(|&at| {
@@ -161,15 +171,53 @@ fn finding(scene: &Scene<'_>, at: usize, fitting: &[u8]) -> Option<Finding> {
     if !callers.is_empty() {
         seen += &format!(" Most are launched by {callers}.");
     }
+    if pattern.fuses {
+        seen += &format!(
+            " Without the longest of each run of neighbours, as which a fused kernel takes at least, \
+             they take {}.",
+            time(scene, gained.length())
+        );
+    }
     Some(
         scene
             .finding(pattern.what)
             .about(pattern.subject)
             .seen(seen)
             .advice(pattern.advice)
-            .bound(alone.length())
+            .bound(gained.length())
             .at(rows.map(|work| scene.work_place(work))),
     )
+}
+
+/// Of each run of kernels that follow each other on a stream and that one kernel could replace, the
+/// longest, as indices: those that compute elements or reduce them, with no other work between.
+fn longest_neighbours(scene: &Scene<'_>) -> FxHashSet<usize> {
+    let mut fusible: FxHashMap<NameId, bool> = FxHashMap::default();
+    let mut can_fuse = |work: &Work| {
+        let by_name = || {
+            matches!(
+                kind(scene.rank.name(work.name)),
+                KernelKind::Elementwise | KernelKind::Reduction
+            )
+        };
+        work.is_kernel()
+            && work.class == Class::Compute
+            && *fusible.entry(work.name).or_insert_with(by_name)
+    };
+    let mut longest: FxHashSet<usize> = FxHashSet::default();
+    let mut open: FxHashMap<u32, usize> = FxHashMap::default();
+    let rows = &scene.rank.work;
+    for (at, work) in rows.iter().enumerate() {
+        match (can_fuse(work), open.get(&work.stream)) {
+            (true, Some(&known)) if rows[known].duration_ns >= work.duration_ns => {}
+            (true, _) => {
+                open.insert(work.stream, at);
+            }
+            (false, _) => longest.extend(open.remove(&work.stream)),
+        }
+    }
+    longest.extend(open.into_values());
+    longest
 }
 
 /// Whether the devices have tensor cores; assumed where it was not recorded.

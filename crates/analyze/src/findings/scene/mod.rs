@@ -8,6 +8,7 @@ mod copies;
 mod main_threads;
 mod places;
 mod ranges;
+mod sampled_calls;
 mod sampled_loading;
 mod search;
 mod time_by_cause;

@@ -1,6 +1,8 @@
-//! PageableCopies, SynchronousCopies, SynchronousMemsets.
+//! PageableCopies, SynchronousCopies, SynchronousMemsets, ExposedCopies.
 
-use tprof_trace::model::{CopyKind, MemoryKind};
+use tprof_trace::model::{
+    CopyKind, MemoryCopy, MemoryKind, Sample, Span, SpanKind, Stack, Symbol, ThreadState,
+};
 
 use super::job::{Job, MS, US};
 
@@ -64,4 +66,102 @@ fn copies_beside_other_work_gain_nothing_while_the_host_is_ahead() {
     job.busy(0, 100 * MS);
     job.copy(40 * MS, 10 * MS, CopyKind::DeviceToHost, MemoryKind::Pageable, "cudaMemcpyAsync");
     assert_eq!(job.bound("PageableCopies"), None);
+}
+
+/// Ten steps of 100 ms: kernels of 40 ms, then a copy of 50 ms on their stream; the kernels of the
+/// next step were launched well before, or only when the copy was over.
+fn behind(kind: CopyKind, host: MemoryKind, is_ahead: bool, copy_stream: u64) -> Job {
+    let mut job = Job::new(10, 100 * MS);
+    for step in 0..10 {
+        let start = step * 100 * MS;
+        let called = if is_ahead { start.saturating_sub(20 * MS) } else { start };
+        job.kernel(called, start, start + 40 * MS, "k");
+        let correlation = 1000 + step;
+        job.fixture.call(0, called + 2 * US, US, "cudaMemcpyAsync", correlation);
+        let (from, to) = match kind {
+            CopyKind::HostToDevice => (host, MemoryKind::Device),
+            _ => (MemoryKind::Device, host),
+        };
+        let row = MemoryCopy {
+            start_ns: start + 40 * MS,
+            duration_ns: 50 * MS,
+            stream: copy_stream,
+            bytes: Some(64 << 20),
+            correlation: Some(correlation),
+            kind,
+            from,
+            to,
+            ..MemoryCopy::default()
+        };
+        job.fixture.copy(row, "");
+    }
+    job
+}
+
+#[test]
+fn a_copy_that_launched_kernels_wait_for_could_run_beside_them() {
+    let (kind, pinned) = (CopyKind::DeviceToHost, MemoryKind::Pinned);
+    let outcome = behind(kind, pinned, true, 0).ask("ExposedCopies");
+    let [(finding, places)] = outcome.found.as_slice() else { panic!("{outcome:?}") };
+    // Behind the last copy there is nothing. Kernels are shorter than copies: 400 ms.
+    assert_eq!((finding.subject.as_str(), finding.bound_ns), ("to the host", 400 * MS));
+    assert_eq!(places.len(), 9);
+    assert!(finding.seen.contains("copies a step of 64.0 MiB, to the host"), "{}", finding.seen);
+    let to_device = behind(CopyKind::HostToDevice, pinned, true, 0).ask("ExposedCopies");
+    assert_eq!(to_device.found[0].0.subject, "to the device");
+}
+
+#[test]
+fn a_copy_that_holds_nothing_is_not_exposed() {
+    let found = |kind, host, is_ahead, stream| {
+        behind(kind, host, is_ahead, stream).bound("ExposedCopies").is_some()
+    };
+    let (kind, pinned) = (CopyKind::DeviceToHost, MemoryKind::Pinned);
+    assert!(found(kind, pinned, true, 0));
+    assert!(!found(kind, pinned, false, 0), "the host is late");
+    assert!(!found(kind, pinned, true, 9), "it has a stream of its own");
+    assert!(!found(kind, MemoryKind::Pageable, true, 0), "pageable");
+    assert!(!found(CopyKind::DeviceToDevice, MemoryKind::Device, true, 0), "within the device");
+}
+
+/// Samples of the thread at lines of a loop: 7 copies, 6 does not.
+fn sampled(job: &mut Job, samples: &[(u64, u32)]) {
+    for line in [6, 7] {
+        let [function, file, module] =
+            ["loop", "/me/train.py", "[python]"].map(|text| job.fixture.name(text));
+        let address = u64::from(line) * 16;
+        let symbol = Symbol { process: 0, address, depth: 0, function, file, line, module };
+        job.fixture.writer.symbol(&symbol);
+        let stack = Stack { process: 0, stack: line, end: 0, frames: vec![address] };
+        job.fixture.writer.stack(&stack);
+    }
+    let row = |&(time_ns, stack): &(u64, u32)| Sample {
+        time_ns,
+        weight_ns: MS,
+        stack,
+        state: ThreadState::Running,
+        ..Sample::default()
+    };
+    let mut rows: Vec<Sample> = samples.iter().map(row).collect();
+    job.fixture.writer.write(&mut rows).unwrap();
+}
+
+/// The line of a copy from 40 ms to 50 with an operator before it, until 38 ms.
+fn line_of_copy(samples: &[(u64, u32)]) -> Option<u32> {
+    let (kind, host) = (CopyKind::HostToDevice, MemoryKind::Pageable);
+    let mut job = job(10_000, kind, host, "cudaMemcpyAsync");
+    let row = Span { duration_ns: 38 * MS, kind: SpanKind::Operator, ..Span::default() };
+    job.fixture.span(row, "aten::mm");
+    sampled(&mut job, samples);
+    let outcome = job.ask("PageableCopies");
+    let line = outcome.found[0].0.line.clone();
+    line.inspect(|line| assert_eq!(line.function, "loop")).map(|line| line.line)
+}
+
+#[test]
+fn a_copy_has_the_line_of_samples_within_its_call() {
+    assert_eq!(line_of_copy(&[(20 * MS, 6), (30 * MS, 6), (45 * MS, 7)]), Some(7));
+    assert_eq!(line_of_copy(&[(20 * MS, 6), (39 * MS, 7)]), Some(7), "on the way to it");
+    assert_eq!(line_of_copy(&[(35 * MS, 6)]), Some(0), "only the function is known");
+    assert_eq!(line_of_copy(&[(5 * MS, 6)]), None, "long before");
 }

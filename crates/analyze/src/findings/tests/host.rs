@@ -213,18 +213,56 @@ fn gaps_after_a_wait_are_not_launch_bound() {
     assert_eq!(waiting(999).bound("LaunchBound"), None);
 }
 
+/// A step of 100 ms in which the host takes and gives back memory from 40 ms on, twice so long, with
+/// half of it at once; the device is idle from 45 ms until the host launches, 1 ms later.
+fn allocating(long_us: u64) -> Job {
+    let mut job = Job::new(1, 100 * MS);
+    job.busy(0, 45 * MS);
+    job.call(40 * MS, long_us * US, "cudaMalloc");
+    job.call(40 * MS + long_us * US / 2, long_us * US, "cudaFree");
+    let launch = 40 * MS + long_us * US * 3 / 2 + MS;
+    job.kernel(launch, (launch + US).max(45 * MS), 100 * MS, "k");
+    job
+}
+
 #[test]
-fn calls_for_device_memory_are_gained_at_most() {
-    let job = |long_us: u64| {
-        let mut job = Job::new(1, 100 * MS);
-        job.busy(0, 100 * MS);
-        job.call(10 * MS, long_us * US, "cudaMalloc");
-        job.call(10 * MS + long_us * US / 2, long_us * US, "cudaFree");
-        job
+fn idle_time_in_calls_for_device_memory_and_after_them_is_gained() {
+    // They last until 52 ms, and the launch to 53.001: the device waits from 45 ms on.
+    let outcome = allocating(8000).ask("DeviceAllocations");
+    let finding = &outcome.found[0].0;
+    assert_eq!(finding.bound_ns, 8 * MS + US);
+    assert!(finding.seen.contains("2 calls a step block host threads for 12.0 ms"), "{finding:?}");
+    assert!(finding.seen.contains("1 cudaFree a step, 1 cudaMalloc a step"), "{finding:?}");
+    // A device that has work until the next launch loses nothing by them.
+    assert_eq!(allocating(2000).bound("DeviceAllocations"), None);
+}
+
+#[test]
+fn calls_for_device_memory_have_the_line_of_samples_in_them() {
+    let mut job = allocating(8000);
+    for (stack, (function, line)) in (1_u32..).zip([("empty_cache", 38), ("other", 7)]) {
+        let address = u64::from(stack) * 16;
+        let [function, file, module] =
+            [function, "/me/train.py", "[python]"].map(|text| job.fixture.name(text));
+        let symbol = Symbol { process: 0, address, depth: 0, function, file, line, module };
+        job.fixture.writer.symbol(&symbol);
+        job.fixture.writer.stack(&Stack { process: 0, stack, end: 0, frames: vec![address] });
+    }
+    let row = |time_ns, stack| Sample {
+        time_ns,
+        weight_ns: 10 * MS,
+        stack,
+        state: ThreadState::Running,
+        ..Sample::default()
     };
-    // They overlap by half, and count once.
-    assert_eq!(job(2000).bound("DeviceAllocations"), Some(3 * MS));
-    assert_eq!(job(600).bound("DeviceAllocations"), None, "0.9 % of a step");
+    // Within the calls; before them, and for longer.
+    let mut rows: Vec<Sample> = vec![row(42 * MS, 1), row(20 * MS, 2), row(30 * MS, 2)];
+    job.fixture.writer.write(&mut rows).unwrap();
+    let outcome = job.ask("DeviceAllocations");
+    let finding = &outcome.found[0].0;
+    assert_eq!(finding.line.as_ref().map(|line| line.line), Some(38));
+    assert!(finding.seen.contains("100.0 % of the time sampled in them"), "{}", finding.seen);
+    assert!(finding.advice.starts_with("Leave out empty_cache()"), "{}", finding.advice);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! SmallBatches, UnoptimizedOp, MemoryBound, ComputeBound.
 
-use tprof_trace::model::{CopyKind, DeviceSpan, DeviceSpanKind, Kernel, MemoryKind};
+use tprof_trace::model::{CopyKind, Device, DeviceSpan, DeviceSpanKind, Kernel, MemoryKind};
 
 use super::job::{Job, MS, US};
 
@@ -34,6 +34,43 @@ fn kernels_that_leave_little_empty_are_no_finding() {
 }
 
 #[test]
+fn half_of_what_all_multiprocessors_take_at_once_fills_them() {
+    let mut job = Job::new(1, 100 * MS);
+    let name = job.fixture.name("NVIDIA H200");
+    let properties = job.fixture.name("{\"maxThreadsPerMultiprocessor\":2048}");
+    let processors = Some(100);
+    job.fixture.writer.device(&Device { name, processors, properties, ..Device::default() });
+    // 16 blocks of 128 threads on each of 100: 800 are half of all.
+    job.kernel_of(0, kernel_of(0, 200, 7), 40 * MS, "quarter");
+    job.kernel_of(0, kernel_of(40 * MS, 800, 7), 100 * MS, "whole");
+    assert_eq!(job.bound("SmallBatches"), Some(30 * MS));
+}
+
+/// Ten kernels of 1 ms and a tenth of the device, each launched 9 ms after the last was over; within
+/// an optimizer's step or not.
+fn waiting_for_small(is_update: bool) -> Job {
+    let mut job = Job::new(1, 100 * MS).device(9);
+    if is_update {
+        job.range(0, 100 * MS, "Optimizer.step#SGD.step");
+    }
+    for kernel in 0..10 {
+        let start = kernel * 10 * MS + 8 * MS;
+        job.kernel_of(start, kernel_of(start + US, 10, 7), start + US + MS, "small");
+    }
+    job
+}
+
+#[test]
+fn larger_batches_share_the_gaps_before_small_kernels() {
+    // 9 ms of the 10 that they run, and as much of the ten gaps before them: 80.01 ms and 9.
+    let before = 8 * MS + US + 9 * (9 * MS);
+    let expected = 9 * MS + before / 10 * 9;
+    let bound = waiting_for_small(false).bound("SmallBatches").unwrap();
+    assert!(bound.abs_diff(expected) < 10 * US, "{bound} {expected}");
+    assert_eq!(waiting_for_small(true).bound("SmallBatches"), Some(9 * MS));
+}
+
+#[test]
 fn unknown_grids_or_devices_decide_nothing() {
     let mut job = Job::new(1, 100 * MS);
     job.kernel_of(0, kernel_of(0, 25, 7), 40 * MS, "small");
@@ -59,9 +96,36 @@ fn kernels_with_a_cheaper_way_gain_what_runs_alone() {
     assert_eq!(bound("maxwell_sgemm_128x32_nt", 10_000, 6), None, "no tensor cores");
     assert_eq!(bound("cutlass_80_tensorop_s1688gemm_256x64", 10_000, 8), None);
     assert_eq!(bound("void cudnn::ops::nchwToNhwcKernel<float>", 10_000, 8), Some(5 * MS));
-    let add =
-        "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>";
-    assert_eq!(bound(add, 10_000, 8), Some(5 * MS));
+    let xmma = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x64x8_ffma_execute_kernel_cublas";
+    assert_eq!(bound(xmma, 10_000, 9), Some(5 * MS));
+}
+
+const ADD: &str =
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>";
+const SUM: &str = "void at::native::reduce_kernel<512, 1>";
+
+/// A step of 100 ms with kernels of these names and lengths, one after the other, in between others.
+fn row_of(kernels: &[(&str, u64)]) -> Option<u64> {
+    let mut job = Job::new(1, 100 * MS).device(9);
+    job.busy(0, 20 * MS);
+    let mut at = 20 * MS;
+    for (name, long) in kernels {
+        job.kernel(at, at, at + long * MS, name);
+        at += long * MS;
+    }
+    job.busy(at, 100 * MS);
+    job.bound("UnoptimizedOp")
+}
+
+#[test]
+fn fused_kernels_take_as_long_as_the_longest_of_them() {
+    assert_eq!(row_of(&[(ADD, 4), (ADD, 7), (ADD, 4)]), Some(8 * MS));
+    // One by itself has nothing to be fused with.
+    assert_eq!(row_of(&[(ADD, 7)]), None);
+    assert_eq!(row_of(&[(ADD, 7), ("nvjet_tst_192x192_NNT", 9), (ADD, 7)]), None);
+    // A sum reads what it adds up in any case.
+    assert_eq!(row_of(&[(ADD, 4), (SUM, 6)]), Some(4 * MS));
+    assert_eq!(row_of(&[(ADD, 6), (SUM, 4)]), None);
 }
 
 #[test]

@@ -3,7 +3,9 @@
 
 mod beginning;
 mod communication;
+mod compiled;
 mod copies;
+mod device;
 mod host;
 mod idle;
 mod job;

@@ -2,6 +2,8 @@
 
 mod driver;
 mod frees;
+mod held_at;
+mod levels;
 mod phases;
 mod pools;
 mod replay;
@@ -27,6 +29,8 @@ use sites::DeviceSite;
 use snapshot::MemorySnapshot;
 use sources::RecordedBy;
 
+pub(crate) use held_at::{HeldOfDevice, held_until};
+pub(crate) use levels::HeldOverTime;
 pub(crate) use snapshot::{SegmentSums, held};
 
 /// The report.

@@ -1,0 +1,238 @@
+//! DeviceMemoryGrowth: a process takes more and more of a device's memory, step by step.
+
+use tprof_facts::units::{bytes, counted, duration};
+use tprof_trace::model::{Device, ThreadIndex};
+
+use crate::base::intervals::Interval;
+use crate::findings::finding::{Evidence, Finding, SourceLine, Track};
+use crate::findings::rule::Rule;
+use crate::findings::scene::Scene;
+use crate::findings::scene::calls::is_device_allocation;
+use crate::findings::verdict::Verdict;
+use crate::gpu::device_memory::HeldOverTime;
+
+/// Less is two segments of PyTorch's allocator.
+const LEAST_BYTES: u64 = 40 << 20;
+/// Least share of what is held at the end.
+const LEAST_OF_HELD: f64 = 0.05;
+/// It goes on: the last quarter of the moments has at least this share of the growth.
+const LEAST_OF_LAST: f64 = 0.1;
+/// The slope of the straight line through all moments is that of the first and the last by these
+/// shares of it. What was filled once has another.
+const STEADY: std::ops::RangeInclusive<f64> = 0.7..=1.4;
+/// Least steps that are moments.
+const LEAST_STEPS: usize = 4;
+/// Parts of the judged time, where there are no steps.
+const PARTS: u64 = 16;
+/// Moments at which it is higher than at the one before, at least.
+const LEAST_RISES: usize = 4;
+/// Without steps, shorter times are no more than the start of a job.
+const LEAST_NS: u64 = 10_000_000_000;
+/// By how soon the device is full: a job that ends so soon is lost; later ones are less urgent.
+const SOON_NS: u64 = 3_600_000_000_000;
+const LATE_NS: u64 = 24 * SOON_NS;
+
+/// Bytes that are held of each device, at each step or at even moments.
+pub(super) struct DeviceMemoryGrowth;
+
+/// Growth of what a process holds of a device.
+struct DeviceGrowth<'h> {
+    held: &'h HeldOverTime,
+    first: u64,
+    last: u64,
+    /// Slope of the least-squares line, bytes for each interval between moments.
+    slope: f64,
+    /// From the first moment to the last.
+    time: Interval,
+    steadiness: f64,
+    goes_on: bool,
+}
+
+impl Rule for DeviceMemoryGrowth {
+    fn name(&self) -> &'static str {
+        "DeviceMemoryGrowth"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        let held = HeldOverTime::of_rank(scene.rank);
+        if held.is_empty() {
+            return scene.no_device().unwrap_or_else(|| {
+                Verdict::unchecked(
+                    "no device memory was recorded as taken",
+                    "device allocations: a tprof recording with `--activities gpu`",
+                )
+            });
+        }
+        let Some(moments) = moments(scene) else {
+            return Verdict::unchecked(
+                "fewer than four steps, and less than 10 s are judged",
+                "more steps, or a longer run",
+            );
+        };
+        let grown = held.iter().filter_map(|held| DeviceGrowth::of(held, &moments));
+        let Some(most) = grown.max_by_key(|growth| growth.bytes()) else {
+            return Verdict::clear("what is held of the devices does not grow");
+        };
+        if !most.is_found() {
+            let how = match most.bytes() >= LEAST_BYTES {
+                true => ", but not steadily, or it ends",
+                false => "",
+            };
+            return Verdict::clear(format!(
+                "what is held of device {} grows by {}{how}",
+                most.held.device,
+                bytes(most.bytes())
+            ));
+        }
+        Verdict::Found(vec![finding(scene, &most, moments.len())])
+    }
+}
+
+impl<'h> DeviceGrowth<'h> {
+    /// Between these moments; none if there are too few.
+    fn of(held: &'h HeldOverTime, moments: &[u64]) -> Option<DeviceGrowth<'h>> {
+        let levels: Vec<u64> = moments.iter().map(|at| held.at(*at)).collect();
+        let (first, last) = (*levels.first()?, *levels.last()?);
+        let time = Interval::new(*moments.first()?, *moments.last()?);
+        let growth = last.saturating_sub(first);
+        let mean_at = (levels.len() - 1) as f64 / 2.0;
+        let mean = levels.iter().map(|level| *level as f64).sum::<f64>() / levels.len() as f64;
+        let (mut of_both, mut of_at) = (0.0, 0.0);
+        for (at, level) in levels.iter().enumerate() {
+            let apart = at as f64 - mean_at;
+            of_both += apart * (*level as f64 - mean);
+            of_at += apart * apart;
+        }
+        let slope = of_both / of_at.max(1.0);
+        let rises = levels.windows(2).filter(|pair| pair[1] > pair[0]).count();
+        let before_last = levels[levels.len() * 3 / 4];
+        let of_last = last.saturating_sub(before_last) as f64 / growth.max(1) as f64;
+        Some(DeviceGrowth {
+            held,
+            first,
+            last,
+            slope,
+            time,
+            steadiness: slope * (levels.len() - 1) as f64 / growth.max(1) as f64,
+            goes_on: rises >= LEAST_RISES && of_last >= LEAST_OF_LAST,
+        })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.last.saturating_sub(self.first)
+    }
+
+    fn is_found(&self) -> bool {
+        self.bytes() >= LEAST_BYTES
+            && self.bytes() as f64 >= LEAST_OF_HELD * self.last as f64
+            && STEADY.contains(&self.steadiness)
+            && self.goes_on
+    }
+
+    /// Time until a device of this size is full.
+    fn left_ns(&self, memory_bytes: u64) -> u64 {
+        let rate = self.bytes() as f64 / self.time.length().max(1) as f64;
+        (memory_bytes.saturating_sub(self.last) as f64 / rate) as u64
+    }
+}
+
+/// The steps' beginnings but the first one's, and the last one's end; or even moments.
+fn moments(scene: &Scene<'_>) -> Option<Vec<u64>> {
+    if scene.steps >= LEAST_STEPS {
+        let mut times: Vec<u64> = scene.later_steps.iter().map(|step| step.start).collect();
+        times.extend(scene.later_steps.last().map(|step| step.end.saturating_sub(1)));
+        return Some(times);
+    }
+    let window = scene.window.span().filter(|window| window.length() >= LEAST_NS)?;
+    let part = window.length() / PARTS;
+    Some((0..=PARTS).map(|at| window.start + at * part).collect())
+}
+
+fn finding(scene: &Scene<'_>, growth: &DeviceGrowth<'_>, moments: usize) -> Finding {
+    let (held, time) = (growth.held, growth.time);
+    let kept: Vec<(u64, ThreadIndex, u64)> = (held.kept.iter().copied())
+        .filter(|(taken_ns, ..)| (time.start..=time.end).contains(taken_ns))
+        .collect();
+    let devices = scene.rank.file.devices();
+    let is = |row: &&Device| (row.process, row.device) == (held.process, held.device);
+    let memory_bytes = devices.iter().rfind(is).and_then(|device| device.memory_bytes);
+    let left_ns = memory_bytes.map(|all| growth.left_ns(all));
+    let rate = match scene.steps >= LEAST_STEPS {
+        true => format!("{} a step, over {}", bytes(growth.slope as u64), steps(moments - 1)),
+        false => {
+            let rate = growth.bytes() as f64 * 6e10 / time.length().max(1) as f64;
+            format!("{} a minute", bytes(rate as u64))
+        }
+    };
+    let until = match (left_ns, memory_bytes) {
+        (Some(left_ns), Some(all)) => {
+            format!(
+                " At this rate its {} are used up in another {}.",
+                bytes(all),
+                duration(left_ns)
+            )
+        }
+        _ => String::new(),
+    };
+    let seen = format!(
+        "What the process holds of device {} grows from {} to {} in {} ({rate}); {} taken since \
+         then {} never given back.{until}",
+        held.device,
+        bytes(growth.first),
+        bytes(growth.last),
+        duration(time.length()),
+        counted(kept.len() as u64, "block", "blocks"),
+        if kept.len() == 1 { "was" } else { "were" },
+    );
+    let share = match left_ns {
+        Some(left_ns) if left_ns <= SOON_NS => 1.0,
+        Some(left_ns) if left_ns > LATE_NS => 0.099,
+        _ => 0.2,
+    };
+    let places = kept.iter().map(|(taken_ns, thread, size)| Evidence {
+        interval: Interval::new(*taken_ns, *taken_ns),
+        place: Track::Thread(*thread),
+        name: format!("{} taken", bytes(*size)).into(),
+    });
+    let mut finding = scene
+        .finding("device memory in use grows all the time")
+        .bytes(growth.bytes(), share)
+        .seen(seen)
+        .advice(
+            "Release what is kept: outputs and losses that are kept with their graphs (use \
+             .item() or .detach()), lists and caches that only grow. A caching allocator takes more \
+             for the thread that finds no block free, which need not be the one that keeps them: \
+             torch.cuda.memory._snapshot() after _record_memory_history() has the stack of each.",
+        )
+        .on_line(line(scene, &kept))
+        .at(places);
+    finding.keep = true;
+    finding
+}
+
+fn steps(number: usize) -> String {
+    counted(number as u64, "step", "steps")
+}
+
+/// The line of samples within the calls that took what was kept; else of those closest to it.
+fn line(scene: &Scene<'_>, kept: &[(u64, ThreadIndex, u64)]) -> Option<SourceLine> {
+    if scene.is_brief {
+        return None;
+    }
+    let took = |thread: ThreadIndex, within: Interval| {
+        let from = kept.partition_point(|(taken_ns, ..)| *taken_ns < within.start);
+        let mut later = kept[from..].iter().take_while(|(taken_ns, ..)| *taken_ns <= within.end);
+        later.any(|(_, of, _)| *of == thread)
+    };
+    let calls = scene.rank.calls.iter().enumerate();
+    let calls: Vec<usize> = calls
+        .filter(|(_, call)| {
+            is_device_allocation(scene.rank.name(call.name)) && took(call.thread, call.interval())
+        })
+        .map(|(at, _)| at)
+        .collect();
+    scene.sampled_in(&calls, |_| false).line().or_else(|| {
+        let (taken_ns, thread, _) = *kept.last()?;
+        scene.line_near(thread, taken_ns)
+    })
+}

@@ -1,0 +1,207 @@
+//! Lines of the user's code in CPU samples that were taken within calls of a library.
+//!
+//! Calls of the device's libraries have no Python stack of their own; the sampler that finds their
+//! thread within them has.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{ProcessIndex, SampleMoment, SpanKind, StackId, ThreadIndex, ThreadState};
+
+use super::Scene;
+use crate::base::intervals::{Cover, Interval, Measure};
+use crate::findings::finding::SourceLine;
+use crate::host::Place;
+use crate::rank::HostSpan;
+use crate::rank::samples::{FrameFunctions, FunctionTable, Part};
+
+/// A sample stands for the time around it by so much at most, where none lies within a call.
+const MOST_APART_NS: u64 = 10_000_000;
+
+/// What samples within calls show.
+#[derive(Clone, Debug, Default)]
+pub(in crate::findings) struct SampledCalls {
+    /// Lines of the user's code with the time that samples in them stand for, most first.
+    pub lines: Vec<(SourceLine, u64)>,
+    /// Time of samples with a function of the name that was asked for.
+    pub named_ns: u64,
+    /// Time of all samples.
+    pub all_ns: u64,
+}
+
+impl SampledCalls {
+    /// The line with most of it.
+    pub fn line(&self) -> Option<SourceLine> {
+        self.lines.first().map(|(line, _)| line.clone())
+    }
+}
+
+/// What is known of a stack: its line, and whether a function has the name that is asked for.
+type LineAndName = (Option<SourceLine>, bool);
+
+impl Scene<'_> {
+    /// Samples of these calls' threads within them.
+    pub fn sampled_in(&self, calls: &[usize], is_named: impl Fn(&str) -> bool) -> SampledCalls {
+        let calls = calls.iter().map(|&at| &self.rank.calls[at]);
+        let within = calls.map(|call: &HostSpan| (call.thread, call.interval()));
+        self.sampled(within, is_named)
+    }
+
+    /// The line with most of the samples within these calls; where none is, of those on the way to
+    /// them: since the operator before. None where words are not needed.
+    pub fn line_of_calls(&self, calls: &[usize]) -> Option<SourceLine> {
+        if self.is_brief {
+            return None;
+        }
+        let within = self.sampled_in(calls, |_| false).line();
+        let on_the_way = || self.sampled(self.ways_to(calls).into_iter(), |_| false).line();
+        within.or_else(on_the_way).or_else(|| self.function_around(calls))
+    }
+
+    /// The function with most of the samples close to calls, without a line: of several lines of a
+    /// loop the one that makes a call need not be the one that was sampled.
+    fn function_around(&self, calls: &[usize]) -> Option<SourceLine> {
+        let around = |&at: &usize| {
+            let call = &self.rank.calls[at];
+            let from_ns = call.start_ns.saturating_sub(MOST_APART_NS);
+            let until_ns = call.end_ns().saturating_add(MOST_APART_NS);
+            (call.thread, Interval::new(from_ns, until_ns))
+        };
+        let sampled = self.sampled(calls.iter().map(around), |_| false);
+        let mut functions: Vec<(SourceLine, u64)> = Vec::new();
+        for (line, ns) in sampled.lines {
+            let function = SourceLine { line: 0, ..line };
+            match functions.iter_mut().find(|(known, _)| *known == function) {
+                Some((_, sum)) => *sum += ns,
+                None => functions.push((function, ns)),
+            }
+        }
+        functions.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+        functions.into_iter().next().map(|(function, _)| function)
+    }
+
+    /// From the end of a thread's outermost operator before each call to the call's end.
+    fn ways_to(&self, calls: &[usize]) -> Vec<(ThreadIndex, Interval)> {
+        let mut ends: FxHashMap<ThreadIndex, Vec<u64>> = FxHashMap::default();
+        let mut open: FxHashMap<ThreadIndex, u64> = FxHashMap::default();
+        for span in self.rank.spans(SpanKind::Operator) {
+            let until = open.entry(span.thread).or_default();
+            if span.start_ns >= *until {
+                *until = span.end_ns();
+                ends.entry(span.thread).or_default().push(span.end_ns());
+            }
+        }
+        let way = |&at: &usize| {
+            let call = &self.rank.calls[at];
+            let ends = ends.get(&call.thread)?;
+            let before = ends.partition_point(|end| *end <= call.start_ns).checked_sub(1)?;
+            Some((call.thread, Interval::new(ends[before], call.end_ns())))
+        };
+        calls.iter().filter_map(way).collect()
+    }
+
+    /// The line that a thread was at: by the sample closest to a moment, if one is close.
+    pub fn line_near(&self, thread: ThreadIndex, time_ns: u64) -> Option<SourceLine> {
+        let from_ns = time_ns.saturating_sub(MOST_APART_NS);
+        let near = Interval::new(from_ns, time_ns.saturating_add(MOST_APART_NS));
+        let mut lines = LinesOfStacks::of(self, |_: &str| false);
+        let blocks = self.rank.file.blocks_between::<SampleMoment>(near.start, near.end);
+        let rows = blocks.flatten().filter(|row| row.thread == thread && row.stack != 0);
+        let rows = rows.filter(|row| extent(row).overlap(near).length() > 0);
+        let apart = |row: &SampleMoment| {
+            let extent = extent(row);
+            extent.start.saturating_sub(time_ns) + time_ns.saturating_sub(extent.end)
+        };
+        let closest = rows.min_by_key(apart)?;
+        lines.known(&closest).0.clone()
+    }
+
+    /// Samples of threads within intervals of theirs.
+    pub fn sampled(
+        &self,
+        within: impl Iterator<Item = (ThreadIndex, Interval)>,
+        is_named: impl Fn(&str) -> bool,
+    ) -> SampledCalls {
+        let mut intervals: FxHashMap<ThreadIndex, Vec<Interval>> = FxHashMap::default();
+        for (thread, interval) in within {
+            intervals.entry(thread).or_default().push(interval);
+        }
+        let Some(span) = Interval::hull(intervals.values().flatten().copied()) else {
+            return SampledCalls::default();
+        };
+        let covers: FxHashMap<ThreadIndex, Cover> =
+            intervals.into_iter().map(|(thread, all)| (thread, Cover::of(all))).collect();
+        let measures: FxHashMap<ThreadIndex, Measure<'_>> =
+            covers.iter().map(|(thread, cover)| (*thread, cover.measure())).collect();
+        let mut lines = LinesOfStacks::of(self, is_named);
+        let mut sums: Vec<(SourceLine, u64)> = Vec::new();
+        let mut found = SampledCalls::default();
+        for row in self.rank.file.blocks_between::<SampleMoment>(0, span.end).flatten() {
+            let Some(measure) = measures.get(&row.thread).filter(|_| row.stack != 0) else {
+                continue;
+            };
+            let ns = match row.state {
+                // Where a sample was taken is known to the moment.
+                ThreadState::Running => {
+                    let at = Interval::new(row.time_ns, row.time_ns.saturating_add(1));
+                    if measure.within(at) > 0 { row.weight_ns } else { 0 }
+                }
+                _ => measure.within(extent(&row)),
+            };
+            if ns == 0 {
+                continue;
+            }
+            let (line, named) = lines.known(&row);
+            found.all_ns += ns;
+            found.named_ns += if *named { ns } else { 0 };
+            let Some(line) = line else { continue };
+            match sums.iter_mut().find(|(known, _)| known == line) {
+                Some((_, sum)) => *sum += ns,
+                None => sums.push((line.clone(), ns)),
+            }
+        }
+        let order = |line: &SourceLine| (line.file.clone(), line.line, line.function.clone());
+        sums.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| order(&a.0).cmp(&order(&b.0))));
+        found.lines = sums;
+        found
+    }
+}
+
+/// What a sample stands for.
+fn extent(row: &SampleMoment) -> Interval {
+    match row.state {
+        ThreadState::Running => {
+            Interval::new(row.time_ns.saturating_sub(row.weight_ns), row.time_ns)
+        }
+        _ => Interval::new(row.time_ns, row.time_ns.saturating_add(row.weight_ns)),
+    }
+}
+
+/// Lines of stacks, each found once.
+struct LinesOfStacks<'s, F: Fn(&str) -> bool> {
+    functions: FrameFunctions<'s>,
+    names: FunctionTable,
+    known: FxHashMap<(ProcessIndex, StackId), LineAndName>,
+    is_named: F,
+}
+
+impl<'s, F: Fn(&str) -> bool> LinesOfStacks<'s, F> {
+    fn of(scene: &'s Scene<'_>, is_named: F) -> LinesOfStacks<'s, F> {
+        LinesOfStacks {
+            functions: FrameFunctions::new(scene.rank.file),
+            names: FunctionTable::default(),
+            known: FxHashMap::default(),
+            is_named,
+        }
+    }
+
+    fn known(&mut self, row: &SampleMoment) -> &LineAndName {
+        let LinesOfStacks { functions, names, known, is_named } = self;
+        known.entry((row.process, row.stack)).or_insert_with(|| {
+            let stack = functions.stack(row.process, row.stack, names);
+            let named = stack.functions.iter().any(|id| is_named(&names.get(*id).name));
+            let place = Place::of(Part::Unknown, &stack, names);
+            let line = SourceLine { function: place.function, file: place.file, line: place.line };
+            // A function of a library without a line is of no use to its user.
+            (Some(line).filter(|line| line.line > 0 && !line.file.is_empty()), named)
+        })
+    }
+}

@@ -1,0 +1,209 @@
+//! DeviceErrors, DeviceMemoryGrowth.
+
+use tprof_trace::model::{
+    Device, DeviceAllocation, NameId, ProcessEnd, Sample, Span, SpanKind, Stack, Symbol,
+    ThreadState,
+};
+
+use super::super::join::joined;
+use super::super::severity::Severity;
+use super::job::{Job, MS, ask, judged};
+
+const GIB: u64 = 1 << 30;
+const MIB: u64 = 1 << 20;
+
+/// A call that returned this.
+fn returned(job: &mut Job, start_ns: u64, kind: SpanKind, name: &str, status: u32) {
+    let category = match kind {
+        SpanKind::Other => job.fixture.name("nccl"),
+        _ => NameId(0),
+    };
+    let status = Some(status);
+    let row = Span { start_ns, duration_ns: MS, kind, category, status, ..Span::default() };
+    job.fixture.span(row, name);
+}
+
+/// A device of 140 GiB.
+fn large(job: &mut Job) {
+    let name = job.fixture.name("NVIDIA H200");
+    let memory_bytes = Some(140 * GIB);
+    job.fixture.writer.device(&Device { name, memory_bytes, ..Device::default() });
+}
+
+/// Memory taken, or given back.
+fn memory(job: &mut Job, time_ns: u64, address: u64, bytes: u64, free: bool) {
+    job.fixture.allocations.push(DeviceAllocation {
+        time_ns,
+        address,
+        bytes: (!free).then_some(bytes),
+        free,
+        device: Some(0),
+        ..DeviceAllocation::default()
+    });
+}
+
+/// A sample of the thread in `grow` of `train.py`.
+fn sampled(job: &mut Job, time_ns: u64) {
+    let [function, file, module] =
+        ["grow", "/me/train.py", "[python]"].map(|text| job.fixture.name(text));
+    let symbol = Symbol { process: 0, address: 16, depth: 0, function, file, line: 80, module };
+    job.fixture.writer.symbol(&symbol);
+    job.fixture.writer.stack(&Stack { process: 0, stack: 1, end: 0, frames: vec![16] });
+    let state = ThreadState::Running;
+    let row = Sample { time_ns, weight_ns: 10 * MS, stack: 1, state, ..Sample::default() };
+    job.fixture.writer.write(&mut vec![row]).unwrap();
+}
+
+/// Two attempts that fail, after 69 blocks of 2 GiB.
+fn full() -> Job {
+    let mut job = Job::new(1, 100 * MS);
+    large(&mut job);
+    for block in 0..69 {
+        returned(&mut job, block * MS, SpanKind::Runtime, "cudaMalloc", 0);
+        memory(&mut job, block * MS, 4096 + block, 2 * GIB, false);
+    }
+    for at in [70, 72] {
+        returned(&mut job, at * MS, SpanKind::Runtime, "cudaMalloc", 2);
+        // The driver's call within it.
+        returned(&mut job, at * MS, SpanKind::Driver, "cuMemAlloc_v2", 2);
+    }
+    job
+}
+
+#[test]
+fn a_device_that_ran_out_of_memory_comes_first() {
+    let mut job = full();
+    sampled(&mut job, 72 * MS + MS / 2);
+    let file = job.fixture.finish();
+    let outcome = ask(&file, "DeviceErrors");
+    let [(finding, places)] = outcome.found.as_slice() else { panic!("{outcome:?}") };
+    assert_eq!((finding.subject.as_str(), finding.bytes), ("out of memory", Some(138 * GIB)));
+    assert_eq!(places.len(), 2, "the driver's calls are those of the runtime");
+    for text in ["cudaMalloc (2 times)", "138.0 GiB of device 0 of its 140.0 GiB (98.6 %)"] {
+        assert!(finding.seen.contains(text), "{}", finding.seen);
+    }
+    assert_eq!(finding.line.as_ref().map(|line| line.shown()).as_deref(), Some("train.py:80"));
+    let ranks = [judged(&file, "rank 0")];
+    let all = joined(&ranks);
+    assert_eq!((all[0].rule, all[0].severity()), ("DeviceErrors", Severity::Critical));
+}
+
+#[test]
+fn an_allocation_that_succeeds_when_tried_again_is_no_loss() {
+    let mut job = full();
+    returned(&mut job, 80 * MS, SpanKind::Runtime, "cudaMalloc", 0);
+    let ranks = [judged(&job.fixture.finish(), "rank 0")];
+    let all = joined(&ranks);
+    let found = all.iter().find(|one| one.rule == "DeviceErrors").unwrap();
+    assert_eq!(found.severity(), Severity::Medium);
+}
+
+fn severity(kind: SpanKind, name: &str, status: u32, end: ProcessEnd) -> Option<Severity> {
+    let mut job = Job::new(1, 100 * MS);
+    returned(&mut job, 50 * MS, kind, name, status);
+    job.fixture.writer.process_end(0, 100 * MS, end);
+    let ranks = [judged(&job.fixture.finish(), "rank 0")];
+    let all = joined(&ranks);
+    all.iter().find(|one| one.rule == "DeviceErrors").map(|one| one.severity())
+}
+
+#[test]
+fn an_error_is_critical_where_the_job_may_have_died_of_it() {
+    let [fine, failed] = [ProcessEnd::Exited(0), ProcessEnd::Exited(1)];
+    let (runtime, nccl) = (SpanKind::Runtime, SpanKind::Other);
+    assert_eq!(severity(runtime, "cudaLaunchKernel", 1, fine), Some(Severity::Low));
+    assert_eq!(severity(runtime, "cudaLaunchKernel", 1, failed), Some(Severity::Critical));
+    let killed = ProcessEnd::Signal(6);
+    assert_eq!(severity(runtime, "cudaLaunchKernel", 1, killed), Some(Severity::Critical));
+    assert_eq!(severity(runtime, "cudaStreamSynchronize", 700, fine), Some(Severity::Critical));
+    assert_eq!(severity(nccl, "ncclAllReduce", 6, fine), Some(Severity::Critical));
+}
+
+#[test]
+fn an_error_is_told_with_the_end_of_its_process() {
+    let mut job = full();
+    job.fixture.writer.process_end(0, 1073 * MS, ProcessEnd::Exited(1));
+    let outcome = job.ask("DeviceErrors");
+    let seen = &outcome.found[0].0.seen;
+    assert!(seen.contains("No later call had memory."), "{seen}");
+    assert!(seen.ends_with("Its process ended with status 1 1.00 s later."), "{seen}");
+}
+
+#[test]
+fn answers_and_probes_are_no_errors() {
+    for (name, status) in [
+        ("cudaEventQuery", 600),
+        ("cudaDeviceEnablePeerAccess", 704),
+        ("cudaFuncGetAttributes", 209),
+        ("cudaGetDeviceCount", 100),
+    ] {
+        assert_eq!(
+            severity(SpanKind::Runtime, name, status, ProcessEnd::Exited(1)),
+            None,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn without_statuses_errors_are_unchecked() {
+    let mut job = Job::new(1, 100 * MS);
+    job.busy(0, 100 * MS);
+    assert!(job.ask("DeviceErrors").unchecked.is_some());
+    let mut job = Job::new(1, 100 * MS);
+    returned(&mut job, MS, SpanKind::Runtime, "cudaMalloc", 0);
+    let clear = job.ask("DeviceErrors").clear.unwrap();
+    assert_eq!(clear, "none of 1 call with a status failed");
+}
+
+/// Twenty steps of 100 ms, in each of which so many MiB are taken and kept.
+fn growing(taken: impl Fn(u64) -> u64) -> Job {
+    let mut job = Job::new(20, 100 * MS);
+    large(&mut job);
+    for step in 0..20 {
+        job.call(step * 100 * MS + 50 * MS, MS, "cudaMalloc");
+        let at = step * 100 * MS + 50 * MS + MS / 2;
+        memory(&mut job, at, 4096 + step, taken(step) * MIB, false);
+    }
+    job
+}
+
+#[test]
+fn memory_that_is_taken_in_each_step_and_kept_grows() {
+    let mut job = growing(|_| 20);
+    sampled(&mut job, 1050 * MS + MS / 2);
+    let outcome = job.ask("DeviceMemoryGrowth");
+    let [(finding, places)] = outcome.found.as_slice() else { panic!("{outcome:?}") };
+    // From the second step's beginning to the last one's end: 20 MiB to 400.
+    assert_eq!((finding.bytes, places.len()), (Some(380 * MIB), 19));
+    assert!(finding.seen.contains("20.0 MiB a step, over 19 steps"), "{}", finding.seen);
+    // 139.6 GiB at 380 MiB in 1.9 s.
+    assert!(finding.seen.contains("used up in another 11 min 5"), "{}", finding.seen);
+    assert_eq!(finding.share, Some(1.0));
+    assert_eq!(finding.line.as_ref().map(|line| line.line), Some(80));
+}
+
+#[test]
+fn growth_that_ends_or_comes_once_is_none() {
+    let clear = |job: Job| job.ask("DeviceMemoryGrowth").clear.unwrap();
+    assert!(clear(growing(|step| if step < 12 { 20 } else { 0 })).contains("or it ends"));
+    assert!(clear(growing(|step| if step == 9 { 400 } else { 0 })).contains("or it ends"));
+    assert!(clear(growing(|step| if step == 0 { 400 } else { 0 })).contains("0 B"));
+}
+
+#[test]
+fn memory_that_is_given_back_in_each_step_does_not_grow() {
+    let mut job = growing(|_| 20);
+    for step in 0..20 {
+        memory(&mut job, step * 100 * MS + 60 * MS, 4096 + step, 0, true);
+    }
+    assert!(job.ask("DeviceMemoryGrowth").found.is_empty());
+}
+
+#[test]
+fn growth_is_unchecked_in_few_steps() {
+    let mut job = Job::new(3, 100 * MS);
+    memory(&mut job, MS, 4096, GIB, false);
+    assert!(job.ask("DeviceMemoryGrowth").unchecked.is_some());
+    assert!(Job::new(9, MS).ask("DeviceMemoryGrowth").unchecked.is_some());
+}

@@ -1,0 +1,102 @@
+//! What a process held of its devices at a moment, and which of its code most of that.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use tprof_trace::model::{Allocator, DeviceAllocation, MemoryKind, ProcessIndex, StackId};
+
+use super::{frees, resets};
+use crate::base::frames::Frames;
+use crate::rank::RankTrace;
+
+/// What a process holds of a device.
+#[derive(Clone, Debug)]
+pub(crate) struct HeldOfDevice {
+    /// Which; none where that was not recorded.
+    pub device: Option<u32>,
+    /// Live bytes.
+    pub bytes: u64,
+    /// Live blocks.
+    pub blocks: u64,
+    /// Of the stack with most of it: blocks, bytes, and the innermost function that is not the
+    /// framework's allocator; none where no block has a stack.
+    pub largest: Option<(u64, u64, String)>,
+}
+
+/// Parts of the names of functions between an operator and the driver, which say nothing of who takes
+/// memory: PyTorch's allocator and dispatcher.
+const ALLOCATING: [&str; 7] = [
+    "Allocator",
+    "alloc_block",
+    "::empty_",
+    "c10::impl::",
+    "c10::Dispatcher",
+    "at::_ops::",
+    "wrapper_CUDA",
+];
+
+/// Whether an allocation takes memory of a device for itself: not what a framework gives of what it
+/// took, nor what another process took.
+pub(super) fn is_taken(row: &DeviceAllocation) -> bool {
+    let own = matches!(row.allocator, Allocator::Library | Allocator::Pool | Allocator::Virtual);
+    let kind = matches!(
+        row.kind,
+        MemoryKind::Device | MemoryKind::Array | MemoryKind::DeviceStatic | MemoryKind::Unknown
+    );
+    own && kind && row.device.is_some()
+}
+
+/// Of each device, what a process holds at a moment.
+pub(crate) fn held_until(
+    rank: &RankTrace<'_>,
+    process: ProcessIndex,
+    until_ns: u64,
+) -> Vec<HeldOfDevice> {
+    let placed = frees::place(&rank.allocations);
+    let (rows, _) = resets::expand(&placed);
+    let mut live: HashMap<(Allocator, u64), &DeviceAllocation> = HashMap::new();
+    let of_process = |row: &&DeviceAllocation| row.process == process && row.time_ns <= until_ns;
+    for row in rows.iter().filter(of_process) {
+        match row.free {
+            true => live.remove(&(row.allocator, row.address)),
+            false if is_taken(row) => live.insert((row.allocator, row.address), row),
+            false => None,
+        };
+    }
+    let mut devices: BTreeMap<Option<u32>, HeldOfDevice> = BTreeMap::new();
+    let mut stacks: BTreeMap<(Option<u32>, StackId), (u64, u64)> = BTreeMap::new();
+    for row in live.values() {
+        let size = row.bytes.unwrap_or(0);
+        let held = devices.entry(row.device).or_insert_with(|| HeldOfDevice {
+            device: row.device,
+            bytes: 0,
+            blocks: 0,
+            largest: None,
+        });
+        held.bytes = held.bytes.saturating_add(size);
+        held.blocks += 1;
+        if row.stack != 0 {
+            let sum = stacks.entry((row.device, row.stack)).or_default();
+            *sum = (sum.0 + 1, sum.1.saturating_add(size));
+        }
+    }
+    let mut frames = Frames::new(rank.file);
+    for (device, held) in &mut devices {
+        let of_device = stacks.iter().filter(|((of, _), _)| of == device);
+        let most = of_device.max_by_key(|(_, (_, size))| *size);
+        held.largest = most.and_then(|((_, stack), (blocks, size))| {
+            let ids = frames.stack(process, *stack);
+            let texts = frames.texts(&ids);
+            let is_python = |text: &&Arc<str>| text.contains(".py:");
+            let is_own = |text: &&Arc<str>| !ALLOCATING.iter().any(|part| text.contains(part));
+            let site = texts.iter().find(is_python).or_else(|| texts.iter().find(is_own))?;
+            let site = site.replace("(anonymous namespace)::", "");
+            let site = match site.contains(".py:") {
+                true => site,
+                false => site.split(['(', '<']).next().unwrap_or(&site).trim().to_owned(),
+            };
+            Some((*blocks, *size, site))
+        });
+    }
+    devices.into_values().collect()
+}
