@@ -85,7 +85,7 @@ impl Loading {
              the whole run",
         );
         if let Some((ns, variance)) = self.data_wait {
-            let what = "the driving thread waits for data";
+            let what = "the driving thread waits for data, or loads it";
             table.row(vec![estimated(ns, variance), "data".into(), what.into()]);
         }
         for (ns, part, what) in loader.into_iter().filter(|(ns, ..)| *ns > 0) {

@@ -53,7 +53,9 @@ impl Analysis for Findings {
     fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, _: &Options) -> Option<RankFindings> {
         // A launcher has no steps to speed up.
         at.rank?;
-        Some(RankFindings::of(&Scene::of(rank, at.clock), at, &RULES))
+        let mut scene = Scene::of(rank, at.clock);
+        scene.machine = at.machine;
+        Some(RankFindings::of(&scene, at, &RULES))
     }
 
     fn join(&self, parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {

@@ -3,7 +3,7 @@
 use tprof_facts::labels::base_name;
 
 use crate::rank::samples::{
-    Func, FunctionTable, Layer, Part, Stack, is_interpreter, joins, wants_held_lock,
+    Func, FunctionTable, Layer, Part, Stack, is_interpreter, joins, loads_inline, wants_held_lock,
 };
 use tprof_trace::model::ThreadState;
 
@@ -29,6 +29,8 @@ pub struct Place {
     pub of_database: bool,
     /// Of [`Part::Lock`]: it is one that another thread holds, and no condition.
     pub is_held: bool,
+    /// Of [`Part::Data`]: the thread makes it itself, or waits for what it makes it of.
+    pub is_inline: bool,
     /// Of [`Part::Other`]: what is waited for.
     pub cause: OtherCause,
 }
@@ -102,6 +104,7 @@ impl Place {
             saves: frames.iter().any(|(func, _)| saves(func)),
             of_database,
             is_held: part == Part::Lock && wants_held_lock(ThreadState::Lock, all()),
+            is_inline: part == Part::Data && loads_inline(all()),
             cause: match part {
                 Part::Other => OtherCause::of(all()),
                 _ => OtherCause::default(),

@@ -17,6 +17,13 @@ pub(super) const LEAST_SHARE: f64 = 0.01;
 /// Samples of time on a core that are found, at least: the standard error of fewer is over half of it.
 const LEAST_SAMPLES: u64 = 4;
 
+/// Fewer samples of all of the judged time hardly show a function.
+const FEW_SAMPLES: u64 = 20;
+/// A thread that runs for less of the judged time has its causes in waits, which need none.
+const LEAST_RUNNING: f64 = 0.1;
+/// Fewer steps are recorded on purpose, so that more can be.
+const FEW_STEPS: usize = 50;
+
 /// Wall time that is judged, at least: five samples of the default rate.
 const LEAST_JUDGED_NS: u64 = 50_000_000;
 
@@ -74,11 +81,37 @@ pub(super) fn is_found(host: &RankHost, ns: u64) -> bool {
 }
 
 /// That time on a core has too few samples to be found.
-pub(super) fn too_few(samples: u64) -> Option<Verdict> {
+pub(super) fn too_few(scene: &Scene<'_>, samples: u64) -> Option<Verdict> {
     (samples < LEAST_SAMPLES).then(|| {
+        let of_it = counted(samples, "sample", "samples");
         Verdict::unchecked(
-            format!("only {} of it", counted(samples, "sample", "samples")),
+            format!("only {of_it} of it: {}", for_more_samples(scene)),
             "a longer run, or more samples a second (`--sample-rate`)",
+        )
+    })
+}
+
+/// What a person can do to have more samples.
+fn for_more_samples(scene: &Scene<'_>) -> &'static str {
+    match scene.steps {
+        1..FEW_STEPS => "use `--sample-rate 999` or record 50 steps",
+        _ => "use `--sample-rate 999` or record for longer",
+    }
+}
+
+/// That a driving thread that mostly ran has hardly a sample in the judged time, so that no
+/// function of it can be found; in words after the rank's name.
+pub(in crate::findings) fn few_samples(scene: &Scene<'_>) -> Option<String> {
+    let host = scene.host()?;
+    let ledger = &host.ledger;
+    let runs = ledger.running_ns as f64 >= LEAST_RUNNING * ledger.wall_ns as f64;
+    let is_few = runs && ledger.running_ns > 0 && ledger.samples < FEW_SAMPLES;
+    is_few.then(|| {
+        let samples = counted(ledger.samples, "sample", "samples");
+        format!(
+            "{samples} of the driving thread in the judged time are too few to name its \
+             functions: {}",
+            for_more_samples(scene)
         )
     })
 }
@@ -87,6 +120,24 @@ pub(super) fn too_few(samples: u64) -> Option<Verdict> {
 pub(super) fn amount(host: &RankHost, ns: u64) -> String {
     let share = ns as f64 / host.ledger.wall_ns.max(1) as f64;
     format!("{} ({})", duration(ns), percent(share))
+}
+
+/// The same of waits at these places: `~1.2 s \u{b1} 0.1 s (34 %)` where they share the time of
+/// waits without a stack.
+pub(super) fn waited(host: &RankHost, places: &[(&Place, &WallTime)]) -> String {
+    let ns = places.iter().map(|(_, time)| time.ns).sum::<u64>();
+    let share = ns as f64 / host.ledger.wall_ns.max(1) as f64;
+    let variance = places.iter().map(|(_, time)| time.variance).sum();
+    format!("{} ({})", about(ns, variance), percent(share))
+}
+
+/// Time with the error of what was given to it of waits without a stack.
+fn about(ns: u64, variance: f64) -> String {
+    let error_ns = (1.96 * f64::sqrt(variance)).round() as u64;
+    match error_ns {
+        0 => duration(ns),
+        error_ns => format!("~{} \u{b1} {}", duration(ns), duration(error_ns)),
+    }
 }
 
 /// A finding on a part of the driving thread's time. With a device, no more is gained than the
@@ -158,16 +209,19 @@ pub(super) fn with_lines(sentence: &str, places: &[(&Place, &WallTime)]) -> Stri
 
 /// The places with most of some time: `f (a.py:3) 1.2 s, g (b.py:7) 0.2 s`.
 fn lines(places: &[(&Place, &WallTime)]) -> String {
-    let mut sums: Vec<(String, u64)> = Vec::new();
+    let mut sums: Vec<(String, u64, f64)> = Vec::new();
     for (place, time) in places.iter().filter(|(place, _)| !place.function.is_empty()) {
         let shown = place.shown();
-        match sums.iter_mut().find(|(known, _)| *known == shown) {
-            Some((_, ns)) => *ns += time.ns,
-            None => sums.push((shown, time.ns)),
+        match sums.iter_mut().find(|(known, ..)| *known == shown) {
+            Some((_, ns, variance)) => {
+                (*ns, *variance) = (*ns + time.ns, *variance + time.variance)
+            }
+            None => sums.push((shown, time.ns, time.variance)),
         }
     }
     sums.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
-    let shown = sums.iter().take(2).map(|(name, ns)| format!("{name} {}", duration(*ns)));
+    let shown = sums.iter().take(2);
+    let shown = shown.map(|(name, ns, variance)| format!("{name} {}", about(*ns, *variance)));
     shown.collect::<Vec<String>>().join(", ")
 }
 

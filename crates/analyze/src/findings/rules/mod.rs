@@ -10,6 +10,7 @@ mod compute_bound;
 mod copies;
 mod counters;
 mod cuda_graphs_skipped;
+mod data_inline;
 mod data_load;
 mod data_wait;
 mod device_allocations;
@@ -21,7 +22,7 @@ mod gil_contention;
 mod gpu_gaps;
 mod graph_break;
 mod heap_growth;
-mod host_part;
+pub(super) mod host_part;
 mod hot_function;
 mod kernel_kinds;
 mod launch_bound;
@@ -32,7 +33,7 @@ mod machine_load;
 mod memory_bound;
 mod memory_near_limit;
 mod modelled;
-mod no_free_core;
+pub(super) mod no_free_core;
 mod odd_shapes;
 mod other_wait;
 mod pageable_copies;
@@ -54,7 +55,7 @@ mod waiting_ranks;
 use super::rule::Rule;
 
 /// All rules that judge a rank.
-pub(super) const RULES: [&dyn Rule; 40] = [
+pub(super) const RULES: [&dyn Rule; 41] = [
     &low_utilization::LowUtilization,
     &gpu_gaps::GpuGaps,
     &launch_bound::LaunchBound,
@@ -83,6 +84,7 @@ pub(super) const RULES: [&dyn Rule; 40] = [
     &cuda_graphs_skipped::CudaGraphsSkipped,
     &hot_function::HotFunction,
     &data_wait::DataWait,
+    &data_inline::DataInline,
     &gil_contention::GilContention,
     &lock_contention::LockContention,
     &blocking_io::BlockingIo,

@@ -65,6 +65,18 @@ impl CpuTrace {
         Some(Part::of(state, functions, &self.names))
     }
 
+    /// The same of a thread that drives a rank.
+    pub(crate) fn driver_part(
+        &self,
+        process: ProcessIndex,
+        stack: StackId,
+        state: ThreadState,
+    ) -> Option<Part> {
+        let functions = &self.stacks.get(&(process, stack))?.functions;
+        let state = wait_of(state, functions, &self.names);
+        Some(Part::of_driver(state, functions, &self.names))
+    }
+
     /// What a row of a thread with this stack did, or waited for.
     pub(crate) fn state(
         &self,
@@ -97,7 +109,7 @@ impl CpuTrace {
             let sum = sums.entry(key).or_default();
             sum.weight_ns = sum.weight_ns.saturating_add(row.weight_ns);
             sum.count += 1;
-            sum.short.add(row.weight_ns);
+            sum.short.add(&row);
             if let Some(held) = row.gil {
                 let held_ns = if held { row.weight_ns } else { 0 };
                 sum.gil_ns = Some(sum.gil_ns.unwrap_or(0).saturating_add(held_ns));

@@ -241,13 +241,14 @@ pub(crate) fn report_of(
     for death in &mut killed {
         death.judge(&cgroup, sigkills);
     }
+    let banner = if kind == Kind::Summary { lines::banner(&judged) } else { None };
     Report {
         version: REPORT_VERSION,
         tprof: env!("CARGO_PKG_VERSION"),
         kind,
         run,
         problems,
-        notes: Vec::new(),
+        notes: banner.into_iter().collect(),
         completeness,
         overhead: Overhead::of(infos),
         process_count: processes::count(&processes),
