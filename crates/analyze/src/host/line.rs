@@ -90,7 +90,8 @@ impl Place {
             .or_else(|| find(&|func, _| is_python(func) && !func.is_import()))
             .or_else(|| find(&|func, _| is_python(func)))
             .or_else(|| find(&|func, line| line > 0 && func.is_own()))
-            .or_else(|| find(&|func, _| !func.is_system()))
+            // A linker's stub is a part of the call.
+            .or_else(|| find(&|func, _| !func.is_system() && !func.is_stub()))
             .or(if frames.is_empty() { None } else { Some(0) });
         let of_database = frames.iter().any(|(func, _)| func.is_of_database());
         let saves = |func: &Func| func.is_save() && !(of_database && func.layer == Layer::Native);
@@ -140,6 +141,19 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_linkers_stub_counts_for_its_caller() {
+        let mut names = FunctionTable::default();
+        let mut id = |name: &str, module: &str| {
+            let (name, module) = (name.into(), module.into());
+            names.id(Func { name, file: "".into(), module, layer: Layer::Native })
+        };
+        let functions = vec![id("memcmp@plt", "job"), id("contains", "job"), id("main", "job")];
+        let stack = Stack { lines: vec![0; functions.len()], functions, ..Stack::default() };
+        let place = Place::of(Part::Native, &stack, &names);
+        assert_eq!((&*place.function, &*place.below), ("contains", "memcmp@plt"));
+    }
 
     #[test]
     fn the_end_of_a_thread_is_not_that_of_a_child() {

@@ -26,8 +26,10 @@ const STEADY: std::ops::RangeInclusive<f64> = 0.7..=1.4;
 const LEAST_STEPS: usize = 4;
 /// Parts of the judged time, where there are no steps.
 const PARTS: u64 = 16;
-/// Without steps, shorter growth is that of a start: libraries and caches that are filled once.
-const LEAST_NS: u64 = 10_000_000_000;
+/// Without steps, growth within less may be that of a start, as of libraries and caches that are
+/// filled once: it counts where a line of the user's own takes it, and lasts.
+const LONG_NS: u64 = 10_000_000_000;
+const LEAST_NS: u64 = 1_000_000_000;
 /// A growing heap takes no time until memory is full: where it is not known how much memory there
 /// is, its share is no more than that of a medium finding.
 const MOST_SHARE: f64 = 0.099;
@@ -71,7 +73,10 @@ impl Rule for HeapGrowth {
         }
         let grown = grown as u64;
         let life_ns = growth.last_ns.saturating_sub(growth.first_ns);
-        if !by_step && life_ns < LEAST_NS {
+        let site = site(&growth);
+        let is_known = site.as_ref().is_some_and(|(line, _)| !line.file.is_empty());
+        let goes_on = by_step || life_ns >= LONG_NS;
+        if !goes_on && !(is_known && life_ns >= LEAST_NS) {
             return Verdict::clear(format!(
                 "live heap grows by {} in {}, too short a time to tell growth that goes on",
                 bytes(grown),
@@ -85,14 +90,13 @@ impl Rule for HeapGrowth {
                 format!("{} a minute", bytes(rate as u64))
             }
         };
-        let site = site(&growth);
         let estimate = match growth.growth_bytes.error() {
             Some(error) => {
                 format!(", estimated from samples: growth \u{b1} {}", bytes(error.unsigned_abs()))
             }
             None => String::new(),
         };
-        let left_ns = full_in_ns(scene, grown, life_ns);
+        let left_ns = full_in_ns(scene, grown, life_ns).filter(|_| goes_on);
         let full = match left_ns {
             Some(left_ns) => format!("; memory is full in {} at that rate", long(left_ns)),
             None => String::new(),
@@ -108,7 +112,6 @@ impl Rule for HeapGrowth {
                 None => String::new(),
             }
         );
-        let is_known = site.as_ref().is_some_and(|(line, _)| !line.file.is_empty());
         let is_python = scene.host().is_some_and(|host| host.visible.python);
         let advice = advice(is_known, is_python);
         let share = match left_ns {
