@@ -29,10 +29,11 @@ pub struct Line {
     pub subject: String,
     /// What is wrong.
     pub what: String,
-    /// The line that has most of it: its function, its file and its number, as far as they are
-    /// known.
+    /// Function of the line that has most of it, if that is known.
     pub function: Option<String>,
+    /// Its file.
     pub file: Option<String>,
+    /// Its number.
     pub line: Option<u32>,
     /// No more than this is gained in all.
     pub gain_ns: Reading<u64>,

@@ -30,6 +30,7 @@ use rules::{RULES, stragglers};
 use scene::Scene;
 
 pub use outcome::RankFindings;
+pub use rules::no_free_core::BUSY;
 
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {

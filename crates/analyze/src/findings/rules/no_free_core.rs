@@ -55,6 +55,9 @@ impl Rule for NoFreeCore {
     }
 }
 
+/// How the note begins that stands above all findings.
+pub const BUSY: &str = "the machine was busy";
+
 /// Least share of the judged time that is said to be lost to other programs.
 const LEAST_LOST: f64 = 0.05;
 
@@ -93,8 +96,8 @@ impl Lost {
     /// What stands above all findings; `of` is empty or names the rank.
     pub(in crate::findings) fn banner(&self, of: &str) -> String {
         format!(
-            "The machine was busy: {} of the driving thread's time{of} was lost to other programs; \
-             wall times below are inflated.",
+            "{BUSY}: {} of the driving thread's time{of} was lost to other programs; wall times \
+             below are inflated",
             percent(self.share())
         )
     }

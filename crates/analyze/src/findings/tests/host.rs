@@ -363,8 +363,8 @@ fn what_other_programs_take_is_said_above_the_findings_and_is_none() {
     let body = tables::body(&[rank]);
     assert_eq!(
         body.notes[0],
-        "The machine was busy: 50.0 % of the driving thread's time was lost to other programs; \
-         wall times below are inflated."
+        "the machine was busy: 50.0 % of the driving thread's time was lost to other programs; \
+         wall times below are inflated"
     );
     let rows = |key: &str| &body.tables.iter().find(|table| table.key == key).unwrap().rows;
     assert!(rows("findings").iter().all(|row| row[2] != "NoFreeCore".into()));
