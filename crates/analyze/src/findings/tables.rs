@@ -1,5 +1,6 @@
 //! Findings as tables.
 
+use tprof_facts::functions::in_sentence;
 use tprof_facts::units::{bytes, count, counted, duration, percent};
 
 use super::absent;
@@ -173,7 +174,7 @@ fn headline(one: &Joined<'_>, number: u64) -> String {
     let severity = one.severity().name().to_uppercase();
     let about = match one.finding.subject.as_str() {
         "" => String::new(),
-        subject => format!(", {subject}"),
+        subject => format!(", {}", in_sentence(subject)),
     };
     let line = one.finding.line.as_ref().filter(|line| line.line > 0 && !line.file.is_empty());
     let at = match line {

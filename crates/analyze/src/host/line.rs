@@ -1,5 +1,6 @@
 //! Where a thread is: the line of the user's own code, and what that called.
 
+use tprof_facts::functions::in_sentence;
 use tprof_facts::labels::base_name;
 
 use crate::rank::samples::{
@@ -131,9 +132,11 @@ impl Place {
     pub fn shown(&self) -> String {
         match (self.file.is_empty(), self.line) {
             (true, _) if self.function.is_empty() => "(stack unknown)".to_owned(),
-            (true, _) => self.function.clone(),
-            (false, 0) => format!("{} ({})", self.function, base_name(&self.file)),
-            (false, line) => format!("{} ({}:{line})", self.function, base_name(&self.file)),
+            (true, _) => in_sentence(&self.function),
+            (false, 0) => format!("{} ({})", in_sentence(&self.function), base_name(&self.file)),
+            (false, line) => {
+                format!("{} ({}:{line})", in_sentence(&self.function), base_name(&self.file))
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::terminal::columns::{self, shorten};
 use tprof_facts::frames::{CUT, Layer, NO_STACK};
+use tprof_facts::functions::without_arguments;
 use tprof_facts::labels::base_name;
 use tprof_facts::owner::Code;
 
@@ -270,31 +271,6 @@ fn frame_line(frame: &str, width: usize) -> String {
         None => function,
     };
     shorten(&line, width)
-}
-
-/// Template arguments and parameters replaced by `..`, outermost first.
-fn without_arguments(function: &str) -> String {
-    let mut out = String::with_capacity(function.len());
-    let mut depth = 0u32;
-    let mut before = ' ';
-    for c in function.chars() {
-        let opens = matches!(c, '<' | '(') && !out.ends_with("operator");
-        let closes = matches!(c, '>' | ')') && before != '-' && depth > 0;
-        if closes {
-            depth -= 1;
-        }
-        if depth == 0 {
-            if closes {
-                out += "..";
-            }
-            out.push(c);
-        }
-        if opens {
-            depth += 1;
-        }
-        before = c;
-    }
-    if depth == 0 { out.replace("(..)", "()") } else { function.to_owned() }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! DataInline: the driving thread makes its batches itself, so that each step waits for them.
 
-use tprof_facts::units::duration;
+use tprof_facts::units::{duration, percent};
 
 use super::host_part::{amount, finding_at, hardly, host, is_found, widest, with_lines};
 use crate::findings::rule::Rule;
@@ -34,7 +34,12 @@ impl Rule for DataInline {
         if !is_found(host, ns) {
             return hardly(host, ns, "loading data in the driving thread");
         }
-        let loads = format!("It loads its data itself for {}", amount(host, ns));
+        let on_core_ns: u64 = places.iter().map(|(_, time)| time.running_ns).sum();
+        let loads = format!(
+            "It loads its data itself for {}, {} of its thread's CPU time",
+            amount(host, ns),
+            percent(on_core_ns as f64 / host.ledger.running_ns.max(1) as f64)
+        );
         Verdict::Found(vec![
             finding_at(scene, host, "the job loads its data itself", ns, is_inline)
                 .seen(with_lines(&loads, &places))
@@ -50,7 +55,8 @@ fn is_inline(place: &Place) -> bool {
 
 /// What workers would give: loading goes on beside the rest of a step then, divided among them.
 fn advice(scene: &Scene<'_>, host: &RankHost, ns: u64) -> String {
-    let wall_ns = host.ledger.wall_ns;
+    // Time without a core is lost to loading and to the rest alike.
+    let wall_ns = host.ledger.wall_ns - host.ledger.ns(Part::NoCore);
     let rest_ns = wall_ns.saturating_sub(ns);
     let free = scene.machine.cpus.map(|cpus| cpus.saturating_sub(1));
     let workers = workers(ns, rest_ns, free.unwrap_or(MOST_WORKERS));

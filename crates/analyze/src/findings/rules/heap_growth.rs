@@ -6,6 +6,7 @@ use tprof_facts::units::{bytes, counted, duration};
 use tprof_trace::TraceFile;
 use tprof_trace::model::counter;
 
+use super::likely_line::likely_line;
 use crate::findings::finding::SourceLine;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -36,6 +37,8 @@ const MOST_SHARE: f64 = 0.099;
 /// Where it is known, growth that fills memory within an hour is a high finding; within half of
 /// that time it counts for twice as much.
 const SHARE_OF_HOUR: f64 = 0.1;
+/// Fewer steps in less than [`LONG_NS`] are no ground for that.
+const MANY_STEPS: usize = 20;
 /// And no more than all of the time.
 const LONGEST_SHARE: f64 = 0.99;
 const MINUTE_NS: f64 = 6e10;
@@ -96,7 +99,8 @@ impl Rule for HeapGrowth {
             }
             None => String::new(),
         };
-        let left_ns = full_in_ns(scene, grown, life_ns).filter(|_| goes_on);
+        let is_long = life_ns >= LONG_NS || scene.steps >= MANY_STEPS;
+        let left_ns = full_in_ns(scene, grown, life_ns).filter(|_| is_long);
         let full = match left_ns {
             Some(left_ns) => format!("; memory is full in {} at that rate", long(left_ns)),
             None => String::new(),
@@ -112,6 +116,15 @@ impl Rule for HeapGrowth {
                 None => String::new(),
             }
         );
+        let likely = if is_known { None } else { likely(scene, &growth) };
+        let sampled = match &likely {
+            Some(line) => format!(
+                " CPU samples in the same functions are below {} ({}).",
+                line.function,
+                line.shown()
+            ),
+            None => String::new(),
+        };
         let is_python = scene.host().is_some_and(|host| host.visible.python);
         let advice = advice(is_known, is_python);
         let share = match left_ns {
@@ -121,9 +134,9 @@ impl Rule for HeapGrowth {
         let mut finding = scene
             .finding("the heap grows all the time")
             .bytes(grown, share)
-            .seen(seen)
+            .seen(seen + &sampled)
             .advice(advice)
-            .on_line(site.map(|(line, _)| line));
+            .on_line(likely.or(site.map(|(line, _)| line)));
         finding.keep = true;
         Verdict::Found(vec![finding])
     }
@@ -211,6 +224,12 @@ fn site(growth: &Growth) -> Option<(SourceLine, u64)> {
         line: 0,
     };
     Some((own.cloned().unwrap_or_else(whole), site.growth_bytes.get()?.max(0) as u64))
+}
+
+/// Python's line of that site, where its stack has none.
+fn likely(scene: &Scene<'_>, growth: &Growth) -> Option<SourceLine> {
+    let process = scene.host()?.driver.process;
+    likely_line(&scene.rank.cpu, process, &growth.sites.first()?.stack).filter(is_own)
 }
 
 /// `f (a.py:3)`.

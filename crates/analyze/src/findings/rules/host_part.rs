@@ -109,8 +109,8 @@ pub(in crate::findings) fn few_samples(scene: &Scene<'_>) -> Option<String> {
     is_few.then(|| {
         let samples = counted(ledger.samples, "sample", "samples");
         format!(
-            "{samples} of the driving thread in the judged time are too few to name its \
-             functions: {}",
+            "only {samples} of the driving thread lie in the judged time, too few to divide it by \
+             function: {}",
             for_more_samples(scene)
         )
     })

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tprof_facts::functions::in_sentence;
 use tprof_facts::units::{counted, duration, percent};
 
 use super::host_part::{amount, finding_at, hardly, host, is_found, line, too_few};
@@ -75,7 +76,7 @@ impl Rule for HotFunction {
                 .seen(format!(
                     "{} ran for {}, {} of its thread's CPU time, by {}; line with most of it: \
                      {} ({}){below}.",
-                    function,
+                    in_sentence(function),
                     amount(host, ns),
                     percent(ns as f64 / host.ledger.running_ns.max(1) as f64),
                     counted(samples(places), "sample", "samples"),

@@ -26,6 +26,7 @@ pub(super) mod host_part;
 mod hot_function;
 mod kernel_kinds;
 mod launch_bound;
+mod likely_line;
 mod lock_contention;
 mod low_precision_unused;
 mod low_utilization;

@@ -380,8 +380,8 @@ fn with_few_samples_a_note_says_what_to_record() {
         let rank = judged(&without_core(0, sampled).fixture.finish(), "rank 0");
         tables::body(&[rank]).notes
     };
-    let few = "5 samples of the driving thread in the judged time are too few to name its \
-               functions: use `--sample-rate 999` or record 50 steps";
+    let few = "only 5 samples of the driving thread lie in the judged time, too few to divide it by \
+               function: use `--sample-rate 999` or record 50 steps";
     assert!(notes(5).iter().any(|note| note == few), "{:?}", notes(5));
     assert!(notes(20).iter().all(|note| !note.contains("too few")), "{:?}", notes(20));
 }
@@ -422,7 +422,7 @@ fn what_the_driving_thread_loads_itself_is_data_with_the_datasets_line() {
     assert_eq!((finding.bound_ns, finding.line.as_ref().unwrap().line), (160 * MS, 22));
     assert_eq!(
         finding.seen,
-        "It loads its data itself for 160.0 ms (80.0 %): Events.__getitem__ (events.py:22) 160.0 ms."
+        "It loads its data itself for 160.0 ms (80.0 %), 80.0 % of its thread's CPU time: Events.__getitem__ (events.py:22) 160.0 ms."
     );
     let workers = "num_workers=4, persistent_workers=True) a step takes 20.0 ms at best in place of \
                    100.0 ms";
