@@ -171,6 +171,11 @@ impl Planted {
         self.findings["tables"][table].as_array().unwrap()
     }
 
+    /// Whether other programs than the job's own had the cores, which is no finding.
+    pub fn others_had_the_cores(&self) -> bool {
+        !self.found("lost_to_others").is_empty()
+    }
+
     fn parts_add_up(&self) {
         let sum: u64 = self.table("parts").iter().map(|row| row["wall_ns"].as_u64().unwrap()).sum();
         assert_eq!(Some(sum), self.table("drivers")[0]["wall_ns"].as_u64(), "{:#?}", self.host);

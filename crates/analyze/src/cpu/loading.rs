@@ -31,7 +31,7 @@ impl Loading {
     pub fn of(trace: &CpuTrace, host: Option<&RankHost>) -> Loading {
         let data_wait = host.map(|host| {
             let waited = host.ledger.parts.get(&Part::Data).copied().unwrap_or_default();
-            (waited.ns, waited.variance)
+            (waited.ns, waited.shared.variance())
         });
         let mut sum = Loading { data_wait, ..Loading::default() };
         for stretch in &trace.stretches {

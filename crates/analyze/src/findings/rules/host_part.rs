@@ -7,7 +7,7 @@ use crate::findings::finding::{Evidence, Finding, SourceLine, Track};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::host::{LONGEST, Place, RankHost, WallTime};
-use crate::rank::samples::Part;
+use crate::rank::samples::{Part, Shared};
 
 /// Share of the judged time that may be unknown where a part counts as absent.
 const MOST_UNKNOWN: f64 = 0.25;
@@ -100,12 +100,13 @@ fn for_more_samples(scene: &Scene<'_>) -> &'static str {
 }
 
 /// That a driving thread that mostly ran has hardly a sample in the judged time, so that no
-/// function of it can be found; in words after the rank's name.
+/// function of it can be found; in words after the rank's name. Rules on devices need no samples.
 pub(in crate::findings) fn few_samples(scene: &Scene<'_>) -> Option<String> {
     let host = scene.host()?;
     let ledger = &host.ledger;
     let runs = ledger.running_ns as f64 >= LEAST_RUNNING * ledger.wall_ns as f64;
-    let is_few = runs && ledger.running_ns > 0 && ledger.samples < FEW_SAMPLES;
+    let is_few =
+        runs && !scene.has_device() && ledger.running_ns > 0 && ledger.samples < FEW_SAMPLES;
     is_few.then(|| {
         let samples = counted(ledger.samples, "sample", "samples");
         format!(
@@ -127,13 +128,14 @@ pub(super) fn amount(host: &RankHost, ns: u64) -> String {
 pub(super) fn waited(host: &RankHost, places: &[(&Place, &WallTime)]) -> String {
     let ns = places.iter().map(|(_, time)| time.ns).sum::<u64>();
     let share = ns as f64 / host.ledger.wall_ns.max(1) as f64;
-    let variance = places.iter().map(|(_, time)| time.variance).sum();
-    format!("{} ({})", about(ns, variance), percent(share))
+    let mut shared = Shared::default();
+    places.iter().for_each(|(_, time)| shared.add(&time.shared));
+    format!("{} ({})", about(ns, &shared), percent(share))
 }
 
 /// Time with the error of what was given to it of waits without a stack.
-fn about(ns: u64, variance: f64) -> String {
-    let error_ns = (1.96 * f64::sqrt(variance)).round() as u64;
+fn about(ns: u64, shared: &Shared) -> String {
+    let error_ns = (1.96 * shared.variance().sqrt()).round() as u64;
     match error_ns {
         0 => duration(ns),
         error_ns => format!("~{} \u{b1} {}", duration(ns), duration(error_ns)),
@@ -209,19 +211,20 @@ pub(super) fn with_lines(sentence: &str, places: &[(&Place, &WallTime)]) -> Stri
 
 /// The places with most of some time: `f (a.py:3) 1.2 s, g (b.py:7) 0.2 s`.
 fn lines(places: &[(&Place, &WallTime)]) -> String {
-    let mut sums: Vec<(String, u64, f64)> = Vec::new();
+    let mut sums: Vec<(String, u64, Shared)> = Vec::new();
     for (place, time) in places.iter().filter(|(place, _)| !place.function.is_empty()) {
         let shown = place.shown();
         match sums.iter_mut().find(|(known, ..)| *known == shown) {
-            Some((_, ns, variance)) => {
-                (*ns, *variance) = (*ns + time.ns, *variance + time.variance)
+            Some((_, ns, shared)) => {
+                *ns += time.ns;
+                shared.add(&time.shared);
             }
-            None => sums.push((shown, time.ns, time.variance)),
+            None => sums.push((shown, time.ns, time.shared)),
         }
     }
     sums.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
     let shown = sums.iter().take(2);
-    let shown = shown.map(|(name, ns, variance)| format!("{name} {}", about(*ns, *variance)));
+    let shown = shown.map(|(name, ns, shared)| format!("{name} {}", about(*ns, shared)));
     shown.collect::<Vec<String>>().join(", ")
 }
 

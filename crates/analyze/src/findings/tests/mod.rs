@@ -4,6 +4,7 @@
 mod beginning;
 mod communication;
 mod copies;
+mod growth;
 mod host;
 mod idle;
 mod job;

@@ -9,7 +9,7 @@ use tprof_trace::{Problem, TraceFile};
 use super::names::{FrameFunctions, FunctionTable, Stack};
 use super::part::Part;
 use super::stretch::Stretch;
-use super::unseen::{self, Short};
+use super::unseen::{self, Shared, Short};
 use super::waits::wait_of;
 
 /// A file's samples.
@@ -140,7 +140,7 @@ impl CpuTrace {
                 inlined: stack.inlined,
                 cut: stack.cut,
                 weight_ns: rows.weight_ns,
-                variance: 0.0,
+                shared: Shared::default(),
                 samples: rows.count,
                 gil_ns: rows.gil_ns,
             });

@@ -17,6 +17,7 @@ pub use part::{PARTS, Part};
 pub(crate) use part::{is_interpreter, joins, loads_inline, wants_held_lock};
 pub(crate) use role::Role;
 pub use stretch::Stretch;
+pub use unseen::Shared;
 pub use waits::word;
 
 /// What to do where a run has no samples.

@@ -78,6 +78,33 @@ struct ThreadWaits {
     unseen: Vec<usize>,
 }
 
+/// What a time has of its thread's waits without a sample, for its error: other times of the thread
+/// lack what it has too much, so that errors of a sum are less than the sum of theirs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Shared {
+    /// Of each length, W² p / n for a share p of the time W, by n sampled waits, ns²; added up.
+    squares: f64,
+    /// W p / √n of each, ns.
+    shares: [f64; LENGTHS],
+}
+
+/// Less of what is added up is the rounding of it.
+const ROUNDING: f64 = 1e-9;
+
+impl Shared {
+    /// Adds that of another time of the same thread.
+    pub fn add(&mut self, other: &Shared) {
+        self.squares += other.squares;
+        self.shares.iter_mut().zip(other.shares).for_each(|(share, other)| *share += other);
+    }
+
+    /// Its variance, ns²: of each length W² p (1 - p) / n.
+    pub fn variance(&self) -> f64 {
+        let left = self.squares - self.shares.iter().map(|share| share * share).sum::<f64>();
+        if left > ROUNDING * self.squares { left } else { 0.0 }
+    }
+}
+
 /// Gives the time of waits without a sample to sampled ones of the same thread. `shorts` has
 /// of each stretch how much of it is short. Sums of a thread stay as they are.
 pub(super) fn take_over(stretches: &mut [Stretch], shorts: &[Short]) {
@@ -109,17 +136,18 @@ pub(super) fn take_over(stretches: &mut [Stretch], shorts: &[Short]) {
                 true => shorts[at].0[of],
                 false => shorts[at].all(),
             };
-            divide(stretches, &seen, whole_ns, of_seen);
+            divide(stretches, &seen, whole_ns, of, of_seen);
         }
     }
 }
 
-/// Gives time to stretches with sampled waits, as those have it. The last one gets what is left, so
+/// Gives time of waits of a length to stretches with sampled waits, as those have it. The last one gets what is left, so
 /// that no nanosecond is lost.
 fn divide(
     stretches: &mut [Stretch],
     seen: &[usize],
     whole_ns: u64,
+    length: usize,
     of_seen: impl Fn(usize) -> Waits,
 ) {
     let mut all = Waits::default();
@@ -135,9 +163,10 @@ fn divide(
         let part_ns = upto as u64 - (whole_ns - left_ns);
         left_ns -= part_ns;
         let share = own.ns as f64 / all.ns as f64;
-        let spread = share * (1.0 - share) / all.count as f64;
+        let (whole, count) = (whole_ns as f64, all.count as f64);
         stretches[at].weight_ns += part_ns;
-        stretches[at].variance += (whole_ns as f64).powi(2) * spread;
+        stretches[at].shared.squares += whole * whole * share / count;
+        stretches[at].shared.shares[length] += whole * share / count.sqrt();
     }
 }
 
@@ -155,7 +184,7 @@ mod tests {
             inlined: 0,
             cut: false,
             weight_ns,
-            variance: 0.0,
+            shared: Shared::default(),
             samples: 1,
             gil_ns: None,
         }
@@ -199,8 +228,12 @@ mod tests {
         assert_eq!(weights, [500, 330, 111, 700, 60, 50, 10, 90]);
         assert_eq!(weights.iter().sum::<u64>(), whole);
         let expected = 401.0_f64.powi(2) * 0.75 * 0.25 / 20.0;
-        assert!((stretches[1].variance - expected).abs() < 1e-6);
-        assert_eq!(stretches[3].variance, 0.0);
+        assert!((stretches[1].shared.variance() - expected).abs() < 1e-6);
+        assert_eq!(stretches[3].shared.variance(), 0.0);
+        // Both places together have all of it, for certain.
+        let mut both = stretches[1].shared;
+        both.add(&stretches[2].shared);
+        assert_eq!(both.variance(), 0.0);
     }
 
     #[test]
@@ -226,6 +259,6 @@ mod tests {
         take_over(&mut stretches, &shorts);
         let expected = [ms(10.1) * 20 + ms(10.2) * 80, ms(4.1) * 60 + ms(4.2) * 40, 0];
         assert_eq!(stretches.clone().map(|one| one.weight_ns), expected);
-        assert_eq!(stretches[0].variance, 0.0, "no other place has waits of that length");
+        assert_eq!(stretches[0].shared.variance(), 0.0, "no other place has waits of that length");
     }
 }
