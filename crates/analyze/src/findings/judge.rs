@@ -5,7 +5,7 @@ use super::finding::{Evidence, Finding, Track};
 use super::outcome::{Outcome, PlaceRow, RankFindings};
 use super::rule::Rule;
 use super::rules::host_part::few_samples;
-use super::rules::no_free_core::Lost;
+use super::rules::no_free_core::lost;
 use super::scene::Scene;
 use super::severity::LEAST_SHARE;
 use super::verdict::Verdict;
@@ -27,7 +27,7 @@ impl RankFindings {
             window_ns: scene.window_ns(),
             outside_ns: scene.outside_ns(),
             unknown_ns: scene.unknown_ns,
-            lost: Lost::of(scene),
+            lost: lost(scene),
             few_samples: few_samples(scene),
             company,
             outcomes,

@@ -13,6 +13,7 @@ mod finding;
 mod join;
 mod judge;
 pub(crate) mod lines;
+mod lost;
 mod outcome;
 mod rule;
 mod rules;
@@ -29,8 +30,8 @@ use crate::rank::{Needs, RankTrace};
 use rules::{RULES, stragglers};
 use scene::Scene;
 
+pub use lost::BUSY;
 pub use outcome::RankFindings;
-pub use rules::no_free_core::BUSY;
 
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {

@@ -2,7 +2,7 @@
 
 use super::company::Company;
 use super::finding::Finding;
-use super::rules::no_free_core::Lost;
+use super::lost::Lost;
 use super::verdict::Unchecked;
 
 /// The rules' verdicts on a rank.

@@ -1,11 +1,12 @@
 //! NoFreeCore: the driving thread could run, but threads and processes of its own job have the
 //! cores, or the job's CPU limit keeps it off. What other programs take is no cause that the job
-//! can remove: it is said above the findings ([`Lost`]), and no finding.
+//! can remove: it is said above the findings, and is none.
 
-use tprof_facts::units::{duration, percent};
+use tprof_facts::units::duration;
 
 use super::host_part::{amount, finding, hardly, host, is_found, line};
 use super::machine_load::MachineLoad;
+use crate::findings::lost::Lost;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -55,52 +56,17 @@ impl Rule for NoFreeCore {
     }
 }
 
-/// How the note begins that stands above all findings.
-pub const BUSY: &str = "the machine was busy";
-
 /// Least share of the judged time that is said to be lost to other programs.
 const LEAST_LOST: f64 = 0.05;
 
-/// The driving thread's time that other programs took, of the judged time.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::findings) struct Lost {
-    pub ns: u64,
-    /// The judged time.
-    pub of_ns: u64,
-    /// Processors of the host that were busy with any program, on average, if that was recorded.
-    pub busy_cores: Option<f64>,
-    /// Of them, with this rank.
-    pub own_cores: f64,
-}
-
-impl Lost {
-    /// Of a rank; `None` where little was lost, or to the job itself.
-    pub(in crate::findings) fn of(scene: &Scene<'_>) -> Option<Lost> {
-        let host = host(scene).ok()?;
-        let (ns, of_ns) = (host.ledger.ns(Part::NoCore), host.ledger.wall_ns);
-        let load = MachineLoad::of(scene.rank.file, host);
-        let is_much = ns as f64 >= LEAST_LOST * of_ns as f64;
-        let is_lost = is_much && is_of_others(&Taken::of(&host.without_core), &load, ns);
-        is_lost.then_some(Lost {
-            ns,
-            of_ns,
-            busy_cores: load.busy_cores,
-            own_cores: load.own_cores,
-        })
-    }
-
-    pub(in crate::findings) fn share(&self) -> f64 {
-        self.ns as f64 / self.of_ns.max(1) as f64
-    }
-
-    /// What stands above all findings; `of` is empty or names the rank.
-    pub(in crate::findings) fn banner(&self, of: &str) -> String {
-        format!(
-            "{BUSY}: {} of the driving thread's time{of} was lost to other programs; wall times \
-             below are inflated",
-            percent(self.share())
-        )
-    }
+/// What other programs took of a rank; `None` where that is little, or the job's own doing.
+pub(in crate::findings) fn lost(scene: &Scene<'_>) -> Option<Lost> {
+    let host = host(scene).ok()?;
+    let (ns, of_ns) = (host.ledger.ns(Part::NoCore), host.ledger.wall_ns);
+    let load = MachineLoad::of(scene.rank.file, host);
+    let is_much = ns as f64 >= LEAST_LOST * of_ns as f64;
+    let is_lost = is_much && is_of_others(&Taken::of(&host.without_core), &load, ns);
+    is_lost.then_some(Lost { ns, of_ns, busy_cores: load.busy_cores, own_cores: load.own_cores })
 }
 
 /// Whether neither the rank's own threads and processes had half of a core while the driving thread

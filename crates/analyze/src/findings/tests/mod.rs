@@ -4,6 +4,7 @@
 mod beginning;
 mod communication;
 mod copies;
+mod driving;
 mod growth;
 mod host;
 mod idle;

@@ -8,8 +8,9 @@ use tprof_trace::{Problem, TraceFile};
 
 use super::names::{FrameFunctions, FunctionTable, Stack};
 use super::part::Part;
+use super::shared::Shared;
 use super::stretch::Stretch;
-use super::unseen::{self, Shared, Short};
+use super::unseen::{self, Short};
 use super::waits::wait_of;
 
 /// A file's samples.

@@ -6,6 +6,7 @@ mod names;
 mod owner;
 mod part;
 mod role;
+mod shared;
 mod stretch;
 mod unseen;
 mod waits;
@@ -16,8 +17,8 @@ pub use names::{Func, FunctionTable, Layer, Stack};
 pub use part::{PARTS, Part};
 pub(crate) use part::{is_interpreter, joins, loads_inline, wants_held_lock};
 pub(crate) use role::Role;
+pub use shared::Shared;
 pub use stretch::Stretch;
-pub use unseen::Shared;
 pub use waits::word;
 
 /// What to do where a run has no samples.

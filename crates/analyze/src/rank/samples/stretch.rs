@@ -3,7 +3,7 @@
 use tprof_trace::model::{ProcessIndex, StackId, ThreadIndex, ThreadState};
 
 use super::names::FuncId;
-use super::unseen::Shared;
+use super::shared::Shared;
 
 /// Time of one thread in one place and state.
 #[derive(Clone, Debug)]

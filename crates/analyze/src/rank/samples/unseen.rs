@@ -13,35 +13,34 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, Sample, ThreadIndex, ThreadState};
 
+use super::shared::{LENGTHS, Shared};
 use super::stretch::Stretch;
 
 /// The collector reads longer waits while they last.
 const LOOKED_AT_NS: u64 = 25_000_000;
 /// The collector adds shorter waits up by their place.
 const ADDED_NS: u64 = 1_000_000;
-/// Lengths: of waits that were added up, and of the others in steps of the square root of two.
-const LENGTHS: usize = 11;
 
 /// Fewer waits of a thread do not represent the others.
 const LEAST_SEEN: u64 = 10;
 /// Fewer of about one length say less of that length than all of them do.
 const LEAST_ALIKE: u64 = 4;
 
-/// Waits that are no longer, by length.
+/// Alike that are no longer, by length.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Short([Waits; LENGTHS]);
+pub(super) struct Short([Alike; LENGTHS]);
 
-/// Waits of about one length.
+/// Alike of about one length.
 #[derive(Clone, Copy, Debug, Default)]
-struct Waits {
+struct Alike {
     /// Their time.
     ns: u64,
     /// How many rows.
     count: u64,
 }
 
-impl Waits {
-    fn add(&mut self, other: Waits) {
+impl Alike {
+    fn add(&mut self, other: Alike) {
         self.ns = self.ns.saturating_add(other.ns);
         self.count += other.count;
     }
@@ -53,12 +52,12 @@ impl Short {
         if row.weight_ns < LOOKED_AT_NS {
             let is_added = row.spread_ns.is_some() || row.weight_ns < ADDED_NS;
             let at = if is_added { 0 } else { length(row.weight_ns) };
-            self.0[at].add(Waits { ns: row.weight_ns, count: 1 });
+            self.0[at].add(Alike { ns: row.weight_ns, count: 1 });
         }
     }
 
-    fn all(&self) -> Waits {
-        self.0.iter().fold(Waits::default(), |mut all, one| {
+    fn all(&self) -> Alike {
+        self.0.iter().fold(Alike::default(), |mut all, one| {
             all.add(*one);
             all
         })
@@ -76,33 +75,6 @@ fn length(ns: u64) -> usize {
 struct ThreadWaits {
     seen: Vec<usize>,
     unseen: Vec<usize>,
-}
-
-/// What a time has of its thread's waits without a sample, for its error: other times of the thread
-/// lack what it has too much, so that errors of a sum are less than the sum of theirs.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Shared {
-    /// Of each length, W² p / n for a share p of the time W, by n sampled waits, ns²; added up.
-    squares: f64,
-    /// W p / √n of each, ns.
-    shares: [f64; LENGTHS],
-}
-
-/// Less of what is added up is the rounding of it.
-const ROUNDING: f64 = 1e-9;
-
-impl Shared {
-    /// Adds that of another time of the same thread.
-    pub fn add(&mut self, other: &Shared) {
-        self.squares += other.squares;
-        self.shares.iter_mut().zip(other.shares).for_each(|(share, other)| *share += other);
-    }
-
-    /// Its variance, ns²: of each length W² p (1 - p) / n.
-    pub fn variance(&self) -> f64 {
-        let left = self.squares - self.shares.iter().map(|share| share * share).sum::<f64>();
-        if left > ROUNDING * self.squares { left } else { 0.0 }
-    }
 }
 
 /// Gives the time of waits without a sample to sampled ones of the same thread. `shorts` has
@@ -148,9 +120,9 @@ fn divide(
     seen: &[usize],
     whole_ns: u64,
     length: usize,
-    of_seen: impl Fn(usize) -> Waits,
+    of_seen: impl Fn(usize) -> Alike,
 ) {
-    let mut all = Waits::default();
+    let mut all = Alike::default();
     seen.iter().for_each(|at| all.add(of_seen(*at)));
     if whole_ns == 0 || all.ns == 0 {
         return;
@@ -163,10 +135,8 @@ fn divide(
         let part_ns = upto as u64 - (whole_ns - left_ns);
         left_ns -= part_ns;
         let share = own.ns as f64 / all.ns as f64;
-        let (whole, count) = (whole_ns as f64, all.count as f64);
         stretches[at].weight_ns += part_ns;
-        stretches[at].shared.squares += whole * whole * share / count;
-        stretches[at].shared.shares[length] += whole * share / count.sqrt();
+        stretches[at].shared.take(length, whole_ns, share, all.count);
     }
 }
 
@@ -209,7 +179,7 @@ mod tests {
         let whole: u64 = stretches.iter().map(|s| s.weight_ns).sum();
         let short = |ns, count| {
             let mut short = Short::default();
-            short.0[0] = Waits { ns, count };
+            short.0[0] = Alike { ns, count };
             short
         };
         let none = Short::default();
