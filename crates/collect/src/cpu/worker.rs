@@ -46,8 +46,11 @@ const PYTHON_PASS: Duration = Duration::from_millis(4);
 const STIR_NS: u64 = 200_000_000;
 /// Waits of this length are read, if nothing else shows where they are.
 const LONG_WAIT_NS: u64 = 10_000_000;
-/// Python frames are read for samples that are no older.
+/// Python frames are read for samples of threads that have run no longer since.
 const FRESH_NS: u64 = 10_000_000;
+/// And for those of threads that left their processor: what ran longer may wait elsewhere by now,
+/// and its frames are of that place.
+const LEFT_FRESH_NS: u64 = 500_000;
 /// Readings in one pass, at most: some 10 us each.
 const MOST_LOOKS: usize = 256;
 /// So many waits are asked for their files in one pass.

@@ -23,6 +23,8 @@ pub enum What {
         python: Option<PyStack>,
         /// Python was asked.
         asked: bool,
+        /// Too late: the thread had gone on.
+        late: bool,
     },
     Events {
         event: PerfEvent,
