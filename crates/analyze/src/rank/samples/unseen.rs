@@ -13,7 +13,7 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, Sample, ThreadIndex, ThreadState};
 
-use super::shared::{LENGTHS, Shared};
+use super::shared::LENGTHS;
 use super::stretch::Stretch;
 
 /// The collector reads longer waits while they last.
@@ -142,6 +142,7 @@ fn divide(
 
 #[cfg(test)]
 mod tests {
+    use super::super::shared::Shared;
     use super::*;
 
     fn stretch(thread: u32, state: ThreadState, stack: &[u32], weight_ns: u64) -> Stretch {
