@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn a_long_name_has_no_arguments_in_a_sentence() {
         let long = "contains(std::vector<std::__cxx11::basic_string<char, std::char_traits<char> > > const&)";
-        assert_eq!(in_sentence(long), "contains(..)");
+        assert_eq!(in_sentence(long), "contains()");
         assert_eq!(in_sentence("add(int, int)"), "add(int, int)");
     }
 }

@@ -46,11 +46,8 @@ const PYTHON_PASS: Duration = Duration::from_millis(4);
 const STIR_NS: u64 = 200_000_000;
 /// Waits of this length are read, if nothing else shows where they are.
 const LONG_WAIT_NS: u64 = 10_000_000;
-/// Python frames are read for samples of threads that have run no longer since.
+/// Python frames are read for samples that are no older.
 const FRESH_NS: u64 = 10_000_000;
-/// And for those of threads that left their processor: what ran longer may wait elsewhere by now,
-/// and its frames are of that place.
-const LEFT_FRESH_NS: u64 = 500_000;
 /// Readings in one pass, at most: some 10 us each.
 const MOST_LOOKS: usize = 256;
 /// So many waits are asked for their files in one pass.
@@ -329,9 +326,19 @@ impl Worker {
 
     /// Long waits that were not sampled as they began are read while they last.
     fn look_at_waits(&mut self, now: u64) {
-        let waits = self.threads.waits_unseen(now.saturating_sub(LONG_WAIT_NS));
+        let mut waits = self.threads.waits_unseen(now.saturating_sub(LONG_WAIT_NS));
+        // What the threads are known to do is as old as the records that wait for their turn.
+        let come = waiting::come(&self.waiting);
+        waits.retain(|(_, tid)| !come.contains(tid));
+        let mut places = Vec::new();
         for (pid, tid) in waits.into_iter().take(MOST_LOOKS) {
-            if let Some(place) = self.place_of_wait(pid, tid, None) {
+            places.extend(self.place_of_wait(pid, tid, None).map(|place| (tid, place)));
+        }
+        if !places.is_empty() {
+            // One that came back meanwhile may have been read in its next wait.
+            self.drain();
+            let come = waiting::come(&self.waiting);
+            for (tid, place) in places.into_iter().filter(|(tid, _)| !come.contains(tid)) {
                 self.threads.waits_at(tid, place);
             }
         }

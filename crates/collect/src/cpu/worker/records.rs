@@ -4,7 +4,7 @@ use super::super::counters::Purpose;
 use super::super::sample::{CpuSample, Frame, Measure, SamplerEvent};
 use super::super::threads::{Stretch, WaitSite};
 use super::waiting::{Waiting, What};
-use super::{FRESH_NS, LEFT_FRESH_NS, Worker};
+use super::{FRESH_NS, Worker};
 use crate::os::maps::Mapping;
 use crate::os::sys;
 use crate::perf::record::{self, Origin, Record};
@@ -50,14 +50,11 @@ impl Worker {
                     *ran_ns += until_ns.saturating_sub(time_ns);
                     *until_ns = time_ns;
                 }
-                What::Sample { purpose, python, asked: asked @ false, late, .. } => {
+                What::Sample { python, asked: asked @ false, .. } => {
                     *asked = true;
                     let since_ns = *ran_ns + until_ns.saturating_sub(time_ns);
-                    let left = matches!(purpose, Purpose::Leave);
-                    if since_ns > if left { LEFT_FRESH_NS } else { FRESH_NS } {
-                        *late = self.pythons.is_python(pid);
-                        // Not each time that a thread leaves is sampled: one less is no loss.
-                        self.lost.late += u64::from(*late && !left);
+                    if since_ns > FRESH_NS {
+                        self.lost.late += u64::from(self.pythons.is_python(pid));
                         continue;
                     }
                     let stack = read
@@ -83,7 +80,6 @@ impl Worker {
                     stack: sample.stack.into(),
                     python: None,
                     asked: false,
-                    late: false,
                 }
             }
             Record::Events { id, address, kernel, count } => {
@@ -145,7 +141,6 @@ impl Worker {
             // The kernel's last work for a process of which nothing is left.
             What::Sample { .. } | What::Events { .. }
                 if self.threads.is_gone(tid, time_ns) && !self.spaces.knows(pid) => {}
-            What::Sample { purpose: Purpose::Leave, late: true, .. } => {}
             What::Sample { purpose, chain, registers, stack, python, .. } => {
                 let (frames, end) = self.frames(pid, &chain, registers, &stack);
                 let in_library = self.is_in_library(pid, registers, &frames);
