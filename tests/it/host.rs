@@ -65,6 +65,16 @@ fn waits_of_30_ms_for_a_peer_keep_their_line() {
     planted.hardly(&["data", "gil", "file_io", "unknown"]);
 }
 
+/// They are shorter than the sampler takes to know of them: what it reads then is another's place.
+#[test]
+fn short_waits_of_two_lines_keep_their_lines() {
+    let Some(planted) = Planted::run("naps") else { return };
+    planted.near(planted.part("other"), "other", 0.1);
+    for (function, key) in [("victim_naps_long", "long"), ("victim_naps_short", "short")] {
+        planted.near(planted.lines(function, "wait_ns", false), key, 0.15);
+    }
+}
+
 #[test]
 fn time_without_a_free_core_is_a_part_of_its_own() {
     let Some(planted) = Planted::run("core") else { return };

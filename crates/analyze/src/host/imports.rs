@@ -30,7 +30,8 @@ pub(super) fn module<'a>(functions: impl DoubleEndedIterator<Item = &'a Func>) -
             continue;
         }
         let name = name(&func.file);
-        if !func.is_own() && !RUNNERS.contains(&&*name) {
+        // Code that was made up, as `<shim>`, is no package.
+        if !func.is_own() && !name.starts_with('<') && !RUNNERS.contains(&&*name) {
             return Some(name);
         }
         outermost = outermost.or(Some(name));
@@ -40,7 +41,8 @@ pub(super) fn module<'a>(functions: impl DoubleEndedIterator<Item = &'a Func>) -
 
 /// A module's package, or its own name where it is part of none.
 fn name(file: &str) -> String {
-    let path = file.strip_suffix(".py").unwrap_or(file);
+    let frozen = file.strip_prefix("<frozen ").and_then(|name| name.strip_suffix('>'));
+    let path = frozen.or(file.strip_suffix(".py")).unwrap_or(file);
     let path = path.strip_suffix("/__init__").unwrap_or(path);
     match path.split_once("-packages/") {
         Some((_, rest)) => rest.split('/').next().unwrap_or(rest).to_owned(),
@@ -70,6 +72,8 @@ mod tests {
         let pytest = func("<module>", "/opt/lib/python3.11/site-packages/pytest/__init__.py");
         let stack = [&torch, &find, &test, &runner, &find];
         assert_eq!(module(stack.into_iter()).as_deref(), Some("torch"));
+        let site = func("<module>", "<frozen site>");
+        assert_eq!(module([&site, &find].into_iter()).as_deref(), Some("site"));
         // Its own import is its own.
         assert_eq!(module([&pytest, &find].into_iter()).as_deref(), Some("pytest"));
     }
