@@ -154,8 +154,13 @@ fn waiting_for_child_processes_is_not_sleeping() {
 #[test]
 fn the_processes_that_take_the_cores_are_named() {
     let Some(planted) = Planted::run("core") else { return };
-    let text = planted.text("NoFreeCore");
     // Whether its own or other programs had more of the cores depends on the machine's load.
+    if planted.others_had_the_cores() {
+        let notes = planted.findings["notes"].as_array().unwrap();
+        assert!(notes[0].as_str().unwrap().starts_with("the machine was busy"), "{notes:?}");
+        return;
+    }
+    let text = planted.text("NoFreeCore");
     assert!(text.contains("in core (planted.py:"), "{text}");
 }
 

@@ -65,11 +65,23 @@ fn waits_of_30_ms_for_a_peer_keep_their_line() {
     planted.hardly(&["data", "gil", "file_io", "unknown"]);
 }
 
+/// They are shorter than the sampler takes to know of them: what it reads then is another's place.
+#[test]
+fn short_waits_of_two_lines_keep_their_lines() {
+    let Some(planted) = Planted::run("naps") else { return };
+    planted.near(planted.part("other"), "other", 0.1);
+    for (function, key) in [("victim_naps_long", "long"), ("victim_naps_short", "short")] {
+        planted.near(planted.lines(function, "wait_ns", false), key, 0.15);
+    }
+}
+
 #[test]
 fn time_without_a_free_core_is_a_part_of_its_own() {
     let Some(planted) = Planted::run("core") else { return };
     planted.near(planted.part("no_core"), "no_core", 0.1);
-    planted.is_found("NoFreeCore", "no_core", 0.1);
+    if !planted.others_had_the_cores() {
+        planted.is_found("NoFreeCore", "no_core", 0.1);
+    }
     planted.near(planted.lines("victim_spins", "cpu_ns", false), "cpu", 0.1);
     planted.hardly(&["data", "gil", "lock", "socket", "unknown"]);
 }

@@ -60,7 +60,8 @@ pub struct Planted {
 /// Parts in which a thread is on a core.
 const RUNNING: [&str; 5] = ["python", "native", "allocator", "page_fault", "gc"];
 /// What jobs measure by the clock on the wall.
-const OF_WALL: [&str; 7] = ["data", "lock", "file_io", "socket", "saved", "late", "other"];
+const OF_WALL: [&str; 9] =
+    ["data", "lock", "file_io", "socket", "saved", "late", "other", "long", "short"];
 /// Rules of what the machine's load and any start make.
 const OF_MACHINE: [&str; 2] = ["NoFreeCore", "StartUp"];
 /// Where other programs take the cores, waiting for a child or a page takes longer: up to this
@@ -169,6 +170,11 @@ impl Planted {
     /// Rows of a table of findings.
     pub fn found(&self, table: &str) -> &[Value] {
         self.findings["tables"][table].as_array().unwrap()
+    }
+
+    /// Whether other programs than the job's own had the cores, which is no finding.
+    pub fn others_had_the_cores(&self) -> bool {
+        !self.found("lost_to_others").is_empty()
     }
 
     fn parts_add_up(&self) {

@@ -422,6 +422,26 @@ def sleep():
     expect(other=WATCH.waited)
 
 
+def victim_naps_long():
+    time.sleep(0.010)
+
+
+def victim_naps_short():
+    time.sleep(0.004)
+
+
+def naps():
+    long, short = Watch(), Watch()
+    for _ in range(3 * PASSES):
+        with long:
+            victim_naps_long()
+        victim_spins(0.001)
+        with short:
+            victim_naps_short()
+        victim_spins(0.001)
+    expect(long=long.waited, short=short.waited, other=long.waited + short.waited)
+
+
 def victim_asks(asked, answers):
     os.write(asked, b"x")
     return os.read(answers, 1)  # HERE both
@@ -469,5 +489,6 @@ WAYS = {
     "child": child,
     "sleep": sleep,
     "both": both,
+    "naps": naps,
 }
 WAYS[WAY]()

@@ -54,6 +54,7 @@ pub use base::names;
 pub use base::parallel;
 pub use base::reading::Reading;
 pub use document::{Document, DocumentKind};
+pub use findings::BUSY;
 pub use gpu::report_gpu::SampledGpu;
 pub use report::summary::{self, Kind, Report};
 pub use report::{AnalyzeError, KINDS, Made, Wanted, read_together, report, report_with};

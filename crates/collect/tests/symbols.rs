@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use object::{Object, ObjectSymbol};
+use object::{Object, ObjectSection, ObjectSymbol};
 use tprof_collect::modules::{FileId, ModuleCache};
 use tprof_collect::symbols::{ModuleFile, ResolvedFrame, Symbolizer};
 
@@ -246,5 +246,27 @@ fn damage_is_never_a_panic() {
         for pc in &pcs {
             symbolizer.resolve(&module(&damaged), *pc);
         }
+    }
+}
+
+#[test]
+fn a_stub_is_named_by_what_it_calls_and_not_by_the_label_before_its_section() {
+    for flags in [["-O1", "-Wl,-z,lazy"], ["-O1", "-fcf-protection=full"], ["-O1", "-Wl,-z,now"]] {
+        let (_dir, program) = build(&flags);
+        let data = std::fs::read(&program).unwrap();
+        let file = object::File::parse(&data[..]).unwrap();
+        let mut names = Vec::new();
+        let mut symbolizer = Symbolizer::new();
+        for section in file.sections() {
+            if !section.name().is_ok_and(|name| name.starts_with(".plt")) {
+                continue;
+            }
+            for pc in section.address()..section.address() + section.size() {
+                let frames = symbolizer.resolve(&module(&program), pc);
+                names.extend(frames.iter().map(|frame| frame.function.clone()));
+            }
+        }
+        assert!(names.iter().any(|name| name == "malloc@plt"), "{flags:?}: {names:?}");
+        assert!(names.iter().all(|name| name.ends_with("@plt")), "{flags:?}: {names:?}");
     }
 }

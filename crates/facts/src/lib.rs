@@ -16,6 +16,7 @@ pub mod csv;
 pub mod cycles;
 pub mod flops;
 pub mod frames;
+pub mod functions;
 pub mod labels;
 pub mod modules;
 pub mod operators;

@@ -31,7 +31,7 @@ impl Loading {
     pub fn of(trace: &CpuTrace, host: Option<&RankHost>) -> Loading {
         let data_wait = host.map(|host| {
             let waited = host.ledger.parts.get(&Part::Data).copied().unwrap_or_default();
-            (waited.ns, waited.variance)
+            (waited.ns, waited.shared.variance())
         });
         let mut sum = Loading { data_wait, ..Loading::default() };
         for stretch in &trace.stretches {
@@ -85,7 +85,7 @@ impl Loading {
              the whole run",
         );
         if let Some((ns, variance)) = self.data_wait {
-            let what = "the driving thread waits for data";
+            let what = "the driving thread waits for data, or loads it";
             table.row(vec![estimated(ns, variance), "data".into(), what.into()]);
         }
         for (ns, part, what) in loader.into_iter().filter(|(ns, ..)| *ns > 0) {

@@ -28,7 +28,7 @@ pub struct ThreadRow {
     pub by_state: FxHashMap<ThreadState, u64>,
     /// Of waits, for locks that other threads held.
     pub contended_ns: u64,
-    /// Of waits, where a part was not sampled: see `Stretch::variance`.
+    /// Of waits, where a part was not sampled: see `Stretch::shared`.
     pub variance: FxHashMap<ThreadState, f64>,
     pub gil_ns: Option<u64>,
     pub samples: u64,
@@ -56,7 +56,7 @@ impl ThreadRow {
     /// Adds a stretch's time.
     pub fn add(&mut self, stretch: &Stretch, names: &FunctionTable) {
         *self.by_state.entry(stretch.state).or_default() += stretch.weight_ns;
-        *self.variance.entry(stretch.state).or_default() += stretch.variance;
+        *self.variance.entry(stretch.state).or_default() += stretch.shared.variance();
         let frames = stretch.stack.iter().map(|id| names.get(*id));
         if wants_held_lock(stretch.state, frames) {
             self.contended_ns += stretch.weight_ns;

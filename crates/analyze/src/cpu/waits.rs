@@ -23,7 +23,7 @@ const THREAD: &str = "thread";
 struct Waited {
     ns: u64,
     rows: u64,
-    /// See `Stretch::variance`.
+    /// See `Stretch::shared`.
     variance: f64,
 }
 
@@ -58,7 +58,7 @@ impl WaitsByPlace {
             }
             let is_idle = idle.contains(&(stretch.process, stretch.thread));
             let ns = stretch.weight_ns;
-            let (rows, variance) = (stretch.samples, stretch.variance);
+            let (rows, variance) = (stretch.samples, stretch.shared.variance());
             let what = match joins(stretch.state, functions()) {
                 true => THREAD,
                 false => word(stretch.state),

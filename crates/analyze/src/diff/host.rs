@@ -196,7 +196,8 @@ impl HostActivity {
             let value = stretch.weight_ns as f64;
             if stretch.state != ThreadState::Running {
                 let count = stretch.samples as f64;
-                let amount = Amount { value, variance: stretch.variance, count, squares: 0.0 };
+                let amount =
+                    Amount { value, variance: stretch.shared.variance(), count, squares: 0.0 };
                 waits.entry(stretch.state).or_default().add(amount);
                 continue;
             }

@@ -177,6 +177,30 @@ pub struct RankAt {
     pub file: String,
     /// Its times as times since the run began.
     pub clock: Clock,
+    /// Where it ran.
+    pub machine: Machine,
+}
+
+/// What is known of the machine that a job ran on; the smallest of several.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Machine {
+    /// Processors that the job may use.
+    pub cpus: Option<u64>,
+    /// Its memory, bytes.
+    pub memory_bytes: Option<u64>,
+}
+
+impl Machine {
+    /// Of the machines that a run was recorded on.
+    pub(crate) fn of(infos: &[RunInfo]) -> Machine {
+        let least = |key: &str| infos.iter().filter_map(|info| info.machine[key].as_u64()).min();
+        // A count that could not be read is 0.
+        let known = |value: &u64| *value > 0;
+        Machine {
+            cpus: least("cpus").filter(known),
+            memory_bytes: least("memory_bytes").filter(known),
+        }
+    }
 }
 
 /// What an analysis made of a run.

@@ -4,6 +4,8 @@ use super::company::company;
 use super::finding::{Evidence, Finding, Track};
 use super::outcome::{Outcome, PlaceRow, RankFindings};
 use super::rule::Rule;
+use super::rules::host_part::few_samples;
+use super::rules::no_free_core::lost;
 use super::scene::Scene;
 use super::severity::LEAST_SHARE;
 use super::verdict::Verdict;
@@ -25,6 +27,8 @@ impl RankFindings {
             window_ns: scene.window_ns(),
             outside_ns: scene.outside_ns(),
             unknown_ns: scene.unknown_ns,
+            lost: lost(scene),
+            few_samples: few_samples(scene),
             company,
             outcomes,
         }

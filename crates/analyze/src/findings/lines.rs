@@ -6,7 +6,7 @@ use tprof_trace::model::{Kernel, MemoryCopy, Sample, Span};
 use super::join::{Joined, joined};
 use super::outcome::RankFindings;
 use super::scene::Scene;
-use super::tables::{NO_STEPS, ONCE};
+use super::tables::{self, NO_STEPS, ONCE};
 use super::{RULES, stragglers};
 use crate::base::object::object;
 use crate::base::reading::Reading;
@@ -29,6 +29,12 @@ pub struct Line {
     pub subject: String,
     /// What is wrong.
     pub what: String,
+    /// Function of the line that has most of it, if that is known.
+    pub function: Option<String>,
+    /// Its file.
+    pub file: Option<String>,
+    /// Its number.
+    pub line: Option<u32>,
     /// No more than this is gained in all.
     pub gain_ns: Reading<u64>,
     /// No more than this is gained in a step.
@@ -39,7 +45,8 @@ pub struct Line {
     pub size_bytes: Option<u64>,
 }
 object! { Line {
-    plain severity, plain rule, plain subject, plain what, reading gain_ns, reading gain_step_ns,
+    plain severity, plain rule, plain subject, plain what, some function, some file, some line,
+    reading gain_ns, reading gain_step_ns,
     reading gain_share, some size_bytes,
 } }
 
@@ -59,7 +66,7 @@ pub(crate) fn of_rank(rank: &RankTrace<'_>, at: &RankAt) -> Option<RankFindings>
         return None;
     }
     let mut scene = Scene::of(rank, at.clock);
-    scene.is_brief = true;
+    (scene.is_brief, scene.machine) = (true, at.machine);
     Some(RankFindings::of(&scene, at, &RULES))
 }
 
@@ -72,6 +79,11 @@ pub(crate) fn lines(mut ranks: Vec<RankFindings>) -> Reading<Vec<Line>> {
     Reading::Is(joined(&ranks).iter().take(MOST).map(line).collect())
 }
 
+/// What is said above the findings of a summary.
+pub(crate) fn banner(ranks: &[RankFindings]) -> Option<String> {
+    tables::banner(ranks)
+}
+
 fn line(one: &Joined<'_>) -> Line {
     let no_time = match one.finding.bytes {
         Some(_) => Some(OF_MEMORY),
@@ -82,11 +94,15 @@ fn line(one: &Joined<'_>) -> Line {
         (_, 0) => Some(NO_STEPS),
         _ => None,
     };
+    let at = one.finding.line.as_ref();
     Line {
         severity: one.severity().name(),
         rule: one.rule,
         subject: one.finding.subject.clone(),
         what: one.finding.what.clone(),
+        function: at.map(|at| at.function.clone()),
+        file: at.map(|at| at.file.clone()).filter(|file| !file.is_empty()),
+        line: at.map(|at| at.line).filter(|line| *line > 0),
         gain_ns: known(one.finding.bound_ns, no_time),
         gain_step_ns: known(one.bound_ns(), no_time.or(why_not_a_step)),
         gain_share: known(one.share(), no_time),

@@ -13,6 +13,7 @@ mod finding;
 mod join;
 mod judge;
 pub(crate) mod lines;
+mod lost;
 mod outcome;
 mod rule;
 mod rules;
@@ -29,6 +30,7 @@ use crate::rank::{Needs, RankTrace};
 use rules::{RULES, stragglers};
 use scene::Scene;
 
+pub use lost::BUSY;
 pub use outcome::RankFindings;
 
 /// The kind.
@@ -53,7 +55,9 @@ impl Analysis for Findings {
     fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, _: &Options) -> Option<RankFindings> {
         // A launcher has no steps to speed up.
         at.rank?;
-        Some(RankFindings::of(&Scene::of(rank, at.clock), at, &RULES))
+        let mut scene = Scene::of(rank, at.clock);
+        scene.machine = at.machine;
+        Some(RankFindings::of(&scene, at, &RULES))
     }
 
     fn join(&self, parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {

@@ -2,6 +2,7 @@
 
 use super::company::Company;
 use super::finding::Finding;
+use super::lost::Lost;
 use super::verdict::Unchecked;
 
 /// The rules' verdicts on a rank.
@@ -19,6 +20,10 @@ pub struct RankFindings {
     pub(super) outside_ns: u64,
     /// Idle time that is not judged, see `Scene::unknown_ns`.
     pub(super) unknown_ns: u64,
+    /// What other programs took of its driving thread's time.
+    pub(super) lost: Option<Lost>,
+    /// That its driving thread has too few samples, in words.
+    pub(super) few_samples: Option<String>,
     /// Its collectives, for comparison with others.
     pub(super) company: Company,
     /// Each rule's verdict, in their order.

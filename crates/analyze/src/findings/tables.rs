@@ -1,5 +1,6 @@
 //! Findings as tables.
 
+use tprof_facts::functions::in_sentence;
 use tprof_facts::units::{bytes, count, counted, duration, percent};
 
 use super::absent;
@@ -22,12 +23,28 @@ pub(super) fn body(ranks: &[RankFindings]) -> Body {
     let all = joined(ranks);
     let notes = notes(ranks, &all);
     let [by_rule, lines] = not_checked(ranks);
-    let tables = vec![findings(&all, ranks), evidence(&all), by_rule, lines, clear(ranks)];
+    let tables =
+        vec![findings(&all, ranks), evidence(&all), by_rule, lines, clear(ranks), lost(ranks)];
     Body { tables, notes }
 }
 
+/// What is said above all findings of ranks whose cores other programs took: of the rank that
+/// lost most.
+pub(super) fn banner(ranks: &[RankFindings]) -> Option<String> {
+    let lost = ranks.iter().filter_map(|rank| Some((rank, rank.lost?)));
+    let (rank, lost) = lost.max_by(|(_, a), (_, b)| a.share().total_cmp(&b.share()))?;
+    let of = if ranks.len() > 1 { format!(" of {}", rank.label) } else { String::new() };
+    Some(lost.banner(&of))
+}
+
 fn notes(ranks: &[RankFindings], all: &[Joined<'_>]) -> Vec<String> {
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = banner(ranks).into_iter().collect();
+    if let Some((rank, few)) =
+        ranks.iter().find_map(|rank| Some((rank, rank.few_samples.as_ref()?)))
+    {
+        let of = if ranks.len() > 1 { format!("{}: ", rank.label) } else { String::new() };
+        notes.push(format!("{of}{few}"));
+    }
     let (stepped, whole): (Vec<&RankFindings>, Vec<&RankFindings>) =
         ranks.iter().partition(|rank| rank.steps > 0);
     if let Some(rank) = stepped.iter().max_by_key(|rank| rank.step_ns) {
@@ -157,7 +174,7 @@ fn headline(one: &Joined<'_>, number: u64) -> String {
     let severity = one.severity().name().to_uppercase();
     let about = match one.finding.subject.as_str() {
         "" => String::new(),
-        subject => format!(", {subject}"),
+        subject => format!(", {}", in_sentence(subject)),
     };
     let line = one.finding.line.as_ref().filter(|line| line.line > 0 && !line.file.is_empty());
     let at = match line {
@@ -368,6 +385,31 @@ fn clear(ranks: &[RankFindings]) -> Table {
         let on = which(&row, ranks.len());
         let text = row.text.into_iter().next().unwrap_or_default();
         table.row(vec![row.rule.into(), on.into(), text.into()]);
+    }
+    table
+}
+
+/// What other programs took of each rank's driving thread.
+fn lost(ranks: &[RankFindings]) -> Table {
+    let columns = vec![
+        Column::data("rank", Unit::Text),
+        Column::data("lost_ns", Unit::Duration),
+        Column::data("lost_share", Unit::Share),
+        Column::data("busy_cores", Unit::Number),
+        Column::data("own_cores", Unit::Number),
+    ];
+    let mut table = Table::new("lost_to_others", "Lost to other programs", columns)
+        .view(View::Data)
+        .empty("no rank lost 5 % of its driving thread's time to other programs");
+    for (rank, lost) in ranks.iter().filter_map(|rank| Some((rank, rank.lost?))) {
+        table.row(vec![
+            rank.label.as_str().into(),
+            lost.ns.into(),
+            lost.share().into(),
+            lost.busy_cores
+                .map_or_else(|| Cell::missing("the load of the host was not recorded"), Cell::from),
+            lost.own_cores.into(),
+        ]);
     }
     table
 }

@@ -4,19 +4,50 @@ use tprof_facts::labels::base_name;
 
 use crate::rank::samples::{Func, Layer};
 
-/// The outermost module that is being imported, of a stack's functions, innermost first: the
-/// package, where it is part of one. `None` while it is searched, and outside of imports.
+/// Packages that import a job's own files, to run them.
+const RUNNERS: [&str; 9] = [
+    "pytest",
+    "_pytest",
+    "pluggy",
+    "runpy",
+    "unittest",
+    "coverage",
+    "IPython",
+    "accelerate",
+    "ipykernel",
+];
+
+/// The module whose import takes the time, of a stack's functions, innermost first: the outermost
+/// that is being imported and neither runs the job nor is one of its own files, by its package;
+/// where there is none, the outermost. `None` while it is searched, and outside of imports.
 pub(super) fn module<'a>(functions: impl DoubleEndedIterator<Item = &'a Func>) -> Option<String> {
-    let python = functions.rev().filter(|func| func.layer == Layer::Python);
-    let mut after = python.skip_while(|func| !func.is_import());
-    let file = &after.find(|func| !func.is_import())?.file;
-    let path = file.strip_suffix(".py").unwrap_or(file);
+    let mut outermost = None;
+    let mut is_imported = false;
+    for func in functions.rev().filter(|func| func.layer == Layer::Python) {
+        // What the import system calls is the module's own code; what that calls is no module.
+        if func.is_import() || !std::mem::take(&mut is_imported) {
+            is_imported |= func.is_import();
+            continue;
+        }
+        let name = name(&func.file);
+        // Code that was made up, as `<shim>`, is no package.
+        if !func.is_own() && !name.starts_with('<') && !RUNNERS.contains(&&*name) {
+            return Some(name);
+        }
+        outermost = outermost.or(Some(name));
+    }
+    outermost
+}
+
+/// A module's package, or its own name where it is part of none.
+fn name(file: &str) -> String {
+    let frozen = file.strip_prefix("<frozen ").and_then(|name| name.strip_suffix('>'));
+    let path = frozen.or(file.strip_suffix(".py")).unwrap_or(file);
     let path = path.strip_suffix("/__init__").unwrap_or(path);
-    let inside = path.split_once("-packages/").map(|(_, rest)| rest);
-    Some(match inside {
-        Some(rest) => rest.split('/').next().unwrap_or(rest).to_owned(),
+    match path.split_once("-packages/") {
+        Some((_, rest)) => rest.split('/').next().unwrap_or(rest).to_owned(),
         None => base_name(path).to_owned(),
-    })
+    }
 }
 
 #[cfg(test)]
@@ -33,6 +64,21 @@ mod tests {
     }
 
     #[test]
+    fn what_runs_a_job_is_not_what_its_import_takes() {
+        let find = func("_find_and_load", "<frozen importlib._bootstrap>");
+        let runner = func("exec_module", "/opt/lib/python3.11/site-packages/_pytest/rewrite.py");
+        let test = func("<module>", "/home/me/test_e.py");
+        let torch = func("<module>", "/opt/lib/python3.11/site-packages/torch/__init__.py");
+        let pytest = func("<module>", "/opt/lib/python3.11/site-packages/pytest/__init__.py");
+        let stack = [&torch, &find, &test, &runner, &find];
+        assert_eq!(module(stack.into_iter()).as_deref(), Some("torch"));
+        let site = func("<module>", "<frozen site>");
+        assert_eq!(module([&site, &find].into_iter()).as_deref(), Some("site"));
+        // Its own import is its own.
+        assert_eq!(module([&pytest, &find].into_iter()).as_deref(), Some("pytest"));
+    }
+
+    #[test]
     fn the_outermost_module_is_named_by_its_package() {
         let main = func("<module>", "/home/me/train.py");
         let find = func("_find_and_load", "<frozen importlib._bootstrap>");
@@ -44,5 +90,10 @@ mod tests {
         assert_eq!(module([&main].into_iter()), None);
         let own = func("<module>", "/home/me/models.py");
         assert_eq!(module([&own, &find, &main].into_iter()).as_deref(), Some("models"));
+        // An own file that imports a package takes that package's time.
+        assert_eq!(
+            module([&torch, &find, &own, &find, &main].into_iter()).as_deref(),
+            Some("torch")
+        );
     }
 }

@@ -10,7 +10,7 @@ use super::line::{OtherCause, Place};
 use super::paused::paused;
 use crate::base::apportion::apportion;
 use crate::base::intervals::{Cover, Interval};
-use crate::rank::samples::{CpuTrace, Func, Part, Stretch};
+use crate::rank::samples::{CpuTrace, Func, Part, Shared, Stretch};
 
 /// Samples may stand for less than the time on a core by so much, and still be a sample of it.
 const LEAST_SAMPLED: f64 = 0.8;
@@ -25,8 +25,8 @@ pub struct WallTime {
     pub running_ns: u64,
     /// Samples on a core behind it.
     pub samples: u64,
-    /// Of waits without a stack that were given to it, ns².
-    pub variance: f64,
+    /// Of waits without a stack that were given to it.
+    pub shared: Shared,
 }
 
 impl WallTime {
@@ -34,7 +34,7 @@ impl WallTime {
         self.ns += other.ns;
         self.running_ns += other.running_ns;
         self.samples += other.samples;
-        self.variance += other.variance;
+        self.shared.add(&other.shared);
     }
 }
 
@@ -92,11 +92,11 @@ impl Ledger {
     fn enter(&mut self, trace: &CpuTrace, stretches: &[&Stretch], all_ns: u64) {
         let weights = stretches.iter().map(|stretch| stretch.weight_ns);
         for (stretch, ns) in stretches.iter().zip(apportion(all_ns, weights)) {
-            let part = Part::of(stretch.state, &stretch.stack, &trace.names);
+            let part = Part::of_driver(stretch.state, &stretch.stack, &trace.names);
             let is_running = stretch.state == ThreadState::Running;
             let samples = if is_running && !stretch.stack.is_empty() { stretch.samples } else { 0 };
             let running_ns = if is_running { ns } else { 0 };
-            let amount = WallTime { ns, running_ns, samples, variance: stretch.variance };
+            let amount = WallTime { ns, running_ns, samples, shared: stretch.shared };
             self.samples += samples;
             self.parts.entry(part).or_default().add(amount);
             let stack = trace.stack(stretch.process, stretch.id);
@@ -126,7 +126,7 @@ impl Ledger {
         let share = amount.samples as f64 / self.samples.max(1) as f64;
         let spread = share * (1.0 - share) / self.samples.max(1) as f64;
         let of_samples = (self.running_ns as f64).powi(2) * spread;
-        (1.96 * (of_samples + amount.variance).sqrt()).round() as u64
+        (1.96 * (of_samples + amount.shared.variance()).sqrt()).round() as u64
     }
 
     /// Files or peers that a part waits for but to save, most time first.

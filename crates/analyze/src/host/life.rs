@@ -3,7 +3,7 @@
 use tprof_trace::model::{Sample, ThreadState};
 
 use super::driver::Driver;
-use crate::base::intervals::Interval;
+use crate::base::intervals::{Cover, Interval};
 use crate::rank::Step;
 use crate::rank::samples::{CpuTrace, Func, Layer, Part, Role};
 
@@ -45,7 +45,8 @@ impl Start {
 pub struct Life {
     /// All of it.
     pub whole: Interval,
-    /// Python's start and imports, from the beginning; empty without Python.
+    /// From the beginning to the first step or batch; where there is neither, Python's start and
+    /// imports. Empty without Python, and where the beginning was not recorded.
     pub start_up: Interval,
     /// What is judged.
     pub window: Interval,
@@ -54,8 +55,14 @@ pub struct Life {
 }
 
 impl Life {
-    /// Of a driver with these rows, in order of time.
-    pub fn of(driver: &Driver, steps: &[Step], rows: &[Sample], trace: &CpuTrace) -> Life {
+    /// Of a driver with these rows, in order of time. `paused`: when recording was off.
+    pub fn of(
+        driver: &Driver,
+        steps: &[Step],
+        rows: &[Sample],
+        trace: &CpuTrace,
+        paused: &Cover,
+    ) -> Life {
         let first_ns = rows.first().map_or(driver.start_ns, began);
         let whole = Interval::new(driver.start_ns.min(first_ns), driver.end_ns);
         let phases: Vec<RowPhase> = rows.iter().map(|row| RowPhase::of(row, trace)).collect();
@@ -82,6 +89,16 @@ impl Life {
             }
             _ if has_python => (Start::AfterStartUp, Interval::new(start_up.end, end_ns)),
             _ => (Start::Beginning, whole),
+        };
+        let start_up = match start {
+            // Of what lies between, nothing is known to be start-up if steps may have gone
+            // unrecorded.
+            Start::FirstStep | Start::FirstBatch if start_up.length() > 0 => {
+                let between = Interval::new(start_up.end, window.start.max(start_up.end));
+                let is_recorded = paused.within(between).length() == 0;
+                if is_recorded { Interval::new(start_up.start, between.end) } else { start_up }
+            }
+            _ => start_up,
         };
         Life { whole, start_up, window, start }
     }

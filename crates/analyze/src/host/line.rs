@@ -1,9 +1,10 @@
 //! Where a thread is: the line of the user's own code, and what that called.
 
+use tprof_facts::functions::in_sentence;
 use tprof_facts::labels::base_name;
 
 use crate::rank::samples::{
-    Func, FunctionTable, Layer, Part, Stack, is_interpreter, joins, wants_held_lock,
+    Func, FunctionTable, Layer, Part, Stack, is_interpreter, joins, loads_inline, wants_held_lock,
 };
 use tprof_trace::model::ThreadState;
 
@@ -29,6 +30,8 @@ pub struct Place {
     pub of_database: bool,
     /// Of [`Part::Lock`]: it is one that another thread holds, and no condition.
     pub is_held: bool,
+    /// Of [`Part::Data`]: the thread makes it itself, or waits for what it makes it of.
+    pub is_inline: bool,
     /// Of [`Part::Other`]: what is waited for.
     pub cause: OtherCause,
 }
@@ -88,7 +91,8 @@ impl Place {
             .or_else(|| find(&|func, _| is_python(func) && !func.is_import()))
             .or_else(|| find(&|func, _| is_python(func)))
             .or_else(|| find(&|func, line| line > 0 && func.is_own()))
-            .or_else(|| find(&|func, _| !func.is_system()))
+            // A linker's stub is a part of the call.
+            .or_else(|| find(&|func, _| !func.is_system() && !func.is_stub()))
             .or(if frames.is_empty() { None } else { Some(0) });
         let of_database = frames.iter().any(|(func, _)| func.is_of_database());
         let saves = |func: &Func| func.is_save() && !(of_database && func.layer == Layer::Native);
@@ -102,6 +106,7 @@ impl Place {
             saves: frames.iter().any(|(func, _)| saves(func)),
             of_database,
             is_held: part == Part::Lock && wants_held_lock(ThreadState::Lock, all()),
+            is_inline: part == Part::Data && loads_inline(all()),
             cause: match part {
                 Part::Other => OtherCause::of(all()),
                 _ => OtherCause::default(),
@@ -127,9 +132,11 @@ impl Place {
     pub fn shown(&self) -> String {
         match (self.file.is_empty(), self.line) {
             (true, _) if self.function.is_empty() => "(stack unknown)".to_owned(),
-            (true, _) => self.function.clone(),
-            (false, 0) => format!("{} ({})", self.function, base_name(&self.file)),
-            (false, line) => format!("{} ({}:{line})", self.function, base_name(&self.file)),
+            (true, _) => in_sentence(&self.function),
+            (false, 0) => format!("{} ({})", in_sentence(&self.function), base_name(&self.file)),
+            (false, line) => {
+                format!("{} ({}:{line})", in_sentence(&self.function), base_name(&self.file))
+            }
         }
     }
 }
@@ -137,6 +144,19 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_linkers_stub_counts_for_its_caller() {
+        let mut names = FunctionTable::default();
+        let mut id = |name: &str, module: &str| {
+            let (name, module) = (name.into(), module.into());
+            names.id(Func { name, file: "".into(), module, layer: Layer::Native })
+        };
+        let functions = vec![id("memcmp@plt", "job"), id("contains", "job"), id("main", "job")];
+        let stack = Stack { lines: vec![0; functions.len()], functions, ..Stack::default() };
+        let place = Place::of(Part::Native, &stack, &names);
+        assert_eq!((&*place.function, &*place.below), ("contains", "memcmp@plt"));
+    }
 
     #[test]
     fn the_end_of_a_thread_is_not_that_of_a_child() {

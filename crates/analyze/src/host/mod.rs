@@ -21,6 +21,7 @@ mod tables;
 mod visible;
 
 pub(crate) use ledger::{Ledger, WallTime};
+pub(crate) use life::Start;
 pub(crate) use line::{OtherCause, Place};
 pub(crate) use meanwhile::{Doing, Meanwhile};
 pub(crate) use others::Others;

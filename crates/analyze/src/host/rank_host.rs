@@ -14,6 +14,7 @@ use super::life::Life;
 use super::line::{OtherCause, Place};
 use super::meanwhile::Meanwhile;
 use super::others::Others;
+use super::paused::paused;
 use super::steps::{OF_STEPS, StepTime};
 use super::visible::Visible;
 use crate::base::intervals::{Cover, Interval};
@@ -87,7 +88,7 @@ impl RankHost {
         rows.sort_by_key(|row| row.time_ns);
         let part = part_of(&steps);
         let life = match rank.file.part() {
-            None => Life::of(&driver, &steps, &rows, cpu),
+            None => Life::of(&driver, &steps, &rows, cpu, &paused(rank.file)),
             Some(of_file) => Life::of_cycle(&driver, &of_file.recorded_ns),
         };
         let life = life.within(part);
@@ -181,7 +182,8 @@ fn intervals(rows: &[Sample], trace: &CpuTrace) -> Vec<(Arc<Place>, Interval)> {
     let mut found: Vec<(Arc<Place>, Interval)> = Vec::new();
     for row in rows {
         let place = places.entry((row.process, row.stack, row.state)).or_insert_with(|| {
-            let part = trace.part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
+            let part =
+                trace.driver_part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
             Arc::new(Place::of(part, trace.stack(row.process, row.stack), &trace.names))
         });
         let start_ns = match row.state {
@@ -239,6 +241,7 @@ mod tests {
             saves: false,
             of_database: false,
             is_held: false,
+            is_inline: false,
             cause: crate::host::OtherCause::default(),
         })
     }

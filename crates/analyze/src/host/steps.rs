@@ -45,6 +45,12 @@ impl StepTime {
         OF_STEPS.iter().position(|of| *of == part).map_or(0, |at| self.parts_ns[at])
     }
 
+    /// [`StepTime::running_ns`]; `None` where waits and polling take all of the time, so that no
+    /// sample saw what the step itself ran: it did run, however short.
+    pub fn ran_ns(&self) -> Option<u64> {
+        (self.running_ns > 0).then_some(self.running_ns)
+    }
+
     /// Of all steps, which are in order and do not overlap.
     pub fn all(steps: &[Step], rows: &[Sample], trace: &CpuTrace) -> Vec<StepTime> {
         let empty = |step: &Step| StepTime {
@@ -58,7 +64,8 @@ impl StepTime {
         };
         let mut all: Vec<StepTime> = steps.iter().map(empty).collect();
         for row in rows.iter().filter(|row| row.state != ThreadState::Running) {
-            let part = trace.part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
+            let part =
+                trace.driver_part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
             let at = OF_STEPS.iter().position(|of| *of == part);
             let at = at.unwrap_or(OF_STEPS.len() - 2);
             let extent = extent(row);
@@ -77,7 +84,7 @@ impl StepTime {
             let step = steps.get(at).filter(|step| step.interval.start <= row.time_ns);
             let Some(time) = step.and(all.get_mut(at)) else { continue };
             time.sampled_ns += row.weight_ns;
-            let part = trace.part(row.process, row.stack, row.state);
+            let part = trace.driver_part(row.process, row.stack, row.state);
             if let Some(at) = part.and_then(|part| OF_STEPS.iter().position(|of| *of == part)) {
                 time.polled_ns[at] += row.weight_ns;
             }
@@ -155,5 +162,17 @@ mod tests {
         let [time] = StepTime::all(&[step], &rows, &trace).try_into().unwrap();
         let at = OF_STEPS.iter().position(|part| *part == Part::Collective).unwrap();
         assert_eq!((time.running_ns, time.parts_ns[at]), (10, 90));
+        assert_eq!(time.ran_ns(), Some(10));
+    }
+
+    #[test]
+    fn a_step_that_no_sample_saw_running_did_not_run_for_nothing() {
+        let file = Fixture::new().finish();
+        let wait =
+            Sample { weight_ns: 100, state: ThreadState::Sleep, stack: 1, ..Sample::default() };
+        let trace = CpuTrace::of_rows(&file, [wait].into_iter());
+        let step = Step::on_host(3, 0, Interval::new(0, 100));
+        let [time] = StepTime::all(&[step], &[wait], &trace).try_into().unwrap();
+        assert_eq!((time.ran_ns(), time.parts_ns.iter().sum::<u64>()), (None, 100));
     }
 }

@@ -190,20 +190,23 @@ fn lines(ranks: &Ranks, why: &str) -> Table {
     table
 }
 
-/// Columns of steps for each of [`OF_STEPS`]; only some are shown to a person.
-const STEP_COLUMNS: [Column; OF_STEPS.len()] = [
-    Column::new("data_ns", "data", Unit::Duration),
-    Column::data("gil_ns", Unit::Duration),
-    Column::new("lock_ns", "lock", Unit::Duration),
-    Column::data("file_io_ns", Unit::Duration),
-    Column::data("socket_ns", Unit::Duration),
-    Column::new("collective_ns", "coll.", Unit::Duration),
-    Column::new("device_ns", "device", Unit::Duration),
-    Column::new("no_core_ns", "no core", Unit::Duration),
-    Column::data("tprof_ns", Unit::Duration),
-    Column::data("other_ns", Unit::Duration),
-    Column::data("unknown_ns", Unit::Duration),
+/// Columns of steps for each of [`OF_STEPS`]. A person sees those of which any step has time: they
+/// and what ran add up to the wall time.
+const STEP_COLUMNS: [(&str, &str); OF_STEPS.len()] = [
+    ("data_ns", "data"),
+    ("gil_ns", "GIL"),
+    ("lock_ns", "lock"),
+    ("file_io_ns", "files"),
+    ("socket_ns", "socket"),
+    ("collective_ns", "coll."),
+    ("device_ns", "device"),
+    ("no_core_ns", "no core"),
+    ("tprof_ns", "tprof"),
+    ("other_ns", "other"),
+    ("unknown_ns", "unknown"),
 ];
+/// Why there is no time on a core of a step.
+const NOT_SEEN: &str = "no sample saw the thread run in this step";
 
 fn steps(ranks: &Ranks) -> Option<Table> {
     let mut columns = vec![
@@ -212,9 +215,15 @@ fn steps(ranks: &Ranks) -> Option<Table> {
         Column::new("wall_ns", "wall", Unit::Duration),
         Column::new("running_ns", "ran", Unit::Duration),
     ];
-    columns.extend(STEP_COLUMNS);
-    let mut table = Table::new("steps", "Steps, longest first", columns)
-        .about("ran: wall time without all waits; short waits count where the first of 0.2 s was");
+    let all_steps = || ranks.iter().flat_map(|(_, host)| &host.steps);
+    columns.extend(STEP_COLUMNS.iter().enumerate().map(|(at, (key, heading))| {
+        let has_any = all_steps().any(|step| step.parts_ns[at] > 0);
+        Column::new(key, if has_any { heading } else { "" }, Unit::Duration)
+    }));
+    let mut table = Table::new("steps", "Steps, longest first", columns).about(
+        "ran: wall time without all waits; other: sleeps, children, threads, events; waits \
+             below 1 ms are divided over up to 0.2 s",
+    );
     let mut rows: Vec<(&RankAt, &StepTime)> = Vec::new();
     for (at, host) in ranks {
         rows.extend(host.steps.iter().map(|step| (at, step)));
@@ -225,7 +234,7 @@ fn steps(ranks: &Ranks) -> Option<Table> {
             Cell::applies(at.rank),
             step.number.into(),
             step.wall_ns.into(),
-            step.running_ns.into(),
+            step.ran_ns().map_or_else(|| Cell::missing(NOT_SEEN), Cell::from),
         ];
         row.extend(step.parts_ns.map(Cell::from));
         table.row(row);
@@ -241,8 +250,10 @@ fn start_up(ranks: &Ranks) -> Vec<Table> {
         Column::data("unknown_ns", Unit::Duration),
         Column::new("imports_ns", "of it imports", Unit::Duration),
     ];
-    let mut all = Table::new("start_up", "Start-up, before the judged time", columns)
-        .about("from the process's beginning to the last of the first imports");
+    let mut all = Table::new("start_up", "Start-up, before the judged time", columns).about(
+        "from the process's beginning to the first step or batch; without these to the last of \
+             the first imports",
+    );
     let columns = vec![
         rank_column(ranks),
         Column::new("wall_ns", "wall", Unit::Duration),

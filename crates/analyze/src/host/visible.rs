@@ -11,6 +11,8 @@ use crate::rank::samples::{CpuTrace, Layer, is_interpreter};
 pub struct Visible {
     /// Compiled functions were sampled.
     pub native: bool,
+    /// Python's functions were sampled, running or waiting.
+    pub python: bool,
     /// Functions of Python's interpreter were sampled.
     pub interpreter: bool,
     /// Some of those have no names.
@@ -21,6 +23,8 @@ impl Visible {
     /// Of a rank's samples.
     pub fn of(trace: &CpuTrace) -> Visible {
         let mut found = Visible::default();
+        let stretches = trace.stretches.iter().flat_map(|one| &one.stack);
+        found.python = stretches.into_iter().any(|id| trace.names.get(*id).layer == Layer::Python);
         let running = trace.stretches.iter().filter(|one| one.state == ThreadState::Running);
         let functions = running.flat_map(|one| &one.stack).map(|id| trace.names.get(*id));
         for func in functions.filter(|func| func.layer == Layer::Native) {

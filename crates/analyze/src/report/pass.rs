@@ -17,7 +17,7 @@ use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, TraceError, TraceFile
 use super::error::AnalyzeError;
 use crate::base::parallel;
 use crate::document::{
-    Begun, Body, Document, DocumentKind, Named, Options, RankAt, UnjoinedAnalysis,
+    Begun, Body, Document, DocumentKind, Machine, Named, Options, RankAt, UnjoinedAnalysis,
 };
 use crate::findings::{Findings, RankFindings};
 use crate::rank::{Needs, RankTrace};
@@ -288,7 +288,9 @@ impl Context<'_> {
             trace.name_missing(symbols);
         }
         let clock = self.zero.clock(&trace, self.dir);
-        let at = RankAt { rank: file.rank, label: file.label.to_string(), file: name, clock };
+        let machine = Machine::of(self.dir.infos());
+        let label = file.label.to_string();
+        let at = RankAt { rank: file.rank, label, file: name, clock, machine };
         let seen = Seen::of(&trace);
         let cycles = match self.options.cycle {
             Some(cycle) => only_cycle(&mut trace, cycle),

@@ -326,9 +326,19 @@ impl Worker {
 
     /// Long waits that were not sampled as they began are read while they last.
     fn look_at_waits(&mut self, now: u64) {
-        let waits = self.threads.waits_unseen(now.saturating_sub(LONG_WAIT_NS));
+        let mut waits = self.threads.waits_unseen(now.saturating_sub(LONG_WAIT_NS));
+        // What the threads are known to do is as old as the records that wait for their turn.
+        let come = waiting::come(&self.waiting);
+        waits.retain(|(_, tid)| !come.contains(tid));
+        let mut places = Vec::new();
         for (pid, tid) in waits.into_iter().take(MOST_LOOKS) {
-            if let Some(place) = self.place_of_wait(pid, tid, None) {
+            places.extend(self.place_of_wait(pid, tid, None).map(|place| (tid, place)));
+        }
+        if !places.is_empty() {
+            // One that came back meanwhile may have been read in its next wait.
+            self.drain();
+            let come = waiting::come(&self.waiting);
+            for (tid, place) in places.into_iter().filter(|(tid, _)| !come.contains(tid)) {
                 self.threads.waits_at(tid, place);
             }
         }

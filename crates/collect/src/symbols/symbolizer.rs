@@ -8,7 +8,7 @@ use super::kernel::{KERNEL, KernelNames};
 use super::module_file::ModuleFile;
 use super::places::KnownPlaces;
 use super::table::SymbolTable;
-use crate::elf::{Elf, FileId};
+use crate::elf::{Elf, FileId, called_by_stub};
 use crate::kept::Kept;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -231,13 +231,22 @@ impl OpenModule {
         }
         let own = self.found.as_ref().map(|(elf, path)| (elf, path.as_path()));
         let sources = self.sources.get_or_insert_with(|| Sources::open(module, own, sparing, kept));
-        let frames = sources.resolve(pc);
+        let mut frames = sources.resolve(pc);
+        if let Some((elf, _)) = self.found.as_ref().filter(|_| frames.is_empty()) {
+            frames.extend(stub(elf, pc));
+        }
         // Not what is found without the file's own.
         if let (Some(places), Some(_)) = (&mut self.places, &sources.debug) {
             places.learn(pc, &frames);
         }
         frames
     }
+}
+
+/// The linker's stub at an address: `memcmp@plt`.
+fn stub(elf: &Elf, pc: u64) -> Option<ResolvedFrame> {
+    let function = format!("{}@plt", demangle(&called_by_stub(elf, pc)?));
+    Some(ResolvedFrame { function, ..ResolvedFrame::default() })
 }
 
 impl Sources {

@@ -129,7 +129,8 @@ impl SymbolTable {
         let before = &self.symbols[after.saturating_sub(LOOK_BACK)..after];
         let nearest = before.last()?;
         let holder = before.iter().rev().find(|s| s.holds(pc)).or_else(|| {
-            (nearest.size() == 0 && pc - nearest.address < LABEL_BYTES).then_some(nearest)
+            let is_near = nearest.size() == 0 && pc - nearest.address < LABEL_BYTES;
+            (is_near && share_a_section(elf, nearest.address, pc)).then_some(nearest)
         })?;
         let same = |s: &&Symbol| s.address == holder.address && s.size() == holder.size();
         // `malloc` is known better than `__libc_malloc` at the same place.
@@ -152,6 +153,15 @@ impl SymbolTable {
         let name = elf.string(self.names_offset.checked_add(offset)?)?;
         (!name.is_empty()).then(|| String::from_utf8_lossy(&name).into_owned())
     }
+}
+
+/// Whether a file's section holds both addresses: what follows it is no part of a label's code.
+/// `true` where the file has no sections.
+fn share_a_section(elf: &Elf, a: u64, b: u64) -> bool {
+    let sections = elf.sections();
+    let holds = |section: &&Section, pc: u64| pc.wrapping_sub(section.address) < section.bytes;
+    let own = sections.iter().filter(|section| section.is_code()).find(|one| holds(one, a));
+    own.is_none_or(|own| holds(&own, b))
 }
 
 /// Symbols of a kept file, which has as many bytes as it was written with.

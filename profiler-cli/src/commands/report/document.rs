@@ -1,7 +1,7 @@
 //! A document as text: its tables cut to what fits a page.
 
-use tprof_analyze::Document;
 use tprof_analyze::document::{Cell, Column, Table, Unit, Value, View};
+use tprof_analyze::{BUSY, Document};
 use tprof_facts::csv;
 use tprof_facts::units::{bytes, count, duration, percent};
 
@@ -16,17 +16,16 @@ const MOST_REASONS: usize = 3;
 pub fn text(document: &Document, top: usize, form: Form) -> String {
     let mut page = Page::new(form);
     let head = Head::of_document(document);
-    // Causes come first; their notes are on how to read the gains.
-    let (notes, late): (&[String], &[String]) = match is_of_causes(document) {
-        true => (&[], &document.notes),
-        false => (&document.notes, &[]),
-    };
-    head::completeness(&mut page, &Head { notes, ..head }, document.kind);
+    // Causes come first; their notes are on how to read the gains, but for one that holds of all.
+    let is_first = |note: &String| !is_of_causes(document) || note.starts_with(BUSY);
+    let (notes, late): (Vec<String>, Vec<String>) =
+        document.notes.iter().cloned().partition(is_first);
+    head::completeness(&mut page, &Head { notes: &notes, ..head }, document.kind);
     let (first, rest) = document.tables.split_at(document.tables.len().min(1));
     tables(&mut page, first, top);
     if !late.is_empty() {
         page.gap();
-        head::notes(&mut page, late);
+        head::notes(&mut page, &late);
     }
     tables(&mut page, rest, top);
     page.into_text()

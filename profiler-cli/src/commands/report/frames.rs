@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use crate::terminal::columns::{self, shorten};
-use tprof_facts::frames::{CUT, NO_STACK};
+use tprof_facts::frames::{CUT, Layer, NO_STACK};
+use tprof_facts::functions::without_arguments;
 use tprof_facts::labels::base_name;
+use tprof_facts::owner::Code;
 
 /// A caller's name is not cut below this.
 const LEAST_NAME: usize = 12;
@@ -109,27 +111,40 @@ fn frames_shown(stack: &[Arc<str>], width: usize) -> Vec<String> {
     let starter = stack[from..].iter().position(|frame| is_starter(frame));
     let to = starter.filter(|&at| at > 0).map_or(stack.len(), |at| from + at);
     // A function that calls itself is one line, however deep.
+    first_lines(stack[from..to].iter().map(|frame| &**frame), "", width)
+}
+
+/// The first of some frames in a line each, and the innermost of the user's own code: it is what a
+/// person looks for. `of` is what follows the number of those that are left out.
+fn first_lines<'s>(frames: impl Iterator<Item = &'s str>, of: &str, width: usize) -> Vec<String> {
     let mut runs: Vec<(&str, usize)> = Vec::new();
-    let mut left = to - from;
-    for frame in &stack[from..to] {
-        let shown = runs.len();
+    for frame in frames {
         match runs.last_mut() {
-            Some((first, times)) if function(first) == function(frame) => *times += 1,
-            _ if shown == MOST_FRAMES => break,
+            Some((last, times)) if function(last) == function(frame) => *times += 1,
             _ => runs.push((frame, 1)),
         }
-        left -= 1;
     }
-    let line = |(frame, times): (&str, usize)| {
+    let own = runs.iter().position(|(frame, _)| is_own(frame)).filter(|at| *at >= MOST_FRAMES);
+    let head = if own.is_some() { MOST_FRAMES - 1 } else { MOST_FRAMES.min(runs.len()) };
+    let line = |(frame, times): &(&str, usize)| {
         let line = frame_line(frame, width.saturating_sub(8));
-        if times > 1 { format!("{line} x{times}") } else { line }
+        if *times > 1 { format!("{line} x{times}") } else { line }
     };
-    let mut shown: Vec<String> = runs.into_iter().map(line).collect();
-    match left {
-        0 => {}
-        1 => shown.push("... 1 more frame".to_owned()),
-        left => shown.push(format!("... {left} more frames")),
-    }
+    let more = |of_runs: &[(&str, usize)]| match of_runs.iter().map(|(_, times)| times).sum() {
+        0_usize => None,
+        1 => Some(format!("... 1 more frame{of}")),
+        left => Some(format!("... {left} more frames{of}")),
+    };
+    let mut shown: Vec<String> = runs[..head].iter().map(line).collect();
+    let after = match own {
+        Some(own) => {
+            shown.extend(more(&runs[head..own]));
+            shown.push(line(&runs[own]));
+            own + 1
+        }
+        None => head,
+    };
+    shown.extend(more(&runs[after..]));
     shown
 }
 
@@ -146,26 +161,16 @@ fn with_python(stack: &[Arc<str>], python: usize, width: usize) -> Vec<String> {
         1 => shown.push(frame_line(native[MOST_CALLED], width)),
         more => shown.push(format!("... {more} frames of the interpreter and its libraries")),
     }
-    let mut runs: Vec<(&str, usize)> = Vec::new();
-    let mut left = 0;
-    for frame in stack[python..].iter().filter(|frame| is_python(frame)) {
-        let full = runs.len() == MOST_FRAMES;
-        match runs.last_mut() {
-            Some((last, times)) if left == 0 && function(last) == function(frame) => *times += 1,
-            _ if full => left += 1,
-            _ => runs.push((frame, 1)),
-        }
-    }
-    shown.extend(runs.into_iter().map(|(frame, times)| {
-        let line = frame_line(frame, width.saturating_sub(8));
-        if times > 1 { format!("{line} x{times}") } else { line }
-    }));
-    match left {
-        0 => {}
-        1 => shown.push("... 1 more frame of Python".to_owned()),
-        left => shown.push(format!("... {left} more frames of Python")),
-    }
+    let callers = stack[python..].iter().map(|frame| &**frame).filter(|frame| is_python(frame));
+    shown.extend(first_lines(callers, " of Python", width));
     shown
+}
+
+/// Whether a frame has a line of a file outside of packages, libraries and the system.
+fn is_own(frame: &str) -> bool {
+    let file = split(frame).1.and_then(|place| Some(place.rsplit_once(':')?.0));
+    let layer = if is_python(frame) { Layer::Python } else { Layer::Native };
+    file.is_some_and(|file| Code { layer, file, module: "" }.is_own())
 }
 
 /// Whether a frame is a function of Python's: its place is a Python file, or code that
@@ -185,9 +190,14 @@ pub fn name(stack: &[Arc<str>], width: usize) -> String {
         .or_else(|| stack.iter().position(|frame| !is_allocator(frame) && !is_library(frame)));
     let own = own.or_else(|| stack.iter().position(|frame| !is_allocator(frame))).unwrap_or(0);
     let Some(frame) = stack.get(own) else { return NO_STACK.to_owned() };
+    // The innermost frame of the user's own code has its place in the line, however far out it is.
+    let mine = stack.iter().position(|frame| is_own(frame)).filter(|at| *at > own);
+    let end = mine.map(|at| format!(" \u{2026} {}", frame_line(&stack[at], width / 2)));
+    let width = width - end.as_ref().map_or(0, |end| columns::width(end)).min(width);
     let mut line = frame_line(frame, width);
     let mut callee = function(frame);
-    for caller in stack[own + 1..].iter().filter(|f| python.is_none() || is_python(f)) {
+    let until = mine.unwrap_or(stack.len());
+    for caller in stack[own + 1..until].iter().filter(|f| python.is_none() || is_python(f)) {
         let name = match python {
             // What stands in angles there is no argument: `<module>`.
             Some(_) => function(caller).to_owned(),
@@ -206,7 +216,7 @@ pub fn name(stack: &[Arc<str>], width: usize) -> String {
         line += &format!(" < {}", shorten(&name, room));
         callee = function(caller);
     }
-    line
+    line + &end.unwrap_or_default()
 }
 
 /// Whether a frame belongs to a language's own containers: its caller is more useful.
@@ -263,37 +273,37 @@ fn frame_line(frame: &str, width: usize) -> String {
     shorten(&line, width)
 }
 
-/// Template arguments and parameters replaced by `..`, outermost first.
-fn without_arguments(function: &str) -> String {
-    let mut out = String::with_capacity(function.len());
-    let mut depth = 0u32;
-    let mut before = ' ';
-    for c in function.chars() {
-        let opens = matches!(c, '<' | '(') && !out.ends_with("operator");
-        let closes = matches!(c, '>' | ')') && before != '-' && depth > 0;
-        if closes {
-            depth -= 1;
-        }
-        if depth == 0 {
-            if closes {
-                out += "..";
-            }
-            out.push(c);
-        }
-        if opens {
-            depth += 1;
-        }
-        before = c;
-    }
-    if depth == 0 { out.replace("(..)", "()") } else { function.to_owned() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn stack(frames: &[&str]) -> Vec<Arc<str>> {
         frames.iter().map(|&frame| Arc::from(frame)).collect()
+    }
+
+    #[test]
+    fn the_innermost_frame_of_the_users_own_is_never_left_out() {
+        let inside = "/opt/lib/python3.11/site-packages/torch/nn/modules/module.py";
+        let mut frames: Vec<String> = vec!["at::empty (libtorch_cpu.so)".to_owned()];
+        frames.extend((0..8).map(|at| format!("f{at} ({inside}:{at})")));
+        frames.push("train_step (/home/me/b_leak.py:12)".to_owned());
+        frames.push("main (/home/me/b_leak.py:21)".to_owned());
+        frames.push("<module> (/home/me/b_leak.py:30)".to_owned());
+        let frames: Vec<&str> = frames.iter().map(String::as_str).collect();
+        let lines = shown(&stack(&frames), 80);
+        assert_eq!(
+            lines[5..],
+            [
+                "f4 (module.py:4)",
+                "... 3 more frames of Python",
+                "train_step (b_leak.py:12)",
+                "... 2 more frames of Python"
+            ]
+        );
+        let line = name(&stack(&frames), 60);
+        assert!(line.starts_with("f0 (module.py:0) < "), "{line}");
+        assert!(line.ends_with(" \u{2026} train_step (b_leak.py:12)"), "{line}");
+        assert!(columns::width(&line) <= 60, "{line}");
     }
 
     #[test]

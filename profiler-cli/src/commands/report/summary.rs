@@ -1,15 +1,19 @@
 //! `tprof report summary` as text.
 
 use tprof_analyze::processes::{Ended, ProcessRow};
-use tprof_analyze::summary::Rank;
+use tprof_analyze::summary::{Line, Rank};
 use tprof_analyze::{Reading, Report};
+use tprof_facts::labels::base_name;
 use tprof_facts::units::{bytes, count, duration, signal};
 use tprof_trace::run::misses_allocations;
 
 use super::head::{self, Head, plural, text_of};
-use super::{gpu, ranks, sites};
+use super::{frames, gpu, ranks, sites};
 use crate::terminal::commands;
 use crate::terminal::page::{Form, Page, Table};
+
+/// Columns of a function's name in a line of the first findings.
+const FUNCTION: usize = 40;
 
 /// The whole page.
 pub fn text(report: &Report, top: usize, form: Form) -> String {
@@ -74,12 +78,31 @@ fn findings(page: &mut Page, report: &Report) {
             (_, Some(gain_ns), _) => format!("{} a step", duration(gain_ns)),
             (_, None, Some(gain_ns)) => duration(gain_ns),
         };
-        table.row(vec![line.severity.to_uppercase(), gain, line.what.clone()]);
+        table.row(vec![line.severity.to_uppercase(), gain, what(line)]);
     }
     if !lines.is_empty() {
         page.table(&table);
         let path = crate::terminal::quote::word(report.run.path.as_os_str());
         page.line(&format!("  Evidence and remedies: tprof report findings {path}"));
+    }
+}
+
+/// What is wrong, and where: `one function takes much of the CPU time: parse (load.py:22)`.
+fn what(line: &Line) -> String {
+    let place = line.file.as_ref().map(|file| match line.line {
+        Some(number) => format!("{}:{number}", base_name(file)),
+        None => base_name(file).to_owned(),
+    });
+    let function = line.function.as_ref().filter(|name| !name.is_empty());
+    let at = match (function, place) {
+        (Some(function), Some(place)) => format!("{} ({place})", frames::brief(function, FUNCTION)),
+        (Some(function), None) => frames::brief(function, FUNCTION),
+        (None, Some(place)) => place,
+        (None, None) => line.subject.clone(),
+    };
+    match at.is_empty() {
+        true => line.what.clone(),
+        false => format!("{}: {at}", line.what),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `tprof run`: launches a command, records it, and ends as it ended.
 
 mod args;
+mod first_finding;
 mod live_log;
 mod peak;
 mod record;

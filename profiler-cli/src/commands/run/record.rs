@@ -2,7 +2,7 @@
 
 use super::args::RunArgs;
 use super::live_log::{self, LogWriter};
-use super::{peak, requests, summary};
+use super::{first_finding, peak, requests, summary};
 
 use crate::commands::export::{self, ExportArgs};
 use crate::compile::CompileLogs;
@@ -319,7 +319,8 @@ fn after(
     };
     if !resolved.quiet {
         let peak = peak::of(&resolved.config.output, &info);
-        print_stderr(&summary::summary(&info, peak, &resolved.config, outcome, notes));
+        let first = first_finding::of(&resolved.config.output, &info);
+        print_stderr(&summary::summary(&info, peak, first, &resolved.config, outcome, notes));
     }
     let output = &resolved.config.output;
     if resolved.export.is_none() && requests::pending(output).is_empty() {

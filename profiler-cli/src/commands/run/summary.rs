@@ -16,10 +16,12 @@ use tprof_trace::run::{LATER_EVENTS, RunInfo, blind_alike};
 const MOST_BLIND: usize = 3;
 
 /// The summary of a run, for stderr.
+/// `first` is the headline of the first finding.
 /// `notes` state what came of windows of PyTorch's profiler and of logs of `torch.compile`.
 pub fn summary(
     info: &RunInfo,
     peak: Option<Peak>,
+    first: Option<String>,
     config: &Config,
     outcome: Outcome,
     notes: Vec<String>,
@@ -30,8 +32,9 @@ pub fn summary(
     lines.extend(unseen(info, config.follow).into_iter().map(|line| ("", line)));
     let run = quote::word(quote::nearby(&config.output).as_os_str());
     lines.extend(notes.into_iter().map(|line| ("", line)));
+    lines.extend(first.map(|first| ("found", first)));
     lines.push(("run", run.clone()));
-    lines.push(("next", format!("tprof report {run}")));
+    lines.push(("next", format!("tprof report findings {run}")));
     let mut text = String::new();
     for (label, line) in lines {
         // Padded before it is painted: escapes have no width.

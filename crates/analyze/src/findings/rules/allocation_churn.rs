@@ -50,7 +50,7 @@ impl Rule for AllocationChurn {
         else {
             return Verdict::none(scene.none(&SAMPLE, is_recorded));
         };
-        if let Some(few) = too_few(samples.len() as u64) {
+        if let Some(few) = too_few(scene, samples.len() as u64) {
             return few;
         }
         let rates = rates(scene).map(|rates| format!(" All threads of the rank made {rates}."));

@@ -2,7 +2,7 @@
 
 use tprof_facts::units::{bytes, duration};
 
-use super::host_part::{amount, finding_at, hardly, host, is_found, widest, with_lines};
+use super::host_part::{finding_at, hardly, host, is_found, waited, widest, with_lines};
 use super::sync_checkpoint;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -54,7 +54,7 @@ impl Rule for BlockingIo {
                 finding_at(scene, host, what, ns, |place| place.part == part && !place.saves)
                     .about(subject)
                     .seen(
-                        with_lines(&format!("It waits for {}", amount(host, ns)), &places)
+                        with_lines(&format!("It waits for {}", waited(host, &places)), &places)
                             + &waited_for(host, part, ns)
                             + &moved(scene, host),
                     )

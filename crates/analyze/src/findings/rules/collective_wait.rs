@@ -4,7 +4,7 @@
 use tprof_facts::units::duration;
 
 use super::host_part::{
-    amount, finding, hardly, host, is_found, unseen_native, widest, with_lines,
+    finding, hardly, host, is_found, unseen_native, waited, widest, with_lines,
 };
 use crate::findings::outcome::RankFindings;
 use crate::findings::rule::Rule;
@@ -37,7 +37,7 @@ impl Rule for CollectiveWait {
         let places = host.ledger.places(Some(Part::Collective));
         Verdict::Found(vec![
             finding(scene, host, "the job is in collective operations", Part::Collective, ns)
-                .seen(with_lines(&format!("It is there for {}", amount(host, ns)), &places))
+                .seen(with_lines(&format!("It is there for {}", waited(host, &places)), &places))
                 .advice(
                     "If one rank comes late (see Stragglers), shorten what it does before; else \
                      send less or less often (larger buckets, gradient accumulation), and overlap \

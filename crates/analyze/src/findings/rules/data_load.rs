@@ -10,6 +10,7 @@ use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times, top};
 use crate::gpu::gpu_time::loads_data;
+use crate::host::RankHost;
 use crate::rank::HostSpan;
 use crate::rank::samples::Part;
 
@@ -114,7 +115,11 @@ fn judge_samples(scene: &Scene<'_>) -> Verdict {
     }
     let within = |part: Cover| part.intersection(&scene.window).length();
     // The wait that `report host` has, where the driving thread is known.
-    let waiting = scene.host().map(|host| host.ledger.ns(Part::Data)).filter(|ns| *ns > 0);
+    let waits = |host: &RankHost| {
+        let data = host.ledger.parts.get(&Part::Data).copied().unwrap_or_default();
+        data.ns - data.running_ns
+    };
+    let waiting = scene.host().map(waits).filter(|ns| *ns > 0);
     let waiting = waiting.unwrap_or_else(|| within(sampled.waiting()));
     let starting = within(sampled.starting());
     let who = match scene.has_device() {

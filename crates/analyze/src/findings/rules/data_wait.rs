@@ -2,11 +2,11 @@
 
 use tprof_facts::units::{duration, percent};
 
-use super::host_part::{amount, at_places, finding, hardly, host, is_found, widest, with_lines};
+use super::host_part::{at_places, finding_at, hardly, host, is_found, waited, widest, with_lines};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::host::{Doing, Others};
+use crate::host::{Doing, Others, Place};
 use crate::rank::samples::Part;
 
 /// Share of the workers' time without a core from which more workers gain nothing.
@@ -28,11 +28,13 @@ impl Rule for DataWait {
         if scene.has_device() {
             return Verdict::none("a job with device work: DataLoadBound judges it");
         }
-        let ns = host.ledger.ns(Part::Data);
+        // What it loads itself is DataInline's.
+        let places = host.ledger.places(Some(Part::Data));
+        let places: Vec<_> = places.into_iter().filter(|(place, _)| !place.is_inline).collect();
+        let ns = places.iter().map(|(_, time)| time.ns).sum();
         if !is_found(host, ns) {
             return hardly(host, ns, "waiting for data");
         }
-        let places = host.ledger.places(Some(Part::Data));
         let workers = &host.others;
         let maker = host.without_data.maker().filter(|_| workers.workers.is_empty());
         let mut made = match workers.workers.is_empty() {
@@ -49,9 +51,11 @@ impl Rule for DataWait {
             let waits = at_places(&workers.workers_waiting);
             made.push_str(&format!(" They wait themselves: {waits}."));
         }
-        let seen = with_lines(&format!("It waits for {}", amount(host, ns)), &places) + " " + &made;
+        let seen =
+            with_lines(&format!("It waits for {}", waited(host, &places)), &places) + " " + &made;
+        let is_there = |place: &Place| place.part == Part::Data && !place.is_inline;
         Verdict::Found(vec![
-            finding(scene, host, "the job waits for its next data", Part::Data, ns)
+            finding_at(scene, host, "the job waits for its next data", ns, is_there)
                 .seen(seen)
                 .advice(maker.as_ref().map_or_else(|| advice(workers), of_maker))
                 .on_line(widest(&places)),

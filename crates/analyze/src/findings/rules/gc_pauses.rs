@@ -43,7 +43,7 @@ impl Rule for GcPauses {
         let samples = places.iter().map(|(_, time)| time.samples).sum();
         // Waits in it, as for pages, are exact.
         if !is_found(host, ns - running_ns)
-            && let Some(few) = too_few(samples)
+            && let Some(few) = too_few(scene, samples)
         {
             return few;
         }

@@ -1,6 +1,6 @@
 //! GilContention: the driving thread waits for Python's global lock.
 
-use super::host_part::{amount, at_places, finding, hardly, host, is_found, widest, with_lines};
+use super::host_part::{at_places, finding, hardly, host, is_found, waited, widest, with_lines};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -39,7 +39,7 @@ impl Rule for GilContention {
         Verdict::Found(vec![
             finding(scene, host, "Python threads take turns at the GIL", Part::Gil, ns)
                 .seen(
-                    with_lines(&format!("It waits for {}", amount(host, ns)), &places)
+                    with_lines(&format!("It waits for {}", waited(host, &places)), &places)
                         + " "
                         + &held,
                 )

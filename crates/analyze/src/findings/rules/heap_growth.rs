@@ -1,13 +1,18 @@
 //! HeapGrowth: live bytes rise all through the judged time.
 
+use rustc_hash::FxHashMap;
 use tprof_facts::frames::Layer;
 use tprof_facts::units::{bytes, counted, duration};
+use tprof_trace::TraceFile;
+use tprof_trace::model::counter;
 
+use super::likely_line::likely_line;
 use crate::findings::finding::SourceLine;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::memory::growth::Growth;
+use crate::memory::timeline::Cgroup;
 use crate::memory::{Moments, growth_at};
 use crate::rank::samples::Func;
 
@@ -22,13 +27,22 @@ const STEADY: std::ops::RangeInclusive<f64> = 0.7..=1.4;
 const LEAST_STEPS: usize = 4;
 /// Parts of the judged time, where there are no steps.
 const PARTS: u64 = 16;
-/// A growing heap takes no time until memory is full: its share is no more than that of a
-/// medium finding.
+/// Without steps, growth within less may be that of a start, as of libraries and caches that are
+/// filled once: it counts where a line of the user's own takes it, and lasts.
+const LONG_NS: u64 = 10_000_000_000;
+const LEAST_NS: u64 = 1_000_000_000;
+/// A growing heap takes no time until memory is full: where it is not known how much memory there
+/// is, its share is no more than that of a medium finding.
 const MOST_SHARE: f64 = 0.099;
-const ADVICE: &str = "Release what this line keeps: lists and caches that only grow, losses and \
-    graphs that are kept with their tensors (use .item() or .detach()). `tprof report memory` has \
-    all sites that grow.";
+/// Where it is known, growth that fills memory within an hour is a high finding; within half of
+/// that time it counts for twice as much.
+const SHARE_OF_HOUR: f64 = 0.1;
+/// Fewer steps in less than [`LONG_NS`] are no ground for that.
+const MANY_STEPS: usize = 20;
+/// And no more than all of the time.
+const LONGEST_SHARE: f64 = 0.99;
 const MINUTE_NS: f64 = 6e10;
+const HOUR_NS: f64 = 3.6e12;
 
 /// Live bytes at each step, or at even moments of the judged time.
 pub(super) struct HeapGrowth;
@@ -62,6 +76,16 @@ impl Rule for HeapGrowth {
         }
         let grown = grown as u64;
         let life_ns = growth.last_ns.saturating_sub(growth.first_ns);
+        let site = site(&growth);
+        let is_known = site.as_ref().is_some_and(|(line, _)| !line.file.is_empty());
+        let goes_on = by_step || life_ns >= LONG_NS;
+        if !goes_on && !(is_known && life_ns >= LEAST_NS) {
+            return Verdict::clear(format!(
+                "live heap grows by {} in {}, too short a time to tell growth that goes on",
+                bytes(grown),
+                duration(life_ns)
+            ));
+        }
         let rate = match by_step {
             true => format!("{} a step", bytes(growth.bytes_per_interval as u64)),
             false => {
@@ -69,15 +93,20 @@ impl Rule for HeapGrowth {
                 format!("{} a minute", bytes(rate as u64))
             }
         };
-        let site = site(&growth);
         let estimate = match growth.growth_bytes.error() {
             Some(error) => {
                 format!(", estimated from samples: growth \u{b1} {}", bytes(error.unsigned_abs()))
             }
             None => String::new(),
         };
+        let is_long = life_ns >= LONG_NS || scene.steps >= MANY_STEPS;
+        let left_ns = full_in_ns(scene, grown, life_ns).filter(|_| is_long);
+        let full = match left_ns {
+            Some(left_ns) => format!("; memory is full in {} at that rate", long(left_ns)),
+            None => String::new(),
+        };
         let seen = format!(
-            "Live heap grows from {} to {} in {} ({rate}{estimate}); {}.{}",
+            "Live heap grows from {} to {} in {} ({rate}{estimate}{full}); {}.{}",
             bytes(growth.first_bytes.get().unwrap_or(0)),
             bytes(last),
             duration(life_ns),
@@ -87,20 +116,87 @@ impl Rule for HeapGrowth {
                 None => String::new(),
             }
         );
-        let is_known = site.as_ref().is_some_and(|(line, _)| !line.file.is_empty());
-        let advice = match is_known {
-            true => ADVICE.to_owned(),
-            false => format!("{ADVICE} Recorded with `--stacks python` it has Python's line."),
+        let likely = if is_known { None } else { likely(scene, &growth) };
+        let sampled = match &likely {
+            Some(line) => format!(
+                " CPU samples in the same functions are below {} ({}).",
+                line.function,
+                line.shown()
+            ),
+            None => String::new(),
+        };
+        let is_python = scene.host().is_some_and(|host| host.visible.python);
+        let advice = advice(is_known, is_python);
+        let share = match left_ns {
+            Some(left_ns) => (SHARE_OF_HOUR * HOUR_NS / left_ns.max(1.0)).min(LONGEST_SHARE),
+            None => of_live.min(MOST_SHARE),
         };
         let mut finding = scene
             .finding("the heap grows all the time")
-            .bytes(grown, of_live.min(MOST_SHARE))
-            .seen(seen)
+            .bytes(grown, share)
+            .seen(seen + &sampled)
             .advice(advice)
-            .on_line(site.map(|(line, _)| line));
+            .on_line(likely.or(site.map(|(line, _)| line)));
         finding.keep = true;
         Verdict::Found(vec![finding])
     }
+}
+
+/// The time until memory is full, if the heap grows on as it did, ns: that of the cgroup, or of the
+/// machine if that has no limit. `None` where neither is known.
+fn full_in_ns(scene: &Scene<'_>, grown: u64, life_ns: u64) -> Option<f64> {
+    let file = scene.rank.file;
+    let cgroup = Cgroup::of(file);
+    let limit = cgroup.limit_bytes.get().filter(|limit| *limit > 0);
+    let (all, used) = match (limit, cgroup.last_bytes.get()) {
+        (Some(limit), Some(used)) => (limit, used),
+        _ => (scene.machine.memory_bytes?, resident(file)?),
+    };
+    let left = all.saturating_sub(used) as f64;
+    Some(left / (grown as f64 / life_ns.max(1) as f64))
+}
+
+/// Resident memory of a rank's processes at their end, bytes, shared pages once for each.
+fn resident(file: &TraceFile) -> Option<u64> {
+    let of = file.counters().iter().filter(|row| file.name(row.name) == counter::RSS_BYTES);
+    let mut last: FxHashMap<_, (u64, u64)> = FxHashMap::default();
+    for row in of {
+        let one = last.entry(row.process).or_default();
+        if row.time_ns >= one.0 {
+            *one = (row.time_ns, row.value as u64);
+        }
+    }
+    (!last.is_empty()).then(|| last.values().map(|(_, bytes)| bytes).sum())
+}
+
+/// `20 min`, `3.5 h`, `12 days`: a rate does not tell it better.
+fn long(ns: f64) -> String {
+    match ns / MINUTE_NS {
+        minutes if minutes < 1.0 => "less than a minute".to_owned(),
+        minutes if minutes < 120.0 => format!("{minutes:.0} min"),
+        minutes if minutes < 48.0 * 60.0 => format!("{:.0} h", minutes / 60.0),
+        minutes => format!("{:.0} days", minutes / 1440.0),
+    }
+}
+
+/// What to do, in the terms of the job's language.
+fn advice(is_known: bool, is_python: bool) -> String {
+    let kept = match is_python {
+        true => {
+            "Release what this line keeps: lists and caches that only grow, losses and graphs that \
+             are kept with their tensors (use .item() or .detach())."
+        }
+        false => {
+            "Release what this line takes: containers and caches that only grow, and what is \
+             allocated and not given back."
+        }
+    };
+    let line = match (is_known, is_python) {
+        (false, true) => " Recorded with `--stacks python` it has Python's line.",
+        (false, false) => " Compiled with debug information (`-g`) it has a line.",
+        (true, _) => "",
+    };
+    format!("{kept} `tprof report memory` has all sites that grow.{line}")
 }
 
 /// The steps' beginnings, or even moments of the judged time.
@@ -128,6 +224,12 @@ fn site(growth: &Growth) -> Option<(SourceLine, u64)> {
         line: 0,
     };
     Some((own.cloned().unwrap_or_else(whole), site.growth_bytes.get()?.max(0) as u64))
+}
+
+/// Python's line of that site, where its stack has none.
+fn likely(scene: &Scene<'_>, growth: &Growth) -> Option<SourceLine> {
+    let process = scene.host()?.driver.process;
+    likely_line(&scene.rank.cpu, process, &growth.sites.first()?.stack).filter(is_own)
 }
 
 /// `f (a.py:3)`.

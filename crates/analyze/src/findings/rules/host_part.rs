@@ -7,7 +7,7 @@ use crate::findings::finding::{Evidence, Finding, SourceLine, Track};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::host::{LONGEST, Place, RankHost, WallTime};
-use crate::rank::samples::Part;
+use crate::rank::samples::{Part, Shared};
 
 /// Share of the judged time that may be unknown where a part counts as absent.
 const MOST_UNKNOWN: f64 = 0.25;
@@ -16,6 +16,13 @@ pub(super) const LEAST_SHARE: f64 = 0.01;
 
 /// Samples of time on a core that are found, at least: the standard error of fewer is over half of it.
 const LEAST_SAMPLES: u64 = 4;
+
+/// Fewer samples of all of the judged time hardly show a function.
+const FEW_SAMPLES: u64 = 20;
+/// A thread that runs for less of the judged time has its causes in waits, which need none.
+const LEAST_RUNNING: f64 = 0.1;
+/// Fewer steps are recorded on purpose, so that more can be.
+const FEW_STEPS: usize = 50;
 
 /// Wall time that is judged, at least: five samples of the default rate.
 const LEAST_JUDGED_NS: u64 = 50_000_000;
@@ -74,11 +81,38 @@ pub(super) fn is_found(host: &RankHost, ns: u64) -> bool {
 }
 
 /// That time on a core has too few samples to be found.
-pub(super) fn too_few(samples: u64) -> Option<Verdict> {
+pub(super) fn too_few(scene: &Scene<'_>, samples: u64) -> Option<Verdict> {
     (samples < LEAST_SAMPLES).then(|| {
+        let of_it = counted(samples, "sample", "samples");
         Verdict::unchecked(
-            format!("only {} of it", counted(samples, "sample", "samples")),
+            format!("only {of_it} of it: {}", for_more_samples(scene)),
             "a longer run, or more samples a second (`--sample-rate`)",
+        )
+    })
+}
+
+/// What a person can do to have more samples.
+fn for_more_samples(scene: &Scene<'_>) -> &'static str {
+    match scene.steps {
+        1..FEW_STEPS => "use `--sample-rate 999` or record 50 steps",
+        _ => "use `--sample-rate 999` or record for longer",
+    }
+}
+
+/// That a driving thread that mostly ran has hardly a sample in the judged time, so that no
+/// function of it can be found; in words after the rank's name. Rules on devices need no samples.
+pub(in crate::findings) fn few_samples(scene: &Scene<'_>) -> Option<String> {
+    let host = scene.host()?;
+    let ledger = &host.ledger;
+    let runs = ledger.running_ns as f64 >= LEAST_RUNNING * ledger.wall_ns as f64;
+    let is_few =
+        runs && !scene.has_device() && ledger.running_ns > 0 && ledger.samples < FEW_SAMPLES;
+    is_few.then(|| {
+        let samples = counted(ledger.samples, "sample", "samples");
+        format!(
+            "only {samples} of the driving thread lie in the judged time, too few to divide it by \
+             function: {}",
+            for_more_samples(scene)
         )
     })
 }
@@ -87,6 +121,25 @@ pub(super) fn too_few(samples: u64) -> Option<Verdict> {
 pub(super) fn amount(host: &RankHost, ns: u64) -> String {
     let share = ns as f64 / host.ledger.wall_ns.max(1) as f64;
     format!("{} ({})", duration(ns), percent(share))
+}
+
+/// The same of waits at these places: `~1.2 s \u{b1} 0.1 s (34 %)` where they share the time of
+/// waits without a stack.
+pub(super) fn waited(host: &RankHost, places: &[(&Place, &WallTime)]) -> String {
+    let ns = places.iter().map(|(_, time)| time.ns).sum::<u64>();
+    let share = ns as f64 / host.ledger.wall_ns.max(1) as f64;
+    let mut shared = Shared::default();
+    places.iter().for_each(|(_, time)| shared.add(&time.shared));
+    format!("{} ({})", about(ns, &shared), percent(share))
+}
+
+/// Time with the error of what was given to it of waits without a stack.
+fn about(ns: u64, shared: &Shared) -> String {
+    let error_ns = (1.96 * shared.variance().sqrt()).round() as u64;
+    match error_ns {
+        0 => duration(ns),
+        error_ns => format!("~{} \u{b1} {}", duration(ns), duration(error_ns)),
+    }
 }
 
 /// A finding on a part of the driving thread's time. With a device, no more is gained than the
@@ -166,16 +219,20 @@ pub(super) fn with_lines(sentence: &str, places: &[(&Place, &WallTime)]) -> Stri
 
 /// The places with most of some time: `f (a.py:3) 1.2 s, g (b.py:7) 0.2 s`.
 fn lines(places: &[(&Place, &WallTime)]) -> String {
-    let mut sums: Vec<(String, u64)> = Vec::new();
+    let mut sums: Vec<(String, u64, Shared)> = Vec::new();
     for (place, time) in places.iter().filter(|(place, _)| !place.function.is_empty()) {
         let shown = place.shown();
-        match sums.iter_mut().find(|(known, _)| *known == shown) {
-            Some((_, ns)) => *ns += time.ns,
-            None => sums.push((shown, time.ns)),
+        match sums.iter_mut().find(|(known, ..)| *known == shown) {
+            Some((_, ns, shared)) => {
+                *ns += time.ns;
+                shared.add(&time.shared);
+            }
+            None => sums.push((shown, time.ns, time.shared)),
         }
     }
     sums.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
-    let shown = sums.iter().take(2).map(|(name, ns)| format!("{name} {}", duration(*ns)));
+    let shown = sums.iter().take(2);
+    let shown = shown.map(|(name, ns, shared)| format!("{name} {}", about(*ns, shared)));
     shown.collect::<Vec<String>>().join(", ")
 }
 

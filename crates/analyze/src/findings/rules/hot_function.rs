@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use tprof_facts::units::{counted, duration};
+use tprof_facts::functions::in_sentence;
+use tprof_facts::units::{counted, duration, percent};
 
 use super::host_part::{amount, finding_at, hardly, host, is_found, line, too_few};
 use crate::findings::rule::Rule;
@@ -10,6 +11,9 @@ use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::host::{Place, WallTime};
 use crate::rank::samples::Part;
+
+/// Beginnings of the names of libraries of the system, whose functions only do what they are asked.
+const SYSTEM: [&str; 6] = ["libc.", "libc-", "libm.", "libstdc++", "libpthread", "ld-linux"];
 
 /// Functions that are named, most.
 const MOST: usize = 3;
@@ -46,8 +50,8 @@ impl Rule for HotFunction {
         });
         let samples =
             |places: &[(&Place, &WallTime)]| places.iter().map(|(_, t)| t.samples).sum::<u64>();
-        let few = functions.first().and_then(|places| too_few(samples(places)));
-        functions.retain(|places| too_few(samples(places)).is_none());
+        let few = functions.first().and_then(|places| too_few(scene, samples(places)));
+        functions.retain(|places| too_few(scene, samples(places)).is_none());
         if functions.is_empty() {
             return few.unwrap_or_else(|| hardly(host, most_ns, "the hottest function"));
         }
@@ -60,15 +64,9 @@ impl Rule for HotFunction {
                 Some((name, of)) => format!("; {} of it in {name}", duration(*of)),
                 None => String::new(),
             };
-            let advice = match library.filter(|(_, of)| *of * 2 > ns) {
-                Some((name, _)) => format!(
-                    "Most of it is compiled code of {name} below this line: call it with larger \
-                     inputs or less often, or give it more threads if cores are free."
-                ),
-                None => "Change what this line does: another algorithm, a vectorised call, a \
-                     cache, or compiled code. `tprof report cpu` has its callers."
-                    .to_owned(),
-            };
+            let is_python = hottest.0.file.ends_with(".py");
+            let library = library.filter(|(_, of)| *of * 2 > ns).map(|(name, _)| name);
+            let advice = advice(is_python, library.as_deref());
             let is_there = |place: &Place| {
                 counts(place)
                     && (&place.function, &place.file) == (&hottest.0.function, &hottest.0.file)
@@ -76,9 +74,11 @@ impl Rule for HotFunction {
             finding_at(scene, host, "one function takes much of the CPU time", ns, is_there)
                 .about(function.clone())
                 .seen(format!(
-                    "{} ran for {}, by {}; line with most of it: {} ({}){below}.",
-                    function,
+                    "{} ran for {}, {} of its thread's CPU time, by {}; line with most of it: \
+                     {} ({}){below}.",
+                    in_sentence(function),
                     amount(host, ns),
+                    percent(ns as f64 / host.ledger.running_ns.max(1) as f64),
                     counted(samples(places), "sample", "samples"),
                     hottest.0.shown(),
                     duration(hottest.1),
@@ -87,6 +87,29 @@ impl Rule for HotFunction {
                 .on_line(line(hottest.0))
         });
         Verdict::Found(found.collect())
+    }
+}
+
+/// What to do, in the terms of the line's language; `library` has most of the time below it.
+fn advice(is_python: bool, library: Option<&str>) -> String {
+    match (library, is_python) {
+        // What compares or copies memory takes the longer the more it is given.
+        (Some(name), _) if SYSTEM.iter().any(|start| name.starts_with(start)) || !is_python => {
+            format!(
+                "Most of it is code of {name} below this line: call it less often, for less data, \
+                 or find what it is called for in another way (a hash table, an index, a cache)."
+            )
+        }
+        (Some(name), _) => format!(
+            "Most of it is compiled code of {name} below this line: call it with larger inputs or \
+             less often, or give it more threads if cores are free."
+        ),
+        (None, true) => "Change what this line does: another algorithm, a vectorised call, a \
+                     cache, or compiled code. `tprof report cpu` has its callers."
+            .to_owned(),
+        (None, false) => "Change what this line does: another algorithm or data structure, less \
+                     work in each call, or several threads. `tprof report cpu` has its callers."
+            .to_owned(),
     }
 }
 

@@ -4,7 +4,8 @@
 use tprof_facts::units::{duration, percent};
 
 use super::host_part::{
-    amount, at_places, finding, finding_at, hardly, host, is_found, line, widest, with_lines,
+    amount, at_places, finding, finding_at, hardly, host, is_found, line, waited, widest,
+    with_lines,
 };
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -38,7 +39,8 @@ impl Rule for LockContention {
             }
             None => "No other thread was at one place meanwhile: the holder is unknown.".to_owned(),
         };
-        let seen = with_lines(&format!("It waits for {}", amount(host, ns)), &places) + " " + &held;
+        let seen =
+            with_lines(&format!("It waits for {}", waited(host, &places)), &places) + " " + &held;
         let advice = match holder {
             Some(doing) => format!(
                 "Take out of the lock what {} does at {}, hold it for less data, or do other work \

@@ -10,9 +10,9 @@ use crate::host::RankHost;
 /// See the module.
 pub(super) struct MachineLoad {
     /// Processors of the host that were busy with any program, on average.
-    busy_cores: Option<f64>,
+    pub busy_cores: Option<f64>,
     /// Of them, with this rank.
-    own_cores: f64,
+    pub own_cores: f64,
     /// How long the cgroup's CPU limit kept its tasks off, summed over processors, ns.
     pub throttled_ns: u64,
 }

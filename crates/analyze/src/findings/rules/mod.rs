@@ -10,6 +10,7 @@ mod compute_bound;
 mod copies;
 mod counters;
 mod cuda_graphs_skipped;
+mod data_inline;
 mod data_load;
 mod data_wait;
 mod device_allocations;
@@ -24,10 +25,11 @@ mod gil_contention;
 mod gpu_gaps;
 mod graph_break;
 mod heap_growth;
-mod host_part;
+pub(super) mod host_part;
 mod hot_function;
 mod kernel_kinds;
 mod launch_bound;
+mod likely_line;
 mod lock_contention;
 mod low_precision_unused;
 mod low_utilization;
@@ -35,7 +37,7 @@ mod machine_load;
 mod memory_bound;
 mod memory_near_limit;
 mod modelled;
-mod no_free_core;
+pub(super) mod no_free_core;
 mod odd_shapes;
 mod other_wait;
 mod pageable_copies;
@@ -58,7 +60,7 @@ mod waiting_ranks;
 use super::rule::Rule;
 
 /// All rules that judge a rank.
-pub(super) const RULES: [&dyn Rule; 43] = [
+pub(super) const RULES: [&dyn Rule; 44] = [
     &device_errors::DeviceErrors,
     &low_utilization::LowUtilization,
     &gpu_gaps::GpuGaps,
@@ -89,6 +91,7 @@ pub(super) const RULES: [&dyn Rule; 43] = [
     &cuda_graphs_skipped::CudaGraphsSkipped,
     &hot_function::HotFunction,
     &data_wait::DataWait,
+    &data_inline::DataInline,
     &gil_contention::GilContention,
     &lock_contention::LockContention,
     &blocking_io::BlockingIo,

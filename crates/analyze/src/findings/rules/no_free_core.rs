@@ -1,9 +1,12 @@
-//! NoFreeCore: the driving thread could run, but no core is free.
+//! NoFreeCore: the driving thread could run, but threads and processes of its own job have the
+//! cores, or the job's CPU limit keeps it off. What other programs take is no cause that the job
+//! can remove: it is said above the findings, and is none.
 
 use tprof_facts::units::duration;
 
 use super::host_part::{amount, finding, hardly, host, is_found, line};
 use super::machine_load::MachineLoad;
+use crate::findings::lost::Lost;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -29,6 +32,12 @@ impl Rule for NoFreeCore {
         }
         let taken = Taken::of(&host.without_core);
         let load = MachineLoad::of(scene.rank.file, host);
+        if is_of_others(&taken, &load, ns) {
+            return Verdict::clear(format!(
+                "other programs had the cores for {}",
+                amount(host, ns)
+            ));
+        }
         let (taken_words, load_words) = (taken.words(), load.words());
         let seen = format!("It was preempted for {}. {taken_words} {load_words}", amount(host, ns));
         let advice = match load.throttled_ns * 2 >= ns {
@@ -36,7 +45,7 @@ impl Rule for NoFreeCore {
                 "Raise the CPU limit of the container or batch job (cpu.max, --cpus), or start \
                      no more threads and workers than it has processors."
             }
-            false => taken.advice(ns),
+            false => taken.advice(),
         };
         Verdict::Found(vec![
             finding(scene, host, "the job is ready to run, but no core is free", Part::NoCore, ns)
@@ -45,6 +54,25 @@ impl Rule for NoFreeCore {
                 .on_line(taken.first.and_then(|doing| line(&doing.place))),
         ])
     }
+}
+
+/// Least share of the judged time that is said to be lost to other programs.
+const LEAST_LOST: f64 = 0.05;
+
+/// What other programs took of a rank; `None` where that is little, or the job's own doing.
+pub(in crate::findings) fn lost(scene: &Scene<'_>) -> Option<Lost> {
+    let host = host(scene).ok()?;
+    let (ns, of_ns) = (host.ledger.ns(Part::NoCore), host.ledger.wall_ns);
+    let load = MachineLoad::of(scene.rank.file, host);
+    let is_much = ns as f64 >= LEAST_LOST * of_ns as f64;
+    let is_lost = is_much && is_of_others(&Taken::of(&host.without_core), &load, ns);
+    is_lost.then_some(Lost { ns, of_ns, busy_cores: load.busy_cores, own_cores: load.own_cores })
+}
+
+/// Whether neither the rank's own threads and processes had half of a core while the driving thread
+/// had none, nor the CPU limit of its cgroup kept it off for half of that time.
+fn is_of_others(taken: &Taken<'_>, load: &MachineLoad, kept_ns: u64) -> bool {
+    taken.own_ns() * 2 < kept_ns && load.throttled_ns * 2 < kept_ns
 }
 
 /// Modules with pools of threads that spin while they wait for work.
@@ -97,14 +125,12 @@ impl<'h> Taken<'h> {
         )
     }
 
-    /// The rank's own can only be the cause if they had most of a core meanwhile.
-    fn advice(&self, kept_ns: u64) -> &'static str {
-        let own_ns = self.threads_ns + self.workers_ns;
-        if own_ns * 2 < kept_ns {
-            return "Other programs, or a CPU limit of the container, take the cores: ask for more, \
-                    or run elsewhere; fewer threads of this job gain little.";
-        }
-        if self.pools_ns * 2 >= own_ns {
+    fn own_ns(&self) -> u64 {
+        self.threads_ns + self.workers_ns
+    }
+
+    fn advice(&self) -> &'static str {
+        if self.pools_ns * 2 >= self.own_ns() {
             return "Pools of threads take the cores, and spin while they wait: set \
                     OMP_NUM_THREADS (OPENBLAS_NUM_THREADS, MKL_NUM_THREADS) to the cores of a \
                     rank, and OMP_WAIT_POLICY=passive.";

@@ -3,7 +3,7 @@
 
 use tprof_facts::units::duration;
 
-use super::host_part::{amount, at_places, finding_at, hardly, host, is_found, widest, with_lines};
+use super::host_part::{at_places, finding_at, hardly, host, is_found, waited, widest, with_lines};
 use crate::findings::finding::Finding;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -68,7 +68,7 @@ fn of_cause(scene: &Scene<'_>, host: &RankHost, cause: OtherCause) -> Option<Fin
              what other threads and processes do.",
         ),
     };
-    let mut seen = with_lines(&format!("It waits for {}", amount(host, ns)), &places);
+    let mut seen = with_lines(&format!("It waits for {}", waited(host, &places)), &places);
     let others = &host.others;
     if cause == OtherCause::Child && others.workers_running_ns > 0 {
         let most = match others.workers.is_empty() {

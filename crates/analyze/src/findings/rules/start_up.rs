@@ -1,17 +1,20 @@
-//! StartUp: the job takes long to begin.
+//! StartUp: the job takes long to begin. It is spent once, so that no step is behind it.
 
 use tprof_facts::units::{duration, percent};
 
-use super::host_part::{modules, sampled};
+use super::host_part::{modules, sampled, widest};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
+use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
+use crate::host::{RankHost, Start};
 use crate::rank::samples::Part;
 
 /// Shorter start-ups of Python are those of every program.
 const LEAST_NS: u64 = 500_000_000;
 
-/// Time before the judged time: the interpreter's start, and imports.
+/// Time before the judged time: the interpreter's start, imports, and what is made before the first
+/// step.
 pub(super) struct StartUp;
 
 impl Rule for StartUp {
@@ -28,7 +31,8 @@ impl Rule for StartUp {
             Ok(host) => host,
             Err(verdict) => return verdict,
         };
-        let (wall_ns, life_ns) = (host.start_up.wall_ns, host.life.whole.length());
+        let life_ns = host.life.whole.length();
+        let wall_ns = until_work_ns(scene, host).max(host.start_up.wall_ns);
         // Others that take the cores hold up whatever the process does.
         let no_core_ns = host.start_up.ns(Part::NoCore).min(wall_ns);
         let ns = wall_ns - no_core_ns;
@@ -46,21 +50,45 @@ impl Rule for StartUp {
             false => format!("Most in imports of {}.", modules(&host.imports)),
         };
         let seen = format!(
-            "The process takes {} of its {} to begin, {} of that on a core{without_core}. {imports}",
+            "The process takes {} of its {} until {}, {} of that on a core{without_core}. {imports}",
             duration(wall_ns),
             duration(life_ns),
+            until(scene, host),
             duration(host.start_up.running_ns)
         );
-        Verdict::Found(vec![
-            scene
-                .finding("the job takes long to begin")
-                .bound(ns)
-                .once_of(life_ns)
-                .seen(seen)
-                .advice(
-                    "Import where it is used, leave out what is not, and keep environments on a \
-                     local disk; `tprof report host` lists the modules.",
-                ),
-        ])
+        let mut finding = scene
+            .finding("the job takes long to begin")
+            .bound(ns)
+            .once_of(life_ns)
+            .seen(seen)
+            .advice(
+                "Import where it is used, leave out what is not, and keep environments on a local \
+                 disk; `tprof report host` lists the modules.",
+            )
+            .on_line(widest(&host.start_up.places(None)));
+        // It is spent once, however long the job: what each step takes comes before it.
+        finding.most = Some(match scene.steps > 0 || scene.has_device() {
+            true => Severity::Low,
+            false => Severity::Medium,
+        });
+        Verdict::Found(vec![finding])
+    }
+}
+
+/// From the process's beginning to the first work on a device, ns, where that is what is judged;
+/// 0 elsewhere, and of a process whose beginning was not recorded.
+fn until_work_ns(scene: &Scene<'_>, host: &RankHost) -> u64 {
+    let judges_work = scene.steps == 0 && scene.has_device() && host.start_up.wall_ns > 0;
+    let first = scene.window.span().filter(|_| judges_work);
+    first.map_or(0, |window| window.start.saturating_sub(host.life.whole.start))
+}
+
+/// What ends start-up, in words.
+fn until(scene: &Scene<'_>, host: &RankHost) -> &'static str {
+    match host.life.start {
+        Start::FirstStep => "its first step",
+        Start::FirstBatch => "its first batch",
+        _ if until_work_ns(scene, host) > host.start_up.wall_ns => "its first work on a device",
+        _ => "its imports are done",
     }
 }

@@ -20,6 +20,7 @@ use tprof_trace::model::Sample;
 
 use crate::base::intervals::{Cover, Interval};
 use crate::base::parallel;
+use crate::document::Machine;
 pub(super) use crate::gpu::gpu_time::Gap;
 use crate::gpu::gpu_time::beginning;
 use crate::host::RankHost;
@@ -45,6 +46,8 @@ pub(super) struct Scene<'a> {
     pub rank: &'a RankTrace<'a>,
     /// Its times as times since the run began.
     pub clock: Clock,
+    /// Where it ran; unknown unless it is set.
+    pub machine: Machine,
     /// How many steps the window holds; 0 if none were recorded.
     pub steps: usize,
     /// The steps after the first one.
@@ -130,6 +133,7 @@ impl<'a> Scene<'a> {
         let (work_in_window_ns, compute, communication, main_threads, copy_rows) = of_work;
         Scene {
             clock,
+            machine: Machine::default(),
             steps: steps.len(),
             later_steps: steps.iter().skip(1).map(|step| step.interval).collect(),
             window,

@@ -33,6 +33,7 @@ fn a_cache_miss_costs_its_share_of_the_jobs_life() {
         label: "rank 0".to_owned(),
         file: String::new(),
         clock: Clock::default(),
+        machine: Default::default(),
     };
     let outcomes = RankFindings::of(&scene, &at, &RULES).outcomes;
     let outcome = outcomes.into_iter().find(|one| one.rule == "CacheMiss").unwrap();

@@ -341,19 +341,25 @@ fn start_up_is_not_divided_by_steps() {
     let at = |key| findings.columns.iter().position(|column| column.key == key).unwrap();
     let row_of = |rule: &str| findings.rows.iter().find(|row| row[at("rule")] == rule.into());
     let start_up = row_of("StartUp").unwrap();
-    assert_eq!(start_up[at("gain_ns")], Cell::from(600 * MS));
+    // To the first step, not to the last import.
+    assert_eq!(start_up[at("gain_ns")], Cell::from(700 * MS));
+    assert_eq!(start_up[at("severity")], "low".into());
+    assert_eq!(start_up[at("line")], 3_u32.into());
     assert!(matches!(start_up[at("gain_step_ns")], Cell::Missing(_)));
     let headline = start_up[at("headline")].value().unwrap();
     let Value::Text(headline) = headline else { panic!("{headline:?}") };
-    assert!(headline.contains("up to 600.0 ms (54.5 %)"), "{headline}");
+    assert!(headline.contains("up to 700.0 ms (63.6 %)"), "{headline}");
     // What is in the steps is.
     let hot = row_of("HotFunction").unwrap();
     assert_eq!(hot[at("gain_step_ns")], Cell::from(100 * MS));
+    assert_eq!(findings.rows.last().unwrap()[at("rule")], "StartUp".into(), "no step is behind it");
+    let Some(Value::Text(seen)) = hot[at("seen")].value() else { panic!("{hot:?}") };
+    assert!(seen.contains("400.0 ms (100.0 %), 100.0 % of its thread's CPU time"), "{seen}");
 }
 
 #[test]
 fn start_up_without_a_free_core_is_no_start_up_to_shorten() {
-    assert_eq!(slow_to_begin(5).bound("StartUp"), Some(550 * MS));
-    let clear = slow_to_begin(20).ask("StartUp").clear.unwrap();
-    assert_eq!(clear, "start-up takes 600.0 ms (54.5 %), 200.0 ms without a free core");
+    assert_eq!(slow_to_begin(5).bound("StartUp"), Some(650 * MS));
+    let clear = slow_to_begin(25).ask("StartUp").clear.unwrap();
+    assert_eq!(clear, "start-up takes 700.0 ms (63.6 %), 250.0 ms without a free core");
 }

@@ -151,6 +151,7 @@ pub fn judged(file: &TraceFile, label: &str) -> RankFindings {
         label: label.to_owned(),
         file: String::new(),
         clock: Clock::default(),
+        machine: Default::default(),
     };
     RankFindings::of(&scene, &at, &RULES)
 }

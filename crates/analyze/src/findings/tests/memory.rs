@@ -115,7 +115,7 @@ fn samples_in_the_allocator_are_what_may_be_gained() {
     let (finding, _) = &outcome.found[0];
     assert_eq!((finding.bound_ns, finding.places), (12 * MS, 12));
     let few = sampled(3).ask("AllocationChurn").unchecked.unwrap();
-    assert_eq!(few.why, "only 3 samples of it");
+    assert_eq!(few.why, "only 3 samples of it: use `--sample-rate 999` or record 50 steps");
     assert!(sampled(0).ask("AllocationChurn").clear.is_some());
 }
 

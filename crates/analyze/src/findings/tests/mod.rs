@@ -6,6 +6,8 @@ mod communication;
 mod compiled;
 mod copies;
 mod device;
+mod driving;
+mod growth;
 mod host;
 mod idle;
 mod job;

@@ -94,6 +94,7 @@ fn a_summary_has_the_first_findings_in_a_line_each() {
         label: "rank 0".into(),
         file: String::new(),
         clock: Clock::default(),
+        machine: Default::default(),
     };
     let rank = RankTrace::load(&file, Needs::ALL);
     let found = lines::lines(lines::of_rank(&rank, &at).into_iter().collect());
@@ -102,6 +103,9 @@ fn a_summary_has_the_first_findings_in_a_line_each() {
         rule: "GpuGaps",
         subject: String::new(),
         what: "the device has long idle gaps".into(),
+        function: None,
+        file: None,
+        line: None,
         gain_ns: Reading::Is(40 * MS),
         gain_step_ns: Reading::Is(20 * MS),
         gain_share: Reading::Is(0.2),

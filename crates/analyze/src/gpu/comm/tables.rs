@@ -126,6 +126,7 @@ mod tests {
             label: "rank 0".to_owned(),
             file: String::new(),
             clock: tprof_facts::Clock::default(),
+            machine: Default::default(),
         };
         let operations = [
             operation(Some(1 << 20), 100_000),

@@ -20,6 +20,7 @@ fn made(compile: RankCompile) -> Body {
         label: "rank 0".to_owned(),
         file: "rank-0.tprof".to_owned(),
         clock: tprof_facts::Clock::default(),
+        machine: Default::default(),
     };
     let part = Compile.rank(&rank, &at, &Options::default());
     Compile.join(vec![(at, part)], &Options::default())

@@ -55,6 +55,7 @@ fn at() -> RankAt {
         label: "rank 0".to_owned(),
         file: "rank-0.tprof".to_owned(),
         clock: Clock::default(),
+        machine: Default::default(),
     }
 }
 

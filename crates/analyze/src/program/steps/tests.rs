@@ -30,7 +30,8 @@ fn tables(kernels: bool) -> Vec<Table> {
     let options = Options { data: true, ..Options::default() };
     let rank = RankTrace::load(&file, Steps.needs(&options));
     let (label, clock) = ("rank 0".to_owned(), Clock::default());
-    let at = RankAt { rank: Some(0), label, file: "rank-0.tprof".to_owned(), clock };
+    let file = "rank-0.tprof".to_owned();
+    let at = RankAt { rank: Some(0), label, file, clock, machine: Default::default() };
     let judged = Steps.rank(&rank, &at, &options);
     Steps.join(vec![(at, judged)], &options).tables
 }

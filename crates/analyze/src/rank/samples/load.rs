@@ -8,6 +8,7 @@ use tprof_trace::{Problem, TraceFile};
 
 use super::names::{FrameFunctions, FunctionTable, Stack};
 use super::part::Part;
+use super::shared::Shared;
 use super::stretch::Stretch;
 use super::unseen::{self, Short};
 use super::waits::wait_of;
@@ -65,6 +66,18 @@ impl CpuTrace {
         Some(Part::of(state, functions, &self.names))
     }
 
+    /// The same of a thread that drives a rank.
+    pub(crate) fn driver_part(
+        &self,
+        process: ProcessIndex,
+        stack: StackId,
+        state: ThreadState,
+    ) -> Option<Part> {
+        let functions = &self.stacks.get(&(process, stack))?.functions;
+        let state = wait_of(state, functions, &self.names);
+        Some(Part::of_driver(state, functions, &self.names))
+    }
+
     /// What a row of a thread with this stack did, or waited for.
     pub(crate) fn state(
         &self,
@@ -97,7 +110,7 @@ impl CpuTrace {
             let sum = sums.entry(key).or_default();
             sum.weight_ns = sum.weight_ns.saturating_add(row.weight_ns);
             sum.count += 1;
-            sum.short.add(row.weight_ns);
+            sum.short.add(&row);
             if let Some(held) = row.gil {
                 let held_ns = if held { row.weight_ns } else { 0 };
                 sum.gil_ns = Some(sum.gil_ns.unwrap_or(0).saturating_add(held_ns));
@@ -128,7 +141,7 @@ impl CpuTrace {
                 inlined: stack.inlined,
                 cut: stack.cut,
                 weight_ns: rows.weight_ns,
-                variance: 0.0,
+                shared: Shared::default(),
                 samples: rows.count,
                 gil_ns: rows.gil_ns,
             });

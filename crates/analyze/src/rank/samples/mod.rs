@@ -6,6 +6,7 @@ mod names;
 mod owner;
 mod part;
 mod role;
+mod shared;
 mod stretch;
 mod unseen;
 mod waits;
@@ -14,8 +15,9 @@ pub use load::CpuTrace;
 pub(crate) use names::FrameFunctions;
 pub use names::{Func, FunctionTable, Layer, Stack};
 pub use part::{PARTS, Part};
-pub(crate) use part::{is_interpreter, joins, wants_held_lock};
+pub(crate) use part::{is_interpreter, joins, loads_inline, wants_held_lock};
 pub(crate) use role::Role;
+pub use shared::Shared;
 pub use stretch::Stretch;
 pub use waits::word;
 

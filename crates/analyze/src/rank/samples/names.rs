@@ -34,6 +34,11 @@ impl Func {
         inner == Some(&*self.module)
     }
 
+    /// A stub of the linker's, through which a function of another file is called.
+    pub(crate) fn is_stub(&self) -> bool {
+        self.layer == Layer::Native && self.name.ends_with("@plt")
+    }
+
     /// Which file or peer is waited for, of the frame that stands for it.
     pub fn waited_for(&self) -> Option<&str> {
         if self.layer != Layer::Kernel {

@@ -11,6 +11,7 @@ mod names;
 use tprof_trace::model::ThreadState;
 
 use super::names::{Func, FuncId, FunctionTable, Layer};
+use super::role::Role;
 pub(crate) use locks::{joins, wants_held_lock};
 
 /// A part of a thread's wall time.
@@ -20,7 +21,8 @@ pub enum Part {
     Python,
     /// On a core in compiled code, or in the kernel for it.
     Native,
-    /// Waiting for what a worker process or thread makes: batches, results, queues.
+    /// Waiting for what a worker process or thread makes: batches, results, queues; of a driving
+    /// thread also loading batches itself.
     Data,
     /// Waiting for Python's global lock.
     Gil,
@@ -126,6 +128,16 @@ impl Part {
         }
     }
 
+    /// The same of a thread that drives a rank: where it loads its data itself, on a core or not, its
+    /// step waits for that as it does for a worker's.
+    pub fn of_driver(state: ThreadState, stack: &[FuncId], names: &FunctionTable) -> Part {
+        let frames = stack.iter().map(|id| names.get(*id));
+        match state == ThreadState::Running && loads_inline(frames) {
+            true => Part::Data,
+            false => Part::of(state, stack, names),
+        }
+    }
+
     /// Whether the thread was on a core.
     pub fn is_running(self) -> bool {
         matches!(self, Part::Python | Part::Native | Part::Allocator | Part::Gc | Part::PageFault)
@@ -190,6 +202,23 @@ pub(crate) fn is_interpreter(module: &str) -> bool {
     module.starts_with("python3") || module.starts_with("libpython3") || module == "python"
 }
 
+/// Whether PyTorch's DataLoader makes batches in the thread that takes them, as with
+/// `num_workers=0`.
+pub(crate) fn loads_inline<'f>(frames: impl Iterator<Item = &'f Func>) -> bool {
+    let python = frames.filter(|func| func.layer == Layer::Python);
+    let mut loads = false;
+    for func in python {
+        if Role::of(&func.name, &func.file) == Some(Role::Worker) {
+            return false;
+        }
+        // Before Python 3.11 names have no class.
+        loads |= func.file.ends_with("torch/utils/data/dataloader.py")
+            && func.name.starts_with("_SingleProcessDataLoaderIter.")
+            || func.file.ends_with("torch/utils/data/_utils/fetch.py");
+    }
+    loads
+}
+
 /// Whether one of Python's functions takes what a worker makes.
 pub(crate) fn takes_data(func: &Func) -> bool {
     let own = func.name.rsplit('.').next().unwrap_or(&func.name);
@@ -203,6 +232,11 @@ mod tests {
     use super::*;
 
     fn part(state: ThreadState, frames: &[(&str, &str, Layer)]) -> Part {
+        let (table, ids) = made(frames);
+        Part::of(state, &ids, &table)
+    }
+
+    fn made(frames: &[(&str, &str, Layer)]) -> (FunctionTable, Vec<FuncId>) {
         let mut table = FunctionTable::default();
         let func = |(name, place, layer): &(&str, &str, Layer)| Func {
             name: (*name).into(),
@@ -210,12 +244,31 @@ mod tests {
             module: if *layer == Layer::Python { "[python]" } else { *place }.into(),
             layer: *layer,
         };
-        let ids: Vec<FuncId> = frames.iter().map(|frame| table.id(func(frame))).collect();
-        Part::of(state, &ids, &table)
+        let ids = frames.iter().map(|frame| table.id(func(frame))).collect();
+        (table, ids)
     }
 
     use Layer::{Kernel, Native, Python};
     use ThreadState::{Blocked, Gil, Io, Lock, Poll, Runnable, Running, Sleep};
+
+    #[test]
+    fn batches_that_the_driving_thread_makes_itself_are_data() {
+        let get = ("Events.__getitem__", "/me/train.py", Python);
+        let fetch = ("_MapDatasetFetcher.fetch", "/lib/torch/utils/data/_utils/fetch.py", Python);
+        let loader = "/lib/torch/utils/data/dataloader.py";
+        let inline = ("_SingleProcessDataLoaderIter._next_data", loader, Python);
+        let old = ("_next_data", loader, Python);
+        let worker = ("_worker_loop", "/lib/torch/utils/data/_utils/worker.py", Python);
+        let of = |frames: &[(&str, &str, Layer)]| {
+            let (table, ids) = made(frames);
+            Part::of_driver(Running, &ids, &table)
+        };
+        assert_eq!(of(&[get, fetch, inline]), Part::Data);
+        assert_eq!(of(&[get, fetch, old]), Part::Data);
+        assert_eq!(of(&[get, old]), Part::Python, "it unpacks what a worker made");
+        assert_eq!(of(&[get, fetch, worker, inline]), Part::Python);
+        assert_eq!(part(Running, &[get, fetch, inline]), Part::Python);
+    }
 
     #[test]
     fn a_running_thread_is_in_python_in_a_library_or_in_the_allocator() {

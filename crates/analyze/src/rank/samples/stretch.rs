@@ -3,6 +3,7 @@
 use tprof_trace::model::{ProcessIndex, StackId, ThreadIndex, ThreadState};
 
 use super::names::FuncId;
+use super::shared::Shared;
 
 /// Time of one thread in one place and state.
 #[derive(Clone, Debug)]
@@ -23,8 +24,8 @@ pub struct Stretch {
     pub cut: bool,
     /// Time; of waits, with the part taken over from waits without a sample.
     pub weight_ns: u64,
-    /// Variance of the part that was taken over, ns².
-    pub variance: f64,
+    /// The part that was taken over, for its error.
+    pub shared: Shared,
     /// Samples of it with a stack of their own, or waits.
     pub samples: u64,
     /// Of the weight, what was spent holding Python's lock; `None` if unknown.

@@ -5,43 +5,75 @@
 //! leaves often (two that contend for Python's lock do so hundreds of times a
 //! second) most short waits are without a stack, and those with one are a sample of
 //! them. So that time gets their causes, in proportion: an estimate, with its error.
+//!
+//! How long each wait lasted is known of all of them, and waits of one place are alike: two sleeps
+//! in a loop differ more by their place than in themselves. So a wait gets the causes of sampled
+//! ones of about its length, where there are some.
 
 use rustc_hash::FxHashMap;
-use tprof_trace::model::{ProcessIndex, ThreadIndex, ThreadState};
+use tprof_trace::model::{ProcessIndex, Sample, ThreadIndex, ThreadState};
 
+use super::shared::LENGTHS;
 use super::stretch::Stretch;
 
 /// The collector reads longer waits while they last.
 const LOOKED_AT_NS: u64 = 25_000_000;
+/// The collector adds shorter waits up by their place.
+const ADDED_NS: u64 = 1_000_000;
 
-/// Fewer waits do not represent the others.
+/// Fewer waits of a thread do not represent the others.
 const LEAST_SEEN: u64 = 10;
+/// Fewer of about one length say less of that length than all of them do.
+const LEAST_ALIKE: u64 = 4;
 
-/// Waits that are no longer.
+/// Alike that are no longer, by length.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Short {
+pub(super) struct Short([Alike; LENGTHS]);
+
+/// Alike of about one length.
+#[derive(Clone, Copy, Debug, Default)]
+struct Alike {
     /// Their time.
-    pub ns: u64,
+    ns: u64,
     /// How many rows.
-    pub count: u64,
+    count: u64,
+}
+
+impl Alike {
+    fn add(&mut self, other: Alike) {
+        self.ns = self.ns.saturating_add(other.ns);
+        self.count += other.count;
+    }
 }
 
 impl Short {
     /// Adds a row, if it is one.
-    pub fn add(&mut self, weight_ns: u64) {
-        if weight_ns < LOOKED_AT_NS {
-            self.ns = self.ns.saturating_add(weight_ns);
-            self.count += 1;
+    pub fn add(&mut self, row: &Sample) {
+        if row.weight_ns < LOOKED_AT_NS {
+            let is_added = row.spread_ns.is_some() || row.weight_ns < ADDED_NS;
+            let at = if is_added { 0 } else { length(row.weight_ns) };
+            self.0[at].add(Alike { ns: row.weight_ns, count: 1 });
         }
+    }
+
+    fn all(&self) -> Alike {
+        self.0.iter().fold(Alike::default(), |mut all, one| {
+            all.add(*one);
+            all
+        })
     }
 }
 
-/// A thread's sampled short waits, and time of those without a sample.
+/// Which length a wait of a millisecond and more has.
+fn length(ns: u64) -> usize {
+    let halves = 2.0 * (ns as f64 / ADDED_NS as f64).log2();
+    (1 + halves as usize).min(LENGTHS - 1)
+}
+
+/// A thread's stretches with sampled short waits, and those without a sample.
 #[derive(Default)]
 struct ThreadWaits {
     seen: Vec<usize>,
-    seen_ns: u64,
-    count: u64,
     unseen: Vec<usize>,
 }
 
@@ -56,39 +88,61 @@ pub(super) fn take_over(stretches: &mut [Stretch], shorts: &[Short]) {
         let thread = threads.entry((stretch.process, stretch.thread)).or_default();
         if stretch.stack.is_empty() {
             thread.unseen.push(at);
-        } else if shorts[at].ns > 0 {
+        } else if shorts[at].all().ns > 0 {
             thread.seen.push(at);
-            thread.seen_ns += shorts[at].ns;
-            thread.count += shorts[at].count;
         }
     }
-    for thread in threads.into_values() {
-        if thread.count < LEAST_SEEN {
+    for ThreadWaits { seen, unseen } in threads.into_values() {
+        if seen.iter().map(|at| shorts[*at].all().count).sum::<u64>() < LEAST_SEEN {
             continue;
         }
-        let mut whole_ns = 0;
-        for at in thread.unseen {
-            // A long one without a stack, of a thread that could not be read, stays unknown.
-            stretches[at].weight_ns -= shorts[at].ns;
-            whole_ns += shorts[at].ns;
+        for of in 0..LENGTHS {
+            let mut whole_ns = 0;
+            for at in &unseen {
+                // A long one without a stack, of a thread that could not be read, stays unknown.
+                stretches[*at].weight_ns -= shorts[*at].0[of].ns;
+                whole_ns += shorts[*at].0[of].ns;
+            }
+            let alike = seen.iter().map(|at| shorts[*at].0[of].count).sum::<u64>();
+            let of_seen = |at: usize| match alike >= LEAST_ALIKE {
+                true => shorts[at].0[of],
+                false => shorts[at].all(),
+            };
+            divide(stretches, &seen, whole_ns, of, of_seen);
         }
-        // The last one gets what is left, so that no nanosecond is lost.
-        let (mut left_ns, mut before_ns) = (whole_ns, 0);
-        for at in thread.seen {
-            before_ns += shorts[at].ns;
-            let upto = u128::from(whole_ns) * u128::from(before_ns) / u128::from(thread.seen_ns);
-            let part_ns = upto as u64 - (whole_ns - left_ns);
-            left_ns -= part_ns;
-            let share = shorts[at].ns as f64 / thread.seen_ns as f64;
-            let spread = share * (1.0 - share) / thread.count as f64;
-            stretches[at].weight_ns += part_ns;
-            stretches[at].variance = (whole_ns as f64).powi(2) * spread;
-        }
+    }
+}
+
+/// Gives time of waits of a length to stretches with sampled waits, as those have it. The last one gets what is left, so
+/// that no nanosecond is lost.
+fn divide(
+    stretches: &mut [Stretch],
+    seen: &[usize],
+    whole_ns: u64,
+    length: usize,
+    of_seen: impl Fn(usize) -> Alike,
+) {
+    let mut all = Alike::default();
+    seen.iter().for_each(|at| all.add(of_seen(*at)));
+    if whole_ns == 0 || all.ns == 0 {
+        return;
+    }
+    let (mut left_ns, mut before_ns) = (whole_ns, 0);
+    for &at in seen {
+        let own = of_seen(at);
+        before_ns += own.ns;
+        let upto = u128::from(whole_ns) * u128::from(before_ns) / u128::from(all.ns);
+        let part_ns = upto as u64 - (whole_ns - left_ns);
+        left_ns -= part_ns;
+        let share = own.ns as f64 / all.ns as f64;
+        stretches[at].weight_ns += part_ns;
+        stretches[at].shared.take(length, whole_ns, share, all.count);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::shared::Shared;
     use super::*;
 
     fn stretch(thread: u32, state: ThreadState, stack: &[u32], weight_ns: u64) -> Stretch {
@@ -101,7 +155,7 @@ mod tests {
             inlined: 0,
             cut: false,
             weight_ns,
-            variance: 0.0,
+            shared: Shared::default(),
             samples: 1,
             gil_ns: None,
         }
@@ -124,7 +178,11 @@ mod tests {
             stretch(2, Blocked, &[], 90),
         ];
         let whole: u64 = stretches.iter().map(|s| s.weight_ns).sum();
-        let short = |ns, count| Short { ns, count };
+        let short = |ns, count| {
+            let mut short = Short::default();
+            short.0[0] = Alike { ns, count };
+            short
+        };
         let none = Short::default();
         let shorts = [
             none,
@@ -141,7 +199,37 @@ mod tests {
         assert_eq!(weights, [500, 330, 111, 700, 60, 50, 10, 90]);
         assert_eq!(weights.iter().sum::<u64>(), whole);
         let expected = 401.0_f64.powi(2) * 0.75 * 0.25 / 20.0;
-        assert!((stretches[1].variance - expected).abs() < 1e-6);
-        assert_eq!(stretches[3].variance, 0.0);
+        assert!((stretches[1].shared.variance() - expected).abs() < 1e-6);
+        assert_eq!(stretches[3].shared.variance(), 0.0);
+        // Both places together have all of it, for certain.
+        let mut both = stretches[1].shared;
+        both.add(&stretches[2].shared);
+        assert_eq!(both.variance(), 0.0);
+    }
+
+    #[test]
+    fn a_wait_counts_as_sampled_ones_of_its_length() {
+        use ThreadState::{Blocked, Sleep};
+        let ms = |ms: f64| (ms * 1e6) as u64;
+        let rows = |lengths: &[(f64, u64)]| {
+            let mut short = Short::default();
+            for (length_ms, count) in lengths {
+                let row = Sample { weight_ns: ms(*length_ms), ..Sample::default() };
+                (0..*count).for_each(|_| short.add(&row));
+            }
+            short
+        };
+        // Of each ten of 10 ms two were sampled, of each ten of 4 ms six: by their time the first
+        // place would get less than it has.
+        let shorts = [rows(&[(10.1, 20)]), rows(&[(4.1, 60)]), rows(&[(10.2, 80), (4.2, 40)])];
+        let mut stretches = [
+            stretch(1, Sleep, &[1], shorts[0].all().ns),
+            stretch(1, Sleep, &[2], shorts[1].all().ns),
+            stretch(1, Blocked, &[], shorts[2].all().ns),
+        ];
+        take_over(&mut stretches, &shorts);
+        let expected = [ms(10.1) * 20 + ms(10.2) * 80, ms(4.1) * 60 + ms(4.2) * 40, 0];
+        assert_eq!(stretches.clone().map(|one| one.weight_ns), expected);
+        assert_eq!(stretches[0].shared.variance(), 0.0, "no other place has waits of that length");
     }
 }

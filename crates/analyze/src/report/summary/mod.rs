@@ -12,7 +12,8 @@ use crate::base::object::object;
 use crate::base::parallel;
 use crate::base::reading::Reading;
 use crate::document::{Options, REPORT_VERSION, RankAt};
-use crate::findings::lines::{self, Line};
+use crate::findings::lines;
+pub use crate::findings::lines::Line;
 use crate::findings::{self, RankFindings};
 use crate::gpu::report_gpu::{self, SampledGpu};
 use crate::memory::killed::Death;
@@ -241,13 +242,14 @@ pub(crate) fn report_of(
     for death in &mut killed {
         death.judge(&cgroup, sigkills);
     }
+    let banner = if kind == Kind::Summary { lines::banner(&judged) } else { None };
     Report {
         version: REPORT_VERSION,
         tprof: env!("CARGO_PKG_VERSION"),
         kind,
         run,
         problems,
-        notes: Vec::new(),
+        notes: banner.into_iter().collect(),
         completeness,
         overhead: Overhead::of(infos),
         process_count: processes::count(&processes),

@@ -6,11 +6,18 @@ use crate::config::PerfEvent;
 use crate::os::maps::Mapping;
 use crate::perf::record::{Origin, Registers};
 use crate::python::PyStack;
+use rustc_hash::FxHashSet;
 
 /// A record that waits for its turn.
 pub struct Waiting {
     pub origin: Origin,
     pub what: What,
+}
+
+/// Threads that came back to a processor by these records.
+pub fn come(waiting: &[Waiting]) -> FxHashSet<u32> {
+    let came = |what: &What| matches!(what, What::Switch { out: false, .. });
+    waiting.iter().filter(|one| came(&one.what)).map(|one| one.origin.tid).collect()
 }
 
 /// What it holds.

@@ -1,0 +1,34 @@
+//! What other programs took of a rank's time: no cause that the job can remove, and so no finding,
+//! but said above all of them.
+
+use tprof_facts::units::percent;
+
+/// How the note begins that stands above all findings.
+pub const BUSY: &str = "the machine was busy";
+
+/// The driving thread's time that other programs took, of the judged time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lost {
+    pub ns: u64,
+    /// The judged time.
+    pub of_ns: u64,
+    /// Processors of the host that were busy with any program, on average, if that was recorded.
+    pub busy_cores: Option<f64>,
+    /// Of them, with this rank.
+    pub own_cores: f64,
+}
+
+impl Lost {
+    pub(super) fn share(&self) -> f64 {
+        self.ns as f64 / self.of_ns.max(1) as f64
+    }
+
+    /// The note; `of` is empty or names the rank.
+    pub(super) fn banner(&self, of: &str) -> String {
+        format!(
+            "{BUSY}: {} of the driving thread's time{of} was lost to other programs; wall times \
+             below are inflated",
+            percent(self.share())
+        )
+    }
+}

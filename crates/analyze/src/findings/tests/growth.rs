@@ -1,0 +1,78 @@
+//! HeapGrowth.
+
+use tprof_trace::HeapBlock;
+use tprof_trace::model::{
+    Counter, MemoryRecording, NameId, Process, Stack, Symbol, Thread, counter,
+};
+
+use super::super::outcome::Outcome;
+use super::super::severity::Severity;
+use super::job::{MS, ask};
+use crate::fixture::Fixture;
+
+const MIB: u64 = 1 << 20;
+const SECOND: u64 = 1000 * MS;
+
+/// A job without steps that takes a MiB twenty times at even moments of its life, by a line of its
+/// own or of a library. Of a cgroup, `limit` bytes are its memory; 100 MiB of it are in use.
+fn grows(life_ns: u64, file: &str, limit: Option<u64>) -> Outcome {
+    let mut made = Fixture::new();
+    let process = Process {
+        process: 0,
+        pid: 4711,
+        parent: 1,
+        rank: Some(0),
+        command: made.name("leak"),
+        exe: NameId(0),
+        start_ns: 0,
+        memory: MemoryRecording::Exact,
+    };
+    made.writer.process(&process);
+    made.writer.thread(&Thread { thread: 0, process: 0, tid: 4711, start_ns: 0 });
+    let [function, file, module] = ["keeps", file, "leak"].map(|text| made.name(text));
+    let symbol = Symbol { process: 0, address: 16, depth: 0, function, file, line: 12, module };
+    made.writer.symbol(&symbol);
+    made.writer.stack(&Stack { process: 0, stack: 1, end: 0, frames: vec![16] });
+    let mut block = HeapBlock::new(0);
+    for at in 0..=20 {
+        block.alloc(at * life_ns / 20, 0, MIB, 1, false);
+    }
+    made.writer.heap(&mut block).unwrap();
+    let mut count = |time_ns, name: &str, bytes: u64| {
+        let (name, value) = (made.name(name), bytes as f64);
+        made.writer.counter(Counter { time_ns, process: None, device: None, name, value });
+    };
+    if let Some(limit) = limit {
+        count(0, counter::CGROUP_LIMIT_BYTES, limit);
+        count(life_ns, counter::CGROUP_BYTES, 100 * MIB);
+    }
+    ask(&made.finish(), "HeapGrowth")
+}
+
+#[test]
+fn growth_counts_by_the_time_until_memory_is_full() {
+    let severity = |limit| {
+        let outcome = grows(20 * SECOND, "/me/leak.c", limit);
+        let (finding, _) = outcome.found.first().unwrap_or_else(|| panic!("{outcome:?}"));
+        (Severity::of(finding.share.unwrap()), finding.seen.clone())
+    };
+    // A MiB a second: 600 MiB last for ten minutes, 100 GiB for more than a day.
+    let (soon, seen) = severity(Some(700 * MIB));
+    assert!(seen.contains("memory is full in 10 min at that rate"), "{seen}");
+    assert_eq!(soon, Severity::Critical);
+    assert_eq!(severity(Some(100 * 1024 * MIB)).0, Severity::Note);
+    let (unknown, seen) = severity(None);
+    assert_eq!(unknown, Severity::Medium);
+    assert!(!seen.contains("memory is full"), "{seen}");
+}
+
+#[test]
+fn a_short_rise_is_growth_only_of_the_users_own_line() {
+    let found = |life_ns, file| grows(life_ns, file, Some(700 * MIB)).found.len();
+    assert_eq!(found(20 * SECOND, "/usr/include/c++/12/new"), 1);
+    assert_eq!(found(5 * SECOND, "/usr/include/c++/12/new"), 0, "a library's start");
+    assert_eq!(found(5 * SECOND, "/me/leak.c"), 1);
+    assert_eq!(found(SECOND / 2, "/me/leak.c"), 0);
+    let clear = grows(SECOND / 2, "/me/leak.c", None).clear.unwrap();
+    assert!(clear.ends_with("too short a time to tell growth that goes on"), "{clear}");
+}
