@@ -24,6 +24,10 @@ pub(super) const TAKES_DATA: [(&str, &[&str]); 8] = [
     ("datasets/iterable_dataset.py", &["__iter__"]),
 ];
 
+/// Of these files those whose workers may be threads.
+pub(super) const THREADS_TOO: [&str; 3] =
+    ["multiprocessing/pool.py", "concurrent/futures/_base.py", "/queue.py"];
+
 /// A part of the paths of the compiler of `torch.compile`, which has workers of its own.
 const COMPILER: &str = "torch/_inductor/";
 
@@ -152,7 +156,12 @@ const SOCKET_FILES: [&str; 4] = ["/socket.py", "/ssl.py", "http/client.py", "/so
 
 /// Whether PyTorch compiles, or waits for what it compiles.
 pub(super) fn compiles(frames: &[&Func]) -> bool {
-    frames.iter().any(|func| func.layer == Layer::Python && func.file.contains(COMPILER))
+    frames.iter().any(|func| is_of_compiler(func))
+}
+
+/// Whether a function is of PyTorch's compiler.
+pub(super) fn is_of_compiler(func: &Func) -> bool {
+    func.layer == Layer::Python && func.file.contains(COMPILER)
 }
 
 /// Whether a thread that waits does so in tprof's own code, which makes its system calls itself: what
