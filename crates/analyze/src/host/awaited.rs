@@ -23,6 +23,8 @@ pub(super) struct Awaited {
     pub seen: Vec<usize>,
     /// Short ones without a stack, if most of those with one are here.
     pub unseen: Vec<usize>,
+    /// This share of those is here, as far as those with a stack show.
+    pub of_unseen: f64,
     /// Of those that were seen, ns.
     pub ns: u64,
 }
@@ -50,12 +52,12 @@ pub(super) fn awaited(rows: &[Sample], cpu: &CpuTrace) -> Vec<Awaited> {
             continue;
         }
         let is_short = row.weight_ns < LOOKED_AT_NS;
-        let stack = cpu.stack(row.process, row.stack);
-        if stack.functions.is_empty() {
+        if row.stack == 0 {
             let is_any = matches!(row.state, ThreadState::Blocked | ThreadState::Lock);
             unseen.extend((is_any && is_short).then_some(at));
             continue;
         }
+        let stack = cpu.stack(row.process, row.stack);
         short_ns += if is_short { row.weight_ns } else { 0 };
         let group = by_stack.entry((row.stack, row.state)).or_insert_with(|| {
             let state = cpu.state(row.process, row.stack, row.state);
@@ -64,8 +66,9 @@ pub(super) fn awaited(rows: &[Sample], cpu: &CpuTrace) -> Vec<Awaited> {
             let hint = hint(&place, stack, cpu)?;
             Some(*by_place.entry(place.clone()).or_insert_with(|| {
                 let stack = (row.process, row.stack);
-                let (seen, unseen, ns) = (Vec::new(), Vec::new(), 0);
-                found.push(Awaited { at: place, stack, hint, seen, unseen, ns });
+                let (seen, unseen) = (Vec::new(), Vec::new());
+                let (of_unseen, ns) = (0.0, 0);
+                found.push(Awaited { at: place, stack, hint, seen, unseen, of_unseen, ns });
                 found.len() - 1
             }))
         });
@@ -83,6 +86,7 @@ pub(super) fn awaited(rows: &[Sample], cpu: &CpuTrace) -> Vec<Awaited> {
         && short(most) * 2 >= short_ns.max(1)
     {
         most.unseen = unseen;
+        most.of_unseen = short(most) as f64 / short_ns.max(1) as f64;
     }
     found
 }

@@ -16,7 +16,7 @@ const LEAST_WORK: f64 = 0.3;
 /// The end of a thread that is waited for is so far from the end of the wait, at most.
 const ENDS_WITHIN_NS: u64 = 2_000_000;
 /// Names of PyTorch's threads for backward passes begin so.
-const AUTOGRAD: &str = "pt_autograd_";
+pub(crate) const AUTOGRAD: &str = "pt_autograd_";
 
 /// See the module.
 pub(super) struct Choice<'t> {
@@ -51,9 +51,9 @@ impl<'t> Choice<'t> {
     /// The team of threads that is most likely waited for, the one with most work in the waits
     /// first; none if that would be nobody.
     pub fn next(&mut self, kept: &Kept<'_>) -> Vec<&'t Timeline> {
-        let mut teams: BTreeMap<String, Vec<&Timeline>> = BTreeMap::new();
+        let mut teams: BTreeMap<&str, Vec<&Timeline>> = BTreeMap::new();
         for timeline in self.timelines.iter().filter(|one| !self.used.contains(&one.thread)) {
-            teams.entry(timeline.team()).or_default().push(timeline);
+            teams.entry(&timeline.team).or_default().push(timeline);
         }
         let scored = teams.into_values().filter_map(|team| Some((self.score(&team, kept)?, team)));
         let best = scored.max_by(|a, b| a.0.total_cmp(&b.0));

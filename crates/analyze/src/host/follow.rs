@@ -105,6 +105,7 @@ impl Follow<'_> {
             work_ns * 2 >= row.weight_ns
         };
         let unseen_exact: Vec<usize> = unseen_exact.iter().filter(works).copied().collect();
+        let from = self.found.len();
         let added_up = [seen_added, unseen_added].concat();
         let within = added(&added_up, &self.exact);
         self.added_up(&added_up, &within, &team, &choice, &mut numbers);
@@ -124,6 +125,34 @@ impl Follow<'_> {
             }
         }
         self.keep(&rows, &left);
+        self.share_unseen(from, waits);
+    }
+
+    /// Of waits without a stack, this place has its share; what no thread has of that is a wait here.
+    /// The rest is of other places.
+    fn share_unseen(&mut self, from: usize, waits: &Awaited) {
+        let all_ns = self.sum(&waits.unseen) as f64;
+        let thread = self.rows[waits.seen[0]].thread;
+        let is_unseen = |row: &Sample| row.stack == 0 && row.thread == thread;
+        let kept = waits.unseen.iter().filter(|at| !self.gone.contains(at));
+        let kept: Vec<usize> = kept.copied().collect();
+        let left = self.found[from..].iter().filter(|row| is_unseen(row));
+        let left_ns = left.map(|row| row.weight_ns).sum::<u64>() + self.sum(&kept);
+        let here_ns = waits.of_unseen * all_ns - (all_ns - left_ns as f64);
+        let share = (here_ns / left_ns.max(1) as f64).clamp(0.0, 1.0);
+        self.gone.extend(&kept);
+        self.found.extend(kept.iter().map(|at| self.rows[*at]));
+        let (process, stack) = waits.stack;
+        let mut here = Vec::new();
+        for row in self.found[from..].iter_mut().filter(|row| is_unseen(row)) {
+            let weight_ns = (row.weight_ns as f64 * share) as u64;
+            let spread_ns = Some(extent(row).length());
+            row.weight_ns -= weight_ns.min(row.weight_ns);
+            let state = self.rows[waits.seen[0]].state;
+            here.push(Sample { process, stack, state, weight_ns, spread_ns, ..*row });
+        }
+        self.found.extend(here);
+        self.found.retain(|row| row.weight_ns > 0);
     }
 
     /// Rows that lie where they are recorded, and those that were added up.
@@ -273,3 +302,6 @@ impl Numbers<'_> {
         *of.entry(one.thread).or_insert_with(|| hands.add(&one.name, &waits.at, waits.stack))
     }
 }
+
+#[cfg(test)]
+mod tests;

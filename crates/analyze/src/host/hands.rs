@@ -92,5 +92,6 @@ fn place_of<'c>(
     let mut joined = stack.clone();
     joined.functions.extend_from_slice(&waits.functions[skipped..]);
     joined.lines.extend_from_slice(&waits.lines[skipped..]);
-    Place { cause: own.cause, ..Place::of(part, state, &joined, &cpu.names) }
+    let is_of_waiter = true;
+    Place { cause: own.cause, is_of_waiter, ..Place::of(part, state, &joined, &cpu.names) }
 }

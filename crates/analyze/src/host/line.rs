@@ -31,6 +31,8 @@ pub struct Place {
     pub cause: OtherCause,
     /// The thread whose time it is where the driving thread waits for that; else empty.
     pub thread: String,
+    /// The line is the one that waits: the thread has no code of the user's own there.
+    pub is_of_waiter: bool,
 }
 
 /// What is waited for where it is no file, peer, lock, data, device or other rank.
@@ -114,6 +116,7 @@ impl Place {
                 _ => OtherCause::default(),
             },
             thread: String::new(),
+            is_of_waiter: false,
         };
         let Some(at) = at else { return place };
         let (func, line) = frames[at];

@@ -204,7 +204,7 @@ fn lasted(row: &Sample) -> Interval {
 }
 
 /// `thread hog`, `thread 4711`, `process 4712`.
-fn name(file: &TraceFile, process: ProcessIndex, thread: ThreadIndex) -> String {
+pub(super) fn name(file: &TraceFile, process: ProcessIndex, thread: ThreadIndex) -> String {
     let row = file.threads().iter().find(|row| row.thread == thread);
     let of: Option<&Process> = file.processes().iter().find(|row| row.process == process);
     let tid = row.map_or(0, |row| row.tid);

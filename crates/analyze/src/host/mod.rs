@@ -25,6 +25,7 @@ mod tables;
 mod timeline;
 mod visible;
 
+pub(crate) use choice::AUTOGRAD;
 pub(crate) use ledger::{Ledger, WallTime};
 pub(crate) use line::{OtherCause, Place};
 pub(crate) use meanwhile::{Doing, Meanwhile};

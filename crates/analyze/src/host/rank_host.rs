@@ -254,6 +254,7 @@ mod tests {
             of_database: false,
             cause: crate::host::OtherCause::default(),
             thread: String::new(),
+            is_of_waiter: false,
         })
     }
 

@@ -9,6 +9,7 @@ use super::awaited::is_of_pool;
 use super::cut::{extent, off_in, rows_in};
 use super::driver::Driver;
 use super::line::{OtherCause, Place};
+use super::meanwhile::name;
 use super::paused::paused;
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::samples::{CpuTrace, Layer, Part};
@@ -34,6 +35,8 @@ pub(super) struct Timeline {
     pub thread: ThreadIndex,
     /// Its own name, or its number.
     pub name: String,
+    /// Its name without numbers: of threads with one name any may do the next work.
+    pub team: String,
     /// When it ended, where that was recorded.
     pub end_ns: Option<u64>,
     /// It runs what was given to a pool of Python's.
@@ -80,11 +83,8 @@ impl Timeline {
         rows: &[Sample],
         (window, recorded): (Interval, &Cover),
     ) -> Option<Timeline> {
-        let name = match file.thread_name(thread.thread) {
-            Some(name) => name.to_owned(),
-            None => thread.tid.to_string(),
-        };
-        if name.starts_with("tprof-") || is_of_tprofs_own(rows, cpu) {
+        let own = file.thread_name(thread.thread).unwrap_or_default();
+        if own.starts_with("tprof-") || is_of_tprofs_own(rows, cpu) {
             return None;
         }
         let mut known: FxHashMap<(StackId, ThreadState), Does> = FxHashMap::default();
@@ -130,13 +130,10 @@ impl Timeline {
             let stack = &cpu.stack(row.process, row.stack).functions;
             stack.iter().any(|id| is_of_pool(cpu.names.get(*id)))
         });
-        let thread = thread.thread;
-        Some(Timeline { thread, name, end_ns, is_of_pool, busy, ran, asleep, rows, ends })
-    }
-
-    /// Its name without numbers: threads with one are a team, of which any may do the next work.
-    pub fn team(&self) -> String {
-        self.name.chars().filter(|c| !c.is_ascii_digit()).collect()
+        let (process, thread) = (thread.process, thread.thread);
+        let name = name(file, process, thread).trim_start_matches("thread ").to_owned();
+        let team = own.chars().filter(|c| !c.is_ascii_digit()).collect();
+        Some(Timeline { thread, name, team, end_ns, is_of_pool, busy, ran, asleep, rows, ends })
     }
 
     /// What it did in a part of its time, at which it was not idle for the most part: its rows

@@ -43,7 +43,7 @@ impl Rule for OtherWait {
 
 fn of_cause(scene: &Scene<'_>, host: &RankHost, cause: OtherCause) -> Option<Finding> {
     let mut places = host.ledger.places(Some(Part::Other));
-    places.retain(|(place, _)| place.cause == cause);
+    places.retain(|(place, time)| place.cause == cause && !is_rest(host, place, time.ns));
     let ns = places.iter().map(|(_, time)| time.ns).sum();
     if !is_found(host, ns) {
         return None;
@@ -103,6 +103,13 @@ fn of_cause(scene: &Scene<'_>, host: &RankHost, cause: OtherCause) -> Option<Fin
     // It may be on purpose.
     finding.most = Some(Severity::Medium);
     Some(finding)
+}
+
+/// Whether more of the waits at a place was the work of threads: what they leave is the time until
+/// one begins, or until this one goes on.
+fn is_rest(host: &RankHost, place: &Place, ns: u64) -> bool {
+    let of = host.ledger.followed.iter().filter(|((_, waits, _), _)| waits == place);
+    of.map(|(_, time)| time.ns).sum::<u64>() > ns
 }
 
 /// What the threads did that are waited for.

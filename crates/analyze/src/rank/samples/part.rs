@@ -309,6 +309,10 @@ mod tests {
         assert_eq!(part(Sleep, &[main]), Part::Other);
         let gloo = ("c10d::Work::wait(std::chrono::duration)", "libtorch_cpu.so", Native);
         assert_eq!(part(Lock, &[gloo, main]), Part::Collective);
+        // It hands gradients on, which takes no time of others.
+        let reducer = ("c10d::Reducer::autograd_hook(unsigned long)", "libtorch_cpu.so", Native);
+        assert_eq!(part(Running, &[reducer]), Part::Native);
+        assert_eq!(part(Running, &[gloo, reducer]), Part::Collective);
         let join = ("__pthread_clockjoin_ex", "libc.so.6", Native);
         assert_eq!(part(Lock, &[join, main]), Part::Other);
         let futex = ("futex_do_wait", "[kernel]", Kernel);

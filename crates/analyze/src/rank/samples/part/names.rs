@@ -106,6 +106,8 @@ const COLLECTIVES: [&str; 9] =
     ["MPI_", "PMPI_", "MPIR_", "MPID", "ompi_", "opal_progress", "nccl", "pncc", "horovod::"];
 /// Parts of names of collectives' functions.
 const COLLECTIVE_PARTS: [&str; 4] = ["c10d::", "gloo::", "ProcessGroup", "TCPStore"];
+/// Parts of such names of functions that sort gradients, and call a collective at most.
+const NO_COLLECTIVE_PARTS: [&str; 2] = ["c10d::Reducer::", "c10d::Logger::"];
 /// Beginnings of names of modules in which nothing else is done.
 const COLLECTIVE_MODULES: [&str; 5] =
     ["libmpi.so", "libmpich.so", "libnccl.so", "libopen-pal.so", "libgloo"];
@@ -237,6 +239,7 @@ pub(super) fn is_collective(frames: &[&Func]) -> bool {
         Layer::Native => {
             COLLECTIVES.iter().any(|start| func.name.starts_with(start))
                 || COLLECTIVE_PARTS.iter().any(|part| func.name.contains(part))
+                    && !NO_COLLECTIVE_PARTS.iter().any(|part| func.name.contains(part))
                 || COLLECTIVE_MODULES.iter().any(|start| func.module.starts_with(start))
         }
     })
