@@ -7,7 +7,7 @@ use super::line::{OtherCause, Place};
 use crate::rank::samples::{CpuTrace, Func, Layer, Part, Stack, takes_from_thread};
 
 /// The collector reads longer waits while they last: short ones may have no stack.
-const LOOKED_AT_NS: u64 = 25_000_000;
+pub(super) const LOOKED_AT_NS: u64 = 25_000_000;
 /// PyTorch's functions that run backward passes, by file and by part of their names.
 const BACKWARD_FILES: [&str; 2] = ["torch/autograd/graph.py", "torch/autograd/__init__.py"];
 const ENGINE: &str = "torch::autograd::";

@@ -77,14 +77,14 @@ impl<'t> Choice<'t> {
         let union = |of: &dyn Fn(&Timeline) -> Cover| {
             team.iter().fold(Cover::default(), |sum, one| sum.union(&of(one)))
         };
-        let (work, ran) = (union(&|one| self.work(one)), union(&|one| one.ran.clone()));
+        let (work, waits) = (union(&|one| self.work(one)), union(&|one| one.waits.clone()));
         let inside_ns = kept.shared(&work);
         let outside_ns = work.length() - inside_ns;
         let share = |ns: u64, of: u64| ns as f64 / of.max(1) as f64;
         let inside = share(inside_ns, kept.ns());
         let outside = share(outside_ns, self.window.length().saturating_sub(kept.ns()));
         // Who mostly waits may do so at any time, as who looks at something once a second.
-        let is_waiting = kept.shared(&ran) * 2 < inside_ns;
+        let is_waiting = kept.shared(&waits) * 2 > inside_ns;
         if inside < LEAST_WORK || is_waiting && outside * 2.0 > inside {
             return None;
         }

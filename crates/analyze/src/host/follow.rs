@@ -293,13 +293,16 @@ impl Follow<'_> {
 /// Numbers of a place's hands.
 struct Numbers<'w> {
     waits: &'w Awaited,
-    of: FxHashMap<ThreadIndex, ThreadIndex>,
+    of: FxHashMap<String, ThreadIndex>,
 }
 
 impl Numbers<'_> {
     fn of(&mut self, one: &Timeline, hands: &mut Hands) -> ThreadIndex {
         let Numbers { waits, of } = self;
-        *of.entry(one.thread).or_insert_with(|| hands.add(&one.name, &waits.at, waits.stack))
+        let add = || hands.add(&one.name, &waits.at, waits.stack);
+        let number = *of.entry(one.team.clone()).or_insert_with(add);
+        hands.share(number, &one.name);
+        number
     }
 }
 

@@ -6,16 +6,20 @@ use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState
 use super::line::Place;
 use crate::rank::samples::{CpuTrace, Layer, Part, Stack};
 
-/// A thread while the driving thread waits for it at one place.
+/// A thread, or a team of them, while the driving thread waits for it at one place.
 #[derive(Clone, Debug)]
 pub struct Hand {
-    /// The thread's own name, or its number.
+    /// The thread's own name, or its number; of a team the name with `*` for numbers, or that there are
+    /// several.
     pub name: String,
     /// Where the driving thread waits.
     pub at: Place,
     /// That place's stack.
     waits: (ProcessIndex, StackId),
 }
+
+/// Several threads without names of their own.
+const SEVERAL: &str = "several threads";
 
 /// All of them. In a driving thread's rows they have numbers of threads beyond those of the file.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +49,24 @@ impl Hands {
     ) -> ThreadIndex {
         self.all.push(Hand { name: name.to_owned(), at: at.clone(), waits });
         self.first + (self.all.len() - 1) as ThreadIndex
+    }
+
+    /// That a hand is another thread's, too.
+    pub(super) fn share(&mut self, number: ThreadIndex, name: &str) {
+        let Some(hand) = self.all.get_mut((number - self.first) as usize) else { return };
+        if hand.name == name || hand.name.contains('*') || hand.name == SEVERAL {
+            return;
+        }
+        let is_number = |c: char| c.is_ascii_digit();
+        let parts = name.split(is_number).filter(|part| !part.is_empty());
+        let parts: Vec<&str> = parts.collect();
+        hand.name = match parts.is_empty() {
+            true => SEVERAL.to_owned(),
+            false => {
+                let end = if name.ends_with(is_number) { "*" } else { "" };
+                parts.join("*") + end
+            }
+        };
     }
 
     /// Notes where a row of a hand's is.
@@ -87,11 +109,16 @@ fn place_of<'c>(
         return own;
     }
     let waits = waits();
+    let is_of_waiter = true;
+    if stack.functions.is_empty() {
+        let (below, library) = Default::default();
+        let at = Place::of(part, state, waits, &cpu.names);
+        return Place { below, library, cause: own.cause, is_of_waiter, ..at };
+    }
     let kernel = |id: &&u32| cpu.names.get(**id).layer == Layer::Kernel;
     let skipped = waits.functions.iter().take_while(kernel).count();
     let mut joined = stack.clone();
     joined.functions.extend_from_slice(&waits.functions[skipped..]);
     joined.lines.extend_from_slice(&waits.lines[skipped..]);
-    let is_of_waiter = true;
     Place { cause: own.cause, is_of_waiter, ..Place::of(part, state, &joined, &cpu.names) }
 }

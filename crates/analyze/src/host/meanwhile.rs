@@ -130,15 +130,26 @@ impl Meanwhile {
     /// held what it waited for: it was there while the thread waited, and not otherwise.
     pub fn holder(&self) -> Option<&Doing> {
         let may_hold = |doing: &&Doing| !doing.is_worker && doing.may_hold();
+        // Where a thread has no core, it is mostly unknown in which of its places that is.
+        let mut threads: FxHashMap<&str, [u64; 2]> = FxHashMap::default();
+        for doing in self.doings.iter().filter(|doing| !doing.is_worker) {
+            let [placed_ns, ready_ns] = threads.entry(&doing.thread).or_default();
+            *placed_ns += if doing.may_hold() { doing.ns } else { 0 };
+            let is_ready = doing.place.part == Part::NoCore && doing.place.function.is_empty();
+            *ready_ns += if is_ready { doing.ns } else { 0 };
+        }
+        let all = |doing: &Doing| {
+            let [placed_ns, ready_ns] = threads[&*doing.thread];
+            doing.ns as f64 * (1.0 + ready_ns as f64 / placed_ns.max(1) as f64)
+        };
         let weight = |doing: &Doing| {
-            let inside = doing.ns as f64 / self.kept_ns.max(1) as f64;
+            let inside = all(doing) / self.kept_ns.max(1) as f64;
             let outside = doing.outside_ns as f64 / self.outside_ns.max(1) as f64;
-            doing.ns as f64 * (inside - outside).max(0.0)
+            all(doing) * (inside - outside).max(0.0)
         };
         let found = self.doings.iter().filter(may_hold);
         let found = found.max_by(|a, b| weight(a).total_cmp(&weight(b)))?;
-        (found.ns as f64 >= LEAST_HELD * self.kept_ns as f64 && weight(found) > 0.0)
-            .then_some(found)
+        (all(found) >= LEAST_HELD * self.kept_ns as f64 && weight(found) > 0.0).then_some(found)
     }
 
     /// Of the threads of the driving thread's process the one that did most of what it waited

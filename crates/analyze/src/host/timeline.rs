@@ -5,7 +5,7 @@ use tprof_facts::passages::is_of_tprof;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Sample, StackId, Thread, ThreadIndex, ThreadState};
 
-use super::awaited::is_of_pool;
+use super::awaited::{LOOKED_AT_NS, is_of_pool};
 use super::cut::{extent, off_in, rows_in};
 use super::driver::Driver;
 use super::line::{OtherCause, Place};
@@ -21,9 +21,11 @@ const MOST_PERIODS: u64 = 4;
 /// What a row of another thread shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
-    /// It is on a core, or would be, or waits for what its work needs.
+    /// It is on a core, or would be but for others.
     Work,
-    /// It sleeps in its own code.
+    /// It waits for a file or a peer, in code of the user's own.
+    Wait,
+    /// It sleeps there.
     Sleep,
     /// It waits for work, or for unknown things.
     Nothing,
@@ -45,7 +47,9 @@ pub(super) struct Timeline {
     pub busy: Cover,
     /// Of it, on a core.
     pub ran: Cover,
-    /// Of it, asleep.
+    /// Of it, waiting for files and peers or asleep.
+    pub waits: Cover,
+    /// Of that, asleep.
     pub asleep: Cover,
     rows: Vec<(Sample, Does)>,
     /// The latest end of the rows up to each.
@@ -96,6 +100,7 @@ impl Timeline {
             })
             .collect();
         rows.sort_by_key(|(row, _)| row.time_ns);
+        unseen(&mut rows);
         let end_ns = file.thread_end(thread.thread);
         let life = Interval::new(thread.start_ns, end_ns.unwrap_or(u64::MAX)).overlap(window);
         let life = recorded.within(life);
@@ -110,7 +115,8 @@ impl Timeline {
         let idle = off(&|does| does == Does::Nothing);
         let busy = life.without(&idle);
         let ran = busy.without(&off(&|does| does != Does::Nothing));
-        let asleep = busy.intersection(&off(&|does| does == Does::Sleep));
+        let waits = busy.intersection(&off(&|does| matches!(does, Does::Wait | Does::Sleep)));
+        let asleep = waits.intersection(&off(&|does| does == Does::Sleep));
         let samples = rows.iter().filter(|(row, _)| row.state == ThreadState::Running);
         let samples = samples.map(|(row, _)| row.weight_ns);
         let period_ns = samples.clone().max().unwrap_or(0);
@@ -133,7 +139,19 @@ impl Timeline {
         let (process, thread) = (thread.process, thread.thread);
         let name = name(file, process, thread).trim_start_matches("thread ").to_owned();
         let team = own.chars().filter(|c| !c.is_ascii_digit()).collect();
-        Some(Timeline { thread, name, team, end_ns, is_of_pool, busy, ran, asleep, rows, ends })
+        Some(Timeline {
+            thread,
+            name,
+            team,
+            end_ns,
+            is_of_pool,
+            busy,
+            ran,
+            waits,
+            asleep,
+            rows,
+            ends,
+        })
     }
 
     /// What it did in a part of its time, at which it was not idle for the most part: its rows
@@ -178,6 +196,22 @@ fn is_of_tprofs_own(rows: &[Sample], cpu: &CpuTrace) -> bool {
         })
 }
 
+/// Short waits without a stack are as most of those with one.
+fn unseen(rows: &mut [(Sample, Does)]) {
+    let is_short = |row: &Sample| {
+        let is_wait = !matches!(row.state, ThreadState::Running | ThreadState::Runnable);
+        is_wait && row.weight_ns < LOOKED_AT_NS
+    };
+    let mut sums = [0, 0];
+    for (row, does) in rows.iter().filter(|(row, _)| is_short(row) && row.stack != 0) {
+        sums[usize::from(*does == Does::Work)] += row.weight_ns;
+    }
+    if sums[1] > sums[0] {
+        let all = rows.iter_mut().filter(|(row, _)| is_short(row) && row.stack == 0);
+        all.for_each(|(_, does)| *does = Does::Work);
+    }
+}
+
 fn does(row: &Sample, cpu: &CpuTrace) -> Does {
     let state = cpu.state(row.process, row.stack, row.state);
     if matches!(state, ThreadState::Running | ThreadState::Runnable | ThreadState::Gil) {
@@ -191,8 +225,9 @@ fn does(row: &Sample, cpu: &CpuTrace) -> Does {
     let place = Place::of(part, state, stack, &cpu.names);
     match part {
         Part::Unknown | Part::Data => Does::Nothing,
+        Part::FileIo | Part::Socket if place.is_own => Does::Wait,
         // Servers of libraries wait for their next order so.
-        Part::FileIo | Part::Socket if !place.is_own => Does::Nothing,
+        Part::FileIo | Part::Socket => Does::Nothing,
         Part::Other if place.cause == OtherCause::Child => Does::Work,
         Part::Other if place.cause == OtherCause::Sleep && place.is_own => Does::Sleep,
         Part::Other => Does::Nothing,

@@ -10,8 +10,8 @@ use ThreadState::{Lock, Poll, Running, Sleep};
 
 const WINDOW: Interval = Interval { start: 0, end: 10_000 };
 /// Threads: the driving one, then those of these names.
-const THREADS: [&str; 6] =
-    ["python3", "pt_autograd_0", "maker_0", "hog", "tprof-cupti", "cuda-EvtHandlr"];
+const THREADS: [&str; 7] =
+    ["python3", "pt_autograd_0", "maker_0", "hog", "tprof-cupti", "cuda-EvtHandlr", "maker_1"];
 
 /// Stacks by number from 1 on: what a test's rows refer to.
 const STACKS: [&[(&str, &str)]; 9] = [
@@ -170,6 +170,26 @@ fn a_wait_goes_through_several_hands() {
     let ledger = ledger(&waits(9, 4000, 8000), &others);
     let expected = [("maker_0", Part::Python, 2000), ("pt_autograd_0", Part::Native, 2000)];
     assert_eq!(followed(&ledger), expected.map(|(name, part, ns)| (name.to_owned(), part, ns)));
+}
+
+#[test]
+fn of_threads_that_take_turns_one_runs() {
+    let turns = |thread: u32, first: u64| {
+        (0..100_u64).map(move |at| match at % 2 == first {
+            true => row(thread, Running, 5, at * 100, at * 100 + 100),
+            // Half of the waits of such threads are without a stack.
+            false if at % 4 < 2 => row(thread, ThreadState::Gil, 5, at * 100, at * 100 + 100),
+            false => row(thread, ThreadState::Blocked, 0, at * 100, at * 100 + 100),
+        })
+    };
+    let others: Vec<Sample> = turns(2, 0).chain(turns(6, 1)).collect();
+    let found = ledger(&waits(9, 4000, 8000), &others);
+    assert_eq!(followed(&found), [("maker_*".to_owned(), Part::Python, 4000)]);
+    // Alone it waits for its turn.
+    let others: Vec<Sample> = turns(2, 0).collect();
+    let found = ledger(&waits(9, 4000, 8000), &others);
+    let of_gil = ("maker_0".to_owned(), Part::Gil, 2000);
+    assert_eq!(followed(&found)[1..], [of_gil]);
 }
 
 #[test]
