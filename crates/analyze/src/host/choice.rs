@@ -13,6 +13,8 @@ use crate::rank::samples::Part;
 
 /// They are at work for this share of the wait, at least.
 const LEAST_WORK: f64 = 0.3;
+/// Samples stand for the time on a core divided by this, at least.
+const MOST_UNSAMPLED: f64 = 2.0;
 /// The end of a thread that is waited for is so far from the end of the wait, at most.
 const ENDS_WITHIN_NS: u64 = 2_000_000;
 /// Names of PyTorch's threads for backward passes begin so.
@@ -45,6 +47,14 @@ impl Kept<'_> {
     fn shared(&self, time: &Cover) -> u64 {
         time.shared(self.exact) + time.shared(self.added).min(self.added_ns)
     }
+}
+
+/// How much more time on a core a team had than its samples stand for, as that of many threads that
+/// ended soon; `None` if they are too few to say what it did.
+pub(super) fn unsampled(team: &[&Timeline]) -> Option<f64> {
+    let sum = |of: &dyn Fn(&Timeline) -> u64| team.iter().map(|one| of(one)).sum::<u64>() as f64;
+    let times = sum(&|one| one.running_ns) / sum(&|one| one.sampled_ns);
+    (times <= MOST_UNSAMPLED).then_some(times.max(1.0))
 }
 
 impl<'t> Choice<'t> {
@@ -85,6 +95,7 @@ impl<'t> Choice<'t> {
         let outside = share(outside_ns, self.window.length().saturating_sub(kept.ns()));
         // Who mostly waits may do so at any time, as who looks at something once a second.
         let is_waiting = kept.shared(&waits) * 2 > inside_ns;
+        unsampled(team)?;
         if inside < LEAST_WORK || is_waiting && outside * 2.0 > inside {
             return None;
         }

@@ -11,7 +11,7 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{Sample, ThreadIndex, ThreadState};
 
 use super::awaited::{Awaited, awaited};
-use super::choice::{Choice, Kept};
+use super::choice::{Choice, Kept, unsampled};
 use super::cut::extent;
 use super::driver::Driver;
 use super::hands::Hands;
@@ -172,6 +172,7 @@ impl Follow<'_> {
         choice: &Choice<'_>,
         numbers: &mut Numbers<'_>,
     ) -> Cover {
+        let times = unsampled(team).unwrap_or(1.0);
         let runs = team.iter().map(|one| (one, one.ran.clone()));
         let works = team.iter().map(|one| (one, choice.work(one)));
         for (one, work) in runs.chain(works) {
@@ -183,7 +184,8 @@ impl Follow<'_> {
             let thread = numbers.of(one, &mut self.hands);
             for part in claim.parts() {
                 let (rows, idle_ns) = one.work_in(*part);
-                self.found.extend(rows.into_iter().map(|row| Sample { thread, ..row }));
+                let rows = rows.into_iter().map(|row| Sample { thread, ..more(row, times) });
+                self.found.extend(rows);
                 if idle_ns > 0 {
                     let (process, stack) = numbers.waits.stack;
                     let wait = self.rows[numbers.waits.seen[0]];
@@ -229,6 +231,7 @@ impl Follow<'_> {
         numbers: &mut Numbers<'_>,
     ) {
         let all_ns = self.sum(rows);
+        let times = unsampled(team).unwrap_or(1.0);
         let mut free = within.clone();
         let mut left = 1.0;
         let mut shares: Vec<(&Timeline, Cover, f64)> = Vec::new();
@@ -251,7 +254,8 @@ impl Follow<'_> {
             let mut left_ns = row.weight_ns;
             for (one, work, share) in &shares {
                 let part_ns = (row.weight_ns as f64 * share) as u64;
-                left_ns -= self.give(extent(&row), part_ns.min(left_ns), one, work, numbers);
+                let part_ns = part_ns.min(left_ns);
+                left_ns -= self.give(extent(&row), part_ns, (one, work, times), numbers);
             }
             self.gone.insert(*at);
             self.found.extend((left_ns > 0).then_some(Sample { weight_ns: left_ns, ..row }));
@@ -263,8 +267,7 @@ impl Follow<'_> {
         &mut self,
         within: Interval,
         part_ns: u64,
-        one: &Timeline,
-        work: &Cover,
+        (one, work, times): (&Timeline, &Cover, f64),
         numbers: &mut Numbers<'_>,
     ) -> u64 {
         let first = work.parts().partition_point(|part| part.end <= within.start);
@@ -282,11 +285,20 @@ impl Follow<'_> {
                     ThreadState::Running => None,
                     _ => Some(row.spread_ns.unwrap_or(row.weight_ns)),
                 };
-                Sample { thread, weight_ns: scaled(row.weight_ns), spread_ns, ..row }
+                let weight_ns = scaled(more(row, times).weight_ns);
+                Sample { thread, weight_ns, spread_ns, ..row }
             });
             self.found.extend(rows.filter(|row| row.weight_ns > 0));
         }
         part_ns
+    }
+}
+
+/// A sample that stands for so many times its time.
+fn more(row: Sample, times: f64) -> Sample {
+    match row.state {
+        ThreadState::Running => Sample { weight_ns: (row.weight_ns as f64 * times) as u64, ..row },
+        _ => row,
     }
 }
 

@@ -14,10 +14,6 @@ use super::paused::paused;
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::samples::{CpuTrace, Layer, Part};
 
-/// Samples stand for so much of the time on a core, at least; or for all but so many periods.
-const LEAST_SAMPLED: f64 = 0.5;
-const MOST_PERIODS: u64 = 4;
-
 /// What a row of another thread shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
@@ -51,6 +47,9 @@ pub(super) struct Timeline {
     pub waits: Cover,
     /// Of that, asleep.
     pub asleep: Cover,
+    /// Time on a core, and that of it which samples stand for.
+    pub running_ns: u64,
+    pub sampled_ns: u64,
     rows: Vec<(Sample, Does)>,
     /// The latest end of the rows up to each.
     ends: Vec<u64>,
@@ -79,7 +78,7 @@ pub(super) fn timelines(
 
 impl Timeline {
     /// Of a thread's rows in a window in which only `recorded` was; `None` of a thread of tprof's,
-    /// and of one whose time on a core has too few samples to say what it did.
+    /// and of one that only waited for work.
     pub fn of(
         file: &TraceFile,
         cpu: &CpuTrace,
@@ -117,15 +116,14 @@ impl Timeline {
         let ran = busy.without(&off(&|does| does != Does::Nothing));
         let waits = busy.intersection(&off(&|does| matches!(does, Does::Wait | Does::Sleep)));
         let asleep = waits.intersection(&off(&|does| does == Does::Sleep));
-        let samples = rows.iter().filter(|(row, _)| row.state == ThreadState::Running);
-        let samples = samples.map(|(row, _)| row.weight_ns);
-        let period_ns = samples.clone().max().unwrap_or(0);
-        let missing_ns = ran.length().saturating_sub(samples.clone().sum());
-        let is_sampled = missing_ns as f64 <= (1.0 - LEAST_SAMPLED) * ran.length() as f64
-            || missing_ns <= MOST_PERIODS * period_ns;
-        if busy.is_empty() || !is_sampled {
+        if busy.is_empty() {
             return None;
         }
+        let sum = |is_off: bool| -> u64 {
+            let of = rows.iter().filter(|(row, _)| (row.state != ThreadState::Running) == is_off);
+            of.map(|(row, _)| row.weight_ns).sum()
+        };
+        let (running_ns, sampled_ns) = (life.length().saturating_sub(sum(true)), sum(false));
         let mut latest_ns = 0;
         let ends = rows.iter().map(|(row, _)| {
             latest_ns = latest_ns.max(extent(row).end);
@@ -149,6 +147,8 @@ impl Timeline {
             ran,
             waits,
             asleep,
+            running_ns,
+            sampled_ns,
             rows,
             ends,
         })
