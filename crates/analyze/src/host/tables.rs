@@ -16,7 +16,7 @@ pub(super) fn all(ranks: &Ranks, why: &str) -> Vec<Table> {
         tables.push(side_by_side(ranks));
     }
     tables.push(parts(ranks, why));
-    tables.extend(followed(ranks));
+    tables.push(followed(ranks));
     tables.extend([places(ranks, why), lines(ranks, why)]);
     tables.extend(steps(ranks));
     tables.extend(start_up(ranks));
@@ -173,7 +173,7 @@ fn places(ranks: &Ranks, why: &str) -> Table {
 }
 
 /// Shown where the driving thread waits for others.
-fn followed(ranks: &Ranks) -> Option<Table> {
+fn followed(ranks: &Ranks) -> Table {
     let columns = vec![
         rank_column(ranks),
         Column::new("wall_ns", "wall", Unit::Duration),
@@ -207,7 +207,10 @@ fn followed(ranks: &Ranks) -> Option<Table> {
             table.row(row);
         }
     }
-    (!table.rows.is_empty()).then_some(table)
+    match table.rows.is_empty() {
+        true => table.view(View::Data),
+        false => table,
+    }
 }
 
 fn lines(ranks: &Ranks, why: &str) -> Table {

@@ -31,6 +31,13 @@ impl Rule for LockContention {
                 .unwrap_or_else(|| hardly(host, ns, "waiting for locks"));
         }
         let places = host.ledger.places(Some(Part::Lock));
+        let followed = places.iter().filter(|(place, _)| !place.thread.is_empty());
+        let of_others_ns: u64 = followed.map(|(_, time)| time.ns).sum();
+        if of_others_ns * 2 > ns
+            && let Some(found) = of_threads(scene, host)
+        {
+            return found;
+        }
         let holder = host.locked.holder();
         let held = match holder {
             Some(doing) => {
