@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 use tprof_trace::model::ThreadIndex;
 
 use super::awaited::{Awaited, Hint};
-use super::timeline::Timeline;
+use super::timeline::ThreadWork;
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::samples::Part;
 
@@ -22,7 +22,7 @@ pub(crate) const AUTOGRAD: &str = "pt_autograd_";
 
 /// See the module.
 pub(super) struct Choice<'t> {
-    pub timelines: &'t [Timeline],
+    pub timelines: &'t [ThreadWork],
     pub waits: &'t Awaited,
     /// Ends of the waits, in order.
     pub ends_ns: Vec<u64>,
@@ -32,13 +32,13 @@ pub(super) struct Choice<'t> {
 }
 
 /// Where waits lie: exactly; and how long those are, ns, which lie anywhere in a time.
-pub(super) struct Kept<'k> {
+pub(super) struct WaitingTime<'k> {
     pub exact: &'k Cover,
     pub added: &'k Cover,
     pub added_ns: u64,
 }
 
-impl Kept<'_> {
+impl WaitingTime<'_> {
     fn ns(&self) -> u64 {
         self.exact.length() + self.added_ns
     }
@@ -51,17 +51,18 @@ impl Kept<'_> {
 
 /// How much more time on a core a team had than its samples stand for, as that of many threads that
 /// ended soon; `None` if they are too few to say what it did.
-pub(super) fn unsampled(team: &[&Timeline]) -> Option<f64> {
-    let sum = |of: &dyn Fn(&Timeline) -> u64| team.iter().map(|one| of(one)).sum::<u64>() as f64;
-    let times = sum(&|one| one.running_ns) / sum(&|one| one.sampled_ns);
+pub(super) fn unsampled(team: &[&ThreadWork]) -> Option<f64> {
+    let sum = |of: &dyn Fn(&ThreadWork) -> u64| team.iter().map(|one| of(one)).sum::<u64>() as f64;
+    let running_ns = sum(&|one| one.running_ns);
+    let times = if running_ns > 0.0 { running_ns / sum(&|one| one.sampled_ns) } else { 1.0 };
     (times <= MOST_UNSAMPLED).then_some(times.max(1.0))
 }
 
 impl<'t> Choice<'t> {
     /// The team of threads that is most likely waited for, the one with most work in the waits
     /// first; none if that would be nobody.
-    pub fn next(&mut self, kept: &Kept<'_>) -> Vec<&'t Timeline> {
-        let mut teams: BTreeMap<&str, Vec<&Timeline>> = BTreeMap::new();
+    pub fn next(&mut self, kept: &WaitingTime<'_>) -> Vec<&'t ThreadWork> {
+        let mut teams: BTreeMap<&str, Vec<&ThreadWork>> = BTreeMap::new();
         for timeline in self.timelines.iter().filter(|one| !self.used.contains(&one.thread)) {
             teams.entry(&timeline.team).or_default().push(timeline);
         }
@@ -75,7 +76,7 @@ impl<'t> Choice<'t> {
 
     /// When a thread works on what is waited for. Who waits for data that its maker sleeps for waits for
     /// data.
-    pub fn work(&self, one: &Timeline) -> Cover {
+    pub fn work(&self, one: &ThreadWork) -> Cover {
         match self.waits.at.part {
             Part::Data => one.busy.without(&one.asleep),
             _ => one.busy.clone(),
@@ -83,8 +84,8 @@ impl<'t> Choice<'t> {
     }
 
     /// The higher, the likelier; `None` of a team that is not waited for.
-    fn score(&self, team: &[&Timeline], kept: &Kept<'_>) -> Option<f64> {
-        let union = |of: &dyn Fn(&Timeline) -> Cover| {
+    fn score(&self, team: &[&ThreadWork], kept: &WaitingTime<'_>) -> Option<f64> {
+        let union = |of: &dyn Fn(&ThreadWork) -> Cover| {
             team.iter().fold(Cover::default(), |sum, one| sum.union(&of(one)))
         };
         let (work, waits) = (union(&|one| self.work(one)), union(&|one| one.waits.clone()));

@@ -11,11 +11,11 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{Sample, ThreadIndex, ThreadState};
 
 use super::awaited::{Awaited, awaited};
-use super::choice::{Choice, Kept, unsampled};
+use super::choice::{Choice, WaitingTime, unsampled};
 use super::cut::extent;
 use super::driver::Driver;
 use super::hands::Hands;
-use super::timeline::{Timeline, timelines};
+use super::timeline::{ThreadWork, timelines};
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::samples::CpuTrace;
 
@@ -72,7 +72,7 @@ struct Follow<'r> {
 
 impl Follow<'_> {
     /// Waits at one place.
-    fn one(&mut self, waits: &Awaited, timelines: &[Timeline], window: Interval) {
+    fn one(&mut self, waits: &Awaited, timelines: &[ThreadWork], window: Interval) {
         let (seen_exact, seen_added) = self.divided(&waits.seen);
         let exact = Cover::of(seen_exact.iter().map(|at| extent(&self.rows[*at])));
         if exact.length() != self.sum(&seen_exact) {
@@ -87,7 +87,7 @@ impl Follow<'_> {
         ends_ns.sort_unstable();
         let used = FxHashSet::default();
         let mut choice = Choice { timelines, waits, ends_ns, window, used };
-        let kept = Kept {
+        let kept = WaitingTime {
             exact: &exact,
             added: &added(&seen_added, &self.exact),
             added_ns: self.sum(&seen_added),
@@ -119,7 +119,8 @@ impl Follow<'_> {
             if (left.length() as f64) < LEAST_LEFT * whole_ns as f64 {
                 break;
             }
-            team = choice.next(&Kept { exact: &left, added: &Cover::default(), added_ns: 0 });
+            team =
+                choice.next(&WaitingTime { exact: &left, added: &Cover::default(), added_ns: 0 });
             if team.is_empty() {
                 break;
             }
@@ -168,7 +169,7 @@ impl Follow<'_> {
     fn claim(
         &mut self,
         mut left: Cover,
-        team: &[&Timeline],
+        team: &[&ThreadWork],
         choice: &Choice<'_>,
         numbers: &mut Numbers<'_>,
     ) -> Cover {
@@ -226,7 +227,7 @@ impl Follow<'_> {
         &mut self,
         rows: &[usize],
         within: &Cover,
-        team: &[&Timeline],
+        team: &[&ThreadWork],
         choice: &Choice<'_>,
         numbers: &mut Numbers<'_>,
     ) {
@@ -234,7 +235,7 @@ impl Follow<'_> {
         let times = unsampled(team).unwrap_or(1.0);
         let mut free = within.clone();
         let mut left = 1.0;
-        let mut shares: Vec<(&Timeline, Cover, f64)> = Vec::new();
+        let mut shares: Vec<(&ThreadWork, Cover, f64)> = Vec::new();
         for one in team {
             let work = choice.work(one).intersection(&free);
             free = free.without(&work);
@@ -267,7 +268,7 @@ impl Follow<'_> {
         &mut self,
         within: Interval,
         part_ns: u64,
-        (one, work, times): (&Timeline, &Cover, f64),
+        (one, work, times): (&ThreadWork, &Cover, f64),
         numbers: &mut Numbers<'_>,
     ) -> u64 {
         let first = work.parts().partition_point(|part| part.end <= within.start);
@@ -309,7 +310,7 @@ struct Numbers<'w> {
 }
 
 impl Numbers<'_> {
-    fn of(&mut self, one: &Timeline, hands: &mut Hands) -> ThreadIndex {
+    fn of(&mut self, one: &ThreadWork, hands: &mut Hands) -> ThreadIndex {
         let Numbers { waits, of } = self;
         let add = || hands.add(&one.name, &waits.at, waits.stack);
         let number = *of.entry(one.team.clone()).or_insert_with(add);

@@ -29,7 +29,7 @@ enum Does {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Timeline {
+pub(super) struct ThreadWork {
     pub thread: ThreadIndex,
     /// Its own name, or its number.
     pub name: String,
@@ -61,7 +61,7 @@ pub(super) fn timelines(
     cpu: &CpuTrace,
     driver: &Driver,
     window: Interval,
-) -> Vec<Timeline> {
+) -> Vec<ThreadWork> {
     let mut rows: FxHashMap<ThreadIndex, Vec<Sample>> = FxHashMap::default();
     for row in file.blocks::<Sample>().flatten() {
         if row.process == driver.process && row.thread != driver.thread {
@@ -71,12 +71,12 @@ pub(super) fn timelines(
     let recorded = Cover::of([window]).without(&paused(file));
     let threads = file.threads().iter().filter(|thread| thread.process == driver.process);
     let of = |thread: &Thread| {
-        Timeline::of(file, cpu, thread, rows.get(&thread.thread)?, (window, &recorded))
+        ThreadWork::of(file, cpu, thread, rows.get(&thread.thread)?, (window, &recorded))
     };
     threads.filter_map(of).collect()
 }
 
-impl Timeline {
+impl ThreadWork {
     /// Of a thread's rows in a window in which only `recorded` was; `None` of a thread of tprof's,
     /// and of one that only waited for work.
     pub fn of(
@@ -85,7 +85,7 @@ impl Timeline {
         thread: &Thread,
         rows: &[Sample],
         (window, recorded): (Interval, &Cover),
-    ) -> Option<Timeline> {
+    ) -> Option<ThreadWork> {
         let own = file.thread_name(thread.thread).unwrap_or_default();
         if own.starts_with("tprof-") || is_of_tprofs_own(rows, cpu) {
             return None;
@@ -137,7 +137,7 @@ impl Timeline {
         let (process, thread) = (thread.process, thread.thread);
         let name = name(file, process, thread).trim_start_matches("thread ").to_owned();
         let team = own.chars().filter(|c| !c.is_ascii_digit()).collect();
-        Some(Timeline {
+        Some(ThreadWork {
             thread,
             name,
             team,
