@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tprof_tests::{Job, Refused, Scratch, document, skip, traced};
 
-use crate::planted::Language::{C, Python, Rust};
+use crate::planted::Language::{C, Cpp, Python, Rust};
 use crate::planted::{Plant, Planted, seconds};
 
 const LEAK: Plant =
@@ -141,6 +141,40 @@ fn the_thread_that_makes_late_results_is_named() {
 }
 
 #[test]
+fn a_wait_for_another_threads_work_is_that_threads_time_and_no_lock() {
+    for (language, way, function, thread) in [
+        (Python, "executor", "victim_computes", "worker_"),
+        (Python, "queue", "victim_produces", "producer"),
+        (Cpp, "future", "victim_promises", ""),
+        (Cpp, "condition", "victim_signals", ""),
+    ] {
+        let Some(planted) = Plant::new(language, way).run() else { return };
+        planted.is_found("HotFunction", "cpu", 0.1);
+        // C++'s functions have their arguments in their names.
+        let is_of = |row: &&serde_json::Value| {
+            let shown = row["function"].as_str().unwrap_or_default();
+            let of = row["thread"].as_str();
+            shown.starts_with(function) && of.is_some_and(|of| of.starts_with(thread))
+        };
+        let of_places: f64 =
+            planted.table("places").iter().filter(is_of).map(seconds("wall_ns")).sum();
+        planted.near(of_places, "awaited", 0.1);
+        let followed: f64 = planted.table("followed").iter().map(seconds("wall_ns")).sum();
+        planted.near(followed, "awaited", 0.1);
+        planted.hardly(&["lock", "unknown"]);
+    }
+}
+
+#[test]
+fn a_mutex_beside_them_is_a_lock_with_its_holder() {
+    let Some(planted) = Plant::new(Cpp, "mutex").run() else { return };
+    planted.is_found("LockContention", "lock", 0.1);
+    let line = planted.line_with("HELD").unwrap();
+    let text = planted.text("LockContention");
+    assert!(text.contains(&format!("victim_holds(double) (planted_threads.cpp:{line})")), "{text}");
+}
+
+#[test]
 fn waiting_for_child_processes_is_not_sleeping() {
     for (way, what) in [("child", "the job waits for child processes"), ("sleep", "the job sleeps")]
     {
@@ -238,7 +272,7 @@ fn ranks_that_come_together_have_no_straggler() {
 }
 
 /// Jobs, with the rule that finds their cause.
-const CAUSES: [(Plant, &str); 20] = [
+const CAUSES: [(Plant, &str); 25] = [
     (Plant::new(Python, "hot"), "HotFunction"),
     (Plant::new(Python, "data"), "DataWait"),
     (Plant::new(Python, "gil"), "GilContention"),
@@ -257,6 +291,11 @@ const CAUSES: [(Plant, &str); 20] = [
     (Plant::new(C, "hot"), "HotFunction"),
     (Plant::new(C, "file"), "BlockingIo"),
     (Plant::new(C, "lock"), "LockContention"),
+    (Plant::new(Python, "executor"), "HotFunction"),
+    (Plant::new(Python, "queue"), "HotFunction"),
+    (Plant::new(Cpp, "future"), "HotFunction"),
+    (Plant::new(Cpp, "condition"), "HotFunction"),
+    (Plant::new(Cpp, "mutex"), "LockContention"),
     (Plant::new(Rust, "hot"), "HotFunction"),
     (Plant::new(Rust, "socket"), "BlockingIo"),
 ];

@@ -14,6 +14,7 @@ use tprof_tests::{
 pub enum Language {
     Python,
     C,
+    Cpp,
     Rust,
 }
 
@@ -22,6 +23,7 @@ impl Language {
         let file = match self {
             Language::Python => "planted.py",
             Language::C => "planted.c",
+            Language::Cpp => "planted_threads.cpp",
             Language::Rust => "planted_rust.rs",
         };
         Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(file)
@@ -31,6 +33,7 @@ impl Language {
         match self {
             Language::Python => Job::new("/usr/bin/python3").arg("-B").arg(self.source()),
             Language::C => Job::new(program("planted")),
+            Language::Cpp => Job::new(program("planted_threads")),
             Language::Rust => Job::new(program("planted_rust")),
         }
     }
@@ -60,8 +63,8 @@ pub struct Planted {
 /// Parts in which a thread is on a core.
 const RUNNING: [&str; 5] = ["python", "native", "allocator", "page_fault", "gc"];
 /// What jobs measure by the clock on the wall.
-const OF_WALL: [&str; 9] =
-    ["data", "lock", "file_io", "socket", "saved", "late", "other", "long", "short"];
+const OF_WALL: [&str; 10] =
+    ["data", "lock", "file_io", "socket", "saved", "late", "other", "long", "short", "awaited"];
 /// Rules of what the machine's load and any start make.
 const OF_MACHINE: [&str; 2] = ["NoFreeCore", "StartUp"];
 /// Where other programs take the cores, waiting for a child or a page takes longer: up to this

@@ -133,12 +133,9 @@ fn threads_that_a_lock_keeps_are_not_idle_and_the_wait_for_their_end_is_no_lock(
         (&"threads".into(), &"victim_works".into()),
         "{contention:#}"
     );
-    let waits = found("OtherWait");
-    assert_eq!(
-        (&waits["subject"], &waits["function"]),
-        (&"threads".into(), &"main".into()),
-        "{waits:#}"
-    );
-    let seen = waits["seen"].as_str().unwrap();
-    assert!(seen.contains("waiting for a lock that another held for "), "{seen}");
+    // What the threads do is the time of who waits for their end.
+    let host = document("host", &run.run);
+    let followed = host["tables"]["followed"].as_array().unwrap().iter();
+    let followed: f64 = followed.map(|row| row["wall_ns"].as_f64().unwrap()).sum();
+    assert!(followed > 0.8 * joined_ns, "{followed} of {joined_ns}: {host:#}");
 }

@@ -386,6 +386,53 @@ def pool():
     expect(data=WATCH.waited)
 
 
+def victim_computes(passes):
+    began = time.thread_time()
+    while time.thread_time() - began < (0 if CALM else 0.025):
+        # Long beside a tick, as in `victim_spins`.
+        for number in range(20000):
+            (number * number + 7) % 11 // 3 * number - (number ^ 5) * (number | 1)  # HERE executor
+    passes.append(time.thread_time() - began)
+
+
+def executor():
+    from concurrent.futures import ThreadPoolExecutor
+
+    passes = []
+    with ThreadPoolExecutor(2, thread_name_prefix="worker") as pool:
+        for _ in range(PASSES):
+            task = pool.submit(victim_computes, passes)
+            with WATCH:
+                task.result()  # WAITS executor
+    if CALM:
+        time.sleep(1)
+    expect(awaited=WATCH.waited, cpu=sum(passes))
+
+
+def victim_produces(results):
+    for _ in range(PASSES):
+        began = time.thread_time()
+        while time.thread_time() - began < (0 if CALM else 0.025):
+            for number in range(20000):
+                (number * number + 7) % 11 // 3 * number - (number ^ 5) * (number | 1)  # HERE queue
+        results.put(time.thread_time() - began)
+
+
+def takes_from_thread():
+    import queue
+
+    results, passes = queue.Queue(1), []
+    producer = threading.Thread(target=victim_produces, args=(results,), name="producer")
+    producer.start()
+    for _ in range(PASSES):
+        with WATCH:
+            passes.append(results.get())  # WAITS queue
+    producer.join()
+    if CALM:
+        time.sleep(1)
+    expect(awaited=WATCH.waited, cpu=sum(passes))
+
+
 def victim_runs_a_program():
     import subprocess
 
@@ -486,6 +533,8 @@ WAYS = {
     "native": native,
     "forked": forked,
     "pool": pool,
+    "executor": executor,
+    "queue": takes_from_thread,
     "child": child,
     "sleep": sleep,
     "both": both,

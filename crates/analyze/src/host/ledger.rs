@@ -6,7 +6,8 @@ use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Sample, ThreadState};
 
-use super::line::{OtherCause, Place};
+use super::hands::Hands;
+use super::line::Place;
 use super::paused::paused;
 use crate::base::apportion::apportion;
 use crate::base::intervals::{Cover, Interval};
@@ -52,11 +53,20 @@ pub struct Ledger {
     /// Of waits, by the file or peer that is waited for and whether it is to save; as far as
     /// that was read.
     pub waited_for: FxHashMap<(Part, bool, Arc<str>), u64>,
+    /// Of it, time of other threads that this one waits for: by thread, where it waits, and what
+    /// the thread does.
+    pub followed: FxHashMap<(String, Place, Part), WallTime>,
 }
 
 impl Ledger {
-    /// Of a thread's rows in a window, as [`super::cut::rows_in`] has them.
-    pub fn of(file: &TraceFile, inside: &[Sample], window: Interval) -> (Ledger, CpuTrace) {
+    /// Of a thread's rows in a window, as [`super::cut::rows_in`] has them, some of them perhaps of
+    /// hands in its place.
+    pub fn of(
+        file: &TraceFile,
+        inside: &[Sample],
+        window: Interval,
+        hands: &Hands,
+    ) -> (Ledger, CpuTrace) {
         let trace = CpuTrace::of_rows(file, inside.iter().copied());
         let mut ledger = Ledger { wall_ns: window.length(), ..Ledger::default() };
         let (running, off): (Vec<&Stretch>, Vec<&Stretch>) =
@@ -78,8 +88,8 @@ impl Ledger {
             && (sampled_ns as f64 >= LEAST_SAMPLED * ledger.running_ns as f64
                 || missing_ns <= MOST_PERIODS * period_ns.unwrap_or(0));
         let known_ns = if is_sampled { ledger.running_ns } else { sampled_ns };
-        ledger.enter(&trace, &off, off_ns);
-        ledger.enter(&trace, &running, known_ns.min(ledger.running_ns));
+        ledger.enter(&trace, &off, off_ns, hands);
+        ledger.enter(&trace, &running, known_ns.min(ledger.running_ns), hands);
         let unknown_ns = paused_ns + ledger.running_ns - known_ns.min(ledger.running_ns);
         if unknown_ns > 0 {
             let unknown = WallTime { ns: unknown_ns, ..WallTime::default() };
@@ -89,7 +99,7 @@ impl Ledger {
     }
 
     /// Divides time among stretches by their weights.
-    fn enter(&mut self, trace: &CpuTrace, stretches: &[&Stretch], all_ns: u64) {
+    fn enter(&mut self, trace: &CpuTrace, stretches: &[&Stretch], all_ns: u64, hands: &Hands) {
         let weights = stretches.iter().map(|stretch| stretch.weight_ns);
         for (stretch, ns) in stretches.iter().zip(apportion(all_ns, weights)) {
             let part = Part::of_driver(stretch.state, &stretch.stack, &trace.names);
@@ -99,17 +109,18 @@ impl Ledger {
             let amount = WallTime { ns, running_ns, samples, shared: stretch.shared };
             self.samples += samples;
             self.parts.entry(part).or_default().add(amount);
-            let stack = trace.stack(stretch.process, stretch.id);
-            let mut place = Place::of(part, stack, &trace.names);
+            let of_hand = hands.place(stretch.thread, stretch.id, stretch.state);
+            let place = of_hand.cloned().unwrap_or_else(|| {
+                let stack = trace.stack(stretch.process, stretch.id);
+                Place::of(part, stretch.state, stack, &trace.names)
+            });
+            if let Some(hand) = hands.get(stretch.thread) {
+                let key = (hand.name.clone(), hand.at.clone(), part);
+                self.followed.entry(key).or_default().add(amount);
+            }
             let mut frames = stretch.stack.iter().map(|id| trace.names.get(*id));
             if let Some(what) = frames.find_map(Func::waited_for).filter(|_| !is_running) {
                 *self.waited_for.entry((part, place.saves, what.into())).or_default() += ns;
-            }
-            if part == Part::Other
-                && stretch.state == ThreadState::Sleep
-                && place.cause == OtherCause::Event
-            {
-                place.cause = OtherCause::Sleep;
             }
             self.places.entry(place).or_default().add(amount);
         }
@@ -178,8 +189,12 @@ mod tests {
         Sample { time_ns, weight_ns, state, stack, cpu, ..Sample::default() }
     }
 
+    fn of(file: &TraceFile, rows: &[Sample], window: Interval) -> Ledger {
+        Ledger::of(file, &rows_in(rows, window), window, &Hands::default()).0
+    }
+
     fn parts(rows: &[Sample], window: Interval) -> Vec<(Part, u64)> {
-        let (ledger, _) = Ledger::of(&made().finish(), &rows_in(rows, window), window);
+        let ledger = of(&made().finish(), rows, window);
         let mut parts: Vec<_> = ledger.parts.iter().map(|(part, all)| (*part, all.ns)).collect();
         parts.retain(|(_, ns)| *ns > 0);
         parts.sort();
@@ -215,7 +230,7 @@ mod tests {
     #[test]
     fn a_place_has_its_time_on_a_core_apart_from_its_waits() {
         let rows = [row(10, 10, Running, 1), row(10, 30, Lock, 1)];
-        let (ledger, _) = Ledger::of(&made().finish(), &rows, Interval::new(0, 50));
+        let ledger = of(&made().finish(), &rows, Interval::new(0, 50));
         let amount = |part| {
             let amount = &ledger.parts[&part];
             (amount.ns, amount.running_ns)
@@ -228,8 +243,8 @@ mod tests {
         let mut made = made();
         let (name, kind) = (made.name(""), MarkKind::RecordingOn);
         made.writer.mark(Mark { time_ns: 60, process: None, name, kind });
-        let rows = [row(20, 30, Lock, 0), row(70, 10, Running, 1), row(90, 10, Running, 1)];
-        let (ledger, _) = Ledger::of(&made.finish(), &rows, Interval::new(10, 100));
+        let rows = [row(20, 30, Lock, 1), row(70, 10, Running, 1), row(90, 10, Running, 1)];
+        let ledger = of(&made.finish(), &rows, Interval::new(10, 100));
         assert_eq!((ledger.running_ns, ledger.ns(Part::Unknown)), (40, 20));
         assert_eq!(ledger.ns(Part::Lock), 30);
     }
@@ -237,7 +252,7 @@ mod tests {
     #[test]
     fn a_line_is_that_of_the_stack() {
         let rows = [row(10, 10, Running, 1)];
-        let (ledger, _) = Ledger::of(&made().finish(), &rows, Interval::new(0, 20));
+        let ledger = of(&made().finish(), &rows, Interval::new(0, 20));
         let (place, amount) = ledger.places(Some(Part::Python))[0];
         assert_eq!((place.shown(), place.line, amount.ns), ("train (train.py:7)".into(), 7, 20));
         assert_eq!(ledger.error_ns(amount), 0);
@@ -264,7 +279,7 @@ mod tests {
             made.writer.stack(&Stack { process: 0, stack, end: 0, frames });
         }
         let rows = [row(0, 10, ThreadState::Io, 1), row(10, 30, ThreadState::Io, 2)];
-        let (ledger, _) = Ledger::of(&made.finish(), &rows, Interval::new(0, 40));
+        let ledger = of(&made.finish(), &rows, Interval::new(0, 40));
         let is = |ns, saves, of_database| {
             let places = ledger.places(Some(Part::FileIo));
             let found = places.iter().find(|(_, amount)| amount.ns == ns);

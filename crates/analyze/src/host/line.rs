@@ -4,7 +4,7 @@ use tprof_facts::functions::in_sentence;
 use tprof_facts::labels::base_name;
 
 use crate::rank::samples::{
-    Func, FunctionTable, Layer, Part, Stack, is_interpreter, joins, loads_inline, wants_held_lock,
+    Func, FunctionTable, Layer, Part, Stack, is_interpreter, joins, loads_inline,
 };
 use tprof_trace::model::ThreadState;
 
@@ -19,6 +19,8 @@ pub struct Place {
     pub file: String,
     /// Its line; 0 if unknown.
     pub line: u32,
+    /// The function is of the user's own code.
+    pub is_own: bool,
     /// The innermost function below it, the interpreter's and the kernel's left out; empty if
     /// there is none.
     pub below: String,
@@ -28,12 +30,14 @@ pub struct Place {
     pub saves: bool,
     /// A database's library is on the stack: it waits for its own files where it commits.
     pub of_database: bool,
-    /// Of [`Part::Lock`]: it is one that another thread holds, and no condition.
-    pub is_held: bool,
     /// Of [`Part::Data`]: the thread makes it itself, or waits for what it makes it of.
     pub is_inline: bool,
     /// Of [`Part::Other`]: what is waited for.
     pub cause: OtherCause,
+    /// The thread whose time it is where the driving thread waits for that; else empty.
+    pub thread: String,
+    /// The line is the one that waits: the thread has no code of the user's own there.
+    pub is_of_waiter: bool,
 }
 
 /// What is waited for where it is no file, peer, lock, data, device or other rank.
@@ -46,13 +50,18 @@ pub enum OtherCause {
     Child,
     /// Threads of its process, to end.
     Thread,
+    /// What another thread does, by a condition or the like: unknown which thread that is.
+    Work,
     /// A time to pass.
     Sleep,
 }
 
 impl OtherCause {
-    /// By the functions of a stack, the kernel's included.
-    fn of<'f>(mut functions: impl Iterator<Item = &'f Func> + Clone) -> OtherCause {
+    /// Of a wait, by the functions of its stack, the kernel's included.
+    fn of<'f>(
+        state: ThreadState,
+        mut functions: impl Iterator<Item = &'f Func> + Clone,
+    ) -> OtherCause {
         let waits_for_child = |func: &Func| match func.layer {
             Layer::Python => CHILD_FILES.iter().any(|file| func.file.ends_with(file)),
             // `futex_do_wait` is of no child.
@@ -64,6 +73,8 @@ impl OtherCause {
         match functions.clone().any(waits_for_child) {
             true => OtherCause::Child,
             false if joins(ThreadState::Lock, functions.clone()) => OtherCause::Thread,
+            false if state == ThreadState::Lock => OtherCause::Work,
+            false if state == ThreadState::Sleep => OtherCause::Sleep,
             false if functions.any(|func| func.name.contains("nanosleep")) => OtherCause::Sleep,
             false => OtherCause::Event,
         }
@@ -75,8 +86,8 @@ const CHILD_FILES: [&str; 3] = ["/subprocess.py", "/popen_fork.py", "/popen_spaw
 const CHILD_CALLS: [&str; 4] = ["wait4", "waitpid", "waitid", "do_wait"];
 
 impl Place {
-    /// Of a stack.
-    pub fn of(part: Part, stack: &Stack, names: &FunctionTable) -> Place {
+    /// Of a part and a stack; `state` is what the thread waits for by it.
+    pub fn of(part: Part, state: ThreadState, stack: &Stack, names: &FunctionTable) -> Place {
         let frames: Vec<(&Func, u32)> = (stack.functions.iter())
             .zip(&stack.lines)
             .map(|(id, line)| (names.get(*id), *line))
@@ -101,21 +112,24 @@ impl Place {
             function: String::new(),
             file: String::new(),
             line: 0,
+            is_own: false,
             below: String::new(),
             library: String::new(),
             saves: frames.iter().any(|(func, _)| saves(func)),
             of_database,
-            is_held: part == Part::Lock && wants_held_lock(ThreadState::Lock, all()),
             is_inline: part == Part::Data && loads_inline(all()),
             cause: match part {
-                Part::Other => OtherCause::of(all()),
+                Part::Other => OtherCause::of(state, all()),
                 _ => OtherCause::default(),
             },
+            thread: String::new(),
+            is_of_waiter: false,
         };
         let Some(at) = at else { return place };
         let (func, line) = frames[at];
         (place.function, place.file, place.line) =
             (func.name.to_string(), func.file.to_string(), line);
+        place.is_own = func.is_own() && !func.is_import();
         let inner = frames[..at].iter().find(|(func, _)| !is_interpreter(&func.module));
         if let Some((inner, _)) = inner {
             place.below = inner.name.to_string();
@@ -126,6 +140,15 @@ impl Place {
             place.library = func.module.to_string();
         }
         place
+    }
+
+    /// Whether a thread there works, or waits for what it needs for that: not for its next order.
+    pub fn is_work(&self) -> bool {
+        match self.part {
+            Part::Data | Part::Unknown => false,
+            Part::Other => matches!(self.cause, OtherCause::Child | OtherCause::Sleep),
+            _ => true,
+        }
     }
 
     /// `function (file.py:12)`.
@@ -154,13 +177,13 @@ mod tests {
         };
         let functions = vec![id("memcmp@plt", "job"), id("contains", "job"), id("main", "job")];
         let stack = Stack { lines: vec![0; functions.len()], functions, ..Stack::default() };
-        let place = Place::of(Part::Native, &stack, &names);
+        let place = Place::of(Part::Native, ThreadState::Running, &stack, &names);
         assert_eq!((&*place.function, &*place.below), ("contains", "memcmp@plt"));
     }
 
     #[test]
     fn the_end_of_a_thread_is_not_that_of_a_child() {
-        let of = |functions: &[(&str, Layer)]| {
+        let of = |state, functions: &[(&str, Layer)]| {
             let func = |(name, layer): &(&str, Layer)| Func {
                 name: (*name).into(),
                 file: "".into(),
@@ -168,12 +191,15 @@ mod tests {
                 layer: *layer,
             };
             let functions: Vec<Func> = functions.iter().map(func).collect();
-            OtherCause::of(functions.iter())
+            OtherCause::of(state, functions.iter())
         };
         use Layer::{Kernel, Native};
+        use ThreadState::{Blocked, Lock, Poll, Sleep};
         let wait = ("futex_do_wait", Kernel);
-        assert_eq!(of(&[wait, ("__pthread_clockjoin_ex", Native)]), OtherCause::Thread);
-        assert_eq!(of(&[wait, ("pthread_cond_wait", Native)]), OtherCause::Event);
-        assert_eq!(of(&[("do_wait", Kernel), ("wait4", Native)]), OtherCause::Child);
+        assert_eq!(of(Lock, &[wait, ("__pthread_clockjoin_ex", Native)]), OtherCause::Thread);
+        assert_eq!(of(Lock, &[wait, ("pthread_cond_wait", Native)]), OtherCause::Work);
+        assert_eq!(of(Blocked, &[("do_wait", Kernel), ("wait4", Native)]), OtherCause::Child);
+        assert_eq!(of(Sleep, &[]), OtherCause::Sleep);
+        assert_eq!(of(Poll, &[("poll", Native)]), OtherCause::Event);
     }
 }

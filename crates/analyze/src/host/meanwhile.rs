@@ -5,11 +5,12 @@ use std::cmp::Reverse;
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
+use tprof_facts::passages::is_of_tprof;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Process, ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
 
 use super::driver::Driver;
-use super::line::Place;
+use super::line::{OtherCause, Place};
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::samples::{CpuTrace, Part};
 
@@ -33,6 +34,21 @@ impl Doing {
     pub fn shown(&self) -> String {
         format!("{} in {}", self.thread, self.place.shown())
     }
+
+    /// Whether it may have held a lock meanwhile: it ran, or it waited for what it needed in code of
+    /// the user's own, which may lie between taking a lock and giving it back. No thread of tprof's
+    /// takes a lock of the job's, and who waits for its next order holds none.
+    fn may_hold(&self) -> bool {
+        let place = &self.place;
+        let is_of_tprof = is_of_tprof(&place.library) || place.function.starts_with("tprof_");
+        let waits = match place.part {
+            Part::Lock | Part::Data | Part::Unknown | Part::Tprof => true,
+            Part::FileIo | Part::Socket => !place.is_own,
+            Part::Other => !(place.is_own && place.cause == OtherCause::Sleep),
+            _ => false,
+        };
+        !waits && !is_of_tprof && !place.function.is_empty()
+    }
 }
 
 /// While the driving thread was kept by one cause.
@@ -44,6 +60,18 @@ pub struct Meanwhile {
     pub outside_ns: u64,
     /// The others, most time first.
     pub doings: Vec<Doing>,
+}
+
+/// Of threads that the driving thread waits for, the time in one part.
+#[derive(Clone, Debug)]
+pub struct Delay {
+    pub ns: u64,
+    /// Of all the time in which they work, or wait for what they need for that.
+    pub share: f64,
+    /// So much earlier they would be done without it, at most.
+    pub bound_ns: u64,
+    /// Where, most first.
+    pub places: Vec<(Place, u64)>,
 }
 
 type Key = (ProcessIndex, ThreadIndex, StackId, ThreadState);
@@ -81,7 +109,8 @@ impl Meanwhile {
             FxHashMap::default();
         for ((process, thread, stack, state), ns) in sums {
             let Some(part) = cpu.part(process, stack, state) else { continue };
-            let place = Place::of(part, cpu.stack(process, stack), &cpu.names);
+            let waits = cpu.state(process, stack, state);
+            let place = Place::of(part, waits, cpu.stack(process, stack), &cpu.names);
             let sum = doings.entry((process, thread, place)).or_default();
             (sum[0], sum[1]) = (sum[0] + ns[0], sum[1] + ns[1]);
         }
@@ -100,19 +129,27 @@ impl Meanwhile {
     /// Of the threads of the driving thread's process the one, at one place, that most likely
     /// held what it waited for: it was there while the thread waited, and not otherwise.
     pub fn holder(&self) -> Option<&Doing> {
-        let may_hold = |doing: &&Doing| {
-            let waits = matches!(doing.place.part, Part::Lock | Part::Data | Part::Unknown);
-            !doing.is_worker && !waits && !doing.place.function.is_empty()
+        let may_hold = |doing: &&Doing| !doing.is_worker && doing.may_hold();
+        // Where a thread has no core, it is mostly unknown in which of its places that is.
+        let mut threads: FxHashMap<&str, [u64; 2]> = FxHashMap::default();
+        for doing in self.doings.iter().filter(|doing| !doing.is_worker) {
+            let [placed_ns, ready_ns] = threads.entry(&doing.thread).or_default();
+            *placed_ns += if doing.may_hold() { doing.ns } else { 0 };
+            let is_ready = doing.place.part == Part::NoCore && doing.place.function.is_empty();
+            *ready_ns += if is_ready { doing.ns } else { 0 };
+        }
+        let all = |doing: &Doing| {
+            let [placed_ns, ready_ns] = threads[&*doing.thread];
+            doing.ns as f64 * (1.0 + ready_ns as f64 / placed_ns.max(1) as f64)
         };
         let weight = |doing: &Doing| {
-            let inside = doing.ns as f64 / self.kept_ns.max(1) as f64;
+            let inside = all(doing) / self.kept_ns.max(1) as f64;
             let outside = doing.outside_ns as f64 / self.outside_ns.max(1) as f64;
-            doing.ns as f64 * (inside - outside).max(0.0)
+            all(doing) * (inside - outside).max(0.0)
         };
         let found = self.doings.iter().filter(may_hold);
         let found = found.max_by(|a, b| weight(a).total_cmp(&weight(b)))?;
-        (found.ns as f64 >= LEAST_HELD * self.kept_ns as f64 && weight(found) > 0.0)
-            .then_some(found)
+        (all(found) >= LEAST_HELD * self.kept_ns as f64 && weight(found) > 0.0).then_some(found)
     }
 
     /// Of the threads of the driving thread's process the one that did most of what it waited
@@ -140,15 +177,18 @@ impl Meanwhile {
         threads.filter(|doing| is_of(&doing.place)).map(|doing| doing.ns).sum()
     }
 
-    /// Their time waiting for locks that others of them held, by place, most time first.
-    pub fn contended(&self) -> Vec<(Place, u64)> {
-        let waits = self.doings.iter().filter(|doing| !doing.is_worker && doing.place.is_held);
+    /// Their time in a part, where they are at work otherwise.
+    pub fn delay(&self, part: Part) -> Delay {
+        let is_of = |doing: &&Doing| !doing.is_worker && doing.place.part == part;
         let mut sums: FxHashMap<&Place, u64> = FxHashMap::default();
+        let waits = self.doings.iter().filter(is_of);
         waits.for_each(|doing| *sums.entry(&doing.place).or_default() += doing.ns);
-        let mut all: Vec<(Place, u64)> =
+        let mut places: Vec<(Place, u64)> =
             sums.into_iter().map(|(place, ns)| (place.clone(), ns)).collect();
-        all.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
-        all
+        places.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+        let ns = places.iter().map(|(_, ns)| ns).sum();
+        let share = ns as f64 / self.of_threads(Place::is_work).max(1) as f64;
+        Delay { ns, share, bound_ns: (self.kept_ns as f64 * share) as u64, places }
     }
 
     /// Those on a core, most time first.
@@ -175,7 +215,7 @@ fn lasted(row: &Sample) -> Interval {
 }
 
 /// `thread hog`, `thread 4711`, `process 4712`.
-fn name(file: &TraceFile, process: ProcessIndex, thread: ThreadIndex) -> String {
+pub(super) fn name(file: &TraceFile, process: ProcessIndex, thread: ThreadIndex) -> String {
     let row = file.threads().iter().find(|row| row.thread == thread);
     let of: Option<&Process> = file.processes().iter().find(|row| row.process == process);
     let tid = row.map_or(0, |row| row.tid);

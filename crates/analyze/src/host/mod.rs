@@ -5,8 +5,12 @@
 //! was not recorded is a part of its own. Start-up is apart, and so is what lies outside
 //! of the steps.
 
+mod awaited;
+mod choice;
 mod cut;
 mod driver;
+mod follow;
+mod hands;
 mod imports;
 mod ledger;
 mod life;
@@ -18,8 +22,10 @@ mod rank_host;
 mod report;
 mod steps;
 mod tables;
+mod timeline;
 mod visible;
 
+pub(crate) use choice::AUTOGRAD;
 pub(crate) use ledger::{Ledger, WallTime};
 pub(crate) use life::Start;
 pub(crate) use line::{OtherCause, Place};

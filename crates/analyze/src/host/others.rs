@@ -60,7 +60,9 @@ impl Others {
                 }
                 (_, true) if firsts.contains(&stretch.thread) => {
                     let part = Part::of(stretch.state, &stretch.stack, &trace.names);
-                    if let Some(place) = place(stretch, trace).filter(|_| is_slow(part)) {
+                    if let Some(place) =
+                        place(stretch, trace).filter(|_| is_slow(part, stretch.state))
+                    {
                         *waiting.entry(place).or_default() += stretch.weight_ns;
                     }
                 }
@@ -74,9 +76,9 @@ impl Others {
     }
 }
 
-/// Waits that make what a worker does take longer; others are for its next task.
-fn is_slow(part: Part) -> bool {
-    matches!(part, Part::FileIo | Part::Socket | Part::Other)
+/// Waits that make what a worker does take longer; others, as at a condition, are for its next task.
+fn is_slow(part: Part, state: ThreadState) -> bool {
+    matches!(part, Part::FileIo | Part::Socket) || part == Part::Other && state != ThreadState::Lock
 }
 
 fn by_time(sums: FxHashMap<Place, u64>) -> Vec<(Place, u64)> {
@@ -88,7 +90,8 @@ fn by_time(sums: FxHashMap<Place, u64>) -> Vec<(Place, u64)> {
 /// Where a stretch is, apart from what it calls there; `None` without a line of Python or own
 /// code.
 fn place(stretch: &Stretch, trace: &CpuTrace) -> Option<Place> {
-    let place = Place::of(Part::Unknown, trace.stack(stretch.process, stretch.id), &trace.names);
+    let stack = trace.stack(stretch.process, stretch.id);
+    let place = Place::of(Part::Unknown, stretch.state, stack, &trace.names);
     (!place.function.is_empty() && !place.file.is_empty()).then(|| Place {
         below: String::new(),
         library: String::new(),

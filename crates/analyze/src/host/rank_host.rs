@@ -8,6 +8,8 @@ use tprof_trace::model::{Sample, ThreadState};
 
 use super::cut::rows_in;
 use super::driver::Driver;
+use super::follow::follow;
+use super::hands::Hands;
 use super::imports;
 use super::ledger::Ledger;
 use super::life::Life;
@@ -38,10 +40,11 @@ pub struct RankHost {
     pub steps: Vec<StepTime>,
     /// Other threads of the rank.
     pub others: Others,
-    /// What others did while the driving thread waited for a lock, for threads to end, or for data,
-    /// and while it had no core; nothing where that took less than 1 % of the judged time.
+    /// What others did while the driving thread waited for a lock, for what other threads do or
+    /// for their end, or for data, and while it had no core; nothing where that took less than 1 % of
+    /// the judged time. In all but the second, what the threads that it waits for do is its own.
     pub locked: Meanwhile,
-    pub joining: Meanwhile,
+    pub awaiting: Meanwhile,
     pub without_data: Meanwhile,
     pub without_core: Meanwhile,
     /// What samples could show.
@@ -94,17 +97,22 @@ impl RankHost {
         let life = life.within(part);
         steps.retain(|step| part == ALL_TIME || step.interval.overlap(part).length() > 0);
         let judged = rows_in(&rows, life.window);
-        let (ledger, of_window) = Ledger::of(rank.file, &judged, life.window);
+        let waiting = intervals(&judged, cpu, &Hands::default());
+        let (judged, hands) = follow(rank.file, cpu, &driver, judged, life.window);
+        let (ledger, _) = Ledger::of(rank.file, &judged, life.window, &hands);
         let before = Interval::new(life.start_up.start, life.start_up.end.min(life.window.start));
         let starting = rows_in(&rows, before);
-        let (start_up, trace) = Ledger::of(rank.file, &starting, before);
+        let (start_up, trace) = Ledger::of(rank.file, &starting, before, &Hands::default());
         let imports = imports_of(&starting, &start_up, &trace);
+        let earlier = rows_in(&rows, Interval::new(0, life.window.start));
+        let later = rows_in(&rows, Interval::new(life.window.end, u64::MAX));
+        let rows = [earlier, judged.clone(), later].concat();
         let steps = StepTime::all(&steps, &rows, cpu);
         let others = Others::of(&driver, rank.file, cpu);
-        let all = intervals(&judged, &of_window);
+        let all = intervals(&judged, cpu, &hands);
         let collective = all.iter().filter(|(place, _)| place.part == Part::Collective);
         let collective = collective.map(|(_, interval)| *interval).collect();
-        let meanwhile = |kept: &dyn Fn(&Place) -> bool| {
+        let meanwhile = |all: &[(Arc<Place>, Interval)], kept: &dyn Fn(&Place) -> bool| {
             let kept = all.iter().filter(|(place, _)| kept(place)).map(|(_, interval)| *interval);
             let kept = Cover::of(kept).intersection(&Cover::of([life.window]));
             match !kept.is_empty() && kept.length() * 100 >= ledger.wall_ns {
@@ -113,9 +121,11 @@ impl RankHost {
             }
         };
         let [locked, without_data, without_core] = [Part::Lock, Part::Data, Part::NoCore]
-            .map(|part| meanwhile(&|place| place.part == part));
-        let joining =
-            meanwhile(&|place| place.part == Part::Other && place.cause == OtherCause::Thread);
+            .map(|part| meanwhile(&all, &|place| place.part == part));
+        let awaiting = meanwhile(&waiting, &|place| {
+            let is_of_thread = matches!(place.cause, OtherCause::Thread | OtherCause::Work);
+            place.part == Part::Other && is_of_thread
+        });
         let longest = longest(all);
         let visible = Visible::of(cpu);
         Some(RankHost {
@@ -127,7 +137,7 @@ impl RankHost {
             steps,
             others,
             locked,
-            joining,
+            awaiting,
             without_data,
             without_core,
             visible,
@@ -177,14 +187,17 @@ impl RankHost {
 pub type LineKey = (String, u32, String);
 
 /// What each row stands for.
-fn intervals(rows: &[Sample], trace: &CpuTrace) -> Vec<(Arc<Place>, Interval)> {
+fn intervals(rows: &[Sample], trace: &CpuTrace, hands: &Hands) -> Vec<(Arc<Place>, Interval)> {
     let mut places: FxHashMap<(u32, u32, ThreadState), Arc<Place>> = FxHashMap::default();
     let mut found: Vec<(Arc<Place>, Interval)> = Vec::new();
     for row in rows {
-        let place = places.entry((row.process, row.stack, row.state)).or_insert_with(|| {
-            let part =
-                trace.driver_part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
-            Arc::new(Place::of(part, trace.stack(row.process, row.stack), &trace.names))
+        let place = places.entry((row.thread, row.stack, row.state)).or_insert_with(|| {
+            let state = trace.state(row.process, row.stack, row.state);
+            Arc::new(hands.place(row.thread, row.stack, state).cloned().unwrap_or_else(|| {
+                let part =
+                    trace.driver_part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
+                Place::of(part, state, trace.stack(row.process, row.stack), &trace.names)
+            }))
         });
         let start_ns = match row.state {
             ThreadState::Running => row.time_ns.saturating_sub(row.weight_ns),
@@ -236,13 +249,15 @@ mod tests {
             function: "f".into(),
             file: "a.py".into(),
             line,
+            is_own: true,
             below: String::new(),
             library: String::new(),
             saves: false,
             of_database: false,
-            is_held: false,
             is_inline: false,
             cause: crate::host::OtherCause::default(),
+            thread: String::new(),
+            is_of_waiter: false,
         })
     }
 

@@ -15,7 +15,9 @@ pub(super) fn all(ranks: &Ranks, why: &str) -> Vec<Table> {
     if ranks.len() > 1 {
         tables.push(side_by_side(ranks));
     }
-    tables.extend([parts(ranks, why), places(ranks, why), lines(ranks, why)]);
+    tables.push(parts(ranks, why));
+    tables.push(followed(ranks));
+    tables.extend([places(ranks, why), lines(ranks, why)]);
     tables.extend(steps(ranks));
     tables.extend(start_up(ranks));
     tables.push(drivers(ranks, why));
@@ -132,10 +134,11 @@ fn places(ranks: &Ranks, why: &str) -> Table {
         Column::data("function", Unit::Text),
         Column::data("file", Unit::Text),
         Column::data("line", Unit::Id),
+        Column::data("thread", Unit::Text),
         Column::new("place", "line, and what it calls", Unit::Name),
     ];
     let mut table = Table::new("places", "Places, by wall time", columns)
-        .about("the innermost line of the user's own code")
+        .about("the innermost line of the user's own code; in brackets: of that thread")
         .empty(why);
     let mut rows: Vec<(&RankAt, &Ledger, &Place, &WallTime)> = Vec::new();
     for (at, host) in ranks {
@@ -144,10 +147,13 @@ fn places(ranks: &Ranks, why: &str) -> Table {
     }
     rows.sort_by(|a, b| (b.3.ns, a.2).cmp(&(a.3.ns, b.2)));
     for (at, ledger, place, all) in rows {
-        let name = match place.below.is_empty() {
+        let mut name = match place.below.is_empty() {
             true => place.shown(),
             false => format!("{} > {}", place.shown(), place.below),
         };
+        if !place.thread.is_empty() {
+            name.push_str(&format!(" [{}]", place.thread));
+        }
         let text = |text: &str| Cell::applies((!text.is_empty()).then(|| text.to_owned()));
         let mut row = vec![
             Cell::applies(at.rank),
@@ -159,10 +165,52 @@ fn places(ranks: &Ranks, why: &str) -> Table {
             text(&place.below),
         ];
         row.extend(place_cells(Some(place)));
+        row.push(text(&place.thread));
         row.push(name.into());
         table.row(row);
     }
     table
+}
+
+/// Shown where the driving thread waits for others.
+fn followed(ranks: &Ranks) -> Table {
+    let columns = vec![
+        rank_column(ranks),
+        Column::new("wall_ns", "wall", Unit::Duration),
+        Column::new("share", "share", Unit::Share),
+        Column::new("thread", "thread", Unit::Name),
+        Column::data("part", Unit::Text),
+        Column::new("what", "what it does", Unit::Text),
+        Column::data("function", Unit::Text),
+        Column::data("file", Unit::Text),
+        Column::data("line", Unit::Id),
+        Column::new("waits", "while the driving thread waits in", Unit::Name),
+    ];
+    let about = "of the parts above: what other threads do while the driving thread waits for that";
+    let mut table =
+        Table::new("followed", "Other threads that are waited for", columns).about(about);
+    for (at, host) in ranks {
+        let ledger = &host.ledger;
+        let mut rows: Vec<_> = ledger.followed.iter().filter(|(_, all)| all.ns > 0).collect();
+        rows.sort_by(|a, b| (b.1.ns, a.0).cmp(&(a.1.ns, b.0)));
+        for ((thread, waits, part), all) in rows {
+            let mut row = vec![
+                Cell::applies(at.rank),
+                amount(ledger, all),
+                share(all.ns, ledger),
+                thread.as_str().into(),
+                part.key().into(),
+                part.word().into(),
+            ];
+            row.extend(place_cells(Some(waits)));
+            row.push(waits.shown().into());
+            table.row(row);
+        }
+    }
+    match table.rows.is_empty() {
+        true => table.view(View::Data),
+        false => table,
+    }
 }
 
 fn lines(ranks: &Ranks, why: &str) -> Table {

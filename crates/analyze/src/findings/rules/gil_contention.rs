@@ -1,9 +1,16 @@
-//! GilContention: the driving thread waits for Python's global lock.
+//! GilContention: the driving thread waits for Python's global lock, or for threads that do.
 
-use super::host_part::{at_places, finding, hardly, host, is_found, waited, widest, with_lines};
+use tprof_facts::units::{duration, percent};
+
+use super::host_part::{
+    amount, at_places, finding, finding_at, hardly, host, is_found, line, waited, widest,
+    with_lines,
+};
+use crate::findings::finding::Finding;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
+use crate::host::RankHost;
 use crate::rank::samples::Part;
 
 /// Waiting for the lock that lets one thread of Python run.
@@ -20,31 +27,64 @@ impl Rule for GilContention {
             Err(verdict) => return verdict,
         };
         let ns = host.ledger.ns(Part::Gil);
-        if !is_found(host, ns) {
-            return hardly(host, ns, "waiting for the GIL");
+        let own = is_found(host, ns).then(|| of_driver(scene, host, ns));
+        // Threads that it waits for are among the driving thread's own time.
+        let threads =
+            (host.awaiting.delay(Part::Gil).bound_ns > ns).then(|| of_threads(scene, host));
+        let found: Vec<Finding> = own.into_iter().chain(threads.flatten()).collect();
+        match found.is_empty() {
+            false => Verdict::Found(found),
+            true => hardly(host, ns, "waiting for the GIL"),
         }
-        let places = host.ledger.places(Some(Part::Gil));
-        let held = match host.others.gil_holders.is_empty() {
-            true => "Its holder was not sampled.".to_owned(),
-            false => format!("Other threads held it in {}.", at_places(&host.others.gil_holders)),
-        };
-        let advice = match host.others.gil_holders.first() {
-            Some((place, _)) => format!(
-                "Move {} to a process of its own, or to code that releases the GIL \
-                 (NumPy, compiled extensions); start fewer Python threads.",
-                place.function
-            ),
-            None => "Move the other threads' Python code to processes, or start fewer.".to_owned(),
-        };
-        Verdict::Found(vec![
-            finding(scene, host, "Python threads take turns at the GIL", Part::Gil, ns)
-                .seen(
-                    with_lines(&format!("It waits for {}", waited(host, &places)), &places)
-                        + " "
-                        + &held,
-                )
-                .advice(advice)
-                .on_line(widest(&places)),
-        ])
     }
+}
+
+/// The line that holds the lock is what to change; where it was not sampled, the one that waits.
+fn of_driver(scene: &Scene<'_>, host: &RankHost, ns: u64) -> Finding {
+    let places = host.ledger.places(Some(Part::Gil));
+    let holder = host.others.gil_holders.first().map(|(place, _)| place);
+    let held = match holder {
+        None => "Its holder was not sampled.".to_owned(),
+        Some(_) => format!("Other threads held it in {}.", at_places(&host.others.gil_holders)),
+    };
+    let advice = match holder {
+        Some(place) => format!(
+            "Move {} to a process of its own, or to code that releases the GIL (NumPy, compiled \
+             extensions); start fewer Python threads.",
+            place.function
+        ),
+        None => "Move the other threads' Python code to processes, or start fewer.".to_owned(),
+    };
+    let waits = with_lines(&format!("It waits for {}", waited(host, &places)), &places);
+    finding(scene, host, "Python threads take turns at the GIL", Part::Gil, ns)
+        .seen(format!("{waits} {held}"))
+        .advice(advice)
+        .on_line(holder.and_then(line).or_else(|| widest(&places)))
+}
+
+/// Of threads that the driving thread waits for: without these waits they would end earlier, by the
+/// share of their time at most.
+fn of_threads(scene: &Scene<'_>, host: &RankHost) -> Option<Finding> {
+    let delay = host.awaiting.delay(Part::Gil);
+    if !is_found(host, delay.bound_ns) {
+        return None;
+    }
+    let seen = format!(
+        "It waits for {} for other threads; these wait {} ({} of their time together) for the GIL: \
+         {}.",
+        amount(host, host.awaiting.kept_ns),
+        duration(delay.ns),
+        percent(delay.share),
+        at_places(&delay.places)
+    );
+    let what = "threads of the job take turns at the GIL";
+    let found = finding_at(scene, host, what, delay.bound_ns, |place| !place.thread.is_empty())
+        .about("threads")
+        .seen(seen)
+        .advice(
+            "One of them runs Python at a time: let one thread do their work, or processes, or code \
+             that releases the GIL (larger operators, compiled extensions, CUDA graphs).",
+        )
+        .on_line(delay.places.first().and_then(|(place, _)| line(place)));
+    Some(found)
 }

@@ -9,7 +9,7 @@ use super::host_part::{amount, finding_at, hardly, host, is_found, line, too_few
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::host::{Place, WallTime};
+use crate::host::{AUTOGRAD, Place, WallTime};
 use crate::rank::samples::Part;
 
 /// Beginnings of the names of libraries of the system, whose functions only do what they are asked.
@@ -137,7 +137,9 @@ fn library(places: &[(&Place, &WallTime)]) -> Option<(String, u64)> {
     sums.into_iter().max_by_key(|(_, ns)| *ns).map(|(name, ns)| (name.to_owned(), ns))
 }
 
-/// Whether it is judged here: other rules judge collections and saving.
+/// Whether it is judged here: other rules judge collections and saving, and the launches of PyTorch's
+/// backward passes, which no line of the user's own makes.
 fn counts(place: &Place) -> bool {
-    place.part.is_running() && place.part != Part::Gc && !place.saves
+    let is_of_backward = place.is_of_waiter && place.thread.starts_with(AUTOGRAD);
+    place.part.is_running() && place.part != Part::Gc && !place.saves && !is_of_backward
 }

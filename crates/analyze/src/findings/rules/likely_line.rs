@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
-use tprof_trace::model::ProcessIndex;
+use tprof_trace::model::{ProcessIndex, ThreadState};
 
 use crate::findings::finding::SourceLine;
 use crate::host::Place;
@@ -31,7 +31,12 @@ pub(super) fn likely_line(
         if shared.is_empty() || shared.len() * 2 < functions.len() {
             continue;
         }
-        let place = Place::of(Part::Unknown, cpu.stack(process, stretch.id), &cpu.names);
+        let place = Place::of(
+            Part::Unknown,
+            ThreadState::Running,
+            cpu.stack(process, stretch.id),
+            &cpu.names,
+        );
         if !place.file.ends_with(".py") || place.line == 0 {
             continue;
         }

@@ -1,4 +1,4 @@
-//! LockContention: the driving thread waits for a lock or a condition, or for threads that wait
+//! LockContention: the driving thread waits for a lock that somebody holds, or for threads that wait
 //! for locks themselves.
 
 use tprof_facts::units::{duration, percent};
@@ -10,7 +10,7 @@ use super::host_part::{
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::host::{OtherCause, Place, RankHost};
+use crate::host::RankHost;
 use crate::rank::samples::Part;
 
 /// Waiting for a lock that is not Python's own.
@@ -32,12 +32,19 @@ impl Rule for LockContention {
                 .unwrap_or_else(|| hardly(host, ns, "waiting for locks"));
         }
         let places = host.ledger.places(Some(Part::Lock));
+        let followed = places.iter().filter(|(place, _)| !place.thread.is_empty());
+        let of_others_ns: u64 = followed.map(|(_, time)| time.ns).sum();
+        if of_others_ns * 2 > ns
+            && let Some(found) = of_threads(scene, host)
+        {
+            return found;
+        }
         let holder = host.locked.holder();
         let held = match holder {
             Some(doing) => {
                 format!("Meanwhile {} for {}.", doing.shown(), duration(doing.ns))
             }
-            None => "No other thread was at one place meanwhile: the holder is unknown.".to_owned(),
+            None => "No other thread ran at one place meanwhile: the holder is unknown.".to_owned(),
         };
         let seen =
             with_lines(&format!("It waits for {}", waited(host, &places)), &places) + " " + &held;
@@ -64,31 +71,26 @@ impl Rule for LockContention {
 /// Of threads that the driving thread waits for: without their waits they would end earlier, by
 /// the share of their time at most.
 fn of_threads(scene: &Scene<'_>, host: &RankHost) -> Option<Verdict> {
-    let meanwhile = &host.joining;
-    let all_ns = meanwhile.of_threads(|_| true);
-    let contended_ns = meanwhile.of_threads(|place| place.is_held);
-    let share = contended_ns as f64 / all_ns.max(1) as f64;
-    let bound_ns = (meanwhile.kept_ns as f64 * share) as u64;
-    if !is_found(host, bound_ns) {
+    let delay = host.awaiting.delay(Part::Lock);
+    if !is_found(host, delay.bound_ns) {
         return None;
     }
-    let places = meanwhile.contended();
     let seen = format!(
-        "It waits for {} for threads to end; these wait {} ({} of their time together) for locks \
+        "It waits for {} for other threads; these wait {} ({} of their time together) for locks \
          that others hold: {}.",
-        amount(host, meanwhile.kept_ns),
-        duration(contended_ns),
-        percent(share),
-        at_places(&places)
+        amount(host, host.awaiting.kept_ns),
+        duration(delay.ns),
+        percent(delay.share),
+        at_places(&delay.places)
     );
-    let joins = |place: &Place| place.part == Part::Other && place.cause == OtherCause::Thread;
-    let found = finding_at(scene, host, "threads of the job wait for a lock", bound_ns, joins)
+    let what = "threads of the job wait for a lock";
+    let found = finding_at(scene, host, what, delay.bound_ns, |place| !place.thread.is_empty())
         .about("threads")
         .seen(seen)
         .advice(
             "Hold the lock for less time or less data, give each thread its own part of the data, \
              or collect results without the lock.",
         )
-        .on_line(places.first().and_then(|(place, _)| line(place)));
+        .on_line(delay.places.first().and_then(|(place, _)| line(place)));
     Some(Verdict::Found(vec![found]))
 }

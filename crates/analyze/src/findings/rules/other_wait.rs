@@ -1,5 +1,5 @@
-//! OtherWait: the driving thread waits for child processes, for threads to end, for a time to pass,
-//! or for events.
+//! OtherWait: the driving thread waits for child processes, for other threads, for a time to pass, or
+//! for events.
 
 use tprof_facts::units::duration;
 
@@ -25,7 +25,13 @@ impl Rule for OtherWait {
             Ok(host) => host,
             Err(verdict) => return verdict,
         };
-        let causes = [OtherCause::Child, OtherCause::Thread, OtherCause::Sleep, OtherCause::Event];
+        let causes = [
+            OtherCause::Child,
+            OtherCause::Thread,
+            OtherCause::Work,
+            OtherCause::Sleep,
+            OtherCause::Event,
+        ];
         let found: Vec<Finding> =
             causes.into_iter().filter_map(|cause| of_cause(scene, host, cause)).collect();
         match found.is_empty() {
@@ -37,7 +43,7 @@ impl Rule for OtherWait {
 
 fn of_cause(scene: &Scene<'_>, host: &RankHost, cause: OtherCause) -> Option<Finding> {
     let mut places = host.ledger.places(Some(Part::Other));
-    places.retain(|(place, _)| place.cause == cause);
+    places.retain(|(place, time)| place.cause == cause && !is_rest(host, place, time.ns));
     let ns = places.iter().map(|(_, time)| time.ns).sum();
     if !is_found(host, ns) {
         return None;
@@ -54,6 +60,13 @@ fn of_cause(scene: &Scene<'_>, host: &RankHost, cause: OtherCause) -> Option<Fin
             "the job waits for its threads to end",
             "That is no loss where they have all cores busy; else divide their work more evenly, \
              give this thread a part of it, or remove what they wait for themselves.",
+        ),
+        OtherCause::Work => (
+            "conditions",
+            "the job waits for other threads",
+            "Which thread it waits for is not known: none of its process worked meanwhile, and less \
+             so at other times. `tprof report threads` has what they do; give this thread other work \
+             before the wait.",
         ),
         OtherCause::Sleep => (
             "sleeps",
@@ -78,8 +91,8 @@ fn of_cause(scene: &Scene<'_>, host: &RankHost, cause: OtherCause) -> Option<Fin
         let ran = duration(others.workers_running_ns);
         seen.push_str(&format!(" The rank's other processes ran for {ran}{most}."));
     }
-    if cause == OtherCause::Thread {
-        seen.push_str(&of_threads(&host.joining));
+    if matches!(cause, OtherCause::Thread | OtherCause::Work) {
+        seen.push_str(&of_threads(&host.awaiting));
     }
     let is_of = |place: &Place| place.part == Part::Other && place.cause == cause;
     let mut finding = finding_at(scene, host, what, ns, is_of)
@@ -92,6 +105,13 @@ fn of_cause(scene: &Scene<'_>, host: &RankHost, cause: OtherCause) -> Option<Fin
     Some(finding)
 }
 
+/// Whether more of the waits at a place was the work of threads: what they leave is the time until
+/// one begins, or until this one goes on.
+fn is_rest(host: &RankHost, place: &Place, ns: u64) -> bool {
+    let of = host.ledger.followed.iter().filter(|((_, waits, _), _)| waits == place);
+    of.map(|(_, time)| time.ns).sum::<u64>() > ns
+}
+
 /// What the threads did that are waited for.
 fn of_threads(meanwhile: &Meanwhile) -> String {
     let all_ns = meanwhile.of_threads(|_| true);
@@ -102,7 +122,10 @@ fn of_threads(meanwhile: &Meanwhile) -> String {
         ("on a core", meanwhile.of_threads(|place| place.part.is_running())),
         ("ready, without a core,", meanwhile.of_threads(|place| place.part == Part::NoCore)),
         ("waiting for tprof", meanwhile.of_threads(|place| place.part == Part::Tprof)),
-        ("waiting for a lock that another held", meanwhile.of_threads(|place| place.is_held)),
+        (
+            "waiting for a lock that another held",
+            meanwhile.of_threads(|place| place.part == Part::Lock),
+        ),
         ("off a core, unknown where,", meanwhile.of_threads(|place| place.part == Part::Unknown)),
     ];
     let known: u64 = parts.iter().map(|(_, ns)| ns).sum();

@@ -198,7 +198,7 @@ impl<'s, F: Fn(&str) -> bool> LinesOfStacks<'s, F> {
         known.entry((row.process, row.stack)).or_insert_with(|| {
             let stack = functions.stack(row.process, row.stack, names);
             let named = stack.functions.iter().any(|id| is_named(&names.get(*id).name));
-            let place = Place::of(Part::Unknown, &stack, names);
+            let place = Place::of(Part::Unknown, ThreadState::Running, &stack, names);
             let line = SourceLine { function: place.function, file: place.file, line: place.line };
             // A function of a library without a line is of no use to its user.
             (Some(line).filter(|line| line.line > 0 && !line.file.is_empty()), named)

@@ -1,7 +1,9 @@
 //! What a stack of a launching thread says about the device that has nothing to do.
 
+use tprof_trace::model::ThreadState;
+
 use super::cause::IdleCause;
-use crate::host::Place;
+use crate::host::{OtherCause, Place};
 use crate::rank::samples::{Func, FunctionTable, Layer, Part, Role, Stack};
 
 /// What a thread was at in a sample or a wait.
@@ -52,7 +54,7 @@ const OPERATORS: [&str; 13] = [
 
 impl HostCode {
     /// Of a thread in a part of its time, with this stack.
-    pub fn of(part: Part, stack: &Stack, names: &FunctionTable) -> HostCode {
+    pub fn of(part: Part, state: ThreadState, stack: &Stack, names: &FunctionTable) -> HostCode {
         let all = || stack.functions.iter().map(|id| names.get(*id));
         if all().any(compiles) {
             return HostCode::Cause(IdleCause::Compile);
@@ -67,7 +69,7 @@ impl HostCode {
         if let Some(cause) = cause {
             return HostCode::Cause(cause);
         }
-        let place = Place::of(part, stack, names);
+        let place = Place::of(part, state, stack, names);
         if place.saves {
             return HostCode::Cause(IdleCause::Checkpoint);
         }
@@ -77,9 +79,10 @@ impl HostCode {
             return HostCode::Cause(IdleCause::Data);
         }
         match part {
-            Part::Lock if place.is_held => HostCode::Cause(IdleCause::Lock),
-            Part::Lock => HostCode::OtherThread,
-            Part::Other if place.cause == crate::host::OtherCause::Thread => HostCode::OtherThread,
+            Part::Lock => HostCode::Cause(IdleCause::Lock),
+            Part::Other if matches!(place.cause, OtherCause::Thread | OtherCause::Work) => {
+                HostCode::OtherThread
+            }
             Part::Unknown => HostCode::OtherThread,
             Part::Python => HostCode::Cause(IdleCause::Python),
             _ => {

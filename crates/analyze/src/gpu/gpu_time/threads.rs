@@ -194,7 +194,8 @@ impl Threads {
             let code = *codes.entry((row.process, row.stack, row.state)).or_insert_with(|| {
                 let part = self.cpu.part(row.process, row.stack, row.state);
                 let stack = self.cpu.stack(row.process, row.stack);
-                HostCode::of(part.unwrap_or(Part::Unknown), stack, &self.cpu.names)
+                let state = self.cpu.state(row.process, row.stack, row.state);
+                HostCode::of(part.unwrap_or(Part::Unknown), state, stack, &self.cpu.names)
             });
             let timeline = &mut self.all[at];
             match row.state {
@@ -354,7 +355,8 @@ impl Threads {
         let mut places: FxHashMap<Place, u64> = FxHashMap::default();
         for ((process, stack, state), ns) in by_stack {
             let part = self.cpu.part(process, stack, state).unwrap_or(Part::Unknown);
-            let place = Place::of(part, self.cpu.stack(process, stack), &self.cpu.names);
+            let of_wait = self.cpu.state(process, stack, state);
+            let place = Place::of(part, of_wait, self.cpu.stack(process, stack), &self.cpu.names);
             if !place.function.is_empty() {
                 *places.entry(place).or_default() += ns;
             }

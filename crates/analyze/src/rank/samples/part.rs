@@ -12,6 +12,7 @@ use tprof_trace::model::ThreadState;
 
 use super::names::{Func, FuncId, FunctionTable, Layer};
 use super::role::Role;
+use locks::{is_lock, is_lock_of_database};
 pub(crate) use locks::{joins, wants_held_lock};
 
 /// A part of a thread's wall time.
@@ -26,7 +27,7 @@ pub enum Part {
     Data,
     /// Waiting for Python's global lock.
     Gil,
-    /// Waiting for another lock or a condition.
+    /// Waiting for another lock that somebody holds: a mutex, a file's, a database's.
     Lock,
     /// Waiting for a file, a pipe or a disk.
     FileIo,
@@ -46,7 +47,8 @@ pub enum Part {
     Gc,
     /// Waiting for tprof, in a hook: without it the thread would not.
     Tprof,
-    /// Waiting for something else: a sleep, a child process, the end of a thread, events.
+    /// Waiting for something else: a sleep, a child process, events, another thread's end or
+    /// what it does.
     Other,
     /// What the thread did was not recorded.
     Unknown,
@@ -189,8 +191,9 @@ fn waiting(state: ThreadState, frames: &[&Func]) -> Part {
         return if names::compiles(frames) { Part::Other } else { Part::Data };
     }
     match state {
-        ThreadState::Lock if joins(state, frames.iter().copied()) => Part::Other,
-        ThreadState::Lock => Part::Lock,
+        // A condition is no lock: what another thread does is waited for.
+        ThreadState::Lock if is_lock(frames) => Part::Lock,
+        ThreadState::Sleep if is_lock_of_database(frames) => Part::Lock,
         ThreadState::Io | ThreadState::Poll if names::is_socket(frames) => Part::Socket,
         ThreadState::Io => Part::FileIo,
         _ => Part::Other,
@@ -217,6 +220,20 @@ pub(crate) fn loads_inline<'f>(frames: impl Iterator<Item = &'f Func>) -> bool {
             || func.file.ends_with("torch/utils/data/_utils/fetch.py");
     }
     loads
+}
+
+/// Whether a stack takes what a thread of its own process may make: the workers of PyTorch's
+/// loaders and compiler are processes.
+pub(crate) fn takes_from_thread<'f>(frames: impl Iterator<Item = &'f Func>) -> bool {
+    let mut is_of_thread = false;
+    for func in frames.filter(|func| func.layer == Layer::Python) {
+        if Role::of(&func.name, &func.file).is_some() || names::is_of_compiler(func) {
+            return false;
+        }
+        let is_of = |end: &&str| func.file.ends_with(end);
+        is_of_thread |= takes_data(func) && names::THREADS_TOO.iter().any(is_of);
+    }
+    is_of_thread
 }
 
 /// Whether one of Python's functions takes what a worker makes.
@@ -344,6 +361,10 @@ mod tests {
         assert_eq!(part(Sleep, &[main]), Part::Other);
         let gloo = ("c10d::Work::wait(std::chrono::duration)", "libtorch_cpu.so", Native);
         assert_eq!(part(Lock, &[gloo, main]), Part::Collective);
+        // It hands gradients on, which takes no time of others.
+        let reducer = ("c10d::Reducer::autograd_hook(unsigned long)", "libtorch_cpu.so", Native);
+        assert_eq!(part(Running, &[reducer]), Part::Native);
+        assert_eq!(part(Running, &[gloo, reducer]), Part::Collective);
         let join = ("__pthread_clockjoin_ex", "libc.so.6", Native);
         assert_eq!(part(Lock, &[join, main]), Part::Other);
         let futex = ("futex_do_wait", "[kernel]", Kernel);

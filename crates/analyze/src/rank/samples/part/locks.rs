@@ -7,6 +7,13 @@ use super::super::names::{Func, Layer};
 
 /// Frames from the innermost on that are examined.
 const DEPTH: usize = 40;
+/// Functions that any wait for a futex ends in, without leading underscores.
+const SYSTEM_CALLS: [&str; 4] = [
+    "syscall",
+    "futex_abstimed_wait_common",
+    "futex_abstimed_wait_common64",
+    "futex_abstimed_wait_cancelable64",
+];
 
 /// The C library's functions that wait for the end of a thread, without leading underscores.
 const JOINS: [&str; 6] = [
@@ -49,8 +56,8 @@ const LOCK_ENDS: [&str; 8] = [
     "Mutex::LockSlow",
     "Mutex::LockSlowLoop",
 ];
-/// Beginnings of the kernel's.
-const KERNEL_LOCKS: [&str; 2] = ["rwsem_", "__mutex_lock"];
+/// Beginnings of the kernel's: of its own, and of locks of files.
+const KERNEL_LOCKS: [&str; 4] = ["rwsem_", "__mutex_lock", "fcntl_setlk", "locks_lock_inode_wait"];
 /// CPython's functions that take a lock of the program's own.
 const PYTHON_LOCKS: [&str; 2] = ["PyThread_acquire_lock_timed", "PyMutex_LockTimed"];
 
@@ -93,6 +100,29 @@ pub(crate) fn wants_held_lock<'f>(
     let mut python = frames.filter(|func| func.layer == Layer::Python);
     python.next().is_some_and(|func| func.is_own() && !func.is_import())
         && native.any(|func| PYTHON_LOCKS.contains(&plain(&func.name)))
+}
+
+/// Whether a wait for a futex, of a stack, is one for a lock that is held, as far as is known: where
+/// no compiled function has a name, own Python code most likely takes a lock there.
+pub(super) fn is_lock(frames: &[&Func]) -> bool {
+    if wants_held_lock(ThreadState::Lock, frames.iter().copied()) {
+        return true;
+    }
+    let python = frames.iter().position(|func| func.layer == Layer::Python);
+    python.is_some_and(|at| {
+        let is_unseen = |func: &&Func| {
+            let is_named = !func.is_nameless() && !SYSTEM_CALLS.contains(&plain(&func.name));
+            func.layer == Layer::Kernel || func.is_system() && !is_named
+        };
+        let own = frames[at];
+        own.is_own() && !own.is_import() && frames[..at].iter().all(is_unseen)
+    })
+}
+
+/// Whether a sleep is one of a database that waits for its lock.
+pub(super) fn is_lock_of_database(frames: &[&Func]) -> bool {
+    let inner = frames.iter().take_while(|func| func.layer != Layer::Python);
+    inner.take(DEPTH).any(|func| func.layer == Layer::Native && func.module.contains("sqlite3"))
 }
 
 /// A name without what libraries put around it: leading underscores, `GI_`, a version.

@@ -24,6 +24,10 @@ pub(super) const TAKES_DATA: [(&str, &[&str]); 8] = [
     ("datasets/iterable_dataset.py", &["__iter__"]),
 ];
 
+/// Of these files those whose workers may be threads.
+pub(super) const THREADS_TOO: [&str; 3] =
+    ["multiprocessing/pool.py", "concurrent/futures/_base.py", "/queue.py"];
+
 /// A part of the paths of the compiler of `torch.compile`, which has workers of its own.
 const COMPILER: &str = "torch/_inductor/";
 
@@ -102,6 +106,8 @@ const COLLECTIVES: [&str; 9] =
     ["MPI_", "PMPI_", "MPIR_", "MPID", "ompi_", "opal_progress", "nccl", "pncc", "horovod::"];
 /// Parts of names of collectives' functions.
 const COLLECTIVE_PARTS: [&str; 4] = ["c10d::", "gloo::", "ProcessGroup", "TCPStore"];
+/// Parts of such names of functions that sort gradients, and call a collective at most.
+const NO_COLLECTIVE_PARTS: [&str; 2] = ["c10d::Reducer::", "c10d::Logger::"];
 /// Beginnings of names of modules in which nothing else is done.
 const COLLECTIVE_MODULES: [&str; 5] =
     ["libmpi.so", "libmpich.so", "libnccl.so", "libopen-pal.so", "libgloo"];
@@ -152,7 +158,12 @@ const SOCKET_FILES: [&str; 4] = ["/socket.py", "/ssl.py", "http/client.py", "/so
 
 /// Whether PyTorch compiles, or waits for what it compiles.
 pub(super) fn compiles(frames: &[&Func]) -> bool {
-    frames.iter().any(|func| func.layer == Layer::Python && func.file.contains(COMPILER))
+    frames.iter().any(|func| is_of_compiler(func))
+}
+
+/// Whether a function is of PyTorch's compiler.
+pub(super) fn is_of_compiler(func: &Func) -> bool {
+    func.layer == Layer::Python && func.file.contains(COMPILER)
 }
 
 /// Whether a thread that waits does so in tprof's own code, which makes its system calls itself: what
@@ -228,6 +239,7 @@ pub(super) fn is_collective(frames: &[&Func]) -> bool {
         Layer::Native => {
             COLLECTIVES.iter().any(|start| func.name.starts_with(start))
                 || COLLECTIVE_PARTS.iter().any(|part| func.name.contains(part))
+                    && !NO_COLLECTIVE_PARTS.iter().any(|part| func.name.contains(part))
                 || COLLECTIVE_MODULES.iter().any(|start| func.module.starts_with(start))
         }
     })

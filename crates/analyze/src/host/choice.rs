@@ -1,0 +1,117 @@
+//! Which thread of its process the driving thread waits for: the one that is at work while it waits,
+//! and less so at other times.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashSet;
+use tprof_trace::model::ThreadIndex;
+
+use super::awaited::{Awaited, Hint};
+use super::timeline::ThreadWork;
+use crate::base::intervals::{Cover, Interval};
+use crate::rank::samples::Part;
+
+/// They are at work for this share of the wait, at least.
+const LEAST_WORK: f64 = 0.3;
+/// Samples stand for the time on a core divided by this, at least.
+const MOST_UNSAMPLED: f64 = 2.0;
+/// The end of a thread that is waited for is so far from the end of the wait, at most.
+const ENDS_WITHIN_NS: u64 = 2_000_000;
+/// Names of PyTorch's threads for backward passes begin so.
+pub(crate) const AUTOGRAD: &str = "pt_autograd_";
+
+/// See the module.
+pub(super) struct Choice<'t> {
+    pub timelines: &'t [ThreadWork],
+    pub waits: &'t Awaited,
+    /// Ends of the waits, in order.
+    pub ends_ns: Vec<u64>,
+    pub window: Interval,
+    /// Threads that were chosen before.
+    pub used: FxHashSet<ThreadIndex>,
+}
+
+/// Where waits lie: exactly; and how long those are, ns, which lie anywhere in a time.
+pub(super) struct WaitingTime<'k> {
+    pub exact: &'k Cover,
+    pub added: &'k Cover,
+    pub added_ns: u64,
+}
+
+impl WaitingTime<'_> {
+    fn ns(&self) -> u64 {
+        self.exact.length() + self.added_ns
+    }
+
+    /// How much of a time may be in it.
+    fn shared(&self, time: &Cover) -> u64 {
+        time.shared(self.exact) + time.shared(self.added).min(self.added_ns)
+    }
+}
+
+/// How much more time on a core a team had than its samples stand for, as that of many threads that
+/// ended soon; `None` if they are too few to say what it did.
+pub(super) fn unsampled(team: &[&ThreadWork]) -> Option<f64> {
+    let sum = |of: &dyn Fn(&ThreadWork) -> u64| team.iter().map(|one| of(one)).sum::<u64>() as f64;
+    let running_ns = sum(&|one| one.running_ns);
+    let times = if running_ns > 0.0 { running_ns / sum(&|one| one.sampled_ns) } else { 1.0 };
+    (times <= MOST_UNSAMPLED).then_some(times.max(1.0))
+}
+
+impl<'t> Choice<'t> {
+    /// The team of threads that is most likely waited for, the one with most work in the waits
+    /// first; none if that would be nobody.
+    pub fn next(&mut self, kept: &WaitingTime<'_>) -> Vec<&'t ThreadWork> {
+        let mut teams: BTreeMap<&str, Vec<&ThreadWork>> = BTreeMap::new();
+        for timeline in self.timelines.iter().filter(|one| !self.used.contains(&one.thread)) {
+            teams.entry(&timeline.team).or_default().push(timeline);
+        }
+        let scored = teams.into_values().filter_map(|team| Some((self.score(&team, kept)?, team)));
+        let best = scored.max_by(|a, b| a.0.total_cmp(&b.0));
+        let Some((_, mut team)) = best else { return Vec::new() };
+        team.sort_by_key(|one| std::cmp::Reverse(kept.shared(&self.work(one))));
+        self.used.extend(team.iter().map(|one| one.thread));
+        team
+    }
+
+    /// When a thread works on what is waited for. Who waits for data that its maker sleeps for waits for
+    /// data.
+    pub fn work(&self, one: &ThreadWork) -> Cover {
+        match self.waits.at.part {
+            Part::Data => one.busy.without(&one.asleep),
+            _ => one.busy.clone(),
+        }
+    }
+
+    /// The higher, the likelier; `None` of a team that is not waited for.
+    fn score(&self, team: &[&ThreadWork], kept: &WaitingTime<'_>) -> Option<f64> {
+        let union = |of: &dyn Fn(&ThreadWork) -> Cover| {
+            team.iter().fold(Cover::default(), |sum, one| sum.union(&of(one)))
+        };
+        let (work, waits) = (union(&|one| self.work(one)), union(&|one| one.waits.clone()));
+        let inside_ns = kept.shared(&work);
+        let outside_ns = work.length() - inside_ns;
+        let share = |ns: u64, of: u64| ns as f64 / of.max(1) as f64;
+        let inside = share(inside_ns, kept.ns());
+        let outside = share(outside_ns, self.window.length().saturating_sub(kept.ns()));
+        // Who mostly waits may do so at any time, as who looks at something once a second.
+        let is_waiting = kept.shared(&waits) * 2 > inside_ns;
+        unsampled(team)?;
+        if inside < LEAST_WORK || is_waiting && outside * 2.0 > inside {
+            return None;
+        }
+        let is_known = match self.waits.hint {
+            Hint::Nothing => false,
+            Hint::Autograd => team.iter().any(|one| one.name.starts_with(AUTOGRAD)),
+            Hint::Pool => team.iter().any(|one| one.is_of_pool),
+            Hint::Ends => team.iter().any(|one| one.end_ns.is_some_and(|ns| self.has_end(ns))),
+        };
+        Some(inside - outside / 2.0 + if is_known { 1.0 } else { 0.0 })
+    }
+
+    /// Whether one of the waits ends at a moment.
+    fn has_end(&self, ns: u64) -> bool {
+        let next = self.ends_ns.partition_point(|end| *end + ENDS_WITHIN_NS < ns);
+        self.ends_ns.get(next).is_some_and(|end| end.abs_diff(ns) <= ENDS_WITHIN_NS)
+    }
+}

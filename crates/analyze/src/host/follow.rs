@@ -1,0 +1,323 @@
+//! Waits of the driving thread for what another thread of its process does: that thread's time.
+//!
+//! A condition, the end of a thread, a future, a queue: whoever waits there could go on if another
+//! had done its work. Which thread that is, is not recorded. It is at work while it is waited for,
+//! and less so at other times; and some waits show it by their stack, as those of PyTorch's
+//! autograd for its threads. So such a wait is replaced by the rows of the threads that were at
+//! work in it, and what is left of it stays a wait.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_trace::TraceFile;
+use tprof_trace::model::{Sample, ThreadIndex, ThreadState};
+
+use super::awaited::{Awaited, awaited};
+use super::choice::{Choice, WaitingTime, unsampled};
+use super::cut::extent;
+use super::driver::Driver;
+use super::hands::Hands;
+use super::timeline::{ThreadWork, timelines};
+use crate::base::intervals::{Cover, Interval};
+use crate::rank::samples::CpuTrace;
+
+/// Waits are followed that take this share of the window, at least.
+const LEAST_SHARE: f64 = 0.01;
+/// What some threads leave of a wait, others may have: so many times, while this share is left.
+const MOST_HANDS: usize = 4;
+const LEAST_LEFT: f64 = 0.05;
+
+/// A driving thread's rows in a window, with those of the threads that it waits for in the place of
+/// its waits. Together they stand for the same time.
+pub(super) fn follow(
+    file: &TraceFile,
+    cpu: &CpuTrace,
+    driver: &Driver,
+    rows: Vec<Sample>,
+    window: Interval,
+) -> (Vec<Sample>, Hands) {
+    let first = file.threads().iter().map(|row| row.thread + 1).max().unwrap_or(0);
+    let all = awaited(&rows, cpu);
+    let all_ns: u64 = all.iter().map(|waits| waits.ns).sum();
+    if all_ns == 0 || (all_ns as f64) < LEAST_SHARE * window.length() as f64 {
+        return (rows, Hands::from(first));
+    }
+    let timelines = timelines(file, cpu, driver, window);
+    let exact =
+        rows.iter().filter(|row| row.state != ThreadState::Running && row.spread_ns.is_none());
+    let mut follow = Follow {
+        rows: &rows,
+        exact: Cover::of(exact.map(extent)),
+        hands: Hands::from(first),
+        gone: FxHashSet::default(),
+        found: Vec::new(),
+    };
+    for waits in &all {
+        follow.one(waits, &timelines, window);
+    }
+    let Follow { gone, mut found, mut hands, .. } = follow;
+    found.extend(rows.iter().enumerate().filter(|(at, _)| !gone.contains(at)).map(|(_, row)| *row));
+    found.sort_by_key(|row| row.time_ns);
+    found.iter().for_each(|row| hands.note(row, cpu));
+    (found, hands)
+}
+
+struct Follow<'r> {
+    rows: &'r [Sample],
+    /// All time off a core that lies where it is recorded.
+    exact: Cover,
+    hands: Hands,
+    /// Rows that others replace, and these.
+    gone: FxHashSet<usize>,
+    found: Vec<Sample>,
+}
+
+impl Follow<'_> {
+    /// Waits at one place.
+    fn one(&mut self, waits: &Awaited, timelines: &[ThreadWork], window: Interval) {
+        let (seen_exact, seen_added) = self.divided(&waits.seen);
+        let exact = Cover::of(seen_exact.iter().map(|at| extent(&self.rows[*at])));
+        if exact.length() != self.sum(&seen_exact) {
+            // Rows of another tool, which overlap.
+            return;
+        }
+        let added = |of: &[usize], exact: &Cover| {
+            Cover::of(of.iter().map(|at| extent(&self.rows[*at]))).without(exact)
+        };
+        let mut ends_ns: Vec<u64> =
+            waits.seen.iter().map(|at| extent(&self.rows[*at]).end).collect();
+        ends_ns.sort_unstable();
+        let used = FxHashSet::default();
+        let mut choice = Choice { timelines, waits, ends_ns, window, used };
+        let kept = WaitingTime {
+            exact: &exact,
+            added: &added(&seen_added, &self.exact),
+            added_ns: self.sum(&seen_added),
+        };
+        let team = choice.next(&kept);
+        if team.is_empty() {
+            return;
+        }
+        let mut numbers = Numbers { waits, of: FxHashMap::default() };
+        let (unseen_exact, unseen_added) = self.divided(&waits.unseen);
+        // One without a stack is of this place if the thread worked then.
+        let works = |at: &&usize| {
+            let row = &self.rows[**at];
+            let work_ns: u64 = team.iter().map(|one| one.busy.length_within(extent(row))).sum();
+            work_ns * 2 >= row.weight_ns
+        };
+        let unseen_exact: Vec<usize> = unseen_exact.iter().filter(works).copied().collect();
+        let from = self.found.len();
+        let added_up = [seen_added, unseen_added].concat();
+        let within = added(&added_up, &self.exact);
+        self.added_up(&added_up, &within, &team, &choice, &mut numbers);
+        let rows = [seen_exact, unseen_exact].concat();
+        let all = Cover::of(rows.iter().map(|at| extent(&self.rows[*at])));
+        let whole_ns = all.length();
+        let mut left = all;
+        let mut team = team;
+        for _ in 0..MOST_HANDS {
+            left = self.claim(left, &team, &choice, &mut numbers);
+            if (left.length() as f64) < LEAST_LEFT * whole_ns as f64 {
+                break;
+            }
+            team =
+                choice.next(&WaitingTime { exact: &left, added: &Cover::default(), added_ns: 0 });
+            if team.is_empty() {
+                break;
+            }
+        }
+        self.keep(&rows, &left);
+        self.share_unseen(from, waits);
+    }
+
+    /// Of waits without a stack, this place has its share; what no thread has of that is a wait here.
+    /// The rest is of other places.
+    fn share_unseen(&mut self, from: usize, waits: &Awaited) {
+        let all_ns = self.sum(&waits.unseen) as f64;
+        let thread = self.rows[waits.seen[0]].thread;
+        let is_unseen = |row: &Sample| row.stack == 0 && row.thread == thread;
+        let kept = waits.unseen.iter().filter(|at| !self.gone.contains(at));
+        let kept: Vec<usize> = kept.copied().collect();
+        let left = self.found[from..].iter().filter(|row| is_unseen(row));
+        let left_ns = left.map(|row| row.weight_ns).sum::<u64>() + self.sum(&kept);
+        let here_ns = waits.of_unseen * all_ns - (all_ns - left_ns as f64);
+        let share = (here_ns / left_ns.max(1) as f64).clamp(0.0, 1.0);
+        self.gone.extend(&kept);
+        self.found.extend(kept.iter().map(|at| self.rows[*at]));
+        let (process, stack) = waits.stack;
+        let mut here = Vec::new();
+        for row in self.found[from..].iter_mut().filter(|row| is_unseen(row)) {
+            let weight_ns = (row.weight_ns as f64 * share) as u64;
+            let spread_ns = Some(extent(row).length());
+            row.weight_ns -= weight_ns.min(row.weight_ns);
+            let state = self.rows[waits.seen[0]].state;
+            here.push(Sample { process, stack, state, weight_ns, spread_ns, ..*row });
+        }
+        self.found.extend(here);
+        self.found.retain(|row| row.weight_ns > 0);
+    }
+
+    /// Rows that lie where they are recorded, and those that were added up.
+    fn divided(&self, rows: &[usize]) -> (Vec<usize>, Vec<usize>) {
+        rows.iter().partition(|at| self.rows[**at].spread_ns.is_none())
+    }
+
+    fn sum(&self, rows: &[usize]) -> u64 {
+        rows.iter().map(|at| self.rows[*at].weight_ns).sum()
+    }
+
+    /// Gives waits to a team: at each moment to one that runs, or else works. What is left of them.
+    fn claim(
+        &mut self,
+        mut left: Cover,
+        team: &[&ThreadWork],
+        choice: &Choice<'_>,
+        numbers: &mut Numbers<'_>,
+    ) -> Cover {
+        let times = unsampled(team).unwrap_or(1.0);
+        let runs = team.iter().map(|one| (one, one.ran.clone()));
+        let works = team.iter().map(|one| (one, choice.work(one)));
+        for (one, work) in runs.chain(works) {
+            let claim = work.intersection(&left);
+            if claim.is_empty() {
+                continue;
+            }
+            left = left.without(&claim);
+            let thread = numbers.of(one, &mut self.hands);
+            for part in claim.parts() {
+                let (rows, idle_ns) = one.work_in(*part);
+                let rows = rows.into_iter().map(|row| Sample { thread, ..more(row, times) });
+                self.found.extend(rows);
+                if idle_ns > 0 {
+                    let (process, stack) = numbers.waits.stack;
+                    let wait = self.rows[numbers.waits.seen[0]];
+                    let spread_ns = Some(part.length());
+                    let (time_ns, weight_ns) = (part.start, idle_ns);
+                    self.found.push(Sample {
+                        time_ns,
+                        process,
+                        stack,
+                        weight_ns,
+                        spread_ns,
+                        ..wait
+                    });
+                }
+            }
+        }
+        left
+    }
+
+    /// Of rows that are exact only what is left.
+    fn keep(&mut self, rows: &[usize], left: &Cover) {
+        for at in rows {
+            let row = self.rows[*at];
+            self.gone.insert(*at);
+            let all = extent(&row);
+            let first = left.parts().partition_point(|part| part.end <= all.start);
+            let parts = left.parts()[first..].iter().take_while(|part| part.start < all.end);
+            self.found.extend(parts.map(|part| {
+                let part = part.overlap(all);
+                Sample { time_ns: part.start, weight_ns: part.length(), ..row }
+            }));
+        }
+    }
+
+    /// The same of waits that were added up, which lie anywhere `within` a time: of that each thread has
+    /// as much as it worked there.
+    fn added_up(
+        &mut self,
+        rows: &[usize],
+        within: &Cover,
+        team: &[&ThreadWork],
+        choice: &Choice<'_>,
+        numbers: &mut Numbers<'_>,
+    ) {
+        let all_ns = self.sum(rows);
+        let times = unsampled(team).unwrap_or(1.0);
+        let mut free = within.clone();
+        let mut left = 1.0;
+        let mut shares: Vec<(&ThreadWork, Cover, f64)> = Vec::new();
+        for one in team {
+            let work = choice.work(one).intersection(&free);
+            free = free.without(&work);
+            let idle_ns: u64 = work.parts().iter().map(|part| one.work_in(*part).1).sum();
+            let work_ns = work.length().saturating_sub(idle_ns);
+            let share = (work_ns as f64 / all_ns.max(1) as f64).min(left);
+            left -= share;
+            if share > 0.0 {
+                shares.push((one, work, share));
+            }
+        }
+        if shares.is_empty() {
+            return;
+        }
+        for at in rows {
+            let row = self.rows[*at];
+            let mut left_ns = row.weight_ns;
+            for (one, work, share) in &shares {
+                let part_ns = (row.weight_ns as f64 * share) as u64;
+                let part_ns = part_ns.min(left_ns);
+                left_ns -= self.give(extent(&row), part_ns, (one, work, times), numbers);
+            }
+            self.gone.insert(*at);
+            self.found.extend((left_ns > 0).then_some(Sample { weight_ns: left_ns, ..row }));
+        }
+    }
+
+    /// Gives a part of a wait to what a thread did meanwhile; how much it took.
+    fn give(
+        &mut self,
+        within: Interval,
+        part_ns: u64,
+        (one, work, times): (&ThreadWork, &Cover, f64),
+        numbers: &mut Numbers<'_>,
+    ) -> u64 {
+        let first = work.parts().partition_point(|part| part.end <= within.start);
+        let parts = work.parts()[first..].iter().take_while(|part| part.start < within.end);
+        let parts: Vec<Interval> = parts.map(|part| part.overlap(within)).collect();
+        let work_ns: u64 = parts.iter().map(|part| part.length()).sum();
+        let part_ns = part_ns.min(work_ns);
+        let scaled =
+            |ns: u64| (u128::from(ns) * u128::from(part_ns) / u128::from(work_ns.max(1))) as u64;
+        for part in parts {
+            let thread = numbers.of(one, &mut self.hands);
+            let (rows, _) = one.work_in(part);
+            let rows = rows.into_iter().map(|row| {
+                let spread_ns = match row.state {
+                    ThreadState::Running => None,
+                    _ => Some(row.spread_ns.unwrap_or(row.weight_ns)),
+                };
+                let weight_ns = scaled(more(row, times).weight_ns);
+                Sample { thread, weight_ns, spread_ns, ..row }
+            });
+            self.found.extend(rows.filter(|row| row.weight_ns > 0));
+        }
+        part_ns
+    }
+}
+
+/// A sample that stands for so many times its time.
+fn more(row: Sample, times: f64) -> Sample {
+    match row.state {
+        ThreadState::Running => Sample { weight_ns: (row.weight_ns as f64 * times) as u64, ..row },
+        _ => row,
+    }
+}
+
+/// Numbers of a place's hands.
+struct Numbers<'w> {
+    waits: &'w Awaited,
+    of: FxHashMap<String, ThreadIndex>,
+}
+
+impl Numbers<'_> {
+    fn of(&mut self, one: &ThreadWork, hands: &mut Hands) -> ThreadIndex {
+        let Numbers { waits, of } = self;
+        let add = || hands.add(&one.name, &waits.at, waits.stack);
+        let number = *of.entry(one.team.clone()).or_insert_with(add);
+        hands.share(number, &one.name);
+        number
+    }
+}
+
+#[cfg(test)]
+mod tests;

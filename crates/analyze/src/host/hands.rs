@@ -1,0 +1,124 @@
+//! Time of other threads that is the driving thread's, since it waits for what they do.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
+
+use super::line::Place;
+use crate::rank::samples::{CpuTrace, Layer, Part, Stack};
+
+/// A thread, or a team of them, while the driving thread waits for it at one place.
+#[derive(Clone, Debug)]
+pub struct Hand {
+    /// The thread's own name, or its number; of a team the name with `*` for numbers, or that there are
+    /// several.
+    pub name: String,
+    /// Where the driving thread waits.
+    pub at: Place,
+    /// That place's stack.
+    waits: (ProcessIndex, StackId),
+}
+
+/// Several threads without names of their own.
+const SEVERAL: &str = "several threads";
+
+/// All of them. In a driving thread's rows they have numbers of threads beyond those of the file.
+#[derive(Clone, Debug, Default)]
+pub struct Hands {
+    all: Vec<Hand>,
+    first: ThreadIndex,
+    places: FxHashMap<(ThreadIndex, StackId, ThreadState), Place>,
+}
+
+impl Hands {
+    /// None yet, of a file whose threads have lower numbers than `first`.
+    pub(super) fn from(first: ThreadIndex) -> Hands {
+        Hands { first, ..Hands::default() }
+    }
+
+    /// The hand that rows with the number of a thread are of; none of the driving thread's own.
+    pub fn get(&self, thread: ThreadIndex) -> Option<&Hand> {
+        self.all.get(thread.checked_sub(self.first)? as usize)
+    }
+
+    /// Adds one; its number.
+    pub(super) fn add(
+        &mut self,
+        name: &str,
+        at: &Place,
+        waits: (ProcessIndex, StackId),
+    ) -> ThreadIndex {
+        self.all.push(Hand { name: name.to_owned(), at: at.clone(), waits });
+        self.first + (self.all.len() - 1) as ThreadIndex
+    }
+
+    /// That a hand is another thread's, too.
+    pub(super) fn share(&mut self, number: ThreadIndex, name: &str) {
+        let Some(hand) = self.all.get_mut((number - self.first) as usize) else { return };
+        if hand.name == name || hand.name.contains('*') || hand.name == SEVERAL {
+            return;
+        }
+        let is_number = |c: char| c.is_ascii_digit();
+        let parts = name.split(is_number).filter(|part| !part.is_empty());
+        let parts: Vec<&str> = parts.collect();
+        hand.name = match parts.is_empty() {
+            true => SEVERAL.to_owned(),
+            false => {
+                let end = if name.ends_with(is_number) { "*" } else { "" };
+                parts.join("*") + end
+            }
+        };
+    }
+
+    /// Notes where a row of a hand's is.
+    pub(super) fn note(&mut self, row: &Sample, cpu: &CpuTrace) {
+        let state = cpu.state(row.process, row.stack, row.state);
+        let key = (row.thread, row.stack, state);
+        if self.places.contains_key(&key) {
+            return;
+        }
+        let Some(hand) = self.get(row.thread) else { return };
+        let part = cpu.part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
+        let (process, id) = hand.waits;
+        let place = place_of(cpu, (part, state), cpu.stack(row.process, row.stack), || {
+            cpu.stack(process, id)
+        });
+        let place = Place { thread: hand.name.clone(), ..place };
+        self.places.insert(key, place);
+    }
+
+    /// Where rows of a hand's are; `None` of others.
+    pub(super) fn place(
+        &self,
+        thread: ThreadIndex,
+        stack: StackId,
+        state: ThreadState,
+    ) -> Option<&Place> {
+        self.places.get(&(thread, stack, state))
+    }
+}
+
+/// The line of the thread's own code; where it has none, that of who waits for it.
+fn place_of<'c>(
+    cpu: &'c CpuTrace,
+    (part, state): (Part, ThreadState),
+    stack: &Stack,
+    waits: impl FnOnce() -> &'c Stack,
+) -> Place {
+    let own = Place::of(part, state, stack, &cpu.names);
+    if own.is_own {
+        return own;
+    }
+    let waits = waits();
+    let is_of_waiter = true;
+    if stack.functions.is_empty() {
+        let (below, library) = Default::default();
+        let at = Place::of(part, state, waits, &cpu.names);
+        return Place { below, library, cause: own.cause, is_of_waiter, ..at };
+    }
+    let kernel = |id: &&u32| cpu.names.get(**id).layer == Layer::Kernel;
+    let skipped = waits.functions.iter().take_while(kernel).count();
+    let mut joined = stack.clone();
+    joined.functions.extend_from_slice(&waits.functions[skipped..]);
+    joined.lines.extend_from_slice(&waits.lines[skipped..]);
+    Place { cause: own.cause, is_of_waiter, ..Place::of(part, state, &joined, &cpu.names) }
+}

@@ -1,0 +1,236 @@
+//! When another thread of the driving thread's process was at work.
+
+use rustc_hash::FxHashMap;
+use tprof_facts::passages::is_of_tprof;
+use tprof_trace::TraceFile;
+use tprof_trace::model::{Sample, StackId, Thread, ThreadIndex, ThreadState};
+
+use super::awaited::{LOOKED_AT_NS, is_of_pool};
+use super::cut::{extent, off_in, rows_in};
+use super::driver::Driver;
+use super::line::{OtherCause, Place};
+use super::meanwhile::name;
+use super::paused::paused;
+use crate::base::intervals::{Cover, Interval};
+use crate::rank::samples::{CpuTrace, Layer, Part};
+
+/// What a row of another thread shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Does {
+    /// It is on a core, or would be but for others.
+    Work,
+    /// It waits for a file or a peer, in code of the user's own.
+    Wait,
+    /// It sleeps there.
+    Sleep,
+    /// It waits for work, or for unknown things.
+    Nothing,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct ThreadWork {
+    pub thread: ThreadIndex,
+    /// Its own name, or its number.
+    pub name: String,
+    /// Its name without numbers: of threads with one name any may do the next work.
+    pub team: String,
+    /// When it ended, where that was recorded.
+    pub end_ns: Option<u64>,
+    /// It runs what was given to a pool of Python's.
+    pub is_of_pool: bool,
+    /// All that is no waiting for work.
+    pub busy: Cover,
+    /// Of it, on a core.
+    pub ran: Cover,
+    /// Of it, waiting for files and peers or asleep.
+    pub waits: Cover,
+    /// Of that, asleep.
+    pub asleep: Cover,
+    /// Time on a core, and that of it which samples stand for.
+    pub running_ns: u64,
+    pub sampled_ns: u64,
+    rows: Vec<(Sample, Does)>,
+    /// The latest end of the rows up to each.
+    ends: Vec<u64>,
+}
+
+/// Of the other threads of the driving thread's process that can have worked for it in a window.
+pub(super) fn timelines(
+    file: &TraceFile,
+    cpu: &CpuTrace,
+    driver: &Driver,
+    window: Interval,
+) -> Vec<ThreadWork> {
+    let mut rows: FxHashMap<ThreadIndex, Vec<Sample>> = FxHashMap::default();
+    for row in file.blocks::<Sample>().flatten() {
+        if row.process == driver.process && row.thread != driver.thread {
+            rows.entry(row.thread).or_default().push(row);
+        }
+    }
+    let recorded = Cover::of([window]).without(&paused(file));
+    let threads = file.threads().iter().filter(|thread| thread.process == driver.process);
+    let of = |thread: &Thread| {
+        ThreadWork::of(file, cpu, thread, rows.get(&thread.thread)?, (window, &recorded))
+    };
+    threads.filter_map(of).collect()
+}
+
+impl ThreadWork {
+    /// Of a thread's rows in a window in which only `recorded` was; `None` of a thread of tprof's,
+    /// and of one that only waited for work.
+    pub fn of(
+        file: &TraceFile,
+        cpu: &CpuTrace,
+        thread: &Thread,
+        rows: &[Sample],
+        (window, recorded): (Interval, &Cover),
+    ) -> Option<ThreadWork> {
+        let own = file.thread_name(thread.thread).unwrap_or_default();
+        if own.starts_with("tprof-") || is_of_tprofs_own(rows, cpu) {
+            return None;
+        }
+        let mut known: FxHashMap<(StackId, ThreadState), Does> = FxHashMap::default();
+        let mut rows: Vec<(Sample, Does)> = rows_in(rows, window)
+            .into_iter()
+            .map(|row| {
+                let does = known.entry((row.stack, row.state)).or_insert_with(|| does(&row, cpu));
+                (row, *does)
+            })
+            .collect();
+        rows.sort_by_key(|(row, _)| row.time_ns);
+        unseen(&mut rows);
+        let end_ns = file.thread_end(thread.thread);
+        let life = Interval::new(thread.start_ns, end_ns.unwrap_or(u64::MAX)).overlap(window);
+        let life = recorded.within(life);
+        let off = |passes: &dyn Fn(Does) -> bool| {
+            let off = rows.iter().filter(|(row, does)| {
+                // Where waits that were added up lie is not known; most of the time it is theirs.
+                let is_most = row.weight_ns.saturating_mul(2) >= extent(row).length();
+                row.state != ThreadState::Running && is_most && passes(*does)
+            });
+            Cover::of(off.map(|(row, _)| extent(row)))
+        };
+        let idle = off(&|does| does == Does::Nothing);
+        let busy = life.without(&idle);
+        let ran = busy.without(&off(&|does| does != Does::Nothing));
+        let waits = busy.intersection(&off(&|does| matches!(does, Does::Wait | Does::Sleep)));
+        let asleep = waits.intersection(&off(&|does| does == Does::Sleep));
+        if busy.is_empty() {
+            return None;
+        }
+        let sum = |is_off: bool| -> u64 {
+            let of = rows.iter().filter(|(row, _)| (row.state != ThreadState::Running) == is_off);
+            of.map(|(row, _)| row.weight_ns).sum()
+        };
+        let (running_ns, sampled_ns) = (life.length().saturating_sub(sum(true)), sum(false));
+        let mut latest_ns = 0;
+        let ends = rows.iter().map(|(row, _)| {
+            latest_ns = latest_ns.max(extent(row).end);
+            latest_ns
+        });
+        let ends = ends.collect();
+        let is_of_pool = rows.iter().any(|(row, _)| {
+            let stack = &cpu.stack(row.process, row.stack).functions;
+            stack.iter().any(|id| is_of_pool(cpu.names.get(*id)))
+        });
+        let (process, thread) = (thread.process, thread.thread);
+        let name = name(file, process, thread).trim_start_matches("thread ").to_owned();
+        let team = own.chars().filter(|c| !c.is_ascii_digit()).collect();
+        Some(ThreadWork {
+            thread,
+            name,
+            team,
+            end_ns,
+            is_of_pool,
+            busy,
+            ran,
+            waits,
+            asleep,
+            running_ns,
+            sampled_ns,
+            rows,
+            ends,
+        })
+    }
+
+    /// What it did in a part of its time, at which it was not idle for the most part: its rows
+    /// there, and time of waits for work that lies somewhere in it, ns.
+    pub fn work_in(&self, part: Interval) -> (Vec<Sample>, u64) {
+        let first = self.ends.partition_point(|end| *end <= part.start);
+        let inside = self.rows[first..].iter().take_while(|(row, _)| row.time_ns < part.end);
+        let (mut work, mut idle_ns) = (Vec::new(), 0);
+        for (row, does) in inside {
+            if row.state == ThreadState::Running {
+                work.extend((row.time_ns >= part.start).then_some(*row));
+                continue;
+            }
+            let weight_ns = off_in(row, part);
+            let within = extent(row).overlap(part);
+            match does {
+                Does::Nothing => idle_ns += weight_ns,
+                _ if weight_ns == 0 => {}
+                _ => work.push(Sample {
+                    time_ns: within.start,
+                    weight_ns,
+                    spread_ns: row.spread_ns.map(|_| within.length()),
+                    ..*row
+                }),
+            }
+        }
+        (work, idle_ns.min(part.length()))
+    }
+}
+
+/// Whether all that is known of a thread lies in code of tprof's.
+fn is_of_tprofs_own(rows: &[Sample], cpu: &CpuTrace) -> bool {
+    let mut stacks = rows.iter().map(|row| &cpu.stack(row.process, row.stack).functions);
+    let mut known = stacks.by_ref().filter(|stack| !stack.is_empty()).peekable();
+    known.peek().is_some()
+        && known.all(|stack| {
+            let native = stack.iter().rev().map(|id| cpu.names.get(*id));
+            let mut native = native.filter(|func| func.layer == Layer::Native);
+            native
+                .find(|func| !func.module.starts_with("libc.so"))
+                .is_some_and(|func| is_of_tprof(&func.module))
+        })
+}
+
+/// Short waits without a stack are as most of those with one.
+fn unseen(rows: &mut [(Sample, Does)]) {
+    let is_short = |row: &Sample| {
+        let is_wait = !matches!(row.state, ThreadState::Running | ThreadState::Runnable);
+        is_wait && row.weight_ns < LOOKED_AT_NS
+    };
+    let mut sums = [0, 0];
+    for (row, does) in rows.iter().filter(|(row, _)| is_short(row) && row.stack != 0) {
+        sums[usize::from(*does == Does::Work)] += row.weight_ns;
+    }
+    if sums[1] > sums[0] {
+        let all = rows.iter_mut().filter(|(row, _)| is_short(row) && row.stack == 0);
+        all.for_each(|(_, does)| *does = Does::Work);
+    }
+}
+
+fn does(row: &Sample, cpu: &CpuTrace) -> Does {
+    let state = cpu.state(row.process, row.stack, row.state);
+    if matches!(state, ThreadState::Running | ThreadState::Runnable | ThreadState::Gil) {
+        return Does::Work;
+    }
+    let stack = cpu.stack(row.process, row.stack);
+    let part = cpu.part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
+    if stack.functions.is_empty() {
+        return Does::Nothing;
+    }
+    let place = Place::of(part, state, stack, &cpu.names);
+    match part {
+        Part::Unknown | Part::Data => Does::Nothing,
+        Part::FileIo | Part::Socket if place.is_own => Does::Wait,
+        // Servers of libraries wait for their next order so.
+        Part::FileIo | Part::Socket => Does::Nothing,
+        Part::Other if place.cause == OtherCause::Child => Does::Work,
+        Part::Other if place.cause == OtherCause::Sleep && place.is_own => Does::Sleep,
+        Part::Other => Does::Nothing,
+        _ => Does::Work,
+    }
+}
