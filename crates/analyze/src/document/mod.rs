@@ -120,6 +120,11 @@ impl Table {
         (firsts().count(), end)
     }
 
+    /// Place of the column with a key.
+    pub fn place(&self, key: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column.key == key)
+    }
+
     /// Adds a row.
     ///
     /// # Panics

@@ -36,15 +36,10 @@ pub(super) fn all(document: &Document) -> Vec<Chart> {
     charts
 }
 
-/// Place of a column.
-pub(super) fn column(table: &Table, key: &str) -> Option<usize> {
-    table.columns.iter().position(|column| column.key == key)
-}
-
 /// Shares of each rank's device time, those that have a heading.
 fn stacks(table: &Table) -> Option<Chart> {
-    let rank = column(table, "rank")?;
-    let device = column(table, "device");
+    let rank = table.place("rank")?;
+    let device = table.place("device");
     let parts: Vec<(usize, &Column)> = (table.columns.iter().enumerate())
         .filter(|(_, column)| column.unit == Unit::Share && !column.heading.is_empty())
         .collect();
@@ -78,8 +73,8 @@ fn stacks(table: &Table) -> Option<Chart> {
 /// Times of the first rank's steps.
 fn steps(table: &Table) -> Option<Chart> {
     let [rank, step, time] =
-        [column(table, "rank")?, column(table, "step")?, column(table, "duration_ns")?];
-    let remark = column(table, "remark");
+        [table.place("rank")?, table.place("step")?, table.place("duration_ns")?];
+    let remark = table.place("remark");
     let first = table.rows.first()?[rank].clone();
     let of_first: Vec<_> = table.rows.iter().filter(|row| row[rank] == first).collect();
     let columns = of_first.iter().take(MOST_STEPS).filter_map(|row| {

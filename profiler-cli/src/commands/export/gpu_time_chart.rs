@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use tprof_analyze::document::{Table, Value};
 use tprof_export::report_page::Chart;
 
-use super::charts::column;
-
 /// Parts of `part` and causes of idle time, with their colours and names, in the order of bars.
 const PARTS: [(&str, &str, &str); 19] = [
     ("compute", "part0", "compute"),
@@ -32,10 +30,9 @@ const PARTS: [(&str, &str, &str); 19] = [
 
 /// Of the table `parts` of `gpu-time`, so many devices at most.
 pub(super) fn chart(table: &Table, most: usize) -> Option<Chart> {
-    let [rank, part, cause, share] =
-        ["rank", "part", "cause", "share"].map(|key| column(table, key));
+    let [rank, part, cause, share] = ["rank", "part", "cause", "share"].map(|key| table.place(key));
     let (rank, part, cause, share) = (rank?, part?, cause?, share?);
-    let device = column(table, "device");
+    let device = table.place("device");
     let text = |row: &[tprof_analyze::document::Cell], at: usize| match row[at].value() {
         Some(Value::Text(text)) => text.clone(),
         _ => String::new(),

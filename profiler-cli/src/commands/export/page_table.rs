@@ -3,7 +3,6 @@
 use tprof_analyze::document::{Cell, Column, Table, Unit, Value, View};
 use tprof_export::report_page;
 
-use super::charts::column;
 use crate::commands::report::document::shown_cell;
 
 /// Rows of a table that a page holds.
@@ -52,7 +51,7 @@ pub(super) fn page_table(table: &Table) -> report_page::Table {
 
 /// The severity of each row, where a table has one.
 fn severities(table: &Table) -> Vec<String> {
-    let Some(at) = column(table, "severity") else { return Vec::new() };
+    let Some(at) = table.place("severity") else { return Vec::new() };
     table.rows.iter().map(|row| shown_cell(&row[at], &table.columns[at])).collect()
 }
 

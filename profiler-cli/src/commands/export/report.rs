@@ -13,7 +13,7 @@ use tprof_trace::live::collector_lives;
 use tprof_trace::run::blind_alike;
 
 use super::args::ExportArgs;
-use super::charts::{self, column};
+use super::charts;
 use super::page_table::page_table;
 use super::{failure, memory_section, places, roofline_chart};
 use crate::commands::report::document::shown_cell;
@@ -230,7 +230,7 @@ fn headline(document: &Document) -> Option<Fact> {
         _ => return None,
     };
     let table = document.tables.iter().find(|one| one.key == table)?;
-    let at = column(table, key)?;
+    let at = table.place(key)?;
     let most = table.rows.iter().map(|row| &row[at]).filter(|cell| cell.value().is_some()).max_by(
         |a, b| {
             let number = |cell: &Cell| cell.value().and_then(Value::number).unwrap_or(0.0);
@@ -251,7 +251,7 @@ fn cpu_used(document: &Document, wall_ns: &Reading<u64>) -> Vec<Fact> {
         return Vec::new();
     };
     let sum = |key: &str| -> u64 {
-        let Some(at) = column(table, key) else { return 0 };
+        let Some(at) = table.place(key) else { return 0 };
         let numbers = table.rows.iter().filter_map(|row| row[at].value()?.number());
         numbers.sum::<f64>() as u64
     };

@@ -66,6 +66,7 @@ pub(super) fn finding(scene: &Scene<'_>, copies: &[Copy], words: &Words) -> Find
     let bound = if scene.share(direct) < LEAST_SHARE { bound.min(direct) } else { bound };
     scene
         .finding(words.what)
+        .local()
         .about(words.subject)
         .seen(seen)
         .advice(words.advice)

@@ -90,6 +90,7 @@ impl Rule for DataLoadBound {
         Verdict::Found(vec![
             scene
                 .finding("the job waits for the next batch")
+                .local()
                 .seen(seen)
                 .advice(ADVICE)
                 // Ready data saves no more host time than the loading takes, and no more
@@ -153,6 +154,7 @@ fn judge_samples(scene: &Scene<'_>) -> Verdict {
     Verdict::Found(vec![
         scene
             .finding("the job waits for the next batch")
+            .local()
             .seen(seen)
             .advice(ADVICE)
             .bound(loading.length().min(scene.late.length()))

@@ -3,11 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
 use tprof_facts::units::percent;
 use tprof_trace::calls::function;
 
-use crate::base::intervals::{Cover, Interval};
 use crate::findings::absent::Thing;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -15,6 +13,7 @@ use crate::findings::scene::calls::is_device_allocation;
 use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times};
+use crate::gpu::gpu_time::IdleCause;
 
 /// Calls like `cudaMalloc` and `cudaFree` within steps.
 pub(super) struct DeviceAllocations;
@@ -43,7 +42,7 @@ impl Rule for DeviceAllocations {
             return Verdict::none(scene.none(&CALL, scene.has_calls(is_device_allocation)));
         }
         let cover = scene.cover_of_calls(&calls);
-        let idle = idle(scene, &calls);
+        let idle_ns = scene.idle_ns(IdleCause::Allocation);
         let start = match scene.steps {
             0 => " No steps were recorded, so this may be the start of the job.",
             steps if steps < LEAST_STEPS => " In so few steps this may be the start of the job.",
@@ -67,7 +66,7 @@ impl Rule for DeviceAllocations {
             times(scene, calls.len(), "calls"),
             time(scene, cover.length()),
             by_function(scene, &calls),
-            time(scene, idle.length()),
+            time(scene, idle_ns),
         );
         let advice = match sampled.named_ns {
             0 => {
@@ -86,7 +85,8 @@ impl Rule for DeviceAllocations {
             .seen(seen)
             .advice(advice)
             // The devices have still their work to do.
-            .bound(idle.length())
+            .bound(idle_ns)
+            .local()
             .on_line(sampled.line())
             .at(scene.call_places(&calls));
         if scene.steps < LEAST_STEPS {
@@ -94,34 +94,6 @@ impl Rule for DeviceAllocations {
         }
         Verdict::Found(vec![finding])
     }
-}
-
-/// Idle time during these calls; and after those that give memory back, until their thread's next
-/// launch ends it: they wait for the device, so that nothing is launched ahead.
-fn idle(scene: &Scene<'_>, calls: &[usize]) -> Cover {
-    let during = scene.cover_of_calls(calls).intersection(&scene.late);
-    let mut of_thread: FxHashMap<u32, Vec<Interval>> = FxHashMap::default();
-    for &at in calls {
-        let call = &scene.rank.calls[at];
-        if !gives_back(scene.rank.name(call.name)) {
-            continue;
-        }
-        of_thread.entry(call.thread).or_default().push(call.interval());
-    }
-    // In order of start, as calls are. Of those that nest only the outer one's end counts.
-    let after = scene.gaps.iter().filter_map(|gap| {
-        let launch = &scene.rank.calls[gap.launch()?];
-        let calls = of_thread.get(&launch.thread)?;
-        let late = gap.late();
-        let first = calls.partition_point(|call| call.end < late.start);
-        let first = calls.get(first).filter(|call| call.start < launch.start_ns)?;
-        Some(Interval::new(first.start.max(late.start), late.end))
-    });
-    during.union(&Cover::of(after.filter(|part| part.length() > 0)))
-}
-
-fn gives_back(name: &str) -> bool {
-    ["Free", "Release", "Unmap"].iter().any(|part| function(name).contains(part))
 }
 
 /// `7 cudaFree, 7 cudaMalloc`: how often each function is called.

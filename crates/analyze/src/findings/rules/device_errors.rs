@@ -258,6 +258,7 @@ fn out_of_memory(scene: &Scene<'_>, failures: &[Failure]) -> Finding {
     let share = worth(scene, failures, RETRIED);
     let mut finding = scene
         .finding("the device ran out of memory")
+        .local()
         .about("out of memory")
         .seen(seen)
         .advice(
@@ -301,6 +302,7 @@ fn other(scene: &Scene<'_>, words: String, failures: &[Failure]) -> Finding {
     };
     let finding = scene
         .finding("a call of the device's libraries failed")
+        .local()
         .about(words)
         .seen(seen)
         .advice(advice)

@@ -196,6 +196,7 @@ fn finding(scene: &Scene<'_>, growth: &DeviceGrowth<'_>, moments: usize) -> Find
     });
     let mut finding = scene
         .finding("device memory in use grows all the time")
+        .local()
         .bytes(growth.bytes(), share)
         .seen(seen)
         .advice(

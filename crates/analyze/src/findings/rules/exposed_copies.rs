@@ -156,6 +156,7 @@ fn finding(scene: &Scene<'_>, these: &[usize], subject: &str, what: &str) -> Fin
     );
     scene
         .finding(what)
+        .local()
         .about(subject)
         .seen(seen)
         .advice(ADVICE)

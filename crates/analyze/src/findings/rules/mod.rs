@@ -4,6 +4,7 @@ mod allocation_churn;
 mod blocking_io;
 mod cache_miss;
 mod collective_wait;
+mod compilation;
 mod compile_in_steady_state;
 mod compiled;
 mod compute_bound;
@@ -60,7 +61,7 @@ mod waiting_ranks;
 use super::rule::Rule;
 
 /// All rules that judge a rank.
-pub(super) const RULES: [&dyn Rule; 44] = [
+pub(super) const RULES: [&dyn Rule; 45] = [
     &device_errors::DeviceErrors,
     &low_utilization::LowUtilization,
     &gpu_gaps::GpuGaps,
@@ -88,6 +89,7 @@ pub(super) const RULES: [&dyn Rule; 44] = [
     &graph_break::GraphBreak,
     &compile_in_steady_state::CompileInSteadyState,
     &cache_miss::CacheMiss,
+    &compilation::Compilation,
     &cuda_graphs_skipped::CudaGraphsSkipped,
     &hot_function::HotFunction,
     &data_wait::DataWait,

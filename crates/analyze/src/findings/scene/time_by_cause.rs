@@ -1,7 +1,7 @@
 //! The waterfall of a rank's devices as one, over the judged time: what each rule may gain at most.
 
 use super::Scene;
-use crate::base::intervals::Cover;
+use crate::base::intervals::{Cover, Interval};
 use crate::findings::finding::SourceLine;
 use crate::gpu::gpu_time::{BusyTimes, CAUSES, IdleCause, Threads, Waterfall};
 use crate::host::Place;
@@ -40,8 +40,30 @@ impl Scene<'_> {
     /// The line that has most of the idle time of one cause, by samples.
     pub fn idle_line(&self, cause: IdleCause) -> Option<SourceLine> {
         let TimeByCause { threads, waterfall } = self.time_by_cause();
-        let place = waterfall.line(self.rank, threads, cause)?;
-        Some(SourceLine { function: place.function, file: place.file, line: place.line })
+        waterfall.line(self.rank, threads, cause).map(line_of)
+    }
+
+    /// From the beginning of the first process to the end of the recording.
+    pub fn life(&self) -> Option<Interval> {
+        let processes = self.rank.file.processes().iter();
+        let first_ns = processes.map(|process| process.start_ns).min()?;
+        Some(Interval::new(first_ns, self.rank.file.last_ns().max(first_ns)))
+    }
+
+    /// When the devices waited for compilers outside of the judged time, and the line that has most
+    /// of it.
+    pub fn compiled_outside(&self) -> (Cover, Option<SourceLine>) {
+        let outside = Cover::of(self.life()).without(&self.window);
+        let [any, compute, communication] = [
+            of_devices(self.rank, |busy| &busy.any),
+            of_devices(self.rank, |busy| &busy.compute),
+            of_devices(self.rank, |busy| &busy.communication),
+        ];
+        let busy = BusyTimes { any: &any, compute: &compute, communication: &communication };
+        let threads = &self.time_by_cause().threads;
+        let waterfall = Waterfall::of(self.rank, threads, &outside, &busy, |_| true);
+        let line = waterfall.line(self.rank, threads, IdleCause::Compile).map(line_of);
+        (waterfall.cover(IdleCause::Compile), line)
     }
 
     /// Idle time of the devices while their host thread was at some places: of each cause the part
@@ -72,4 +94,8 @@ impl Scene<'_> {
         let explained = waterfall.idle.iter().filter(|one| is_judged(one.cause));
         Cover::of(explained.map(|one| one.interval)).shared(idle)
     }
+}
+
+fn line_of(place: Place) -> SourceLine {
+    SourceLine { function: place.function, file: place.file, line: place.line }
 }

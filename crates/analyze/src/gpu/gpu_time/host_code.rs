@@ -56,7 +56,8 @@ impl HostCode {
     /// Of a thread in a part of its time, with this stack.
     pub fn of(part: Part, state: ThreadState, stack: &Stack, names: &FunctionTable) -> HostCode {
         let all = || stack.functions.iter().map(|id| names.get(*id));
-        if all().any(compiles) {
+        // To import a compiler is not to compile.
+        if all().any(compiles) && !all().any(Func::is_import) {
             return HostCode::Cause(IdleCause::Compile);
         }
         let cause = match part {

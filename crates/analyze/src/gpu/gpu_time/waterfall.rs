@@ -127,10 +127,12 @@ impl Waterfall {
         let mut times: FxHashMap<u32, Vec<Interval>> = FxHashMap::default();
         for one in self.of_cause(cause) {
             let of = times.entry(threads.with_lines(one.thread)).or_default();
-            of.push(one.interval);
-            // While it waits the device may still work.
-            if one.call != NO_CALL {
-                of.push(rank.calls[one.call as usize].interval());
+            let call = (one.call != NO_CALL).then(|| rank.calls[one.call as usize].interval());
+            // It may begin while the device still works.
+            of.extend(call);
+            // What is launched after a call for memory is not what calls it.
+            if cause != IdleCause::Allocation || call.is_none() {
+                of.push(one.interval);
             }
         }
         let times = times.into_iter().map(|(thread, of)| (thread, Cover::of(of))).collect();
