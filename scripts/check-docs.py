@@ -3,12 +3,10 @@
 - Every command line in README.md and the guide that begins with `tprof` parses,
   and every report and export in them works, on a small run.
 - Every relative link leads somewhere.
-- Documents, help texts and the texts in the sources keep docs/style.md: no word of
-  the list below, no cell of more than 25 words, each term once in the glossary.
+- Each term is in the glossary once.
 - No file that is kept names the place where it was built, or is left unfinished.
 """
 
-import argparse
 import gzip
 import json
 import os
@@ -24,28 +22,6 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TPROF = ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "release/tprof"
 WITH_COMMANDS = ["README.md", "python/README.md", "docs/guide.md", "docs/examples.md"]
 UNFINISHED = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|X" r"XX|T" r"BD)\b")
-
-# What docs/style.md forbids, and what to write in its place.
-WORDS = [
-    (r"tells?|telling|told", "records, shows, identifies, names"),
-    (r"says?|said|saying", "reports, lists, states, prints"),
-    (r"hears?|heard", "receives"),
-    (r"sees|(?:un)?seen", "records, recorded, observed"),
-    (r"looks|looked|looking", "reads, checks, searches"),
-    (r"knows|knew|believe[sd]?", "has, uses"),
-    (r"alone", "only, by itself, without tprof"),
-    (r"whose", "with, of which, or a new sentence"),
-    (r"whoever|whatever of|nobody|somebody", "the process, the thread, no process"),
-    (r"calls? of (?:CUDA|NCCL|cuBLAS|CUPTI)(?:'s)?", "CUDA calls"),
-    (r"and (?:its|their) kin", "and similar"),
-]
-WORD = re.compile("|".join(rf"(?P<w{i}>\b(?:{pattern})\b)" for i, (pattern, _) in enumerate(WORDS)), re.IGNORECASE)
-# Texts that keep such a word: values in JSON, which are a contract.
-ALLOWED = ["^launch not seen$"]
-LONGEST_CELL = {"docs/metrics.md": 25, "docs/limits.md": 25}
-# Where texts of the interface are written.
-WITH_TEXTS = ["profiler-cli/src", *(f"crates/{name}/src" for name in ("analyze", "export", "collect", "import", "facts"))]
-WITH_COMMENTS = ["crates/trace/src", "crates/wire/src", "crates/inject/src", "preload-shim/src", "cupti-agent/src", "tests"]
 
 
 def command_lines(text):
@@ -196,97 +172,20 @@ def check_words():
                 yield f"{name}:{number}: unfinished: {line.strip()}"
 
 
-def forbidden(text):
-    """Forbidden words in a text, outside of its code, each with what to write."""
-    text = re.sub(r"`[^`]*`|<!--.*?-->|\]\([^)]*\)|\{\w*\}", lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.DOTALL)
-    for allowed in ALLOWED:
-        text = re.sub(allowed, lambda m: " " * len(m[0]), text)
-    for found in WORD.finditer(text):
-        yield text.count("\n", 0, found.start()), found[0].replace("\n", " "), WORDS[int(found.lastgroup[1:])][1]
-
-
-def prose(path):
-    """A document without its blocks of code and the output of programs."""
-    text = re.sub(r"^(`{3,}).*?^\1$", lambda m: "\n" * m[0].count("\n"), path.read_text(), flags=re.DOTALL | re.MULTILINE)
-    return text
-
-
-# A string, a raw string, a character, a comment to the line's end, or a block of comment.
-TOKEN = re.compile(
-    r"""(?P<raw>b?r(?P<hashes>\#*)"(?P<inside>.*?)"(?P=hashes))|(?P<string>b?"(?P<text>(?:[^"\\]|\\.)*)")"""
-    r"""|(?P<char>b?'(?:[^'\\\n]|\\[^\n])[^'\n]{0,8}?')|(?P<line>//[^\n]*)|(?P<block>/\*.*?\*/)""",
-    re.DOTALL,
-)
-
-
-def texts_of(source):
-    """String literals and comments of Rust code, as (offset, text, whether a comment)."""
-    # Tests stand last in a file.
-    cut = re.search(r"^#\[cfg\(test\)\]\s+mod \w+ \{", source, re.MULTILINE)
-    for token in TOKEN.finditer(source, 0, cut.start() if cut else len(source)):
-        if token["raw"]:
-            yield token.start("inside"), token["inside"], False
-        elif token["string"]:
-            yield token.start("text"), re.sub(r"\\\n\s*", "", token["text"]).replace("\\n", "  "), False
-        elif token["line"] or token["block"]:
-            yield token.start(), token[0], True
-
-
-def check_style(documents):
-    for path in documents:
-        name = path.relative_to(ROOT)
-        if name.name == "style.md":
-            continue
-        text = prose(path)
-        for line, word, instead in forbidden(text):
-            yield f"{name}:{line + 1}: `{word}`: write {instead}"
-        most = LONGEST_CELL.get(str(name))
-        for number, line in enumerate(text.splitlines(), start=1):
-            cells = re.split(r"(?<!\\)\|", line)[1:-1] if most and line.startswith("|") else []
-            for cell in cells:
-                words = [word for word in cell.split() if re.search(r"\w", word)]
-                if len(words) > most:
-                    yield f"{name}:{number}: a cell of {len(words)} words, {most} at most: {cell.strip()[:50]}…"
+def check_glossary():
     terms = re.findall(r"^\| ([^|]+) \|", (ROOT / "docs/glossary.md").read_text(), re.MULTILINE)
     terms = [term for term in terms if term not in ("term", "---")]
     for term in sorted({term for term in terms if terms.count(term) > 1}):
         yield f"docs/glossary.md: `{term}` is there twice"
 
 
-def check_interface(comments):
-    """Texts that users see: help, and the string literals of these crates; or comments as well."""
-    for path in sorted((ROOT / "profiler-cli/tests/golden").glob("help*.txt")):
-        for line, word, instead in forbidden(path.read_text()):
-            yield f"{path.relative_to(ROOT)}:{line + 1}: `{word}`: write {instead}"
-    for folder in [*WITH_TEXTS, *(WITH_COMMENTS if comments else [])]:
-        for path in sorted((ROOT / folder).rglob("*.rs")):
-            if "tests" in path.relative_to(ROOT / folder).parts or path.stem.endswith("tests"):
-                continue
-            source = path.read_text()
-            for at, text, comment in texts_of(source):
-                # One word is a key or a name.
-                if comment and not comments or not comment and (" " not in text or folder in WITH_COMMENTS):
-                    continue
-                for line, word, instead in forbidden(text):
-                    number = source.count("\n", 0, at) + line + 1
-                    yield f"{path.relative_to(ROOT)}:{number}: `{word}`: write {instead}: {' '.join(text.split())[:90]}"
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--words", action="store_true", help="only the words, of comments as well")
-    options = parser.parse_args()
     documents = [ROOT / "README.md", ROOT / "python/README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
     documents = [path for path in documents if path.exists()]
-    style = [*check_style(documents), *check_interface(options.words)]
-    if options.words:
-        print(*style, sep="\n")
-        return 1 if style else 0
     if not TPROF.exists():
         sys.exit(f"there is no {TPROF}: cargo build --release -p tprof-cli")
     wrong, count = check_commands()
-    wrong += style
-    wrong += [*check_links(documents), *check_words()]
+    wrong += [*check_links(documents), *check_glossary(), *check_words()]
     for line in wrong:
         print(line, file=sys.stderr)
     if not wrong:
