@@ -54,7 +54,7 @@ const DENIED: [(&str, Subject); 30] = [
 ];
 
 /// Beginnings of sentences that deny what no report counts, or only a part of it that they name.
-const UNCOUNTED: [&str; 48] = [
+const UNCOUNTED: [&str; 54] = [
     "no operator with known operations began in it",
     "no message has ",
     "no collective ran on the device ",
@@ -103,6 +103,12 @@ const UNCOUNTED: [&str; 48] = [
     "no device is named in the trace",
     "no time was recorded for it",
     "no compute kernel was launched in the steps",
+    "no rank lost 5 % of its driving thread's time",
+    "no call with its status was recorded",
+    "no device memory was recorded as taken from the driver",
+    "no asynchronous copy of pinned memory, or between devices",
+    "no kernel in the steps was launched behind a copy",
+    "no kernel from the first work on a device to the last was launched behind a copy",
 ];
 
 /// A sentence, and the ranks that it is about.

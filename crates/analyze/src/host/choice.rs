@@ -15,6 +15,8 @@ use crate::rank::samples::Part;
 const LEAST_WORK: f64 = 0.3;
 /// Samples stand for the time on a core divided by this, at least.
 const MOST_UNSAMPLED: f64 = 2.0;
+/// Time on a core without samples is this share of what a team does, at most, where it does not matter.
+const MOST_LEFT_OUT: f64 = 0.1;
 /// The end of a thread that is waited for is so far from the end of the wait, at most.
 const ENDS_WITHIN_NS: u64 = 2_000_000;
 /// Names of PyTorch's threads for backward passes begin so.
@@ -54,8 +56,11 @@ impl WaitingTime<'_> {
 pub(super) fn unsampled(team: &[&ThreadWork]) -> Option<f64> {
     let sum = |of: &dyn Fn(&ThreadWork) -> u64| team.iter().map(|one| of(one)).sum::<u64>() as f64;
     let running_ns = sum(&|one| one.running_ns);
-    let times = if running_ns > 0.0 { running_ns / sum(&|one| one.sampled_ns) } else { 1.0 };
-    (times <= MOST_UNSAMPLED).then_some(times.max(1.0))
+    let sampled_ns = sum(&|one| one.sampled_ns);
+    let times = if running_ns > 0.0 { running_ns / sampled_ns } else { 1.0 };
+    // Of threads that hardly run, waits show what they do.
+    let is_little = running_ns - sampled_ns < MOST_LEFT_OUT * sum(&|one| one.busy.length());
+    (times <= MOST_UNSAMPLED || is_little).then_some(times.clamp(1.0, MOST_UNSAMPLED))
 }
 
 impl<'t> Choice<'t> {

@@ -58,7 +58,7 @@ impl Rule for DeviceMemoryGrowth {
         if held.is_empty() {
             return scene.no_device().unwrap_or_else(|| {
                 Verdict::unchecked(
-                    "no device memory was recorded as taken",
+                    "no device memory was recorded as taken from the driver",
                     "device allocations: a tprof recording with `--activities gpu`",
                 )
             });

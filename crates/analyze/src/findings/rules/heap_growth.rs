@@ -79,7 +79,7 @@ impl Rule for HeapGrowth {
         let site = site(&growth);
         let is_known = site.as_ref().is_some_and(|(line, _)| !line.file.is_empty());
         let goes_on = by_step || life_ns >= LONG_NS;
-        if !goes_on && !(is_known && life_ns >= LEAST_NS) {
+        if !(goes_on || is_known && life_ns >= LEAST_NS) {
             return Verdict::clear(format!(
                 "live heap grows by {} in {}, too short a time to tell growth that goes on",
                 bytes(grown),
