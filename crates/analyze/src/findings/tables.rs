@@ -176,9 +176,10 @@ fn headline(one: &Joined<'_>, number: u64) -> String {
         "" => String::new(),
         subject => format!(", {}", in_sentence(subject)),
     };
-    let line = one.finding.line.as_ref().filter(|line| line.line > 0 && !line.file.is_empty());
-    let at = match line {
-        Some(line) => format!(", at {}", line.shown()),
+    let at = match one.finding.line.as_ref().filter(|line| !line.file.is_empty()) {
+        Some(line) if line.line > 0 => format!(", at {}", line.shown()),
+        // Of several lines it is not known which one.
+        Some(line) => format!(", in {} ({})", in_sentence(&line.function), line.shown()),
         None => String::new(),
     };
     format!("{number}. {severity}, {gain}: {}{about}{at}", one.rule)

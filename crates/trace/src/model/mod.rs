@@ -28,6 +28,7 @@ pub use measured::{Counter, counter};
 pub use notes::{Loss, Mark, MarkKind, Property, SourceStamp, loss, property};
 pub use process::{MemoryRecording, Process, ProcessEnd, Thread};
 pub use span::{
-    CallStatus, EventSample, FlowEnd, FlowPoint, NamedSpan, OWN_SPANS, Sample, SampleMoment,
-    SampleOutline, SequencedSpan, Span, SpanKind, SpanOutline, ThreadCounts, ThreadState,
+    CallStack, CallStatus, EventSample, FlowEnd, FlowPoint, NamedSpan, OWN_SPANS, Sample,
+    SampleMoment, SampleOutline, SequencedSpan, Span, SpanKind, SpanOutline, ThreadCounts,
+    ThreadState,
 };

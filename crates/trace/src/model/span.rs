@@ -76,6 +76,23 @@ pub struct NamedSpan {
     pub allocated_bytes: Option<u64>,
 }
 
+/// The part of a [`Span`] that shows where it was called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallStack {
+    /// When it began.
+    pub start_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// Its process.
+    pub process: ProcessIndex,
+    /// On which thread.
+    pub thread: ThreadIndex,
+    /// What it is.
+    pub kind: SpanKind,
+    /// Where it was called; 0 if no stack was taken.
+    pub stack: StackId,
+}
+
 /// What of a [`Span`] shows how a call of a library ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallStatus {

@@ -122,6 +122,7 @@ impl<R: TraceRow> TracePart for R {}
 impl TracePart for SpanOutline {}
 impl TracePart for NamedSpan {}
 impl TracePart for SequencedSpan {}
+impl TracePart for CallStack {}
 impl TracePart for CallStatus {}
 impl TracePart for SampleOutline {}
 impl TracePart for SampleMoment {}

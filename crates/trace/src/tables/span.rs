@@ -54,6 +54,16 @@ part_of! {
 }
 
 part_of! {
+    CallStack of SPANS, from start_ns;
+    1 start_ns,
+    2 duration_ns,
+    3 process,
+    4 thread,
+    5 kind,
+    15 stack,
+}
+
+part_of! {
     CallStatus of SPANS, from start_ns;
     1 start_ns,
     2 duration_ns,

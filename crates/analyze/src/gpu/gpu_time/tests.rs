@@ -192,6 +192,28 @@ fn a_long_time_without_calls_is_the_users_code_by_its_samples() {
 }
 
 #[test]
+fn a_call_with_a_stack_has_its_line_without_a_sample() {
+    let mut made = Fixture::new();
+    made.call(0, 0, 10 * US, "cudaLaunchKernel", 1);
+    stack(&mut made, 7, "log_loss", "/me/train.py", 19);
+    let wait = Span {
+        start_ns: 20 * US,
+        duration_ns: 100 * US,
+        kind: SpanKind::Runtime,
+        stack: 7,
+        ..Span::default()
+    };
+    made.span(wait, "cudaStreamSynchronize");
+    made.call(0, 150 * US, 10 * US, "cudaLaunchKernel", 2);
+    kernel(&mut made, 10 * US, 110 * US, 1);
+    kernel(&mut made, 165 * US, 200 * US, 2);
+    let file = made.finish();
+    let rank = RankTrace::load(&file, Needs::ALL);
+    let line = waterfall(&file).line(&rank, &Threads::of(&rank), IdleCause::Sync).unwrap();
+    assert_eq!((&*line.function, line.line), ("log_loss", 19));
+}
+
+#[test]
 fn a_thread_that_waits_for_another_passes_its_time_on() {
     let mut made = Fixture::new();
     // The backward pass is launched by thread 1, while thread 0 waits in a condition variable.

@@ -2,7 +2,8 @@
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{
-    MemoryKind, NameId, ProcessIndex, Sample, SpanKind, StackId, ThreadIndex, ThreadState,
+    CallStack, MemoryKind, NameId, ProcessIndex, Sample, SpanKind, StackId, ThreadIndex,
+    ThreadState,
 };
 
 use super::cause::IdleCause;
@@ -186,7 +187,11 @@ impl Threads {
             has_place && row.state != ThreadState::Runnable && processes.contains(&row.process)
         };
         let rows: Vec<Sample> = rank.file.blocks::<Sample>().flatten().filter(counts).collect();
-        self.cpu = CpuTrace::of_rows(rank.file, rows.iter().copied());
+        let calls = called_at(rank);
+        self.cpu = CpuTrace::of_rows(rank.file, rows.iter().chain(&calls).copied());
+        for row in &calls {
+            self.add_row(row);
+        }
         let mut codes: FxHashMap<(ProcessIndex, StackId, ThreadState), HostCode> =
             FxHashMap::default();
         for row in rows {
@@ -210,10 +215,14 @@ impl Threads {
                 }
                 _ => {}
             }
-            let Sample { process, stack, state, time_ns, weight_ns, .. } = row;
-            let thread = at as u32;
-            self.rows.push(SampledRow { process, stack, thread, state, time_ns, weight_ns });
+            self.add_row(&row);
         }
+    }
+
+    fn add_row(&mut self, row: &Sample) {
+        let thread = self.entry(row.process, row.thread) as u32;
+        let Sample { process, stack, state, time_ns, weight_ns, .. } = *row;
+        self.rows.push(SampledRow { process, stack, thread, state, time_ns, weight_ns });
     }
 
     /// Finds the threads that run Python.
@@ -365,6 +374,24 @@ impl Threads {
         places.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
         places
     }
+}
+
+/// Calls of the device's libraries that have a stack, each as a wait there: it is that of the call
+/// itself, and has Python's functions where a sample within the call may have none.
+fn called_at(rank: &RankTrace<'_>) -> Vec<Sample> {
+    let is_call = |call: &CallStack| {
+        matches!(call.kind, SpanKind::Runtime | SpanKind::Driver) && call.stack != 0
+    };
+    let sample = |call: CallStack| Sample {
+        time_ns: call.start_ns,
+        process: call.process,
+        thread: call.thread,
+        stack: call.stack,
+        weight_ns: call.duration_ns,
+        state: ThreadState::Device,
+        ..Sample::default()
+    };
+    rank.file.blocks::<CallStack>().flatten().filter(is_call).map(sample).collect()
 }
 
 /// Why a call of this name keeps its thread from launching.
