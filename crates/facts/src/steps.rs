@@ -3,7 +3,7 @@
 //!
 //! One source gives all steps of a file: the first of [`StepSource::ALL`] that has any, or the one
 //! that was asked for; launches of a CUDA graph, where the device spent its time in these instead
-//! ([`replays`]). `explicit` are those that a person or program marks; `inherent` those
+//! (`replays`). `explicit` are those that a person or program marks; `inherent` those
 //! that PyTorch's own ranges show; `inferred` an estimate where nothing shows any.
 //!
 //! A step has the number that its source gave it: the one in its range's name, or the
