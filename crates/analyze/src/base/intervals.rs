@@ -150,9 +150,16 @@ impl Cover {
         self.parts.get(first).is_some_and(|part| part.start < end)
     }
 
-    /// What of it lies within an interval.
+    /// What of it lies within an interval: found, not walked to.
     pub fn within(&self, limits: Interval) -> Cover {
-        self.intersection(&Cover::of([limits]))
+        let first = self.parts.partition_point(|part| part.end <= limits.start);
+        let parts = self.parts[first..].iter().take_while(|part| part.start < limits.end);
+        Cover {
+            parts: parts
+                .map(|part| part.overlap(limits))
+                .filter(|part| part.length() > 0)
+                .collect(),
+        }
     }
 
     /// Nanoseconds of it within an interval: found, not walked to.

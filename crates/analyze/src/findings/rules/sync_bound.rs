@@ -29,7 +29,11 @@ impl Rule for SyncBound {
         if let Some(verdict) = scene.no_calls() {
             return verdict;
         }
-        let calls = scene.calls_named(is_wait);
+        // Copies that return when they are done, and reads of values, are waits too.
+        let mut calls = scene.calls_named(is_wait);
+        calls.extend(scene.idle_calls(IdleCause::Sync));
+        calls.sort_unstable();
+        calls.dedup();
         if calls.is_empty() {
             return Verdict::none(scene.none(&WAIT, scene.has_calls(is_wait)));
         }

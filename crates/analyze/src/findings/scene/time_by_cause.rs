@@ -37,6 +37,12 @@ impl Scene<'_> {
         self.time_by_cause().waterfall.cover(cause)
     }
 
+    /// The calls that let the devices be idle by one cause, in order.
+    pub fn idle_calls(&self, cause: IdleCause) -> Vec<usize> {
+        let calls = self.time_by_cause().waterfall.calls(cause);
+        calls.into_iter().map(|(call, _)| call).collect()
+    }
+
     /// The line that has most of the idle time of one cause, by samples.
     pub fn idle_line(&self, cause: IdleCause) -> Option<SourceLine> {
         let TimeByCause { threads, waterfall } = self.time_by_cause();
@@ -76,9 +82,11 @@ impl Scene<'_> {
                 return 0;
             }
             let places = waterfall.places(self.rank, threads, *cause);
-            let all: u64 = places.iter().map(|(_, ns)| ns).sum();
-            let there: u64 =
-                places.iter().filter(|(place, _)| is_there(place)).map(|(_, ns)| ns).sum();
+            let all = places.iter().fold(0_u64, |sum, (_, ns)| sum.saturating_add(*ns));
+            let there: u64 = places
+                .iter()
+                .filter(|(place, _)| is_there(place))
+                .fold(0_u64, |sum, (_, ns)| sum.saturating_add(*ns));
             (u128::from(ns) * u128::from(there)).checked_div(u128::from(all)).unwrap_or(0) as u64
         };
         let is_judged = |cause: &&IdleCause| cause.is_host_code() || **cause == IdleCause::Data;

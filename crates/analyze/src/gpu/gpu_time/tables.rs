@@ -58,7 +58,6 @@ impl WaterfallRows {
         }
         parts.retain(|row| row.ns > 0);
         for (cause, ns) in waterfall.causes() {
-            let line = waterfall.line(rank, threads, cause);
             parts.push(PartRow {
                 part: "idle",
                 cause: Some(cause),
@@ -66,7 +65,7 @@ impl WaterfallRows {
                 words: cause.short(),
                 what: what(rank, waterfall, cause),
                 line: match cause.explains() {
-                    true => line,
+                    true => waterfall.line(rank, threads, cause),
                     false => None,
                 },
             });

@@ -64,6 +64,43 @@ fn idle_time_after_a_wait_is_the_waits_up_to_the_next_launch() {
 }
 
 #[test]
+fn a_long_silence_after_a_short_wait_is_not_the_waits() {
+    let mut made = Fixture::new();
+    made.call(0, 0, 10 * US, "cudaLaunchKernel", 1);
+    made.call(0, 20 * US, 100 * US, "cudaStreamSynchronize", 9);
+    made.call(0, 5000 * MS, 10 * US, "cudaLaunchKernel", 2);
+    kernel(&mut made, 10 * US, 110 * US, 1);
+    kernel(&mut made, 5000 * MS + 10 * US, 5001 * MS, 2);
+    let expected = [
+        (IdleCause::Unknown, 5000 * MS - 220 * US),
+        (IdleCause::Sync, 110 * US),
+        (IdleCause::Launch, 10 * US),
+    ];
+    assert_eq!(causes(&made.finish()), expected);
+}
+
+#[test]
+fn another_threads_calls_make_no_launches_of_a_long_silence() {
+    let mut made = Fixture::new();
+    made.call(0, 0, 10 * US, "cudaLaunchKernel", 1);
+    kernel(&mut made, 10 * US, 20 * US, 1);
+    for at in 1..30 {
+        let row = Span {
+            start_ns: at * 330 * US,
+            duration_ns: 3 * US,
+            thread: 2,
+            kind: SpanKind::Runtime,
+            ..Span::default()
+        };
+        made.span(row, "cudaEventQuery");
+    }
+    made.call(0, 10 * MS, 10 * US, "cudaLaunchKernel", 2);
+    kernel(&mut made, 10 * MS + 10 * US, 11 * MS, 2);
+    let found = waterfall(&made.finish());
+    assert!(found.ns(IdleCause::Unknown) > 9 * MS, "{:?}", found.causes());
+}
+
+#[test]
 fn a_thread_that_waits_every_few_launches_never_launches_ahead() {
     let mut made = Fixture::new();
     let mut at = 0;

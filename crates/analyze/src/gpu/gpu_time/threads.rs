@@ -232,7 +232,8 @@ impl Threads {
         for row in &self.rows {
             let stack = self.cpu.stack(row.process, row.stack);
             if stack.functions.iter().any(|id| is_python[*id as usize]) {
-                sums[row.thread as usize] += row.weight_ns;
+                let sum = &mut sums[row.thread as usize];
+                *sum = sum.saturating_add(row.weight_ns);
             }
         }
         self.has_python = sums.iter().map(|ns| *ns > 0).collect();
@@ -305,6 +306,8 @@ impl Threads {
         at_work: impl Fn(usize) -> &'t Cover,
     ) {
         let mut rest = Cover::of([interval]);
+        // Of a long silence the pieces that others leave are no wake-ups.
+        let is_short = interval.length() < QUIET_NS;
         if hands > 0 {
             let process = self.all[thread as usize].process;
             let others = (0..self.all.len())
@@ -325,7 +328,7 @@ impl Threads {
         }
         for &interval in rest.parts() {
             let is_sampled = !self.all[thread as usize].samples.is_empty();
-            let cause = match interval.length() < QUIET_NS {
+            let cause = match is_short {
                 true => IdleCause::Launch,
                 false if is_sampled => IdleCause::Python,
                 false => IdleCause::Unknown,
@@ -358,7 +361,8 @@ impl Threads {
                 }
             };
             if ns > 0 {
-                *by_stack.entry((row.process, row.stack, row.state)).or_default() += ns;
+                let sum = by_stack.entry((row.process, row.stack, row.state)).or_default();
+                *sum = sum.saturating_add(ns);
             }
         }
         let mut places: FxHashMap<Place, u64> = FxHashMap::default();
@@ -367,7 +371,8 @@ impl Threads {
             let of_wait = self.cpu.state(process, stack, state);
             let place = Place::of(part, of_wait, self.cpu.stack(process, stack), &self.cpu.names);
             if !place.function.is_empty() {
-                *places.entry(place).or_default() += ns;
+                let sum = places.entry(place).or_default();
+                *sum = sum.saturating_add(ns);
             }
         }
         let mut places: Vec<(Place, u64)> = places.into_iter().collect();

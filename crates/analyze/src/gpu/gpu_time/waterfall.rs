@@ -12,6 +12,9 @@ use crate::base::intervals::{Cover, Interval};
 use crate::host::Place;
 use crate::rank::{RankTrace, Work, WorkKind};
 
+/// A launch takes so long to arrive where nothing on the device holds it: 2 to 20 us.
+const ARRIVES_NS: u64 = 20_000;
+
 /// The time of a device, or of several as one, within a window.
 #[derive(Debug, Default)]
 pub struct Waterfall {
@@ -106,13 +109,18 @@ impl Waterfall {
     pub fn line(&self, rank: &RankTrace<'_>, threads: &Threads, cause: IdleCause) -> Option<Place> {
         let mut sums: Vec<(Place, u64)> = Vec::new();
         for (place, ns) in self.places(rank, threads, cause) {
-            let key = |of: &Place| (of.function.clone(), of.file.clone(), of.line);
-            match sums.iter_mut().find(|(known, _)| key(known) == key(&place)) {
+            let is_same = |known: &Place| {
+                (&known.function, &known.file, known.line)
+                    == (&place.function, &place.file, place.line)
+            };
+            match sums.iter_mut().find(|(known, _)| is_same(known)) {
                 Some((_, sum)) => *sum += ns,
                 None => sums.push((place, ns)),
             }
         }
-        sums.sort_by_key(|(place, ns)| (place.file.is_empty(), std::cmp::Reverse(*ns)));
+        sums.sort_by_key(|(place, ns)| {
+            (place.file.is_empty(), !place.is_own, std::cmp::Reverse(*ns))
+        });
         sums.into_iter().next().map(|(place, _)| place)
     }
 
@@ -185,7 +193,8 @@ fn explained(
             next += 1;
         }
         let of = |interval, cause| Explained { interval, cause, thread: 0, call: NO_CALL };
-        for &interval in unknown.within(gap).parts() {
+        let unknown = unknown.within(gap);
+        for &interval in unknown.parts() {
             found.push(of(interval, IdleCause::Unknown));
         }
         for &gap in Cover::of([gap]).without(&unknown).parts() {
@@ -217,23 +226,38 @@ fn of_gap(
     found: &mut Vec<Explained>,
 ) {
     let launch = &rank.calls[call];
-    let late_ns = match launch.end_ns() <= gap.start {
-        true => gap.start,
-        false => launch.end_ns().saturating_add(LAUNCH_NS).min(gap.end),
+    // What was launched right before the gap is still on its way.
+    let arrives_ns = match launch.end_ns() <= gap.start {
+        true => launch.end_ns().saturating_add(ARRIVES_NS),
+        false => launch.end_ns().saturating_add(LAUNCH_NS),
     };
+    let late_ns = arrives_ns.clamp(gap.start, gap.end);
     let thread = threads.index(launch.thread).unwrap_or_default();
     // The call that blocked the thread: until it launches again the device pays for that.
-    let mut blocked: Option<(IdleCause, u32)> = None;
+    let mut blocked: Option<(IdleCause, u32, u32)> = None;
     let from = found.len();
     for mut one in threads.explain(thread, Interval::new(gap.start, late_ns)) {
         match one.cause {
             IdleCause::Sync | IdleCause::Allocation | IdleCause::PageableCopy => {
-                blocked = Some((one.cause, one.call));
+                blocked = Some((one.cause, one.call, one.thread));
             }
-            IdleCause::Launch | IdleCause::Unknown => {
+            IdleCause::Launch => {
                 let before = || threads.wait_before(one.thread, one.interval.start);
-                if let Some(by) = blocked.or_else(|| Some((IdleCause::Sync, before()?))) {
-                    (one.cause, one.call) = by;
+                let by = blocked.or_else(|| Some((IdleCause::Sync, before()?, one.thread)));
+                if let Some(by) = by {
+                    (one.cause, one.call, one.thread) = by;
+                }
+            }
+            // A silence that nothing explains is the call's for as long as that took.
+            IdleCause::Unknown => {
+                if let Some((cause, call, thread)) = blocked {
+                    let most_ns = rank.calls[call as usize].duration_ns;
+                    let Interval { start, end } = one.interval;
+                    let until = start.saturating_add(most_ns).min(end);
+                    let interval = Interval::new(start, until);
+                    push(found, from, Explained { interval, cause, thread, call });
+                    one.interval = Interval::new(until, end);
+                    blocked = blocked.filter(|_| until == end);
                 }
             }
             // What else the thread does takes as long without the wait.
