@@ -161,7 +161,7 @@ fn a_wait_for_another_threads_work_is_that_threads_time_and_no_lock() {
         planted.near(of_places, "awaited", 0.1);
         let followed: f64 = planted.table("followed").iter().map(seconds("wall_ns")).sum();
         planted.near(followed, "awaited", 0.1);
-        planted.hardly(&["lock", "unknown"]);
+        planted.hardly(&["lock"]);
     }
 }
 

@@ -19,60 +19,9 @@ pub struct Pair {
     pub leaves_out: Option<(&'static str, &'static str)>,
 }
 
-/// All of them.
+/// All of them. Views on devices (`kernel_stats`, `breakdown`, `comm_overlap`, `idle_gaps`) are of the
+/// whole run, where reports are of the steps; `step_times` are those of the host.
 pub const PAIRS: &[Pair] = &[
-    Pair {
-        query: "SELECT rank, name, class, runs, total_ns, min_ns, max_ns, mean_ns FROM kernel_stats",
-        keys: 3,
-        report: ("kernels", "by_rank"),
-        columns: &["rank", "name", "class", "count", "total_ns", "min_ns", "max_ns", "mean_ns"],
-        leaves_out: Some(("class", "memory")),
-    },
-    Pair {
-        query: "SELECT rank, device, window_ns, compute_ns, overlapped_ns, exposed_ns, copies_ns, idle_ns \
-                FROM breakdown",
-        keys: 2,
-        report: ("breakdown", "breakdown"),
-        columns: &[
-            "rank",
-            "device",
-            "window_ns",
-            "compute_ns",
-            "overlapped_ns",
-            "exposed_ns",
-            "copies_ns",
-            "idle_ns",
-        ],
-        leaves_out: None,
-    },
-    Pair {
-        query: "SELECT rank, device, communication_ns, hidden_ns, exposed_ns FROM comm_overlap",
-        keys: 2,
-        report: ("overlap", "overlap"),
-        columns: &["rank", "device", "communication_ns", "hidden_ns", "exposed_ns"],
-        leaves_out: None,
-    },
-    Pair {
-        query: "SELECT rank, device, stream, sum(length_ns), \
-                sum(CASE WHEN cause = 'host wait' THEN length_ns ELSE 0 END), \
-                sum(CASE WHEN cause = 'kernel wait' THEN length_ns ELSE 0 END), \
-                sum(CASE WHEN cause = 'other' THEN length_ns ELSE 0 END), \
-                sum(CASE WHEN cause = 'launch not seen' THEN length_ns ELSE 0 END) \
-                FROM idle_gaps GROUP BY rank, device, stream",
-        keys: 3,
-        report: ("idle", "idle"),
-        columns: &[
-            "rank",
-            "device",
-            "stream",
-            "idle_ns",
-            "host_wait_ns",
-            "kernel_wait_ns",
-            "other_ns",
-            "unknown_ns",
-        ],
-        leaves_out: Some(("idle_ns", "0")),
-    },
     Pair {
         query: "SELECT rank, call, count(*), sum(work), sum(call_ns), max(call_ns), max(delay_ns) FROM \
                 (SELECT rank, process, call, start_ns, correlation, count(*) AS work, \
@@ -101,10 +50,10 @@ pub const PAIRS: &[Pair] = &[
         leaves_out: None,
     },
     Pair {
-        query: "SELECT rank, steps, median_ns, mean_ns, min_ns, max_ns FROM step_times",
+        query: "SELECT rank, steps, median_ns FROM step_times",
         keys: 1,
         report: ("steps", "step_times"),
-        columns: &["rank", "steps", "median_ns", "mean_ns", "min_ns", "max_ns"],
+        columns: &["rank", "steps", "host_median_ns"],
         leaves_out: None,
     },
     Pair {
