@@ -129,7 +129,9 @@ impl Sums {
         let place = |of: &Finding| SEVERITIES.iter().position(|one| *one == of.severity);
         let worst = findings.iter().min_by_key(|of| place(of).unwrap_or(SEVERITIES.len()));
         let worst = worst.map(|of| {
-            json!({ "severity": of.severity, "rule": of.rule, "subject": of.subject, "what": of.what })
+            // Tables have no empty texts.
+            let subject = of.subject.as_deref().unwrap_or_default();
+            json!({ "severity": of.severity, "rule": of.rule, "subject": subject, "what": of.what })
         });
         let (state, state_why) = match (listed.ended, run.finished) {
             (false, _) => (Some("cut off"), Some("it was archived while it was in progress")),
