@@ -64,9 +64,20 @@ pub fn document(kind: &str, run: &Path) -> Value {
     of_kind(kind, run).0
 }
 
+/// The same with further options.
+#[track_caller]
+pub fn document_with(kind: &str, run: &Path, options: &[&str]) -> Value {
+    of_kind_with(kind, run, options).0
+}
+
 #[track_caller]
 fn of_kind(kind: &str, run: &Path) -> Report {
-    let job = tprof(["report", kind]).arg(run).arg("--json");
+    of_kind_with(kind, run, &[])
+}
+
+#[track_caller]
+fn of_kind_with(kind: &str, run: &Path, options: &[&str]) -> Report {
+    let job = tprof(["report", kind]).arg(run).arg("--json").args(options);
     let outcome = job.run_in(run.parent().unwrap());
     assert_eq!(outcome.code, Some(0), "{}: {outcome:?}", job.name());
     match serde_json::from_str(&outcome.stdout) {

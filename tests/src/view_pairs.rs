@@ -15,13 +15,70 @@ pub struct Pair {
     pub report: (&'static str, &'static str),
     /// Its columns, in the order of the query's.
     pub columns: &'static [&'static str],
+    /// The view is of the whole run, and the report of the steps where there are any.
+    pub of_whole_run: bool,
     /// A column and a value of it: such rows are in the report only.
     pub leaves_out: Option<(&'static str, &'static str)>,
 }
 
-/// All of them. Views on devices (`kernel_stats`, `breakdown`, `comm_overlap`, `idle_gaps`) are of the
-/// whole run, where reports are of the steps; `step_times` are those of the host.
+/// All of them. The steps of `step_times` are those of the host.
 pub const PAIRS: &[Pair] = &[
+    Pair {
+        query: "SELECT rank, name, class, runs, total_ns, min_ns, max_ns, mean_ns FROM kernel_stats",
+        keys: 3,
+        report: ("kernels", "by_rank"),
+        columns: &["rank", "name", "class", "count", "total_ns", "min_ns", "max_ns", "mean_ns"],
+        of_whole_run: true,
+        leaves_out: Some(("class", "memory")),
+    },
+    Pair {
+        query: "SELECT rank, device, window_ns, compute_ns, overlapped_ns, exposed_ns, copies_ns, idle_ns \
+                FROM breakdown",
+        keys: 2,
+        report: ("breakdown", "breakdown"),
+        columns: &[
+            "rank",
+            "device",
+            "window_ns",
+            "compute_ns",
+            "overlapped_ns",
+            "exposed_ns",
+            "copies_ns",
+            "idle_ns",
+        ],
+        of_whole_run: true,
+        leaves_out: None,
+    },
+    Pair {
+        query: "SELECT rank, device, communication_ns, hidden_ns, exposed_ns FROM comm_overlap",
+        keys: 2,
+        report: ("overlap", "overlap"),
+        columns: &["rank", "device", "communication_ns", "hidden_ns", "exposed_ns"],
+        of_whole_run: true,
+        leaves_out: None,
+    },
+    Pair {
+        query: "SELECT rank, device, stream, sum(length_ns), \
+                sum(CASE WHEN cause = 'host wait' THEN length_ns ELSE 0 END), \
+                sum(CASE WHEN cause = 'kernel wait' THEN length_ns ELSE 0 END), \
+                sum(CASE WHEN cause = 'other' THEN length_ns ELSE 0 END), \
+                sum(CASE WHEN cause = 'launch not seen' THEN length_ns ELSE 0 END) \
+                FROM idle_gaps GROUP BY rank, device, stream",
+        keys: 3,
+        report: ("idle", "idle"),
+        columns: &[
+            "rank",
+            "device",
+            "stream",
+            "idle_ns",
+            "host_wait_ns",
+            "kernel_wait_ns",
+            "other_ns",
+            "unknown_ns",
+        ],
+        of_whole_run: true,
+        leaves_out: Some(("idle_ns", "0")),
+    },
     Pair {
         query: "SELECT rank, call, count(*), sum(work), sum(call_ns), max(call_ns), max(delay_ns) FROM \
                 (SELECT rank, process, call, start_ns, correlation, count(*) AS work, \
@@ -31,6 +88,7 @@ pub const PAIRS: &[Pair] = &[
         keys: 2,
         report: ("launches", "launches"),
         columns: &["rank", "name", "calls", "work", "call_total_ns", "call_max_ns", "delay_max_ns"],
+        of_whole_run: false,
         leaves_out: None,
     },
     Pair {
@@ -39,6 +97,7 @@ pub const PAIRS: &[Pair] = &[
         keys: 1,
         report: ("stragglers", "late_arrivals"),
         columns: &["rank", "collectives", "last", "waited_ns", "delay_ns", "mean_late_ns"],
+        of_whole_run: false,
         leaves_out: None,
     },
     Pair {
@@ -47,6 +106,7 @@ pub const PAIRS: &[Pair] = &[
         keys: 3,
         report: ("device-memory", "pools"),
         columns: &["rank", "device", "allocator", "peak_bytes"],
+        of_whole_run: false,
         leaves_out: None,
     },
     Pair {
@@ -54,6 +114,7 @@ pub const PAIRS: &[Pair] = &[
         keys: 1,
         report: ("steps", "step_times"),
         columns: &["rank", "steps", "host_median_ns"],
+        of_whole_run: false,
         leaves_out: None,
     },
     Pair {
@@ -61,6 +122,7 @@ pub const PAIRS: &[Pair] = &[
         keys: 1,
         report: ("cpu", "functions"),
         columns: &["function", "samples", "self_ns"],
+        of_whole_run: false,
         leaves_out: Some(("self_ns", "0")),
     },
     Pair {
@@ -68,6 +130,7 @@ pub const PAIRS: &[Pair] = &[
         keys: 1,
         report: ("flops", "operators"),
         columns: &["operator", "runs", "flops", "device_ns"],
+        of_whole_run: false,
         leaves_out: None,
     },
 ];

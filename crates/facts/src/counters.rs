@@ -5,17 +5,17 @@ use tprof_trace::model::counter;
 /// What a counter's values count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterUnit {
-    /// Bytes.
+    /// Bytes, shown with binary prefixes.
     Bytes,
-    /// Nanoseconds.
+    /// Nanoseconds, shown as a duration.
     Nanoseconds,
     /// A share from 0 to 1.
     Share,
-    /// Hertz.
+    /// Cycles per second.
     Hertz,
-    /// Watts.
+    /// Power in watts.
     Watts,
-    /// Degrees Celsius.
+    /// Temperature in degrees Celsius.
     Celsius,
     /// A number of things, or one that only a program knows the unit of.
     Count,

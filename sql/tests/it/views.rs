@@ -44,6 +44,10 @@ fn views_say_what_reports_say() {
     let mut seen = vec![0; PAIRS.len()];
     for run in traces(dir.path()) {
         for (pair, seen) in PAIRS.iter().zip(&mut seen) {
+            // `report` judges the steps, which these runs have; the process tests compare those.
+            if pair.of_whole_run {
+                continue;
+            }
             let (kind, key) = pair.report;
             let but = pair.leaves_out.map(|(column, value)| {
                 format!(" WHERE CAST({column} AS VARCHAR) IS DISTINCT FROM '{value}'")
@@ -59,7 +63,7 @@ fn views_say_what_reports_say() {
     let empty: Vec<&str> = PAIRS
         .iter()
         .zip(seen)
-        .filter(|(_, seen)| *seen == 0)
+        .filter(|(pair, seen)| *seen == 0 && !pair.of_whole_run)
         .map(|(pair, _)| pair.report.0)
         .collect();
     assert_eq!(empty, ["cpu"], "nothing sampled these runs, and all else has rows");

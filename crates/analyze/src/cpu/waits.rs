@@ -23,7 +23,7 @@ const THREAD: &str = "thread";
 struct Waited {
     ns: u64,
     rows: u64,
-    /// See `Stretch::shared`.
+    /// How uncertain it is, since short waits share their time: see `Stretch::shared`.
     variance: f64,
 }
 

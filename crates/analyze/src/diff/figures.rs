@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(of(WITHOUT_LOST_CORES), (80.0 + 200.0 + 240.0) / 3.0);
         assert!((of("gpu_busy") - 70.0 / 150.0).abs() < 1e-12);
         assert!(means.iter().all(|(key, _)| find(key).is_some()));
-        // What one rank lost is not what all lost.
+        // If one rank has no such figure, the mean over all ranks is unknown.
         sum.add(&times(200, Some([60, 0, 0])), None);
         assert!(sum.means().iter().all(|(key, _)| *key != WITHOUT_LOST_CORES));
     }

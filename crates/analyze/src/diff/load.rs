@@ -115,7 +115,7 @@ mod tests {
         let of = |column| cell(&both, metric, column);
         assert_eq!((of("a"), of("b")), (Cell::from(2e6), Cell::from(20e6)));
         assert_eq!(of("verdict"), "worse".into());
-        // What differs with the load is not checked; what does not, is.
+        // A condition that only the load decides is refused; the others are checked.
         assert_eq!(trips(&both, "step_time>+5%"), None);
         assert_eq!(trips(&both, "step_time>+1000%"), Some(false));
         assert_eq!(trips(&both, "step_time_without_lost_cores>+5%"), Some(true));

@@ -40,7 +40,8 @@ fn warm_up(a: &Side, b: &Side) -> Option<String> {
     })
 }
 
-/// That steps are longer or shorter by the machine's load, where that decides on their time.
+/// A note that the machine's load differed between the runs, if that alone decides how the step time
+/// changed.
 fn load(a: &Side, b: &Side) -> Option<String> {
     let change = change_of(a, b, "step_time")?;
     change.without_load(find("step_time")?)?;

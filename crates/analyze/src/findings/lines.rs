@@ -31,9 +31,9 @@ pub struct Line {
     pub what: String,
     /// Function of the line that has most of it, if that is known.
     pub function: Option<String>,
-    /// Its file.
+    /// The source file of the line; none if no line was recorded.
     pub file: Option<String>,
-    /// Its number.
+    /// The number of the line in that file, from 1.
     pub line: Option<u32>,
     /// No more than this is gained in all.
     pub gain_ns: Reading<u64>,

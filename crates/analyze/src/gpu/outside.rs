@@ -14,7 +14,7 @@ pub struct OutsideWork {
     pub has_steps: bool,
     /// All that were recorded.
     pub all: u64,
-    /// Those outside.
+    /// How many kernels and copies began outside of the steps.
     pub outside: u64,
     /// The sum of their durations.
     pub outside_ns: u64,
@@ -66,9 +66,9 @@ pub fn note(ranks: impl IntoIterator<Item = OutsideWork>) -> Vec<String> {
 /// A part of a device's time outside of its steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutsidePart {
-    /// Which.
+    /// Which part of the recording: before, between or after the steps.
     pub name: &'static str,
-    /// How long.
+    /// How long that part lasted, ns.
     pub window_ns: u64,
     /// Of it, when the device did anything.
     pub busy_ns: u64,

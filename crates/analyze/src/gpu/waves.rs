@@ -84,7 +84,7 @@ pub(crate) fn blocks_that_fill(file: &TraceFile) -> FxHashMap<(ProcessIndex, u32
 mod tests {
     use super::*;
 
-    /// An H200's.
+    /// The limits of a multiprocessor of an H200.
     const HOPPER: Multiprocessor = Multiprocessor {
         blocks: Some(32),
         threads: Some(2048),

@@ -30,7 +30,7 @@ const MOST_STEPS: f64 = 0.9;
 /// Steps of one process as one device did them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceSteps {
-    /// Whose steps.
+    /// The process that marked the steps.
     pub process: ProcessIndex,
     /// Device, as the process numbers it.
     pub device: u32,

@@ -9,7 +9,7 @@ use crate::base::intervals::Interval;
 pub struct Step {
     /// Its number as its source gave it; without one, its place, from 0.
     pub number: u64,
-    /// Its process.
+    /// The process that marked the step.
     pub process: ProcessIndex,
     /// When it lasted, on the host: calls and operators belong to it by this.
     pub interval: Interval,

@@ -10,15 +10,15 @@ const MOST: usize = 1 << 12;
 /// A call that got a stack.
 #[derive(Clone, Copy, Debug)]
 pub struct StackOfCall {
-    /// By whom.
+    /// The thread that made the call.
     pub thread: ThreadIndex,
-    /// The function.
+    /// The name of the function that was called.
     pub name: &'static str,
     /// When it began.
     pub from_ns: u64,
     /// When it returned.
     pub to_ns: u64,
-    /// Its stack.
+    /// The stack from which it was called.
     pub stack: StackId,
 }
 

@@ -29,7 +29,7 @@ impl GraphRuns {
         }
     }
 
-    /// The bars.
+    /// The bars of all launches of graphs, from the first node's start to the last one's end.
     pub fn events(self, lanes: &mut Lanes) -> Vec<Event> {
         let bar = |((correlation, graph), (start_ns, end_ns)): (GraphRun, (u64, u64))| Event {
             start_ns,

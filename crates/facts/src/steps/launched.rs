@@ -15,7 +15,7 @@ const GRAPH_LAUNCHES: [&str; 3] = ["cudaGraphLaunch", "cuGraphLaunch", "hipGraph
 /// A piece of work as it comes again in each step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Started {
-    /// A kernel.
+    /// A kernel with this name.
     Kernel(NameId),
     /// A copy or memset of so many bytes.
     Copy(CopyKind, Option<u64>),

@@ -115,9 +115,9 @@ pub struct KernelOutline {
 /// What of a [`Kernel`] shows how many of its blocks a multiprocessor takes at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelShape {
-    /// Its process.
+    /// The process that launched it.
     pub process: ProcessIndex,
-    /// Device.
+    /// The device that ran it, as the process numbers it.
     pub device: u32,
     /// Name, demangled where it was mangled.
     pub name: NameId,

@@ -83,11 +83,11 @@ pub struct CallStack {
     pub start_ns: u64,
     /// How long it took.
     pub duration_ns: u64,
-    /// Its process.
+    /// The process that made the call.
     pub process: ProcessIndex,
-    /// On which thread.
+    /// The thread that made the call.
     pub thread: ThreadIndex,
-    /// What it is.
+    /// What sort of span it is.
     pub kind: SpanKind,
     /// Where it was called; 0 if no stack was taken.
     pub stack: StackId,
@@ -100,13 +100,13 @@ pub struct CallStatus {
     pub start_ns: u64,
     /// How long it took.
     pub duration_ns: u64,
-    /// Its process.
+    /// The process that made the call.
     pub process: ProcessIndex,
-    /// On which thread.
+    /// The thread that made the call.
     pub thread: ThreadIndex,
-    /// What it is.
+    /// What sort of span it is.
     pub kind: SpanKind,
-    /// Function.
+    /// The function that was called.
     pub name: NameId,
     /// Library where `kind` does not imply it.
     pub category: NameId,

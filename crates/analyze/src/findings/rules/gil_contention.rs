@@ -1,10 +1,7 @@
 //! GilContention: the driving thread waits for Python's global lock, or for threads that do.
 
-use tprof_facts::units::{duration, percent};
-
 use super::host_part::{
-    amount, at_places, finding, finding_at, hardly, host, is_found, line, waited, widest,
-    with_lines,
+    at_places, delayed_threads, finding, hardly, host, is_found, line, waited, widest, with_lines,
 };
 use crate::findings::finding::Finding;
 use crate::findings::rule::Rule;
@@ -62,29 +59,18 @@ fn of_driver(scene: &Scene<'_>, host: &RankHost, ns: u64) -> Finding {
         .on_line(holder.and_then(line).or_else(|| widest(&places)))
 }
 
-/// Of threads that the driving thread waits for: without these waits they would end earlier, by the
-/// share of their time at most.
 fn of_threads(scene: &Scene<'_>, host: &RankHost) -> Option<Finding> {
-    let delay = host.awaiting.delay(Part::Gil);
-    if !is_found(host, delay.bound_ns) {
-        return None;
-    }
-    let seen = format!(
-        "It waits for {} for other threads; these wait {} ({} of their time together) for the GIL: \
-         {}.",
-        amount(host, host.awaiting.kept_ns),
-        duration(delay.ns),
-        percent(delay.share),
-        at_places(&delay.places)
-    );
-    let what = "threads of the job take turns at the GIL";
-    let found = finding_at(scene, host, what, delay.bound_ns, |place| !place.thread.is_empty())
-        .about("threads")
-        .seen(seen)
+    Some(
+        delayed_threads(
+            scene,
+            host,
+            Part::Gil,
+            "for the GIL",
+            "threads of the job take turns at the GIL",
+        )?
         .advice(
-            "One of them runs Python at a time: let one thread do their work, or processes, or code \
-             that releases the GIL (larger operators, compiled extensions, CUDA graphs).",
-        )
-        .on_line(delay.places.first().and_then(|(place, _)| line(place)));
-    Some(found)
+            "One of them runs Python at a time: let one thread do their work, or processes, or \
+                 code that releases the GIL (larger operators, compiled extensions, CUDA graphs).",
+        ),
+    )
 }

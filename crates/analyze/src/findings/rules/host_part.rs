@@ -176,6 +176,33 @@ pub(super) fn finding_at(
     scene.finding(what).bound(bound_ns).of(of_ns(scene, host)).local().at(places)
 }
 
+/// A finding on threads that the driving thread waits for and that wait themselves (`for locks`): without
+/// these waits they would end earlier, by the share of their time at most. `None` if that is too little.
+pub(super) fn delayed_threads(
+    scene: &Scene<'_>,
+    host: &RankHost,
+    part: Part,
+    for_what: &str,
+    what: &str,
+) -> Option<Finding> {
+    let delay = host.awaiting.delay(part);
+    if !is_found(host, delay.bound_ns) {
+        return None;
+    }
+    let seen = format!(
+        "It waits for {} for other threads; these wait {} ({} of their time together) {for_what}: {}.",
+        amount(host, host.awaiting.kept_ns),
+        duration(delay.ns),
+        percent(delay.share),
+        at_places(&delay.places)
+    );
+    let found = finding_at(scene, host, what, delay.bound_ns, |place| !place.thread.is_empty())
+        .about("threads")
+        .seen(seen)
+        .on_line(delay.places.first().and_then(|(place, _)| line(place)));
+    Some(found)
+}
+
 /// The time of which a gain is a share: the devices' where there are any.
 fn of_ns(scene: &Scene<'_>, host: &RankHost) -> u64 {
     match scene.has_device() {

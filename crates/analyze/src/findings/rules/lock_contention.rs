@@ -1,11 +1,10 @@
 //! LockContention: the driving thread waits for a lock that somebody holds, or for threads that wait
 //! for locks themselves.
 
-use tprof_facts::units::{duration, percent};
+use tprof_facts::units::duration;
 
 use super::host_part::{
-    amount, at_places, finding, finding_at, hardly, host, is_found, line, waited, widest,
-    with_lines,
+    delayed_threads, finding, hardly, host, is_found, waited, widest, with_lines,
 };
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -68,29 +67,11 @@ impl Rule for LockContention {
     }
 }
 
-/// Of threads that the driving thread waits for: without their waits they would end earlier, by
-/// the share of their time at most.
 fn of_threads(scene: &Scene<'_>, host: &RankHost) -> Option<Verdict> {
-    let delay = host.awaiting.delay(Part::Lock);
-    if !is_found(host, delay.bound_ns) {
-        return None;
-    }
-    let seen = format!(
-        "It waits for {} for other threads; these wait {} ({} of their time together) for locks \
-         that others hold: {}.",
-        amount(host, host.awaiting.kept_ns),
-        duration(delay.ns),
-        percent(delay.share),
-        at_places(&delay.places)
-    );
     let what = "threads of the job wait for a lock";
-    let found = finding_at(scene, host, what, delay.bound_ns, |place| !place.thread.is_empty())
-        .about("threads")
-        .seen(seen)
-        .advice(
-            "Hold the lock for less time or less data, give each thread its own part of the data, \
-             or collect results without the lock.",
-        )
-        .on_line(delay.places.first().and_then(|(place, _)| line(place)));
-    Some(Verdict::Found(vec![found]))
+    let found = delayed_threads(scene, host, Part::Lock, "for locks that others hold", what)?;
+    Some(Verdict::Found(vec![found.advice(
+        "Hold the lock for less time or less data, give each thread its own part of the data, or \
+         collect results without the lock.",
+    )]))
 }

@@ -8,11 +8,11 @@ use tprof_trace::model::SpanKind;
 pub(super) enum Library {
     /// The runtime and the driver of CUDA: they share their numbers.
     Cuda,
-    /// NCCL.
+    /// NCCL: `ncclResult_t`.
     Nccl,
     /// cuBLAS and cuBLASLt.
     Cublas,
-    /// cuDNN.
+    /// cuDNN: `cudnnStatus_t`.
     Cudnn,
 }
 

@@ -1,9 +1,11 @@
 //! The waterfall of a rank's devices as one, over the judged time: what each rule may gain at most.
 
+use std::sync::OnceLock;
+
 use super::Scene;
 use crate::base::intervals::{Cover, Interval};
 use crate::findings::finding::SourceLine;
-use crate::gpu::gpu_time::{BusyTimes, CAUSES, IdleCause, Threads, Waterfall};
+use crate::gpu::gpu_time::{BusyTimes, CAUSES, IdleCause, Threads, Waterfall, main_line};
 use crate::host::Place;
 use crate::rank::of_devices;
 
@@ -12,6 +14,8 @@ use crate::rank::of_devices;
 pub(in crate::findings) struct TimeByCause {
     threads: Threads,
     pub waterfall: Waterfall,
+    /// By cause, once a rule asked: where its threads were.
+    places: [OnceLock<Vec<(Place, u64)>>; CAUSES.len()],
 }
 
 impl Scene<'_> {
@@ -23,7 +27,7 @@ impl Scene<'_> {
             let busy =
                 BusyTimes { any: &any, compute: &self.compute, communication: &self.communication };
             let waterfall = Waterfall::of(self.rank, &threads, &self.window, &busy, |_| true);
-            TimeByCause { threads, waterfall }
+            TimeByCause { threads, waterfall, places: Default::default() }
         })
     }
 
@@ -43,10 +47,14 @@ impl Scene<'_> {
         calls.into_iter().map(|(call, _)| call).collect()
     }
 
+    fn idle_places(&self, cause: IdleCause) -> &[(Place, u64)] {
+        let TimeByCause { threads, waterfall, places } = self.time_by_cause();
+        places[cause as usize].get_or_init(|| waterfall.places(self.rank, threads, cause))
+    }
+
     /// The line that has most of the idle time of one cause, by samples.
     pub fn idle_line(&self, cause: IdleCause) -> Option<SourceLine> {
-        let TimeByCause { threads, waterfall } = self.time_by_cause();
-        waterfall.line(self.rank, threads, cause).map(line_of)
+        main_line(self.idle_places(cause)).map(line_of)
     }
 
     /// From the beginning of the first process to the end of the recording.
@@ -59,6 +67,10 @@ impl Scene<'_> {
     /// When the devices waited for compilers outside of the judged time, and the line that has most
     /// of it.
     pub fn compiled_outside(&self) -> (Cover, Option<SourceLine>) {
+        let threads = &self.time_by_cause().threads;
+        if !threads.compile() {
+            return (Cover::default(), None);
+        }
         let outside = Cover::of(self.life()).without(&self.window);
         let [any, compute, communication] = [
             of_devices(self.rank, |busy| &busy.any),
@@ -66,22 +78,21 @@ impl Scene<'_> {
             of_devices(self.rank, |busy| &busy.communication),
         ];
         let busy = BusyTimes { any: &any, compute: &compute, communication: &communication };
-        let threads = &self.time_by_cause().threads;
         let waterfall = Waterfall::of(self.rank, threads, &outside, &busy, |_| true);
-        let line = waterfall.line(self.rank, threads, IdleCause::Compile).map(line_of);
+        let places = waterfall.places(self.rank, threads, IdleCause::Compile);
+        let line = main_line(&places).map(line_of);
         (waterfall.cover(IdleCause::Compile), line)
     }
 
     /// Idle time of the devices while their host thread was at some places: of each cause the part
     /// that samples have there.
     pub fn idle_at(&self, is_there: impl Fn(&Place) -> bool) -> u64 {
-        let TimeByCause { threads, waterfall } = self.time_by_cause();
         let of_cause = |cause: &IdleCause| {
-            let ns = waterfall.ns(*cause);
+            let ns = self.idle_ns(*cause);
             if ns == 0 {
                 return 0;
             }
-            let places = waterfall.places(self.rank, threads, *cause);
+            let places = self.idle_places(*cause);
             let all = places.iter().fold(0_u64, |sum, (_, ns)| sum.saturating_add(*ns));
             let there: u64 = places
                 .iter()
@@ -104,6 +115,7 @@ impl Scene<'_> {
     }
 }
 
-fn line_of(place: Place) -> SourceLine {
-    SourceLine { function: place.function, file: place.file, line: place.line }
+fn line_of(place: &Place) -> SourceLine {
+    let Place { function, file, line, .. } = place.clone();
+    SourceLine { function, file, line }
 }

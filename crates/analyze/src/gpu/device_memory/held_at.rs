@@ -14,9 +14,9 @@ use crate::rank::RankTrace;
 pub(crate) struct HeldOfDevice {
     /// Which; none where that was not recorded.
     pub device: Option<u32>,
-    /// Live bytes.
+    /// Bytes of all blocks that were held at the moment.
     pub bytes: u64,
-    /// Live blocks.
+    /// How many blocks were held at the moment.
     pub blocks: u64,
     /// Of the stack with most of it: blocks, bytes, and the innermost function that is not the
     /// framework's allocator; none where no block has a stack.

@@ -11,9 +11,9 @@ use crate::rank::RankTrace;
 /// Memory of a device that one process held.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldOverTime {
-    /// The process.
+    /// The process that holds the memory.
     pub process: ProcessIndex,
-    /// The device.
+    /// The device that has it, as the process numbers it.
     pub device: u32,
     /// When it changed, and bytes held from then on; in order of time.
     levels: Vec<(u64, u64)>,

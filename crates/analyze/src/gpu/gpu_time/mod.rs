@@ -26,9 +26,10 @@ pub use cause::{CAUSES, IdleCause};
 pub use gaps::Gap;
 pub(crate) use ranges::loads_data;
 pub use threads::Threads;
+pub(crate) use waterfall::main_line;
 pub use waterfall::{BusyTimes, Waterfall};
 
-/// The report.
+/// The report `gpu-time`: its name, its line in `--help`, and its analysis.
 pub const KIND: DocumentKind = DocumentKind {
     name: "gpu-time",
     about: "where a GPU's time went: work, and idle time by cause and line",

@@ -7,7 +7,7 @@ use tprof_trace::model::NameId;
 
 use super::cause::IdleCause;
 use super::threads::Threads;
-use super::waterfall::Waterfall;
+use super::waterfall::{Waterfall, main_line};
 use crate::base::stats::median;
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
 use crate::gpu::breakdown::NO_WORK;
@@ -65,7 +65,7 @@ impl WaterfallRows {
                 words: cause.short(),
                 what: what(rank, waterfall, cause),
                 line: match cause.explains() {
-                    true => waterfall.line(rank, threads, cause),
+                    true => main_line(&waterfall.places(rank, threads, cause)).cloned(),
                     false => None,
                 },
             });
@@ -152,7 +152,7 @@ fn launches(rank: &RankTrace<'_>) -> Option<String> {
     })
 }
 
-/// The report.
+/// The tables `parts` and `windows` of all devices of all ranks.
 pub(super) fn body(ranks: &[(RankAt, Vec<WaterfallRows>)]) -> Body {
     let rows = || ranks.iter().flat_map(|(at, rows)| rows.iter().map(move |row| (at, row)));
     let device = || Column::device(rows().map(|(_, row)| row.device));

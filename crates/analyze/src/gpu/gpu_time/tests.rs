@@ -80,6 +80,27 @@ fn a_long_silence_after_a_short_wait_is_not_the_waits() {
 }
 
 #[test]
+fn a_sampled_wait_for_the_device_needs_no_call() {
+    let mut made = Fixture::new();
+    made.call(0, 0, 10 * US, "cudaLaunchKernel", 1);
+    kernel(&mut made, 10 * US, 110 * US, 1);
+    stack(&mut made, 1, "cuStreamSynchronize", "", 0);
+    let wait = Sample {
+        time_ns: 20 * US,
+        weight_ns: 2 * MS,
+        stack: 1,
+        state: ThreadState::Device,
+        ..Sample::default()
+    };
+    write(&mut made, vec![wait]);
+    made.call(0, 10 * MS, 10 * US, "cudaLaunchKernel", 2);
+    kernel(&mut made, 10 * MS + 10 * US, 11 * MS, 2);
+    let found = waterfall(&made.finish());
+    assert_eq!(found.ns(IdleCause::Sync), 2 * MS - 90 * US);
+    assert_eq!(found.ns(IdleCause::Unknown), 8 * MS - 20 * US);
+}
+
+#[test]
 fn another_threads_calls_make_no_launches_of_a_long_silence() {
     let mut made = Fixture::new();
     made.call(0, 0, 10 * US, "cudaLaunchKernel", 1);
@@ -224,7 +245,8 @@ fn a_long_time_without_calls_is_the_users_code_by_its_samples() {
     assert_eq!(causes(&file), expected);
     let rank = RankTrace::load(&file, Needs::ALL);
     let threads = Threads::of(&rank);
-    let line = waterfall(&file).line(&rank, &threads, IdleCause::Python).unwrap();
+    let places = waterfall(&file).places(&rank, &threads, IdleCause::Python);
+    let line = main_line(&places).unwrap();
     assert_eq!((&*line.function, line.line), ("slow_metrics", 56));
 }
 
@@ -246,7 +268,8 @@ fn a_call_with_a_stack_has_its_line_without_a_sample() {
     kernel(&mut made, 165 * US, 200 * US, 2);
     let file = made.finish();
     let rank = RankTrace::load(&file, Needs::ALL);
-    let line = waterfall(&file).line(&rank, &Threads::of(&rank), IdleCause::Sync).unwrap();
+    let places = waterfall(&file).places(&rank, &Threads::of(&rank), IdleCause::Sync);
+    let line = main_line(&places).unwrap();
     assert_eq!((&*line.function, line.line), ("log_loss", 19));
 }
 

@@ -9,7 +9,7 @@ use tprof_trace::model::{
 use super::cause::IdleCause;
 use super::host_code::HostCode;
 use super::ranges;
-use super::timeline::{NO_CALL, Piece, QUIET_NS, ThreadTimeline, ordered};
+use super::timeline::{NO_CALL, Piece, QUIET_NS, ThreadTimeline, around, ordered};
 use crate::base::intervals::{Cover, Interval, Union};
 use crate::host::Place;
 use crate::rank::call_names::{is_device_allocation, is_synchronous_copy, is_wait, loads_code};
@@ -80,6 +80,7 @@ impl Threads {
             timeline.named = ordered(std::mem::take(&mut timeline.named));
             timeline.waits = ordered(std::mem::take(&mut timeline.waits));
             timeline.samples.sort_by_key(|sample| sample.0);
+            timeline.sampled = around(&timeline.samples);
             timeline.quiet = quiet(&timeline.busy);
         }
         threads.active = threads.all.iter().map(ThreadTimeline::active).collect();
@@ -306,8 +307,12 @@ impl Threads {
         at_work: impl Fn(usize) -> &'t Cover,
     ) {
         let mut rest = Cover::of([interval]);
-        // Of a long silence the pieces that others leave are no wake-ups.
-        let is_short = interval.length() < QUIET_NS;
+        // By all of it, not by the pieces that other threads leave of a long silence.
+        let own = match interval.length() < QUIET_NS {
+            true => IdleCause::Launch,
+            false if self.all[thread as usize].samples.is_empty() => IdleCause::Unknown,
+            false => IdleCause::Python,
+        };
         if hands > 0 {
             let process = self.all[thread as usize].process;
             let others = (0..self.all.len())
@@ -327,14 +332,18 @@ impl Threads {
             }
         }
         for &interval in rest.parts() {
-            let is_sampled = !self.all[thread as usize].samples.is_empty();
-            let cause = match is_short {
-                true => IdleCause::Launch,
-                false if is_sampled => IdleCause::Python,
-                false => IdleCause::Unknown,
-            };
-            found.push(Explained { interval, cause, thread, call: NO_CALL });
+            found.push(Explained { interval, cause: own, thread, call: NO_CALL });
         }
+    }
+
+    /// Whether any thread was seen to compile.
+    pub(crate) fn compile(&self) -> bool {
+        let is = |cause: &IdleCause| *cause == IdleCause::Compile;
+        self.all.iter().any(|of| {
+            of.whole.iter().any(|(_, cause)| is(cause))
+                || of.blocking.iter().any(|(_, (cause, _))| is(cause))
+                || of.samples.iter().any(|(.., code)| *code == HostCode::Cause(IdleCause::Compile))
+        })
     }
 
     /// The wait of a thread before a moment, where it waits for the device every few launches.

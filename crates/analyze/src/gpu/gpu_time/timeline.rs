@@ -10,7 +10,7 @@ use crate::base::intervals::{Cover, Interval};
 /// to 50 us between launches, and 250 us from a loss to the first launch of its backward pass.
 pub(super) const QUIET_NS: u64 = 500_000;
 
-/// No call.
+/// Stands for an index where no call explains a piece of time.
 pub(super) const NO_CALL: u32 = u32::MAX;
 
 /// An interval with what was then.
@@ -34,6 +34,8 @@ pub(super) struct ThreadTimeline {
     pub quiet: Cover,
     /// Samples on a core: when, how much time each stands for, and at what.
     pub samples: Vec<(u64, u64, HostCode)>,
+    /// The time around each of them that it explains: see [`around`].
+    pub sampled: Layer<HostCode>,
     /// Where it waits for the device every few launches, so that it never launches ahead: from the
     /// end of one wait to the next.
     pub between_waits: Layer<u32>,
@@ -75,26 +77,12 @@ impl ThreadTimeline {
             for &busy in busy.parts() {
                 push(busy, HostCode::Operators, NO_CALL);
             }
-            for &quiet in quiet.parts() {
-                self.by_samples(quiet, &mut push);
+            let unsampled =
+                carve(quiet.parts(), &self.sampled, |part, code| push(part, *code, NO_CALL));
+            for quiet in unsampled {
+                push(quiet, HostCode::Quiet, NO_CALL);
             }
         }
-    }
-
-    /// Cuts a stretch without calls by its samples: each stands for the time since the one before,
-    /// the last one also for the time up to the end.
-    fn by_samples(&self, quiet: Interval, push: &mut impl FnMut(Interval, HostCode, u32)) {
-        let first = self.samples.partition_point(|sample| sample.0 < quiet.start);
-        let mut start = quiet.start;
-        let mut last = None;
-        for &(time_ns, _, code) in self.samples[first..].iter().take_while(|at| at.0 < quiet.end) {
-            if time_ns > start {
-                push(Interval::new(start, time_ns), code, NO_CALL);
-                start = time_ns;
-            }
-            last = Some(code);
-        }
-        push(Interval::new(start, quiet.end), last.unwrap_or(HostCode::Quiet), NO_CALL);
     }
 
     /// The wait before this moment, where the thread waits every few launches.
@@ -103,6 +91,23 @@ impl ThreadTimeline {
         let (at, call) = self.between_waits.get(after)?;
         (at.start <= time_ns).then_some(*call)
     }
+}
+
+/// The time that samples, which are in order, explain where the thread makes no call: up to twice the
+/// time that each stands for, before and after it; between two the later one's comes first.
+pub(super) fn around(samples: &[(u64, u64, HostCode)]) -> Layer<HostCode> {
+    let begins = |at: usize| {
+        let (time_ns, weight_ns, _) = samples[at];
+        let last_ns = at.checked_sub(1).map_or(0, |before| samples[before].0);
+        time_ns.saturating_sub(weight_ns.saturating_mul(2)).max(last_ns)
+    };
+    let of = |(at, &(time_ns, weight_ns, code)): (usize, &(u64, u64, HostCode))| {
+        let reach_ns = time_ns.saturating_add(weight_ns.saturating_mul(2));
+        let next_ns = if at + 1 < samples.len() { begins(at + 1) } else { u64::MAX };
+        (Interval::new(begins(at), reach_ns.min(next_ns)), code)
+    };
+    let all = samples.iter().enumerate().map(of);
+    all.filter(|(interval, _)| interval.length() > 0).collect()
 }
 
 /// Puts intervals into order, and cuts those that begin before another one ended.
@@ -163,7 +168,7 @@ mod tests {
             named: vec![(at(15, 30), IdleCause::Data)],
             busy: Cover::of([at(0, 40)]),
             quiet: Cover::of([at(40, 1_000_000)]),
-            samples: vec![(100, 60, HostCode::Cause(IdleCause::Python))],
+            sampled: around(&[(100, 60, HostCode::Cause(IdleCause::Python))]),
             ..ThreadTimeline::default()
         };
         let mut pieces = Vec::new();
@@ -177,10 +182,17 @@ mod tests {
                 (at(10, 20), cause(IdleCause::Sync), 7),
                 (at(20, 30), cause(IdleCause::Data), NO_CALL),
                 (at(30, 40), HostCode::Operators, NO_CALL),
-                (at(40, 100), cause(IdleCause::Python), NO_CALL),
-                (at(100, 200), cause(IdleCause::Python), NO_CALL),
+                (at(40, 200), cause(IdleCause::Python), NO_CALL),
             ]
         );
+    }
+
+    #[test]
+    fn a_sample_explains_no_more_than_twice_its_time_on_either_side() {
+        let (first, second) = (HostCode::Cause(IdleCause::Python), HostCode::Operators);
+        let layer = around(&[(100, 10, first), (130, 10, second), (500, 20, first)]);
+        let at = Interval::new;
+        assert_eq!(layer, [(at(80, 110), first), (at(110, 150), second), (at(460, 540), first)]);
     }
 
     fn layer() -> impl Strategy<Value = Vec<(u64, u64)>> {
@@ -208,7 +220,7 @@ mod tests {
                 waits: ordered(at(&waits).into_iter().map(|at| (at, HostCode::OtherThread)).collect()),
                 quiet: Cover::of([Interval::new(0, 500)]).without(&busy),
                 busy,
-                samples,
+                sampled: around(&samples),
                 ..ThreadTimeline::default()
             };
             let mut pieces = Vec::new();

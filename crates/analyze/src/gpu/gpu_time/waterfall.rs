@@ -32,7 +32,7 @@ pub struct Waterfall {
 
 /// When a device was busy, and with what.
 pub struct BusyTimes<'b> {
-    /// Anything.
+    /// When anything ran: a kernel, a copy or a memset.
     pub any: &'b Cover,
     /// Kernels that compute.
     pub compute: &'b Cover,
@@ -105,25 +105,6 @@ impl Waterfall {
         calls
     }
 
-    /// The line with most of an idle cause: the user's own, or else where it is known.
-    pub fn line(&self, rank: &RankTrace<'_>, threads: &Threads, cause: IdleCause) -> Option<Place> {
-        let mut sums: Vec<(Place, u64)> = Vec::new();
-        for (place, ns) in self.places(rank, threads, cause) {
-            let is_same = |known: &Place| {
-                (&known.function, &known.file, known.line)
-                    == (&place.function, &place.file, place.line)
-            };
-            match sums.iter_mut().find(|(known, _)| is_same(known)) {
-                Some((_, sum)) => *sum += ns,
-                None => sums.push((place, ns)),
-            }
-        }
-        sums.sort_by_key(|(place, ns)| {
-            (place.file.is_empty(), !place.is_own, std::cmp::Reverse(*ns))
-        });
-        sums.into_iter().next().map(|(place, _)| place)
-    }
-
     /// Where the threads were that let the device wait by one cause, with the time that samples
     /// stand for there, most first: estimated, and not all of the idle time.
     pub fn places(
@@ -146,6 +127,21 @@ impl Waterfall {
         let times = times.into_iter().map(|(thread, of)| (thread, Cover::of(of))).collect();
         threads.places(&times)
     }
+}
+
+/// The place with most of some time, its code of all parts together: the user's own, or else one with
+/// a file.
+pub(crate) fn main_line(places: &[(Place, u64)]) -> Option<&Place> {
+    let mut sums: FxHashMap<(&str, &str, u32), (&Place, u64)> = FxHashMap::default();
+    for (place, ns) in places {
+        let key = (&*place.function, &*place.file, place.line);
+        let sum = &mut sums.entry(key).or_insert((place, 0)).1;
+        *sum = sum.saturating_add(*ns);
+    }
+    let most = sums.into_iter().max_by_key(|(key, (place, ns))| {
+        (!place.file.is_empty(), place.is_own, *ns, std::cmp::Reverse(*key))
+    });
+    most.map(|(_, (place, _))| place)
 }
 
 /// Copies and memsets by direction; where several ran at once, the time counts for one of them.
@@ -251,7 +247,8 @@ fn of_gap(
             // A silence that nothing explains is the call's for as long as that took.
             IdleCause::Unknown => {
                 if let Some((cause, call, thread)) = blocked {
-                    let most_ns = rank.calls[call as usize].duration_ns;
+                    // A sampled wait may have no call.
+                    let most_ns = rank.calls.get(call as usize).map_or(0, |call| call.duration_ns);
                     let Interval { start, end } = one.interval;
                     let until = start.saturating_add(most_ns).min(end);
                     let interval = Interval::new(start, until);

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
 use tprof_trace::{Problem, TraceFile};
 
-use super::names::{FrameFunctions, FunctionTable, Stack};
+use super::names::{FrameFunctions, FuncId, FunctionTable, Stack};
 use super::part::Part;
 use super::shared::Shared;
 use super::stretch::Stretch;
@@ -61,9 +61,7 @@ impl CpuTrace {
         stack: StackId,
         state: ThreadState,
     ) -> Option<Part> {
-        let functions = &self.stacks.get(&(process, stack))?.functions;
-        let state = wait_of(state, functions, &self.names);
-        Some(Part::of(state, functions, &self.names))
+        self.part_by(Part::of, process, stack, state)
     }
 
     /// The same of a thread that drives a rank.
@@ -73,9 +71,19 @@ impl CpuTrace {
         stack: StackId,
         state: ThreadState,
     ) -> Option<Part> {
+        self.part_by(Part::of_driver, process, stack, state)
+    }
+
+    fn part_by(
+        &self,
+        part_of: fn(ThreadState, &[FuncId], &FunctionTable) -> Part,
+        process: ProcessIndex,
+        stack: StackId,
+        state: ThreadState,
+    ) -> Option<Part> {
         let functions = &self.stacks.get(&(process, stack))?.functions;
         let state = wait_of(state, functions, &self.names);
-        Some(Part::of_driver(state, functions, &self.names))
+        Some(part_of(state, functions, &self.names))
     }
 
     /// What a row of a thread with this stack did, or waited for.

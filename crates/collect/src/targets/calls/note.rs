@@ -26,11 +26,11 @@ pub struct MemoryChange {
 /// A record of a call.
 #[derive(Debug)]
 pub enum CallNote {
-    /// It returned.
+    /// A function returned to its caller.
     Call {
-        /// The function.
+        /// The function that was called.
         function: &'static Function,
-        /// Its number.
+        /// The function's number in the list of hooks.
         number: u32,
         /// Clock when it returned.
         end: u64,
@@ -38,7 +38,7 @@ pub enum CallNote {
         result: u32,
         /// Copy kind plus one.
         kind: u32,
-        /// Stream.
+        /// The handle of the stream that was passed; 0 for none.
         stream: u64,
         /// See [`tprof_wire::calls::HOST_CALL_WORDS`].
         detail: u64,
