@@ -196,7 +196,11 @@ fn end_of_start_up(rows: &[Sample], phases: &[RowPhase]) -> u64 {
             continue;
         }
         match phase {
-            RowPhase::Native if is_before_python => end_ns = ended(row),
+            // Of a wait Python's frames may not be read in time: it does not show that Python has
+            // not begun.
+            RowPhase::Native if is_before_python && row.state == ThreadState::Running => {
+                end_ns = ended(row);
+            }
             // Python's frames could not be read, as of code that was loaded a moment ago.
             RowPhase::Unknown | RowPhase::Native => {}
             RowPhase::Collective => is_before_python = false,
@@ -215,4 +219,28 @@ fn end_of_start_up(rows: &[Sample], phases: &[RowPhase]) -> u64 {
         }
     }
     end_ns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_without_pythons_frames_are_no_start_up() {
+        let row = |time_ns, weight_ns, state| {
+            let cpu = (state == ThreadState::Running).then_some(0);
+            Sample { time_ns, weight_ns, state, cpu, ..Sample::default() }
+        };
+        let rows = [
+            row(10, 10, ThreadState::Running),
+            row(20, 5, ThreadState::Running),
+            row(30, 500, ThreadState::Sleep),
+            row(540, 10, ThreadState::Running),
+        ];
+        let phases = [RowPhase::Native, RowPhase::Import, RowPhase::Native, RowPhase::Python];
+        assert_eq!(end_of_start_up(&rows, &phases), 20);
+        // Not even before the first import that a sample has.
+        let phases = [RowPhase::Native, RowPhase::Native, RowPhase::Native, RowPhase::Python];
+        assert_eq!(end_of_start_up(&rows, &phases), 20);
+    }
 }
