@@ -10,7 +10,8 @@
  * their mappings end, and ends three; `direct` does it by the driver's symbols; `entry`, `proc` and `proc1` are other ways to find
  * the functions; `reset` resets the device by the driver; `context` makes a context on the last device, takes 1, 3 and 5 MiB and an array
  * in it and 7 MiB outside, gives back 3, and ends it, `destroy` makes one and ends it at the end; `graphs` makes two
- * graphs that kernels may launch, one that they may not, and a condition, by the driver;
+ * graphs that kernels may launch, one that they may not, and a condition, by the driver; `greedy` holds 3 and 5 MiB of two
+ * functions, and asks for more than there is in every way: from 1 PiB on, each time one MiB more than before;
  * `both`: two threads do that; `wait` ends only after some readings of NVML. */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -36,7 +37,7 @@ extern int cuMemMap(device_t, size_t, size_t, handle_t, unsigned long long), cuM
 extern int cuMemRetainAllocationHandle(handle_t *, void *), cuMemAddressReserve(device_t *, size_t, size_t, device_t, unsigned long long);
 extern int cuMemSetAccess(device_t, size_t, const void *, size_t), cuMemAddressFree(device_t, size_t);
 extern int cudaMallocMipmappedArray(void **, const channels_t *, extent_t, unsigned, unsigned), cudaFreeMipmappedArray(void *);
-extern int cudaMallocFromPoolAsync(void **, size_t, void *, void *);
+extern int cudaMallocFromPoolAsync(void **, size_t, void *, void *), cudaMallocManaged(void **, size_t, unsigned);
 extern int cudaGetDriverEntryPoint(const char *, void **, unsigned long long, int *);
 extern int cuGetProcAddress_v2(const char *, void **, int, unsigned long long, int *), cuGetProcAddress(const char *, void **, int, unsigned long long);
 typedef struct { size_t width, height; int format; unsigned channels; } flat_t;
@@ -153,6 +154,39 @@ static void graphs(void)
     puts("graphs: 2 for kernels, 1 condition");
 }
 
+__attribute__((noinline)) static void *hold(size_t bytes)
+{
+    void *held;
+    CHECK(cudaMalloc(&held, bytes));
+    return held;
+}
+
+__attribute__((noinline)) static void *keep(size_t bytes)
+{
+    void *kept;
+    CHECK(cudaMalloc(&kept, bytes));
+    return kept;
+}
+
+#define LACKS(call) check((call) != 2, #call)
+static void greedy(void)
+{
+    const size_t most = (size_t)1 << 50;
+    void *stream, *none, *held = hold(5 * MIB), *kept = keep(3 * MIB);
+    device_t at;
+    handle_t handle;
+    properties_t properties = {.type = 1, .place = 1};
+    CHECK(cudaStreamCreateWithFlags(&stream, 1));
+    LACKS(cudaMalloc(&none, most));
+    LACKS(cudaMallocAsync(&none, most + MIB, stream));
+    LACKS(cudaMallocFromPoolAsync(&none, most + 2 * MIB, 0, stream));
+    LACKS(cudaMallocManaged(&none, most + 3 * MIB, 1));
+    LACKS(cuMemAlloc_v2(&at, most + 4 * MIB));
+    LACKS(cuMemAllocAsync(&at, most + 5 * MIB, stream));
+    LACKS(cuMemCreate(&handle, (size_t)1 << 63, &properties, 0));
+    printf("greedy: %d of 2 held, 7 times more than there is\n", (held != 0) + (kept != 0));
+}
+
 static void pin(void)
 {
     char *first = aligned_alloc(4096, 2 * MIB);
@@ -237,6 +271,7 @@ static void *all(void *unused)
     if (has("ipc")) ipc();
     if (has("context")) context();
     if (has("graphs")) graphs();
+    if (has("greedy")) greedy();
     if (has("virtual") || has("direct")) segments();
     return unused;
 }

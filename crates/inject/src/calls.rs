@@ -108,6 +108,7 @@ pub fn leave(number: u32, frame: &Frame) {
     let Some(thread) = gate::recording() else { return };
     let end = thread.clock();
     let succeeded = frame.result as u32 == 0;
+    let lacks_memory = frame.result as u32 == OUT_OF_MEMORY;
     let (mut stream, mut kind, mut detail) = (0, 0, 0);
     if is_nccl_memory(function) {
         thread.nccl_memory.sp.set(0);
@@ -133,6 +134,8 @@ pub fn leave(number: u32, frame: &Frame) {
                 if !is_within(&thread.nccl_memory, frame) {
                     allocated(thread, number, frame, memory, [detail, stream], end);
                 }
+            } else if lacks_memory {
+                detail = asked(frame, bytes);
             }
         }
         Does::Frees { stream: of, .. } => stream = of.map_or(0, |at| frame.register(at)),
@@ -146,6 +149,7 @@ pub fn leave(number: u32, frame: &Frame) {
         Does::Maps(how) if succeeded && !is_within(&thread.nccl_memory, frame) => {
             mapped(thread, number, frame, how, end)
         }
+        Does::Maps(Mapping::Create) if lacks_memory => detail = frame.register(1),
         Does::MakesContext if succeeded => contexts::made(),
         Does::Ends => detail = frame.register(0),
         Does::Resets { .. } | Does::MakesContext | Does::Maps(_) | Does::Finds => {}
@@ -168,8 +172,11 @@ pub fn leave(number: u32, frame: &Frame) {
         }
     }
     let result = u64::from(frame.result as u32) | kind << 32;
+    let takes_memory =
+        matches!(function.does, Does::Allocates { .. } | Does::Maps(Mapping::Create));
     let may_wait = matches!(function.does, Does::Plain { .. } | Does::Copies { .. });
-    if may_wait && is_due(thread, end.saturating_sub(frame.start)) {
+    let is_long = may_wait && is_due(thread, end.saturating_sub(frame.start));
+    if is_long || takes_memory && lacks_memory {
         let stack = u64::from(stacks::with_python(thread, frame.sp(), frame.fp));
         let payload = [end, result, stream, detail, stack];
         ring::quick(thread, ExtKind::HostCall, number, frame.start, &payload);
@@ -189,6 +196,22 @@ fn is_due(thread: &Thread, ticks: u64) -> bool {
     let spent = u64::from(thread.in_calls.get()) + ticks / 1024;
     thread.in_calls.set((spent % BETWEEN_STACKS) as u16);
     spent >= BETWEEN_STACKS
+}
+
+/// `cudaErrorMemoryAllocation` and `CUDA_ERROR_OUT_OF_MEMORY`: the arguments were right, and read.
+const OUT_OF_MEMORY: u32 = 2;
+
+/// Bytes that an allocation asked for, which the device did not have: where a successful one stores
+/// the pitch of its rows, those without the device's padding.
+fn asked(frame: &Frame, bytes: Bytes) -> u64 {
+    match bytes {
+        Bytes::Pitch => frame.register(2).wrapping_mul(frame.register(3)),
+        Bytes::Extent => frame.stack(0).wrapping_mul(frame.stack(1)).wrapping_mul(frame.stack(2)),
+        Bytes::Plain => frame.register(1),
+        // The driver may lack memory for itself before it reads what is asked for.
+        _ if frame.register(1) == 0 => 0,
+        _ => taken(frame, bytes),
+    }
 }
 
 /// Bytes that a successful allocation took.

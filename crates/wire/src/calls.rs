@@ -583,7 +583,7 @@ functions! {
 /// returned, `cudaMemcpyKind` plus one in the high half; stream; bytes, the kernel (its
 /// stub or handle), or the device. Of [`Does::Meets`]: root or other rank plus one, or 0, in the high
 /// half of the second word; ranks of the communicator, or 0; bytes, or [`NO_BYTES`]. Of some calls that
-/// take long a fifth: the stack's id.
+/// take long, and of those that failed for lack of memory, a fifth: the stack's id.
 pub const HOST_CALL_WORDS: usize = 4;
 /// Bytes of a message that are not known.
 pub const NO_BYTES: u64 = u64::MAX;

@@ -264,3 +264,48 @@ fn memory_in_use_by_the_driver_stands_beside_what_was_recorded() {
     let rest = number(row, "used_bytes") - number(row, "recorded_bytes");
     assert_eq!(number(row, "unexplained_bytes"), rest);
 }
+
+/// With CUPTI's records of the calls, which have no arguments, and without.
+#[test]
+fn what_calls_ask_for_that_the_device_does_not_have_is_recorded() {
+    const MOST: u64 = 1 << 50;
+    for faults in ["", "subscriber"] {
+        let env = [("FAKE_CUPTI_FAULTS", faults)];
+        let (_scratch, ran) = need_some!(took(13, &["greedy"], &env));
+        let lacked = |span: &Span| {
+            let args: Value = serde_json::from_str(ran.file.name(span.args)).unwrap_or_default();
+            // CUPTI's names lack the version.
+            let name = ran.file.name(span.name).trim_end_matches("_v2").to_owned();
+            (span.start_ns, (name, args["bytes"].as_u64()))
+        };
+        let spans = rows::<Span>(&ran.file);
+        let failed: Vec<&Span> = spans.iter().filter(|span| span.status == Some(2)).collect();
+        let by_time: BTreeMap<u64, _> = failed.iter().map(|span| lacked(span)).collect();
+        let wanted = [
+            ("cudaMalloc", MOST),
+            ("cudaMallocAsync", MOST + MIB),
+            ("cudaMallocFromPoolAsync", MOST + 2 * MIB),
+            ("cudaMallocManaged", MOST + 3 * MIB),
+            ("cuMemAlloc", MOST + 4 * MIB),
+            ("cuMemAllocAsync", MOST + 5 * MIB),
+            ("cuMemCreate", 1 << 63),
+        ];
+        let wanted = wanted.map(|(name, bytes)| (name.to_owned(), Some(bytes)));
+        assert_eq!(by_time.into_values().collect::<Vec<_>>(), wanted, "{faults}");
+        for span in failed {
+            let stack = ran.file.stack(span.process, span.stack).expect("a stack of the call");
+            let symbols =
+                stack.frames.iter().flat_map(|frame| ran.file.symbols(span.process, *frame));
+            let functions: Vec<&str> =
+                symbols.map(|symbol| ran.file.name(symbol.function)).collect();
+            assert!(functions.contains(&"greedy"), "{functions:?}");
+        }
+        let findings = document("findings", &ran.traced.run).to_string();
+        let told = [
+            "Each asked for 1.0 PiB to",
+            "The process held 8.0 MiB of device 0",
+            "most of it: 1 block of together 5.0 MiB by hold, 1 block of together 3.0 MiB by keep",
+        ];
+        assert!(told.iter().all(|text| findings.contains(text)), "{findings}");
+    }
+}

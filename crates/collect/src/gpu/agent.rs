@@ -181,7 +181,7 @@ impl Gpu {
                 }
                 let mut row = self.rows.call(&call, place);
                 let text = || self.rows.texts.text(call.name).unwrap_or_default();
-                row.stack = self.call_stacks.take(&row, || without_version(text()));
+                self.call_stacks.complete(&mut row, || without_version(text()));
                 let is_runtimes = row.kind == SpanKind::Runtime;
                 let class = is_runtimes.then(|| self.classes.of(call.name, text));
                 if class == Some(Class::Memory) {

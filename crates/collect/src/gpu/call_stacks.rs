@@ -1,13 +1,13 @@
-//! Stacks that the hooks took of calls which CUPTI records: its record of the same call becomes the
-//! row, and gets the stack.
+//! Stacks and arguments that the hooks took of calls which CUPTI records: its record of the same call
+//! becomes the row, and gets them.
 
 use std::collections::{HashMap, VecDeque};
-use tprof_trace::model::{Span, StackId, ThreadIndex};
+use tprof_trace::model::{NameId, Span, StackId, ThreadIndex};
 
-/// Stacks of a thread that wait for CUPTI's record, at most: beyond it the oldest are forgotten.
+/// Calls of a thread that wait for CUPTI's record, at most: beyond it the oldest are forgotten.
 const MOST: usize = 1 << 12;
 
-/// A call that got a stack.
+/// A call that got a stack or arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct StackOfCall {
     /// The thread that made the call.
@@ -18,8 +18,10 @@ pub struct StackOfCall {
     pub from_ns: u64,
     /// When it returned.
     pub to_ns: u64,
-    /// The stack from which it was called.
+    /// The stack from which it was called; 0 for none.
     pub stack: StackId,
+    /// Its arguments, as [`Span::args`].
+    pub args: NameId,
 }
 
 /// See the module.
@@ -29,7 +31,7 @@ pub struct CallStacks {
 }
 
 impl CallStacks {
-    /// A hook took a stack: its record comes before CUPTI's of the call, which waits for a flush.
+    /// A hook took them: its record comes before CUPTI's of the call, which waits for a flush.
     pub fn called(&mut self, call: StackOfCall) {
         let waiting = self.of_thread.entry(call.thread).or_default();
         if waiting.len() == MOST {
@@ -38,12 +40,12 @@ impl CallStacks {
         waiting.push_back(call);
     }
 
-    /// The stack of CUPTI's row of a call; 0 if none was taken. By the clocks' join the call may lie
-    /// beside itself, and beside another of the name: more than half of it must be the hook's.
-    pub fn take<'n>(&mut self, row: &Span, name: impl FnOnce() -> &'n str) -> StackId {
+    /// Gives CUPTI's row of a call what a hook took of it. By the clocks' join the call may lie beside
+    /// itself, and beside another of the name: more than half of it must be the hook's.
+    pub fn complete<'n>(&mut self, row: &mut Span, name: impl FnOnce() -> &'n str) {
         let Some(waiting) = self.of_thread.get_mut(&row.thread).filter(|all| !all.is_empty())
         else {
-            return 0;
+            return;
         };
         let (name, end_ns) = (name(), row.start_ns + row.duration_ns);
         let is_the_same = |call: &StackOfCall| {
@@ -51,7 +53,9 @@ impl CallStacks {
             call.name == name && 2 * both_ns > row.duration_ns
         };
         let found = waiting.iter().position(is_the_same);
-        found.and_then(|at| waiting.remove(at)).map_or(0, |call| call.stack)
+        if let Some(call) = found.and_then(|at| waiting.remove(at)) {
+            (row.stack, row.args) = (call.stack, call.args);
+        }
     }
 }
 
@@ -62,7 +66,14 @@ mod tests {
     const NAME: &str = "cudaStreamSynchronize";
 
     fn call(from_ns: u64, to_ns: u64, stack: StackId) -> StackOfCall {
-        StackOfCall { thread: 1, name: NAME, from_ns, to_ns, stack }
+        StackOfCall { thread: 1, name: NAME, from_ns, to_ns, stack, args: NameId(stack + 1) }
+    }
+
+    /// The stack that a row gets, and whether it gets the same call's arguments.
+    fn taken<'n>(all: &mut CallStacks, mut row: Span, name: impl FnOnce() -> &'n str) -> StackId {
+        all.complete(&mut row, name);
+        assert_eq!(row.args.0, if row.stack == 0 { 0 } else { row.stack + 1 });
+        row.stack
     }
 
     fn row(start_ns: u64, duration_ns: u64) -> Span {
@@ -76,13 +87,13 @@ mod tests {
         all.called(call(5_000, 6_000, 8));
         // The one before, of another thread, within it of another name, and the call itself by a clock
         // that is late.
-        assert_eq!(all.take(&row(300, 600), || NAME), 0);
-        assert_eq!(all.take(&Span { thread: 2, ..row(1_010, 900) }, || NAME), 0);
-        assert_eq!(all.take(&row(1_100, 100), || "cuStreamSynchronize"), 0);
-        assert_eq!(all.take(&row(1_400, 900), || NAME), 7);
-        assert_eq!(all.take(&row(1_400, 900), || NAME), 0);
-        assert_eq!(all.take(&row(5_010, 980), || NAME), 8);
-        assert_eq!(all.take(&row(5_010, 980), || panic!("none waits")), 0);
+        assert_eq!(taken(&mut all, row(300, 600), || NAME), 0);
+        assert_eq!(taken(&mut all, Span { thread: 2, ..row(1_010, 900) }, || NAME), 0);
+        assert_eq!(taken(&mut all, row(1_100, 100), || "cuStreamSynchronize"), 0);
+        assert_eq!(taken(&mut all, row(1_400, 900), || NAME), 7);
+        assert_eq!(taken(&mut all, row(1_400, 900), || NAME), 0);
+        assert_eq!(taken(&mut all, row(5_010, 980), || NAME), 8);
+        assert_eq!(taken(&mut all, row(5_010, 980), || panic!("none waits")), 0);
     }
 
     #[test]
@@ -91,7 +102,7 @@ mod tests {
         for at in 1..=MOST as u64 + 3 {
             all.called(call(at * 10, at * 10 + 5, at as StackId));
         }
-        assert_eq!(all.take(&row(30, 5), || NAME), 0);
-        assert_eq!(all.take(&row(40, 5), || NAME), 4);
+        assert_eq!(taken(&mut all, row(30, 5), || NAME), 0);
+        assert_eq!(taken(&mut all, row(40, 5), || NAME), 4);
     }
 }

@@ -19,6 +19,7 @@ use crate::gpu::call_stacks::StackOfCall;
 use crate::gpu::context_memory::ContextMemory;
 use crate::gpu::coverage::Coverage;
 use crate::gpu::matching::{CallKind, MemoryCall};
+use crate::gpu::texts::without_version;
 use crate::gpu::virtual_memory::{MappingCall, VirtualMemory};
 use crate::shared::clock::Clock;
 use crate::targets::collectives::{Collectives, HookedCall};
@@ -54,7 +55,7 @@ pub struct Calls {
     started: Vec<(ThreadIndex, u64)>,
     /// Calls that changed memory, for [`Matching`](crate::gpu::matching::Matching).
     pub memory_calls: Vec<MemoryCall>,
-    /// The stack of the last call, where CUPTI records the call.
+    /// What else is known of the last call, where CUPTI records the call.
     pub stack_of_call: Option<StackOfCall>,
     virtual_memory: VirtualMemory,
     context_memory: ContextMemory,
@@ -130,9 +131,17 @@ impl Calls {
                         _ => {}
                     }
                     if self.is_recorded_by_cupti(time_ns) {
-                        let (name, to_ns) = (function.name.text(), time_ns + duration_ns);
-                        let call = StackOfCall { thread, name, from_ns: time_ns, to_ns, stack };
-                        self.stack_of_call = (stack != 0).then_some(call);
+                        // CUPTI has no arguments: what was asked for in vain is in no row of memory.
+                        let takes = matches!(function.does, Does::Allocates { .. } | Does::Maps(_));
+                        let args = (takes && result != 0)
+                            .then(|| arguments(function, kind, stream, detail))
+                            .flatten();
+                        let args = args.map_or(NameId(0), |args| writer.name(&args));
+                        let name = without_version(function.name.text());
+                        let to_ns = time_ns + duration_ns;
+                        let from_ns = time_ns;
+                        let call = StackOfCall { thread, name, from_ns, to_ns, stack, args };
+                        self.stack_of_call = (stack != 0 || args != NameId(0)).then_some(call);
                         return;
                     }
                 }

@@ -112,6 +112,10 @@ pub struct CallStatus {
     pub category: NameId,
     /// What it returned; 0 is success. None where it was not recorded.
     pub status: Option<u32>,
+    /// Where it was called; 0 if no stack was taken.
+    pub stack: StackId,
+    /// Everything else that was known of it, as a JSON object; 0 if nothing.
+    pub args: NameId,
 }
 
 /// What of a [`Span`] joins forward operators and backward ones.

@@ -73,6 +73,8 @@ part_of! {
     6 name,
     7 category,
     14 status,
+    15 stack,
+    16 args,
 }
 
 part_of! {

@@ -3,7 +3,7 @@
 //! Calls return before their work is done, but copies out: a device's memory is the
 //! host's, and the program may read at once what it asked for.
 
-use crate::{begin, callbacks, devices, driver_end, inject, memory, streams, time};
+use crate::{begin, callbacks, devices, driver_end, inject, memory, streams, time, virtual_memory};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use tprof_fake_cuda::{Launch, Work, memory::DEVICE, number};
 
@@ -161,10 +161,12 @@ pub unsafe extern "C" fn cuModuleGetFunction(
 /// As the driver's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAlloc_v2(at: *mut u64, bytes: usize) -> u32 {
-    let block = memory::allocate(DEVICE, bytes, begin());
-    // SAFETY: the caller's place for the answer.
-    unsafe { *at = block as u64 };
-    if block.is_null() { OUT_OF_MEMORY } else { SUCCESS }
+    virtual_memory::call(243, c"cuMemAlloc_v2", |correlation| {
+        let block = memory::allocate(DEVICE, bytes, correlation);
+        // SAFETY: the caller's place for the answer.
+        unsafe { *at = block as u64 };
+        if block.is_null() { OUT_OF_MEMORY } else { SUCCESS }
+    })
 }
 
 /// As the driver's: waits for the device first.

@@ -162,13 +162,39 @@ fn calls(scene: &Scene<'_>, failures: &[Failure]) -> String {
     shown.collect::<Vec<String>>().join(", ")
 }
 
+/// How many bytes calls asked for that lacked memory.
+fn asked(scene: &Scene<'_>, failures: &[Failure]) -> String {
+    let of_call = |one: &Failure| {
+        let args = scene.rank.name(one.call.args);
+        let args: serde_json::Value = serde_json::from_str(args).ok()?;
+        args.get("bytes")?.as_u64()
+    };
+    let known: Vec<u64> = failures.iter().filter_map(of_call).collect();
+    let [Some(least), Some(most)] = [known.iter().min(), known.iter().max()] else {
+        return "How much was asked for is not recorded.".to_owned();
+    };
+    let one = if known.len() == 1 { "It" } else { "Each" };
+    let of_known = match failures.len() - known.len() {
+        0 => one.to_owned(),
+        unknown => format!(
+            "How much {} of them asked for is not recorded; {}",
+            unknown,
+            if known.len() == 1 { "the other" } else { "each other" }
+        ),
+    };
+    match least == most {
+        true => format!("{of_known} asked for {}.", bytes(*most)),
+        false => format!("{of_known} asked for {} to {}.", bytes(*least), bytes(*most)),
+    }
+}
+
 /// When the first failed.
 fn first_at(scene: &Scene<'_>, failures: &[Failure]) -> String {
     let first = failures.first().map_or(0, |one| one.call.start_ns);
     duration(scene.clock.since_start(first))
 }
 
-/// The line of samples within the calls that failed; else within other calls of their function by
+/// The line of the stack of the last that has one; else of samples within the calls that failed; else within other calls of their function by
 /// their thread; else of the sample closest to the last of them.
 fn line(scene: &Scene<'_>, failures: &[Failure]) -> Option<SourceLine> {
     if scene.is_brief {
@@ -178,6 +204,11 @@ fn line(scene: &Scene<'_>, failures: &[Failure]) -> Option<SourceLine> {
         let end = call.start_ns.saturating_add(call.duration_ns);
         (call.thread, Interval::new(call.start_ns, end))
     };
+    let mut stacks = failures.iter().rev().filter(|one| one.call.stack != 0);
+    let of_stack = stacks.find_map(|one| scene.line_of_stack(one.call.process, one.call.stack));
+    if of_stack.is_some() {
+        return of_stack;
+    }
     let failed = scene.sampled(failures.iter().map(|one| within(&one.call)), |_| false);
     let last = failures.last()?.call;
     let same = || {
@@ -225,13 +256,17 @@ fn out_of_memory(scene: &Scene<'_>, failures: &[Failure]) -> Finding {
                 }
                 None => String::new(),
             };
-            let most = match &held.largest {
-                Some((blocks, each, site)) => format!(
-                    "; most of it is {} of together {} by {site}",
+            let of_site = |(blocks, sum, site): &(u64, u64, String)| {
+                format!(
+                    "{} of together {} by {site}",
                     counted(*blocks, "block", "blocks"),
-                    bytes(*each)
-                ),
-                None => String::new(),
+                    bytes(*sum)
+                )
+            };
+            let sites: Vec<String> = held.sites.iter().map(of_site).collect();
+            let most = match sites.is_empty() {
+                true => String::new(),
+                false => format!("; most of it: {}", sites.join(", ")),
             };
             format!(
                 "The process held {} of device {}{of} then, in {}{most}.",
@@ -249,10 +284,10 @@ fn out_of_memory(scene: &Scene<'_>, failures: &[Failure]) -> Finding {
         false => " No later call had memory.",
     };
     let seen = format!(
-        "Failed for lack of memory: {}, first after {}. How much was asked for is not recorded. \
-         {then}{went_on}{}",
+        "Failed for lack of memory: {}, first after {}. {} {then}{went_on}{}",
         calls(scene, failures),
         first_at(scene, failures),
+        asked(scene, failures),
         end(scene, failures),
     );
     let share = worth(scene, failures, RETRIED);

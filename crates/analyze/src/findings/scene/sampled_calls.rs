@@ -111,7 +111,12 @@ impl Scene<'_> {
             extent.start.saturating_sub(time_ns) + time_ns.saturating_sub(extent.end)
         };
         let closest = rows.min_by_key(apart)?;
-        lines.known(&closest).0.clone()
+        lines.known(closest.process, closest.stack).0.clone()
+    }
+
+    /// The line of a stack that was taken of a call itself.
+    pub fn line_of_stack(&self, process: ProcessIndex, stack: StackId) -> Option<SourceLine> {
+        LinesOfStacks::of(self, |_: &str| false).known(process, stack).0.clone()
     }
 
     /// Samples of threads within intervals of theirs.
@@ -149,7 +154,7 @@ impl Scene<'_> {
             if ns == 0 {
                 continue;
             }
-            let (line, named) = lines.known(&row);
+            let (line, named) = lines.known(row.process, row.stack);
             found.all_ns += ns;
             found.named_ns += if *named { ns } else { 0 };
             let Some(line) = line else { continue };
@@ -193,10 +198,10 @@ impl<'s, F: Fn(&str) -> bool> LinesOfStacks<'s, F> {
         }
     }
 
-    fn known(&mut self, row: &SampleMoment) -> &LineAndName {
+    fn known(&mut self, process: ProcessIndex, stack: StackId) -> &LineAndName {
         let LinesOfStacks { functions, names, known, is_named } = self;
-        known.entry((row.process, row.stack)).or_insert_with(|| {
-            let stack = functions.stack(row.process, row.stack, names);
+        known.entry((process, stack)).or_insert_with(|| {
+            let stack = functions.stack(process, stack, names);
             let named = stack.functions.iter().any(|id| is_named(&names.get(*id).name));
             let place = Place::of(Part::Unknown, ThreadState::Running, &stack, names);
             let line = SourceLine { function: place.function, file: place.file, line: place.line };

@@ -23,6 +23,14 @@ fn returned(job: &mut Job, start_ns: u64, kind: SpanKind, name: &str, status: u3
     job.fixture.span(row, name);
 }
 
+/// A call that failed for lack of memory, and asked for this much.
+fn lacked(job: &mut Job, start_ns: u64, bytes: u64) {
+    let args = job.fixture.name(&format!(r#"{{"bytes":{bytes}}}"#));
+    let (status, kind) = (Some(2), SpanKind::Runtime);
+    let row = Span { start_ns, duration_ns: MS, kind, status, args, ..Span::default() };
+    job.fixture.span(row, "cudaMalloc");
+}
+
 /// A device of 140 GiB.
 fn large(job: &mut Job) {
     let name = job.fixture.name("NVIDIA H200");
@@ -86,6 +94,32 @@ fn a_device_that_ran_out_of_memory_comes_first() {
     let ranks = [judged(&file, "rank 0")];
     let all = joined(&ranks);
     assert_eq!((all[0].rule, all[0].severity()), ("DeviceErrors", Severity::Critical));
+}
+
+/// What DeviceErrors says of these, after 69 blocks of 2 GiB and two calls that did not record it.
+fn asked(bytes: &[u64]) -> String {
+    let mut job = full();
+    for (at, bytes) in bytes.iter().enumerate() {
+        lacked(&mut job, (80 + 2 * at as u64) * MS, *bytes);
+    }
+    let outcome = job.ask("DeviceErrors");
+    outcome.found[0].0.seen.clone()
+}
+
+#[test]
+fn what_was_asked_for_is_told_as_far_as_it_is_recorded() {
+    for (bytes, told) in [
+        (&[][..], " How much was asked for is not recorded."),
+        (&[3 * GIB], " How much 2 of them asked for is not recorded; the other asked for 3.0 GiB."),
+        (&[3 * GIB, 4 * GIB], "not recorded; each other asked for 3.0 GiB to 4.0 GiB."),
+    ] {
+        let seen = asked(bytes);
+        assert!(seen.contains(told), "{seen}");
+    }
+    let mut job = Job::new(1, 100 * MS);
+    lacked(&mut job, 10 * MS, GIB);
+    let seen = &job.ask("DeviceErrors").found[0].0.seen;
+    assert!(seen.contains(" It asked for 1.0 GiB."), "{seen}");
 }
 
 #[test]

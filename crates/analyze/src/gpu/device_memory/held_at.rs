@@ -1,5 +1,6 @@
 //! What a process held of its devices at a moment, and which of its code most of that.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -18,10 +19,13 @@ pub(crate) struct HeldOfDevice {
     pub bytes: u64,
     /// How many blocks were held at the moment.
     pub blocks: u64,
-    /// Of the stack with most of it: blocks, bytes, and the innermost function that is not the
-    /// framework's allocator; none where no block has a stack.
-    pub largest: Option<(u64, u64, String)>,
+    /// Of the places with most of it, most first: blocks, bytes, and the innermost function that is not
+    /// the framework's allocator; none where no block has a stack.
+    pub sites: Vec<(u64, u64, String)>,
 }
+
+/// Places that are named at most.
+const MOST_SITES: usize = 3;
 
 /// Parts of the names of functions between an operator and the driver, which say nothing of who takes
 /// memory: PyTorch's allocator and dispatcher.
@@ -71,7 +75,7 @@ pub(crate) fn held_until(
             device: row.device,
             bytes: 0,
             blocks: 0,
-            largest: None,
+            sites: Vec::new(),
         });
         held.bytes = held.bytes.saturating_add(size);
         held.blocks += 1;
@@ -82,21 +86,31 @@ pub(crate) fn held_until(
     }
     let mut frames = Frames::new(rank.file);
     for (device, held) in &mut devices {
-        let of_device = stacks.iter().filter(|((of, _), _)| of == device);
-        let most = of_device.max_by_key(|(_, (_, size))| *size);
-        held.largest = most.and_then(|((_, stack), (blocks, size))| {
-            let ids = frames.stack(process, *stack);
-            let texts = frames.texts(&ids);
-            let is_python = |text: &&Arc<str>| text.contains(".py:");
-            let is_own = |text: &&Arc<str>| !ALLOCATING.iter().any(|part| text.contains(part));
-            let site = texts.iter().find(is_python).or_else(|| texts.iter().find(is_own))?;
-            let site = site.replace("(anonymous namespace)::", "");
-            let site = match site.contains(".py:") {
-                true => site,
-                false => site.split(['(', '<']).next().unwrap_or(&site).trim().to_owned(),
-            };
-            Some((*blocks, *size, site))
-        });
+        let mut sites: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+        for ((_, stack), (blocks, bytes)) in stacks.iter().filter(|((of, _), _)| of == device) {
+            if let Some(site) = site(&mut frames, process, *stack) {
+                let sum = sites.entry(site).or_default();
+                *sum = (sum.0 + blocks, sum.1.saturating_add(*bytes));
+            }
+        }
+        let sites = sites.into_iter().map(|(site, (blocks, bytes))| (blocks, bytes, site));
+        held.sites = sites.collect();
+        held.sites.sort_by_key(|(_, bytes, _)| Reverse(*bytes));
+        held.sites.truncate(MOST_SITES);
     }
     devices.into_values().collect()
+}
+
+/// The innermost function of a stack that is not the framework's allocator; of Python, with its line.
+fn site(frames: &mut Frames<'_>, process: ProcessIndex, stack: StackId) -> Option<String> {
+    let ids = frames.stack(process, stack);
+    let texts = frames.texts(&ids);
+    let is_python = |text: &&Arc<str>| text.contains(".py:");
+    let is_own = |text: &&Arc<str>| !ALLOCATING.iter().any(|part| text.contains(part));
+    let site = texts.iter().find(is_python).or_else(|| texts.iter().find(is_own))?;
+    let site = site.replace("(anonymous namespace)::", "");
+    Some(match site.contains(".py:") {
+        true => site,
+        false => site.split(['(', '<']).next().unwrap_or(&site).trim().to_owned(),
+    })
 }

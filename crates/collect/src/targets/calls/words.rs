@@ -21,7 +21,9 @@ pub(super) fn arguments(
             let kind = kind.map_or(String::new(), |kind| format!(r#","kind":"{kind}""#));
             in_stream(format!(r#""bytes":{detail}{kind}"#))
         }
-        Does::Allocates { .. } if detail > 0 => in_stream(format!(r#""bytes":{detail}"#)),
+        Does::Allocates { .. } | Does::Maps(_) if detail > 0 => {
+            in_stream(format!(r#""bytes":{detail}"#))
+        }
         Does::Selects => format!(r#"{{"device":{detail}}}"#),
         Does::Meets { .. } => {
             let bytes = (detail != NO_BYTES).then(|| format!(r#""bytes":{detail}"#));
