@@ -5,7 +5,8 @@ use tprof_trace::model::{NameId, SpanKind};
 
 use crate::document::nsys::{self, Values};
 use crate::document::{Analysis, Body, Column, DocumentKind, Options, RankAt, Table, Unit, boxed};
-use crate::rank::{Needs, RankTrace};
+use crate::gpu::outside::{LeftOut, add_left_out};
+use crate::rank::{Needs, RankTrace, WINDOW_NEEDS};
 
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
@@ -27,37 +28,43 @@ struct Function {
 
 impl Analysis for Api {
     const KIND: &'static str = KIND.name;
-    type Part = Vec<Values<Function>>;
+    type Part = (Vec<Values<Function>>, LeftOut);
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::CALLS
+        WINDOW_NEEDS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Vec<Values<Function>> {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Self::Part {
         of_rank(rank)
     }
 
-    fn join(&self, parts: Vec<(RankAt, Vec<Values<Function>>)>, _: &Options) -> Body {
+    fn join(&self, mut parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {
         let own =
             [Column::new("interface", "of", Unit::Text), Column::new("name", "call", Unit::Name)];
         let columns = nsys::columns(&nsys::TIMES, &own);
         let mut table = Table::new("cuda_api_sum", "CUDA calls by total time", columns)
             .about("time: share of the sum of a rank's calls; nested calls count twice")
             .empty(NO_CALLS);
-        for (at, part) in parts {
-            nsys::add_times(&mut table, &at.label, part, |call| {
+        for (at, (functions, _)) in &mut parts {
+            nsys::add_times(&mut table, &at.label, std::mem::take(functions), |call| {
                 vec![call.row.interface.into(), call.row.name.as_str().into()]
             });
         }
-        Body { tables: vec![table], notes: Vec::new() }
+        let mut body = Body { tables: vec![table], notes: Vec::new() };
+        add_left_out(&mut body, "calls", parts.iter().map(|(at, (_, left_out))| (at, left_out)));
+        body
     }
 }
 
-fn of_rank(rank: &RankTrace<'_>) -> Vec<Values<Function>> {
+fn of_rank(rank: &RankTrace<'_>) -> (Vec<Values<Function>>, LeftOut) {
     let mut found: FxHashMap<(NameId, bool), Vec<u64>> = FxHashMap::default();
-    for call in &rank.calls {
-        let driver = call.kind == SpanKind::Driver;
-        found.entry((call.name, driver)).or_default().push(call.duration_ns);
+    let mut left_out = LeftOut::of(rank);
+    for (call, is_judged) in rank.calls.iter().zip(rank.is_call_judged()) {
+        left_out.count(is_judged, call.duration_ns, || rank.name(call.name).to_owned());
+        if is_judged {
+            let driver = call.kind == SpanKind::Driver;
+            found.entry((call.name, driver)).or_default().push(call.duration_ns);
+        }
     }
     let function = |((name, driver), values)| Values {
         row: Function {
@@ -68,7 +75,7 @@ fn of_rank(rank: &RankTrace<'_>) -> Vec<Values<Function>> {
     };
     let mut rows: Vec<Values<Function>> = found.into_iter().map(function).collect();
     rows.sort_by(|a, b| a.row.name.cmp(&b.row.name));
-    rows
+    (rows, left_out)
 }
 
 #[cfg(test)]
@@ -89,7 +96,7 @@ mod tests {
             made.span(Span { start_ns: at, duration_ns, kind, ..Span::default() }, name);
         }
         let file = made.finish();
-        let rows = of_rank(&RankTrace::load(&file, Needs::CALLS));
+        let (rows, _) = of_rank(&RankTrace::load(&file, Needs::CALLS));
         let seen: Vec<(&str, &str, &[u64])> = rows
             .iter()
             .map(|row| (row.row.name.as_str(), row.row.interface, row.values.as_slice()))

@@ -11,7 +11,8 @@ use crate::base::stats::Description;
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
 };
-use crate::rank::{Class, Needs, RankTrace, Work, WorkKind};
+use crate::gpu::outside::{LeftOut, add_left_out};
+use crate::rank::{Class, Needs, RankTrace, WINDOW_NEEDS, Work, WorkKind};
 
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
@@ -84,18 +85,27 @@ pub struct RankCopies {
     pub curve: Vec<Bucket>,
     /// Rates at every change, where they were asked for.
     pub series: Vec<(CopyKind, RateSeries)>,
+    /// What ran outside of the steps.
+    pub left_out: LeftOut,
 }
 
 /// A rate at each change, in gigabytes a second.
 pub type RateSeries = Vec<(u64, f64)>;
 
-/// Copies of a rank with their kinds. Under Holistic Trace Analysis's reading a
-/// row's name has it.
-fn copies<'r>(rank: &'r RankTrace<'_>) -> impl Iterator<Item = (CopyKind, &'r Work)> {
-    rank.work.iter().filter(|row| row.class == Class::Memory).map(|row| match row.kind {
-        WorkKind::Copy { kind, .. } => (kind, row),
-        _ => (CopyKind::Unknown, row),
-    })
+/// Copies of a rank in its steps with their kinds; without steps, all. Under Holistic Trace
+/// Analysis's reading a row's name has it.
+fn copies<'r>(rank: &'r RankTrace<'_>, left_out: &mut LeftOut) -> Vec<(CopyKind, &'r Work)> {
+    let mut found = Vec::new();
+    let rows = rank.work.iter().zip(rank.is_judged());
+    for (row, is_judged) in rows.filter(|(row, _)| row.class == Class::Memory) {
+        let kind = match row.kind {
+            WorkKind::Copy { kind, .. } => kind,
+            _ => CopyKind::Unknown,
+        };
+        left_out.count(is_judged, row.duration_ns, || direction(kind).to_owned());
+        found.extend(is_judged.then_some((kind, row)));
+    }
+    found
 }
 
 /// Gigabytes a second: the trace's own rate, from a finer clock than the
@@ -118,9 +128,9 @@ fn rate(rank: &RankTrace<'_>, row: &Work) -> Option<f64> {
 }
 
 /// Rates at each change by kind, added up over concurrent copies.
-pub fn series(rank: &RankTrace<'_>) -> Vec<(CopyKind, RateSeries)> {
+fn series(rank: &RankTrace<'_>, copies: &[(CopyKind, &Work)]) -> Vec<(CopyKind, RateSeries)> {
     let mut changes: FxHashMap<CopyKind, [RateSeries; 2]> = FxHashMap::default();
-    for (kind, row) in copies(rank) {
+    for &(kind, row) in copies {
         let Some(rate) = rate(rank, row) else { continue };
         // Holistic Trace Analysis gives a copy of no length one microsecond.
         let end_ns = row.start_ns + if row.duration_ns == 0 { 1000 } else { row.duration_ns };
@@ -148,11 +158,13 @@ pub fn series(rank: &RankTrace<'_>) -> Vec<(CopyKind, RateSeries)> {
 
 /// Copies of a rank; with every change of rates if `all`.
 pub fn of_rank(rank: &RankTrace<'_>, all: bool) -> RankCopies {
+    let mut left_out = LeftOut::of(rank);
+    let copies = copies(rank, &mut left_out);
     let mut by_kind: FxHashMap<CopyKind, Vec<&Work>> = FxHashMap::default();
-    for (kind, row) in copies(rank) {
+    for &(kind, row) in &copies {
         by_kind.entry(kind).or_default().push(row);
     }
-    let series = series(rank);
+    let series = series(rank, &copies);
     let points: FxHashMap<CopyKind, &RateSeries> =
         series.iter().map(|(kind, points)| (*kind, points)).collect();
     let of_kind = |(kind, rows): (CopyKind, Vec<&Work>)| {
@@ -170,12 +182,14 @@ pub fn of_rank(rank: &RankTrace<'_>, all: bool) -> RankCopies {
     };
     let mut kinds: Vec<KindCopies> = by_kind.into_iter().map(of_kind).collect();
     kinds.sort_by_key(|row| (Reverse(row.busy_ns), row.kind));
-    RankCopies { kinds, curve: curve(rank), series: if all { series } else { Vec::new() } }
+    let series = if all { series } else { Vec::new() };
+    RankCopies { kinds, curve: curve(rank, &copies), series, left_out }
 }
 
 /// Bytes over time; a copy's are spread evenly over its duration.
-fn curve(rank: &RankTrace<'_>) -> Vec<Bucket> {
-    let Some(whole) = Interval::hull(rank.work.iter().map(Work::interval)) else {
+fn curve(rank: &RankTrace<'_>, copies: &[(CopyKind, &Work)]) -> Vec<Bucket> {
+    let judged = rank.work.iter().zip(rank.is_judged()).filter(|(_, is_judged)| *is_judged);
+    let Some(whole) = Interval::hull(judged.map(|(row, _)| row.interval())) else {
         return Vec::new();
     };
     let length_ns = whole.length().div_ceil(BUCKETS).max(1);
@@ -186,7 +200,7 @@ fn curve(rank: &RankTrace<'_>) -> Vec<Bucket> {
     };
     let mut curve: Vec<Bucket> =
         (0..whole.length().div_ceil(length_ns).max(1)).map(bucket).collect();
-    for (kind, row) in copies(rank) {
+    for &(kind, row) in copies {
         let Some(at) = CURVES.iter().position(|curve| *curve == kind) else { continue };
         let Some(bytes) = row.bytes.get() else { continue };
         let copy = Interval::new(row.start_ns, row.end_ns().max(row.start_ns + 1));
@@ -210,7 +224,7 @@ impl Analysis for Bandwidth {
     type Part = RankCopies;
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::WORK
+        WINDOW_NEEDS
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, options: &Options) -> RankCopies {
@@ -225,7 +239,10 @@ impl Analysis for Bandwidth {
                 tables.push(series_table(at, part));
             }
         }
-        Body { tables, notes: Vec::new() }
+        let mut body = Body { tables, notes: Vec::new() };
+        let left_out = parts.iter().map(|(at, part)| (at, &part.left_out));
+        add_left_out(&mut body, "copies and memsets", left_out);
+        body
     }
 }
 
@@ -350,7 +367,7 @@ mod tests {
         assert_eq!((to_device.rate(), to_device.fastest), (Some(2e10), Some(2e10)));
         let memset = &found.kinds[1];
         assert_eq!((memset.bytes, memset.rate(), memset.points.clone()), (None, None, None));
-        let rates = &series(&rank)[0].1;
+        let rates = &of_rank(&rank, true).series[0].1;
         assert_eq!(*rates, [(0, 10.0), (50, 30.0), (100, 20.0), (150, 0.0)]);
         let total: f64 = found.curve.iter().map(|bucket| bucket.bytes[0]).sum();
         assert!((total - 3000.0).abs() < 1e-6);

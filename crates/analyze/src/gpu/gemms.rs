@@ -20,7 +20,8 @@ use crate::base::names::Names;
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
 };
-use crate::rank::{HostSpan, Needs, RankTrace};
+use crate::gpu::outside::{LeftOut, add_left_out};
+use crate::rank::{HostSpan, Needs, RankTrace, WINDOW_NEEDS, Work};
 
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
@@ -117,6 +118,8 @@ struct RankGemms {
     replayed: u64,
     /// What the rank's devices can do, where they are all alike.
     peaks: Option<Peaks>,
+    /// Calls outside of the steps.
+    left_out: LeftOut,
 }
 
 /// What the devices of a file can do, where they are all alike; or what was given.
@@ -135,8 +138,15 @@ fn peaks_of(rank: &RankTrace<'_>, given: Option<Peaks>) -> Option<Peaks> {
 fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankGemms {
     let spans = outermost(rank);
     let work = work_within(rank, &spans);
+    let judged = rank.judged();
+    let mut left_out = LeftOut::of(rank);
     let mut found: FxHashMap<(NameId, NameId), Calls> = FxHashMap::default();
     for (span, work) in spans.iter().zip(work) {
+        let is_judged = judged.holds(work.first().copied(), span.start_ns);
+        left_out.count(is_judged, span.duration_ns, || rank.name(span.name).to_owned());
+        if !is_judged {
+            continue;
+        }
         let calls = found.entry((span.name, span.args)).or_insert(Calls {
             calls: 0,
             seen: 0,
@@ -155,8 +165,10 @@ fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankGemms {
             calls.longest = Some((row.duration_ns, names.get(&rank.work_name(row))));
         }
     }
-    let replayed = rank.work.iter().filter(|row| row.is_kernel() && row.graph.is_some()).count();
-    let mut rows = RankGemms { replayed: replayed as u64, ..RankGemms::default() };
+    let in_graph =
+        |(row, is_judged): &(&Work, &bool)| **is_judged && row.is_kernel() && row.graph.is_some();
+    let replayed = rank.work.iter().zip(&judged.work).filter(in_graph).count();
+    let mut rows = RankGemms { replayed: replayed as u64, left_out, ..RankGemms::default() };
     for ((function, args), calls) in found {
         match serde_json::from_str(rank.name(args)) {
             Ok(shape) => rows.rows.push((names.get(rank.name(function)), shape, calls)),
@@ -216,7 +228,7 @@ impl Analysis for Gemms {
     type Part = RankGemms;
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::WORK | Needs::CALLS | Needs::spans(SpanKind::Other)
+        WINDOW_NEEDS | Needs::spans(SpanKind::Other)
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, options: &Options) -> RankGemms {
@@ -244,6 +256,9 @@ impl Analysis for Gemms {
         let mut of_ranks = with_calls.map(|(_, part)| part.peaks);
         let first = of_ranks.next().flatten();
         let peaks = first.filter(|first| of_ranks.all(|one| one == Some(*first)));
+        let mut body = Body { tables: Vec::new(), notes };
+        let left_out = parts.iter().map(|(at, part)| (at, &part.left_out));
+        add_left_out(&mut body, "calls of cuBLAS", left_out);
         let mut rows: BTreeMap<(Arc<str>, GemmShape), Calls> = BTreeMap::new();
         for (function, shape, calls) in parts.into_iter().flat_map(|(_, part)| part.rows) {
             rows.entry((function, shape)).and_modify(|sum| sum.add(&calls)).or_insert(calls);
@@ -252,7 +267,8 @@ impl Analysis for Gemms {
         rows.sort_by_key(|((_, shape), calls)| {
             Reverse((calls.busy_ns, shape.flops.unwrap_or(u64::MAX)))
         });
-        Body { tables: vec![table(&rows, peaks.as_ref())], notes }
+        body.tables.insert(0, table(&rows, peaks.as_ref()));
+        body
     }
 }
 

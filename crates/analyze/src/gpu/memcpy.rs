@@ -11,7 +11,8 @@ use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
 };
 use crate::gpu::bandwidth::NO_BYTES;
-use crate::rank::{Needs, RankTrace};
+use crate::gpu::outside::{LeftOut, add_left_out};
+use crate::rank::{Needs, RankTrace, WINDOW_NEEDS, judges};
 
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
@@ -53,6 +54,19 @@ impl CopyColumns {
 }
 
 impl CopyOperation {
+    fn of(row: &MemoryCopy) -> CopyOperation {
+        CopyOperation { kind: row.kind, from: row.from, to: row.to }
+    }
+
+    /// As rows are named.
+    fn shown(self) -> String {
+        let name = direction(self.kind);
+        match self.memory() {
+            Some(memory) => format!("{name}, {memory}"),
+            None => name.to_owned(),
+        }
+    }
+
     /// Whether one side is memory that may be paged out: such a copy goes through a
     /// buffer of the driver's and makes its caller wait.
     fn pageable(self) -> Option<bool> {
@@ -82,28 +96,48 @@ impl CopyOperation {
 impl Analysis for Memcpy {
     const KIND: &'static str = KIND.name;
     const HTA: bool = false;
-    type Part = Vec<Values<CopyColumns>>;
+    type Part = RankCopies;
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::WORK
+        WINDOW_NEEDS
     }
 
     /// Work does not keep which memory a copy read and wrote: its rows are read again.
     /// The first reading has noted what cannot be read.
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Vec<Values<CopyColumns>> {
-        of_rows(&rank.file.rows::<MemoryCopy>().0)
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> RankCopies {
+        of_rank(rank)
     }
 
-    fn join(&self, parts: Vec<(RankAt, Vec<Values<CopyColumns>>)>, _: &Options) -> Body {
-        Body { tables: vec![times(&parts), sizes(&parts)], notes: Vec::new() }
+    fn join(&self, parts: Vec<(RankAt, RankCopies)>, _: &Options) -> Body {
+        let mut body = Body { tables: vec![times(&parts), sizes(&parts)], notes: Vec::new() };
+        let left_out = parts.iter().map(|(at, part)| (at, &part.left_out));
+        add_left_out(&mut body, "copies and memsets", left_out);
+        body
     }
+}
+
+/// Copies of a rank in its steps; without steps, all.
+struct RankCopies {
+    kinds: Vec<Values<CopyColumns>>,
+    left_out: LeftOut,
+}
+
+fn of_rank(rank: &RankTrace<'_>) -> RankCopies {
+    let windows = rank.device_windows();
+    let mut left_out = LeftOut::of(rank);
+    let mut rows = rank.file.rows::<MemoryCopy>().0;
+    rows.retain(|row| {
+        let is_judged = judges(&windows, Some(row.device), row.start_ns);
+        left_out.count(is_judged, row.duration_ns, || CopyOperation::of(row).shown());
+        is_judged
+    });
+    RankCopies { kinds: of_rows(&rows), left_out }
 }
 
 fn of_rows(rows: &[MemoryCopy]) -> Vec<Values<CopyColumns>> {
     let mut found: BTreeMap<CopyOperation, Vec<&MemoryCopy>> = BTreeMap::new();
     for row in rows {
-        let operation = CopyOperation { kind: row.kind, from: row.from, to: row.to };
-        found.entry(operation).or_default().push(row);
+        found.entry(CopyOperation::of(row)).or_default().push(row);
     }
     let of_operation = |(operation, rows): (CopyOperation, Vec<&MemoryCopy>)| {
         let interval =
@@ -122,16 +156,11 @@ fn of_rows(rows: &[MemoryCopy]) -> Vec<Values<CopyColumns>> {
 
 fn own(copies: &CopyColumns) -> Vec<Cell> {
     let operation = copies.operation;
-    let name = direction(operation.kind);
-    let (memory, copy) = match operation.memory() {
-        Some(memory) => (Some(memory.clone()), format!("{name}, {memory}")),
-        None => (None, name.to_owned()),
-    };
     vec![
         Cell::known(operation.pageable(), NO_KINDS),
-        name.into(),
-        Cell::known(memory, NO_KINDS),
-        copy.into(),
+        direction(operation.kind).into(),
+        Cell::known(operation.memory(), NO_KINDS),
+        operation.shown().into(),
     ]
 }
 
@@ -142,7 +171,7 @@ const OWN: [Column; 4] = [
     Column::new("copy", "copy", Unit::Name),
 ];
 
-fn times(parts: &[(RankAt, Vec<Values<CopyColumns>>)]) -> Table {
+fn times(parts: &[(RankAt, RankCopies)]) -> Table {
     let mut more = vec![
         Column::data("busy_ns", Unit::Duration),
         Column::new("rate", "rate", Unit::BytesPerSecond),
@@ -157,6 +186,7 @@ fn times(parts: &[(RankAt, Vec<Values<CopyColumns>>)]) -> Table {
         .empty(NO_COPIES);
     for (at, part) in parts {
         let rows = part
+            .kinds
             .iter()
             .map(|row| Values { row: row.row.clone(), values: row.values.clone() })
             .collect();
@@ -170,7 +200,7 @@ fn times(parts: &[(RankAt, Vec<Values<CopyColumns>>)]) -> Table {
     table
 }
 
-fn sizes(parts: &[(RankAt, Vec<Values<CopyColumns>>)]) -> Table {
+fn sizes(parts: &[(RankAt, RankCopies)]) -> Table {
     let columns = nsys::columns(&nsys::SIZES, &OWN);
     let mut table = Table::new("cuda_gpu_mem_size_sum", "Copies and memsets by size", columns)
         .about("bytes of single copies")
@@ -179,7 +209,7 @@ fn sizes(parts: &[(RankAt, Vec<Values<CopyColumns>>)]) -> Table {
         let bytes = |row: &&Values<CopyColumns>| {
             row.row.bytes.as_ref().map_or(0, |bytes| bytes.iter().sum())
         };
-        let mut rows: Vec<&Values<CopyColumns>> = part.iter().collect();
+        let mut rows: Vec<&Values<CopyColumns>> = part.kinds.iter().collect();
         rows.sort_by_key(|row| std::cmp::Reverse(bytes(row)));
         for row in rows {
             let mut cells = vec![at.label.as_str().into()];

@@ -1,10 +1,13 @@
 //! What devices did outside of the steps: reports on devices are of the steps where there are any, and say
 //! what they leave out.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use tprof_facts::units::{count, duration};
 
 use crate::base::intervals::Interval;
-use crate::document::{Cell, Column, RankAt, Table, Unit};
+use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
 use crate::rank::{Busy, Class, DeviceWindow, RankTrace};
 
 /// Kernels, copies and memsets of a rank that began outside of its devices' steps.
@@ -61,6 +64,88 @@ pub fn note(ranks: impl IntoIterator<Item = OutsideWork>) -> Vec<String> {
         (true, 0) => vec!["of the steps; no kernel or copy ran outside of them".to_owned()],
         (true, _) => vec![left_out()],
     }
+}
+
+/// What a report leaves out since it belongs to no step, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Whether the rank has steps: only then is anything left out.
+    has_steps: bool,
+    /// How many rows there are in all.
+    all: u64,
+    /// How many are left out, and the sum of their durations.
+    by_name: BTreeMap<String, [u64; 2]>,
+}
+
+impl LeftOut {
+    /// Of a rank of which nothing is counted yet.
+    pub fn of(rank: &RankTrace<'_>) -> LeftOut {
+        let has_steps = rank.device_windows().iter().any(|window| window.steps > 0);
+        LeftOut { has_steps, ..LeftOut::default() }
+    }
+
+    /// Counts a row, and whether it is left out.
+    pub fn count(&mut self, is_judged: bool, duration_ns: u64, name: impl FnOnce() -> String) {
+        self.all += 1;
+        if !is_judged {
+            let [count, sum_ns] = self.by_name.entry(name()).or_default();
+            *count += 1;
+            *sum_ns = sum_ns.saturating_add(duration_ns);
+        }
+    }
+
+    /// How many are left out, and the sum of their durations.
+    fn sum(&self) -> [u64; 2] {
+        let sum = |of: usize| self.by_name.values().map(|row| row[of]).fold(0, u64::saturating_add);
+        [sum(0), sum(1)]
+    }
+}
+
+/// Adds to a report what it leaves out of each rank: a table where there is any, and what it says of it.
+/// `what` are the rows that it is of: `calls`.
+pub fn add_left_out<'p>(
+    body: &mut Body,
+    what: &str,
+    parts: impl Iterator<Item = (&'p RankAt, &'p LeftOut)> + Clone,
+) {
+    if !parts.clone().any(|(_, part)| part.has_steps) {
+        return;
+    }
+    let sums: Vec<[u64; 2]> = parts.clone().map(|(_, part)| part.sum()).collect();
+    let [outside, outside_ns]: [u64; 2] =
+        [0, 1].map(|of: usize| sums.iter().map(|sum| sum[of]).fold(0, u64::saturating_add));
+    if outside == 0 {
+        body.notes.push(format!("of the steps; no {what} lie outside of them"));
+        return;
+    }
+    let all = parts.clone().map(|(_, part)| part.all).sum();
+    body.notes.push(format!(
+        "of the steps: {} of {} {what}, {} in all, lie before, between or after them (see \
+         `outside_of_steps`)",
+        count(outside),
+        count(all),
+        duration(outside_ns)
+    ));
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("outside_ns", "total", Unit::Duration),
+        Column::new("outside_count", "count", Unit::Count),
+        Column::new("name", "name", Unit::Name),
+    ];
+    let mut table = Table::new("outside_of_steps", "Outside of the steps", columns)
+        .about("before, between and after the steps; counted nowhere else here");
+    let rows = parts.flat_map(|(at, part)| part.by_name.iter().map(move |row| (at, row)));
+    let mut rows: Vec<(&RankAt, (&String, &[u64; 2]))> = rows.collect();
+    rows.sort_by_key(|(_, (_, [_, sum_ns]))| Reverse(*sum_ns));
+    for (at, (name, [count, sum_ns])) in rows {
+        table.row(vec![
+            at.label.as_str().into(),
+            (*sum_ns).into(),
+            (*count).into(),
+            name.as_str().into(),
+        ]);
+    }
+    body.tables.push(table);
 }
 
 /// A part of a device's time outside of its steps.
@@ -126,11 +211,15 @@ pub fn table(rows: &[(&RankAt, Option<u32>, OutsidePart)]) -> Table {
 mod tests {
     use super::*;
     use crate::base::names::Names;
+    use crate::document::{DocumentKind, Options};
     use crate::fixture::Fixture;
-    use crate::gpu::{at_once, breakdown, idle, kernels, overlap, queue};
+    use crate::gpu::{
+        api, at_once, bandwidth, breakdown, comm, gemms, idle, kernels, launches, memcpy, overlap,
+        queue, stragglers,
+    };
     use crate::rank::{Needs, WINDOW_NEEDS};
     use tprof_trace::TraceFile;
-    use tprof_trace::model::{Kernel, Span, SpanKind};
+    use tprof_trace::model::{CopyKind, Kernel, MemoryCopy, Span, SpanKind};
 
     /// A warm-up of one kernel, two steps of a kernel and a collective each that follow each other on the
     /// device, and a kernel after them.
@@ -199,6 +288,124 @@ mod tests {
             text.starts_with("of the steps: 2 of 6 kernels and copies, 30 ns in all"),
             "{text}"
         );
+    }
+
+    /// A row of a table, as far as a test looks at it.
+    fn cells(body: &Body, table: &str, keys: &[&str]) -> Vec<Vec<Cell>> {
+        let table = body.tables.iter().find(|of| of.key == table).unwrap();
+        let at = |key: &&str| table.columns.iter().position(|column| column.key == *key).unwrap();
+        let places: Vec<usize> = keys.iter().map(at).collect();
+        table.rows.iter().map(|row| places.iter().map(|at| row[*at].clone()).collect()).collect()
+    }
+
+    /// A report on a file, as it is made; and as Holistic Trace Analysis would.
+    fn made(kind: &DocumentKind, file: &TraceFile, hta: bool) -> Body {
+        let analysis = (kind.analysis)();
+        let options = Options { data: true, hta, ..Options::default() };
+        let rank = RankTrace::load_as(file, analysis.needs(&options), hta, 1);
+        let at = RankAt {
+            rank: Some(0),
+            label: "rank 0".to_owned(),
+            file: String::new(),
+            clock: tprof_facts::Clock::default(),
+            machine: Default::default(),
+        };
+        analysis.rank(0, &rank, &at, &options);
+        analysis.finish(&options)
+    }
+
+    /// As [`file`], with a copy, a call that starts nothing and a multiplication before the steps and in the
+    /// first one, and a collective before them.
+    fn file_of_copies() -> TraceFile {
+        let mut made = Fixture::new();
+        for (number, start_ns) in [(1, 100), (2, 200)] {
+            let row =
+                Span { start_ns, duration_ns: 90, kind: SpanKind::Annotation, ..Span::default() };
+            made.span(row, &format!("ProfilerStep#{number}"));
+        }
+        let category = made.name("cublas");
+        let args = made.name(
+            r#"{"m":2,"n":3,"k":5,"batch":1,"transposed":"NN","a":"Half","b":"Half","c":"Half","flops":60}"#,
+        );
+        // Of the step's work, the device begins it after the step has ended on the host.
+        for (number, at, ran_ns) in [(0, 10, 20), (10, 101, 290), (20, 201, 400)] {
+            let launched = |made: &mut Fixture, after: u64, name: &str| {
+                made.call(0, at + after, 1, name, number + after);
+                let (start_ns, duration_ns) = (ran_ns + 10 * after, 10);
+                (start_ns, duration_ns, Some(number + after))
+            };
+            let (start_ns, duration_ns, correlation) = launched(&mut made, 1, "cudaLaunchKernel");
+            let row = Kernel { start_ns, duration_ns, correlation, ..Kernel::default() };
+            made.kernel(row, "gemm");
+            let kind = SpanKind::Other;
+            let span =
+                Span { start_ns: at, duration_ns: 3, kind, category, args, ..Span::default() };
+            made.span(span, "cublasGemmEx");
+            let (start_ns, duration_ns, correlation) = launched(&mut made, 4, "cudaMemcpyAsync");
+            let (bytes, kind) = (Some(1000), CopyKind::HostToDevice);
+            let row = MemoryCopy {
+                start_ns,
+                duration_ns,
+                correlation,
+                bytes,
+                kind,
+                ..MemoryCopy::default()
+            };
+            made.copy(row, "");
+            let (start_ns, duration_ns, correlation) = launched(&mut made, 6, "cudaLaunchKernel");
+            let row = Kernel { start_ns, duration_ns, correlation, ..Kernel::default() };
+            made.kernel(row, "ncclDevKernel_AllReduce_Sum_f32_RING_LL");
+            made.call(0, at + 8, 1, "cudaMalloc", 0);
+        }
+        made.finish()
+    }
+
+    #[test]
+    fn every_report_on_devices_says_what_it_leaves_out() {
+        let file = file_of_copies();
+        let kinds = [
+            (memcpy::KIND, "cuda_gpu_mem_time_sum", "count", vec!["Memcpy HtoD"]),
+            (bandwidth::KIND, "bandwidth", "count", vec!["Memcpy HtoD"]),
+            (gemms::KIND, "gemms", "calls", vec!["cublasGemmEx"]),
+            (launches::KIND, "launches", "calls", vec!["cudaLaunchKernel", "cudaMemcpyAsync"]),
+            (
+                api::KIND,
+                "cuda_api_sum",
+                "count",
+                vec!["cudaLaunchKernel", "cudaMalloc", "cudaMemcpyAsync"],
+            ),
+            (comm::KIND, "comm", "calls", vec!["all_reduce"]),
+            (stragglers::KIND, "load", "compute_ns", vec!["all_reduce"]),
+        ];
+        for (kind, table, count, names) in kinds {
+            let body = made(&kind, &file, false);
+            let mut counts: Vec<Cell> =
+                cells(&body, table, &[count]).into_iter().flatten().collect();
+            counts.sort_by_key(|cell| format!("{cell:?}"));
+            let expected: &[u64] = match kind.name {
+                "launches" => &[2, 4],
+                "api" => &[2, 2, 4],
+                // Of a step.
+                "stragglers" => &[10],
+                _ => &[2],
+            };
+            assert_eq!(
+                counts,
+                expected.iter().map(|n| Cell::from(*n)).collect::<Vec<_>>(),
+                "{}",
+                kind.name
+            );
+            let mut outside: Vec<Cell> =
+                cells(&body, "outside_of_steps", &["name"]).into_iter().flatten().collect();
+            outside.sort_by_key(|cell| format!("{cell:?}"));
+            assert_eq!(outside, names.iter().map(|name| Cell::from(*name)).collect::<Vec<_>>());
+            let note = body.notes.iter().find(|note| note.starts_with("of the steps: "));
+            assert!(note.is_some_and(|note| note.contains(" of ")), "{:?}", body.notes);
+            // Holistic Trace Analysis reads whole traces.
+            let whole = made(&kind, &file, true);
+            assert!(whole.tables.iter().all(|table| table.key != "outside_of_steps"));
+            assert!(whole.notes.iter().all(|note| !note.contains("of the steps")));
+        }
     }
 
     #[test]

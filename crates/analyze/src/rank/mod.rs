@@ -44,5 +44,5 @@ pub use steps::PROFILER_STEP;
 pub(crate) use steps::steps_of_one_process;
 pub use tprof_facts::Class;
 pub use trace::RankTrace;
-pub use windows::{DeviceWindow, WINDOW_NEEDS};
+pub use windows::{DeviceWindow, WINDOW_NEEDS, judges};
 pub(crate) use windows::{judged_window, of_devices};

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use super::busy::Busy;
 use super::device_steps::DeviceSteps;
 use super::needs::Needs;
-use super::rows::Work;
+use super::rows::{HostSpan, Work};
 use super::step::Step;
 use super::trace::RankTrace;
 use crate::base::intervals::{Cover, Interval};
@@ -104,20 +104,26 @@ impl RankTrace<'_> {
         if windows.iter().all(|window| window.is_whole() && window.steps == 0) {
             return vec![true; self.work.len()];
         }
-        // Work is in order of start: of each device, the part of its window that may hold the next.
-        let mut next = vec![0; windows.len()];
-        let is_judged = |row: &Work| {
-            let device = self.device_of(row);
-            let Some(at) = windows.iter().position(|window| window.device == device) else {
-                return false;
-            };
-            let parts = windows[at].judged.parts();
-            while parts.get(next[at]).is_some_and(|part| part.end <= row.start_ns) {
-                next[at] += 1;
-            }
-            parts.get(next[at]).is_some_and(|part| part.start <= row.start_ns)
+        self.work.iter().map(|row| judges(&windows, self.device_of(row), row.start_ns)).collect()
+    }
+
+    /// What of the rank belongs to the time that is judged.
+    pub fn judged(&self) -> Judged {
+        let has_steps = self.device_windows().iter().any(|window| window.steps > 0);
+        let on_host = match has_steps {
+            true => Cover::of(self.steps().iter().map(|step| step.interval)),
+            false => Cover::of([Interval::new(0, u64::MAX)]),
         };
-        self.work.iter().map(is_judged).collect()
+        Judged { has_steps, work: self.is_judged(), on_host }
+    }
+
+    /// Of each call, whether it is judged.
+    pub fn is_call_judged(&self) -> Vec<bool> {
+        let judged = self.judged();
+        let of_call = |(at, call): (usize, &HostSpan)| {
+            judged.holds(self.launches.work_of(at).first().copied(), call.start_ns)
+        };
+        self.calls.iter().enumerate().map(of_call).collect()
     }
 
     /// The time of the rank that is judged over steps, those of one process: when each of its devices was at
@@ -129,6 +135,43 @@ impl RankTrace<'_> {
         let on_host = Cover::of(on_host.map(|step| step.interval));
         Cover::of(of_process.flat_map(times)).union(&on_host)
     }
+}
+
+/// What of a rank is judged: all, where no device did steps.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// Whether any device did steps.
+    pub has_steps: bool,
+    /// Of each piece of work, whether it is judged.
+    pub work: Vec<bool>,
+    /// When hosts were at the steps.
+    pub on_host: Cover,
+}
+
+impl Judged {
+    /// Whether something is judged that began at this moment on the host: what started work is if the
+    /// work is.
+    pub fn holds(&self, work: Option<u32>, start_ns: u64) -> bool {
+        match work {
+            Some(work) => self.work[work as usize],
+            None => self.on_host.touches(Interval::new(start_ns, start_ns)),
+        }
+    }
+
+    /// When the rank was at its steps, on the host or on a device.
+    pub fn time(&self, rank: &RankTrace<'_>) -> Cover {
+        let windows = rank.device_windows();
+        windows.iter().fold(self.on_host.clone(), |all, window| all.union(&window.judged))
+    }
+}
+
+/// Whether windows judge what a device began at a moment.
+pub fn judges(windows: &[DeviceWindow], device: Option<u32>, time_ns: u64) -> bool {
+    let of_device = windows.iter().find(|window| window.device == device);
+    of_device.is_some_and(|window| {
+        let is_all = window.is_whole() && window.steps == 0;
+        is_all || window.judged.touches(Interval::new(time_ns, time_ns))
+    })
 }
 
 fn times(of: &DeviceSteps) -> impl Iterator<Item = Interval> + '_ {

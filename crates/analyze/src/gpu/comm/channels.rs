@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ChannelWork, ChannelWorkKind};
 
+use crate::base::intervals::{Cover, Interval};
 use crate::document::{Cell, Column, Table, Unit};
 
 const OF_ANOTHER: &str = "(of another process)";
@@ -41,10 +42,12 @@ impl WorkSums {
 pub struct ChannelSums(BTreeMap<(String, ChannelWorkKind, u32), WorkSums>);
 
 impl ChannelSums {
-    /// Of a rank's file.
-    pub fn of(file: &TraceFile) -> ChannelSums {
+    /// Of a rank's file: what began in the time that is judged.
+    pub fn of(file: &TraceFile, judged: &Cover) -> ChannelSums {
         let mut sums = ChannelSums::default();
-        for row in file.blocks::<ChannelWork>().flatten() {
+        let is_judged =
+            |row: &ChannelWork| judged.touches(Interval::new(row.start_ns, row.start_ns));
+        for row in file.blocks::<ChannelWork>().flatten().filter(is_judged) {
             let name = file.name(row.name);
             let name = if name.is_empty() { OF_ANOTHER } else { name };
             let one = WorkSums {

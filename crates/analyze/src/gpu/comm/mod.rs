@@ -19,8 +19,9 @@ pub(crate) use links::Links;
 pub use times::Times;
 
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::gpu::outside::{LeftOut, add_left_out};
 use crate::rank::collectives::{Operation, operations};
-use crate::rank::{Needs, RankTrace};
+use crate::rank::{Needs, RankTrace, WINDOW_NEEDS};
 
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {
@@ -54,6 +55,7 @@ pub struct CollectiveTimes {
     pub without_kernel: u64,
     choices: Choices,
     channels: ChannelSums,
+    left_out: LeftOut,
 }
 
 impl CollectiveTimes {
@@ -90,16 +92,27 @@ impl Analysis for Comm {
     type Part = CollectiveTimes;
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::WORK | Needs::CALLS | Needs::COLLECTIVES
+        WINDOW_NEEDS | Needs::COLLECTIVES
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> CollectiveTimes {
-        let (operations, without_kernel) = operations(rank);
-        let channels = ChannelSums::of(rank.file);
-        CollectiveTimes { channels, ..CollectiveTimes::of(&operations, without_kernel) }
+        let (mut operations, without_kernel) = operations(rank);
+        let judged = rank.judged();
+        let mut left_out = LeftOut::of(rank);
+        operations.retain(|operation| {
+            let is_judged = judged.holds(operation.work, operation.start_ns);
+            left_out.count(is_judged, operation.duration_ns, || operation.name.clone());
+            is_judged
+        });
+        let channels = ChannelSums::of(rank.file, &judged.time(rank));
+        let times = CollectiveTimes::of(&operations, without_kernel);
+        CollectiveTimes { channels, left_out, ..times }
     }
 
     fn join(&self, parts: Vec<(RankAt, CollectiveTimes)>, _options: &Options) -> Body {
-        tables::body(&parts)
+        let mut body = tables::body(&parts);
+        let left_out = parts.iter().map(|(at, part)| (at, &part.left_out));
+        add_left_out(&mut body, "collectives", left_out);
+        body
     }
 }

@@ -11,7 +11,8 @@ use tprof_trace::calls::function;
 use crate::base::names::Names;
 use crate::base::stats::quantiles;
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
-use crate::rank::{HostSpan, Needs, RankTrace, Work};
+use crate::gpu::outside::{LeftOut, add_left_out};
+use crate::rank::{HostSpan, Needs, RankTrace, WINDOW_NEEDS, Work};
 use tables::{by_call, by_graph, each};
 
 /// The report.
@@ -142,18 +143,31 @@ pub struct RankLaunches {
     pub orphans: u64,
     /// One by one, where they were asked for.
     pub each: Vec<(Arc<str>, Launch)>,
+    /// Launches outside of the steps.
+    pub left_out: LeftOut,
 }
 
 /// Launches of a rank; one by one too if `each`.
 pub fn of_rank(rank: &RankTrace<'_>, names: &Names, each: bool) -> RankLaunches {
+    let work_judged = rank.is_judged();
+    let is_orphan = |at: &usize| work_judged[*at] && rank.launches.call_of(*at).is_none();
     let mut found = RankLaunches {
-        orphans: (0..rank.work.len()).filter(|at| rank.launches.call_of(*at).is_none()).count()
-            as u64,
+        orphans: (0..rank.work.len()).filter(is_orphan).count() as u64,
+        left_out: LeftOut::of(rank),
         ..RankLaunches::default()
     };
+    let is_judged = rank.is_call_judged();
     let mut by_name: FxHashMap<_, Vec<Launch>> = FxHashMap::default();
+    let mut last = None;
     for launch in launches(rank) {
-        by_name.entry(rank.calls[launch.call as usize].name).or_default().push(launch);
+        let call = &rank.calls[launch.call as usize];
+        let is_judged = is_judged[launch.call as usize];
+        if last.replace(launch.call) != Some(launch.call) {
+            found.left_out.count(is_judged, launch.call_ns, || rank.name(call.name).to_owned());
+        }
+        if is_judged {
+            by_name.entry(call.name).or_default().push(launch);
+        }
     }
     for (name, launches) in by_name {
         let name = names.get(rank.name(name));
@@ -166,7 +180,7 @@ pub fn of_rank(rank: &RankTrace<'_>, names: &Names, each: bool) -> RankLaunches 
         b.call_ns.total_ns.cmp(&a.call_ns.total_ns).then_with(|| a.name.cmp(&b.name))
     });
     found.each.sort_by_key(|(_, launch)| launch.start_ns);
-    found.graphs = graphs(rank);
+    found.graphs = graphs(rank, &is_judged);
     found
 }
 
@@ -189,9 +203,9 @@ fn of_calls(name: Arc<str>, launches: &[Launch]) -> CallLaunches {
     }
 }
 
-fn graphs(rank: &RankTrace<'_>) -> Vec<GraphLaunches> {
+fn graphs(rank: &RankTrace<'_>, is_judged: &[bool]) -> Vec<GraphLaunches> {
     let mut graphs: FxHashMap<(Option<u32>, usize), GraphLaunches> = FxHashMap::default();
-    for (at, call) in rank.calls.iter().enumerate() {
+    for (at, call) in rank.calls.iter().enumerate().filter(|(at, _)| is_judged[*at]) {
         let work = rank.launches.work_of(at);
         let Some(first) = work.first().map(|at| &rank.work[*at as usize]) else { continue };
         if first.graph.is_none() && !rank.name(call.name).contains("GraphLaunch") {
@@ -229,7 +243,7 @@ impl Analysis for LaunchReport {
     type Part = RankLaunches;
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::WORK | Needs::CALLS
+        WINDOW_NEEDS
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, options: &Options) -> RankLaunches {
@@ -252,7 +266,10 @@ impl Analysis for LaunchReport {
                 tprof_facts::units::count(orphans)
             ));
         }
-        Body { tables, notes }
+        let mut body = Body { tables, notes };
+        let left_out = parts.iter().map(|(at, part)| (at, &part.left_out));
+        add_left_out(&mut body, "calls that start work", left_out);
+        body
     }
 }
 

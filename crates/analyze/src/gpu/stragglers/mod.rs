@@ -10,7 +10,8 @@ pub use arrivals::{Arrival, Meetings, arrivals, named};
 
 use crate::base::intervals::Cover;
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
-use crate::rank::collectives::operations;
+use crate::gpu::outside::{LeftOut, add_left_out};
+use crate::rank::collectives::{Operation, operations};
 use crate::rank::{Class, Needs, RankTrace};
 
 /// The kind.
@@ -29,6 +30,7 @@ pub struct RankStragglers {
     meetings: Meetings,
     load: Load,
     hta: hta::RankKernelTimes,
+    left_out: LeftOut,
 }
 
 /// A rank's own work: what it does not share with others.
@@ -77,18 +79,28 @@ impl Analysis for Stragglers {
         let steps = rank.steps();
         let steps_of_work = rank.steps_of_work(&steps);
         let (operations, _) = operations(rank);
-        let meetings = Meetings::of(rank, &operations, &steps, &steps_of_work, |_| true);
+        let judged = rank.judged();
+        let meets = |operation: &Operation| judged.holds(operation.work, operation.start_ns);
+        let mut left_out = LeftOut::of(rank);
+        for operation in &operations {
+            let name = || operation.name.clone();
+            left_out.count(meets(operation), operation.duration_ns, name);
+        }
+        let meetings = Meetings::of(rank, &operations, &steps, &steps_of_work, meets);
         let counts = |at: usize| steps.is_empty() || steps_of_work[at].is_some();
         let computes = rank.work.iter().enumerate().filter(|(_, w)| w.class == Class::Compute);
         let cover: Cover =
             computes.filter(|(at, _)| counts(*at)).map(|(_, work)| work.interval()).collect();
         let steps = (!steps.is_empty()).then_some(steps.len() as u64);
         let load = Load { compute_ns: cover.length(), steps };
-        RankStragglers { meetings, load, ..RankStragglers::default() }
+        RankStragglers { meetings, load, left_out, ..RankStragglers::default() }
     }
 
     fn join(&self, parts: Vec<(RankAt, RankStragglers)>, options: &Options) -> Body {
-        tables::body(&parts, options)
+        let mut body = tables::body(&parts, options);
+        let left_out = parts.iter().map(|(at, part)| (at, &part.left_out));
+        add_left_out(&mut body, "collectives", left_out);
+        body
     }
 }
 
