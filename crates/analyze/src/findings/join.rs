@@ -50,9 +50,9 @@ fn share(finding: &Finding, rank: &RankFindings) -> f64 {
     finding.share.unwrap_or(of_time)
 }
 
-/// All findings, those with the largest share of their rank's time first; those that may be on
-/// purpose behind others as severe. What is at least high and can be changed at one place comes
-/// before what needs the job built otherwise.
+/// All findings, those with the largest share of their rank's time first; of those that are capped, what is
+/// spent once is behind others as severe, since its share is of the whole job. What is at least high and
+/// can be changed at one place comes before what needs the job built otherwise.
 pub(super) fn joined(ranks: &[RankFindings]) -> Vec<Joined<'_>> {
     let mut all: Vec<Joined<'_>> = Vec::new();
     for rank in ranks {
@@ -85,7 +85,8 @@ pub(super) fn joined(ranks: &[RankFindings]) -> Vec<Joined<'_>> {
     let order = |one: &Joined<'_>| (one.rule, one.finding.subject.clone());
     let rank = |one: &Joined<'_>| {
         let is_quick = one.finding.is_local && one.severity() >= Severity::High;
-        (is_quick, one.severity(), one.finding.most.is_none())
+        let is_capped_once = one.finding.is_once && one.finding.most.is_some();
+        (is_quick, one.severity(), !is_capped_once)
     };
     all.sort_by(|a, b| {
         let by_share = || b.share().total_cmp(&a.share());
