@@ -88,7 +88,7 @@ pub const PAIRS: &[Pair] = &[
         keys: 2,
         report: ("launches", "launches"),
         columns: &["rank", "name", "calls", "work", "call_total_ns", "call_max_ns", "delay_max_ns"],
-        of_whole_run: false,
+        of_whole_run: true,
         leaves_out: None,
     },
     Pair {
@@ -97,7 +97,7 @@ pub const PAIRS: &[Pair] = &[
         keys: 1,
         report: ("stragglers", "late_arrivals"),
         columns: &["rank", "collectives", "last", "waited_ns", "delay_ns", "mean_late_ns"],
-        of_whole_run: false,
+        of_whole_run: true,
         leaves_out: None,
     },
     Pair {

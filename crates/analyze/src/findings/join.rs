@@ -94,3 +94,44 @@ pub(super) fn joined(ranks: &[RankFindings]) -> Vec<Joined<'_>> {
     });
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::outcome::Outcome;
+    use super::*;
+
+    /// The rules of findings with these shares of a second, in order: those that are capped, and those
+    /// of them that are spent once.
+    fn order(findings: &[(&'static str, u64, bool, bool)]) -> Vec<&'static str> {
+        let outcome = |&(rule, share, is_capped, is_once): &(&'static str, u64, bool, bool)| {
+            let mut finding = Finding::new(rule).bound(share * 10);
+            finding.is_once = is_once;
+            finding.most = is_capped.then_some(Severity::Medium);
+            Outcome { found: vec![(finding, Vec::new())], ..Outcome::of(rule) }
+        };
+        let ranks = [RankFindings {
+            label: "rank 0".to_owned(),
+            steps: 1,
+            step_ns: 1000,
+            window_ns: 1000,
+            outside_ns: 0,
+            unknown_ns: 0,
+            lost: None,
+            few_samples: None,
+            company: Default::default(),
+            outcomes: findings.iter().map(outcome).collect(),
+        }];
+        joined(&ranks).iter().map(|one| one.rule).collect()
+    }
+
+    #[test]
+    fn within_a_severity_the_larger_gain_comes_first_unless_it_is_spent_once() {
+        let found = [
+            ("small", 3, false, false),
+            ("wait", 95, true, false),
+            ("begin", 90, true, true),
+            ("high", 11, false, false),
+        ];
+        assert_eq!(order(&found), ["high", "wait", "small", "begin"]);
+    }
+}

@@ -67,6 +67,27 @@ pub(crate) fn is_device_allocation(name: &str) -> bool {
     base.is_some_and(|base| names.contains(&base))
 }
 
+/// Whether a call pins memory of the host, or gives it back: it may wait for the device.
+pub(crate) fn is_pinned_allocation(name: &str) -> bool {
+    let plain = plain(name);
+    let base = ["cuda", "cu", "hip"].iter().find_map(|prefix| plain.strip_prefix(prefix));
+    let names = [
+        "MallocHost",
+        "HostAlloc",
+        "FreeHost",
+        "HostRegister",
+        "HostUnregister",
+        "MemAllocHost",
+        "MemHostAlloc",
+        "MemFreeHost",
+        "MemHostRegister",
+        "MemHostUnregister",
+        "HostMalloc",
+        "HostFree",
+    ];
+    base.is_some_and(|base| names.contains(&base))
+}
+
 /// Whether a call loads or links code for a device, as the first use of a kernel does.
 pub(crate) fn loads_code(name: &str) -> bool {
     let plain = plain(name);
@@ -105,5 +126,9 @@ mod tests {
         assert!(
             !is_device_allocation("cudaMallocAsync") && !is_device_allocation("cudaMallocHost")
         );
+        for name in ["cudaMallocHost", "cudaHostRegister", "cuMemFreeHost", "hipHostMalloc"] {
+            assert!(is_pinned_allocation(name), "{name}");
+        }
+        assert!(!is_pinned_allocation("cudaMalloc") && !is_pinned_allocation("cuMemFree_v2"));
     }
 }

@@ -55,7 +55,7 @@ pub struct SliceArgs {
     /// Only these ranks
     #[arg(long, value_name = "LIST")]
     pub rank: Option<String>,
-    /// Only these training steps
+    /// Only these training steps, by their times on the host
     #[arg(long, value_name = "LIST")]
     pub steps: Option<String>,
     /// Where training steps come from: auto, explicit, profiler, optimizer, loader,

@@ -17,6 +17,12 @@ pub(super) struct CacheMiss;
 /// AOTAutograd's cache, in the log.
 const OF_AOT: &str = "aotautograd";
 
+/// Whether a log has look-ups that found nothing.
+pub(super) fn has_misses(scene: &Scene<'_>) -> bool {
+    let all = scene.rank.compile.logs.iter().flat_map(decisive);
+    all.into_iter().any(|one| matches!(one.outcome, CacheOutcome::Miss | CacheOutcome::Bypass))
+}
+
 impl Rule for CacheMiss {
     fn name(&self) -> &'static str {
         "CacheMiss"

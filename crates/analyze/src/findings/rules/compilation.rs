@@ -2,6 +2,8 @@
 
 use tprof_facts::units::duration;
 
+use super::cache_miss;
+use crate::base::intervals::{Cover, Interval};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::severity::Severity;
@@ -12,6 +14,24 @@ const LEAST_SHARE: f64 = 0.05;
 
 /// From this share on it outweighs what steps lose.
 const LEAST_OF_LIFE: f64 = 0.25;
+
+fn is_much(ns: u64, life: Interval) -> bool {
+    ns as f64 >= LEAST_SHARE * life.length() as f64
+}
+
+/// When devices wait for compilers, outside of what is judged, as far as this rule counts it, or
+/// CacheMiss where there is a log: what other rules do not count, too.
+pub(super) fn counted<'s>(scene: &'s Scene<'_>) -> Option<&'s Cover> {
+    if !scene.has_device() {
+        return None;
+    }
+    let (compiling, _) = scene.compiled_outside();
+    let is_counted = match scene.rank.compile.logs.is_empty() {
+        true => is_much(compiling.length(), scene.life()?),
+        false => cache_miss::has_misses(scene),
+    };
+    is_counted.then_some(compiling)
+}
 
 /// Time in which devices wait for compilers, outside of what is judged.
 pub(super) struct Compilation;
@@ -36,7 +56,7 @@ impl Rule for Compilation {
         };
         let (compiling, place) = scene.compiled_outside();
         let ns = compiling.length();
-        if (ns as f64) < LEAST_SHARE * life.length() as f64 {
+        if !is_much(ns, life) {
             return Verdict::clear(format!(
                 "devices wait for compilers for {} outside of what is judged",
                 duration(ns)
@@ -59,7 +79,7 @@ impl Rule for Compilation {
                 )
                 .bound(ns)
                 .once_of(life.length())
-                .on_line(place)
+                .on_line(place.clone())
                 .local();
         // A first run compiles in any case, and a longer one as little.
         if (ns as f64) < LEAST_OF_LIFE * life.length() as f64 {

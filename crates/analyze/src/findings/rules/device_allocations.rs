@@ -1,5 +1,5 @@
-//! DeviceAllocations: device memory is taken from the driver and given back in
-//! the middle of steps.
+//! DeviceAllocations: device memory, or pinned memory of the host, is taken from the driver and given
+//! back in the middle of steps.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use tprof_trace::calls::function;
 use crate::findings::absent::Thing;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
-use crate::findings::scene::calls::is_device_allocation;
+use crate::findings::scene::calls::{is_device_allocation, is_pinned_allocation};
 use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times};
@@ -37,10 +37,13 @@ impl Rule for DeviceAllocations {
         if let Some(verdict) = scene.no_calls() {
             return verdict;
         }
-        let calls = scene.calls_named(is_device_allocation);
+        let takes = |name: &str| is_device_allocation(name) || is_pinned_allocation(name);
+        let calls = scene.calls_named(takes);
         if calls.is_empty() {
-            return Verdict::none(scene.none(&CALL, scene.has_calls(is_device_allocation)));
+            return Verdict::none(scene.none(&CALL, scene.has_calls(takes)));
         }
+        let pins = |at: &usize| is_pinned_allocation(scene.rank.name(scene.rank.calls[*at].name));
+        let pinned = calls.iter().filter(|at| pins(at)).count();
         let cover = scene.cover_of_calls(&calls);
         let idle_ns = scene.idle_ns(IdleCause::Allocation);
         let start = match scene.steps {
@@ -69,6 +72,10 @@ impl Rule for DeviceAllocations {
             time(scene, idle_ns),
         );
         let advice = match sampled.named_ns {
+            _ if pinned == calls.len() => {
+                "Pin host memory once and use it again: a pool of pinned buffers, or a data loader that \
+                 keeps its own (pin_memory=True with persistent_workers=True)."
+            }
             0 => {
                 "Keep buffers over steps or take them from a caching or stream-ordered pool \
                  (cudaMallocAsync). If PyTorch's cache is emptied, leave out empty_cache() and free \
@@ -81,7 +88,10 @@ impl Rule for DeviceAllocations {
             }
         };
         let mut finding = scene
-            .finding("the driver allocates and frees device memory")
+            .finding(match pinned == calls.len() {
+                true => "the driver pins and releases host memory",
+                false => "the driver allocates and frees device memory",
+            })
             .seen(seen)
             .advice(advice)
             // The devices have still their work to do.

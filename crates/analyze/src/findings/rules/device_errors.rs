@@ -13,6 +13,7 @@ use crate::base::intervals::Interval;
 use crate::findings::finding::{Evidence, Finding, SourceLine, Track};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
+use crate::findings::scene::calls::is_pinned_allocation;
 use crate::findings::verdict::Verdict;
 use crate::gpu::device_memory::{HeldOfDevice, held_until};
 
@@ -25,6 +26,9 @@ const MOST_AFTER_NS: u64 = 10_000_000_000;
 /// that was found at a second attempt, and a low one for anything else.
 const RETRIED: f64 = 0.099;
 const SURVIVED: f64 = 0.01;
+
+/// What a call lacked that pins memory of the host.
+const OUT_OF_HOST: &str = "out of host memory";
 
 const NO_TIME: &str = "an error costs the job, or nothing";
 
@@ -65,16 +69,17 @@ impl Rule for DeviceErrors {
             // What a lack of memory is called differs by library.
             let of_memory = failure.library.is_out_of_memory(failure.status);
             let words = match of_memory {
+                true if pins(scene, &failure) => OUT_OF_HOST.to_owned(),
                 true => "out of memory".to_owned(),
                 false => failure.library.words(failure.status),
             };
             groups.entry((!of_memory, words)).or_default().push(failure);
         }
         let found = groups.into_iter().map(|((not_memory, words), failures)| {
-            if not_memory {
-                other(scene, words, &failures)
-            } else {
-                out_of_memory(scene, &failures)
+            match (not_memory, words.as_str()) {
+                (true, _) => other(scene, words, &failures),
+                (false, OUT_OF_HOST) => out_of_host_memory(scene, &failures),
+                _ => out_of_memory(scene, &failures),
             }
         });
         Verdict::Found(found.collect())
@@ -231,6 +236,46 @@ fn places<'s>(scene: &'s Scene<'_>, failures: &'s [Failure]) -> impl Iterator<It
     })
 }
 
+/// Whether it is a call that pins memory of the host.
+fn pins(scene: &Scene<'_>, one: &Failure) -> bool {
+    is_pinned_allocation(scene.rank.name(one.call.name))
+}
+
+/// How it went on after these failed for lack of memory.
+fn went_on(failures: &[Failure]) -> &'static str {
+    match failures.iter().all(|one| one.retried) {
+        true => {
+            " Later calls had memory again: the allocator gave back what it had cached, or the \
+                 program tried with less."
+        }
+        false => " No later call had memory.",
+    }
+}
+
+fn out_of_host_memory(scene: &Scene<'_>, failures: &[Failure]) -> Finding {
+    let seen = format!(
+        "Failed for lack of memory of the host: {}, first after {}. {}{}{}",
+        calls(scene, failures),
+        first_at(scene, failures),
+        asked(scene, failures),
+        went_on(failures),
+        end(scene, failures),
+    );
+    let share = worth(scene, failures, RETRIED);
+    let finding = scene
+        .finding("memory of the host could not be pinned")
+        .local()
+        .about(OUT_OF_HOST)
+        .seen(seen)
+        .advice(
+            "Pin fewer and smaller buffers, and use them again. How much may be pinned is limited by \
+             the host's free memory, the cgroup's limit and `ulimit -l`.",
+        )
+        .on_line(line(scene, failures))
+        .at(places(scene, failures));
+    Finding { share: Some(share), keep: true, ..finding.unknown_gain(NO_TIME) }
+}
+
 fn out_of_memory(scene: &Scene<'_>, failures: &[Failure]) -> Finding {
     let last = failures[failures.len() - 1].call;
     let memory_bytes = |process, device| {
@@ -276,18 +321,12 @@ fn out_of_memory(scene: &Scene<'_>, failures: &[Failure]) -> Finding {
             )
         }
     };
-    let went_on = match failures.iter().all(|one| one.retried) {
-        true => {
-            " Later calls had memory again: the allocator gave back what it had cached, or the \
-                 program tried with less."
-        }
-        false => " No later call had memory.",
-    };
     let seen = format!(
-        "Failed for lack of memory: {}, first after {}. {} {then}{went_on}{}",
+        "Failed for lack of memory: {}, first after {}. {} {then}{}{}",
         calls(scene, failures),
         first_at(scene, failures),
         asked(scene, failures),
+        went_on(failures),
         end(scene, failures),
     );
     let share = worth(scene, failures, RETRIED);

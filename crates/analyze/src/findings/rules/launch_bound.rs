@@ -33,10 +33,10 @@ impl Rule for LaunchBound {
         }
         let (idle, gaps) = launch_gaps(scene);
         let kernels = median(kernel_times(scene));
-        let middle = median(gaps.iter().map(|gap| gap.interval.length()).collect());
-        let moments = gaps.iter().filter_map(|gap| {
+        let middle = median(gaps.iter().map(|(_, ns)| *ns).collect());
+        let moments = gaps.iter().filter_map(|(gap, ns)| {
             let call = &scene.rank.calls[gap.launch()?];
-            Some(moment_of_call(call, gap.interval.length()))
+            Some(moment_of_call(call, *ns))
         });
         let around = scene.around(moments);
         let mut seen = format!(
@@ -67,13 +67,14 @@ impl Rule for LaunchBound {
     }
 }
 
-/// The idle time of this rule, and the gaps that it lies in.
-fn launch_gaps<'s>(scene: &'s Scene<'_>) -> (Cover, Vec<&'s Gap>) {
+/// The idle time of this rule, and the gaps that it lies in, each with how much of it does.
+fn launch_gaps<'s>(scene: &'s Scene<'_>) -> (Cover, Vec<(&'s Gap, u64)>) {
     let idle = scene.idle_by(IdleCause::Launch);
     let measure = idle.measure();
     let mut walk = measure.walk();
-    let is_launch = |gap: &&Gap| gap.launch().is_some() && walk.within(gap.interval) > 0;
-    let gaps: Vec<&Gap> = scene.gaps.iter().filter(is_launch).collect();
+    let launched = scene.gaps.iter().filter(|gap| gap.launch().is_some());
+    let gaps = launched.map(|gap| (gap, walk.within(gap.interval))).filter(|(_, ns)| *ns > 0);
+    let gaps: Vec<(&Gap, u64)> = gaps.collect();
     (idle, gaps)
 }
 

@@ -2,7 +2,9 @@
 
 use tprof_facts::units::{duration, percent};
 
+use super::compilation::counted;
 use super::host_part::{modules, sampled, widest};
+use crate::base::intervals::Interval;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::severity::Severity;
@@ -35,14 +37,23 @@ impl Rule for StartUp {
         let wall_ns = until_work_ns(scene, host).max(host.start_up.wall_ns);
         // Others that take the cores hold up whatever the process does.
         let no_core_ns = host.start_up.ns(Part::NoCore).min(wall_ns);
-        let ns = wall_ns - no_core_ns;
+        // What is compiled meanwhile is another finding's.
+        let start_ns = host.life.whole.start;
+        let start_up = Interval::new(start_ns, start_ns.saturating_add(wall_ns));
+        let compiled_ns = counted(scene).map_or(0, |cover| cover.length_within(start_up));
+        let ns = (wall_ns - no_core_ns).saturating_sub(compiled_ns);
         let without_core = match no_core_ns {
             0 => String::new(),
             waited => format!(", {} without a free core", duration(waited)),
         };
+        let compiled = match compiled_ns {
+            0 => String::new(),
+            ns => format!(", {} while code for a device is compiled or loaded", duration(ns)),
+        };
         if ns < LEAST_NS {
             let share = percent(wall_ns as f64 / life_ns.max(1) as f64);
-            let text = format!("start-up takes {} ({share}){without_core}", duration(wall_ns));
+            let text =
+                format!("start-up takes {} ({share}){without_core}{compiled}", duration(wall_ns));
             return Verdict::clear(text);
         }
         let imports = match host.imports.is_empty() {
@@ -50,7 +61,7 @@ impl Rule for StartUp {
             false => format!("Most in imports of {}.", modules(&host.imports)),
         };
         let seen = format!(
-            "The process takes {} of its {} until {}, {} of that on a core{without_core}. {imports}",
+            "The process takes {} of its {} until {}, {} of that on a core{without_core}{compiled}. {imports}",
             duration(wall_ns),
             duration(life_ns),
             until(scene, host),

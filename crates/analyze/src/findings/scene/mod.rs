@@ -105,13 +105,13 @@ impl<'a> Scene<'a> {
         };
         let of_time = || {
             let idle = window.without(&of_devices(rank, |busy| &busy.any));
-            let gaps = Gap::all(rank, &idle);
-            let unknown = beginning::unknown(rank, &gaps);
+            let gaps = Gap::all(rank, &idle, |_| true);
+            let unknown = beginning::unknown(rank, &gaps, |_| true);
             let (idle, gaps) = match unknown.is_empty() {
                 true => (idle, gaps),
                 false => {
                     let idle = idle.without(&unknown);
-                    let gaps = Gap::all(rank, &idle);
+                    let gaps = Gap::all(rank, &idle, |_| true);
                     (idle, gaps)
                 }
             };

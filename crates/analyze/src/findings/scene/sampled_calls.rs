@@ -3,6 +3,9 @@
 //! Calls of the device's libraries have no Python stack of their own; the sampler that finds their
 //! thread within them has.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, SampleMoment, SpanKind, StackId, ThreadIndex, ThreadState};
 
@@ -74,7 +77,7 @@ impl Scene<'_> {
                 None => functions.push((function, ns)),
             }
         }
-        functions.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+        functions.sort_by_key(|(_, ns)| Reverse(*ns));
         functions.into_iter().next().map(|(function, _)| function)
     }
 
@@ -136,9 +139,7 @@ impl Scene<'_> {
             intervals.into_iter().map(|(thread, all)| (thread, Cover::of(all))).collect();
         let measures: FxHashMap<ThreadIndex, Measure<'_>> =
             covers.iter().map(|(thread, cover)| (*thread, cover.measure())).collect();
-        let mut lines = LinesOfStacks::of(self, is_named);
-        let mut sums: Vec<(SourceLine, u64)> = Vec::new();
-        let mut found = SampledCalls::default();
+        let mut by_stack: FxHashMap<(ProcessIndex, StackId), u64> = FxHashMap::default();
         for row in self.rank.file.blocks_between::<SampleMoment>(0, span.end).flatten() {
             let Some(measure) = measures.get(&row.thread).filter(|_| row.stack != 0) else {
                 continue;
@@ -154,18 +155,22 @@ impl Scene<'_> {
             if ns == 0 {
                 continue;
             }
-            let (line, named) = lines.known(row.process, row.stack);
+            *by_stack.entry((row.process, row.stack)).or_default() += ns;
+        }
+        let mut lines = LinesOfStacks::of(self, is_named);
+        let mut found = SampledCalls::default();
+        let mut sums: BTreeMap<(String, u32, String), (SourceLine, u64)> = BTreeMap::new();
+        for ((process, stack), ns) in by_stack {
+            let (line, named) = lines.known(process, stack);
             found.all_ns += ns;
             found.named_ns += if *named { ns } else { 0 };
-            let Some(line) = line else { continue };
-            match sums.iter_mut().find(|(known, _)| known == line) {
-                Some((_, sum)) => *sum += ns,
-                None => sums.push((line.clone(), ns)),
+            if let Some(line) = line {
+                let key = (line.file.clone(), line.line, line.function.clone());
+                sums.entry(key).or_insert_with(|| (line.clone(), 0)).1 += ns;
             }
         }
-        let order = |line: &SourceLine| (line.file.clone(), line.line, line.function.clone());
-        sums.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| order(&a.0).cmp(&order(&b.0))));
-        found.lines = sums;
+        found.lines = sums.into_values().collect();
+        found.lines.sort_by_key(|(_, ns)| Reverse(*ns));
         found
     }
 }

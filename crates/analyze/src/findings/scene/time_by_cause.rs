@@ -16,6 +16,8 @@ pub(in crate::findings) struct TimeByCause {
     pub waterfall: Waterfall,
     /// By cause, once a rule asked: where its threads were.
     places: [OnceLock<Vec<(Place, u64)>>; CAUSES.len()],
+    /// See [`Scene::compiled_outside`].
+    compiled_outside: OnceLock<(Cover, Option<SourceLine>)>,
 }
 
 impl Scene<'_> {
@@ -27,7 +29,8 @@ impl Scene<'_> {
             let busy =
                 BusyTimes { any: &any, compute: &self.compute, communication: &self.communication };
             let waterfall = Waterfall::of(self.rank, &threads, &self.window, &busy, |_| true);
-            TimeByCause { threads, waterfall, places: Default::default() }
+            let (places, compiled_outside) = Default::default();
+            TimeByCause { threads, waterfall, places, compiled_outside }
         })
     }
 
@@ -48,7 +51,7 @@ impl Scene<'_> {
     }
 
     fn idle_places(&self, cause: IdleCause) -> &[(Place, u64)] {
-        let TimeByCause { threads, waterfall, places } = self.time_by_cause();
+        let TimeByCause { threads, waterfall, places, .. } = self.time_by_cause();
         places[cause as usize].get_or_init(|| waterfall.places(self.rank, threads, cause))
     }
 
@@ -65,8 +68,13 @@ impl Scene<'_> {
     }
 
     /// When the devices waited for compilers outside of the judged time, and the line that has most
-    /// of it.
-    pub fn compiled_outside(&self) -> (Cover, Option<SourceLine>) {
+    /// of it. Found once, however many ask.
+    pub fn compiled_outside(&self) -> &(Cover, Option<SourceLine>) {
+        let found = &self.time_by_cause().compiled_outside;
+        found.get_or_init(|| self.find_compiled_outside())
+    }
+
+    fn find_compiled_outside(&self) -> (Cover, Option<SourceLine>) {
         let threads = &self.time_by_cause().threads;
         if !threads.compile() {
             return (Cover::default(), None);

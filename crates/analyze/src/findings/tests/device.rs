@@ -132,6 +132,19 @@ fn an_allocation_that_succeeds_when_tried_again_is_no_loss() {
     assert_eq!(found.severity(), Severity::Medium);
 }
 
+#[test]
+fn host_memory_that_cannot_be_pinned_is_no_full_device() {
+    let mut job = full();
+    returned(&mut job, 90 * MS, SpanKind::Runtime, "cudaHostAlloc", 2);
+    let outcome = job.ask("DeviceErrors");
+    let subjects: Vec<&str> =
+        outcome.found.iter().map(|(finding, _)| finding.subject.as_str()).collect();
+    assert_eq!(subjects, ["out of host memory", "out of memory"]);
+    let [host, device] = [0, 1].map(|at: usize| outcome.found[at].0.seen.as_str());
+    assert!(host.contains("cudaHostAlloc, first") && !host.contains("device"), "{host}");
+    assert!(device.contains("cudaMalloc (2 times)"), "{device}");
+}
+
 fn severity(kind: SpanKind, name: &str, status: u32, end: ProcessEnd) -> Option<Severity> {
     let mut job = Job::new(1, 100 * MS);
     returned(&mut job, 50 * MS, kind, name, status);

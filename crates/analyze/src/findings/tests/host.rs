@@ -358,6 +358,25 @@ fn start_up_is_not_divided_by_steps() {
 }
 
 #[test]
+fn compilation_before_the_first_step_is_no_start_up_beside() {
+    let job = || {
+        let mut job = slow_to_begin(0);
+        job.range(300 * MS, 200 * MS, "XlaCompile:#module=jit_step#");
+        job.kernel(700 * MS, 701 * MS, 1100 * MS, "k");
+        job
+    };
+    assert_eq!(job().bound("Compilation"), Some(200 * MS));
+    let outcome = job().ask("StartUp");
+    let (finding, _) = &outcome.found[0];
+    assert_eq!(finding.bound_ns, 500 * MS);
+    assert!(
+        finding.seen.contains(", 200.0 ms while code for a device is compiled or loaded."),
+        "{}",
+        finding.seen
+    );
+}
+
+#[test]
 fn start_up_without_a_free_core_is_no_start_up_to_shorten() {
     assert_eq!(slow_to_begin(5).bound("StartUp"), Some(650 * MS));
     let clear = slow_to_begin(25).ask("StartUp").clear.unwrap();

@@ -19,6 +19,35 @@ fn kernels_that_are_launched_one_by_one_are_launch_bound() {
 }
 
 #[test]
+fn of_a_gap_with_other_causes_the_part_counts_in_which_the_host_launched() {
+    let mut job = Job::new(1, 10 * MS);
+    for at in 0..5 {
+        let start = 2 * at * MS + MS;
+        job.range(start - MS, 800 * US, "Python GC");
+        job.kernel(start - 2 * US, start, start + MS, "k");
+    }
+    let outcome = job.ask("LaunchBound");
+    let (finding, _) = &outcome.found[0];
+    assert_eq!(finding.bound_ns, 5 * 200 * US);
+    assert!(finding.seen.contains("the median gap is 200.0 us"), "{}", finding.seen);
+}
+
+#[test]
+fn pinning_memory_in_steps_is_told_as_such() {
+    let mut job = Job::new(10, 10 * MS);
+    for step in 0..10 {
+        let at = step * 10 * MS;
+        job.call(at, 2 * MS, "cudaHostAlloc");
+        job.kernel(at + 2 * MS, at + 2 * MS + 10 * US, at + 10 * MS, "k");
+    }
+    let outcome = job.ask("DeviceAllocations");
+    let (finding, _) = &outcome.found[0];
+    assert_eq!(finding.what, "the driver pins and releases host memory");
+    assert!(finding.seen.contains("cudaHostAlloc"), "{}", finding.seen);
+    assert!(finding.bound_ns >= 10 * 2 * MS, "{}", finding.bound_ns);
+}
+
+#[test]
 fn a_gap_whose_work_was_launched_before_is_not_the_hosts() {
     let mut job = Job::new(1, 10 * MS);
     job.kernel(0, 0, 4 * MS, "k");

@@ -9,15 +9,16 @@ use rustc_hash::FxHashMap;
 use super::gaps::Gap;
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::call_names::is_wait;
-use crate::rank::{RankTrace, StreamIndex};
+use crate::rank::{RankTrace, StreamIndex, Work};
 
-/// The part of these gaps in which devices may have had work that the trace lacks:
+/// The part of these gaps of devices with the work that counts in which they may have had work that the
+/// trace lacks:
 ///
 /// - before the first work of a stream with a recorded launch, while that work waited on
 ///   the device although nothing ran; if it was launched before any such work began;
 /// - before work of a stream's beginning without a recorded launch;
 /// - while the host waited for a device, and no work with a recorded launch had begun.
-pub(crate) fn unknown(rank: &RankTrace<'_>, gaps: &[Gap]) -> Cover {
+pub(crate) fn unknown(rank: &RankTrace<'_>, gaps: &[Gap], counts: impl Fn(&Work) -> bool) -> Cover {
     let mut first_of: FxHashMap<StreamIndex, usize> = FxHashMap::default();
     let launched = |at: &usize| rank.launches.call_of(*at).is_some();
     for at in (0..rank.work.len()).filter(launched) {
@@ -31,6 +32,7 @@ pub(crate) fn unknown(rank: &RankTrace<'_>, gaps: &[Gap]) -> Cover {
         let from = rank.work.partition_point(|work| work.start_ns < gap.interval.end);
         let ends = (from..rank.work.len())
             .take_while(|at| rank.work[*at].start_ns == gap.interval.end)
+            .filter(|at| counts(&rank.work[*at]))
             .find(|at| *at <= *first_of.get(&rank.work[*at].stream).unwrap_or(&first))?;
         match rank.launches.call_of(ends).map(|call| rank.calls[call].start_ns) {
             None => Some(gap.interval),

@@ -7,7 +7,7 @@ pub enum IdleCause {
     Launch,
     /// The host had waited for the device before it could launch more.
     Sync,
-    /// The driver took or gave back device memory.
+    /// The driver took or gave back device memory, or pinned memory of the host.
     Allocation,
     /// A copy of pageable memory held up the launching thread.
     PageableCopy,

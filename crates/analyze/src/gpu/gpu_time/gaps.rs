@@ -1,7 +1,7 @@
 //! Gaps on the device, and who let it wait.
 
 use crate::base::intervals::{Cover, Interval};
-use crate::rank::RankTrace;
+use crate::rank::{RankTrace, Work};
 
 /// Longest time that a launch takes to reach an idle device. It is 2 to 20 us; when
 /// work begins later than this, something on the device held it.
@@ -22,24 +22,30 @@ pub struct Gap {
 const NONE: u32 = u32::MAX;
 
 impl Gap {
-    /// Gaps in order.
-    pub fn all(rank: &RankTrace<'_>, idle: &Cover) -> Vec<Gap> {
+    /// Gaps of devices with the work that counts, in order.
+    pub fn all(rank: &RankTrace<'_>, idle: &Cover, counts: impl Fn(&Work) -> bool) -> Vec<Gap> {
         let mut first = 0;
         let gap = |&interval: &Interval| {
             first += rank.work[first..]
                 .iter()
                 .position(|work| work.start_ns >= interval.end)
                 .unwrap_or(rank.work.len() - first);
-            Gap::of(rank, interval, first)
+            Gap::of(rank, interval, first, &counts)
         };
         idle.parts().iter().map(gap).collect()
     }
 
     /// A gap, and the first work that starts no earlier than it ends.
-    fn of(rank: &RankTrace<'_>, gap: Interval, first: usize) -> Gap {
+    fn of(
+        rank: &RankTrace<'_>,
+        gap: Interval,
+        first: usize,
+        counts: &impl Fn(&Work) -> bool,
+    ) -> Gap {
         // Of several that start together, the one that was launched first ended it.
         let launch = (first..rank.work.len())
             .take_while(|&at| rank.work[at].start_ns == gap.end)
+            .filter(|&at| counts(&rank.work[at]))
             .filter_map(|at| rank.launches.call_of(at))
             .min();
         let late_end = match launch.map(|call| rank.calls[call].end_ns()) {

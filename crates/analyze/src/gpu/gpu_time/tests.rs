@@ -1,11 +1,13 @@
 use proptest::prelude::*;
+use tprof_facts::compile::RankCompile;
 use tprof_trace::model::{
-    CopyKind, Kernel, MemoryCopy, MemoryKind, SYNTHETIC_FRAME, Sample, Span, SpanKind, Stack,
-    Symbol, ThreadState,
+    CopyKind, Kernel, MemoryCopy, MemoryKind, Process, SYNTHETIC_FRAME, Sample, Span, SpanKind,
+    Stack, Symbol, ThreadState,
 };
 use tprof_trace::{TraceFile, TraceRow};
 
 use super::*;
+use crate::base::intervals::Interval;
 use crate::fixture::Fixture;
 use crate::rank::judged_window;
 
@@ -344,6 +346,118 @@ fn two_devices_have_a_waterfall_each() {
     let of = |busy| of_device(&rank, &threads, &window, busy).causes();
     assert_eq!(of(&rank.devices()[0]), [(IdleCause::End, 100 * US)]);
     assert_eq!(of(&rank.devices()[1]), [(IdleCause::Launch, 100 * US)]);
+}
+
+#[test]
+fn work_of_another_device_at_the_same_moment_ends_no_gap() {
+    let mut made = Fixture::new();
+    let mut on = |device, start_ns, correlation: Option<u64>| {
+        let row =
+            Kernel { start_ns, duration_ns: 10 * US, device, correlation, ..Kernel::default() };
+        made.kernel(row, "k");
+    };
+    // Without a recorded launch, as at the beginning of a trace.
+    on(1, 0, None);
+    on(0, 100 * US, None);
+    on(1, 100 * US, Some(1));
+    made.call(0, 90 * US, 5 * US, "cudaLaunchKernel", 1);
+    let file = made.finish();
+    let rank = RankTrace::load(&file, Needs::ALL);
+    let window = Cover::of([Interval::new(0, 110 * US)]);
+    let found = of_device(&rank, &Threads::of(&rank), &window, &rank.devices()[1]);
+    assert_eq!(found.causes(), [(IdleCause::Launch, 90 * US)]);
+}
+
+#[test]
+fn a_memset_that_waits_and_pinned_memory_keep_the_thread() {
+    let memset = |made: &mut Fixture, called_us: u64, long_us: u64, start_us: u64, number| {
+        made.call(0, called_us * US, long_us * US, "cudaMemset", number);
+        let row = MemoryCopy {
+            start_ns: start_us * US,
+            duration_ns: 5 * US,
+            kind: CopyKind::Memset,
+            correlation: Some(number),
+            ..MemoryCopy::default()
+        };
+        made.copy(row, "");
+    };
+    let mut made = Fixture::new();
+    made.call(0, 0, 5 * US, "cudaLaunchKernel", 1);
+    kernel(&mut made, 5 * US, 10 * US, 1);
+    // It returns long after it is done; then memory is pinned.
+    memset(&mut made, 10, 40, 20, 2);
+    made.call(0, 60 * US, 30 * US, "cudaHostAlloc", 50);
+    made.call(0, 92 * US, 3 * US, "cudaLaunchKernel", 3);
+    kernel(&mut made, 95 * US, 100 * US, 3);
+    // It returns at once: the thread launches.
+    memset(&mut made, 110, 3, 113, 4);
+    let mut causes = causes(&made.finish());
+    causes.sort();
+    let expected = [
+        (IdleCause::Launch, 13 * US),
+        (IdleCause::Sync, 10 * US + 35 * US),
+        (IdleCause::Allocation, 35 * US),
+    ];
+    assert_eq!(causes, expected);
+}
+
+#[test]
+fn a_call_of_the_drivers_that_takes_all_of_the_runtimes_is_a_part_of_it() {
+    let mut made = Fixture::new();
+    made.call(0, 0, 5 * US, "cudaLaunchKernel", 1);
+    kernel(&mut made, 5 * US, 10 * US, 1);
+    let row = Span { start_ns: 20 * US, duration_ns: 30 * US, ..Span::default() };
+    made.span(Span { kind: SpanKind::Driver, ..row }, "cuMemAlloc");
+    made.span(Span { kind: SpanKind::Runtime, ..row }, "cudaMalloc");
+    made.call(0, 52 * US, 5 * US, "cudaLaunchKernel", 2);
+    kernel(&mut made, 60 * US, 70 * US, 2);
+    let file = made.finish();
+    let rank = RankTrace::load(&file, Needs::ALL);
+    let calls = waterfall(&file).calls(IdleCause::Allocation);
+    let names: Vec<&str> = calls.iter().map(|(at, _)| rank.name(rank.calls[*at].name)).collect();
+    assert_eq!(names, ["cudaMalloc"]);
+}
+
+#[test]
+fn a_log_of_compilation_is_of_its_own_process() {
+    let path = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../trace/tests/compile/torch-2.8.log.zst");
+    let log = RankCompile::of_logs_at(std::slice::from_ref(&path), Some(0));
+    let read = &log.logs[0];
+    let (start_ns, end_ns) =
+        read.log.frames.iter().find_map(|frame| read.interval_ns(frame)).unwrap();
+    let (pid, long_ns) = (read.log.pid.unwrap(), end_ns - start_ns);
+    let compiled = |pids: [u32; 2]| {
+        let mut made = Fixture::new();
+        for (process, pid) in (0..).zip(pids) {
+            let name = made.name("train.py");
+            let row = Process {
+                process,
+                pid,
+                parent: 1,
+                rank: Some(0),
+                command: name,
+                exe: name,
+                start_ns: 0,
+                memory: Default::default(),
+            };
+            made.writer.process(&row);
+            made.call(process, 0, US, "cudaLaunchKernel", u64::from(process) + 1);
+        }
+        kernel(&mut made, 0, US, 1);
+        let file = made.finish();
+        let mut rank = RankTrace::load(&file, Needs::ALL);
+        rank.compile = RankCompile::of_logs_at(&[path.clone()], Some(-i128::from(start_ns)));
+        let threads = Threads::of(&rank);
+        [0, 1].map(|thread| {
+            let of = threads.explain(threads.index(thread).unwrap(), Interval::new(0, long_ns));
+            of.iter().any(|one| one.cause == IdleCause::Compile)
+        })
+    };
+    assert_eq!(compiled([pid, pid + 1]), [true, false]);
+    assert_eq!(compiled([pid + 1, pid]), [false, true]);
+    // A process may count itself otherwise than the host does.
+    assert_eq!(compiled([pid + 1, pid + 2]), [true, true]);
 }
 
 proptest! {

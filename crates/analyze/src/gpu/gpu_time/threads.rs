@@ -12,7 +12,10 @@ use super::ranges;
 use super::timeline::{NO_CALL, Piece, QUIET_NS, ThreadTimeline, around, ordered};
 use crate::base::intervals::{Cover, Interval, Union};
 use crate::host::Place;
-use crate::rank::call_names::{is_device_allocation, is_synchronous_copy, is_wait, loads_code};
+use crate::rank::call_names::{
+    is_device_allocation, is_pinned_allocation, is_synchronous_copy, is_synchronous_memset,
+    is_wait, loads_code,
+};
 use crate::rank::samples::{CpuTrace, Layer, Part};
 use crate::rank::{HostSpan, RankTrace, WorkKind};
 
@@ -76,6 +79,8 @@ impl Threads {
         threads.add_samples(rank);
         for timeline in &mut threads.all {
             timeline.whole = ordered(std::mem::take(&mut timeline.whole));
+            // A call of the driver's that takes all of the runtime's is a part of it.
+            timeline.blocking.sort_by_key(|(_, (_, call))| rank.calls[*call as usize].kind);
             timeline.blocking = ordered(std::mem::take(&mut timeline.blocking));
             timeline.named = ordered(std::mem::take(&mut timeline.named));
             timeline.waits = ordered(std::mem::take(&mut timeline.waits));
@@ -110,6 +115,7 @@ impl Threads {
             busy[at].add(call.interval());
             let by_name = *named.entry(call.name).or_insert_with(|| blocks(rank.name(call.name)));
             let cause = of_pageable(rank, index).or(by_name);
+            let cause = cause.or_else(|| of_memset(rank, index));
             let timeline = &mut self.all[at];
             if let Some(cause) = cause {
                 timeline.blocking.push((call.interval(), (cause, index)));
@@ -166,13 +172,23 @@ impl Threads {
             timeline.whole.extend(whole.map(|cause| (span.interval(), cause)));
             timeline.named.extend(rest.map(|cause| (span.interval(), cause)));
         }
-        let compiled = rank.compile.logs.iter().flat_map(|read| {
+        for read in &rank.compile.logs {
             let intervals = read.log.frames.iter().filter_map(|frame| read.interval_ns(frame));
-            intervals.map(|(start, end)| (Interval::new(start, end), IdleCause::Compile))
-        });
-        let compiled: Vec<(Interval, IdleCause)> = compiled.collect();
-        for timeline in &mut self.all {
-            timeline.whole.extend(&compiled);
+            let compiled: Vec<(Interval, IdleCause)> = intervals
+                .map(|(start, end)| (Interval::new(start, end), IdleCause::Compile))
+                .collect();
+            // A process in a container may count itself otherwise: whose log that is, is not known.
+            let processes = rank.file.processes().iter();
+            let writers: Vec<ProcessIndex> = processes
+                .filter(|process| Some(process.pid) == read.log.pid)
+                .map(|process| process.process)
+                .collect();
+            let is_of = |timeline: &&mut ThreadTimeline| {
+                writers.is_empty() || writers.contains(&timeline.process)
+            };
+            for timeline in self.all.iter_mut().filter(is_of) {
+                timeline.whole.extend(&compiled);
+            }
         }
     }
 
@@ -413,7 +429,7 @@ fn blocks(name: &str) -> Option<IdleCause> {
     if is_wait(name) || is_synchronous_copy(name) {
         return Some(IdleCause::Sync);
     }
-    if is_device_allocation(name) {
+    if is_device_allocation(name) || is_pinned_allocation(name) {
         return Some(IdleCause::Allocation);
     }
     loads_code(name).then_some(IdleCause::Compile)
@@ -433,6 +449,15 @@ fn of_pageable(rank: &RankTrace<'_>, call: u32) -> Option<IdleCause> {
         let cause = if is_value { IdleCause::Sync } else { IdleCause::PageableCopy };
         (to == MemoryKind::Pageable).then_some(cause)
     })
+}
+
+/// Why a call keeps its thread that sets memory: some return at once, others when it is set.
+fn of_memset(rank: &RankTrace<'_>, call: u32) -> Option<IdleCause> {
+    let work = rank.launches.work_of(call as usize);
+    let last_ns = work.iter().map(|&at| rank.work[at as usize].end_ns()).max()?;
+    let row = &rank.calls[call as usize];
+    let waited = last_ns <= row.end_ns() && is_synchronous_memset(rank.name(row.name));
+    waited.then_some(IdleCause::Sync)
 }
 
 /// Where nothing of a cover is for [`QUIET_NS`] or longer.

@@ -1,5 +1,7 @@
 //! What one host thread did, moment by moment.
 
+use std::cmp::Reverse;
+
 use tprof_trace::model::ProcessIndex;
 
 use super::cause::IdleCause;
@@ -110,9 +112,10 @@ pub(super) fn around(samples: &[(u64, u64, HostCode)]) -> Layer<HostCode> {
     all.filter(|(interval, _)| interval.length() > 0).collect()
 }
 
-/// Puts intervals into order, and cuts those that begin before another one ended.
+/// Puts intervals into order, and cuts those that begin before another one ended: of those that begin
+/// together the longest counts, and of equal ones the first.
 pub(super) fn ordered<T>(mut layer: Layer<T>) -> Layer<T> {
-    layer.sort_by_key(|(interval, _)| *interval);
+    layer.sort_by_key(|(interval, _)| (interval.start, Reverse(interval.end)));
     let mut until = 0;
     layer.retain_mut(|(interval, _)| {
         interval.start = interval.start.max(until);
@@ -157,6 +160,15 @@ mod tests {
         let at = |start, end| (Interval::new(start, end), ());
         let layer = ordered(vec![at(5, 20), at(0, 10), at(12, 15)]);
         assert_eq!(layer, [at(0, 10), at(10, 20)]);
+    }
+
+    #[test]
+    fn of_what_begins_together_the_outer_one_counts() {
+        let at = |start, end, what| (Interval::new(start, end), what);
+        let layer = ordered(vec![at(0, 5, "inner"), at(0, 20, "outer"), at(20, 30, "outer")]);
+        assert_eq!(layer, [at(0, 20, "outer"), at(20, 30, "outer")]);
+        let layer = ordered(vec![at(0, 20, "outer"), at(0, 20, "inner")]);
+        assert_eq!(layer, [at(0, 20, "outer")]);
     }
 
     #[test]

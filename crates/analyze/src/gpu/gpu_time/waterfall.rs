@@ -180,7 +180,7 @@ fn explained(
 ) -> Vec<Explained> {
     let work: Vec<u32> =
         (0..rank.work.len() as u32).filter(|at| counts(&rank.work[*at as usize])).collect();
-    let unknown = beginning::unknown(rank, &Gap::all(rank, idle));
+    let unknown = beginning::unknown(rank, &Gap::all(rank, idle, counts), counts);
     let mut found: Vec<Explained> = Vec::new();
     let mut next = 0;
     for &gap in idle.parts() {
