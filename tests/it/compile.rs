@@ -113,6 +113,16 @@ fn a_job_that_compiles_nothing_has_a_reason_and_no_directory() {
 }
 
 #[test]
+fn the_job_is_asked_for_the_lines_of_kernels_unless_it_says_otherwise() {
+    let scratch = Scratch::new();
+    let job = Job::sh("echo \"<$INDUCTOR_PROVENANCE>\"");
+    let seen = |job: &Job, options: &[&str]| traced(job, options, &Scratch::new()).outcome.stdout;
+    assert_eq!(seen(&job, COMPILE), "<1>\n");
+    assert_eq!(seen(&job.clone().env("INDUCTOR_PROVENANCE", "0"), COMPILE), "<0>\n");
+    assert_eq!(seen(&job, &["--mem", "off"]), job.run_in(scratch.cwd()).stdout);
+}
+
+#[test]
 fn what_excludes_the_log_is_one_clear_error() {
     let scratch = Scratch::new();
     let redacted = tprof(["run", "--compile", "--redact", "--", "true"]).run_in(scratch.path());
@@ -128,7 +138,9 @@ fn logs_are_reported_as_they_are_and_imported() {
     let logs = scratch.join("logs");
     std::fs::create_dir(&logs).unwrap();
     for (rank, version) in [(0, "2.15"), (1, "2.8")] {
-        let name = format!("dedicated_log_torch_trace_rank_{rank}_a.log");
+        // With a random end, as PyTorch names them, and without one.
+        let end = if rank == 0 { "_a" } else { "" };
+        let name = format!("dedicated_log_torch_trace_rank_{rank}{end}.log");
         std::fs::copy(plain(version, &scratch), logs.join(name)).unwrap();
     }
     let direct = document("compile", &logs);

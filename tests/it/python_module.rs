@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use tprof_tests::{EXACT, Job, Scratch, need, need_some, rank_file, rows, skip, traced};
+use tprof_tests::{EXACT, Job, Scratch, need, need_some, rank_file, rows, skip, tprof, traced};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{MarkKind, Span};
 
@@ -197,6 +197,33 @@ fn profiles_record_the_steps_of_their_schedule_and_have_traces_of_those() {
         assert_eq!(spans.get(name), Some(&count), "{spans:?}");
     }
     assert!(!run.run.join("requests").exists());
+}
+
+#[test]
+fn the_last_lines_of_a_run_name_the_traces_that_are_there() {
+    let python = need_some!(pythons().pop().ok_or("there is no Python"));
+    let scratch = Scratch::new();
+    let script = "import sys, tprof\nwith tprof.profile() as of:\n    with tprof.range('work'):\n        pass\n\
+                  for path in sys.argv[1:]:\n    of.export_chrome_trace(path)";
+    let paths =
+        ["plain.json", "packed.json.gz", "other.gz", "without"].map(|name| scratch.join(name));
+    let run = tprof(["run", "--mem", "off", "-o"]).arg(scratch.join("run")).arg("--").arg(&python);
+    let run = run.args(["-B", "-c", script]).args(&paths).env("PYTHONPATH", folder("../python"));
+    let outcome = run.run_in(scratch.cwd()).expect_code(0);
+    let lines: Vec<&str> = outcome.stderr.lines().collect();
+    for path in &paths {
+        let bytes = std::fs::read(path).unwrap();
+        assert_eq!(bytes.starts_with(&[0x1f, 0x8b]), path.extension().is_some_and(|of| of == "gz"));
+        assert!(lines.contains(&path.to_str().unwrap()), "{path:?} in {lines:?}");
+    }
+    let named = lines.iter().filter(|line| line.starts_with('/')).count();
+    assert_eq!(named, paths.len(), "{lines:?}");
+    // The export itself, by such a name.
+    let own = scratch.join("own.json");
+    let export = tprof(["export", "--to", "chrome", "-o"]).arg(&own).arg(scratch.join("run"));
+    let export = export.run_in(scratch.path()).expect_code(0);
+    assert_eq!(export.stdout.trim(), own.to_str().unwrap());
+    assert!(std::fs::read_to_string(own).unwrap().starts_with('{'));
 }
 
 #[test]

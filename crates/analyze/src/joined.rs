@@ -131,10 +131,14 @@ pub struct SpanPlaces {
 
 impl<'t> JoinedRank<'t> {
     /// Reads what joins device work, its launches, collectives and steps.
-    pub fn of(file: &'t TraceFile, steps_from: Option<StepSource>) -> JoinedRank<'t> {
+    pub fn of(
+        file: &'t TraceFile,
+        steps_from: Option<StepSource>,
+        world_size: Option<u32>,
+    ) -> JoinedRank<'t> {
         let needs = Needs::WORK | Needs::CALLS | Needs::COLLECTIVES | Needs::STEPS;
         let mut rank = RankTrace::load(file, needs | Needs::spans(SpanKind::Nvtx));
-        rank.steps_from = steps_from;
+        (rank.steps_from, rank.world_size) = (steps_from, world_size);
         let steps = rank.steps();
         let steps_of_work = rank.steps_of_work(&steps);
         JoinedRank { rank, steps, steps_of_work }

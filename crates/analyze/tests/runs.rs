@@ -6,12 +6,17 @@ use std::path::Path;
 
 use common::{Maker, START, run_json, write_run};
 use serde_json::Value;
+use tprof_analyze::document::{Options, TableRow};
 use tprof_analyze::summary::Rank;
-use tprof_analyze::{AnalyzeError, Kind, Reading, Report, report, report_with};
+use tprof_analyze::{
+    AnalyzeError, KINDS, Kind, Reading, Report, Wanted, read_together, report, report_with,
+};
 use tprof_trace::model::*;
 use tprof_trace::run::{
-    Blind, Completeness, LossInfo, OVERHEAD_VERSION, Overhead, OverheadPart, ProcessInfo, RunInfo,
+    Blind, Completeness, LossInfo, OVERHEAD_VERSION, Overhead, OverheadPart, ProcessInfo, RankInfo,
+    RunInfo,
 };
+use tprof_trace::{TraceHeader, TraceWriter};
 
 const MS: u64 = 1_000_000;
 
@@ -60,6 +65,41 @@ fn every_rank_is_reported_by_its_number() {
     assert!(report.completeness.complete);
     let one = tprof_analyze::report(dir.path(), Kind::Memory, Some(3)).unwrap();
     assert_eq!((one.ranks.len(), one.processes.len()), (1, 1));
+}
+
+#[test]
+fn collectives_on_the_host_of_two_ranks_have_their_bus_bandwidth() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = r#"{"Input Dims":[[1024,1024]],"Input type":["float"]}"#;
+    for rank in 0..2 {
+        let path = dir.path().join(format!("rank-{rank}.tprof"));
+        let header = TraceHeader { rank: Some(rank), ..TraceHeader::default() };
+        let mut writer = TraceWriter::create(&path, &header).unwrap();
+        let (name, args) = (writer.name("gloo:all_reduce"), writer.name(args));
+        let kind = SpanKind::Operator;
+        let span = Span { start_ns: 10, duration_ns: MS, kind, name, args, ..Span::default() };
+        writer.write(&mut vec![span]).unwrap();
+        writer.finish().unwrap();
+    }
+    let of = |size: Option<u32>| {
+        let rank = |rank| RankInfo {
+            rank,
+            size,
+            file: format!("rank-{rank}.tprof"),
+            ..RankInfo::default()
+        };
+        let info = RunInfo { version: 1, ranks: (0..2).map(rank).collect(), ..RunInfo::default() };
+        write_run(dir.path(), &info);
+        let kinds = [KINDS.iter().find(|kind| kind.name == "comm").unwrap()];
+        let wanted = Wanted { reports: &[], kinds: &kinds };
+        let made = read_together(dir.path(), &wanted, &Options::default(), None).unwrap();
+        let table = made.documents[0].tables.iter().find(|table| table.key == "comm").unwrap();
+        let row = TableRow::all(table).next().unwrap();
+        (row.whole("group_size"), row.number("bus_bytes_per_s"))
+    };
+    // Two ranks: each sends and gets the whole message, 4 MiB in a millisecond.
+    assert_eq!(of(Some(2)), (Some(2), Some(f64::from(4 << 20) * 1e3)));
+    assert_eq!((of(None), of(Some(8))), ((None, None), (None, None)));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Chrome trace JSON, gzipped, one file per rank, as torch.profiler (Kineto)
-//! writes it: for Perfetto, chrome://tracing, HTA and TensorBoard.
+//! Chrome trace JSON, one file per rank, as torch.profiler (Kineto) writes it: for Perfetto,
+//! chrome://tracing, HTA and TensorBoard. It is gzipped, except in a file whose name does not end so.
 //!
 //! Host threads are under their process, streams under a "process" with their
 //! device's number. Times are microseconds, to the nanosecond, after
@@ -13,13 +13,12 @@ mod curves;
 mod occupancy;
 mod operators;
 mod rows;
+mod sink;
 mod writer;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use tprof_trace::RunDir;
 use tprof_trace::model::Span;
 
@@ -27,10 +26,9 @@ use crate::in_order::{self, TimedRow};
 use crate::output::{Output, not_stdout};
 use crate::{ExportError, OpenRank, Options, Selection, Written, paths};
 use rows::Rows;
+use sink::Sink;
 use writer::Writer;
 
-/// Fast: level 6 takes three times the CPU for half the size.
-const LEVEL: u32 = 1;
 /// Least size of a file that can be set: names need some bytes.
 const LEAST_BYTES: u64 = 256 << 10;
 /// What is kept free for the end of a file.
@@ -42,7 +40,10 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     let files = &selection.files;
     let output = options.output.as_deref();
     not_stdout(output, "chrome")?;
-    let paths = paths::per_rank(run, files, output, ".trace.json.gz", ".json.gz")?;
+    let paths = match output.filter(|_| options.output_is_file) {
+        Some(path) => paths::one_file(files, path)?,
+        None => paths::per_rank(run, files, output, ".trace.json.gz", &[".json.gz", ".json"])?,
+    };
     if let Some(max_bytes) = options.max_bytes.filter(|bytes| *bytes < LEAST_BYTES) {
         return Err(ExportError::TooSmall { max_bytes, least_bytes: LEAST_BYTES });
     }
@@ -90,11 +91,11 @@ fn write(
     written: &mut Written,
 ) -> Result<Output, ExportError> {
     let failed = |source| ExportError::Write { path: path.to_path_buf(), source };
-    let gzip = GzEncoder::new(Output::create(path)?, Compression::new(LEVEL));
+    let sink = Sink::new(Output::create(path)?, path);
     let ranks = selection.run.files().iter().filter_map(|file| file.rank).max();
     let limit = max_bytes.map(|bytes| bytes - bytes / 16 - REST_BYTES);
     let write = || -> io::Result<Output> {
-        let (gzip, cut_ns) = document(part, selection.zero.unix_ns, ranks, limit, gzip, written)?;
+        let (sink, cut_ns) = document(part, selection.zero.unix_ns, ranks, limit, sink, written)?;
         if let Some(cut_ns) = cut_ns {
             let seconds = part.at(cut_ns) as f64 / 1e9;
             let label = &part.file.label;
@@ -104,7 +105,7 @@ fn write(
             );
             written.notes.push(note);
         }
-        gzip.finish()
+        sink.finish()
     };
     let output = write().map_err(failed)?;
     Ok(output)
@@ -116,9 +117,9 @@ fn document(
     unix_ns: u64,
     last_rank: Option<u32>,
     limit: Option<u64>,
-    to: GzEncoder<Output>,
+    to: Sink,
     written: &mut Written,
-) -> io::Result<(GzEncoder<Output>, Option<u64>)> {
+) -> io::Result<(Sink, Option<u64>)> {
     let about = about::About::of(part, unix_ns, last_rank);
     let mut writer = Writer::begin(part, about.clock, |text| about.begin(text), to)?;
     let mut rows = Rows::new(part, about.imported);
@@ -152,7 +153,7 @@ fn document(
         rows.write(event, &mut writer)?;
         written.events += 1;
         if written.events.is_multiple_of(256)
-            && limit.is_some_and(|limit| writer.to.get_ref().bytes() + writer.buffered() >= limit)
+            && limit.is_some_and(|limit| writer.to.bytes() + writer.buffered() >= limit)
         {
             cut_ns = Some(event.time_ns());
         }

@@ -13,6 +13,8 @@ use crate::slice::{OpenRank, Selection, Slice};
 pub struct Options<'a> {
     /// File or directory; each format has its own default. `-` is stdout.
     pub output: Option<PathBuf>,
+    /// `output` is the file of the only rank, whatever its name, for formats of one file for each rank.
+    pub output_is_file: bool,
     /// Replace what is there.
     pub force: bool,
     /// Which part of the run.

@@ -17,24 +17,30 @@ pub fn beside(run: &RunDir) -> PathBuf {
     run.path().parent().unwrap_or(Path::new("")).to_path_buf()
 }
 
+/// `output` itself, for a run of one file.
+pub(crate) fn one_file(files: &[&RankFile], output: &Path) -> Result<Vec<PathBuf>, ExportError> {
+    let path = output.to_path_buf();
+    match files.len() {
+        0 | 1 => Ok(vec![path]),
+        files => Err(ExportError::NotADirectory { path, files }),
+    }
+}
+
 /// One path per file of a run: `DIR/rank-3SUFFIX`, or `output` itself if that
-/// ends in `suffix` or `ending`, and there is but one file.
+/// ends in one of `endings`, and there is but one file.
 pub(crate) fn per_rank(
     run: &RunDir,
     files: &[&RankFile],
     output: Option<&Path>,
     suffix: &str,
-    ending: &str,
+    endings: &[&str],
 ) -> Result<Vec<PathBuf>, ExportError> {
-    if let Some(output) = output
-        && output.to_string_lossy().ends_with(ending)
-        && !output.is_dir()
-    {
-        if files.len() > 1 {
-            let path = output.to_path_buf();
-            return Err(ExportError::NotADirectory { path, files: files.len() });
-        }
-        return Ok(vec![output.to_path_buf()]);
+    let is_file = |output: &&Path| {
+        let name = output.to_string_lossy();
+        endings.iter().any(|ending| name.ends_with(ending)) && !output.is_dir()
+    };
+    if let Some(output) = output.filter(is_file) {
+        return one_file(files, output);
     }
     let dir = output.map_or_else(|| beside(run), Path::to_path_buf);
     Ok(names(files).iter().map(|name| dir.join(format!("{name}{suffix}"))).collect())

@@ -28,7 +28,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     let (files, output) = (&selection.files, options.output.as_deref());
     not_stdout(output, "torch-memory-snapshot")?;
     let suffix = ".memory.pickle";
-    let paths = paths::per_rank(run, files, output, suffix, ".pickle")?;
+    let paths = paths::per_rank(run, files, output, suffix, &[".pickle"])?;
     for path in &paths {
         Output::check(path, options.force)?;
     }

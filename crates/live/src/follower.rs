@@ -235,7 +235,7 @@ fn label_of(rank: &Rank) -> RankFile {
         let header = rank.header().cloned().unwrap_or_default();
         RankLabel::of_header(&rank.name, &header)
     });
-    RankFile { path: PathBuf::from(&rank.name), label, rank: None }
+    RankFile { path: PathBuf::from(&rank.name), label, rank: None, world_size: None }
 }
 
 fn unix_now_ns() -> u64 {

@@ -21,6 +21,7 @@ pub struct Context<'a> {
     pub trace: &'a TraceFile,
     clock: Clock,
     steps_from: Option<StepSource>,
+    world_size: Option<u32>,
     joined: OnceCell<JoinedRank<'a>>,
     places: OnceCell<SpanPlaces>,
     frames: OnceCell<Frames<'a>>,
@@ -34,6 +35,7 @@ impl<'a> Context<'a> {
             trace: &part.trace,
             clock: part.clock,
             steps_from: part.steps_from,
+            world_size: part.file.world_size,
             joined: OnceCell::new(),
             places: OnceCell::new(),
             frames: OnceCell::new(),
@@ -42,7 +44,7 @@ impl<'a> Context<'a> {
 
     /// Launches, steps and collectives, as reports find them; read when it is first asked for.
     pub(crate) fn joined(&self) -> &JoinedRank<'a> {
-        self.joined.get_or_init(|| JoinedRank::of(self.trace, self.steps_from))
+        self.joined.get_or_init(|| JoinedRank::of(self.trace, self.steps_from, self.world_size))
     }
 
     /// The places of spans, read when they are first asked for.

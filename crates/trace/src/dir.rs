@@ -30,6 +30,8 @@ pub struct RankFile {
     /// Rank that it counts as: the label's; 0 for a file that was never given
     /// a rank in a run where no file was; none for launchers.
     pub rank: Option<u32>,
+    /// Ranks that its launcher started, if it gave that.
+    pub world_size: Option<u32>,
 }
 
 /// The owner of a trace file. Sorted: ranks first.
@@ -110,6 +112,7 @@ impl RankFile {
     pub fn settle(files: &mut [RankFile], infos: &[RunInfo]) {
         RankFile::name_starts(files, infos);
         RankFile::name_hosts(files, infos);
+        RankFile::size_worlds(files, infos);
         files.sort_by(|a, b| (&a.label, &a.path).cmp(&(&b.label, &b.path)));
         let ranked = files.iter().any(|file| matches!(file.label, RankLabel::Rank(..)));
         for file in files {
@@ -141,6 +144,17 @@ impl RankFile {
                 (0, launch) => Start::Launch(launch),
                 (restarts, _) => Start::Restart(restarts),
             };
+        }
+    }
+
+    /// Gives each file the number of ranks that its launcher started.
+    fn size_worlds(files: &mut [RankFile], infos: &[RunInfo]) {
+        let known = infos.iter().flat_map(|info| &info.ranks);
+        let sizes: HashMap<&str, u32> =
+            known.filter_map(|rank| Some((rank.file.as_str(), rank.size?))).collect();
+        for file in files {
+            let name = file.path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+            file.world_size = sizes.get(name).copied();
         }
     }
 
@@ -245,7 +259,7 @@ impl RunDir {
         let label = RankLabel::of_name(name).unwrap_or_else(|| {
             RankLabel::of_header(name, &TraceFile::read_header(&path).unwrap_or_default())
         });
-        self.files.push(RankFile { path, label, rank: None });
+        self.files.push(RankFile { path, label, rank: None, world_size: None });
     }
 
     fn info(&mut self, path: &Path) {

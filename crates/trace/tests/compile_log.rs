@@ -221,6 +221,122 @@ fn lists_of_a_hostile_log_are_bounded_and_counted() {
     assert_eq!(log.bytes_not_kept, u64::MAX);
 }
 
+/// Lines of a log: each compilation's beginning and figures, 0.1 s apart.
+fn compilations(of: &[(&str, u32, u32, &str)]) -> String {
+    let line = |at: usize, json: String| {
+        format!("V1122 08:36:{:02}.{}00000 7 a.py:1] {json}\n", at / 10, at % 10)
+    };
+    let mut text = String::new();
+    for (at, (function, frame, compile, figures)) in of.iter().enumerate() {
+        let id = format!("\"frame_id\": {frame}, \"frame_compile_id\": {compile}, \"attempt\": 0");
+        if *compile > 0 {
+            let reasons = format!(
+                "{{\"artifact\": {{\"name\": \"recompile_reasons\"}}, {id}, \"has_payload\": \"0\"}}"
+            );
+            text += &line(2 * at, reasons);
+            text += &format!("\t[\"{frame}/{}: size of {function}\"]\n", compile - 1);
+        }
+        text += &line(2 * at, format!("{{\"dynamo_start\": {{\"stack\": []}}, {id}}}"));
+        let metrics = format!("\"co_name\": \"{function}\", \"co_firstlineno\": 3, {figures}");
+        text += &line(2 * at + 1, format!("{{\"compilation_metrics\": {{{metrics}}}, {id}}}"));
+    }
+    text
+}
+
+#[test]
+fn numbers_that_are_given_again_are_other_compilations() {
+    let took = "\"duration_us\": 5000";
+    let text = compilations(&[
+        ("f", 0, 0, took),
+        ("f", 0, 1, took),
+        ("g", 1, 0, took),
+        // After torch._dynamo.reset().
+        ("g", 0, 0, took),
+        ("f", 1, 0, took),
+        ("f", 1, 1, took),
+        // A function whose recompilations are isolated, of which others know nothing.
+        ("f", 1, 0, took),
+        ("f", 1, 1, took),
+    ]);
+    let log = read(text.as_bytes());
+    let ids: Vec<String> = log.frames.iter().map(|frame| frame.id.to_string()).collect();
+    assert_eq!(ids, ["0/0", "0/1", "1/0", "0/0#2", "1/0#2", "1/1", "1/0#3", "1/1#2"]);
+    assert!(log.frames.iter().all(|frame| (frame.total_us, frame.attempts) == (Some(5000), 1)));
+    let again: Vec<_> = log
+        .recompiled
+        .iter()
+        .map(|one| (one.id.to_string(), function_of(&log, one.id), one.reasons[0].as_str()))
+        .collect();
+    let expected = [("0/1", "0/0"), ("1/1", "1/0"), ("1/1#2", "1/0")];
+    let expected = expected.map(|(id, of)| (id.to_owned(), "f", format!("{of}: size of f")));
+    assert!(again.iter().zip(&expected).all(|(a, b)| (&a.0, a.1, a.2) == (&b.0, b.1, &b.2)));
+    assert_eq!(again.len(), 3);
+}
+
+#[test]
+fn a_log_twice_over_has_twice_as_many_compilations() {
+    for version in VERSIONS {
+        let (text, once) = (text(version), log(version));
+        let twice = read(&[&text[..], &text[..]].concat());
+        let total =
+            |log: &CompileLog| log.frames.iter().filter_map(|one| one.total_us).sum::<u64>();
+        assert_eq!(total(&twice), 2 * total(&once), "{version}");
+        assert_eq!(twice.frames.len(), 2 * once.frames.len(), "{version}");
+        assert_eq!(twice.recompiled.len(), 2 * once.recompiled.len(), "{version}");
+        let mut ids: Vec<_> = twice.recompiled.iter().map(|one| one.id).collect();
+        ids.dedup();
+        assert_eq!(ids.len(), twice.recompiled.len(), "{version}");
+    }
+}
+
+#[test]
+fn parts_of_a_split_graph_have_each_its_backward() {
+    let mut text = compilations(&[("f", 0, 0, "\"duration_us\": 5000")]);
+    for us in [100, 200, 300] {
+        text += &format!(
+            "V1122 08:36:40.000000 7 a.py:1] {{\"bwd_compilation_metrics\": {{\"duration_us\": {us}, \
+             \"is_forward\": false}}, \"frame_id\": 0, \"frame_compile_id\": 0}}\n"
+        );
+    }
+    let log = read(text.as_bytes());
+    let rows: Vec<_> = log.frames.iter().map(|one| (one.is_backward, one.total_us)).collect();
+    let expected = [(false, 5000), (true, 100), (true, 200), (true, 300)];
+    assert_eq!(rows, expected.map(|(is_backward, us)| (is_backward, Some(us))));
+}
+
+#[test]
+fn a_compilation_has_its_time_in_whichever_field_the_version_has_it() {
+    let start = 1_763_800_594_000_000_u64;
+    let text = compilations(&[
+        (
+            "a",
+            0,
+            0,
+            "\"dynamo_cumulative_compile_time_us\": 1650000, \"aot_autograd_cumulative_compile_time_us\": 1300000, \"inductor_cumulative_compile_time_us\": 700000",
+        ),
+        (
+            "b",
+            1,
+            0,
+            "\"entire_frame_compile_time_s\": 0.5, \"dynamo_cumulative_compile_time_us\": 400000",
+        ),
+        ("c", 2, 0, &format!("\"start_time_us\": {start}, \"end_time_us\": {}", start + 70)),
+        ("d", 3, 0, "\"duration_us\": null, \"guard_count\": 4"),
+    ]);
+    let log = read(text.as_bytes());
+    let times: Vec<_> = log.frames.iter().map(|one| one.total_us).collect();
+    assert_eq!(times, [Some(1_650_000), Some(500_000), Some(70), None]);
+    let phases = log.frames[0].phases;
+    let parts = [phases.dynamo_us, phases.aot_us, phases.inductor_us, phases.kernels_us];
+    assert_eq!(parts, [Some(350_000), Some(600_000), Some(700_000), None]);
+    assert!(log.frames.iter().all(|one| one.is_ended));
+    // Of one without a time, its end is where its figures were written.
+    let last = &log.frames[3];
+    assert_eq!(last.end_unix_us.unwrap() - last.start_unix_us.unwrap(), 100_000);
+    let cut = text.rsplit_once("V1122").unwrap().0;
+    assert!(!read(cut.as_bytes()).frames[3].is_ended);
+}
+
 #[test]
 fn a_run_of_compiled_code_is_no_compilation() {
     let event = "bwd_compilation_metrics_runtime";

@@ -16,6 +16,8 @@ use tprof_trace::compile_log::COMPILE_DIRECTORY;
 
 /// The variable that names a directory for PyTorch's logs.
 const VARIABLE: &str = "TORCH_TRACE";
+/// Has Inductor write the lines of source of each kernel into the log, backward graphs included.
+const LINES_VARIABLE: &str = "INDUCTOR_PROVENANCE";
 /// How often the logs' lengths are read.
 const INTERVAL: Duration = Duration::from_millis(500);
 
@@ -50,10 +52,10 @@ impl CompileLogs {
 
     /// Variables that the job must find. What the job set itself stays.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
-        match self.own {
-            Some(_) => Vec::new(),
-            None => vec![(VARIABLE.into(), self.home.clone().into())],
-        }
+        let log = self.own.is_none().then(|| (VARIABLE.into(), self.home.clone().into()));
+        let lines = std::env::var_os(LINES_VARIABLE).is_none();
+        let lines = lines.then(|| (LINES_VARIABLE.into(), "1".into()));
+        log.into_iter().chain(lines).collect()
     }
 
     /// Once the job is over: logs have their bound, and those of the job's own directory are copied.

@@ -286,7 +286,7 @@ pub static KINETO: Setting = Setting {
 pub static COMPILE: Setting = Setting {
     name: "compile",
     short: None,
-    help: "Keep PyTorch's log of torch.compile, 256 MiB a process: `tprof report compile`",
+    help: "Keep PyTorch's log of torch.compile, 256 MiB a process, with the lines of kernels (INDUCTOR_PROVENANCE=1): `tprof report compile`",
     kind: ValueKind::Switch,
     set: |resolved, given| {
         resolved.config.compile = values::flag(given)?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tprof_tests::{Scratch, Served, tprof};
 
 use super::runs;
@@ -149,4 +149,40 @@ fn routes_of_the_first_dashboard_have_a_value_or_a_reason() {
     let kernels = of("kernels", "imported");
     assert!(kernels["kernels"][0]["cuda_time_us"].as_f64() > Some(0.0), "{kernels}");
     assert!(served.json("/api/profiler/kernels")["run"].is_u64(), "the newest without a number");
+}
+
+#[test]
+fn what_a_log_of_compilation_has_none_of_is_an_empty_list() {
+    let scratch = Scratch::new();
+    let directory = scratch.join("runs");
+    std::fs::create_dir(&directory).unwrap();
+    let line = "V1122 08:36:34.041000 7 a.py:1] ";
+    let id = "\"frame_id\": 0, \"frame_compile_id\": 0";
+    let log = format!(
+        "{line}{{\"dynamo_start\": {{\"stack\": []}}, {id}}}\n\
+         {line}{{\"compilation_metrics\": {{\"co_name\": \"f\", \"duration_us\": 2000}}, {id}}}\n"
+    );
+    let import = |name: &str, text: &str| {
+        let path = scratch.join(format!("dedicated_log_torch_trace_{name}.log"));
+        std::fs::write(&path, text).unwrap();
+        let import = tprof(["import"]).arg(path).arg("-o").arg(directory.join(name));
+        import.run_in(scratch.path()).expect_code(0);
+    };
+    import("whole", &log);
+    import("cut", &format!("{log}tprof: bytes not kept: 77\n"));
+    let served = Served::start(&directory, &[]);
+    let of = |name: &str| {
+        let id = served.id_of(&directory.join(name));
+        served.json(&format!("/api/profiler/compile?run={id}"))
+    };
+    let whole = of("whole");
+    assert_eq!(whole["compile_time_ms"], 2.0, "{whole}");
+    for key in ["graph_breaks", "recompiles"] {
+        assert_eq!((&whole[key], &whole[format!("{key}_why")]), (&json!([]), &Value::Null));
+        // What is not kept may have some.
+        let cut = of("cut");
+        let why = cut[format!("{key}_why")].as_str().unwrap_or_default();
+        assert!(cut[key].is_null() && why.contains("left out"), "{cut}");
+    }
+    assert!(whole["graphs"].is_null() && whole["graphs_why"].is_string(), "{whole}");
 }

@@ -87,7 +87,8 @@ fn group_sizes(rank: &RankTrace) -> FxHashMap<(ProcessIndex, u64), u32> {
     communicators.filter_map(|row| Some(((row.process, row.communicator), row.size?))).collect()
 }
 
-/// Collectives that ran on the host.
+/// Collectives that ran on the host. Which of a process's groups ran one is not recorded, but in a
+/// job of two ranks it is both.
 fn on_host<'r>(rank: &'r RankTrace) -> impl Iterator<Item = Operation> + 'r {
     let mut ends: FxHashMap<ProcessIndex, u64> = FxHashMap::default();
     rank.host_collectives.iter().map(move |row| {
@@ -100,7 +101,10 @@ fn on_host<'r>(rank: &'r RankTrace) -> impl Iterator<Item = Operation> + 'r {
             name: what.name.clone(),
             element_type: what.element_type.clone(),
             bytes: what.bytes,
-            group_size: what.ranks.or_else(|| size_on_host(rank, *process)),
+            group_size: what
+                .ranks
+                .or_else(|| size_on_host(rank, *process))
+                .or(rank.world_size.filter(|size| *size <= 2)),
             process: *process,
             start_ns: *start_ns,
             duration_ns: *duration_ns,
@@ -239,6 +243,21 @@ mod tests {
         let times: Vec<_> = operations.iter().map(|o| (o.duration_ns, o.added_ns)).collect();
         assert_eq!(times, [(400, 400), (330, 30), (50, 0), (100, 100)]);
         assert_eq!(without_kernel, 0);
+    }
+
+    #[test]
+    fn a_collective_on_the_host_of_two_ranks_is_of_both() {
+        let mut trace = Fixture::new();
+        let row =
+            Span { start_ns: 100, duration_ns: 50, kind: SpanKind::Annotation, ..Span::default() };
+        trace.span(row, "gloo:all_reduce");
+        let file = trace.finish();
+        let mut rank = RankTrace::load(&file, Needs::COLLECTIVES);
+        // A group of more ranks may be a part of them.
+        for (world_size, group_size) in [(None, None), (Some(2), Some(2)), (Some(3), None)] {
+            rank.world_size = world_size;
+            assert_eq!(operations(&rank).0[0].group_size, group_size);
+        }
     }
 
     #[test]

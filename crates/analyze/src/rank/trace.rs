@@ -55,6 +55,8 @@ pub struct RankTrace<'a> {
     pub cpu: CpuTrace,
     /// Its logs of `torch.compile`.
     pub compile: RankCompile,
+    /// Ranks that its launcher started, if it gave that.
+    pub world_size: Option<u32>,
     /// What could not be read, and of which tables.
     pub(super) problems: Vec<(Needs, Problem)>,
     /// Threads that work on this rank may use.
@@ -108,6 +110,7 @@ impl<'a> RankTrace<'a> {
             allocations: Vec::new(),
             cpu: CpuTrace::default(),
             compile: RankCompile::default(),
+            world_size: None,
             problems: Vec::new(),
             cores,
             hta: false,

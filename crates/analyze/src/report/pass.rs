@@ -316,6 +316,7 @@ impl Context<'_> {
             }
             let mut rank = RankTrace::load_as(&trace, needs, hta, self.cores);
             rank.steps_from = rank.steps_from.or(self.options.steps_from);
+            rank.world_size = file.world_size;
             if needs.has(Needs::COMPILE) {
                 let logs = self.logs.get_or_init(|| RunLogs::of(self.dir));
                 rank.compile = logs.of_rank(file, &trace);

@@ -81,8 +81,8 @@ fn detail(frame: &CompiledFrame) -> String {
         parts.extend(us.map(|us| format!("{phase} {:.1} ms", us as f64 / 1000.0)));
     }
     parts.extend(frame.recompile_reason.as_ref().map(|guard| format!("again: {guard}")));
-    if frame.total_us.is_none() {
-        parts.push("the log ends before this compilation".to_owned());
+    if !frame.is_ended {
+        parts.push("the log has no end of this compilation".to_owned());
     }
     parts.join(" · ")
 }

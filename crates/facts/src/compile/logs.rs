@@ -98,6 +98,7 @@ impl ReadLog {
         let start_us = frame.start_unix_us?;
         let end_us = match frame.total_us {
             Some(us) => start_us.saturating_add(us),
+            None if frame.is_ended => frame.end_unix_us?.max(start_us),
             None => self.log.extent_unix_us?.1.max(start_us),
         };
         Some((self.time_ns(start_us)?, self.time_ns(end_us)?))

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use tprof_trace::compile_log::{self, LOG_PREFIX};
+use tprof_trace::compile_log;
 use tprof_trace::{CompileLogFile, CompileLogOwner, RankFile, RunDir, TraceFile};
 
 use super::logs::{RankCompile, base_name};
@@ -146,9 +146,51 @@ impl<'a> Owners<'a> {
     }
 }
 
-/// The rank in a log's name: `dedicated_log_torch_trace_rank_3_x.log`.
+/// The rank in a log's name: `dedicated_log_torch_trace_rank_3_x.log` as PyTorch names it, and what
+/// people and tools make of it: `rank_3.log`, `trace-rank3.log.gz`.
 pub fn rank_of_name(path: &Path) -> Option<u32> {
-    let name = base_name(path);
-    let rest = name.strip_prefix(LOG_PREFIX)?.strip_prefix("rank_")?;
-    rest.split('_').next()?.parse().ok()
+    let name = base_name(path).to_ascii_lowercase();
+    let places = name.match_indices("rank").filter(|(at, _)| {
+        // Not within a word, such as `frank`.
+        !name[..*at].ends_with(|before: char| before.is_alphanumeric())
+    });
+    let mut numbers = places.map(|(at, word)| {
+        let rest = &name[at + word.len()..];
+        let rest = rest.strip_prefix(['_', '-', '=', '.']).unwrap_or(rest);
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let is_whole = !rest[end..].starts_with(char::is_alphanumeric);
+        rest[..end].parse().ok().filter(|_| is_whole)
+    });
+    numbers.find_map(|number| number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_its_rank_with_a_random_end_or_without() {
+        let of = |name: &str| rank_of_name(Path::new(name));
+        for (name, rank) in [
+            ("dedicated_log_torch_trace_rank_3_x1y2z3ab.log", 3),
+            ("dedicated_log_torch_trace_rank_1.log", 1),
+            ("/a/rank_7/dedicated_log_torch_trace_rank_12.log.gz", 12),
+            ("0-dedicated_log_torch_trace_rank_2.log.zst", 2),
+            ("rank0.log", 0),
+            ("Rank-5.log", 5),
+            ("dedicated_log_torch_trace_rank_4_rank_9.log", 4),
+        ] {
+            assert_eq!(of(name), Some(rank), "{name}");
+        }
+        let none = [
+            "dedicated_log_torch_trace_x1y2z3ab.log",
+            "dedicated_log_torch_trace_frank_1.log",
+            "rank_1a.log",
+            "rank_.log",
+            "rank_99999999999.log",
+        ];
+        for name in none {
+            assert_eq!(of(name), None, "{name}");
+        }
+    }
 }

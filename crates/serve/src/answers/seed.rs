@@ -236,29 +236,36 @@ pub async fn hta(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> 
 pub async fn compile(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> SeedAnswer {
     let run = wanted(&app, &asked)?;
     let tables = tables(&app, &run, "compile").await?;
-    let list = |key: &str| match rows(&tables, key) {
-        [] => Value::Null,
+    // None of a kind in whole logs is an empty list, not an unknown one. `counted` is its column among
+    // the figures of ranks.
+    let ranks = rows(&tables, "compile_ranks");
+    let is_known =
+        |counted: &str| !ranks.is_empty() && ranks.iter().all(|row| row[counted].is_u64());
+    let list = |key: &str, is_known: bool| match rows(&tables, key) {
+        [] if !is_known => Value::Null,
         rows => rows.into(),
     };
+    let breaks = list("graph_breaks", is_known("graph_breaks"));
+    let recompiles = list("recompiles", is_known("recompiles"));
+    let graphs = list("graphs", false);
+    let why_unknown =
+        |list: &Value, key: &str| if list.is_null() { why(&tables, key) } else { Value::Null };
     let total: f64 =
         rows(&tables, "frames").iter().filter_map(|row| row["total_ns"].as_f64()).sum();
-    let has_frames = !rows(&tables, "frames").is_empty();
+    let has_frames = !rows(&tables, "frames").is_empty() || is_known("compilations");
     Ok(with(
         &run,
         json!({
             "compile_time_ms": has_frames.then_some(total / 1e6),
-            "graph_breaks": list("graph_breaks"),
-            "graph_breaks_why": why_none(&tables, "graph_breaks"),
-            "recompiles": list("recompiles"),
-            "recompiles_why": why_none(&tables, "recompiles"),
-            "graphs": list("graphs"),
+            "graph_breaks_why": why_unknown(&breaks, "graph_breaks"),
+            "graph_breaks": breaks,
+            "recompiles_why": why_unknown(&recompiles, "recompiles"),
+            "recompiles": recompiles,
+            "graphs_why": why_unknown(&graphs, "graphs"),
+            "graphs": graphs,
             "speedup": null,
             "speedup_why": "one run has no figure without compilation: record one, then tprof diff",
             "why": if has_frames { Value::Null } else { why(&tables, "frames") },
         }),
     ))
-}
-
-fn why_none(tables: &Value, table: &str) -> Value {
-    if rows(tables, table).is_empty() { why(tables, table) } else { Value::Null }
 }

@@ -1,6 +1,7 @@
 //! Kernels in the code that Inductor generated: the payload of `inductor_output_code`.
 
 use super::nodes::{NodeLines, file_comment};
+use super::stacks::KernelLines;
 use super::texts::short;
 use rustc_hash::FxHashMap;
 
@@ -58,10 +59,18 @@ pub(super) struct FoundKernels {
     pub parts_left_out: u64,
 }
 
+/// Places of the nodes that comments name.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct GraphLines<'a> {
+    /// Of the graph as Dynamo traced it: forward only.
+    pub traced: Option<&'a NodeLines>,
+    /// Of the graph that the code is of, in ATen's operators.
+    pub lowered: Option<&'a NodeLines>,
+}
+
 /// Finds kernels: `NAME = async_compile.LANGUAGE(…)` at the beginning of a line, with the comments
-/// before them, and different calls of `extern_kernels.…` and `torch.ops.…`. `lines` has the places of
-/// nodes that comments name.
-pub(super) fn find_kernels(code: &str, lines: Option<&NodeLines>) -> FoundKernels {
+/// before them, and different calls of `extern_kernels.…` and `torch.ops.…`.
+pub(super) fn find_kernels(code: &str, lines: GraphLines<'_>) -> FoundKernels {
     let mut found = FoundKernels::default();
     let mut externs: Vec<(&str, Comments)> = Vec::new();
     let mut known: FxHashMap<&str, usize> = FxHashMap::default();
@@ -126,23 +135,30 @@ fn external(line: &str) -> Option<&str> {
 #[derive(Debug, Default)]
 struct Comments {
     sources: Vec<String>,
+    /// Lines of nodes of the traced graph, which count where no other comment has a line.
+    of_traced: Vec<String>,
     operators: Vec<String>,
-    /// Of both, beyond the most.
+    /// Of these, beyond the most.
     left_out: u64,
 }
 
 impl Comments {
     /// `Source Nodes: [y], Original ATen: [aten.add]`, `File: /job.py:15 in f, code: …`, or in newer versions
-    /// `Topologically Sorted Source Nodes: [y], Original ATen: [aten.add]`.
-    fn read(&mut self, text: &str, lines: Option<&NodeLines>) {
+    /// `Topologically Sorted Source Nodes: [y], Original ATen: [aten.add]`. The nodes of the graph itself
+    /// follow in newer ones: `y => add`, and `%add : Tensor "f32[4]" = call_function[…`.
+    fn read(&mut self, text: &str, lines: GraphLines<'_>) {
         if let Some((before, list)) = text.split_once("Original ATen: [") {
             *self = Comments::default();
             listed(list).for_each(|name| self.operator(short(name)));
-            if let (Some((_, nodes)), Some(lines)) = (before.split_once("Source Nodes: ["), lines) {
-                listed(nodes).filter_map(|node| lines.place(node)).for_each(|at| self.source(at));
+            let nodes = before.split_once("Source Nodes: [").map_or("", |(_, nodes)| nodes);
+            if let Some(traced) = lines.traced {
+                let places = listed(nodes).filter_map(|node| traced.place(node));
+                places.for_each(|at| self.add_line(at, |these| &mut these.of_traced));
             }
         } else if let Some(place) = file_comment(text) {
             self.source(place);
+        } else if let Some(lowered) = lines.lowered {
+            nodes_of(text).filter_map(|node| lowered.place(node)).for_each(|at| self.source(at));
         }
     }
 
@@ -155,25 +171,57 @@ impl Comments {
     }
 
     fn source(&mut self, place: &str) {
-        let place = short(place);
-        match self.sources.contains(&place) {
-            true => {}
-            false if self.sources.len() < MOST_SOURCES => self.sources.push(place),
-            false => self.left_out += 1,
-        }
+        self.add_line(place, |these| &mut these.sources);
+    }
+
+    fn add_line(&mut self, place: &str, of: impl Fn(&mut Comments) -> &mut Vec<String>) {
+        self.left_out += u64::from(!add_source(of(self), short(place)));
+    }
+
+    /// Lines of the program.
+    fn lines(&mut self) -> Vec<String> {
+        let is_known = !self.sources.is_empty();
+        std::mem::take(if is_known { &mut self.sources } else { &mut self.of_traced })
     }
 
     /// Adds those of another call of the same.
-    fn add(&mut self, other: Comments) {
+    fn add(&mut self, mut other: Comments) {
+        self.sources = self.lines();
+        other.lines().iter().for_each(|place| self.source(place));
         other.operators.into_iter().for_each(|name| self.operator(name));
-        other.sources.iter().for_each(|place| self.source(place));
         self.left_out += other.left_out;
     }
 
-    fn of(self, name: &str, language: KernelLanguage) -> GeneratedKernel {
-        let Comments { sources, operators, .. } = self;
-        GeneratedKernel { name: short(name), language, sources, operators }
+    fn of(mut self, name: &str, language: KernelLanguage) -> GeneratedKernel {
+        let sources = self.lines();
+        GeneratedKernel { name: short(name), language, sources, operators: self.operators }
     }
+}
+
+impl GeneratedKernel {
+    /// Adds lines that PyTorch gives by the kernel's name; how many are left out.
+    pub(super) fn add_lines(&mut self, lines: &KernelLines) -> u64 {
+        let lines = lines.places.iter();
+        lines.map(|place| u64::from(!add_source(&mut self.sources, place.clone()))).sum()
+    }
+}
+
+/// Adds a line, once; false where there are too many.
+fn add_source(sources: &mut Vec<String>, place: String) -> bool {
+    let is_known = sources.contains(&place);
+    let fits = is_known || sources.len() < MOST_SOURCES;
+    if fits && !is_known {
+        sources.push(place);
+    }
+    fits
+}
+
+/// The nodes of a graph that a comment names; inputs are of no kernel.
+fn nodes_of(text: &str) -> impl Iterator<Item = &str> {
+    let called = text.strip_prefix('%').filter(|_| text.contains(" = call_"));
+    let called = called.and_then(|text| text.split(' ').next());
+    let mapped = text.split_once(" => ").map_or("", |(_, nodes)| nodes);
+    called.into_iter().chain(mapped.split(", ").filter(|node| !node.is_empty()))
 }
 
 /// The entries of a list up to its bracket.
@@ -196,7 +244,7 @@ mod tests {
             cpp_fused_1 = async_compile.cpp_pybinding(['const float*'], r'''\n''')\n\
             def call(args):\n    extern_kernels.mm(a, b, out=buf0)\n    extern_kernels.mm(c, d, out=buf1)\n    \
             buf2 = torch.ops.aten.sort.stable(buf1)\n";
-        let found = find_kernels(code, None).kernels;
+        let found = find_kernels(code, GraphLines::default()).kernels;
         let names: Vec<_> = found.iter().map(|one| (one.name.as_str(), one.language)).collect();
         assert_eq!(
             names,
@@ -223,7 +271,9 @@ mod tests {
             # Topologically Sorted Source Nodes: [linear], Original ATen: [aten.addmm]\n    \
             extern_kernels.addmm(a, b, out=buf0)\n    triton_poi_fused_add_relu_0.run(buf0)\n    \
             extern_kernels.mm(a, b, out=buf0)\n";
-        let found = find_kernels(code, NodeLines::of(traced, 1 << 20).as_ref()).kernels;
+        let traced = NodeLines::of(traced, 1 << 20);
+        let lines = GraphLines { traced: traced.as_ref(), lowered: None };
+        let found = find_kernels(code, lines).kernels;
         let found: Vec<_> =
             found.iter().map(|one| (one.name.as_str(), one.sources.join(" "))).collect();
         let expected = [
@@ -235,15 +285,41 @@ mod tests {
     }
 
     #[test]
+    fn kernels_of_backward_graphs_have_the_lines_of_their_own_graph() {
+        let traced =
+            NodeLines::of("# File: a.py:3 in f, code: y = x + 1\nsum_1 = x + 1\n", 1 << 20);
+        let lowered = "# File: a.py:7 in f, code: z = y * 2\n\
+                       mul: \"f32[4]\" = torch.ops.aten.mul.Tensor(tangents_1, 2)\n\
+                       # No stacktrace found for following nodes\nfull = torch.ops.aten.full.default([4], 0)\n\
+                       # File: a.py:8 in f, code: y.sum()\nsum_1 = torch.ops.aten.sum.default(mul)\n";
+        let lowered = NodeLines::of(lowered, 1 << 20);
+        let code = "# Topologically Sorted Source Nodes: [sum_1, full], Original ATen: [aten.mul, aten.sum]\n\
+            # Source node to ATen node mapping:\n#   sum_1 => sum_1\n# Graph fragment:\n\
+            #   %tangents_1 : Tensor \"f32[4]\" = PlaceHolder[target=tangents_1]\n\
+            #   %mul : Tensor \"f32[4]\"[num_users=1] = call_function[target=torch.ops.aten.mul.Tensor]\n\
+            triton_per_fused_mul_sum_0 = async_compile.triton('x', '''\n\
+            # Topologically Sorted Source Nodes: [full], Original ATen: [aten.full]\n\
+            # Source node to ATen node mapping:\n#   full => full\n\
+            triton_poi_fused_full_1 = async_compile.triton('x', '''\n";
+        let lines = GraphLines { traced: traced.as_ref(), lowered: lowered.as_ref() };
+        let found = find_kernels(code, lines).kernels;
+        assert_eq!(found[0].sources, ["a.py:8", "a.py:7"]);
+        // Not the line before, nor that of a node of another graph with this name.
+        assert!(found[1].sources.is_empty(), "{found:?}");
+    }
+
+    #[test]
     fn what_is_beyond_the_most_is_counted() {
         let definition = "a = async_compile.triton(\n";
-        let found = find_kernels(&definition.repeat(MOST_KERNELS + 3), None);
+        let found = find_kernels(&definition.repeat(MOST_KERNELS + 3), GraphLines::default());
         assert_eq!((found.kernels.len(), found.kernels_left_out), (MOST_KERNELS, 3));
         let operators: String = (0..MOST_OPERATORS + 5).map(|at| format!("aten.x{at}, ")).collect();
         let files: String =
             (0..MOST_SOURCES + 2).map(|at| format!("# File: a.py:{at} in f\n")).collect();
-        let found =
-            find_kernels(&format!("# Original ATen: [{operators}]\n{files}{definition}"), None);
+        let found = find_kernels(
+            &format!("# Original ATen: [{operators}]\n{files}{definition}"),
+            GraphLines::default(),
+        );
         assert_eq!((found.kernels.len(), found.parts_left_out), (1, 7));
     }
 }

@@ -89,6 +89,7 @@ const ARTIFACTS: &[&str] = &[
     "fx_graph_cache_hit",
     "fx_graph_cache_miss",
     "inductor_post_grad_graph",
+    "inductor_provenance_tracking_kernel_stack_traces",
     "recompile_reasons",
     "torch_version",
 ];

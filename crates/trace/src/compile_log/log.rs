@@ -6,7 +6,8 @@ use super::graph::{GraphStage, OperatorCounts};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Which compilation: `3/1` is the second one of the process's fourth function.
+/// Which compilation: `3/1` is the second one of the process's fourth function, and `3/1#2` the second
+/// compilation that PyTorch gave this number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CompileId {
     /// Of compiled autograd.
@@ -15,6 +16,15 @@ pub struct CompileId {
     pub frame: Option<u32>,
     /// Its compilation, from 0.
     pub compile: Option<u32>,
+    /// How often the process had given these numbers before: `torch._dynamo.reset()` numbers anew.
+    pub given_before: u32,
+}
+
+impl CompileId {
+    /// As PyTorch writes it, which does not tell apart those that it numbers alike.
+    pub fn as_numbered(self) -> CompileId {
+        CompileId { given_before: 0, ..self }
+    }
 }
 
 impl fmt::Display for CompileId {
@@ -25,14 +35,17 @@ impl fmt::Display for CompileId {
         };
         if let Some(autograd) = self.autograd {
             write!(f, "!{autograd}")?;
-            if self.frame.is_none() {
-                return Ok(());
-            }
-            f.write_str("/")?;
         }
-        number(f, self.frame)?;
-        f.write_str("/")?;
-        number(f, self.compile)
+        if self.autograd.is_none() || self.frame.is_some() {
+            f.write_str(if self.autograd.is_some() { "/" } else { "" })?;
+            number(f, self.frame)?;
+            f.write_str("/")?;
+            number(f, self.compile)?;
+        }
+        match self.given_before {
+            0 => Ok(()),
+            before => write!(f, "#{}", u64::from(before) + 1),
+        }
     }
 }
 
@@ -68,8 +81,12 @@ pub struct CompiledFrame {
     pub attempts: u32,
     /// When it began, microseconds since 1970.
     pub start_unix_us: Option<u64>,
-    /// How long it took; none of one that the log has no end of.
+    /// Whether the log has its end.
+    pub is_ended: bool,
+    /// How long it took; none of one without an end, or where this PyTorch does not log it.
     pub total_us: Option<u64>,
+    /// When it ended, microseconds since 1970, where its length is not known.
+    pub end_unix_us: Option<u64>,
     /// Of it.
     pub phases: CompilePhases,
     /// Guards that are checked before the compiled code runs.

@@ -20,8 +20,13 @@ pub(super) struct Metrics {
     guard_count: Option<u64>,
     start_time: Option<f64>,
     start_time_us: Option<u64>,
+    end_time_us: Option<u64>,
     #[serde(deserialize_with = "duration")]
     duration_us: Option<u64>,
+    #[serde(deserialize_with = "duration")]
+    dynamo_cumulative_compile_time_us: Option<u64>,
+    #[serde(deserialize_with = "duration")]
+    backward_cumulative_compile_time_us: Option<u64>,
     entire_frame_compile_time_s: Option<f64>,
     backend_compile_time_s: Option<f64>,
     inductor_compile_time_s: Option<f64>,
@@ -59,10 +64,16 @@ impl Metrics {
             .filter(|us| POSSIBLE_UNIX_US.contains(us))
     }
 
-    /// How long the compilation took, microseconds.
-    pub(super) fn total_us(&self) -> Option<u64> {
+    /// How long the compilation took, microseconds. Versions differ in the fields that have it.
+    pub(super) fn total_us(&self, is_backward: bool) -> Option<u64> {
         let seconds = || self.entire_frame_compile_time_s.and_then(micros);
-        self.duration_us.or_else(seconds).filter(|us| *us <= MOST_US)
+        let between = || self.end_time_us?.checked_sub(self.start_time_us?);
+        let outermost = match is_backward {
+            true => self.backward_cumulative_compile_time_us,
+            false => self.dynamo_cumulative_compile_time_us,
+        };
+        let found = self.duration_us.or_else(seconds).or_else(between).or(outermost);
+        found.filter(|us| *us <= MOST_US)
     }
 
     /// Whether it is of a backward graph.
@@ -93,7 +104,7 @@ impl Metrics {
     pub(super) fn add_to(self, frame: &mut CompiledFrame) {
         let is_backward = frame.is_backward;
         let seconds = |s: Option<f64>| s.and_then(micros).filter(|us| *us <= MOST_US);
-        let total = self.total_us();
+        let total = self.total_us(is_backward);
         let backend = self.aot_autograd_cumulative_compile_time_us;
         let backend = backend.or_else(|| seconds(self.backend_compile_time_s));
         let inductor = self.inductor_cumulative_compile_time_us;
@@ -115,6 +126,7 @@ impl Metrics {
             cuda_graphs_us: self.runtime_cudagraphify_time_us,
         };
         frame.start_unix_us = self.start_unix_us().or(frame.start_unix_us);
+        frame.is_ended = true;
         frame.total_us = total;
         frame.phases = phases;
         take(&mut frame.function, &self.co_name);

@@ -9,7 +9,7 @@
 //! line and one payload of bounded length, and within [`Bounds`] what was found; what a bound leaves out is counted.
 //!
 //! `dates` and `line` read a prefix, `events` names what PyTorch writes, `head` reads the JSON,
-//! `metrics` the figures of a compilation; `graph_break`, `graph`, `code` and `payload` read payloads;
+//! `metrics` the figures of a compilation; `numbers` tells compilations of one number apart; `graph_break`, `graph`, `code`, `stacks` and `payload` read payloads;
 //! `source` opens files, `keep` writes those that a run takes over. `reader` separates `lines` into events and
 //! payloads, `rows` makes a [`CompileLog`] of them.
 
@@ -27,10 +27,12 @@ mod lines;
 mod log;
 mod metrics;
 mod nodes;
+mod numbers;
 mod payload;
 mod reader;
 mod rows;
 mod source;
+mod stacks;
 mod texts;
 
 pub use bounds::Bounds;

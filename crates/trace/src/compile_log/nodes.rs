@@ -6,12 +6,14 @@ use rustc_hash::FxHashMap;
 /// What an entry takes beside its text.
 const ENTRY_BYTES: usize = 48;
 
-/// From which lines of the program the nodes of a graph come, as Dynamo prints them: a comment `# File:
-/// /job.py:15 in f, code: …` is of the nodes that follow it.
+/// From which lines of the program the nodes of a graph come, as PyTorch prints them: a comment `# File:
+/// /job.py:15 in f, code: …` is of the nodes that follow it, up to one that they have none.
 #[derive(Debug, Default)]
 pub(super) struct NodeLines {
     places: Vec<String>,
     of: FxHashMap<String, usize>,
+    /// The place of the nodes that follow.
+    current: Option<usize>,
     /// That these take, about.
     pub bytes: usize,
 }
@@ -25,9 +27,12 @@ impl NodeLines {
             if let Some(comment) = line.strip_prefix('#') {
                 if let Some(place) = file_comment(comment.trim()) {
                     found.bytes += place.len() + ENTRY_BYTES;
+                    found.current = Some(found.places.len());
                     found.places.push(place.to_owned());
+                } else if comment.trim().starts_with("No stacktrace found") {
+                    found.current = None;
                 }
-            } else if let Some(last) = found.places.len().checked_sub(1)
+            } else if let Some(last) = found.current
                 && assigned(line).is_some()
                 && let Some(name) = line.split([':', ' ']).next()
             {

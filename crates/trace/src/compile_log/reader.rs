@@ -7,6 +7,7 @@ use super::head::{self, Content, Head};
 use super::line;
 use super::lines::{Line, LineContent, Lines};
 use super::log::{CacheOutcome, CompileId, CompileLog};
+use super::numbers::Stage;
 use super::payload;
 use super::rows::{EventAt, LogRows};
 use super::source::{CUT_LINE, text};
@@ -69,6 +70,7 @@ enum Want {
     Bypass(&'static str),
     Graph(GraphStage),
     Code,
+    KernelStacks,
     Version,
 }
 
@@ -144,20 +146,21 @@ impl Reader {
         };
         let counted = self.rows.count(time, &head, artifact, bytes);
         let name = artifact.unwrap_or(&head.event);
-        let at = EventAt { id: head.id, attempt: head.attempt, time };
+        let id = self.rows.compilation(head.id, stage(&head, name));
+        let at = EventAt { id, attempt: head.attempt, time };
         if let Some((cache, outcome)) = look_up(name) {
-            self.rows.cache(head.id, cache, outcome, None);
+            self.rows.cache(id, cache, outcome, None);
         }
         if head.has_payload {
             let want = want(name, self.rows.lacks_zone());
-            let (id, at, bytes, is_cut) = (head.id, time, 0, false);
+            let (at, bytes, is_cut) = (time, 0, false);
             self.payload = Some(Payload { want, counted, id, at, bytes, is_cut });
         }
         match head.content {
             Content::Text(text, number) => self.rows.intern(text, number),
             Content::Start(place) => self.rows.start(at, place),
             Content::Metrics(metrics) => self.rows.metrics(at, &head.event, *metrics),
-            Content::Code(path) => self.rows.code(head.id, path),
+            Content::Code(path) => self.rows.code(id, path),
             Content::Nothing | Content::Artifact(_) => {}
         }
     }
@@ -193,11 +196,24 @@ impl Reader {
                 rows.cache(id, cache, CacheOutcome::Bypass, payload::bypass(text));
             }
             // Of a part, numbers would be those of the part.
-            Want::Graph(_) | Want::Code if is_cut => {}
+            Want::Graph(_) | Want::Code | Want::KernelStacks if is_cut => {}
             Want::Graph(stage) => rows.graph(id, stage, text),
             Want::Code => rows.kernels(id, text),
+            Want::KernelStacks => rows.kernel_stacks(id, text),
             Want::Version => rows.log.torch = payload::version(text),
         }
+    }
+}
+
+/// What an event of this name shows of its compilation.
+fn stage(head: &Head, name: &str) -> Stage {
+    match &head.content {
+        Content::Start(_) => Stage::Begin(head.attempt.unwrap_or(0)),
+        Content::Metrics(metrics) if metrics.is_of_run(name) => Stage::Within,
+        Content::Metrics(metrics) if metrics.is_backward(name) => Stage::BackwardEnd,
+        Content::Metrics(_) => Stage::End,
+        _ if name == "recompile_reasons" => Stage::Reasons,
+        _ => Stage::Within,
     }
 }
 
@@ -228,6 +244,7 @@ fn want(event: &str, lacks_zone: bool) -> Want {
         "dynamo_output_graph" => Want::Graph(GraphStage::Traced),
         "inductor_post_grad_graph" => Want::Graph(GraphStage::Lowered),
         "inductor_output_code" => Want::Code,
+        "inductor_provenance_tracking_kernel_stack_traces" => Want::KernelStacks,
         "torch_version" => Want::Version,
         _ => Want::Nothing,
     }

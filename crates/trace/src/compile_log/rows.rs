@@ -1,7 +1,7 @@
 //! What events and payloads add to a [`CompileLog`], within its bounds.
 
 use super::bounds::{Bounds, Budget, Kept};
-use super::code::find_kernels;
+use super::code::{GraphLines, find_kernels};
 use super::dates::{PrefixTime, Zone};
 use super::events::{self, EventUse};
 use super::graph::{GraphStage, count_operators};
@@ -13,7 +13,9 @@ use super::log::{
 };
 use super::metrics::Metrics;
 use super::nodes::NodeLines;
+use super::numbers::{Numbers, Stage};
 use super::payload;
+use super::stacks;
 use super::texts::{one_line, short};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -44,12 +46,17 @@ pub(super) struct LogRows {
     /// Lines of the nodes of traced graphs, for the kernels that are made of them.
     nodes: FxHashMap<CompileId, NodeLines>,
     nodes_bytes: usize,
+    /// Lines of the nodes of the last graph that Inductor was given, whose code follows it.
+    lowered: Option<(CompileId, NodeLines)>,
+    /// The latest of each.
     frames: FxHashMap<(CompileId, bool), usize>,
+    numbers: Numbers,
     zone: Option<Zone>,
     /// First and last prefix.
     times: Option<(PrefixTime, PrefixTime)>,
-    /// Prefixes of frames, until the zone is known.
+    /// Prefixes of frames, until the zone is known: of their beginnings, and of ends without a length.
     began: Vec<(usize, PrefixTime)>,
+    ended: Vec<(usize, PrefixTime)>,
 }
 
 impl LogRows {
@@ -62,10 +69,13 @@ impl LogRows {
             strings_bytes: 0,
             nodes: FxHashMap::default(),
             nodes_bytes: 0,
+            lowered: None,
             frames: FxHashMap::default(),
+            numbers: Numbers::default(),
             zone: None,
             times: None,
             began: Vec::new(),
+            ended: Vec::new(),
         }
     }
 
@@ -113,15 +123,24 @@ impl LogRows {
         }
     }
 
+    /// Which of the compilations with its number an event is of.
+    pub(super) fn compilation(&mut self, id: CompileId, stage: Stage) -> CompileId {
+        self.numbers.compilation(id, stage, &mut self.budget)
+    }
+
+    /// The compilation of this number and direction; another one where that has ended, if `is_end`: a
+    /// graph that was split has a backward for each part.
     fn frame(
         &mut self,
         id: CompileId,
         is_backward: bool,
         at: PrefixTime,
+        is_end: bool,
     ) -> Option<&mut CompiledFrame> {
         let next = self.log.frames.len();
-        let index = match self.frames.get(&(id, is_backward)) {
-            Some(&index) => index,
+        let known = self.frames.get(&(id, is_backward)).copied();
+        let index = match known.filter(|&index| !(is_end && self.log.frames[index].is_ended)) {
+            Some(index) => index,
             None => {
                 let frame = CompiledFrame { id, is_backward, ..CompiledFrame::default() };
                 if !self.budget.takes(frame.bytes() + ENTRY_BYTES) {
@@ -140,7 +159,7 @@ impl LogRows {
     /// A compilation begins.
     pub(super) fn start(&mut self, at: EventAt, place: Option<StackFrame>) {
         let file = place.as_ref().and_then(|place| self.strings.get(&place.filename?).cloned());
-        let Some(frame) = self.frame(at.id, false, at.time) else { return };
+        let Some(frame) = self.frame(at.id, false, at.time, false) else { return };
         let before = frame.referred();
         frame.attempts = frame.attempts.max(at.attempt.unwrap_or(0).saturating_add(1));
         if let Some(place) = place {
@@ -160,7 +179,7 @@ impl LogRows {
         {
             // A compilation's prefix is of its end, minutes later perhaps: a zone by quarter hours
             // needs the moment of the prefix itself.
-            let end = began.saturating_add(metrics.total_us().unwrap_or(0));
+            let end = began.saturating_add(metrics.total_us(is_backward).unwrap_or(0));
             self.anchor(time, end);
         }
         if metrics.is_of_run(event) {
@@ -168,7 +187,7 @@ impl LogRows {
             // own, and one that is made up would have no end.
             let is_known = |is_backward: &bool| self.frames.contains_key(&(id, *is_backward));
             if let Some(direction) = [is_backward, false].into_iter().find(is_known)
-                && let Some(frame) = self.frame(id, direction, time)
+                && let Some(frame) = self.frame(id, direction, time, false)
             {
                 let before = frame.referred();
                 metrics.add_run(frame);
@@ -181,12 +200,17 @@ impl LogRows {
         let forward = self.frames.get(&(id, false)).and_then(|&at| self.log.frames.get(at));
         let forward = forward.filter(|_| is_backward).map(place);
         self.budget.left_out.parts += metrics.reasons_left_out();
-        let Some(frame) = self.frame(id, is_backward, time) else { return };
+        let Some(frame) = self.frame(id, is_backward, time, true) else { return };
         let before = frame.referred();
         frame.attempts = frame.attempts.max(attempt.unwrap_or(0).saturating_add(1));
         metrics.add_to(frame);
         if let Some(forward) = forward.filter(|_| frame.function.is_none()) {
             (frame.function, frame.file, frame.line) = forward;
+        }
+        if frame.total_us.is_none()
+            && let Some(&index) = self.frames.get(&(id, is_backward))
+        {
+            self.ended.push((index, time));
         }
         self.frame_grew(id, is_backward, before);
     }
@@ -209,7 +233,9 @@ impl LogRows {
 
     /// The code itself.
     pub(super) fn kernels(&mut self, id: CompileId, text: &str) {
-        let found = find_kernels(text, self.nodes.get(&id));
+        let lowered = self.lowered.take().filter(|(of, _)| *of == id);
+        let lowered = lowered.as_ref().map(|(_, lines)| lines);
+        let found = find_kernels(text, GraphLines { traced: self.nodes.get(&id), lowered });
         self.budget.left_out.parts += found.parts_left_out;
         let code = self.log.code.last_mut().filter(|code| code.id == id && code.kernels.is_none());
         let bytes = found.kernels.referred();
@@ -220,6 +246,29 @@ impl LogRows {
             _ => {
                 let count = found.kernels.len() as u64;
                 self.budget.left_out.parts += count.saturating_add(found.kernels_left_out);
+            }
+        }
+    }
+
+    /// Lines of kernels of the code that was generated last for this compilation.
+    pub(super) fn kernel_stacks(&mut self, id: CompileId, text: &str) {
+        let (found, left_out) = stacks::parse(text);
+        self.budget.left_out.parts += left_out;
+        let code = self.log.code.iter_mut().rev().find(|code| code.id == id);
+        let Some(kernels) = code.and_then(|code| code.kernels.as_mut()) else { return };
+        let mut by_name: FxHashMap<String, Vec<usize>> = FxHashMap::default();
+        for (at, kernel) in kernels.iter().enumerate() {
+            by_name.entry(kernel.name.clone()).or_default().push(at);
+        }
+        for lines in &found {
+            for &at in by_name.get(&lines.kernel).into_iter().flatten() {
+                let kernel = &mut kernels[at];
+                let before = (kernel.sources.len(), kernel.referred());
+                self.budget.left_out.parts += kernel.add_lines(lines);
+                if !self.budget.takes(kernel.referred() - before.1) {
+                    self.budget.left_out.parts += (kernel.sources.len() - before.0) as u64;
+                    kernel.sources.truncate(before.0);
+                }
             }
         }
     }
@@ -260,6 +309,11 @@ impl LogRows {
                 None => self.budget.left_out.names += 1,
             }
         }
+        if stage == GraphStage::Lowered {
+            let lines = NodeLines::of(text, MOST_NODES);
+            self.budget.left_out.names += u64::from(lines.is_none());
+            self.lowered = lines.map(|lines| (id, lines));
+        }
         self.budget.push(&mut self.log.graphs, (id, stage, count_operators(text)));
     }
 
@@ -269,6 +323,9 @@ impl LogRows {
             self.log.extent_unix_us = Some((zone.unix_us(first), zone.unix_us(last)));
             for (index, at) in std::mem::take(&mut self.began) {
                 self.log.frames[index].start_unix_us.get_or_insert(zone.unix_us(at));
+            }
+            for (index, at) in std::mem::take(&mut self.ended) {
+                self.log.frames[index].end_unix_us = Some(zone.unix_us(at));
             }
         }
         self.derive();

@@ -15,6 +15,9 @@ pub struct ExportArgs {
     /// File or directory to write, - for stdout [default: in the run directory]
     #[arg(short, long, value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
     pub output: Option<PathBuf>,
+    /// `output` is the file itself, whatever its name.
+    #[arg(skip)]
+    pub output_is_file: bool,
     /// Replace existing files
     #[arg(long)]
     pub force: bool,

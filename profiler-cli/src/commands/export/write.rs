@@ -111,6 +111,7 @@ fn made(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<Writt
     let late = Late::default();
     let options = Options {
         output: args.output.clone(),
+        output_is_file: args.output_is_file,
         force: args.force,
         against: against.as_ref(),
         slice: slice(&args.slice)?,

@@ -3,16 +3,13 @@
 
 use crate::commands::export::{self, ExportArgs, SliceArgs};
 use crate::terminal::errors::{self, Failure, print_stderr, reason};
-use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
-use std::fs::{self, File};
-use std::io;
+use std::fs;
 use std::path::{Path, PathBuf};
 use tprof_trace::run::RunInfo;
 
 /// Directory of the requests, in the run's: python/tprof/_session.py writes them.
 const REQUESTS: &str = "requests";
-const GZIP: &str = "gz";
 
 /// A request, as it was written.
 #[derive(Debug, Deserialize)]
@@ -41,7 +38,8 @@ impl ExportRequest {
         ExportArgs {
             path: run.to_owned(),
             to: self.format.clone(),
-            output: Some(self.compressed()),
+            output: Some(self.path.clone()),
+            output_is_file: true,
             force: true,
             slice: SliceArgs {
                 rank: Some(self.rank.to_string()),
@@ -52,39 +50,6 @@ impl ExportRequest {
             ..ExportArgs::default()
         }
     }
-
-    fn is_plain(&self) -> bool {
-        self.path.extension().is_none_or(|extension| extension != GZIP)
-    }
-
-    /// The export writes one compressed file; a plain one comes of that.
-    fn compressed(&self) -> PathBuf {
-        let mut path = self.path.clone().into_os_string();
-        if self.is_plain() {
-            path.push(".");
-            path.push(GZIP);
-        }
-        path.into()
-    }
-
-    fn make(&self, run: &Path, info: &RunInfo) -> anyhow::Result<()> {
-        export::run(self.args(run, info))?;
-        if self.is_plain() {
-            let compressed = self.compressed();
-            unpack(&compressed, &self.path).map_err(|error| {
-                Failure::new(format!("cannot write `{}`", self.path.display()))
-                    .cause(reason(&error))
-                    .hint(format!("gunzip {}", compressed.display()))
-            })?;
-        }
-        Ok(())
-    }
-}
-
-fn unpack(compressed: &Path, path: &Path) -> io::Result<()> {
-    let mut text = MultiGzDecoder::new(File::open(compressed)?);
-    io::copy(&mut text, &mut File::create(path)?)?;
-    fs::remove_file(compressed)
 }
 
 /// Files of requests in a run, in the order of their names.
@@ -106,7 +71,7 @@ pub fn make(run: &Path, info: &RunInfo) {
             read.and_then(|text| serde_json::from_slice(&text).map_err(|error| error.to_string()));
         let made = match request {
             Ok(request) if request.session != info.session => continue,
-            Ok(request) => request.make(run, info).inspect_err(|_| {
+            Ok(request) => export::run(request.args(run, info)).map(drop).inspect_err(|_| {
                 print_stderr(&format!("tprof: `{}` is not written:\n", request.path.display()));
             }),
             Err(why) => {

@@ -7,8 +7,10 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use tprof_trace::compile_log::CompiledFrame;
 
 use super::graphs::regions;
+use super::words::by_number;
 use crate::base::intervals::{Cover, Interval};
 use crate::program::steps::compiling;
 use crate::rank::RankTrace;
@@ -50,12 +52,12 @@ pub(crate) fn gaps(rank: &RankTrace<'_>) -> Option<BTreeMap<BreakLine, Cover>> {
 
 /// The line of the break before each compilation that resumes a function, by its number.
 fn resumed(rank: &RankTrace<'_>) -> FxHashMap<String, BreakLine> {
-    let frames = rank.compile.logs.iter().flat_map(|read| &read.log.frames);
-    let resumed = frames.filter(|frame| {
-        !frame.is_backward && frame.function.as_ref().is_some_and(|name| name.starts_with(RESUMED))
-    });
-    let of = resumed
-        .filter_map(|frame| Some((frame.id.to_string(), (frame.file.clone()?, frame.line?))));
+    let frames = by_number(rank.compile.logs.iter().flat_map(|read| &read.log.frames));
+    let line = |frame: &CompiledFrame| {
+        let resumes = frame.function.as_ref().is_some_and(|name| name.starts_with(RESUMED));
+        Some((frame.file.clone()?, frame.line?)).filter(|_| resumes)
+    };
+    let of = frames.into_iter().filter_map(|(number, frame)| Some((number, line(frame?)?)));
     of.collect()
 }
 

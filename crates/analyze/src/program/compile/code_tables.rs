@@ -1,12 +1,11 @@
 //! The tables of `compile` on compiled code: its runs, caches, kernels, operators, and the log's events.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
-use tprof_trace::compile_log::{CompiledFrame, EventUse, GraphStage};
+use tprof_trace::compile_log::{EventUse, GraphStage};
 
 use super::graphs::RankGraphs;
-use super::words::{CompiledParts, NO_CLOCK, NO_NAME, empty, rank_column};
+use super::words::{CompiledParts, NO_CLOCK, NO_NAME, SEVERAL, by_number, empty, rank_column};
 use crate::document::{Cell, Column, Table, Unit, View};
 use crate::gpu::breakdown::NO_WORK;
 
@@ -43,17 +42,14 @@ fn graphs(parts: &CompiledParts) -> Table {
         )
         .empty(empty(parts, NO_RUN));
     for (at, part) in parts {
-        let frames: BTreeMap<String, &CompiledFrame> = part
-            .frames
-            .iter()
-            .filter(|row| !row.frame.is_backward)
-            .map(|row| (row.frame.id.to_string(), &row.frame))
-            .collect();
+        let frames = by_number(part.frames.iter().map(|row| &row.frame));
         let RankGraphs { graphs, steps_ns, is_timed } = &part.graphs;
         let mut rows: Vec<_> = graphs.iter().collect();
         rows.sort_by_key(|(graph, runs)| (Reverse(runs.host_ns), *graph));
         for (graph, runs) in rows {
-            let frame = graph.id.as_ref().and_then(|id| frames.get(&**id));
+            let found = graph.id.as_ref().and_then(|id| frames.get(&**id));
+            let frame = found.copied().flatten();
+            let no_name = if found == Some(&None) { SEVERAL } else { NO_NAME };
             let share = steps_ns.map(|all| runs.in_steps_ns as f64 / all as f64);
             let device = |value: u64| Cell::known(part.has_work.then_some(value), NO_WORK);
             table.row(vec![
@@ -67,7 +63,7 @@ fn graphs(parts: &CompiledParts) -> Table {
                 device(runs.device_ns),
                 Cell::applies(frame.and_then(|frame| frame.file.as_deref())),
                 Cell::applies(frame.and_then(|frame| frame.line)),
-                Cell::known(frame.and_then(|frame| frame.function.as_deref()), NO_NAME),
+                Cell::known(frame.and_then(|frame| frame.function.as_deref()), no_name),
             ]);
         }
     }

@@ -9,6 +9,7 @@ use tprof_trace::compile_log::{
 };
 
 use super::graphs::{self, RankGraphs};
+use super::words::NO_END;
 use crate::document::RankAt;
 use crate::gpu::kernels;
 use crate::rank::RankTrace;
@@ -31,6 +32,8 @@ pub(super) struct RankCompiled {
     pub problems: Vec<String>,
     /// Whether the logs have all code that was generated.
     pub has_code: bool,
+    /// Whether they have all rows: only then none of a kind is known to be none.
+    pub is_whole: bool,
     /// Whether the rank has work of devices, to join kernels with.
     pub has_work: bool,
 }
@@ -114,6 +117,7 @@ pub(super) fn read(rank: &RankTrace<'_>, at: &RankAt) -> RankCompiled {
         false => FxHashMap::default(),
     };
     let code = || logs.iter().flat_map(|read| &read.log.code);
+    found.is_whole = logs.iter().all(|read| read.log.is_whole());
     let has_rows = logs.iter().all(|read| read.log.left_out.rows == 0);
     found.has_code = has_rows && code().next().is_some() && code().all(|one| one.kernels.is_some());
     for read in logs {
@@ -175,25 +179,29 @@ fn frames(read: &ReadLog, at: &RankAt, found: &mut RankCompiled) {
         });
         code.entry(one.id).or_default().push(counts);
     }
-    let mut directions: FxHashMap<CompileId, u32> = FxHashMap::default();
-    log.frames.iter().for_each(|frame| *directions.entry(frame.id).or_default() += 1);
+    let mut directions: FxHashMap<CompileId, [u32; 2]> = FxHashMap::default();
+    for frame in &log.frames {
+        directions.entry(frame.id).or_default()[usize::from(frame.is_backward)] += 1;
+    }
     for frame in &log.frames {
         let place = usize::from(frame.is_backward);
-        let has_both = directions[&frame.id] > 1;
-        let of_frame = |all: &Vec<Option<(u64, u64)>>| match has_both {
-            true => of_direction(all, place).flatten(),
-            // A backward graph that was compiled with its forward one.
-            false => all.iter().copied().reduce(|a, b| {
+        let directions = directions[&frame.id];
+        // A backward graph that was compiled with its forward one is of the same row.
+        let is_only = directions.iter().sum::<u32>() == 1;
+        let has_both = directions == [1, 1];
+        let of_frame = |all: &Vec<Option<(u64, u64)>>| match is_only {
+            true => all.iter().copied().reduce(|a, b| {
                 let ((a, b), (c, d)) = (a?, b?);
                 Some((a + c, b + d))
             })?,
+            false => of_direction(all, place).filter(|_| has_both).flatten(),
         };
         found.frames.push(FrameRow {
             start_ns: read.interval_ns(frame).map(|(start, _)| at.clock.since_start(start)),
             operators_before: before.get(&frame.id).copied().filter(|_| !frame.is_backward),
-            operators_after: after.get(&frame.id).and_then(|all| match has_both {
-                true => of_direction(all, place),
-                false => Some(all.iter().sum()),
+            operators_after: after.get(&frame.id).and_then(|all| match is_only {
+                true => Some(all.iter().sum()),
+                false => of_direction(all, place).filter(|_| has_both),
             }),
             kernels: code.get(&frame.id).and_then(of_frame),
             frame: frame.clone(),
@@ -255,9 +263,8 @@ fn uncompiled(read: &ReadLog, found: &mut RankCompiled) {
         found.uncompiled.extend(frame.failure.iter().map(|why| row("compilation failed", why)));
         let skipped = frame.cuda_graphs_skipped.iter();
         found.uncompiled.extend(skipped.map(|why| row("no CUDA graph", why)));
-        if frame.total_us.is_none() && !frame.is_backward {
-            let why = "the log ends before this compilation";
-            found.uncompiled.push(row("compilation without an end", why));
+        if !frame.is_ended && !frame.is_backward {
+            found.uncompiled.push(row("compilation without an end", NO_END));
         }
     }
     found.uncompiled.sort();

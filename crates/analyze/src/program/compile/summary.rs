@@ -6,7 +6,7 @@ use tprof_facts::compile::NO_LOG;
 use tprof_trace::compile_log::{CacheOutcome, KernelLanguage};
 
 use super::of_rank::RankCompiled;
-use super::words::{NO_CODE, NO_FIGURE, rank_column};
+use super::words::{NO_CODE, NO_FIGURE, NOT_WHOLE, rank_column};
 use crate::document::{Cell, Column, RankAt, Table, Unit};
 
 /// Sums of each rank that has a log.
@@ -65,6 +65,8 @@ fn row(at: &RankAt, part: &RankCompiled) -> Vec<Cell> {
         let count = part.kernels.iter().filter(|one| is(one.language)).count();
         Cell::known(part.has_code.then_some(count), NO_CODE)
     };
+    let counted =
+        |count: usize| Cell::known((count > 0 || part.is_whole).then_some(count), NOT_WHOLE);
     let looked = |wanted: CacheOutcome| -> u64 {
         part.caches.iter().filter(|((_, outcome, _), _)| *outcome == wanted).map(|one| one.1).sum()
     };
@@ -77,8 +79,8 @@ fn row(at: &RankAt, part: &RankCompiled) -> Vec<Cell> {
     let torch = torch.into_iter().collect::<Vec<_>>().join(", ");
     vec![
         at.label.as_str().into(),
-        functions.len().into(),
-        forward.into(),
+        counted(functions.len()),
+        counted(forward),
         sum(&|frame| frame.total_us),
         sum(&|frame| frame.phases.dynamo_us),
         sum(&|frame| frame.phases.aot_us),
@@ -90,9 +92,9 @@ fn row(at: &RankAt, part: &RankCompiled) -> Vec<Cell> {
                 .reduce(|a, b| a + b)
                 .map(|us| us.saturating_mul(1000)),
         ),
-        part.breaks.len().into(),
-        part.recompiles.len().into(),
-        frames().filter(|frame| frame.failure.is_some()).count().into(),
+        counted(part.breaks.len()),
+        counted(part.recompiles.len()),
+        counted(frames().filter(|frame| frame.failure.is_some()).count()),
         cache(CacheOutcome::Hit),
         cache(CacheOutcome::Miss),
         cache(CacheOutcome::Bypass),

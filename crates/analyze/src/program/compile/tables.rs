@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use tprof_trace::compile_log::GraphBreak;
+use tprof_trace::compile_log::{CompiledFrame, GraphBreak};
 
 use super::of_rank::FrameRow;
 use super::words::{
@@ -15,6 +15,11 @@ use crate::document::{Cell, Column, RankAt, Table, Unit};
 /// All of them, in the order of a reader.
 pub(super) fn all(parts: &CompiledParts) -> Vec<Table> {
     vec![frames(parts), graph_breaks(parts), recompiles(parts), uncompiled(parts)]
+}
+
+/// Why a figure of a compilation is missing.
+fn no_time(frame: &CompiledFrame) -> &'static str {
+    if frame.is_ended { NO_FIGURE } else { NO_END }
 }
 
 fn nanos(us: Option<u64>, why: &str) -> Cell {
@@ -59,7 +64,7 @@ fn frames(parts: &CompiledParts) -> Table {
 
 fn frame(at: &RankAt, row: &FrameRow) -> Vec<Cell> {
     let FrameRow { frame, start_ns, operators_before, operators_after, kernels } = row;
-    let why = if frame.total_us.is_some() { NO_FIGURE } else { NO_END };
+    let why = no_time(frame);
     let phases = frame.phases;
     let dynamo = match frame.is_backward {
         true => Cell::Empty,
@@ -74,7 +79,7 @@ fn frame(at: &RankAt, row: &FrameRow) -> Vec<Cell> {
         at.label.as_str().into(),
         frame.id.to_string().into(),
         if frame.is_backward { "backward" } else { "forward" }.into(),
-        nanos(frame.total_us, NO_END),
+        nanos(frame.total_us, why),
         dynamo,
         nanos(phases.aot_us, why),
         nanos(phases.inductor_us, why),
@@ -156,7 +161,7 @@ fn recompiles(parts: &CompiledParts) -> Table {
             table.row(vec![
                 at.label.as_str().into(),
                 row.id.to_string().into(),
-                nanos(frame.and_then(|frame| frame.total_us), NO_END),
+                nanos(frame.and_then(|frame| frame.total_us), frame.map_or(NO_END, no_time)),
                 Cell::known(frame.and_then(|frame| frame.file.as_deref()), NO_NAME),
                 Cell::known(frame.and_then(|frame| frame.line), NO_NAME),
                 Cell::known(frame.and_then(|frame| frame.function.as_deref()), NO_NAME),

@@ -1,0 +1,136 @@
+//! Numbers that PyTorch gives to more than one compilation of a process: `torch._dynamo.reset()` begins
+//! again at `0/0`, and so does a function whose recompilations are isolated.
+
+use super::bounds::Budget;
+use super::log::CompileId;
+use rustc_hash::FxHashMap;
+
+/// What a number takes here, beside its compilations.
+const ENTRY_BYTES: usize = 160;
+
+/// What an event shows of the compilation that it is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Why the code there was did not fit, which is written before the beginning.
+    Reasons,
+    /// It begins, or begins again after a graph break: an attempt, from 0.
+    Begin(u32),
+    /// It ends.
+    End,
+    /// A backward graph of it ends, perhaps long after the compilation itself.
+    BackwardEnd,
+    /// Anything else.
+    Within,
+}
+
+/// Which of the compilations with one number is meant.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    of: FxHashMap<CompileId, Given>,
+}
+
+/// What is known of a number.
+#[derive(Debug, Default)]
+struct Given {
+    /// How often it was given, less one.
+    latest: u32,
+    /// Of the latest.
+    has_reasons: bool,
+    is_begun: bool,
+    /// Those that have no end, and those that have no backward graph.
+    open: Vec<u32>,
+    without_backward: Vec<u32>,
+}
+
+impl Numbers {
+    /// The compilation that an event of this number is of.
+    pub(super) fn compilation(
+        &mut self,
+        id: CompileId,
+        stage: Stage,
+        budget: &mut Budget,
+    ) -> CompileId {
+        let is_known = self.of.contains_key(&id);
+        if !is_known && (stage == Stage::Within || !budget.takes(ENTRY_BYTES)) {
+            return id;
+        }
+        let given = self.of.entry(id).or_default();
+        CompileId { given_before: given.which(stage), ..id }
+    }
+}
+
+impl Given {
+    fn which(&mut self, stage: Stage) -> u32 {
+        match stage {
+            Stage::Reasons => {
+                if self.has_reasons || self.is_begun {
+                    self.give_again();
+                }
+                self.has_reasons = true;
+                self.latest
+            }
+            Stage::Begin(attempt) => {
+                if attempt == 0 || self.open.is_empty() {
+                    self.begin();
+                }
+                self.latest
+            }
+            Stage::End => match self.open.pop() {
+                Some(which) => which,
+                None => {
+                    self.begin();
+                    self.open.pop().unwrap_or(self.latest)
+                }
+            },
+            Stage::BackwardEnd => self.without_backward.pop().unwrap_or(self.latest),
+            Stage::Within => self.latest,
+        }
+    }
+
+    fn begin(&mut self) {
+        if self.is_begun {
+            self.give_again();
+        }
+        self.is_begun = true;
+        self.open.push(self.latest);
+        self.without_backward.push(self.latest);
+    }
+
+    fn give_again(&mut self) {
+        self.latest = self.latest.saturating_add(1);
+        (self.has_reasons, self.is_begun) = (false, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn which(stages: &[Stage]) -> Vec<u32> {
+        let (mut numbers, mut budget) = (Numbers::default(), Budget::new(1 << 20));
+        let of = |&stage: &Stage| {
+            numbers.compilation(CompileId::default(), stage, &mut budget).given_before
+        };
+        stages.iter().map(of).collect()
+    }
+
+    #[test]
+    fn a_number_is_given_again_when_it_begins_again() {
+        use Stage::{Begin, End, Reasons, Within};
+        let once = [Reasons, Within, Begin(0), Within, Begin(1), End, Within];
+        let twice = [once, once].concat();
+        assert_eq!(which(&twice), [vec![0; 7], vec![1; 7]].concat());
+        // Reasons of a function that is compiled no more, and a log without beginnings.
+        assert_eq!(which(&[Reasons, Reasons, Begin(0), End]), [0, 1, 1, 1]);
+        assert_eq!(which(&[End, End, End]), [0, 1, 2]);
+        // A process that died within the first of two logs in one file.
+        assert_eq!(which(&[Begin(0), Begin(0), End, Within]), [0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn backward_graphs_are_of_those_without_one() {
+        use Stage::{BackwardEnd, Begin, End};
+        let two = [Begin(0), End, Begin(0), End, BackwardEnd, BackwardEnd, BackwardEnd];
+        assert_eq!(which(&two), [0, 0, 1, 1, 1, 0, 1]);
+    }
+}

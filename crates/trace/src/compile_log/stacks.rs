@@ -1,0 +1,91 @@
+//! Lines of the program by kernel: `inductor_provenance_tracking_kernel_stack_traces`, which PyTorch
+//! writes where INDUCTOR_PROVENANCE asks for it.
+
+use super::json::FirstTexts;
+use super::texts::short;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use std::fmt;
+
+/// Most kernels that are read of one graph.
+const MOST_KERNELS: usize = 20_000;
+
+/// The lines of a kernel, `FILE:LINE`.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct KernelLines {
+    pub kernel: String,
+    pub places: Vec<String>,
+}
+
+/// Reads a payload: `{"triton_poi_fused_add_0:1": ["  File \"/job.py\", line 15, in f\n    x + y"]}`.
+/// The number tells calls of a kernel apart. Also how many stacks are left out.
+pub(super) fn parse(payload: &str) -> (Vec<KernelLines>, u64) {
+    let mut json = serde_json::Deserializer::from_str(payload);
+    json.deserialize_map(StacksVisitor).unwrap_or_default()
+}
+
+struct StacksVisitor;
+
+impl<'de> Visitor<'de> for StacksVisitor {
+    type Value = (Vec<KernelLines>, u64);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("stacks by kernel")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let (mut found, mut left_out) = (Vec::new(), 0);
+        while let Some((name, stacks)) = map.next_entry::<String, FirstTexts>()? {
+            left_out += stacks.more;
+            if found.len() >= MOST_KERNELS {
+                left_out += 1;
+                continue;
+            }
+            let places = stacks.texts.iter().filter_map(|stack| innermost(stack)).collect();
+            found.push(KernelLines { kernel: short(without_call(&name)), places });
+        }
+        Ok((found, left_out))
+    }
+}
+
+fn without_call(name: &str) -> &str {
+    match name.rsplit_once(':') {
+        Some((kernel, call)) if call.bytes().all(|byte| byte.is_ascii_digit()) => kernel,
+        _ => name,
+    }
+}
+
+/// The innermost frame, which Python writes last.
+fn innermost(stack: &str) -> Option<String> {
+    let line = stack.lines().rev().find_map(|line| line.trim().strip_prefix("File \""))?;
+    let (file, rest) = line.rsplit_once("\", line ")?;
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    (!digits.is_empty()).then(|| short(&format!("{file}:{digits}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_has_the_innermost_line_of_each_stack() {
+        let payload = r#"{"triton_poi_fused_add_0:1": ["  File \"/a b/job.py\", line 20, in main\n    f(x)\n  File \"/a b/job.py\", line 15, in f\n    x + \", line 9\n", "no stack"],
+            "extern_kernels.mm:22": ["File \"m.py\", line 3\n"], "k": []}"#;
+        let (found, left_out) = parse(payload);
+        let found: Vec<_> =
+            found.iter().map(|one| (one.kernel.as_str(), one.places.join(" "))).collect();
+        let expected = [
+            ("triton_poi_fused_add_0", "/a b/job.py:15"),
+            ("extern_kernels.mm", "m.py:3"),
+            ("k", ""),
+        ];
+        assert_eq!(found, expected.map(|(kernel, lines)| (kernel, lines.to_owned())));
+        assert_eq!(left_out, 0);
+    }
+
+    #[test]
+    fn what_is_no_such_payload_has_none() {
+        for payload in ["", "[]", "null", "{\"a\": 1}", "{\"a\": [\"File"] {
+            assert_eq!(parse(payload).0, [], "{payload}");
+        }
+    }
+}
