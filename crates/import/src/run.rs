@@ -140,9 +140,10 @@ fn inputs(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<Input>, Impo
         for entry in fs::read_dir(path).map_err(failed("read"))? {
             let entry = entry.map_err(failed("read"))?;
             let file = entry.path();
-            if has_name(&file, TRACES) && !file.is_dir() {
+            // A pipe of such a name has no writer, as a rule.
+            if has_name(&file, TRACES) && file.is_file() {
                 found.push(file);
-            } else if has_name(&file, SNAPSHOTS) && !file.is_dir() {
+            } else if has_name(&file, SNAPSHOTS) && file.is_file() {
                 snapshots.push(file);
             }
         }
@@ -344,6 +345,9 @@ fn of_json(
     let mut builder = read_json(&mut window, partial, Implausible::default(), options)?;
     if let Some(implausible) = builder.implausible() {
         drop(builder);
+        if !source.is_file() {
+            return Err(ImportError::NotTwice { path: source.to_owned() });
+        }
         let failed = |source| ImportError::Io { path: partial.to_owned(), what: "remove", source };
         fs::remove_file(partial).map_err(failed)?;
         // Its bytes were counted already.

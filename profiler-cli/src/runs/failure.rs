@@ -133,14 +133,9 @@ pub fn trace_failure(path: &Path, error: &TraceError) -> Failure {
         TraceError::CutOff { path } => {
             cannot(path).cause("the file ends inside its header").hint(whole)
         }
-        TraceError::NotTprof { path } => match tprof_import::packed_as(path) {
-            Some(format) => cannot(path)
-                .cause(format!("it is a {format}"))
-                .hint("unpack it, and give the trace in it"),
-            None => {
-                cannot(path).cause("its content is none of those that tprof reads").hint(READABLE)
-            }
-        },
+        TraceError::NotTprof { path } => packed(path).unwrap_or_else(|| {
+            cannot(path).cause("its content is none of those that tprof reads").hint(READABLE)
+        }),
         TraceError::Newer { path, written, needed, oldest, newest } => cannot(path)
             .cause(format!(
                 "the file has format {written} and needs a reader of {needed}; this tprof reads {}",
@@ -166,6 +161,13 @@ pub fn trace_failure(path: &Path, error: &TraceError) -> Failure {
         #[allow(unreachable_patterns, reason = "the enum may grow")]
         other => cannot(path).cause(other.to_string()),
     }
+}
+
+/// Why a file cannot be read that has to be unpacked first.
+pub fn packed(path: &Path) -> Option<Failure> {
+    let format = tprof_import::packed_as(path)?;
+    let failure = Failure::new(format!("cannot read `{}`", path.display()));
+    Some(failure.cause(format!("it is a {format}")).hint("unpack it, and give the trace in it"))
 }
 
 fn range(oldest: u16, newest: u16) -> String {
