@@ -15,6 +15,8 @@ const BITS: u64 = 512;
 #[derive(Debug, Default)]
 pub(crate) struct Correlations {
     pages: FxHashMap<(ProcessIndex, u64), [u64; (BITS / 64) as usize]>,
+    /// How often one occurs beyond once: pieces of a launched graph share that of the launch.
+    further: FxHashMap<(ProcessIndex, u64), u64>,
 }
 
 impl Correlations {
@@ -41,14 +43,27 @@ impl Correlations {
     ) {
         for row in trace.blocks_between::<R>(window.from_ns, window.to_ns).flatten() {
             if let (process, Some(correlation)) = of(&row) {
-                self.insert(process, correlation);
+                self.count_one(process, correlation);
             }
         }
+    }
+
+    fn count_one(&mut self, process: ProcessIndex, correlation: u64) {
+        if self.holds(process, correlation) {
+            *self.further.entry((process, correlation)).or_default() += 1;
+        }
+        self.insert(process, correlation);
     }
 
     pub fn insert(&mut self, process: ProcessIndex, correlation: u64) {
         let page = self.pages.entry((process, correlation / BITS)).or_default();
         page[(correlation % BITS / 64) as usize] |= 1 << (correlation % 64);
+    }
+
+    /// How many rows of a file have one.
+    pub fn count(&self, process: ProcessIndex, correlation: u64) -> u64 {
+        let further = self.further.get(&(process, correlation)).copied().unwrap_or(0);
+        u64::from(self.holds(process, correlation)) + further
     }
 
     pub fn holds(&self, process: ProcessIndex, correlation: u64) -> bool {
@@ -69,6 +84,8 @@ mod tests {
         let there = [(0, 0), (0, 63), (0, 64), (0, 511), (0, 512), (1, 64), (0, u64::MAX)];
         there.iter().for_each(|(process, correlation)| set.insert(*process, *correlation));
         assert!(there.iter().all(|(process, correlation)| set.holds(*process, *correlation)));
+        (0..3).for_each(|_| set.count_one(0, 64));
+        assert_eq!([64, 63, 65].map(|correlation| set.count(0, correlation)), [4, 1, 0]);
         assert!(![(1, 0), (0, 65), (0, 513), (2, 64)].iter().any(|(p, c)| set.holds(*p, *c)));
     }
 }

@@ -12,6 +12,7 @@
 //! `text`, `proto` and `output` write; `page` is what the HTML pages have in common.
 
 pub mod archive;
+mod arrows;
 mod busy;
 pub mod chrome;
 mod collectives;

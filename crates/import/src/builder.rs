@@ -3,13 +3,18 @@
 use crate::categories::{self, Category};
 use crate::comm::Collectives;
 use crate::document::{Broken, Sink};
+use crate::era::{FAR_NS, Moment, Times};
 use crate::error::ImportError;
 use crate::event::Event;
 use crate::facts::Facts;
+use crate::frames::StackFrames;
+use crate::implausible::Implausible;
 use crate::kinds::Kinds;
 use crate::number;
 use crate::output::{Output, Rows};
 use crate::pairs::Pairs;
+use crate::samples::Samples;
+use crate::serial::Streams;
 use crate::stacks::Stacks;
 use crate::tally::Lost;
 use crate::threads::Threads;
@@ -33,6 +38,14 @@ pub(crate) struct Builder {
     pub flows: Rows<FlowPoint>,
     pub pairs: Pairs,
     pub kinds: Kinds,
+    pub samples: Samples,
+    pub stack_frames: StackFrames,
+    /// What this pass leaves out, and what it finds for the next one.
+    pub implausible: Implausible,
+    pub times: Times,
+    pub streams: Streams,
+    /// Kernels and copies that overlap others where a stream's number stands for several.
+    pub shared_streams: u64,
     /// The profiler's own spans, which wait for a process: thread name and span.
     pub own_spans: Vec<(Vec<u8>, Span)>,
 }
@@ -45,6 +58,8 @@ pub(crate) struct Built {
     pub extent: Option<(u64, u64)>,
     /// Events by phase and category, as JSON.
     pub kinds: serde_json::Value,
+    /// What else a reader should know.
+    pub notes: Vec<String>,
 }
 
 /// An event's time, made absolute.
@@ -61,8 +76,8 @@ impl Interval {
 }
 
 impl Builder {
-    /// Begins to fill a file.
-    pub fn new(writer: TraceWriter) -> Builder {
+    /// Begins to fill a file, without what an earlier pass found to be wrong.
+    pub fn new(writer: TraceWriter, implausible: Implausible) -> Builder {
         Builder {
             output: Output::new(writer),
             threads: Threads::default(),
@@ -78,6 +93,12 @@ impl Builder {
             flows: Rows::default(),
             pairs: Pairs::default(),
             kinds: Kinds::default(),
+            samples: Samples::default(),
+            stack_frames: StackFrames::default(),
+            implausible,
+            times: Times::default(),
+            streams: Streams::default(),
+            shared_streams: 0,
             own_spans: Vec::new(),
         }
     }
@@ -90,36 +111,30 @@ impl Builder {
             self.output.tally.lose(if number { Lost::Range } else { Lost::NoTime });
             return None;
         };
-        let time = time.checked_add(self.facts.base_ns()).and_then(|time| u64::try_from(time).ok());
-        if time.is_none() {
+        let since_zero = time.checked_add(self.facts.base_ns());
+        let Some(time_ns) = since_zero.and_then(|time| u64::try_from(time).ok()) else {
             self.output.tally.lose(Lost::Range);
-        }
-        time
+            return None;
+        };
+        let moment = Moment { time_ns, is_zero: time == 0 || time_ns == 0 };
+        self.is_of_run(moment).then_some(time_ns)
     }
 
     fn interval(&mut self, event: &Event<'_>) -> Option<Interval> {
         let start_ns = self.time(event)?;
         let text = event.text(event.fields().duration);
-        let duration = number::nanoseconds(text).unwrap_or_else(|| {
-            let number = number::is_number(number::unquoted(text));
-            self.output.tally.lose(if number { Lost::Range } else { Lost::Duration });
-            if number { i64::MIN } else { 0 }
-        });
-        match u64::try_from(duration) {
-            Ok(duration_ns) if start_ns.checked_add(duration_ns).is_some() => {
-                Some(Interval { start_ns, duration_ns })
+        let lost = match number::nanoseconds(text).map(u64::try_from) {
+            Some(Ok(duration_ns)) if duration_ns > FAR_NS => Lost::FarTime,
+            Some(Ok(duration_ns)) if start_ns.checked_add(duration_ns).is_some() => {
+                return Some(Interval { start_ns, duration_ns });
             }
-            Ok(_) => {
-                self.output.tally.lose(Lost::Range);
-                None
-            }
-            Err(_) => {
-                if duration != i64::MIN {
-                    self.output.tally.lose(Lost::NegativeDuration);
-                }
-                None
-            }
-        }
+            Some(Ok(_)) => Lost::Range,
+            Some(Err(_)) => Lost::NegativeDuration,
+            None if number::is_number(number::unquoted(text)) => Lost::Range,
+            None => Lost::Duration,
+        };
+        self.output.tally.lose(lost);
+        None
     }
 
     /// A complete event.
@@ -159,6 +174,15 @@ impl Builder {
             span.thread = self.threads.profiler_thread(&thread, start_ns, end_ns, &mut self.output);
             self.spans.push(span, &mut self.output)?;
         }
+        let mut notes: Vec<String> = self.write_samples()?.into_iter().collect();
+        if self.shared_streams > 0 {
+            notes.push(format!(
+                "{} kernels and copies overlap several others on one stream, so that its number \
+                 stands for several streams: busy time counts each moment once",
+                self.shared_streams
+            ));
+        }
+        self.stack_frames.write(&mut self.stacks, &mut self.output);
         let output = &mut self.output;
         output.tally.lose_many(Lost::BeginWithoutEnd, self.pairs.open());
         self.spans.write(output)?;
@@ -175,7 +199,24 @@ impl Builder {
         let time_ns = extent.map_or(0, |extent| extent.0);
         output.write_losses(time_ns);
         let kinds = self.kinds.to_json();
-        Ok(Built { output: self.output, processes, extent, kinds })
+        Ok(Built { output: self.output, processes, extent, kinds, notes })
+    }
+}
+
+impl Builder {
+    /// Counts what of an event has no place in the model.
+    #[inline(always)]
+    fn count_members(&mut self, event: &Event<'_>, is_sample: bool) {
+        let (layout, fields) = (event.layout(), event.fields());
+        if !is_sample {
+            let of_samples = [fields.cpu, fields.weight].map(|place| u64::from(place.is_there()));
+            self.output.tally.lose_many(Lost::OtherMembers, of_samples.iter().sum());
+        }
+        if (layout.repeated | layout.others | u32::from(layout.odd_args)) != 0 {
+            self.output.tally.lose_many(Lost::Repeated, layout.repeated.into());
+            self.output.tally.lose_many(Lost::OtherMembers, layout.others.into());
+            self.output.tally.lose_many(Lost::OddArguments, layout.odd_args.into());
+        }
     }
 }
 
@@ -199,12 +240,7 @@ impl Sink for Builder {
         let fields = event.fields();
         let phase = event.inner(fields.phase);
         let category = self.kinds.count(phase, event.inner(fields.category));
-        let layout = event.layout();
-        if (layout.repeated | layout.others | u32::from(layout.odd_args)) != 0 {
-            self.output.tally.lose_many(Lost::Repeated, layout.repeated.into());
-            self.output.tally.lose_many(Lost::OtherMembers, layout.others.into());
-            self.output.tally.lose_many(Lost::OddArguments, layout.odd_args.into());
-        }
+        self.count_members(&event, phase == b"P");
         match phase {
             b"X" => self.complete(event, category, is_first),
             b"s" | b"t" | b"f" => self.flow(event),
@@ -219,12 +255,15 @@ impl Sink for Builder {
                 Ok(())
             }
             b"E" => self.end(event),
+            b"P" => {
+                self.sample(&event, true);
+                Ok(())
+            }
             _ => {
                 self.output.tally.lose(match phase {
                     b"" => Lost::NoPhase,
                     b"b" | b"e" | b"n" | b"S" | b"T" | b"p" | b"F" => Lost::AsyncEvent,
                     b"N" | b"O" | b"D" => Lost::Object,
-                    b"P" => Lost::Sample,
                     _ => Lost::UnknownPhase,
                 });
                 Ok(())
@@ -232,7 +271,16 @@ impl Sink for Builder {
         }
     }
 
+    fn list_sample(&mut self, event: Event<'_>) {
+        self.count_members(&event, true);
+        self.sample(&event, false);
+    }
+
     fn fact(&mut self, key: &[u8], value: &[u8]) {
+        if key == b"stackFrames" {
+            self.stack_frames.take(value, &mut self.output);
+            return;
+        }
         self.facts.take(key, value, &mut self.output);
     }
 

@@ -3,13 +3,15 @@
 //! They stay as PyTorch wrote them, compressed, in a directory for each rank: reports read them
 //! there. A rank that has nothing else becomes a file with only its process.
 
+use crate::content::{self, Content};
 use crate::error::ImportError;
 use crate::names::{file_name, has_name, is_trace_or_snapshot};
-use flate2::bufread::MultiGzDecoder;
+use crate::source;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tprof_facts::compile::rank_of_name;
 use tprof_facts::units::{bytes, counted};
 use tprof_trace::compile_log::{
@@ -18,16 +20,10 @@ use tprof_trace::compile_log::{
 
 /// Endings of names of logs.
 const LOGS: &[&str] = &[".log", ".log.gz", ".log.zst"];
-/// Bytes that show whether a file is a log.
-const HEAD_BYTES: u64 = 4 << 10;
 
-/// Whether a file is a log, by its name and its beginning.
-pub(crate) fn is_log(path: &Path) -> bool {
-    has_name(path, LOGS) && fs::metadata(path).is_ok_and(|about| about.is_file()) && {
-        let mut head = Vec::new();
-        let read = text_of(path).and_then(|text| text.take(HEAD_BYTES).read_to_end(&mut head));
-        read.is_ok() && compile_log::is_compile_log(&head)
-    }
+/// Whether a file is a log.
+fn is_log(path: &Path) -> bool {
+    content::of_file(path) == Some(Content::Log)
 }
 
 /// Whether a directory has logs, by their names.
@@ -77,12 +73,8 @@ fn has_others(directory: &Path) -> bool {
 }
 
 /// The text of a file, plain or compressed.
-fn text_of(path: &Path) -> std::io::Result<Box<dyn BufRead>> {
-    if has_name(path, &[".gz"]) {
-        let file = BufReader::with_capacity(64 << 10, File::open(path)?);
-        return Ok(Box::new(BufReader::with_capacity(256 << 10, MultiGzDecoder::new(file))));
-    }
-    compile_log::text(path)
+fn text_of(path: &Path) -> std::io::Result<impl BufRead + use<>> {
+    Ok(BufReader::with_capacity(256 << 10, source::text(path, Arc::default())?))
 }
 
 /// A log that was read.

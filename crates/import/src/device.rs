@@ -6,7 +6,9 @@ use crate::error::ImportError;
 use crate::event::Event;
 use crate::key::Key;
 use crate::number;
+use crate::serial::Work;
 use crate::threads::MAIN;
+use tprof_trace::hash::{fnv1a, joined};
 use tprof_trace::model::*;
 
 /// Where on a device an event lies. Kineto writes device and stream both into
@@ -47,11 +49,35 @@ fn take_three(event: &mut Event<'_>, key: Key) -> [u32; 3] {
 }
 
 impl Builder {
+    /// Whether a kernel or a copy may have run then; what names no stream may.
+    #[inline]
+    fn may_be_work(
+        &mut self,
+        event: &mut Event<'_>,
+        at: Interval,
+        (device, stream): (u32, Option<u64>),
+    ) -> bool {
+        let Some(stream) = stream else { return true };
+        let fields = event.fields();
+        let place = [fields.pid, fields.tid].map(|place| fnv1a(event.text(place)));
+        let mut number = |key| event.peek(key).map(number::unquoted).and_then(number::unsigned);
+        let context = number(Key::Context).unwrap_or(0);
+        self.may_have_run(Work {
+            stream: joined(&[place[0], place[1], device.into(), context, stream]),
+            start_ns: at.start_ns,
+            duration_ns: at.duration_ns,
+            launch: number(Key::Correlation).filter(|launch| *launch != 0),
+        })
+    }
+
     /// A kernel's run.
     #[inline]
     pub fn kernel(&mut self, mut event: Event<'_>, at: Interval) -> Result<(), ImportError> {
-        self.threads.on_device(at.start_ns, at.end_ns());
         let (device, stream) = place(&mut event);
+        if !self.may_be_work(&mut event, at, (device, stream)) {
+            return Ok(());
+        }
+        self.threads.on_device(at.start_ns, at.end_ns());
         // Kineto writes 0 for what it did not measure, which it never does today.
         if event.peek(Key::Queued) == Some(b"0") {
             event.take(Key::Queued);
@@ -84,8 +110,11 @@ impl Builder {
     /// A copy or a memset.
     #[inline]
     pub fn copy(&mut self, mut event: Event<'_>, at: Interval) -> Result<(), ImportError> {
-        self.threads.on_device(at.start_ns, at.end_ns());
         let (device, stream) = place(&mut event);
+        if !self.may_be_work(&mut event, at, (device, stream)) {
+            return Ok(());
+        }
+        self.threads.on_device(at.start_ns, at.end_ns());
         let fields = event.fields();
         let name = event.inner(fields.name);
         let is_memset = event.inner(fields.category).ends_with(b"emset");

@@ -5,7 +5,7 @@
 
 use crate::cursor::{self, Stop};
 use crate::error::ImportError;
-use crate::event::{Event, Layout, TextSpan};
+use crate::event::{Event, Layout};
 use crate::text;
 use crate::window::Window;
 
@@ -13,6 +13,8 @@ use crate::window::Window;
 pub(crate) trait Sink {
     /// An event.
     fn event(&mut self, event: Event<'_>) -> Result<(), ImportError>;
+    /// An element of the list `samples`.
+    fn list_sample(&mut self, event: Event<'_>);
     /// A member of the outermost object, other than the events.
     fn fact(&mut self, key: &[u8], value: &[u8]);
     /// Something that had to be left out.
@@ -36,41 +38,85 @@ pub(crate) enum Broken {
 
 /// Walks a trace from its first byte to its last.
 pub(crate) fn walk(window: &mut Window, sink: &mut impl Sink) -> Result<(), ImportError> {
+    let layout = Layout::default();
+    let list = List::Events { is_bare: false };
     let mut walk =
-        Walk { window, sink, layout: Layout::default(), has_events: false, has_phase: false };
+        Walk { window, sink, layout, list, has_events: false, has_phase: false, is_cut: false };
     walk.skip(b"\xef\xbb\xbf")?;
-    match walk.peek()? {
-        Some(b'[') => {
-            walk.window.consume(1);
-            walk.events(true)?;
-            // A list is a trace only by its events; any list of objects would be one else.
-            match walk.has_phase {
-                true => Ok(()),
-                false => {
-                    Err(walk.not_a_trace("its list has no event, that is, no object with `ph`"))
-                }
-            }
-        }
-        Some(b'{') => {
-            walk.window.consume(1);
-            walk.object()
-        }
-        Some(_) => Err(walk.not_a_trace("it does not begin with { or [")),
-        None => Err(walk.not_a_trace("the file is empty")),
-    }
+    walk.document()?;
+    walk.rest()
+}
+
+/// A list whose elements are read one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List {
+    /// Events; whether the file is nothing but this list.
+    Events { is_bare: bool },
+    /// CPU samples.
+    Samples,
 }
 
 struct Walk<'a, S> {
     window: &'a mut Window,
     sink: &'a mut S,
     layout: Layout,
+    list: List,
     /// Whether an event was read.
     has_events: bool,
     /// Whether one had a phase.
     has_phase: bool,
+    /// Whether the text ended before its end.
+    is_cut: bool,
 }
 
 impl<S: Sink> Walk<'_, S> {
+    fn document(&mut self) -> Result<(), ImportError> {
+        match self.peek()? {
+            Some(b'[') => {
+                self.window.consume(1);
+                self.elements(List::Events { is_bare: true })?;
+                // A list is a trace only by its events; any list of objects would be one else.
+                match self.has_phase {
+                    true => Ok(()),
+                    false => {
+                        let why = "its list has no event, that is, no object with `ph`";
+                        Err(self.not_a_trace(why))
+                    }
+                }
+            }
+            Some(b'{') => {
+                self.window.consume(1);
+                self.object()
+            }
+            Some(_) => Err(self.not_a_trace("it does not begin with { or [")),
+            None => Err(self.not_a_trace("the file is empty")),
+        }
+    }
+
+    /// Reads what follows the document: nothing should. At the end of a compressed file is its
+    /// checksum, which the window checks.
+    fn rest(&mut self) -> Result<(), ImportError> {
+        if self.peek()?.is_none() {
+            return Ok(());
+        }
+        if !self.is_cut {
+            self.broken(Broken::Tail, self.window.offset());
+        }
+        loop {
+            let count = self.window.bytes().len();
+            self.window.consume(count);
+            if !self.window.more()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Passes on what has to be left out.
+    fn broken(&mut self, what: Broken, offset: u64) {
+        self.is_cut |= matches!(what, Broken::CutOff | Broken::Tail);
+        self.sink.broken(what, offset);
+    }
+
     fn not_a_trace(&self, why: &str) -> ImportError {
         let why = match self.window.cut() {
             Some(cut) => cut.to_owned(),
@@ -128,7 +174,10 @@ impl<S: Sink> Walk<'_, S> {
         let mut has_events = false;
         loop {
             match self.peek()? {
-                Some(b'}') => break,
+                Some(b'}') => {
+                    self.window.consume(1);
+                    break;
+                }
                 Some(b',') => {
                     self.window.consume(1);
                     continue;
@@ -136,14 +185,14 @@ impl<S: Sink> Walk<'_, S> {
                 Some(b'"') => (),
                 Some(_) if !has_events => return Err(self.not_a_trace("no JSON")),
                 Some(_) => {
-                    self.sink.broken(Broken::Tail, self.window.offset());
+                    self.broken(Broken::Tail, self.window.offset());
                     return Ok(());
                 }
                 None if !has_events => {
                     return Err(self.not_a_trace("it ends before its events"));
                 }
                 None => {
-                    self.sink.broken(Broken::CutOff, self.window.offset());
+                    self.broken(Broken::CutOff, self.window.offset());
                     return Ok(());
                 }
             }
@@ -155,7 +204,7 @@ impl<S: Sink> Walk<'_, S> {
                 if !has_events {
                     return Err(self.not_a_trace("no JSON"));
                 }
-                self.sink.broken(Broken::Tail, self.window.offset());
+                self.broken(Broken::Tail, self.window.offset());
                 return Ok(());
             };
             let bytes = self.window.bytes();
@@ -164,7 +213,14 @@ impl<S: Sink> Walk<'_, S> {
             if &bytes[1..key_end] == b"traceEvents" && is_list {
                 has_events = true;
                 self.window.consume(value_at + 1);
-                if !self.events(false)? {
+                if !self.elements(List::Events { is_bare: false })? {
+                    return Ok(());
+                }
+                continue;
+            }
+            if &bytes[1..key_end] == b"samples" && is_list {
+                self.window.consume(value_at + 1);
+                if !self.elements(List::Samples)? {
                     return Ok(());
                 }
                 continue;
@@ -191,21 +247,22 @@ impl<S: Sink> Walk<'_, S> {
                 Ok(true)
             }
             Err(Stop::End) if self.window.is_full() => {
-                self.sink.broken(Broken::TooLong, self.window.offset());
+                self.broken(Broken::TooLong, self.window.offset());
                 self.window.consume(value_at);
                 self.skip_value()
             }
             _ if !has_events => Err(self.not_a_trace("a value here does not end")),
             _ => {
-                self.sink.broken(Broken::CutOff, self.window.offset());
+                self.broken(Broken::CutOff, self.window.offset());
                 Ok(false)
             }
         }
     }
 
-    /// The elements of the list of events, after its bracket. False if the text
-    /// ended with them; a bare list may lack its closing bracket.
-    fn events(&mut self, bare: bool) -> Result<bool, ImportError> {
+    /// The elements of a list, after its bracket. False if the text ended with them; a bare
+    /// list may lack its closing bracket.
+    fn elements(&mut self, list: List) -> Result<bool, ImportError> {
+        self.list = list;
         loop {
             // The usual case needs one look at the window for separator and event.
             let bytes = self.window.bytes();
@@ -232,13 +289,14 @@ impl<S: Sink> Walk<'_, S> {
                 if !self.has_events {
                     return Err(self.not_a_trace("it ends before its first event"));
                 }
-                if !bare || self.window.cut().is_some() {
-                    self.sink.broken(Broken::CutOff, self.window.offset());
+                let is_bare = list == List::Events { is_bare: true };
+                if !is_bare || self.window.cut().is_some() {
+                    self.broken(Broken::CutOff, self.window.offset());
                 }
                 return Ok(false);
             }
             match byte {
-                b'{' => self.one_event()?,
+                b'{' => self.one_element()?,
                 b']' => {
                     self.window.consume(1);
                     return Ok(true);
@@ -248,16 +306,20 @@ impl<S: Sink> Walk<'_, S> {
         }
     }
 
-    /// Reads the event at the window's start.
+    /// Reads the object at the window's start.
     #[inline]
-    fn one_event(&mut self) -> Result<(), ImportError> {
+    fn one_element(&mut self) -> Result<(), ImportError> {
         loop {
             let bytes = self.window.bytes();
             match self.layout.read(bytes, 0) {
                 Ok(end) => {
-                    self.has_phase |= self.layout.fields.phase != TextSpan::default();
-                    self.sink.event(Event::new(bytes, &mut self.layout))?;
-                    self.has_events = true;
+                    if self.list == List::Samples {
+                        self.sink.list_sample(Event::new(bytes, &mut self.layout));
+                    } else {
+                        self.has_phase |= self.layout.fields.phase.is_there();
+                        self.sink.event(Event::new(bytes, &mut self.layout))?;
+                        self.has_events = true;
+                    }
                     self.window.consume(end);
                     return Ok(());
                 }
@@ -276,7 +338,7 @@ impl<S: Sink> Walk<'_, S> {
                 let is_json =
                     text::push_value(&self.window.bytes()[..end], &mut Vec::new()).is_ok();
                 let what = if is_json { Broken::NoObject } else { Broken::NotJson };
-                self.sink.broken(what, self.window.offset());
+                self.broken(what, self.window.offset());
                 self.window.consume(end);
                 Ok(())
             }
@@ -287,7 +349,7 @@ impl<S: Sink> Walk<'_, S> {
     }
 
     fn too_long(&mut self) -> Result<(), ImportError> {
-        self.sink.broken(Broken::TooLong, self.window.offset());
+        self.broken(Broken::TooLong, self.window.offset());
         self.skip_value()?;
         Ok(())
     }
@@ -297,7 +359,7 @@ impl<S: Sink> Walk<'_, S> {
         if !self.has_events {
             return Err(self.not_a_trace("it ends within its first event"));
         }
-        self.sink.broken(Broken::CutOff, self.window.offset());
+        self.broken(Broken::CutOff, self.window.offset());
         let rest = self.window.bytes().len();
         self.window.consume(rest);
         Ok(())
@@ -305,7 +367,7 @@ impl<S: Sink> Walk<'_, S> {
 
     /// What is `at` bytes into the window is no JSON: goes on at the next event.
     fn not_json(&mut self, at: usize) -> Result<(), ImportError> {
-        self.sink.broken(Broken::NotJson, self.window.offset() + at as u64);
+        self.broken(Broken::NotJson, self.window.offset() + at as u64);
         self.window.consume(at);
         self.next_event()
     }
@@ -357,7 +419,7 @@ impl<S: Sink> Walk<'_, S> {
             let count = bytes.len();
             self.window.consume(count);
             if !self.window.more()? {
-                self.sink.broken(Broken::CutOff, self.window.offset());
+                self.broken(Broken::CutOff, self.window.offset());
                 return Ok(false);
             }
         }

@@ -40,6 +40,12 @@ pub enum ImportError {
         /// Whether the file ends too early.
         is_cut: bool,
     },
+    /// Something that can be read only once, as a pipe, has times that only a second look tells.
+    #[error("`{}` has times that cannot be, and can be read only once", path.display())]
+    NotTwice {
+        /// Which file.
+        path: PathBuf,
+    },
     /// More than was allowed.
     #[error("`{}` holds more than {limit} bytes, decompressed", path.display())]
     TooLarge {
@@ -49,7 +55,7 @@ pub enum ImportError {
         limit: u64,
     },
     /// No file to import.
-    #[error("`{}` holds no Chrome or Kineto trace (*.json or *.json.gz), no memory snapshot (*.pickle) and no log of torch.compile (dedicated_log_torch_trace_*.log)", path.display())]
+    #[error("`{}` holds no Chrome or Kineto trace (JSON), no memory snapshot (*.pickle) and no log of torch.compile (dedicated_log_torch_trace_*.log)", path.display())]
     NoTraces {
         /// Which directory.
         path: PathBuf,

@@ -12,6 +12,13 @@ pub(crate) struct TextSpan {
     end: u32,
 }
 
+impl TextSpan {
+    /// Whether the event has the member.
+    pub fn is_there(self) -> bool {
+        self.end != 0
+    }
+}
+
 /// A member of `args`.
 #[derive(Clone, Copy, Debug)]
 struct Member {
@@ -34,6 +41,10 @@ pub(crate) struct Fields {
     pub duration: TextSpan,
     pub id: TextSpan,
     pub scope: TextSpan,
+    /// The innermost frame of its stack, by its id in `stackFrames`.
+    pub frame: TextSpan,
+    pub cpu: TextSpan,
+    pub weight: TextSpan,
 }
 
 /// Where an event's parts are. One is used again for every event.
@@ -85,6 +96,9 @@ impl Layout {
                 b"dur" => &mut fields.duration,
                 b"id" => &mut fields.id,
                 b"s" => &mut fields.scope,
+                b"sf" => &mut fields.frame,
+                b"cpu" => &mut fields.cpu,
+                b"weight" => &mut fields.weight,
                 b"args" => {
                     at = self.read_args(bytes, at)?;
                     let (more, after) = cursor::next(bytes, at, b'}')?;
@@ -110,7 +124,7 @@ impl Layout {
                 }
             };
             let value = cursor::value(bytes, at)?;
-            self.repeated += u32::from(field.end != 0);
+            self.repeated += u32::from(field.is_there());
             *field = place(at, value);
             let (more, after) = cursor::next(bytes, value, b'}')?;
             at = after;

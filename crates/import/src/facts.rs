@@ -1,5 +1,6 @@
 //! The top level of a trace: rank, devices, process groups, and everything else in it.
 
+use crate::cursor;
 use crate::event::Event;
 use crate::group::{Group, communicators};
 use crate::output::Output;
@@ -43,6 +44,7 @@ impl Facts {
 
     /// Takes a member of the top level.
     pub fn take(&mut self, key: &[u8], value: &[u8], output: &mut Output) {
+        output.tally.lose_many(Lost::OtherTrace, events_in(key, value));
         let mut json = Vec::new();
         if value.len() > MAX_FACT_BYTES
             || self.members.len() == MAX_FACTS
@@ -162,6 +164,36 @@ impl Facts {
             },
         };
         output.writer.device(&row);
+    }
+}
+
+/// Texts of the top level that hold events, in other formats than JSON: Chrome's traces of the
+/// kernel, of power, and of devices.
+const TEXTS: [&[u8]; 4] =
+    [b"systemTraceEvents", b"powerTraceAsString", b"androidProcessDump", b"battorLogAsString"];
+
+/// Events that a member of the top level has and no report reads: elements of a list of objects,
+/// or lines of a text. `deviceProperties` describes.
+fn events_in(key: &[u8], value: &[u8]) -> u64 {
+    let is_text = TEXTS.contains(&key);
+    match value {
+        b"[]" | b"\"\"" => 0,
+        _ if key == b"deviceProperties" => 0,
+        [b'"', text @ .., b'"'] if is_text => {
+            let breaks = text.windows(2).filter(|pair| pair == b"\\n").count() as u64;
+            breaks + u64::from(!text.ends_with(b"\\n"))
+        }
+        [b'[', ..] => {
+            let (mut count, mut at) = (0, 1);
+            while let Ok(start) = cursor::space(value, at) {
+                let Ok(end) = cursor::value(value, start) else { break };
+                count += u64::from(is_text || matches!(value[start], b'{' | b'['));
+                let Ok((true, next)) = cursor::next(value, end, b']') else { break };
+                at = next;
+            }
+            count
+        }
+        _ => 0,
     }
 }
 

@@ -164,4 +164,4 @@ macro_rules! by_time {
         }
     )* };
 }
-by_time! { FlowPoint time_ns, DeviceAllocation time_ns, Collective start_ns, }
+by_time! { FlowPoint time_ns, DeviceAllocation time_ns, Collective start_ns, Sample time_ns, }

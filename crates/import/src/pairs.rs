@@ -1,15 +1,62 @@
 //! Beginnings that wait for their ends.
 
 use rustc_hash::FxHashMap;
-use tprof_trace::model::{Span, ThreadIndex};
+use tprof_trace::model::{NameId, Span, ThreadIndex};
 
 /// Beginnings that may wait at a time, over all threads.
 const MAX_OPEN: usize = 1 << 18;
 
-/// Open spans of all threads, innermost last.
+/// The open spans of a thread.
+///
+/// An end without a name ends the innermost span. An end with a name ends the innermost span of
+/// that name: those that were begun within it stay open for ends with their names, and for no
+/// others, as most of them never end.
+#[derive(Debug, Default)]
+struct Thread {
+    /// Names of spans that an end without a name may end, innermost last, and their numbers.
+    nested: Vec<(NameId, u64)>,
+    /// All open spans by their names, innermost last, with their numbers.
+    by_name: FxHashMap<NameId, Vec<(u64, Span)>>,
+    /// Spans begun so far.
+    begun: u64,
+}
+
+impl Thread {
+    fn begin(&mut self, span: Span) {
+        self.begun += 1;
+        self.nested.push((span.name, self.begun));
+        self.by_name.entry(span.name).or_default().push((self.begun, span));
+    }
+
+    fn end(&mut self) -> Option<Span> {
+        let (name, number) = self.nested.pop()?;
+        let open = self.by_name.get_mut(&name)?;
+        let at = open.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+        let (_, span) = open.remove(at);
+        self.forget_if_empty(name);
+        Some(span)
+    }
+
+    fn end_named(&mut self, name: NameId) -> Option<Span> {
+        let (number, span) = self.by_name.get_mut(&name)?.pop()?;
+        self.forget_if_empty(name);
+        if let Ok(at) = self.nested.binary_search_by_key(&number, |(_, number)| *number) {
+            self.nested.truncate(at);
+        }
+        Some(span)
+    }
+
+    fn forget_if_empty(&mut self, name: NameId) {
+        if self.by_name.get(&name).is_some_and(Vec::is_empty) {
+            self.by_name.remove(&name);
+        }
+    }
+}
+
+/// Open spans of all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Pairs {
-    open: FxHashMap<ThreadIndex, Vec<Span>>,
+    open: FxHashMap<ThreadIndex, Thread>,
     count: usize,
 }
 
@@ -20,13 +67,17 @@ impl Pairs {
             return false;
         }
         self.count += 1;
-        self.open.entry(span.thread).or_default().push(span);
+        self.open.entry(span.thread).or_default().begin(span);
         true
     }
 
-    /// The innermost open span of a thread.
-    pub fn end(&mut self, thread: ThreadIndex) -> Option<Span> {
-        let span = self.open.get_mut(&thread)?.pop()?;
+    /// The span that an end on a thread ends; none if no open one has its name.
+    pub fn end(&mut self, thread: ThreadIndex, name: Option<NameId>) -> Option<Span> {
+        let thread = self.open.get_mut(&thread)?;
+        let span = match name {
+            Some(name) => thread.end_named(name),
+            None => thread.end(),
+        }?;
         self.count -= 1;
         Some(span)
     }

@@ -3,16 +3,18 @@
 use crate::builder::{Builder, Built};
 use crate::compile_logs;
 use crate::compiled::{self, LogOptions};
+use crate::content;
 use crate::document::walk;
 use crate::error::ImportError;
 use crate::facts::property;
+use crate::implausible::Implausible;
 use crate::names::{SNAPSHOTS, TRACES, has_name, is_trace_or_snapshot};
 use crate::output::Output;
 use crate::part::{ImportedFile, unix_ns};
 use crate::pickle;
 use crate::rank;
 use crate::snapshot::{self, SnapshotError};
-use crate::tally::Loss;
+use crate::tally::{Loss, Lost, Tally};
 use crate::window::Window;
 use crate::within;
 use serde_json::json;
@@ -96,7 +98,7 @@ pub fn is_foreign(path: &Path) -> bool {
     let Ok(metadata) = fs::metadata(path) else { return false };
     if !metadata.is_dir() {
         return path.file_name().is_some_and(|name| name != "run.json")
-            && (is_trace_or_snapshot(path) || compile_logs::is_log(path) || holds_pickle(path));
+            && (is_trace_or_snapshot(path) || content::of_file(path).is_some());
     }
     let Ok(entries) = fs::read_dir(path) else { return false };
     let mut traces = false;
@@ -107,18 +109,14 @@ pub fn is_foreign(path: &Path) -> bool {
         }
         traces |= is_trace_or_snapshot(&path);
     }
-    traces || compile_logs::has_logs(path)
+    traces || compile_logs::has_logs(path) || !of_other_names(path).is_empty()
 }
 
-/// Whether a file of another name begins as a pickle does, plain or gzipped.
-fn holds_pickle(path: &Path) -> bool {
-    if !fs::metadata(path).is_ok_and(|data| data.is_file()) {
-        return false;
-    }
-    let Ok(mut window) = Window::open(path, DEFAULT_MAX_INPUT, Arc::default()) else {
-        return false;
-    };
-    window.more().is_ok() && pickle::is_pickle(window.bytes())
+/// Traces and snapshots in a directory that do not have the names of any.
+fn of_other_names(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    paths.filter(|path| content::is_trace_or_snapshot(path)).collect()
 }
 
 /// A file to import.
@@ -142,9 +140,10 @@ fn inputs(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<Input>, Impo
         for entry in fs::read_dir(path).map_err(failed("read"))? {
             let entry = entry.map_err(failed("read"))?;
             let file = entry.path();
-            if has_name(&file, TRACES) && !file.is_dir() {
+            // A pipe of such a name has no writer, as a rule.
+            if has_name(&file, TRACES) && file.is_file() {
                 found.push(file);
-            } else if has_name(&file, SNAPSHOTS) && !file.is_dir() {
+            } else if has_name(&file, SNAPSHOTS) && file.is_file() {
                 snapshots.push(file);
             }
         }
@@ -158,6 +157,9 @@ fn inputs(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<Input>, Impo
                 "{count} memory {files} beside the traces skipped; to read one: tprof report \
                  device-memory {first}"
             ));
+        }
+        if found.is_empty() {
+            found = of_other_names(path);
         }
         if found.is_empty() {
             let within = within::directories(path, paths);
@@ -295,11 +297,12 @@ fn one(source: &Path, partial: &Path, options: &Options) -> Result<ImportedFile,
     let read = Arc::clone(&options.progress.read);
     let mut window = Window::open(source, options.max_input_bytes, read)?;
     window.more()?;
-    let is_snapshot = pickle::is_pickle(window.bytes());
-    let writer = TraceWriter::create_blank(partial)?;
-    let filled = match is_snapshot {
-        true => of_snapshot(source, &mut window, Output::new(writer), options)?,
-        false => of_json(source, &mut window, writer, options)?,
+    let filled = match pickle::is_pickle(window.bytes()) {
+        true => {
+            let output = Output::new(TraceWriter::create_blank(partial)?);
+            of_snapshot(source, &mut window, output, options)?
+        }
+        false => of_json(source, window, partial, options)?,
     };
     let Filled { mut output, processes, extent, rank, read, notes } = filled;
     property("tprof.import", &read.to_string(), &mut output);
@@ -332,20 +335,29 @@ fn one(source: &Path, partial: &Path, options: &Options) -> Result<ImportedFile,
     })
 }
 
-/// Reads Chrome or Kineto JSON.
+/// Reads Chrome or Kineto JSON: twice if something in it cannot be.
 fn of_json(
     source: &Path,
-    window: &mut Window,
-    writer: TraceWriter,
+    mut window: Window,
+    partial: &Path,
     options: &Options,
 ) -> Result<Filled, ImportError> {
-    let mut builder = Builder::new(writer);
-    builder.facts.offset_ns = options.offset_ns;
-    walk(window, &mut builder)?;
+    let mut builder = read_json(&mut window, partial, Implausible::default(), options)?;
+    if let Some(implausible) = builder.implausible() {
+        drop(builder);
+        if !source.is_file() {
+            return Err(ImportError::NotTwice { path: source.to_owned() });
+        }
+        let failed = |source| ImportError::Io { path: partial.to_owned(), what: "remove", source };
+        fs::remove_file(partial).map_err(failed)?;
+        // Its bytes were counted already.
+        window = Window::open(source, options.max_input_bytes, Arc::default())?;
+        builder = read_json(&mut window, partial, implausible, options)?;
+    }
     let name = source.file_name().unwrap_or_default().to_string_lossy();
     let rank = builder.facts.rank().or_else(|| rank::of_name(&name));
     let json_bytes = window.offset();
-    let Built { output, processes, extent, kinds } = builder.finish(rank)?;
+    let Built { output, processes, extent, kinds, notes } = builder.finish(rank)?;
     let read = json!({
         "file": name,
         "json_bytes": json_bytes,
@@ -353,7 +365,30 @@ fn of_json(
         "launch_arrows": output.tally.launch_arrows,
         "cut_off": window.cut(),
     });
-    Ok(Filled { output, processes, extent, rank, read, notes: Vec::new() })
+    Ok(Filled { output, processes, extent, rank, read, notes })
+}
+
+fn read_json(
+    window: &mut Window,
+    partial: &Path,
+    implausible: Implausible,
+    options: &Options,
+) -> Result<Builder, ImportError> {
+    let mut builder = Builder::new(TraceWriter::create_blank(partial)?, implausible);
+    builder.facts.offset_ns = options.offset_ns;
+    walk(window, &mut builder)?;
+    count_damage(window, &mut builder.output.tally);
+    Ok(builder)
+}
+
+/// A compressed file can be damaged where its text shows nothing of it.
+fn count_damage(window: &Window, tally: &mut Tally) {
+    if window.cut().is_some() && tally.cut_at().is_none() {
+        match window.is_cut_off() {
+            true => tally.lose_at(Lost::CutOff, window.offset()),
+            false => tally.lose(Lost::Damaged),
+        }
+    }
 }
 
 /// Reads a memory snapshot of PyTorch.
@@ -375,6 +410,7 @@ fn of_snapshot(
             break;
         }
     }
+    count_damage(window, &mut output.tally);
     let name = source.file_name().unwrap_or_default().to_string_lossy();
     let rank = rank::of_name(&name);
     let snapshot = snapshot::read(&pickle, rank, &mut output).map_err(|error| {

@@ -71,12 +71,22 @@ impl Builder {
             span.forward_thread = event.take_u64(Key::ForwardThread);
         }
         self.leave_out(&mut event, Key::RecordFunction);
-        if let Some(stack) = event.take_inner(Key::CallStack) {
-            span.stack = self.stacks.stack(span.process, stack, &mut self.output);
-        }
+        span.stack = self.stack_of(span.process, &mut event);
         self.collectives.host(&span, event.inner(fields.name), &mut event, &mut self.output);
         span.args = self.output.args(&event);
         self.spans.push(span, &mut self.output)
+    }
+
+    /// Where a span was begun: the stack in its arguments, or one of `stackFrames`.
+    #[inline(always)]
+    fn stack_of(&mut self, process: ProcessIndex, event: &mut Event<'_>) -> StackId {
+        match event.take_inner(Key::CallStack) {
+            Some(stack) => self.stacks.stack(process, stack, &mut self.output),
+            None => {
+                let frame = event.inner(event.fields().frame);
+                self.stack_frames.stack(process, frame, &mut self.stacks)
+            }
+        }
     }
 
     /// A number of the profiler's own that nothing refers to.
@@ -88,7 +98,7 @@ impl Builder {
     }
 
     /// A beginning: it waits for its end.
-    pub fn begin(&mut self, event: Event<'_>, category: Category) {
+    pub fn begin(&mut self, mut event: Event<'_>, category: Category) {
         let Some(start_ns) = self.time(&event) else { return };
         let (kind, implied) = host_kind(&event, category);
         let fields = event.fields();
@@ -97,19 +107,22 @@ impl Builder {
         let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
         let (process, thread) = self.threads.thread(pid, tid, start_ns, start_ns, &mut self.output);
         (span.process, span.thread) = (process, thread);
+        span.stack = self.stack_of(process, &mut event);
         span.args = self.output.args(&event);
         if !self.pairs.begin(span) {
             self.output.tally.lose(Lost::DeepNesting);
         }
     }
 
-    /// An end: it ends the last beginning of its thread.
+    /// An end: of the last beginning on its thread, or the last one of its name.
     pub fn end(&mut self, event: Event<'_>) -> Result<(), ImportError> {
         let Some(end_ns) = self.time(&event) else { return Ok(()) };
         let fields = event.fields();
         let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
         let (_, thread) = self.threads.thread(pid, tid, end_ns, end_ns, &mut self.output);
-        let Some(mut span) = self.pairs.end(thread) else {
+        let name = event.inner(fields.name);
+        let name = (!name.is_empty()).then(|| self.output.name(name));
+        let Some(mut span) = self.pairs.end(thread, name) else {
             self.output.tally.lose(Lost::EndWithoutBegin);
             return Ok(());
         };

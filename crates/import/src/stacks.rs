@@ -7,13 +7,15 @@ use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, SYNTHETIC_FRAME, Stack, StackId, Symbol};
 
 /// Frames that a stack may have, as the writer has it.
-const MAX_FRAMES: usize = 1 << 16;
+pub(crate) const MAX_FRAMES: usize = 1 << 16;
 
 /// Stacks and frames of one file; a trace repeats few of them very often.
 #[derive(Debug, Default)]
 pub(crate) struct Stacks {
     stacks: FxHashMap<(ProcessIndex, Box<[u8]>), StackId>,
-    frames: FxHashMap<(ProcessIndex, Box<str>), u32>,
+    /// Frames by their text and module.
+    frames: FxHashMap<(ProcessIndex, Box<str>, Box<str>), u32>,
+    last: StackId,
 }
 
 impl Stacks {
@@ -33,19 +35,32 @@ impl Stacks {
         let mut frames = Vec::new();
         for frame in text.split(';').filter(|frame| !frame.is_empty()) {
             if frames.len() < MAX_FRAMES {
-                frames.push(self.frame(process, frame, output));
+                frames.push(self.frame(process, frame, "", output));
             } else {
                 output.tally.lose(Lost::LongStack);
             }
         }
-        let id = self.stacks.len() as StackId + 1;
+        let id = self.reserve();
         output.writer.stack(&Stack { process, stack: id, end: 0, frames });
         self.stacks.insert(key, id);
         id
     }
 
-    fn frame(&mut self, process: ProcessIndex, frame: &str, output: &mut Output) -> u64 {
-        let key = (process, Box::from(frame));
+    /// The id of a stack that is written later.
+    pub fn reserve(&mut self) -> StackId {
+        self.last += 1;
+        self.last
+    }
+
+    /// The address of a frame.
+    pub fn frame(
+        &mut self,
+        process: ProcessIndex,
+        frame: &str,
+        module: &str,
+        output: &mut Output,
+    ) -> u64 {
+        let key = (process, Box::from(frame), Box::from(module));
         let next = self.frames.len() as u32;
         let id = *self.frames.entry(key).or_insert(next);
         let address = SYNTHETIC_FRAME | u64::from(id);
@@ -53,6 +68,7 @@ impl Stacks {
             let (file, line, function) = parts(frame);
             let function = output.plain_name(function);
             let file = output.plain_name(file);
+            let module = output.plain_name(module);
             output.writer.symbol(&Symbol {
                 process,
                 address,
@@ -60,7 +76,7 @@ impl Stacks {
                 function,
                 file,
                 line,
-                module: Default::default(),
+                module,
             });
         }
         address

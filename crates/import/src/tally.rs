@@ -13,11 +13,13 @@ pub(crate) enum Lost {
     BeginWithoutEnd,
     BytesMended,
     CutOff,
+    Damaged,
     DeepNesting,
     Duration,
     EndArguments,
     EndWithoutBegin,
     FactTooLong,
+    FarTime,
     InstantDetails,
     LongStack,
     MemoryDetails,
@@ -33,20 +35,28 @@ pub(crate) enum Lost {
     Object,
     OddArguments,
     OtherMembers,
+    OtherSamples,
+    OtherTrace,
+    Overlapping,
     Range,
     Repeated,
     Sample,
+    SamplePeriod,
+    SamplesFull,
+    StackMissing,
     ThreadsFull,
     TooLong,
     UnknownPhase,
+    UnsetTime,
     CounterValue,
     FrameDetails,
     SnapshotDetails,
     SnapshotRow,
 }
 
-const KINDS: [Lost; 36] = [
+const KINDS: [Lost; 45] = [
     Lost::CutOff,
+    Lost::Damaged,
     Lost::NotJson,
     Lost::NoObject,
     Lost::TooLong,
@@ -54,14 +64,22 @@ const KINDS: [Lost; 36] = [
     Lost::UnknownPhase,
     Lost::NoTime,
     Lost::Range,
+    Lost::UnsetTime,
+    Lost::FarTime,
     Lost::NegativeDuration,
     Lost::Duration,
+    Lost::Overlapping,
     Lost::BeginWithoutEnd,
     Lost::EndWithoutBegin,
     Lost::DeepNesting,
     Lost::AsyncEvent,
     Lost::Object,
+    Lost::OtherTrace,
     Lost::Sample,
+    Lost::OtherSamples,
+    Lost::SamplePeriod,
+    Lost::SamplesFull,
+    Lost::StackMissing,
     Lost::MemoryDetails,
     Lost::CounterValue,
     Lost::InstantDetails,
@@ -93,7 +111,9 @@ impl Lost {
                 | Lost::BeginWithoutEnd
                 | Lost::CounterValue
                 | Lost::DeepNesting
+                | Lost::Duration
                 | Lost::EndWithoutBegin
+                | Lost::FarTime
                 | Lost::MemoryDetails
                 | Lost::NegativeDuration
                 | Lost::NoObject
@@ -101,11 +121,17 @@ impl Lost {
                 | Lost::NoTime
                 | Lost::NotJson
                 | Lost::Object
+                | Lost::OtherSamples
+                | Lost::OtherTrace
+                | Lost::Overlapping
                 | Lost::Range
                 | Lost::Sample
+                | Lost::SamplePeriod
+                | Lost::SamplesFull
                 | Lost::SnapshotRow
                 | Lost::TooLong
                 | Lost::UnknownPhase
+                | Lost::UnsetTime
         )
     }
 
@@ -118,11 +144,16 @@ impl Lost {
             Lost::BeginWithoutEnd => ("spans", "a beginning without an end"),
             Lost::BytesMended => ("bytes of strings", "not UTF-8 or not JSON; they were replaced"),
             Lost::CutOff => ("the rest of the file", "it is cut off or damaged"),
+            Lost::Damaged => (
+                "the contents of the file",
+                "the checksum of the compressed file does not match: any part may be wrong",
+            ),
             Lost::DeepNesting => ("beginnings of spans", "nested too deeply"),
-            Lost::Duration => ("durations of spans", "the event has none; taken as 0"),
+            Lost::Duration => ("events", "no duration (`dur`)"),
             Lost::EndArguments => ("arguments of ends of spans", "the beginning has arguments too"),
             Lost::EndWithoutBegin => ("ends of spans", "an end without a beginning"),
             Lost::FactTooLong => ("members of the top level", "longer than 256 KiB, or not JSON"),
+            Lost::FarTime => ("events", "a start or an end more than a year from all others"),
             Lost::InstantDetails => {
                 ("thread and arguments of instants", "the model has name, time and process")
             }
@@ -144,12 +175,24 @@ impl Lost {
             Lost::Object => ("snapshots of objects", "the model has none"),
             Lost::OddArguments => ("arguments", "no object"),
             Lost::OtherMembers => ("members of events", "not in the description of the format"),
+            Lost::OtherSamples => ("samples", "of another event than most: no CPU time"),
+            Lost::OtherTrace => ("events in other lists of the top level", "no report reads them"),
+            Lost::Overlapping => (
+                "kernels and copies",
+                "they overlap on one stream, which runs one at a time: their times are wrong",
+            ),
             Lost::Range => ("events", "a time or duration out of range"),
             Lost::Repeated => ("members of events", "given twice; the last one was taken"),
-            Lost::Sample => ("samples", "their stacks are elsewhere in the file"),
+            Lost::Sample => ("samples", "events of phase `P` without a frame (`sf`)"),
+            Lost::SamplePeriod => {
+                ("samples", "no thread has two, which would show what time one stands for")
+            }
+            Lost::SamplesFull => ("samples", "more than four million"),
+            Lost::StackMissing => ("call stacks", "a frame that `stackFrames` does not have"),
             Lost::ThreadsFull => ("threads", "more than a million; their events are with another"),
             Lost::TooLong => ("events and values", "longer than 64 MiB"),
             Lost::UnknownPhase => ("events", "of a phase that nothing describes"),
+            Lost::UnsetTime => ("events", "a time of 0, long before all others: it was never set"),
             Lost::CounterValue => ("values of counters", "no number"),
             Lost::FrameDetails => ("details of frames", "the model has name, file and line"),
             Lost::SnapshotDetails => {
@@ -246,7 +289,7 @@ impl Tally {
                 Some(offset) => format!("{why}; the first at byte {offset}"),
                 None => why.to_owned(),
             };
-            let count = if *kind == Lost::CutOff { 0 } else { count };
+            let count = if matches!(kind, Lost::CutOff | Lost::Damaged) { 0 } else { count };
             Loss { what, count, why, is_event: kind.is_event(), matters: *kind != Lost::Numbering }
         };
         there.map(loss).collect()

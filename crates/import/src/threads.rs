@@ -14,13 +14,14 @@ const MAX_THREADS: usize = 1 << 20;
 
 /// What a `pid` or `tid` is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Id {
+pub(crate) enum Id {
     Number(i64),
     Text(Box<[u8]>),
 }
 
 impl Id {
-    fn of(text: &[u8]) -> Id {
+    /// The id of a text.
+    pub fn of(text: &[u8]) -> Id {
         match number::integer(number::unquoted(text)) {
             Some(number) => Id::Number(number),
             None => Id::Text(number::unquoted(text).into()),
@@ -91,12 +92,7 @@ impl Threads {
             _ => None,
         };
         let index = known.unwrap_or_else(|| self.find(pid, tid, output));
-        let thread = &mut self.threads[index as usize];
-        thread.first_ns = thread.first_ns.min(start_ns);
-        let process = &mut self.processes[thread.process as usize];
-        process.first_ns = process.first_ns.min(start_ns);
-        process.last_ns = process.last_ns.max(end_ns);
-        (thread.process, index)
+        (self.touch(index, start_ns, end_ns), index)
     }
 
     /// The process that an event names; its event has this time.
@@ -130,8 +126,15 @@ impl Threads {
 
     #[cold]
     fn find(&mut self, pid: &[u8], tid: &[u8], output: &mut Output) -> ThreadIndex {
-        let ids = (Id::of(pid), Id::of(tid));
-        if let Some(index) = self.odd_thread_of.get(&ids) {
+        self.of_ids((Id::of(pid), Id::of(tid)), output)
+    }
+
+    fn of_ids(&mut self, ids: (Id, Id), output: &mut Output) -> ThreadIndex {
+        let known = match &ids {
+            (Id::Number(pid), Id::Number(tid)) => self.thread_of.get(&(*pid, *tid)),
+            _ => self.odd_thread_of.get(&ids),
+        };
+        if let Some(index) = known {
             return *index;
         }
         let last = self.threads.len() as u32;
@@ -140,20 +143,40 @@ impl Threads {
             return last - 1;
         }
         let process = self.process_index(ids.0.clone());
-        match &ids {
-            (Id::Number(pid), Id::Number(tid)) => {
-                self.thread_of.insert((*pid, *tid), last);
-            }
-            _ => {
-                self.odd_thread_of.insert(ids.clone(), last);
-            }
-        }
         let name = match &ids.1 {
             Id::Text(text) => output.name(text),
             Id::Number(_) => NameId(0),
         };
-        self.threads.push(ThreadEntry { process, id: ids.1, name, first_ns: u64::MAX });
+        self.threads.push(ThreadEntry { process, id: ids.1.clone(), name, first_ns: u64::MAX });
+        match ids {
+            (Id::Number(pid), Id::Number(tid)) => {
+                self.thread_of.insert((pid, tid), last);
+            }
+            ids => {
+                self.odd_thread_of.insert(ids, last);
+            }
+        }
         last
+    }
+
+    /// The first thread of each id, whatever its process.
+    pub fn by_id(&self) -> FxHashMap<Id, ThreadIndex> {
+        let mut by_id = FxHashMap::default();
+        for (thread, index) in self.threads.iter().zip(0..) {
+            by_id.entry(thread.id.clone()).or_insert(index);
+        }
+        by_id
+    }
+
+    /// Notes when something happened on a thread; returns its process.
+    #[inline]
+    pub fn touch(&mut self, index: ThreadIndex, start_ns: u64, end_ns: u64) -> ProcessIndex {
+        let thread = &mut self.threads[index as usize];
+        thread.first_ns = thread.first_ns.min(start_ns);
+        let process = &mut self.processes[thread.process as usize];
+        process.first_ns = process.first_ns.min(start_ns);
+        process.last_ns = process.last_ns.max(end_ns);
+        thread.process
     }
 
     /// A thread of the main process that only the profiler uses.
@@ -164,21 +187,18 @@ impl Threads {
         end_ns: u64,
         output: &mut Output,
     ) -> ThreadIndex {
+        let index = self.of_main(Id::Text(name.into()), output);
+        self.touch(index, start_ns, end_ns);
+        index
+    }
+
+    /// A thread of the main process that no event needs to have named with it.
+    pub fn of_main(&mut self, id: Id, output: &mut Output) -> ThreadIndex {
         if self.processes.is_empty() {
             self.process_index(Id::Number(0));
         }
-        let id = Id::Text(name.into());
-        let known = self.threads.iter().position(|t| t.process == MAIN && t.id == id);
-        let index = known.unwrap_or_else(|| {
-            let name = output.name(name);
-            self.threads.push(ThreadEntry { process: MAIN, id, name, first_ns: u64::MAX });
-            self.threads.len() - 1
-        });
-        self.threads[index].first_ns = self.threads[index].first_ns.min(start_ns);
-        let main = &mut self.processes[MAIN as usize];
-        main.first_ns = main.first_ns.min(start_ns);
-        main.last_ns = main.last_ns.max(end_ns);
-        index as ThreadIndex
+        let main = self.processes[MAIN as usize].id.clone();
+        self.of_ids((main, id), output)
     }
 
     /// Takes the name of a process from metadata.

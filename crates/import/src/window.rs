@@ -1,33 +1,18 @@
 //! The part of a trace's text that is in memory.
 
 use crate::error::ImportError;
-use flate2::bufread::MultiGzDecoder;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use crate::source;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 /// Bytes of text that are fetched at a time: they stay in the second-level cache.
 const CHUNK_BYTES: usize = 256 << 10;
 /// Longest event or value that is read as a whole.
 pub(crate) const MAX_VALUE_BYTES: usize = 64 << 20;
 
-/// Reads a file and counts its bytes, for the progress line.
-struct Counted {
-    file: File,
-    read: Arc<AtomicU64>,
-}
-
-impl Read for Counted {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let count = self.file.read(out)?;
-        self.read.fetch_add(count as u64, Ordering::Relaxed);
-        Ok(count)
-    }
-}
-
-/// A sliding window over the text of a file, plain or gzipped.
+/// A sliding window over the text of a file, plain or compressed.
 pub(crate) struct Window {
     path: PathBuf,
     source: Box<dyn Read + Send>,
@@ -44,18 +29,18 @@ pub(crate) struct Window {
     ended: bool,
     /// Why the text ended before its end, if it did.
     cut: Option<String>,
+    /// Whether that is because the file is shorter than it was.
+    is_cut_off: bool,
 }
 
 impl Window {
     /// Opens a file; at most `limit` bytes of its text are read.
     pub fn open(path: &Path, limit: u64, read: Arc<AtomicU64>) -> Result<Window, ImportError> {
-        let failed =
-            |what| move |source| ImportError::Io { path: path.to_path_buf(), what, source };
-        let file = File::open(path).map_err(failed("open"))?;
-        let mut file = BufReader::with_capacity(64 << 10, Counted { file, read });
-        let gzipped = file.fill_buf().map_err(failed("read"))?.starts_with(&[0x1f, 0x8b]);
-        let source: Box<dyn Read + Send> =
-            if gzipped { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) };
+        let source = source::text(path, read).map_err(|source| ImportError::Io {
+            path: path.to_path_buf(),
+            what: "open",
+            source,
+        })?;
         Ok(Window {
             path: path.to_path_buf(),
             source,
@@ -67,6 +52,7 @@ impl Window {
             limit,
             ended: false,
             cut: None,
+            is_cut_off: false,
         })
     }
 
@@ -92,9 +78,14 @@ impl Window {
         self.offset + self.start as u64
     }
 
-    /// Why the text ended early: a truncated or damaged gzip stream.
+    /// Why the text ended early, or its checksum cannot be right: a truncated or damaged stream.
     pub fn cut(&self) -> Option<&str> {
         self.cut.as_deref()
+    }
+
+    /// Whether the text ended early because its file does.
+    pub fn is_cut_off(&self) -> bool {
+        self.is_cut_off
     }
 
     /// Whether the window holds as much as it may.
@@ -137,12 +128,14 @@ impl Window {
 
     /// A damaged stream ends the text; trouble with the disk ends the import.
     fn fail(&mut self, source: io::Error) -> Result<(), ImportError> {
-        use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
         self.ended = true;
-        self.cut = Some(match source.kind() {
-            UnexpectedEof => "the gzip stream was cut off".to_owned(),
-            InvalidData | InvalidInput => format!("the gzip stream is damaged ({source})"),
-            _ => return Err(ImportError::Io { path: self.path.clone(), what: "read", source }),
+        if source.raw_os_error().is_some() {
+            return Err(ImportError::Io { path: self.path.clone(), what: "read", source });
+        }
+        self.is_cut_off = source.kind() == io::ErrorKind::UnexpectedEof;
+        self.cut = Some(match self.is_cut_off {
+            true => "the compressed stream was cut off".to_owned(),
+            false => format!("the compressed stream is damaged ({source})"),
         });
         Ok(())
     }

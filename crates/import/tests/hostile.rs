@@ -41,7 +41,7 @@ fn what_is_no_trace_is_refused_with_the_place() {
         assert_eq!(refused(list.as_bytes()).1, no_event, "{list}");
     }
     assert_eq!(refused(b"{\"traceEvents\": null}").1, "it has no list `traceEvents`");
-    assert!(refused(&[0x1f, 0x8b, 8, 0, 0]).1.contains("gzip stream was cut off"));
+    assert!(refused(&[0x1f, 0x8b, 8, 0, 0]).1.contains("stream was cut off"));
     assert!(refused(&[0x1f, 0x8b, 0xff, 0, 0, 0, 0, 0, 0, 0]).1.contains("damaged"));
 }
 
@@ -59,6 +59,9 @@ fn events_without_what_they_need_are_counted() {
         ),
         (r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":-5,"dur":2}"#, "out of range"),
         (r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":5,"dur":-2}"#, "negative"),
+        // What is not known is no 0, which would count in an average.
+        (r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":5}"#, "no duration"),
+        (r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":5,"dur":null}"#, "no duration"),
         (r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":5,"dur":1e400}"#, "out of range"),
         (r#"{"ph":"Q","name":"a","pid":1,"tid":1,"ts":5}"#, "nothing describes"),
         (r#"{"ph":"E","pid":1,"tid":1,"ts":5}"#, "an end without a beginning"),
@@ -79,7 +82,6 @@ fn events_without_what_they_need_are_counted() {
 #[test]
 fn events_with_something_odd_are_kept_and_reported() {
     let cases = [
-        (r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":5}"#, "taken as 0"),
         (r#"{"ph":"X","name":"a","name":"b","pid":1,"tid":1,"ts":5,"dur":1}"#, "given twice"),
         (
             r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":5,"dur":1,"args":{"correlation":1,"correlation":2}}"#,
@@ -88,7 +90,7 @@ fn events_with_something_odd_are_kept_and_reported() {
         (r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":5,"dur":1,"args":[1]}"#, "no object"),
         (r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":5,"dur":1,"args":{"x":[1}}}"#, "not JSON"),
         (
-            r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":5,"dur":1,"sf":3}"#,
+            r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":5,"dur":1,"esf":3}"#,
             "not in the description",
         ),
         (r#"{"ph":"X","name":"C:\x","pid":1,"tid":1,"ts":5,"dur":1}"#, "they were replaced"),
@@ -242,4 +244,196 @@ fn processes_and_threads_may_be_anything() {
     assert_eq!(file.name(file.processes()[0].command), "Main");
     assert_eq!(file.thread_name(spans[0].thread), Some("Loop"));
     assert_eq!(file.threads()[spans[1].thread as usize].tid, -1_029_147_072_i32 as u32);
+}
+
+/// Kernels of one stream: start and duration, us, after a moment of 2026.
+fn kernels(times: &[(u64, u64)]) -> Vec<String> {
+    let kernel = |(start, duration): &(u64, u64)| {
+        format!(
+            r#"{{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":{},"dur":{duration},"args":{{"device":0,"stream":7}}}}"#,
+            if *start == 0 { 0 } else { 1_782_700_000_000_000 + start }
+        )
+    };
+    times.iter().map(kernel).collect()
+}
+
+fn import_kernels(times: &[(u64, u64)]) -> (Run, Vec<u64>) {
+    let events = kernels(times);
+    let run = import_events(&events.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut kept: Vec<u64> = run.rows::<Kernel>().iter().map(|row| row.duration_ns).collect();
+    kept.sort_unstable();
+    (run, kept)
+}
+
+#[test]
+fn times_that_were_not_set_are_counted_and_no_part_of_the_run() {
+    // As many without a time as with one; first, last, and between the others.
+    for zeros_at in [0, 2, 4] {
+        let mut times = vec![(100, 80), (200, 80), (300, 80), (400, 80)];
+        times.splice(zeros_at..zeros_at, [(0, 0), (0, 0), (0, 0), (0, 80)]);
+        let (run, kept) = import_kernels(&times);
+        assert_eq!((run.lost("never set"), run.info.completeness.lost), (4, 4));
+        assert_eq!(kept, [80_000; 4]);
+        let extent = run.info.end_ns.unwrap() - run.info.start_ns;
+        assert_eq!(extent, 380_000);
+    }
+    // The time that a base adds is none of the event's either, nor one that the base takes away.
+    let text = br#"{"baseTimeNanoseconds": 1782000000000000000, "traceEvents": [
+        {"ph":"X","name":"a","pid":1,"tid":1,"ts":700000000000,"dur":5},
+        {"ph":"X","name":"a","pid":1,"tid":1,"ts":0,"dur":0},
+        {"ph":"i","name":"a","pid":1,"tid":1,"ts":-1782000000000000,"s":"g"},
+        {"ph":"C","name":"a","pid":1,"ts":0,"args":{"value":5}},
+        {"ph":"X","name":"a","pid":1,"tid":1,"ts":700000000009,"dur":5}]}"#;
+    let run = import_text(text).unwrap();
+    assert_eq!((run.lost("never set"), run.rows::<Span>().len()), (3, 2));
+    assert_eq!(run.info.end_ns.unwrap() - run.info.start_ns, 14_000);
+    assert!(run.file().marks().is_empty() && run.file().counters().is_empty());
+}
+
+#[test]
+fn a_trace_may_begin_at_0() {
+    let run = import_events(&[
+        r#"{"ph":"i","name":"start","pid":1,"tid":1,"ts":0,"s":"p"}"#,
+        r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":0,"dur":5}"#,
+        r#"{"ph":"X","name":"b","pid":1,"tid":1,"ts":600000000,"dur":5}"#,
+    ]);
+    assert_eq!((run.info.completeness.lost, run.rows::<Span>().len()), (0, 2));
+    assert_eq!(run.info.end_ns, Some(600_000_005_000));
+}
+
+#[test]
+fn events_and_ends_of_another_decade_are_counted_and_no_part_of_the_run() {
+    let far = 1_782_700_000_000_000;
+    for (start, duration) in [(far, 80), (900, far), (900, 9_223_372_036_854_775)] {
+        let (run, kept) = import_kernels(&[(100, 80), (200, 80), (start, duration), (300, 80)]);
+        assert_eq!((run.lost("more than a year"), kept), (1, vec![80_000; 3]));
+        assert_eq!(run.info.end_ns.unwrap() - run.info.start_ns, 280_000);
+    }
+    // An end that comes decades after its beginning, and one at 0.
+    let run = import_events(&[
+        r#"{"ph":"B","name":"a","pid":1,"tid":1,"ts":1782700000000000}"#,
+        r#"{"ph":"E","name":"a","pid":1,"tid":1,"ts":3565400000000000}"#,
+        r#"{"ph":"B","name":"a","pid":1,"tid":1,"ts":1782700000000001}"#,
+        r#"{"ph":"E","name":"a","pid":1,"tid":1,"ts":0}"#,
+        r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":1782700000000002,"dur":5}"#,
+    ]);
+    assert_eq!((run.lost("more than a year"), run.lost("never set")), (1, 1));
+    assert_eq!((run.lost("without an end"), run.rows::<Span>().len()), (2, 1));
+}
+
+#[test]
+fn work_that_overlaps_several_on_its_stream_is_counted_and_no_work() {
+    let mut times: Vec<_> = (1..33).map(|number| (100 * number, 80)).collect();
+    (times[4].1, times[20].1) = (900, 700);
+    let (run, kept) = import_kernels(&times);
+    assert_eq!((run.lost("overlap on one stream"), kept), (2, vec![80_000; 30]));
+    assert_eq!(run.info.completeness.lost, 2);
+    assert!(run.imported.notes.is_empty());
+    // All of them: the number stands for several streams, and nothing is left out.
+    let times: Vec<_> = (1..33).map(|number| (100 * number, 350)).collect();
+    let (run, kept) = import_kernels(&times);
+    assert_eq!((run.info.completeness.lost, kept.len()), (0, 32));
+    assert!(run.imported.notes[0].contains("several streams"), "{:?}", run.imported.notes);
+}
+
+#[test]
+fn an_end_ends_the_span_that_it_names() {
+    let begin =
+        |name: &str, at: u64| format!(r#"{{"ph":"B","name":"{name}","pid":1,"tid":1,"ts":{at}}}"#);
+    let end = |name: &str, at: u64| {
+        let name = if name.is_empty() { String::new() } else { format!(r#""name":"{name}","#) };
+        format!(r#"{{"ph":"E",{name}"pid":1,"tid":1,"ts":{at}}}"#)
+    };
+    let spans = |events: &[String]| {
+        let run = import_events(&events.iter().map(String::as_str).collect::<Vec<_>>());
+        let row = |row: &Span| (run.name(row.name).to_owned(), row.start_ns, row.duration_ns);
+        let rows: Vec<_> = run.rows::<Span>().iter().map(row).collect();
+        (rows, run.lost("an end without"), run.lost("a beginning without"))
+    };
+    let row =
+        |name: &str, start: u64, end: u64| (name.to_owned(), 1000 * start, 1000 * (end - start));
+    // Spans that cross: each ends where its name says.
+    let crossing = [begin("log", 1), begin("train", 2), end("log", 4), end("train", 1002)];
+    assert_eq!(spans(&crossing), (vec![row("log", 1, 4), row("train", 2, 1002)], 0, 0));
+    // A name that no open span has ends none.
+    let other = [begin("train", 1), end("log", 3), end("train", 1001)];
+    assert_eq!(spans(&other), (vec![row("train", 1, 1001)], 1, 0));
+    // Inner spans that never end do not take the ends of what follows, with names or without.
+    let unended = [
+        begin("step", 1),
+        begin("io", 2),
+        end("step", 10),
+        begin("step", 11),
+        begin("load", 12),
+        end("", 13),
+        end("", 20),
+        end("", 30),
+    ];
+    let found = vec![row("step", 1, 10), row("step", 11, 20), row("load", 12, 13)];
+    assert_eq!(spans(&unended), (found, 1, 1));
+    // Of two with one name, the inner one ends first.
+    let nested = [begin("f", 1), begin("f", 2), end("f", 3), end("f", 4)];
+    assert_eq!(spans(&nested), (vec![row("f", 1, 4), row("f", 2, 3)], 0, 0));
+}
+
+/// A trace whose text ends where the stream does, and one where white space follows.
+fn zipped(text: &str) -> [Vec<u8>; 2] {
+    [text.to_owned(), format!("{text}\n\n")].map(|text| gzip(text.as_bytes()))
+}
+
+#[track_caller]
+fn damage(name: &str, bytes: &[u8]) -> Vec<String> {
+    let run = import_files(&[(name, bytes)]).unwrap();
+    assert_eq!(run.rows::<Span>().len(), 1);
+    run.info.completeness.losses.iter().map(|loss| loss.why.clone()).collect()
+}
+
+#[test]
+fn the_checksum_of_a_compressed_file_is_checked() {
+    let text = format!("{{\"traceEvents\": [{SPAN}]}}");
+    for whole in zipped(&text) {
+        assert!(damage("a.json.gz", &whole).is_empty());
+        let length = whole.len();
+        // The checksum, and the length.
+        for at in [length - 8, length - 1] {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1;
+            let losses = damage("a.json.gz", &bytes);
+            assert!(losses.len() == 1 && losses[0].contains("checksum"), "{losses:?}");
+        }
+        for cut in [1, 8] {
+            let losses = damage("a.json.gz", &whole[..length - cut]);
+            assert!(losses.len() == 1 && losses[0].contains("cut off"), "{losses:?}");
+        }
+        // Padding is no damage, as `gzip` has it; anything else is.
+        assert!(damage("a.json.gz", &[&whole[..], &[0; 512]].concat()).is_empty());
+        assert_eq!(damage("a.json.gz", &[&whole[..], b"more"].concat()).len(), 1);
+    }
+    // Of every member.
+    let parts = text.split_at(30);
+    let [first, last] = [parts.0, parts.1].map(|part| gzip(part.as_bytes()));
+    assert!(damage("a.json.gz", &[&first[..], &last].concat()).is_empty());
+    let mut bytes = [&first[..], &last].concat();
+    *bytes.last_mut().unwrap() ^= 1;
+    assert_eq!(damage("a.json.gz", &bytes).len(), 1);
+    // And of zstd.
+    let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.include_checksum(true).unwrap();
+    std::io::Write::write_all(&mut encoder, text.as_bytes()).unwrap();
+    let mut bytes = encoder.finish().unwrap();
+    assert!(damage("a.json.zst", &bytes).is_empty());
+    *bytes.last_mut().unwrap() ^= 1;
+    // A short text comes only with its checksum.
+    let error = import_files(&[("a.json.zst", &bytes)]).err().unwrap().to_string();
+    assert!(error.contains("checksum"), "{error}");
+}
+
+#[test]
+fn what_follows_a_trace_is_a_loss() {
+    let text = format!("{{\"traceEvents\": [{SPAN}]}}");
+    for more in ["{}", ", 1", "\0", &text] {
+        let run = import_text(format!("{text}\n{more}").as_bytes()).unwrap();
+        let losses = &run.info.completeness.losses;
+        assert!(losses.len() == 1 && losses[0].what.contains("rest"), "{losses:?}");
+    }
 }

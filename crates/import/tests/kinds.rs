@@ -244,3 +244,83 @@ fn spans_that_begin_together_are_sorted_with_the_longer_one_first() {
     let names: Vec<_> = run.rows::<Span>().iter().map(|s| run.name(s.name).to_owned()).collect();
     assert_eq!(names, ["outer", "inner"]);
 }
+
+/// The functions of a stack, innermost first, with their modules.
+fn functions(run: &Run, stack: StackId) -> Vec<(&str, &str)> {
+    let frames = run.file().stack(0, stack).unwrap().frames.clone();
+    let symbol = |frame: &u64| {
+        let symbol = &run.file().symbols(0, *frame)[0];
+        (run.name(symbol.function), run.name(symbol.module))
+    };
+    frames.iter().map(symbol).collect()
+}
+
+#[test]
+fn samples_of_the_top_level_are_cpu_samples() {
+    // The frames before and after the samples, and ids that are numbers or texts.
+    let frames = r#""stackFrames": {"1": {"name": "main", "category": "app"},
+        "2": {"name": "inner", "category": "libx.so", "parent": "1"}}"#;
+    let samples = r#""samples": [
+        {"cpu": 3, "tid": 8, "ts": 1500, "name": "cycles", "sf": 2, "weight": 1},
+        {"cpu": 3, "tid": 8, "ts": 2500, "name": "cycles", "sf": "2", "weight": 2},
+        {"cpu": 3, "tid": 9, "ts": 3500, "name": "cycles", "sf": 1, "weight": 1},
+        {"cpu": 3, "tid": 8, "ts": 2600, "name": "cache-misses", "sf": 1, "weight": 1}]"#;
+    let events = r#""traceEvents": [
+        {"name": "step", "ph": "X", "ts": 1000, "dur": 5000, "pid": 7, "tid": 8, "sf": 2}]"#;
+    for members in [[events, samples, frames], [frames, samples, events]] {
+        let run = import_text(format!("{{{}}}", members.join(",\n")).as_bytes()).unwrap();
+        let rows = run.rows::<Sample>();
+        let shape: Vec<_> = rows.iter().map(|row| (row.time_ns, row.weight_ns, row.cpu)).collect();
+        let cpu = Some(3);
+        assert_eq!(
+            shape,
+            [(1_500_000, 1_000_000, cpu), (2_500_000, 2_000_000, cpu), (3_500_000, 1_000_000, cpu)]
+        );
+        let inner = [("inner", "libx.so"), ("main", "app")];
+        assert_eq!(functions(&run, rows[0].stack), inner);
+        assert_eq!(functions(&run, rows[1].stack), inner);
+        assert_eq!(functions(&run, rows[2].stack), inner[1..]);
+        let span = run.rows::<Span>()[0];
+        assert_eq!(functions(&run, span.stack), inner);
+        assert_eq!((rows[0].thread, rows[0].process), (span.thread, span.process));
+        let tids = [rows[0].thread, rows[2].thread].map(|at| run.file().threads()[at as usize].tid);
+        assert_eq!(tids, [8, 9]);
+        assert_eq!(run.info.completeness.samples, 3);
+        // Cache misses are no CPU time.
+        assert_eq!((run.lost("of another event"), run.info.completeness.lost), (1, 1));
+        assert!(run.imported.notes[0].contains("each stands for 1"), "{:?}", run.imported.notes);
+    }
+}
+
+#[test]
+fn samples_that_cannot_be_read_are_counted() {
+    let import = |samples: &str| {
+        import_text(format!(r#"{{"traceEvents": [], "samples": [{samples}]}}"#).as_bytes()).unwrap()
+    };
+    // One alone shows no period.
+    let run = import(r#"{"tid": 8, "ts": 1, "sf": 1}"#);
+    assert_eq!((run.lost("no thread has two"), run.rows::<Sample>().len()), (1, 0));
+    let run = import(r#"17, {"tid": 8, "sf": 1}, {"tid": 8, "ts": 1}, {"tid": 8, "ts": 5}"#);
+    assert_eq!((run.lost("no object"), run.lost("no time")), (1, 1));
+    assert_eq!(run.rows::<Sample>().len(), 2);
+    let run = import(r#"{"tid": 8, "ts": 1, "sf": 4}, {"tid": 8, "ts": 5, "sf": 4}"#);
+    assert_eq!((run.lost("`stackFrames` does not have"), run.rows::<Sample>().len()), (1, 2));
+    // Frames that lead back to themselves.
+    let run = import_text(
+        br#"{"traceEvents": [], "stackFrames": {"1": {"name": "f", "parent": 1}},
+        "samples": [{"tid": 8, "ts": 1, "sf": 1}, {"tid": 8, "ts": 2, "sf": 1}]}"#,
+    )
+    .unwrap();
+    assert_eq!(run.lost("a stack of more than"), 1);
+}
+
+#[test]
+fn events_in_lists_that_no_report_reads_are_counted() {
+    let text = br#"{"traceEvents": [{"ph":"i","name":"a","pid":1,"tid":1,"ts":1,"s":"p"}],
+        "systemTraceEvents": "cat-7 [001] 1.0: sched_switch\nls-8 [001] 2.0: sched_switch\n",
+        "powerEvents": [{"ts": 1}, {"ts": 2}, {"ts": 3}], "tags": ["a", "b"],
+        "deviceProperties": [{"id": 0}], "otherData": {"version": "x"}}"#;
+    let run = import_text(text).unwrap();
+    assert_eq!((run.lost("no report reads"), run.info.completeness.lost), (5, 5));
+    assert_eq!(run.file().property("tags"), Some(r#"["a","b"]"#));
+}

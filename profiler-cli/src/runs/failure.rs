@@ -110,6 +110,10 @@ pub fn no_rank(path: &Path, rank: u32, there: &[u32]) -> Failure {
     }
 }
 
+/// What commands read.
+const READABLE: &str = "a run directory, one of its .tprof files, or, plain or compressed by gzip or \
+     zstd, a trace (JSON), a memory snapshot (pickle) or a log of TORCH_TRACE";
+
 /// Why a run or a file cannot be read.
 pub fn trace_failure(path: &Path, error: &TraceError) -> Failure {
     let cannot = |path: &Path| Failure::new(format!("cannot read `{}`", path.display()));
@@ -129,9 +133,9 @@ pub fn trace_failure(path: &Path, error: &TraceError) -> Failure {
         TraceError::CutOff { path } => {
             cannot(path).cause("the file ends inside its header").hint(whole)
         }
-        TraceError::NotTprof { path } => cannot(path)
-            .cause("the file does not begin as a tprof file does")
-            .hint("give a run directory, one of its .tprof files, or a trace of torch.profiler (.json, .json.gz)"),
+        TraceError::NotTprof { path } => packed(path).unwrap_or_else(|| {
+            cannot(path).cause("its content is none of those that tprof reads").hint(READABLE)
+        }),
         TraceError::Newer { path, written, needed, oldest, newest } => cannot(path)
             .cause(format!(
                 "the file has format {written} and needs a reader of {needed}; this tprof reads {}",
@@ -157,6 +161,13 @@ pub fn trace_failure(path: &Path, error: &TraceError) -> Failure {
         #[allow(unreachable_patterns, reason = "the enum may grow")]
         other => cannot(path).cause(other.to_string()),
     }
+}
+
+/// Why a file cannot be read that has to be unpacked first.
+pub fn packed(path: &Path) -> Option<Failure> {
+    let format = tprof_import::packed_as(path)?;
+    let failure = Failure::new(format!("cannot read `{}`", path.display()));
+    Some(failure.cause(format!("it is a {format}")).hint("unpack it, and give the trace in it"))
 }
 
 fn range(oldest: u16, newest: u16) -> String {

@@ -3,7 +3,7 @@
 use tprof_facts::units::bytes;
 use tprof_import::ImportError;
 
-use crate::runs::failure::trace_failure;
+use crate::runs::failure::{packed, trace_failure};
 use crate::terminal::errors::{Failure, reason};
 use crate::terminal::quote;
 
@@ -13,18 +13,18 @@ pub fn failure(error: &ImportError) -> Failure {
         ImportError::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
             Failure::new(format!("cannot read `{}`", path.display()))
                 .cause("no such file or directory")
-                .hint("a *.json or *.json.gz file of torch.profiler, or its directory")
+                .hint("a trace of torch.profiler (JSON), or its directory")
         }
         ImportError::Io { path, what, source } => {
             Failure::new(format!("cannot {what} `{}`", path.display()))
                 .cause(reason(source))
                 .hint("another file, or another -o")
         }
-        ImportError::NotATrace { path, offset, why } => {
+        ImportError::NotATrace { path, offset, why } => packed(path).unwrap_or_else(|| {
             Failure::new(format!("cannot import `{}`", path.display()))
                 .cause(format!("{why}, at byte {offset} of its JSON"))
                 .hint("a trace of export_chrome_trace (torch.profiler)")
-        }
+        }),
         ImportError::NotASnapshot { path, offset, why, is_cut } => {
             let at = offset.map_or_else(String::new, |offset| format!(", at byte {offset}"));
             Failure::new(format!("cannot import `{}`", path.display()))
@@ -33,6 +33,13 @@ pub fn failure(error: &ImportError) -> Failure {
                     true => "the whole file: copy it again, or dump it again",
                     false => "a file of torch.cuda.memory._dump_snapshot (PyTorch)",
                 })
+        }
+        ImportError::NotTwice { path } => {
+            Failure::new(format!("cannot import `{}`", path.display()))
+                .cause(
+                    "some of its times cannot be, and it is no plain file, which can be read again",
+                )
+                .hint("write it to a file, and import that")
         }
         ImportError::TooLarge { path, limit } => {
             Failure::new(format!("cannot import `{}`", path.display()))

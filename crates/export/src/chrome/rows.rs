@@ -11,6 +11,7 @@ use tprof_trace::model::*;
 use super::occupancy::Multiprocessors;
 use super::operators::OperatorIds;
 use super::writer::Writer;
+use crate::arrows::Arrows;
 use crate::correlations::Correlations;
 use crate::in_order::TimedRow;
 use crate::text::Text;
@@ -31,6 +32,7 @@ pub(super) struct Rows<'a> {
     waits: Correlations,
     launched: Correlations,
     operators: OperatorIds,
+    arrows: Arrows,
     devices: FxHashMap<(ProcessIndex, u32), Multiprocessors>,
     objects: Objects,
 }
@@ -52,6 +54,7 @@ impl<'a> Rows<'a> {
             waits: Correlations::of_waits(trace, part.window),
             launched: Correlations::default(),
             operators: OperatorIds::of(trace, imported),
+            arrows: Arrows::default(),
             devices: devices.collect(),
             objects: Objects::default(),
         }
@@ -340,6 +343,13 @@ impl<'a> Rows<'a> {
             (None, None) => return Ok(()),
         };
         let time_ns = to.at(row.time_ns);
+        // Ends of one start share its number: the format has them so. One more message of an id
+        // gets a number that a double holds.
+        let lines = self.arrows.point(row);
+        let id = match lines.message {
+            0 => row.id,
+            _ => lines.number(row.id, 0) >> 11,
+        };
         to.event(|text| {
             text.raw(match row.end {
                 FlowEnd::Start => "\"ph\":\"s\"",
@@ -347,7 +357,7 @@ impl<'a> Rows<'a> {
                 FlowEnd::End => "\"ph\":\"f\",\"bp\":\"e\"",
             });
             text.raw(",\"id\":");
-            text.uint(row.id);
+            text.uint(id);
             text.raw(",");
             text.raw(&place);
             text.raw(",\"ts\":");

@@ -19,13 +19,23 @@ use super::fields::{event, interned, packet, sample};
 use super::interned::Interned;
 use super::out::{Clock, Out, Sequence};
 use super::tracks::{Row, Shared, Tracks};
+use crate::arrows::Arrows;
 use crate::collectives::{Placed, meeting};
 use crate::correlations::Correlations;
 use crate::proto::Proto;
 use crate::{OpenRank, words};
 
-/// Numbers of arrows: a base for each process and category, and their own number.
+/// Numbers of arrows: a base for those of one kind, and their own number.
 const FLOW_BITS: u32 = 40;
+
+/// Arrows that have numbers of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum ArrowsOf {
+    /// From launches of a process to their work.
+    Launches(ProcessIndex),
+    /// That a trace has, by category and name.
+    Category(NameId, NameId),
+}
 
 /// A slice, or an instant, at a moment that is not over.
 #[derive(Default)]
@@ -55,8 +65,11 @@ pub(super) struct Scene<'a, 's, W: Write> {
     work: Correlations,
     waits: Correlations,
     launched: Correlations,
-    /// Bases of arrows by process and category.
-    flows: FxHashMap<(ProcessIndex, NameId), u64>,
+    /// Lines that ended so far, of launches with several pieces of work.
+    arrived: FxHashMap<(ProcessIndex, u64), u64>,
+    /// Bases of arrows from launches by process, and of others by category.
+    bases: FxHashMap<ArrowsOf, u64>,
+    arrows: Arrows,
 }
 
 impl<'a, 's, W: Write> Scene<'a, 's, W> {
@@ -84,7 +97,9 @@ impl<'a, 's, W: Write> Scene<'a, 's, W> {
             work: Correlations::of_work(&part.trace, part.window),
             waits: Correlations::of_waits(&part.trace, part.window),
             launched: Correlations::default(),
-            flows: FxHashMap::default(),
+            arrived: FxHashMap::default(),
+            bases: FxHashMap::default(),
+            arrows: Arrows::of(&part.trace, part.window),
         })
     }
 
@@ -116,8 +131,13 @@ impl<'a, 's, W: Write> Scene<'a, 's, W> {
             && (self.work.holds(row.process, correlation)
                 || self.waits.holds(row.process, correlation))
         {
+            // Each piece of a launched graph has a line from here; a second call of the launch has one.
+            let is_first = !self.launched.holds(row.process, correlation);
+            let pieces = self.pieces(row.process, correlation);
             self.launched.insert(row.process, correlation);
-            self.flow(row.process, NameId(0), correlation);
+            for line in 0..if is_first { pieces } else { 1 } {
+                self.flow(row.process, correlation, line);
+            }
         }
         Ok(())
     }
@@ -240,8 +260,12 @@ impl<'a, 's, W: Write> Scene<'a, 's, W> {
                 self.count - 1
             }
         };
-        let id = self.flow_id(row.process, row.category, row.id);
-        self.begun[at].fields.fixed64(event::FLOW, id);
+        let lines = self.arrows.point(row);
+        for line in lines.lines.clone() {
+            let id = self
+                .flow_id(ArrowsOf::Category(row.category, row.name), lines.number(row.id, line));
+            self.begun[at].fields.fixed64(event::FLOW, id);
+        }
         Ok(())
     }
 
@@ -351,18 +375,35 @@ impl<'a, 's, W: Write> Scene<'a, 's, W> {
         if let Some(correlation) = correlation
             && self.launched.holds(process, correlation)
         {
-            self.flow(process, NameId(0), correlation);
+            let line = match self.pieces(process, correlation) {
+                1 => 0,
+                _ => {
+                    let arrived = self.arrived.entry((process, correlation)).or_default();
+                    *arrived += 1;
+                    *arrived - 1
+                }
+            };
+            self.flow(process, correlation, line);
         }
     }
 
-    fn flow(&mut self, process: ProcessIndex, category: NameId, number: u64) {
-        let id = self.flow_id(process, category, number);
+    /// How many pieces of work, and waits, a launch has.
+    fn pieces(&self, process: ProcessIndex, correlation: u64) -> u64 {
+        self.work.count(process, correlation) + self.waits.count(process, correlation)
+    }
+
+    fn flow(&mut self, process: ProcessIndex, correlation: u64, line: u64) {
+        let number = match line {
+            0 => correlation,
+            _ => joined(&[correlation, line]),
+        };
+        let id = self.flow_id(ArrowsOf::Launches(process), number);
         self.begun[self.count - 1].fields.fixed64(event::FLOW, id);
     }
 
-    fn flow_id(&mut self, process: ProcessIndex, category: NameId, number: u64) -> u64 {
+    fn flow_id(&mut self, of: ArrowsOf, number: u64) -> u64 {
         let shared = &mut *self.shared;
-        let base = *self.flows.entry((process, category)).or_insert_with(|| shared.flow_base());
+        let base = *self.bases.entry(of).or_insert_with(|| shared.flow_base());
         match number >> FLOW_BITS {
             0 => base << FLOW_BITS | number,
             _ => joined(&[base, number]) >> 1,

@@ -9,6 +9,7 @@ use tprof_trace::model::{FlowPoint, Span, SpanKind, ThreadIndex};
 
 use super::events::{Event, EventKind, Lane, LaneKind, Lanes};
 use super::processes::Processes;
+use crate::arrows::Arrows;
 use crate::rows::wanted;
 use crate::{OpenRank, Written};
 
@@ -68,13 +69,14 @@ pub(crate) fn spans(
 
 /// Where arrows from forward to backward operators begin and end, and which they are.
 fn arrows(part: &OpenRank<'_>, processes: &mut Processes) -> FxHashMap<(ThreadIndex, u64), u64> {
-    let mut arrows = FxHashMap::default();
-    for row in part.trace.blocks::<FlowPoint>().flatten() {
+    let (mut arrows, mut messages) = (FxHashMap::default(), Arrows::default());
+    for row in part.trace.in_order::<FlowPoint>(0, u64::MAX).flatten() {
+        let lines = messages.point(&row);
         if let Some(thread) = row.thread
             && part.trace.name(row.category) == "fwdbwd"
         {
             let process = processes.index(part, row.process) as u64;
-            arrows.insert((thread, row.time_ns), joined(&[process, row.id]) | 1);
+            arrows.insert((thread, row.time_ns), joined(&[process, lines.number(row.id, 0)]) | 1);
         }
     }
     arrows

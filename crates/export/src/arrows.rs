@@ -1,0 +1,135 @@
+//! Which points of arrows belong together: by their ids, and by their order.
+//!
+//! A trace uses an id again for a new message once the one before has arrived, and one start may
+//! have several ends. Viewers join all points of an id one after another; so each message gets a
+//! number of its own, and each end of a start a line of its own.
+
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+use tprof_trace::TraceFile;
+use tprof_trace::hash::joined;
+use tprof_trace::model::{FlowEnd, FlowPoint, NameId};
+
+use crate::Window;
+
+/// What a file calls an arrow.
+type Id = (NameId, NameId, u64);
+
+fn id_of(row: &FlowPoint) -> Id {
+    (row.category, row.name, row.id)
+}
+
+/// The last message of an id.
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    /// Messages of the id before it.
+    number: u64,
+    /// Its ends so far.
+    ends: u64,
+}
+
+/// The messages of a file, as its points come in order of time.
+#[derive(Debug, Default)]
+pub(crate) struct Arrows {
+    messages: FxHashMap<Id, Message>,
+    /// Ends of messages that have several, by id and number.
+    several: FxHashMap<(Id, u64), u64>,
+}
+
+/// The lines that begin, go on or end at a point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lines {
+    /// Messages of the id before this one.
+    pub message: u64,
+    /// Numbers of its lines.
+    pub lines: Range<u64>,
+}
+
+impl Lines {
+    /// A number for a line: the id, where one message has the id for itself.
+    pub fn number(&self, id: u64, line: u64) -> u64 {
+        match (self.message, line) {
+            (0, 0) => id,
+            _ => joined(&[id, self.message, line]),
+        }
+    }
+}
+
+impl Arrows {
+    /// Those of a file that lie in a window.
+    pub fn of(trace: &TraceFile, window: Window) -> Arrows {
+        let rows = trace.in_order::<FlowPoint>(window.from_ns, window.to_ns);
+        Arrows::of_points(rows.flatten())
+    }
+
+    fn of_points(rows: impl Iterator<Item = FlowPoint>) -> Arrows {
+        let (mut arrows, mut several) = (Arrows::default(), FxHashMap::default());
+        for row in rows {
+            let Lines { message, lines } = arrows.point(&row);
+            if lines.start > 0 {
+                several.insert((id_of(&row), message), lines.end);
+            }
+        }
+        Arrows { messages: FxHashMap::default(), several }
+    }
+
+    /// The lines of the next point.
+    pub fn point(&mut self, row: &FlowPoint) -> Lines {
+        let id = id_of(row);
+        let known = self.messages.get(&id).copied();
+        let next = known.map_or(0, |message| message.number + 1);
+        let mut message = match (row.end, known) {
+            // A step after an end, or without a start, is one of a message whose start is missing.
+            (FlowEnd::Step, Some(message)) if message.ends == 0 => message,
+            (FlowEnd::End, Some(message)) => message,
+            _ => Message { number: next, ends: 0 },
+        };
+        let lines = match row.end {
+            FlowEnd::Start => 0..self.several.get(&(id, message.number)).copied().unwrap_or(1),
+            FlowEnd::Step => 0..1,
+            FlowEnd::End => message.ends..message.ends + 1,
+        };
+        message.ends += u64::from(row.end == FlowEnd::End);
+        self.messages.insert(id, message);
+        Lines { message: message.number, lines }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines of points: which points share one.
+    fn lines(points: &str) -> Vec<(u64, Range<u64>)> {
+        let rows = points.chars().map(|point| FlowPoint {
+            end: match point {
+                's' => FlowEnd::Start,
+                't' => FlowEnd::Step,
+                _ => FlowEnd::End,
+            },
+            ..FlowPoint::default()
+        });
+        let rows: Vec<FlowPoint> = rows.collect();
+        let mut arrows = Arrows::of_points(rows.iter().copied());
+        let found = rows.iter().map(|row| arrows.point(row));
+        found.map(|found| (found.message, found.lines)).collect()
+    }
+
+    #[test]
+    fn messages_of_one_id_are_arrows_of_their_own() {
+        let alone = |message| (message, 0..1);
+        assert_eq!(lines("sfsfsf"), [0, 0, 1, 1, 2, 2].map(alone));
+        assert_eq!(lines("stfstf"), [0, 0, 0, 1, 1, 1].map(alone));
+        // Two starts before an end: the first message never arrived.
+        assert_eq!(lines("ssf"), [0, 1, 1].map(alone));
+    }
+
+    #[test]
+    fn ends_of_one_start_have_a_line_each() {
+        assert_eq!(lines("sff"), [(0, 0..2), (0, 0..1), (0, 1..2)]);
+        assert_eq!(lines("sffsf"), [(0, 0..2), (0, 0..1), (0, 1..2), (1, 0..1), (1, 0..1)]);
+        // Ends without a start have no line in common.
+        assert_eq!(lines("ff"), [(0, 0..1), (0, 1..2)]);
+    }
+}

@@ -1,0 +1,183 @@
+//! Which times of a trace belong together.
+//!
+//! Profilers write 0 where they know no time, and ends that were never set lie centuries ahead.
+//! Only all times together show which of them are so: a first pass gathers them, and if some do
+//! not belong to the others, a second pass leaves them out and counts them.
+
+use std::collections::BTreeMap;
+
+/// Times this far from all others are of no run: a year.
+pub(crate) const FAR_NS: u64 = 365 * 24 * 3600 * 1_000_000_000;
+/// A time of 0 was never set if the next event is further away than this, an hour …
+const ZERO_NS: u64 = 3600 * 1_000_000_000;
+/// … and so many times further than all others are from each other.
+const ZERO_TIMES: u64 = 100;
+/// Times are gathered in stretches of 2^50 ns, 13 days: there are few of them, whatever a file holds.
+const STRETCH_BITS: u32 = 50;
+
+/// Some times: how many, the first and the last.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    count: u64,
+    first_ns: u64,
+    last_ns: u64,
+}
+
+/// A time of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment {
+    pub time_ns: u64,
+    /// It is written as 0, or is 0: the event's own time, or one that was never set.
+    pub is_zero: bool,
+}
+
+/// All times of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Times {
+    stretches: BTreeMap<u64, Stretch>,
+    /// The stretch of the last time, and its number: the next one is mostly of it too.
+    last: Option<(u64, Stretch)>,
+    /// The earliest of those that are zero.
+    zero_ns: Option<u64>,
+}
+
+impl Times {
+    /// Adds a time.
+    #[inline]
+    pub fn add(&mut self, moment: Moment) {
+        let time_ns = moment.time_ns;
+        if moment.is_zero {
+            self.zero_ns = Some(self.zero_ns.map_or(time_ns, |zero_ns| zero_ns.min(time_ns)));
+            return;
+        }
+        match &mut self.last {
+            Some((number, stretch)) if *number == time_ns >> STRETCH_BITS => {
+                stretch.count += 1;
+                stretch.first_ns = stretch.first_ns.min(time_ns);
+                stretch.last_ns = stretch.last_ns.max(time_ns);
+            }
+            _ => {
+                self.put_away();
+                let stretch = Stretch { count: 1, first_ns: time_ns, last_ns: time_ns };
+                self.last = Some((time_ns >> STRETCH_BITS, stretch));
+            }
+        }
+    }
+
+    fn put_away(&mut self) {
+        let Some((number, new)) = self.last.take() else { return };
+        let empty = Stretch { count: 0, ..new };
+        let known = self.stretches.entry(number).or_insert(empty);
+        known.count += new.count;
+        known.first_ns = known.first_ns.min(new.first_ns);
+        known.last_ns = known.last_ns.max(new.last_ns);
+    }
+
+    /// The times that belong together, if some do not belong to them.
+    pub fn era(mut self) -> Option<Era> {
+        self.put_away();
+        let mut groups: Vec<Stretch> = Vec::new();
+        for stretch in self.stretches.values() {
+            match groups.last_mut() {
+                Some(group) if stretch.first_ns - group.last_ns <= FAR_NS => {
+                    group.count += stretch.count;
+                    group.last_ns = stretch.last_ns;
+                }
+                _ => groups.push(*stretch),
+            }
+        }
+        let most = groups.iter().max_by_key(|group| group.count)?;
+        let pause_ns = self.zero_ns.map_or(0, |zero_ns| most.first_ns.saturating_sub(zero_ns));
+        let length_ns = most.last_ns - most.first_ns;
+        let zero_is_unset =
+            pause_ns > FAR_NS || pause_ns > ZERO_NS && pause_ns / ZERO_TIMES > length_ns;
+        let has_far = groups.len() > 1;
+        (has_far || zero_is_unset).then_some(Era {
+            first_ns: most.first_ns,
+            last_ns: most.last_ns,
+            zero_is_unset,
+        })
+    }
+}
+
+/// The times of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Era {
+    first_ns: u64,
+    last_ns: u64,
+    /// A time of 0 means that there is none.
+    zero_is_unset: bool,
+}
+
+/// Why a time is not one of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outside {
+    /// It was never set.
+    Unset,
+    /// It is of another year.
+    Far,
+}
+
+impl Era {
+    /// Why a time is none of the run's.
+    pub fn outside(&self, moment: Moment) -> Option<Outside> {
+        match moment.is_zero {
+            true => self.zero_is_unset.then_some(Outside::Unset),
+            false => {
+                (!(self.first_ns..=self.last_ns).contains(&moment.time_ns)).then_some(Outside::Far)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY_NS: u64 = 24 * 3600 * 1_000_000_000;
+
+    fn era(zeros: &[u64], times: &[u64]) -> Option<Era> {
+        let mut all = Times::default();
+        zeros.iter().for_each(|time_ns| all.add(Moment { time_ns: *time_ns, is_zero: true }));
+        times.iter().for_each(|time_ns| all.add(Moment { time_ns: *time_ns, is_zero: false }));
+        all.era()
+    }
+
+    #[test]
+    fn times_of_one_run_belong_together() {
+        assert_eq!(era(&[], &[]), None);
+        assert_eq!(era(&[0, 0], &[]), None);
+        assert_eq!(era(&[0], &[5_000, 9_000]), None);
+        // Idle for half an hour after its start, or for a day within a job of a month.
+        assert_eq!(era(&[0], &[1_800_000_000_000, 1_800_000_001_000]), None);
+        assert_eq!(era(&[0], &[DAY_NS, 30 * DAY_NS]), None);
+        assert_eq!(era(&[], &[1, 300 * DAY_NS, 600 * DAY_NS]), None);
+    }
+
+    #[test]
+    fn a_zero_among_absolute_times_was_not_set() {
+        let now_ns = 20_000 * DAY_NS;
+        let found = era(&[0], &[now_ns, now_ns + 5]).unwrap();
+        let outside = |time_ns, is_zero| found.outside(Moment { time_ns, is_zero });
+        assert_eq!(outside(0, true), Some(Outside::Unset));
+        assert_eq!(outside(now_ns, false), None);
+        // Since the machine started, and after a base that the file names.
+        assert!(era(&[0], &[DAY_NS, DAY_NS + 1_000_000_000]).unwrap().zero_is_unset);
+        assert!(era(&[now_ns], &[now_ns + DAY_NS, now_ns + DAY_NS + 9]).unwrap().zero_is_unset);
+    }
+
+    #[test]
+    fn times_of_another_year_are_far() {
+        let now_ns = 20_000 * DAY_NS;
+        for far_ns in [1, now_ns - 9_000 * DAY_NS, now_ns + 9_000 * DAY_NS, u64::MAX] {
+            // In any order, and among as many zeros.
+            for times in [[far_ns, now_ns, now_ns + 7], [now_ns, far_ns, now_ns + 7]] {
+                let found = era(&[0, 0, 0], &times).unwrap();
+                let far = Moment { time_ns: far_ns, is_zero: false };
+                assert_eq!(found.outside(far), Some(Outside::Far));
+                let near = Moment { time_ns: now_ns + 7, is_zero: false };
+                assert_eq!(found.outside(near), None);
+            }
+        }
+    }
+}

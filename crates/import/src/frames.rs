@@ -1,0 +1,94 @@
+//! Frames of a trace's top level (`stackFrames`): a name, a category and a parent each.
+
+use crate::output::Output;
+use crate::stacks::{MAX_FRAMES, Stacks};
+use crate::tally::Lost;
+use rustc_hash::FxHashMap;
+use serde_json::{Map, Value};
+use tprof_trace::model::{ProcessIndex, Stack, StackId};
+
+/// A frame as the format describes it.
+#[derive(Debug)]
+struct Frame {
+    name: Box<str>,
+    /// The library or program that the function is in.
+    category: Box<str>,
+    /// The frame that called it.
+    parent: Option<Box<str>>,
+}
+
+impl Frame {
+    fn of(value: &Value) -> Option<Frame> {
+        let text = |key| value.get(key).and_then(Value::as_str).unwrap_or_default().into();
+        let parent = value.as_object()?.get("parent").and_then(id_of);
+        Some(Frame { name: text("name"), category: text("category"), parent })
+    }
+}
+
+/// All frames of a file, and the stacks that events ask for by a frame's id.
+#[derive(Debug, Default)]
+pub(crate) struct StackFrames {
+    frames: FxHashMap<Box<str>, Frame>,
+    wanted: FxHashMap<(ProcessIndex, Box<str>), StackId>,
+}
+
+impl StackFrames {
+    /// Takes the member of the top level. Frames that are none are counted where stacks lack them.
+    pub fn take(&mut self, json: &[u8], output: &mut Output) {
+        let Ok(members) = serde_json::from_slice::<Map<String, Value>>(json) else {
+            output.tally.lose(Lost::FactTooLong);
+            return;
+        };
+        let frames = members.into_iter();
+        let frames = frames.filter_map(|(id, frame)| Some((id.into(), Frame::of(&frame)?)));
+        self.frames.extend(frames);
+    }
+
+    /// The stack that ends in a frame, by its id; 0 if that is empty. The frames themselves may
+    /// follow later in the file.
+    pub fn stack(
+        &mut self,
+        process: ProcessIndex,
+        innermost: &[u8],
+        stacks: &mut Stacks,
+    ) -> StackId {
+        if innermost.is_empty() {
+            return 0;
+        }
+        let id = String::from_utf8_lossy(innermost).into();
+        *self.wanted.entry((process, id)).or_insert_with(|| stacks.reserve())
+    }
+
+    /// Writes the stacks that were asked for.
+    pub fn write(&self, stacks: &mut Stacks, output: &mut Output) {
+        let mut wanted: Vec<_> = self.wanted.iter().collect();
+        wanted.sort_unstable_by_key(|(_, stack)| **stack);
+        for ((process, innermost), stack) in wanted {
+            let mut frames = Vec::new();
+            let mut next = Some(innermost.clone());
+            while let Some(id) = next.take() {
+                let Some(frame) = self.frames.get(&id) else {
+                    output.tally.lose(Lost::StackMissing);
+                    break;
+                };
+                // One that calls itself never ends.
+                if frames.len() == MAX_FRAMES {
+                    output.tally.lose(Lost::LongStack);
+                    break;
+                }
+                frames.push(stacks.frame(*process, &frame.name, &frame.category, output));
+                next = frame.parent.clone();
+            }
+            output.writer.stack(&Stack { process: *process, stack: *stack, end: 0, frames });
+        }
+    }
+}
+
+/// The id that a value is: ids are texts in the list, and may be numbers elsewhere.
+fn id_of(value: &Value) -> Option<Box<str>> {
+    match value {
+        Value::String(text) => Some(text.as_str().into()),
+        Value::Number(number) => Some(number.to_string().into()),
+        _ => None,
+    }
+}

@@ -1,0 +1,162 @@
+//! CPU samples of a trace: the list `samples` of the top level, and events of phase `P`.
+//!
+//! A sample of the list names its thread without a process, and none names the time that it
+//! stands for. Both are known only when all has been read: until then samples wait.
+
+use crate::builder::Builder;
+use crate::error::ImportError;
+use crate::event::Event;
+use crate::number;
+use crate::output::{Output, Rows};
+use crate::tally::Lost;
+use crate::threads::Id;
+use rustc_hash::FxHashMap;
+use tprof_facts::units::duration;
+use tprof_trace::model::{NameId, Sample, ThreadIndex, ThreadState};
+
+/// Samples that may wait.
+const MAX_SAMPLES: usize = 4 << 20;
+
+/// A sample that waits.
+#[derive(Debug)]
+struct Waiting {
+    time_ns: u64,
+    owner: Owner,
+    /// What was counted until it was taken: CPU cycles, cache misses.
+    event: NameId,
+    /// Its innermost frame.
+    frame: u32,
+    cpu: Option<u32>,
+    /// It stands for so many samples.
+    weight: u64,
+}
+
+/// Whose sample it is.
+#[derive(Clone, Debug)]
+enum Owner {
+    Thread(ThreadIndex),
+    /// A thread of this id, of some process.
+    Id(Id),
+}
+
+/// The samples of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Samples {
+    waiting: Vec<Waiting>,
+    /// Ids of frames, and the place of each.
+    frames: Vec<Box<[u8]>>,
+    place_of: FxHashMap<Box<[u8]>, u32>,
+}
+
+impl Builder {
+    /// A sample of the list of the top level, or an event that is one.
+    pub fn sample(&mut self, event: &Event<'_>, is_event: bool) {
+        let Some(time_ns) = self.time(event) else { return };
+        let fields = event.fields();
+        let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
+        let frame = number::unquoted(event.text(fields.frame));
+        if is_event && frame.is_empty() {
+            self.output.tally.lose(Lost::Sample);
+            return;
+        }
+        if self.samples.waiting.len() == MAX_SAMPLES {
+            self.output.tally.lose(Lost::SamplesFull);
+            return;
+        }
+        let owner = match pid.is_empty() {
+            true => Owner::Id(Id::of(tid)),
+            false => {
+                let output = &mut self.output;
+                Owner::Thread(self.threads.thread(pid, tid, time_ns, time_ns, output).1)
+            }
+        };
+        let of = |place| number::unsigned(event.inner(place));
+        let weight = of(fields.weight).unwrap_or(1);
+        let cpu = of(fields.cpu).and_then(|cpu| u32::try_from(cpu).ok());
+        let event = self.output.name(event.inner(fields.name));
+        let frame = self.samples.frame(frame);
+        self.samples.waiting.push(Waiting { time_ns, owner, event, frame, cpu, weight });
+    }
+
+    /// Writes the samples. Returns what a reader should know of them.
+    pub fn write_samples(&mut self) -> Result<Option<String>, ImportError> {
+        let Samples { mut waiting, frames, .. } = std::mem::take(&mut self.samples);
+        keep_one_event(&mut waiting, &mut self.output);
+        let mut rows: Vec<(ThreadIndex, Waiting)> = Vec::new();
+        let by_id = self.threads.by_id();
+        for one in waiting {
+            let thread = match &one.owner {
+                Owner::Thread(thread) => *thread,
+                Owner::Id(id) => match by_id.get(id) {
+                    Some(thread) => *thread,
+                    None => self.threads.of_main(id.clone(), &mut self.output),
+                },
+            };
+            rows.push((thread, one));
+        }
+        rows.sort_by_key(|(thread, one)| (*thread, one.time_ns));
+        let Some(period_ns) = period(&rows) else {
+            self.output.tally.lose_many(Lost::SamplePeriod, rows.len() as u64);
+            return Ok(None);
+        };
+        rows.sort_by_key(|(_, one)| one.time_ns);
+        let count = rows.len();
+        let mut table: Rows<Sample> = Rows::default();
+        for (thread, one) in rows {
+            let process = self.threads.touch(thread, one.time_ns, one.time_ns);
+            let frame = &frames[one.frame as usize];
+            let sample = Sample {
+                time_ns: one.time_ns,
+                process,
+                thread,
+                stack: self.stack_frames.stack(process, frame, &mut self.stacks),
+                weight_ns: period_ns.saturating_mul(one.weight),
+                state: ThreadState::Running,
+                cpu: one.cpu,
+                ..Sample::default()
+            };
+            table.push(sample, &mut self.output)?;
+        }
+        table.write(&mut self.output)?;
+        Ok(Some(format!(
+            "the trace names no period of its {count} CPU samples: each stands for {}, the median \
+             distance of two samples of a thread",
+            duration(period_ns)
+        )))
+    }
+}
+
+impl Samples {
+    fn frame(&mut self, id: &[u8]) -> u32 {
+        if let Some(place) = self.place_of.get(id) {
+            return *place;
+        }
+        let place = self.frames.len() as u32;
+        self.frames.push(id.into());
+        self.place_of.insert(id.into(), place);
+        place
+    }
+}
+
+/// Keeps the samples of the event that has most: those of cache misses are no CPU time.
+fn keep_one_event(waiting: &mut Vec<Waiting>, output: &mut Output) {
+    let mut counts: FxHashMap<NameId, u64> = FxHashMap::default();
+    waiting.iter().for_each(|one| *counts.entry(one.event).or_default() += 1);
+    let most = counts.iter().max_by_key(|(event, count)| (**count, std::cmp::Reverse(event.0)));
+    let Some(most) = most.map(|(event, _)| *event) else { return };
+    let all = waiting.len();
+    waiting.retain(|one| one.event == most);
+    output.tally.lose_many(Lost::OtherSamples, (all - waiting.len()) as u64);
+}
+
+/// The usual distance of two samples of one thread; none if no thread has two.
+fn period(rows: &[(ThreadIndex, Waiting)]) -> Option<u64> {
+    let pairs = rows.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+    let distances = pairs.map(|pair| pair[1].1.time_ns - pair[0].1.time_ns);
+    let mut distances: Vec<u64> = distances.filter(|distance| *distance > 0).collect();
+    let middle = distances.len() / 2;
+    if distances.is_empty() {
+        return None;
+    }
+    Some(*distances.select_nth_unstable(middle).1)
+}

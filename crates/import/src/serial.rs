@@ -1,0 +1,183 @@
+//! Work on one stream that overlaps, which no device does.
+//!
+//! A stream runs one kernel or copy at a time. One that reaches over several that follow has a
+//! wrong end, or a wrong start: a first pass over a file finds these, and a second one leaves
+//! them out and counts them. An overlap with only the next one says nothing: dependent launches
+//! (PDL) begin before the work ahead of them has ended.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Work that is put in order at a time: files have most of it in order.
+const BATCH: usize = 1 << 14;
+/// Work that follows and is overlapped: two pieces cannot both be of the next launch.
+const OVERLAPPED: u32 = 2;
+/// An overlap that is no longer may come of rounding to whole microseconds.
+const ROUNDED_NS: u64 = 1000;
+/// Work of one stream that may run at once: the branches of one launch of a graph.
+const MAX_RUNNING: usize = 256;
+/// If more than one in so many overlaps others, the trace's number is no stream: it stands for
+/// several that ran at once.
+const WRONG_AT_MOST: u64 = 4;
+/// Work that is remembered for having wrong times.
+const MAX_WRONG: usize = 1 << 20;
+
+/// A kernel or a copy on a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Work {
+    /// Number of its stream, over all devices and contexts.
+    pub stream: u64,
+    pub start_ns: u64,
+    pub duration_ns: u64,
+    /// Its launch: what one launch of a graph started may run at once.
+    pub launch: Option<u64>,
+}
+
+impl Work {
+    fn end_ns(self) -> u64 {
+        self.start_ns.saturating_add(self.duration_ns)
+    }
+}
+
+/// Work that has begun, and may go on.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    work: Work,
+    overlapped: u32,
+}
+
+#[derive(Debug, Default)]
+struct Stream {
+    running: Vec<Running>,
+    count: u64,
+    wrong: u64,
+}
+
+/// The streams of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    batch: Vec<Work>,
+    streams: FxHashMap<u64, Stream>,
+    wrong: Vec<Work>,
+    /// Whether more is wrong than is remembered.
+    is_full: bool,
+}
+
+/// What overlaps in a file.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Overlaps {
+    /// Work with times that cannot be.
+    pub wrong: FxHashSet<Work>,
+    /// Kernels and copies that overlap others where a number stands for several streams.
+    pub shared: u64,
+}
+
+impl Streams {
+    /// Adds work.
+    #[inline]
+    pub fn add(&mut self, work: Work) {
+        self.batch.push(work);
+        if self.batch.len() == BATCH {
+            self.sweep();
+        }
+    }
+
+    fn sweep(&mut self) {
+        let mut batch = std::mem::take(&mut self.batch);
+        batch.sort_unstable_by_key(|work| (work.start_ns, work.duration_ns));
+        for work in batch.drain(..) {
+            let stream = self.streams.entry(work.stream).or_default();
+            stream.count += 1;
+            stream.running.retain_mut(|running| {
+                let (before, end_ns) = (running.work, running.work.end_ns());
+                if end_ns <= work.start_ns.saturating_add(ROUNDED_NS) {
+                    return end_ns > work.start_ns;
+                }
+                let is_of_other = work.launch.is_none() || before.launch != work.launch;
+                running.overlapped += u32::from(is_of_other && work.start_ns > before.start_ns);
+                if running.overlapped < OVERLAPPED {
+                    return true;
+                }
+                stream.wrong += 1;
+                match self.wrong.len() {
+                    MAX_WRONG => self.is_full = true,
+                    _ => self.wrong.push(before),
+                }
+                false
+            });
+            if stream.running.len() < MAX_RUNNING {
+                stream.running.push(Running { work, overlapped: 0 });
+            }
+        }
+        self.batch = batch;
+    }
+
+    /// What overlaps.
+    pub fn overlaps(mut self) -> Overlaps {
+        self.sweep();
+        let is_one = |stream: &Stream| {
+            !self.is_full && stream.wrong.saturating_mul(WRONG_AT_MOST) <= stream.count
+        };
+        let shared = self.streams.values().filter(|stream| !is_one(stream));
+        let shared = shared.map(|stream| stream.wrong).sum();
+        let is_wrong = |work: &Work| self.streams.get(&work.stream).is_some_and(is_one);
+        let wrong = self.wrong.iter().copied().filter(is_wrong).collect();
+        Overlaps { wrong, shared }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn overlaps(all: &[(u64, u64, u64)]) -> Overlaps {
+        let mut streams = Streams::default();
+        for (number, (stream, start_us, duration_us)) in (0..).zip(all.iter().copied()) {
+            let (start_ns, duration_ns) = (1000 * start_us, 1000 * duration_us);
+            streams.add(Work { stream, start_ns, duration_ns, launch: Some(number) });
+        }
+        streams.overlaps()
+    }
+
+    /// Work that begins every 100 us and lasts 80 us.
+    fn regular(stream: u64, count: u64) -> Vec<(u64, u64, u64)> {
+        (0..count).map(|number| (stream, 100 * number, 80)).collect()
+    }
+
+    #[test]
+    fn work_that_reaches_over_several_is_wrong() {
+        let mut all = regular(7, 20);
+        all[5].2 = 900;
+        let found = overlaps(&all);
+        let wrong: Vec<u64> = found.wrong.iter().map(|work| work.start_ns).collect();
+        assert_eq!((wrong, found.shared), (vec![500_000], 0));
+        // To the end of the file, in another order, and beside another stream.
+        all[5].2 = 1 << 40;
+        all.extend(regular(8, 20));
+        all.reverse();
+        assert_eq!(overlaps(&all).wrong.iter().map(|work| work.start_ns).sum::<u64>(), 500_000);
+    }
+
+    #[test]
+    fn work_that_overlaps_only_the_next_may_be_a_dependent_launch() {
+        let all: Vec<_> = (0..20).map(|number| (7, 100 * number, 150)).collect();
+        assert_eq!(overlaps(&all), Overlaps::default());
+        assert_eq!(overlaps(&regular(7, 20)), Overlaps::default());
+    }
+
+    #[test]
+    fn a_number_that_stands_for_several_streams_is_said_to() {
+        let all: Vec<_> = (0..20).map(|number| (7, 100 * number, 350)).collect();
+        let found = overlaps(&all);
+        assert_eq!((found.wrong.len(), found.shared), (0, 18));
+    }
+
+    #[test]
+    fn branches_of_a_graph_may_run_at_once() {
+        let mut streams = Streams::default();
+        for start_ns in (0..20).map(|number| 10_000 * number) {
+            let duration_ns = if start_ns == 50_000 { 70_000 } else { 8_000 };
+            streams.add(Work { stream: 7, start_ns, duration_ns, launch: Some(3) });
+        }
+        assert_eq!(streams.overlaps(), Overlaps::default());
+    }
+}
