@@ -92,3 +92,24 @@ fn a_smaller_interval_gives_smaller_errors() {
         (mean_error(&["--mem", "sampled"]), mean_error(&["--mem", "sampled=16384"]));
     assert!(fine < coarse / 3.0, "{fine} and {coarse}");
 }
+
+#[test]
+fn the_block_that_makes_the_peak_is_live_at_the_peak() {
+    let ways =
+        ["malloc", "calloc", "aligned", "thread", "resized", "again", "end", "small", "late"];
+    for how in ways {
+        let scratch = Scratch::new();
+        let run = traced(&Job::new(program("peak_owner")).arg(how), &[], &scratch);
+        let report = memory_report(&run.run);
+        let at_peak = |name: &str| {
+            let sites = report.sites(|frame| frame.split([' ', '(']).next() == Some(name));
+            sites.iter().filter_map(|site| site["peak_bytes"].as_f64()).sum::<f64>() / 1048576.0
+        };
+        let peak = at_peak("victim_peak");
+        // The small ones are estimated from 200 samples.
+        let least = if how == "small" { 70.0 } else { 99.9 };
+        assert!(peak >= least, "{how}: {peak} MiB at the peak");
+        let kept = at_peak("victim_keeps");
+        assert!((39.9..44.0).contains(&kept), "{how}: {kept} MiB of others at the peak");
+    }
+}

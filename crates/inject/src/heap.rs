@@ -17,15 +17,14 @@ pub unsafe fn allocated(block: *mut u8, bytes: usize, sp: usize, fp: usize) {
         return;
     }
     let Some(thread) = gate::recording() else { return missed() };
-    if !thread.is_on() {
-        return;
-    }
-    match thread.mem_mode.get() {
+    match (thread.mem_mode.get(), thread.is_on()) {
         // SAFETY: the caller's premise, and not null.
-        mem_mode::SAMPLED => unsafe {
-            sampling::allocated(thread, block, bytes, Kind::Alloc, sp, fp);
+        (mem_mode::SAMPLED, true) => unsafe { sampling::allocated(thread, block, bytes, sp, fp) },
+        // SAFETY: the caller's premise, and not null.
+        (mem_mode::SAMPLED, false) => unsafe {
+            sampling::took_unrecorded(thread, sampling::usable(block));
         },
-        mem_mode::EXACT => exact(thread, Kind::Alloc, block, bytes, sp, fp),
+        (mem_mode::EXACT, true) => exact(thread, Kind::Alloc, block, bytes, sp, fp),
         _ => {}
     }
 }
@@ -45,13 +44,14 @@ fn exact(thread: &Thread, kind: Kind, block: *mut u8, bytes: usize, sp: usize, f
 #[inline(always)]
 pub unsafe fn freeing(block: *mut u8) {
     let Some(thread) = gate::recording() else { return missed() };
-    if !thread.is_on() {
-        return;
-    }
-    match thread.mem_mode.get() {
+    match (thread.mem_mode.get(), thread.is_on()) {
         // SAFETY: the caller's premise.
-        mem_mode::SAMPLED => unsafe { sampling::freeing(thread, block) },
-        mem_mode::EXACT => {
+        (mem_mode::SAMPLED, true) => unsafe { sampling::freeing(thread, block) },
+        // SAFETY: the caller's premise.
+        (mem_mode::SAMPLED, false) => unsafe {
+            sampling::gave_unrecorded(thread, block, sampling::usable(block));
+        },
+        (mem_mode::EXACT, true) => {
             let clock = thread.clock();
             ring::heap(thread, Kind::Free, block as u64, 0, 0, clock);
         }
@@ -60,9 +60,11 @@ pub unsafe fn freeing(block: *mut u8) {
 }
 
 /// What must be known about a block before `realloc` takes it.
-pub struct Old {
-    clock: u64,
-    usable: usize,
+pub enum Reallocation {
+    /// The record of its beginning is written.
+    Exact,
+    /// Live bytes are counted.
+    Sampled(sampling::Old),
 }
 
 /// `realloc` of `block` is about to be called.
@@ -70,24 +72,22 @@ pub struct Old {
 /// # Safety
 /// As [`freeing`].
 #[inline(always)]
-pub unsafe fn reallocating(block: *mut u8) -> Option<Old> {
+pub unsafe fn reallocating(block: *mut u8) -> Option<Reallocation> {
     let Some(thread) = gate::recording() else {
         // Its beginning and its result.
         missed();
         missed();
         return None;
     };
-    if !thread.is_on() {
-        return None;
-    }
-    let clock = thread.clock();
     match thread.mem_mode.get() {
-        mem_mode::EXACT => {
-            ring::heap(thread, Kind::ReallocFree, block as u64, 0, 0, clock);
-            Some(Old { clock, usable: 0 })
+        mem_mode::EXACT if thread.is_on() => {
+            ring::heap(thread, Kind::ReallocFree, block as u64, 0, 0, thread.clock());
+            Some(Reallocation::Exact)
         }
         // SAFETY: the caller's premise.
-        mem_mode::SAMPLED => Some(Old { clock, usable: unsafe { sampling::usable(block) } }),
+        mem_mode::SAMPLED => {
+            Some(Reallocation::Sampled(unsafe { sampling::reallocating(thread, block) }))
+        }
         _ => None,
     }
 }
@@ -98,7 +98,7 @@ pub unsafe fn reallocating(block: *mut u8) -> Option<Old> {
 /// `to` is null or what the real allocator returned a moment ago. `from` is only a number.
 #[inline(always)]
 pub unsafe fn reallocated(
-    old: Option<Old>,
+    old: Option<Reallocation>,
     from: *mut u8,
     to: *mut u8,
     bytes: usize,
@@ -108,21 +108,18 @@ pub unsafe fn reallocated(
 ) {
     let Some(old) = old else { return };
     let Some(thread) = gate::recording() else { return };
-    match thread.mem_mode.get() {
-        mem_mode::EXACT if failed || to.is_null() => {
+    match old {
+        Reallocation::Exact if failed || to.is_null() => {
             let kind = if failed { Kind::ReallocFailed } else { Kind::ReallocAlloc };
             let clock = thread.clock();
             let address = if failed { from as u64 } else { 0 };
             ring::heap(thread, kind, address, 0, 0, clock);
         }
-        mem_mode::EXACT => exact(thread, Kind::ReallocAlloc, to, bytes, sp, fp),
-        mem_mode::SAMPLED if !failed => {
-            sampling::freed(thread, from, old.usable, Kind::Free, old.clock);
-            if !to.is_null() {
-                // SAFETY: the caller's premise, and not null.
-                unsafe { sampling::allocated(thread, to, bytes, Kind::Alloc, sp, fp) };
-            }
-        }
-        _ => {}
+        Reallocation::Exact => exact(thread, Kind::ReallocAlloc, to, bytes, sp, fp),
+        Reallocation::Sampled(old) if failed => sampling::not_reallocated(thread, old, from),
+        // SAFETY: the caller's premise.
+        Reallocation::Sampled(old) => unsafe {
+            sampling::reallocated(thread, old, to, bytes, sp, fp)
+        },
     }
 }

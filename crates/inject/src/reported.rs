@@ -30,7 +30,7 @@ pub struct HeapTotals {
 /// unless `--mem sampled` records it.
 pub fn totals() -> Option<HeapTotals> {
     let thread = gate::recording()?;
-    if thread.mem_mode.get() != mem_mode::SAMPLED || !thread.is_on() {
+    if thread.mem_mode.get() != mem_mode::SAMPLED {
         return None;
     }
     let header = state::header()?;
@@ -75,17 +75,25 @@ pub fn allocating() -> u64 {
 /// It has returned a block of so many bytes, or null.
 #[inline(always)]
 pub fn allocated(hidden: u64, block: *mut u8, bytes: usize, sp: usize, fp: usize) {
-    let Some((thread, true)) = show(hidden) else { return };
+    let Some((thread, is_on)) = show(hidden) else { return };
     if !block.is_null() {
-        took(thread, Kind::Alloc, block, bytes, (sp, fp));
+        took(thread, is_on, Kind::Alloc, block, bytes, (sp, fp));
     }
 }
 
 #[inline(always)]
-fn took(thread: &Thread, kind: Kind, block: *mut u8, bytes: usize, (sp, fp): (usize, usize)) {
-    match thread.mem_mode.get() {
-        mem_mode::SAMPLED => sampling::counted(thread, block, (bytes, bytes), sp, fp),
-        mem_mode::EXACT => {
+fn took(
+    thread: &Thread,
+    is_on: bool,
+    kind: Kind,
+    block: *mut u8,
+    bytes: usize,
+    (sp, fp): (usize, usize),
+) {
+    match (thread.mem_mode.get(), is_on) {
+        (mem_mode::SAMPLED, true) => sampling::counted(thread, block, (bytes, bytes), sp, fp),
+        (mem_mode::SAMPLED, false) => sampling::took_unrecorded(thread, bytes),
+        (mem_mode::EXACT, true) => {
             let stack = stacks::stack(thread, sp, fp);
             ring::heap(thread, kind, block as u64, bytes as u64, stack, thread.clock());
         }
@@ -100,18 +108,19 @@ pub fn freeing(block: *mut u8, bytes: usize) -> u64 {
         missed();
         return 0;
     };
-    if thread.is_on() {
-        match thread.mem_mode.get() {
-            mem_mode::SAMPLED => {
-                sampling::freed(thread, block, bytes, Kind::Free, thread.clock());
-            }
-            mem_mode::EXACT => {
-                ring::heap(thread, Kind::Free, block as u64, 0, 0, thread.clock());
-            }
-            _ => {}
-        }
-    }
+    gave(thread, Kind::Free, block, bytes);
     hide(thread)
+}
+
+/// `kind` is how a block's end is recorded where every one is.
+#[inline(always)]
+fn gave(thread: &Thread, kind: Kind, block: *mut u8, bytes: usize) {
+    match (thread.mem_mode.get(), thread.is_on()) {
+        (mem_mode::SAMPLED, true) => sampling::freed(thread, block, bytes),
+        (mem_mode::SAMPLED, false) => sampling::gave_unrecorded(thread, block, bytes),
+        (mem_mode::EXACT, true) => ring::heap(thread, kind, block as u64, 0, 0, thread.clock()),
+        _ => {}
+    }
 }
 
 /// It has been called.
@@ -130,14 +139,7 @@ pub fn reallocating(block: *mut u8, bytes: usize) -> u64 {
         missed();
         return 0;
     };
-    if thread.is_on() {
-        let clock = thread.clock();
-        match thread.mem_mode.get() {
-            mem_mode::SAMPLED => sampling::freed(thread, block, bytes, Kind::Free, clock),
-            mem_mode::EXACT => ring::heap(thread, Kind::ReallocFree, block as u64, 0, 0, clock),
-            _ => {}
-        }
-    }
+    gave(thread, Kind::ReallocFree, block, bytes);
     hide(thread)
 }
 
@@ -151,13 +153,13 @@ pub fn reallocated(
     sp: usize,
     fp: usize,
 ) {
-    let Some((thread, true)) = show(hidden) else { return };
+    let Some((thread, is_on)) = show(hidden) else { return };
     match (to.0.is_null(), thread.mem_mode.get()) {
-        (true, mem_mode::EXACT) => {
+        (true, mem_mode::EXACT) if is_on => {
             ring::heap(thread, Kind::ReallocFailed, from.0 as u64, 0, 0, thread.clock());
         }
         // It counts as freed already: the old block lives on.
-        (true, _) => took(thread, Kind::Alloc, from.0, from.1, (sp, fp)),
-        (false, _) => took(thread, Kind::ReallocAlloc, to.0, to.1, (sp, fp)),
+        (true, _) => took(thread, is_on, Kind::Alloc, from.0, from.1, (sp, fp)),
+        (false, _) => took(thread, is_on, Kind::ReallocAlloc, to.0, to.1, (sp, fp)),
     }
 }

@@ -81,38 +81,38 @@ unsafe fn usable_by_call(block: *mut u8) -> usize {
 /// # Safety
 /// As [`usable`].
 #[inline(always)]
-pub unsafe fn allocated(
-    thread: &Thread,
-    block: *mut u8,
-    bytes: usize,
-    kind: Kind,
-    sp: usize,
-    fp: usize,
-) {
+pub unsafe fn allocated(thread: &Thread, block: *mut u8, bytes: usize, sp: usize, fp: usize) {
     // SAFETY: the caller's premise.
     let usable = unsafe { usable(block) };
-    count(thread, bytes, usable);
-    if thread.countdown.get() < 0 {
-        keep(thread, block, bytes, kind, sp, fp);
-    }
+    counted(thread, block, (bytes, usable), sp, fp);
 }
 
 /// As [`allocated`], of a block of any allocator: of bytes asked for, and usable ones.
 #[inline(always)]
 pub fn counted(thread: &Thread, block: *mut u8, bytes: (usize, usize), sp: usize, fp: usize) {
-    count(thread, bytes.0, bytes.1);
-    if thread.countdown.get() < 0 {
-        keep(thread, block, bytes.0, Kind::Alloc, sp, fp);
-    }
+    add(thread, block, bytes, Kind::Alloc, sp, fp);
 }
 
+/// Counts a block, and keeps it if it is sampled: whether it was kept.
+///
+/// The record of a kept block is stamped before its bytes are added up, so that a peak that it
+/// makes lies at or after its record.
 #[inline(always)]
-fn count(thread: &Thread, bytes: usize, usable: usize) {
+fn add(
+    thread: &Thread,
+    block: *mut u8,
+    (bytes, usable): (usize, usize),
+    kind: Kind,
+    sp: usize,
+    fp: usize,
+) -> bool {
     let slot = thread.slot();
     arch::add_local(&slot.allocations, 1);
     arch::add_local(&slot.allocated_bytes, bytes as u64);
-    live(thread, usable as i64);
     thread.countdown.set(thread.countdown.get().wrapping_sub(bytes as i64));
+    let kept = thread.countdown.get() < 0 && keep(thread, block, bytes, kind, sp, fp);
+    live(thread, usable as i64);
+    kept
 }
 
 /// Moves this thread's live bytes, and the process's now and then.
@@ -133,15 +133,26 @@ fn live(thread: &Thread, delta: i64) {
 fn flush(thread: &Thread) {
     let Some(header) = state::header() else { return };
     let delta = thread.slot().live_delta.swap(0, Relaxed);
-    let live = header.live_bytes.fetch_add(delta, Relaxed) + delta;
-    if live > header.peak_bytes.load(Relaxed) && header.peak_bytes.fetch_max(live, Relaxed) < live {
-        header.peak_clock.store(thread.clock(), Relaxed);
+    let mut before = header.live_bytes.load(Acquire);
+    loop {
+        // Read while the sum is known to be `before`: a block that another thread gives back after
+        // this one's peak is then stamped after it, and one that is in the sum before it.
+        let clock = thread.clock();
+        let live = before + delta;
+        match header.live_bytes.compare_exchange_weak(before, live, AcqRel, Acquire) {
+            Ok(_) if header.peak_bytes.fetch_max(live, AcqRel) < live => {
+                header.peak_clock.fetch_max(clock, AcqRel);
+                return;
+            }
+            Ok(_) => return,
+            Err(now) => before = now,
+        }
     }
 }
 
 #[cold]
 #[inline(never)]
-fn keep(thread: &Thread, block: *mut u8, bytes: usize, kind: Kind, sp: usize, fp: usize) {
+fn keep(thread: &Thread, block: *mut u8, bytes: usize, kind: Kind, sp: usize, fp: usize) -> bool {
     let interval = state::INTERVAL.load(Relaxed).max(1);
     if bytes as u64 >= interval {
         // Kept always, and outside the Poisson process of the smaller ones.
@@ -160,7 +171,7 @@ fn keep(thread: &Thread, block: *mut u8, bytes: usize, kind: Kind, sp: usize, fp
             thread.draw_left.set(thread.draw_left.get() - part);
         }
         if thread.countdown.get() >= 0 {
-            return;
+            return false;
         }
         // Draws are memoryless: beginning anew after a kept block is exact.
         thread.draw_left.set(draw(thread, interval));
@@ -168,14 +179,20 @@ fn keep(thread: &Thread, block: *mut u8, bytes: usize, kind: Kind, sp: usize, fp
         thread.countdown.set(part);
         thread.draw_left.set(thread.draw_left.get() - part);
     }
+    track(block);
+    let stack = stacks::stack(thread, sp, fp);
+    let clock = thread.clock();
+    ring::heap(thread, kind, block as u64, bytes as u64, stack, clock);
+    true
+}
+
+/// Remembers a kept block, so that its free is recorded.
+fn track(block: *mut u8) {
     if !remember(block as usize)
         && let Some(header) = state::header()
     {
         header.samples_untracked.fetch_add(1, Relaxed);
     }
-    let stack = stacks::stack(thread, sp, fp);
-    let clock = thread.clock();
-    ring::heap(thread, kind, block as u64, bytes as u64, stack, clock);
 }
 
 fn seed(thread: &Thread) -> u64 {
@@ -224,33 +241,109 @@ fn ln(x: f64) -> f64 {
 /// As [`usable`].
 #[inline(always)]
 pub unsafe fn freeing(thread: &Thread, block: *mut u8) {
-    let slot = thread.slot();
-    arch::add_local(&slot.frees, 1);
     // SAFETY: the caller's premise.
-    live(thread, -(unsafe { usable(block) } as i64));
-    if is_candidate(block as usize) {
-        forget_and_record(thread, block, Kind::Free, None);
-    }
+    freed(thread, block, unsafe { usable(block) });
 }
 
-/// As [`freeing`], after the fact, for a block that `realloc` took.
+/// As [`freeing`], of a block of any allocator with so many usable bytes.
 #[inline(always)]
-pub fn freed(thread: &Thread, block: *mut u8, usable: usize, kind: Kind, clock: u64) {
-    let slot = thread.slot();
-    arch::add_local(&slot.frees, 1);
+pub fn freed(thread: &Thread, block: *mut u8, usable: usize) {
+    arch::add_local(&thread.slot().frees, 1);
+    gone(thread, block, usable);
+}
+
+/// A block is no longer live. Its record is stamped after its bytes are taken off, so that a peak
+/// that it is part of lies before its record.
+#[inline(always)]
+fn gone(thread: &Thread, block: *mut u8, usable: usize) {
     live(thread, -(usable as i64));
     if is_candidate(block as usize) {
-        forget_and_record(thread, block, kind, Some(clock));
+        record_end(thread, block, Kind::Free);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn forget_and_record(thread: &Thread, block: *mut u8, kind: Kind, clock: Option<u64>) {
-    if forget(block as usize) {
-        let clock = clock.unwrap_or_else(|| thread.clock());
-        ring::heap(thread, kind, block as u64, 0, 0, clock);
+fn record_end(thread: &Thread, block: *mut u8, kind: Kind) -> bool {
+    let kept = forget(block as usize);
+    if kept {
+        ring::heap(thread, kind, block as u64, 0, 0, thread.clock());
     }
+    kept
+}
+
+/// A block before `realloc` takes it.
+#[derive(Clone, Copy)]
+pub struct Old {
+    usable: usize,
+    /// It was kept, and the beginning of the `realloc` is recorded: so must be its end.
+    kept: bool,
+}
+
+/// `realloc` of a block is about to be called. The block counts until it returns, however long
+/// that takes: its bytes are there meanwhile.
+///
+/// # Safety
+/// As [`usable`].
+#[inline(always)]
+pub unsafe fn reallocating(thread: &Thread, block: *mut u8) -> Old {
+    // SAFETY: the caller's premise.
+    let usable = unsafe { usable(block) };
+    let kept = is_candidate(block as usize) && record_end(thread, block, Kind::ReallocFree);
+    Old { usable, kept }
+}
+
+/// It returned null, as there was no memory: the block lives on.
+pub fn not_reallocated(thread: &Thread, old: Old, block: *mut u8) {
+    if old.kept {
+        track(block);
+        ring::heap(thread, Kind::ReallocFailed, block as u64, 0, 0, thread.clock());
+    }
+}
+
+/// It returned `to`, of so many bytes; null where it gave the block back.
+///
+/// # Safety
+/// `to` is null, or as [`usable`].
+#[inline(always)]
+pub unsafe fn reallocated(
+    thread: &Thread,
+    old: Old,
+    to: *mut u8,
+    bytes: usize,
+    sp: usize,
+    fp: usize,
+) {
+    live(thread, -(old.usable as i64));
+    let mut kept = false;
+    if thread.is_on() {
+        arch::add_local(&thread.slot().frees, 1);
+        if !to.is_null() {
+            let kind = if old.kept { Kind::ReallocAlloc } else { Kind::Alloc };
+            // SAFETY: the caller's premise, and not null.
+            let usable = unsafe { usable(to) };
+            kept = add(thread, to, (bytes, usable), kind, sp, fp);
+        }
+    } else if !to.is_null() {
+        // SAFETY: the caller's premise, and not null.
+        live(thread, unsafe { usable(to) } as i64);
+    }
+    if old.kept && !kept {
+        ring::heap(thread, Kind::ReallocAlloc, 0, 0, 0, thread.clock());
+    }
+}
+
+/// While recording is off, a block of so many usable bytes was handed out: only the balance is
+/// kept, so that live bytes are known when it is on again.
+#[inline(never)]
+pub fn took_unrecorded(thread: &Thread, usable: usize) {
+    live(thread, usable as i64);
+}
+
+/// While recording is off, a block of so many usable bytes is given back: that ends a kept one.
+#[inline(never)]
+pub fn gave_unrecorded(thread: &Thread, block: *mut u8, usable: usize) {
+    gone(thread, block, usable);
 }
 
 #[cfg(test)]

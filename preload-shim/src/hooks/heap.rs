@@ -67,7 +67,7 @@ unsafe extern "C" fn reallocarray_impl(
 /// # Safety
 /// `to` is what the real function returned.
 unsafe fn resized(
-    old: Option<heap::Old>,
+    old: Option<heap::Reallocation>,
     from: *mut u8,
     to: *mut u8,
     bytes: usize,

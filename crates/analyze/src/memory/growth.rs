@@ -33,6 +33,8 @@ pub struct Growth {
     pub growth_bytes: Reading<i64>,
     /// Slope of the least-squares line through all that are compared.
     pub bytes_per_interval: f64,
+    /// Live bytes at each that is compared.
+    pub levels: Vec<u64>,
     /// True where allocations were sampled.
     pub estimate: bool,
     /// Sites that grew, largest first.
@@ -72,6 +74,7 @@ pub(crate) fn growth(
         last_bytes: grown.last_bytes,
         growth_bytes: grown.growth_bytes,
         bytes_per_interval: grown.bytes_per_interval,
+        levels: replay.levels.iter().skip(points.warm_up).copied().collect(),
         estimate: sampled.is_some(),
         sites: merged.growing(frames, sampled, points),
     };

@@ -88,6 +88,8 @@ pub(crate) struct Replay {
     pub points: Points,
     /// Live bytes of the rank at the points.
     pub trend: Trend,
+    /// The same at each of them.
+    pub levels: Vec<u64>,
     /// Places of processes with an index that is not their place.
     places: FxHashMap<ProcessIndex, usize>,
     agenda: Vec<(u64, Due)>,
@@ -134,6 +136,7 @@ impl Replay {
             short: Mean::default(),
             points,
             trend: Trend::default(),
+            levels: Vec::new(),
             places: FxHashMap::default(),
             due_ns: agenda.first().map_or(u64::MAX, |first| first.0),
             agenda,
@@ -287,6 +290,7 @@ impl Replay {
                     self.reached += 1;
                     // The sites have its variance.
                     self.trend.hold(self.live, 0.0, self.reached, &self.points);
+                    self.levels.push(self.live);
                 }
                 Due::Snapshot => self.snapshot(),
                 Due::End(process) => self.end(process, due_ns),

@@ -1,24 +1,56 @@
 //! Joins the targets' clock (TSC ticks) to CLOCK_MONOTONIC.
 //!
 //! Both are read again about once a second; the conversion is continuous, and
-//! its slope is set so that the observed error is gone one interval later.
+//! its slope is set so that the observed error is gone one interval later. A reading from before
+//! gets the time that it had then: times that are compared were not all converted at one moment.
 
 use crate::os::sys;
+use std::collections::VecDeque;
 
 /// More than the two clocks drift apart between two joins, however late the second comes:
 /// their rates agree to some parts in a thousand after the first milliseconds.
 const JUMP_NS: u64 = 1_000_000_000;
 
+/// Lines that are kept of before the last join: records wait for less than so many seconds.
+const PAST_LINES: usize = 64;
+
 /// Ticks to nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Clock {
     is_tsc: bool,
+    /// Since the last join.
+    line: Line,
+    /// Before it, the newest first.
+    past: VecDeque<Line>,
+    first_ticks: u64,
+    first_ns: u64,
+}
+
+/// A straight line from a moment at which both clocks were read.
+#[derive(Clone, Copy, Debug)]
+struct Line {
     ticks: u64,
     ns: u64,
     /// Nanoseconds per tick, times 2^32.
     slope: u64,
-    first_ticks: u64,
-    first_ns: u64,
+}
+
+impl Line {
+    fn began_after(&self, ticks: u64) -> bool {
+        (ticks.wrapping_sub(self.ticks) as i64) < 0
+    }
+
+    #[inline(always)]
+    fn ns(&self, ticks: u64) -> u64 {
+        let delta = ticks.wrapping_sub(self.ticks);
+        self.ns.wrapping_add(((u128::from(delta) * u128::from(self.slope)) >> 32) as u64)
+    }
+
+    /// Of a reading from before it began.
+    fn ns_before(&self, ticks: u64) -> u64 {
+        let delta = self.ticks.wrapping_sub(ticks);
+        self.ns.wrapping_sub(((u128::from(delta) * u128::from(self.slope)) >> 32) as u64)
+    }
 }
 
 /// Both clocks at one moment, as nearly as can be had: the closest of a few tries.
@@ -50,12 +82,13 @@ impl Clock {
     pub fn new() -> Clock {
         let is_tsc = tsc_is_invariant();
         let (ticks, ns) = both();
-        let mut clock =
-            Clock { is_tsc, ticks, ns, slope: 1 << 32, first_ticks: ticks, first_ns: ns };
+        let line = Line { ticks, ns, slope: 1 << 32 };
+        let past = VecDeque::new();
+        let mut clock = Clock { is_tsc, line, past, first_ticks: ticks, first_ns: ns };
         if is_tsc {
             std::thread::sleep(std::time::Duration::from_millis(2));
             let (later_ticks, later_ns) = both();
-            clock.slope = slope(later_ns - ns, later_ticks - ticks);
+            clock.line.slope = slope(later_ns - ns, later_ticks - ticks);
         }
         clock
     }
@@ -76,24 +109,25 @@ impl Clock {
         if !self.is_tsc {
             return ticks;
         }
-        let delta = ticks.wrapping_sub(self.ticks);
-        if (delta as i64) < 0 {
+        if self.line.began_after(ticks) {
             return self.ns_before(ticks);
         }
-        self.ns.wrapping_add(((u128::from(delta) * u128::from(self.slope)) >> 32) as u64)
+        self.line.ns(ticks)
     }
 
-    /// A reading from before the last join.
+    /// A reading from before the last join, by the line that held then.
     #[inline(never)]
     fn ns_before(&self, ticks: u64) -> u64 {
-        let delta = self.ticks.wrapping_sub(ticks);
-        self.ns.wrapping_sub(((u128::from(delta) * u128::from(self.slope)) >> 32) as u64)
+        match self.past.iter().find(|line| !line.began_after(ticks)) {
+            Some(line) => line.ns(ticks),
+            None => self.past.back().unwrap_or(&self.line).ns_before(ticks),
+        }
     }
 
     /// Nanoseconds for a number of ticks.
     pub fn duration_ns(&self, ticks: u64) -> u64 {
         if self.is_tsc {
-            ((u128::from(ticks) * u128::from(self.slope)) >> 32) as u64
+            ((u128::from(ticks) * u128::from(self.line.slope)) >> 32) as u64
         } else {
             ticks
         }
@@ -102,7 +136,7 @@ impl Clock {
     /// Ticks for a number of nanoseconds.
     pub fn ticks_in(&self, ns: u64) -> u64 {
         if self.is_tsc {
-            ((u128::from(ns) << 32) / u128::from(self.slope.max(1))) as u64
+            ((u128::from(ns) << 32) / u128::from(self.line.slope.max(1))) as u64
         } else {
             ns
         }
@@ -119,16 +153,17 @@ impl Clock {
 
     /// Takes both clocks' readings of one moment in.
     fn join_at(&mut self, ticks: u64, ns: u64) {
-        let went_back = (ticks.wrapping_sub(self.ticks) as i64) < 0;
+        let went_back = self.line.began_after(ticks);
         let shown = self.ns(ticks);
         // One of the two stood still or was set while the machine was suspended: what came
         // before has no bearing on how they go together from here on.
         if went_back || shown.abs_diff(ns) > JUMP_NS {
-            (self.ticks, self.ns) = (ticks, ns);
+            (self.line.ticks, self.line.ns) = (ticks, ns);
+            self.past.clear();
             (self.first_ticks, self.first_ns) = (ticks, ns);
             return;
         }
-        if ns <= self.first_ns + 1_000_000 || ticks <= self.ticks {
+        if ns <= self.first_ns + 1_000_000 || ticks <= self.line.ticks {
             return;
         }
         // The long-run slope is exact to nanoseconds over the whole run; the
@@ -136,9 +171,10 @@ impl Clock {
         let long_run = slope(ns - self.first_ns, ticks - self.first_ticks);
         let error = i128::from(ns) - i128::from(shown);
         let corrected = i128::from(long_run) + i128::from(long_run) * error / 1_000_000_000;
-        self.ticks = ticks;
-        self.ns = shown;
-        self.slope = corrected.clamp(1, i128::from(u64::MAX)) as u64;
+        self.past.truncate(PAST_LINES - 1);
+        self.past.push_front(self.line);
+        let slope = corrected.clamp(1, i128::from(u64::MAX)) as u64;
+        self.line = Line { ticks, ns: shown, slope };
     }
 }
 
@@ -155,7 +191,8 @@ mod tests {
         const SLOPE: u64 = (1 << 32) / 3;
         let (ticks, ns) = (3_000_000_000, 5_000_000_000);
         let (first_ticks, first_ns) = (ticks, ns);
-        let mut clock = Clock { is_tsc: true, ticks, ns, slope: SLOPE, first_ticks, first_ns };
+        let line = Line { ticks, ns, slope: SLOPE };
+        let mut clock = Clock { is_tsc: true, line, past: VecDeque::new(), first_ticks, first_ns };
         for second in 1..=10u64 {
             clock.join_at(ticks + second * 3_000_000_000, ns + second * 1_000_000_000);
         }
@@ -176,6 +213,19 @@ mod tests {
                 assert!(off < 100, "{off} ns off after {later} s from {ticks}, {ns}");
                 clock.join_at(ticks, ns);
             }
+        }
+    }
+
+    #[test]
+    fn a_reading_keeps_its_time_after_later_joins() {
+        let mut clock = settled();
+        // Two seconds after the last join, and the joins that follow find the other clock ahead.
+        let reading = 33_000_000_000 + 6_000_000_000;
+        let then = clock.ns(reading);
+        for second in 3..20u64 {
+            let late_ns = second * 1_000_000_000 + second * 20_000;
+            clock.join_at(33_000_000_000 + second * 3_000_000_000, 15_000_000_000 + late_ns);
+            assert_eq!(clock.ns(reading), then, "after {second} s");
         }
     }
 

@@ -191,6 +191,9 @@ impl Image {
     pub fn retire(&mut self, at: usize) -> Follow {
         let thread = self.threads.swap_remove(at);
         let slot = self.region.slot(thread.slot);
+        // What it had not added up yet: the sum that gives the peak is that of all threads.
+        let left = slot.live_delta.swap(0, AcqRel);
+        self.region.header().live_bytes.fetch_add(left, AcqRel);
         self.past.add(slot);
         self.region.free_chunk(thread.chunk, thread.bytes);
         for counter in [
@@ -206,7 +209,6 @@ impl Image {
         ] {
             counter.store(0, Relaxed);
         }
-        slot.live_delta.store(0, Relaxed);
         slot.filled_chunks.store(0, Relaxed);
         slot.drained_chunks.store(0, Relaxed);
         slot.generation.fetch_add(1, Relaxed);

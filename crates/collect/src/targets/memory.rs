@@ -5,7 +5,7 @@ use crate::os::proc::{self, Transferred};
 use crate::out::output::Output;
 use crate::symbols::ModuleFile;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use tprof_trace::model::*;
 use tprof_wire::region::{REGION_BYTES, SESSION_BYTES, TABLES_BYTES};
 
@@ -114,8 +114,18 @@ impl Target {
         }
     }
 
+    /// Whether live bytes are known: every allocation and free of the process was counted. Under
+    /// `--mem sampled` its threads keep the balance while recording is off, too.
+    fn is_balance_known(&self, always_on: bool) -> bool {
+        match self.memory {
+            MemoryRecording::Off => false,
+            MemoryRecording::Exact => self.whole_life && always_on && !self.spans.was_switched,
+            MemoryRecording::Sampled { .. } => !self.is_late,
+        }
+    }
+
     pub(super) fn write_totals(&mut self, out: &mut Output, now: u64, always_on: bool) {
-        let whole = self.whole_life && always_on && !self.spans.was_switched;
+        let whole = self.is_balance_known(always_on);
         let process = self.hooks.index;
         let row = match self.memory {
             MemoryRecording::Off => return,
@@ -136,36 +146,46 @@ impl Target {
                     }),
                 }
             }
-            MemoryRecording::Sampled { .. } => {
-                let totals = self.hooks.slot_totals();
-                let header = self.hooks.region.header();
-                let known = self.heap_now().filter(|_| whole);
-                let flushed = header.peak_bytes.load(Relaxed).max(0) as u64;
-                let peak_at = known.map(|(live, peak)| {
-                    if peak > flushed && live == peak {
-                        now
-                    } else {
-                        out.clock.ns(header.peak_clock.load(Relaxed))
-                    }
-                });
-                // The clock of a peak that was never flushed is unset.
-                let peak_at = peak_at.map(|at| at.clamp(self.start_ns, now.max(self.start_ns)));
-                HeapTotals {
-                    time_ns: now,
-                    process,
-                    allocations: totals.allocations,
-                    frees: totals.frees,
-                    allocated_bytes: totals.allocated_bytes,
-                    live_bytes: known.map(|k| k.0),
-                    peak_bytes: known.map(|k| k.1),
-                    peak_at_ns: peak_at,
-                }
-            }
+            MemoryRecording::Sampled { .. } => self.counted_totals(out, now, whole),
         };
-        let same = self.last_totals.is_some_and(|last| HeapTotals { time_ns: now, ..last } == row);
+        let same =
+            self.last_totals.is_some_and(|last| HeapTotals { time_ns: row.time_ns, ..last } == row);
         if !same && let Some(open) = out.files.open.get_mut(self.file) {
             open.writer.totals(row);
             self.last_totals = Some(row);
+        }
+    }
+
+    /// What its threads counted, at the moment after it was read: records of all blocks in it lie
+    /// before.
+    fn counted_totals(&mut self, out: &Output, now: u64, whole: bool) -> HeapTotals {
+        let header = self.hooks.region.header();
+        let (flushed, clock) =
+            (header.peak_bytes.load(Acquire).max(0) as u64, header.peak_clock.load(Acquire));
+        let known = self.heap_now().filter(|_| whole);
+        let totals = self.hooks.slot_totals();
+        let time_ns = match self.end {
+            Some(_) => now,
+            None => now.max(out.clock.ns(out.clock.now())),
+        };
+        if clock != self.peak.0 {
+            self.peak = (clock, out.clock.ns(clock));
+        }
+        // The clock of a peak that was never flushed is unset.
+        let flushed_ns = self.peak.1.clamp(self.start_ns, time_ns.max(self.start_ns));
+        let peak_at_ns = known.map(|(live, peak)| match peak > flushed && live == peak {
+            true => time_ns,
+            false => flushed_ns,
+        });
+        HeapTotals {
+            time_ns,
+            process: self.hooks.index,
+            allocations: totals.allocations,
+            frees: totals.frees,
+            allocated_bytes: totals.allocated_bytes,
+            live_bytes: known.map(|known| known.0),
+            peak_bytes: known.map(|known| known.1),
+            peak_at_ns,
         }
     }
 }

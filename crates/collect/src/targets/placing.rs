@@ -199,6 +199,8 @@ impl Target {
             start_ns: attached.time_ns,
             cpu_rows: CpuRows::default(),
             whole_life: recording && !is_late && !config.is_in_part(),
+            is_late,
+            peak: (0, 0),
             memory,
             calls: Calls::new(index),
             interned: Interned::default(),

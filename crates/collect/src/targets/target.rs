@@ -104,6 +104,11 @@ pub struct Target {
     pub cpu_rows: CpuRows,
     /// It was recorded from its first event on.
     pub(super) whole_life: bool,
+    /// It attached after its first events, which were not even counted.
+    pub(super) is_late: bool,
+    /// The clock of the highest live bytes that its threads counted, and its time: it was converted
+    /// once, as the records around it were.
+    pub(super) peak: (u64, u64),
     pub(super) memory: MemoryRecording,
     /// Its CUDA runtime and NCCL calls.
     pub calls: Calls,

@@ -3,6 +3,7 @@
 use tprof_facts::units::{bytes, counted, duration};
 use tprof_trace::model::{Device, ThreadIndex};
 
+use super::growing::grows_from;
 use crate::base::intervals::Interval;
 use crate::findings::finding::{Evidence, Finding, SourceLine, Track};
 use crate::findings::rule::Rule;
@@ -15,16 +16,11 @@ use crate::gpu::device_memory::HeldOverTime;
 const LEAST_BYTES: u64 = 40 << 20;
 /// Least share of what is held at the end.
 const LEAST_OF_HELD: f64 = 0.05;
-/// It goes on: the last quarter of the moments has at least this share of the growth.
-const LEAST_OF_LAST: f64 = 0.1;
-/// The slope of the straight line through all moments is that of the first and the last by these
-/// shares of it. What was filled once has another.
-const STEADY: std::ops::RangeInclusive<f64> = 0.7..=1.4;
 /// Least steps that are moments.
 const LEAST_STEPS: usize = 4;
 /// Parts of the judged time, where there are no steps.
-const PARTS: u64 = 16;
-/// Moments at which it is higher than at the one before, at least.
+const PARTS: u64 = 64;
+/// Rises that growth consists of, at least.
 const LEAST_RISES: usize = 4;
 /// Without steps, shorter times are no more than the start of a job.
 const LEAST_NS: u64 = 10_000_000_000;
@@ -40,11 +36,9 @@ struct DeviceGrowth<'h> {
     held: &'h HeldOverTime,
     first: u64,
     last: u64,
-    /// Slope of the least-squares line, bytes for each interval between moments.
-    slope: f64,
     /// From the first moment to the last.
     time: Interval,
-    steadiness: f64,
+    intervals: usize,
     goes_on: bool,
 }
 
@@ -84,7 +78,7 @@ impl Rule for DeviceMemoryGrowth {
                 bytes(most.bytes())
             ));
         }
-        Verdict::Found(vec![finding(scene, &most, moments.len())])
+        Verdict::Found(vec![finding(scene, &most)])
     }
 }
 
@@ -92,29 +86,16 @@ impl<'h> DeviceGrowth<'h> {
     /// Between these moments; none if there are too few.
     fn of(held: &'h HeldOverTime, moments: &[u64]) -> Option<DeviceGrowth<'h>> {
         let levels: Vec<u64> = moments.iter().map(|at| held.at(*at)).collect();
+        let from = grows_from(&levels, LEAST_RISES, counts);
+        let (levels, moments) = (&levels[from.unwrap_or(0)..], &moments[from.unwrap_or(0)..]);
         let (first, last) = (*levels.first()?, *levels.last()?);
-        let time = Interval::new(*moments.first()?, *moments.last()?);
-        let growth = last.saturating_sub(first);
-        let mean_at = (levels.len() - 1) as f64 / 2.0;
-        let mean = levels.iter().map(|level| *level as f64).sum::<f64>() / levels.len() as f64;
-        let (mut of_both, mut of_at) = (0.0, 0.0);
-        for (at, level) in levels.iter().enumerate() {
-            let apart = at as f64 - mean_at;
-            of_both += apart * (*level as f64 - mean);
-            of_at += apart * apart;
-        }
-        let slope = of_both / of_at.max(1.0);
-        let rises = levels.windows(2).filter(|pair| pair[1] > pair[0]).count();
-        let before_last = levels[levels.len() * 3 / 4];
-        let of_last = last.saturating_sub(before_last) as f64 / growth.max(1) as f64;
         Some(DeviceGrowth {
             held,
             first,
             last,
-            slope,
-            time,
-            steadiness: slope * (levels.len() - 1) as f64 / growth.max(1) as f64,
-            goes_on: rises >= LEAST_RISES && of_last >= LEAST_OF_LAST,
+            time: Interval::new(*moments.first()?, *moments.last()?),
+            intervals: moments.len() - 1,
+            goes_on: from.is_some(),
         })
     }
 
@@ -123,10 +104,7 @@ impl<'h> DeviceGrowth<'h> {
     }
 
     fn is_found(&self) -> bool {
-        self.bytes() >= LEAST_BYTES
-            && self.bytes() as f64 >= LEAST_OF_HELD * self.last as f64
-            && STEADY.contains(&self.steadiness)
-            && self.goes_on
+        self.goes_on && counts(self.first, self.last)
     }
 
     /// Time until a device of this size is full.
@@ -134,6 +112,12 @@ impl<'h> DeviceGrowth<'h> {
         let rate = self.bytes() as f64 / self.time.length().max(1) as f64;
         (memory_bytes.saturating_sub(self.last) as f64 / rate) as u64
     }
+}
+
+/// Whether growth is more than that of a start.
+fn counts(first: u64, last: u64) -> bool {
+    let grown = last.saturating_sub(first);
+    grown >= LEAST_BYTES && grown as f64 >= LEAST_OF_HELD * last as f64
 }
 
 /// The steps' beginnings but the first one's, and the last one's end; or even moments.
@@ -148,7 +132,7 @@ fn moments(scene: &Scene<'_>) -> Option<Vec<u64>> {
     Some((0..=PARTS).map(|at| window.start + at * part).collect())
 }
 
-fn finding(scene: &Scene<'_>, growth: &DeviceGrowth<'_>, moments: usize) -> Finding {
+fn finding(scene: &Scene<'_>, growth: &DeviceGrowth<'_>) -> Finding {
     let (held, time) = (growth.held, growth.time);
     let kept: Vec<(u64, ThreadIndex, u64)> = (held.kept.iter().copied())
         .filter(|(taken_ns, ..)| (time.start..=time.end).contains(taken_ns))
@@ -158,7 +142,10 @@ fn finding(scene: &Scene<'_>, growth: &DeviceGrowth<'_>, moments: usize) -> Find
     let memory_bytes = devices.iter().rfind(is).and_then(|device| device.memory_bytes);
     let left_ns = memory_bytes.map(|all| growth.left_ns(all));
     let rate = match scene.steps >= LEAST_STEPS {
-        true => format!("{} a step, over {}", bytes(growth.slope as u64), steps(moments - 1)),
+        true => {
+            let rate = growth.bytes() / growth.intervals.max(1) as u64;
+            format!("{} a step, over {}", bytes(rate), steps(growth.intervals))
+        }
         false => {
             let rate = growth.bytes() as f64 * 6e10 / time.length().max(1) as f64;
             format!("{} a minute", bytes(rate as u64))

@@ -6,6 +6,7 @@ use tprof_facts::units::{bytes, counted, duration};
 use tprof_trace::TraceFile;
 use tprof_trace::model::counter;
 
+use super::growing::grows_from;
 use super::likely_line::likely_line;
 use crate::findings::finding::SourceLine;
 use crate::findings::rule::Rule;
@@ -17,16 +18,15 @@ use crate::memory::{Moments, growth_at};
 use crate::rank::samples::Func;
 
 /// Less growth is that of any program.
-const LEAST_BYTES: i64 = 1 << 20;
+const LEAST_BYTES: u64 = 1 << 20;
 /// Least share of what is live at the end.
 const LEAST_OF_LIVE: f64 = 0.05;
-/// The straight line through all moments rises by about as much as the last is above the first:
-/// by these shares of it. What was filled once does not.
-const STEADY: std::ops::RangeInclusive<f64> = 0.7..=1.4;
+/// Rises that growth consists of, at least: what is loaded once is one, and its other half a second.
+const LEAST_RISES: usize = 3;
 /// Least steps that are moments.
 const LEAST_STEPS: usize = 4;
 /// Parts of the judged time, where there are no steps.
-const PARTS: u64 = 16;
+const PARTS: u64 = 64;
 /// Without steps, growth within less may be that of a start, as of libraries and caches that are
 /// filled once: it counts where a line of the user's own takes it, and lasts.
 const LONG_NS: u64 = 10_000_000_000;
@@ -57,24 +57,29 @@ impl Rule for HeapGrowth {
             return Verdict::none("no time is judged");
         };
         let by_step = scene.steps >= LEAST_STEPS;
-        let growth = match growth_at(scene.rank.file, scene.clock, moments) {
+        let growth_from = |from: usize| {
+            let times = moments[from..].to_vec();
+            let moments = if by_step { Moments::steps(times) } else { Moments::even(times) };
+            growth_at(scene.rank.file, scene.clock, moments)
+        };
+        let growth = growth_from(0).and_then(|all| {
+            let from = grows_from(&all.levels, LEAST_RISES, counts);
+            Ok((from, from.filter(|from| *from > 0).map_or(Ok(all), growth_from)?))
+        });
+        let (from, growth) = match growth {
             Ok(growth) => growth,
             Err(why) => {
                 return Verdict::unchecked(why, "recorded allocations (`tprof run --mem sampled`)");
             }
         };
-        let grown = growth.growth_bytes.get().unwrap_or(0);
+        let grown = growth.growth_bytes.get().unwrap_or(0).max(0) as u64;
         let last = growth.last_bytes.get().unwrap_or(0);
-        let intervals = growth.points.saturating_sub(1) as f64;
-        let steadiness = growth.bytes_per_interval * intervals / grown.max(1) as f64;
-        let of_live = grown as f64 / last.max(1) as f64;
-        let grows = grown >= LEAST_BYTES && of_live >= LEAST_OF_LIVE;
-        if !grows || !STEADY.contains(&steadiness) {
-            let grown = bytes(grown.max(0) as u64);
-            let how = if grows { ", but not steadily" } else { "" };
-            return Verdict::clear(format!("live heap grows by {grown}{how}"));
+        if from.is_none() || !counts(last.saturating_sub(grown), last) {
+            let grows = counts(last.saturating_sub(grown), last);
+            let how = if grows { ", but not steadily, or it ends" } else { "" };
+            return Verdict::clear(format!("live heap grows by {}{how}", bytes(grown)));
         }
-        let grown = grown as u64;
+        let of_live = grown as f64 / last.max(1) as f64;
         let life_ns = growth.last_ns.saturating_sub(growth.first_ns);
         let site = site(&growth);
         let is_known = site.as_ref().is_some_and(|(line, _)| !line.file.is_empty());
@@ -142,6 +147,12 @@ impl Rule for HeapGrowth {
     }
 }
 
+/// Whether growth is more than that of any program.
+fn counts(first: u64, last: u64) -> bool {
+    let grown = last.saturating_sub(first);
+    grown >= LEAST_BYTES && grown as f64 >= LEAST_OF_LIVE * last as f64
+}
+
 /// The time until memory is full, if the heap grows on as it did, ns: that of the cgroup, or of the
 /// machine if that has no limit. `None` where neither is known.
 fn full_in_ns(scene: &Scene<'_>, grown: u64, life_ns: u64) -> Option<f64> {
@@ -200,15 +211,15 @@ fn advice(is_known: bool, is_python: bool) -> String {
 }
 
 /// The steps' beginnings, or even moments of the judged time.
-fn moments(scene: &Scene<'_>) -> Option<Moments> {
+fn moments(scene: &Scene<'_>) -> Option<Vec<u64>> {
     let window = scene.window.span()?;
     if scene.steps >= LEAST_STEPS {
         let mut times: Vec<u64> = scene.later_steps.iter().map(|step| step.start).collect();
         times.extend(scene.later_steps.last().map(|step| step.end.saturating_sub(1)));
-        return Some(Moments::steps(times));
+        return Some(times);
     }
     let part = window.length() / PARTS;
-    Some(Moments::even((0..PARTS).map(|at| window.start + at * part).collect()))
+    Some((0..=PARTS).map(|at| window.start + at * part).collect())
 }
 
 /// The line of the user's own code, or else only the innermost function, of the site that grows

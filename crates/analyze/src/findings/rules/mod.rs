@@ -25,6 +25,7 @@ mod gc_pauses;
 mod gil_contention;
 mod gpu_gaps;
 mod graph_break;
+mod growing;
 mod heap_growth;
 pub(super) mod host_part;
 mod hot_function;

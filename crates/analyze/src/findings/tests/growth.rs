@@ -16,6 +16,11 @@ const SECOND: u64 = 1000 * MS;
 /// A job without steps that takes a MiB twenty times at even moments of its life, by a line of its
 /// own or of a library. Of a cgroup, `limit` bytes are its memory; 100 MiB of it are in use.
 fn grows(life_ns: u64, file: &str, limit: Option<u64>) -> Outcome {
+    takes(life_ns, file, limit, &|at| at)
+}
+
+/// As [`grows`], with the moment of each MiB, from 0 to 20.
+fn takes(life_ns: u64, file: &str, limit: Option<u64>, when: &dyn Fn(f64) -> f64) -> Outcome {
     let mut made = Fixture::new();
     let process = Process {
         process: 0,
@@ -34,9 +39,12 @@ fn grows(life_ns: u64, file: &str, limit: Option<u64>) -> Outcome {
     made.writer.symbol(&symbol);
     made.writer.stack(&Stack { process: 0, stack: 1, end: 0, frames: vec![16] });
     let mut block = HeapBlock::new(0);
-    for at in 0..=20 {
-        block.alloc(at * life_ns / 20, 0, MIB, 1, false);
+    for at in 0..=20u8 {
+        let time_ns = when(f64::from(at)) * life_ns as f64 / 20.0;
+        block.alloc(time_ns as u64, 0, MIB, 1, false);
     }
+    // The process lives as long, whenever it took its last block.
+    block.alloc(life_ns, 0, 1, 1, false);
     made.writer.heap(&mut block).unwrap();
     let mut count = |time_ns, name: &str, bytes: u64| {
         let (name, value) = (made.name(name), bytes as f64);
@@ -75,4 +83,22 @@ fn a_short_rise_is_growth_only_of_the_users_own_line() {
     assert_eq!(found(SECOND / 2, "/me/leak.c"), 0);
     let clear = grows(SECOND / 2, "/me/leak.c", None).clear.unwrap();
     assert!(clear.ends_with("too short a time to tell growth that goes on"), "{clear}");
+}
+
+#[test]
+fn a_heap_that_was_filled_once_does_not_grow() {
+    for end in [0.1, 0.3, 0.5, 0.75, 0.9] {
+        let outcome = takes(60 * SECOND, "/me/cache.c", None, &|at| at * end);
+        let clear = outcome.clear.unwrap_or_else(|| panic!("{end}: {:?}", outcome.found));
+        assert!(clear.ends_with("but not steadily, or it ends"), "{end}: {clear}");
+    }
+}
+
+#[test]
+fn growth_after_a_start_has_the_rate_of_the_time_in_which_it_goes_on() {
+    // Ten MiB within the first fifth, and one each three seconds from the middle on.
+    let late = |at: f64| if at < 10.0 { at * 0.4 } else { at };
+    let outcome = takes(60 * SECOND, "/me/leak.c", None, &late);
+    let (finding, _) = outcome.found.first().unwrap_or_else(|| panic!("{outcome:?}"));
+    assert!(finding.seen.contains("20.0 MiB a minute"), "{}", finding.seen);
 }

@@ -1,0 +1,211 @@
+//! Whether what is held rises all the time: not what was filled once, as caches, data and pools are.
+
+/// Parts of the time at whose lowest levels it is judged: what comes and goes within one is left out.
+const MOST_PARTS: usize = 16;
+/// Moments of a later part of the time from which that is judged by itself.
+const LEAST_MOMENTS: usize = 8;
+/// The straight line through all levels rises by about as much as the last is above the first: by
+/// these shares of it.
+const STEADY: std::ops::RangeInclusive<f64> = 0.7..=1.4;
+/// And by more than so many standard deviations of the levels from it; of a later part of the time
+/// by more, since there are several.
+const LEAST_OF_DEVIATION: f64 = 3.0;
+const LEAST_OF_LATER: f64 = 5.0;
+/// Equal parts of the growth, of which each is reached at some moment.
+const RISES: u64 = 16;
+/// The longest time at the end without growth, as a share of all, or of the longest such time
+/// before: growth by few large blocks has pauses.
+const MOST_PAUSE: f64 = 0.1;
+const MOST_OF_PAUSES: f64 = 1.25;
+/// Least share of the growth in the last third of the time.
+const LEAST_OF_LAST: f64 = 0.13;
+
+/// From which of these moments on the levels rise until the end, in so many rises at least, by as much
+/// as `counts` of the first and the last demands. All of the time is judged, else later parts of
+/// it: what is filled at the start may hide what grows after it.
+pub(super) fn grows_from(
+    levels: &[u64],
+    least_rises: usize,
+    counts: impl Fn(u64, u64) -> bool,
+) -> Option<usize> {
+    let starts = [0, levels.len() / 4, levels.len() / 2, levels.len() * 2 / 3];
+    let is_judged = |from: &usize| *from == 0 || levels.len() - from >= LEAST_MOMENTS;
+    starts.into_iter().filter(is_judged).find(|from| {
+        let lowest = lowest_of_parts(&levels[*from..]);
+        let (Some(first), Some(last)) = (lowest.first(), lowest.last()) else { return false };
+        let deviations = if *from == 0 { LEAST_OF_DEVIATION } else { LEAST_OF_LATER };
+        let is_growth = counts(*first, *last) && is_steady(&lowest, deviations);
+        is_growth && goes_on(&lowest, least_rises) && goes_on(&levels[*from..], least_rises)
+    })
+}
+
+/// What was held throughout each of some equal parts of the time.
+fn lowest_of_parts(levels: &[u64]) -> Vec<u64> {
+    let parts = levels.len().min(MOST_PARTS);
+    let of_part = |at: usize| {
+        let part = at * levels.len() / parts..(at + 1) * levels.len() / parts;
+        levels[part].iter().copied().min()
+    };
+    (0..parts).filter_map(of_part).collect()
+}
+
+/// What is kept from each moment on: the lowest level that follows.
+fn kept(levels: &[u64]) -> Vec<u64> {
+    let mut kept = levels.to_vec();
+    for at in (1..kept.len()).rev() {
+        kept[at - 1] = kept[at - 1].min(kept[at]);
+    }
+    kept
+}
+
+/// Whether the levels lie along a straight line.
+fn is_steady(levels: &[u64], least_of_deviation: f64) -> bool {
+    let kept = kept(levels);
+    let growth = kept.last().copied().unwrap_or(0) - kept.first().copied().unwrap_or(0);
+    let (rise, deviation) = line(levels);
+    STEADY.contains(&(rise / growth.max(1) as f64)) && rise >= least_of_deviation * deviation
+}
+
+/// Whether what is kept comes in so many rises at least, and until the end.
+fn goes_on(levels: &[u64], least_rises: usize) -> bool {
+    let Some(intervals) = levels.len().checked_sub(1).filter(|intervals| *intervals > 1) else {
+        return false;
+    };
+    let kept = kept(levels);
+    let (first, last) = (kept[0], kept[intervals]);
+    let growth = last - first;
+    if growth == 0 {
+        return false;
+    }
+    let part = |parts: u64| {
+        first + (u128::from(growth) * u128::from(parts)).div_ceil(u128::from(RISES)) as u64
+    };
+    let mut reached: Vec<usize> =
+        (1..RISES).map(|parts| kept.partition_point(|level| *level < part(parts))).collect();
+    let pause = (intervals - reached[reached.len() - 1]) as f64;
+    reached.dedup();
+    let longest = reached.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+    let of_last = (last - kept[levels.len() * 2 / 3]) as f64;
+    reached.len() >= least_rises.min(intervals)
+        && pause <= (MOST_PAUSE * intervals as f64).max(MOST_OF_PAUSES * longest as f64)
+        && of_last >= LEAST_OF_LAST * growth as f64
+}
+
+/// By how much the straight line through all levels rises, and their standard deviation from it.
+fn line(levels: &[u64]) -> (f64, f64) {
+    let count = levels.len() as f64;
+    let mean = levels.iter().map(|level| *level as f64).sum::<f64>() / count;
+    let middle = (count - 1.0) / 2.0;
+    let apart =
+        || levels.iter().enumerate().map(|(at, level)| (at as f64 - middle, *level as f64 - mean));
+    let (mut of_both, mut of_time) = (0.0, 0.0);
+    for (time, level) in apart() {
+        of_both += time * level;
+        of_time += time * time;
+    }
+    let slope = of_both / of_time.max(1.0);
+    let squares = apart().map(|(time, level)| (level - slope * time).powi(2)).sum::<f64>();
+    (slope * (count - 1.0), (squares / count).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: f64 = 1048576.0;
+    const MOMENTS: usize = 64;
+
+    /// Levels of `mib` of shares of the time.
+    fn levels(moments: usize, mib: impl Fn(f64) -> f64) -> Vec<u64> {
+        (0..moments).map(|at| (mib(at as f64 / (moments - 1) as f64) * MIB) as u64).collect()
+    }
+
+    fn is_growth(moments: usize, mib: impl Fn(f64) -> f64) -> bool {
+        let grown = |first: u64, last: u64| last.saturating_sub(first) as f64;
+        let counts = |first, last| grown(first, last) >= MIB.max(0.05 * last as f64);
+        grows_from(&levels(moments, mib), 3, counts).is_some()
+    }
+
+    #[test]
+    fn what_was_filled_once_does_not_grow_all_the_time() {
+        for end in 1..=18 {
+            let end = f64::from(end) / 20.0;
+            for moments in [32, MOMENTS, 300] {
+                let filled = |at: f64| 50.0 + 100.0 * (at / end).min(1.0);
+                assert!(!is_growth(moments, filled), "until {end}, at {moments} moments");
+                let loaded = |at: f64| if at < end { 50.0 } else { 150.0 };
+                assert!(!is_growth(moments, loaded), "at {end}, of {moments} moments");
+            }
+        }
+        // A cache that fills ever more slowly, and what comes and goes.
+        assert!(!is_growth(MOMENTS, |at| 100.0 * (1.0 - (-5.0 * at).exp())));
+        assert!(!is_growth(MOMENTS, |at| 50.0 + 40.0 * (at * 77.0).sin()));
+        assert!(!is_growth(MOMENTS, |at| 50.0 + 40.0 * (at * 9.3).fract()));
+        // A little goes on to come after it was filled.
+        assert!(!is_growth(MOMENTS, |at| 100.0 * (at / 0.3).min(1.0) + 0.5 * at));
+        assert!(!is_growth(4, |at| if at < 0.3 { 10.0 } else { 60.0 }));
+    }
+
+    #[test]
+    fn a_leak_is_found_whatever_its_course() {
+        for moments in [4, 5, 9, 20, MOMENTS, 300] {
+            assert!(is_growth(moments, |at| 50.0 + 100.0 * at), "even, at {moments}");
+        }
+        assert!(is_growth(MOMENTS, |at| 20.0 + 1.5 * at), "slow");
+        for steps in [3.0, 4.0, 5.0, 10.0] {
+            let stepped = |at: f64| 50.0 + (at * (steps + 1.0)).floor().min(steps) * 8.0;
+            assert!(is_growth(MOMENTS, stepped), "{steps} steps");
+        }
+        for start in [0.1, 0.3, 0.5, 0.6, 0.7, 0.8] {
+            let late = |at: f64| 50.0 + 100.0 * (at - start).max(0.0);
+            assert!(is_growth(MOMENTS, late), "from {start}");
+        }
+        // What comes and goes lies above it, or is filled first.
+        for teeth in [11.3, 20.9, 31.0, 63.0] {
+            let saw = |at: f64| 50.0 + 30.0 * at + 25.0 * (at * teeth).fract();
+            assert!(is_growth(MOMENTS, saw), "{teeth} teeth");
+        }
+        for end in [0.1, 0.2, 0.3, 0.4, 0.6] {
+            let both = |at: f64| 100.0 * (at / end).min(1.0) + 20.0 * at;
+            assert!(is_growth(MOMENTS, both), "after {end}");
+        }
+        assert!(is_growth(MOMENTS, |at| 100.0 * at * at), "faster and faster");
+    }
+
+    /// Of so many heaps of 20 MiB that are estimated from samples, those taken for growing: `rise` MiB
+    /// come all the time, and others come and go, a share of them between two moments.
+    fn taken_for_growing(heaps: u64, rise: f64, stays: f64) -> usize {
+        let is_growth = |seed: &u64| {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            let mut normal = || {
+                let uniform = (0..12).map(|_| {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    (state >> 11) as f64 / (1u64 << 53) as f64
+                });
+                uniform.sum::<f64>() - 6.0
+            };
+            let mut off = 3.0 * normal();
+            let noisy: Vec<f64> = (0..MOMENTS)
+                .map(|_| {
+                    off = stays * off + 3.0 * (1.0 - stays * stays).sqrt() * normal();
+                    off
+                })
+                .collect();
+            let at = |share: f64| noisy[(share * (MOMENTS - 1) as f64).round() as usize];
+            is_growth(MOMENTS, |share| (20.0 + rise * share + at(share)).max(0.0))
+        };
+        (0..heaps).filter(is_growth).count()
+    }
+
+    #[test]
+    fn what_samples_vary_by_is_no_growth() {
+        for (stays, most) in [(0.0, 5), (0.5, 10)] {
+            let taken = taken_for_growing(1000, 0.0, stays);
+            assert!(taken <= most, "{taken} of 1000, of which {stays} stay");
+            let taken = taken_for_growing(1000, 40.0, stays);
+            assert!(taken >= 900, "{taken} of 1000 that grow, of which {stays} stay");
+        }
+    }
+}
