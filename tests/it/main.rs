@@ -30,6 +30,7 @@ mod gpu_truth;
 mod host;
 mod hta;
 mod import;
+mod interpreters;
 mod itt;
 mod joining;
 mod kineto;

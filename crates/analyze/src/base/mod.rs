@@ -5,6 +5,7 @@ pub(crate) mod apportion;
 pub mod frames;
 #[cfg(feature = "schema")]
 pub mod has_schema;
+pub(crate) mod innermost;
 pub mod intervals;
 pub mod names;
 pub(crate) mod object;

@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadState};
 
+use super::driver::Driver;
 use super::line::{OtherCause, Place};
 use crate::rank::samples::{CpuTrace, Func, Layer, Part, Stack, takes_from_thread};
 
@@ -42,13 +43,15 @@ pub(super) enum Hint {
 }
 
 /// The waits among a thread's rows, by place.
-pub(super) fn awaited(rows: &[Sample], cpu: &CpuTrace) -> Vec<Awaited> {
+pub(super) fn awaited(rows: &[Sample], cpu: &CpuTrace, driver: &Driver) -> Vec<Awaited> {
     let mut found: Vec<Awaited> = Vec::new();
     let mut by_place: FxHashMap<Place, usize> = FxHashMap::default();
     let mut by_stack: FxHashMap<(StackId, ThreadState), Option<usize>> = FxHashMap::default();
     let (mut unseen, mut short_ns) = (Vec::new(), 0);
     for (at, row) in rows.iter().enumerate() {
-        if matches!(row.state, ThreadState::Running | ThreadState::Runnable) {
+        // Of what a span states the cause is known.
+        let is_own = row.thread == driver.thread;
+        if !is_own || matches!(row.state, ThreadState::Running | ThreadState::Runnable) {
             continue;
         }
         let is_short = row.weight_ns < LOOKED_AT_NS;

@@ -33,12 +33,12 @@ pub(super) fn follow(
     driver: &Driver,
     rows: Vec<Sample>,
     window: Interval,
+    hands: Hands,
 ) -> (Vec<Sample>, Hands) {
-    let first = file.threads().iter().map(|row| row.thread + 1).max().unwrap_or(0);
-    let all = awaited(&rows, cpu);
+    let all = awaited(&rows, cpu, driver);
     let all_ns: u64 = all.iter().map(|waits| waits.ns).sum();
     if all_ns == 0 || (all_ns as f64) < LEAST_SHARE * window.length() as f64 {
-        return (rows, Hands::from(first));
+        return (rows, hands);
     }
     let timelines = timelines(file, cpu, driver, window);
     let exact =
@@ -46,7 +46,7 @@ pub(super) fn follow(
     let mut follow = Follow {
         rows: &rows,
         exact: Cover::of(exact.map(extent)),
-        hands: Hands::from(first),
+        hands,
         gone: FxHashSet::default(),
         found: Vec::new(),
     };

@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
 
 use super::line::Place;
+use crate::rank::Stated;
 use crate::rank::samples::{CpuTrace, Layer, Part, Stack};
 
 /// A thread, or a team of them, while the driving thread waits for it at one place.
@@ -21,6 +22,9 @@ pub struct Hand {
 /// Several threads without names of their own.
 const SEVERAL: &str = "several threads";
 
+/// Rows in spans that state a cause have numbers of threads from here on, one for each cause.
+const STATED: ThreadIndex = ThreadIndex::MAX - 64;
+
 /// All of them. In a driving thread's rows they have numbers of threads beyond those of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Hands {
@@ -33,6 +37,28 @@ impl Hands {
     /// None yet, of a file whose threads have lower numbers than `first`.
     pub(super) fn from(first: ThreadIndex) -> Hands {
         Hands { first, ..Hands::default() }
+    }
+
+    /// The number for rows in spans that state a cause; where those with this stack and state are.
+    pub(super) fn state(
+        &mut self,
+        stated: Stated,
+        (stack, state): (StackId, ThreadState),
+        place: Place,
+    ) -> ThreadIndex {
+        let number = STATED + stated as ThreadIndex;
+        self.places.insert((number, stack, state), place);
+        number
+    }
+
+    /// The part of rows in spans that state a cause; `None` of others.
+    pub(super) fn stated(
+        &self,
+        thread: ThreadIndex,
+        stack: StackId,
+        state: ThreadState,
+    ) -> Option<Part> {
+        (thread >= STATED).then(|| self.place(thread, stack, state)).flatten().map(|at| at.part)
     }
 
     /// The hand that rows with the number of a thread are of; none of the driving thread's own.

@@ -102,7 +102,9 @@ impl Ledger {
     fn enter(&mut self, trace: &CpuTrace, stretches: &[&Stretch], all_ns: u64, hands: &Hands) {
         let weights = stretches.iter().map(|stretch| stretch.weight_ns);
         for (stretch, ns) in stretches.iter().zip(apportion(all_ns, weights)) {
-            let part = Part::of_driver(stretch.state, &stretch.stack, &trace.names);
+            let stated = hands.stated(stretch.thread, stretch.id, stretch.state);
+            let part = stated
+                .unwrap_or_else(|| Part::of_driver(stretch.state, &stretch.stack, &trace.names));
             let is_running = stretch.state == ThreadState::Running;
             let samples = if is_running && !stretch.stack.is_empty() { stretch.samples } else { 0 };
             let running_ns = if is_running { ns } else { 0 };

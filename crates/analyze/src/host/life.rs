@@ -140,7 +140,7 @@ fn ended(row: &Sample) -> u64 {
 
 /// What a row shows of the phases of a thread's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RowPhase {
+pub(super) enum RowPhase {
     /// No stack.
     Unknown,
     /// No Python function.
@@ -158,7 +158,7 @@ impl RowPhase {
         !matches!(self, RowPhase::Unknown | RowPhase::Native)
     }
 
-    fn of(row: &Sample, trace: &CpuTrace) -> RowPhase {
+    pub(super) fn of(row: &Sample, trace: &CpuTrace) -> RowPhase {
         let stack = trace.stack(row.process, row.stack);
         if stack.functions.is_empty() {
             return RowPhase::Unknown;
@@ -187,7 +187,7 @@ impl RowPhase {
 
 /// The end of the last import of a series from the beginning: 0 if there is neither Python nor
 /// an import.
-fn end_of_start_up(rows: &[Sample], phases: &[RowPhase]) -> u64 {
+pub(super) fn end_of_start_up(rows: &[Sample], phases: &[RowPhase]) -> u64 {
     let (mut end_ns, mut imports_ns, mut break_ns) = (0, 0, 0);
     let mut is_before_python = true;
     for (row, phase) in rows.iter().zip(phases) {

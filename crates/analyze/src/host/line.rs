@@ -48,12 +48,16 @@ pub enum OtherCause {
     Event,
     /// Child processes.
     Child,
+    /// A process of `multiprocessing`, or its fork server, to begin.
+    Start,
     /// Threads of its process, to end.
     Thread,
     /// What another thread does, by a condition or the like: unknown which thread that is.
     Work,
     /// A time to pass.
     Sleep,
+    /// What the program says that it synchronises with.
+    Sync,
 }
 
 impl OtherCause {
@@ -70,6 +74,9 @@ impl OtherCause {
                 is_call && !func.name.starts_with("futex_")
             }
         };
+        if functions.clone().any(Func::starts_worker) {
+            return OtherCause::Start;
+        }
         match functions.clone().any(waits_for_child) {
             true => OtherCause::Child,
             false if joins(ThreadState::Lock, functions.clone()) => OtherCause::Thread,
@@ -78,6 +85,11 @@ impl OtherCause {
             false if functions.any(|func| func.name.contains("nanosleep")) => OtherCause::Sleep,
             false => OtherCause::Event,
         }
+    }
+
+    /// Whether threads of the process are waited for.
+    pub fn is_of_thread(self) -> bool {
+        matches!(self, OtherCause::Thread | OtherCause::Work)
     }
 }
 
@@ -142,11 +154,19 @@ impl Place {
         place
     }
 
+    /// The line, apart from what it calls; `None` without a function and a file.
+    pub(super) fn line_alone(self) -> Option<Place> {
+        let is_line = !self.function.is_empty() && !self.file.is_empty();
+        is_line.then(|| Place { below: String::new(), library: String::new(), ..self })
+    }
+
     /// Whether a thread there works, or waits for what it needs for that: not for its next order.
     pub fn is_work(&self) -> bool {
         match self.part {
             Part::Data | Part::Unknown => false,
-            Part::Other => matches!(self.cause, OtherCause::Child | OtherCause::Sleep),
+            Part::Other => {
+                matches!(self.cause, OtherCause::Child | OtherCause::Start | OtherCause::Sleep)
+            }
             _ => true,
         }
     }

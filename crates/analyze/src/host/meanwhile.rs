@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::hash::Hash;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::passages::is_of_tprof;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Process, ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
@@ -19,8 +19,12 @@ use crate::rank::samples::{CpuTrace, Part};
 pub struct Doing {
     /// The thread's own name, or its number.
     pub thread: String,
-    /// Its process is not the driving thread's.
-    pub is_worker: bool,
+    pub process: ProcessIndex,
+    pub index: ThreadIndex,
+    /// That process is not the driving thread's.
+    pub is_of_other: bool,
+    /// It is its process's first thread.
+    pub is_first: bool,
     /// What it did there.
     pub place: Place,
     /// For how long while the driving thread was kept.
@@ -114,11 +118,17 @@ impl Meanwhile {
             let sum = doings.entry((process, thread, place)).or_default();
             (sum[0], sum[1]) = (sum[0] + ns[0], sum[1] + ns[1]);
         }
+        let pids: FxHashMap<ProcessIndex, u32> =
+            file.processes().iter().map(|row| (row.process, row.pid)).collect();
+        let firsts = file.threads().iter().filter(|row| pids.get(&row.process) == Some(&row.tid));
+        let firsts: FxHashSet<ThreadIndex> = firsts.map(|row| row.thread).collect();
         let doing =
             |((process, thread, place), ns): ((ProcessIndex, ThreadIndex, Place), [u64; 2])| {
+                let (index, is_first) = (thread, firsts.contains(&thread));
                 let thread = name(file, process, thread);
-                let is_worker = process != driver.process;
-                Doing { thread, is_worker, place, ns: ns[0], outside_ns: ns[1] }
+                let is_of_other = process != driver.process;
+                let [ns, outside_ns] = ns;
+                Doing { thread, process, index, is_of_other, is_first, place, ns, outside_ns }
             };
         let mut doings: Vec<Doing> =
             doings.into_iter().filter(|(_, ns)| ns[0] > 0).map(doing).collect();
@@ -129,10 +139,10 @@ impl Meanwhile {
     /// Of the threads of the driving thread's process the one, at one place, that most likely
     /// held what it waited for: it was there while the thread waited, and not otherwise.
     pub fn holder(&self) -> Option<&Doing> {
-        let may_hold = |doing: &&Doing| !doing.is_worker && doing.may_hold();
+        let may_hold = |doing: &&Doing| !doing.is_of_other && doing.may_hold();
         // Where a thread has no core, it is mostly unknown in which of its places that is.
         let mut threads: FxHashMap<&str, [u64; 2]> = FxHashMap::default();
-        for doing in self.doings.iter().filter(|doing| !doing.is_worker) {
+        for doing in self.doings.iter().filter(|doing| !doing.is_of_other) {
             let [placed_ns, ready_ns] = threads.entry(&doing.thread).or_default();
             *placed_ns += if doing.may_hold() { doing.ns } else { 0 };
             let is_ready = doing.place.part == Part::NoCore && doing.place.function.is_empty();
@@ -152,11 +162,11 @@ impl Meanwhile {
         (all(found) >= LEAST_HELD * self.kept_ns as f64 && weight(found) > 0.0).then_some(found)
     }
 
-    /// Of the threads of the driving thread's process the one that did most of what it waited
-    /// for, at the line where it was longest, with all of its time there.
-    pub fn maker(&self) -> Option<Doing> {
-        let waits = |doing: &Doing| matches!(doing.place.part, Part::Lock | Part::Data);
-        let makes = |doing: &&Doing| !doing.is_worker && !waits(doing);
+    /// Of the threads of the driving thread's process that may be awaited the one that did most of what
+    /// it waited for, at the line where it was longest, with all of its time there.
+    pub fn maker(&self, may_be: impl Fn(ThreadIndex) -> bool) -> Option<Doing> {
+        let works = |doing: &Doing| doing.place.is_work() && doing.place.part != Part::Lock;
+        let makes = |doing: &&Doing| !doing.is_of_other && works(doing) && may_be(doing.index);
         let thread = |doing: &Doing| doing.thread.clone();
         let (thread, ns) = longest(self.doings.iter().filter(makes), thread)?;
         if (ns as f64) < LEAST_HELD * self.kept_ns as f64 {
@@ -173,13 +183,13 @@ impl Meanwhile {
 
     /// Time of the other threads of the driving thread's process.
     pub fn of_threads(&self, is_of: impl Fn(&Place) -> bool) -> u64 {
-        let threads = self.doings.iter().filter(|doing| !doing.is_worker);
+        let threads = self.doings.iter().filter(|doing| !doing.is_of_other);
         threads.filter(|doing| is_of(&doing.place)).map(|doing| doing.ns).sum()
     }
 
     /// Their time in a part, where they are at work otherwise.
     pub fn delay(&self, part: Part) -> Delay {
-        let is_of = |doing: &&Doing| !doing.is_worker && doing.place.part == part;
+        let is_of = |doing: &&Doing| !doing.is_of_other && doing.place.part == part;
         let mut sums: FxHashMap<&Place, u64> = FxHashMap::default();
         let waits = self.doings.iter().filter(is_of);
         waits.for_each(|doing| *sums.entry(&doing.place).or_default() += doing.ns);

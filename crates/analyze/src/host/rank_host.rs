@@ -9,16 +9,18 @@ use tprof_trace::model::{Sample, ThreadState};
 use super::cut::rows_in;
 use super::driver::Driver;
 use super::follow::follow;
+use super::gil_holders::gil_holders;
 use super::hands::Hands;
 use super::imports;
 use super::ledger::Ledger;
 use super::life::Life;
 use super::line::{OtherCause, Place};
 use super::meanwhile::Meanwhile;
-use super::others::Others;
 use super::paused::paused;
+use super::stated::in_spans;
 use super::steps::{OF_STEPS, StepTime};
 use super::visible::Visible;
+use super::workers::{Made, Workers, of_children};
 use crate::base::intervals::{Cover, Interval};
 use crate::base::stats::Repeats;
 use crate::rank::samples::{CpuTrace, Part};
@@ -38,8 +40,16 @@ pub struct RankHost {
     pub imports: Vec<(String, u64)>,
     /// Each step.
     pub steps: Vec<StepTime>,
-    /// Other threads of the rank.
-    pub others: Others,
+    /// Other threads of its process that held Python's lock, by the line at which they did, most time
+    /// first.
+    pub gil_holders: Vec<(Place, u64)>,
+    /// Processes that make the data it waits for; what they did meanwhile, once they had begun; and
+    /// what children did while it waited for their end.
+    pub workers: Workers,
+    /// When it waits until processes of `multiprocessing` begin.
+    pub for_start: Cover,
+    pub made: Made,
+    pub children: Made,
     /// What others did while the driving thread waited for a lock, for what other threads do or
     /// for their end, or for data, and while it had no core; nothing where that took less than 1 % of
     /// the judged time. In all but the second, what the threads that it waits for do is its own.
@@ -97,8 +107,11 @@ impl RankHost {
         let life = life.within(part);
         steps.retain(|step| part == ALL_TIME || step.interval.overlap(part).length() > 0);
         let judged = rows_in(&rows, life.window);
-        let waiting = intervals(&judged, cpu, &Hands::default());
-        let (judged, hands) = follow(rank.file, cpu, &driver, judged, life.window);
+        let first = rank.file.threads().iter().map(|row| row.thread + 1).max().unwrap_or(0);
+        let mut hands = Hands::from(first);
+        let judged = in_spans(rank.file, cpu, &driver, judged, &mut hands);
+        let waiting = intervals(&judged, cpu, &hands);
+        let (judged, hands) = follow(rank.file, cpu, &driver, judged, life.window, hands);
         let (ledger, _) = Ledger::of(rank.file, &judged, life.window, &hands);
         let before = Interval::new(life.start_up.start, life.start_up.end.min(life.window.start));
         let starting = rows_in(&rows, before);
@@ -107,25 +120,45 @@ impl RankHost {
         let earlier = rows_in(&rows, Interval::new(0, life.window.start));
         let later = rows_in(&rows, Interval::new(life.window.end, u64::MAX));
         let rows = [earlier, judged.clone(), later].concat();
-        let steps = StepTime::all(&steps, &rows, cpu);
-        let others = Others::of(&driver, rank.file, cpu);
+        let steps = StepTime::all(&steps, &rows, cpu, &hands);
+        let gil_holders = gil_holders(&driver, cpu);
         let all = intervals(&judged, cpu, &hands);
         let collective = all.iter().filter(|(place, _)| place.part == Part::Collective);
         let collective = collective.map(|(_, interval)| *interval).collect();
-        let meanwhile = |all: &[(Arc<Place>, Interval)], kept: &dyn Fn(&Place) -> bool| {
+        let at = |all: &[(Arc<Place>, Interval)], kept: &dyn Fn(&Place) -> bool| {
             let kept = all.iter().filter(|(place, _)| kept(place)).map(|(_, interval)| *interval);
-            let kept = Cover::of(kept).intersection(&Cover::of([life.window]));
+            kept.collect::<Vec<Interval>>()
+        };
+        let meanwhile_of = |kept: Vec<Interval>, but: &Cover| {
+            let kept = Cover::of(kept).intersection(&Cover::of([life.window])).without(but);
             match !kept.is_empty() && kept.length() * 100 >= ledger.wall_ns {
                 true => Meanwhile::of(rank.file, cpu, &driver, &kept, life.window),
                 false => Meanwhile::default(),
             }
         };
-        let [locked, without_data, without_core] = [Part::Lock, Part::Data, Part::NoCore]
-            .map(|part| meanwhile(&all, &|place| place.part == part));
-        let awaiting = meanwhile(&waiting, &|place| {
-            let is_of_thread = matches!(place.cause, OtherCause::Thread | OtherCause::Work);
-            place.part == Part::Other && is_of_thread
-        });
+        let meanwhile = |all: &[(Arc<Place>, Interval)], kept: &dyn Fn(&Place) -> bool| {
+            meanwhile_of(at(all, kept), &Cover::default())
+        };
+        let [locked, without_core] =
+            [Part::Lock, Part::NoCore].map(|part| meanwhile(&all, &|place| place.part == part));
+        let for_data = at(&all, &|place| place.part == Part::Data && !place.is_inline);
+        let is_start =
+            |place: &Place| place.part == Part::Other && place.cause == OtherCause::Start;
+        let for_start = Cover::of(at(&all, &is_start)).intersection(&Cover::of([life.window]));
+        let is_much = |ns: u64| ns > 0 && ns.saturating_mul(100) >= ledger.wall_ns;
+        let waits = is_much(for_data.iter().map(|one| one.length()).sum());
+        let workers = match waits || is_much(ledger.ns(Part::NoCore)) {
+            true => Workers::of(rank.file, cpu, &driver, &for_data, life.window),
+            false => Workers::default(),
+        };
+        let without_data = meanwhile_of(for_data, &workers.starting);
+        let made = workers.made(&without_data);
+        let is_of_child =
+            |place: &Place| place.part == Part::Other && place.cause == OtherCause::Child;
+        let for_children = Cover::of(at(&all, &is_of_child));
+        let children = of_children(rank.file, &meanwhile(&all, &is_of_child), &for_children);
+        let awaiting =
+            meanwhile(&waiting, &|place| place.part == Part::Other && place.cause.is_of_thread());
         let longest = longest(all);
         let visible = Visible::of(cpu);
         Some(RankHost {
@@ -135,7 +168,11 @@ impl RankHost {
             start_up,
             imports,
             steps,
-            others,
+            gil_holders,
+            workers,
+            for_start,
+            made,
+            children,
             locked,
             awaiting,
             without_data,

@@ -3,6 +3,7 @@
 use tprof_trace::model::{Sample, ThreadState};
 
 use super::cut::{extent, off_in};
+use super::hands::Hands;
 use crate::base::apportion::apportion;
 use crate::rank::Step;
 use crate::rank::samples::{CpuTrace, Part};
@@ -52,7 +53,12 @@ impl StepTime {
     }
 
     /// Of all steps, which are in order and do not overlap.
-    pub fn all(steps: &[Step], rows: &[Sample], trace: &CpuTrace) -> Vec<StepTime> {
+    pub fn all(steps: &[Step], rows: &[Sample], trace: &CpuTrace, hands: &Hands) -> Vec<StepTime> {
+        let part_of = |row: &Sample| {
+            let state = trace.state(row.process, row.stack, row.state);
+            let stated = hands.stated(row.thread, row.stack, state);
+            stated.or_else(|| trace.driver_part(row.process, row.stack, row.state))
+        };
         let empty = |step: &Step| StepTime {
             number: step.number,
             wall_ns: step.interval.length(),
@@ -64,8 +70,7 @@ impl StepTime {
         };
         let mut all: Vec<StepTime> = steps.iter().map(empty).collect();
         for row in rows.iter().filter(|row| row.state != ThreadState::Running) {
-            let part =
-                trace.driver_part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
+            let part = part_of(row).unwrap_or(Part::Unknown);
             let at = OF_STEPS.iter().position(|of| *of == part);
             let at = at.unwrap_or(OF_STEPS.len() - 2);
             let extent = extent(row);
@@ -84,8 +89,9 @@ impl StepTime {
             let step = steps.get(at).filter(|step| step.interval.start <= row.time_ns);
             let Some(time) = step.and(all.get_mut(at)) else { continue };
             time.sampled_ns += row.weight_ns;
-            let part = trace.driver_part(row.process, row.stack, row.state);
-            if let Some(at) = part.and_then(|part| OF_STEPS.iter().position(|of| *of == part)) {
+            if let Some(at) =
+                part_of(row).and_then(|part| OF_STEPS.iter().position(|of| *of == part))
+            {
                 time.polled_ns[at] += row.weight_ns;
             }
         }
@@ -159,7 +165,7 @@ mod tests {
         let file = made.finish();
         let trace = CpuTrace::of_rows(&file, rows.iter().copied());
         let step = Step::on_host(3, 0, Interval::new(0, 100));
-        let [time] = StepTime::all(&[step], &rows, &trace).try_into().unwrap();
+        let [time] = StepTime::all(&[step], &rows, &trace, &Hands::default()).try_into().unwrap();
         let at = OF_STEPS.iter().position(|part| *part == Part::Collective).unwrap();
         assert_eq!((time.running_ns, time.parts_ns[at]), (10, 90));
         assert_eq!(time.ran_ns(), Some(10));
@@ -172,7 +178,7 @@ mod tests {
             Sample { weight_ns: 100, state: ThreadState::Sleep, stack: 1, ..Sample::default() };
         let trace = CpuTrace::of_rows(&file, [wait].into_iter());
         let step = Step::on_host(3, 0, Interval::new(0, 100));
-        let [time] = StepTime::all(&[step], &[wait], &trace).try_into().unwrap();
+        let [time] = StepTime::all(&[step], &[wait], &trace, &Hands::default()).try_into().unwrap();
         assert_eq!((time.ran_ns(), time.parts_ns.iter().sum::<u64>()), (None, 100));
     }
 }

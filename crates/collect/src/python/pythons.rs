@@ -44,14 +44,14 @@ enum PyProcess {
 /// A process's interpreter.
 struct Interpreter {
     found: FoundPython,
-    /// Address of each thread's state, by tid.
+    /// Address of each thread's state, by tid, while there is one interpreter.
     threads: HashMap<u32, u64>,
     /// What was read of each thread, by tid.
     places: HashMap<u32, Places>,
     codes: code::Codes,
     named: FxHashMap<(u64, u32), Arc<PyFunction>>,
-    /// Where its lock lies; of several, the one that was last read.
-    lock: Option<Range<u64>>,
+    /// Where locks lie that were read: several interpreters may each have their own. Latest last.
+    locks: Vec<Range<u64>>,
     names: ThreadNames,
     /// How many stacks were there of which no frame could be read; none once one was read.
     unread: Option<u32>,
@@ -59,6 +59,9 @@ struct Interpreter {
 
 /// So many stacks without a frame, and none with one, are no accident.
 const MOST_UNREAD: u32 = 16;
+
+/// Locks of interpreters that are known at a time.
+const MOST_LOCKS: usize = 64;
 
 /// A thread that Python gave a name.
 pub struct PyThreadName {
@@ -97,11 +100,13 @@ impl Pythons {
         Some(stack)
     }
 
-    /// Where the lock of a process's interpreter lies, once it was read.
-    pub fn lock(&self, pid: u32) -> Option<&Range<u64>> {
-        match self.of.get(&pid)? {
-            PyProcess::Python(interpreter) => interpreter.lock.as_ref(),
-            _ => None,
+    /// Whether a lock of a process's interpreters lies at an address, of those that were read.
+    pub fn is_lock(&self, pid: u32, address: u64) -> bool {
+        match self.of.get(&pid) {
+            Some(PyProcess::Python(interpreter)) => {
+                interpreter.locks.iter().any(|lock| lock.contains(&address))
+            }
+            _ => false,
         }
     }
 
@@ -168,7 +173,7 @@ impl Pythons {
                     places: HashMap::new(),
                     codes: code::Codes::default(),
                     named: FxHashMap::default(),
-                    lock: None,
+                    locks: Vec::new(),
                     names: ThreadNames::default(),
                     unread: Some(0),
                 })),
@@ -186,12 +191,34 @@ impl Interpreter {
             Some(places) => ProcessMemory::with(pid, places),
             None => ProcessMemory::new(pid),
         };
-        let state = self.thread(&memory, tid)?;
+        let states = self.states(&memory, tid);
         let layout = &self.found.known.layout;
-        let (raw, cut) = stack::read(&memory, layout, state)?;
+        // Where one interpreter runs code in another, the frames of that one lie within its own.
+        let (mut raw, mut cut, mut inner) = (Vec::new(), false, None);
+        for state in &states {
+            let (frames, is_cut) = stack::read(&memory, layout, *state)?;
+            if !frames.is_empty() && inner.is_none() {
+                inner = Some(*state);
+            }
+            raw.extend(frames);
+            cut |= is_cut;
+        }
+        let state = inner.or(states.last().copied())?;
         let lock = stack::look_at_lock(&memory, &self.found.known, self.found.runtime, state);
-        let gil = lock.as_ref().and_then(|lock| lock.held);
-        self.lock = lock.map(|lock| lock.place).or(self.lock.take());
+        let mut gil = lock.as_ref().and_then(|lock| lock.held);
+        // Who holds the lock of an interpreter that has one of its own keeps no thread of another.
+        if states.len() > 1
+            && let Some(lock) = &lock
+            && let Some(main) = stack::lock_of_main(&memory, &self.found.known, self.found.runtime)
+        {
+            gil = gil.map(|held| held && lock.place.start == main);
+        }
+        if let Some(lock) = lock {
+            self.locks.retain(|known| *known != lock.place);
+            self.locks.push(lock.place);
+            let too_many = self.locks.len().saturating_sub(MOST_LOCKS);
+            self.locks.drain(..too_many);
+        }
         // Code is read once in a while: its places are not these.
         self.places.insert(tid, memory.places());
         memory.read_ahead(self.codes.due(raw.iter().map(|frame| frame.code)));
@@ -235,21 +262,28 @@ impl Interpreter {
         (!stack.frames.is_empty()).then_some((stack, name))
     }
 
-    /// The state of a thread, found once and then checked.
-    fn thread(&mut self, memory: &ProcessMemory, tid: u32) -> Option<u64> {
+    /// The states of a thread, of the interpreter that it entered last first. The one state where there
+    /// is one interpreter is found once and then checked.
+    fn states(&mut self, memory: &ProcessMemory, tid: u32) -> Vec<u64> {
         let layout = &self.found.known.layout;
+        let runtime = self.found.runtime;
+        if !stack::has_one_interpreter(memory, layout, runtime) {
+            self.threads.clear();
+            let all = stack::thread_states(memory, layout, runtime);
+            return stack::states_of(memory, layout, &all, tid);
+        }
         if let Some(state) = self.threads.get(&tid)
             && stack::tid_of(memory, layout, *state) == Some(tid)
         {
-            return Some(*state);
+            return vec![*state];
         }
         self.threads.clear();
         self.places.clear();
-        for state in stack::thread_states(memory, layout, self.found.runtime) {
-            if let Some(tid) = stack::tid_of(memory, layout, state) {
-                self.threads.insert(tid, state);
+        for state in stack::thread_states(memory, layout, runtime) {
+            if let Some(tid) = stack::tid_of(memory, layout, state.at) {
+                self.threads.insert(tid, state.at);
             }
         }
-        self.threads.get(&tid).copied()
+        self.threads.get(&tid).copied().into_iter().collect()
     }
 }

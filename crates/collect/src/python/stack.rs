@@ -18,22 +18,78 @@ const PTHREAD_TID: u64 = 720;
 #[cfg(not(target_arch = "x86_64"))]
 const PTHREAD_TID: u64 = 208;
 
-/// The states of all threads of all interpreters.
-pub fn thread_states(mut memory: &ProcessMemory, layout: &Layout, runtime: u64) -> Vec<u64> {
+/// A thread has a state of its own in each interpreter in which it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadState {
+    pub at: u64,
+    /// It is of the interpreter that began first, and not of one that was made by the program.
+    pub is_of_main: bool,
+    /// Where the state keeps what its latest call of the loop has on the thread's own stack;
+    /// `None` in versions that keep nothing there.
+    on_stack: Option<u64>,
+}
+
+/// Whether a process has one interpreter, as nearly all have.
+pub fn has_one_interpreter(mut memory: &ProcessMemory, layout: &Layout, runtime: u64) -> bool {
+    let first = memory.u64(runtime + layout.interpreters).unwrap_or(0);
+    first == 0 || memory.u64(first + layout.next_interpreter).is_none_or(|next| next == 0)
+}
+
+/// The states of all threads, of the youngest interpreter first.
+pub fn thread_states(
+    mut memory: &ProcessMemory,
+    layout: &Layout,
+    runtime: u64,
+) -> Vec<ThreadState> {
     let mut states = Vec::new();
     let mut interpreter = memory.u64(runtime + layout.interpreters).unwrap_or(0);
     for _ in 0..MAX_INTERPRETERS {
         if interpreter == 0 {
             break;
         }
-        let mut state = memory.u64(interpreter + layout.threads).unwrap_or(0);
-        while state != 0 && states.len() < MAX_THREADS {
-            states.push(state);
-            state = memory.u64(state + layout.next_thread).unwrap_or(0);
+        let next = memory.u64(interpreter + layout.next_interpreter).unwrap_or(0);
+        let mut at = memory.u64(interpreter + layout.threads).unwrap_or(0);
+        while at != 0 && states.len() < MAX_THREADS {
+            let (call, is_pointer) = (layout.frame.0, layout.frame.1.is_some());
+            let on_stack = is_pointer.then(|| memory.u64(at + call)).flatten();
+            states.push(ThreadState { at, is_of_main: next == 0, on_stack });
+            at = memory.u64(at + layout.next_thread).unwrap_or(0);
         }
-        interpreter = memory.u64(interpreter + layout.next_interpreter).unwrap_or(0);
+        interpreter = next;
     }
     states
+}
+
+/// Of a thread's states those that may have frames of its stack, innermost first. To 3.12 a state of an
+/// interpreter that the program made names the thread that made it, whoever runs in it: what it has on
+/// a stack tells that, and which was called by which. Later versions name the thread that runs, and one
+/// that runs in several interpreters most likely entered the youngest last.
+pub fn states_of(
+    memory: &ProcessMemory,
+    layout: &Layout,
+    states: &[ThreadState],
+    tid: u32,
+) -> Vec<u64> {
+    let named: Vec<(ThreadState, u32)> = states
+        .iter()
+        .filter_map(|state| Some((*state, tid_of(memory, layout, state.at)?)))
+        .collect();
+    let is_main_of = |tid: u32| named.iter().any(|(state, of)| state.is_of_main && *of == tid);
+    let runs = |(state, named_tid): &(ThreadState, u32)| {
+        let Some(place) = state.on_stack.filter(|_| !state.is_of_main && is_main_of(*named_tid))
+        else {
+            return *named_tid;
+        };
+        let callers = named.iter().filter_map(|(caller, of)| {
+            let on_stack = caller.on_stack.filter(|_| caller.is_of_main)?;
+            (on_stack > place).then_some((on_stack, *of))
+        });
+        callers.min().map_or(*named_tid, |(_, of)| of)
+    };
+    let mut of_thread: Vec<ThreadState> =
+        named.iter().filter(|one| runs(one) == tid).map(|(state, _)| *state).collect();
+    of_thread.sort_by_key(|state| state.on_stack.unwrap_or(0));
+    of_thread.into_iter().map(|state| state.at).collect()
 }
 
 /// The tid of a thread's state.
@@ -69,6 +125,19 @@ pub struct LockSeen {
     pub place: Range<u64>,
     /// Whether the thread holds it; `None` if unknown.
     pub held: Option<bool>,
+}
+
+/// Where the lock of the interpreter lies that began first.
+pub fn lock_of_main(mut memory: &ProcessMemory, known: &KnownLayout, runtime: u64) -> Option<u64> {
+    let Lock::Interpreter(pointer, holder, _) = known.lock else { return None };
+    let mut interpreter = memory.u64(runtime + known.layout.interpreters)?;
+    for _ in 0..MAX_INTERPRETERS {
+        match memory.u64(interpreter + known.layout.next_interpreter)? {
+            0 => return Some(memory.u64(interpreter + pointer)? + holder),
+            next => interpreter = next,
+        }
+    }
+    None
 }
 
 /// Reads the lock; `None` if there is none, or it could not be found.

@@ -9,10 +9,9 @@ use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times, top};
-use crate::gpu::gpu_time::loads_data;
 use crate::host::RankHost;
-use crate::rank::HostSpan;
 use crate::rank::samples::Part;
+use crate::rank::{HostSpan, Stated};
 
 /// Kinds of spans in which data may be loaded.
 const KINDS: [SpanKind; 5] =
@@ -48,7 +47,7 @@ impl Rule for DataLoadBound {
                 true => Verdict::none_to_judge(
                     format!(
                         "{}; {}",
-                        scene.none(&RANGE, scene.has_spans(&KINDS, loads_data)),
+                        scene.none(&RANGE, scene.has_spans(&KINDS, Stated::DataLoad)),
                         scene.none(&SAMPLE, scene.sampled_loading().is_recorded),
                     ),
                     "a range around the wait for the next batch: PyTorch's DataLoader has one; \
@@ -167,7 +166,7 @@ fn cover_of(scene: &Scene<'_>, spans: &[&HostSpan]) -> Cover {
 }
 
 fn spans<'s>(scene: &'s Scene<'_>) -> Vec<&'s HostSpan> {
-    let mut spans = scene.spans_named(&KINDS, loads_data);
+    let mut spans = scene.spans_stated(&KINDS, Stated::DataLoad);
     spans.retain(|span| scene.window.touches(span.interval()));
     spans
 }

@@ -1,12 +1,18 @@
-//! DataWait: the driving thread waits for what worker processes or threads make.
+//! DataWait: the driving thread waits for what worker processes or threads make, or for their start.
+
+use std::cmp::Reverse;
 
 use tprof_facts::units::{duration, percent};
 
-use super::host_part::{at_places, finding_at, hardly, host, is_found, waited, widest, with_lines};
+use super::host_part::{
+    amount, at_places, finding_at, finding_in, hardly, host, is_found, modules, waited, widest,
+    with_lines,
+};
+use crate::findings::finding::Finding;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::host::{Doing, Others, Place};
+use crate::host::{Doing, Made, OtherCause, Place, RankHost, WallTime};
 use crate::rank::samples::Part;
 
 /// Share of the workers' time without a core from which more workers gain nothing.
@@ -31,40 +37,90 @@ impl Rule for DataWait {
         // What it loads itself is DataInline's.
         let places = host.ledger.places(Some(Part::Data));
         let places: Vec<_> = places.into_iter().filter(|(place, _)| !place.is_inline).collect();
-        let ns = places.iter().map(|(_, time)| time.ns).sum();
-        if !is_found(host, ns) {
-            return hardly(host, ns, "waiting for data");
+        let all_ns: u64 = places.iter().map(|(_, time)| time.ns).sum();
+        let starting_ns = host.workers.starting.length().min(all_ns);
+        let starts_ns = starting_ns + host.for_start.length();
+        let made = is_found(host, all_ns - starting_ns)
+            .then(|| of_making(scene, host, &places, starting_ns));
+        let starts = is_found(host, starts_ns).then(|| of_starting(scene, host, starts_ns));
+        let found: Vec<Finding> = made.into_iter().chain(starts).collect();
+        match found.is_empty() {
+            false => Verdict::Found(found),
+            true => hardly(host, all_ns + host.for_start.length(), "waiting for data"),
         }
-        let workers = &host.others;
-        let maker = host.without_data.maker().filter(|_| workers.workers.is_empty());
-        let mut made = match workers.workers.is_empty() {
-            true if maker.is_some() => maker.as_ref().map(meanwhile).unwrap_or_default(),
-            true => "No worker process was sampled on a core.".to_owned(),
-            false => format!(
-                "The workers ran for {}, most in {}, and were ready without a core for {}.",
-                duration(workers.workers_running_ns),
-                at_places(&workers.workers),
-                duration(workers.workers_ready_ns),
-            ),
-        };
-        if waits_most(workers) {
-            let waits = at_places(&workers.workers_waiting);
-            made.push_str(&format!(" They wait themselves: {waits}."));
-        }
-        let seen =
-            with_lines(&format!("It waits for {}", waited(host, &places)), &places) + " " + &made;
-        let is_there = |place: &Place| place.part == Part::Data && !place.is_inline;
-        Verdict::Found(vec![
-            finding_at(scene, host, "the job waits for its next data", ns, is_there)
-                .seen(seen)
-                .advice(maker.as_ref().map_or_else(|| advice(workers), of_maker))
-                .on_line(widest(&places)),
-        ])
     }
 }
 
+/// The wait for what workers make once they have begun.
+fn of_making(
+    scene: &Scene<'_>,
+    host: &RankHost,
+    places: &[(&Place, &WallTime)],
+    starting_ns: u64,
+) -> Finding {
+    let ns = places.iter().map(|(_, time)| time.ns).sum::<u64>() - starting_ns;
+    let made = &host.made;
+    let has_workers = !made.running.is_empty() || waits_most(made);
+    let is_awaited = |thread| host.workers.has_thread(thread);
+    let maker = host.without_data.maker(is_awaited).filter(|_| !has_workers);
+    let mut meanwhile = match &maker {
+        Some(maker) => of_thread(maker),
+        None if made.running.is_empty() => "No worker process was sampled on a core.".to_owned(),
+        None => format!(
+            "Meanwhile the workers ran for {}, most in {}, and were ready without a core for {}.",
+            duration(made.running_ns),
+            at_places(&made.running),
+            duration(made.ready_ns),
+        ),
+    };
+    if waits_most(made) {
+        meanwhile.push_str(&format!(" They wait themselves: {}.", at_places(&made.waiting)));
+    }
+    let mut waits = format!("It waits for {}", waited(host, places));
+    if starting_ns > 0 {
+        waits.push_str(&format!(", {} of it until workers have started", duration(starting_ns)));
+    }
+    let is_there = |place: &Place| place.part == Part::Data && !place.is_inline;
+    let advice = match &maker {
+        Some(maker) => of_maker(maker),
+        None => of_alone(host).unwrap_or_else(|| of_workers(made)),
+    };
+    finding_at(scene, host, "the job waits for its next data", ns, is_there)
+        .seen(with_lines(&waits, places) + " " + &meanwhile)
+        .advice(advice)
+        .on_line(widest(places))
+}
+
+/// The wait for workers that are starting, while none has begun to work.
+fn of_starting(scene: &Scene<'_>, host: &RankHost, ns: u64) -> Finding {
+    let workers = &host.workers;
+    let mut places = host.ledger.places(None);
+    places.retain(|(place, _)| match place.part {
+        Part::Data => !place.is_inline && !workers.starting.is_empty(),
+        part => part == Part::Other && place.cause == OtherCause::Start,
+    });
+    let mut times = workers.starting.union(&host.for_start).parts().to_vec();
+    times.sort_by_key(|part| (Reverse(part.length()), *part));
+    let imports = match workers.imports.is_empty() {
+        true => "No import of theirs was sampled.".to_owned(),
+        false => format!("They are mostly in imports of {}.", modules(&workers.imports)),
+    };
+    let waits = format!("It waits for {} while workers start and none has work", amount(host, ns));
+    let times = times.into_iter().map(|part| (Part::Data, part));
+    finding_in(scene, host, "the job waits for its workers to start", ns, times)
+        .about("start of workers")
+        .seen(format!("{} {imports}", with_lines(&waits, &[])))
+        .advice(
+            "Start them once and earlier (persistent_workers=True, one pool for all of the job), let \
+             them import less (imports of the main module below `if __name__ == \"__main__\"`), or \
+             import before they are forked (multiprocessing.set_forkserver_preload, the start method \
+             `fork`).",
+        )
+        .on_line(widest(&places))
+}
+
 /// What a thread of the same process did.
-fn meanwhile(maker: &Doing) -> String {
+fn of_thread(maker: &Doing) -> String {
     let part = maker.place.part.word();
     let (thread, place, ns) = (&maker.thread, maker.place.shown(), duration(maker.ns));
     format!("Meanwhile {thread} is in {place} for {ns}, most of that {part}.")
@@ -80,23 +136,40 @@ fn of_maker(maker: &Doing) -> String {
 }
 
 /// Whether the workers wait for other things than their next task longer than they run.
-fn waits_most(workers: &Others) -> bool {
-    let waits: u64 = workers.workers_waiting.iter().map(|(_, ns)| ns).sum();
-    waits > workers.workers_running_ns + workers.workers_ready_ns
+fn waits_most(made: &Made) -> bool {
+    let waits: u64 = made.waiting.iter().map(|(_, ns)| ns).sum();
+    waits > made.running_ns + made.ready_ns
+}
+
+/// Where one worker has most of the work, more of them gain nothing.
+fn of_alone(host: &RankHost) -> Option<String> {
+    let (process, ns) = host.workers.alone?;
+    let made = &host.made;
+    let most = if waits_most(made) { made.waiting.first() } else { made.running.first() };
+    let doing =
+        host.without_data.doings.iter().find(|doing| doing.process == process && doing.is_first)?;
+    Some(format!(
+        "Divide {} more evenly among the workers (smaller tasks, the longest first, chunksize=1), or \
+         make it cheaper: for {} only one of them worked, most often {}, while the others waited for \
+         tasks.",
+        most?.0.shown(),
+        duration(ns),
+        doing.thread,
+    ))
 }
 
 /// More workers only help where a core is free.
-fn advice(workers: &Others) -> String {
-    if let Some((place, _)) = workers.workers_waiting.first().filter(|_| waits_most(workers)) {
+fn of_workers(made: &Made) -> String {
+    if let Some((place, _)) = made.waiting.first().filter(|_| waits_most(made)) {
         return format!(
             "Shorten what the workers wait for at {} (storage, a peer, a sleep), read ahead \
              there, or start more workers: waiting takes no core.",
             place.shown()
         );
     }
-    let active_ns = workers.workers_running_ns + workers.workers_ready_ns;
-    let ready = workers.workers_ready_ns as f64 / active_ns.max(1) as f64;
-    let hottest = workers.workers.first().map(|(place, _)| place.shown());
+    let active_ns = made.running_ns + made.ready_ns;
+    let ready = made.ready_ns as f64 / active_ns.max(1) as f64;
+    let hottest = made.running.first().map(|(place, _)| place.shown());
     match hottest {
         Some(function) if ready >= MUCH_READY => format!(
             "Make {function} cheaper, or free cores: the workers lacked a core for {} of their \

@@ -39,10 +39,10 @@ impl Rule for GilContention {
 /// The line that holds the lock is what to change; where it was not sampled, the one that waits.
 fn of_driver(scene: &Scene<'_>, host: &RankHost, ns: u64) -> Finding {
     let places = host.ledger.places(Some(Part::Gil));
-    let holder = host.others.gil_holders.first().map(|(place, _)| place);
+    let holder = host.gil_holders.first().map(|(place, _)| place);
     let held = match holder {
         None => "Its holder was not sampled.".to_owned(),
-        Some(_) => format!("Other threads held it in {}.", at_places(&host.others.gil_holders)),
+        Some(_) => format!("Other threads held it in {}.", at_places(&host.gil_holders)),
     };
     let advice = match holder {
         Some(place) => format!(

@@ -3,6 +3,7 @@
 use tprof_facts::units::{counted, duration, percent};
 use tprof_trace::model::ThreadIndex;
 
+use crate::base::intervals::Interval;
 use crate::findings::finding::{Evidence, Finding, SourceLine, Track};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -162,16 +163,28 @@ pub(super) fn finding_at(
     ns: u64,
     is_there: impl Fn(&Place) -> bool,
 ) -> Finding {
+    let places = host.longest.iter().filter(|(place, _)| is_there(place));
+    let places = places.map(|(place, interval)| (place.part, *interval));
     let bound_ns = match scene.has_device() {
         true => ns.min(scene.idle_at(&is_there)),
         false => ns,
     };
+    finding_in(scene, host, what, bound_ns, places)
+}
+
+/// The same of some times of the driving thread, longest first.
+pub(super) fn finding_in(
+    scene: &Scene<'_>,
+    host: &RankHost,
+    what: &str,
+    bound_ns: u64,
+    times: impl Iterator<Item = (Part, Interval)>,
+) -> Finding {
     let thread: ThreadIndex = host.driver.thread;
-    let places = host.longest.iter().filter(|(place, _)| is_there(place)).take(LONGEST);
-    let places = places.map(move |(place, interval)| Evidence {
-        interval: *interval,
+    let places = times.take(LONGEST).map(move |(part, interval)| Evidence {
+        interval,
         place: Track::Thread(thread),
-        name: place.part.word().into(),
+        name: part.word().into(),
     });
     scene.finding(what).bound(bound_ns).of(of_ns(scene, host)).local().at(places)
 }

@@ -10,7 +10,7 @@ use crate::findings::lost::Lost;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::host::{Doing, Meanwhile};
+use crate::host::{Doing, RankHost};
 use crate::rank::samples::Part;
 
 /// Ready, but not on a core.
@@ -30,7 +30,7 @@ impl Rule for NoFreeCore {
         if !is_found(host, ns) {
             return hardly(host, ns, "being ready without a core");
         }
-        let taken = Taken::of(&host.without_core);
+        let taken = Taken::of(host);
         let load = MachineLoad::of(scene.rank.file, host);
         if is_of_others(&taken, &load, ns) {
             return Verdict::clear(format!(
@@ -44,6 +44,7 @@ impl Rule for NoFreeCore {
             true => {
                 "Raise the CPU limit of the container or batch job (cpu.max, --cpus), or start \
                      no more threads and workers than it has processors."
+                    .to_owned()
             }
             false => taken.advice(),
         };
@@ -65,7 +66,7 @@ pub(in crate::findings) fn lost(scene: &Scene<'_>) -> Option<Lost> {
     let (ns, of_ns) = (host.ledger.ns(Part::NoCore), host.ledger.wall_ns);
     let load = MachineLoad::of(scene.rank.file, host);
     let is_much = ns as f64 >= LEAST_LOST * of_ns as f64;
-    let is_lost = is_much && is_of_others(&Taken::of(&host.without_core), &load, ns);
+    let is_lost = is_much && is_of_others(&Taken::of(host), &load, ns);
     is_lost.then_some(Lost { ns, of_ns, busy_cores: load.busy_cores, own_cores: load.own_cores })
 }
 
@@ -91,23 +92,27 @@ const POOLS: [&str; 8] = [
 struct Taken<'h> {
     /// The rank's other threads and processes, ns.
     threads_ns: u64,
+    processes_ns: u64,
+    /// Of the processes, those that `multiprocessing` runs functions in.
     workers_ns: u64,
-    /// Of both, in pools.
+    /// Of both, in pools of threads.
     pools_ns: u64,
     /// The one at one place with most of it.
     first: Option<&'h Doing>,
 }
 
 impl<'h> Taken<'h> {
-    fn of(meanwhile: &'h Meanwhile) -> Taken<'h> {
+    fn of(host: &'h RankHost) -> Taken<'h> {
+        let meanwhile = &host.without_core;
         let sum = |passes: &dyn Fn(&Doing) -> bool| {
             meanwhile.running().filter(|doing| passes(doing)).map(|doing| doing.ns).sum()
         };
         let in_pool =
             |doing: &Doing| POOLS.iter().any(|start| doing.place.library.starts_with(start));
         Taken {
-            threads_ns: sum(&|doing| !doing.is_worker),
-            workers_ns: sum(&|doing| doing.is_worker),
+            threads_ns: sum(&|doing| !doing.is_of_other),
+            processes_ns: sum(&|doing| doing.is_of_other),
+            workers_ns: sum(&|doing| host.workers.is_of_pool(doing.process)),
             pools_ns: sum(&in_pool),
             first: meanwhile.running().find(|doing| !doing.place.function.is_empty()),
         }
@@ -121,26 +126,35 @@ impl<'h> Taken<'h> {
         format!(
             "Meanwhile the rank's other threads ran for {}, its other processes for {}{first}.",
             duration(self.threads_ns),
-            duration(self.workers_ns),
+            duration(self.processes_ns),
         )
     }
 
     fn own_ns(&self) -> u64 {
-        self.threads_ns + self.workers_ns
+        self.threads_ns + self.processes_ns
     }
 
-    fn advice(&self) -> &'static str {
+    fn advice(&self) -> String {
         if self.pools_ns * 2 >= self.own_ns() {
             return "Pools of threads take the cores, and spin while they wait: set \
                     OMP_NUM_THREADS (OPENBLAS_NUM_THREADS, MKL_NUM_THREADS) to the cores of a \
-                    rank, and OMP_WAIT_POLICY=passive.";
+                    rank, and OMP_WAIT_POLICY=passive."
+                .to_owned();
         }
-        match self.workers_ns >= self.threads_ns {
-            true => {
+        if self.processes_ns < self.threads_ns {
+            return "Start fewer threads, or ask for more cores.".to_owned();
+        }
+        match self.first.filter(|_| self.workers_ns * 2 < self.processes_ns) {
+            Some(doing) => format!(
+                "Run {} at another time, on other cores or with a lower priority (nice), or ask for \
+                 more cores.",
+                doing.thread
+            ),
+            None => {
                 "Start fewer worker processes (num_workers of loaders, ranks on this machine), \
                      or ask for more cores."
+                    .to_owned()
             }
-            false => "Start fewer threads, or ask for more cores.",
         }
     }
 }

@@ -27,13 +27,17 @@ impl Rule for OtherWait {
         };
         let causes = [
             OtherCause::Child,
+            OtherCause::Start,
             OtherCause::Thread,
             OtherCause::Work,
             OtherCause::Sleep,
+            OtherCause::Sync,
             OtherCause::Event,
         ];
-        let found: Vec<Finding> =
-            causes.into_iter().filter_map(|cause| of_cause(scene, host, cause)).collect();
+        // Without a device DataWait judges it, beside the rest of what workers take.
+        let is_judged = |cause: &OtherCause| *cause != OtherCause::Start || scene.has_device();
+        let causes = causes.into_iter().filter(is_judged);
+        let found: Vec<Finding> = causes.filter_map(|cause| of_cause(scene, host, cause)).collect();
         match found.is_empty() {
             false => Verdict::Found(found),
             true => hardly(host, host.ledger.ns(Part::Other), "sleeping, and waiting for others,"),
@@ -55,6 +59,12 @@ fn of_cause(scene: &Scene<'_>, host: &RankHost, cause: OtherCause) -> Option<Fin
             "Do their work in this process (a library in place of a program), give each more to \
              do, or run several at once where cores are free.",
         ),
+        OtherCause::Start => (
+            "starts",
+            "the job waits for its workers to start",
+            "Start them once, and while there is other work to do (persistent_workers=True, one pool \
+             for all of the job).",
+        ),
         OtherCause::Thread => (
             "threads",
             "the job waits for its threads to end",
@@ -74,6 +84,12 @@ fn of_cause(scene: &Scene<'_>, host: &RankHost, cause: OtherCause) -> Option<Fin
             "If it waits for something, wait for that (a condition, a notification, a blocking \
              call) and not for a time to pass, or shorten the interval.",
         ),
+        OtherCause::Sync => (
+            "synchronisation",
+            "the job waits in spans that synchronise",
+            "Synchronise less often, give this thread other work before it does, or shorten what it \
+             waits for.",
+        ),
         OtherCause::Event => (
             "events",
             "the job waits for events",
@@ -82,14 +98,14 @@ fn of_cause(scene: &Scene<'_>, host: &RankHost, cause: OtherCause) -> Option<Fin
         ),
     };
     let mut seen = with_lines(&format!("It waits for {}", waited(host, &places)), &places);
-    let others = &host.others;
-    if cause == OtherCause::Child && others.workers_running_ns > 0 {
-        let most = match others.workers.is_empty() {
+    let children = &host.children;
+    if cause == OtherCause::Child && children.running_ns > 0 {
+        let most = match children.running.is_empty() {
             true => String::new(),
-            false => format!(", most in {}", at_places(&others.workers)),
+            false => format!(", most in {}", at_places(&children.running)),
         };
-        let ran = duration(others.workers_running_ns);
-        seen.push_str(&format!(" The rank's other processes ran for {ran}{most}."));
+        let ran = duration(children.running_ns);
+        seen.push_str(&format!(" Meanwhile they ran for {ran}{most}."));
     }
     if matches!(cause, OtherCause::Thread | OtherCause::Work) {
         seen.push_str(&of_threads(&host.awaiting));

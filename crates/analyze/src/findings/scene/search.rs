@@ -6,7 +6,7 @@ use tprof_trace::model::{NameId, SpanKind};
 use super::Scene;
 use super::copies::Copy;
 use crate::base::intervals::Cover;
-use crate::rank::{HostSpan, Work};
+use crate::rank::{HostSpan, Stated, Work};
 
 impl Scene<'_> {
     /// Calls of the main threads with a name that passes, in the window.
@@ -51,9 +51,26 @@ impl Scene<'_> {
         self.has_named(self.rank.calls.iter(), passes)
     }
 
-    /// Whether a host span of these kinds with a name that passes was recorded at all.
-    pub fn has_spans(&self, kinds: &[SpanKind], passes: impl Fn(&str) -> bool) -> bool {
-        self.has_named(kinds.iter().flat_map(|kind| self.rank.spans(*kind)), passes)
+    /// Whether a host span of these kinds that states this was recorded at all.
+    pub fn has_spans(&self, kinds: &[SpanKind], stated: Stated) -> bool {
+        let mut states = self.states(stated);
+        kinds.iter().flat_map(|kind| self.rank.spans(*kind)).any(|span| states(span))
+    }
+
+    /// Host spans of the main threads of these kinds that state this.
+    pub fn spans_stated(&self, kinds: &[SpanKind], stated: Stated) -> Vec<&HostSpan> {
+        let mut states = self.states(stated);
+        let spans = kinds.iter().flat_map(|kind| self.rank.spans(*kind));
+        spans.filter(|span| self.main_threads.contains(span.thread) && states(span)).collect()
+    }
+
+    fn states(&self, stated: Stated) -> impl FnMut(&HostSpan) -> bool {
+        let mut known: FxHashMap<(NameId, NameId), bool> = FxHashMap::default();
+        move |span| {
+            *known.entry((span.name, span.args)).or_insert_with(|| {
+                Stated::of(self.rank.name(span.name), self.rank.name(span.args)) == Some(stated)
+            })
+        }
     }
 
     fn has_named<'s>(

@@ -18,3 +18,4 @@ mod properties;
 mod report;
 mod scope;
 mod sizes;
+mod workers;

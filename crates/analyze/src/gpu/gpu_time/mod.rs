@@ -24,7 +24,6 @@ use crate::rank::{Busy, DeviceWindow, Needs, RankTrace};
 
 pub use cause::{CAUSES, IdleCause};
 pub use gaps::Gap;
-pub(crate) use ranges::loads_data;
 pub use threads::Threads;
 pub(crate) use waterfall::main_line;
 pub use waterfall::{BusyTimes, Waterfall};

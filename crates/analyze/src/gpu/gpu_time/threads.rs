@@ -10,6 +10,7 @@ use super::cause::IdleCause;
 use super::host_code::HostCode;
 use super::ranges;
 use super::timeline::{NO_CALL, Piece, QUIET_NS, ThreadTimeline, around, ordered};
+use crate::base::innermost::innermost;
 use crate::base::intervals::{Cover, Interval, Union};
 use crate::host::Place;
 use crate::rank::call_names::{
@@ -17,7 +18,7 @@ use crate::rank::call_names::{
     is_wait, loads_code,
 };
 use crate::rank::samples::{CpuTrace, Layer, Part};
-use crate::rank::{HostSpan, RankTrace, WorkKind};
+use crate::rank::{HostSpan, RankTrace, Stated, WorkKind};
 
 /// Hands through which a wait is followed.
 const MOST_HANDS: usize = 3;
@@ -82,7 +83,6 @@ impl Threads {
             // A call of the driver's that takes all of the runtime's is a part of it.
             timeline.blocking.sort_by_key(|(_, (_, call))| rank.calls[*call as usize].kind);
             timeline.blocking = ordered(std::mem::take(&mut timeline.blocking));
-            timeline.named = ordered(std::mem::take(&mut timeline.named));
             timeline.waits = ordered(std::mem::take(&mut timeline.waits));
             timeline.samples.sort_by_key(|sample| sample.0);
             timeline.sampled = around(&timeline.samples);
@@ -157,20 +157,32 @@ impl Threads {
     }
 
     fn add_names(&mut self, rank: &RankTrace<'_>) {
-        let mut known: FxHashMap<NameId, [Option<IdleCause>; 2]> = FxHashMap::default();
+        let mut known: FxHashMap<(NameId, NameId), (Option<Stated>, [Option<IdleCause>; 2])> =
+            FxHashMap::default();
+        let mut named: FxHashMap<usize, Vec<(Interval, Option<IdleCause>)>> = FxHashMap::default();
         for span in NAMING.iter().flat_map(|kind| rank.spans(*kind)) {
-            let HostSpan { name, process, thread, .. } = *span;
-            let [whole, rest] = *known.entry(name).or_insert_with(|| {
+            let HostSpan { name, args, process, thread, .. } = *span;
+            let (stated, [whole, rest]) = *known.entry((name, args)).or_insert_with(|| {
                 let name = rank.name(name);
-                [ranges::of_all_within(name), ranges::of_rest_within(name)]
+                let stated = Stated::of(name, rank.name(args));
+                (
+                    stated,
+                    [ranges::of_all_within(name, stated), ranges::of_rest_within(name, stated)],
+                )
             });
-            if whole.is_none() && rest.is_none() {
+            if whole.is_none() && rest.is_none() && stated.is_none() {
                 continue;
             }
             let at = self.entry(process, thread);
-            let timeline = &mut self.all[at];
-            timeline.whole.extend(whole.map(|cause| (span.interval(), cause)));
-            timeline.named.extend(rest.map(|cause| (span.interval(), cause)));
+            self.all[at].whole.extend(whole.map(|cause| (span.interval(), cause)));
+            // One that states something else takes its time from the one around it.
+            if rest.is_some() || stated.is_some() {
+                named.entry(at).or_default().push((span.interval(), rest));
+            }
+        }
+        for (at, spans) in named {
+            let parts = innermost(spans).into_iter();
+            self.all[at].named = parts.filter_map(|(part, cause)| Some((part, cause?))).collect();
         }
         for read in &rank.compile.logs {
             let intervals = read.log.frames.iter().filter_map(|frame| read.interval_ns(frame));

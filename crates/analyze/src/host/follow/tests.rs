@@ -94,7 +94,7 @@ fn ledger(own: &[Sample], others: &[Sample]) -> Ledger {
     let cpu = CpuTrace::load(&file, &mut Vec::new());
     let (process, thread, tid) = (0, 0, 100);
     let driver = Driver { process, thread, tid, name: "".into(), start_ns: 0, end_ns: WINDOW.end };
-    let (rows, hands) = follow(&file, &cpu, &driver, own.to_vec(), WINDOW);
+    let (rows, hands) = follow(&file, &cpu, &driver, own.to_vec(), WINDOW, Hands::from(9));
     Ledger::of(&file, &rows, WINDOW, &hands).0
 }
 

@@ -13,7 +13,7 @@ mod waits;
 
 pub use load::CpuTrace;
 pub(crate) use names::FrameFunctions;
-pub use names::{Func, FunctionTable, Layer, Stack};
+pub use names::{Func, FuncId, FunctionTable, Layer, Stack};
 pub use part::{PARTS, Part};
 pub(crate) use part::{is_interpreter, joins, loads_inline, takes_from_thread, wants_held_lock};
 pub(crate) use role::Role;

@@ -32,6 +32,14 @@ fn is_saving_name(name: &str) -> bool {
         || name.contains("checkpoint") && writes && !name.contains("restore")
 }
 
+/// Python's functions that start processes of `multiprocessing`, by the end of their file.
+const STARTS: [(&str, &str); 4] = [
+    ("multiprocessing/popen_forkserver.py", "_launch"),
+    ("multiprocessing/popen_spawn_posix.py", "_launch"),
+    ("multiprocessing/forkserver.py", "ensure_running"),
+    ("multiprocessing/resource_tracker.py", "ensure_running"),
+];
+
 impl Func {
     fn code(&self) -> Code<'_> {
         Code { layer: self.layer, file: &self.file, module: &self.module }
@@ -50,6 +58,15 @@ impl Func {
     /// Most likely of the person who runs the job.
     pub(crate) fn is_own(&self) -> bool {
         self.code().is_own()
+    }
+
+    /// Of Python's `multiprocessing`, where it starts a process and waits until that, or its fork
+    /// server, has begun.
+    pub(crate) fn starts_worker(&self) -> bool {
+        self.layer == Layer::Python
+            && STARTS.iter().any(|(file, function)| {
+                self.file.ends_with(file) && self.name.rsplit('.').next() == Some(function)
+            })
     }
 
     /// Of a database that runs within the process.

@@ -190,6 +190,11 @@ fn waiting(state: ThreadState, frames: &[&Func]) -> Part {
     if frames.iter().any(|func| takes_data(func)) {
         return if names::compiles(frames) { Part::Other } else { Part::Data };
     }
+    if matches!(state, ThreadState::Io | ThreadState::Poll)
+        && frames.iter().any(|func| func.starts_worker())
+    {
+        return Part::Other;
+    }
     match state {
         // A condition is no lock: what another thread does is waited for.
         ThreadState::Lock if is_lock(frames) => Part::Lock,

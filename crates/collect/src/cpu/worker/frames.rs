@@ -80,8 +80,7 @@ impl Worker {
     /// Whether a thread that waits does so for Python's lock, by the address that it waits
     /// at: the interpreter's functions that take it have no names where it is stripped.
     pub(super) fn is_at_lock(&self, pid: u32, registers: Option<Registers>) -> bool {
-        let lock = self.pythons.lock(pid);
-        lock.zip(registers).is_some_and(|(lock, at)| lock.contains(&at.argument))
+        registers.is_some_and(|at| self.pythons.is_lock(pid, at.argument))
     }
 
     /// Where a thread waits, read from outside while it does, and what for.

@@ -1,0 +1,119 @@
+//! Spans of the driving thread that say what their time is for: a sleep in a span that loads data is a
+//! wait for data.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::TraceFile;
+use tprof_trace::model::{NameId, NamedSpan, Sample, SpanKind, ThreadState};
+
+use super::cut::{extent, off_in};
+use super::driver::Driver;
+use super::hands::Hands;
+use super::line::{OtherCause, Place};
+use crate::base::innermost::innermost;
+use crate::base::intervals::Interval;
+use crate::rank::Stated;
+use crate::rank::samples::{CpuTrace, Part};
+
+/// A driving thread's rows, those in spans that state another cause with the number of that cause.
+pub(super) fn in_spans(
+    file: &TraceFile,
+    cpu: &CpuTrace,
+    driver: &Driver,
+    rows: Vec<Sample>,
+    hands: &mut Hands,
+) -> Vec<Sample> {
+    let spans = innermost(spans(file, driver));
+    if spans.is_empty() {
+        return rows;
+    }
+    let mut found = Vec::with_capacity(rows.len());
+    for row in rows {
+        if row.state == ThreadState::Running {
+            let at = spans.partition_point(|(span, _)| span.end <= row.time_ns);
+            let stated = spans.get(at).filter(|(span, _)| span.start <= row.time_ns);
+            found.push(marked(row, stated.map(|(_, stated)| *stated), cpu, hands));
+            continue;
+        }
+        let all = extent(&row);
+        let from = spans.partition_point(|(span, _)| span.end <= all.start);
+        let inside = spans[from..].iter().take_while(|(span, _)| span.start < all.end);
+        let mut start_ns = all.start;
+        let mut part = |until_ns: u64, stated| {
+            let part = Interval::new(start_ns, until_ns);
+            start_ns = until_ns.max(start_ns);
+            let weight_ns = off_in(&row, part);
+            let spread_ns = row.spread_ns.map(|_| part.length());
+            let row = Sample { time_ns: part.start, weight_ns, spread_ns, ..row };
+            found.extend((weight_ns > 0).then(|| marked(row, stated, cpu, hands)));
+        };
+        for (span, stated) in inside {
+            part(span.start, None);
+            part(span.end.min(all.end), Some(*stated));
+        }
+        part(all.end, None);
+    }
+    found
+}
+
+/// A row, with the number of what its span states if that is another cause than its stack shows.
+fn marked(row: Sample, stated: Option<Stated>, cpu: &CpuTrace, hands: &mut Hands) -> Sample {
+    let Some(stated) = stated else { return row };
+    let part = cpu.driver_part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
+    let state = cpu.state(row.process, row.stack, row.state);
+    let stack = cpu.stack(row.process, row.stack);
+    let seen = Place::of(part, state, stack, &cpu.names);
+    let Some(part) = part_of(stated, &seen) else { return row };
+    let cause = if stated == Stated::Sync { OtherCause::Sync } else { OtherCause::default() };
+    // What it waits for others for, they make.
+    let waits = seen.part == Part::Other
+        && (seen.cause.is_of_thread()
+            || matches!(seen.cause, OtherCause::Child | OtherCause::Start));
+    let is_inline = part == Part::Data && !waits;
+    let thread = hands.state(stated, (row.stack, state), Place { part, cause, is_inline, ..seen });
+    Sample { thread, ..row }
+}
+
+/// What the time of a place counts as in such a span; `None` as its stack shows. Time that belongs to
+/// Python's lock, to other ranks, to a device, to tprof or to who had the core stays theirs.
+fn part_of(stated: Stated, seen: &Place) -> Option<Part> {
+    let runs = seen.part.is_running();
+    let waits = matches!(seen.part, Part::FileIo | Part::Socket | Part::Unknown)
+        || seen.part == Part::Other && !seen.cause.is_of_thread();
+    match stated {
+        Stated::DataLoad => {
+            (runs || waits || matches!(seen.part, Part::Lock | Part::Other)).then_some(Part::Data)
+        }
+        Stated::Sync => (waits || matches!(seen.part, Part::Python | Part::Native))
+            .then_some(Part::Other)
+            .filter(|_| seen.cause != OtherCause::Child),
+        Stated::Communication => (runs || waits || matches!(seen.part, Part::Lock | Part::Other))
+            .then_some(Part::Collective),
+        Stated::Memory => {
+            matches!(seen.part, Part::Python | Part::Native).then_some(Part::Allocator)
+        }
+        Stated::Io => (waits && seen.part != Part::Socket && seen.part != Part::FileIo)
+            .then_some(Part::FileIo),
+        Stated::Compute | Stated::Compile => None,
+    }
+}
+
+/// The driving thread's spans that state something.
+fn spans(file: &TraceFile, driver: &Driver) -> Vec<(Interval, Stated)> {
+    let mut known: FxHashMap<(NameId, NameId), Option<Stated>> = FxHashMap::default();
+    let mut spans = Vec::new();
+    for row in file.blocks::<NamedSpan>().flatten() {
+        let is_named = matches!(row.kind, SpanKind::Annotation | SpanKind::Nvtx);
+        if row.thread != driver.thread || row.process != driver.process || !is_named {
+            continue;
+        }
+        let stated = *known.entry((row.name, row.args)).or_insert_with(|| {
+            let args = file.name(row.args);
+            // A span that any thread may end lies on no thread's stack.
+            let is_of_thread = !args.contains("\"start/end\"");
+            Stated::of(file.name(row.name), args).filter(|_| is_of_thread)
+        });
+        let interval = Interval::new(row.start_ns, row.start_ns.saturating_add(row.duration_ns));
+        spans.extend(stated.map(|stated| (interval, stated)));
+    }
+    spans
+}

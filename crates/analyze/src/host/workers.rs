@@ -1,0 +1,485 @@
+//! Which other processes make what the driving thread waits for, and which only live beside it.
+//!
+//! A job has processes that wait on purpose: multiprocessing's fork server and resource tracker,
+//! services of loggers, monitors. Their waits delay nothing. What tells a worker from them:
+//!
+//! - Where processes of `multiprocessing` (DataLoader's workers, pools) were seen, others are none.
+//! - It runs while the driving thread waits, or it ran right before these waits end, more often than
+//!   a process would by chance whose times have nothing to do with them.
+//!
+//! Workers of one function are a team: any of them may make the next.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_trace::TraceFile;
+use tprof_trace::model::{
+    Process, ProcessIndex, Sample, StackId, Thread, ThreadIndex, ThreadState,
+};
+
+use super::cut::{extent, rows_in};
+use super::driver::Driver;
+use super::imports;
+use super::life::{RowPhase, end_of_start_up};
+use super::line::Place;
+use super::meanwhile::{Doing, Meanwhile};
+use crate::base::intervals::{Cover, Interval};
+use crate::rank::samples::{CpuTrace, FuncId, Layer, Part, Stack};
+
+/// Who runs for this share of the waits makes something in them.
+const LEAST_RUNNING: f64 = 0.1;
+/// Who runs for more of the time is always on a core when a wait ends: its own waits are taken for a
+/// part of its work.
+const MOSTLY_RUNNING: f64 = 0.5;
+/// The most that one wait's end counts: it comes so soon after the process ran.
+const MOST_SCORE: f64 = 7.0;
+/// So many standard errors above what chance makes of the ends of waits.
+const LEAST_ERRORS: f64 = 3.0;
+/// And so much above it, at least. Where processes share a core, those that run briefly run one after
+/// another, and that alone makes 1.1 of it.
+const LEAST_MORE: f64 = 1.5;
+/// One process works while its mates wait for tasks for this share of the waits.
+const LEAST_ALONE: f64 = 0.5;
+/// A child that is waited for ends so long after the wait at most.
+const ENDS_WITHIN_NS: u64 = 2_000_000;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Workers {
+    /// `multiprocessing` runs a function in them.
+    of_pool: FxHashSet<ProcessIndex>,
+    /// They make what is waited for.
+    makers: FxHashSet<ProcessIndex>,
+    /// Of them, those whose own waits make that take longer.
+    delayed: FxHashSet<ProcessIndex>,
+    /// Threads of the driving thread's process that are waited for.
+    threads: FxHashSet<ThreadIndex>,
+    /// When the driving thread waits, a worker is starting, and none has work yet.
+    pub starting: Cover,
+    /// By imported module, the time of workers in `starting`, most first.
+    pub imports: Vec<(String, u64)>,
+    /// For most of the waits only one process of a team worked: which, and for how long.
+    pub alone: Option<(ProcessIndex, u64)>,
+}
+
+/// What workers did while the driving thread waited for them and they had begun.
+#[derive(Clone, Debug, Default)]
+pub struct Made {
+    pub running_ns: u64,
+    /// Ready, without a core.
+    pub ready_ns: u64,
+    /// Their lines with most time on a core, most first.
+    pub running: Vec<(Place, u64)>,
+    /// Their lines with most time in sleeps, files and sockets, most first.
+    pub waiting: Vec<(Place, u64)>,
+}
+
+/// A process, and when it did what.
+struct Worker {
+    process: ProcessIndex,
+    /// The function that `multiprocessing` runs in it.
+    target: Option<FuncId>,
+    start_up: Interval,
+    imports: Vec<(Interval, String)>,
+    /// From the end of its start-up to its own.
+    life: Interval,
+    /// At least one of its threads was on a core.
+    ran: Cover,
+    /// Or ready for one.
+    busy: Cover,
+    /// Its first thread waits for something else than its next task.
+    waits: Cover,
+}
+
+impl Worker {
+    /// When it works, or waits for what it needs for that.
+    fn work(&self, is_delayed: bool) -> Cover {
+        let begun = self.busy.without(&Cover::of([self.start_up]));
+        if is_delayed {
+            begun.union(&self.waits.without(&Cover::of([self.start_up])))
+        } else {
+            begun
+        }
+    }
+}
+
+impl Workers {
+    /// Of the driving thread's waits for data in a window.
+    pub fn of(
+        file: &TraceFile,
+        cpu: &CpuTrace,
+        driver: &Driver,
+        waits: &[Interval],
+        window: Interval,
+    ) -> Workers {
+        let kept = Cover::of(waits.iter().copied()).intersection(&Cover::of([window]));
+        let mut rows: FxHashMap<ProcessIndex, FxHashMap<ThreadIndex, Vec<Sample>>> =
+            FxHashMap::default();
+        for row in file.blocks::<Sample>().flatten() {
+            rows.entry(row.process).or_default().entry(row.thread).or_default().push(row);
+        }
+        let of_driver = rows.remove(&driver.process).unwrap_or_default();
+        let all = workers(file, cpu, rows, window);
+        let targets = all.iter().filter(|one| one.target.is_some());
+        let of_pool: FxHashSet<ProcessIndex> = targets.map(|one| one.process).collect();
+        let mut found = Workers { of_pool, ..Workers::default() };
+        if kept.is_empty() {
+            return found;
+        }
+        let mut teams: FxHashMap<(Option<FuncId>, ProcessIndex), Vec<&Worker>> =
+            FxHashMap::default();
+        for one in all.iter().filter(|one| one.target.is_some() || found.of_pool.is_empty()) {
+            let alone = if one.target.is_some() { 0 } else { one.process };
+            teams.entry((one.target, alone)).or_default().push(one);
+        }
+        let sum = |team: &[&Worker], of: fn(&Worker) -> &Cover| {
+            team.iter().fold(Cover::default(), |sum, one| sum.union(of(one)))
+        };
+        let of_kept = |cover: &Cover| cover.shared(&kept) as f64 / kept.length() as f64;
+        let teams: Vec<(Vec<&Worker>, f64)> = teams
+            .into_values()
+            .map(|team| {
+                let share = of_kept(&sum(&team, |one| &one.busy));
+                (team, share)
+            })
+            .collect();
+        // What one team works at in most of the waits, no wait of another's makes longer.
+        let is_explained = teams.iter().any(|(_, share)| *share >= MOSTLY_RUNNING);
+        let ahead: Vec<Ahead> = match is_explained {
+            true => vec![Ahead::default(); teams.len()],
+            false => teams
+                .iter()
+                .map(|(team, _)| ahead(&sum(team, |one| &one.ran), waits, window))
+                .collect(),
+        };
+        // Where none is clearly waited for, the one that most likely is.
+        let is_clear = ahead.iter().any(|one| one.is_clear);
+        let best = ahead.iter().map(|one| one.errors).fold(LEAST_ERRORS, f64::max);
+        for ((team, share), ahead) in teams.iter().zip(&ahead) {
+            let is_best = !is_clear && ahead.errors >= best;
+            let is_awaited = *share >= MOSTLY_RUNNING || ahead.is_clear || is_best;
+            if *share >= LEAST_RUNNING || is_awaited {
+                found.makers.extend(team.iter().map(|one| one.process));
+            }
+            if is_awaited {
+                found.delayed.extend(team.iter().map(|one| one.process));
+            }
+        }
+        let others = file.threads().iter().filter(|one| one.thread != driver.thread);
+        for thread in others {
+            let Some(rows) = of_driver.get(&thread.thread) else { continue };
+            let life = Cover::of([life_of(file, thread).overlap(window)]);
+            if is_awaited(&life.without(&off(rows, |_| true)), waits, &kept, window) {
+                found.threads.insert(thread.thread);
+            }
+        }
+        let makers = || all.iter().filter(|one| found.makers.contains(&one.process));
+        let works = makers().fold(Cover::default(), |sum, one| {
+            sum.union(&one.work(found.delayed.contains(&one.process)))
+        });
+        let starts = Cover::of(makers().map(|one| one.start_up));
+        found.starting = kept.intersection(&starts).without(&works);
+        let measure = found.starting.measure();
+        let mut modules: FxHashMap<&str, u64> = FxHashMap::default();
+        for (interval, module) in makers().flat_map(|one| &one.imports) {
+            *modules.entry(module).or_default() += measure.within(*interval);
+        }
+        let modules = modules.into_iter().filter(|(_, ns)| *ns > 0);
+        let mut imports: Vec<_> = modules.map(|(name, ns)| (name.to_owned(), ns)).collect();
+        imports.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+        let rest = kept.without(&found.starting);
+        let alone = teams.iter().filter_map(|(team, _)| alone(team, &found.delayed, &rest));
+        found.alone = alone.max_by_key(|(process, ns)| (*ns, *process));
+        found.imports = imports;
+        found
+    }
+
+    /// Whether `multiprocessing` runs a function in a process.
+    pub fn is_of_pool(&self, process: ProcessIndex) -> bool {
+        self.of_pool.contains(&process)
+    }
+
+    /// Whether a thread of the driving thread's process is waited for.
+    pub fn has_thread(&self, thread: ThreadIndex) -> bool {
+        self.threads.contains(&thread)
+    }
+
+    /// What they did meanwhile.
+    pub fn made(&self, meanwhile: &Meanwhile) -> Made {
+        let makes = |doing: &&Doing| self.makers.contains(&doing.process);
+        let waits = |doing: &&Doing| {
+            let place = &doing.place;
+            let is_slow = matches!(place.part, Part::FileIo | Part::Socket)
+                || place.part == Part::Other && !place.cause.is_of_thread();
+            doing.is_first && is_slow && self.delayed.contains(&doing.process)
+        };
+        let doings = || meanwhile.doings.iter().filter(makes);
+        let running = || doings().filter(|doing| doing.place.part.is_running());
+        let ready = doings().filter(|doing| doing.place.part == Part::NoCore);
+        Made {
+            running_ns: running().map(|doing| doing.ns).sum(),
+            ready_ns: ready.map(|doing| doing.ns).sum(),
+            running: by_line(running()),
+            waiting: by_line(doings().filter(waits)),
+        }
+    }
+}
+
+/// What children did that ended with a wait for them, or other processes where none did.
+pub(super) fn of_children(file: &TraceFile, meanwhile: &Meanwhile, waits: &Cover) -> Made {
+    let ends = |process: &Process| {
+        file.process_end(process.process).is_some_and(|(end_ns, _)| {
+            waits.touches(Interval::new(end_ns.saturating_sub(ENDS_WITHIN_NS), end_ns + 1))
+        })
+    };
+    let ended: FxHashSet<ProcessIndex> =
+        file.processes().iter().filter(|one| ends(one)).map(|one| one.process).collect();
+    let any = ended.is_empty();
+    let doings = meanwhile.doings.iter();
+    let of = doings.filter(|doing| doing.is_of_other && (any || ended.contains(&doing.process)));
+    let running = of.filter(|doing| doing.place.part.is_running());
+    Made {
+        running_ns: running.clone().map(|doing| doing.ns).sum(),
+        running: by_line(running),
+        ..Made::default()
+    }
+}
+
+fn by_line<'d>(doings: impl Iterator<Item = &'d Doing>) -> Vec<(Place, u64)> {
+    let mut sums: FxHashMap<Place, u64> = FxHashMap::default();
+    for doing in doings {
+        let unknown = Place { part: Part::Unknown, ..doing.place.clone() };
+        if let Some(place) = unknown.line_alone() {
+            *sums.entry(place).or_default() += doing.ns;
+        }
+    }
+    let mut all: Vec<(Place, u64)> = sums.into_iter().collect();
+    all.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+    all
+}
+
+/// How much sooner waits end after somebody ran than chance makes them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ahead {
+    /// In standard errors.
+    errors: f64,
+    /// It is more than a busy machine makes of those that only run at the same times.
+    is_clear: bool,
+}
+
+/// See [`Ahead`]. How probable it is that a moment of
+/// the window comes so soon is evenly distributed for one whose times have nothing to do with the waits.
+fn ahead(ran: &Cover, waits: &[Interval], window: Interval) -> Ahead {
+    let gaps = Cover::of([window]).without(ran);
+    let mut lengths: Vec<u64> = gaps.parts().iter().map(|gap| gap.length()).collect();
+    lengths.sort_unstable();
+    let mut sum = 0;
+    let upto: Vec<u64> = std::iter::once(0)
+        .chain(lengths.iter().map(|length| {
+            sum += length;
+            sum
+        }))
+        .collect();
+    let window_ns = window.length().max(1) as f64;
+    let ran_ns = window.length() - gaps.length();
+    let share = |lag_ns: u64| {
+        let shorter = lengths.partition_point(|length| *length <= lag_ns);
+        let longer = (lengths.len() - shorter) as u64;
+        (ran_ns + upto[shorter] + longer * lag_ns) as f64 / window_ns
+    };
+    let score = |wait: &Interval| {
+        let at = gaps.parts().partition_point(|gap| gap.end < wait.end);
+        let gap = gaps.parts().get(at).filter(|gap| gap.start < wait.end);
+        let lag_ns = gap.map_or(0, |gap| wait.end - gap.start);
+        -share(lag_ns).max((-MOST_SCORE).exp()).ln()
+    };
+    let ends = waits.iter().filter(|wait| (window.start..window.end).contains(&wait.end));
+    let scores: Vec<f64> = ends.map(score).collect();
+    // Mean and mean square of the logarithm of what is evenly distributed, but for a share at its
+    // lower end that counts as one.
+    let lowest = share(0).max((-MOST_SCORE).exp());
+    let mean = 1.0 - lowest;
+    let square = 2.0 + 2.0 * lowest * lowest.ln() - 2.0 * lowest;
+    let count = scores.len() as f64;
+    let error = (square - mean * mean).max(0.0).sqrt() / count.sqrt();
+    if scores.is_empty() || error == 0.0 {
+        return Ahead::default();
+    }
+    let more = scores.iter().sum::<f64>() / count - mean;
+    // Who runs for much of the time cannot be far above chance.
+    let least = ((-lowest.ln() - mean) / 2.0).min(LEAST_MORE);
+    let errors = more / error;
+    Ahead { errors, is_clear: errors >= LEAST_ERRORS && more >= least }
+}
+
+/// Whether somebody is waited for: runs for most of the time, or right before waits end.
+fn is_awaited(ran: &Cover, waits: &[Interval], kept: &Cover, window: Interval) -> bool {
+    let share = ran.shared(kept) as f64 / kept.length().max(1) as f64;
+    share >= MOSTLY_RUNNING || ahead(ran, waits, window).is_clear
+}
+
+/// The process that most often was the only one of its team at work, if that was so for most of the
+/// waits.
+fn alone(
+    team: &[&Worker],
+    delayed: &FxHashSet<ProcessIndex>,
+    kept: &Cover,
+) -> Option<(ProcessIndex, u64)> {
+    let works: Vec<(ProcessIndex, Cover)> = team
+        .iter()
+        .map(|one| (one.process, one.work(delayed.contains(&one.process)).intersection(kept)))
+        .collect();
+    if works.len() < 2 {
+        return None;
+    }
+    // Mates live at the same time.
+    let lives = team.iter().map(|one| Cover::of([one.life]));
+    let (_, alive) = once_and_twice(lives);
+    let (once, twice) = once_and_twice(works.iter().map(|(_, work)| work.intersection(&alive)));
+    let alone_ns = once.without(&twice).length();
+    let own = works
+        .iter()
+        .map(|(process, work)| (work.intersection(&alive).without(&twice).length(), *process));
+    let (_, process) = own.max()?;
+    (alone_ns as f64 >= LEAST_ALONE * kept.length().max(1) as f64).then_some((process, alone_ns))
+}
+
+/// What is in at least one of these, and in two.
+fn once_and_twice(all: impl Iterator<Item = Cover>) -> (Cover, Cover) {
+    all.fold((Cover::default(), Cover::default()), |(once, twice), one| {
+        (once.union(&one), twice.union(&once.intersection(&one)))
+    })
+}
+
+/// All other processes with rows in a window.
+fn workers(
+    file: &TraceFile,
+    cpu: &CpuTrace,
+    mut rows: FxHashMap<ProcessIndex, FxHashMap<ThreadIndex, Vec<Sample>>>,
+    window: Interval,
+) -> Vec<Worker> {
+    let mut threads: FxHashMap<ProcessIndex, Vec<&Thread>> = FxHashMap::default();
+    for thread in file.threads() {
+        threads.entry(thread.process).or_default().push(thread);
+    }
+    let of = |process: &Process| {
+        let rows = rows.remove(&process.process)?;
+        let threads = threads.get(&process.process)?;
+        Some(worker(file, cpu, process, threads, rows, window))
+    };
+    file.processes().iter().filter_map(of).collect()
+}
+
+fn worker(
+    file: &TraceFile,
+    cpu: &CpuTrace,
+    process: &Process,
+    threads: &[&Thread],
+    mut rows: FxHashMap<ThreadIndex, Vec<Sample>>,
+    window: Interval,
+) -> Worker {
+    let mut known: FxHashMap<StackId, (RowPhase, Option<FuncId>)> = FxHashMap::default();
+    let mut of = |row: &Sample| {
+        *known.entry(row.stack).or_insert_with(|| {
+            let stack = cpu.stack(row.process, row.stack);
+            (phase(row, stack, cpu), target(stack, cpu))
+        })
+    };
+    let first = threads.iter().find(|thread| thread.tid == process.pid).map(|one| one.thread);
+    let mut of_first = first.and_then(|first| rows.get(&first).cloned()).unwrap_or_default();
+    of_first.sort_by_key(|row| row.time_ns);
+    let (phases, targets): (Vec<RowPhase>, Vec<Option<FuncId>>) =
+        of_first.iter().map(&mut of).unzip();
+    let end_ns = end_of_start_up(&of_first, &phases);
+    let start_up = Interval::new(process.start_ns, end_ns.max(process.start_ns)).overlap(window);
+    let module = |row: &Sample| {
+        let stack = cpu.stack(row.process, row.stack);
+        imports::module(stack.functions.iter().map(|id| cpu.names.get(*id)))
+    };
+    let imports = of_first.iter().filter(|row| row.time_ns < end_ns).filter_map(|row| {
+        let all = match row.state {
+            ThreadState::Running if row.cpu.is_none() => return None,
+            ThreadState::Running => {
+                Interval::new(row.time_ns.saturating_sub(row.weight_ns), row.time_ns)
+            }
+            _ => extent(row),
+        };
+        Some((all, module(row)?))
+    });
+    let imports = imports.collect();
+    let waits = rows_in(&of_first, window).into_iter().filter(|row| {
+        let part = cpu.part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
+        let state = cpu.state(row.process, row.stack, row.state);
+        let place = || Place::of(part, state, cpu.stack(row.process, row.stack), &cpu.names);
+        match part {
+            Part::Other => !place().cause.is_of_thread(),
+            Part::FileIo | Part::Socket => true,
+            _ => false,
+        }
+    });
+    let waits = Cover::of(waits.map(|row| extent(&row)));
+    let of_process = file.process_end(process.process).map_or(u64::MAX, |(end_ns, _)| end_ns);
+    let life = Interval::new(start_up.end, of_process).overlap(window);
+    let (mut ran, mut busy) = (Cover::default(), Cover::default());
+    for thread in threads {
+        let name = file.thread_name(thread.thread).unwrap_or_default();
+        let Some(rows) = rows.remove(&thread.thread).filter(|_| !name.starts_with("tprof-")) else {
+            continue;
+        };
+        let life = life_of(file, thread).overlap(window);
+        ran = ran.union(&Cover::of([life]).without(&off(&rows, |_| true)));
+        let waits = |row: &Sample| row.state != ThreadState::Runnable;
+        busy = busy.union(&Cover::of([life]).without(&off(&rows, waits)));
+    }
+    let target = targets.into_iter().flatten().next();
+    Worker { process: process.process, target, start_up, imports, life, ran, busy, waits }
+}
+
+fn life_of(file: &TraceFile, thread: &Thread) -> Interval {
+    let of_process = file.process_end(thread.process).map(|(end_ns, _)| end_ns);
+    let end_ns = [file.thread_end(thread.thread), of_process].into_iter().flatten().min();
+    Interval::new(thread.start_ns, end_ns.unwrap_or(u64::MAX))
+}
+
+/// When a thread with these rows was off its core.
+fn off(rows: &[Sample], passes: impl Fn(&Sample) -> bool) -> Cover {
+    let off = rows.iter().filter(|row| {
+        // Where waits that were added up lie is not known; most of the time it is theirs.
+        let is_most = row.weight_ns.saturating_mul(2) >= extent(row).length();
+        row.state != ThreadState::Running && is_most && passes(row)
+    });
+    Cover::of(off.map(extent))
+}
+
+/// Where `multiprocessing` begins to run a process's own function, innermost first: what lies outside
+/// is its start, or of the process from which it was forked.
+fn bootstrap(stack: &Stack, cpu: &CpuTrace) -> Option<usize> {
+    stack.functions.iter().position(|id| {
+        let func = cpu.names.get(*id);
+        func.layer == Layer::Python
+            && func.file.ends_with("multiprocessing/process.py")
+            && func.name.ends_with("_bootstrap")
+    })
+}
+
+fn target(stack: &Stack, cpu: &CpuTrace) -> Option<FuncId> {
+    let inner = stack.functions[..bootstrap(stack, cpu)?].iter().rev();
+    let is_own = |id: &&FuncId| {
+        let func = cpu.names.get(**id);
+        func.layer == Layer::Python && !func.file.ends_with("multiprocessing/process.py")
+    };
+    inner.copied().find(|id| is_own(&id))
+}
+
+/// What a row shows of the start of a process.
+fn phase(row: &Sample, stack: &Stack, cpu: &CpuTrace) -> RowPhase {
+    let Some(at) = bootstrap(stack, cpu) else {
+        let prepares = stack.functions.iter().map(|id| cpu.names.get(*id)).any(|func| {
+            func.layer == Layer::Python && func.file.ends_with("multiprocessing/spawn.py")
+        });
+        return if prepares { RowPhase::Import } else { RowPhase::of(row, cpu) };
+    };
+    let mut inner = stack.functions[..at].iter().map(|id| cpu.names.get(*id));
+    match inner.any(|func| func.is_import()) {
+        true => RowPhase::Import,
+        false => RowPhase::Python,
+    }
+}
