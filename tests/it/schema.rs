@@ -76,7 +76,8 @@ fn corpus(scratch: &Scratch) -> Vec<PathBuf> {
 }
 
 /// A rank with what imported traces lack: CPU samples of Python, in steps, ranges, imports and a data
-/// loader; counted events; launches of a graph; what a collective chose, and its channels.
+/// loader; a multiplication before the steps; counted events; launches of a graph; what a collective
+/// chose, and its channels.
 fn sampled_rank(path: &Path) {
     const START: u64 = 1_000_000_000;
     const MS: u64 = 1_000_000;
@@ -210,6 +211,15 @@ fn sampled_rank(path: &Path) {
             ..EventSample::default()
         });
     }
+    let [name, category, args] = [
+        "cublasGemmEx",
+        "cublas",
+        r#"{"m":2,"n":3,"k":5,"batch":1,"transposed":"NN","a":"Half","b":"Half","c":"Half","flops":60}"#,
+    ]
+    .map(|text| writer.name(text));
+    // Before the first step.
+    let multiplied = Span { start_ns: START + 10 * MS, duration_ns: MS, ..Span::default() };
+    spans.push(Span { kind: SpanKind::Other, name, category, args, ..multiplied });
     writer.write(&mut spans).unwrap();
     writer.write(&mut kernels).unwrap();
     writer.write(&mut collectives).unwrap();

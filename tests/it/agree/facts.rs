@@ -97,7 +97,7 @@ const SOURCES: &[Source] = &[
     part(Communicates, "breakdown", "breakdown", |row| sum(row, &["exposed_ns", "overlapped_ns"])),
     part(Communicates, "overlap", "overlap", |row| number(row, "communication_ns")),
     counted(Communicates, "kernels", "by_rank", |row| of_class(row, &["communication"])),
-    counted(Communicates, "comm", "comm_by_rank", |row| number(row, "calls")),
+    counted(Communicates, "comm", "comm_by_rank", calls),
     part(Communicates, "critical-path", "critical_path", |row| number(row, "communication_ns")),
     counted(Copies, "kernels", "by_rank", |row| of_class(row, &["memory"])),
     counted(Copies, "bandwidth", "bandwidth", count),
@@ -105,7 +105,7 @@ const SOURCES: &[Source] = &[
     counted(HostCopies, "bandwidth", "bandwidth", |row| between_host(row, "kind")),
     counted(HostCopies, "memcpy", "cuda_gpu_mem_time_sum", |row| between_host(row, "operation")),
     whole(Calls, "api", "cuda_api_sum", count),
-    part(Calls, "launches", "launches", |row| number(row, "calls")),
+    part(Calls, "launches", "launches", calls),
     part(CudaCalls, "api", "cuda_api_sum", |row| {
         f64::from(["cu", "hip"].iter().any(|start| text(row, "name").starts_with(start)))
     }),
@@ -119,7 +119,7 @@ const SOURCES: &[Source] = &[
     whole(SynchronousMemsets, "api", "cuda_api_sum", |row| {
         f64::from(["cudaMemset", "hipMemset"].contains(&text(row, "name")))
     }),
-    whole(Launches, "launches", "launches", |row| number(row, "calls")),
+    whole(Launches, "launches", "launches", calls),
     whole(Launches, "queue", "queue", one),
     whole(Operators, "operators", "operators_by_rank", |row| number(row, "runs")),
     whole(OperatorLaunches, "operators", "kernel_sequences_by_rank", |row| number(row, "runs")),
@@ -167,6 +167,11 @@ fn count(row: &Value) -> f64 {
     sum(row, &["count", "outside_count"])
 }
 
+/// The same of calls.
+fn calls(row: &Value) -> f64 {
+    sum(row, &["calls", "outside_count"])
+}
+
 fn number(row: &Value, key: &str) -> f64 {
     row[key].as_f64().unwrap_or(0.0)
 }
@@ -188,7 +193,10 @@ fn of_class(row: &Value, classes: &[&str]) -> f64 {
 }
 
 fn between_host(row: &Value, key: &str) -> f64 {
-    if ["Memcpy HtoD", "Memcpy DtoH"].contains(&text(row, key)) { count(row) } else { 0.0 }
+    // Outside of the steps it is in the name.
+    let name = if row[key].is_null() { text(row, "name") } else { text(row, key) };
+    let is_wanted = ["Memcpy HtoD", "Memcpy DtoH"].iter().any(|start| name.starts_with(start));
+    if is_wanted { count(row) } else { 0.0 }
 }
 
 fn named(row: &Value, key: &str, parts: &[&str]) -> f64 {
@@ -216,7 +224,10 @@ impl Facts {
         for source in SOURCES {
             let found = rows(&reports[source.kind], source.table);
             let mut of_source: BTreeMap<String, f64> = BTreeMap::new();
-            for row in found {
+            // What lies outside of the steps some reports have apart.
+            let outside = rows(&reports[source.kind], "outside_of_steps");
+            let outside = outside.iter().filter(|row| !row["outside_count"].is_null());
+            for row in found.iter().chain(outside) {
                 let rank = ["rank", "label"].iter().find_map(|key| row[*key].as_str());
                 *of_source.entry(rank.unwrap_or_default().to_owned()).or_default() +=
                     (source.amount)(row);

@@ -241,7 +241,8 @@ impl Analysis for Bandwidth {
         }
         let mut body = Body { tables, notes: Vec::new() };
         let left_out = parts.iter().map(|(at, part)| (at, &part.left_out));
-        add_left_out(&mut body, "copies and memsets", left_out);
+        let tables = ["bandwidth", "curve", "series"];
+        add_left_out(&mut body, "copies and memsets", &tables, left_out);
         body
     }
 }

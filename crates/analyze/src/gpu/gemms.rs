@@ -256,18 +256,18 @@ impl Analysis for Gemms {
         let mut of_ranks = with_calls.map(|(_, part)| part.peaks);
         let first = of_ranks.next().flatten();
         let peaks = first.filter(|first| of_ranks.all(|one| one == Some(*first)));
-        let mut body = Body { tables: Vec::new(), notes };
-        let left_out = parts.iter().map(|(at, part)| (at, &part.left_out));
-        add_left_out(&mut body, "calls of cuBLAS", left_out);
         let mut rows: BTreeMap<(Arc<str>, GemmShape), Calls> = BTreeMap::new();
-        for (function, shape, calls) in parts.into_iter().flat_map(|(_, part)| part.rows) {
-            rows.entry((function, shape)).and_modify(|sum| sum.add(&calls)).or_insert(calls);
+        for (function, shape, calls) in parts.iter().flat_map(|(_, part)| &part.rows) {
+            let key = (function.clone(), shape.clone());
+            rows.entry(key).and_modify(|sum| sum.add(calls)).or_insert_with(|| calls.clone());
         }
         let mut rows: Vec<_> = rows.into_iter().collect();
         rows.sort_by_key(|((_, shape), calls)| {
             Reverse((calls.busy_ns, shape.flops.unwrap_or(u64::MAX)))
         });
-        body.tables.insert(0, table(&rows, peaks.as_ref()));
+        let mut body = Body { tables: vec![table(&rows, peaks.as_ref())], notes };
+        let left_out = parts.iter().map(|(at, part)| (at, &part.left_out));
+        add_left_out(&mut body, "calls of cuBLAS", &["gemms"], left_out);
         body
     }
 }

@@ -96,7 +96,7 @@ impl CopyOperation {
 impl Analysis for Memcpy {
     const KIND: &'static str = KIND.name;
     const HTA: bool = false;
-    type Part = RankCopies;
+    type Part = CopiesByMemory;
 
     fn needs(&self, _: &Options) -> Needs {
         WINDOW_NEEDS
@@ -104,25 +104,26 @@ impl Analysis for Memcpy {
 
     /// Work does not keep which memory a copy read and wrote: its rows are read again.
     /// The first reading has noted what cannot be read.
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> RankCopies {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> CopiesByMemory {
         of_rank(rank)
     }
 
-    fn join(&self, parts: Vec<(RankAt, RankCopies)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankAt, CopiesByMemory)>, _: &Options) -> Body {
         let mut body = Body { tables: vec![times(&parts), sizes(&parts)], notes: Vec::new() };
         let left_out = parts.iter().map(|(at, part)| (at, &part.left_out));
-        add_left_out(&mut body, "copies and memsets", left_out);
+        let tables = ["cuda_gpu_mem_time_sum", "cuda_gpu_mem_size_sum"];
+        add_left_out(&mut body, "copies and memsets", &tables, left_out);
         body
     }
 }
 
 /// Copies of a rank in its steps; without steps, all.
-struct RankCopies {
+struct CopiesByMemory {
     kinds: Vec<Values<CopyColumns>>,
     left_out: LeftOut,
 }
 
-fn of_rank(rank: &RankTrace<'_>) -> RankCopies {
+fn of_rank(rank: &RankTrace<'_>) -> CopiesByMemory {
     let windows = rank.device_windows();
     let mut left_out = LeftOut::of(rank);
     let mut rows = rank.file.rows::<MemoryCopy>().0;
@@ -131,7 +132,7 @@ fn of_rank(rank: &RankTrace<'_>) -> RankCopies {
         left_out.count(is_judged, row.duration_ns, || CopyOperation::of(row).shown());
         is_judged
     });
-    RankCopies { kinds: of_rows(&rows), left_out }
+    CopiesByMemory { kinds: of_rows(&rows), left_out }
 }
 
 fn of_rows(rows: &[MemoryCopy]) -> Vec<Values<CopyColumns>> {
@@ -171,7 +172,7 @@ const OWN: [Column; 4] = [
     Column::new("copy", "copy", Unit::Name),
 ];
 
-fn times(parts: &[(RankAt, RankCopies)]) -> Table {
+fn times(parts: &[(RankAt, CopiesByMemory)]) -> Table {
     let mut more = vec![
         Column::data("busy_ns", Unit::Duration),
         Column::new("rate", "rate", Unit::BytesPerSecond),
@@ -200,7 +201,7 @@ fn times(parts: &[(RankAt, RankCopies)]) -> Table {
     table
 }
 
-fn sizes(parts: &[(RankAt, RankCopies)]) -> Table {
+fn sizes(parts: &[(RankAt, CopiesByMemory)]) -> Table {
     let columns = nsys::columns(&nsys::SIZES, &OWN);
     let mut table = Table::new("cuda_gpu_mem_size_sum", "Copies and memsets by size", columns)
         .about("bytes of single copies")

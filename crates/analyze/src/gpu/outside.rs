@@ -101,11 +101,15 @@ impl LeftOut {
     }
 }
 
+/// Why a table has no rows of what lies outside of the steps alone.
+const ONLY_OUTSIDE: &str = "none lies in the steps, only outside of them (see `outside_of_steps`)";
+
 /// Adds to a report what it leaves out of each rank: a table where there is any, and what it says of it.
-/// `what` are the rows that it is of: `calls`.
+/// `what` are the rows that it is of: `calls`; `tables` have a row if there is any of them.
 pub fn add_left_out<'p>(
     body: &mut Body,
     what: &str,
+    tables: &[&str],
     parts: impl Iterator<Item = (&'p RankAt, &'p LeftOut)> + Clone,
 ) {
     if !parts.clone().any(|(_, part)| part.has_steps) {
@@ -126,6 +130,11 @@ pub fn add_left_out<'p>(
         count(all),
         duration(outside_ns)
     ));
+    for table in &mut body.tables {
+        if table.rows.is_empty() && tables.contains(&table.key) {
+            ONLY_OUTSIDE.clone_into(&mut table.empty);
+        }
+    }
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("outside_ns", "total", Unit::Duration),

@@ -108,13 +108,13 @@ impl RankTrace<'_> {
     }
 
     /// What of the rank belongs to the time that is judged.
-    pub fn judged(&self) -> Judged {
+    pub fn judged(&self) -> JudgedRows {
         let has_steps = self.device_windows().iter().any(|window| window.steps > 0);
         let on_host = match has_steps {
             true => Cover::of(self.steps().iter().map(|step| step.interval)),
             false => Cover::of([Interval::new(0, u64::MAX)]),
         };
-        Judged { has_steps, work: self.is_judged(), on_host }
+        JudgedRows { has_steps, work: self.is_judged(), on_host }
     }
 
     /// Of each call, whether it is judged.
@@ -139,7 +139,7 @@ impl RankTrace<'_> {
 
 /// What of a rank is judged: all, where no device did steps.
 #[derive(Clone, Debug)]
-pub struct Judged {
+pub struct JudgedRows {
     /// Whether any device did steps.
     pub has_steps: bool,
     /// Of each piece of work, whether it is judged.
@@ -148,7 +148,7 @@ pub struct Judged {
     pub on_host: Cover,
 }
 
-impl Judged {
+impl JudgedRows {
     /// Whether something is judged that began at this moment on the host: what started work is if the
     /// work is.
     pub fn holds(&self, work: Option<u32>, start_ns: u64) -> bool {

@@ -112,7 +112,7 @@ impl Analysis for Comm {
     fn join(&self, parts: Vec<(RankAt, CollectiveTimes)>, _options: &Options) -> Body {
         let mut body = tables::body(&parts);
         let left_out = parts.iter().map(|(at, part)| (at, &part.left_out));
-        add_left_out(&mut body, "collectives", left_out);
+        add_left_out(&mut body, "collectives", &["comm", "comm_by_rank"], left_out);
         body
     }
 }

@@ -447,7 +447,8 @@ fn a_log_of_compilation_is_of_its_own_process() {
         kernel(&mut made, 0, US, 1);
         let file = made.finish();
         let mut rank = RankTrace::load(&file, Needs::ALL);
-        rank.compile = RankCompile::of_logs_at(&[path.clone()], Some(-i128::from(start_ns)));
+        let paths = std::slice::from_ref(&path);
+        rank.compile = RankCompile::of_logs_at(paths, Some(-i128::from(start_ns)));
         let threads = Threads::of(&rank);
         [0, 1].map(|thread| {
             let of = threads.explain(threads.index(thread).unwrap(), Interval::new(0, long_ns));

@@ -268,7 +268,7 @@ impl Analysis for LaunchReport {
         }
         let mut body = Body { tables, notes };
         let left_out = parts.iter().map(|(at, part)| (at, &part.left_out));
-        add_left_out(&mut body, "calls that start work", left_out);
+        add_left_out(&mut body, "calls that start work", &["launches", "each"], left_out);
         body
     }
 }

@@ -99,7 +99,7 @@ impl Analysis for Stragglers {
     fn join(&self, parts: Vec<(RankAt, RankStragglers)>, options: &Options) -> Body {
         let mut body = tables::body(&parts, options);
         let left_out = parts.iter().map(|(at, part)| (at, &part.left_out));
-        add_left_out(&mut body, "collectives", left_out);
+        add_left_out(&mut body, "collectives", &[], left_out);
         body
     }
 }

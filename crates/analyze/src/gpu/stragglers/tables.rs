@@ -7,7 +7,7 @@ use super::{RankStragglers, hta, imbalance};
 use crate::document::{Body, Cell, Column, Options, RankAt, Table, Unit, View};
 
 const ONE_RANK: &str = "there is one rank, and stragglers need a comparison";
-const NOT_MET: &str = "no collective in which all ranks wait was recorded on two ranks";
+const NOT_MET: &str = "no collective in which all ranks wait was recorded on two ranks, in their steps if they have any";
 
 /// Tables of all ranks.
 pub(super) fn body(parts: &[(RankAt, RankStragglers)], options: &Options) -> Body {
