@@ -18,6 +18,7 @@ mod event {
     pub const WALL_TIME: u32 = 1;
     pub const STEP: u32 = 2;
     pub const FILE_VERSION: u32 = 3;
+    pub const GRAPH: u32 = 4;
     pub const SUMMARY: u32 = 5;
 }
 
@@ -129,6 +130,16 @@ impl<W: Write> EventFile<W> {
             proto.text(tensor::STRING_VALUE, markdown);
             proto.close(open);
         })
+    }
+
+    /// Writes the graph of the rank's model, a `GraphDef`, if it is not there.
+    pub fn graph(&mut self, wall_s: f64, graph: &[u8]) -> io::Result<()> {
+        if std::mem::replace(&mut self.progress.has_graph, true) {
+            return Ok(());
+        }
+        self.proto.double(event::WALL_TIME, wall_s);
+        self.proto.blob(event::GRAPH, graph);
+        self.write()
     }
 
     /// What curves of counters are called.

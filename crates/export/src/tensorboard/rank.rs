@@ -14,9 +14,10 @@ use tprof_trace::model::{
 use super::analysed::{CounterKey, Figure, RankFigures, StepFigures};
 use super::events::{At, EventFile, Tag};
 use super::histogram::{Durations, Histogram};
+use super::own::{self, LeftOut};
 use super::progress::Extent;
 use super::series::{Series, free, series};
-use super::{peaks, throughput};
+use super::{graph, peaks, throughput};
 use crate::OpenRank;
 use crate::counters::{self, POINTS, Thin, stretch};
 
@@ -38,6 +39,17 @@ pub(super) struct RankLog<'a, W> {
     pub steps_inferred: bool,
     extent: Extent,
     file: EventFile<W>,
+}
+
+/// What the event file of a rank lacks.
+#[derive(Debug, Default)]
+pub(super) struct Omitted {
+    /// Values that no 32-bit number holds.
+    pub wide: u64,
+    /// Of the program's own histograms.
+    pub own: LeftOut,
+    /// Nodes of the model's graph.
+    pub nodes: u64,
 }
 
 impl<'a, W: Write> RankLog<'a, W> {
@@ -68,13 +80,17 @@ impl<'a, W: Write> RankLog<'a, W> {
     }
 
     /// Writes all that is known of the rank.
-    pub fn write(mut self, figures: &RankFigures) -> io::Result<EventFile<W>> {
+    pub fn write(mut self, figures: &RankFigures) -> io::Result<(EventFile<W>, Omitted)> {
         let all = series(self.part, self.process, self.file.names());
         self.step_times(figures)?;
         if self.extent == Extent::SoFar {
             self.heaps()?;
             self.over_time(&all)?;
-            return Ok(self.file);
+            // In which step later ones are is not known yet.
+            let settled_ns = self.steps.last().map_or(0, |step| step.end_ns);
+            let own = self.own_histograms(settled_ns)?;
+            let wide = self.file.left_out;
+            return Ok((self.file, Omitted { wide, own, nodes: 0 }));
         }
         self.throughput(&all)?;
         self.peaks(&all)?;
@@ -84,7 +100,19 @@ impl<'a, W: Write> RankLog<'a, W> {
         self.over_time(&all)?;
         self.step_histograms()?;
         self.kernel_histograms()?;
-        Ok(self.file)
+        let own = self.own_histograms(u64::MAX)?;
+        let mut nodes = 0;
+        if let Some(graph) = graph::of(self.part) {
+            self.file.graph(begins_s(self.part, self.zero), &graph.encoded)?;
+            nodes = graph.left_out;
+        }
+        let wide = self.file.left_out;
+        Ok((self.file, Omitted { wide, own, nodes }))
+    }
+
+    /// Histograms that the program records itself.
+    fn own_histograms(&mut self, until_ns: u64) -> io::Result<LeftOut> {
+        own::write(self.part, self.zero, self.process, &self.steps, until_ns, &mut self.file)
     }
 
     /// Step times, and what they were for on devices.
@@ -385,13 +413,13 @@ fn at_step(zero: Zero, part: &OpenRank<'_>, step: &Step) -> At {
 }
 
 /// Of a file's clock, by milliseconds since the run began.
-fn at_time(zero: Zero, part: &OpenRank<'_>, time_ns: u64) -> At {
+pub(super) fn at_time(zero: Zero, part: &OpenRank<'_>, time_ns: u64) -> At {
     let since_start_ns = part.at(time_ns);
     At { step: since_start_ns / 1_000_000, wall_s: wall_s(zero, since_start_ns) }
 }
 
 /// Seconds since 1970; since the run began, where that moment is unknown.
-fn wall_s(zero: Zero, since_start_ns: u64) -> f64 {
+pub(super) fn wall_s(zero: Zero, since_start_ns: u64) -> f64 {
     zero.unix_ns.saturating_add(since_start_ns) as f64 / 1e9
 }
 
@@ -404,7 +432,7 @@ fn tag(name: &str, about: &str) -> Tag {
 }
 
 /// A name from the program within Markdown.
-fn code(name: &str) -> String {
+pub(super) fn code(name: &str) -> String {
     format!("`{}`", name.replace('`', "'"))
 }
 
