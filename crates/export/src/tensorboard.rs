@@ -10,6 +10,7 @@ mod events;
 mod graph;
 mod histogram;
 mod live;
+mod moments;
 mod own;
 mod peaks;
 mod progress;
@@ -32,8 +33,9 @@ use crate::{ExportError, Options, Selection, Written, chrome, paths};
 pub use analysed::{Analysed, CounterKey, Figure, RankFigures, StepCounter, StepFigures};
 use events::{At, EventFile, Tag};
 pub use live::LiveLog;
+use moments::begins_s;
 use progress::Extent;
-use rank::{Omitted, RankLog, begins_s};
+use rank::{Omitted, RankLog};
 
 /// What the page of the archived plugin `torch-tb-profiler` loads, and what does without.
 const PLUGIN: &str = "without a network the PyTorch profiler plugin (torch-tb-profiler, archived) shows empty pages: \

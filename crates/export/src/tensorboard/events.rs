@@ -62,6 +62,11 @@ pub(super) struct Tag {
     pub about: String,
 }
 
+/// A name from the program within Markdown.
+pub(super) fn code(name: &str) -> String {
+    format!("`{}`", name.replace('`', "'"))
+}
+
 /// An event file in the making.
 pub(super) struct EventFile<W> {
     to: W,

@@ -14,8 +14,9 @@ use tprof_trace::RunDir;
 
 use super::analysed::{Analysed, RankFigures};
 use super::events::EventFile;
+use super::moments::begins_s;
 use super::progress::{Extent, Progress};
-use super::rank::{Omitted, RankLog, begins_s};
+use super::rank::{Omitted, RankLog};
 use super::{file_name, log_texts, note_how_to_open, note_omitted};
 use crate::{ExportError, OpenRank, Options, Selection, Slice, Written, chrome, paths};
 

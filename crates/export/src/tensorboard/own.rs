@@ -8,9 +8,9 @@ use tprof_facts::labels::{self, Ids};
 use tprof_facts::{Step, Zero, steps};
 use tprof_trace::model::{Mark, MarkKind, ProcessIndex};
 
-use super::events::{At, EventFile, Tag};
+use super::events::{At, EventFile, Tag, code};
 use super::histogram::Histogram;
-use super::rank::{at_time, code, wall_s};
+use super::moments::{at_time, wall_s};
 use super::series::cut;
 use crate::OpenRank;
 

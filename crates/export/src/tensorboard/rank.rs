@@ -12,8 +12,9 @@ use tprof_trace::model::{
 };
 
 use super::analysed::{CounterKey, Figure, RankFigures, StepFigures};
-use super::events::{At, EventFile, Tag};
+use super::events::{At, EventFile, Tag, code};
 use super::histogram::{Durations, Histogram};
+use super::moments::{at_step, at_time, begins_s, wall_s};
 use super::own::{self, LeftOut};
 use super::progress::Extent;
 use super::series::{Series, free, series};
@@ -396,31 +397,9 @@ fn named_steps(trace: &TraceFile) -> Steps {
     found.into_iter().find(|steps| !steps.all.is_empty()).unwrap_or_default()
 }
 
-/// When a rank's file begins, seconds since 1970.
-pub(super) fn begins_s(part: &OpenRank<'_>, zero: Zero) -> f64 {
-    let first_ns = part.trace.extent_ns().map_or(0, |(first_ns, _)| first_ns);
-    wall_s(zero, part.at(first_ns))
-}
-
 /// Steps of each histogram.
 fn groups(steps: &[Step]) -> std::slice::Chunks<'_, Step> {
     steps.chunks(steps.len().div_ceil(MOST_HISTOGRAMS).max(LEAST_STEPS))
-}
-
-/// Of a file's clock, at the end of a step.
-fn at_step(zero: Zero, part: &OpenRank<'_>, step: &Step) -> At {
-    At { step: step.number, wall_s: wall_s(zero, part.at(step.end_ns)) }
-}
-
-/// Of a file's clock, by milliseconds since the run began.
-pub(super) fn at_time(zero: Zero, part: &OpenRank<'_>, time_ns: u64) -> At {
-    let since_start_ns = part.at(time_ns);
-    At { step: since_start_ns / 1_000_000, wall_s: wall_s(zero, since_start_ns) }
-}
-
-/// Seconds since 1970; since the run began, where that moment is unknown.
-pub(super) fn wall_s(zero: Zero, since_start_ns: u64) -> f64 {
-    zero.unix_ns.saturating_add(since_start_ns) as f64 / 1e9
 }
 
 fn millis(step: &Step) -> f64 {
@@ -429,11 +408,6 @@ fn millis(step: &Step) -> f64 {
 
 fn tag(name: &str, about: &str) -> Tag {
     Tag { name: name.to_owned(), about: about.to_owned() }
-}
-
-/// A name from the program within Markdown.
-pub(super) fn code(name: &str) -> String {
-    format!("`{}`", name.replace('`', "'"))
 }
 
 /// What a figure's curve is called and shows, and what its values are divided by.
