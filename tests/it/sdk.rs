@@ -199,6 +199,40 @@ fn spans_and_their_arguments_are_those_of_the_program() {
 }
 
 #[test]
+fn values_are_counted_in_buckets_while_they_are_recorded() {
+    let scratch = Scratch::new();
+    let native = job("histograms").run_in(scratch.cwd()).expect_code(0);
+    let run = traced(&job("histograms"), &["--mem", "off"], &scratch);
+    assert_eq!(run.outcome, native);
+    let file = rank_file(&run.run, 0);
+    let of = |kind| {
+        let marks = file.marks().iter().filter(move |mark| mark.kind == kind);
+        marks.map(|mark| file.name(mark.name)).collect::<Vec<_>>()
+    };
+    assert_eq!(of(MarkKind::Mark), ["instant"]);
+    let found: Vec<(&str, Value)> = (of(MarkKind::Histogram).into_iter())
+        .map(|text| text.split_once('\u{1f}').unwrap())
+        .map(|(name, values)| (name, serde_json::from_str(values).unwrap()))
+        .collect();
+    // 61 values from 0 to 60: two in each bucket, and the highest in the last.
+    let counts: Vec<u64> = (0..30).map(|bucket| if bucket < 29 { 2 } else { 3 }).collect();
+    let squares: u64 = (0..=60).map(|value| value * value).sum();
+    let weights = |step: Option<u64>| {
+        let mut of = serde_json::json!({
+            "min": 0.0, "max": 60.0, "sum": 1830.0, "squares": squares as f64, "counts": counts,
+            "not_finite": 1,
+        });
+        if let Some(step) = step {
+            of["step"] = step.into();
+        }
+        ("weights", serde_json::json!({ "histogram": of }))
+    };
+    assert_eq!(found[..2], [weights(None), weights(Some(9))]);
+    assert_eq!((found.len(), found[2].0), (3, "none"));
+    assert!(found[2].1["histogram"]["min"].is_null(), "{found:?}");
+}
+
+#[test]
 fn bytes_work_steps_and_values_are_right_to_the_last_one() {
     for options in [EXACT, &["--mem", "sampled"]] {
         let scratch = Scratch::new();

@@ -107,6 +107,82 @@ fn tensorboard_has_the_values_that_a_program_names() {
     }
 }
 
+const VALUES: &str = "
+import array, sys, tprof
+class Array:
+    pass
+def grads(step):
+    return [step + 0.1 * at for at in range(31)]
+for step in range(3):
+    tprof.step(10 + step)
+    tprof.histogram('grad/a b', grads(step))
+    tprof.histogram('given', array.array('d', [1.0] * 4), step=70 + step)
+tprof.histogram('odd', iter([float('nan'), float('inf'), -2, 2**70, None]), step=5)
+tprof.histogram('none', [], 1)
+tprof.histogram('nothing', 7)
+tprof.histogram('nothing', 7)
+try:
+    import numpy
+    tprof.histogram('numpy', numpy.arange(3_000_001, dtype='int32').reshape(1, -1), step=1)
+    tprof.histogram('numpy', numpy.array([[1 + 1j]]), step=2)
+except ImportError:
+    pass
+try:
+    tprof.histogram(7, [1.0])
+except TypeError as error:
+    print(error)
+";
+
+#[test]
+fn tensorboard_has_the_histograms_that_a_program_records() {
+    need!(Path::new("/usr/bin/python3").exists(), "there is no /usr/bin/python3");
+    let scratch = Scratch::new();
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python");
+    let python = need_some!(tprof_tests::client_python());
+    let job = Job::new(python).args(["-B", "-c", VALUES]).env("PYTHONPATH", module);
+    let native = job.run_in(scratch.cwd()).expect_code(0);
+    assert_eq!((native.stdout.as_str(), native.stderr.as_str()), ("a name must be str\n", ""));
+    let traced = traced(&job, &["--mem", "off"], &scratch);
+    assert_eq!(traced.outcome.stdout, native.stdout);
+    let refused: Vec<&str> =
+        traced.outcome.stderr.lines().filter(|line| line.contains("is not recorded")).collect();
+    assert_eq!(refused.len(), 2, "{:?}", traced.outcome.stderr);
+    assert!(refused[0].starts_with("tprof: the histogram 'nothing' is not recorded: TypeError"));
+    let export = tprof(["export", "--to", "tensorboard", "-o"]).arg(scratch.join("noted"));
+    let export = export.arg(&traced.run).run_in(scratch.path()).expect_code(0);
+    assert!(export.stderr.contains("3 values are not in the histograms `odd`"), "{export:?}");
+    let last = export.stderr.lines().last().unwrap_or_default();
+    assert!(last.contains("network") && last.contains("torch-tb-profiler"), "{last}");
+    let read = need_some!(exported(&traced.run, &scratch));
+    let of = |tag: &str| read[RANK]["histograms"][tag].as_array().cloned().unwrap_or_default();
+    // Each bucket as TensorBoard has it: its limits, and how many values are in it.
+    let buckets = |point: &Value| -> Vec<[f64; 3]> {
+        let rows = point[2].as_array().unwrap().iter();
+        rows.map(|row| [0, 1, 2].map(|at| row[at].as_f64().unwrap())).collect()
+    };
+    let count = |point: &Value| buckets(point).iter().map(|bucket| bucket[2]).sum::<f64>();
+    let grads = of("grad/a b");
+    let steps =
+        |points: &[Value]| points.iter().map(|at| at[0].as_u64().unwrap()).collect::<Vec<_>>();
+    assert_eq!(steps(&grads), [10, 11, 12]);
+    for (point, step) in grads.iter().zip(0..) {
+        let all = buckets(point);
+        let (first, last) = (all[0], all[all.len() - 1]);
+        assert!((first[0] - f64::from(step)).abs() < 0.2, "{all:?}");
+        assert!((last[1] - f64::from(step + 3)).abs() < 1e-6, "{all:?}");
+        assert_eq!(count(point), 31.0);
+    }
+    let given = of("given");
+    assert_eq!(steps(&given), [70, 71, 72]);
+    assert!(given.iter().all(|point| count(point) == 4.0), "{given:?}");
+    assert_eq!((steps(&of("odd")), count(&of("odd")[0])), (vec![5], 2.0));
+    assert!(of("none").is_empty());
+    let numpy = of("numpy");
+    assert_eq!((steps(&numpy), count(&numpy[0])), (vec![1], 3_000_001.0));
+    // Even values: as many in each bucket.
+    assert!(buckets(&numpy[0]).iter().all(|bucket| (bucket[2] - 100_000.0).abs() < 2.0));
+}
+
 /// Steps until its input ends.
 const UNTIL_TOLD: &str = "
 import select, sys, tprof

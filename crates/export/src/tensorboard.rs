@@ -2,13 +2,16 @@
 //!
 //! `DIR/rank-0.pt.trace.json.gz` for each rank is what [`crate::chrome`] writes, by the name that
 //! the plugin searches: workers of one run lie in one directory. `DIR/rank-0/events.out.tfevents.…`
-//! has the rank's curves and histograms, since a directory is a run there; the event file of
+//! has the rank's curves, histograms and the graph of its model, since a directory is a run there; the event file of
 //! `DIR` itself has the texts of the whole run.
 
 mod analysed;
 mod events;
+mod graph;
 mod histogram;
 mod live;
+mod moments;
+mod own;
 mod peaks;
 mod progress;
 mod rank;
@@ -21,6 +24,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use tprof_facts::labels;
+use tprof_facts::units::counted;
 use tprof_trace::{RankFile, RunDir, TraceFile};
 
 use crate::output::{Output, OutputDir};
@@ -29,8 +33,14 @@ use crate::{ExportError, Options, Selection, Written, chrome, paths};
 pub use analysed::{Analysed, CounterKey, Figure, RankFigures, StepCounter, StepFigures};
 use events::{At, EventFile, Tag};
 pub use live::LiveLog;
+use moments::begins_s;
 use progress::Extent;
-use rank::{RankLog, begins_s};
+use rank::{Omitted, RankLog};
+
+/// What the page of the archived plugin `torch-tb-profiler` loads, and what does without.
+const PLUGIN: &str = "without a network the PyTorch profiler plugin (torch-tb-profiler, archived) shows empty pages: \
+                      it loads Google Charts from www.gstatic.com; curves, histograms, the graph and texts need \
+                      neither the plugin nor a network";
 
 /// Writes a directory: `DIR/tensorboard`, or what the options name.
 pub fn export(
@@ -64,9 +74,15 @@ pub fn export(
         ExportError::Write { source, .. } => ExportError::Write { path: path.clone(), source },
         other => other,
     })?;
-    written.notes.push(format!("tensorboard --logdir {}", path.display()));
+    note_how_to_open(&path, &mut written);
     written.paths = vec![output.keep()?];
     Ok(written)
+}
+
+/// How to look at it, and what of that needs a network: the last lines of an export.
+fn note_how_to_open(path: &Path, written: &mut Written) {
+    written.notes.push(format!("tensorboard --logdir {}", path.display()));
+    written.notes.push(PLUGIN.to_owned());
 }
 
 /// Writes the event file of a rank into a directory of its own.
@@ -91,19 +107,33 @@ fn log_rank(
         let figures = analysed.ranks.get(&labels::rank(file)).unwrap_or(&none);
         Ok((log.write(figures)?, inferred))
     };
-    let (log, inferred) = write().map_err(failed)?;
+    let ((log, omitted), inferred) = write().map_err(failed)?;
     written.steps_inferred |= inferred;
-    note_left_out(file, log.left_out, written);
+    note_omitted(file, &omitted, written);
     log.finish().0.keep()?;
     Ok(())
 }
 
-fn note_left_out(file: &RankFile, left_out: u64, written: &mut Written) {
-    if left_out > 0 {
-        let label = &file.label;
-        written.notes.push(format!(
-            "{label}: TensorBoard's 32-bit numbers cannot express {left_out} values, which were left out"
+fn note_omitted(file: &RankFile, omitted: &Omitted, written: &mut Written) {
+    let label = &file.label;
+    let mut note = |text: String| written.notes.push(format!("{label}: {text}"));
+    let Omitted { wide, own, nodes } = omitted;
+    if *wide > 0 {
+        note(format!(
+            "TensorBoard's 32-bit numbers cannot express {wide} values, which were left out"
         ));
+    }
+    for (name, count) in &own.not_finite {
+        let values = counted(*count, "value is", "values are");
+        note(format!("{values} not in the histograms `{name}`: not a number, or infinite"));
+    }
+    if own.damaged > 0 {
+        let damaged = counted(own.damaged, "histogram was", "histograms were");
+        note(format!("{damaged} left out: the record is damaged"));
+    }
+    if *nodes > 0 {
+        let nodes = counted(*nodes, "node was", "nodes were");
+        note(format!("{nodes} left out of the graph, which has 20,000"));
     }
 }
 

@@ -124,7 +124,7 @@ fn events(path: &Path) -> Points {
     let records = records(&bytes);
     assert_eq!(text(records[0], &[3]), "brain.Event:2");
     let mut points = Points::new();
-    for record in &records[1..] {
+    for record in records[1..].iter().filter(|record| field(record, 4).is_none()) {
         let wall_s = field(record, 1).unwrap().double();
         let step = match field(record, 2) {
             Some(Field::Number(step)) => step,
@@ -460,4 +460,134 @@ fn what_is_appended_stays_and_the_rest_follows() {
         }
     }
     assert!(LiveLog::of(dir.path()).is_none(), "it is there");
+}
+
+/// A rank with two calls of a model, of which the first has other operators.
+fn rank_with_modules(path: &Path) {
+    let header = TraceHeader { rank: Some(0), start_ns: START, ..TraceHeader::default() };
+    let mut writer = TraceWriter::create(path, &header).unwrap();
+    let sizes = writer.name(r#"{"Input Dims":[[4,8],[8,16]]}"#);
+    let mut spans = Vec::new();
+    let mut span = |kind, name: &str, from: u64, to: u64| {
+        let name = writer.name(name);
+        let args = if kind == SpanKind::Operator { sizes } else { NameId(0) };
+        let (start_ns, duration_ns) = (START + from, to - from);
+        spans.push(Span { kind, name, args, start_ns, duration_ns, thread: 1, ..Span::default() });
+    };
+    use SpanKind::{Annotation, Operator};
+    span(Operator, "aten::zeros", 0, 5);
+    for at in [10, 1000] {
+        span(Annotation, "nn.Module: Net (Net)", at, at + 100);
+        span(Annotation, "nn.Module: Net.layers (Sequential)", at + 1, at + 80);
+        span(Annotation, "nn.Module: Net.layers.0 (Linear)", at + 2, at + 30);
+        if at == 10 {
+            span(Operator, "aten::linear", at + 3, at + 29);
+            span(Operator, "aten::addmm", at + 4, at + 28);
+        }
+        span(Annotation, "nn.Module: Net.layers.1 (ReLU)", at + 30, at + 40);
+        span(Annotation, "nn.Module: Net.layers.0 (Linear)", at + 41, at + 60);
+        span(Operator, "aten::linear", at + 42, at + 59);
+        span(Operator, "custom::add", at + 81, at + 90);
+        span(Operator, "aten::add", at + 91, at + 95);
+        span(Annotation, "nn.Module: Loss#2 (Loss)", at + 200, at + 300);
+        span(Operator, "aten::mse_loss", at + 210, at + 290);
+    }
+    writer.write(&mut spans).unwrap();
+    writer.finish().unwrap();
+}
+
+#[test]
+fn the_graph_of_a_model_is_its_modules_and_what_they_call() {
+    let dir = tempfile::tempdir().unwrap();
+    rank_with_modules(&dir.path().join("rank-0.tprof"));
+    let run = RunDir::open(dir.path()).unwrap();
+    let out = dir.path().join("logs");
+    export(&run, &options(&out), &Analysed::default()).unwrap();
+    let bytes = std::fs::read(event_file(&out.join("rank-0"))).unwrap();
+    let records = records(&bytes);
+    let graphs: Vec<&[u8]> =
+        records.iter().filter_map(|record| Some(field(record, 4)?.bytes())).collect();
+    let [graph] = graphs[..] else { panic!("{} graphs", graphs.len()) };
+    let nodes = fields(graph).into_iter().filter(|(number, _)| *number == 1);
+    let found: Vec<[String; 3]> = nodes
+        .map(|(_, node)| {
+            let node = node.bytes();
+            let input = field(node, 3).map(|name| String::from_utf8(name.bytes().to_vec()));
+            [text(node, &[1]), text(node, &[2]), input.transpose().unwrap().unwrap_or_default()]
+        })
+        .collect();
+    let expected = [
+        ["Net/layers/0/linear", "aten::linear", ""],
+        ["Net/layers/1", "ReLU", "Net/layers/0/linear"],
+        ["Net/layers/0/linear_1", "aten::linear", "Net/layers/1"],
+        ["Net/add", "custom::add", "Net/layers/0/linear_1"],
+        ["Net/add_1", "aten::add", "Net/add"],
+        ["Loss_2/mse_loss", "aten::mse_loss", ""],
+    ];
+    assert_eq!(found, expected.map(|row| row.map(str::to_owned)));
+    let Some(read) = readers::tensorboard(&out) else { return };
+    let read = read["rank-0"]["graph"].as_array().unwrap();
+    assert_eq!(read.len(), expected.len());
+    for (node, [name, operation, input]) in read.iter().zip(expected) {
+        assert_eq!((&node[0], &node[1]), (&json!(name), &json!(operation)));
+        let inputs: Vec<&str> = [input].into_iter().filter(|name| !name.is_empty()).collect();
+        assert_eq!(node[2], json!(inputs));
+        let about = match operation {
+            "ReLU" => json!({ "module": "Net.layers.1" }),
+            _ => json!({ "input_sizes": "[[4,8],[8,16]]" }),
+        };
+        assert_eq!(node[3], about);
+    }
+}
+
+#[test]
+fn damaged_histograms_are_counted_and_those_of_two_processes_are_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rank-0.tprof");
+    let header = TraceHeader { rank: Some(0), start_ns: START, ..TraceHeader::default() };
+    let mut writer = TraceWriter::create(&path, &header).unwrap();
+    let command = writer.name("python3 train.py");
+    for process in 0..2 {
+        writer.process(&Process {
+            process,
+            pid: 100 + process,
+            parent: 1,
+            rank: Some(0),
+            command,
+            exe: NameId(0),
+            start_ns: START,
+            memory: MemoryRecording::Off,
+        });
+    }
+    let mut mark = |at_ms: u64, process, text: &str, kind| {
+        let (name, time_ns) = (writer.name(text), START + at_ms * 1_000_000);
+        writer.mark(Mark { time_ns, process: Some(process), name, kind });
+    };
+    let of = |least: f64, not_finite: u64| {
+        format!(
+            "w\u{1f}{{\"histogram\":{{\"min\":{least},\"max\":{},\"sum\":1,\"squares\":null,\
+             \"counts\":[1,0,2],\"not_finite\":{not_finite}}}}}",
+            least + 3.0
+        )
+    };
+    for at in 0..3 {
+        mark(10 * at, 0, "step", MarkKind::Step);
+        mark(10 * at + 5, 0, &of(at as f64, 0), MarkKind::Histogram);
+        mark(10 * at + 6, 1, &of(-1.0, 7), MarkKind::Histogram);
+    }
+    mark(30, 0, &of(0.5, 0)[..40], MarkKind::Histogram);
+    writer.finish().unwrap();
+    let run = RunDir::open(dir.path()).unwrap();
+    let out = dir.path().join("logs");
+    let written = export(&run, &options(&out), &Analysed::default()).unwrap();
+    let points = events(&event_file(&out.join("rank-0")));
+    let own: Vec<_> = points["w"].iter().map(|(step, _, of)| (*step, of["min"].clone())).collect();
+    // The third step is begun, though it has not ended.
+    assert_eq!(own, [(0, json!(0.0)), (1, json!(1.0)), (2, json!(2.0))]);
+    let other = &points["w/python3"];
+    assert!(other.len() == 3 && other.iter().all(|at| at.2["max"] == 2.0 && at.2["count"] == 3.0));
+    for word in ["21 values are not in the histograms `w`", "1 histogram was left out"] {
+        assert!(written.notes.iter().any(|note| note.contains(word)), "{:?}", written.notes);
+    }
+    assert!(written.notes.last().unwrap().contains("torch-tb-profiler"));
 }

@@ -34,7 +34,7 @@ use std::str::FromStr;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, SpanKind, SpanOutline};
 
-pub use explicit::{PROFILER_STEP, annotated_number, number_of};
+pub use explicit::{PROFILER_STEP, annotated_number, number_of, unended};
 use windows::Windows;
 
 pub use live::{LiveSteps, shows_step};

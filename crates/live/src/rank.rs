@@ -235,7 +235,7 @@ impl Rank {
     fn mark(&mut self, mark: &Mark, name: String) -> Option<Happened> {
         self.pace.steps().mark(mark.process, mark.kind, mark.time_ns, &name);
         let kind = match mark.kind {
-            MarkKind::Step => return None,
+            MarkKind::Step | MarkKind::Histogram => return None,
             MarkKind::Mark => EventKind::Mark,
             MarkKind::RecordingOn => EventKind::RecordingOn,
             MarkKind::RecordingOff => EventKind::RecordingOff,

@@ -3,6 +3,10 @@
 /// Between the name of a span and its arguments, a JSON object: the unit separator.
 pub const ARGUMENTS: u8 = 0x1f;
 
+/// What the arguments of a mark begin with that is a histogram of the program's own values: how they are
+/// distributed, as `tprof_facts::histograms` reads it.
+pub const HISTOGRAM: &str = "{\"histogram\":";
+
 /// Set in the number of a span's place where it is a depth on its thread's stack.
 pub const BY_DEPTH: u64 = 1 << 63;
 /// Arguments of one record at most.

@@ -82,6 +82,17 @@ fn all() {
     println!("heap {}", tprof::heap().is_some_and(|heap| heap.peak_bytes >= heap.live_bytes));
 }
 
+fn histograms() {
+    let values: Vec<f32> = (0..=60_u8).map(f32::from).chain([f32::NAN]).collect();
+    tprof::histogram("weights", &values, None);
+    tprof::histogram("weights", &values, Some(9));
+    tprof::stop_recording();
+    tprof::histogram("weights", &values, Some(10));
+    tprof::start_recording();
+    tprof::histogram::<u64>("none", &[], None);
+    tprof::mark!("instant");
+}
+
 #[allow(clippy::vec_init_then_push)]
 fn odd() {
     let first = tprof::span!("first");
@@ -262,6 +273,7 @@ fn main() {
         "all" => all(),
         "secret" => secret(),
         "odd" => odd(),
+        "histograms" => histograms(),
         "fork" => fork(),
         "off" => off(),
         "calls" => calls(),

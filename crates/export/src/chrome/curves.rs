@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
-use tprof_facts::labels;
+use tprof_facts::{histograms, labels};
 use tprof_trace::model::{Counter, MarkKind, Process, ProcessEnd, ProcessIndex, Thread, counter};
 
 use super::about;
@@ -107,6 +107,12 @@ pub(super) fn marks<W: Write>(to: &mut Writer<'_, W>) -> io::Result<()> {
             MarkKind::Step => ("step", trace.name(mark.name)),
             MarkKind::RecordingOn => ("recording", "recording on"),
             MarkKind::RecordingOff => ("recording", "recording off"),
+            MarkKind::Histogram => {
+                let (name, values) = histograms::split(trace.name(mark.name));
+                let values = serde_json::from_str(values).unwrap_or_else(|_| json!({}));
+                instant(to, mark.time_ns, mark.process, ("histogram", name), &values)?;
+                continue;
+            }
         };
         instant(to, mark.time_ns, mark.process, (category, name), &json!({}))?;
     }

@@ -13,7 +13,7 @@ const LEVEL: u32 = 1;
 
 /// A file in the making.
 pub(super) enum Sink {
-    Gzip(GzEncoder<Output>),
+    Gzip(Box<GzEncoder<Output>>),
     Plain(Output),
 }
 
@@ -21,7 +21,7 @@ impl Sink {
     /// By the name that the file will have.
     pub fn new(output: Output, path: &Path) -> Sink {
         match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz")) {
-            true => Sink::Gzip(GzEncoder::new(output, Compression::new(LEVEL))),
+            true => Sink::Gzip(Box::new(GzEncoder::new(output, Compression::new(LEVEL)))),
             false => Sink::Plain(output),
         }
     }

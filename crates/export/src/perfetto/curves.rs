@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
 use tprof_facts::counters::CounterUnit;
-use tprof_facts::labels;
+use tprof_facts::{histograms, labels};
 use tprof_trace::model::*;
 
 use super::fields::{event, packet};
@@ -71,13 +71,17 @@ fn lives<W: Write>(scene: &mut Scene<'_, '_, W>, sequence: u64) -> io::Result<()
 fn marks<W: Write>(scene: &mut Scene<'_, '_, W>, sequence: u64) -> io::Result<()> {
     let trace = &scene.part.trace;
     for mark in trace.marks().iter().filter(|mark| scene.part.window.holds(mark.time_ns)) {
-        let (category, name) = match mark.kind {
-            MarkKind::Mark => ("mark", trace.name(mark.name)),
-            MarkKind::Step => ("step", trace.name(mark.name)),
-            MarkKind::RecordingOn => ("recording", "recording on"),
-            MarkKind::RecordingOff => ("recording", "recording off"),
+        let (category, name, detail) = match mark.kind {
+            MarkKind::Mark => ("mark", trace.name(mark.name), ""),
+            MarkKind::Step => ("step", trace.name(mark.name), ""),
+            MarkKind::RecordingOn => ("recording", "recording on", ""),
+            MarkKind::RecordingOff => ("recording", "recording off", ""),
+            MarkKind::Histogram => {
+                let (name, values) = histograms::split(trace.name(mark.name));
+                ("histogram", name, values)
+            }
         };
-        instant(scene, sequence, (mark.time_ns, mark.process), (category, name), "")?;
+        instant(scene, sequence, (mark.time_ns, mark.process), (category, name), detail)?;
     }
     Ok(())
 }

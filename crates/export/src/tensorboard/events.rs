@@ -18,6 +18,7 @@ mod event {
     pub const WALL_TIME: u32 = 1;
     pub const STEP: u32 = 2;
     pub const FILE_VERSION: u32 = 3;
+    pub const GRAPH: u32 = 4;
     pub const SUMMARY: u32 = 5;
 }
 
@@ -59,6 +60,11 @@ pub(super) struct Tag {
     pub name: String,
     /// For a person, as Markdown.
     pub about: String,
+}
+
+/// A name from the program within Markdown.
+pub(super) fn code(name: &str) -> String {
+    format!("`{}`", name.replace('`', "'"))
 }
 
 /// An event file in the making.
@@ -129,6 +135,16 @@ impl<W: Write> EventFile<W> {
             proto.text(tensor::STRING_VALUE, markdown);
             proto.close(open);
         })
+    }
+
+    /// Writes the graph of the rank's model, a `GraphDef`, if it is not there.
+    pub fn graph(&mut self, wall_s: f64, graph: &[u8]) -> io::Result<()> {
+        if std::mem::replace(&mut self.progress.has_graph, true) {
+            return Ok(());
+        }
+        self.proto.double(event::WALL_TIME, wall_s);
+        self.proto.blob(event::GRAPH, graph);
+        self.write()
     }
 
     /// What curves of counters are called.

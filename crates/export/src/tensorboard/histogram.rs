@@ -1,5 +1,7 @@
 //! Histograms as TensorBoard keeps them: counts between limits.
 
+use tprof_facts::histograms::ProgramHistogram;
+
 /// Buckets between the lowest and the highest of some values.
 const BUCKETS: usize = 30;
 /// Each limit of durations is so many times the one before …
@@ -22,6 +24,24 @@ pub(super) struct Histogram {
 }
 
 impl Histogram {
+    /// Of what a program counted itself; none without a value.
+    pub fn counted(of: &ProgramHistogram) -> Option<Histogram> {
+        let (min, max) = (of.min?, of.max?);
+        let width = (max - min) / of.counts.len() as f64;
+        let bucket = |(at, count): (usize, &u64)| match at + 1 == of.counts.len() {
+            true => (max, *count),
+            false => (min + width * (at + 1) as f64, *count),
+        };
+        Some(Histogram {
+            min,
+            max,
+            count: of.counts.iter().copied().fold(0, u64::saturating_add),
+            sum: of.sum.unwrap_or(f64::NAN),
+            sum_of_squares: of.squares.unwrap_or(f64::INFINITY),
+            buckets: of.counts.iter().enumerate().map(bucket).collect(),
+        })
+    }
+
     /// Of values, in buckets of one width. None of no values.
     pub fn of(values: &[f64]) -> Option<Histogram> {
         let mut made = ValueSums::default();

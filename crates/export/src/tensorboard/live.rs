@@ -14,9 +14,10 @@ use tprof_trace::RunDir;
 
 use super::analysed::{Analysed, RankFigures};
 use super::events::EventFile;
+use super::moments::begins_s;
 use super::progress::{Extent, Progress};
-use super::rank::{RankLog, begins_s};
-use super::{file_name, log_texts, note_left_out};
+use super::rank::{Omitted, RankLog};
+use super::{file_name, log_texts, note_how_to_open, note_omitted};
 use crate::{ExportError, OpenRank, Options, Selection, Slice, Written, chrome, paths};
 
 /// What is younger than this may change: threads write out their events now and then.
@@ -84,12 +85,12 @@ impl LiveLog {
             let figures = analysed.ranks.get(&labels::rank(file)).unwrap_or(&none);
             let added = self.write(&selection, &part, name, Extent::Rest, figures)?;
             written.steps_inferred |= added.steps_inferred;
-            note_left_out(file, added.left_out, &mut written);
+            note_omitted(file, &added.omitted, &mut written);
         }
         if !analysed.texts.is_empty() {
             log_texts(&selection, &self.directory, analysed)?;
         }
-        written.notes.push(format!("tensorboard --logdir {}", self.directory.display()));
+        note_how_to_open(&self.directory, &mut written);
         written.paths = vec![self.directory];
         Ok(written)
     }
@@ -124,8 +125,7 @@ impl LiveLog {
 
 /// What was appended.
 struct Added {
-    /// Values that no 32-bit number holds.
-    left_out: u64,
+    omitted: Omitted,
     steps_inferred: bool,
 }
 
@@ -148,8 +148,8 @@ fn write(
     };
     let log = RankLog::new(part, selection.zero, extent, file);
     let steps_inferred = log.steps_inferred;
-    let file = log.write(figures)?;
-    let added = Added { left_out: file.left_out, steps_inferred };
+    let (file, omitted) = log.write(figures)?;
+    let added = Added { omitted, steps_inferred };
     let (mut to, progress) = file.finish();
     to.flush()?;
     Ok((added, progress))

@@ -11,6 +11,8 @@ pub(super) struct Progress {
     pub described: HashSet<String>,
     /// By tag, the time up to which its points are there, seconds since 1970.
     pub until_s: HashMap<String, f64>,
+    /// Whether the model's graph is there.
+    pub has_graph: bool,
     /// What curves of counters are called: one keeps its name, whichever processes come later.
     pub names: HashMap<CounterKey, String>,
 }

@@ -12,11 +12,13 @@ use tprof_trace::model::{
 };
 
 use super::analysed::{CounterKey, Figure, RankFigures, StepFigures};
-use super::events::{At, EventFile, Tag};
+use super::events::{At, EventFile, Tag, code};
 use super::histogram::{Durations, Histogram};
+use super::moments::{at_step, at_time, begins_s, wall_s};
+use super::own::{self, LeftOut};
 use super::progress::Extent;
 use super::series::{Series, free, series};
-use super::{peaks, throughput};
+use super::{graph, peaks, throughput};
 use crate::OpenRank;
 use crate::counters::{self, POINTS, Thin, stretch};
 
@@ -38,6 +40,17 @@ pub(super) struct RankLog<'a, W> {
     pub steps_inferred: bool,
     extent: Extent,
     file: EventFile<W>,
+}
+
+/// What the event file of a rank lacks.
+#[derive(Debug, Default)]
+pub(super) struct Omitted {
+    /// Values that no 32-bit number holds.
+    pub wide: u64,
+    /// Of the program's own histograms.
+    pub own: LeftOut,
+    /// Nodes of the model's graph.
+    pub nodes: u64,
 }
 
 impl<'a, W: Write> RankLog<'a, W> {
@@ -68,13 +81,17 @@ impl<'a, W: Write> RankLog<'a, W> {
     }
 
     /// Writes all that is known of the rank.
-    pub fn write(mut self, figures: &RankFigures) -> io::Result<EventFile<W>> {
+    pub fn write(mut self, figures: &RankFigures) -> io::Result<(EventFile<W>, Omitted)> {
         let all = series(self.part, self.process, self.file.names());
         self.step_times(figures)?;
         if self.extent == Extent::SoFar {
             self.heaps()?;
             self.over_time(&all)?;
-            return Ok(self.file);
+            // In which step later ones are is not known yet.
+            let settled_ns = self.steps.last().map_or(0, |step| step.end_ns);
+            let own = self.own_histograms(settled_ns)?;
+            let wide = self.file.left_out;
+            return Ok((self.file, Omitted { wide, own, nodes: 0 }));
         }
         self.throughput(&all)?;
         self.peaks(&all)?;
@@ -84,7 +101,19 @@ impl<'a, W: Write> RankLog<'a, W> {
         self.over_time(&all)?;
         self.step_histograms()?;
         self.kernel_histograms()?;
-        Ok(self.file)
+        let own = self.own_histograms(u64::MAX)?;
+        let mut nodes = 0;
+        if let Some(graph) = graph::of(self.part) {
+            self.file.graph(begins_s(self.part, self.zero), &graph.encoded)?;
+            nodes = graph.left_out;
+        }
+        let wide = self.file.left_out;
+        Ok((self.file, Omitted { wide, own, nodes }))
+    }
+
+    /// Histograms that the program records itself.
+    fn own_histograms(&mut self, until_ns: u64) -> io::Result<LeftOut> {
+        own::write(self.part, self.zero, self.process, &self.steps, until_ns, &mut self.file)
     }
 
     /// Step times, and what they were for on devices.
@@ -368,31 +397,9 @@ fn named_steps(trace: &TraceFile) -> Steps {
     found.into_iter().find(|steps| !steps.all.is_empty()).unwrap_or_default()
 }
 
-/// When a rank's file begins, seconds since 1970.
-pub(super) fn begins_s(part: &OpenRank<'_>, zero: Zero) -> f64 {
-    let first_ns = part.trace.extent_ns().map_or(0, |(first_ns, _)| first_ns);
-    wall_s(zero, part.at(first_ns))
-}
-
 /// Steps of each histogram.
 fn groups(steps: &[Step]) -> std::slice::Chunks<'_, Step> {
     steps.chunks(steps.len().div_ceil(MOST_HISTOGRAMS).max(LEAST_STEPS))
-}
-
-/// Of a file's clock, at the end of a step.
-fn at_step(zero: Zero, part: &OpenRank<'_>, step: &Step) -> At {
-    At { step: step.number, wall_s: wall_s(zero, part.at(step.end_ns)) }
-}
-
-/// Of a file's clock, by milliseconds since the run began.
-fn at_time(zero: Zero, part: &OpenRank<'_>, time_ns: u64) -> At {
-    let since_start_ns = part.at(time_ns);
-    At { step: since_start_ns / 1_000_000, wall_s: wall_s(zero, since_start_ns) }
-}
-
-/// Seconds since 1970; since the run began, where that moment is unknown.
-fn wall_s(zero: Zero, since_start_ns: u64) -> f64 {
-    zero.unix_ns.saturating_add(since_start_ns) as f64 / 1e9
 }
 
 fn millis(step: &Step) -> f64 {
@@ -401,11 +408,6 @@ fn millis(step: &Step) -> f64 {
 
 fn tag(name: &str, about: &str) -> Tag {
     Tag { name: name.to_owned(), about: about.to_owned() }
-}
-
-/// A name from the program within Markdown.
-fn code(name: &str) -> String {
-    format!("`{}`", name.replace('`', "'"))
 }
 
 /// What a figure's curve is called and shows, and what its values are divided by.

@@ -98,7 +98,8 @@ pub(super) fn free(name: String, taken: &mut HashSet<String>) -> String {
     free
 }
 
-fn cut(name: &str) -> String {
+/// As much of a name as is kept.
+pub(super) fn cut(name: &str) -> String {
     match name.char_indices().nth(MOST_CHARACTERS) {
         Some((at, _)) => format!("{}…", &name[..at]),
         None => name.to_owned(),

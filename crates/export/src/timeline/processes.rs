@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tprof_facts::labels::{self, Ids};
 use tprof_facts::steps;
-use tprof_trace::model::ProcessIndex;
+use tprof_trace::model::{MarkKind, ProcessIndex};
 
 use crate::{OpenRank, Written};
 
@@ -50,8 +50,8 @@ pub(crate) fn marks(part: &OpenRank<'_>, written: &mut Written, to: &mut Vec<Val
         }
     }
     for mark in part.trace.marks() {
-        let step = mark.kind == tprof_trace::model::MarkKind::Step;
-        if !step && part.window.holds(mark.time_ns) {
+        let is_drawn = !matches!(mark.kind, MarkKind::Step | MarkKind::Histogram);
+        if is_drawn && part.window.holds(mark.time_ns) {
             let name = part.trace.name(mark.name);
             to.push(json!({ "rank": rank, "name": name, "at": part.at(mark.time_ns) }));
         }

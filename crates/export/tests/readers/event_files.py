@@ -22,7 +22,7 @@ def main():
     context, sample = RequestContext(), 1_000_000
     read = {}
     for run in runs.Runs():
-        read[run] = {"scalars": {}, "histograms": {}, "text": {}, "about": {}}
+        read[run] = {"scalars": {}, "histograms": {}, "text": {}, "about": {}, "graph": graph(runs, run)}
     for kind, list_all, read_all in [
         ("scalars", provider.list_scalars, provider.read_scalars),
         ("histograms", provider.list_tensors, provider.read_tensors),
@@ -37,6 +37,16 @@ def main():
                 points = data[run][tag]
                 read[run][kind][tag] = [[at.step, at.wall_time, value(kind, at)] for at in points]
     print(json.dumps(read))
+
+
+def graph(runs, run):
+    """The nodes of a run's graph; None where it has none."""
+    try:
+        nodes = runs.Graph(run).node
+    except ValueError:
+        return None
+    attributes = lambda node: {key: value.s.decode() for key, value in node.attr.items()}  # noqa: E731
+    return [[node.name, node.op, list(node.input), attributes(node)] for node in nodes]
 
 
 def value(kind, at):

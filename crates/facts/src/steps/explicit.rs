@@ -44,6 +44,19 @@ pub(super) fn of_ranges(file: &TraceFile, ranges: &[StepRange], of: SpanKind) ->
 ///
 /// A mark without a process counts as one of the file's first process.
 pub(super) fn of_marks(file: &TraceFile) -> Vec<Step> {
+    let begun = begun(file);
+    let pairs = begun.windows(2).filter(|pair| pair[0].process == pair[1].process);
+    pairs.map(|pair| Step { end_ns: pair[1].start_ns, ..pair[0] }).collect()
+}
+
+/// What begins at the last mark of each process, and has no recorded end.
+pub fn unended(file: &TraceFile) -> Vec<Step> {
+    let begun = begun(file);
+    begun.chunk_by(|a, b| a.process == b.process).filter_map(|of| of.last().copied()).collect()
+}
+
+/// A step from each mark on, as if none ended, by process and in order.
+fn begun(file: &TraceFile) -> Vec<Step> {
     let marks = file.marks().iter().filter(|mark| mark.kind == MarkKind::Step);
     let mut marks: Vec<(ProcessIndex, u64, NameId)> =
         marks.map(|mark| (mark.process.unwrap_or(0), mark.time_ns, mark.name)).collect();
@@ -51,9 +64,8 @@ pub(super) fn of_marks(file: &TraceFile) -> Vec<Step> {
     let mut steps = Vec::new();
     for marks in marks.chunk_by(|a, b| a.0 == b.0) {
         let numbers = numbers_of(marks.iter().map(|(_, _, name)| file.name(*name)));
-        for (pair, number) in marks.windows(2).zip(numbers) {
-            let [(process, start_ns, _), (_, end_ns, _)] = [pair[0], pair[1]];
-            steps.push(Step { start_ns, end_ns, process, number });
+        for (&(process, start_ns, _), number) in marks.iter().zip(numbers) {
+            steps.push(Step { start_ns, end_ns: u64::MAX, process, number });
         }
     }
     steps

@@ -1,6 +1,7 @@
 //! Tables of quantities and moments, and of what other tables refer to.
 
 use tprof_facts::frames::{Frame, Frames};
+use tprof_facts::histograms;
 use tprof_facts::steps::{Step, StepSource};
 use tprof_trace::model::*;
 
@@ -27,13 +28,21 @@ columns! { pub(crate) COUNTERS of Counter:
 
 columns! { pub(crate) MARKS of Mark:
     "time_ns" Int "when, nanoseconds since the run began" |r, c| c.time(r.time_ns);
-    "kind" Text "mark, step, recording_on or recording_off" |r, _| Cell::Text(match r.kind {
+    "kind" Text "mark, step, recording_on, recording_off or histogram" |r, _| Cell::Text(match r.kind {
         MarkKind::Mark => "mark",
         MarkKind::Step => "step",
         MarkKind::RecordingOn => "recording_on",
         MarkKind::RecordingOff => "recording_off",
+        MarkKind::Histogram => "histogram",
     });
-    "name" Text "name" |r, c| c.name(r.name);
+    "name" Text "name" |r, c| match r.kind {
+        MarkKind::Histogram => Cell::Text(histograms::split(c.trace.name(r.name)).0),
+        _ => c.name(r.name),
+    };
+    "values" Text "of a histogram: what it counted, as JSON" |r, c| match r.kind {
+        MarkKind::Histogram => Cell::Text(histograms::split(c.trace.name(r.name)).1),
+        _ => Cell::Null,
+    };
     "process" Id "row of `processes`; null is the whole run" |r, _| Cell::opt(r.process);
 }
 

@@ -27,6 +27,9 @@ pub struct Mark {
     pub kind: MarkKind,
 }
 
+/// Between the name of a histogram and what it counted, in the name of its mark.
+pub const HISTOGRAM_SEPARATOR: char = '\u{1f}';
+
 /// Kinds of marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarkKind {
@@ -38,6 +41,8 @@ pub enum MarkKind {
     RecordingOn,
     /// Recording was switched off.
     RecordingOff,
+    /// How values of the program are distributed; the name has it, after the histogram's own.
+    Histogram,
 }
 
 /// A fact about the whole file that no table holds: of an import, a key of its

@@ -87,6 +87,7 @@ impl Row for Mark {
             MarkKind::Step => 1,
             MarkKind::RecordingOn => 2,
             MarkKind::RecordingOff => 3,
+            MarkKind::Histogram => 4,
         });
     }
 
@@ -101,6 +102,7 @@ impl Row for Mark {
                 1 => MarkKind::Step,
                 2 => MarkKind::RecordingOn,
                 3 => MarkKind::RecordingOff,
+                4 => MarkKind::Histogram,
                 _ => MarkKind::Mark,
             },
         }))

@@ -9,10 +9,11 @@ use tprof_trace::compile_log::{
 };
 
 use super::graphs::{self, RankGraphs};
-use super::words::NO_END;
 use crate::document::RankAt;
 use crate::gpu::kernels;
 use crate::rank::RankTrace;
+
+pub(super) const NO_END: &str = "the log has no end of this compilation";
 
 /// What a rank compiled.
 #[derive(Clone, Debug, Default)]

@@ -5,10 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tprof_trace::compile_log::{CompiledFrame, GraphBreak};
 
-use super::of_rank::FrameRow;
+use super::of_rank::{FrameRow, NO_END};
 use super::words::{
-    CompiledParts, NO_CLOCK, NO_CODE, NO_END, NO_FIGURE, NO_GRAPH, NO_NAME, NO_REASON, empty,
-    rank_column,
+    CompiledParts, NO_CLOCK, NO_CODE, NO_FIGURE, NO_GRAPH, NO_NAME, NO_REASON, empty, rank_column,
 };
 use crate::document::{Cell, Column, RankAt, Table, Unit};
 

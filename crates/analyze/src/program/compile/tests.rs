@@ -3,6 +3,7 @@ use crate::document::{Cell, Table, Value};
 use crate::fixture::Fixture;
 use std::path::PathBuf;
 use tprof_facts::compile::RankCompile;
+use tprof_trace::compile_log::{CompileId, CompiledFrame};
 
 /// A stored log of `scripts/compile/job.py`.
 fn log_of(version: &str) -> RankCompile {
@@ -92,4 +93,20 @@ fn a_run_without_a_log_states_how_to_get_one() {
     let body = made(RankCompile::default());
     assert!(body.tables.iter().all(|table| table.rows.is_empty()));
     assert!(body.tables.iter().all(|table| table.empty.contains("tprof run --compile")));
+}
+
+#[test]
+fn a_number_that_different_functions_had_names_none() {
+    let frame = |given_before, line| CompiledFrame {
+        id: CompileId { frame: Some(0), compile: Some(1), given_before, ..CompileId::default() },
+        line: Some(line),
+        ..CompiledFrame::default()
+    };
+    let found = |lines: [u32; 2]| {
+        let frames = [frame(0, lines[0]), frame(1, lines[1])];
+        let found = words::by_number(frames.iter());
+        found.into_iter().map(|(number, of)| (number, of.map(|of| of.line))).collect::<Vec<_>>()
+    };
+    assert_eq!(found([3, 3]), [("0/1".to_owned(), Some(Some(3)))]);
+    assert_eq!(found([3, 8]), [("0/1".to_owned(), None)]);
 }

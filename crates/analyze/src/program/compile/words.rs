@@ -7,7 +7,6 @@ use tprof_trace::compile_log::CompiledFrame;
 use super::of_rank::RankCompiled;
 use crate::document::{Column, RankAt, Unit};
 
-pub(super) const NO_END: &str = "the log has no end of this compilation";
 pub(super) const NO_FIGURE: &str = "this PyTorch's log has no such figure";
 pub(super) const NO_CLOCK: &str = "nothing joins the log's times to the run's clock";
 pub(super) const NO_NAME: &str = "the log does not name it";
@@ -22,11 +21,12 @@ pub(super) type CompiledParts = [(RankAt, RankCompiled)];
 
 /// What a table without rows states: that there is no log, or none of it in the log.
 pub(super) fn empty(parts: &CompiledParts, none: &'static str) -> &'static str {
-    match () {
-        () if parts.iter().all(|(_, part)| part.logs.is_empty()) => NO_LOG,
-        () if parts.iter().any(|(_, part)| !part.logs.is_empty() && !part.is_whole) => NOT_WHOLE,
-        () => none,
+    let mut with_logs =
+        parts.iter().map(|(_, part)| part).filter(|part| !part.logs.is_empty()).peekable();
+    if with_logs.peek().is_none() {
+        return NO_LOG;
     }
+    if with_logs.all(|part| part.is_whole) { none } else { NOT_WHOLE }
 }
 
 /// The compilation of each number as PyTorch writes it, without backward graphs; none of one that

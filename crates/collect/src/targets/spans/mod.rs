@@ -20,7 +20,7 @@ use tprof_trace::{TraceError, TraceWriter};
 use tprof_wire::record::ExtKind;
 use tprof_wire::region::off;
 use tprof_wire::schedule::Schedule;
-use tprof_wire::spans::{Arguments, OnStack, Place};
+use tprof_wire::spans::{Arguments, HISTOGRAM, OnStack, Place};
 
 /// Rows that are written at the latest together.
 const MOST_ROWS: usize = 16_384;
@@ -293,7 +293,15 @@ impl Spans {
                 });
             }
             &Finished::Mark { time_ns, .. } => {
-                let (process, kind) = (Some(process), MarkKind::Mark);
+                let arguments = interned.arguments(over.name()).unwrap_or_default();
+                let (name, kind) = match arguments.starts_with(HISTOGRAM) {
+                    true => {
+                        let whole = interned.whole(over.name()).unwrap_or_default();
+                        (writer.name(&whole), MarkKind::Histogram)
+                    }
+                    false => (name, MarkKind::Mark),
+                };
+                let process = Some(process);
                 writer.mark(Mark { time_ns, process, name, kind });
             }
             &Finished::Value { time_ns, value, .. } => {

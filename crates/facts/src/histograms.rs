@@ -1,0 +1,77 @@
+//! Histograms of a program's own values: marks whose names have what the program's SDK counted.
+
+use serde_json::Value;
+use tprof_trace::model::HISTOGRAM_SEPARATOR;
+
+/// How values are distributed: counts in buckets of one width between the lowest and the highest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProgramHistogram {
+    /// The number that the program gave it.
+    pub step: Option<u64>,
+    /// Lowest value; none without values.
+    pub min: Option<f64>,
+    /// Highest value.
+    pub max: Option<f64>,
+    /// Sum of the values; none where no number of 64 bits holds it.
+    pub sum: Option<f64>,
+    /// Sum of their squares.
+    pub squares: Option<f64>,
+    /// Values in each bucket, the lowest first.
+    pub counts: Vec<u64>,
+    /// Values that are no number or infinite, and in none of these.
+    pub not_finite: u64,
+}
+
+/// The name of a histogram, and what it counted, out of the name of its mark.
+pub fn split(text: &str) -> (&str, &str) {
+    text.split_once(HISTOGRAM_SEPARATOR).unwrap_or((text, ""))
+}
+
+impl ProgramHistogram {
+    /// Out of what the name of a mark has; none where it is damaged.
+    pub fn of(values: &str) -> Option<ProgramHistogram> {
+        let values: Value = serde_json::from_str(values).ok()?;
+        let of = values.get("histogram")?;
+        let number = |key: &str| of.get(key).and_then(Value::as_f64);
+        let counts = of.get("counts")?.as_array()?.iter().map(Value::as_u64);
+        let found = ProgramHistogram {
+            step: of.get("step").and_then(Value::as_u64),
+            min: number("min"),
+            max: number("max"),
+            sum: number("sum"),
+            squares: number("squares"),
+            counts: counts.collect::<Option<_>>()?,
+            not_finite: of.get("not_finite").and_then(Value::as_u64).unwrap_or(0),
+        };
+        let has_values = !found.counts.is_empty();
+        (found.min.is_some() == has_values && found.max.is_some() == has_values).then_some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_has_the_name_and_the_counts() {
+        let text = "grad \u{1f}{\"histogram\":{\"min\":-1.5,\"max\":2,\"sum\":0.5,\"squares\":null,\"counts\":[1,0,2],\"not_finite\":4,\"step\":7}}";
+        let (name, values) = split(text);
+        let of = ProgramHistogram::of(values).unwrap();
+        assert_eq!((name, of.step, of.min, of.max), ("grad ", Some(7), Some(-1.5), Some(2.0)));
+        assert_eq!((of.squares, of.counts, of.not_finite), (None, vec![1, 0, 2], 4));
+        assert_eq!(split("plain"), ("plain", ""));
+    }
+
+    #[test]
+    fn a_damaged_one_is_none() {
+        for values in [
+            "",
+            "{}",
+            "{\"histogram\":{\"min\":0,\"max\":1,\"sum\":0,\"squares\":0,\"counts\":[]}}",
+            "{\"histogram\":{\"min\":null,\"max\":1,\"sum\":0,\"squares\":0,\"counts\":[1]}}",
+            "{\"histogram\":{\"min\":0,\"max\":1,\"sum\":0,\"squares\":0,\"counts\":[1,",
+        ] {
+            assert_eq!(ProgramHistogram::of(values), None, "{values}");
+        }
+    }
+}
