@@ -190,6 +190,8 @@ mod tests {
         let pools = [(2, 1, pool), (3, 2, pool), (4, 2, pool)];
         assert_eq!(parent(&[&[(1, 0, job)], &pools[..]].concat()), None);
         assert_eq!(parent(&[&[(1, 0, job), (9, 1, job)], &pools[..]].concat()), Some(1));
+        // A trace of others names no parents, and a process by a text has no number.
+        assert_eq!(parent(&[(0, 0, job), (1, 0, job)]), None);
         let server = "python -c from multiprocessing.forkserver import main; main(4, 5)";
         assert_eq!(parent(&[(1, 0, job), (2, 1, server), (3, 2, server)]), None);
     }
