@@ -12,6 +12,7 @@ mod about;
 mod curves;
 mod occupancy;
 mod operators;
+mod places;
 mod rows;
 mod sink;
 mod writer;
@@ -159,6 +160,14 @@ fn document(
         }
         Ok(cut_ns.is_none())
     })?;
+    match rows.crossing() {
+        0 => {}
+        count => written.notes.push(format!(
+            "{}: {count} slices that cross another one of their thread or stream are on tracks \
+             named `(overlapping)`: a viewer would drop them",
+            part.file.label
+        )),
+    }
     if samples > 0 {
         written.notes.push(format!(
             "{}: {samples} samples were left out; --to perfetto, speedscope or pprof has them",

@@ -6,23 +6,43 @@
 /// The lanes of one track.
 #[derive(Debug, Default)]
 pub(crate) struct NestedLanes {
-    /// Ends of the open intervals of each lane, outermost first.
-    open: Vec<Vec<u64>>,
+    /// Starts and ends of the open intervals of each lane, outermost first.
+    open: Vec<Vec<(u64, u64)>>,
 }
 
 impl NestedLanes {
     /// The lane for an interval. They must come by start, the longest first.
     pub fn place(&mut self, start_ns: u64, end_ns: u64) -> usize {
-        for (at, open) in self.open.iter_mut().enumerate() {
-            while open.last().is_some_and(|end| *end <= start_ns) {
+        self.place_with(start_ns, end_ns, |open| open.len())
+    }
+
+    /// As [`NestedLanes::place`], for a reader that sorts what begins together: it comes in any
+    /// order of length.
+    pub fn place_sorted_later(&mut self, start_ns: u64, end_ns: u64) -> usize {
+        let shorter = |one: &(u64, u64)| one.0 == start_ns && one.1 < end_ns;
+        self.place_with(start_ns, end_ns, |open| {
+            open.len() - open.iter().rev().take_while(|one| shorter(one)).count()
+        })
+    }
+
+    /// `at` finds where in the open intervals of a lane the interval would lie.
+    fn place_with(
+        &mut self,
+        start_ns: u64,
+        end_ns: u64,
+        at: impl Fn(&[(u64, u64)]) -> usize,
+    ) -> usize {
+        for (lane, open) in self.open.iter_mut().enumerate() {
+            while open.last().is_some_and(|(_, end)| *end <= start_ns) {
                 open.pop();
             }
-            if open.last().is_none_or(|end| end_ns <= *end) {
-                open.push(end_ns);
-                return at;
+            let at = at(open);
+            if at == 0 || end_ns <= open[at - 1].1 {
+                open.insert(at, (start_ns, end_ns));
+                return lane;
             }
         }
-        self.open.push(vec![end_ns]);
+        self.open.push(vec![(start_ns, end_ns)]);
         self.open.len() - 1
     }
 }
@@ -40,5 +60,16 @@ mod tests {
                 .map(|(start, end)| lanes.place(start, end))
                 .collect();
         assert_eq!(placed, [0, 0, 0, 1, 0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn what_begins_together_may_come_in_any_order() {
+        let mut lanes = NestedLanes::default();
+        let placed: Vec<usize> =
+            [(0, 10), (5, 6), (5, 9), (5, 7), (5, 11), (7, 8), (8, 12), (9, 10)]
+                .into_iter()
+                .map(|(start, end)| lanes.place_sorted_later(start, end))
+                .collect();
+        assert_eq!(placed, [0, 0, 0, 0, 1, 0, 2, 0]);
     }
 }

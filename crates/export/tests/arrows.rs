@@ -2,28 +2,11 @@
 
 mod common;
 
-use common::readers;
+use common::{readers, write_two_threads};
 use std::path::Path;
 use tprof_export::{Options, chrome, perfetto};
+use tprof_trace::RunDir;
 use tprof_trace::model::*;
-use tprof_trace::{RunDir, TraceHeader, TraceWriter};
-
-/// A rank of two threads; `fill` adds rows.
-fn write(path: &Path, fill: impl FnOnce(&mut TraceWriter)) {
-    let header = TraceHeader { rank: Some(0), start_ns: 1_000, ..TraceHeader::default() };
-    let mut writer = TraceWriter::create(path, &header).unwrap();
-    let command = writer.name("train");
-    let memory = MemoryRecording::Off;
-    let (exe, rank) = (NameId(0), Some(0));
-    let process =
-        Process { process: 0, pid: 5, parent: 1, rank, command, exe, start_ns: 1, memory };
-    writer.process(&process);
-    for (thread, tid) in [(0, 5), (1, 6)] {
-        writer.thread(&Thread { thread, process: 0, tid, start_ns: 1 });
-    }
-    fill(&mut writer);
-    writer.finish().unwrap();
-}
 
 /// Arrows in both formats that Perfetto reads: names of the slices at their ends.
 fn arrows(run: &Path) -> Option<[Vec<(String, String)>; 2]> {
@@ -48,7 +31,7 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 #[test]
 fn messages_that_use_an_id_again_are_arrows_of_their_own() {
     let dir = tempfile::tempdir().unwrap();
-    write(&dir.path().join("rank-0.tprof"), |writer| {
+    write_two_threads(&dir.path().join("rank-0.tprof"), |writer| {
         let (mut spans, mut points) = (Vec::new(), Vec::new());
         let (category, name) = (writer.name("net"), writer.name("message"));
         for message in 0..3 {
@@ -80,7 +63,7 @@ fn messages_that_use_an_id_again_are_arrows_of_their_own() {
 #[test]
 fn each_kernel_of_a_graph_has_an_arrow_from_its_launch() {
     let dir = tempfile::tempdir().unwrap();
-    write(&dir.path().join("rank-0.tprof"), |writer| {
+    write_two_threads(&dir.path().join("rank-0.tprof"), |writer| {
         let (mut spans, mut kernels) = (Vec::new(), Vec::new());
         for launch in 0..2 {
             let (start_ns, correlation) = (10_000 * (launch + 1), Some(launch + 1));

@@ -465,3 +465,52 @@ fn a_slice_of_the_json_is_a_whole_trace() {
     assert_eq!(json["otherData"]["slice_from_ns"], 1_000_000 + 2 * common::STEP_NS);
     assert!(written.left_out > written.events);
 }
+
+#[test]
+fn slices_that_cross_are_on_tracks_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    common::write_two_threads(&dir.path().join("rank-0.tprof"), |writer| {
+        let (mut spans, mut kernels) = (Vec::new(), Vec::new());
+        // Of those that begin together the longer one may come later; a shorter one within is fine.
+        for (thread, start, duration) in
+            [(0, 10, 50), (0, 20, 10), (0, 20, 20), (0, 30, 60), (0, 95, 5), (1, 30, 60)]
+        {
+            let name = writer.name(&format!("span {start}+{duration}"));
+            let (start_ns, duration_ns) = (1000 * (start + 1), 1000 * duration);
+            let row = Span { start_ns, duration_ns, name, thread, ..Span::default() };
+            spans.push(row);
+        }
+        for (start, duration) in [(10, 50), (20, 60)] {
+            let name = writer.name(&format!("kernel {start}+{duration}"));
+            let (start_ns, duration_ns) = (1000 * (start + 1), 1000 * duration);
+            kernels.push(Kernel { start_ns, duration_ns, name, stream: 7, ..Kernel::default() });
+        }
+        writer.write(&mut spans).unwrap();
+        writer.write(&mut kernels).unwrap();
+    });
+    let run = RunDir::open(dir.path()).unwrap();
+    let written = chrome::export(&run, &options(None)).unwrap();
+    assert!(written.notes[0].contains("2 slices that cross"), "{:?}", written.notes);
+    let json = load(&written.paths[0]);
+    let tid = |name: &str| {
+        let spans = of(&json, "X");
+        spans.iter().find(|span| span["name"] == name).unwrap()["tid"].as_u64().unwrap()
+    };
+    let same = ["span 10+50", "span 20+10", "span 20+20", "span 95+5"];
+    assert_eq!(same.map(tid), [5; 4]);
+    assert_eq!((tid("span 30+60") > 1_000_000, tid("kernel 10+50")), (true, 7));
+    let labels = of(&json, "M");
+    let label = labels.iter().find(|label| label["tid"] == tid("kernel 20+60")).unwrap();
+    assert_eq!(label["args"]["name"], "stream 7 (overlapping)");
+    let Some(answers) = readers::perfetto(
+        &written.paths[0],
+        &[
+            "select count(*) n, sum(dur) ns from slice where name like 'span %' or name like 'kernel %'",
+            "select value from stats where name = 'slice_drop_overlapping_complete_event'",
+        ],
+    ) else {
+        return;
+    };
+    assert_eq!((&answers[0][0]["n"], &answers[0][0]["ns"]), (&8.into(), &315_000.into()));
+    assert_eq!(answers[1][0]["value"], 0);
+}

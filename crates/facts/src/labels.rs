@@ -29,7 +29,7 @@ pub fn program(command: &str) -> &str {
 
 /// A process: `python3 [1234]`.
 pub fn process(file: &TraceFile, process: ProcessIndex, ids: Ids) -> String {
-    let Some(row) = file.processes().iter().find(|row| row.process == process) else {
+    let Some(row) = file.process(process) else {
         return "unknown process".to_owned();
     };
     let name = match program(file.name(row.command)) {
@@ -41,13 +41,12 @@ pub fn process(file: &TraceFile, process: ProcessIndex, ids: Ids) -> String {
 
 /// A thread: `pt_autograd_0 [1236]`, `thread [1236]` where it has no name.
 pub fn thread(file: &TraceFile, thread: ThreadIndex, ids: Ids) -> String {
-    let threads = file.threads();
-    let row = threads.binary_search_by_key(&thread, |row| row.thread).map(|at| &threads[at]);
+    let row = file.thread(thread);
     let name = file.thread_name(thread).filter(|name| !name.is_empty());
     match (row, name) {
-        (Ok(row), name) => with_id(name.unwrap_or("thread"), row.tid, ids),
-        (Err(_), Some(name)) => name.to_owned(),
-        (Err(_), None) => "unknown thread".to_owned(),
+        (Some(row), name) => with_id(name.unwrap_or("thread"), row.tid, ids),
+        (None, Some(name)) => name.to_owned(),
+        (None, None) => "unknown thread".to_owned(),
     }
 }
 

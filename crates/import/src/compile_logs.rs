@@ -6,12 +6,11 @@
 use crate::content::{self, Content};
 use crate::error::ImportError;
 use crate::names::{file_name, has_name, is_trace_or_snapshot};
-use crate::source;
+use crate::source::UpToDamage;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use tprof_facts::compile::rank_of_name;
 use tprof_facts::units::{bytes, counted};
 use tprof_trace::compile_log::{
@@ -72,9 +71,9 @@ fn has_others(directory: &Path) -> bool {
     entries.map(|entry| entry.path()).any(|path| is_trace_or_snapshot(&path) && !path.is_dir())
 }
 
-/// The text of a file, plain or compressed.
-fn text_of(path: &Path) -> std::io::Result<impl BufRead + use<>> {
-    Ok(BufReader::with_capacity(256 << 10, source::text(path, Arc::default())?))
+/// The text of a file, plain or compressed, up to where it is damaged.
+fn text_of(path: &Path) -> std::io::Result<BufReader<UpToDamage>> {
+    Ok(BufReader::with_capacity(256 << 10, UpToDamage::open(path)?))
 }
 
 /// A log that was read.
@@ -83,6 +82,8 @@ pub(crate) struct FoundLog {
     pub log: CompileLog,
     /// The rank that it names.
     rank: Option<u32>,
+    /// What is wrong with its file, which is read up to there.
+    pub damage: Option<String>,
 }
 
 /// Reads logs, as far as reports do.
@@ -91,12 +92,14 @@ pub(crate) fn read(paths: &[PathBuf], limit: u64) -> Result<Vec<FoundLog>, Impor
     let bounds = Bounds { text: bounds.text.min(limit), ..bounds };
     let one = |path: &PathBuf| {
         let failed = |source| ImportError::Io { path: path.clone(), what: "read", source };
-        let log = compile_log::read(text_of(path).map_err(failed)?, bounds).map_err(failed)?;
+        let mut text = text_of(path).map_err(failed)?;
+        let log = compile_log::read(&mut text, bounds).map_err(failed)?;
+        let damage = text.into_inner().damage;
         if log.is_read_in_part && bounds.text == limit {
             return Err(ImportError::TooLarge { path: path.clone(), limit });
         }
         let rank = rank_of_name(path).or(log.rank);
-        Ok(FoundLog { path: path.clone(), log, rank })
+        Ok(FoundLog { path: path.clone(), log, rank, damage })
     };
     paths.iter().map(one).collect()
 }

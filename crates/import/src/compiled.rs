@@ -10,7 +10,7 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tprof_trace::model::{MemoryRecording, NameId, Process};
-use tprof_trace::run::ProcessInfo;
+use tprof_trace::run::{LossInfo, ProcessInfo};
 use tprof_trace::{TraceHeader, TraceWriter};
 
 /// How logs are read.
@@ -39,7 +39,17 @@ pub(crate) fn add(
         let partial = directory.join(format!("import-rank-{rank}.partial"));
         parts.push(compiled_part(*rank, logs, &partial, options)?);
     }
+    for part in parts.iter_mut() {
+        let logs = part.rank.and_then(|rank| ranks.get(&rank)).into_iter().flatten();
+        part.losses.extend(logs.filter_map(|found| found.damage.as_deref()).map(loss));
+    }
     compile_logs::keep(&ranks, directory, options.max_input_bytes, notes)
+}
+
+/// What is missing of a log.
+fn loss(damage: &str) -> LossInfo {
+    let what = "the rest of a log of torch.compile".to_owned();
+    LossInfo { what, count: 0, why: damage.to_owned() }
 }
 
 /// A file with only the processes that wrote logs.

@@ -40,6 +40,44 @@ pub(crate) fn text(path: &Path, read: Arc<AtomicU64>) -> io::Result<Box<dyn Read
     })
 }
 
+/// What is wrong with a compressed file; none if its disk is at fault.
+pub(crate) fn damage(error: &io::Error) -> Option<String> {
+    match error.kind() {
+        _ if error.raw_os_error().is_some() => None,
+        io::ErrorKind::UnexpectedEof => Some("the compressed stream was cut off".to_owned()),
+        _ => Some(format!("the compressed stream is damaged ({error})")),
+    }
+}
+
+/// A text that ends where its file is damaged.
+pub(crate) struct UpToDamage {
+    text: Box<dyn Read + Send>,
+    /// What is wrong there.
+    pub damage: Option<String>,
+}
+
+impl UpToDamage {
+    /// The text of a file.
+    pub fn open(path: &Path) -> io::Result<UpToDamage> {
+        Ok(UpToDamage { text: text(path, Arc::default())?, damage: None })
+    }
+}
+
+impl Read for UpToDamage {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.damage.is_some() {
+            return Ok(0);
+        }
+        match self.text.read(out) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                self.damage = damage(&error);
+                if self.damage.is_some() { Ok(0) } else { Err(error) }
+            }
+            result => result,
+        }
+    }
+}
+
 /// The members of a gzip file, one after another: `gzip >>` makes several. Zeros after the last
 /// one are padding, as `gzip` itself has it.
 struct Members<R: BufRead> {

@@ -52,9 +52,10 @@ pub(crate) enum Lost {
     FrameDetails,
     SnapshotDetails,
     SnapshotRow,
+    SnapshotTime,
 }
 
-const KINDS: [Lost; 45] = [
+const KINDS: [Lost; 46] = [
     Lost::CutOff,
     Lost::Damaged,
     Lost::NotJson,
@@ -97,6 +98,7 @@ const KINDS: [Lost; 45] = [
     Lost::NamesFull,
     Lost::ThreadsFull,
     Lost::SnapshotRow,
+    Lost::SnapshotTime,
     Lost::SnapshotDetails,
     Lost::FrameDetails,
     Lost::Numbering,
@@ -198,6 +200,10 @@ impl Lost {
             Lost::SnapshotDetails => {
                 ("details of a memory snapshot", "longer than 4 KiB, or nested too deeply")
             }
+            Lost::SnapshotTime => (
+                "times of entries",
+                "0, or more than a year from all others; that of the one before",
+            ),
             Lost::SnapshotRow => {
                 ("segments, blocks and entries", "no dict, or without a size, state or action")
             }

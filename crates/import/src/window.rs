@@ -129,14 +129,11 @@ impl Window {
     /// A damaged stream ends the text; trouble with the disk ends the import.
     fn fail(&mut self, source: io::Error) -> Result<(), ImportError> {
         self.ended = true;
-        if source.raw_os_error().is_some() {
+        let Some(damage) = source::damage(&source) else {
             return Err(ImportError::Io { path: self.path.clone(), what: "read", source });
-        }
+        };
         self.is_cut_off = source.kind() == io::ErrorKind::UnexpectedEof;
-        self.cut = Some(match self.is_cut_off {
-            true => "the compressed stream was cut off".to_owned(),
-            false => format!("the compressed stream is damaged ({source})"),
-        });
+        self.cut = Some(damage);
         Ok(())
     }
 }

@@ -87,3 +87,17 @@ fn what_is_packed_is_said_to_be() {
     assert_eq!(packed(TRACE.as_bytes()), None);
     assert_eq!(packed(b""), None);
 }
+
+#[test]
+fn a_damaged_log_is_read_up_to_there() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut bytes = gzip(LOG.as_bytes());
+    let at = bytes.len() - 8;
+    bytes[at] ^= 1;
+    let path = scratch.path().join("log.gz");
+    fs::write(&path, bytes).unwrap();
+    let run = scratch.path().join("run");
+    let imported = import(&[path], &run, &Options::new("test")).unwrap();
+    assert_eq!(imported.losses.len(), 1);
+    assert!(imported.losses[0].why.contains("checksum"), "{:?}", imported.losses);
+}

@@ -204,3 +204,18 @@ proptest! {
         let _ = imported(&[b"\x80\x04", &program[..]].concat());
     }
 }
+
+#[test]
+fn a_time_that_was_not_set_is_that_of_the_entry_before() {
+    let time_us = (START_NS / 1000 + 7000).to_le_bytes();
+    let at = NEWER.windows(7).position(|part| part == &time_us[..7]).unwrap();
+    let mut bytes = NEWER.to_vec();
+    bytes[at..at + 7].fill(0);
+    let run = imported(&bytes).unwrap();
+    assert_eq!(run.lost("that of the one before"), 1);
+    let events = run.rows::<AllocatorEvent>();
+    let oom = events.iter().position(|row| run.name(row.action) == "oom").unwrap();
+    assert_eq!(events[oom].time_ns, events[oom - 1].time_ns);
+    let whole = imported(NEWER).unwrap();
+    assert_eq!(run.info.start_ns, whole.info.start_ns);
+}

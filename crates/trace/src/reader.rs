@@ -202,6 +202,13 @@ impl TraceFile {
         &self.tables.processes
     }
 
+    /// A process image.
+    pub fn process(&self, process: ProcessIndex) -> Option<&Process> {
+        let rows = self.processes();
+        let at = rows.binary_search_by_key(&process, |row| row.process).ok()?;
+        rows.get(at)
+    }
+
     /// When and how a process image ended, if that was recorded.
     pub fn process_end(&self, process: ProcessIndex) -> Option<(u64, ProcessEnd)> {
         self.tables.process_ends.get(&process).copied()
@@ -210,6 +217,13 @@ impl TraceFile {
     /// Threads, by index.
     pub fn threads(&self) -> &[Thread] {
         &self.tables.threads
+    }
+
+    /// A thread.
+    pub fn thread(&self, thread: ThreadIndex) -> Option<&Thread> {
+        let rows = self.threads();
+        let at = rows.binary_search_by_key(&thread, |row| row.thread).ok()?;
+        rows.get(at)
     }
 
     /// A thread's last name, if it had one.
@@ -289,6 +303,14 @@ impl TraceFile {
     /// Communicators, by process and number.
     pub fn communicators(&self) -> &[Communicator] {
         &self.tables.communicators
+    }
+
+    /// A communicator of a process.
+    pub fn communicator(&self, process: ProcessIndex, communicator: u64) -> Option<&Communicator> {
+        let rows = self.communicators();
+        let key = (process, communicator);
+        let at = rows.binary_search_by_key(&key, |row| (row.process, row.communicator)).ok()?;
+        rows.get(at)
     }
 
     /// Moments read on two clocks, in order of time.

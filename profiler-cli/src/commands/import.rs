@@ -14,9 +14,10 @@ use clap::Args;
 
 /// The end of the help.
 const IMPORT_NOTES: &str = "\
-Reads Kineto and Chrome trace JSON (*.json, *.json.gz) and memory snapshots of
-PyTorch (torch.cuda.memory._dump_snapshot; *.pickle, gzipped or not), and logs of
-torch.compile (TORCH_TRACE; dedicated_log_torch_trace_*.log). The rank of a file is
+Reads Kineto and Chrome trace JSON, memory snapshots of PyTorch
+(torch.cuda.memory._dump_snapshot), and logs of torch.compile (TORCH_TRACE), plain
+or compressed by gzip or zstd. A file is known by its content; of a directory those
+are read that have the usual names, or all if none has. The rank of a file is
 that of its `distributedInfo`, otherwise that of its name (rank-3, worker3),
 otherwise its order on the command line (a warning is printed).
 

@@ -75,9 +75,7 @@ fn at_most(scene: &Scene<'_>, finding: &Finding) -> String {
 
 fn row(scene: &Scene<'_>, one: &Evidence<'_>) -> PlaceRow {
     let file = scene.rank.file;
-    let pid = |process: u32| {
-        file.processes().iter().find(|row| row.process == process).map(|row| row.pid)
-    };
+    let pid = |process: u32| file.process(process).map(|row| row.pid);
     let mut row = PlaceRow {
         process: None,
         thread: None,
@@ -91,7 +89,7 @@ fn row(scene: &Scene<'_>, one: &Evidence<'_>) -> PlaceRow {
     match one.place {
         Track::Idle => {}
         Track::Thread(thread) => {
-            let found = file.threads().iter().find(|row| row.thread == thread);
+            let found = file.thread(thread);
             row.thread = found.map(|found| found.tid);
             row.process = found.and_then(|found| pid(found.process));
         }

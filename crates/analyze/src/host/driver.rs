@@ -40,7 +40,7 @@ impl Driver {
             Some(step) => step.process,
             None => outermost(rank, &activity)?,
         };
-        let row = file.processes().iter().find(|row| row.process == process);
+        let row = file.process(process);
         let threads = || file.threads().iter().filter(|row| row.process == process);
         let begins: FxHashSet<u64> = steps.iter().map(|step| step.interval.start).collect();
         let marks = rank.spans(SpanKind::Annotation).iter();

@@ -7,7 +7,7 @@ use std::hash::Hash;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::passages::is_of_tprof;
 use tprof_trace::TraceFile;
-use tprof_trace::model::{Process, ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
+use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
 
 use super::driver::Driver;
 use super::line::{OtherCause, Place};
@@ -226,8 +226,8 @@ fn lasted(row: &Sample) -> Interval {
 
 /// `thread hog`, `thread 4711`, `process 4712`.
 pub(super) fn name(file: &TraceFile, process: ProcessIndex, thread: ThreadIndex) -> String {
-    let row = file.threads().iter().find(|row| row.thread == thread);
-    let of: Option<&Process> = file.processes().iter().find(|row| row.process == process);
+    let row = file.thread(thread);
+    let of = file.process(process);
     let tid = row.map_or(0, |row| row.tid);
     let program = of.map_or("", |of| tprof_facts::labels::program(file.name(of.command)));
     let own = file.thread_name(thread).filter(|own| !program.starts_with(own));

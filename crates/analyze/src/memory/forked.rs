@@ -5,7 +5,7 @@
 //! they have together. Before the fork that was the parent's RSS; since then it rises by what is
 //! allocated and by what is copied.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Process, ProcessIndex, counter, property};
 
@@ -35,12 +35,11 @@ pub(crate) struct ForkedMemory {
 /// Why there is no PSS.
 pub(crate) fn copies(file: &TraceFile) -> Result<Option<ForkedMemory>, String> {
     let Some((parent, children)) = family(file) else { return Ok(None) };
-    let is_of = |process: ProcessIndex| {
-        process == parent.process || children.iter().any(|child| child.process == process)
-    };
+    let members: FxHashSet<ProcessIndex> =
+        children.iter().chain([&parent]).map(|one| one.process).collect();
     let mut rounds: FxHashMap<u64, Vec<Sample>> = FxHashMap::default();
     for sample in process_samples(file, counter::PSS_BYTES) {
-        if is_of(sample.1) {
+        if members.contains(&sample.1) {
             rounds.entry(sample.0).or_default().push(sample);
         }
     }
@@ -60,11 +59,12 @@ pub(crate) fn copies(file: &TraceFile) -> Result<Option<ForkedMemory>, String> {
     };
     let fork_ns = children.iter().map(|child| child.start_ns).min().unwrap_or(at_ns);
     let rss = process_samples(file, counter::RSS_BYTES);
-    let Some(before) = latest(&rss, parent.process, fork_ns) else {
+    let Some(before) = latest_of_all(&rss, fork_ns).get(&parent.process).copied() else {
         return Err("the parent's RSS before the fork was not read".to_owned());
     };
     let read: Vec<ProcessIndex> = round.iter().map(|sample| sample.1).collect();
-    let rss_then: u64 = read.iter().filter_map(|process| latest(&rss, *process, at_ns)).sum();
+    let latest_rss = latest_of_all(&rss, at_ns);
+    let rss_then: u64 = read.iter().filter_map(|process| latest_rss.get(process)).sum();
     let own = own(file, parent.process, &read, fork_ns, at_ns);
     let pss = sum(round);
     let copied = pss.saturating_sub(before).saturating_sub(own.unwrap_or(0));
@@ -84,39 +84,65 @@ const HELPERS: [&str; 4] = [
 /// The process with most children that run the same program: they were forked, and not replaced.
 fn family(file: &TraceFile) -> Option<(&Process, Vec<&Process>)> {
     let is_helper =
-        |one: &&Process| HELPERS.iter().any(|part| file.name(one.command).contains(part));
-    let processes = file.processes();
-    let own = processes.iter().filter(|one| !is_helper(one));
-    let forked = |parent: &Process| -> Vec<&Process> {
-        processes.iter().filter(|one| is_child(processes, parent, one)).collect()
-    };
-    let families = own.map(|parent| (parent, forked(parent)));
-    let families = families.filter(|(_, children)| !children.is_empty());
+        |one: &Process| HELPERS.iter().any(|part| file.name(one.command).contains(part));
+    let images = Images::of(file.processes());
+    let mut families: FxHashMap<ProcessIndex, (&Process, Vec<&Process>)> = FxHashMap::default();
+    for one in file.processes().iter().filter(|one| images.of_pid(one.pid).len() == 1) {
+        for parent in images.parents(one).filter(|parent| !is_helper(parent)) {
+            let family = families.entry(parent.process).or_insert_with(|| (parent, Vec::new()));
+            family.1.push(one);
+        }
+    }
+    let families = families.into_values();
     families.max_by_key(|(parent, children)| (children.len(), std::cmp::Reverse(parent.process)))
 }
 
-/// Whether a process forked another, which then ran on in the same program.
-fn is_child(all: &[Process], parent: &Process, one: &Process) -> bool {
-    forks(parent, one) && all.iter().filter(|image| image.pid == one.pid).count() == 1
+/// Images of processes by their pids.
+pub(super) struct Images<'a> {
+    of_pid: FxHashMap<u32, Vec<&'a Process>>,
 }
 
-/// Whether an image began as a copy of one of these processes, whatever its pid ran later.
-pub(super) fn is_copy(all: &[Process], one: &Process) -> bool {
-    let is_earlier = |image: &Process| image.pid == one.pid && image.process < one.process;
-    all.iter().any(|parent| forks(parent, one)) && !all.iter().any(is_earlier)
+impl<'a> Images<'a> {
+    /// Those of a file.
+    pub(super) fn of(all: &'a [Process]) -> Images<'a> {
+        let mut of_pid: FxHashMap<u32, Vec<&Process>> = FxHashMap::default();
+        all.iter().for_each(|one| of_pid.entry(one.pid).or_default().push(one));
+        Images { of_pid }
+    }
+
+    fn of_pid(&self, pid: u32) -> &[&'a Process] {
+        self.of_pid.get(&pid).map_or(&[], Vec::as_slice)
+    }
+
+    /// The images that one may be a copy of. A trace of others names no parents, which is 0.
+    fn parents(&self, one: &Process) -> impl Iterator<Item = &'a Process> {
+        let of_parent = if one.parent == 0 { &[] } else { self.of_pid(one.parent) };
+        of_parent.iter().copied().filter(|parent| forks(parent, one))
+    }
+
+    /// Whether an image began as a copy of another process, whatever its pid ran later.
+    pub(super) fn is_copy(&self, one: &Process) -> bool {
+        let is_later = self.of_pid(one.pid).iter().any(|image| image.process < one.process);
+        !is_later && self.parents(one).next().is_some()
+    }
 }
 
 fn forks(parent: &Process, one: &Process) -> bool {
-    one.parent == parent.pid
-        && one.process != parent.process
+    one.process != parent.process
         && one.command == parent.command
         && one.start_ns >= parent.start_ns
 }
 
-/// A quantity of a process at a moment: as last read before it.
-fn latest(samples: &[Sample], process: ProcessIndex, at_ns: u64) -> Option<u64> {
-    let before = samples.iter().filter(|sample| sample.1 == process && sample.0 <= at_ns);
-    before.max_by_key(|sample| sample.0).map(|sample| sample.2)
+/// A quantity of each process at a moment: as last read before it.
+fn latest_of_all(samples: &[Sample], at_ns: u64) -> FxHashMap<ProcessIndex, u64> {
+    let mut latest: FxHashMap<ProcessIndex, (u64, u64)> = FxHashMap::default();
+    for &(time_ns, process, value) in samples.iter().filter(|sample| sample.0 <= at_ns) {
+        let last = latest.entry(process).or_insert((time_ns, value));
+        if last.0 <= time_ns {
+            *last = (time_ns, value);
+        }
+    }
+    latest.into_iter().map(|(process, (_, value))| (process, value)).collect()
 }
 
 /// Live heap that came between two moments.
@@ -131,8 +157,9 @@ fn own(
     let mut heap: Vec<Sample> =
         totals.filter_map(|row| Some((row.time_ns, row.process, row.live_bytes?))).collect();
     heap.extend(process_samples(file, counter::HEAP_BYTES));
-    let then: Option<u64> = read.iter().map(|process| latest(&heap, *process, at_ns)).sum();
-    Some(then?.saturating_sub(latest(&heap, parent, fork_ns)?))
+    let latest_heap = latest_of_all(&heap, at_ns);
+    let then: Option<u64> = read.iter().map(|process| latest_heap.get(process)).sum();
+    Some(then?.saturating_sub(*latest_of_all(&heap, fork_ns).get(&parent)?))
 }
 
 #[cfg(test)]
@@ -163,6 +190,8 @@ mod tests {
         let pools = [(2, 1, pool), (3, 2, pool), (4, 2, pool)];
         assert_eq!(parent(&[&[(1, 0, job)], &pools[..]].concat()), None);
         assert_eq!(parent(&[&[(1, 0, job), (9, 1, job)], &pools[..]].concat()), Some(1));
+        // A trace of others names no parents, and a process by a text has no number.
+        assert_eq!(parent(&[(0, 0, job), (1, 0, job)]), None);
         let server = "python -c from multiprocessing.forkserver import main; main(4, 5)";
         assert_eq!(parent(&[(1, 0, job), (2, 1, server), (3, 2, server)]), None);
     }

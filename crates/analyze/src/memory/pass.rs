@@ -164,11 +164,11 @@ impl<'a> Pass<'a> {
             live_at_exit_bytes: sums.live_at_exit_bytes,
             at_least: self.at_least(),
             unmatched_frees: self.unmatched_frees(|_| true),
-            unmatched_frees_forked: self.unmatched_frees(|process| {
-                let all = self.file.processes();
-                let found = all.iter().find(|one| one.process == process);
-                found.is_some_and(|one| forked::is_copy(all, one))
-            }),
+            unmatched_frees_forked: {
+                let images = forked::Images::of(self.file.processes());
+                let is_copy = |process| self.file.process(process).map(|one| images.is_copy(one));
+                self.unmatched_frees(|process| is_copy(process).unwrap_or(false))
+            },
             growth: growth.marks,
             growth_over_quarters: growth.quarters,
             maps: self.maps.clone(),

@@ -30,10 +30,7 @@ pub(crate) fn rate(file: &TraceFile, within: Interval) -> Option<Rate> {
     for row in file.totals() {
         rows.entry(row.process).or_default().push(row);
     }
-    let start_of = |process: ProcessIndex| {
-        let found = file.processes().iter().find(|one| one.process == process);
-        found.map_or(0, |one| one.start_ns)
-    };
+    let start_of = |process: ProcessIndex| file.process(process).map_or(0, |one| one.start_ns);
     let rate = |count: fn(&HeapTotals) -> u64| {
         let came = rows.iter().map(|(process, rows)| {
             let points = rows.iter().map(|row| (row.time_ns, count(row)));

@@ -144,7 +144,7 @@ fn instant<W: Write>(
     args: &Value,
 ) -> io::Result<()> {
     let trace = &to.part.trace;
-    let owner = process.and_then(|index| trace.processes().iter().find(|p| p.process == index));
+    let owner = process.and_then(|process| trace.process(process));
     // Kineto's name for the process of what belongs to none.
     let (scope, place) = match owner {
         Some(process) => ("p", to.main_thread(process)),

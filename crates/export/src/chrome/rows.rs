@@ -5,11 +5,13 @@ use std::io::{self, Write};
 use rustc_hash::FxHashMap;
 use tprof_facts::copies;
 use tprof_facts::frames::Frames;
+use tprof_facts::labels::{self, Ids};
 use tprof_trace::TraceFile;
 use tprof_trace::model::*;
 
 use super::occupancy::Multiprocessors;
 use super::operators::OperatorIds;
+use super::places::Places;
 use super::writer::Writer;
 use crate::arrows::Arrows;
 use crate::correlations::Correlations;
@@ -33,6 +35,7 @@ pub(super) struct Rows<'a> {
     launched: Correlations,
     operators: OperatorIds,
     arrows: Arrows,
+    places: Places,
     devices: FxHashMap<(ProcessIndex, u32), Multiprocessors>,
     objects: Objects,
 }
@@ -55,6 +58,7 @@ impl<'a> Rows<'a> {
             launched: Correlations::default(),
             operators: OperatorIds::of(trace, imported),
             arrows: Arrows::default(),
+            places: Places::default(),
             devices: devices.collect(),
             objects: Objects::default(),
         }
@@ -79,6 +83,38 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// Slices that cross another one of their thread or stream.
+    pub fn crossing(&self) -> u64 {
+        self.places.crossing()
+    }
+
+    /// Where a slice of a thread goes.
+    fn on_thread<W: Write>(
+        &mut self,
+        place: Box<str>,
+        thread: ThreadIndex,
+        interval: (u64, u64),
+        to: &mut Writer<'_, W>,
+    ) -> io::Result<Box<str>> {
+        let label = || labels::thread(self.trace, thread, Ids::Shown);
+        self.places.of_slice(place, label, interval, to)
+    }
+
+    /// Where a slice of a stream goes.
+    fn on_stream<W: Write>(
+        &mut self,
+        device: u32,
+        stream: Option<u64>,
+        interval: (u64, u64),
+        to: &mut Writer<'_, W>,
+    ) -> io::Result<Box<str>> {
+        let label = || match stream {
+            Some(stream) => format!("stream {stream}"),
+            None => "no stream".to_owned(),
+        };
+        self.places.of_slice(on_device(device, stream), label, interval, to)
+    }
+
     fn span<W: Write>(&mut self, row: &Span, to: &mut Writer<'_, W>) -> io::Result<()> {
         let trace = self.trace;
         let category = match (trace.name(row.category), words::of_span(row.kind)) {
@@ -98,6 +134,7 @@ impl<'a> Rows<'a> {
             }
             false => to.thread(row.thread),
         };
+        let place = self.on_thread(place, row.thread, (row.start_ns, row.duration_ns), to)?;
         let (start_ns, name) = (to.at(row.start_ns), trace.name(row.name));
         let has_work = row.correlation.is_some_and(|correlation| {
             self.work.holds(row.process, correlation) || self.waits.holds(row.process, correlation)
@@ -149,7 +186,8 @@ impl<'a> Rows<'a> {
 
     fn kernel<W: Write>(&mut self, row: &Kernel, to: &mut Writer<'_, W>) -> io::Result<()> {
         let trace = self.trace;
-        let place = on_device(row.device, Some(row.stream));
+        let interval = (row.start_ns, row.duration_ns);
+        let place = self.on_stream(row.device, Some(row.stream), interval, to)?;
         let (start_ns, name) = (to.at(row.start_ns), trace.name(row.name));
         let call = (row.correlation, row.external);
         let external = self.operators.work(row.process, call, row.graph.is_some());
@@ -182,7 +220,8 @@ impl<'a> Rows<'a> {
     fn copy<W: Write>(&mut self, row: &MemoryCopy, to: &mut Writer<'_, W>) -> io::Result<()> {
         let trace = self.trace;
         let name = copies::name(trace, row);
-        let place = on_device(row.device, Some(row.stream));
+        let interval = (row.start_ns, row.duration_ns);
+        let place = self.on_stream(row.device, Some(row.stream), interval, to)?;
         let start_ns = to.at(row.start_ns);
         let call = (row.correlation, row.external);
         let external = self.operators.work(row.process, call, row.graph.is_some());
@@ -212,7 +251,8 @@ impl<'a> Rows<'a> {
             "" => words::sync_name(row.kind),
             name => name,
         };
-        let place = on_device(row.device.unwrap_or(0), row.stream);
+        let interval = (row.start_ns, row.duration_ns);
+        let place = self.on_stream(row.device.unwrap_or(0), row.stream, interval, to)?;
         let start_ns = to.at(row.start_ns);
         let external = self.operators.work(row.process, (row.correlation, row.external), false);
         to.event(|text| {
@@ -242,7 +282,8 @@ impl<'a> Rows<'a> {
     ) -> io::Result<()> {
         let trace = self.trace;
         let category = words::of_device_span(row.kind).unwrap_or_else(|| trace.name(row.category));
-        let place = on_device(row.device, row.stream);
+        let interval = (row.start_ns, row.duration_ns);
+        let place = self.on_stream(row.device, row.stream, interval, to)?;
         let (start_ns, name) = (to.at(row.start_ns), trace.name(row.name));
         to.event(|text| {
             complete(text, category, name, &place, (start_ns, row.duration_ns));
@@ -260,10 +301,10 @@ impl<'a> Rows<'a> {
             return Ok(());
         };
         let trace = self.trace;
-        let (place, start_ns) = (to.thread(thread), to.at(row.start_ns));
-        let group = trace.communicators().iter().find(|group| {
-            (group.process, Some(group.communicator)) == (row.process, row.communicator)
-        });
+        let interval = (row.start_ns, duration_ns);
+        let place = self.on_thread(to.thread(thread), thread, interval, to)?;
+        let start_ns = to.at(row.start_ns);
+        let group = row.communicator.and_then(|of| trace.communicator(row.process, of));
         to.event(|text| {
             complete(text, "cpu_op", "record_param_comms", &place, (start_ns, duration_ns));
             let mut args = EventArgs::begin(text);
@@ -342,6 +383,7 @@ impl<'a> Rows<'a> {
             (None, Some(device)) => on_device(device, row.stream),
             (None, None) => return Ok(()),
         };
+        let place = self.places.of_point(place, row.time_ns);
         let time_ns = to.at(row.time_ns);
         // Ends of one start share its number: the format has them so. One more message of an id
         // gets a number that a double holds.

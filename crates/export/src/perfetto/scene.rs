@@ -276,9 +276,7 @@ impl<'a, 's, W: Write> Scene<'a, 's, W> {
         }
         let trace = &self.part.trace;
         let stack = self.names.stack(row.process, row.stack, row.state);
-        let threads = trace.threads();
-        let at = threads.binary_search_by_key(&row.thread, |thread| thread.thread);
-        let tid = at.map_or(0, |at| threads[at].tid);
+        let tid = trace.thread(row.thread).map_or(0, |thread| thread.tid);
         let (_, pid) = self.tracks.process(row.process, self.shared, &mut self.out)?;
         self.names()?;
         let sequence = &mut self.sequence;

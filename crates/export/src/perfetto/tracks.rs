@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use rustc_hash::FxHashMap;
 use tprof_facts::labels;
 use tprof_trace::TraceFile;
-use tprof_trace::model::{Communicator, Process, ProcessIndex, ThreadIndex};
+use tprof_trace::model::{Communicator, ProcessIndex, ThreadIndex};
 
 use super::fields::{counter, descriptor, packet, process, thread};
 use super::out::Out;
@@ -100,6 +100,8 @@ pub(super) struct Tracks<'a> {
     file: &'a TraceFile,
     label: String,
     sort: u64,
+    /// The last image of each process.
+    last_of_pid: FxHashMap<u32, ProcessIndex>,
     processes: FxHashMap<ProcessIndex, (u64, u32)>,
     by_pid: FxHashMap<u32, (u64, u32)>,
     devices: FxHashMap<(ProcessIndex, u32), u64>,
@@ -115,6 +117,7 @@ impl<'a> Tracks<'a> {
             file,
             label,
             sort,
+            last_of_pid: file.processes().iter().map(|row| (row.pid, row.process)).collect(),
             processes: FxHashMap::default(),
             by_pid: FxHashMap::default(),
             devices: FxHashMap::default(),
@@ -156,15 +159,14 @@ impl<'a> Tracks<'a> {
         if let Some(found) = self.processes.get(&index) {
             return Ok(*found);
         }
-        let of_index = |process: &&Process| process.process == index;
-        let row = self.file.processes().iter().find(of_index);
+        let row = self.file.process(index);
         let real = row.map_or(0, |process| process.pid);
         // An exec is another image of one process; the last one names it.
         if let Some(found) = self.by_pid.get(&real).copied().filter(|_| row.is_some()) {
             self.processes.insert(index, found);
             return Ok(found);
         }
-        let last = self.file.processes().iter().rfind(|process| process.pid == real).or(row);
+        let last = self.last_of_pid.get(&real).and_then(|index| self.file.process(*index)).or(row);
         let (track, pid) = (shared.track(), shared.pid(real));
         let command = last.map_or("", |process| self.file.name(process.command));
         let base = labels::program(command);
@@ -231,10 +233,7 @@ impl<'a> Tracks<'a> {
                 (parent, name, sort)
             }
             Row::Communicator(process, communicator) => {
-                let all = file.communicators();
-                let named = all
-                    .iter()
-                    .find(|c| (c.process, Some(c.communicator)) == (process, communicator));
+                let named = communicator.and_then(|of| file.communicator(process, of));
                 let name = named.map_or_else(
                     || "collectives".to_owned(),
                     |named| communicator_name(file, named),
@@ -253,7 +252,7 @@ impl<'a> Tracks<'a> {
         shared: &mut Shared,
         out: &mut Out<W>,
     ) -> io::Result<u64> {
-        let row = self.file.threads().iter().find(|thread| thread.thread == index);
+        let row = self.file.thread(index);
         let (tid, owner) = row.map_or((0, 0), |thread| (thread.tid, thread.process));
         let (parent, pid) = self.process(owner, shared, out)?;
         let name = self.file.thread_name(index).unwrap_or_default();

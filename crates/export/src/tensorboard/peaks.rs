@@ -64,7 +64,7 @@ pub(super) fn heap(
     process: ProcessIndex,
     steps: &[Step],
 ) -> Vec<(usize, u64)> {
-    let row = part.trace.processes().iter().find(|row| row.process == process);
+    let row = part.trace.process(process);
     let exact = row.is_none_or(|row| row.memory == MemoryRecording::Exact);
     let mut peaks = Peaks::new(steps, exact);
     // A stretch of nothing is each event by itself.

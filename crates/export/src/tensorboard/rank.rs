@@ -382,7 +382,7 @@ impl<'a, W: Write> RankLog<'a, W> {
 
 /// Whether all events of a process's heap were recorded.
 fn is_exact(part: &OpenRank<'_>, process: ProcessIndex) -> bool {
-    let row = part.trace.processes().iter().find(|row| row.process == process);
+    let row = part.trace.process(process);
     row.is_none_or(|row| row.memory == MemoryRecording::Exact)
 }
 

@@ -39,8 +39,7 @@ pub(super) fn series(
     names: &mut HashMap<CounterKey, String>,
 ) -> BTreeMap<CounterKey, Series> {
     let (trace, gpus) = (&part.trace, Gpus::of(&part.trace));
-    let pid =
-        |process| trace.processes().iter().find(|row| row.process == process).map(|row| row.pid);
+    let pid = |process| trace.process(process).map(|row| row.pid);
     let mut read: BTreeMap<CounterKey, (Counter, Vec<(u64, f64)>)> = BTreeMap::new();
     for row in trace.counters().iter().filter(|row| part.window.holds(row.time_ns)) {
         let name = trace.name(row.name);

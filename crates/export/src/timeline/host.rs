@@ -58,9 +58,7 @@ pub(crate) fn spans(
             lane.events[at].kin = arrows[&(thread, start_ns)];
         }
     }
-    let tid = |thread: ThreadIndex| {
-        file.threads().iter().find(|row| row.thread == thread).map_or(u32::MAX, |row| row.tid)
-    };
+    let tid = |thread: ThreadIndex| file.thread(thread).map_or(u32::MAX, |row| row.tid);
     // The first thread of a process has its lowest number; pseudo-threads have none.
     let mut threads: Vec<(ThreadIndex, Lane)> = threads.into_iter().collect();
     threads.sort_by_key(|(thread, lane)| (lane.process, tid(*thread).wrapping_sub(1)));

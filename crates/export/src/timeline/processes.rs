@@ -1,5 +1,6 @@
 //! The groups of a timeline: processes, each of its rank.
 
+use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use tprof_facts::labels::{self, Ids};
 use tprof_facts::steps;
@@ -11,7 +12,8 @@ use crate::{OpenRank, Written};
 #[derive(Default)]
 pub(crate) struct Processes {
     file: usize,
-    rows: Vec<((usize, ProcessIndex), Value)>,
+    rows: Vec<Value>,
+    row_of: FxHashMap<(usize, ProcessIndex), usize>,
 }
 
 impl Processes {
@@ -22,17 +24,15 @@ impl Processes {
 
     /// Number of a process in the page.
     pub fn index(&mut self, part: &OpenRank<'_>, process: ProcessIndex) -> usize {
-        let key = (self.file, process);
-        if let Some(at) = self.rows.iter().position(|(known, _)| *known == key) {
-            return at;
-        }
-        let name = labels::process(&part.trace, process, Ids::Shown);
-        self.rows.push((key, json!({ "rank": labels::rank(part.file), "name": name })));
-        self.rows.len() - 1
+        *self.row_of.entry((self.file, process)).or_insert_with(|| {
+            let name = labels::process(&part.trace, process, Ids::Shown);
+            self.rows.push(json!({ "rank": labels::rank(part.file), "name": name }));
+            self.rows.len() - 1
+        })
     }
 
     pub fn into_rows(self) -> Vec<Value> {
-        self.rows.into_iter().map(|(_, row)| row).collect()
+        self.rows
     }
 }
 

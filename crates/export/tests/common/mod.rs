@@ -52,6 +52,23 @@ pub fn write_run(dir: &Path, job: Job) -> Vec<Counts> {
         .collect()
 }
 
+/// Writes a rank of two threads; `fill` adds rows.
+pub fn write_two_threads(path: &Path, fill: impl FnOnce(&mut TraceWriter)) {
+    let header = TraceHeader { rank: Some(0), start_ns: 1_000, ..TraceHeader::default() };
+    let mut writer = TraceWriter::create(path, &header).unwrap();
+    let command = writer.name("train");
+    let memory = MemoryRecording::Off;
+    let (exe, rank) = (NameId(0), Some(0));
+    let process =
+        Process { process: 0, pid: 5, parent: 1, rank, command, exe, start_ns: 1, memory };
+    writer.process(&process);
+    for (thread, tid) in [(0, 5), (1, 6)] {
+        writer.thread(&Thread { thread, process: 0, tid, start_ns: 1 });
+    }
+    fill(&mut writer);
+    writer.finish().unwrap();
+}
+
 pub fn write_rank(path: &Path, rank: u32, job: Job) -> Counts {
     let header = TraceHeader {
         host: format!("node{rank}"),

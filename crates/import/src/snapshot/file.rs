@@ -15,11 +15,12 @@ use super::json;
 use super::reading::{Reading, Words};
 use super::stacks::SnapshotStacks;
 use super::totals;
+use crate::era::{Moment, Times};
 use crate::error::ImportError;
 use crate::facts::property;
 use crate::output::Output;
 use crate::pickle::{self, Arena, Value};
-use crate::tally::Lost;
+use crate::tally::{Lost, Tally};
 use crate::threads::MAIN;
 
 /// JSON of a member of the top level.
@@ -160,13 +161,33 @@ fn fact(reading: &mut Reading<'_, '_>, key: &[u8], value: Value) {
     }
 }
 
+/// Gives entries whose time cannot be the time of the one before: their order is certain.
+fn settle_times(events: &mut [AllocatorEvent], tally: &mut Tally) {
+    let mut times = Times::default();
+    let moment = |time_ns| Moment { time_ns, is_zero: time_ns == 0 };
+    events.iter().filter_map(|event| event.time_ns).for_each(|time_ns| times.add(moment(time_ns)));
+    let Some(era) = times.era() else { return };
+    let is_outside =
+        |time_ns: Option<u64>| time_ns.is_some_and(|ns| era.outside(moment(ns)).is_some());
+    let mut last_ns =
+        events.iter().filter_map(|event| event.time_ns).find(|ns| !is_outside(Some(*ns)));
+    for event in events {
+        if is_outside(event.time_ns) {
+            tally.lose(Lost::SnapshotTime);
+            event.time_ns = last_ns;
+        }
+        last_ns = event.time_ns.or(last_ns);
+    }
+}
+
 fn finish(
     mut reading: Reading<'_, '_>,
     members: Members,
     rank: Option<u32>,
 ) -> Result<Snapshot, SnapshotError> {
     let mut snapshot = Snapshot::default();
-    let events = std::mem::take(&mut reading.event_rows);
+    let mut events = std::mem::take(&mut reading.event_rows);
+    settle_times(&mut events, &mut reading.output.tally);
     let timed = !events.is_empty() && events.iter().all(|event| event.time_ns.is_some());
     if timed {
         let times = || events.iter().filter_map(|event| event.time_ns);

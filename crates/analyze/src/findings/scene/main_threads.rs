@@ -62,20 +62,20 @@ fn stepping(rank: &RankTrace<'_>, steps: &[Step]) -> FxHashSet<ThreadIndex> {
 fn in_ranges(rank: &RankTrace<'_>) -> FxHashSet<ThreadIndex> {
     let times = times(rank);
     let processes = rank.file.processes();
-    let threads: Vec<&Thread> =
-        rank.file.threads().iter().filter(|row| times.contains_key(&row.thread)).collect();
-    let with_ranges: FxHashSet<u32> = threads.iter().map(|row| row.process).collect();
+    let threads = rank.file.threads().iter().filter(|row| times.contains_key(&row.thread));
+    let mut threads_of: FxHashMap<u32, Vec<&Thread>> = FxHashMap::default();
+    threads.for_each(|row| threads_of.entry(row.process).or_default().push(row));
+    let with_ranges: FxHashSet<u32> = threads_of.keys().copied().collect();
     let by_pid: FxHashMap<u32, &Process> = processes.iter().map(|row| (row.pid, row)).collect();
     let mut found = FxHashSet::default();
-    for &process in &with_ranges {
-        let row = processes.iter().find(|row| row.process == process);
+    for (process, of_process) in threads_of {
+        let row = rank.file.process(process);
         if row.is_some_and(|row| descends(row, &by_pid, &with_ranges, processes.len())) {
             continue;
         }
-        let of_process = threads.iter().filter(|thread| thread.process == process);
         let is_first = |thread: &Thread| row.is_some_and(|row| row.pid == thread.tid);
         // In a container a first thread may not have its process's number.
-        let main = of_process.max_by_key(|thread| {
+        let main = of_process.into_iter().max_by_key(|thread| {
             (is_first(thread), times[&thread.thread], std::cmp::Reverse(thread.thread))
         });
         found.extend(main.map(|thread| thread.thread));

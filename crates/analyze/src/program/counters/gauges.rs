@@ -46,12 +46,7 @@ impl CounterValues {
         let mut series: BTreeMap<GaugeKey, Vec<CounterValue>> = BTreeMap::new();
         let mut not_finite: BTreeMap<GaugeKey, u64> = BTreeMap::new();
         for row in file.counters().iter().filter(|row| file.holds(row.time_ns)) {
-            let pid = row.process.map(|process| {
-                file.processes()
-                    .iter()
-                    .find(|row| row.process == process)
-                    .map_or(process, |row| row.pid)
-            });
+            let pid = row.process.map(|of| file.process(of).map_or(of, |process| process.pid));
             let key = (file.name(row.name).to_owned(), pid, row.device);
             if !row.value.is_finite() {
                 *not_finite.entry(key).or_default() += 1;

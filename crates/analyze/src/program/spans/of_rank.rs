@@ -143,8 +143,8 @@ fn slow(
     clock: Clock,
 ) -> SlowSpan {
     let row = &span.row;
-    let process = file.processes().iter().find(|process| process.process == row.process);
-    let thread = file.threads().iter().find(|thread| thread.thread == row.thread);
+    let process = file.process(row.process);
+    let thread = file.thread(row.thread);
     SlowSpan {
         duration_ns: row.duration_ns,
         start_ns: clock.since_start(row.start_ns),
