@@ -10,6 +10,7 @@ use crate::kept::{forget, is_candidate, remember};
 use crate::{arch, ring, stacks, state};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_wire::record::Kind;
+use tprof_wire::region::mem_mode;
 
 /// A thread adds its live bytes to the process's when they moved this far:
 /// the peak is exact to within this many bytes per thread.
@@ -126,6 +127,18 @@ fn live(thread: &Thread, delta: i64) {
     if (now + FLUSH_BYTES) as u64 > 2 * FLUSH_BYTES as u64 {
         flush(thread);
     }
+}
+
+/// The bytes that are live in the process, to within [`FLUSH_BYTES`] of each other thread; `None`
+/// where they are not counted.
+pub fn live_bytes(thread: &Thread) -> Option<u64> {
+    if state::MEM_MODE.load(Relaxed) != mem_mode::SAMPLED {
+        return None;
+    }
+    let own = thread.slot().live_delta.load(Relaxed);
+    let live = state::header()?.live_bytes.load(Relaxed).saturating_add(own);
+    // A thread may have freed what another allocated, and not added it up yet.
+    Some(u64::try_from(live).unwrap_or(0))
 }
 
 #[cold]
