@@ -348,13 +348,13 @@ pub unsafe fn reallocated(
 
 /// While recording is off, a block of so many usable bytes was handed out: only the balance is
 /// kept, so that live bytes are known when it is on again.
-#[inline(never)]
+#[inline(always)]
 pub fn took_unrecorded(thread: &Thread, usable: usize) {
     live(thread, usable as i64);
 }
 
 /// While recording is off, a block of so many usable bytes is given back: that ends a kept one.
-#[inline(never)]
+#[inline(always)]
 pub fn gave_unrecorded(thread: &Thread, block: *mut u8, usable: usize) {
     gone(thread, block, usable);
 }
