@@ -18,6 +18,7 @@ functions! {
     POSIX_MEMALIGN "posix_memalign" ALIGNED_ALLOC "aligned_alloc" MEMALIGN "memalign"
     VALLOC "valloc" PVALLOC "pvalloc" MALLOC_USABLE_SIZE "malloc_usable_size"
     MMAP "mmap" MMAP64 "mmap64" MUNMAP "munmap" MREMAP "mremap"
+    SHMAT "shmat" SHMDT "shmdt"
     FORK "fork" EXECVE "execve" EXECVPE "execvpe" FEXECVE "fexecve" EXECVEAT "execveat"
     POSIX_SPAWN "posix_spawn" POSIX_SPAWNP "posix_spawnp"
     WAIT "wait" WAITPID "waitpid" WAIT3 "wait3" WAIT4 "wait4" WAITID "waitid"

@@ -109,11 +109,38 @@ fn a_schedule_records_its_steps_by_every_source() {
 }
 
 #[test]
-fn live_bytes_of_a_part_of_a_job_are_unknown() {
+fn live_bytes_of_a_part_of_a_job_are_unknown_where_only_records_tell_them() {
     let (_scratch, run, _) = ran(&["abi", "12", "5"], SCHEDULE);
     let memory = memory_report(&run).only().clone();
     assert_eq!(memory["allocations"].as_i64(), Some(3 * KEEPS), "{memory}");
     assert!(memory["live_at_exit_bytes"].is_null() && memory["peak_bytes"].is_null(), "{memory}");
+}
+
+/// Each of the twelve steps keeps ten blocks of some 1,000 bytes.
+#[test]
+fn what_is_allocated_and_given_back_outside_is_in_the_live_bytes_of_a_sampled_job() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let words = ["run", "-q", "--schedule", "wait=1,warmup=1,active=2,repeat=2", "-o"];
+    let job = tprof([&words[..], &[run.to_str().unwrap(), "--"]].concat());
+    let job = job.arg(program("scheduled")).args(["nvtx", "12", "5"]);
+    job.run_in(scratch.cwd()).expect_code(0);
+    let of_steps = |steps: i64| steps * KEEPS * 1016;
+    let memory = memory_report(&run).only().clone();
+    let live = memory["live_at_exit_bytes"].as_i64().unwrap_or_else(|| panic!("{memory}"));
+    assert!((of_steps(12)..of_steps(12) + 100_000).contains(&live), "{memory}");
+    assert!(memory["peak_bytes"].as_i64().unwrap() >= live, "{memory}");
+    // Whose they are was recorded of a part only.
+    assert!(memory["sites"][0]["live_bytes"].is_null(), "{memory}");
+    let mut ends = Vec::new();
+    for cycle in ["1", "2"] {
+        let heap = &of_cycle("memory", &run, cycle)["ranks"][0]["host_memory"];
+        let known = |key: &str| heap[key].as_i64().unwrap_or_else(|| panic!("{heap}"));
+        ends.push(known("live_at_exit_bytes"));
+        assert!(known("peak_bytes") >= known("live_at_exit_bytes"), "{heap}");
+        assert!(known("peak_bytes") <= memory["peak_bytes"].as_i64().unwrap() + 65_536, "{heap}");
+    }
+    assert!(ends[0] <= ends[1] && ends[1] <= live, "{ends:?} {live}");
 }
 
 #[test]

@@ -115,6 +115,40 @@ fn a_cycle_of_a_sampled_heap_is_estimated_from_its_samples() {
 }
 
 #[test]
+fn live_bytes_of_a_cycle_of_a_sampled_heap_are_those_of_its_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut maker = rank(dir.path(), MemoryRecording::Sampled { interval: 4096 });
+    // Read as recording is switched; what lies between was taken while it was off.
+    for (at, live) in [(10, 1e6), (20, 2e6), (50, 30e6), (60, 40e6)] {
+        maker.counter(Some(0), at * MS, counter::HEAP_BYTES, live);
+    }
+    let block = maker.alloc(0, 12 * MS, 5_000_000, 1);
+    maker.alloc(0, 13 * MS, 1_000_000, 1);
+    maker.free(0, 14 * MS, block);
+    maker.alloc(0, 55 * MS, 10_000_000, 2);
+    maker.writer.totals(HeapTotals {
+        time_ns: START + 90 * MS,
+        process: 0,
+        allocations: 3,
+        frees: 1,
+        allocated_bytes: 16_000_000,
+        live_bytes: Some(1000),
+        peak_bytes: Some(50_000_000),
+        peak_at_ns: Some(START + 70 * MS),
+    });
+    maker.finish();
+    for (cycle, peak, live) in [(1, 7_000_000, 2_000_000), (2, 40_000_000, 40_000_000)] {
+        let [_, rank] = memory(dir.path(), cycle);
+        let heap = &rank["host_memory"];
+        assert_eq!(
+            (&heap["peak_bytes"], &heap["live_at_exit_bytes"]),
+            (&peak.into(), &live.into())
+        );
+        assert!(heap["peak_at_ns"].is_null() && heap["sites"][0]["live_bytes"].is_null());
+    }
+}
+
+#[test]
 fn readings_of_a_cycle_are_those_within_it() {
     let dir = tempfile::tempdir().unwrap();
     let mut maker = rank(dir.path(), MemoryRecording::Off);

@@ -213,6 +213,7 @@ pub mod number {
     pub const ACCESS: usize = 21;
     pub const SCHED_YIELD: usize = 24;
     pub const MADVISE: usize = 28;
+    pub const SHMCTL: usize = 31;
     pub const DUP2: usize = 33;
     pub const NANOSLEEP: usize = 35;
     pub const GETPID: usize = 39;

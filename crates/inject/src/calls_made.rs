@@ -131,6 +131,7 @@ fn calls(class: Class) -> &'static [SystemCall] {
         Class::Threads => THREADS.get(1..).unwrap_or(THREADS),
         Class::Processes => PROCESSES,
         Class::Reading => READING,
+        Class::Segments => SEGMENTS,
     }
 }
 
@@ -179,5 +180,7 @@ static PROCESSES: &[SystemCall] = &[
     // Whether the collector lives.
     call(n::KILL, [ANY, ZERO, ZERO, ZERO, ZERO]),
 ];
+
+static SEGMENTS: &[SystemCall] = &[call(n::SHMCTL, [ANY, is(IPC_STAT), ANY, ZERO, ZERO])];
 
 static READING: &[SystemCall] = &[call(n::PROCESS_VM_READV, [ANY, ANY, is(1), ANY, ANY])];

@@ -11,10 +11,12 @@ pub enum Class {
     Processes = 1,
     /// Reading memory that may not be there, for Python's frames.
     Reading = 2,
+    /// Asking how long a System V segment is.
+    Segments = 3,
 }
 
 /// All of them.
-pub const CLASSES: [Class; 3] = [Class::Threads, Class::Processes, Class::Reading];
+pub const CLASSES: [Class; 4] = [Class::Threads, Class::Processes, Class::Reading, Class::Segments];
 
 /// Filters in force that do not permit all of a class, by class.
 pub type Counts = [AtomicU32; CLASSES.len()];

@@ -84,9 +84,10 @@ pub unsafe fn reallocating(block: *mut u8) -> Option<Reallocation> {
             ring::heap(thread, Kind::ReallocFree, block as u64, 0, 0, thread.clock());
             Some(Reallocation::Exact)
         }
-        // SAFETY: the caller's premise.
         mem_mode::SAMPLED => {
-            Some(Reallocation::Sampled(unsafe { sampling::reallocating(thread, block) }))
+            // SAFETY: the caller's premise.
+            let old = unsafe { sampling::reallocating(thread, block) };
+            Some(Reallocation::Sampled(old))
         }
         _ => None,
     }

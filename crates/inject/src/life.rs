@@ -3,7 +3,7 @@
 use crate::block::Thread;
 use crate::calls_made::{self, Closing};
 use crate::closed::{Class, closed};
-use crate::unrecorded::{lose_child, lose_if_not_own};
+use crate::unrecorded::{lose_child, lose_if_not_own, lose_one};
 use crate::{gate, noticed, pointers, ring, stacks, state, sys, thread_notes};
 use core::sync::atomic::Ordering::*;
 use tprof_wire::record::{ExecVerdict, ExtKind};
@@ -191,6 +191,26 @@ pub fn remapped(old: usize, old_bytes: usize, new: usize, bytes: usize) {
         let clock = thread.clock();
         let payload = [old as u64, old_bytes as u64, new as u64, bytes as u64];
         ring::ext(thread, ExtKind::Remap, 0, clock, &payload);
+    }
+}
+
+/// `shmat` attached the System V segment of this id.
+pub fn attached(address: usize, id: i32, sp: usize, fp: usize) {
+    let Some(thread) = recording_maps() else { return };
+    let is_askable = !thread.is_quiet() && !closed(Class::Segments);
+    let Some(bytes) = is_askable.then(|| sys::segment_bytes(id)).flatten() else {
+        lose_one();
+        return;
+    };
+    let stack = stacks::stack(thread, sp, fp);
+    let payload = [address as u64, bytes as u64, u64::from(stack), 0];
+    ring::ext(thread, ExtKind::Attach, id as u32, thread.clock(), &payload);
+}
+
+/// `shmdt` succeeded; `clock` was read before it, see [`clock_before`].
+pub fn detached(address: usize, clock: u64) {
+    if let Some(thread) = recording_maps() {
+        ring::ext(thread, ExtKind::Detach, 0, clock, &[address as u64, 0]);
     }
 }
 

@@ -29,17 +29,9 @@ pub struct HeapTotals {
 /// What the process has allocated, to within 64 KiB a thread; `None` where it is not counted:
 /// unless `--mem sampled` records it.
 pub fn totals() -> Option<HeapTotals> {
-    let thread = gate::recording()?;
-    if thread.mem_mode.get() != mem_mode::SAMPLED {
-        return None;
-    }
-    let header = state::header()?;
-    let own = thread.slot().live_delta.load(Relaxed);
-    let live = header.live_bytes.load(Relaxed).saturating_add(own);
-    let peak = header.peak_bytes.load(Relaxed).max(live);
-    // A thread may have freed what another allocated, and not added it up yet.
-    let bytes = |signed: i64| u64::try_from(signed).unwrap_or(0);
-    Some(HeapTotals { live_bytes: bytes(live), peak_bytes: bytes(peak) })
+    let live_bytes = sampling::live_bytes(gate::recording()?)?;
+    let peak = state::header()?.peak_bytes.load(Relaxed);
+    Some(HeapTotals { live_bytes, peak_bytes: live_bytes.max(u64::try_from(peak).unwrap_or(0)) })
 }
 
 #[inline(always)]

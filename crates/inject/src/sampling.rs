@@ -10,6 +10,7 @@ use crate::kept::{forget, is_candidate, remember};
 use crate::{arch, ring, stacks, state};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_wire::record::Kind;
+use tprof_wire::region::mem_mode;
 
 /// A thread adds its live bytes to the process's when they moved this far:
 /// the peak is exact to within this many bytes per thread.
@@ -126,6 +127,18 @@ fn live(thread: &Thread, delta: i64) {
     if (now + FLUSH_BYTES) as u64 > 2 * FLUSH_BYTES as u64 {
         flush(thread);
     }
+}
+
+/// The bytes that are live in the process, to within [`FLUSH_BYTES`] of each other thread; `None`
+/// where they are not counted.
+pub fn live_bytes(thread: &Thread) -> Option<u64> {
+    if state::MEM_MODE.load(Relaxed) != mem_mode::SAMPLED {
+        return None;
+    }
+    let own = thread.slot().live_delta.load(Relaxed);
+    let live = state::header()?.live_bytes.load(Relaxed).saturating_add(own);
+    // A thread may have freed what another allocated, and not added it up yet.
+    Some(u64::try_from(live).unwrap_or(0))
 }
 
 #[cold]
@@ -335,13 +348,13 @@ pub unsafe fn reallocated(
 
 /// While recording is off, a block of so many usable bytes was handed out: only the balance is
 /// kept, so that live bytes are known when it is on again.
-#[inline(never)]
+#[inline(always)]
 pub fn took_unrecorded(thread: &Thread, usable: usize) {
     live(thread, usable as i64);
 }
 
 /// While recording is off, a block of so many usable bytes is given back: that ends a kept one.
-#[inline(never)]
+#[inline(always)]
 pub fn gave_unrecorded(thread: &Thread, block: *mut u8, usable: usize) {
     gone(thread, block, usable);
 }

@@ -5,7 +5,7 @@
 //! only the most trusted one counts: a program that marks its steps also runs an optimizer.
 
 use crate::block::Thread;
-use crate::{ring, state, unwind};
+use crate::{ring, sampling, state, unwind};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_wire::record::ExtKind;
 use tprof_wire::region::{RegionHeader, off};
@@ -102,7 +102,7 @@ fn boundary(thread: &Thread, source: Source, of: u32, begun: u64) {
         if !switch(thread, header, schedule.records(step), cycle) && begins {
             // The cycle before it has just ended: only the number changes.
             let now = header.off.load(Relaxed);
-            write(thread, now, now, cycle);
+            write_switch(thread, now, now, cycle);
         }
     }
 }
@@ -116,14 +116,17 @@ pub fn switch(thread: &Thread, header: &RegionHeader, on: bool, cycle: Option<u6
     };
     let now = if on { before & !off::SCHEDULE } else { before | off::SCHEDULE };
     if now != before {
-        write(thread, now, before, cycle);
+        write_switch(thread, now, before, cycle);
     }
     now != before
 }
 
-/// Writes how recording is switched now, and was before.
-fn write(thread: &Thread, now: u32, before: u32, cycle: Option<u64>) {
+/// Writes how recording is switched now, and was before; with what is live then: records of a part
+/// do not tell what came before it.
+pub fn write_switch(thread: &Thread, now: u32, before: u32, cycle: Option<u64>) {
     let cycle = cycle.map_or(0, |cycle| cycle.saturating_add(1));
-    let payload = [u64::from(now), u64::from(before)];
-    ring::ext(thread, ExtKind::Switched, cycle as u32, thread.clock(), &payload);
+    let clock = thread.clock();
+    let live = sampling::live_bytes(thread).unwrap_or(u64::MAX);
+    let payload = [u64::from(now) | u64::from(before) << 32, live];
+    ring::ext(thread, ExtKind::Switched, cycle as u32, clock, &payload);
 }

@@ -494,8 +494,7 @@ pub fn record(on: bool) -> bool {
     };
     let now = if on { before & !off::PROGRAM } else { before | off::PROGRAM };
     if now != before {
-        let payload = [u64::from(now), u64::from(before)];
-        ring::ext(thread, ExtKind::Switched, 0, thread.clock(), &payload);
+        schedule::write_switch(thread, now, before, None);
     }
     now == 0
 }

@@ -14,6 +14,7 @@ pub mod flags {
     pub const MAP_NORESERVE: usize = 0x4000;
     pub const MADV_DONTDUMP: usize = 16;
     pub const MADV_WIPEONFORK: usize = 18;
+    pub const IPC_STAT: usize = 2;
     pub const MADV_POPULATE_WRITE: usize = 23;
 }
 
@@ -228,6 +229,13 @@ pub fn mode_of(fd: i32) -> Option<u32> {
     let mut stat = [0u32; 36]; // struct stat: 144 bytes, st_mode at 24
     let result = call!(n::FSTAT, fd, stat.as_mut_ptr());
     (result == 0).then_some(stat[6])
+}
+
+/// How long a System V segment is, or `None`.
+pub fn segment_bytes(id: i32) -> Option<usize> {
+    let mut segment = [0usize; 14]; // struct shmid_ds: 112 bytes, shm_segsz at 48
+    let result = call!(n::SHMCTL, id, flags::IPC_STAT, segment.as_mut_ptr());
+    (result == 0).then_some(segment[6])
 }
 
 /// Whether an open file carries capabilities: the loader then ignores LD_PRELOAD.

@@ -223,7 +223,7 @@ pub enum ExtKind {
     /// argument [`crate::spans::dtype`].
     Flops = 67,
     /// The process's recording is switched: [`crate::region::off`] as it is from here on, and as
-    /// it was. In the argument the number of the schedule's cycle, from 1; 0: none.
+    /// it was << 32; live bytes, all ones where they are not counted. In the argument the number of the schedule's cycle, from 1; 0: none.
     Switched = 68,
     /// [`crate::spans::Arguments`]: of a span that was recorded before; the name of their keys in
     /// the argument.
@@ -234,6 +234,10 @@ pub enum ExtKind {
     PoolTook = 71,
     /// It takes one back: address, 0.
     PoolGave = 72,
+    /// `shmat` attached a System V segment, its id in the argument: address, bytes, stack id, 0.
+    Attach = 73,
+    /// `shmdt` detached one: address, 0.
+    Detach = 74,
 }
 
 /// Kinds that the CUPTI agent writes, which is NCCL's profiler plugin too.
@@ -269,6 +273,8 @@ impl ExtKind {
             SpanComplete,
             PoolTook,
             PoolGave,
+            Attach,
+            Detach,
         ];
         const ALL: &[ExtKind] = &[
             Wide,

@@ -3,7 +3,7 @@
 use crate::real;
 use core::arch::naked_asm;
 use core::ffi::c_int;
-use tprof_inject::life;
+use tprof_inject::{life, stack_hook};
 
 /// `MAP_FAILED`.
 const FAILED: *mut u8 = usize::MAX as *mut u8;
@@ -111,4 +111,30 @@ pub unsafe extern "C" fn mremap(
         life::remapped(old as usize, old_bytes, got as usize, bytes);
     }
     got
+}
+
+stack_hook!(#[doc = "Hook."] shmat(id: c_int, at: *mut u8, flags: c_int) -> *mut u8, shmat_impl, "rcx", "r8");
+unsafe extern "C" fn shmat_impl(
+    id: c_int,
+    at: *mut u8,
+    flags: c_int,
+    sp: usize,
+    fp: usize,
+) -> *mut u8 {
+    let got = real!(SHMAT(id, at, flags) as fn(c_int, *mut u8, c_int) -> *mut u8, else FAILED);
+    if got != FAILED {
+        life::attached(got as usize, id, sp, fp);
+    }
+    got
+}
+
+/// Hook.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shmdt(at: *mut u8) -> c_int {
+    let clock = life::clock_before();
+    let result = real!(SHMDT(at) as fn(*mut u8) -> c_int, else -1);
+    if result == 0 {
+        life::detached(at as usize, clock);
+    }
+    result
 }

@@ -4,7 +4,7 @@ use tprof_trace::model::{MapEvent, MapKind};
 
 use crate::base::object::object;
 
-/// Calls of `mmap`, `munmap` and `mremap`, not those of the allocator.
+/// Calls of `mmap`, `munmap`, `mremap`, `shmat` and `shmdt`, not those of the allocator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Maps {
     /// `mmap` calls.
@@ -13,15 +13,22 @@ pub struct Maps {
     pub unmaps: u64,
     /// `mremap` calls.
     pub remaps: u64,
-    /// Bytes added by `mmap`, and by `mremap` where it grew.
+    /// `shmat` calls: System V segments that were attached.
+    pub attached_segments: u64,
+    /// `shmdt` calls.
+    pub detached_segments: u64,
+    /// Bytes added by `mmap` and `shmat`, and by `mremap` where it grew.
     pub mapped_bytes: u64,
-    /// Bytes taken away by `munmap`, and by `mremap` where it shrank.
+    /// Those of segments among them.
+    pub attached_bytes: u64,
+    /// Bytes taken away by `munmap` and `shmdt`, and by `mremap` where it shrank.
     pub unmapped_bytes: u64,
     /// Set where events are missing, and why: the figures are then at least these.
     pub at_least: Option<String>,
 }
 object! { Maps {
-    plain maps, plain unmaps, plain remaps, plain mapped_bytes, plain unmapped_bytes,
+    plain maps, plain unmaps, plain remaps, plain attached_segments, plain detached_segments,
+    plain mapped_bytes, plain attached_bytes, plain unmapped_bytes,
     some at_least,
 } }
 
@@ -36,6 +43,15 @@ pub(crate) fn maps(events: impl Iterator<Item = MapEvent>) -> Maps {
             }
             MapKind::Unmap => {
                 sums.unmaps += 1;
+                (0, event.length)
+            }
+            MapKind::Attach => {
+                sums.attached_segments += 1;
+                sums.attached_bytes = sums.attached_bytes.saturating_add(event.length);
+                (event.length, 0)
+            }
+            MapKind::Detach => {
+                sums.detached_segments += 1;
                 (0, event.length)
             }
             MapKind::Remap => {

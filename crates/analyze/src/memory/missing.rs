@@ -8,6 +8,9 @@ pub(crate) const CYCLE: &str =
 /// Why frees are unknown in a cycle of a sampled run.
 pub(crate) const SAMPLED_CYCLE: &str =
     "under --mem sampled frees are counted over a process's life, not by cycle";
+/// Why it is not known when live bytes were most in a cycle of a sampled run.
+pub(crate) const NO_TIME: &str =
+    "under --mem sampled the highest live bytes of a cycle are estimated, without their time";
 /// Why nothing is known of the heap of a process that was not recorded.
 pub(crate) const OFF: &str =
     "allocations were not recorded (--mem off, or the program has its own allocator)";

@@ -62,7 +62,11 @@ pub(crate) struct Pass<'a> {
     pub(super) replay: Replay,
     pub(super) frames: Frames<'a>,
     pub(super) merged: Merged,
+    /// Why records do not tell whose the live bytes are.
     pub(super) partial: Option<&'static str>,
+    /// Why it is not known how many bytes are live. Sampled processes keep the balance while
+    /// recording is off.
+    pub(super) unbalanced: Option<&'static str>,
     axis: Axis,
     /// First and last moment of the processes with a recorded heap.
     life_ns: (u64, u64),
@@ -110,9 +114,14 @@ impl<'a> Pass<'a> {
         let replay = replay.finish();
         let mut frames = Frames::new(file);
         let merged = Merged::new(&replay, &mut frames);
+        let switches = Switches::of(file, &ends);
         let partial = match file.part() {
             Some(_) => Some(CYCLE),
-            None => is_partial(file, &ends).then_some(PARTIAL),
+            None => switches.any.then_some(PARTIAL),
+        };
+        let unbalanced = match (file.part(), &totals) {
+            (None, _) | (_, Some(_)) => switches.unbalanced.then_some(PARTIAL),
+            (Some(_), None) => Some(CYCLE),
         };
         let axis = if totals.is_some() { axis } else { replay.curve.axis() };
         Pass {
@@ -125,6 +134,7 @@ impl<'a> Pass<'a> {
             frames,
             merged,
             partial,
+            unbalanced,
             axis,
             life_ns,
             end_ns,
@@ -287,7 +297,7 @@ impl<'a> Pass<'a> {
         if process.memory == MemoryRecording::Off {
             return Reading::missing(OFF);
         }
-        match (self.partial, &self.totals) {
+        match (self.unbalanced, &self.totals) {
             (Some(why), _) => Reading::missing(why),
             (None, None) => {
                 Reading::Is(self.replay.process(process.process).map_or(0, |sums| sums.live))
@@ -301,7 +311,7 @@ impl<'a> Pass<'a> {
         if self.recording == Recording::Off {
             return Reading::missing(OFF);
         }
-        if let Some(why) = self.partial.or(self.is_unread().then_some(UNREAD)) {
+        if let Some(why) = self.unbalanced.or(self.is_unread().then_some(UNREAD)) {
             return Reading::missing(why);
         }
         let mut curve = match &self.totals {
@@ -361,23 +371,44 @@ fn life(file: &TraceFile, ends: &Ends, extent: (u64, u64)) -> (u64, u64) {
     within_part(file, (start_ns, end_ns.max(start_ns)))
 }
 
-/// Whether some recorded process had recording off for a while: then blocks may
-/// have come or gone without a record, and what is live is not known.
-fn is_partial(file: &TraceFile, ends: &Ends) -> bool {
-    let switches: Vec<&Mark> = (file.marks().iter())
-        .filter(|mark| matches!(mark.kind, MarkKind::RecordingOn | MarkKind::RecordingOff))
-        .collect();
-    let gaps = totals::gaps(file);
-    file.processes().iter().any(|process| {
-        let end_ns = ends.get(&process.process).copied().unwrap_or(u64::MAX);
-        let within = |mark: &&Mark| {
-            let mine = mark.process.is_none_or(|p| p == process.process);
-            let from = if mark.kind == MarkKind::RecordingOff { 0 } else { process.start_ns };
-            mine && (from..end_ns).contains(&mark.time_ns)
-        };
-        process.memory != MemoryRecording::Off
-            && (gaps.contains(&process.process) || switches.iter().any(within))
-    })
+/// Whether some recorded process had recording off for a while.
+struct Switches {
+    /// Any: then blocks may have come or gone without a record.
+    any: bool,
+    /// One that did not count them meanwhile: what is live is not known.
+    unbalanced: bool,
+}
+
+impl Switches {
+    fn of(file: &TraceFile, ends: &Ends) -> Switches {
+        let switches: Vec<&Mark> = (file.marks().iter())
+            .filter(|mark| matches!(mark.kind, MarkKind::RecordingOn | MarkKind::RecordingOff))
+            .collect();
+        let gaps = totals::gaps(file);
+        let mut found = Switches { any: false, unbalanced: false };
+        for process in file.processes() {
+            let end_ns = ends.get(&process.process).copied().unwrap_or(u64::MAX);
+            let within = |mark: &&Mark| {
+                let mine = mark.process.is_none_or(|p| p == process.process);
+                let from = if mark.kind == MarkKind::RecordingOff { 0 } else { process.start_ns };
+                mine && (from..end_ns).contains(&mark.time_ns)
+            };
+            let is_switched = switches.iter().any(within);
+            let is_unknown = gaps.contains(&process.process);
+            match process.memory {
+                MemoryRecording::Off => {}
+                MemoryRecording::Exact => {
+                    found.any |= is_unknown || is_switched;
+                    found.unbalanced |= is_unknown || is_switched;
+                }
+                MemoryRecording::Sampled { .. } => {
+                    found.any |= is_unknown || is_switched;
+                    found.unbalanced |= is_unknown;
+                }
+            }
+        }
+        found
+    }
 }
 
 pub(super) fn last_of(samples: &[Sample], process: ProcessIndex, why: &str) -> Reading<u64> {

@@ -1,6 +1,10 @@
 //! A rank's totals, from the pass over its events or from the processes' counters.
 
-use super::missing::{OFF, SAMPLED_CYCLE};
+use tprof_trace::model::{MemoryRecording, ProcessIndex};
+
+use super::heap_within::heap_within;
+use super::held_within::HeldWindow;
+use super::missing::{CYCLE, NO_TIME, OFF, SAMPLED_CYCLE};
 use super::pass::{Pass, Recording, UNREAD};
 use super::replay::ProcessSums;
 use crate::base::reading::Reading;
@@ -43,13 +47,21 @@ impl Pass<'_> {
         if self.is_unread() {
             return RankTotals::missing(UNREAD);
         }
-        if let (Some(_), Some(why)) = (self.file.part(), self.partial)
+        if self.file.part().is_some()
             && let Some(interval) = self.interval()
         {
             // The processes' own counters are of their whole lives.
             let (allocations, allocated_bytes) = self.merged.estimates(interval);
             let frees = Reading::missing(SAMPLED_CYCLE);
-            return RankTotals { allocations, frees, allocated_bytes, ..RankTotals::missing(why) };
+            let (peak_bytes, live_at_exit_bytes) = self.within_part();
+            return RankTotals {
+                allocations,
+                frees,
+                allocated_bytes,
+                peak_bytes,
+                live_at_exit_bytes,
+                ..RankTotals::missing(NO_TIME)
+            };
         }
         if let Some(totals) = &self.totals {
             return RankTotals {
@@ -78,5 +90,49 @@ impl Pass<'_> {
             peak_bytes,
             live_at_exit_bytes: live(sum(|process| process.live)),
         }
+    }
+
+    /// The most live bytes in the part that is read, and those at its end. Peaks of processes that
+    /// ran side by side need not coincide: that of all lies between the highest and their sum.
+    fn within_part(&self) -> (Reading<u64>, Reading<u64>) {
+        let recorded = self.file.part().map_or(&[][..], |part| &part.recorded_ns);
+        let processes =
+            self.file.processes().iter().filter(|one| one.memory != MemoryRecording::Off);
+        let processes: Vec<ProcessIndex> = processes.map(|one| one.process).collect();
+        let window = |process: ProcessIndex, start_ns: u64, end_ns: u64| HeldWindow {
+            process,
+            start_ns,
+            end_ns: end_ns.min(self.end_ns),
+        };
+        let mut windows: Vec<HeldWindow> = Vec::new();
+        let last_ns = recorded.iter().map(|(_, to_ns)| (*to_ns).min(self.end_ns)).max();
+        for process in &processes {
+            windows.extend(recorded.iter().map(|(from, to)| window(*process, *from, *to)));
+            windows.extend(last_ns.map(|at_ns| window(*process, at_ns, at_ns)));
+        }
+        let held = heap_within(self.file, &windows);
+        let (mut highest, mut sum, mut at_end) = (Reading::Is(0), Reading::Is(0), Reading::Is(0));
+        for of_process in held.chunks(recorded.len() + 1) {
+            let [within @ .., last] = of_process else { continue };
+            let most = within.iter().cloned().reduce(|most, held| most.or_higher(&held));
+            let most = most.map_or(Reading::missing(CYCLE), |held| held.peak_bytes);
+            highest = match (highest.get(), most.get()) {
+                (Some(so_far), Some(bytes)) if bytes <= so_far => highest,
+                _ => most.clone(),
+            };
+            sum = sum.plus(most);
+            at_end = at_end.plus(last.peak_bytes.clone());
+        }
+        let most = |reading: &Reading<u64>| {
+            Some(reading.get()?.saturating_add(reading.error().copied().unwrap_or(0)))
+        };
+        let peak = match (highest.get(), most(&sum)) {
+            (Some(value), Some(most)) if most > value => {
+                Reading::Estimate { value, error: most - value }
+            }
+            (Some(value), Some(_)) => Reading::Is(value),
+            _ => sum,
+        };
+        (peak, at_end)
     }
 }

@@ -10,6 +10,8 @@ use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
 };
 use crate::gpu::breakdown::NO_WORK;
+use crate::gpu::device_memory::device_within;
+use crate::memory::{HeldWindow, HeldWithin, heap_within};
 use crate::program::annotations::caused_by;
 use crate::rank::{HostSpan, Needs, RankTrace};
 
@@ -40,6 +42,8 @@ struct RangeColumns {
     key: RangeKey,
     kernels: Option<u64>,
     gpu_ns: Option<u64>,
+    /// The most that the process held within one of them, of its heap and of its devices.
+    held: Option<[HeldWithin; 2]>,
 }
 
 impl Analysis for Nvtx {
@@ -47,7 +51,11 @@ impl Analysis for Nvtx {
     type Part = Vec<Values<RangeColumns>>;
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::WORK | Needs::CALLS | Needs::ANNOTATIONS | Needs::spans(SpanKind::Nvtx)
+        Needs::WORK
+            | Needs::CALLS
+            | Needs::ANNOTATIONS
+            | Needs::ALLOCATIONS
+            | Needs::spans(SpanKind::Nvtx)
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Vec<Values<RangeColumns>> {
@@ -63,9 +71,16 @@ impl Analysis for Nvtx {
                 part.into_iter().partition(|row| row.row.key.start_end);
             for (table, rows) in [(&mut push_pop, nested), (&mut start_end, free)] {
                 nsys::add_times(table, &at.label, rows, |row| {
-                    let RangeColumns { key, kernels, gpu_ns } = &row.row;
+                    let RangeColumns { key, kernels, gpu_ns, held } = &row.row;
                     let of_device = |value: &Option<u64>| Cell::known(*value, NO_WORK);
-                    vec![of_device(gpu_ns), of_device(kernels), key.range.as_str().into()]
+                    let mut cells = vec![of_device(gpu_ns), of_device(kernels)];
+                    for held in held.iter().flatten() {
+                        cells.extend(
+                            [&held.peak_bytes, &held.rise_bytes].map(|of| of.clone().into()),
+                        );
+                    }
+                    cells.push(key.range.as_str().into());
+                    cells
                 });
             }
         }
@@ -77,6 +92,10 @@ fn table(key: &'static str, title: &str, empty: &str) -> Table {
     let own = [
         Column::new("gpu_ns", "on GPU", Unit::Duration),
         Column::data("kernels", Unit::Count),
+        Column::data("peak_bytes", Unit::Bytes),
+        Column::data("peak_rise_bytes", Unit::Bytes),
+        Column::data("device_peak_bytes", Unit::Bytes),
+        Column::data("device_peak_rise_bytes", Unit::Bytes),
         Column::new("range", "domain:range", Unit::Name),
     ];
     Table::new(key, title, nsys::columns(&nsys::TIMES, &own))
@@ -94,7 +113,13 @@ fn of_rank(rank: &RankTrace<'_>) -> Vec<Values<RangeColumns>> {
     // Names are compared once for each combination of interned ones.
     let mut known: FxHashMap<[NameId; 3], u32> = FxHashMap::default();
     let ids = |range: &HostSpan| [range.name, range.category, range.args];
-    for range in &ranges {
+    let window = |range: &&HostSpan| {
+        let (process, start_ns) = (range.process, range.start_ns);
+        HeldWindow { process, start_ns, end_ns: start_ns.saturating_add(range.duration_ns) }
+    };
+    let windows: Vec<HeldWindow> = ranges.iter().map(window).collect();
+    let held = heap_within(rank.file, &windows).into_iter().zip(device_within(rank, &windows));
+    for (range, (heap, device)) in ranges.iter().zip(held) {
         let number = *known.entry(ids(range)).or_insert_with(|| {
             let key = RangeKey {
                 start_end: rank.name(range.args).contains("\"style\":\"start/end\""),
@@ -102,12 +127,17 @@ fn of_rank(rank: &RankTrace<'_>) -> Vec<Values<RangeColumns>> {
             };
             *numbers.entry(key.clone()).or_insert_with(|| {
                 let none = (!rank.work.is_empty()).then_some(0);
-                let row = RangeColumns { key, kernels: none, gpu_ns: none };
+                let row = RangeColumns { key, kernels: none, gpu_ns: none, held: None };
                 rows.push(Values { row, values: Vec::new() });
                 rows.len() as u32 - 1
             })
         });
-        rows[number as usize].values.push(range.duration_ns);
+        let row = &mut rows[number as usize];
+        row.values.push(range.duration_ns);
+        row.row.held = Some(match row.row.held.take() {
+            Some([of_heap, of_device]) => [of_heap.or_higher(&heap), of_device.or_higher(&device)],
+            None => [heap, device],
+        });
     }
     for (number, caused) in caused_by(rank, ranges, |range| known[&ids(range)]) {
         let row = &mut rows[number as usize].row;
@@ -155,7 +185,7 @@ mod tests {
         let seen: Vec<_> = rows
             .iter()
             .map(|row| {
-                let RangeColumns { key, kernels, gpu_ns } = &row.row;
+                let RangeColumns { key, kernels, gpu_ns, .. } = &row.row;
                 (key.start_end, key.range.as_str(), row.values.as_slice(), *kernels, *gpu_ns)
             })
             .collect();

@@ -14,7 +14,11 @@ impl Engine {
             return;
         }
         page.recording.store(u32::from(on), SeqCst);
-        self.targets.values().for_each(|target| target.switch(on));
+        let now = sys::monotonic_ns();
+        for target in self.targets.values() {
+            target.switch(on);
+            target.observe_heap(&mut self.out, now);
+        }
         self.recording.always_on = false;
         self.mark(why, if on { MarkKind::RecordingOn } else { MarkKind::RecordingOff });
     }

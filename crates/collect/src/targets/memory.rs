@@ -48,13 +48,19 @@ impl Target {
             return; // a zombie
         }
         self.usage.rss = rss;
-        let heap = self.heap_now().map(|(live, _)| live);
         let values = [
             (counter::RSS_BYTES, Some(rss)),
             (counter::MAPPED_BYTES, mapped.checked_sub(OWN_MAPPINGS)),
-            (counter::HEAP_BYTES, heap),
         ];
         self.write_readings(out, now, &values);
+        self.observe_heap(out, now);
+    }
+
+    /// Reads live bytes, as of the moment after that: records of all blocks in it lie before.
+    pub fn observe_heap(&self, out: &mut Output, now: u64) {
+        let live = self.heap_now().map(|(live, _)| live);
+        let now = now.max(out.clock.ns(out.clock.now()));
+        self.write_readings(out, now, &[(counter::HEAP_BYTES, live)]);
     }
 
     /// Reads what it read and wrote; writes what changed.
@@ -101,6 +107,7 @@ impl Target {
             MemoryRecording::Exact => {
                 Some((self.hooks.heap.live_bytes, self.hooks.heap.peak_bytes))
             }
+            MemoryRecording::Sampled { .. } if self.is_late => None,
             MemoryRecording::Sampled { .. } => {
                 let header = self.hooks.region.header();
                 let live = header

@@ -42,6 +42,8 @@ pub struct NoteSink<'a> {
     pub spans: &'a mut Spans,
     /// Its code, which takes the stacks.
     pub code: &'a mut Code,
+    /// As in [`Target`](super::target::Target).
+    pub segments: &'a mut HashMap<u64, u64>,
     /// Path of the executable.
     pub exe: &'a str,
     /// What its devices did.
@@ -80,6 +82,15 @@ impl Notes for NoteSink<'_> {
             Note::Unmap(address, length) => writer.map(map(MapKind::Unmap, address, length, 0, 0)),
             Note::Remap(old, address, length) => {
                 writer.map(map(MapKind::Remap, address, length, old, 0))
+            }
+            Note::Attach(address, length, stack) => {
+                self.segments.insert(address, length);
+                writer.map(map(MapKind::Attach, address, length, 0, stack))
+            }
+            // Of one that was attached while recording was off the length is not known.
+            Note::Detach(address) => {
+                let length = self.segments.remove(&address).unwrap_or(0);
+                writer.map(map(MapKind::Detach, address, length, 0, 0))
             }
             Note::Name(name) => {
                 if !name.is_empty() {

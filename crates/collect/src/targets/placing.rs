@@ -168,6 +168,10 @@ impl Target {
             .unwrap_or_default();
         let interpreter =
             forked_from.and_then(|p| targets.get(&p)).and_then(|t| t.code.interpreter());
+        let segments = forked_from
+            .and_then(|p| targets.get(&p))
+            .map(|t| t.segments.clone())
+            .unwrap_or_default();
         if let Some(why_not) = attached.why_not_hooked {
             let image = HookedImage {
                 own_pid: attached.hello.pid,
@@ -201,6 +205,7 @@ impl Target {
             whole_life: recording && !is_late && !config.is_in_part(),
             is_late,
             peak: (0, 0),
+            segments,
             memory,
             calls: Calls::new(index),
             interned: Interned::default(),

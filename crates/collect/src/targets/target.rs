@@ -109,6 +109,8 @@ pub struct Target {
     /// The clock of the highest live bytes that its threads counted, and its time: it was converted
     /// once, as the records around it were.
     pub(super) peak: (u64, u64),
+    /// System V segments that it has attached: their addresses and lengths.
+    pub(super) segments: HashMap<u64, u64>,
     pub(super) memory: MemoryRecording,
     /// Its CUDA runtime and NCCL calls.
     pub calls: Calls,
@@ -237,6 +239,7 @@ impl Target {
             operators: &mut self.operators,
             spans: &mut self.spans,
             code: &mut self.code,
+            segments: &mut self.segments,
             exe: &self.exe,
             gpu: &mut self.gpu,
             threads: match self.same_namespace {

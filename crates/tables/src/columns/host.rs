@@ -162,10 +162,12 @@ columns! { pub(crate) MAP_EVENTS of MapEvent:
     "time_ns" Int "when, nanoseconds since the run began" |r, c| c.time(r.time_ns);
     "process" Id "row of `processes`" |r, _| Cell::uint(r.process.into());
     "thread" Id "row of `threads`" |r, _| Cell::uint(r.thread.into());
-    "kind" Text "map, unmap or remap" |r, _| Cell::Text(match r.kind {
+    "kind" Text "map, unmap, remap; attach or detach of a System V segment" |r, _| Cell::Text(match r.kind {
         MapKind::Map => "map",
         MapKind::Unmap => "unmap",
         MapKind::Remap => "remap",
+        MapKind::Attach => "attach",
+        MapKind::Detach => "detach",
     });
     "address" Int "first address" |r, _| Cell::uint(r.address);
     "bytes" Int "length" |r, _| Cell::uint(r.length);

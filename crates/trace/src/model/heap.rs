@@ -68,6 +68,10 @@ pub enum MapKind {
     Unmap,
     /// `mremap`.
     Remap,
+    /// `shmat`: a System V segment.
+    Attach,
+    /// `shmdt`; of a length of 0 where it was attached before recording.
+    Detach,
 }
 
 /// Exact totals of a process at one moment (every recording but `Off`).

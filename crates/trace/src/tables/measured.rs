@@ -166,6 +166,8 @@ impl Row for MapEvent {
             MapKind::Map => 0,
             MapKind::Unmap => 1,
             MapKind::Remap => 2,
+            MapKind::Attach => 3,
+            MapKind::Detach => 4,
         });
         block.time(5, rows, |r| r.address);
         block.uint(6, rows, |r| r.length);
@@ -177,7 +179,7 @@ impl Row for MapEvent {
         let (time_ns, process, thread) = (columns.uint(1)?, columns.narrow(2)?, columns.narrow(3)?);
         let (kind, address) = (columns.uint(4)?, columns.uint(5)?);
         let (length, old_length, stack) = (columns.uint(6)?, columns.uint(7)?, columns.narrow(8)?);
-        if kind.iter().any(|kind| *kind > 2) {
+        if kind.iter().any(|kind| *kind > 4) {
             return Err(Damage::new("a mapping changed in a way that this tprof does not know"));
         }
         Ok(rows(columns, |i| MapEvent {
@@ -187,7 +189,9 @@ impl Row for MapEvent {
             kind: match kind[i] {
                 0 => MapKind::Map,
                 1 => MapKind::Unmap,
-                _ => MapKind::Remap,
+                2 => MapKind::Remap,
+                3 => MapKind::Attach,
+                _ => MapKind::Detach,
             },
             address: address[i],
             length: length[i],

@@ -99,13 +99,22 @@ fn heap(page: &mut Page, report: &Report, rank: &Rank) {
         page.field("unmatched", &unmatched(memory));
     }
     let maps = &memory.maps;
-    if maps.maps + maps.unmaps + maps.remaps > 0 || maps.at_least.is_some() {
+    let added = maps.maps + maps.remaps + maps.attached_segments;
+    if added + maps.unmaps + maps.detached_segments > 0 || maps.at_least.is_some() {
         let text = format!(
             "the program mapped {} in {} and unmapped {}",
             bytes(maps.mapped_bytes),
-            plural(maps.maps + maps.remaps, "call", "calls"),
+            plural(added, "call", "calls"),
             bytes(maps.unmapped_bytes)
         );
+        let text = match maps.attached_segments {
+            0 => text,
+            count => format!(
+                "{text}; {} of it are {} (shmat)",
+                bytes(maps.attached_bytes),
+                plural(count, "System V segment", "System V segments")
+            ),
+        };
         let text = match &maps.at_least {
             Some(why) => format!("{text}, at least: {why}"),
             None => text,

@@ -19,7 +19,7 @@ const LEAST_OF_HELD: f64 = 0.05;
 /// Least steps that are moments.
 const LEAST_STEPS: usize = 4;
 /// Parts of the judged time, where there are no steps.
-const PARTS: u64 = 64;
+const PARTS: u64 = 256;
 /// Rises that growth consists of, at least.
 const LEAST_RISES: usize = 4;
 /// Without steps, shorter times are no more than the start of a job.

@@ -1,16 +1,17 @@
 //! Whether what is held rises all the time: not what was filled once, as caches, data and pools are.
 
-/// Parts of the time at whose lowest levels it is judged: what comes and goes within one is left out.
-const MOST_PARTS: usize = 16;
+/// Parts of the time at whose lowest levels it is judged: what comes and goes within one is left
+/// out. Fewer where that takes longer.
+const PARTS: [usize; 2] = [16, 8];
 /// Moments of a later part of the time from which that is judged by itself.
 const LEAST_MOMENTS: usize = 8;
 /// The straight line through all levels rises by about as much as the last is above the first: by
 /// these shares of it.
 const STEADY: std::ops::RangeInclusive<f64> = 0.7..=1.4;
-/// And by more than so many standard deviations of the levels from it; of a later part of the time
-/// by more, since there are several.
+/// And by more than so many standard deviations of the levels from it; by more where it is judged in
+/// another way than the first, since there are several.
 const LEAST_OF_DEVIATION: f64 = 3.0;
-const LEAST_OF_LATER: f64 = 5.0;
+const LEAST_OF_OTHERS: f64 = 5.0;
 /// Equal parts of the growth, of which each is reached at some moment.
 const RISES: u64 = 16;
 /// The longest time at the end without growth, as a share of all, or of the longest such time
@@ -28,20 +29,24 @@ pub(super) fn grows_from(
     least_rises: usize,
     counts: impl Fn(u64, u64) -> bool,
 ) -> Option<usize> {
-    let starts = [0, levels.len() / 4, levels.len() / 2, levels.len() * 2 / 3];
-    let is_judged = |from: &usize| *from == 0 || levels.len() - from >= LEAST_MOMENTS;
-    starts.into_iter().filter(is_judged).find(|from| {
-        let lowest = lowest_of_parts(&levels[*from..]);
+    let starts = [levels.len() / 4, levels.len() / 2, levels.len() * 2 / 3];
+    let is_judged = |from: &usize| levels.len() - from >= LEAST_MOMENTS;
+    let of_time = PARTS.into_iter().map(|parts| (0, parts));
+    let later = starts.into_iter().filter(is_judged).map(|from| (from, PARTS[0]));
+    let found = of_time.chain(later).find(|(from, parts)| {
+        let lowest = lowest_of_parts(&levels[*from..], *parts);
         let (Some(first), Some(last)) = (lowest.first(), lowest.last()) else { return false };
-        let deviations = if *from == 0 { LEAST_OF_DEVIATION } else { LEAST_OF_LATER };
+        let is_first = (*from, *parts) == (0, PARTS[0]);
+        let deviations = if is_first { LEAST_OF_DEVIATION } else { LEAST_OF_OTHERS };
         let is_growth = counts(*first, *last) && is_steady(&lowest, deviations);
         is_growth && goes_on(&lowest, least_rises) && goes_on(&levels[*from..], least_rises)
-    })
+    });
+    found.map(|(from, _)| from)
 }
 
 /// What was held throughout each of some equal parts of the time.
-fn lowest_of_parts(levels: &[u64]) -> Vec<u64> {
-    let parts = levels.len().min(MOST_PARTS);
+fn lowest_of_parts(levels: &[u64], most: usize) -> Vec<u64> {
+    let parts = levels.len().min(most);
     let of_part = |at: usize| {
         let part = at * levels.len() / parts..(at + 1) * levels.len() / parts;
         levels[part].iter().copied().min()
@@ -113,7 +118,7 @@ mod tests {
     use super::*;
 
     const MIB: f64 = 1048576.0;
-    const MOMENTS: usize = 64;
+    const MOMENTS: usize = 257;
 
     /// Levels of `mib` of shares of the time.
     fn levels(moments: usize, mib: impl Fn(f64) -> f64) -> Vec<u64> {
@@ -130,7 +135,7 @@ mod tests {
     fn what_was_filled_once_does_not_grow_all_the_time() {
         for end in 1..=18 {
             let end = f64::from(end) / 20.0;
-            for moments in [32, MOMENTS, 300] {
+            for moments in [32, 64, MOMENTS] {
                 let filled = |at: f64| 50.0 + 100.0 * (at / end).min(1.0);
                 assert!(!is_growth(moments, filled), "until {end}, at {moments} moments");
                 let loaded = |at: f64| if at < end { 50.0 } else { 150.0 };
@@ -148,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_leak_is_found_whatever_its_course() {
-        for moments in [4, 5, 9, 20, MOMENTS, 300] {
+        for moments in [4, 5, 9, 20, 64, MOMENTS] {
             assert!(is_growth(moments, |at| 50.0 + 100.0 * at), "even, at {moments}");
         }
         assert!(is_growth(MOMENTS, |at| 20.0 + 1.5 * at), "slow");
@@ -161,7 +166,7 @@ mod tests {
             assert!(is_growth(MOMENTS, late), "from {start}");
         }
         // What comes and goes lies above it, or is filled first.
-        for teeth in [11.3, 20.9, 31.0, 63.0] {
+        for teeth in [10.3, 11.3, 20.9, 31.0, 63.0] {
             let saw = |at: f64| 50.0 + 30.0 * at + 25.0 * (at * teeth).fract();
             assert!(is_growth(MOMENTS, saw), "{teeth} teeth");
         }
@@ -201,7 +206,7 @@ mod tests {
 
     #[test]
     fn what_samples_vary_by_is_no_growth() {
-        for (stays, most) in [(0.0, 5), (0.5, 10)] {
+        for (stays, most) in [(0.0, 10), (0.5, 20)] {
             let taken = taken_for_growing(1000, 0.0, stays);
             assert!(taken <= most, "{taken} of 1000, of which {stays} stay");
             let taken = taken_for_growing(1000, 40.0, stays);

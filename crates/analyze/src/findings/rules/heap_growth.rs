@@ -26,7 +26,7 @@ const LEAST_RISES: usize = 3;
 /// Least steps that are moments.
 const LEAST_STEPS: usize = 4;
 /// Parts of the judged time, where there are no steps.
-const PARTS: u64 = 64;
+const PARTS: u64 = 256;
 /// Without steps, growth within less may be that of a start, as of libraries and caches that are
 /// filled once: it counts where a line of the user's own takes it, and lasts.
 const LONG_NS: u64 = 10_000_000_000;
@@ -83,7 +83,9 @@ impl Rule for HeapGrowth {
         let life_ns = growth.last_ns.saturating_sub(growth.first_ns);
         let site = site(&growth);
         let is_known = site.as_ref().is_some_and(|(line, _)| !line.file.is_empty());
-        let goes_on = by_step || life_ns >= LONG_NS;
+        // What grows in a later part only is not of a start.
+        let judged_ns = moments.last().zip(moments.first()).map_or(0, |(last, first)| last - first);
+        let goes_on = by_step || judged_ns >= LONG_NS;
         if !(goes_on || is_known && life_ns >= LEAST_NS) {
             return Verdict::clear(format!(
                 "live heap grows by {} in {}, too short a time to tell growth that goes on",
@@ -104,7 +106,7 @@ impl Rule for HeapGrowth {
             }
             None => String::new(),
         };
-        let is_long = life_ns >= LONG_NS || scene.steps >= MANY_STEPS;
+        let is_long = judged_ns >= LONG_NS || scene.steps >= MANY_STEPS;
         let left_ns = full_in_ns(scene, grown, life_ns).filter(|_| is_long);
         let full = match left_ns {
             Some(left_ns) => format!("; memory is full in {} at that rate", long(left_ns)),

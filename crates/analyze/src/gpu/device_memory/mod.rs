@@ -16,6 +16,7 @@ mod stream_pools;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod within;
 
 use tprof_trace::model::DeviceAllocation;
 
@@ -32,6 +33,7 @@ use sources::RecordedBy;
 pub(crate) use held_at::{HeldOfDevice, held_until};
 pub(crate) use levels::HeldOverTime;
 pub(crate) use snapshot::{SegmentSums, held};
+pub(crate) use within::device_within;
 
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {

@@ -1,14 +1,13 @@
 //! What was allocated within spans, or why that is not known.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tprof_facts::units;
 use tprof_trace::TraceFile;
-use tprof_trace::model::{HeapWhat, MemoryRecording, ProcessIndex, ThreadIndex, loss};
+use tprof_trace::model::{HeapWhat, MemoryRecording, ProcessIndex, ThreadIndex};
 
 use super::find::OwnSpan;
 use super::pauses::{PAUSED, Pauses};
 use crate::base::reading::Reading;
-use crate::memory::OFF;
+use crate::memory::{OFF, lost};
 
 const ANY_THREAD: &str = "the span may end in another thread";
 const NOT_COUNTED: &str = "a span's end was not recorded, or an older tprof recorded it";
@@ -79,15 +78,6 @@ pub(super) fn of_spans(file: &TraceFile, spans: &[OwnSpan]) -> Vec<Allocated> {
 /// What the file has with the span.
 fn counted(span: &OwnSpan) -> Option<(u64, u64)> {
     Some((span.row.allocations?, span.row.allocated_bytes?))
-}
-
-/// Why recorded allocations are not all that there were.
-fn lost(file: &TraceFile) -> Option<String> {
-    let counts = |what: &str| [loss::EVENTS, "records", "heap events"].contains(&what);
-    let losses = file.losses().iter().filter(|loss| counts(file.name(loss.what)));
-    let most = losses.max_by_key(|loss| loss.count)?;
-    let (what, why) = (file.name(most.what), file.name(most.why));
-    Some(format!("{} {what} lost ({why})", units::count(most.count)))
 }
 
 /// The spans of a thread, and how far its events have come among them.

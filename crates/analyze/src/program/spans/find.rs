@@ -7,6 +7,8 @@ use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, NamedSpan, OWN_SPANS, SpanKind};
 
+use crate::memory::HeldWindow;
+
 /// A span that the program named.
 pub(super) struct OwnSpan {
     pub row: NamedSpan,
@@ -26,6 +28,12 @@ impl OwnSpan {
     /// When it was over.
     pub fn end_ns(&self) -> u64 {
         self.row.start_ns.saturating_add(self.row.duration_ns)
+    }
+
+    /// The time in which it was open, of its process.
+    pub fn window(&self) -> HeldWindow {
+        let (process, start_ns) = (self.row.process, self.row.start_ns);
+        HeldWindow { process, start_ns, end_ns: self.end_ns() }
     }
 }
 

@@ -37,7 +37,7 @@ impl Analysis for Spans {
     type Part = SumsByName;
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::STEPS | Needs::SAMPLES | Needs::WORK | Needs::CALLS
+        Needs::STEPS | Needs::SAMPLES | Needs::WORK | Needs::CALLS | Needs::ALLOCATIONS
     }
 
     fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> SumsByName {

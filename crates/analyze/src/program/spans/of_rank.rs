@@ -13,6 +13,8 @@ use super::launched;
 use super::sums::{SlowSpan, SpanSums, SumsByName};
 use super::time::{self, SpanGroup, ThreadTime, Unknown};
 use crate::base::intervals::Interval;
+use crate::gpu::device_memory::device_within;
+use crate::memory::{HeldWindow, HeldWithin, heap_within};
 use crate::rank::RankTrace;
 
 /// Slowest spans that are kept of each name and rank.
@@ -30,6 +32,9 @@ pub(super) fn of_rank(rank: &RankTrace<'_>, wanted: Interval, clock: Clock) -> S
     let file = rank.file;
     let spans = find::of_file(file);
     let allocated = allocated::of_spans(file, &spans);
+    let windows: Vec<HeldWindow> = spans.iter().map(OwnSpan::window).collect();
+    let heap = heap_within(file, &windows);
+    let device = device_within(rank, &windows);
     let (inner_ns, flops) = within(&spans);
     let mut by_id: FxHashMap<(NameId, bool), OfName> = FxHashMap::default();
     let mut counted: Vec<u32> = Vec::new();
@@ -45,6 +50,7 @@ pub(super) fn of_rank(rank: &RankTrace<'_>, wanted: Interval, clock: Clock) -> S
         sum.flops = sum.flops.saturating_add(span.flops);
         sum.moves(span.bytes.map_or((0, 0), |bytes| (bytes, duration_ns)));
         sum.is_of(span.category.as_deref());
+        sum.holds(Some(&heap[at]), Some(&device[at]));
         if !has_own_name_around(&spans, span) {
             sum.total_ns += duration_ns;
             sum.flops_within = sum.flops_within.saturating_add(flops[at]);
@@ -61,7 +67,9 @@ pub(super) fn of_rank(rank: &RankTrace<'_>, wanted: Interval, clock: Clock) -> S
         let slowest = of.slowest.iter().zip(times.by_ref());
         sums.slowest = slowest
             .map(|(at, time)| {
-                slow(file, &spans[*at as usize], &allocated[*at as usize], time, clock)
+                let at = *at as usize;
+                let held = (heap[at].clone(), device[at].clone());
+                slow(file, &spans[at], &allocated[at], held, time, clock)
             })
             .collect();
         ((file.name(name).to_owned(), any_thread), sums)
@@ -139,6 +147,7 @@ fn slow(
     file: &TraceFile,
     span: &OwnSpan,
     allocated: &Allocated,
+    (heap, device): (HeldWithin, HeldWithin),
     time: ThreadTime,
     clock: Clock,
 ) -> SlowSpan {
@@ -151,6 +160,8 @@ fn slow(
         pid: process.map_or(0, |process| process.pid),
         tid: thread.map_or(0, |thread| thread.tid),
         allocated: allocated.clone(),
+        heap,
+        device,
         time,
     }
 }

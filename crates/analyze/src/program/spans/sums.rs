@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::allocated::Allocated;
 use super::launched::LaunchedWork;
 use super::time::ThreadTime;
+use crate::memory::HeldWithin;
 
 /// The category of spans of one name that have several.
 const SEVERAL: &str = "several";
@@ -23,6 +24,10 @@ pub struct SpanSums {
     pub(super) self_ns: u64,
     /// As `total_ns`.
     pub(super) allocated: Allocated,
+    /// The most live bytes of the process's heap within one of them; none of no span yet.
+    pub(super) heap: Option<HeldWithin>,
+    /// The same of its device memory.
+    pub(super) device: Option<HeldWithin>,
     /// As `total_ns`.
     pub(super) time: ThreadTime,
     /// As `total_ns`.
@@ -48,6 +53,8 @@ pub struct SlowSpan {
     pub(super) pid: u32,
     pub(super) tid: u32,
     pub(super) allocated: Allocated,
+    pub(super) heap: HeldWithin,
+    pub(super) device: HeldWithin,
     pub(super) time: ThreadTime,
 }
 
@@ -58,6 +65,8 @@ impl Default for SpanSums {
             total_ns: 0,
             self_ns: 0,
             allocated: Allocated::none(),
+            heap: None,
+            device: None,
             time: ThreadTime::none(),
             launched: LaunchedWork::none(),
             flops: 0,
@@ -76,6 +85,7 @@ impl SpanSums {
         self.total_ns += other.total_ns;
         self.self_ns += other.self_ns;
         self.allocate(&other.allocated);
+        self.holds(other.heap.as_ref(), other.device.as_ref());
         let mine = std::mem::replace(&mut self.time, ThreadTime::none());
         self.time = mine.plus(other.time.clone());
         let mine = std::mem::replace(&mut self.launched, LaunchedWork::none());
@@ -89,6 +99,16 @@ impl SpanSums {
     pub(super) fn allocate(&mut self, more: &Allocated) {
         let mine = std::mem::replace(&mut self.allocated, Allocated::none());
         self.allocated = mine.plus(more.clone());
+    }
+
+    pub(super) fn holds(&mut self, heap: Option<&HeldWithin>, device: Option<&HeldWithin>) {
+        for (mine, more) in [(&mut self.heap, heap), (&mut self.device, device)] {
+            let Some(more) = more else { continue };
+            *mine = Some(match mine.take() {
+                Some(held) => held.or_higher(more),
+                None => more.clone(),
+            });
+        }
     }
 
     pub(super) fn moves(&mut self, (bytes, lasted_ns): (u64, u64)) {

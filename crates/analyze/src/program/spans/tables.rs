@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use super::sums::{SlowSpan, SpanSums, SumsByName};
 use crate::base::stats::{Spread, quantiles};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
+use crate::memory::HeldWithin;
 
 const NO_SPANS: &str =
     "the program named none (the crate or module `tprof`, or preload-shim/include/tprof.h)";
@@ -31,12 +32,14 @@ pub(super) fn body(parts: Vec<(RankAt, SumsByName)>) -> Body {
     Body { tables: vec![spans, slowest, by_rank], notes: Vec::new() }
 }
 
-/// Whether any span has operations, bytes, and work that it launched.
+/// Whether any span has operations, bytes, work that it launched, and a known peak of memory.
 #[derive(Clone, Copy)]
 struct ShownColumns {
     flops: bool,
     bytes: bool,
     kernels: bool,
+    heap: bool,
+    device: bool,
 }
 
 impl ShownColumns {
@@ -45,8 +48,22 @@ impl ShownColumns {
         ShownColumns {
             flops: any(|sums| sums.flops_within > 0),
             bytes: any(|sums| sums.moved.1 > 0),
+            heap: any(|sums| is_known(&sums.heap)),
+            device: any(|sums| is_known(&sums.device)),
             kernels: any(|sums| sums.launched.kernels.get().is_some_and(|count| count > 0)),
         }
+    }
+}
+
+fn is_known(held: &Option<HeldWithin>) -> bool {
+    held.as_ref().is_some_and(|held| held.peak_bytes.get().is_some())
+}
+
+/// The most that was held, and by how much that is more than at the start.
+fn held(held: Option<HeldWithin>) -> [Cell; 2] {
+    match held {
+        Some(held) => [held.peak_bytes.into(), held.rise_bytes.into()],
+        None => [Cell::Empty, Cell::Empty],
     }
 }
 
@@ -78,6 +95,10 @@ fn table(key: &'static str, first: &[Column], stated: ShownColumns) -> Table {
         Column::data("max_ns", Unit::Duration),
         Column::new("allocated_bytes", "allocated", Unit::Bytes),
         Column::data("allocations", Unit::Count),
+        Column::new("peak_bytes", shown(stated.heap, "heap peak"), Unit::Bytes),
+        Column::new("peak_rise_bytes", shown(stated.heap, "rise"), Unit::Bytes),
+        Column::new("device_peak_bytes", shown(stated.device, "device peak"), Unit::Bytes),
+        Column::new("device_peak_rise_bytes", shown(stated.device, "rise"), Unit::Bytes),
         Column::data("flops", Unit::Count),
         Column::new("flops_per_s", shown(stated.flops, "FLOP/s"), Unit::Number),
         Column::data("bytes", Unit::Bytes),
@@ -89,7 +110,7 @@ fn table(key: &'static str, first: &[Column], stated: ShownColumns) -> Table {
     Table::new(key, "Spans of the program", columns)
         .about(
             "self: without spans within, others: with them; on CPU, waited, allocated: of the span's \
-             own thread",
+             own thread; peak: the most that the process held while one was open, rise: above its start",
         )
         .empty(NO_SPANS)
 }
@@ -137,6 +158,10 @@ fn row(name: String, any_thread: bool, mut sums: SpanSums) -> Vec<Cell> {
         Cell::applies(spread.as_ref().map(|spread| spread.max)),
         sums.allocated.bytes.into(),
         sums.allocated.allocations.into(),
+    ]);
+    cells.extend(held(sums.heap));
+    cells.extend(held(sums.device));
+    cells.extend([
         Cell::known((sums.flops > 0).then_some(sums.flops), NO_FLOPS),
         Cell::known(rate, NO_FLOPS),
         Cell::known((sums.moved.1 > 0).then_some(sums.moved.0), NO_BYTES),
@@ -159,6 +184,10 @@ fn slowest(parts: &[(RankAt, SumsByName)]) -> Table {
         Column::new("waited_ns", "waited", Unit::Duration),
         Column::data("allocated_bytes", Unit::Bytes),
         Column::data("allocations", Unit::Count),
+        Column::data("peak_bytes", Unit::Bytes),
+        Column::data("peak_rise_bytes", Unit::Bytes),
+        Column::data("device_peak_bytes", Unit::Bytes),
+        Column::data("device_peak_rise_bytes", Unit::Bytes),
         Column::data("pid", Unit::Id),
         Column::new("tid", "thread", Unit::Id),
         Column::new("name", "span", Unit::Name),
@@ -180,7 +209,7 @@ fn slowest(parts: &[(RankAt, SumsByName)]) -> Table {
     let typed = |us: u64| format!("{}.{:06}s", us / 1_000_000, us % 1_000_000);
     for (at, name, one) in all {
         let end_ns = one.start_ns.saturating_add(one.duration_ns);
-        table.row(vec![
+        let mut cells: Vec<Cell> = vec![
             at.label.as_str().into(),
             one.duration_ns.into(),
             one.start_ns.into(),
@@ -190,10 +219,11 @@ fn slowest(parts: &[(RankAt, SumsByName)]) -> Table {
             one.time.waited_ns.clone().into(),
             one.allocated.bytes.clone().into(),
             one.allocated.allocations.clone().into(),
-            one.pid.into(),
-            one.tid.into(),
-            name.into(),
-        ]);
+        ];
+        cells.extend(held(Some(one.heap.clone())));
+        cells.extend(held(Some(one.device.clone())));
+        cells.extend([one.pid.into(), one.tid.into(), name.into()]);
+        table.row(cells);
     }
     table
 }

@@ -1,8 +1,8 @@
 use tprof_facts::Clock;
 use tprof_trace::HeapBlock;
 use tprof_trace::model::{
-    Kernel, Loss, Mark, MarkKind, MemoryRecording, OWN_SPANS, Process, ProcessEnd, Sample, Span,
-    SpanKind, ThreadState, loss,
+    DeviceAllocation, HeapTotals, Kernel, Loss, Mark, MarkKind, MemoryKind, MemoryRecording,
+    OWN_SPANS, Process, ProcessEnd, Sample, Span, SpanKind, ThreadState, loss,
 };
 
 use super::of_rank::of_rank;
@@ -41,7 +41,7 @@ fn made(memory: MemoryRecording, rows: &[Row<'_>]) -> Fixture {
 
 fn sums(made: Fixture, from: u64, to: u64) -> SumsByName {
     let file = made.finish();
-    let needs = Needs::STEPS | Needs::SAMPLES | Needs::WORK | Needs::CALLS;
+    let needs = Needs::STEPS | Needs::SAMPLES | Needs::WORK | Needs::CALLS | Needs::ALLOCATIONS;
     of_rank(&RankTrace::load(&file, needs), Interval::new(from, to), Clock::default())
 }
 
@@ -298,4 +298,89 @@ fn spans_that_any_thread_may_end_have_rows_of_their_own() {
     let free = &sums[&("a".to_owned(), true)];
     assert_eq!((free.total_ns, allocated(free)), (100, (None, None)));
     assert_eq!((of(&sums, "a").self_ns, of(&sums, "b").self_ns), (90, 10));
+}
+
+/// Peak and rise of the heap and of devices, of a name's spans.
+fn held(sums: &SumsByName, name: &str) -> [Reading<u64>; 4] {
+    let of = of(sums, name);
+    let (heap, device) = (of.heap.clone().unwrap(), of.device.clone().unwrap());
+    [heap.peak_bytes, heap.rise_bytes, device.peak_bytes, device.rise_bytes]
+}
+
+#[test]
+fn a_span_has_the_most_that_its_process_held_while_it_was_open() {
+    let rows = [(0, 100, 100, "a", ""), (0, 300, 100, "a", ""), (1, 150, 10, "b", "")];
+    let mut made = made(MemoryRecording::Exact, &rows);
+    let mut block = HeapBlock::new(0);
+    block.alloc(50, 0, 1000, 0, false);
+    // Another thread's blocks count as well.
+    block.alloc(120, 1, 5000, 0, false);
+    block.free(130, 1, 1, false);
+    block.alloc(310, 0, 2000, 0, false);
+    made.writer.heap(&mut block).unwrap();
+    for (time_ns, address, bytes, free) in
+        [(90, 1, 10, false), (110, 2, 40, false), (180, 2, 40, true), (350, 3, 20, false)]
+    {
+        made.allocations.push(DeviceAllocation {
+            time_ns,
+            address,
+            bytes: Some(bytes),
+            free,
+            device: Some(0),
+            kind: MemoryKind::Device,
+            ..DeviceAllocation::default()
+        });
+    }
+    let sums = sums(made, 0, 400);
+    assert_eq!(held(&sums, "a"), [6000, 5000, 50, 40].map(Reading::Is));
+    assert_eq!(held(&sums, "b"), [1000, 0, 50, 0].map(Reading::Is));
+}
+
+#[test]
+fn of_a_sampled_heap_the_peak_of_a_span_is_estimated_between_readings() {
+    let rows = [(0, 100, 100, "large", ""), (0, 240, 20, "none", ""), (0, 700, 100, "late", "")];
+    let mut made = made(MemoryRecording::Sampled { interval: 1000 }, &rows);
+    let mut block = HeapBlock::new(0);
+    block.alloc(110, 0, 50_000, 0, false);
+    block.free(120, 0, 1, false);
+    made.writer.heap(&mut block).unwrap();
+    // Of what was not sampled, 6,000 bytes are live at 200, and 100 more were asked for until 300.
+    for (time_ns, live_bytes, allocated_bytes) in [(200, 6000, 56_000), (300, 6000, 56_100)] {
+        let (peak_bytes, peak_at_ns) = (Some(53_000), Some(110));
+        let live_bytes = Some(live_bytes);
+        let row = HeapTotals {
+            time_ns,
+            allocated_bytes,
+            live_bytes,
+            peak_bytes,
+            peak_at_ns,
+            ..HeapTotals::default()
+        };
+        made.writer.totals(row);
+    }
+    let sums = sums(made, 0, 900);
+    let [peak, rise, device, _] = held(&sums, "large");
+    assert_eq!(peak, Reading::Is(53_000), "its own counter saw it");
+    assert!((50_000..=53_000).contains(&rise.get().unwrap()), "{rise:?}");
+    assert!(matches!(&device, Reading::Missing(why) if why.contains("no device memory")));
+    assert_eq!(held(&sums, "none")[..2], [6000, 0].map(Reading::Is));
+    assert_eq!(held(&sums, "late")[..2], [6000, 0].map(Reading::Is));
+}
+
+#[test]
+fn what_a_span_held_is_unknown_where_that_was_not_counted() {
+    let missing = |made: Fixture| match held(&sums(made, 0, 900), "a") {
+        [Reading::Missing(why), Reading::Missing(_), ..] => why,
+        known => panic!("{known:?}"),
+    };
+    let rows = [(0, 100, 100, "a", "")];
+    assert!(missing(made(MemoryRecording::Off, &rows)).contains("not recorded"));
+    let mut paused = made(MemoryRecording::Exact, &rows);
+    let name = paused.name("");
+    let mark = Mark { time_ns: 50, process: None, name, kind: MarkKind::RecordingOn };
+    paused.writer.mark(mark);
+    assert!(missing(paused).contains("did not cover the whole life"));
+    let mut late = made(MemoryRecording::Sampled { interval: 1000 }, &rows);
+    late.writer.totals(HeapTotals { time_ns: 300, ..HeapTotals::default() });
+    assert!(missing(late).contains("did not cover the whole life"));
 }

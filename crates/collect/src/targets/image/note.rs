@@ -29,6 +29,10 @@ pub enum Note {
     Map(u64, u64, u32, bool),
     /// `munmap`.
     Unmap(u64, u64),
+    /// `shmat`: address, length, stack.
+    Attach(u64, u64, u32),
+    /// `shmdt`: address.
+    Detach(u64),
     /// `mremap`: old length, new address, new length.
     Remap(u64, u64, u64),
     /// Thread renamed.
@@ -78,6 +82,8 @@ impl Note {
                 let last = at(3)?;
                 Note::Map(at(0)?, pages(at(1)?), (last >> 32) as u32, last as u32 as i32 == -1)
             }
+            ExtKind::Attach => Note::Attach(at(0)?, pages(at(1)?), at(2)? as u32),
+            ExtKind::Detach => Note::Detach(at(0)?),
             ExtKind::Unmap => Note::Unmap(at(0)?, pages(at(1)?)),
             ExtKind::Remap => Note::Remap(pages(at(1)?), at(2)?, pages(at(3)?)),
             ExtKind::ThreadName => {

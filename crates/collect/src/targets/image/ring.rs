@@ -288,6 +288,8 @@ impl Image {
                         Note::Map(..)
                             | Note::Unmap(..)
                             | Note::Remap(..)
+                            | Note::Attach(..)
+                            | Note::Detach(..)
                             | Note::Call(..)
                             | Note::Span(..)
                     ));

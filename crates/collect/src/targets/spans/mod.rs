@@ -190,7 +190,12 @@ impl Spans {
                 None
             }
             ExtKind::Switched => {
-                self.switched(first as u32, second as u32, name, time_ns, writer);
+                self.switched(first as u32, (first >> 32) as u32, name, time_ns, writer);
+                if second != u64::MAX {
+                    let name = writer.name(counter::HEAP_BYTES);
+                    let (process, value) = (Some(self.process), second as f64);
+                    writer.counter(Counter { time_ns, process, device: None, name, value });
+                }
                 None
             }
             _ => None,
