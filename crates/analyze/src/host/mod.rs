@@ -28,6 +28,7 @@ mod visible;
 mod workers;
 
 pub(crate) use choice::AUTOGRAD;
+pub(crate) use gil_holders::GilHolders;
 pub(crate) use ledger::{Ledger, WallTime};
 pub(crate) use life::Start;
 pub(crate) use line::{OtherCause, Place};
