@@ -36,4 +36,4 @@ pub(crate) use meanwhile::{Doing, Meanwhile};
 pub(crate) use rank_host::{LONGEST, RankHost};
 pub use report::KIND;
 pub(crate) use steps::StepTime;
-pub(crate) use workers::Made;
+pub(crate) use workers::WorkersTime;

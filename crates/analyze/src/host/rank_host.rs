@@ -20,7 +20,7 @@ use super::paused::paused;
 use super::stated::in_spans;
 use super::steps::{OF_STEPS, StepTime};
 use super::visible::Visible;
-use super::workers::{Made, Workers, of_children};
+use super::workers::{Workers, WorkersTime, of_children};
 use crate::base::intervals::{Cover, Interval};
 use crate::base::stats::Repeats;
 use crate::rank::samples::{CpuTrace, Part};
@@ -47,8 +47,8 @@ pub struct RankHost {
     pub workers: Workers,
     /// When it waits until processes of `multiprocessing` begin.
     pub for_start: Cover,
-    pub made: Made,
-    pub children: Made,
+    pub made: WorkersTime,
+    pub children: WorkersTime,
     /// What others did while the driving thread waited for a lock, for what other threads do or
     /// for their end, or for data, and while it had no core; nothing where that took less than 1 % of
     /// the judged time. In all but the second, what the threads that it waits for do is its own.
