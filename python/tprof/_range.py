@@ -58,6 +58,9 @@ class range:  # noqa: N801 - as torch.profiler.record_function
     numbers, texts, booleans and None as they are, of other objects the type. Different arguments
     are different names within tprof, which keeps 1,048,576 of a process; more are counted as lost.
 
+    An argument ``category`` says what the time is for, and reports take it for that cause: "data_load",
+    "sync", "memory", "compute", "communication", "compile" or "io".
+
     In a plain function a span nests in those of its thread, and has the bytes allocated and the
     FLOPs within it. In coroutines and generators it lasts from its beginning to its end, on
     whatever thread that is, and has neither. ``async with`` does the same. One object may be used

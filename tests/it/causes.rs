@@ -131,6 +131,15 @@ fn a_worker_that_waits_itself_is_why_its_data_is_late() {
 }
 
 #[test]
+fn processes_that_wait_on_purpose_are_no_workers() {
+    let Some(planted) = Planted::run("helped") else { return };
+    let line = planted.line_with("SLOW").unwrap();
+    let text = planted.text("DataWait");
+    assert!(text.contains(&format!("wait for at victim_makes_data (planted.py:{line})")), "{text}");
+    assert!(!text.contains("victim_attends") && !text.contains("victim_looks"), "{text}");
+}
+
+#[test]
 fn the_thread_that_makes_late_results_is_named() {
     let Some(planted) = Planted::run("pool") else { return };
     planted.is_found("DataWait", "data", 0.1);

@@ -105,6 +105,35 @@ def data():
     expect(data=WATCH.waited)
 
 
+def victim_attends(orders):
+    orders.recv()
+
+
+def victim_looks():
+    while True:
+        time.sleep(0.1)
+
+
+def helped():
+    """Beside the worker processes that wait on purpose: for orders, and for a time to pass."""
+    import multiprocessing
+    import subprocess
+
+    fork = multiprocessing.get_context("fork")
+    theirs, ours = fork.Pipe(False)
+    helpers = [
+        fork.Process(target=victim_attends, args=(theirs,), daemon=True),
+        fork.Process(target=victim_looks, daemon=True),
+        subprocess.Popen([sys.executable, "-c", "import sys\nsys.stdin.read()"], stdin=subprocess.PIPE),
+    ]
+    for helper in helpers[:2]:
+        helper.start()
+    data()
+    for helper in helpers:
+        helper.kill()
+    ours.close()
+
+
 def victim_contends(cpu_s):
     end = time.thread_time() + cpu_s
     while time.thread_time() < end:
@@ -533,6 +562,7 @@ WAYS = {
     "native": native,
     "forked": forked,
     "pool": pool,
+    "helped": helped,
     "executor": executor,
     "queue": takes_from_thread,
     "child": child,

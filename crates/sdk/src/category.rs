@@ -1,6 +1,7 @@
 //! What a span does, for reports that group by it.
 
-/// What a span does. It is among the arguments of the span, as `category`.
+/// What a span does. It is among the arguments of the span, as `category`, and decides the cause of the
+/// time in it: a sleep in a span that loads data is a wait for data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Category {

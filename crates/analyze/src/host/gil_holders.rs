@@ -5,30 +5,52 @@ use tprof_trace::model::ThreadState;
 
 use super::driver::Driver;
 use super::line::Place;
-use crate::rank::samples::{CpuTrace, Part, Stretch};
+use super::meanwhile::Meanwhile;
+use crate::rank::samples::{CpuTrace, Part};
 
-/// The lines at which other threads held the lock on a core, most time first.
-pub(super) fn gil_holders(driver: &Driver, trace: &CpuTrace) -> Vec<(Place, u64)> {
-    let mut holders: FxHashMap<Place, u64> = FxHashMap::default();
-    let others = trace.stretches.iter().filter(|one| {
-        one.process == driver.process
-            && one.thread != driver.thread
-            && one.state == ThreadState::Running
-    });
-    for stretch in others {
-        let held_ns = stretch.gil_ns.unwrap_or(0);
-        if let Some(place) = place(stretch, trace).filter(|_| held_ns > 0) {
-            *holders.entry(place).or_default() += held_ns;
-        }
-    }
-    let mut all: Vec<(Place, u64)> = holders.into_iter().collect();
-    all.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
-    all
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct GilHolders {
+    /// The lines at which other threads held it on a core, most time first.
+    pub places: Vec<(Place, u64)>,
+    /// Whether samples show that they held it. Otherwise they ran Python while the driving thread
+    /// waited for the lock, which no thread does without it.
+    pub are_sampled: bool,
 }
 
-/// Where a stretch is, apart from what it calls there; `None` without a line of Python or own
-/// code.
-fn place(stretch: &Stretch, trace: &CpuTrace) -> Option<Place> {
-    let stack = trace.stack(stretch.process, stretch.id);
-    Place::of(Part::Unknown, stretch.state, stack, &trace.names).line_alone()
+impl GilHolders {
+    /// `meanwhile`: while the driving thread waited for the lock.
+    pub(super) fn of(driver: &Driver, trace: &CpuTrace, meanwhile: &Meanwhile) -> GilHolders {
+        let others = trace.stretches.iter().filter(|one| {
+            one.process == driver.process
+                && one.thread != driver.thread
+                && one.state == ThreadState::Running
+        });
+        let held = others.filter_map(|one| {
+            let stack = trace.stack(one.process, one.id);
+            let place = Place::of(Part::Unknown, one.state, stack, &trace.names);
+            Some((place, one.gil_ns.filter(|ns| *ns > 0)?))
+        });
+        let places = by_line(held);
+        if !places.is_empty() {
+            return GilHolders { places, are_sampled: true };
+        }
+        let ran = meanwhile.doings.iter().filter(|doing| {
+            !doing.is_of_other && matches!(doing.place.part, Part::Python | Part::Gc)
+        });
+        let ran = ran.map(|doing| (Place { part: Part::Unknown, ..doing.place.clone() }, doing.ns));
+        GilHolders { places: by_line(ran), are_sampled: false }
+    }
+}
+
+fn by_line(times: impl Iterator<Item = (Place, u64)>) -> Vec<(Place, u64)> {
+    let mut sums: FxHashMap<Place, u64> = FxHashMap::default();
+    for (place, ns) in times {
+        if let Some(place) = place.line_alone() {
+            *sums.entry(place).or_default() += ns;
+        }
+    }
+    let mut all: Vec<(Place, u64)> = sums.into_iter().collect();
+    all.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+    all
 }

@@ -28,6 +28,7 @@ mod visible;
 mod workers;
 
 pub(crate) use choice::AUTOGRAD;
+pub(crate) use gil_holders::GilHolders;
 pub(crate) use ledger::{Ledger, WallTime};
 pub(crate) use life::Start;
 pub(crate) use line::{OtherCause, Place};
@@ -35,4 +36,4 @@ pub(crate) use meanwhile::{Doing, Meanwhile};
 pub(crate) use rank_host::{LONGEST, RankHost};
 pub use report::KIND;
 pub(crate) use steps::StepTime;
-pub(crate) use workers::Made;
+pub(crate) use workers::WorkersTime;

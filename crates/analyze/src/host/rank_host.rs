@@ -9,7 +9,7 @@ use tprof_trace::model::{Sample, ThreadState};
 use super::cut::rows_in;
 use super::driver::Driver;
 use super::follow::follow;
-use super::gil_holders::gil_holders;
+use super::gil_holders::GilHolders;
 use super::hands::Hands;
 use super::imports;
 use super::ledger::Ledger;
@@ -20,7 +20,7 @@ use super::paused::paused;
 use super::stated::in_spans;
 use super::steps::{OF_STEPS, StepTime};
 use super::visible::Visible;
-use super::workers::{Made, Workers, of_children};
+use super::workers::{Workers, WorkersTime, of_children};
 use crate::base::intervals::{Cover, Interval};
 use crate::base::stats::Repeats;
 use crate::rank::samples::{CpuTrace, Part};
@@ -40,16 +40,15 @@ pub struct RankHost {
     pub imports: Vec<(String, u64)>,
     /// Each step.
     pub steps: Vec<StepTime>,
-    /// Other threads of its process that held Python's lock, by the line at which they did, most time
-    /// first.
-    pub gil_holders: Vec<(Place, u64)>,
+    /// Other threads of its process that held Python's lock.
+    pub gil_holders: GilHolders,
     /// Processes that make the data it waits for; what they did meanwhile, once they had begun; and
     /// what children did while it waited for their end.
     pub workers: Workers,
     /// When it waits until processes of `multiprocessing` begin.
     pub for_start: Cover,
-    pub made: Made,
-    pub children: Made,
+    pub made: WorkersTime,
+    pub children: WorkersTime,
     /// What others did while the driving thread waited for a lock, for what other threads do or
     /// for their end, or for data, and while it had no core; nothing where that took less than 1 % of
     /// the judged time. In all but the second, what the threads that it waits for do is its own.
@@ -121,7 +120,6 @@ impl RankHost {
         let later = rows_in(&rows, Interval::new(life.window.end, u64::MAX));
         let rows = [earlier, judged.clone(), later].concat();
         let steps = StepTime::all(&steps, &rows, cpu, &hands);
-        let gil_holders = gil_holders(&driver, cpu);
         let all = intervals(&judged, cpu, &hands);
         let collective = all.iter().filter(|(place, _)| place.part == Part::Collective);
         let collective = collective.map(|(_, interval)| *interval).collect();
@@ -139,8 +137,9 @@ impl RankHost {
         let meanwhile = |all: &[(Arc<Place>, Interval)], kept: &dyn Fn(&Place) -> bool| {
             meanwhile_of(at(all, kept), &Cover::default())
         };
-        let [locked, without_core] =
-            [Part::Lock, Part::NoCore].map(|part| meanwhile(&all, &|place| place.part == part));
+        let [locked, without_core, without_gil] = [Part::Lock, Part::NoCore, Part::Gil]
+            .map(|part| meanwhile(&all, &|place| place.part == part));
+        let gil_holders = GilHolders::of(&driver, cpu, &without_gil);
         let for_data = at(&all, &|place| place.part == Part::Data && !place.is_inline);
         let is_start =
             |place: &Place| place.part == Part::Other && place.cause == OtherCause::Start;

@@ -62,7 +62,7 @@ pub struct Workers {
 
 /// What workers did while the driving thread waited for them and they had begun.
 #[derive(Clone, Debug, Default)]
-pub struct Made {
+pub struct WorkersTime {
     pub running_ns: u64,
     /// Ready, without a core.
     pub ready_ns: u64,
@@ -111,6 +111,13 @@ impl Workers {
         window: Interval,
     ) -> Workers {
         let kept = Cover::of(waits.iter().copied()).intersection(&Cover::of([window]));
+        let others = cpu.stretches.iter().filter(|one| one.process != driver.process);
+        let of_pool = others.filter(|one| bootstrap(cpu.stack(one.process, one.id), cpu).is_some());
+        let of_pool = of_pool.map(|one| one.process).collect();
+        let mut found = Workers { of_pool, ..Workers::default() };
+        if kept.is_empty() {
+            return found;
+        }
         let mut rows: FxHashMap<ProcessIndex, FxHashMap<ThreadIndex, Vec<Sample>>> =
             FxHashMap::default();
         for row in file.blocks::<Sample>().flatten() {
@@ -118,12 +125,6 @@ impl Workers {
         }
         let of_driver = rows.remove(&driver.process).unwrap_or_default();
         let all = workers(file, cpu, rows, window);
-        let targets = all.iter().filter(|one| one.target.is_some());
-        let of_pool: FxHashSet<ProcessIndex> = targets.map(|one| one.process).collect();
-        let mut found = Workers { of_pool, ..Workers::default() };
-        if kept.is_empty() {
-            return found;
-        }
         let mut teams: FxHashMap<(Option<FuncId>, ProcessIndex), Vec<&Worker>> =
             FxHashMap::default();
         for one in all.iter().filter(|one| one.target.is_some() || found.of_pool.is_empty()) {
@@ -203,7 +204,7 @@ impl Workers {
     }
 
     /// What they did meanwhile.
-    pub fn made(&self, meanwhile: &Meanwhile) -> Made {
+    pub fn made(&self, meanwhile: &Meanwhile) -> WorkersTime {
         let makes = |doing: &&Doing| self.makers.contains(&doing.process);
         let waits = |doing: &&Doing| {
             let place = &doing.place;
@@ -214,7 +215,7 @@ impl Workers {
         let doings = || meanwhile.doings.iter().filter(makes);
         let running = || doings().filter(|doing| doing.place.part.is_running());
         let ready = doings().filter(|doing| doing.place.part == Part::NoCore);
-        Made {
+        WorkersTime {
             running_ns: running().map(|doing| doing.ns).sum(),
             ready_ns: ready.map(|doing| doing.ns).sum(),
             running: by_line(running()),
@@ -224,7 +225,7 @@ impl Workers {
 }
 
 /// What children did that ended with a wait for them, or other processes where none did.
-pub(super) fn of_children(file: &TraceFile, meanwhile: &Meanwhile, waits: &Cover) -> Made {
+pub(super) fn of_children(file: &TraceFile, meanwhile: &Meanwhile, waits: &Cover) -> WorkersTime {
     let ends = |process: &Process| {
         file.process_end(process.process).is_some_and(|(end_ns, _)| {
             waits.touches(Interval::new(end_ns.saturating_sub(ENDS_WITHIN_NS), end_ns + 1))
@@ -236,10 +237,10 @@ pub(super) fn of_children(file: &TraceFile, meanwhile: &Meanwhile, waits: &Cover
     let doings = meanwhile.doings.iter();
     let of = doings.filter(|doing| doing.is_of_other && (any || ended.contains(&doing.process)));
     let running = of.filter(|doing| doing.place.part.is_running());
-    Made {
+    WorkersTime {
         running_ns: running.clone().map(|doing| doing.ns).sum(),
         running: by_line(running),
-        ..Made::default()
+        ..WorkersTime::default()
     }
 }
 

@@ -12,7 +12,7 @@ use crate::findings::finding::Finding;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::host::{Doing, Made, OtherCause, Place, RankHost, WallTime};
+use crate::host::{Doing, OtherCause, Place, RankHost, WallTime, WorkersTime};
 use crate::rank::samples::Part;
 
 /// Share of the workers' time without a core from which more workers gain nothing.
@@ -136,7 +136,7 @@ fn of_maker(maker: &Doing) -> String {
 }
 
 /// Whether the workers wait for other things than their next task longer than they run.
-fn waits_most(made: &Made) -> bool {
+fn waits_most(made: &WorkersTime) -> bool {
     let waits: u64 = made.waiting.iter().map(|(_, ns)| ns).sum();
     waits > made.running_ns + made.ready_ns
 }
@@ -159,7 +159,7 @@ fn of_alone(host: &RankHost) -> Option<String> {
 }
 
 /// More workers only help where a core is free.
-fn of_workers(made: &Made) -> String {
+fn of_workers(made: &WorkersTime) -> String {
     if let Some((place, _)) = made.waiting.first().filter(|_| waits_most(made)) {
         return format!(
             "Shorten what the workers wait for at {} (storage, a peer, a sleep), read ahead \

@@ -7,7 +7,7 @@ use crate::findings::finding::Finding;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::host::RankHost;
+use crate::host::{GilHolders, Place, RankHost};
 use crate::rank::samples::Part;
 
 /// Waiting for the lock that lets one thread of Python run.
@@ -36,15 +36,11 @@ impl Rule for GilContention {
     }
 }
 
-/// The line that holds the lock is what to change; where it was not sampled, the one that waits.
+/// The line that holds the lock is what to change, so that it comes first; where it was not sampled, the
+/// one that waits.
 fn of_driver(scene: &Scene<'_>, host: &RankHost, ns: u64) -> Finding {
     let places = host.ledger.places(Some(Part::Gil));
-    let holder = host.gil_holders.first().map(|(place, _)| place);
-    let held = match holder {
-        None => "Its holder was not sampled.".to_owned(),
-        Some(_) => format!("Other threads held it in {}.", at_places(&host.gil_holders)),
-    };
-    let advice = match holder {
+    let advice = match holder(host) {
         Some(place) => format!(
             "Move {} to a process of its own, or to code that releases the GIL (NumPy, compiled \
              extensions); start fewer Python threads.",
@@ -52,25 +48,41 @@ fn of_driver(scene: &Scene<'_>, host: &RankHost, ns: u64) -> Finding {
         ),
         None => "Move the other threads' Python code to processes, or start fewer.".to_owned(),
     };
-    let waits = with_lines(&format!("It waits for {}", waited(host, &places)), &places);
+    let waits =
+        with_lines(&format!("The driving thread waits for {}", waited(host, &places)), &places);
     finding(scene, host, "Python threads take turns at the GIL", Part::Gil, ns)
-        .seen(format!("{waits} {held}"))
+        .seen(format!("{} {waits}", held(host)))
         .advice(advice)
-        .on_line(holder.and_then(line).or_else(|| widest(&places)))
+        .on_line(holder(host).and_then(line).or_else(|| widest(&places)))
 }
 
 fn of_threads(scene: &Scene<'_>, host: &RankHost) -> Option<Finding> {
-    Some(
-        delayed_threads(
-            scene,
-            host,
-            Part::Gil,
-            "for the GIL",
-            "threads of the job take turns at the GIL",
-        )?
-        .advice(
-            "One of them runs Python at a time: let one thread do their work, or processes, or \
-                 code that releases the GIL (larger operators, compiled extensions, CUDA graphs).",
-        ),
-    )
+    let found = delayed_threads(
+        scene,
+        host,
+        Part::Gil,
+        "for the GIL",
+        "threads of the job take turns at the GIL",
+    )?;
+    let seen = format!("{} {}", held(host), found.seen);
+    let line = holder(host).and_then(line).or_else(|| found.line.clone());
+    let advice = "One of them runs Python at a time: let one thread do their work, or processes, or \
+                  code that releases the GIL (larger operators, compiled extensions, CUDA graphs).";
+    Some(found.seen(seen).advice(advice).on_line(line))
+}
+
+fn holder(host: &RankHost) -> Option<&Place> {
+    host.gil_holders.places.first().map(|(place, _)| place)
+}
+
+/// In a sentence.
+fn held(host: &RankHost) -> String {
+    let GilHolders { places, are_sampled } = &host.gil_holders;
+    match (places.is_empty(), are_sampled) {
+        (true, _) => "Its holder was not sampled.".to_owned(),
+        (false, true) => format!("Other threads hold it in {}.", at_places(places)),
+        (false, false) => {
+            format!("Other threads run Python meanwhile, in {}.", at_places(places))
+        }
+    }
 }

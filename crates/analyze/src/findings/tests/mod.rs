@@ -18,4 +18,5 @@ mod properties;
 mod report;
 mod scope;
 mod sizes;
+mod stated;
 mod workers;

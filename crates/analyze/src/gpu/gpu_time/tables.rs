@@ -1,5 +1,6 @@
 //! The waterfall as tables.
 
+use rustc_hash::FxHashMap;
 use tprof_facts::copies::direction;
 use tprof_facts::labels::base_name;
 use tprof_facts::units::duration;
@@ -63,7 +64,7 @@ impl WaterfallRows {
                 cause: Some(cause),
                 ns,
                 words: cause.short(),
-                what: what(rank, waterfall, cause),
+                what: what(rank, threads, waterfall, cause),
                 line: match cause.explains() {
                     true => main_line(&waterfall.places(rank, threads, cause)).cloned(),
                     false => None,
@@ -91,10 +92,19 @@ impl PartRow {
     }
 }
 
-/// The call with most of a cause, and the operator that made it; of launches how fast they come.
-fn what(rank: &RankTrace<'_>, waterfall: &Waterfall, cause: IdleCause) -> String {
+/// The call with most of a cause, and the operator that made it; of launches how fast they come; of other
+/// code the operator that computes on the host.
+fn what(
+    rank: &RankTrace<'_>,
+    threads: &Threads,
+    waterfall: &Waterfall,
+    cause: IdleCause,
+) -> String {
     if cause == IdleCause::Launch {
         return launches(rank).unwrap_or_default();
+    }
+    if cause == IdleCause::Python {
+        return computes(rank, threads, waterfall).unwrap_or_default();
     }
     let mut sums: Vec<(NameId, u64, usize)> = Vec::new();
     for (call, ns) in waterfall.calls(cause) {
@@ -112,6 +122,24 @@ fn what(rank: &RankTrace<'_>, waterfall: &Waterfall, cause: IdleCause) -> String
         Some(operator) => format!("{name} of {operator}"),
         None => name.to_owned(),
     }
+}
+
+/// `aten::sort on the host`, where that is most of the time in other code.
+pub(super) fn computes(
+    rank: &RankTrace<'_>,
+    threads: &Threads,
+    waterfall: &Waterfall,
+) -> Option<String> {
+    let mut sums: FxHashMap<NameId, u64> = FxHashMap::default();
+    let mut all_ns = 0;
+    for one in waterfall.of_cause(IdleCause::Python) {
+        all_ns += one.interval.length();
+        for (name, ns) in threads.computing(one.thread, one.interval) {
+            *sums.entry(name).or_default() += ns;
+        }
+    }
+    let (name, ns) = sums.into_iter().max_by_key(|(name, ns)| (*ns, *name))?;
+    (ns * 2 >= all_ns).then(|| format!("{} on the host", rank.name(name)))
 }
 
 /// The outermost operator around a call that is no range of autograd's.

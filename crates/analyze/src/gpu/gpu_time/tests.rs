@@ -253,6 +253,58 @@ fn a_long_time_without_calls_is_the_users_code_by_its_samples() {
 }
 
 #[test]
+fn an_operator_that_launches_nothing_computes_on_the_host() {
+    // Of a step on the host of 20 ms: one operator that launches, and two of which one lies in the other.
+    let of = |inner: &str| {
+        let mut made = Fixture::new();
+        made.call(0, 0, 10 * US, "cudaLaunchKernel", 1);
+        span(&mut made, SpanKind::Operator, 0, MS, 9 * MS, "aten::linear");
+        span(&mut made, SpanKind::Operator, 0, 2 * MS, 9 * MS, inner);
+        span(&mut made, SpanKind::Operator, 0, 10 * MS, 15 * MS, "aten::mm");
+        made.call(0, 14 * MS, 10 * US, "cudaLaunchKernel", 2);
+        kernel(&mut made, 10 * US, MS, 1);
+        kernel(&mut made, 14 * MS + 10 * US, 15 * MS, 2);
+        made.finish()
+    };
+    let file = of("aten::sort");
+    let found = causes(&file);
+    let time = |cause| found.iter().find(|(of, _)| *of == cause).map_or(0, |(_, ns)| *ns);
+    assert_eq!(time(IdleCause::Python), 8 * MS, "{found:?}");
+    assert!(time(IdleCause::Launch) > 4 * MS, "{found:?}");
+    let rank = RankTrace::load(&file, Needs::ALL);
+    let threads = Threads::of(&rank);
+    let window = judged_window(&rank, &[]);
+    let fall = of_device(&rank, &threads, &window, &rank.devices()[0]);
+    let computing = tables::computes(&rank, &threads, &fall);
+    assert_eq!(computing.as_deref(), Some("aten::sort on the host"));
+}
+
+#[test]
+fn an_inner_span_of_another_category_takes_its_time_from_one_that_loads() {
+    let mut made = Fixture::new();
+    made.call(0, 0, 10 * US, "cudaLaunchKernel", 1);
+    made.call(0, 100 * MS, 10 * US, "cudaLaunchKernel", 2);
+    kernel(&mut made, 10 * US, MS, 1);
+    kernel(&mut made, 100 * MS + 10 * US, 101 * MS, 2);
+    for (from, to, name, category) in [
+        (10, 50, "x", "data_load"),
+        (20, 30, "y", "compute"),
+        (60, 70, "z", "sync"),
+        (80, 85, "get_batch", "memory"),
+    ] {
+        let args = made.name(&format!(r#"{{"category":"{category}"}}"#));
+        let (start_ns, duration_ns) = (from * MS, (to - from) * MS);
+        let kind = SpanKind::Annotation;
+        made.span(Span { start_ns, duration_ns, kind, args, ..Span::default() }, name);
+    }
+    let found = causes(&made.finish());
+    let time = |cause| found.iter().find(|(of, _)| *of == cause).map_or(0, |(_, ns)| *ns);
+    assert_eq!(time(IdleCause::Data), 30 * MS, "{found:?}");
+    assert_eq!(time(IdleCause::Sync), 10 * MS, "{found:?}");
+    assert_eq!(time(IdleCause::Allocation), 5 * MS, "{found:?}");
+}
+
+#[test]
 fn a_call_with_a_stack_has_its_line_without_a_sample() {
     let mut made = Fixture::new();
     made.call(0, 0, 10 * US, "cudaLaunchKernel", 1);

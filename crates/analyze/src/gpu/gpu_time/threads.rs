@@ -147,9 +147,21 @@ impl Threads {
 
     fn add_operators(&mut self, rank: &RankTrace<'_>) {
         let mut operators: FxHashMap<usize, Union> = FxHashMap::default();
+        let mut computing: FxHashMap<usize, Vec<(Interval, NameId)>> = FxHashMap::default();
         for span in rank.spans(SpanKind::Operator) {
             let at = self.entry(span.process, span.thread);
             operators.entry(at).or_default().add(span.interval());
+            // Its thread has only calls so far.
+            let calls = &self.all[at].busy;
+            let is_long = span.duration_ns >= QUIET_NS && !calls.is_empty();
+            // Autograd's own ranges hold operators, and what it takes to find the next.
+            let is_operator = || !rank.name(span.name).starts_with("autograd::");
+            if is_long && calls.length_within(span.interval()) == 0 && is_operator() {
+                computing.entry(at).or_default().push((span.interval(), span.name));
+            }
+        }
+        for (at, spans) in computing {
+            self.all[at].computing = innermost(spans);
         }
         for (at, operators) in operators {
             self.all[at].busy = self.all[at].busy.union(&operators.finish());
@@ -372,6 +384,15 @@ impl Threads {
                 || of.blocking.iter().any(|(_, (cause, _))| is(cause))
                 || of.samples.iter().any(|(.., code)| *code == HostCode::Cause(IdleCause::Compile))
         })
+    }
+
+    /// The operators that compute on the host in an interval of a thread, each with how long.
+    pub(super) fn computing(
+        &self,
+        thread: u32,
+        interval: Interval,
+    ) -> impl Iterator<Item = (NameId, u64)> {
+        self.all[thread as usize].computing(interval)
     }
 
     /// The wait of a thread before a moment, where it waits for the device every few launches.

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use tprof_trace::model::ProcessIndex;
+use tprof_trace::model::{NameId, ProcessIndex};
 
 use super::cause::IdleCause;
 use super::host_code::HostCode;
@@ -14,6 +14,9 @@ pub(super) const QUIET_NS: u64 = 500_000;
 
 /// Stands for an index where no call explains a piece of time.
 pub(super) const NO_CALL: u32 = u32::MAX;
+
+/// An operator that computes on the host is other code than launches.
+const COMPUTES: HostCode = HostCode::Cause(IdleCause::Python);
 
 /// An interval with what was then.
 pub(super) type Layer<T> = Vec<(Interval, T)>;
@@ -34,6 +37,8 @@ pub(super) struct ThreadTimeline {
     pub busy: Cover,
     /// Where it was in none for [`QUIET_NS`] or longer.
     pub quiet: Cover,
+    /// Operators of that length that call nothing of a device: they compute on the host.
+    pub computing: Layer<NameId>,
     /// Samples on a core: when, how much time each stands for, and at what.
     pub samples: Vec<(u64, u64, HostCode)>,
     /// The time around each of them that it explains: see [`around`].
@@ -73,6 +78,14 @@ impl ThreadTimeline {
         let rest =
             carve(&rest, &self.named, |part, cause| push(part, HostCode::Cause(*cause), NO_CALL));
         let rest = carve(&rest, &self.waits, |part, code| push(part, *code, NO_CALL));
+        let mut computing = Vec::new();
+        let rest = carve(&rest, &self.computing, |part, _| computing.push(part));
+        let unsampled = carve(&computing, &self.sampled, |part, code| {
+            // What libraries of operators run there launches nothing.
+            let is_cause = matches!(code, HostCode::Cause(_));
+            push(part, if is_cause { *code } else { COMPUTES }, NO_CALL);
+        });
+        unsampled.into_iter().for_each(|part| push(part, COMPUTES, NO_CALL));
         for part in rest {
             let quiet = self.quiet.within(part);
             let busy = Cover::of([part]).without(&quiet);
@@ -85,6 +98,14 @@ impl ThreadTimeline {
                 push(quiet, HostCode::Quiet, NO_CALL);
             }
         }
+    }
+
+    /// The operators that compute on the host in an interval, each with how long.
+    pub fn computing(&self, interval: Interval) -> impl Iterator<Item = (NameId, u64)> {
+        let first = self.computing.partition_point(|(at, _)| at.end <= interval.start);
+        let inside = self.computing[first..].iter();
+        let inside = inside.take_while(move |(at, _)| at.start < interval.end);
+        inside.map(move |(at, name)| (*name, at.overlap(interval).length()))
     }
 
     /// The wait before this moment, where the thread waits every few launches.

@@ -39,7 +39,7 @@ impl OwnSpan {
 
 /// What an interned JSON object of a span states.
 #[derive(Clone, Default)]
-struct Stated {
+struct OwnArgs {
     any_thread: bool,
     flops: u64,
     bytes: Option<u64>,
@@ -49,14 +49,14 @@ struct Stated {
 /// By thread, then by start, outer ones first. What cannot be read of them, the rank has among
 /// its problems.
 pub(super) fn of_file(file: &TraceFile) -> Vec<OwnSpan> {
-    let mut stated: FxHashMap<NameId, Stated> = FxHashMap::default();
+    let mut stated: FxHashMap<NameId, OwnArgs> = FxHashMap::default();
     let mut all = Vec::new();
     for block in file.blocks::<NamedSpan>() {
         for row in block.iter().filter(|row| row.kind == SpanKind::Annotation) {
             if file.name(row.category) != OWN_SPANS {
                 continue;
             }
-            let Stated { any_thread, flops, bytes, category } =
+            let OwnArgs { any_thread, flops, bytes, category } =
                 stated.entry(row.args).or_insert_with(|| read(file.name(row.args))).clone();
             all.push(OwnSpan { row: *row, any_thread, flops, bytes, category, parent: None });
         }
@@ -66,12 +66,12 @@ pub(super) fn of_file(file: &TraceFile) -> Vec<OwnSpan> {
     all
 }
 
-fn read(args: &str) -> Stated {
+fn read(args: &str) -> OwnArgs {
     let args: serde_json::Value = serde_json::from_str(args).unwrap_or_default();
     let any_thread = args.get("style").is_some_and(|style| style == "start/end");
     let number = |key: &str| args.get(key).and_then(|number| number.as_u64());
     let category = args.get("category").and_then(|text| text.as_str()).map(Rc::from);
-    Stated { any_thread, flops: number("flops").unwrap_or(0), bytes: number("bytes"), category }
+    OwnArgs { any_thread, flops: number("flops").unwrap_or(0), bytes: number("bytes"), category }
 }
 
 fn nest(all: &mut [OwnSpan]) {
