@@ -7,7 +7,7 @@ use crate::error::ImportError;
 use crate::names::{file_name, has_name, is_trace_or_snapshot};
 use flate2::bufread::MultiGzDecoder;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use tprof_facts::compile::rank_of_name;
@@ -79,7 +79,7 @@ fn has_others(directory: &Path) -> bool {
 /// The text of a file, plain or compressed.
 fn text_of(path: &Path) -> std::io::Result<Box<dyn BufRead>> {
     if has_name(path, &[".gz"]) {
-        let file = BufReader::with_capacity(64 << 10, File::open(path)?);
+        let file = BufReader::with_capacity(64 << 10, tprof_trace::open_input(path)?);
         return Ok(Box::new(BufReader::with_capacity(256 << 10, MultiGzDecoder::new(file))));
     }
     compile_log::text(path)

@@ -51,7 +51,7 @@ impl Window {
     pub fn open(path: &Path, limit: u64, read: Arc<AtomicU64>) -> Result<Window, ImportError> {
         let failed =
             |what| move |source| ImportError::Io { path: path.to_path_buf(), what, source };
-        let file = File::open(path).map_err(failed("open"))?;
+        let file = tprof_trace::open_input(path).map_err(failed("open"))?;
         let mut file = BufReader::with_capacity(64 << 10, Counted { file, read });
         let gzipped = file.fill_buf().map_err(failed("read"))?.starts_with(&[0x1f, 0x8b]);
         let source: Box<dyn Read + Send> =
