@@ -8,6 +8,8 @@ pub(crate) const CYCLE: &str =
 /// Why frees are unknown in a cycle of a sampled run.
 pub(crate) const SAMPLED_CYCLE: &str =
     "under --mem sampled frees are counted over a process's life, not by cycle";
+/// Why nothing is known of the heap in a file that ends too early.
+pub(crate) const NO_PROCESS: &str = "the file has no process: it ends before the first";
 /// Why nothing is known of the heap of a process that was not recorded.
 pub(crate) const OFF: &str =
     "allocations were not recorded (--mem off, or the program has its own allocator)";

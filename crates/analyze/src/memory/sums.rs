@@ -1,7 +1,7 @@
 //! A rank's totals, from the pass over its events or from the processes' counters.
 
-use super::missing::{OFF, SAMPLED_CYCLE};
-use super::pass::{Pass, Recording, UNREAD};
+use super::missing::SAMPLED_CYCLE;
+use super::pass::{Pass, Recording};
 use super::replay::ProcessSums;
 use crate::base::reading::Reading;
 
@@ -38,10 +38,10 @@ impl Pass<'_> {
             (None, _) => Reading::missing("nothing was allocated"),
         };
         if self.recording == Recording::Off {
-            return RankTotals::missing(OFF);
+            return RankTotals::missing(self.off());
         }
-        if self.is_unread() {
-            return RankTotals::missing(UNREAD);
+        if let Some(why) = self.unread() {
+            return RankTotals::missing(&why);
         }
         if let (Some(_), Some(why)) = (self.file.part(), self.partial)
             && let Some(interval) = self.interval()
