@@ -64,3 +64,19 @@ fn spans_of_python_keep_numbers() {
     let job = Job::new(python).args(["-B", "-c", script]).env("PYTHONPATH", folder);
     check(&job, &[("named", json!({"path": null, "batch": 3, "rate": 0.5}))]);
 }
+
+#[test]
+fn a_title_that_a_process_gave_itself_keeps_its_program() {
+    let script = "exec -a 'worker --key /sesame-text' \"$0\"";
+    let job = Job::new("bash").args(["-c", script]).arg(program("short"));
+    for (options, is_kept) in [(&["--redact"][..], false), (&[], true)] {
+        let scratch = Scratch::new();
+        let run = traced(&job, options, &scratch);
+        assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+        let file = rank_file(&run.run, 0);
+        let names: String = file.names().map(|(_, name)| format!("{name}\n")).collect();
+        let all = names + &std::fs::read_to_string(run.run.join("run.json")).unwrap();
+        assert_eq!(all.contains("sesame"), is_kept, "{all}");
+        assert!(all.contains("worker"), "{all}");
+    }
+}

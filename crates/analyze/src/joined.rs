@@ -7,8 +7,8 @@
 use std::cell::Cell;
 
 use tprof_facts::steps::{StepSource, Steps};
+use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, ProcessIndex, Span, SpanKind};
-use tprof_trace::{Problem, TraceFile};
 
 use crate::gpu::stragglers;
 use crate::program::flops::counted_work;
@@ -126,7 +126,6 @@ pub struct SpanPlaces {
     places: Vec<SpanPlace>,
     /// Whether a row took its place already: spans may be equal in all that is compared.
     taken: Vec<Cell<bool>>,
-    problems: Vec<Problem>,
 }
 
 impl<'t> JoinedRank<'t> {
@@ -142,11 +141,6 @@ impl<'t> JoinedRank<'t> {
         let steps = rank.steps();
         let steps_of_work = rank.steps_of_work(&steps);
         JoinedRank { rank, steps, steps_of_work }
-    }
-
-    /// What of that could not be read.
-    pub fn problems(&self) -> Vec<Problem> {
-        self.rank.problems_in(Needs::ALL)
     }
 
     /// Steps of the rank, with their source.
@@ -260,12 +254,7 @@ impl SpanPlaces {
         };
         let order: Vec<_> = tree.spans.iter().map(key).collect();
         let taken = vec![Cell::new(false); order.len()];
-        SpanPlaces { order, places, taken, problems: rank.problems_in(Needs::ALL_SPANS) }
-    }
-
-    /// What of the spans could not be read.
-    pub fn problems(&self) -> &[Problem] {
-        &self.problems
+        SpanPlaces { order, places, taken }
     }
 
     /// The index of a row of the file; each row is to be asked for once.

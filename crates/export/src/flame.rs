@@ -82,8 +82,6 @@ fn collect(
         let selection = Selection::new(run, &options.slice, options.symbols)?;
         for file in &selection.files {
             let part = written.open_spans(&selection, file)?;
-            let problems = part.trace.problems().iter().map(|problem| problem.what.clone());
-            written.notes.extend(problems);
             let mut labels = Labels::new(&part, ids, table);
             profiles.file(&part, written, &mut labels, table);
         }

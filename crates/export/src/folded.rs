@@ -36,8 +36,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     let mut estimate = false;
     let mut written = Written::default();
     for file in &selection.files {
-        let part = selection.open(file)?;
-        written.steps_inferred |= part.by_inferred_steps;
+        let part = written.open(&selection, file)?;
         let root = match file.rank {
             Some(rank) => format!("rank {rank}"),
             None => clean(&file.label.to_string()),

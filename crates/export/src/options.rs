@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use tprof_facts::{operators, steps};
-use tprof_trace::{RankFile, RunDir, SymbolSource};
+use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, Unread};
 
 use crate::error::ExportError;
 use crate::slice::{OpenRank, Selection, Slice};
@@ -53,7 +53,7 @@ impl Options<'_> {
 }
 
 /// What an export did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Written {
     /// What is there now; empty if it went to stdout.
     pub paths: Vec<PathBuf>,
@@ -67,19 +67,33 @@ pub struct Written {
     pub operators_ended: u64,
     /// Whether steps of a rank that were written or chose what was are inferred.
     pub steps_inferred: bool,
+    /// Of each file that was opened, its name, and what of it could not be read.
+    pub unread: Vec<(String, Unread)>,
 }
 
 impl Written {
-    /// Opens a file of which spans will be written: counts ranks with a part of their operators, and notes
-    /// that a part is chosen by an estimate.
-    pub fn open_spans<'a>(
+    /// Opens a file to write something of it: what of it cannot be read becomes a note, and that a part is
+    /// chosen by an estimate.
+    pub fn open<'a>(
         &mut self,
         selection: &Selection<'a>,
         file: &'a RankFile,
     ) -> Result<OpenRank<'a>, ExportError> {
         let part = selection.open(file)?;
-        self.operators_ended += u64::from(operators::ended(&part.trace));
+        let name = file.path.file_name().unwrap_or_default().to_string_lossy();
+        self.unread.push((name.into_owned(), part.trace.unread().clone()));
         self.steps_inferred |= part.by_inferred_steps;
+        Ok(part)
+    }
+
+    /// As [`Self::open`], of which spans will be written: counts ranks with a part of their operators.
+    pub fn open_spans<'a>(
+        &mut self,
+        selection: &Selection<'a>,
+        file: &'a RankFile,
+    ) -> Result<OpenRank<'a>, ExportError> {
+        let part = self.open(selection, file)?;
+        self.operators_ended += u64::from(operators::ended(&part.trace));
         Ok(part)
     }
 
@@ -91,12 +105,26 @@ impl Written {
         self.notes.extend(other.notes);
         self.operators_ended += other.operators_ended;
         self.steps_inferred |= other.steps_inferred;
+        self.unread.extend(other.unread);
     }
 
-    /// All that a reader of the output should know.
-    pub fn all_notes(&self) -> impl Iterator<Item = String> {
+    /// All that a reader of the output should know, each once.
+    pub fn all_notes(&self) -> impl Iterator<Item = String> + use<> {
         let inferred = self.steps_inferred.then(|| steps::INFERRED.to_owned());
-        self.notes.iter().cloned().chain(operators::note(self.operators_ended)).chain(inferred)
+        let unread = self.unread.iter().flat_map(|(name, unread)| {
+            let sentence = move |problem: Problem| {
+                format!("{name}: {} (at byte {})", problem.what, problem.offset)
+            };
+            unread.problems().into_iter().map(sentence)
+        });
+        let all = self.notes.iter().cloned().chain(unread);
+        let mut notes: Vec<String> = Vec::new();
+        for note in all.chain(operators::note(self.operators_ended)).chain(inferred) {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+        notes.into_iter()
     }
 }
 

@@ -11,6 +11,7 @@ mod payload;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use tprof_facts::printable::printable;
 use tprof_trace::RunDir;
 
 use crate::output::Output;
@@ -156,8 +157,7 @@ pub(crate) fn escape(text: &str) -> String {
             '\'' => out.push_str("&#39;"),
             '\n' | '\t' => out.push(c),
             // Control characters are not allowed in a document.
-            c if c.is_control() => out.push('\u{fffd}'),
-            c => out.push(c),
+            c => out.push(printable(c)),
         }
     }
     out
@@ -181,6 +181,7 @@ mod tests {
     #[test]
     fn control_characters_do_not_reach_the_document() {
         assert_eq!(escape("a\u{0}b\u{1b}[c\n"), "a\u{fffd}b\u{fffd}[c\n");
+        assert_eq!(escape("evil\u{202e}gnp.exe"), "evil\u{fffd}gnp.exe");
     }
 
     #[test]

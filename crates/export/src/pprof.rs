@@ -55,8 +55,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     let mut written = Written::default();
     let mut profile = Pprof::new();
     for file in &selection.files {
-        let part = selection.open(file)?;
-        written.steps_inferred |= part.by_inferred_steps;
+        let part = written.open(&selection, file)?;
         let before = written.events;
         rank(&part, &mut profile, &mut written);
         let all = part.trace.row_count::<Sample>() + part.trace.heap_event_count();

@@ -5,13 +5,10 @@ use tprof_trace::TraceRow;
 use crate::{OpenRank, Window, Written};
 
 /// Rows of a large table that touch the slice, by time; of those that begin
-/// together the longest first. Counts them, and notes what could not be read.
+/// together the longest first. Counts them.
 pub(crate) fn wanted<R: TraceRow>(part: &OpenRank<'_>, written: &mut Written) -> Vec<R> {
-    let mut blocks = part.trace.in_order::<R>(part.window.from_ns, part.window.to_ns);
-    let rows: Vec<R> = blocks.by_ref().flatten().collect();
-    let name = part.file.path.file_name().unwrap_or_default().to_string_lossy();
-    let problems = blocks.problems().iter().map(|problem| format!("{name}: {}", problem.what));
-    written.notes.extend(problems);
+    let rows: Vec<R> =
+        part.trace.in_order::<R>(part.window.from_ns, part.window.to_ns).flatten().collect();
     written.events += rows.len() as u64;
     written.left_out += part.trace.row_count::<R>().saturating_sub(rows.len() as u64);
     rows

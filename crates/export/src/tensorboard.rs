@@ -93,7 +93,7 @@ fn log_rank(
     analysed: &Analysed,
     written: &mut Written,
 ) -> Result<(), ExportError> {
-    let part = selection.open(file)?;
+    let part = written.open(selection, file)?;
     let path = directory.join(file_name(selection, file));
     let failed = |source| ExportError::Write { path: path.clone(), source };
     let mut builder = std::fs::DirBuilder::new();

@@ -95,8 +95,6 @@ fn collect(
     let logs = RunLogs::of(run);
     for file in &selection.files {
         let part = written.open_spans(&selection, file)?;
-        let problems = part.trace.problems().iter().map(|problem| problem.what.clone());
-        written.notes.extend(problems);
         host::spans(&part, &mut written, &mut processes, &mut lanes);
         samples::sampled(&part, &mut written, &mut processes, &mut lanes);
         let compile = logs.of_rank(file, &part.trace);

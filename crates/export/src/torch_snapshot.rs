@@ -38,7 +38,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     }
     let (mut written, mut outputs) = (Written::default(), Vec::new());
     for (file, path) in files.iter().zip(&paths) {
-        let part = selection.open(file)?;
+        let part = written.open(&selection, file)?;
         let Some(facts) = facts(&part.trace) else { continue };
         let bytes = document(&part.trace, &facts, &mut written);
         let failed = |source| ExportError::Write { path: path.clone(), source };

@@ -8,7 +8,10 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use tprof_export::{ExportError, Options, chrome, pprof, speedscope, tensorboard};
+use tprof_export::{
+    ExportError, Options, Written, chrome, flame, folded, perfetto, pprof, speedscope, tensorboard,
+    timeline,
+};
 use tprof_trace::{RunDir, TraceHeader, TraceWriter};
 
 fn options(output: &Path) -> Options<'static> {
@@ -188,4 +191,56 @@ fn holistic_trace_analysis_loads_every_rank() {
         let share = all * (steps - 1.0) / steps;
         assert!(compute > share - kernels && compute < all + kernels, "{compute} of {all}");
     }
+}
+
+type Export = fn(&RunDir, &Options<'_>) -> Result<Written, ExportError>;
+
+const FORMATS: [(&str, Export); 7] = [
+    ("chrome", chrome::export),
+    ("flame", flame::export),
+    ("folded", folded::export),
+    ("perfetto", perfetto::export),
+    ("pprof", pprof::export),
+    ("speedscope", speedscope::export),
+    ("timeline", timeline::export),
+];
+
+/// What each format writes of a run, and what it notes.
+fn outputs(dir: &Path) -> Vec<(Vec<u8>, Vec<String>)> {
+    let run = RunDir::open(dir).unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let made = FORMATS.into_iter().map(|(name, export)| {
+        let path = out.path().join(name);
+        let written = export(&run, &options(&path)).unwrap();
+        (std::fs::read(&written.paths[0]).unwrap(), written.all_notes().collect())
+    });
+    made.collect()
+}
+
+#[test]
+fn an_export_that_a_damaged_block_changes_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    common::write_run(dir.path(), common::Job { ranks: 1, ..SMALL });
+    let path = dir.path().join("rank-0.tprof");
+    let bytes = std::fs::read(&path).unwrap();
+    let good = outputs(dir.path());
+    let is_block = |at: &usize| bytes[*at..].starts_with(b"tpB\xf1");
+    // Heap events, and the large tables: others are read whenever a file is opened.
+    let is_large = |at: &usize| matches!(bytes[at + 4], 16 | 19 | 32..=38 | 44);
+    let blocks: Vec<usize> = (0..bytes.len() - 5).filter(is_block).filter(is_large).collect();
+    assert_eq!(blocks.len(), 10, "{blocks:?}");
+    let mut changed = [false; FORMATS.len()];
+    for at in blocks {
+        let mut flipped = bytes.clone();
+        flipped[at + 70] ^= 1;
+        std::fs::write(&path, flipped).unwrap();
+        for (which, (output, notes)) in outputs(dir.path()).into_iter().enumerate() {
+            let is_named = notes.iter().any(|note| note.contains(&format!("(at byte {at})")));
+            let differs = output != good[which].0;
+            changed[which] |= differs;
+            let (name, table) = (FORMATS[which].0, bytes[at + 4]);
+            assert!(!differs || is_named, "{name}, table {table}: {notes:?}");
+        }
+    }
+    assert!(changed.iter().all(|changed| *changed), "{changed:?}");
 }

@@ -8,9 +8,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
-use tprof_trace::TraceFile;
 use tprof_trace::model::{SourceStamp, property};
+use tprof_trace::{TraceFile, read_plain};
 
 /// Larger files are not read.
 const MOST_BYTES: u64 = 8 << 20;
@@ -115,7 +116,7 @@ impl Sources {
         if now.len() > MOST_BYTES {
             return Err(NoSource::NoText);
         }
-        let text = fs::read(path).map_err(|_| NoSource::Absent)?;
+        let text = read_plain(Path::new(path)).map_err(|_| NoSource::Absent)?;
         let text = String::from_utf8(text).map_err(|_| NoSource::NoText)?;
         Ok(text.lines().map(str::to_owned).collect())
     }

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tprof_trace::compile_log::COMPILE_DIRECTORY;
 use tprof_trace::run::{LossInfo, Overhead, ProcessInfo, RUN_VERSION, RunInfo};
-use tprof_trace::{Recorded, TraceHeader, TraceWriter};
+use tprof_trace::{Recorded, TraceHeader, TraceWriter, info_text};
 
 /// JSON that one file may hold by default: a terabyte is no trace, but a
 /// gzip bomb.
@@ -533,7 +533,7 @@ fn write_info(info: &RunInfo, directory: &Path) -> Result<(), ImportError> {
     let path = directory.join("run.json");
     let failed = |source| ImportError::Io { path: path.clone(), what: "write", source };
     let partial = directory.join("run.json.partial");
-    let text = serde_json::to_string_pretty(info).map_err(|error| failed(error.into()))?;
-    fs::write(&partial, text + "\n").map_err(failed)?;
+    let text = info_text(info).map_err(|error| failed(error.into()))?;
+    fs::write(&partial, text).map_err(failed)?;
     fs::rename(&partial, &path).map_err(failed)
 }

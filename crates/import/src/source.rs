@@ -28,7 +28,7 @@ impl Read for Counted {
 
 /// The text of a file. At its end the checksums of a compressed one are checked.
 pub(crate) fn text(path: &Path, read: Arc<AtomicU64>) -> io::Result<Box<dyn Read + Send>> {
-    let file = Counted { file: File::open(path)?, read };
+    let file = Counted { file: tprof_trace::open_input(path)?, read };
     let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
     let start = file.fill_buf()?;
     Ok(if start.starts_with(&GZIP) {

@@ -70,9 +70,6 @@ impl RunFiles for PlainFiles {
     }
 
     fn open(&self, name: &str) -> io::Result<File> {
-        // What another put there in place of a file is not waited for.
-        use std::os::unix::fs::OpenOptionsExt;
-        const O_NONBLOCK: i32 = nix::fcntl::OFlag::O_NONBLOCK.bits();
-        File::options().read(true).custom_flags(O_NONBLOCK).open(self.directory.join(name))
+        tprof_trace::open_plain(&self.directory.join(name))
     }
 }

@@ -7,8 +7,8 @@ use tprof_export::OpenRank;
 use tprof_facts::Clock;
 use tprof_facts::frames::{Frame, Frames};
 use tprof_facts::steps::StepSource;
+use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, ProcessIndex, StackId, ThreadIndex};
-use tprof_trace::{Problem, TraceFile};
 
 use crate::cell::Cell;
 use crate::who::Who;
@@ -50,13 +50,6 @@ impl<'a> Context<'a> {
     /// The places of spans, read when they are first asked for.
     pub(crate) fn places(&self) -> &SpanPlaces {
         self.places.get_or_init(|| SpanPlaces::of(self.trace))
-    }
-
-    /// What could not be read of that from which columns are derived, as far as it was asked for.
-    pub(crate) fn problems(&self) -> Vec<Problem> {
-        let joined = self.joined.get().map(JoinedRank::problems).unwrap_or_default();
-        let places = self.places.get().map(SpanPlaces::problems).unwrap_or_default();
-        [&joined, places].concat()
     }
 
     /// The functions of the innermost code of a stack, the innermost inlined one first.

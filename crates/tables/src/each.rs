@@ -1,7 +1,5 @@
 //! The tables of a rank's file: which there are, and what reads each.
 
-use std::cell::RefCell;
-
 use tprof_analyze::joined::JoinedCollective;
 use tprof_export::external::{Called, ExternalIds};
 use tprof_export::in_order;
@@ -11,7 +9,7 @@ use tprof_trace::model::{
     ChannelWork, EventSample, ExternalId, Kernel, KernelOutline, MemoryCopy, Sample, Span,
     SpanOutline,
 };
-use tprof_trace::{Problem, TraceFile, TracePart};
+use tprof_trace::{TraceFile, TracePart};
 
 use crate::column::{Column, Sink, identity};
 use crate::columns::{device, host, host_times, small};
@@ -57,7 +55,6 @@ pub struct RankTables<'a> {
     context: &'a Context<'a>,
     window: Window,
     host_times: Vec<HostTime>,
-    problems: RefCell<Vec<Problem>>,
 }
 
 impl<'a> RankTables<'a> {
@@ -67,36 +64,7 @@ impl<'a> RankTables<'a> {
         part: &OpenRank<'_>,
         host_times: Vec<HostTime>,
     ) -> RankTables<'a> {
-        let problems = RefCell::default();
-        RankTables { context, window: part.window, host_times, problems }
-    }
-
-    /// What could not be read of the tables that were given to their end, and of that from which
-    /// their columns are derived; each once.
-    pub fn problems(&self) -> Vec<Problem> {
-        let mut all = self.context.problems();
-        all.extend_from_slice(&self.problems.borrow());
-        all.sort_by(|a, b| (a.offset, &a.what).cmp(&(b.offset, &b.what)));
-        all.dedup();
-        all
-    }
-
-    /// The same, and at the end what of it could not be read is kept.
-    fn noting<I: Iterator>(
-        &self,
-        rows: I,
-        problems: impl Fn(&I) -> &[Problem],
-    ) -> impl Iterator<Item = I::Item> {
-        let mut left = Some(rows);
-        std::iter::from_fn(move || {
-            let next = left.as_mut()?.next();
-            if next.is_none()
-                && let Some(ended) = left.take()
-            {
-                self.problems.borrow_mut().extend_from_slice(problems(&ended));
-            }
-            next
-        })
+        RankTables { context, window: part.window, host_times }
     }
 
     /// Gives all tables.
@@ -148,13 +116,11 @@ impl<'a> RankTables<'a> {
             }
             "flow_points" => all.give(sink, host::FLOW_POINTS, self.rows(ids)),
             "heap_events" => {
-                let rows = self.noting(trace.heap_events(), |rows| rows.problems());
-                let rows = rows.filter(|row| window.holds(row.time_ns));
+                let rows = trace.heap_events().filter(|row| window.holds(row.time_ns));
                 all.give(sink, host::HEAP_EVENTS, rows)
             }
             "map_events" => {
-                let rows = self.noting(trace.map_events(), |rows| rows.problems());
-                let rows = rows.filter(|row| window.holds(row.time_ns));
+                let rows = trace.map_events().filter(|row| window.holds(row.time_ns));
                 all.give(sink, host::MAP_EVENTS, rows)
             }
             "heap_totals" => {
@@ -179,10 +145,9 @@ impl<'a> RankTables<'a> {
             "threads" => all.give(sink, small::THREADS, trace.threads().iter().cloned()),
             "devices" => all.give(sink, small::DEVICES, trace.devices().iter().cloned()),
             "streams" => all.give(sink, small::STREAMS, trace.streams().iter().cloned()),
-            "external_ids" => all.give(sink, small::EXTERNAL_IDS, {
-                let blocks = trace.blocks::<ExternalId>();
-                self.noting(blocks, |blocks| blocks.problems()).flatten()
-            }),
+            "external_ids" => {
+                all.give(sink, small::EXTERNAL_IDS, trace.blocks::<ExternalId>().flatten())
+            }
             "communicators" => {
                 all.give(sink, small::COMMUNICATORS, trace.communicators().iter().cloned())
             }
@@ -206,7 +171,7 @@ impl<'a> RankTables<'a> {
     /// Rows of a large table by time.
     fn rows<R: Called>(&self, ids: &ExternalIds) -> impl Iterator<Item = R> {
         let batches = self.context.trace.in_order(self.window.from_ns, self.window.to_ns);
-        self.noting(batches, |batches| batches.problems()).flat_map(|mut rows: Vec<R>| {
+        batches.flat_map(|mut rows: Vec<R>| {
             ids.fill(&mut rows);
             rows
         })
@@ -216,8 +181,7 @@ impl<'a> RankTables<'a> {
     /// reach out of the window there are all rows.
     fn blocks<R: TracePart>(&self) -> impl Iterator<Item = R> {
         let Window { from_ns, to_ns } = self.window;
-        let blocks = self.context.trace.blocks_between(from_ns, to_ns);
-        self.noting(blocks, |blocks| blocks.problems()).flatten()
+        self.context.trace.blocks_between(from_ns, to_ns).flatten()
     }
 
     fn spans<S: Sink>(&self, ids: &ExternalIds, sink: &mut S) -> Result<(), S::Error> {

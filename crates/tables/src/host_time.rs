@@ -31,17 +31,17 @@ pub struct HostTime {
     pub line: Option<u64>,
 }
 
-/// Of all ranks of a run, in a part of its time. A run without samples, or of which nothing can be
+/// Of all ranks of a run, in a part of its time, and what of it could not be read. A run without samples, or of which nothing can be
 /// read, has none.
 ///
 /// # Errors
 ///
 /// As [`read_together`].
-pub fn read(
+pub(crate) fn read(
     path: &Path,
     slice: &Slice,
     symbols: Option<&dyn SymbolSource>,
-) -> Result<Vec<HostTime>, AnalyzeError> {
+) -> Result<(Vec<HostTime>, Vec<String>), AnalyzeError> {
     let kinds: Vec<_> = KINDS.iter().filter(|kind| kind.name == "host").collect();
     let wanted = Wanted { reports: &[], kinds: &kinds };
     let is_running = Some(collector_lives as _);
@@ -50,7 +50,8 @@ pub fn read(
     let cut = Cut { from_ns, to_ns, steps };
     let options = Asked { steps_from, cycle, cut, is_running, ..Asked::default() };
     let made = read_together(path, &wanted, &options, symbols)?;
-    Ok(made.documents.iter().flat_map(all).collect())
+    let problems = made.documents.iter().flat_map(|document| document.problems.clone());
+    Ok((made.documents.iter().flat_map(all).collect(), problems.collect()))
 }
 
 /// Of a report: the judged time and start-up by part, and each step.
@@ -120,7 +121,7 @@ impl HostTimes {
     /// Of the part of a run that is exported. Where nothing of it can be read there are none; the
     /// export then fails for the same reason.
     pub fn of(run: &RunDir, options: &Options<'_>) -> HostTimes {
-        HostTimes(read(run.path(), &options.slice, options.symbols).unwrap_or_default())
+        HostTimes(read(run.path(), &options.slice, options.symbols).unwrap_or_default().0)
     }
 
     /// Of a file's rank: of several files of a rank, the first has them.

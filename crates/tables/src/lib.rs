@@ -38,7 +38,7 @@ pub use column::{Column, ColumnAbout, Sink};
 pub use context::Context;
 pub use data::{Data, Texts, Values};
 pub use each::{RANK_TABLES, RankTables};
-pub use host_time::{HostTime, all as host_times, read as read_host_times};
+pub use host_time::{HostTime, all as host_times};
 pub use run::{Owned, RUN_TABLES, RunTable, RunTables, read_run, run_columns};
 pub use views::{VIEWS, View};
 pub use who::{Who, name_of};

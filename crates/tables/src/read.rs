@@ -108,12 +108,13 @@ impl OpenRun {
         let (steps_from, by_inferred_steps) = (None, false);
         let part = OpenRank { file, trace, clock, window, steps_from, by_inferred_steps };
         let context = Context::of(&self.name, &part);
-        let of_file = part.trace.problems().iter();
-        let mut problems: Vec<String> =
-            of_file.map(|problem| sentence(&file.path, problem)).collect();
+        let mut problems = Vec::new();
         let host_times = match table {
             "host_times" => match host_time::read(&file.path, &Default::default(), None) {
-                Ok(times) => times,
+                Ok((times, unread)) => {
+                    problems.extend(unread);
+                    times
+                }
                 Err(error) => {
                     problems.push(error.to_string());
                     Vec::new()
@@ -125,7 +126,8 @@ impl OpenRun {
         let tables = RankTables::of(&context, &part, host_times);
         // An engine that has enough is no failure.
         let _ = tables.one(table, &mut sink);
-        problems.extend(tables.problems().iter().map(|problem| sentence(&file.path, problem)));
+        let unread = part.trace.unread().problems();
+        problems.extend(unread.iter().map(|problem| sentence(&file.path, problem)));
         Ok(problems)
     }
 

@@ -3,7 +3,8 @@
 use crate::compile_log::COMPILE_DIRECTORY;
 use crate::error::{Problem, TraceError};
 use crate::file::TraceHeader;
-use crate::info_file::{InfoFile, is_info_name};
+use crate::info_file::{InfoFile, is_info_name, unwritten_marker};
+use crate::plain_file::read_plain;
 use crate::reader::TraceFile;
 use crate::run::{RUN_VERSION, RunInfo};
 use std::collections::{HashMap, HashSet};
@@ -268,7 +269,17 @@ impl RunDir {
         };
         let why = match InfoFile::read(path) {
             InfoFile::Run(info) if info.version <= RUN_VERSION => {
-                self.infos.push(*info);
+                if info.is_changed {
+                    let path = path.display();
+                    self.problem(format!(
+                        "`{path}` does not match its checksum: it was changed after tprof wrote it"
+                    ));
+                }
+                let marker = unwritten_marker(path);
+                let unwritten = read_plain(&marker).ok().filter(|_| !info.finished);
+                let unwritten =
+                    unwritten.map(|why| String::from_utf8_lossy(&why).trim().to_owned());
+                self.infos.push(RunInfo { unwritten, ..*info });
                 return;
             }
             // A user's file in the run's directory.

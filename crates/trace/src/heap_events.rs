@@ -7,7 +7,7 @@ use crate::heap_block::column;
 use crate::model::*;
 use crate::planes::PlaneReader;
 use crate::reader::TraceFile;
-use crate::scan::{IndexRow, note};
+use crate::scan::IndexRow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -245,7 +245,7 @@ impl<'a> HeapEvents<'a> {
         let decoder = match PlaneReader::new() {
             Ok(planes) => Some(Decoder { planes, payload: Vec::new() }),
             Err(error) => {
-                note(&mut problems, 0, format!("heap events cannot be decoded: {error}"));
+                file.note(&mut problems, 0, format!("heap events cannot be decoded: {error}"));
                 None
             }
         };
@@ -298,7 +298,7 @@ impl<'a> HeapEvents<'a> {
                 let buffers = self.spare.pop().unwrap_or_default();
                 if let Err((offset, Damage(what))) = stream.open(self.file, decoder, buffers, limit)
                 {
-                    note(&mut self.problems, offset, what);
+                    self.file.note(&mut self.problems, offset, what);
                 }
                 self.decoded += stream.decoded;
                 if let Some(time) = stream.next_ns() {

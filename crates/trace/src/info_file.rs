@@ -2,11 +2,18 @@
 //! may be a user's, with files of such names.
 
 use crate::file::MAGIC;
+use crate::plain_file::{open_plain, read_plain};
 use crate::run::RunInfo;
 use serde_json::Value;
-use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// How the names of [`unwritten_marker`] end.
+const UNWRITTEN: &str = "unwritten";
+/// The last key of an info file: the CRC-32 of the bytes before it.
+const CHECKSUM: &str = "checksum";
+/// What comes between these bytes and the checksum's value.
+const BEFORE_CHECKSUM: &str = ",\n  \"checksum\": ";
 
 /// What a file with the name of an info file holds.
 #[derive(Debug)]
@@ -26,7 +33,7 @@ pub enum InfoFile {
 impl InfoFile {
     /// Reads a file.
     pub fn read(path: &Path) -> InfoFile {
-        match fs::read(path) {
+        match read_plain(path) {
             Ok(bytes) => InfoFile::parse(&bytes),
             Err(error) => InfoFile::Damaged(error.to_string()),
         }
@@ -48,7 +55,10 @@ impl InfoFile {
         };
         // From the text: through a value, numbers beyond 64 bits would be refused in other words.
         match serde_json::from_slice(bytes) {
-            Ok(info) => InfoFile::Run(Box::new(info)),
+            Ok(info) => {
+                let is_changed = value.get(CHECKSUM).is_some() && !is_as_written(bytes);
+                InfoFile::Run(Box::new(RunInfo { is_changed, ..info }))
+            }
             Err(_) if version > u64::from(crate::run::RUN_VERSION) => InfoFile::Newer(version),
             Err(error) => InfoFile::Damaged(error.to_string()),
         }
@@ -60,9 +70,40 @@ impl InfoFile {
     }
 }
 
+/// The text of an info file, with its checksum.
+pub fn info_text(info: &RunInfo) -> serde_json::Result<Vec<u8>> {
+    let mut text = serde_json::to_vec_pretty(info)?;
+    text.truncate(text.len().saturating_sub("\n}".len()));
+    let crc = crc32fast::hash(&text);
+    text.extend_from_slice(format!("{BEFORE_CHECKSUM}\"{crc:08x}\"\n}}\n").as_bytes());
+    Ok(text)
+}
+
+/// Whether the bytes before the checksum are those that it was made of.
+fn is_as_written(bytes: &[u8]) -> bool {
+    let before = BEFORE_CHECKSUM.as_bytes();
+    let at = bytes.windows(before.len()).rposition(|window| window == before);
+    at.is_some_and(|at| {
+        let crc = crc32fast::hash(&bytes[..at]);
+        bytes[at + before.len()..] == *format!("\"{crc:08x}\"\n}}\n").as_bytes()
+    })
+}
+
 /// Whether a file of this name may be the `run.json` of a collector.
 pub fn is_info_name(name: &str) -> bool {
     name == "run.json" || name.starts_with("run-") && name.ends_with(".json")
+}
+
+/// The file that a collector leaves beside its info file for as long as the disk refuses that one,
+/// with the reason if the disk takes so little. Its name alone takes no block.
+pub fn unwritten_marker(info: &Path) -> PathBuf {
+    info.with_extension(UNWRITTEN)
+}
+
+/// Whether a file of this name may be a collector's [`unwritten_marker`].
+pub fn is_unwritten_name(name: &str) -> bool {
+    let stem = name.strip_suffix(UNWRITTEN).and_then(|stem| stem.strip_suffix('.'));
+    stem.is_some_and(|stem| is_info_name(&format!("{stem}.json")))
 }
 
 /// Whether a file begins as a trace file does, as far as it goes; one that was cut off before its
@@ -71,13 +112,14 @@ pub fn is_info_name(name: &str) -> bool {
 /// Fails where the file cannot be read.
 pub fn is_trace_file(path: &Path) -> io::Result<bool> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut bytes)?;
+    open_plain(path)?.take(MAGIC.len() as u64).read_to_end(&mut bytes)?;
     Ok(MAGIC.starts_with(&bytes))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn what_no_collector_wrote_is_no_info() {
@@ -97,6 +139,44 @@ mod tests {
         assert!(matches!(read(newer), InfoFile::Newer(9)));
         assert!(matches!(read(&text[..40]), InfoFile::Damaged(_)));
         assert!(matches!(read(""), InfoFile::Empty));
+    }
+
+    #[test]
+    fn each_flipped_bit_of_an_info_file_is_noticed() {
+        let ranks = vec![crate::run::RankInfo { rank: 3, size: Some(8), ..Default::default() }];
+        let info = RunInfo { version: 1, tprof: "0.1.0".to_owned(), ranks, ..RunInfo::default() };
+        let text = info_text(&info).unwrap();
+        let whole = |bytes: &[u8]| match InfoFile::parse(bytes) {
+            InfoFile::Run(read) => !read.is_changed,
+            _ => false,
+        };
+        assert!(whole(&text), "{}", String::from_utf8_lossy(&text));
+        // A file of an older tprof has no checksum; a flip in its key leaves all else as it was.
+        assert!(whole(&serde_json::to_vec_pretty(&info).unwrap()));
+        let key = text.windows(CHECKSUM.len()).rposition(|of| of == CHECKSUM.as_bytes()).unwrap();
+        let in_key = key - 1..key + CHECKSUM.len() + 1;
+        for at in (0..text.len()).filter(|at| !in_key.contains(at)) {
+            for bit in 0..8 {
+                let mut flipped = text.clone();
+                flipped[at] ^= 1 << bit;
+                assert!(!whole(&flipped), "bit {bit} of byte {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_edited_info_file_is_read_and_known_as_changed() {
+        let info = RunInfo { version: 1, tprof: "0.1.0".to_owned(), ..RunInfo::default() };
+        let text = String::from_utf8(info_text(&info).unwrap()).unwrap();
+        let edited = text.replace(r#""host": """#, r#""host": "other""#);
+        assert_ne!(text, edited);
+        let value: Value = serde_json::from_str(&text).unwrap();
+        for changed in [edited, value.to_string()] {
+            let InfoFile::Run(read) = InfoFile::parse(changed.as_bytes()) else {
+                panic!("{changed}")
+            };
+            assert!(read.is_changed, "{changed}");
+        }
     }
 
     #[test]

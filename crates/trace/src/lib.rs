@@ -8,11 +8,11 @@
 //! The modules in reading order; each uses only those above it
 //! (`scripts/check-arrows.py` checks that):
 //!
-//! - `model`, `run`, `live`, `calls`, `kernel_name`, `error`: what a run has, what names mean, and
-//!   what can be wrong with it;
+//! - `model`, `run`, `live`, `calls`, `kernel_name`, `error`, `plain_file`: what a run has, what names
+//!   mean, what can be wrong with it, and how its files are opened;
 //! - `file`, `info_file`, `planes`, `columns`, `columns_read`, `tables`: from rows to blocks of columns
 //!   and back;
-//! - `heap_block`, `pending`, `scan`, `loaded`: blocks before they are written, and as they
+//! - `heap_block`, `pending`, `scan`, `loaded`, `unread`: blocks before they are written, and as they
 //!   are found again;
 //! - `reader`: a file opened, its small tables in memory;
 //! - `row_blocks`, `in_order`, `heap_events`, `map_events`, `recorded`, `code`: what of it is
@@ -27,6 +27,7 @@ mod error;
 pub mod kernel_name;
 pub mod live;
 pub mod model;
+mod plain_file;
 pub mod run;
 
 mod columns;
@@ -40,6 +41,7 @@ mod heap_block;
 mod loaded;
 mod pending;
 mod scan;
+mod unread;
 
 mod reader;
 
@@ -65,12 +67,16 @@ pub use file::{FORMAT_VERSION, OLDEST_READABLE, TraceHeader};
 pub use heap_block::HeapBlock;
 pub use heap_events::HeapEvents;
 pub use in_order::RowsInOrder;
-pub use info_file::{InfoFile, is_info_name, is_trace_file};
+pub use info_file::{
+    InfoFile, info_text, is_info_name, is_trace_file, is_unwritten_name, unwritten_marker,
+};
 pub use map_events::MapEvents;
+pub use plain_file::{open_input, open_plain, read_plain};
 pub use reader::{FilePart, TraceFile};
 pub use recorded::Recorded;
 pub use row_blocks::RowBlocks;
 pub use tables::{TracePart, TraceRow};
 pub use tail::{TailDecoder, TailNews, TailWants, TraceTail};
 pub use tprof_wire::hash;
+pub use unread::Unread;
 pub use writer::TraceWriter;

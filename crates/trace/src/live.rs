@@ -1,5 +1,6 @@
 //! Whether the collector of a run is still at work.
 
+use crate::plain_file::read_plain;
 use crate::run::RunInfo;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -52,7 +53,7 @@ fn own_file(info: &RunInfo, directory: &Path) -> PathBuf {
     let Some(usual) = further.first().cloned() else { return first };
     // In pid namespaces of their own, several of one host name have one pid.
     let is_own = |path: &PathBuf| {
-        let read = std::fs::read(path).unwrap_or_default();
+        let read = read_plain(path).unwrap_or_default();
         serde_json::from_slice::<RunInfo>(&read).is_ok_and(|other| is_same(info, &other))
     };
     std::iter::once(first).chain(further).find(is_own).unwrap_or(usual)

@@ -4,7 +4,7 @@ use crate::error::{Damage, Problem};
 use crate::model::MapEvent;
 use crate::planes::PlaneReader;
 use crate::reader::TraceFile;
-use crate::scan::{IndexRow, note};
+use crate::scan::IndexRow;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -88,7 +88,7 @@ impl<'a> MapEvents<'a> {
                     self.decoded += bytes;
                     self.open.push((rows, bytes));
                 }
-                Err(Damage(what)) => note(&mut self.problems, block.offset, what),
+                Err(Damage(what)) => self.file.note(&mut self.problems, block.offset, what),
             }
         }
     }

@@ -7,9 +7,11 @@ use crate::error::{Damage, Problem, TraceError};
 use crate::file::{MAGIC, PREFIX_BYTES, Prefix, TraceHeader};
 use crate::loaded::Tables;
 use crate::model::*;
+use crate::plain_file::open_plain;
 use crate::planes::PlaneReader;
 use crate::scan::{IndexRow, Source, note};
 use crate::tables::{TracePart, table};
+use crate::unread::Unread;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -25,6 +27,8 @@ pub struct TraceFile {
     header: TraceHeader,
     source: Source,
     problems: Vec<Problem>,
+    /// The same, and what readers of large tables met.
+    unread: Unread,
     heap_blocks: Vec<IndexRow>,
     map_blocks: Vec<IndexRow>,
     /// Blocks of the large tables, in the order of the file.
@@ -75,6 +79,7 @@ impl TraceFile {
             header,
             source,
             problems,
+            unread: Unread::default(),
             heap_blocks: Vec::new(),
             map_blocks: Vec::new(),
             row_blocks: Vec::new(),
@@ -84,6 +89,7 @@ impl TraceFile {
             only: None,
         };
         file.load(&blocks, &mut planes);
+        file.problems.iter().for_each(|problem| file.unread.add(problem));
         Ok(file)
     }
 
@@ -187,9 +193,21 @@ impl TraceFile {
         self.closed
     }
 
-    /// Parts that could not be read.
+    /// Parts that could not be read when the file was opened: its header, small tables, and what lies
+    /// between blocks.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
+    }
+
+    /// All that could not be read so far, blocks of large tables that any reader asked for included.
+    pub fn unread(&self) -> &Unread {
+        &self.unread
+    }
+
+    /// Notes a block that cannot be decoded, for the reader that asked for it and for all.
+    pub(crate) fn note(&self, problems: &mut Vec<Problem>, offset: u64, what: String) {
+        self.unread.add(&Problem { offset, what: what.clone() });
+        note(problems, offset, what);
     }
 
     /// An interned string; empty if it is not known.
@@ -379,16 +397,13 @@ fn is_within(times_ns: &[(u64, u64)], time_ns: u64) -> bool {
 
 fn open_prefix(path: &Path) -> Result<(Source, Prefix), TraceError> {
     let failed = |what| move |source| TraceError::Io { path: path.to_path_buf(), what, source };
-    prefix_of(File::open(path).map_err(failed("open"))?, path)
+    prefix_of(open_plain(path).map_err(failed("open"))?, path)
 }
 
 /// The beginning of an open file; the path is only for what goes wrong.
 pub(crate) fn prefix_of(file: File, path: &Path) -> Result<(Source, Prefix), TraceError> {
     let failed = |what| move |source| TraceError::Io { path: path.to_path_buf(), what, source };
     let metadata = file.metadata().map_err(failed("open"))?;
-    if metadata.is_dir() {
-        return Err(failed("read")(io::ErrorKind::IsADirectory.into()));
-    }
     let length = metadata.len();
     let mut bytes = vec![0; length.min(PREFIX_BYTES.max(MAGIC.len()) as u64) as usize];
     file.read_exact_at(&mut bytes, 0).map_err(failed("read"))?;

@@ -3,7 +3,7 @@
 use crate::error::{Damage, Problem};
 use crate::planes::PlaneReader;
 use crate::reader::TraceFile;
-use crate::scan::{IndexRow, note};
+use crate::scan::IndexRow;
 use crate::tables::{TracePart, TraceRow};
 use std::marker::PhantomData;
 
@@ -123,7 +123,7 @@ impl<R: TracePart> Iterator for RowBlocks<'_, R> {
                     rows.retain(|row| row.began_ns().is_none_or(|ns| self.file.reads(ns)));
                     return Some(rows);
                 }
-                Err(Damage(what)) => note(&mut self.problems, block.offset, what),
+                Err(Damage(what)) => self.file.note(&mut self.problems, block.offset, what),
             }
         }
     }

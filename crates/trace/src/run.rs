@@ -59,6 +59,16 @@ pub struct RunInfo {
     pub asked_to_end: Option<(i32, u64)>,
     /// The ranks among `files`.
     pub ranks: Vec<RankInfo>,
+    /// What else a reader should know of the recording, in sentences.
+    pub notes: Vec<String>,
+    /// Whether the file that this was read from does not match its checksum: it was damaged, or a
+    /// person edited it.
+    #[serde(skip)]
+    pub is_changed: bool,
+    /// Why its collector could not write its files from some moment on, by what it left beside this
+    /// file; empty if that is not known, either.
+    #[serde(skip)]
+    pub unwritten: Option<String>,
 }
 
 /// A rank that was recorded.

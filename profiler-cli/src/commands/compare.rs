@@ -12,7 +12,7 @@ use crate::commands::steps_from::steps_from;
 use crate::runs::failure::analyze_failure;
 use crate::runs::foreign::open_run_or_import;
 use crate::terminal::columns;
-use crate::terminal::errors::{Failure, reason};
+use crate::terminal::errors::Failure;
 use crate::terminal::page::{Form, Page};
 use clap::Args;
 
@@ -72,8 +72,7 @@ pub fn run(args: CompareArgs) -> anyhow::Result<ExitCode> {
     {
         std::io::ErrorKind::BrokenPipe => anyhow::Error::from(error),
         _ => Failure::new("cannot write the comparison")
-            .cause(reason(&error))
-            .hint("redirect stdout to another file")
+            .because(&error, "redirect stdout to another file")
             .into(),
     })?;
     Ok(ExitCode::SUCCESS)

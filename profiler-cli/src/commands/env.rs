@@ -12,7 +12,7 @@ use crate::settings::RunOptions;
 use crate::settings::enabled;
 use crate::settings::resolve;
 use crate::settings::table::{COMPILE, EXPORT, KINETO};
-use crate::terminal::errors::{Failure, print_stderr, reason};
+use crate::terminal::errors::{Failure, print_stderr};
 use crate::terminal::quote;
 use clap::Args;
 use std::ffi::{OsStr, OsString};
@@ -73,8 +73,7 @@ pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
     let preload = libraries::path_for(&libraries::HOOKS, &[], &resolved.config.output)?;
     let binary = std::env::current_exe().map_err(|e| {
         Failure::new("cannot find the path of the tprof binary")
-            .cause(reason(&e))
-            .hint("mount /proc, or start tprof with its full path")
+            .because(&e, "mount /proc, or start tprof with its full path")
     })?;
     let session = make_session()?;
     let mut lines = vec![
@@ -137,8 +136,7 @@ pub fn make_session() -> Result<PathBuf, Failure> {
         }
     }
     Err(Failure::new("cannot create a session directory in /tmp, /var/tmp or /dev/shm")
-        .cause(reason(&last))
-        .hint("df /tmp; ls -ld /tmp"))
+        .because(&last, "df /tmp; ls -ld /tmp"))
 }
 
 /// 64 random bits in hex.

@@ -9,7 +9,7 @@ use tprof_import::{Imported, Options};
 use tprof_trace::compile_log::COMPILE_DIRECTORY;
 
 use crate::runs::foreign::import;
-use crate::terminal::errors::{Failure, print_stderr, reason};
+use crate::terminal::errors::{Failure, print_stderr};
 use clap::Args;
 
 /// The end of the help.
@@ -70,8 +70,7 @@ pub fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
 fn make_room(output: &Path, force: bool) -> Result<(), Failure> {
     let cannot = |error: std::io::Error| {
         Failure::new(format!("cannot write `{}`", output.display()))
-            .cause(reason(&error))
-            .hint("-o with a writable directory")
+            .because(&error, "-o with a writable directory")
     };
     let entries = match fs::read_dir(output) {
         Ok(entries) => entries,

@@ -14,7 +14,7 @@ use tprof_facts::units::{bytes, count, duration};
 use crate::runs::contents::Contents;
 use crate::runs::newest::{FoundRun, runs_in};
 use crate::terminal::columns::{self, cut, left, shorten, width};
-use crate::terminal::errors::{Failure, reason};
+use crate::terminal::errors::Failure;
 use crate::terminal::page::{Form, Page, Table};
 use crate::terminal::paint;
 
@@ -44,8 +44,7 @@ pub struct LsArgs {
 pub fn run(args: LsArgs) -> anyhow::Result<ExitCode> {
     let found = runs_in(&args.directory).map_err(|error| {
         Failure::new(format!("cannot list `{}`", args.directory.display()))
-            .cause(reason(&error))
-            .hint("tprof ls DIR, with the directory that contains the runs")
+            .because(&error, "tprof ls DIR, with the directory that contains the runs")
     })?;
     let rows: Vec<Row> = found.iter().map(|run| Row::of(run, !args.no_findings)).collect();
     let text = match args.json {

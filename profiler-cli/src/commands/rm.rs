@@ -138,8 +138,7 @@ fn delete(run: &Doomed) -> Result<(), Failure> {
     let shown = run.path.display();
     let failed = |error: std::io::Error| {
         Failure::new(format!("cannot delete all of `{shown}`"))
-            .cause(reason(&error))
-            .hint("delete it as the user who recorded it")
+            .because(&error, "delete it as the user who recorded it")
     };
     for (file, _) in &run.contents.files {
         std::fs::remove_file(file).map_err(failed)?;

@@ -15,7 +15,7 @@ use super::live::ask;
 use super::report::held;
 use crate::runs::{failure, newest, symbols::Late};
 use crate::terminal::columns;
-use crate::terminal::errors::{Failure, print_stderr, reason};
+use crate::terminal::errors::{Failure, print_stderr};
 
 /// Snapshots that a run may have.
 const MOST: u32 = 100_000;
@@ -59,8 +59,7 @@ pub(super) fn run(args: SnapshotArgs) -> anyhow::Result<ExitCode> {
 fn save(run: &Path, json: &[u8]) -> Result<PathBuf, Failure> {
     let failed = |error: &std::io::Error| {
         Failure::new(format!("cannot save the snapshot in `{}`", run.display()))
-            .cause(reason(error))
-            .hint("tprof ctl snapshot --json RUN > FILE")
+            .because(error, "tprof ctl snapshot --json RUN > FILE")
     };
     for number in 1..MOST {
         let path = run.join(format!("snapshot-{number}.json"));

@@ -4,7 +4,7 @@ use super::bound::{self, LogBounds};
 use super::found::logs_in;
 use super::recorded::{LogsOutcome, RecordedLog};
 use super::taken;
-use crate::terminal::errors::{Failure, reason};
+use crate::terminal::errors::{Failure, reason, remedy};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -41,7 +41,7 @@ impl CompileLogs {
         std::fs::create_dir_all(&home).map_err(|error| {
             Failure::new("cannot keep the log of torch.compile (--compile)")
                 .cause(format!("`{}` cannot be created: {}", home.display(), reason(&error)))
-                .hint("-o with a writable directory")
+                .hint(remedy(&error, "-o with a writable directory"))
         })?;
         let home = home.canonicalize().unwrap_or(home);
         // Also an empty one is the job's own decision.

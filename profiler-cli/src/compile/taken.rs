@@ -21,7 +21,7 @@ pub fn copy(own: &Path, home: &Path, began: SystemTime, outcome: &mut LogsOutcom
         let name = log.file_name().unwrap_or_default().to_string_lossy();
         let to = home.join(format!("{name}{KEPT_ENDING}"));
         let kept =
-            std::fs::File::open(&log).and_then(|file| compile_log::keep(file, &to, MOST_BYTES));
+            tprof_trace::open_plain(&log).and_then(|file| compile_log::keep(file, &to, MOST_BYTES));
         let recorded = kept.map(|not_kept| RecordedLog {
             bytes: log.metadata().map_or(0, |about| about.len()),
             not_kept,

@@ -1,7 +1,7 @@
 //! Where the job finds the daemon and puts its traces: directories, and the variables that name
 //! them.
 
-use crate::terminal::errors::{Failure, reason};
+use crate::terminal::errors::{Failure, reason, remedy};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ impl Places {
         std::fs::create_dir_all(&home).map_err(|error| {
             cannot()
                 .cause(format!("`{}` cannot be created: {}", home.display(), reason(&error)))
-                .hint("-o with a writable directory")
+                .hint(remedy(&error, "-o with a writable directory"))
         })?;
         let owned = tprof_collect::claim(sockets.path()).ok();
         Ok(Places { sockets, home, _owned: owned })

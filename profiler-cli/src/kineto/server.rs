@@ -8,7 +8,7 @@ use super::message::{self, Message};
 use super::outcome::WindowsOutcome;
 use super::places::{Places, cannot};
 use super::take::{Arrived, Taken, take};
-use crate::terminal::errors::{Failure, reason};
+use crate::terminal::errors::{Failure, reason, remedy};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::net::UnixDatagram;
@@ -38,7 +38,7 @@ impl Daemon {
         let places = Places::new(session.run_dir())?;
         let failed = |error: std::io::Error| {
             let cause = format!("its socket cannot be created: {}", reason(&error));
-            cannot().cause(cause).hint("set TMPDIR to a writable directory")
+            cannot().cause(cause).hint(remedy(&error, "set TMPDIR to a writable directory"))
         };
         let socket = UnixDatagram::bind(places.socket()).map_err(failed)?;
         socket.set_read_timeout(Some(PAUSE)).map_err(failed)?;

@@ -80,7 +80,7 @@ fn place(made: &Path, home: &Path, arrived: &Arrived) -> std::io::Result<()> {
     });
     let name = format!("run-{}-{}.json", arrived.host, arrived.pid);
     let partial = home.join(format!("{name}.partial"));
-    fs::write(&partial, serde_json::to_string_pretty(&info)? + "\n")?;
+    fs::write(&partial, tprof_trace::info_text(&info)?)?;
     fs::rename(partial, home.join(name))
 }
 

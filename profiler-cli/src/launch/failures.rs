@@ -1,7 +1,7 @@
 //! Errors of a run in three lines, with the status that a shell would give.
 
 use crate::launch::Unusable;
-use crate::terminal::errors::{Failure, NOT_EXECUTABLE, NOT_FOUND, reason};
+use crate::terminal::errors::{Failure, NOT_EXECUTABLE, NOT_FOUND, reason, remedy};
 use crate::terminal::quote;
 use std::ffi::OsStr;
 use std::io;
@@ -31,22 +31,28 @@ pub fn not_run(command: &OsStr, why: Unusable) -> Failure {
             failure.code(NOT_FOUND)
         }
         Unusable::NotExecutable(e) => {
-            let hint = match e.raw_os_error() {
-                Some(libc::EISDIR) => "a program, not a directory".to_owned(),
-                Some(libc::EACCES) => format!("chmod +x {name}, or name its interpreter first"),
-                Some(libc::E2BIG) => "fewer or shorter arguments".to_owned(),
-                _ => format!("file {name}"),
+            let of_the_file = || format!("cannot run `{name}`: not executable");
+            let (what, hint) = match e.raw_os_error() {
+                Some(libc::EISDIR) => (of_the_file(), "a program, not a directory".to_owned()),
+                Some(libc::EACCES) => {
+                    (of_the_file(), format!("chmod +x {name}, or name its interpreter first"))
+                }
+                Some(libc::ENOEXEC | libc::EINVAL | libc::ELIBBAD | libc::EPERM) => {
+                    (of_the_file(), format!("file {name}"))
+                }
+                Some(libc::E2BIG) => {
+                    (format!("cannot run `{name}`"), "fewer or shorter arguments".to_owned())
+                }
+                // Whatever the file is: a limit, the disk, a writer that has it open.
+                _ => (format!("cannot run `{name}`"), format!("file {name}")),
             };
-            Failure::new(format!("cannot run `{name}`: not executable"))
-                .cause(reason(&e))
-                .hint(hint)
-                .code(NOT_EXECUTABLE)
+            Failure::new(what).because(&e, hint).code(NOT_EXECUTABLE)
         }
     }
 }
 
 /// Why a file that exists was not found by the kernel.
-pub fn missing_interpreter(command: &OsStr) -> Failure {
+fn missing_interpreter(command: &OsStr) -> Failure {
     let name = command.to_string_lossy();
     Failure::new(format!("cannot run `{name}`"))
         .cause("the file exists, but the interpreter or loader that it names does not")
@@ -54,11 +60,18 @@ pub fn missing_interpreter(command: &OsStr) -> Failure {
         .code(NOT_FOUND)
 }
 
+/// Why the kernel did not run a command.
+pub fn not_executed(command: &OsStr, error: io::Error) -> Failure {
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => missing_interpreter(command),
+        _ => not_run(command, Unusable::NotExecutable(error)),
+    }
+}
+
 /// Why no process can be started.
 pub fn cannot_start(error: &io::Error) -> Failure {
     Failure::new("cannot start a process")
-        .cause(reason(error))
-        .hint("ulimit -u, and the memory limit of the job")
+        .because(error, "ulimit -u, and the memory limit of the job")
 }
 
 /// What of a run stands in the way of another.
@@ -109,17 +122,16 @@ pub fn not_started(output: &Path, error: &CollectError) -> Failure {
                 true => why,
                 false => format!("{why}: {}", path.display()),
             };
-            let hint = match source.kind() {
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                    "df; -o on another disk"
-                }
-                _ => "-o with a writable directory",
-            };
-            failure.cause(cause).hint(hint)
+            failure.cause(cause).hint(remedy(source, "-o with a writable directory"))
         }
-        error => Failure::new("cannot start recording")
-            .cause(with_sources(error))
-            .hint("tprof doctor, to check this machine"),
+        error => {
+            let usual = "tprof doctor, to check this machine";
+            let hint = match system_error(error) {
+                Some(source) => remedy(source, usual),
+                None => usual.to_owned(),
+            };
+            Failure::new("cannot start recording").cause(with_sources(error)).hint(hint)
+        }
     }
 }
 
@@ -129,6 +141,12 @@ pub fn not_finished(output: &Path, error: &CollectError) -> Failure {
     Failure::new(format!("the run in `{shown}` is not complete")).cause(with_sources(error)).hint(
         format!("tprof report {}, for the part that was written", quote::word(output.as_os_str())),
     )
+}
+
+/// The system's error behind another.
+fn system_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
+    let sources = std::iter::successors(Some(error), |error| error.source());
+    sources.filter_map(|error| error.downcast_ref::<io::Error>()).next()
 }
 
 fn with_sources(error: &dyn std::error::Error) -> String {

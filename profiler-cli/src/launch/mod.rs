@@ -14,4 +14,4 @@ mod start;
 pub mod system;
 pub mod wait;
 
-pub use start::{Original, Unusable, find, fork, refuses_libraries, replace};
+pub use start::{NotStarted, Original, Pipes, Unusable, find, fork, refuses_libraries, replace};

@@ -37,6 +37,15 @@ pub enum Unusable {
     NotExecutable(io::Error),
 }
 
+/// Why a command was not started.
+#[derive(Debug)]
+pub enum NotStarted {
+    /// tprof could not make a process, or talk to it.
+    Process(io::Error),
+    /// The kernel did not run the command in the process.
+    Exec(io::Error),
+}
+
 /// The files that `execvp` would try for a command, in its order.
 pub fn candidates(command: &OsStr) -> Vec<PathBuf> {
     if command.is_empty() {
@@ -103,6 +112,20 @@ pub struct Original {
     pub open_files: Option<libc::rlimit>,
 }
 
+/// What a child and tprof talk through until the command runs. Made before a recording begins: the
+/// collector's descriptors may be the last that the limit allows.
+pub struct Pipes {
+    gate: (File, File),
+    status: (File, File),
+}
+
+impl Pipes {
+    /// Makes them.
+    pub fn new() -> io::Result<Pipes> {
+        Ok(Pipes { gate: pipe()?, status: pipe()? })
+    }
+}
+
 /// A forked child that waits for [`Held::go`].
 pub struct Held {
     pid: i32,
@@ -115,14 +138,15 @@ pub fn fork(
     command: &[OsString],
     changes: &[(OsString, OsString)],
     original: &Original,
-) -> io::Result<Held> {
-    let plan = Plan::new(command, changes)?;
+    pipes: Pipes,
+) -> Result<Held, NotStarted> {
+    let plan = Plan::new(command, changes).map_err(NotStarted::Process)?;
     let pointers_to_environment = pointers(&plan.environment, 0);
-    let (gate_end, gate) = pipe()?;
-    let (status, status_end) = pipe()?;
+    let Pipes { gate: (gate_end, gate), status: (status, status_end) } = pipes;
     // SAFETY: the child goes straight to `become_job`, which keeps to
     // async-signal-safe calls and never returns.
-    match unsafe { unistd::fork() }? {
+    let forked = unsafe { unistd::fork() };
+    match forked.map_err(|errno| NotStarted::Process(errno.into()))? {
         ForkResult::Child => {
             // The child's copies of tprof's ends: with them open it would not
             // notice that tprof died.
@@ -151,17 +175,17 @@ impl Held {
     }
 
     /// Lets the child run. An error is `execve`'s own; the child is gone then.
-    pub fn go(mut self) -> io::Result<()> {
+    pub fn go(mut self) -> Result<(), NotStarted> {
         // A child that was killed meanwhile reads nothing; its status shows that.
         let _ = self.gate.write_all(&[1]);
         let mut errno = [0; 4];
         match self.status.read_exact(&mut errno) {
             // Closed by the exec.
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
-            Err(e) => Err(e),
+            Err(e) => Err(NotStarted::Process(e)),
             Ok(()) => {
                 let _ = waitpid(Pid::from_raw(self.pid), None);
-                Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno)))
+                Err(NotStarted::Exec(io::Error::from_raw_os_error(i32::from_ne_bytes(errno))))
             }
         }
     }

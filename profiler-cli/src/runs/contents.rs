@@ -7,7 +7,9 @@ use crate::kineto::{HOME, is_window};
 use tprof_trace::compile_log::COMPILE_DIRECTORY;
 use tprof_trace::live::is_fresh;
 use tprof_trace::run::RUN_VERSION;
-use tprof_trace::{InfoFile, RankLabel, is_info_name, is_trace_file};
+use tprof_trace::{
+    InfoFile, RankLabel, is_info_name, is_trace_file, is_unwritten_name, open_plain,
+};
 
 /// Files that exports write into a run directory, and notes of a person (`tprof serve`), by their
 /// whole names.
@@ -61,6 +63,9 @@ impl Contents {
     fn is_own(&mut self, path: &Path, name: &str) -> Result<bool, (PathBuf, io::Error)> {
         if name.ends_with(".tprof") {
             return is_trace_file(path).map_err(|error| (path.to_owned(), error));
+        }
+        if is_unwritten_name(name) {
+            return Ok(true);
         }
         if is_info_name(name) {
             let file = InfoFile::read(path);
@@ -147,7 +152,7 @@ fn entries(directory: &Path) -> Result<Vec<Entry>, (PathBuf, io::Error)> {
 /// Whether a file is one that `tprof ctl snapshot` saved, by its first lines.
 fn is_snapshot(path: &Path) -> io::Result<bool> {
     let mut first = Vec::new();
-    std::fs::File::open(path)?.take(256).read_to_end(&mut first)?;
+    open_plain(path)?.take(256).read_to_end(&mut first)?;
     Ok(String::from_utf8_lossy(&first).contains("\"kind\": \"snapshot\""))
 }
 

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::terminal::errors::{Failure, reason};
+use crate::terminal::errors::Failure;
 use crate::terminal::quote;
 
 /// Makes a directory that is not there yet.
@@ -15,8 +15,7 @@ pub fn make(path: &Path) -> Result<(), Failure> {
     check_parent(path)?;
     std::fs::create_dir(path).map_err(|error: io::Error| {
         Failure::new(format!("cannot create the directory `{}`", path.display()))
-            .cause(reason(&error))
-            .hint("-o with a writable directory")
+            .because(&error, "-o with a writable directory")
     })
 }
 

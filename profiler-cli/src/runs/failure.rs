@@ -7,7 +7,7 @@ use tprof_analyze::AnalyzeError;
 use tprof_analyze::document::Named;
 use tprof_trace::TraceError;
 
-use crate::terminal::errors::{Failure, nearest, reason};
+use crate::terminal::errors::{Failure, nearest};
 use crate::terminal::quote;
 
 /// Names that an error lists.
@@ -124,8 +124,16 @@ pub fn trace_failure(path: &Path, error: &TraceError) -> Failure {
                 .cause("no such file or directory")
                 .hint("tprof run -o DIR -- COMMAND; tprof report DIR")
         }
-        TraceError::Io { path, source, .. } => {
-            cannot(path).cause(reason(source)).hint("read it as the user who recorded it")
+        TraceError::Io { path, what: "open" | "read", source } => {
+            let usual = match source.kind() {
+                std::io::ErrorKind::PermissionDenied => "read it as the user who recorded it",
+                _ => "tprof report DIR, with the directory of a run",
+            };
+            cannot(path).because(source, usual)
+        }
+        TraceError::Io { path, what, source } => {
+            Failure::new(format!("cannot {what} `{}`", path.display()))
+                .because(source, "-o with a writable directory")
         }
         TraceError::Empty { path } => cannot(path)
             .cause("the file is empty: recording ended before the first write")

@@ -2,7 +2,7 @@
 
 use super::import_failure::failure;
 use crate::runs::scratch::Scratch;
-use crate::terminal::errors::{Failure, print_stderr, reason};
+use crate::terminal::errors::{Failure, print_stderr, reason, remedy};
 use crate::terminal::progress;
 use std::path::{Path, PathBuf};
 use tprof_import::{ImportError, Imported, Options};
@@ -35,7 +35,7 @@ pub fn open_run_or_import(path: &Path) -> anyhow::Result<OpenRun> {
     let scratch = Scratch::new("import").map_err(|error| {
         Failure::new(format!("cannot import `{}`", path.display()))
             .cause(format!("no temporary directory could be created: {}", reason(&error)))
-            .hint("set TMPDIR to a directory with free space")
+            .hint(remedy(&error, "set TMPDIR to a writable directory"))
     })?;
     // Pages and reports call the run by its directory's name.
     let run = scratch.path().join(name_of(path));

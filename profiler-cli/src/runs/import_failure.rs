@@ -4,7 +4,7 @@ use tprof_facts::units::bytes;
 use tprof_import::ImportError;
 
 use crate::runs::failure::{packed, trace_failure};
-use crate::terminal::errors::{Failure, reason};
+use crate::terminal::errors::Failure;
 use crate::terminal::quote;
 
 /// Why nothing was imported.
@@ -17,8 +17,7 @@ pub fn failure(error: &ImportError) -> Failure {
         }
         ImportError::Io { path, what, source } => {
             Failure::new(format!("cannot {what} `{}`", path.display()))
-                .cause(reason(source))
-                .hint("another file, or another -o")
+                .because(source, "another file, or another -o")
         }
         ImportError::NotATrace { path, offset, why } => packed(path).unwrap_or_else(|| {
             Failure::new(format!("cannot import `{}`", path.display()))

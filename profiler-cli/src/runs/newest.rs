@@ -6,7 +6,7 @@ use tprof_trace::live::collector_lives;
 use tprof_trace::run::RunInfo;
 use tprof_trace::{RankFile, RunDir, TraceFile, is_trace_file};
 
-use crate::terminal::errors::{Failure, print_stderr, reason};
+use crate::terminal::errors::{Failure, print_stderr};
 
 /// A run that lies in a directory.
 pub struct FoundRun {
@@ -71,8 +71,7 @@ pub fn run_here(command: &str, what: &str) -> Result<PathBuf, Failure> {
     }
     let runs = runs_in(here).map_err(|error| {
         Failure::new("cannot list the runs in this directory")
-            .cause(reason(&error))
-            .hint(format!("{command} RUN"))
+            .because(&error, format!("{command} RUN"))
     })?;
     let Some(newest) = runs.first() else {
         return Err(Failure::new(format!("no run given to `{command}`"))
@@ -98,8 +97,7 @@ pub fn live_run_here(command: &str) -> Result<PathBuf, Failure> {
     }
     let runs = runs_in(here).map_err(|error| {
         Failure::new("cannot list the runs in this directory")
-            .cause(reason(&error))
-            .hint(format!("{command} RUN"))
+            .because(&error, format!("{command} RUN"))
     })?;
     let Some(live) = runs.iter().find(|run| run.is_live()) else {
         return Err(Failure::new(format!("no run given to `{command}`"))

@@ -3,8 +3,8 @@
 
 use super::given::{Given, Source};
 use super::values::flag;
-use crate::launch::failures::{missing_interpreter, not_run};
-use crate::launch::{self, Unusable};
+use crate::launch;
+use crate::launch::failures::{not_executed, not_run};
 use crate::terminal::errors::Failure;
 use std::ffi::OsString;
 
@@ -24,8 +24,5 @@ pub fn become_command(command: &[OsString]) -> Failure {
     if let Err(why) = launch::find(&command[0]) {
         return not_run(&command[0], why);
     }
-    match launch::replace(command) {
-        error if error.raw_os_error() == Some(libc::ENOENT) => missing_interpreter(&command[0]),
-        error => not_run(&command[0], Unusable::NotExecutable(error)),
-    }
+    not_executed(&command[0], launch::replace(command))
 }

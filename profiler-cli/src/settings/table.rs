@@ -538,11 +538,12 @@ pub static EXPORT: Setting = Setting {
     show: |resolved| Some(resolved.export.clone()?.into()),
 };
 
-/// Whether arguments, paths and environment are left out.
+/// Whether arguments, directories and environment are left out.
 pub static REDACT: Setting = Setting {
     name: "redact",
     short: None,
-    help: "Keep arguments, paths and environment out of the run",
+    help: "Keep arguments, directories, environment and texts out of the run; names stay: of \
+           programs, scripts, libraries, functions, threads, spans and hosts",
     kind: ValueKind::Switch,
     set: |resolved, given| {
         resolved.config.redact = values::flag(given)?;

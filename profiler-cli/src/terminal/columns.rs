@@ -64,15 +64,11 @@ fn fitting(chars: impl Iterator<Item = char>, columns: usize) -> impl Iterator<I
     })
 }
 
-/// A character that drives no terminal.
+/// A character of a line: it drives no terminal.
 pub fn printable(c: char) -> char {
-    // Besides control characters, those that turn the direction of text around.
-    let turns =
-        matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     match c {
         '\n' | '\t' => ' ',
-        c if c.is_control() || turns => '\u{fffd}',
-        c => c,
+        c => tprof_facts::printable::printable(c),
     }
 }
 

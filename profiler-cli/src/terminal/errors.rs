@@ -6,6 +6,7 @@
 //!   try: install tprof 0.6 or newer
 //! ```
 
+use crate::terminal::columns::printable;
 use std::fmt;
 use std::io::Write;
 
@@ -49,6 +50,12 @@ impl Failure {
         self
     }
 
+    /// Adds the system's reason as the cause, and what helps against it, or else `usual`, as the hint.
+    #[must_use]
+    pub fn because(self, error: &std::io::Error, usual: impl Into<String>) -> Self {
+        self.cause(reason(error)).hint(remedy(error, usual))
+    }
+
     /// Sets the exit status.
     #[must_use]
     pub fn code(mut self, code: u8) -> Self {
@@ -73,7 +80,7 @@ pub fn show(error: &anyhow::Error) -> u8 {
     for (label, line) in lines {
         if let Some(line) = line {
             // One line each, whatever a file name or a message holds.
-            let line = line.replace('\n', " ");
+            let line: String = line.chars().map(printable).collect();
             text += &format!("{}: {line}\n", crate::terminal::paint::error_label(label));
         }
     }
@@ -90,6 +97,27 @@ pub fn print_stderr(text: &str) {
 pub fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_lowercase()
+}
+
+/// What helps where the machine or a limit refuses, whatever was tried; else `usual`, which goes by
+/// what was tried.
+pub fn remedy(error: &std::io::Error, usual: impl Into<String>) -> String {
+    let known = match error.raw_os_error() {
+        Some(libc::EMFILE) => "a higher limit of open files: ulimit -n",
+        Some(libc::ENFILE) => "wait, or fewer open files on this machine: /proc/sys/fs/file-nr",
+        Some(libc::EAGAIN) => {
+            "higher limits of processes (ulimit -u, pids.max of the cgroup) and memory (ulimit -v)"
+        }
+        Some(libc::ENOMEM) => "a higher limit of memory: ulimit -v, and that of the job",
+        Some(libc::ENOSPC | libc::EDQUOT) => {
+            "df; -o on another disk, or TMPDIR for temporary files"
+        }
+        Some(libc::EFBIG) => "a higher limit of a file's size: ulimit -f",
+        Some(libc::EROFS) => "a directory of another file system: this one is mounted read-only",
+        Some(libc::EIO) => "dmesg, for what the kernel says of the disk",
+        _ => return usual.into(),
+    };
+    known.to_owned()
 }
 
 /// Whether an error only means that the reader of stdout has gone away.

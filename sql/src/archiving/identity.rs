@@ -1,12 +1,12 @@
 //! Which run it is, whatever its directory is called and wherever it lies.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
 use tprof_tables::name_of;
+use tprof_trace::open_plain;
 
 use crate::archive::names::plain;
 use crate::runs::newest::FoundRun;
@@ -61,7 +61,7 @@ fn add(hash: &mut Sha256, bytes: &[u8]) {
 }
 
 fn end(path: &Path) -> io::Result<(u64, Vec<u8>)> {
-    let file = File::open(path)?;
+    let file = open_plain(path)?;
     let size = file.metadata()?.len();
     let length = size.min(TAIL);
     let mut tail = vec![0; length as usize];
@@ -81,7 +81,7 @@ fn digits(hash: Sha256) -> String {
 /// If it cannot be read.
 pub fn of_file(path: &Path) -> io::Result<String> {
     let mut hash = Sha256::new();
-    let mut file = File::open(path)?;
+    let mut file = open_plain(path)?;
     let mut buffer = vec![0; BUFFER];
     loop {
         match file.read(&mut buffer)? {

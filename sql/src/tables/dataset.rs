@@ -5,7 +5,7 @@
 //! (`rank=3`) become columns too; both choose files before any is opened.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +26,7 @@ use datafusion::object_store::ObjectMeta;
 use datafusion::physical_plan::ExecutionPlan;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use serde_json::Value;
+use tprof_trace::{open_plain, read_plain};
 
 use super::about::{ColumnAbout, TableAbout};
 use super::{prune, scan};
@@ -101,8 +102,8 @@ impl DataSets {
 
 /// What a data set's own description has.
 fn abouts_of(directory: &Path) -> Vec<TableAbout> {
-    let text = fs::read_to_string(directory.join(ABOUT_FILE)).unwrap_or_default();
-    let Ok(value) = serde_json::from_str::<Value>(&text) else { return Vec::new() };
+    let text = read_plain(&directory.join(ABOUT_FILE)).unwrap_or_default();
+    let Ok(value) = serde_json::from_slice::<Value>(&text) else { return Vec::new() };
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let column = |of: &Value| ColumnAbout { name: text(&of["name"]), about: text(&of["about"]) };
     let tables = value["tables"].as_object().into_iter().flatten();
@@ -218,7 +219,7 @@ impl DataTable {
     /// Rows, as the files that can be read state them.
     pub fn rows(&self) -> u64 {
         let rows = |file: &DataFile| {
-            let opened = File::open(&file.path).ok()?;
+            let opened = open_plain(&file.path).ok()?;
             let metadata = ArrowReaderMetadata::load(&opened, ArrowReaderOptions::new()).ok()?;
             u64::try_from(metadata.metadata().file_metadata().num_rows()).ok()
         };
@@ -242,7 +243,7 @@ fn damage(file: &DataFile) -> Option<String> {
     let end = || -> std::io::Result<[u8; 8]> {
         let mut end = [0; 8];
         let at = file.object.size.saturating_sub(8);
-        File::open(&file.path)?.read_exact_at(&mut end, at)?;
+        open_plain(&file.path)?.read_exact_at(&mut end, at)?;
         Ok(end)
     };
     match end() {
@@ -257,7 +258,7 @@ fn damage(file: &DataFile) -> Option<String> {
 
 /// Columns of a file; texts so that the engine need not copy them.
 fn schema_of(path: &Path) -> std::result::Result<Schema, String> {
-    let file = File::open(path).map_err(|error| error.to_string())?;
+    let file = open_plain(path).map_err(|error| error.to_string())?;
     let options = ArrowReaderOptions::new();
     let metadata = ArrowReaderMetadata::load(&file, options).map_err(|error| error.to_string())?;
     let view = |field: &FieldRef| match field.data_type() {

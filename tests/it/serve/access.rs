@@ -33,6 +33,19 @@ fn assert_guarded(answer: &Answer) {
 }
 
 #[test]
+fn the_scheme_of_a_token_has_no_case() {
+    let scratch = Scratch::new();
+    let served = Served::start(&runs(&scratch), &[]);
+    for scheme in ["Bearer", "bearer", "BEARER", "bearer "] {
+        let given = format!("{scheme} {}", served.token);
+        served.send(&served.bare("GET", "/api/v1").header("Authorization", &given)).expect(200);
+    }
+    let given = format!("bearer{}", served.token);
+    let request = served.bare("GET", "/api/v1").header("Authorization", &given);
+    served.send(&request).expect_failure(401);
+}
+
+#[test]
 fn without_the_token_nothing_is_answered() {
     let scratch = Scratch::new();
     let served = Served::start(&runs(&scratch), &[]);

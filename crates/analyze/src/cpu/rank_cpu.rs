@@ -47,7 +47,7 @@ impl RankCpu {
         let kept = Kept::of(rank, options);
         let keep = |row: &Sample| kept.holds(row);
         // What cannot be read was noted when all of it was read.
-        let cut = kept.is_cut().then(|| CpuTrace::load_where(rank.file, &mut Vec::new(), keep));
+        let cut = kept.is_cut().then(|| CpuTrace::load_where(rank.file, keep));
         let cpu = cut.as_ref().unwrap_or(&rank.cpu);
         // A launcher drives no rank, and waits are not divided by range.
         let has_host = at.rank.is_some() && options.within_text().is_none();

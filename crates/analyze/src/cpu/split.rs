@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(split.unsampled_ns, 5);
         let windows = Windows::of(&rank, "forward:1");
         assert_eq!(windows.count, 1);
-        let cut = CpuTrace::load_where(&file, &mut Vec::new(), |row| windows.hold(row));
+        let cut = CpuTrace::load_where(&file, |row| windows.hold(row));
         assert_eq!(cut.rows, 1);
         let all = Windows::of(&rank, "forward");
         assert_eq!((all.count, samples_in(&file, &all)), (2, 3));

@@ -196,7 +196,7 @@ mod tests {
         };
         made.writer.write(&mut vec![row(10, 10, 1), row(40, 20, 2)]).unwrap();
         let file = made.finish();
-        let cpu = CpuTrace::load(&file, &mut Vec::new());
+        let cpu = CpuTrace::load(&file);
         WaitsByPlace::of(&cpu, &file, mine).table(2)
     }
 

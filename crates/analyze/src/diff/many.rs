@@ -10,6 +10,7 @@ use serde::ser::SerializeMap;
 use super::changes::change_of;
 use super::compare::SideHead;
 use super::figures::{Better, Metric, RUN_METRICS, STEP_METRICS};
+use super::notes::damage;
 use super::side::Side;
 use crate::base::reading::Reading;
 use crate::base::stats::Repeats;
@@ -79,6 +80,9 @@ impl ManyRuns {
                 "runs without steps have no step time; one step each stands for the trace"
                     .to_owned(),
             );
+        }
+        for (side, name) in sides.iter().zip(names) {
+            notes.extend(damage(name, &side.problems));
         }
         ManyRuns { sides, notes, tables }
     }

@@ -11,6 +11,9 @@ use super::side::Side;
 /// it shows in wall times.
 const CROWDED: f64 = 0.1;
 
+/// Problems of a side that are named.
+const MOST_DAMAGE: usize = 3;
+
 /// What steps are, where that is not torch.profiler's on both sides; and whether they are the same.
 fn sources(a: &Side, b: &Side) -> Option<String> {
     let words = |side: &Side| {
@@ -50,6 +53,19 @@ fn load(a: &Side, b: &Side) -> Option<String> {
         "the machine's load differed: of a step the driving thread had no core for {of_a} in A and for \
          {of_b} in B; compare the step time without lost cores, or CPU time"
     ))
+}
+
+/// What of a side could not be read, its figures are without; the first few.
+pub(super) fn damage(name: &str, problems: &[String]) -> Vec<String> {
+    let mut notes: Vec<String> =
+        problems.iter().take(MOST_DAMAGE).map(|what| format!("{name}: {what}")).collect();
+    if problems.len() > MOST_DAMAGE {
+        notes.push(format!(
+            "{name}: and {} more that could not be read",
+            problems.len() - MOST_DAMAGE
+        ));
+    }
+    notes
 }
 
 pub(super) fn notes(a: &Side, b: &Side) -> Vec<String> {
@@ -128,6 +144,7 @@ pub(super) fn notes(a: &Side, b: &Side) -> Vec<String> {
         if !side.completeness.complete && side.completeness.but_for().is_none() {
             notes.push(format!("{name} is not complete: `tprof report` lists the gaps"));
         }
+        notes.extend(damage(name, &side.problems));
     }
     notes
 }

@@ -88,7 +88,7 @@ impl RankHost {
         let cpu = match rank.needs.has(Needs::SAMPLES) {
             true => &rank.cpu,
             false => {
-                own = CpuTrace::load(rank.file, &mut Vec::new());
+                own = CpuTrace::load(rank.file);
                 &own
             }
         };

@@ -3,14 +3,16 @@
 
 use tprof_facts::Clock;
 use tprof_facts::units;
-use tprof_trace::model::{Mark, MarkKind, MemoryRecording, Process, ProcessIndex, counter, loss};
+use tprof_trace::model::{
+    Loss, Mark, MarkKind, MemoryRecording, Process, ProcessIndex, counter, loss,
+};
 use tprof_trace::{Problem, TraceFile};
 
 use super::curve::{Axis, Curve};
 use super::gauges::{self, Ends, Sample};
 use super::host_memory::HostMemory;
 use super::killed::{self, Death, Owner};
-use super::missing::{CYCLE, OFF, PARTIAL};
+use super::missing::{CYCLE, NO_PROCESS, OFF, PARTIAL};
 use super::points::Points;
 use super::replay::Replay;
 use super::sites::{Merged, Sampled};
@@ -28,7 +30,9 @@ const MOST_DEATHS: usize = 10;
 const MOST_OWNERS: usize = 3;
 
 /// Why nothing is known of the heap in a damaged file.
-pub(crate) const UNREAD: &str = "no block of heap events could be read";
+const UNREAD: &str = "no block of heap events could be read";
+/// Why live bytes are unknown in a file that was cut off, or still grows, before the first events.
+const UNWRITTEN: &str = "the file ends before its first heap events";
 
 /// How a rank's allocations were recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -256,10 +260,28 @@ impl<'a> Pass<'a> {
         Some(peak.get()?.saturating_add(peak.error().copied().unwrap_or(0)))
     }
 
-    /// Whether a damaged file kept none of its events: that is not the same as none.
-    pub(super) fn is_unread(&self) -> bool {
-        let damaged = !self.problems.is_empty() || !self.file.problems().is_empty();
-        damaged && self.recording == Recording::Exact && self.replay.is_empty()
+    /// Why nothing is known of the heap.
+    pub(super) fn off(&self) -> &'static str {
+        if self.file.processes().is_empty() { NO_PROCESS } else { OFF }
+    }
+
+    /// Why a file kept none of the events that were recorded, which is not the same as none.
+    pub(super) fn unread(&self) -> Option<String> {
+        if self.recording != Recording::Exact || !self.replay.is_empty() {
+            return None;
+        }
+        if self.is_damaged() {
+            return Some(UNREAD.to_owned());
+        }
+        let of_events = |loss: &&Loss| self.file.name(loss.what).contains(loss::EVENTS);
+        match self.file.losses().iter().find(of_events) {
+            Some(loss) => Some(format!("all heap events were lost ({})", self.file.name(loss.why))),
+            None => (!self.file.is_closed()).then(|| UNWRITTEN.to_owned()),
+        }
+    }
+
+    fn is_damaged(&self) -> bool {
+        !self.problems.is_empty() || !self.file.problems().is_empty()
     }
 
     /// Why recorded events are not all that happened.
@@ -271,7 +293,7 @@ impl<'a> Pass<'a> {
             Recording::Sampled(_) => what == loss::EVENTS,
         };
         let is_exact = self.recording == Recording::Exact;
-        if is_exact && !(self.problems.is_empty() && self.file.problems().is_empty()) {
+        if is_exact && self.is_damaged() {
             return Some("a part of the file could not be read".to_owned());
         }
         let losses = self.file.losses().iter().filter(|loss| counts(self.file.name(loss.what)));
@@ -299,9 +321,11 @@ impl<'a> Pass<'a> {
         }
         match (self.unbalanced, &self.totals) {
             (Some(why), _) => Reading::missing(why),
-            (None, None) => {
-                Reading::Is(self.replay.process(process.process).map_or(0, |sums| sums.live))
-            }
+            (None, None) => match (self.replay.process(process.process), self.at_least()) {
+                (Some(sums), _) => Reading::Is(sums.live),
+                (None, None) => Reading::Is(0),
+                (None, Some(why)) => Reading::missing(&why),
+            },
             (None, Some(totals)) => last_of(&totals.samples, process.process, "it left no totals"),
         }
     }
@@ -309,10 +333,10 @@ impl<'a> Pass<'a> {
     /// Live bytes over time.
     fn heap(&self) -> Reading<timeline::Series> {
         if self.recording == Recording::Off {
-            return Reading::missing(OFF);
+            return Reading::missing(self.off());
         }
-        if let Some(why) = self.unbalanced.or(self.is_unread().then_some(UNREAD)) {
-            return Reading::missing(why);
+        if let Some(why) = self.unbalanced.map(str::to_owned).or_else(|| self.unread()) {
+            return Reading::missing(&why);
         }
         let mut curve = match &self.totals {
             None => self.replay.curve.clone(),

@@ -1,7 +1,7 @@
 //! All that one pass over a rank's file gives of memory.
 
 use tprof_facts::Clock;
-use tprof_trace::{Problem, TraceFile};
+use tprof_trace::TraceFile;
 
 use super::host_memory::HostMemory;
 use super::killed::Death;
@@ -23,8 +23,6 @@ pub struct RankMemory {
     pub sigkills: u64,
     /// Last moment in the file, on its own clock.
     pub end_ns: u64,
-    /// Blocks of events that could not be read.
-    pub problems: Vec<Problem>,
 }
 
 /// Reads the memory of a rank in one pass.
@@ -37,6 +35,5 @@ pub fn rank_memory(file: &TraceFile, clock: Clock) -> RankMemory {
         deaths: pass.deaths(),
         sigkills: pass.sigkills(),
         end_ns: pass.end_ns,
-        problems: pass.problems,
     }
 }

@@ -10,7 +10,7 @@ use tprof_trace::model::{MemoryRecording, Process, ProcessIndex, counter};
 
 use super::gauges;
 use super::missing::OFF;
-use super::pass::{Pass, UNREAD};
+use super::pass::Pass;
 use super::weight::error;
 use crate::base::reading::Reading;
 use crate::document::{
@@ -144,8 +144,10 @@ impl Pass<'_> {
     fn live_of(&self, process: &Process) -> Reading<u64> {
         match process.memory {
             MemoryRecording::Off => Reading::missing(OFF),
-            _ if self.is_unread() => Reading::missing(UNREAD),
-            _ => self.heap_at_end(process),
+            _ => match self.unread() {
+                Some(why) => Reading::missing(&why),
+                None => self.heap_at_end(process),
+            },
         }
     }
 

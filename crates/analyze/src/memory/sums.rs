@@ -4,8 +4,8 @@ use tprof_trace::model::{MemoryRecording, ProcessIndex};
 
 use super::heap_within::heap_within;
 use super::held_within::HeldWindow;
-use super::missing::{CYCLE, NO_TIME, OFF, SAMPLED_CYCLE};
-use super::pass::{Pass, Recording, UNREAD};
+use super::missing::{CYCLE, NO_TIME, SAMPLED_CYCLE};
+use super::pass::{Pass, Recording};
 use super::replay::ProcessSums;
 use crate::base::reading::Reading;
 
@@ -42,10 +42,10 @@ impl Pass<'_> {
             (None, _) => Reading::missing("nothing was allocated"),
         };
         if self.recording == Recording::Off {
-            return RankTotals::missing(OFF);
+            return RankTotals::missing(self.off());
         }
-        if self.is_unread() {
-            return RankTotals::missing(UNREAD);
+        if let Some(why) = self.unread() {
+            return RankTotals::missing(&why);
         }
         if self.file.part().is_some()
             && let Some(interval) = self.interval()

@@ -11,7 +11,7 @@ use tprof_trace::model::{
     Collective, DeviceAllocation, DeviceSpan, KernelOutline, MemoryCopy, SpanKind, SpanOutline,
     Synchronization,
 };
-use tprof_trace::{Problem, TraceFile, TracePart, TraceRow};
+use tprof_trace::{TraceFile, TraceRow};
 
 use super::collective_kernels;
 use super::launches::Launches;
@@ -23,9 +23,6 @@ use super::streams::StreamTable;
 use super::trace::{RankTrace, SPAN_KINDS};
 use crate::base::parallel;
 
-/// What could not be read, and of which tables.
-type Problems = Vec<(Needs, Problem)>;
-
 impl<'a> RankTrace<'a> {
     /// Reads what is needed of a file, on one thread.
     pub fn load(file: &'a TraceFile, needs: Needs) -> RankTrace<'a> {
@@ -36,10 +33,8 @@ impl<'a> RankTrace<'a> {
 /// Reads what is needed of a file.
 pub(super) fn load(file: &TraceFile, needs: Needs, cores: usize) -> RankTrace<'_> {
     let mut rank = RankTrace::empty(file, needs, cores);
-    let (mut device, mut host) =
+    let (device, host) =
         parallel::both(cores, || DeviceRows::read(file, needs), || HostRows::read(file, needs));
-    rank.problems.append(&mut device.problems);
-    rank.problems.append(&mut host.problems);
     rank.collectives = device.collectives;
     (rank.streams, rank.work) = (device.streams, device.work);
     (rank.calls, rank.spans, rank.step_ranges) = (host.calls, host.spans, host.steps);
@@ -49,10 +44,9 @@ pub(super) fn load(file: &TraceFile, needs: Needs, cores: usize) -> RankTrace<'_
         true => Launches::of(calls, work, streams),
         false => Launches::default(),
     };
-    let (launches, mut other) = parallel::both(cores, launches, || OtherRows::read(file, needs));
+    let (launches, other) = parallel::both(cores, launches, || OtherRows::read(file, needs));
     rank.launches = launches;
     collective_kernels::join(&mut rank.collectives, &rank.calls, &rank.work, &rank.launches);
-    rank.problems.append(&mut other.problems);
     (rank.synchronizations, rank.device_spans) = (other.synchronizations, other.device_spans);
     (rank.allocations, rank.cpu) = (other.allocations, other.cpu);
     rank
@@ -65,51 +59,27 @@ struct OtherRows {
     device_spans: Vec<DeviceSpan>,
     allocations: Vec<DeviceAllocation>,
     cpu: CpuTrace,
-    problems: Problems,
 }
 
 impl OtherRows {
     fn read(file: &TraceFile, needs: Needs) -> OtherRows {
         let mut found = OtherRows::default();
-        let problems = &mut found.problems;
-        found.synchronizations = rows(file, needs, Needs::SYNCHRONIZATIONS, problems);
-        found.device_spans = rows(file, needs, Needs::DEVICE_SPANS, problems);
-        found.allocations = rows(file, needs, Needs::ALLOCATIONS, problems);
+        found.synchronizations = rows(file, needs, Needs::SYNCHRONIZATIONS);
+        found.device_spans = rows(file, needs, Needs::DEVICE_SPANS);
+        found.allocations = rows(file, needs, Needs::ALLOCATIONS);
         if needs.has_any(Needs::SAMPLES) {
-            let mut of_samples = Vec::new();
-            found.cpu = CpuTrace::load(file, &mut of_samples);
-            note(problems, Needs::SAMPLES, of_samples);
+            found.cpu = CpuTrace::load(file);
         }
         found
     }
 }
 
-fn note(problems: &mut Problems, of: Needs, found: Vec<Problem>) {
-    problems.extend(found.into_iter().map(|problem| (of, problem)));
-}
-
 /// All rows of a table by time, if it is needed.
-fn rows<R: TraceRow>(file: &TraceFile, needs: Needs, of: Needs, problems: &mut Problems) -> Vec<R> {
-    if !needs.has_any(of) {
-        return Vec::new();
+fn rows<R: TraceRow>(file: &TraceFile, needs: Needs, of: Needs) -> Vec<R> {
+    match needs.has_any(of) {
+        true => file.rows().0,
+        false => Vec::new(),
     }
-    let (rows, found) = file.rows();
-    note(problems, of, found);
-    rows
-}
-
-/// Passes every row of a table, in the file's order.
-fn each<R: TracePart>(
-    file: &TraceFile,
-    of: Needs,
-    problems: &mut Problems,
-    mut row: impl FnMut(&R),
-) {
-    let mut blocks = file.blocks::<R>();
-    for block in blocks.by_ref() {
-        block.iter().for_each(&mut row);
-    }
-    note(problems, of, blocks.into_problems());
 }
 
 /// Makes room for rows, if there is any: what a damaged file promises may not fit.
@@ -123,7 +93,6 @@ struct DeviceRows {
     collectives: Vec<Collective>,
     streams: Vec<StreamKey>,
     work: Vec<Work>,
-    problems: Problems,
 }
 
 impl DeviceRows {
@@ -131,7 +100,7 @@ impl DeviceRows {
         let mut found = DeviceRows::default();
         // Collectives also show which kernels communicate.
         let of = Needs::WORK | Needs::COLLECTIVES;
-        found.collectives = rows(file, needs, of, &mut found.problems);
+        found.collectives = rows(file, needs, of);
         if needs.has_any(Needs::WORK) {
             found.read_work(file);
         }
@@ -143,7 +112,7 @@ impl DeviceRows {
         let mut streams = StreamTable::default();
         let mut work = Vec::new();
         reserve(&mut work, file.row_count::<KernelOutline>() + file.row_count::<MemoryCopy>());
-        each::<KernelOutline>(file, Needs::WORK, &mut self.problems, |row| {
+        for row in file.blocks::<KernelOutline>().flatten() {
             let class = match communication.holds(row.process, row.correlation, row.name) {
                 true => Class::Communication,
                 false => Class::Compute,
@@ -151,14 +120,14 @@ impl DeviceRows {
             let (process, device, context, stream) =
                 (row.process, row.device, row.context, row.stream);
             let stream = streams.index(StreamKey { process, device, context, stream });
-            work.push(Work::of_kernel(row, stream, class));
-        });
-        each::<MemoryCopy>(file, Needs::WORK, &mut self.problems, |row| {
+            work.push(Work::of_kernel(&row, stream, class));
+        }
+        for row in file.blocks::<MemoryCopy>().flatten() {
             let (process, device, context, stream) =
                 (row.process, row.device, row.context, row.stream);
             let stream = streams.index(StreamKey { process, device, context, stream });
-            work.push(Work::of_copy(row, stream));
-        });
+            work.push(Work::of_copy(&row, stream));
+        }
         let (streams, order) = streams.sorted();
         for row in &mut work {
             row.stream = order[row.stream as usize];
@@ -177,7 +146,6 @@ struct HostRows {
     spans: [Vec<HostSpan>; SPAN_KINDS],
     steps: Vec<StepRange>,
     collectives: Vec<HostCollective>,
-    problems: Problems,
 }
 
 impl HostRows {
@@ -188,10 +156,9 @@ impl HostRows {
         if !needs.has_any(Needs::ALL_SPANS) && finder.is_none() {
             return found;
         }
-        let HostRows { calls, spans, steps, collectives, problems } = &mut found;
+        let HostRows { calls, spans, steps, collectives } = &mut found;
         let mut names = needs.has(Needs::ANNOTATIONS).then(|| StepNames::of(file));
-        let mut blocks = file.blocks::<SpanOutline>();
-        for block in blocks.by_ref() {
+        for block in file.blocks::<SpanOutline>() {
             let mut rows = [0_u64; SPAN_KINDS];
             block.iter().for_each(|row| rows[row.kind as usize] += 1);
             if let Some(names) = &mut names {
@@ -213,7 +180,6 @@ impl HostRows {
                 list.push(HostSpan::from(row));
             }
         }
-        note(problems, Needs::ALL_SPANS | Needs::COLLECTIVES, blocks.into_problems());
         collectives.sort_by_key(|row| (row.start_ns, row.process));
         calls.sort_by_key(|row| (row.start_ns, row.thread, std::cmp::Reverse(row.duration_ns)));
         for spans in spans {

@@ -8,10 +8,10 @@ use tprof_facts::communication::on_host::HostCollective;
 use tprof_facts::compile::RankCompile;
 use tprof_facts::copies::{self, Copied};
 use tprof_facts::steps::{StepRange, StepSource, Steps};
+use tprof_trace::TraceFile;
 use tprof_trace::model::{
     Collective, DeviceAllocation, DeviceSpan, NameId, SpanKind, Synchronization,
 };
-use tprof_trace::{Problem, TraceFile};
 
 use super::busy::{Busy, ByClass};
 use super::call_tree::CallTree;
@@ -57,8 +57,6 @@ pub struct RankTrace<'a> {
     pub compile: RankCompile,
     /// Ranks that its launcher started, if it gave that.
     pub world_size: Option<u32>,
-    /// What could not be read, and of which tables.
-    pub(super) problems: Vec<(Needs, Problem)>,
     /// Threads that work on this rank may use.
     pub cores: usize,
     /// See [`Self::devices`].
@@ -111,7 +109,6 @@ impl<'a> RankTrace<'a> {
             cpu: CpuTrace::default(),
             compile: RankCompile::default(),
             world_size: None,
-            problems: Vec::new(),
             cores,
             hta: false,
             extent: None,
@@ -124,12 +121,6 @@ impl<'a> RankTrace<'a> {
             devices: OnceLock::new(),
             trees: Default::default(),
         }
-    }
-
-    /// What of these tables could not be read.
-    pub fn problems_in(&self, tables: Needs) -> Vec<Problem> {
-        let of = self.problems.iter().filter(|(table, _)| self.hta || tables.has_any(*table));
-        of.map(|(_, problem)| problem.clone()).collect()
     }
 
     /// Call trees of all host spans that were read.

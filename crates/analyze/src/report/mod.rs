@@ -2,6 +2,7 @@
 
 mod error;
 mod kinds;
+mod lost_rows;
 mod pass;
 pub mod summary;
 

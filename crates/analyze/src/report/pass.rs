@@ -3,6 +3,9 @@
 //!
 //! Ranks are read on all cores. A run of fewer ranks than cores gives the others to
 //! the questions: these are independent of each other too.
+//!
+//! Damage of a file is named in each report: whatever of it any of them asked for. Which table a
+//! figure comes from is no matter of who reads it.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -15,6 +18,7 @@ use tprof_facts::{Zero, operators, steps};
 use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, TraceError, TraceFile};
 
 use super::error::AnalyzeError;
+use super::lost_rows;
 use crate::base::parallel;
 use crate::document::{
     Begun, Body, Document, DocumentKind, Machine, Named, Options, RankAt, UnjoinedAnalysis,
@@ -48,7 +52,7 @@ pub struct Made {
 }
 
 /// Makes reports of a run directory or one of its files; addresses without a name are
-/// found in the symbols. Each is what it would be by itself.
+/// found in the symbols. Each is what it would be by itself, with the damage that any of them met.
 pub fn read_together(
     path: &Path,
     wanted: &Wanted<'_>,
@@ -64,7 +68,8 @@ pub fn read_together(
     let kinds = analyses.iter().map(|one| one.kind()).collect::<Vec<_>>();
     let bodies = analyses.into_iter().map(|one| one.finish(options));
     let documents = kinds.into_iter().zip(bodies).zip(&read.of_kinds).map(|((kind, body), of)| {
-        let Body { tables, mut notes } = body;
+        let Body { mut tables, mut notes } = body;
+        lost_rows::explain(&mut tables, &of.completeness.losses);
         notes.extend(read.cycle.iter().map(|cycle| format!("only {cycle}")));
         let OfKind { completeness, problems, operators_ended, steps_inferred } = of.clone();
         notes.extend(operators::note(operators_ended));
@@ -153,8 +158,8 @@ pub(crate) struct Read {
 struct ReadRank {
     seen: Seen,
     last_ns: u64,
-    /// For each analysis.
-    problems: Vec<Vec<String>>,
+    /// What of its file could not be read.
+    problems: Vec<String>,
     part: Option<RankSummary>,
     /// As [`operators::ended`].
     operators_ended: bool,
@@ -193,8 +198,7 @@ pub(crate) fn read_ranks(
     let zero = Zero::of(&dir);
     let logs = OnceLock::new();
     let context = Context { dir: &dir, zero, logs, reports, begun, options, symbols, cores };
-    let of_dir: Vec<String> = dir.problems().iter().map(|p| p.what.clone()).collect();
-    let mut problems = vec![of_dir; begun.len()];
+    let mut problems: Vec<String> = dir.problems().iter().map(|p| p.what.clone()).collect();
     let (mut parts, mut seen, mut last_ns) = (Vec::new(), Vec::new(), None);
     let (mut failure, mut any, mut cycles, mut ended) = (None, false, Vec::new(), 0);
     let mut inferred = false;
@@ -202,9 +206,7 @@ pub(crate) fn read_ranks(
         match result {
             Ok(read) => {
                 any = true;
-                for (all, of_rank) in problems.iter_mut().zip(read.problems) {
-                    all.extend(of_rank);
-                }
+                problems.extend(read.problems);
                 seen.push(read.seen);
                 last_ns = last_ns.max(Some(read.last_ns));
                 parts.extend(read.part.map(Ok));
@@ -214,7 +216,7 @@ pub(crate) fn read_ranks(
             }
             Err(error) => {
                 let text = error.to_string();
-                problems.iter_mut().for_each(|of_kind| of_kind.push(text.clone()));
+                problems.push(text.clone());
                 parts.push(Err(text));
                 failure = Some(error);
             }
@@ -228,15 +230,16 @@ pub(crate) fn read_ranks(
     let infos = dir.infos();
     let finished = !infos.is_empty() && infos.iter().all(|info| info.finished);
     let in_part = options.rank.is_some() || path.is_file();
-    let of_kind = |(problems, begun): (Vec<String>, &&dyn Begun)| {
-        let whole = finished && problems.is_empty();
+    let whole = finished && problems.is_empty();
+    let of_kind = |begun: &&dyn Begun| {
         let completeness = Completeness::of(infos, finished && !in_part, whole, seen.clone());
         let operators_ended =
             if begun.needs(options).has_any(Needs::OPERATORS) { ended } else { 0 };
         let steps_inferred = inferred && begun.needs(options).has(Needs::STEPS);
+        let problems = problems.clone();
         OfKind { completeness, problems, operators_ended, steps_inferred }
     };
-    let of_kinds = problems.into_iter().zip(begun).map(of_kind).collect();
+    let of_kinds = begun.iter().map(of_kind).collect();
     let run = run_of(path, infos, options.is_running, last_ns, context.zero);
     Ok(Read { run, cycle, of_kinds, parts, dir })
 }
@@ -296,7 +299,6 @@ impl Context<'_> {
             Some(cycle) => only_cycle(&mut trace, cycle),
             None => Vec::new(),
         };
-        let mut of_tables: Vec<Vec<Problem>> = vec![Vec::new(); self.begun.len()];
         let mut part = None;
         let mut steps_inferred = false;
         // As it was recorded and as Holistic Trace Analysis reads it: one at a time.
@@ -324,24 +326,22 @@ impl Context<'_> {
             parallel::each_on(self.cores, &these, |&one| {
                 self.begun[one].rank(place, &rank, &at, self.options);
             });
-            for &one in &these {
-                of_tables[one] = rank.problems_in(self.begun[one].needs(self.options));
-            }
             steps_inferred |= rank.has_inferred_steps();
             if with_reports {
                 part = Some(part_of(&rank, &at, self.dir, self.reports, self.findings(place)));
             }
         }
-        let problem = |p: &Problem| format!("{}: {} (at byte {})", at.file, p.what, p.offset);
-        let problems = of_tables.iter().map(|found| {
-            let mut all: Vec<String> = trace.problems().iter().chain(found).map(problem).collect();
-            all.extend(unclosed(&trace, &at.file, self.dir));
-            all
-        });
+        let problem = |p: Problem| format!("{}: {} (at byte {})", at.file, p.what, p.offset);
+        let mut problems: Vec<String> =
+            trace.unread().problems().into_iter().map(problem).collect();
+        problems.extend(unclosed(&trace, &at.file, self.dir));
+        if let Some(part) = &mut part {
+            part.problems.clone_from(&problems);
+        }
         Ok(ReadRank {
             seen,
             last_ns: clock.since_start(trace.last_ns()),
-            problems: problems.collect(),
+            problems,
             part,
             operators_ended: operators::ended(&trace),
             steps_inferred,

@@ -28,6 +28,8 @@ pub struct Run {
     /// The signal that had asked a collector's launcher to end, and when since the run began,
     /// of a run that was cut off after it.
     pub asked_to_end: Option<(i32, u64)>,
+    /// Why a collector could not write its files from some moment on; empty if the reason is unknown.
+    pub unwritten: Option<String>,
     /// Traces of others that it was imported from; empty if tprof recorded it.
     pub imported: Vec<String>,
 }
@@ -75,6 +77,7 @@ pub(crate) fn run_of(
         },
         recorded_by: infos.first().map(|info| info.tprof.clone()).unwrap_or_default(),
         asked_to_end: asked_to_end(infos, zero),
+        unwritten: infos.iter().find_map(|info| info.unwritten.clone()),
         imported: infos.iter().flat_map(imported).collect(),
     }
 }

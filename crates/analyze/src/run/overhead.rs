@@ -84,6 +84,7 @@ const NO_END: &str = "the run has not ended";
 const NO_CPU: &str = "the CPU time of the job is unknown, or less than 50 ms";
 const NO_PRICES: &str = "the run was too short for what recording costs here to be measured";
 const NO_CPUS: &str = "the number of processors is unknown";
+const UNMEASURED: &str = "run.json was last written before it was measured";
 const OLDER: &str = "an older tprof recorded this run; its estimate had waits in it";
 const IMPORTED: &str = "another tool recorded this trace";
 
@@ -95,6 +96,9 @@ impl Overhead {
         }
         if infos.is_empty() {
             return Overhead::missing(NO_RUN);
+        }
+        if infos.iter().any(|info| !info.finished && info.overhead.collector_cpu_ns == 0) {
+            return Overhead::missing(UNMEASURED);
         }
         let measured = |part: fn(&run::Overhead) -> Option<u64>| {
             sum(infos.iter().map(|info| part(&info.overhead)), NO_CPU)

@@ -5,6 +5,7 @@ use super::messages::{NO_FILE, READINGS};
 use super::summary;
 use crate::engine::workers::{ModuleTask, SymbolsWanted};
 use crate::os::sys;
+use crate::os::wall_clock::{self, WallClock};
 use crate::out::info;
 use crate::out::survivors::{self, Survivor};
 use crate::targets::target::Target;
@@ -165,6 +166,9 @@ impl Engine {
             blind.extend(judge(&self.parts.info.processes));
         }
         self.parts.info.completeness.blind = blind;
+        let notes = &mut self.parts.info.notes;
+        notes.extend(self.wall_at_start.set_until(&WallClock::now()));
+        notes.extend(wall_clock::bent_programs(self.out.processes.bent));
         self.parts.info.finished = true;
         // What is kept for the end is given up piece by piece, so that no file takes all of it.
         self.reserve.keep_for_info(self.info_bytes.max(LEAST_INFO_BYTES));

@@ -6,6 +6,10 @@ use super::write_off::STATUS_NS;
 use crate::error::CollectError;
 use crate::os::sys;
 use crate::out::info;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use tprof_trace::unwritten_marker;
 
 /// How often `run.json` is written, at most; less often where that is dear.
 const INFO_NS: u64 = 500 * MS;
@@ -74,19 +78,37 @@ impl Engine {
 
     /// Writes `run.json`. A disk that refuses it may take it later: that is reported at the end.
     pub(super) fn write_info_now(&mut self) {
+        if self.parts.config.redact {
+            info::redact(&mut self.parts.info);
+        }
         match info::write(&self.parts.info_path, &self.parts.info) {
             Ok(bytes) => {
+                if std::mem::take(&mut self.is_marked_unwritten) {
+                    let _ = fs::remove_file(unwritten_marker(&self.parts.info_path));
+                }
                 self.info_bytes = bytes;
                 self.reserve.hold(bytes, self.out.files.open.len());
             }
-            Err(source) if self.parts.info.finished => {
-                let path = self.parts.info_path.clone();
-                self.out
-                    .processes
-                    .losses
-                    .complain(&CollectError::Unwritable { path, source }.to_string());
+            Err(source) => {
+                self.mark_unwritten(&source);
+                if self.parts.info.finished {
+                    let path = self.parts.info_path.clone();
+                    let error = CollectError::Unwritable { path, source };
+                    self.out.processes.losses.complain(&error.to_string());
+                }
             }
-            Err(_) => {}
+        }
+    }
+
+    /// Leaves a file that says that the others could not be written, as far as it can be made: a
+    /// reader would take the run for one whose collector was killed.
+    fn mark_unwritten(&mut self, why: &io::Error) {
+        if !std::mem::replace(&mut self.is_marked_unwritten, true) {
+            let mut options = fs::OpenOptions::new();
+            options.write(true).create(true).truncate(true).mode(0o600);
+            options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+            let marker = options.open(unwritten_marker(&self.parts.info_path));
+            let _ = marker.and_then(|mut file| file.write_all(why.to_string().as_bytes()));
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::nvml::Devices;
 use crate::os::cgroup::Cgroup;
 use crate::os::host_cpu::HostCpu;
 use crate::os::sys;
+use crate::os::wall_clock::WallClock;
 use crate::out::output::Output;
 use crate::out::survivors::Survivor;
 use crate::shared::SessionMemory;
@@ -174,6 +175,10 @@ pub struct Engine {
     pub(super) oom_at_start: Option<u64>,
     /// Bytes of `run.json` as it was last written.
     pub(super) info_bytes: usize,
+    /// Whether the disk refused `run.json` when it was written last.
+    pub(super) is_marked_unwritten: bool,
+    /// The time of day when the run began.
+    pub(super) wall_at_start: WallClock,
     /// Training steps that `tprof ctl step` has marked.
     pub(super) steps: MarkedSteps,
     pub(super) idle: u32,
@@ -220,6 +225,8 @@ impl Engine {
             sampled_until_ns: 0,
             oom_at_start,
             info_bytes: 0,
+            is_marked_unwritten: false,
+            wall_at_start: WallClock::now(),
             steps: MarkedSteps::default(),
             idle: 0,
             parts,

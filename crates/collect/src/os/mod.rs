@@ -10,6 +10,7 @@ pub mod proc;
 mod socket;
 pub mod sys;
 pub mod variables;
+pub mod wall_clock;
 
 pub use commit::commit_of;
 pub use gpu_host::{GpuHost, gpu_host};

@@ -195,6 +195,15 @@ fn clock_ns(clock: ClockId) -> u64 {
     clock_gettime(clock).map_or(0, ns_of)
 }
 
+/// A clock as the kernel has it: the C library's function may be that of another library, which gives
+/// programs another time (libfaketime).
+pub fn kernel_clock_ns(clock: ClockId) -> Option<u64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills a live timespec, and nothing else.
+    let result = unsafe { libc::syscall(libc::SYS_clock_gettime, clock.as_raw(), &raw mut time) };
+    (result == 0).then(|| ns_of(TimeSpec::from_timespec(time)))
+}
+
 fn ns_of(time: TimeSpec) -> u64 {
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
 }

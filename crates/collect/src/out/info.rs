@@ -177,6 +177,20 @@ pub fn close_files(files: &mut Files, losses: &mut Losses, time_ns: u64) {
     }
 }
 
+/// Leaves of programs only their base names, whoever found them; arguments are gone before.
+pub fn redact(info: &mut RunInfo) {
+    for process in &mut info.processes {
+        process.command = base(&process.command).to_owned();
+    }
+    for blind in &mut info.completeness.blind {
+        let named = blind.process.split_once(' ');
+        blind.process = match named.filter(|(pid, _)| pid.parse::<u32>().is_ok()) {
+            Some((pid, command)) => format!("{pid} {}", base(command)),
+            None => base(&blind.process).to_owned(),
+        };
+    }
+}
+
 /// Writes `run.json` to a temporary name and renames it; its bytes.
 pub fn write(path: &Path, info: &RunInfo) -> io::Result<usize> {
     let temporary = path.with_extension("json.tmp");
@@ -187,8 +201,7 @@ pub fn write(path: &Path, info: &RunInfo) -> io::Result<usize> {
         .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW)
         .open(&temporary)?;
-    let mut text = serde_json::to_vec_pretty(info)?;
-    text.push(b'\n');
+    let text = tprof_trace::info_text(info)?;
     let written = file.write_all(&text);
     drop(file);
     match written.and_then(|()| std::fs::rename(&temporary, path)) {

@@ -94,6 +94,8 @@ pub struct Processes {
     pub captures: u64,
     /// CPU time of the launched tree, as the kernel adds it up; ns.
     pub tree_cpu_ns: u64,
+    /// Program images that saw other times than the machine's.
+    pub bent: u64,
     /// Whether images had a hook in Python, where one is wanted.
     pub hooked: HookedImages,
     /// Which of them run operators, and step.

@@ -52,7 +52,7 @@ fn replies(run: &Path, request: &Request) -> Result<Vec<Reply>, CollectError> {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         if name == "run.json" || name.starts_with("run-") && name.ends_with(".json") {
-            let text = std::fs::read(entry.path()).unwrap_or_default();
+            let text = tprof_trace::read_plain(&entry.path()).unwrap_or_default();
             if let Ok(info) = serde_json::from_slice::<RunInfo>(&text) {
                 sessions.push(info);
             }

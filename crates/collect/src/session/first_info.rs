@@ -2,11 +2,11 @@
 
 use super::job::JobId;
 use crate::config::Config;
+use crate::os::wall_clock::WallClock;
 use crate::os::{commit_of, gpu_host, proc, sys};
 use crate::out::ranks::Rank;
 use crate::shared::clock::Clock;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 use tprof_trace::live;
 use tprof_trace::run::{RUN_VERSION, RunInfo};
 
@@ -36,7 +36,7 @@ pub fn identity(redact: bool) -> RunInfo {
 /// What is known of a run before its first process.
 pub fn first_info(config: &Config, session: &Path, clock: &Clock) -> RunInfo {
     let start_ns = sys::monotonic_ns();
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    let wall = WallClock::now();
     let base = |c: &String| {
         Path::new(c).file_name().map_or_else(|| c.clone(), |n| n.to_string_lossy().into_owned())
     };
@@ -81,7 +81,8 @@ pub fn first_info(config: &Config, session: &Path, clock: &Clock) -> RunInfo {
         command,
         commit,
         start_ns,
-        start_unix_ns: unix,
+        start_unix_ns: wall.unix_ns,
+        notes: wall.bent().into_iter().collect(),
         session: session.to_string_lossy().into_owned(),
         options: serde_json::to_value(shown).unwrap_or_default(),
         machine,

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tprof_trace::compile_log::{COMPILE_DIRECTORY, LOG_PREFIX};
 use tprof_trace::live::{collector_lives, further_infos, is_fresh};
 use tprof_trace::run::RunInfo;
-use tprof_trace::{InfoFile, is_info_name, is_trace_file};
+use tprof_trace::{InfoFile, is_info_name, is_trace_file, is_unwritten_name};
 
 /// A run directory that a collector was given.
 #[derive(Debug)]
@@ -208,6 +208,10 @@ impl Found {
         let mut found = Found { names: Vec::new(), infos: Vec::new(), begins: false };
         for name in run_files(directory)? {
             let path = directory.join(&name);
+            if is_unwritten_name(&name) {
+                found.names.push(name);
+                continue;
+            }
             if !is_info_name(&name) {
                 if is_trace_file(&path).unwrap_or(true) {
                     found.names.push(name);
@@ -359,7 +363,7 @@ fn run_files(directory: &Path) -> Result<Vec<String>, CollectError> {
     let mut names = Vec::new();
     for entry in fs::read_dir(directory).map_err(unreadable)? {
         let name = entry.map_err(unreadable)?.file_name().to_string_lossy().into_owned();
-        if is_info_name(&name) || name.ends_with(".tprof") {
+        if is_info_name(&name) || is_unwritten_name(&name) || name.ends_with(".tprof") {
             names.push(name);
         }
     }

@@ -12,6 +12,7 @@ use crate::modules;
 use crate::os::proc;
 use crate::os::sys;
 use crate::os::variables::Variables;
+use crate::os::wall_clock;
 use crate::out::module_names::why_not;
 use crate::out::processes::Unanswered;
 use crate::out::ranks::Rank;
@@ -308,6 +309,7 @@ impl Server {
                 .filter(|_| self.config.activities.contains(&Activity::Nvtx)),
             nccl_owner: nccl_owner(&environ, self.config.redact)
                 .filter(|_| self.config.activities.contains(&Activity::Comm)),
+            is_bent: environ.value("LD_PRELOAD").is_some_and(wall_clock::bends),
             why_not_hooked,
             watched: false,
             time_ns: sys::monotonic_ns(),

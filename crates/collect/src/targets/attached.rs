@@ -39,6 +39,8 @@ pub struct Attached {
     pub itt_owner: Option<String>,
     /// Which profiler plugin NCCL loads in tprof's place, in words, where one is wanted.
     pub nccl_owner: Option<String>,
+    /// A library gives it other times than the machine's.
+    pub is_bent: bool,
     /// Why Python's start-up hook did not run, if it did not; where it is wanted.
     pub why_not_hooked: Option<&'static str>,
     /// The kernel reports its end here.

@@ -7,6 +7,7 @@ use super::target::{CountedLosses, ModuleQuestions, Target, Targets, Usage};
 use crate::config::{Config, MemMode};
 use crate::elf;
 use crate::gpu::{Gpu, NCCL_CHOICES};
+use crate::os::proc;
 use crate::out::files::Holds;
 use crate::out::module_names::HookedImage;
 use crate::out::output::Output;
@@ -99,6 +100,7 @@ impl Target {
             MemMode::Sampled { interval } => MemoryRecording::Sampled { interval },
             MemMode::Exact => MemoryRecording::Exact,
         };
+        processes.bent += u64::from(attached.is_bent);
         let own_malloc = attached.hello.flags & hello_flags::OWN_MALLOC != 0;
         if own_malloc || attached.hello.flags & hello_flags::NO_REAL_MALLOC != 0 {
             processes.losses.add_blind(Blind {
@@ -272,6 +274,17 @@ fn base_name(command: &[String]) -> String {
         .map_or_else(|| first.to_owned(), |n| n.to_string_lossy().into_owned())
 }
 
+/// The program of a command. A title that a process gave itself is one word with arguments in it.
+fn redacted(command: &[String]) -> String {
+    match command {
+        [title] => proc::program_of(title),
+        command => base_name(command),
+    }
+}
+
 fn shown_command(command: &[String], redact: bool) -> String {
-    if redact { base_name(command) } else { command.join(" ") }
+    match redact {
+        true => redacted(command),
+        false => command.join(" "),
+    }
 }

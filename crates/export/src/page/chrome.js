@@ -2,15 +2,19 @@
 
 const $ = (id) => document.getElementById(id);
 
+// A text of a job without characters that would turn the direction of what is around it.
+const TURNING = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+const straight = (value) => typeof value === "string" ? value.replace(TURNING, "\ufffd") : value;
+
 // An element with text or other elements as content; strings never become markup.
 function element(tag, attributes, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else if (value === true) made.setAttribute(name, "");
-    else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value);
+    else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, name === "title" || name.startsWith("aria-") ? straight(value) : value);
   }
-  made.append(...children.filter((child) => child !== null && child !== undefined));
+  made.append(...children.filter((child) => child !== null && child !== undefined).map(straight));
   return made;
 }
 

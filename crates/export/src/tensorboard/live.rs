@@ -80,7 +80,7 @@ impl LiveLog {
         let files: Vec<_> = names.iter().map(inside).collect();
         let mut written = chrome::write_all(&selection, &files, options)?;
         for (file, name) in selection.files.iter().zip(&names) {
-            let part = selection.open(file)?;
+            let part = written.open(&selection, file)?;
             let none = RankFigures::default();
             let figures = analysed.ranks.get(&labels::rank(file)).unwrap_or(&none);
             let added = self.write(&selection, &part, name, Extent::Rest, figures)?;

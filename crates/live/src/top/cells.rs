@@ -49,7 +49,7 @@ fn free(value: f64) -> String {
 
 /// A text without what would move the cursor.
 pub fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    tprof_facts::printable::printable_text(text)
 }
 
 #[cfg(test)]

@@ -88,7 +88,11 @@ impl Guard {
 
     fn has_token(&self, headers: &HeaderMap) -> bool {
         if let Some(given) = text(headers, &AUTHORIZATION) {
-            return given.strip_prefix("Bearer ").is_some_and(|given| self.token.is(given.trim()));
+            // The names of schemes have no case (RFC 9110, 11.1).
+            let parts = given.trim().split_once(' ');
+            return parts.is_some_and(|(scheme, given)| {
+                scheme.eq_ignore_ascii_case("bearer") && self.token.is(given.trim())
+            });
         }
         let name = self.cookie();
         let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());

@@ -16,7 +16,7 @@ function topOf({ values, least, most }) {
 }
 
 function rowText(row) {
-  return row.label.replace(/^ranks /, "").slice(0, 28);
+  return straight(row.label.replace(/^ranks /, "").slice(0, 28));
 }
 
 class HeatMap {

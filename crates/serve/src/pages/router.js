@@ -55,7 +55,7 @@ function nowhere(main) {
 
 // A view may name itself later, once its run is there.
 function titles(view) {
-  document.title = view.title ? `${view.title} – tprof` : "tprof";
+  document.title = view.title ? `${straight(view.title)} – tprof` : "tprof";
   const crumbs = [["Runs", "#/"], ...(view.crumbs || [])];
   $("crumbs").replaceChildren(...crumbs.flatMap(([text, href], at) => [
     at ? element("span", { class: "dim", "aria-hidden": "true" }, "›") : null,

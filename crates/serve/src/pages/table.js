@@ -217,8 +217,8 @@ function fillCell(td, cell) {
   const { content = "", title = null, share = null, mark = "" } = cell !== null && typeof cell === "object" && !(cell instanceof Node) ? cell : { content: cell ?? "" };
   if (content instanceof Node) {
     if (!(td.childNodes.length === 1 && td.firstChild.isEqualNode(content))) td.replaceChildren(content);
-  } else if (td.textContent !== String(content) || td.firstElementChild) td.textContent = content;
-  if (title) { if (td.title !== title) td.title = title; } else if (td.hasAttribute("title")) td.removeAttribute("title");
+  } else if (td.textContent !== straight(String(content)) || td.firstElementChild) td.textContent = straight(String(content));
+  if (title) { if (td.title !== straight(title)) td.title = straight(title); } else if (td.hasAttribute("title")) td.removeAttribute("title");
   if ((td.dataset.mark || "") !== mark) td.dataset.mark = mark;
   if (share !== null) td.style.setProperty("--share", `${(Math.max(0, Math.min(1, share)) * 100).toFixed(1)}%`);
   td.classList.toggle("shared", share !== null);

@@ -1,12 +1,12 @@
 //! What is known of a run before any of its events is read.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use tprof_trace::live::collector_lives;
 use tprof_trace::run::{ProcessInfo, RunInfo};
-use tprof_trace::{RunDir, TraceFile, is_info_name, is_trace_file};
+use tprof_trace::{RunDir, TraceFile, is_info_name, is_trace_file, open_plain};
 
 use super::beneath;
 
@@ -217,7 +217,7 @@ impl Infos {
 
 /// Values that a JSON text may have, without reading them: what separates or opens, in texts too.
 fn most_values(path: &Path) -> io::Result<usize> {
-    let mut file = File::open(path)?.take(MAX_INFO_BYTES);
+    let mut file = open_plain(path)?.take(MAX_INFO_BYTES);
     let mut piece = [0; 64 << 10];
     let mut values = 1;
     loop {

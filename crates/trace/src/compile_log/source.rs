@@ -1,7 +1,7 @@
 //! Files of logs: their names, and their text.
 
 use super::line;
-use std::fs::File;
+use crate::plain_file::open_plain;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -28,7 +28,7 @@ pub fn process_of(path: &Path) -> Option<u32> {
 
 /// The text of a file, plain or compressed by zstd.
 pub fn text(path: &Path) -> io::Result<Box<dyn BufRead>> {
-    let mut file = BufReader::with_capacity(256 << 10, File::open(path)?);
+    let mut file = BufReader::with_capacity(256 << 10, open_plain(path)?);
     Ok(match file.fill_buf()?.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
         true => {
             let decoder = zstd::stream::read::Decoder::with_buffer(file)?;

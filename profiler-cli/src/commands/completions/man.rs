@@ -2,7 +2,7 @@
 
 use super::args::ManArgs;
 use crate::runs::directory;
-use crate::terminal::errors::{Failure, reason};
+use crate::terminal::errors::Failure;
 use clap::Command;
 use std::io::{self, Write};
 use std::path::Path;
@@ -16,8 +16,7 @@ pub fn man(args: ManArgs, command: &Command) -> anyhow::Result<ExitCode> {
             directory::make(&directory)?;
             write_pages(&directory, command).map_err(|e| {
                 Failure::new(format!("cannot write man pages into `{}`", directory.display()))
-                    .cause(reason(&e))
-                    .hint("-o DIR, with a writable directory")
+                    .because(&e, "-o DIR, with a writable directory")
             })?;
         }
     }

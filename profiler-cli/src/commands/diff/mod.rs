@@ -16,7 +16,7 @@ use crate::commands::steps_from::steps_from;
 use crate::runs::failure::{analyze_failure, no_table};
 use crate::runs::foreign::open_run_or_import;
 use crate::terminal::columns;
-use crate::terminal::errors::{Failure, print_stderr, reason};
+use crate::terminal::errors::{Failure, print_stderr};
 use crate::terminal::page::{Form, Page};
 use clap::Args;
 use conditions::{Condition, ConditionVerdict, Judged};
@@ -140,8 +140,7 @@ pub fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
     {
         std::io::ErrorKind::BrokenPipe => anyhow::Error::from(error),
         _ => Failure::new("cannot write the comparison")
-            .cause(reason(&error))
-            .hint("redirect stdout to another file")
+            .because(&error, "redirect stdout to another file")
             .into(),
     })?;
     let judged = conditions.iter().map(|condition| condition.judge(&comparison)).collect();
@@ -162,9 +161,10 @@ fn exit_code(
     if let Some(path) = junit {
         let [a, b] = [&comparison.a, &comparison.b].map(|side| side.run.path.display().to_string());
         std::fs::write(path, junit::document(&judged, &a, &b)).map_err(|error| {
-            Failure::new(format!("cannot write `{}`", path.display()))
-                .cause(reason(&error))
-                .hint("--junit takes a file in a directory that exists and can be written")
+            Failure::new(format!("cannot write `{}`", path.display())).because(
+                &error,
+                "--junit takes a file in a directory that exists and can be written",
+            )
         })?;
     }
     let mut code = ExitCode::SUCCESS;

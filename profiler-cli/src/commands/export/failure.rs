@@ -11,7 +11,7 @@ use super::args::ExportArgs;
 use crate::runs::directory::no_directory;
 use crate::runs::failure::{no_cycle, no_rank, trace_failure};
 use crate::runs::formats::{self, Format, Takes};
-use crate::terminal::errors::{Failure, nearest, reason};
+use crate::terminal::errors::{Failure, nearest, reason, remedy};
 
 /// Steps that are named one by one.
 const MOST_STEPS: usize = 8;
@@ -134,19 +134,20 @@ pub fn failure(run: &Path, error: &ExportError) -> Failure {
         }
         ExportError::NoDirectory { path, directory } => no_directory(path, directory),
         ExportError::Write { path, source } if is_stdout(path) => {
-            Failure::new("cannot write the export").cause(reason(source)).hint("-o FILE")
+            Failure::new("cannot write the export").because(source, "-o FILE")
         }
-        ExportError::Write { path, source } => Failure::new(format!(
-            "cannot write `{}`",
-            path.display()
-        ))
-        .cause(reason(source))
-        .hint(match source.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-                "free space on the disk, -o on another disk, or fewer events: --rank, --steps"
-            }
-            _ => "-o in a writable directory",
-        }),
+        ExportError::Write { path, source } => {
+            let hint = match source.kind() {
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                    "free space on the disk, -o on another disk, or fewer events: --rank, --steps"
+                        .to_owned()
+                }
+                _ => remedy(source, "-o in a writable directory"),
+            };
+            Failure::new(format!("cannot write `{}`", path.display()))
+                .cause(reason(source))
+                .hint(hint)
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::runs::foreign::open_run_or_import;
 use crate::runs::formats::{self, Format, Takes, Writer};
 use crate::runs::scratch::Scratch;
 use crate::runs::symbols::Late;
-use crate::terminal::errors::{Failure, print_stderr, reason};
+use crate::terminal::errors::{Failure, print_stderr, reason, remedy};
 
 /// `tprof export`: one run, or a site of many.
 pub fn command(args: ExportArgs) -> anyhow::Result<ExitCode> {
@@ -77,7 +77,7 @@ fn write_archive(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Res
     let scratch = Scratch::new("export").map_err(|error| {
         Failure::new(format!("cannot write {} to stdout", format.name))
             .cause(format!("no temporary directory could be created: {}", reason(&error)))
-            .hint("set TMPDIR to a directory with free space, or -o DIR")
+            .hint(remedy(&error, "set TMPDIR to a writable directory, or -o DIR"))
     })?;
     let output = scratch.path().join(format.name);
     let args = ExportArgs { output: Some(output.clone()), ..args.clone() };

@@ -48,8 +48,7 @@ pub fn run(args: OpenArgs) -> anyhow::Result<ExitCode> {
     let opened = open_run_or_import(&args.path)?;
     let dir = Scratch::new("open").map_err(|error| {
         Failure::new("cannot create a temporary directory for the page")
-            .cause(reason(&error))
-            .hint("set TMPDIR to a directory with free space")
+            .because(&error, "set TMPDIR to a directory with free space")
     })?;
     let mut files = Vec::new();
     for format in formats {

@@ -69,11 +69,20 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
     match head.run.state {
         // Without a collector's account it is not known whether there was more.
         "cut off" if !head.run.recorded_by.is_empty() => {
-            // As long as the collector lets rows wait for a block to be worth its head.
-            page.item(
-                "the recording was cut off; the report covers the part that was written, which may \
-                 lack the last 4 s of CPU samples and 3 s of the rest",
-            );
+            page.item(&match &head.run.unwritten {
+                Some(why) => {
+                    let why = why.split(" (os error").next().unwrap_or(why).to_lowercase();
+                    let why = if why.is_empty() { why } else { format!(" ({why})") };
+                    format!(
+                        "from some moment on tprof could not write its files{why}; the report covers the \
+                         part that was written before, and how much is missing is unknown"
+                    )
+                }
+                // As long as the collector lets rows wait for a block to be worth its head.
+                None => "the recording was cut off; the report covers the part that was written, \
+                         which may lack the last 4 s of CPU samples and 3 s of the rest"
+                    .to_owned(),
+            });
             if let Some((number, time_ns)) = head.run.asked_to_end {
                 let (name, at) = (signal(number), duration(time_ns));
                 page.item(&format!("tprof had received {name} at {at}, and was killed after it"));

@@ -12,7 +12,7 @@ use tprof_analyze::{Kind, Made, Report};
 use super::head::{self, Head};
 use super::kinds::{kind_name, report_kinds};
 use super::{csv, document, memory, summary};
-use crate::terminal::errors::{Failure, reason};
+use crate::terminal::errors::Failure;
 use crate::terminal::page::{Form, Page};
 
 /// One of the reports.
@@ -141,8 +141,7 @@ impl Serialize for One<'_> {
 pub fn write_csv(made: &Made, directory: &Path) -> Result<(), Failure> {
     let failed = |what: &Path, error: &std::io::Error| {
         Failure::new(format!("cannot write `{}`", what.display()))
-            .cause(reason(error))
-            .hint("-o with a writable directory")
+            .because(error, "-o with a writable directory")
     };
     crate::runs::directory::make(directory)?;
     let write = |kind: &str, table: &str, text: String| {

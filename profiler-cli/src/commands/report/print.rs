@@ -15,7 +15,7 @@ use crate::runs::failure;
 use crate::runs::foreign::open_run_or_import;
 use crate::runs::symbols::Late;
 use crate::terminal::columns;
-use crate::terminal::errors::{Failure, reason};
+use crate::terminal::errors::Failure;
 use crate::terminal::page::Form;
 
 /// Reads a run and prints the report, or several.
@@ -32,8 +32,7 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(Failure::new("cannot write the report")
-                .cause(reason(&error))
-                .hint("redirect stdout to another file")
+                .because(&error, "redirect stdout to another file")
                 .into())
         }
         wrote => Ok(wrote.map(|()| ExitCode::SUCCESS)?),

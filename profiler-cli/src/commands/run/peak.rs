@@ -22,7 +22,7 @@ pub struct Peak {
     pub bytes: u64,
     /// The rank, where there are several.
     pub rank: Option<u32>,
-    /// Allocations of some process could not be recorded.
+    /// Allocations of some process could not be recorded, or were lost.
     pub at_least: bool,
 }
 
@@ -44,14 +44,15 @@ pub fn of(directory: &Path, info: &RunInfo) -> Option<Peak> {
     if sizes.sum::<u64>() > MOST_BYTES {
         return None;
     }
+    let mut misses = misses_allocations(&info.completeness.blind);
     let mut highest = None;
     for path in &paths {
         let file = TraceFile::open(path).ok()?;
         let memory = rank_memory(&file, Clock::default()).host_memory;
         let bytes = *memory.peak_bytes.value()?;
+        misses |= memory.at_least.is_some();
         let rank = file.header().rank.filter(|_| paths.len() > 1);
         highest = highest.max(Some((bytes, rank)));
     }
-    let at_least = misses_allocations(&info.completeness.blind);
-    highest.map(|(bytes, rank)| Peak { bytes, rank, at_least })
+    highest.map(|(bytes, rank)| Peak { bytes, rank, at_least: misses })
 }

@@ -8,7 +8,7 @@ use crate::commands::export::{self, ExportArgs};
 use crate::compile::CompileLogs;
 use crate::kineto::Daemon;
 use crate::launch::failures::{
-    cannot_start, missing_interpreter, not_finished, not_run, not_started, renamed,
+    cannot_start, not_executed, not_finished, not_run, not_started, renamed,
 };
 use crate::launch::follow;
 use crate::launch::inherited;
@@ -17,11 +17,11 @@ use crate::launch::python_path;
 use crate::launch::signals::{self, Signals};
 use crate::launch::system;
 use crate::launch::wait::{self, Interrupts, Outcome};
-use crate::launch::{self, Original, Unusable};
+use crate::launch::{self, NotStarted, Original, Pipes};
 use crate::settings::enabled;
 use crate::settings::table::OUTPUT;
 use crate::settings::{Resolved, resolve};
-use crate::terminal::errors::{self, Failure, print_stderr, reason};
+use crate::terminal::errors::{self, Failure, print_stderr};
 use crate::terminal::quote;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -67,6 +67,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let agent = agent_for(&resolved.config, &args.command)?;
     let python_path = python_path::change(&resolved.config, &args.command)?;
 
+    let pipes = Pipes::new().map_err(|error| cannot_start(&error))?;
     let signals = Signals::block();
     inherited::let_children_be_waited_for();
     let original = Original { mask: signals.original(), open_files: system::open_files_limit() };
@@ -106,7 +107,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         session,
         &args.command,
         &program,
-        &original,
+        (&original, pipes),
         &signals,
         &resolved,
         Variables {
@@ -182,8 +183,7 @@ pub fn agent_for(
 pub fn current_directory() -> Result<std::path::PathBuf, Failure> {
     std::env::current_dir().map_err(|e| {
         Failure::new("the current directory cannot be used")
-            .cause(reason(&e))
-            .hint("cd to a directory that exists")
+            .because(&e, "cd to a directory that exists")
     })
 }
 
@@ -198,7 +198,7 @@ fn launch_and_wait(
     session: Session,
     command: &[OsString],
     program: &Path,
-    original: &Original,
+    (original, pipes): (&Original, Pipes),
     signals: &Signals,
     resolved: &Resolved,
     variables: Variables,
@@ -216,7 +216,7 @@ fn launch_and_wait(
             changes.push(("LD_PRELOAD".into(), preload));
         }
     }
-    let started = launch::fork(command, &changes, original).and_then(|held| {
+    let started = launch::fork(command, &changes, original, pipes).and_then(|held| {
         let pid = held.pid();
         session.root_started(pid.unsigned_abs());
         signals.pass_on(pid);
@@ -239,10 +239,9 @@ fn launch_and_wait(
         }
         Err(e) => {
             withdraw(session);
-            Err(match e.raw_os_error() {
-                Some(libc::ENOENT) => missing_interpreter(&command[0]),
-                Some(libc::EAGAIN | libc::ENOMEM) => cannot_start(&e),
-                _ => not_run(&command[0], Unusable::NotExecutable(e)),
+            Err(match e {
+                NotStarted::Process(error) => cannot_start(&error),
+                NotStarted::Exec(error) => not_executed(&command[0], error),
             })
         }
     }
@@ -263,7 +262,7 @@ pub fn withdraw(session: Session) {
     }
     let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()) {
-        let text = std::fs::read(&path).unwrap_or_default();
+        let text = tprof_trace::read_plain(&path).unwrap_or_default();
         let is_json = path.extension() == Some(OsStr::new("json"));
         let own =
             |run: RunInfo| run.session == info.session && run.collector_pid == info.collector_pid;
@@ -318,6 +317,7 @@ fn after(
         }
     };
     if !resolved.quiet {
+        let notes = notes.into_iter().chain(info.notes.clone()).collect();
         let peak = peak::of(&resolved.config.output, &info);
         let first = first_finding::of(&resolved.config.output, &info);
         print_stderr(&summary::summary(&info, peak, first, &resolved.config, outcome, notes));

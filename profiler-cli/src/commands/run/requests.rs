@@ -66,7 +66,7 @@ pub fn pending(run: &Path) -> Vec<PathBuf> {
 /// Makes the exports that processes of this session asked for. One that fails is printed.
 pub fn make(run: &Path, info: &RunInfo) {
     for path in pending(run) {
-        let read = fs::read(&path).map_err(|error| reason(&error));
+        let read = tprof_trace::read_plain(&path).map_err(|error| reason(&error));
         let request: Result<ExportRequest, String> =
             read.and_then(|text| serde_json::from_slice(&text).map_err(|error| error.to_string()));
         let made = match request {

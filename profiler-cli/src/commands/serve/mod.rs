@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use crate::runs::newest::live_run_here;
-use crate::terminal::errors::{Failure, reason};
+use crate::terminal::errors::Failure;
 
 /// The program.
 const SERVER: &str = "tprof-serve";
@@ -80,7 +80,6 @@ pub fn become_server(words: Vec<OsString>) -> anyhow::Result<ExitCode> {
     let server = if beside.is_file() { beside } else { PathBuf::from(SERVER) };
     let error = Command::new(&server).args(words).env(PROGRAM, own).exec();
     Err(Failure::new(format!("cannot start {SERVER}"))
-        .cause(reason(&error))
-        .hint(format!("install {SERVER} beside tprof: archives and wheels have both"))
+        .because(&error, format!("install {SERVER} beside tprof: archives and wheels have both"))
         .into())
 }

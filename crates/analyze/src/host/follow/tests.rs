@@ -91,7 +91,7 @@ fn made(others: &[Sample]) -> TraceFile {
 /// The ledger of a driving thread's rows beside those of others.
 fn ledger(own: &[Sample], others: &[Sample]) -> Ledger {
     let file = made(&[own, others].concat());
-    let cpu = CpuTrace::load(&file, &mut Vec::new());
+    let cpu = CpuTrace::load(&file);
     let (process, thread, tid) = (0, 0, 100);
     let driver = Driver { process, thread, tid, name: "".into(), start_ns: 0, end_ns: WINDOW.end };
     let (rows, hands) = follow(&file, &cpu, &driver, own.to_vec(), WINDOW, Hands::from(9));

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use rustc_hash::FxHashMap;
+use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
-use tprof_trace::{Problem, TraceFile};
 
 use super::names::{FrameFunctions, FuncId, FunctionTable, Stack};
 use super::part::Part;
@@ -44,8 +44,8 @@ struct SampleSums {
 
 impl CpuTrace {
     /// Reads a file.
-    pub fn load(file: &TraceFile, problems: &mut Vec<Problem>) -> CpuTrace {
-        CpuTrace::load_where(file, problems, |_| true)
+    pub fn load(file: &TraceFile) -> CpuTrace {
+        CpuTrace::load_where(file, |_| true)
     }
 
     /// What a stack consists of.
@@ -97,15 +97,8 @@ impl CpuTrace {
     }
 
     /// Reads some of a file's rows.
-    pub(crate) fn load_where(
-        file: &TraceFile,
-        problems: &mut Vec<Problem>,
-        keep: impl Fn(&Sample) -> bool,
-    ) -> CpuTrace {
-        let mut blocks = file.blocks::<Sample>();
-        let trace = CpuTrace::of_rows(file, blocks.by_ref().flatten().filter(keep));
-        problems.extend(blocks.into_problems());
-        trace
+    pub(crate) fn load_where(file: &TraceFile, keep: impl Fn(&Sample) -> bool) -> CpuTrace {
+        CpuTrace::of_rows(file, file.blocks::<Sample>().flatten().filter(keep))
     }
 
     /// Adds rows of a file up, which may have been cut to a window.

@@ -120,10 +120,8 @@ pub(crate) struct RankSummary {
     sigkills: u64,
     findings: Option<RankFindings>,
     devices: Option<(RankAt, report_gpu::FileSamples)>,
-    /// What of its memory, and of the file itself, could not be read.
-    problems: Vec<String>,
-    /// Unreadable parts of the tables that only the summary reads.
-    of_devices: Vec<String>,
+    /// What of its file could not be read.
+    pub(crate) problems: Vec<String>,
 }
 
 /// Tables that a summary reads of a rank.
@@ -144,7 +142,6 @@ pub(crate) fn part_of(
     let memory = rank_memory(trace, at.clock);
     let summed_up = reports.contains(&Kind::Summary);
     let mut host_memory = memory.host_memory;
-    let found = if summed_up { rank.problems_in(Needs::WORK) } else { Vec::new() };
     let (gpu, findings) = match summed_up {
         true => {
             let judged = judged.filter(|_| lines::are_worth_it(trace, at));
@@ -153,14 +150,11 @@ pub(crate) fn part_of(
         }
         false => (Reading::missing(NOT_IN_MEMORY), None),
     };
-    let problem = |p: &tprof_trace::Problem| format!("{name}: {} (at byte {})", p.what, p.offset);
-    let mut problems: Vec<String> =
-        trace.problems().iter().chain(&memory.problems).map(problem).collect();
-    if let Some(problem) = unclosed(trace, name, dir) {
-        if host_memory.recording == "exact" && host_memory.at_least.is_none() {
-            host_memory.at_least = Some("the end of the file is missing".to_owned());
-        }
-        problems.push(problem);
+    if unclosed(trace, name, dir).is_some()
+        && host_memory.recording == "exact"
+        && host_memory.at_least.is_none()
+    {
+        host_memory.at_least = Some("the end of the file is missing".to_owned());
     }
     let processes = processes::of_file(trace, name, at.rank, at.clock);
     // The memory of a part ends with that.
@@ -168,8 +162,7 @@ pub(crate) fn part_of(
     RankSummary {
         seen: Seen::of(trace),
         last_ns: at.clock.since_start(end_ns),
-        problems,
-        of_devices: found.iter().map(problem).collect(),
+        problems: Vec::new(),
         cgroup: memory.cgroup,
         deaths: memory.deaths,
         sigkills: memory.sigkills,
@@ -205,7 +198,6 @@ pub(crate) fn report_of(
     for part in &mut parts {
         problems.append(&mut part.problems);
         if kind == Kind::Summary {
-            problems.append(&mut part.of_devices);
             part.rank.host_memory.sites.truncate(SUMMARY_SITES);
         } else {
             part.rank.gpu = Reading::missing(NOT_IN_MEMORY);
@@ -249,7 +241,7 @@ pub(crate) fn report_of(
         kind,
         run,
         problems,
-        notes: banner.into_iter().collect(),
+        notes: banner.into_iter().chain(infos.iter().flat_map(|info| info.notes.clone())).collect(),
         completeness,
         overhead: Overhead::of(infos),
         process_count: processes::count(&processes),

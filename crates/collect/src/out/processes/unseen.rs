@@ -4,6 +4,7 @@
 use super::expected::{NEVER_ATTACHED, STOOD_STILL_THEN};
 use super::{Expected, Processes, Unanswered, in_words};
 use crate::config::Config;
+use crate::os::proc;
 use crate::out::losses::MOST_BLIND;
 use crate::out::survivors::Survivor;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ impl Processes {
     /// A process went on by itself, or ended, before it was answered.
     pub fn unanswered(&mut self, mut late: Unanswered, redact: bool) {
         if redact {
-            late.command.truncate(1);
+            late.command = vec![proc::program_of(&late.command.join(" "))];
         }
         // Its parent's records may have had its end before.
         let pid = format!("{} ", late.pid);

@@ -1,0 +1,38 @@
+//! Names of a job as a person sees them: they drive no terminal, and turn no text around.
+
+/// Whether a character sets the direction of the text around it.
+fn turns(c: char) -> bool {
+    let marks = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}');
+    marks || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A character, or what stands for it where it would act on what is around it.
+pub fn printable(c: char) -> char {
+    if c.is_control() || turns(c) { '\u{fffd}' } else { c }
+}
+
+/// A text that turns nothing around; lines and other control characters stay.
+pub fn straighten(text: &mut String) {
+    if text.chars().any(turns) {
+        *text = text.chars().map(|c| if turns(c) { '\u{fffd}' } else { c }).collect();
+    }
+}
+
+/// A text of printable characters.
+pub fn printable_text(text: &str) -> String {
+    text.chars().map(printable).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_character_acts_on_what_is_around_it() {
+        assert_eq!(
+            printable_text("a\u{202e}b\u{1b}[c\u{61c}d\u{2067}"),
+            "a\u{fffd}b\u{fffd}[c\u{fffd}d\u{fffd}"
+        );
+        assert_eq!(printable_text("größe \u{2028} שלום 行列 🦀"), "größe \u{2028} שלום 行列 🦀");
+    }
+}

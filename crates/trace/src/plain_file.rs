@@ -1,0 +1,101 @@
+//! Opens plain files only: a name in a directory may be a pipe, which holds whoever opens it until
+//! another writes, or a device, which acts or never ends.
+
+use std::fs::{self, File, FileType, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+/// As Linux has it on every architecture that tprof is built for.
+const O_NONBLOCK: i32 = 0o4000;
+
+/// Opens a plain file for reading. Anything else is refused without being opened.
+pub fn open_plain(path: &Path) -> io::Result<File> {
+    check(&fs::metadata(path)?)?;
+    let file = unblocked(path)?;
+    // Another file may have got the name meanwhile.
+    check(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// Reads a plain file whole.
+pub fn read_plain(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_plain(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Opens what a person named as an input: a plain file, or the pipe that a shell made for a command
+/// (`<(zcat trace.gz)`, `/dev/stdin`). A pipe with a name in the file system is refused.
+pub fn open_input(path: &Path) -> io::Result<File> {
+    let about = fs::metadata(path)?;
+    // A pipe of a shell has no name: the link to it leads nowhere in the file system.
+    match about.file_type().is_fifo() && fs::canonicalize(path).is_err() {
+        true => File::open(path),
+        false => open_plain(path),
+    }
+}
+
+/// Opens without waiting for a pipe's writer; for the reading of a plain file that is the same.
+fn unblocked(path: &Path) -> io::Result<File> {
+    File::options().read(true).custom_flags(O_NONBLOCK).open(path)
+}
+
+fn check(about: &Metadata) -> io::Result<()> {
+    if about.is_file() {
+        return Ok(());
+    }
+    if about.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    let what = format!("it is {}, not a plain file", name(about.file_type()));
+    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+}
+
+fn name(kind: FileType) -> &'static str {
+    if kind.is_fifo() {
+        "a pipe"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+    use std::process::Command;
+
+    #[test]
+    fn only_plain_files_are_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("file"), "text").unwrap();
+        symlink("file", at("link")).unwrap();
+        assert!(Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
+        symlink("pipe", at("link to pipe")).unwrap();
+        symlink("/dev/zero", at("zero")).unwrap();
+        fs::create_dir(at("directory")).unwrap();
+        let _socket = UnixListener::bind(at("socket")).unwrap();
+        for name in ["file", "link"] {
+            assert_eq!(read_plain(&at(name)).unwrap(), b"text", "{name}");
+            assert!(open_input(&at(name)).is_ok(), "{name}");
+        }
+        let others = [
+            ("pipe", "a pipe"),
+            ("link to pipe", "a pipe"),
+            ("zero", "a device"),
+            ("socket", "a socket"),
+            ("directory", "is a directory"),
+        ];
+        for (name, what) in others {
+            for refused in [read_plain(&at(name)).err(), open_input(&at(name)).err()] {
+                let why = refused.expect(name).to_string();
+                assert!(why.contains(what), "{name}: {why}");
+            }
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What of a file could not be read, whoever asked for it.
+
+use crate::error::Problem;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A file full of damage is described by its first problems.
+const MAX_PROBLEMS: usize = 1000;
+
+/// The damage that readers of one file have met so far, each block's once. Readings of large tables
+/// are many, and each passes over what it cannot decode: this list has it whether or not they ask.
+#[derive(Clone, Debug, Default)]
+pub struct Unread(Arc<Mutex<BTreeSet<(u64, String)>>>);
+
+impl Unread {
+    /// Adds what could not be read.
+    pub(crate) fn add(&self, problem: &Problem) {
+        let mut met = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if met.len() < MAX_PROBLEMS {
+            met.insert((problem.offset, problem.what.clone()));
+        }
+    }
+
+    /// What could not be read so far, in the order of the file.
+    pub fn problems(&self) -> Vec<Problem> {
+        let met = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let problem =
+            |(offset, what): &(u64, String)| Problem { offset: *offset, what: what.clone() };
+        met.iter().map(problem).collect()
+    }
+}
