@@ -3,18 +3,17 @@
 use crate::categories::{self, Category};
 use crate::comm::Collectives;
 use crate::document::{Broken, Sink};
-use crate::era::{FAR_NS, Moment, Times};
+use crate::era::{FAR_NS, Moment};
 use crate::error::ImportError;
 use crate::event::Event;
 use crate::facts::Facts;
 use crate::frames::StackFrames;
-use crate::implausible::Implausible;
+use crate::implausible::{Implausible, Passes};
 use crate::kinds::Kinds;
 use crate::number;
 use crate::output::{Output, Rows};
 use crate::pairs::Pairs;
 use crate::samples::Samples;
-use crate::serial::Streams;
 use crate::stacks::Stacks;
 use crate::tally::Lost;
 use crate::threads::Threads;
@@ -40,12 +39,7 @@ pub(crate) struct Builder {
     pub kinds: Kinds,
     pub samples: Samples,
     pub stack_frames: StackFrames,
-    /// What this pass leaves out, and what it finds for the next one.
-    pub implausible: Implausible,
-    pub times: Times,
-    pub streams: Streams,
-    /// Kernels and copies that overlap others where a stream's number stands for several.
-    pub shared_streams: u64,
+    pub passes: Passes,
     /// The profiler's own spans, which wait for a process: thread name and span.
     pub own_spans: Vec<(Vec<u8>, Span)>,
 }
@@ -95,10 +89,7 @@ impl Builder {
             kinds: Kinds::default(),
             samples: Samples::default(),
             stack_frames: StackFrames::default(),
-            implausible,
-            times: Times::default(),
-            streams: Streams::default(),
-            shared_streams: 0,
+            passes: Passes::after(implausible),
             own_spans: Vec::new(),
         }
     }
@@ -117,7 +108,7 @@ impl Builder {
             return None;
         };
         let moment = Moment { time_ns, is_zero: time == 0 || time_ns == 0 };
-        self.is_of_run(moment).then_some(time_ns)
+        self.passes.is_of_run(moment, &mut self.output.tally).then_some(time_ns)
     }
 
     fn interval(&mut self, event: &Event<'_>) -> Option<Interval> {
@@ -174,12 +165,15 @@ impl Builder {
             span.thread = self.threads.profiler_thread(&thread, start_ns, end_ns, &mut self.output);
             self.spans.push(span, &mut self.output)?;
         }
-        let mut notes: Vec<String> = self.write_samples()?.into_iter().collect();
-        if self.shared_streams > 0 {
+        let samples = std::mem::take(&mut self.samples);
+        let (threads, stacks, output) = (&mut self.threads, &mut self.stacks, &mut self.output);
+        let note = samples.write(threads, &mut self.stack_frames, stacks, output)?;
+        let mut notes: Vec<String> = note.into_iter().collect();
+        if self.passes.shared_streams > 0 {
             notes.push(format!(
                 "{} kernels and copies overlap several others on one stream, so that its number \
                  stands for several streams: busy time counts each moment once",
-                self.shared_streams
+                self.passes.shared_streams
             ));
         }
         self.stack_frames.write(&mut self.stacks, &mut self.output);

@@ -62,12 +62,13 @@ impl Builder {
         let place = [fields.pid, fields.tid].map(|place| fnv1a(event.text(place)));
         let mut number = |key| event.peek(key).map(number::unquoted).and_then(number::unsigned);
         let context = number(Key::Context).unwrap_or(0);
-        self.may_have_run(Work {
+        let work = Work {
             stream: joined(&[place[0], place[1], device.into(), context, stream]),
             start_ns: at.start_ns,
             duration_ns: at.duration_ns,
             launch: number(Key::Correlation).filter(|launch| *launch != 0),
-        })
+        };
+        self.passes.may_have_run(work, &mut self.output.tally)
     }
 
     /// A kernel's run.

@@ -1,9 +1,8 @@
 //! What a first pass over a file found that cannot be, for a second one to leave out.
 
-use crate::builder::Builder;
-use crate::era::{Era, Moment, Outside};
-use crate::serial::Work;
-use crate::tally::Lost;
+use crate::era::{Era, Moment, Outside, Times};
+use crate::serial::{Streams, Work};
+use crate::tally::{Lost, Tally};
 use rustc_hash::FxHashSet;
 
 /// What cannot be.
@@ -15,10 +14,26 @@ pub(crate) struct Implausible {
     wrong: FxHashSet<Work>,
 }
 
-impl Builder {
+/// The passes over a file: what this one leaves out, and what it finds for another one.
+#[derive(Debug, Default)]
+pub(crate) struct Passes {
+    known: Implausible,
+    times: Times,
+    streams: Streams,
+    /// Kernels and copies that overlap others where a stream's number stands for several.
+    pub shared_streams: u64,
+}
+
+impl Passes {
+    /// One that leaves out what an earlier one found.
+    pub fn after(known: Implausible) -> Passes {
+        Passes { known, ..Passes::default() }
+    }
+
     /// Whether a time may be one of the run; if not, it is counted.
-    pub fn is_of_run(&mut self, moment: Moment) -> bool {
-        let Some(era) = &self.implausible.era else {
+    #[inline]
+    pub fn is_of_run(&mut self, moment: Moment, tally: &mut Tally) -> bool {
+        let Some(era) = &self.known.era else {
             self.times.add(moment);
             return true;
         };
@@ -27,22 +42,23 @@ impl Builder {
             Some(Outside::Unset) => Lost::UnsetTime,
             Some(Outside::Far) => Lost::FarTime,
         };
-        self.output.tally.lose(lost);
+        tally.lose(lost);
         false
     }
 
     /// Whether work may have run when it is said to; if not, it is counted.
-    pub fn may_have_run(&mut self, work: Work) -> bool {
-        if self.implausible.wrong.contains(&work) {
-            self.output.tally.lose(Lost::Overlapping);
+    #[inline]
+    pub fn may_have_run(&mut self, work: Work, tally: &mut Tally) -> bool {
+        if self.known.wrong.contains(&work) {
+            tally.lose(Lost::Overlapping);
             return false;
         }
         self.streams.add(work);
         true
     }
 
-    /// What cannot be of what was read so far; none if a reader has to leave nothing out.
-    pub fn implausible(&mut self) -> Option<Implausible> {
+    /// What cannot be of all that was read; none if nothing has to be left out.
+    pub fn found(&mut self) -> Option<Implausible> {
         let era = std::mem::take(&mut self.times).era();
         let overlaps = std::mem::take(&mut self.streams).overlaps();
         self.shared_streams = overlaps.shared;

@@ -39,6 +39,13 @@ impl Builder {
         self.small_row()
     }
 
+    /// A CPU sample: an event, or an element of the list of the top level.
+    pub fn sample(&mut self, event: &Event<'_>, is_event: bool) {
+        if let Some(time_ns) = self.time(event) {
+            self.samples.add(event, (time_ns, is_event), &mut self.threads, &mut self.output);
+        }
+    }
+
     /// Writes small rows when many wait.
     fn small_row(&mut self) -> Result<(), ImportError> {
         self.output.tally.kept += 1;

@@ -343,7 +343,7 @@ fn of_json(
     options: &Options,
 ) -> Result<Filled, ImportError> {
     let mut builder = read_json(&mut window, partial, Implausible::default(), options)?;
-    if let Some(implausible) = builder.implausible() {
+    if let Some(implausible) = builder.passes.found() {
         drop(builder);
         if !source.is_file() {
             return Err(ImportError::NotTwice { path: source.to_owned() });

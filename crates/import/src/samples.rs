@@ -3,13 +3,14 @@
 //! A sample of the list names its thread without a process, and none names the time that it
 //! stands for. Both are known only when all has been read: until then samples wait.
 
-use crate::builder::Builder;
 use crate::error::ImportError;
 use crate::event::Event;
+use crate::frames::StackFrames;
 use crate::number;
 use crate::output::{Output, Rows};
+use crate::stacks::Stacks;
 use crate::tally::Lost;
-use crate::threads::Id;
+use crate::threads::{Id, Threads};
 use rustc_hash::FxHashMap;
 use tprof_facts::units::duration;
 use tprof_trace::model::{NameId, Sample, ThreadIndex, ThreadState};
@@ -48,85 +49,91 @@ pub(crate) struct Samples {
     place_of: FxHashMap<Box<[u8]>, u32>,
 }
 
-impl Builder {
-    /// A sample of the list of the top level, or an event that is one.
-    pub fn sample(&mut self, event: &Event<'_>, is_event: bool) {
-        let Some(time_ns) = self.time(event) else { return };
+impl Samples {
+    /// Adds a sample of a time. In the list of the top level one may lack its stack; an event that
+    /// lacks its own has it elsewhere.
+    pub fn add(
+        &mut self,
+        event: &Event<'_>,
+        (time_ns, is_event): (u64, bool),
+        threads: &mut Threads,
+        output: &mut Output,
+    ) {
         let fields = event.fields();
         let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
-        let frame = number::unquoted(event.text(fields.frame));
+        let frame = event.inner(fields.frame);
         if is_event && frame.is_empty() {
-            self.output.tally.lose(Lost::Sample);
+            output.tally.lose(Lost::Sample);
             return;
         }
-        if self.samples.waiting.len() == MAX_SAMPLES {
-            self.output.tally.lose(Lost::SamplesFull);
+        if self.waiting.len() == MAX_SAMPLES {
+            output.tally.lose(Lost::SamplesFull);
             return;
         }
         let owner = match pid.is_empty() {
             true => Owner::Id(Id::of(tid)),
-            false => {
-                let output = &mut self.output;
-                Owner::Thread(self.threads.thread(pid, tid, time_ns, time_ns, output).1)
-            }
+            false => Owner::Thread(threads.thread(pid, tid, time_ns, time_ns, output).1),
         };
         let of = |place| number::unsigned(event.inner(place));
         let weight = of(fields.weight).unwrap_or(1);
         let cpu = of(fields.cpu).and_then(|cpu| u32::try_from(cpu).ok());
-        let event = self.output.name(event.inner(fields.name));
-        let frame = self.samples.frame(frame);
-        self.samples.waiting.push(Waiting { time_ns, owner, event, frame, cpu, weight });
+        let event = output.name(event.inner(fields.name));
+        let frame = self.frame(frame);
+        self.waiting.push(Waiting { time_ns, owner, event, frame, cpu, weight });
     }
 
     /// Writes the samples. Returns what a reader should know of them.
-    pub fn write_samples(&mut self) -> Result<Option<String>, ImportError> {
-        let Samples { mut waiting, frames, .. } = std::mem::take(&mut self.samples);
-        keep_one_event(&mut waiting, &mut self.output);
+    pub fn write(
+        self,
+        threads: &mut Threads,
+        stack_frames: &mut StackFrames,
+        stacks: &mut Stacks,
+        output: &mut Output,
+    ) -> Result<Option<String>, ImportError> {
+        let Samples { mut waiting, frames, .. } = self;
+        keep_one_event(&mut waiting, output);
         let mut rows: Vec<(ThreadIndex, Waiting)> = Vec::new();
-        let by_id = self.threads.by_id();
+        let by_id = threads.by_id();
         for one in waiting {
             let thread = match &one.owner {
                 Owner::Thread(thread) => *thread,
                 Owner::Id(id) => match by_id.get(id) {
                     Some(thread) => *thread,
-                    None => self.threads.of_main(id.clone(), &mut self.output),
+                    None => threads.of_main(id.clone(), output),
                 },
             };
             rows.push((thread, one));
         }
         rows.sort_by_key(|(thread, one)| (*thread, one.time_ns));
         let Some(period_ns) = period(&rows) else {
-            self.output.tally.lose_many(Lost::SamplePeriod, rows.len() as u64);
+            output.tally.lose_many(Lost::SamplePeriod, rows.len() as u64);
             return Ok(None);
         };
         rows.sort_by_key(|(_, one)| one.time_ns);
         let count = rows.len();
         let mut table: Rows<Sample> = Rows::default();
         for (thread, one) in rows {
-            let process = self.threads.touch(thread, one.time_ns, one.time_ns);
-            let frame = &frames[one.frame as usize];
+            let process = threads.touch(thread, one.time_ns, one.time_ns);
             let sample = Sample {
                 time_ns: one.time_ns,
                 process,
                 thread,
-                stack: self.stack_frames.stack(process, frame, &mut self.stacks),
+                stack: stack_frames.stack(process, &frames[one.frame as usize], stacks),
                 weight_ns: period_ns.saturating_mul(one.weight),
                 state: ThreadState::Running,
                 cpu: one.cpu,
                 ..Sample::default()
             };
-            table.push(sample, &mut self.output)?;
+            table.push(sample, output)?;
         }
-        table.write(&mut self.output)?;
+        table.write(output)?;
         Ok(Some(format!(
             "the trace names no period of its {count} CPU samples: each stands for {}, the median \
              distance of two samples of a thread",
             duration(period_ns)
         )))
     }
-}
 
-impl Samples {
     fn frame(&mut self, id: &[u8]) -> u32 {
         if let Some(place) = self.place_of.get(id) {
             return *place;

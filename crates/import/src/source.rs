@@ -32,7 +32,7 @@ pub(crate) fn text(path: &Path, read: Arc<AtomicU64>) -> io::Result<Box<dyn Read
     let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
     let start = file.fill_buf()?;
     Ok(if start.starts_with(&GZIP) {
-        Box::new(Members { decoder: Some(GzDecoder::new(file)) })
+        Box::new(GzipMembers { decoder: Some(GzDecoder::new(file)) })
     } else if start.starts_with(&ZSTD) {
         Box::new(zstd::stream::read::Decoder::with_buffer(file)?)
     } else {
@@ -80,12 +80,12 @@ impl Read for UpToDamage {
 
 /// The members of a gzip file, one after another: `gzip >>` makes several. Zeros after the last
 /// one are padding, as `gzip` itself has it.
-struct Members<R: BufRead> {
+struct GzipMembers<R: BufRead> {
     /// The member that is read; none at the end.
     decoder: Option<GzDecoder<R>>,
 }
 
-impl<R: BufRead> Read for Members<R> {
+impl<R: BufRead> Read for GzipMembers<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         while let Some(decoder) = &mut self.decoder {
             let count = decoder.read(out)?;

@@ -50,9 +50,10 @@ fn share(finding: &Finding, rank: &RankFindings) -> f64 {
     finding.share.unwrap_or(of_time)
 }
 
-/// All findings, those with the largest share of their rank's time first; of those that are capped, what is
-/// spent once is behind others as severe, since its share is of the whole job. What is at least high and
-/// can be changed at one place comes before what needs the job built otherwise.
+/// All findings, those with the largest share of their rank's time first; those that are capped behind
+/// others as severe, but before what has a smaller gain in time, unless they are spent once: the share of
+/// that is of the whole job. What is at least high and can be changed at one place comes before what needs
+/// the job built otherwise.
 pub(super) fn joined(ranks: &[RankFindings]) -> Vec<Joined<'_>> {
     let mut all: Vec<Joined<'_>> = Vec::new();
     for rank in ranks {
@@ -85,13 +86,24 @@ pub(super) fn joined(ranks: &[RankFindings]) -> Vec<Joined<'_>> {
     let order = |one: &Joined<'_>| (one.rule, one.finding.subject.clone());
     let rank = |one: &Joined<'_>| {
         let is_quick = one.finding.is_local && one.severity() >= Severity::High;
-        let is_capped_once = one.finding.is_once && one.finding.most.is_some();
-        (is_quick, one.severity(), !is_capped_once)
+        (is_quick, one.severity())
     };
+    let key = |one: &Joined<'_>| (rank(one), one.finding.most.is_none());
     all.sort_by(|a, b| {
         let by_share = || b.share().total_cmp(&a.share());
-        rank(b).cmp(&rank(a)).then_with(by_share).then_with(|| order(a).cmp(&order(b)))
+        key(b).cmp(&key(a)).then_with(by_share).then_with(|| order(a).cmp(&order(b)))
     });
+    for mut at in 0..all.len() {
+        let is_passed = |before: &Joined<'_>, one: &Joined<'_>| {
+            let is_timed = before.finding.gain_unknown.is_none() && before.finding.bytes.is_none();
+            is_timed && rank(before) == rank(one) && before.share() < one.share()
+        };
+        let is_capped = all[at].finding.most.is_some() && !all[at].finding.is_once;
+        while is_capped && at > 0 && is_passed(&all[at - 1], &all[at]) {
+            all.swap(at - 1, at);
+            at -= 1;
+        }
+    }
     all
 }
 
@@ -101,11 +113,14 @@ mod tests {
     use super::*;
 
     /// The rules of findings with these shares of a second, in order: those that are capped, and those
-    /// of them that are spent once.
+    /// of them that are spent once. `leak` is of memory.
     fn order(findings: &[(&'static str, u64, bool, bool)]) -> Vec<&'static str> {
         let outcome = |&(rule, share, is_capped, is_once): &(&'static str, u64, bool, bool)| {
             let mut finding = Finding::new(rule).bound(share * 10);
             finding.is_once = is_once;
+            if rule == "leak" {
+                finding = finding.bytes(1, share as f64 / 100.0);
+            }
             finding.most = is_capped.then_some(Severity::Medium);
             Outcome { found: vec![(finding, Vec::new())], ..Outcome::of(rule) }
         };
@@ -128,10 +143,12 @@ mod tests {
     fn within_a_severity_the_larger_gain_comes_first_unless_it_is_spent_once() {
         let found = [
             ("small", 3, false, false),
+            ("larger", 4, false, false),
             ("wait", 95, true, false),
+            ("leak", 5, false, false),
             ("begin", 90, true, true),
             ("high", 11, false, false),
         ];
-        assert_eq!(order(&found), ["high", "wait", "small", "begin"]);
+        assert_eq!(order(&found), ["high", "leak", "wait", "larger", "small", "begin"]);
     }
 }

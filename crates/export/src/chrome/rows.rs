@@ -11,7 +11,7 @@ use tprof_trace::model::*;
 
 use super::occupancy::Multiprocessors;
 use super::operators::OperatorIds;
-use super::places::Places;
+use super::places::SlicePlaces;
 use super::writer::Writer;
 use crate::arrows::Arrows;
 use crate::correlations::Correlations;
@@ -35,7 +35,7 @@ pub(super) struct Rows<'a> {
     launched: Correlations,
     operators: OperatorIds,
     arrows: Arrows,
-    places: Places,
+    places: SlicePlaces,
     devices: FxHashMap<(ProcessIndex, u32), Multiprocessors>,
     objects: Objects,
 }
@@ -58,7 +58,7 @@ impl<'a> Rows<'a> {
             launched: Correlations::default(),
             operators: OperatorIds::of(trace, imported),
             arrows: Arrows::default(),
-            places: Places::default(),
+            places: SlicePlaces::default(),
             devices: devices.collect(),
             objects: Objects::default(),
         }

@@ -16,4 +16,4 @@ pub mod tensorboard;
 mod write;
 
 pub use args::{ExportArgs, SliceArgs};
-pub use write::{command, print_notes, run, wanted, write};
+pub use write::{command, print, run, wanted, write};

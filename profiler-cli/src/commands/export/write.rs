@@ -39,13 +39,22 @@ pub fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {
         write_archive(format, &args, opened.path())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let written = write(format, &args, opened.path())?;
-    let mut stdout = std::io::stdout().lock();
-    for path in &written.paths {
-        writeln!(stdout, "{}", path.display())?;
-    }
-    stdout.flush()?;
+    print(&made(format, &args, opened.path())?)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the paths of an export to stdout, and notes to stderr: the last one is the last line.
+pub fn print(written: &Written) -> std::io::Result<()> {
+    let paths = || {
+        let mut stdout = std::io::stdout().lock();
+        for path in &written.paths {
+            writeln!(stdout, "{}", path.display())?;
+        }
+        stdout.flush()
+    };
+    let printed = paths();
+    print_notes(written);
+    printed
 }
 
 /// The format that is asked for, if it can honour all that is.
@@ -154,7 +163,7 @@ fn made(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<Writt
 }
 
 /// What was left out, and other remarks, on stderr.
-pub fn print_notes(written: &Written) {
+fn print_notes(written: &Written) {
     if written.left_out > 0 {
         let all = count(written.events + written.left_out);
         print_stderr(&format!("note: {} of {all} events were left out\n", count(written.left_out)));

@@ -350,10 +350,7 @@ fn stdout_is_the_jobs(quiet: bool) -> anyhow::Result<()> {
 
 fn complete(log: LiveLog, output: &Path) -> anyhow::Result<()> {
     let written = export::tensorboard::complete(log, output)?;
-    export::print_notes(&written);
-    for path in &written.paths {
-        writeln!(io::stdout(), "{}", path.display())?;
-    }
+    export::print(&written)?;
     Ok(())
 }
 

@@ -54,7 +54,7 @@ impl Scene<'_> {
     /// Whether a host span of these kinds that states this was recorded at all.
     pub fn has_spans(&self, kinds: &[SpanKind], stated: Stated) -> bool {
         let mut states = self.states(stated);
-        kinds.iter().flat_map(|kind| self.rank.spans(*kind)).any(|span| states(span))
+        kinds.iter().flat_map(|kind| self.rank.spans(*kind)).any(&mut states)
     }
 
     /// Host spans of the main threads of these kinds that state this.

@@ -7,6 +7,7 @@ mod compiled;
 mod copies;
 mod device;
 mod driving;
+mod gil;
 mod growth;
 mod host;
 mod idle;

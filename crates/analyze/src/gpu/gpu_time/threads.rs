@@ -70,6 +70,9 @@ pub struct Explained {
     pub call: u32,
 }
 
+/// What a span states, what its device waits for whatever is called in it, and what in the rest of it.
+type SpanCauses = (Option<Stated>, [Option<IdleCause>; 2]);
+
 impl Threads {
     /// Of a rank with calls, and with operators, annotations and samples as far as there are any.
     pub fn of(rank: &RankTrace<'_>) -> Threads {
@@ -169,8 +172,7 @@ impl Threads {
     }
 
     fn add_names(&mut self, rank: &RankTrace<'_>) {
-        let mut known: FxHashMap<(NameId, NameId), (Option<Stated>, [Option<IdleCause>; 2])> =
-            FxHashMap::default();
+        let mut known: FxHashMap<(NameId, NameId), SpanCauses> = FxHashMap::default();
         let mut named: FxHashMap<usize, Vec<(Interval, Option<IdleCause>)>> = FxHashMap::default();
         for span in NAMING.iter().flat_map(|kind| rank.spans(*kind)) {
             let HostSpan { name, args, process, thread, .. } = *span;
