@@ -74,7 +74,7 @@ fn an_empty_run_is_one_clear_error() {
 #[test]
 fn a_file_of_another_kind_is_one_clear_error() {
     let scratch = Scratch::new();
-    for text in ["hello\n", "{\"traceEvents\": []}", "\x7fELF", "TPROF", &"x".repeat(100_000)] {
+    for text in ["hello\n", "{\"settings\": []}", "\x7fELF", "TPROF", &"x".repeat(100_000)] {
         let file = scratch.write("some.tprof", text);
         assert_refused(&read(&file, "summary"), &["some.tprof"]);
     }

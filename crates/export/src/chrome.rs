@@ -128,7 +128,7 @@ fn document(
     // launch of work without one.
     let first = first_span(part);
     if let Some(first) = &first {
-        rows.write(TimedRow::Span(first), &mut writer)?;
+        rows.write_out_of_order(first, &mut writer)?;
         written.events += 1;
     }
     let mut first = first;

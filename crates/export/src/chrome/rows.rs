@@ -115,6 +115,17 @@ impl<'a> Rows<'a> {
         self.places.of_slice(on_device(device, stream), label, interval, to)
     }
 
+    /// Writes a span that comes before those which begin earlier: it says nothing on how they nest.
+    pub fn write_out_of_order<W: Write>(
+        &mut self,
+        row: &Span,
+        to: &mut Writer<'_, W>,
+    ) -> io::Result<()> {
+        self.span(row, to)?;
+        self.places = SlicePlaces::default();
+        Ok(())
+    }
+
     fn span<W: Write>(&mut self, row: &Span, to: &mut Writer<'_, W>) -> io::Result<()> {
         let trace = self.trace;
         let category = match (trace.name(row.category), words::of_span(row.kind)) {
