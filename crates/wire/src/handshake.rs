@@ -257,11 +257,11 @@ mod tests {
 
     /// A field that moves is another version of the wire.
     #[test]
-    fn fields_lie_where_version_19_has_them() {
-        assert_eq!(WIRE_VERSION, 19);
+    fn fields_lie_where_version_20_has_them() {
+        assert_eq!(WIRE_VERSION, 20);
         let bytes = hello().to_bytes();
         assert_eq!(bytes[..8], HELLO_MAGIC.to_ne_bytes());
-        assert_eq!(bytes[8..12], 19u32.to_ne_bytes());
+        assert_eq!(bytes[8..12], 20u32.to_ne_bytes());
         assert_eq!(bytes[12..16], 1u32.to_ne_bytes());
         assert_eq!(bytes[16..20], 0x4142_4344u32.to_ne_bytes());
         assert_eq!(bytes[20..24], 0x5152_5354u32.to_ne_bytes());
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(bytes[40..], 0x8182_8384_8586_8788u64.to_ne_bytes());
         let bytes = Welcome::new(true).to_bytes();
         assert_eq!(bytes[..8], HELLO_MAGIC.to_ne_bytes());
-        assert_eq!((&bytes[8..12], &bytes[12..]), (&[19, 0, 0, 0][..], &[1, 0, 0, 0][..]));
+        assert_eq!((&bytes[8..12], &bytes[12..]), (&[20, 0, 0, 0][..], &[1, 0, 0, 0][..]));
     }
 
     /// The collector reads what any process of the user's may send.
