@@ -53,7 +53,6 @@ pub(super) fn load(file: &TraceFile, needs: Needs, cores: usize) -> RankTrace<'_
 }
 
 /// What takes no part in the joining of calls and work.
-#[derive(Default)]
 struct OtherRows {
     synchronizations: Vec<Synchronization>,
     device_spans: Vec<DeviceSpan>,
@@ -63,14 +62,15 @@ struct OtherRows {
 
 impl OtherRows {
     fn read(file: &TraceFile, needs: Needs) -> OtherRows {
-        let mut found = OtherRows::default();
-        found.synchronizations = rows(file, needs, Needs::SYNCHRONIZATIONS);
-        found.device_spans = rows(file, needs, Needs::DEVICE_SPANS);
-        found.allocations = rows(file, needs, Needs::ALLOCATIONS);
-        if needs.has_any(Needs::SAMPLES) {
-            found.cpu = CpuTrace::load(file);
+        OtherRows {
+            synchronizations: rows(file, needs, Needs::SYNCHRONIZATIONS),
+            device_spans: rows(file, needs, Needs::DEVICE_SPANS),
+            allocations: rows(file, needs, Needs::ALLOCATIONS),
+            cpu: match needs.has_any(Needs::SAMPLES) {
+                true => CpuTrace::load(file),
+                false => CpuTrace::default(),
+            },
         }
-        found
     }
 }
 
