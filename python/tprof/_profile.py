@@ -209,13 +209,14 @@ class profile:  # noqa: N801 - as torch.profiler.profile
         is replaced. Without tprof nothing is written."""
         self._export("chrome", os.path.abspath(os.fspath(path)))
 
-    def _export(self, to: str, path: str) -> None:
+    def _export(self, to: str, path: str) -> bool:
+        """Asks for an export of the last part; whether that will be made."""
         directory = _session.run_directory()
         if directory is None:
-            return
+            return False
         if self.cycle == 0 and not self._records:
             _print("nothing was recorded yet: `%s` will not be written" % path)
-            return
+            return False
         request = {
             "session": os.environ.get("TPROF_SESSION", ""),
             "host": socket.gethostname(),
@@ -229,6 +230,8 @@ class profile:  # noqa: N801 - as torch.profiler.profile
             _session.request_export(request)
         except OSError as error:
             _print("cannot ask the run for `%s`: %s" % (path, error))
+            return False
+        return True
 
     def __getattr__(self, name: str) -> Any:
         if name in _ELSEWHERE:

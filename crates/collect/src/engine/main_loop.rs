@@ -6,6 +6,7 @@ use super::prices::Pricer;
 use super::pss::Sizer;
 use super::reserve::Reserve;
 use super::workers::{Answer, ModuleTask, ModulesWanted, Workers};
+use super::write_out::WriteRequest;
 use crate::config::Config;
 use crate::cpu::CpuSampler;
 use crate::directory::socket::SessionSocket;
@@ -177,6 +178,8 @@ pub struct Engine {
     /// Training steps that `tprof ctl step` has marked.
     pub(super) steps: MarkedSteps,
     pub(super) idle: u32,
+    /// Askers that wait for all to be written that was recorded until a moment.
+    pub(super) write_requests: Vec<WriteRequest>,
 }
 
 impl Engine {
@@ -222,6 +225,7 @@ impl Engine {
             info_bytes: 0,
             steps: MarkedSteps::default(),
             idle: 0,
+            write_requests: Vec::new(),
             parts,
         }
     }
@@ -236,6 +240,7 @@ impl Engine {
             let now = sys::monotonic_ns();
             let taken = self.pass(now);
             self.housekeeping(now);
+            self.answer_write_requests();
             if self.is_over(now) {
                 break;
             }
@@ -252,10 +257,15 @@ impl Engine {
 
     /// One pass over every ring.
     pub(super) fn pass(&mut self, now: u64) -> u64 {
+        self.read_rings(now, Pass::Live)
+    }
+
+    /// One pass over every ring, as far as that.
+    pub(super) fn read_rings(&mut self, now: u64, pass: Pass) -> u64 {
         self.show_life(now);
         let mut taken = 0;
         for target in self.targets.values_mut() {
-            taken += target.drain(&mut self.out, now, Pass::Live);
+            taken += target.drain(&mut self.out, now, pass);
             let request = target.modules_request();
             if request.is_some() {
                 let finds_rows = target.hooks.region.finds_rows();
