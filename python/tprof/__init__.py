@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from ._control import snapshot as snapshot
     from ._control import start as start
     from ._control import stop as stop
+    from ._flops import Flops as Flops
+    from ._flops import flops as flops
     from ._load import Run as Run
     from ._load import load as load
     from ._measure import Comparison as Comparison
@@ -53,6 +55,7 @@ _HOMES = {
         "_arguments": "ProfilerContext add_arguments create_profiler_from_args from_args profile_function",
         "_binary": "TprofError",
         "_control": "snapshot start stop",
+        "_flops": "Flops flops",
         "_load": "Run load",
         "_memory": "MemoryTracker",
         "_measure": "Comparison Distribution compare run",

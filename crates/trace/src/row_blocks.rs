@@ -121,7 +121,9 @@ impl<R: TracePart> Iterator for RowBlocks<'_, R> {
             match self.read(&block) {
                 Ok(rows) if self.file.part().is_none() => return Some(rows),
                 Ok(mut rows) => {
-                    rows.retain(|row| row.began_ns().is_none_or(|ns| self.file.reads_rows(R::TABLE, ns)));
+                    rows.retain(|row| {
+                        row.began_ns().is_none_or(|ns| self.file.reads_rows(R::TABLE, ns))
+                    });
                     return Some(rows);
                 }
                 Err(Damage(what)) => note(&mut self.problems, block.offset, what),

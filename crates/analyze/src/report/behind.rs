@@ -15,23 +15,25 @@ pub(crate) struct Behind {
 }
 
 impl Behind {
-    /// Of a part that ended at `to_ns`, whose program had waited for its devices at `waited_ns`.
-    pub fn of(file: &TraceFile, to_ns: u64, waited_ns: u64) -> Behind {
-        let mut spans = file.blocks_between::<Span>(to_ns, waited_ns);
-        let is_mixed = waited_ns > to_ns
-            && spans.any(|block| {
-                block.iter().any(|span| {
-                    matches!(span.kind, SpanKind::Runtime | SpanKind::Driver)
-                        && (to_ns..waited_ns).contains(&span.start_ns)
-                        && is_launch(file.name(span.name))
-                })
-            });
-        let since_ns = if is_mixed { to_ns } else { waited_ns };
-        let kernels = file.blocks_between::<Kernel>(to_ns, u64::MAX).flatten();
-        let copies = file.blocks_between::<MemoryCopy>(to_ns, u64::MAX).flatten();
+    /// Of a part that ended at `to_ns`, whose program had waited for its devices at `waited_ns`, if it
+    /// has: then what began later is not of the part.
+    pub fn of(file: &TraceFile, to_ns: u64, waited_ns: Option<u64>) -> Behind {
+        let until_ns = waited_ns.unwrap_or(u64::MAX);
+        let is_behind = |start_ns: u64| (to_ns..until_ns).contains(&start_ns);
+        let launches = |span: &Span| {
+            matches!(span.kind, SpanKind::Runtime | SpanKind::Driver)
+                && is_behind(span.start_ns)
+                && is_launch(file.name(span.name))
+        };
+        let is_mixed = waited_ns.is_some()
+            && file.blocks_between::<Span>(to_ns, until_ns).any(|block| block.iter().any(launches));
+        if waited_ns.is_some() && !is_mixed {
+            return Behind::default();
+        }
+        let kernels = file.blocks_between::<Kernel>(to_ns, until_ns).flatten();
+        let copies = file.blocks_between::<MemoryCopy>(to_ns, until_ns).flatten();
         let starts = kernels.map(|row| row.start_ns).chain(copies.map(|row| row.start_ns));
-        let left_out = starts.filter(|start| *start >= since_ns).count();
-        Behind { is_mixed, left_out }
+        Behind { is_mixed, left_out: starts.filter(|start| is_behind(*start)).count() }
     }
 
     /// What a reader should know.

@@ -317,7 +317,7 @@ impl Context<'_> {
             let (from_ns, to_ns) = window.on(clock);
             let mut part = cycles::between(&trace, from_ns, to_ns);
             if let Window::OfProgram { device_until_ns, .. } = window {
-                let behind = Behind::of(&trace, to_ns, device_until_ns.unwrap_or(to_ns));
+                let behind = Behind::of(&trace, to_ns, device_until_ns);
                 part.device_until_ns = device_until_ns.filter(|_| !behind.is_mixed);
                 unfinished = behind.note();
             }

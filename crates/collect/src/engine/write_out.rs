@@ -73,8 +73,10 @@ impl Engine {
                 (is_joined, "NCCL operations of the last moments"),
                 (!any(Target::matches_memory), "changes of device memory of the last seconds"),
             ];
-            let missing: Vec<&str> =
-                came.into_iter().filter_map(|(has_come, what)| (!has_come).then_some(what)).collect();
+            let missing: Vec<&str> = came
+                .into_iter()
+                .filter_map(|(has_come, what)| (!has_come).then_some(what))
+                .collect();
             // Names and mappings that have come meanwhile.
             self.write_out(now, request.until_ns);
             let _ = request.reply.send(Reply::with(serde_json::json!({ "missing": missing })));
