@@ -35,6 +35,7 @@ mod alloc;
 mod category;
 mod counted;
 mod heap;
+mod json;
 mod macros;
 mod measured;
 mod name;
@@ -45,6 +46,7 @@ mod polled;
 #[cfg(feature = "metrics")]
 mod recorder;
 mod recording;
+mod report;
 mod span;
 #[cfg(feature = "tracing")]
 mod subscriber;
@@ -56,6 +58,7 @@ pub use category::Category;
 pub use heap::{heap, heap_scope, Heap, HeapScope, ProcessHeap};
 pub use measured::{work, Address, Counter, Dtype, Gauge, Number, Pool};
 pub use recording::{is_recording, mark, next_step, start_recording, step, stop_recording};
+pub use report::{profile, Finding, Profile, Report};
 pub use span::{complete, span, start, time, OpenSpan, Span};
 pub use value::Value;
 
