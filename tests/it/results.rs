@@ -52,3 +52,12 @@ fn without_tprof_results_are_unknown_and_state_how_to_have_them() {
     assert_eq!(line(out, "text"), format!("device time  unknown: {how}"));
     assert_eq!(line(out, "cycles"), "[{}, {}]");
 }
+
+/// Of a model: scripts/flops-check.sh, with PyTorch.
+#[test]
+fn operations_that_were_noted_ahead_are_counted_as_those_of_a_run() {
+    let python = need_some!(pythons().pop().ok_or("there is no Python"));
+    let program = job(&python, "flops.py").env("TPROF_BIN", tprof_tests::tprof_at());
+    let outcome = program.run_in(Scratch::new().cwd()).expect_code(0);
+    assert_eq!(outcome.stdout, "counted\n");
+}
