@@ -257,11 +257,10 @@ fn threads(count: u64) {
 
 /// Asks for the report of a part of itself.
 fn results() {
-    let work = |name: &str| {
-        tprof::time(name, || std::hint::black_box(vec![1_u8; 4 << 20]).len())
-    };
+    let work = |name: &str| tprof::time(name, || std::hint::black_box(vec![1_u8; 4 << 20]).len());
     work("before");
-    let (bytes, report) = tprof::Profile::new().report("spans").run(|| work("inside") + work("inside"));
+    let (bytes, report) =
+        tprof::Profile::new().report("spans").run(|| work("inside") + work("inside"));
     work("behind");
     println!("{bytes} {:?}", report.why_missing());
     println!("{}", report.to_string().lines().nth(1).unwrap_or_default());
@@ -269,7 +268,11 @@ fn results() {
     let has = |name: &str| json.contains(&format!("\"name\": \"{name}\""));
     println!("{} {} {}", has("before"), has("inside"), has("behind"));
     println!("{:?}", report.allocated_bytes().map(|bytes| (8 << 20..9 << 20).contains(&bytes)));
-    println!("{:?} {}", report.device_time(), report.findings().iter().all(|one| !one.headline.is_empty()));
+    println!(
+        "{:?} {}",
+        report.device_time(),
+        report.findings().iter().all(|one| !one.headline.is_empty())
+    );
 }
 
 fn main() {

@@ -1,12 +1,11 @@
 //! The main loop: drains every target, and does what is due.
 
 use super::ahead::Ahead;
-use super::inbox::{Event, Judge};
+use super::inbox::{Event, Judge, Reply};
 use super::prices::Pricer;
 use super::pss::Sizer;
 use super::reserve::Reserve;
 use super::workers::{Answer, ModuleTask, ModulesWanted, Workers};
-use super::write_out::WriteRequest;
 use crate::config::Config;
 use crate::cpu::CpuSampler;
 use crate::directory::socket::SessionSocket;
@@ -25,7 +24,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 use tprof_trace::run::RunInfo;
 use tprof_wire::schedule::Schedule;
@@ -147,6 +146,19 @@ pub(super) struct OpenQuestions {
     pub modules: usize,
     /// How many of the workers keep something for later runs.
     pub keeping: usize,
+}
+
+/// A request to write all that was recorded until a moment, which is not answered yet.
+pub(super) struct WriteRequest {
+    /// All that was recorded until then is wanted.
+    pub until_ns: u64,
+    /// When the sampler has handed out all of that.
+    pub sampled_ns: u64,
+    /// The reply is sent then at the latest.
+    pub answer_by_ns: u64,
+    /// What had come until then is written, and its names are asked for.
+    pub is_written: bool,
+    pub reply: Sender<Reply>,
 }
 
 /// The engine's state.

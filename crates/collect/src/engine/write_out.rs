@@ -6,7 +6,7 @@
 //! what did not come in time.
 
 use super::inbox::Reply;
-use super::main_loop::{Engine, MS};
+use super::main_loop::{Engine, MS, WriteRequest};
 use crate::os::sys;
 use crate::targets::target::{Pass, Target};
 use std::sync::mpsc::Sender;
@@ -17,19 +17,6 @@ const PATIENCE_NS: u64 = 2_000 * MS;
 
 /// Passes over the rings for one request: threads that go on write more meanwhile.
 const MOST_PASSES: u32 = 64;
-
-/// A request that is not answered yet.
-pub(super) struct WriteRequest {
-    /// All that was recorded until then is wanted.
-    until_ns: u64,
-    /// When the sampler has handed out all of that.
-    sampled_ns: u64,
-    /// The reply is sent then at the latest.
-    answer_by_ns: u64,
-    /// What had come until then is written, and its names are asked for.
-    is_written: bool,
-    reply: Sender<Reply>,
-}
 
 impl Engine {
     /// Takes a request: it is answered from the main loop.
