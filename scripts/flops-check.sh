@@ -31,9 +31,13 @@ compare() {
 }
 
 for job in "$@"; do
+    # What tprof.flops counts of a step without running it.
+    PYTHONPATH="$PWD/python${PYTHONPATH:+:$PYTHONPATH}" TPROF_BIN="$tprof" \
+        "$python" $jobs "$job" ahead "$work/$job.ahead" 2>"$work/errors" || { cat "$work/errors" >&2; exit 1; }
     "$python" $jobs "$job" count "$work/$job.counts" 2>"$work/errors" || { cat "$work/errors" >&2; exit 1; }
     "$tprof" run -q --operators shapes --mem off -o "$work/$job" -- "$python" $jobs "$job" 2>"$work/errors" || { cat "$work/errors" >&2; exit 1; }
     compare 'tprof run' "$work/$job"
+    cmp "$work/$job.counts" "$work/$job.ahead" || failed="$failed $job (tprof.flops)"
     "$python" $jobs "$job" profile "$work/$job.json" >/dev/null 2>"$work/errors" || { cat "$work/errors" >&2; exit 1; }
     "$tprof" import -q -o "$work/$job.imported" "$work/$job.json" >/dev/null
     compare 'torch.profiler' "$work/$job.imported"

@@ -113,6 +113,11 @@ struct tprof_abi {
     /* Bytes of the process that are live, and the most that were, to within 64 KiB a thread; 0
      * where they are not counted: only under `--mem sampled` they are. */
     int (*heap)(struct tprof_heap *into);
+    /* Has CUPTI hand over what it has recorded of finished device work, as a program does that is
+     * about to ask `tprof report` for its own part of the run. Waits for that: milliseconds, two
+     * seconds at most; returns at once where CUPTI records nothing here. Of work that has not
+     * finished nothing is handed over: synchronize the device before. */
+    void (*flush)(void);
 };
 
 static inline const struct tprof_abi *tprof_find(void) {

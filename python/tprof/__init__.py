@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     from ._arguments import profile_function as profile_function
     from ._binary import TprofError as TprofError
     from ._control import snapshot as snapshot
-    from ._histogram import histogram as histogram
     from ._control import start as start
     from ._control import stop as stop
+    from ._flops import Flops as Flops
+    from ._flops import flops as flops
+    from ._histogram import histogram as histogram
     from ._load import Run as Run
     from ._load import load as load
     from ._measure import Comparison as Comparison
@@ -54,6 +56,7 @@ _HOMES = {
         "_arguments": "ProfilerContext add_arguments create_profiler_from_args from_args profile_function",
         "_binary": "TprofError",
         "_control": "snapshot start stop",
+        "_flops": "Flops flops",
         "_histogram": "histogram",
         "_load": "Run load",
         "_memory": "MemoryTracker",

@@ -46,6 +46,9 @@ class _Absent:
     def record(self, on: int, /) -> bool:
         return False
 
+    def flush(self) -> None:
+        pass
+
 
 def _explain(why: str) -> None:
     """One line on stderr: the module's marks are absent from a run that is being recorded."""
@@ -73,6 +76,7 @@ if _FOUND is None:
     counter: Callable[[str, float], None] = _absent.counter
     is_recording: Callable[[], bool] = _absent.is_recording
     record: Callable[[int], bool] = _absent.record
+    flush: Callable[[], None] = _absent.flush
     # Around a decorated function, where a frame of Python's would count against its recursion:
     # builtins that do next to nothing.
     push: Callable[[str], Any] = callable
@@ -83,4 +87,4 @@ else:
     step, mark, counter = _FOUND["step"], _FOUND["mark"], _FOUND["counter"]
     push, pop = _FOUND["push"], _FOUND["pop"]
     start, end = _FOUND["start"], _FOUND["end"]
-    is_recording, record = _FOUND["is_recording"], _FOUND["record"]
+    is_recording, record, flush = _FOUND["is_recording"], _FOUND["record"], _FOUND["flush"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 
-from . import _abi, _control, _session
+from . import _abi, _binary, _control, _session
 from ._profile import _NAMES, _print, profile
 from ._schedule import schedule
 from ._wrap import wrapped
@@ -23,6 +24,9 @@ _DIRECTORY = "CACHE_DIT_TORCH_PROFILER_DIR"
 """cache-dit's variable for --profile-dir."""
 _PARTS = {"wait": 0, "warmup": 1, "active": 3, "repeat": 1}
 """The parts of a schedule, as they are where one of them is given."""
+_NOT_RECORDED = "nothing-was-recorded"
+"""The trace's path where there will be no trace: a program that prints it must not name a file that
+never comes."""
 
 
 _TRUE, _FALSE = ("=True", "=true", "=1"), ("=False", "=false", "=0")
@@ -67,8 +71,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Adds cache-dit's profiling flags to a parser: ``--profile``, ``--profile-name``, ``--profile-dir``,
     ``--profile-activities``, ``--profile-with-stack``, ``--profile-record-shapes``, ``--profile-wait``,
     ``-warmup``, ``-active``, ``-repeat``, ``--track-memory``. Returns the parser; ``from_args`` takes what it
-    parsed."""
-    group = parser.add_argument_group("profiling", "records under `tprof run -- python ...`")
+    parsed.
+
+    A script that parses ``--profile`` of its own command line without tprof is started again under
+    ``tprof run``, as by ``exec_under``: what it did before it parsed is done twice. A worker of several
+    ranks, an interactive Python and one in which ``TPROF_ENABLED=0`` is set go on instead, and so does
+    a script where the program ``tprof`` is not found: one line on stderr then states how to record."""
+    group = parser.add_argument_group(
+        "profiling", "--profile starts the script under `tprof run`, unless it runs under it"
+    )
     group.add_argument("--profile", action="store_true", help="record the profiled part")
     group.add_argument("--profile-name", metavar="NAME", help="name of its files [default: the run's]")
     group.add_argument(
@@ -97,13 +108,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     group.add_argument(
         "--track-memory", action="store_true", help="write what is held at the end of the block"
     )
+    parse = parser.parse_known_args
+
+    def parse_and_record(*args: Any, **kwargs: Any) -> Any:
+        parsed = parse(*args, **kwargs)
+        _start_again(parsed[0])
+        return parsed
+
+    # What `parse_args` and the parsers of subcommands call, too.
+    parser.parse_known_args = parse_and_record  # type: ignore[method-assign,assignment]
     return parser
+
+
+def _start_again(args: argparse.Namespace) -> None:
+    """Starts the script again under ``tprof run``, if its own command line asks for a profile that
+    would not be recorded."""
+    if not getattr(args, "profile", False) or "--profile" not in sys.argv[1:]:
+        return
+    # Each worker would make a run of its own: the launcher of all of them belongs under tprof.
+    if os.environ.get("WORLD_SIZE", "1") != "1" or "TPROF_SESSION" in os.environ:
+        return
+    from ._under import exec_under
+
+    options = ["--operators", "shapes"] if getattr(args, "profile_record_shapes", True) else []
+    try:
+        exec_under(*options)
+    except (_binary.TprofError, OSError) as error:
+        _print("cannot start this script under tprof: %s" % error)
 
 
 class ProfilerContext:
     """Records a block, and has its trace written after the job: ``OUTPUT_DIR/NAME-rankN.trace.json.gz``,
     with ``NAME.2`` and so on for later parts; nothing is overwritten. Ranks of a run share NAME, by
-    default the run's. Without ``enabled`` and without tprof nothing is done.
+    default the run's. Without ``enabled`` and without tprof nothing is done, and ``trace_path`` is
+    ``nothing-was-recorded``.
 
     ``activities`` are CPU, GPU, CUDA, MEM; with MEM or ``track_memory`` live bytes at the end go to
     ``NAME-rankN.memory.json``, in PyTorch's form to ``NAME-rankN.memory.pickle`` (``tprof.snapshot``). With ``wait``, ``warmup``, ``active`` or ``repeat`` it
@@ -145,8 +183,10 @@ class ProfilerContext:
         # A recursive function records its outermost call.
         self._depth = 0
         self._number = self._free()
-        self.trace_path = self._path("trace.json.gz")
-        """The trace of the last part, or of the first before there is one; written after the job."""
+        records = enabled and _abi.UNDER_TPROF
+        self.trace_path = self._path("trace.json.gz") if records else Path(_NOT_RECORDED)
+        """The trace of the last part, or of the first before there is one; written after the job.
+        ``nothing-was-recorded`` where none is."""
         self.memory_path = self._path("memory.json")
         """What is held at the end of the block, if memory is tracked."""
         self.snapshot_path = self._path("memory.pickle")
@@ -169,6 +209,8 @@ class ProfilerContext:
         if self._depth > 0:
             return
         self._profiler.stop()
+        if self._profiler.cycle == 0:
+            self.trace_path = Path(_NOT_RECORDED)
         if self._tracks_memory and _abi.UNDER_TPROF:
             self._write_memory()
 
@@ -196,13 +238,15 @@ class ProfilerContext:
     def _ready(self, of: profile) -> None:
         if not _abi.UNDER_TPROF:
             return
-        self.trace_path = self._path("trace.json.gz")
+        path = self._path("trace.json.gz")
         self._number += 1
         try:
             self.output_dir.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             _print("cannot make `%s`: %s" % (self.output_dir, error))
-        of.export_chrome_trace(self.trace_path)
+            self.trace_path = Path(_NOT_RECORDED)
+            return
+        self.trace_path = path if of._export("chrome", str(path)) else Path(_NOT_RECORDED)
 
     def _path(self, ending: str) -> Path:
         number = "" if self._number == 1 else ".%d" % self._number

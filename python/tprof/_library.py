@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple
 
-_NAMES = ("step", "mark", "counter", "push", "pop", "start", "end", "is_recording", "record")
+_NAMES = ("step", "mark", "counter", "push", "pop", "start", "end", "is_recording", "record", "flush")
 
 # `struct tprof_python` of preload-shim/src/hooks/python.rs, after its size.
 _OBJECTS = ("_Py_NoneStruct", "PyExc_TypeError")

@@ -16,7 +16,9 @@ from ._wrap import wrapped
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
-    from typing import Any, Callable, Iterable, List, Optional, Type, TypeVar, Union
+    from typing import Any, Callable, Dict, Iterable, List, Optional, Type, TypeVar, Union
+
+    from ._results import Averages, Results, Summary
 
     _F = TypeVar("_F", bound=Callable[..., Any])
     PathLike = Union[str, "os.PathLike[str]"]
@@ -52,7 +54,6 @@ def activities_of(given: Optional[Iterable[Any]]) -> List[str]:
 
 # What torch.profiler computes in the process, and the report that has it.
 _ELSEWHERE = {
-    "key_averages": "tprof report operators RUN, or tprof.load(RUN).report('operators')",
     "events": "tprof.load(RUN).report('operators'), or tprof export RUN --to parquet",
     "export_stacks": "tprof export RUN --to folded",
     "export_memory_timeline": "tprof report memory RUN, tprof report device-memory RUN",
@@ -84,7 +85,14 @@ class profile:  # noqa: N801 - as torch.profiler.profile
     Stacks (``with_stack``) are recorded anyhow. ``experimental_config``, ``execution_trace_observer``
     and other arguments of torch's are taken and have no effect.
 
-    Without tprof nothing is recorded and one line on stderr states how to; the callbacks are called.
+    ``summary()``, ``key_averages()``, ``findings()``, ``report(kind)``, ``device_time_ns`` and ``peak_bytes`` are
+    the results of the last recorded part, from the run in progress. The first that is asked for waits for
+    the device that the program uses and for the collector, and runs ``tprof report``: tens of milliseconds
+    in a short run. Nothing of it happens unless it is asked for. What is not known is None, with the reason
+    in ``summary()["missing"]``.
+
+    Without tprof nothing is recorded and one line on stderr states how to; the callbacks are called, and
+    results are empty and state that.
 
     Raises ValueError for an unknown activity or what a schedule must not return.
     """
@@ -129,6 +137,7 @@ class profile:  # noqa: N801 - as torch.profiler.profile
         self._is_started = False
         self._was_on = True
         self._from_ns = self._to_ns = 0
+        self._results: Optional[Results] = None
         self.current_action = self._action()
 
     def __enter__(self) -> "profile":
@@ -209,13 +218,61 @@ class profile:  # noqa: N801 - as torch.profiler.profile
         is replaced. Without tprof nothing is written."""
         self._export("chrome", os.path.abspath(os.fspath(path)))
 
-    def _export(self, to: str, path: str) -> None:
+    def summary(self) -> Summary:
+        """Figures of the last recorded part, a dictionary whose ``str()`` is a text: ``wall_ns``,
+        ``device_time_ns``, ``peak_bytes``, ``allocated_bytes``, ``findings`` (headlines), ``notes``, and ``missing``: why
+        those that are None are not known."""
+        from ._results import summary
+
+        return summary(self._ask())
+
+    def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> Averages:
+        """Rows by name, as torch.profiler's: of operators (``tprof run --operators shapes``), ranges and
+        kernels, with ``calls`` and times on the host and on devices. ``table()`` prints them. Stacks are not
+        recorded by operator: ``group_by_stack_n`` has no effect, and is named on stderr."""
+        from ._results import averages
+
+        if group_by_stack_n:
+            _print("operators have no stacks: group_by_stack_n has no effect")
+        return averages(self._ask(), group_by_input_shape)
+
+    def findings(self) -> List[Dict[str, Any]]:
+        """What cost time in the last recorded part, the largest gain first: ``headline``, ``rule``, ``severity``,
+        ``gain_ns``, ``try``, …"""
+        return self._ask().table("findings", "findings")
+
+    def report(self, kind: str = "summary", *options: str) -> Dict[str, Any]:
+        """Any report of the last recorded part, as ``tprof report KIND --json`` has it. Raises TprofError."""
+        return self._ask().report(kind, *options)
+
+    @property
+    def device_time_ns(self) -> Optional[int]:
+        """Time in which devices had work of the last recorded part; None if none was recorded."""
+        return self._ask().device_time_ns()
+
+    @property
+    def peak_bytes(self) -> Optional[int]:
+        """The most live bytes of the heap in the last recorded part; None if that is not known."""
+        return self._ask().peak_bytes()
+
+    def _ask(self) -> Results:
+        """The results of the last recorded part, or of the one that is being recorded up to now."""
+        from ._results import of_part
+
+        if self._records:
+            return of_part(self._from_ns, time.monotonic_ns())
+        if self._results is None:
+            self._results = of_part(self._from_ns, self._to_ns)
+        return self._results
+
+    def _export(self, to: str, path: str) -> bool:
+        """Asks for an export of the last part; whether that will be made."""
         directory = _session.run_directory()
         if directory is None:
-            return
+            return False
         if self.cycle == 0 and not self._records:
             _print("nothing was recorded yet: `%s` will not be written" % path)
-            return
+            return False
         request = {
             "session": os.environ.get("TPROF_SESSION", ""),
             "host": socket.gethostname(),
@@ -229,6 +286,8 @@ class profile:  # noqa: N801 - as torch.profiler.profile
             _session.request_export(request)
         except OSError as error:
             _print("cannot ask the run for `%s`: %s" % (path, error))
+            return False
+        return True
 
     def __getattr__(self, name: str) -> Any:
         if name in _ELSEWHERE:
@@ -245,6 +304,7 @@ class profile:  # noqa: N801 - as torch.profiler.profile
 
     def _begin_part(self) -> None:
         self._records = True
+        self._results = None
         self._from_ns = time.monotonic_ns()
         _control.switch(True)
         _abi.mark("cycle %d: step %d (tprof.profile)" % (self.cycle + 1, self.step_num))

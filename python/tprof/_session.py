@@ -53,6 +53,21 @@ def torch_cuda() -> Optional[Any]:
         return None
 
 
+def wait_for_device() -> bool:
+    """Waits for PyTorch's current device, as torch.profiler does at its end, where the program has begun to use
+    one; whether it did. Not while a CUDA graph is captured, which forbids it."""
+    cuda = torch_cuda()
+    if cuda is None:
+        return False
+    try:
+        if cuda.is_current_stream_capturing():
+            return False
+        cuda.synchronize()
+    except Exception:  # noqa: BLE001 - the program's own next call of CUDA has the error
+        return False
+    return True
+
+
 def run_directory() -> Optional[str]:
     """The directory of the run that records this process; None without tprof."""
     return os.environ.get("TPROF_OUTPUT") if _abi.UNDER_TPROF else None

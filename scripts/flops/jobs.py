@@ -2,6 +2,7 @@
 
 usage: jobs.py NAME                 the job as it is
        jobs.py NAME count FILE      with torch.utils.flop_counter, its counts by operator into FILE
+       jobs.py NAME ahead FILE      the same, by tprof.flops without running it
        jobs.py NAME profile FILE    with torch.profiler, which records sizes into FILE
        jobs.py names                the names
 """
@@ -159,7 +160,18 @@ def main():
                 train(made)
             counts = {str(operator): flops for operator, flops in counter.get_flop_counts()["Global"].items()}
             with open(path, "w") as file:
-                json.dump(counts, file)
+                json.dump(counts, file, sort_keys=True)
+        case ["ahead", path]:
+            import tprof
+            from torch.utils.flop_counter import flop_registry
+
+            model, batch = made
+            ahead = tprof.flops(model, batch(), backward=True).by_operator
+            names = {name: name.replace("::", ".") for name in ahead}
+            counts = {names[name]: flops * STEPS for name, flops in ahead.items()}
+            counted = {str(operator) for operator in flop_registry}
+            with open(path, "w") as file:
+                json.dump({name: flops for name, flops in counts.items() if name in counted}, file, sort_keys=True)
         case ["profile", path]:
             with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profiler:
                 train(made)

@@ -65,6 +65,7 @@ mod ranks;
 mod readings;
 mod recorded;
 mod redacted;
+mod results;
 mod round_trip;
 mod sandboxes;
 mod scheduled;

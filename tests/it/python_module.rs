@@ -13,7 +13,7 @@ fn folder(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-fn job(python: &Path, program: &str) -> Job {
+pub fn job(python: &Path, program: &str) -> Job {
     let script = folder("programs/python_module").join(program);
     Job::new(python).arg("-B").arg(script).env("PYTHONPATH", folder("../python"))
 }
@@ -164,7 +164,9 @@ fn profiles_record_the_steps_of_their_schedule_and_have_traces_of_those() {
     assert_eq!(files_below(&out("native")), Vec::<String>::new());
 
     let run = traced(&job("traced"), EXACT, &scratch);
-    assert_eq!(run.outcome.stdout, native.stdout);
+    // Without tprof no file is named that never comes.
+    let printed = ("dir nothing-was-recorded", "dir flagged-rank0.trace.json.gz");
+    assert_eq!(run.outcome.stdout, native.stdout.replace(printed.0, printed.1));
     assert!(
         run.outcome.stderr.contains("ended in step 1, before its schedule records any"),
         "{:?}",
@@ -244,6 +246,46 @@ fn a_script_starts_itself_again_under_tprof_once() {
     assert!(run.join("run.json").is_file());
     let off = job.env("TPROF_ENABLED", "0").run_in(scratch.cwd()).expect_code(0);
     assert_eq!(off.stdout, "False ['two words']\n");
+}
+
+#[test]
+fn a_script_that_is_asked_for_a_profile_records_it_or_names_no_file() {
+    let python = need_some!(pythons().pop().ok_or("there is no Python"));
+    let scratch = Scratch::new();
+    let script = scratch.path().join("train.py");
+    let text = "import argparse, tprof\n\
+                parser = tprof.add_arguments(argparse.ArgumentParser())\n\
+                parser.add_argument('--epochs', type=int)\n\
+                args = parser.parse_args()\n\
+                with tprof.from_args(args, name='generate') as profiler:\n    \
+                    sum(range(10000))\n\
+                print(args.epochs, profiler.output_dir / profiler.trace_path.name)\n";
+    std::fs::write(&script, text).unwrap();
+    let job = Job::new(&python)
+        .arg("-B")
+        .arg(&script)
+        .args(["--profile", "--epochs", "3"])
+        .env("PYTHONPATH", folder("../python"))
+        .env("TPROF_BIN", tprof_tests::tprof_at());
+    let names_file = |stdout: &str| {
+        let path = stdout.trim_end().strip_prefix("3 ").unwrap_or_else(|| panic!("{stdout}"));
+        PathBuf::from(path)
+    };
+    let outcome = job.run_in(scratch.cwd()).expect_code(0);
+    let path = names_file(&outcome.stdout);
+    assert!(path.is_file(), "{outcome:?}");
+    assert!(path.ends_with("generate-rank0.trace.json.gz"), "{path:?}");
+    // One that is not to be recorded, and a worker of several ranks.
+    for (name, value) in [("TPROF_ENABLED", "0"), ("WORLD_SIZE", "2")] {
+        let outcome = job.clone().env(name, value).run_in(scratch.cwd()).expect_code(0);
+        assert!(names_file(&outcome.stdout).ends_with("nothing-was-recorded"), "{outcome:?}");
+        assert!(outcome.stderr.contains("to record this: tprof run -"), "{outcome:?}");
+    }
+    // A schedule that ends before it records.
+    let job = job.args(["--profile-wait", "5"]);
+    let outcome = job.run_in(scratch.cwd()).expect_code(0);
+    assert!(names_file(&outcome.stdout).ends_with("nothing-was-recorded"), "{outcome:?}");
+    assert!(outcome.stderr.contains("before its schedule records any"), "{outcome:?}");
 }
 
 #[test]

@@ -64,6 +64,23 @@ fn without_tprof_a_program_does_the_same_and_nothing_is_recorded() {
 }
 
 #[test]
+fn a_part_of_a_program_has_its_report() {
+    let scratch = Scratch::new();
+    let run = traced(&job("results"), EXACT, &scratch);
+    let lines: Vec<&str> = run.outcome.stdout.lines().collect();
+    assert_eq!(lines.len(), 5, "{:?}", run.outcome);
+    assert_eq!(lines[0], "8388608 None");
+    assert!(lines[1].starts_with("device time  unknown: no kernel, copy or memset"), "{lines:?}");
+    assert_eq!(lines[2..], ["false true false", "Some(true)", "None true"]);
+    let native = job("results").run_in(scratch.cwd()).expect_code(0);
+    let how = "nothing is recorded without tprof; to record this: tprof run -- PROGRAM";
+    let expected = format!(
+        "8388608 Some(\"{how}\")\ndevice time  unknown: {how}\nfalse false false\nNone\nNone true\n"
+    );
+    assert_eq!(native.stdout, expected);
+}
+
+#[test]
 fn a_table_of_another_version_is_not_used() {
     let scratch = Scratch::new();
     let table = program("other_table");

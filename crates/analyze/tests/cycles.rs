@@ -6,7 +6,7 @@ use std::path::Path;
 
 use common::{Maker, START, run_json};
 use serde_json::Value;
-use tprof_analyze::document::Options;
+use tprof_analyze::document::{Options, Window};
 use tprof_analyze::{AnalyzeError, KINDS, Kind, Made, Wanted, read_together};
 use tprof_trace::model::*;
 
@@ -196,6 +196,86 @@ fn the_driving_thread_is_judged_over_its_cycle() {
     let not_checked = findings["tables"]["not_checked"].as_array().unwrap();
     let start_up = not_checked.iter().find(|row| row["rule"] == "StartUp").unwrap();
     assert!(start_up["why"].as_str().unwrap().contains("no part of a cycle"), "{start_up}");
+}
+
+/// Names and calls of a kind of row in a report of a window.
+fn of_window(dir: &Path, kind: &str, window: Window, name: &str) -> (Vec<(String, u64)>, Value) {
+    let kinds: Vec<_> = KINDS.iter().filter(|one| one.name == kind).collect();
+    let options = Options { window: Some(window), data: true, ..Options::default() };
+    let made = read_together(dir, &Wanted { reports: &[], kinds: &kinds }, &options, None);
+    let report = serde_json::to_value(&made.unwrap().documents[0]).unwrap();
+    let rows = report["tables"][kind].as_array().unwrap().iter();
+    let count = if kind == "spans" { "runs" } else { "count" };
+    let rows = rows.map(|row| (row[name].as_str().unwrap().into(), row[count].as_u64().unwrap()));
+    (rows.collect(), report["notes"].clone())
+}
+
+/// Spans at 12, 22 and 32 ms; kernels that were launched at 13, 23 and 33 ms and began 5 ms later.
+fn launching(dir: &Path) {
+    let mut maker = Maker::new(dir, "rank-0.tprof");
+    let process = maker.process(100, 0, MemoryRecording::Off);
+    let writer = &mut maker.writer;
+    let (own, launch) = (writer.name(OWN_SPANS), writer.name("cudaLaunchKernel"));
+    let (mut spans, mut kernels) = (Vec::new(), Vec::new());
+    for (number, at) in [(1, 12), (2, 22), (3, 32)] {
+        let span = |start_ms: u64, kind, name| Span {
+            start_ns: START + start_ms * MS,
+            duration_ns: MS,
+            process,
+            kind,
+            name,
+            ..Span::default()
+        };
+        let name = writer.name(&format!("span {number}"));
+        spans.push(Span { category: own, ..span(at, SpanKind::Annotation, name) });
+        let correlation = Some(number);
+        spans.push(Span { correlation, ..span(at + 1, SpanKind::Runtime, launch) });
+        let name = writer.name(&format!("kernel {number}"));
+        let start_ns = START + (at + 6) * MS;
+        let kernel =
+            Kernel { start_ns, duration_ns: MS, process, name, correlation, ..Kernel::default() };
+        kernels.push(kernel);
+    }
+    writer.write(&mut spans).unwrap();
+    writer.write(&mut kernels).unwrap();
+    maker.end(process, 100 * MS, ProcessEnd::Exited(0));
+    run_json(dir, 100 * MS, Vec::new());
+    maker.finish();
+}
+
+#[test]
+fn a_window_has_what_began_within_it() {
+    let dir = tempfile::tempdir().unwrap();
+    launching(dir.path());
+    let (spans, notes) = of_window(dir.path(), "spans", Window::OfRun(20 * MS, 30 * MS), "name");
+    assert_eq!(spans, [("span 2".to_owned(), 1)]);
+    assert_eq!(notes[0], "only what began from 20.0 ms to 30.0 ms");
+    let (spans, notes) = of_window(dir.path(), "spans", Window::OfRun(20 * MS, u64::MAX), "name");
+    assert_eq!(spans.len(), 2);
+    assert_eq!(notes[0], "only what began after 20.0 ms");
+}
+
+#[test]
+fn a_programs_part_has_the_device_work_that_it_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    launching(dir.path());
+    let of = |to: u64, until: Option<u64>| {
+        let window = Window::OfProgram {
+            from_ns: START + 20 * MS,
+            to_ns: START + to * MS,
+            device_until_ns: until.map(|until| START + until * MS),
+        };
+        let (kernels, notes) = of_window(dir.path(), "kernels", window, "name");
+        let names: Vec<String> = kernels.into_iter().map(|(name, _)| name).collect();
+        (names, notes.to_string().contains("kernels and copies began behind the end of this part"))
+    };
+    // It began behind the end, and its program waited, or did not.
+    assert_eq!(of(26, Some(30)), (vec!["kernel 2".to_owned()], false));
+    assert_eq!(of(26, None), (Vec::new(), true));
+    // The third was launched meanwhile: whose work ran then is not known.
+    assert_eq!(of(27, Some(36)), (Vec::new(), true));
+    assert_eq!(of(35, Some(40)).0.len(), 2);
+    assert!(!of(35, Some(40)).1);
 }
 
 #[test]

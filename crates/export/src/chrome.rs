@@ -74,7 +74,8 @@ pub(crate) fn write_all(
         written.left_out += all.saturating_sub(written.events - events);
         outputs.push(output);
     }
-    if written.events == 0 && !options.slice.is_all_time() {
+    let slice = &options.slice;
+    if written.events == 0 && !slice.is_all_time() && !slice.may_be_empty {
         return Err(ExportError::EmptySlice);
     }
     for output in outputs {

@@ -27,6 +27,8 @@ pub struct Slice {
     pub cycle: Option<u32>,
     /// Only these ranks.
     pub ranks: Option<Numbers>,
+    /// Whether nothing may lie in it: the program that chose it expects its file.
+    pub may_be_empty: bool,
 }
 
 impl Slice {

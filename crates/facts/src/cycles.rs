@@ -47,6 +47,13 @@ pub fn of(file: &TraceFile) -> Vec<Cycle> {
     cycles
 }
 
+/// The part of a file between two moments of its clock.
+pub fn between(file: &TraceFile, from_ns: u64, to_ns: u64) -> FilePart {
+    let times = (from_ns, to_ns);
+    let recorded_ns = without(&paused(file), times);
+    FilePart { times_ns: vec![times], recorded_ns, device_until_ns: None }
+}
+
 /// The times in which a file recorded nothing, by its marks, from and to before: what lies before
 /// a first mark of its beginning (`--delay`, `--paused`, a schedule), and from a mark of its end on.
 pub fn paused(file: &TraceFile) -> Vec<(u64, u64)> {

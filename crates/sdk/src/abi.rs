@@ -52,6 +52,7 @@ pub struct Table {
     pub reallocating: unsafe extern "C" fn(*mut u8, usize) -> u64,
     pub reallocated: unsafe extern "C" fn(u64, *mut u8, *mut u8, *const [usize; 2]),
     pub heap: unsafe extern "C" fn(*mut RawHeap) -> i32,
+    pub flush: unsafe extern "C" fn(),
 }
 
 // SAFETY: functions, which any thread may call, and a pointer that is not followed.

@@ -36,6 +36,7 @@ mod category;
 mod counted;
 mod heap;
 mod histogram;
+mod json;
 mod macros;
 mod measured;
 mod name;
@@ -46,6 +47,7 @@ mod polled;
 #[cfg(feature = "metrics")]
 mod recorder;
 mod recording;
+mod report;
 mod span;
 #[cfg(feature = "tracing")]
 mod subscriber;
@@ -58,6 +60,7 @@ pub use heap::{heap, heap_scope, Heap, HeapScope, ProcessHeap};
 pub use histogram::histogram;
 pub use measured::{work, Address, Counter, Dtype, Gauge, Number, Pool};
 pub use recording::{is_recording, mark, next_step, start_recording, step, stop_recording};
+pub use report::{profile, Finding, Profile, Report};
 pub use span::{complete, span, start, time, OpenSpan, Span};
 pub use value::Value;
 

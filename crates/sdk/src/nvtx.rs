@@ -219,6 +219,7 @@ static TABLE: Table = Table {
     reallocating,
     reallocated,
     heap,
+    flush,
 };
 
 fn is_on() -> bool {
@@ -326,6 +327,8 @@ extern "C" fn reallocating(_: *mut u8, _: usize) -> u64 {
     0
 }
 extern "C" fn reallocated(_: u64, _: *mut u8, _: *mut u8, _: *const [usize; 2]) {}
+extern "C" fn flush() {}
+
 extern "C" fn heap(_: *mut RawHeap) -> i32 {
     0
 }

@@ -4,7 +4,7 @@
 //! what is damaged is skipped and noted.
 
 use crate::error::{Damage, Problem, TraceError};
-use crate::file::{MAGIC, PREFIX_BYTES, Prefix, TraceHeader};
+use crate::file::{BlockHeader, MAGIC, PREFIX_BYTES, Prefix, TraceHeader};
 use crate::loaded::Tables;
 use crate::model::*;
 use crate::plain_file::open_plain;
@@ -47,6 +47,27 @@ pub struct FilePart {
     pub times_ns: Vec<(u64, u64)>,
     /// Within them, when recording was on.
     pub recorded_ns: Vec<(u64, u64)>,
+    /// Where devices work on for it after the last of these times: until when. Kernels and copies
+    /// that begin until then belong to it.
+    pub device_until_ns: Option<u64>,
+}
+
+impl FilePart {
+    /// Whether what began then is of it, of a table's rows.
+    fn has(&self, table: u16, time_ns: u64) -> bool {
+        is_within(&self.times_ns, time_ns)
+            || matches!(table, table::KERNELS | table::COPIES)
+                && self.device_until_ns.is_some_and(|until| time_ns < until)
+                && self.times_ns.iter().map(|(_, to)| *to).max().is_some_and(|to| to <= time_ns)
+    }
+
+    /// Whether rows of a block may be of it. Without times in its head nothing is known of them.
+    pub(crate) fn may_hold(&self, block: &BlockHeader) -> bool {
+        let from = self.times_ns.iter().map(|(from, _)| *from).min();
+        let to = self.times_ns.iter().map(|(_, to)| *to).max().max(self.device_until_ns);
+        let (Some(from), Some(to)) = (from, to) else { return true };
+        block.last_ns == 0 || block.last_ns >= from && block.first_ns < to
+    }
 }
 
 impl TraceFile {
@@ -154,6 +175,11 @@ impl TraceFile {
     /// Whether what began at this time is read.
     pub(crate) fn reads(&self, time_ns: u64) -> bool {
         self.part().is_none_or(|part| is_within(&part.times_ns, time_ns))
+    }
+
+    /// Whether the rows of a table are read that began at this time.
+    pub(crate) fn reads_rows(&self, table: u16, time_ns: u64) -> bool {
+        self.part().is_none_or(|part| part.has(table, time_ns))
     }
 
     pub(crate) fn source(&self) -> &Source {

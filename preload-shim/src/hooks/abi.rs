@@ -1,5 +1,6 @@
 //! The table by which a program names its own spans, steps and values: see `include/tprof.h`.
 
+use super::cupti;
 use super::python::{Method, Python, python};
 use tprof_inject::reported::{self, HeapTotals};
 use tprof_inject::spans::{self, SpanName, SpanValue};
@@ -36,6 +37,7 @@ pub struct Abi {
     reallocating: extern "C" fn(*mut u8, usize) -> u64,
     reallocated: unsafe extern "C" fn(u64, *mut u8, *mut u8, *const [usize; 2]),
     heap: unsafe extern "C" fn(*mut HeapTotals) -> i32,
+    flush: extern "C" fn(),
 }
 
 /// The table.
@@ -69,7 +71,12 @@ pub static tprof_abi: Abi = Abi {
     reallocating,
     reallocated,
     heap: heap_totals,
+    flush,
 };
+
+extern "C" fn flush() {
+    cupti::flush();
+}
 
 extern "C" fn is_recording() -> i32 {
     i32::from(spans::is_recording())

@@ -5,6 +5,7 @@
 //! An exception is only raised for what the module refuses without tprof too: a name that is no text,
 //! wrong arguments of `step`. What else Python cannot convert is recorded without it.
 
+use super::cupti;
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int};
 use core::mem::MaybeUninit;
@@ -98,7 +99,7 @@ const fn method(
 }
 
 /// They stay for the life of the process, as Python requires of what it makes builtins from.
-static METHODS: [Method; 10] = [
+static METHODS: [Method; 11] = [
     method(
         c"step",
         Function { keywords: step },
@@ -147,6 +148,12 @@ static METHODS: [Method; 10] = [
         Function { one: record },
         ONE,
         c"record(on, /)\n--\n\nSwitches recording of this process.",
+    ),
+    method(
+        c"flush",
+        Function { one: flush },
+        NO_ARGS,
+        c"flush()\n--\n\nHas CUPTI hand over what it has recorded of finished device work.",
     ),
     Method {
         name: core::ptr::null(),
@@ -431,6 +438,14 @@ unsafe extern "C" fn counter(_: *mut Object, args: Args, count: isize) -> *mut O
 unsafe extern "C" fn is_recording(_: *mut Object, _: *mut Object) -> *mut Object {
     // SAFETY: in a builtin.
     unsafe { (api().of_bool)(spans::is_recording().into()) }
+}
+
+/// # Safety
+/// As [`pop`].
+unsafe extern "C" fn flush(_: *mut Object, _: *mut Object) -> *mut Object {
+    cupti::flush();
+    // SAFETY: in a builtin.
+    none(unsafe { api() })
 }
 
 /// # Safety

@@ -8,7 +8,7 @@ use crate::terminal::errors::Failure;
 use crate::terminal::quote;
 
 /// Sends a request to the collector of a live run, which does what it asks.
-pub(super) fn ask(path: &Path, request: &Request) -> Result<Reply, Failure> {
+pub fn ask(path: &Path, request: &Request) -> Result<Reply, Failure> {
     refuse_what_is_no_run(path)?;
     let reply = match request {
         Request::Steps { count, .. } => control::start_steps(path, *count),

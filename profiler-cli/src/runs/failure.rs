@@ -5,6 +5,7 @@ use std::path::Path;
 
 use tprof_analyze::AnalyzeError;
 use tprof_analyze::document::Named;
+use tprof_facts::units::duration;
 use tprof_trace::TraceError;
 
 use crate::terminal::errors::{Failure, nearest};
@@ -94,6 +95,14 @@ pub fn no_cycle(cycle: u32, there: &[String]) -> Failure {
             .cause(format!("there are {}", there.join(", ")))
             .hint(format!("--{}", first.split([':', '(']).next().unwrap_or(first).trim_end())),
     }
+}
+
+/// A part of a run's time that ends before it begins.
+pub fn backwards(from_ns: u64, to_ns: u64) -> Failure {
+    let (from, to) = (duration(from_ns), duration(to_ns));
+    Failure::new("the slice is empty")
+        .cause(format!("the slice begins at {from} and ends at {to}"))
+        .hint("a --from-time before --to-time")
 }
 
 /// A rank that a run does not have.

@@ -44,8 +44,8 @@ def schedules():
         refused(lambda: tprof.schedule(**parts))
     refused(lambda: tprof.profile(activities=["TPU"]))
     refused(lambda: tprof.profile(schedule=lambda step: 7))
-    refused(lambda: tprof.profile().key_averages)
-    print(hasattr(tprof.profile(), "key_averages"))
+    refused(lambda: tprof.profile().events)
+    print(hasattr(tprof.profile(), "events"))
 
     @tprof.profile()
     def decorated(value):

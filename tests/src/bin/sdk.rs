@@ -266,6 +266,26 @@ fn threads(count: u64) {
     all.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
+/// Asks for the report of a part of itself.
+fn results() {
+    let work = |name: &str| tprof::time(name, || std::hint::black_box(vec![1_u8; 4 << 20]).len());
+    work("before");
+    let (bytes, report) =
+        tprof::Profile::new().report("spans").run(|| work("inside") + work("inside"));
+    work("behind");
+    println!("{bytes} {:?}", report.why_missing());
+    println!("{}", report.to_string().lines().nth(1).unwrap_or_default());
+    let json = report.json().unwrap_or_default();
+    let has = |name: &str| json.contains(&format!("\"name\": \"{name}\""));
+    println!("{} {} {}", has("before"), has("inside"), has("behind"));
+    println!("{:?}", report.allocated_bytes().map(|bytes| (8 << 20..9 << 20).contains(&bytes)));
+    println!(
+        "{:?} {}",
+        report.device_time(),
+        report.findings().iter().all(|one| !one.headline.is_empty())
+    );
+}
+
 fn main() {
     let mut words = std::env::args().skip(1);
     let mode = words.next().unwrap_or_default();
@@ -278,6 +298,7 @@ fn main() {
         "off" => off(),
         "calls" => calls(),
         "nvtx" => nvtx(),
+        "results" => results(),
         "threads" => threads(words.next().and_then(|word| word.parse().ok()).unwrap_or(4)),
         _ => println!("recording {}", tprof::is_recording()),
     }

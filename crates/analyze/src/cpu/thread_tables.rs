@@ -67,7 +67,7 @@ pub(super) fn threads(all: &[(RankAt, ThreadRow)], shown: ThreadsShown) -> Table
              of waiting"
         }
         true => {
-            "samples and waits that began in the cycle; ready: able to run, no free core; mostly: \
+            "samples and waits that began in this part; ready: able to run, no free core; mostly: \
              main cause of waiting"
         }
     };

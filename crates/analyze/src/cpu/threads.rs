@@ -81,7 +81,7 @@ impl Analysis for ThreadsReport {
     }
 
     fn join(&self, parts: Vec<(RankAt, Self::Part)>, options: &Options) -> Body {
-        let shown = ThreadsShown { ranked: parts.len() > 1, cycle: options.cycle.is_some() };
+        let shown = ThreadsShown { ranked: parts.len() > 1, cycle: options.is_of_part() };
         let of_ranks = counted_tables::of_ranks(parts.iter().map(|(at, (_, all))| (at, all)));
         let mut all: Vec<(RankAt, ThreadRow)> = Vec::new();
         let mut asked = Vec::new();

@@ -27,6 +27,8 @@ pub struct Options {
     pub steps_from: Option<StepSource>,
     /// Only this cycle of a schedule, or captured range, from 1.
     pub cycle: Option<u32>,
+    /// Only what began within this part of the run's time, in all reports.
+    pub window: Option<Window>,
     /// Only this part of the run, where a report can be cut.
     pub cut: Cut,
     /// Only operators with this in their name, where a report is about operators.
@@ -49,6 +51,32 @@ pub struct Options {
     /// Whether the collector of an unfinished run in a directory is still at work; `None`: it
     /// counts as gone.
     pub is_running: Option<fn(&RunInfo, &Path) -> bool>,
+}
+
+/// A part of a run's time, from a moment and to before another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// Nanoseconds since the run began.
+    OfRun(u64, u64),
+    /// Of a program's own: nanoseconds of its host's monotonic clock.
+    OfProgram {
+        /// Not before.
+        from_ns: u64,
+        /// Not then or later.
+        to_ns: u64,
+        /// Until when devices worked on for it, if the program has waited for them.
+        device_until_ns: Option<u64>,
+    },
+}
+
+impl Window {
+    /// On the clock of a file.
+    pub(crate) fn on(self, clock: Clock) -> (u64, u64) {
+        match self {
+            Window::OfRun(from, to) => (clock.at(from), clock.at(to)),
+            Window::OfProgram { from_ns, to_ns, .. } => (from_ns, to_ns),
+        }
+    }
 }
 
 /// A part of a run's time; by default all of it.
@@ -96,6 +124,11 @@ impl Options {
     /// Whether rows that exist once an event are wanted: as data, of one rank.
     pub fn lists_single_rows(&self) -> bool {
         self.data && self.rank.is_some()
+    }
+
+    /// Whether only a part of the run is read.
+    pub fn is_of_part(&self) -> bool {
+        self.cycle.is_some() || self.window.is_some()
     }
 
     /// The text of `within`, where it has one.

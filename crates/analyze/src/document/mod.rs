@@ -16,7 +16,9 @@ mod table_row;
 pub use cell::{Cell, Value};
 pub use json::REPORT_VERSION;
 pub(crate) use json::Tables;
-pub use make::{Analysis, Body, Cut, DocumentKind, LineTables, Machine, Options, RankAt, SortBy};
+pub use make::{
+    Analysis, Body, Cut, DocumentKind, LineTables, Machine, Options, RankAt, SortBy, Window,
+};
 pub(crate) use make::{Begun, UnjoinedAnalysis, begin, boxed};
 pub use named::Named;
 pub(crate) use named::text_and_number;

@@ -1,5 +1,6 @@
 //! What makes reports of a run's files: every file is read once for all of them.
 
+mod behind;
 mod error;
 mod kinds;
 mod lost_rows;

@@ -14,14 +14,16 @@ use std::sync::OnceLock;
 
 use tprof_facts::compile::RunLogs;
 use tprof_facts::cycles::{self, Cycle};
+use tprof_facts::units::duration;
 use tprof_facts::{Zero, operators, steps};
 use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, TraceError, TraceFile};
 
+use super::behind::Behind;
 use super::error::AnalyzeError;
 use super::lost_rows;
 use crate::base::parallel;
 use crate::document::{
-    Begun, Body, Document, DocumentKind, Machine, Named, Options, RankAt, UnjoinedAnalysis,
+    Begun, Body, Document, DocumentKind, Machine, Named, Options, RankAt, UnjoinedAnalysis, Window,
 };
 use crate::findings::{Findings, RankFindings};
 use crate::rank::{Needs, RankTrace};
@@ -70,7 +72,8 @@ pub fn read_together(
     let documents = kinds.into_iter().zip(bodies).zip(&read.of_kinds).map(|((kind, body), of)| {
         let Body { mut tables, mut notes } = body;
         lost_rows::explain(&mut tables, &of.completeness.losses);
-        notes.extend(read.cycle.iter().map(|cycle| format!("only {cycle}")));
+        notes.extend(read.part.iter().map(|part| format!("only {part}")));
+        notes.extend(read.unfinished.iter().cloned());
         let OfKind { completeness, problems, operators_ended, steps_inferred } = of.clone();
         notes.extend(operators::note(operators_ended));
         notes.extend(steps_inferred.then(|| steps::INFERRED.to_owned()));
@@ -82,7 +85,8 @@ pub fn read_together(
         if read.of_kinds.iter().any(|of| of.steps_inferred) {
             report.notes.push(steps::INFERRED.to_owned());
         }
-        report.notes.extend(read.cycle.iter().map(|cycle| format!("only {cycle}; {OF_WHOLE_RUN}")));
+        report.notes.extend(read.part.iter().map(|part| format!("only {part}; {OF_WHOLE_RUN}")));
+        report.notes.extend(read.unfinished.iter().cloned());
         report
     });
     Ok(Made { reports: reports.collect(), documents })
@@ -146,8 +150,10 @@ pub(crate) struct OfKind {
 pub(crate) struct Read {
     dir: RunDir,
     pub run: Run,
-    /// The cycle that was asked for, in words.
-    cycle: Option<String>,
+    /// The part that was asked for, in words.
+    part: Option<String>,
+    /// What devices did behind the end of that part, in sentences.
+    unfinished: Vec<String>,
     /// For each analysis.
     pub of_kinds: Vec<OfKind>,
     /// What the summary and the report on memory are made of.
@@ -167,6 +173,10 @@ struct ReadRank {
     steps_inferred: bool,
     /// Where one of them was asked for.
     cycles: Vec<Cycle>,
+    /// Where a part of the run's time was asked for: that, since the run began.
+    window_ns: Option<(u64, u64)>,
+    /// What of that part devices did behind its end, in a sentence.
+    unfinished: Option<String>,
 }
 
 /// What all ranks of a run have in common.
@@ -201,7 +211,7 @@ pub(crate) fn read_ranks(
     let mut problems: Vec<String> = dir.problems().iter().map(|p| p.what.clone()).collect();
     let (mut parts, mut seen, mut last_ns) = (Vec::new(), Vec::new(), None);
     let (mut failure, mut any, mut cycles, mut ended) = (None, false, Vec::new(), 0);
-    let mut inferred = false;
+    let (mut inferred, mut window_ns, mut unfinished) = (false, None, Vec::new());
     for result in parallel::each(&files, |(place, file)| context.read(*place, file)) {
         match result {
             Ok(read) => {
@@ -211,6 +221,8 @@ pub(crate) fn read_ranks(
                 last_ns = last_ns.max(Some(read.last_ns));
                 parts.extend(read.part.map(Ok));
                 cycles.extend(read.cycles);
+                window_ns = window_ns.or(read.window_ns);
+                unfinished.extend(read.unfinished);
                 ended += u64::from(read.operators_ended);
                 inferred |= read.steps_inferred;
             }
@@ -227,6 +239,10 @@ pub(crate) fn read_ranks(
         _ => {}
     }
     let cycle = options.cycle.map(|cycle| named(cycle, &cycles)).transpose()?;
+    let part = cycle.or(window_ns.map(|(from, to)| match to {
+        u64::MAX => format!("what began after {}", duration(from)),
+        to => format!("what began from {} to {}", duration(from), duration(to)),
+    }));
     let infos = dir.infos();
     let finished = !infos.is_empty() && infos.iter().all(|info| info.finished);
     let in_part = options.rank.is_some() || path.is_file();
@@ -241,7 +257,7 @@ pub(crate) fn read_ranks(
     };
     let of_kinds = begun.iter().map(of_kind).collect();
     let run = run_of(path, infos, options.is_running, last_ns, context.zero);
-    Ok(Read { run, cycle, of_kinds, parts, dir })
+    Ok(Read { run, part, unfinished, of_kinds, parts, dir })
 }
 
 /// A cycle in words, if any rank has it.
@@ -299,6 +315,19 @@ impl Context<'_> {
             Some(cycle) => only_cycle(&mut trace, cycle),
             None => Vec::new(),
         };
+        let mut unfinished = None;
+        let window_ns = self.options.window.map(|window| {
+            let (from_ns, to_ns) = window.on(clock);
+            let mut part = cycles::between(&trace, from_ns, to_ns);
+            if let Window::OfProgram { device_until_ns, .. } = window {
+                let behind = Behind::of(&trace, to_ns, device_until_ns);
+                part.device_until_ns = device_until_ns.filter(|_| !behind.is_mixed);
+                unfinished = behind.note();
+            }
+            trace.read_only(part);
+            let since = |ns: u64| if ns == u64::MAX { ns } else { clock.since_start(ns) };
+            (since(from_ns), since(to_ns))
+        });
         let mut part = None;
         let mut steps_inferred = false;
         // As it was recorded and as Holistic Trace Analysis reads it: one at a time.
@@ -346,6 +375,8 @@ impl Context<'_> {
             operators_ended: operators::ended(&trace),
             steps_inferred,
             cycles,
+            window_ns,
+            unfinished,
         })
     }
 

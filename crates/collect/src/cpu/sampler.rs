@@ -99,9 +99,11 @@ impl CpuSampler {
         self.until_ns.load(Acquire)
     }
 
-    /// Asks for what there is, now.
-    pub fn hurry(&self) {
-        self.send(Command::Drain);
+    /// Asks for what there is, now; until when all is handed out then.
+    pub fn hurry(&self) -> u64 {
+        let now = sys::monotonic_ns();
+        self.send(Command::Drain(now));
+        now
     }
 
     /// Hands out everything and ends.

@@ -70,8 +70,8 @@ pub enum Command {
     Cover(u32),
     /// A process attached, and processes are read from `/proc`.
     Met(u32),
-    /// Read what there is.
-    Drain,
+    /// Hand out all until this moment.
+    Drain(u64),
     /// Hand out everything and end.
     Finish,
 }
@@ -222,7 +222,7 @@ pub fn run(parts: SamplerParts) {
                     }
                 }
                 Command::Met(pid) => worker.met(pid),
-                Command::Drain => worker.wanted_ns = sys::monotonic_ns(),
+                Command::Drain(until_ns) => worker.wanted_ns = worker.wanted_ns.max(until_ns),
                 Command::Finish => finish = true,
             }
         }
@@ -314,7 +314,9 @@ impl Worker {
         self.read_ns = now;
         self.poll(now);
         self.look_at_waits(now);
-        if now - self.given_ns > GIVE_NS {
+        // A caller gets all that it waits for.
+        let is_asked = self.given_ns < self.wanted_ns && self.settled_ns() >= self.wanted_ns;
+        if is_asked || now - self.given_ns > GIVE_NS {
             self.given_ns = now;
             let mut stretches = Vec::new();
             self.threads.give(&mut stretches);

@@ -134,7 +134,7 @@ impl Engine {
             self.finish_image(number, now);
         }
         self.state_schedule(now);
-        self.flush_samples(u64::MAX, true);
+        self.flush_samples(u64::MAX, u64::MAX, true);
         let last = self.parts.workers.symbols.send(SymbolsWanted::Last);
         self.open.keeping += usize::from(last.is_ok());
         self.wait_for_workers(|open| open.symbols > 0, Duration::from_secs(120));

@@ -21,19 +21,9 @@ const SAMPLES_NS: u64 = 1000 * MS;
 const SETTLED_NS: u64 = 200 * MS;
 
 impl Engine {
+    /// Writes what has gathered, where that is worth a block.
     pub(super) fn flush(&mut self, now: u64) {
-        let numbers: Vec<u64> = self.targets.keys().copied().collect();
-        for number in numbers {
-            let Some(mut target) = self.targets.remove(&number) else { continue };
-            target.learn_modules(&mut self.out, now.saturating_sub(SETTLED_NS));
-            self.ask_symbols(&mut target);
-            self.judge_allocators(&mut target);
-            target.flush(&mut self.out, now, self.recording.always_on);
-            self.targets.insert(number, target);
-        }
-        self.flush_samples(now, false);
-        self.devices.write(&mut self.out.files);
-        self.parts.prices.begin();
+        self.flush_rows(now, now.saturating_sub(SETTLED_NS), false);
         info::flush_files(&mut self.out.files, &mut self.out.processes.losses, now);
         if now >= self.timers.info_due_ns {
             self.refresh_info();
@@ -43,24 +33,52 @@ impl Engine {
         }
     }
 
-    /// Writes samples once a block is worth it, and what processes that did not
+    /// Writes all that has gathered, however little. Stacks that were taken until `settled_ns` have
+    /// been read from the rings.
+    pub(super) fn flush_all(&mut self, now: u64, settled_ns: u64) {
+        self.flush_rows(now, settled_ns, true);
+        self.out.files.open.iter_mut().for_each(|open| open.flushed_ns = 0);
+        info::flush_files(&mut self.out.files, &mut self.out.processes.losses, now);
+        self.refresh_info();
+        self.write_info_now();
+    }
+
+    /// Has the rows that have gathered ready for their files.
+    fn flush_rows(&mut self, now: u64, settled_ns: u64, all: bool) {
+        let numbers: Vec<u64> = self.targets.keys().copied().collect();
+        for number in numbers {
+            let Some(mut target) = self.targets.remove(&number) else { continue };
+            target.learn_modules(&mut self.out, settled_ns);
+            self.ask_symbols(&mut target);
+            self.judge_allocators(&mut target);
+            target.flush(&mut self.out, now, self.recording.always_on);
+            self.targets.insert(number, target);
+        }
+        self.flush_samples(now, settled_ns, all);
+        self.devices.write(&mut self.out.files);
+        self.parts.prices.begin();
+    }
+
+    /// Writes samples once a block is worth it (or all of them), and what processes that did not
     /// attach have gathered.
-    pub(super) fn flush_samples(&mut self, now: u64, last: bool) {
+    pub(super) fn flush_samples(&mut self, now: u64, settled_ns: u64, all: bool) {
         let explained_ns = now.saturating_sub(STATUS_NS);
         self.attribution.write_ends(explained_ns, &mut self.out);
-        for own in self.attribution.flush_own(now.saturating_sub(SETTLED_NS), &mut self.out) {
+        for own in self.attribution.flush_own(settled_ns, &mut self.out) {
             self.have_named(own);
         }
         let due = now - self.timers.samples_ns >= SAMPLES_NS;
-        if due || last {
+        if due || all {
             self.timers.samples_ns = now;
         }
         for open in &mut self.out.files.open {
             let count = open.samples_waiting() as u64;
-            if count == 0 || !(due || last || count >= 4096) {
-                continue;
-            }
-            if let Err(e) = open.write_samples() {
+            let written = match all {
+                true => open.write_all_samples(),
+                false if count > 0 && (due || count >= 4096) => open.write_samples(),
+                false => continue,
+            };
+            if let Err(e) = written {
                 self.out.processes.losses.lose("CPU samples", info::UNWRITTEN, count);
                 self.out.processes.losses.complain(&e.to_string());
             }

@@ -114,6 +114,11 @@ pub enum Request {
     },
     /// Write what is known at this moment into the files.
     Snapshot,
+    /// Write all that was recorded until a moment into the files, what is on its way included.
+    Write {
+        /// By the monotonic clock; none: now.
+        until_ns: Option<u64>,
+    },
     /// Rates, loss, size.
     Status,
 }

@@ -1,7 +1,7 @@
 //! The main loop: drains every target, and does what is due.
 
 use super::ahead::Ahead;
-use super::inbox::{Event, Judge};
+use super::inbox::{Event, Judge, Reply};
 use super::prices::Pricer;
 use super::pss::Sizer;
 use super::reserve::Reserve;
@@ -25,7 +25,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 use tprof_trace::run::RunInfo;
 use tprof_wire::schedule::Schedule;
@@ -149,6 +149,19 @@ pub(super) struct OpenQuestions {
     pub keeping: usize,
 }
 
+/// A request to write all that was recorded until a moment, which is not answered yet.
+pub(super) struct WriteRequest {
+    /// All that was recorded until then is wanted.
+    pub until_ns: u64,
+    /// When the sampler has handed out all of that.
+    pub sampled_ns: u64,
+    /// The reply is sent then at the latest.
+    pub answer_by_ns: u64,
+    /// What had come until then is written, and its names are asked for.
+    pub is_written: bool,
+    pub reply: Sender<Reply>,
+}
+
 /// The engine's state.
 pub struct Engine {
     pub(super) parts: EngineParts,
@@ -182,6 +195,8 @@ pub struct Engine {
     /// Training steps that `tprof ctl step` has marked.
     pub(super) steps: MarkedSteps,
     pub(super) idle: u32,
+    /// Askers that wait for all to be written that was recorded until a moment.
+    pub(super) write_requests: Vec<WriteRequest>,
 }
 
 impl Engine {
@@ -229,6 +244,7 @@ impl Engine {
             wall_at_start: WallClock::now(),
             steps: MarkedSteps::default(),
             idle: 0,
+            write_requests: Vec::new(),
             parts,
         }
     }
@@ -243,6 +259,7 @@ impl Engine {
             let now = sys::monotonic_ns();
             let taken = self.pass(now);
             self.housekeeping(now);
+            self.answer_write_requests();
             if self.is_over(now) {
                 break;
             }
@@ -259,10 +276,15 @@ impl Engine {
 
     /// One pass over every ring.
     pub(super) fn pass(&mut self, now: u64) -> u64 {
+        self.read_rings(now, Pass::Live)
+    }
+
+    /// One pass over every ring, as far as that.
+    pub(super) fn read_rings(&mut self, now: u64, pass: Pass) -> u64 {
         self.show_life(now);
         let mut taken = 0;
         for target in self.targets.values_mut() {
-            taken += target.drain(&mut self.out, now, Pass::Live);
+            taken += target.drain(&mut self.out, now, pass);
             let request = target.modules_request();
             if request.is_some() {
                 let finds_rows = target.hooks.region.finds_rows();

@@ -50,9 +50,7 @@ impl Engine {
                 Event::Ended { image, time_ns, status, pidfd, exec } => {
                     self.ended(image, End { time_ns, status, pidfd, exec })
                 }
-                Event::Control(request, reply) => {
-                    let _ = reply.send(self.control(request));
-                }
+                Event::Control(request, reply) => self.control(request, reply),
                 Event::Device(message) => {
                     let recording = self.parts.session.page().recording.load(Relaxed) != 0;
                     if !self.devices.take(message, recording) {
@@ -92,7 +90,7 @@ impl Engine {
                         Some(self.ending.finish_by_ns.map_or(by, |old| old.min(by)));
                     self.parts.session.eager.store(true, Release);
                     if let Some(sampler) = &self.parts.sampler {
-                        sampler.hurry();
+                        let _ = sampler.hurry();
                     }
                 }
             }
@@ -180,7 +178,7 @@ impl Engine {
             if let Some(sampler) =
                 self.parts.sampler.as_ref().filter(|_| self.parts.session.eager.load(Acquire))
             {
-                sampler.hurry();
+                let _ = sampler.hurry();
             }
             // From here on a restarted rank gets a file of its own.
             if let Some(open) = self.out.files.open.get_mut(target.file) {

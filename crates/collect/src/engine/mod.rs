@@ -22,5 +22,6 @@ mod steps;
 mod summary;
 pub mod workers;
 mod write_off;
+mod write_out;
 
 pub use main_loop::{Engine, EngineParts};

@@ -4,6 +4,7 @@ use super::inbox::{Reply, Request};
 use super::main_loop::Engine;
 use crate::os::sys;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::mpsc::Sender;
 use tprof_trace::model::{Mark, MarkKind};
 
 impl Engine {
@@ -36,11 +37,12 @@ impl Engine {
         }
     }
 
-    /// Does what `tprof ctl` asks.
-    pub(super) fn control(&mut self, request: Request) -> Reply {
+    /// Does what a program or `tprof ctl` asks, and replies, or later.
+    pub(super) fn control(&mut self, request: Request, to: Sender<Reply>) {
         let on = self.parts.session.page().recording.load(Relaxed) != 0;
         let done = |message: &str| Reply::new(true, message.to_owned());
-        match request {
+        let reply = match request {
+            Request::Write { until_ns } => return self.write_until(until_ns, to),
             Request::Start if on && self.recording.steps.is_none() => {
                 done("recording is on already")
             }
@@ -63,7 +65,8 @@ impl Engine {
             Request::Step { number } => self.step(number),
             Request::Snapshot => self.snapshot(),
             Request::Status => Reply::with(self.status(on)),
-        }
+        };
+        let _ = to.send(reply);
     }
 
     /// Writes what is known of memory at this moment, for a report of the live run.

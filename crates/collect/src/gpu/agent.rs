@@ -440,6 +440,11 @@ impl Gpu {
         calls.filter(|call| call.to_ns >= from_ns).for_each(|call| self.matching.called(call));
     }
 
+    /// Time of the first change of memory that may yet be a hook's too.
+    pub fn first_unmatched_ns(&self) -> Option<u64> {
+        self.matching.first_ns()
+    }
+
     /// Writes changes of memory that only CUPTI recorded: the hooks' rows of the others have the
     /// stacks that took it.
     pub fn write_memory(

@@ -149,6 +149,11 @@ impl Matching {
         self.rows.push(row);
     }
 
+    /// Time of the first row of CUPTI's that waits for a hook's.
+    pub fn first_ns(&self) -> Option<u64> {
+        self.rows.iter().map(|row| row.time_ns).min()
+    }
+
     /// Rows that only CUPTI recorded, as far as that is certain: all of them at the end.
     pub fn settle(&mut self, now_ns: u64, last: bool) -> Vec<DeviceAllocation> {
         if self.rows.is_empty() {

@@ -180,6 +180,24 @@ impl Target {
         taken
     }
 
+    /// Has rows written by the next drain that wait for more: someone asks for them.
+    pub fn hasten(&mut self) {
+        self.calls.hasten();
+        self.spans.hasten();
+        self.operators.hasten();
+    }
+
+    /// Whether NCCL operations that began until then wait for what belongs to them: a fraction of a
+    /// second.
+    pub fn joins_operations(&self, until_ns: u64) -> bool {
+        self.calls.collectives.first_ns().is_some_and(|first| first <= until_ns)
+    }
+
+    /// Whether changes of device memory until then wait to be those of hooks: for seconds.
+    pub fn matches_memory(&self, until_ns: u64) -> bool {
+        self.gpu.first_unmatched_ns().is_some_and(|first| first <= until_ns)
+    }
+
     /// Writes rows of calls that have waited long enough.
     fn write_calls(&mut self, out: &mut Output, now: u64, pass: Pass) {
         let Some(open) = out.files.open.get_mut(self.file) else { return };

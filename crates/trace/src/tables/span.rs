@@ -40,7 +40,7 @@ columns_of! {
 }
 
 part_of! {
-    NamedSpan of SPANS;
+    NamedSpan of SPANS, from start_ns;
     1 start_ns,
     2 duration_ns,
     3 process,

@@ -74,6 +74,9 @@ pub struct SliceArgs {
     /// Only what starts before this time
     #[arg(long, value_name = "TIME")]
     pub to_time: Option<String>,
+    /// Whether a file of nothing is written where nothing lies in the slice.
+    #[arg(skip)]
+    pub may_be_empty: bool,
 }
 
 /// Units of folded stacks.

@@ -9,7 +9,7 @@ use tprof_facts::units::{bytes, duration, exact_size};
 
 use super::args::ExportArgs;
 use crate::runs::directory::no_directory;
-use crate::runs::failure::{no_cycle, no_rank, trace_failure};
+use crate::runs::failure::{backwards, no_cycle, no_rank, trace_failure};
 use crate::runs::formats::{self, Format, Takes};
 use crate::terminal::errors::{Failure, nearest, reason, remedy};
 
@@ -81,13 +81,7 @@ pub fn failure(run: &Path, error: &ExportError) -> Failure {
         }
         ExportError::NoStep { step, there } => no_step(run, *step, there),
         ExportError::NoCycle { cycle, there } => no_cycle(*cycle, there),
-        ExportError::Backwards { from_ns, to_ns } => Failure::new("the slice is empty")
-            .cause(format!(
-                "the slice begins at {} and ends at {}",
-                duration(*from_ns),
-                duration(*to_ns)
-            ))
-            .hint("a --from-time before --to-time"),
+        ExportError::Backwards { from_ns, to_ns } => backwards(*from_ns, *to_ns),
         ExportError::OutsideRun { first_ns, last_ns } => {
             Failure::new("the slice is outside the run")
                 .cause(format!(

@@ -2,14 +2,16 @@
 
 use super::kinds::{kinds_help, report_kind_names, report_kinds};
 use crate::commands::steps_from::steps_from;
+use crate::runs::failure::backwards;
 use crate::runs::newest;
 use crate::terminal::errors::{Failure, nearest};
 use clap::Args;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
-use tprof_analyze::document::SortBy;
+use tprof_analyze::document::{SortBy, Window};
 use tprof_facts::flops::peaks::Peaks;
 use tprof_facts::steps::StepSource;
+use tprof_facts::units::parse_duration;
 
 /// `tprof report` as typed: a kind and a run, in either order; either may be left out.
 #[derive(Args, Debug)]
@@ -54,8 +56,19 @@ pub struct ReportWords {
     #[arg(long)]
     pub steady: bool,
     /// Only this cycle of a schedule, or captured range, from 1
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with_all = ["from_time", "to_time"])]
     pub cycle: Option<u32>,
+    /// Only what begins at this time or later, since the run began
+    #[arg(long, value_name = "TIME")]
+    pub from_time: Option<String>,
+    /// Only what begins before this time
+    #[arg(long, value_name = "TIME")]
+    pub to_time: Option<String>,
+    /// Times of this machine's monotonic clock in nanoseconds: has the live run written out, and
+    /// reports only that part, with the device work that the program has waited for until
+    /// DEVICES. What a program asks of itself, by tprof's modules
+    #[arg(long, value_name = "FROM:TO[:DEVICES]", hide = true, conflicts_with_all = ["from_time", "to_time", "cycle"])]
+    pub of_clock: Option<String>,
     /// Only operators with this text in their names (sequences)
     #[arg(long, value_name = "TEXT")]
     pub operator: Option<String>,
@@ -111,6 +124,9 @@ pub struct ReportArgs {
     pub steady: bool,
     /// Only this cycle.
     pub cycle: Option<u32>,
+    /// Only this part of the run's time; of the host's clock: of a live run, which is written out
+    /// before.
+    pub window: Option<Window>,
     /// Only operators with this text in their names.
     pub operator: Option<String>,
     /// Only within this range.
@@ -177,6 +193,10 @@ impl ReportWords {
         let (lines, mine, thread) = (self.lines, self.mine, self.thread);
         let steps_from = steps_from(self.steps_from.as_deref())?;
         let peaks = self.peaks.as_deref().map(peaks).transpose()?;
+        let window = match self.of_clock.as_deref() {
+            Some(text) => Some(of_clock(text)?),
+            None => of_run(self.from_time.as_deref(), self.to_time.as_deref())?,
+        };
         if kinds.len() > 1 && csv && output.is_none() {
             return Err(Failure::new("several reports do not fit into one CSV table")
                 .cause("each report has its own tables")
@@ -196,6 +216,7 @@ impl ReportWords {
             steady,
             steps_from,
             cycle,
+            window,
             operator,
             within,
             lines,
@@ -251,6 +272,42 @@ fn sort_key(word: &str) -> Result<SortBy, Failure> {
     Err(Failure::new(format!("unknown sort key `{word}`"))
         .cause(format!("the keys are {}", names.join(", ")))
         .hint(format!("--sort {right}")))
+}
+
+/// What `--from-time` and `--to-time` name.
+fn of_run(from: Option<&str>, to: Option<&str>) -> Result<Option<Window>, Failure> {
+    let time = |option: &str, text: &str| match parse_duration(text) {
+        Some(time) => Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
+        None => Err(Failure::new(format!("bad value `{text}` for --{option}"))
+            .cause("the value is not a time")
+            .hint(format!("--{option}=1.5s"))),
+    };
+    if from.is_none() && to.is_none() {
+        return Ok(None);
+    }
+    let from_ns = from.map_or(Ok(0), |text| time("from-time", text))?;
+    let to_ns = to.map_or(Ok(u64::MAX), |text| time("to-time", text))?;
+    match from_ns < to_ns {
+        true => Ok(Some(Window::OfRun(from_ns, to_ns))),
+        false => Err(backwards(from_ns, to_ns)),
+    }
+}
+
+/// What `--of-clock` names.
+fn of_clock(text: &str) -> Result<Window, Failure> {
+    let times: Option<Vec<u64>> = text.split(':').map(|time| time.parse().ok()).collect();
+    let window = times.and_then(|times| match times[..] {
+        [from_ns, to_ns] => Some(Window::OfProgram { from_ns, to_ns, device_until_ns: None }),
+        [from_ns, to_ns, until] => {
+            Some(Window::OfProgram { from_ns, to_ns, device_until_ns: Some(until) })
+        }
+        _ => None,
+    });
+    window.ok_or_else(|| {
+        Failure::new(format!("bad value `{text}` for --of-clock"))
+            .cause("it is no FROM:TO[:DEVICES] in nanoseconds")
+            .hint("--from-time 1s --to-time 2s")
+    })
 }
 
 /// What `--peaks` states.

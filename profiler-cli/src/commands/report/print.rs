@@ -5,12 +5,18 @@ use super::kinds::{REPORTS, kind_name};
 use super::{csv, document, many, memory, summary};
 
 use std::io::Write;
+use std::mem::take;
+use std::path::Path;
 use std::process::ExitCode;
 
-use tprof_analyze::document::{Cut, Document, DocumentKind, LineTables, Options, Table};
+use serde_json::Value;
+
+use tprof_analyze::document::{Cut, Document, DocumentKind, LineTables, Options, Table, Window};
 use tprof_analyze::{KINDS, Kind, Made, Report, Wanted, read_together};
+use tprof_collect::control::Request;
 use tprof_trace::live::collector_lives;
 
+use crate::commands::live::ask;
 use crate::runs::failure;
 use crate::runs::foreign::open_run_or_import;
 use crate::runs::symbols::Late;
@@ -75,6 +81,7 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
         steady: args.steady,
         steps_from: args.steps_from,
         cycle: args.cycle,
+        window: args.window,
         cut: Cut::default(),
         operator: args.operator.clone(),
         within: args.within.clone(),
@@ -89,11 +96,18 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
         data: args.json || args.csv,
         is_running: Some(collector_lives),
     };
+    let unwritten = match args.window {
+        Some(Window::OfProgram { to_ns, device_until_ns, .. }) => {
+            written_out(&args.path, device_until_ns.unwrap_or(to_ns))?
+        }
+        Some(Window::OfRun(..)) | None => Vec::new(),
+    };
     let run = open_run_or_import(&args.path)?;
     let wanted = Wanted { reports: &reports, kinds: &kinds };
     let mut made = read_together(run.path(), &wanted, &options, Some(&late))
         .map_err(|error| failure::analyze_failure(&args.path, &error))?;
-    let notes = late.notes();
+    let mut notes = late.notes();
+    notes.extend(unwritten);
     for report in &mut made.reports {
         report.run.path.clone_from(&args.path);
         report.notes.extend(notes.iter().cloned());
@@ -103,6 +117,16 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
         document.notes.extend(notes.iter().cloned());
     }
     Ok(made)
+}
+
+/// Has a live run write all that was recorded until a moment; what could not be written in time, in
+/// sentences.
+fn written_out(run: &Path, until_ns: u64) -> Result<Vec<String>, Failure> {
+    let reply = ask(run, &Request::Write { until_ns: Some(until_ns) })?;
+    let missing = reply.status.and_then(|mut status| status["missing"].as_array_mut().map(take));
+    let missing: Vec<Value> = missing.unwrap_or_default();
+    let names = missing.iter().filter_map(Value::as_str);
+    Ok(names.map(|what| format!("not written yet, and not in this report: {what}")).collect())
 }
 
 fn rendered(made: &Made, args: &ReportArgs) -> anyhow::Result<String> {

@@ -43,6 +43,8 @@ pub struct Cost {
     pub kernels: u64,
     /// Sum of their durations.
     pub device_ns: u64,
+    /// The same of what the operators that it called launched, too.
+    pub device_total_ns: u64,
     /// Its runs that launched something.
     pub launched: Launched,
 }
@@ -92,6 +94,7 @@ impl Cost {
         self.own_ns += other.own_ns;
         self.kernels += other.kernels;
         self.device_ns += other.device_ns;
+        self.device_total_ns += other.device_total_ns;
         self.launched.add(&other.launched);
     }
 }

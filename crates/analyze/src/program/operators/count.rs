@@ -19,13 +19,17 @@ pub(super) fn count(rank: &RankTrace, tree: &CallTree) -> OperatorCosts {
     let mut unowned = 0;
     for (operator, launches) in launches_by_operator(rank, tree, &mut unowned) {
         let span = &tree.spans[operator as usize];
-        let cost = costs.entry(span.name).or_default();
-        let mut kernels = Vec::with_capacity(launches.len());
-        for &(_, work) in &launches {
-            let work = &rank.work[work as usize];
-            cost.device_ns += work.duration_ns;
-            kernels.push(ran(work));
+        let work = || launches.iter().map(|&(_, work)| &rank.work[work as usize]);
+        let device_ns = work().map(|work| work.duration_ns).sum::<u64>();
+        let kernels: Vec<Ran> = work().map(ran).collect();
+        for at in tree.outwards(operator) {
+            let around = &tree.spans[at as usize];
+            if around.kind == SpanKind::Operator {
+                costs.entry(around.name).or_default().device_total_ns += device_ns;
+            }
         }
+        let cost = costs.entry(span.name).or_default();
+        cost.device_ns += device_ns;
         let (call, work) = launches[0];
         let first = &rank.calls[call as usize];
         let run = Launched::of(span.start_ns, first, rank.work[work as usize].start_ns);

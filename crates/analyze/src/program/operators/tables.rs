@@ -63,6 +63,7 @@ fn costs(key: &'static str, first: &[Column], has_rates: bool) -> Table {
         Column::new("own_ns", "own", Unit::Duration),
         Column::data("total_ns", Unit::Duration),
         Column::new("device_ns", "on GPU", Unit::Duration),
+        Column::data("device_total_ns", Unit::Duration),
         Column::new("kernels", "kernels", Unit::Count),
         Column::new("to_call_ns", "to launch", Unit::Duration),
         Column::new("to_kernel_ns", "to start", Unit::Duration),
@@ -90,6 +91,7 @@ fn add_costs(table: &mut Table, sums: &OperatorCosts, at: Option<&RankAt>) {
             (cost.own_ns.max(0) as u64).into(),
             cost.total_ns.into(),
             of_device(cost.device_ns),
+            of_device(cost.device_total_ns),
             of_device(cost.kernels),
         ]);
         cells.extend(delays(&cost.launched));

@@ -75,7 +75,7 @@ fn own_time_is_what_called_operators_do_not_cover() {
 fn a_launch_belongs_to_the_innermost_operator_of_its_own_thread() {
     let sums = sums(false);
     let addmm = sums.costs["aten::addmm"];
-    assert_eq!((addmm.kernels, addmm.device_ns), (2, 12_000));
+    assert_eq!((addmm.kernels, addmm.device_ns, addmm.device_total_ns), (2, 12_000, 12_000));
     assert_eq!(addmm.launched.mean_to_call_ns(), Some(10_000));
     assert_eq!(addmm.launched.mean_to_kernel_ns(), Some(10_000));
     assert_eq!(sums.costs["aten::linear"].kernels, 1);

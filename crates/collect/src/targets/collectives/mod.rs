@@ -197,6 +197,11 @@ impl Collectives {
         self.communicators.joined(call);
     }
 
+    /// When the first operation returned whose row waits.
+    pub fn first_ns(&self) -> Option<u64> {
+        self.rows.values().map(|pending| pending.returned_ns).min()
+    }
+
     /// Whether rows wait.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.reported.is_empty() && self.channels.is_empty()

@@ -175,6 +175,11 @@ impl Operators {
         true
     }
 
+    /// Has what waits for more written by the next call of [`Self::write`].
+    pub fn hasten(&mut self) {
+        self.first_waiting_ns = self.first_waiting_ns.map(|_| 0);
+    }
+
     /// Writes what waits, if there is enough of it or it has waited long enough. The rings have been
     /// read since `now_ns`, and for the last time if this is the last call.
     pub fn write(

@@ -339,6 +339,11 @@ impl Spans {
         Ok(args)
     }
 
+    /// Has what waits for more written by the next call of [`Self::write`].
+    pub fn hasten(&mut self) {
+        self.first_waiting_ns = self.first_waiting_ns.map(|_| 0);
+    }
+
     /// Writes what waits, if there is enough of it or it has waited long enough.
     pub fn write(
         &mut self,

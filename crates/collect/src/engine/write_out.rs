@@ -1,0 +1,85 @@
+//! Requests to have everything in the run's files that was recorded until a moment: a program asks so
+//! for the results of a part of itself that has just ended.
+//!
+//! What is on its way then are CPU samples, which the sampler puts in order first, and the
+//! mappings and names of their stacks, which workers read. The reply waits for them, and says
+//! what did not come in time.
+
+use super::inbox::Reply;
+use super::main_loop::{Engine, MS, WriteRequest};
+use crate::os::sys;
+use crate::targets::target::{Pass, Target};
+use std::sync::mpsc::Sender;
+
+/// Longest time that a reply waits: below the time after which an asker is told that the collector
+/// is busy.
+const PATIENCE_NS: u64 = 2_000 * MS;
+
+/// Passes over the rings for one request: threads that go on write more meanwhile.
+const MOST_PASSES: u32 = 64;
+
+impl Engine {
+    /// Takes a request: it is answered from the main loop.
+    pub(super) fn write_until(&mut self, until_ns: Option<u64>, reply: Sender<Reply>) {
+        let now = sys::monotonic_ns();
+        let sampled_ns = self.parts.sampler.as_ref().map_or(0, |sampler| sampler.hurry());
+        self.idle = 0;
+        self.write_requests.push(WriteRequest {
+            until_ns: until_ns.map_or(now, |until| until.min(now)),
+            sampled_ns,
+            answer_by_ns: now + PATIENCE_NS,
+            is_written: false,
+            reply,
+        });
+    }
+
+    /// Answers the requests for which all has come, or that waited long enough.
+    pub(super) fn answer_write_requests(&mut self) {
+        for mut request in std::mem::take(&mut self.write_requests) {
+            let now = sys::monotonic_ns();
+            let is_late = now >= request.answer_by_ns;
+            let is_sampled = self.sampled_until_ns >= request.sampled_ns;
+            let has_modules = self.open.modules == 0;
+            if !request.is_written && (is_sampled && has_modules || is_late) {
+                request.is_written = true;
+                self.write_out(now, request.until_ns);
+            }
+            let has_names = self.open.symbols == 0 && self.open.modules == 0;
+            let any = |of: fn(&Target, u64) -> bool| {
+                self.targets.values().any(|target| of(target, request.until_ns))
+            };
+            let is_joined = !any(Target::joins_operations);
+            if !(request.is_written && has_names && is_joined || is_late) {
+                self.write_requests.push(request);
+                continue;
+            }
+            let came = [
+                (is_sampled, "CPU samples of the last moments"),
+                (self.open.modules == 0, "mappings of code"),
+                (self.open.symbols == 0, "names of functions"),
+                (is_joined, "NCCL operations of the last moments"),
+                (!any(Target::matches_memory), "changes of device memory of the last seconds"),
+            ];
+            let missing: Vec<&str> = came
+                .into_iter()
+                .filter_map(|(has_come, what)| (!has_come).then_some(what))
+                .collect();
+            // Names and mappings that have come meanwhile.
+            self.write_out(now, request.until_ns);
+            let _ = request.reply.send(Reply::with(serde_json::json!({ "missing": missing })));
+        }
+    }
+
+    /// Writes all that has come, stacks until then with the mappings of that time.
+    fn write_out(&mut self, now: u64, settled_ns: u64) {
+        for _ in 0..MOST_PASSES {
+            if self.read_rings(now, Pass::Partial) == 0 {
+                break;
+            }
+        }
+        self.targets.values_mut().for_each(Target::hasten);
+        self.read_rings(now, Pass::Partial);
+        self.assign_samples(now);
+        self.flush_all(now, settled_ns);
+    }
+}
