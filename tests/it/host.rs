@@ -26,8 +26,7 @@ fn waiting_for_a_worker_process_is_waiting_for_data_at_the_line_that_takes_it() 
 #[test]
 fn contention_for_the_gil_is_not_a_lock_of_the_programs() {
     let Some(planted) = Planted::run("gil") else { return };
-    // Off its core within the loop, the thread waits for the GIL or for a core; both hogs are
-    // joined after it.
+    // Off its core within the loop, the thread waits for the GIL or for a core; the hogs end with it.
     let gil = planted.part("gil");
     let ready = planted.part("no_core");
     assert!(gil <= 1.1 * planted.truth["gil"] + 0.02, "{gil} of {:?}", planted.truth);

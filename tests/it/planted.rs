@@ -221,9 +221,14 @@ impl Planted {
         let truth = self.truth[key];
         // A sample stands for 10 ms, and the edges of start-up are as fine as that.
         let most = (share * truth).max(0.02);
-        // What a job measures of a wait holds the time in which it was preempted; that is a part
-        // of its own, and next to nothing on a quiet machine.
-        let ready = if OF_WALL.contains(&key) { self.part("no_core") } else { 0.0 };
+        // What a job measures of a wait holds the time in which it was preempted, and that of which
+        // a collector without a core read no stack. Both are parts of their own, and next to nothing
+        // on a quiet machine.
+        let ready = if OF_WALL.contains(&key) {
+            self.part("no_core") + self.part("unknown").min(OF_LOAD * truth)
+        } else {
+            0.0
+        };
         // A rank that is preempted before or after what it measures is later by that.
         let later = if key == "late" { ready } else { 0.0 };
         let range = truth - most - ready..=truth + most + later;
@@ -312,8 +317,11 @@ impl Planted {
     #[track_caller]
     pub fn hardly(&self, parts: &[&str]) {
         let wall = seconds("wall_ns")(&self.table("drivers")[0]);
+        let was_busy = self.part("no_core") > 0.01 * wall;
         for part in parts {
-            assert!(self.part(part) < 0.05 * wall, "{part}: {:#?}", self.table("parts"));
+            // Without a core the collector reads a stack too late, and says so.
+            let most = if was_busy && *part == "unknown" { OF_LOAD } else { 0.05 };
+            assert!(self.part(part) < most * wall, "{part}: {:#?}", self.table("parts"));
         }
     }
 }

@@ -142,21 +142,24 @@ def victim_contends(cpu_s):
             (number * number + 7) % 11 // 3 * number - (number ^ 5) * (number | 1)  # HERE gil
 
 
-def spins_from(begin, cpu_s):
+def spins_between(begin, end):
     begin.wait()
-    victim_spins(cpu_s)
+    while not end.is_set():
+        victim_spins(0.01)
 
 
 def gil():
-    begin = threading.Event()
+    begin, end = threading.Event(), threading.Event()
     # They begin together: to start the second would wait for the first, too, and on another line.
-    hogs = [threading.Thread(target=spins_from, args=(begin, 0.8), name="hog") for _ in range(2)]
+    # And they end with the loop: what they did after it would be found behind the join.
+    hogs = [threading.Thread(target=spins_between, args=(begin, end), name="hog") for _ in range(2)]
     for hog in hogs:
         if not CALM:
             hog.start()
     begin.set()
     with WATCH:
         victim_contends(0.4)
+    end.set()
     for hog in hogs:
         if not CALM:
             hog.join()
@@ -469,6 +472,9 @@ def victim_runs_a_program():
 
 
 def child():
+    # Before the measured passes: on a busy machine it waits for a core, which is start-up.
+    import subprocess  # noqa: F401
+
     for _ in range(PASSES // 2):
         with WATCH:
             victim_runs_a_program()

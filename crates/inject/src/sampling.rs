@@ -129,7 +129,7 @@ fn live(thread: &Thread, delta: i64) {
     }
 }
 
-/// The bytes that are live in the process, to within [`FLUSH_BYTES`] of each other thread; `None`
+/// The bytes that are live in the process, to within `FLUSH_BYTES` of each other thread; `None`
 /// where they are not counted.
 pub fn live_bytes(thread: &Thread) -> Option<u64> {
     if state::MEM_MODE.load(Relaxed) != mem_mode::SAMPLED {

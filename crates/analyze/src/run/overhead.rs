@@ -285,7 +285,7 @@ mod tests {
             ..run::Overhead::default()
         };
         let machine = serde_json::json!({"cpus": 4});
-        RunInfo { overhead, machine, ..RunInfo::default() }
+        RunInfo { overhead, machine, finished: true, ..RunInfo::default() }
     }
 
     #[test]
