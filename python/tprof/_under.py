@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 
 from . import _binary
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 def _command() -> List[str]:
     """The words that started this Python."""
+    if sys.argv and (sys.argv[0] == "-" or _is_read_once(sys.argv[0])):
+        raise _binary.TprofError("the script came through a pipe, and can't be read again")
     given = getattr(sys, "orig_argv", None)
     if given and sys.executable:
         return [sys.executable, *given[1:]]
@@ -30,12 +33,20 @@ def _command() -> List[str]:
     return [sys.executable, *flags, *sys.argv]
 
 
+def _is_read_once(script: str) -> bool:
+    """Whether a script is a pipe or the standard input, of which this Python has read all."""
+    try:
+        return not stat.S_ISREG(os.stat(script).st_mode) and not os.path.isdir(script)
+    except OSError:
+        return False
+
+
 def exec_under(*options: str) -> None:
     """Starts this script again under ``tprof run``, in this process's place, unless it runs under tprof:
     then returns at once. ``options`` are those of ``tprof run``, such as ``"--operators", "shapes"``. What
     the script did before is done twice, so call it first. ``TPROF_ENABLED=0`` makes it return, too.
 
-    Raises TprofError where the program is not found, or in an interactive Python.
+    Raises TprofError where the program is not found, in an interactive Python, and for a script from a pipe.
     """
     # Also a process that tprof could not load its library into would start itself for ever.
     if "TPROF_SESSION" in os.environ or os.environ.get("TPROF_ENABLED") == "0":

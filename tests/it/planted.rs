@@ -222,10 +222,11 @@ impl Planted {
         // A sample stands for 10 ms, and the edges of start-up are as fine as that.
         let most = (share * truth).max(0.02);
         // What a job measures of a wait holds the time in which it was preempted, and that of which
-        // a collector without a core read no stack. Both are parts of their own, and next to nothing
-        // on a quiet machine.
+        // a collector without a core read no stack, to the last one that it read. They are apart, and
+        // next to nothing on a quiet machine.
         let ready = if OF_WALL.contains(&key) {
-            self.part("no_core") + self.part("unknown").min(OF_LOAD * truth)
+            let unread = self.part("unknown") + seconds("outside_ns")(&self.table("drivers")[0]);
+            self.part("no_core") + unread.min(OF_LOAD * truth)
         } else {
             0.0
         };

@@ -281,6 +281,14 @@ fn a_script_that_is_asked_for_a_profile_records_it_or_names_no_file() {
         assert!(names_file(&outcome.stdout).ends_with("nothing-was-recorded"), "{outcome:?}");
         assert!(outcome.stderr.contains("to record this: tprof run -"), "{outcome:?}");
     }
+    // A script that came through a pipe can't be read again.
+    let piped = "cat ../train.py | \"$0\" -B - --profile --epochs 3";
+    let piped = Job::new("/bin/sh").args(["-c", piped]).arg(&python);
+    let piped =
+        piped.env("PYTHONPATH", folder("../python")).env("TPROF_BIN", tprof_tests::tprof_at());
+    let outcome = piped.run_in(scratch.cwd()).expect_code(0);
+    assert!(names_file(&outcome.stdout).ends_with("nothing-was-recorded"), "{outcome:?}");
+    assert!(outcome.stderr.contains("came through a pipe"), "{outcome:?}");
     // A schedule that ends before it records.
     let job = job.args(["--profile-wait", "5"]);
     let outcome = job.run_in(scratch.cwd()).expect_code(0);

@@ -71,8 +71,8 @@ impl StackFrames {
                     output.tally.lose(Lost::StackMissing);
                     break;
                 };
-                // One that calls itself never ends.
-                if frames.len() == MAX_FRAMES {
+                // More than there are: one of them is its own caller.
+                if frames.len() == MAX_FRAMES.min(self.frames.len()) {
                     output.tally.lose(Lost::LongStack);
                     break;
                 }

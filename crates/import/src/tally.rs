@@ -159,7 +159,10 @@ impl Lost {
             Lost::InstantDetails => {
                 ("thread and arguments of instants", "the model has name, time and process")
             }
-            Lost::LongStack => ("frames of call stacks", "a stack of more than 65,536"),
+            Lost::LongStack => (
+                "frames of call stacks",
+                "a stack of more than 65,536, or of a function that is its own caller",
+            ),
             Lost::MemoryDetails => ("memory events", "no size"),
             Lost::MetadataTooLong => {
                 ("labels and places of processes and threads", "more than 128 KiB of them")

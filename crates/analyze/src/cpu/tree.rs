@@ -67,32 +67,34 @@ impl FunctionTree {
 
     /// Adds another tree.
     pub fn merge(&mut self, other: &FunctionTree) {
-        let mut path = Vec::new();
-        other.walk(
-            0,
-            &mut |path: &[&Func], node| {
-                if node.self_ns > 0 {
-                    self.add(path.iter().copied(), node.self_ns);
-                }
-            },
-            &mut path,
-        );
+        other.walk(|path, node| {
+            if node.self_ns > 0 {
+                self.add(path.iter().copied(), node.self_ns);
+            }
+        });
     }
 
-    fn walk<'a>(
-        &'a self,
-        at: usize,
-        take: &mut impl FnMut(&[&'a Func], &'a CallNode),
-        path: &mut Vec<&'a Func>,
-    ) {
-        let node = &self.nodes[at];
-        path.extend(node.func.as_ref());
-        take(path, node);
-        for child in &node.children {
-            self.walk(*child, take, path);
-        }
-        if node.func.is_some() {
-            path.pop();
+    /// Each node after its caller, with the functions from the outermost to it. Without recursion:
+    /// stacks of other tools' traces are as deep as they like.
+    fn walk<'a>(&'a self, mut take: impl FnMut(&[&'a Func], &'a CallNode)) {
+        let (mut path, mut open) = (Vec::new(), vec![(0, 0)]);
+        while let Some((at, children_done)) = open.last_mut() {
+            let node: &CallNode = &self.nodes[*at];
+            if *children_done == 0 {
+                path.extend(node.func.as_ref());
+                take(&path, node);
+            }
+            let next = node.children.get(*children_done).copied();
+            *children_done += 1;
+            match next {
+                Some(child) => open.push((child, 0)),
+                None => {
+                    open.pop();
+                    if node.func.is_some() {
+                        path.pop();
+                    }
+                }
+            }
         }
     }
 

@@ -1,18 +1,23 @@
 //! What a span is about, as the program says: by its category, else by its name.
 
-/// Parts of names, in small letters, of ranges that load data: PyTorch's
+/// Words that follow one another in names of ranges that load data, as [`words`] has them: PyTorch's
 /// `enumerate(DataLoader)#….__next__` and its Python frames, TensorFlow's
 /// iterators, and what people and recommender libraries call their own.
-const LOADING: [&str; 8] = [
-    "dataloader",
-    "data_load",
-    "data load",
-    "load_data",
-    "load_batch",
-    "next_batch",
-    "get_batch",
-    "iteratorgetnext",
+const LOADING: [&str; 11] = [
+    " data loader ",
+    " dataloader ",
+    " dataloaders ",
+    " data load ",
+    " dataload ",
+    " data loading ",
+    " dataloading ",
+    " load data ",
+    " load batch ",
+    " next batch ",
+    " get batch ",
 ];
+/// TensorFlow's own writing of the same.
+const ITERATOR: [&str; 2] = [" iterator get next ", " iteratorgetnext "];
 
 /// What the time in a span is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,8 +62,34 @@ fn by_category(args: &str) -> Option<Stated> {
 
 /// Whether a range is named like one that loads data.
 fn loads_data(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    LOADING.iter().any(|part| name.contains(part))
+    let words = words(name);
+    LOADING.iter().chain(&ITERATOR).any(|part| words.contains(part))
+}
+
+/// The words of a name in small letters, each between spaces: `loadData_2` is ` load data `. A part of
+/// a word is none: `upload_data` loads nothing.
+fn words(name: &str) -> String {
+    let mut words = String::with_capacity(name.len() + 8);
+    words.push(' ');
+    let mut letters = name.chars().peekable();
+    let mut was_small = false;
+    let mut was_capital = false;
+    while let Some(letter) = letters.next() {
+        let is_capital = letter.is_uppercase();
+        let next_is_small = letters.peek().is_some_and(|next| next.is_lowercase());
+        let begins = is_capital && (was_small || was_capital && next_is_small);
+        if (begins || !letter.is_alphabetic()) && !words.ends_with(' ') {
+            words.push(' ');
+        }
+        if letter.is_alphabetic() {
+            words.extend(letter.to_lowercase());
+        }
+        (was_small, was_capital) = (letter.is_lowercase(), is_capital);
+    }
+    if !words.ends_with(' ') {
+        words.push(' ');
+    }
+    words
 }
 
 #[cfg(test)]
@@ -81,6 +112,38 @@ mod tests {
             [r#"{"category":7}"#, r#"{"category":"mine"}"#, r#"{"of":"category"}"#, "category"]
         {
             assert_eq!(Stated::of("x", args), None, "{args}");
+        }
+    }
+    #[test]
+    fn names_that_load_have_the_words_for_it() {
+        let names = [
+            "data_load",
+            "DataLoad",
+            "DataLoading",
+            "load data",
+            "Load data 3",
+            "load_batch_2",
+            "HTTPDataLoader",
+            "_MultiProcessingDataLoaderIter",
+            "dataloader",
+            "IteratorGetNext",
+            "get_batch",
+            "train/load-data",
+        ];
+        for name in names {
+            assert!(loads_data(name), "{name}");
+        }
+        let others = [
+            "upload_data",
+            "offload_data",
+            "unload_data",
+            "upload_batch",
+            "metadata_load",
+            "reload",
+            "",
+        ];
+        for name in others {
+            assert!(!loads_data(name), "{name}");
         }
     }
 }
