@@ -172,4 +172,14 @@ mod tests {
             [row(0, "main", 200), row(1, "step", 200), row(2, "a", 140), row(2, "b", 60)];
         assert_eq!(shown, expected);
     }
+    #[test]
+    fn stacks_may_be_as_deep_as_a_file_has_them() {
+        let again = func("again");
+        let mut tree = FunctionTree::default();
+        tree.add(std::iter::repeat_n(&again, 200_000), 5);
+        let mut twice = FunctionTree::default();
+        twice.merge(&tree);
+        twice.merge(&tree);
+        assert_eq!((twice.total_ns(), twice.shown(1).len()), (10, tree.shown(1).len()));
+    }
 }
