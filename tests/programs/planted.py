@@ -485,7 +485,8 @@ def child():
 
 def victim_polls(path):
     while not os.path.exists(path):
-        time.sleep(0.01)  # HERE sleep
+        # Long enough to be read while it lasts: of shorter ones a stack is read by chance.
+        time.sleep(PAUSE_S)  # HERE sleep
 
 
 def sleep():
