@@ -21,6 +21,14 @@ const MOST_OF_PAUSES: f64 = 1.25;
 /// Least share of the growth in the last third of the time.
 const LEAST_OF_LAST: f64 = 0.13;
 
+/// How many of these moments are judged: what falls in the last sixteenth is released at the end, as
+/// where `main` returns, and was kept until then.
+pub(super) fn until_release(levels: &[u64]) -> usize {
+    let most = levels.iter().max();
+    let last = levels.iter().rposition(|level| Some(level) == most).map_or(0, |at| at + 1);
+    if last + levels.len() / 16 >= levels.len() { last } else { levels.len() }
+}
+
 /// From which of these moments on the levels rise until the end, in so many rises at least, by as much
 /// as `counts` of the first and the last demands. All of the time is judged, else later parts of
 /// it: what is filled at the start may hide what grows after it.
@@ -129,6 +137,16 @@ mod tests {
         let grown = |first: u64, last: u64| last.saturating_sub(first) as f64;
         let counts = |first, last| grown(first, last) >= MIB.max(0.05 * last as f64);
         grows_from(&levels(moments, mib), 3, counts).is_some()
+    }
+
+    #[test]
+    fn what_is_released_at_the_end_was_kept_until_then() {
+        let leak =
+            |released: f64| levels(MOMENTS, |at| if at < released { 100.0 * at } else { 40.0 });
+        assert_eq!(until_release(&leak(0.97)), 249);
+        assert_eq!(until_release(&leak(0.8)), MOMENTS);
+        assert_eq!(until_release(&levels(MOMENTS, |at| 100.0 * at)), MOMENTS);
+        assert_eq!(until_release(&[]), 0);
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! HeapGrowth: live bytes rise all through the judged time.
 
+use std::ops::Range;
+
 use rustc_hash::FxHashMap;
 use tprof_facts::frames::Layer;
 use tprof_facts::units::{bytes, counted, duration};
 use tprof_trace::TraceFile;
 use tprof_trace::model::counter;
 
-use super::growing::grows_from;
+use super::growing::{grows_from, until_release};
 use super::likely_line::likely_line;
 use crate::findings::finding::SourceLine;
 use crate::findings::rule::Rule;
@@ -57,14 +59,17 @@ impl Rule for HeapGrowth {
             return Verdict::none("no time is judged");
         };
         let by_step = scene.steps >= LEAST_STEPS;
-        let growth_from = |from: usize| {
-            let times = moments[from..].to_vec();
+        let growth_within = |within: Range<usize>| {
+            let times = moments[within].to_vec();
             let moments = if by_step { Moments::steps(times) } else { Moments::even(times) };
             growth_at(scene.rank.file, scene.clock, moments)
         };
-        let growth = growth_from(0).and_then(|all| {
-            let from = grows_from(&all.levels, LEAST_RISES, counts);
-            Ok((from, from.filter(|from| *from > 0).map_or(Ok(all), growth_from)?))
+        let growth = growth_within(0..moments.len()).and_then(|all| {
+            let end = until_release(&all.levels);
+            let from = grows_from(&all.levels[..end], LEAST_RISES, counts);
+            let within = from.unwrap_or(0)..end;
+            let is_all = within == (0..moments.len());
+            Ok((from, if is_all { all } else { growth_within(within)? }))
         });
         let (from, growth) = match growth {
             Ok(growth) => growth,
