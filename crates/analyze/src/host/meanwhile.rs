@@ -155,7 +155,9 @@ impl Meanwhile {
         let weight = |doing: &Doing| {
             let inside = all(doing) / self.kept_ns.max(1) as f64;
             let outside = doing.outside_ns as f64 / self.outside_ns.max(1) as f64;
-            all(doing) * (inside - outside).max(0.0)
+            // What little time there is between waits is that of samples which reach over their ends.
+            let is_told = self.outside_ns as f64 >= LEAST_BETWEEN * self.kept_ns as f64;
+            all(doing) * (inside - if is_told { outside } else { 0.0 }).max(0.0)
         };
         let found = self.doings.iter().filter(may_hold);
         let found = found.max_by(|a, b| weight(a).total_cmp(&weight(b)))?;
@@ -219,6 +221,8 @@ fn longest<'d, K: Hash + Ord + Clone>(
 
 /// A holder, or who makes data, is at its place for this share of the wait.
 const LEAST_HELD: f64 = 0.3;
+/// The time between waits tells who holds something only then if it is at least this share of theirs.
+const LEAST_BETWEEN: f64 = 0.05;
 
 fn lasted(row: &Sample) -> Interval {
     Interval::new(row.time_ns, row.time_ns.saturating_add(row.weight_ns))
