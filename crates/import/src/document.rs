@@ -52,7 +52,7 @@ pub(crate) fn walk(window: &mut Window, sink: &mut impl Sink) -> Result<(), Impo
 enum List {
     /// Events; whether the file is nothing but this list.
     Events { is_bare: bool },
-    /// CPU samples.
+    /// The list of CPU samples (`samples`).
     Samples,
 }
 

@@ -72,7 +72,7 @@ pub(crate) struct Overlaps {
 }
 
 impl Streams {
-    /// Adds work.
+    /// Adds one kernel or copy of a stream.
     #[inline]
     pub fn add(&mut self, work: Work) {
         self.batch.push(work);
@@ -111,7 +111,7 @@ impl Streams {
         self.batch = batch;
     }
 
-    /// What overlaps.
+    /// The work that cannot have overlapped what follows it on its stream.
     pub fn overlaps(mut self) -> Overlaps {
         self.sweep();
         let is_one = |stream: &Stream| {

@@ -40,7 +40,7 @@ impl Json {
         }
     }
 
-    /// The text.
+    /// The string that this value holds; none for other kinds of values.
     pub fn text(&self) -> Option<&str> {
         match self {
             Json::Text(text) => Some(text),

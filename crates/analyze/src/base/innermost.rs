@@ -1,4 +1,4 @@
-//! Of spans of one thread, which nest, the innermost at each moment.
+//! Finds the innermost of one thread's nested spans at each moment.
 
 use std::cmp::Reverse;
 

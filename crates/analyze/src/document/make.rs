@@ -60,7 +60,7 @@ pub enum Window {
     OfRun(u64, u64),
     /// Of a program's own: nanoseconds of its host's monotonic clock.
     OfProgram {
-        /// Not before.
+        /// The first moment of the window.
         from_ns: u64,
         /// Not then or later.
         to_ns: u64,

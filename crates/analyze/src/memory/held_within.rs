@@ -34,14 +34,14 @@ impl HeldLevel {
 /// What was held within a window.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HeldWithin {
-    /// The most.
+    /// The most bytes that were held at any moment of the window.
     pub peak_bytes: Reading<u64>,
     /// By how much that is more than what was held at its start.
     pub rise_bytes: Reading<u64>,
 }
 
 impl HeldWithin {
-    /// Not known.
+    /// Figures that are unknown for this reason.
     pub fn missing(why: &str) -> HeldWithin {
         HeldWithin { peak_bytes: Reading::missing(why), rise_bytes: Reading::missing(why) }
     }

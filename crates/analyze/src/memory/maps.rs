@@ -15,7 +15,7 @@ pub struct Maps {
     pub remaps: u64,
     /// `shmat` calls: System V segments that were attached.
     pub attached_segments: u64,
-    /// `shmdt` calls.
+    /// How many System V segments `shmdt` detached.
     pub detached_segments: u64,
     /// Bytes added by `mmap` and `shmat`, and by `mremap` where it grew.
     pub mapped_bytes: u64,

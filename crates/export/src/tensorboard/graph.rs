@@ -32,9 +32,9 @@ mod field {
     pub const PRODUCER: u32 = 1;
 }
 
-/// A graph.
+/// The graph of a model, ready to be written to an event file.
 pub(super) struct Graph {
-    /// A `GraphDef`.
+    /// The encoded message `GraphDef` of TensorFlow.
     pub encoded: Vec<u8>,
     /// Nodes beyond the most.
     pub left_out: u64,

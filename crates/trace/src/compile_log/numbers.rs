@@ -15,7 +15,7 @@ pub(super) enum Stage {
     Reasons,
     /// It begins, or begins again after a graph break: an attempt, from 0.
     Begin(u32),
-    /// It ends.
+    /// The compilation ends.
     End,
     /// A backward graph of it ends, perhaps long after the compilation itself.
     BackwardEnd,

@@ -27,7 +27,7 @@ const MOST_AFTER_NS: u64 = 10_000_000_000;
 const RETRIED: f64 = 0.099;
 const SURVIVED: f64 = 0.01;
 
-/// What a call lacked that pins memory of the host.
+/// The cause of an out-of-memory error from a call that pins host memory, such as `cudaMallocHost`.
 const OUT_OF_HOST: &str = "out of host memory";
 
 const NO_TIME: &str = "an error costs the job, or nothing";

@@ -52,7 +52,7 @@ pub(super) fn grows_from(
     found.map(|(from, _)| from)
 }
 
-/// What was held throughout each of some equal parts of the time.
+/// Divides the time into equal parts and returns the lowest level of each: what was held throughout.
 fn lowest_of_parts(levels: &[u64], most: usize) -> Vec<u64> {
     let parts = levels.len().min(most);
     let of_part = |at: usize| {

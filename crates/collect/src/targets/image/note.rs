@@ -31,7 +31,7 @@ pub enum Note {
     Unmap(u64, u64),
     /// `shmat`: address, length, stack.
     Attach(u64, u64, u32),
-    /// `shmdt`: address.
+    /// A System V segment was detached from this address.
     Detach(u64),
     /// `mremap`: old length, new address, new length.
     Remap(u64, u64, u64),
