@@ -10,7 +10,7 @@ pub struct ProgramHistogram {
     pub step: Option<u64>,
     /// Lowest value; none without values.
     pub min: Option<f64>,
-    /// The highest finite value; none if there is none.
+    /// Highest value; none without values.
     pub max: Option<f64>,
     /// Sum of the values; none where no number of 64 bits holds it.
     pub sum: Option<f64>,

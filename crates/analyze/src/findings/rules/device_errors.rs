@@ -252,15 +252,20 @@ fn went_on(failures: &[Failure]) -> &'static str {
     }
 }
 
-fn out_of_host_memory(scene: &Scene<'_>, failures: &[Failure]) -> Finding {
-    let seen = format!(
-        "Failed for lack of memory of the host: {}, first after {}. {}{}{}",
+/// What failed and for how much; `then` is a sentence on what was held at that time.
+fn failed(scene: &Scene<'_>, failures: &[Failure], lack: &str, then: &str) -> String {
+    format!(
+        "Failed for lack of {lack}: {}, first after {}. {}{then}{}{}",
         calls(scene, failures),
         first_at(scene, failures),
         asked(scene, failures),
         went_on(failures),
         end(scene, failures),
-    );
+    )
+}
+
+fn out_of_host_memory(scene: &Scene<'_>, failures: &[Failure]) -> Finding {
+    let seen = failed(scene, failures, "memory of the host", "");
     let share = worth(scene, failures, RETRIED);
     let finding = scene
         .finding("memory of the host could not be pinned")
@@ -321,14 +326,7 @@ fn out_of_memory(scene: &Scene<'_>, failures: &[Failure]) -> Finding {
             )
         }
     };
-    let seen = format!(
-        "Failed for lack of memory: {}, first after {}. {} {then}{}{}",
-        calls(scene, failures),
-        first_at(scene, failures),
-        asked(scene, failures),
-        went_on(failures),
-        end(scene, failures),
-    );
+    let seen = failed(scene, failures, "memory", &format!(" {then}"));
     let share = worth(scene, failures, RETRIED);
     let mut finding = scene
         .finding("the device ran out of memory")
