@@ -65,12 +65,16 @@ fn waits_of_30_ms_for_a_peer_keep_their_line() {
 }
 
 /// They are shorter than the sampler takes to know of them: what it reads then is another's place.
+/// The fewer it could read, the larger is the error that it states.
 #[test]
 fn short_waits_of_two_lines_keep_their_lines() {
     let Some(planted) = Planted::run("naps") else { return };
     planted.near(planted.part("other"), "other", 0.1);
     for (function, key) in [("victim_naps_long", "long"), ("victim_naps_short", "short")] {
-        planted.near(planted.lines(function, "wait_ns", false), key, 0.15);
+        let found = planted.lines(function, "wait_ns", false);
+        let error = planted.error(function) / planted.truth[key];
+        assert!(error < 1.0, "{key}: {error}: {:#?}", planted.host);
+        planted.near(found, key, 0.15 + error);
     }
 }
 

@@ -211,6 +211,12 @@ impl Planted {
         of.map(seconds(key)).sum()
     }
 
+    /// The 95 % error that is stated of a function's waits, in seconds.
+    pub fn error(&self, function: &str) -> f64 {
+        let of = self.table("places").iter().filter(|row| row["function"] == function);
+        of.map(|row| row["error_wall_ns"].as_f64().unwrap_or(0.0) / 1e9).sum()
+    }
+
     fn is_source(&self, file: &Value) -> bool {
         let name = self.source.file_name().unwrap().to_str().unwrap();
         file.as_str().is_some_and(|file| file.ends_with(&format!("programs/{name}")))

@@ -8,7 +8,9 @@
 //!
 //! How long each wait lasted is known of all of them, and waits of one place are alike: two sleeps
 //! in a loop differ more by their place than in themselves. So a wait gets the causes of sampled
-//! ones of about its length, where there are some.
+//! ones of about its length. Where few of them were sampled, those of other lengths count as one
+//! more: on a busy machine that is what decides between a place that was read twice and one that
+//! was never read at that length.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, Sample, ThreadIndex, ThreadState};
@@ -23,8 +25,10 @@ const ADDED_NS: u64 = 1_000_000;
 
 /// Fewer waits of a thread do not represent the others.
 const LEAST_SEEN: u64 = 10;
-/// Fewer of about one length say less of that length than all of them do.
-const LEAST_ALIKE: u64 = 4;
+/// As how many of a length the sampled waits of all lengths count.
+const ALL_COUNT_AS: u64 = 1;
+/// What a share of 1 is as an integer.
+const WHOLE: f64 = (1_u64 << 53) as f64;
 
 /// Alike that are no longer, by length.
 #[derive(Clone, Copy, Debug, Default)]
@@ -103,40 +107,43 @@ pub(super) fn take_over(stretches: &mut [Stretch], shorts: &[Short]) {
                 stretches[*at].weight_ns -= shorts[*at].0[of].ns;
                 whole_ns += shorts[*at].0[of].ns;
             }
-            let alike = seen.iter().map(|at| shorts[*at].0[of].count).sum::<u64>();
-            let of_seen = |at: usize| match alike >= LEAST_ALIKE {
-                true => shorts[at].0[of],
-                false => shorts[at].all(),
-            };
-            divide(stretches, &seen, whole_ns, of, of_seen);
+            divide(stretches, &seen, whole_ns, of, shorts);
         }
     }
 }
 
-/// Gives time of waits of a length to stretches with sampled waits, as those have it. The last one gets what is left, so
-/// that no nanosecond is lost.
+/// Gives time of waits of a length to stretches with sampled waits, as those have it. The last one
+/// gets what is left, so that no nanosecond is lost.
 fn divide(
     stretches: &mut [Stretch],
     seen: &[usize],
     whole_ns: u64,
     length: usize,
-    of_seen: impl Fn(usize) -> Alike,
+    shorts: &[Short],
 ) {
-    let mut all = Alike::default();
-    seen.iter().for_each(|at| all.add(of_seen(*at)));
+    let (mut alike, mut all) = (Alike::default(), Alike::default());
+    for at in seen {
+        alike.add(shorts[*at].0[length]);
+        all.add(shorts[*at].all());
+    }
     if whole_ns == 0 || all.ns == 0 {
         return;
     }
-    let (mut left_ns, mut before_ns) = (whole_ns, 0);
-    for &at in seen {
-        let own = of_seen(at);
-        before_ns += own.ns;
-        let upto = u128::from(whole_ns) * u128::from(before_ns) / u128::from(all.ns);
-        let part_ns = upto as u64 - (whole_ns - left_ns);
-        left_ns -= part_ns;
-        let share = own.ns as f64 / all.ns as f64;
-        stretches[at].weight_ns += part_ns;
-        stretches[at].shared.take(length, whole_ns, share, all.count);
+    let count = alike.count + ALL_COUNT_AS;
+    let share_of = |at: usize| {
+        let of_alike = shorts[at].0[length].ns as f64 / alike.ns.max(1) as f64;
+        let of_all = shorts[at].all().ns as f64 / all.ns as f64;
+        (alike.count as f64 * of_alike + ALL_COUNT_AS as f64 * of_all) / count as f64
+    };
+    let weights: Vec<u64> = seen.iter().map(|at| (share_of(*at) * WHOLE) as u64).collect();
+    let whole: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
+    let (mut given_ns, mut before) = (0, 0);
+    for (&at, &weight) in seen.iter().zip(&weights) {
+        before += u128::from(weight);
+        let upto = (u128::from(whole_ns) * before / whole.max(1)) as u64;
+        stretches[at].weight_ns += upto - given_ns;
+        given_ns = upto;
+        stretches[at].shared.take(length, whole_ns, weight as f64 / whole as f64, count);
     }
 }
 
@@ -198,7 +205,7 @@ mod tests {
         let weights = stretches.clone().map(|s| s.weight_ns);
         assert_eq!(weights, [500, 330, 111, 700, 60, 50, 10, 90]);
         assert_eq!(weights.iter().sum::<u64>(), whole);
-        let expected = 401.0_f64.powi(2) * 0.75 * 0.25 / 20.0;
+        let expected = 401.0_f64.powi(2) * 0.75 * 0.25 / 21.0;
         assert!((stretches[1].shared.variance() - expected).abs() < 1e-6);
         assert_eq!(stretches[3].shared.variance(), 0.0);
         // Both places together have all of it, for certain.
@@ -228,8 +235,17 @@ mod tests {
             stretch(1, Blocked, &[], shorts[2].all().ns),
         ];
         take_over(&mut stretches, &shorts);
-        let expected = [ms(10.1) * 20 + ms(10.2) * 80, ms(4.1) * 60 + ms(4.2) * 40, 0];
-        assert_eq!(stretches.clone().map(|one| one.weight_ns), expected);
-        assert_eq!(stretches[0].shared.variance(), 0.0, "no other place has waits of that length");
+        let (long, short, unseen) = (ms(10.1) * 20, ms(4.1) * 60, [ms(10.2) * 80, ms(4.2) * 40]);
+        let of_all = long as f64 / (long + short) as f64;
+        let share = [(20.0 + of_all) / 21.0, of_all / 61.0];
+        let expected = long as f64 + share[0] * unseen[0] as f64 + share[1] * unseen[1] as f64;
+        let weights = stretches.clone().map(|one| one.weight_ns);
+        assert!((weights[0] as f64 - expected).abs() < 2.0, "{weights:?}, {expected}");
+        assert_eq!(weights[1..], [long + short + unseen[0] + unseen[1] - weights[0], 0]);
+        let error = |of: usize, count: f64| {
+            unseen[of] as f64 * (share[of] * (1.0 - share[of]) / count).sqrt()
+        };
+        let variance = error(0, 21.0).powi(2) + error(1, 61.0).powi(2);
+        assert!((stretches[0].shared.variance() / variance - 1.0).abs() < 1e-6);
     }
 }
