@@ -4,7 +4,9 @@
 use crate::calls::rows;
 use std::collections::BTreeMap;
 use std::path::Path;
-use tprof_tests::{Job, Scratch, Traced, document, run_info, skip, tprof, traced};
+use tprof_tests::{
+    Job, Live, Scratch, Traced, document, run_info, skip, tprof, traced, traced_job,
+};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Span, SpanKind};
 
@@ -327,6 +329,61 @@ fn what_operators_cost_is_a_part_of_the_overhead() {
     assert_eq!(part["count"].as_u64(), Some(operators as u64), "{part}");
     let ns = |key: &str| part[key].as_u64().unwrap() / operators as u64;
     assert!(ns("ns_low") >= 10 && ns("ns_high") > ns("ns_low"), "{part}");
+}
+
+/// Operators for which PyTorch made an object, since they had a callback.
+fn observed(stdout: &str) -> Option<&str> {
+    stdout.lines().find_map(|line| line.strip_prefix("observed "))
+}
+
+#[test]
+fn while_recording_is_off_operators_have_no_callback() {
+    for (defines, expected) in [(&[][..], "0"), (&["-DWITHOUT_SWITCH"], "15")] {
+        let scratch = Scratch::new();
+        if !build(&[&NEW[..], defines].concat(), &scratch) {
+            return;
+        }
+        let traced = run("linked", "", &["--operators", "names", "--paused"], &scratch);
+        assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+        assert_eq!(observed(&traced.outcome.stdout), Some(expected), "{:?}", traced.outcome);
+        assert!(rows::<Span>(&traced.run, 0).1.is_empty());
+    }
+}
+
+#[test]
+fn only_the_steps_of_a_schedule_have_callbacks_and_they_are_whole() {
+    let scratch = Scratch::new();
+    if !build(&NEW, &scratch) {
+        return;
+    }
+    let schedule = ["--operators", "names", "--schedule", "wait=1,active=2,repeat=1"];
+    let traced = run("linked", "updates", &schedule, &scratch);
+    assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+    let (file, spans) = rows::<Span>(&traced.run, 0);
+    let operators = counts(&file, &spans, SpanKind::Operator);
+    assert_eq!(operators, of(&[("MmBackward0", 2), ("aten::linear", 2), ("aten::mm", 2)]));
+    assert_eq!(observed(&traced.outcome.stdout), Some("6"), "{:?}", traced.outcome);
+}
+
+#[test]
+fn operators_have_callbacks_again_once_recording_is_on() {
+    let scratch = Scratch::new();
+    if !build(&NEW, &scratch) {
+        return;
+    }
+    let run = scratch.run();
+    let job = Job::new(scratch.join("linked")).arg("waits");
+    let options = ["--operators", "names", "--paused"];
+    let mut live = Live::start(&traced_job(&job, &options, &run), &scratch.cwd());
+    live.wait_for("ready");
+    run_info(&run, |info| info["session"].as_str().is_some_and(|path| !path.is_empty()));
+    tprof(["ctl", "start"]).arg(&run).run_in(scratch.path()).expect_code(0);
+    live.send("go\n");
+    assert_eq!(live.wait_for("observed "), "observed 15");
+    assert_eq!(live.finish().code, Some(0));
+    let (file, spans) = rows::<Span>(&run, 0);
+    let operators = counts(&file, &spans, SpanKind::Operator);
+    assert_eq!(operators, of(&[("MmBackward0", 5), ("aten::linear", 5), ("aten::mm", 5)]));
 }
 
 #[test]

@@ -1,8 +1,20 @@
 //! How far this process has come with the registration of callbacks with PyTorch, which
-//! [`crate::operators`] does: what a forked child must know of it when it begins.
+//! [`crate::operators`] does: what a forked child must know of it when it begins. And whether
+//! PyTorch calls those of operators: only while recording is on.
+//!
+//! For each operator with a callback PyTorch makes an object, and copies inputs into it: a third
+//! of the time of small operators, also where the callback does nothing. So the callback of
+//! operators is disabled while recording is off. That of ranges stays: there are few, and they are
+//! the steps that a schedule follows.
+//!
+//! PyTorch's functions for it take a lock, under which its list of callbacks may grow. So
+//! [`follow`] is called only where this thread cannot hold that lock: in a callback, in a hook of
+//! CUDA's, by a function of the program's interface, or where memory is allocated with an
+//! alignment, as tensors are and lists aren't.
 
+use crate::closed::{Class, closed};
 use crate::state;
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 /// Where a process stands.
 pub mod phase {
@@ -43,4 +55,91 @@ pub fn cut_off() -> Option<u32> {
     let is_cut = matches!(phase, phase::BUSY | phase::REGISTERS)
         && PROCESS.load(Relaxed) != state::PID.load(Relaxed);
     is_cut.then_some(phase)
+}
+
+/// The callback of operators, as PyTorch knows it; 0 without one, and once it is disabled for good.
+static HANDLE: AtomicU64 = AtomicU64::new(0);
+/// `at::disableCallback` and `at::reenableCallback`; 0 where this PyTorch lacks one.
+static DISABLE: AtomicUsize = AtomicUsize::new(0);
+static ENABLE: AtomicUsize = AtomicUsize::new(0);
+/// 1 while the callback of operators is disabled, because recording is off.
+static MUTED: AtomicU32 = AtomicU32::new(0);
+
+/// Operators are recorded by the callback of this handle, which was just registered; the functions
+/// disable a callback, and enable it again.
+pub fn registered(handle: u64, disable: Option<usize>, enable: Option<usize>) {
+    DISABLE.store(disable.unwrap_or(0), Relaxed);
+    ENABLE.store(enable.unwrap_or(0), Relaxed);
+    MUTED.store(0, Relaxed);
+    HANDLE.store(handle, Release);
+}
+
+/// PyTorch was unloaded.
+pub fn gone() {
+    HANDLE.store(0, Relaxed);
+    MUTED.store(0, Relaxed);
+}
+
+/// Whether operators have to be recorded now, and PyTorch does not call their callback.
+#[inline(always)]
+pub fn is_behind() -> bool {
+    MUTED.load(Relaxed) != 0 && is_wanted()
+}
+
+#[inline(always)]
+fn is_wanted() -> bool {
+    state::PHASE.load(Relaxed) != state::phase::OFF
+        && state::header().is_some_and(|header| header.off.load(Relaxed) == 0)
+}
+
+/// Has PyTorch call the callback of operators from here on if recording is on, and not if it is
+/// off. This thread holds no lock of PyTorch's. What has begun ends as it would have.
+#[cold]
+#[inline(never)]
+pub fn follow() {
+    if closed(Class::Threads) || HANDLE.load(Relaxed) == 0 {
+        return;
+    }
+    // Recording may be switched once more meanwhile.
+    while is_wanted() != (MUTED.load(Relaxed) == 0) {
+        let function = if is_wanted() { &ENABLE } else { &DISABLE };
+        let both_known = DISABLE.load(Relaxed) != 0 && ENABLE.load(Relaxed) != 0;
+        if !both_known || !call(function) {
+            return;
+        }
+        let was_muted = MUTED.load(Relaxed);
+        MUTED.store(was_muted ^ 1, Relaxed);
+        set(phase::DONE);
+    }
+}
+
+/// Has PyTorch call the callback of operators no more in this process; false if it is not called
+/// now, or another thread switches it.
+pub fn disable_for_good() -> bool {
+    if DISABLE.load(Relaxed) == 0 || MUTED.load(Relaxed) != 0 || !call(&DISABLE) {
+        return false;
+    }
+    HANDLE.store(0, Relaxed);
+    set(phase::DONE);
+    true
+}
+
+/// Calls a function with the handle, unless another thread does or did: PyTorch's lock may be taken
+/// until the caller sets the phase again.
+fn call(function: &AtomicUsize) -> bool {
+    PROCESS.store(state::PID.load(Relaxed), Relaxed);
+    if PHASE.compare_exchange(phase::DONE, phase::REGISTERS, AcqRel, Relaxed).is_err() {
+        return false;
+    }
+    let handle = HANDLE.load(Relaxed);
+    if handle == 0 {
+        set(phase::DONE);
+        return false;
+    }
+    // SAFETY: a function of PyTorch's that takes a handle.
+    unsafe {
+        let function: unsafe extern "C" fn(u64) = core::mem::transmute(function.load(Relaxed));
+        function(handle);
+    }
+    true
 }

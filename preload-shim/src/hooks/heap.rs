@@ -3,7 +3,7 @@
 use crate::real;
 use core::ffi::c_int;
 use core::ptr::null_mut;
-use tprof_inject::{heap, stack_hook};
+use tprof_inject::{arming, heap, stack_hook};
 
 /// What libc returns when there is no memory.
 const ENOMEM: c_int = 12;
@@ -97,6 +97,10 @@ unsafe extern "C" fn posix_memalign_impl(
     if error == 0 {
         // SAFETY: on success libc stored the block there.
         unsafe { heap::allocated(*out, bytes, sp, fp) };
+    }
+    // A tensor takes its memory here, within an operator.
+    if arming::is_behind() {
+        arming::follow();
     }
     error
 }

@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 #include <vector>
+#include <stdio.h>
 #include <string.h>
 
 extern "C" void steps(int count);
@@ -87,6 +88,8 @@ struct Entry {
     RecordFunctionCallback callback;
     bool enabled;
 };
+// Operators with a callback, which PyTorch makes an object for.
+int observed = 0;
 std::mutex mutex;
 std::vector<Entry> entries;
 
@@ -99,6 +102,7 @@ struct Running {
         std::lock_guard<std::mutex> guard(mutex);
         for (auto &entry : entries)
             if (entry.enabled && entry.callback.scopes[scope]) callbacks.push_back(entry.callback);
+        observed += scope != 7 && !callbacks.empty();
         for (auto &callback : callbacks) {
             function.inputs = callback.inputs ? inputs.data() : nullptr;
             function.count = callback.inputs ? inputs.size() : 0;
@@ -146,8 +150,16 @@ uint64_t addGlobalCallback(RecordFunctionCallback callback) {
     return entries.size();
 }
 #endif
+#ifndef WITHOUT_SWITCH
+static void enable(uint64_t handle, bool enabled) {
+    std::lock_guard<std::mutex> guard(mutex);
+    entries.at(handle - 1).enabled = enabled;
+}
 void disableCallback(uint64_t handle);
-void disableCallback(uint64_t handle) { entries.at(handle - 1).enabled = false; }
+void disableCallback(uint64_t handle) { enable(handle, false); }
+void reenableCallback(uint64_t handle);
+void reenableCallback(uint64_t handle) { enable(handle, true); }
+#endif
 } // namespace at
 
 namespace torch::profiler::impl {
@@ -226,6 +238,23 @@ int stand_in(const char *what) {
         return status;
     }
     if (!strcmp(what, "many")) steps(10000);
+    // Four updates of an optimizer, each of a step.
+    if (!strcmp(what, "updates")) {
+        for (int i = 0; i < 4; i++) {
+            steps(1);
+            at::Running range(7, "Optimizer.step#SGD.step", -1, {});
+        }
+    }
+    // More steps once there is a line on stdin: tensors take memory within an operator.
+    if (!strcmp(what, "waits")) {
+        puts("ready"), fflush(stdout);
+        getchar();
+        void *tensor = nullptr;
+        if (posix_memalign(&tensor, 64, 4096)) return 1;
+        steps(5);
+        free(tensor);
+    }
+    printf("observed %d\n", at::observed);
     if (!strcmp(what, "other-thread")) {
         auto range = new at::Running(7, "asynchronous", -1, {});
         std::thread([range] { delete range; }).join();

@@ -5,7 +5,6 @@
 //! libraries that a program is linked with), and as Python looks up the entry of a module that it
 //! has loaded. A thread that begins would be no such place: another one may be in `dlopen`.
 
-use super::budget;
 use super::callbacks::{self, EndCallback, StartCallback};
 use super::layout;
 use crate::arming::{self, phase};
@@ -62,6 +61,7 @@ pub fn arm() {
     if arming::begin() {
         register(thread, &torch, wanted);
         arming::set(phase::DONE);
+        arming::follow();
     }
 }
 
@@ -78,6 +78,7 @@ fn register(thread: &Thread, torch: &Loaded, wanted: u32) {
     };
     LIBRARY_AT.store(add, Relaxed);
     let disable = torch.function(c"_ZN2at15disableCallbackEm");
+    let enable = torch.function(c"_ZN2at16reenableCallbackEm");
     let with_sizes = wanted == mode::SHAPES && layout.is_ok();
     if let Err(why) = layout {
         say(note::NO_SIZES, why);
@@ -91,7 +92,7 @@ fn register(thread: &Thread, torch: &Loaded, wanted: u32) {
     // SAFETY: `at::addGlobalCallback`, which takes such a structure by value.
     unsafe {
         let add: unsafe extern "C" fn(RecordFunctionCallback) -> u64 = core::mem::transmute(add);
-        budget::watch(add(operators), disable.unwrap_or(0));
+        arming::registered(add(operators), disable, enable);
         add(ranges);
     }
     let recorded = if wanted == mode::SHAPES && !with_sizes { mode::NAMES } else { wanted };
@@ -122,6 +123,7 @@ fn callback(
 pub fn unloaded() {
     LOADED.store(0, Relaxed);
     if arming::now() == phase::DONE && !loaded::is_loaded(LIBRARY_AT.load(Relaxed)) {
+        arming::gone();
         arming::set(phase::NONE);
     }
 }

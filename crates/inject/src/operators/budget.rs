@@ -6,8 +6,8 @@
 
 use super::open::OpenOperators;
 use crate::block::Thread;
-use crate::{arch, ring, state};
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use crate::{arch, arming, ring, state};
+use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::operators::{mode, note};
 use tprof_wire::record::ExtKind;
 
@@ -22,29 +22,6 @@ const PARTS: u64 = 4;
 /// A callback that takes longer, some 10 us, was interrupted, or waited for the collector, which
 /// is counted by itself.
 const LONGEST: u64 = 1 << 15;
-
-/// What switches a callback off, and that of operators; 0 once it is off.
-static DISABLE: AtomicUsize = AtomicUsize::new(0);
-static HANDLE: AtomicU64 = AtomicU64::new(0);
-
-/// Operators are recorded by the callback of this handle, which `disable` switches off.
-pub fn watch(handle: u64, disable: usize) {
-    DISABLE.store(disable, Relaxed);
-    HANDLE.store(handle, Release);
-}
-
-/// Records no more operators in this process, only ranges; false if another thread has seen to it.
-fn stop_operators() -> bool {
-    let (handle, disable) = (HANDLE.swap(0, AcqRel), DISABLE.load(Relaxed));
-    if handle == 0 || disable == 0 {
-        return false;
-    }
-    // SAFETY: `at::disableCallback`, which takes a handle.
-    unsafe {
-        core::mem::transmute::<usize, unsafe extern "C" fn(u64)>(disable)(handle);
-    }
-    true
-}
 
 /// The clock, if the operator that begins is measured; else 0.
 #[inline(always)]
@@ -101,7 +78,7 @@ fn judge(thread: &Thread, open: &OpenOperators, now: u64) {
     }
     if state::OPERATORS.load(Relaxed) == mode::AUTO
         && taken.saturating_mul(SHARE) > elapsed
-        && stop_operators()
+        && arming::disable_for_good()
     {
         let words = [taken, elapsed];
         ring::ext(thread, ExtKind::OperatorNote, note::OVER_BUDGET, now, &words);

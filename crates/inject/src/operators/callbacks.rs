@@ -6,7 +6,7 @@ use super::{budget, sizes};
 use crate::block::Thread;
 use crate::real::text;
 use crate::schedule::{self, Source};
-use crate::{capture, gate, interned, ring};
+use crate::{arming, capture, gate, interned, ring};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::capture::Opens;
@@ -50,6 +50,9 @@ pub unsafe extern "C" fn range(context: *mut usize, function: usize) -> *mut usi
     if schedule::is_followed() || capture::is_opened_by(Opens::Range) {
         // SAFETY: PyTorch's own argument.
         unsafe { followed_range(function) };
+    }
+    if arming::is_behind() {
+        arming::follow();
     }
     if let Some(thread) = recorded() {
         // SAFETY: PyTorch's own argument, in its start callback; ranges come with their inputs.
@@ -137,7 +140,10 @@ fn recorded() -> Option<&'static Thread> {
 unsafe fn begin(context: *mut usize, function: usize, with_sizes: bool) -> *mut usize {
     // SAFETY: the caller's premise. There is no context to be deleted later.
     unsafe { *context = 0 };
-    let Some(thread) = recorded() else { return context };
+    let Some(thread) = recorded() else {
+        arming::follow();
+        return context;
+    };
     let Some(open) = open::of(thread) else {
         ring::lose(thread);
         return context;
