@@ -6,7 +6,9 @@
 
 use crate::block::{OuterCall, Thread};
 use crate::frame::{Frame, half, word};
-use crate::{arming, array_bytes, capture, contexts, gate, gemm, kernels, mpi, ring, stacks};
+use crate::{
+    arming, array_bytes, capture, contexts, gate, gemm, kernels, mpi, noticed, ring, stacks,
+};
 use tprof_wire::calls::{
     Bytes, Does, FUNCTIONS, Function, Joins, Library, Mapping, NO_BYTES, memory,
 };
@@ -51,8 +53,11 @@ pub fn enter(number: u32, frame: &mut Frame) {
     if !(thread.is_on() || matters(function.does)) {
         return;
     }
-    if arming::is_behind() {
-        arming::follow();
+    if thread.is_on() {
+        noticed::before_work();
+        if arming::is_behind() {
+            arming::follow();
+        }
     }
     if let Does::Communicates { .. } = function.does
         && is_within(&thread.collective, frame)

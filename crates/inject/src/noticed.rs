@@ -23,6 +23,9 @@ pub struct Noticing {
     ends: extern "C" fn(u64),
     /// Where the agent leaves what `_exit` has to call first; 0 without it.
     at_once: &'static AtomicUsize,
+    /// Where the agent leaves what hooks have to call before work of a device that has to be
+    /// recorded; 0 while CUPTI records.
+    before_work: &'static AtomicUsize,
 }
 
 impl Noticing {
@@ -51,8 +54,10 @@ impl Noticing {
 }
 
 /// The preloaded library's.
-static TABLE: Noticing = Noticing { region: &state::REGION, begins, ends, at_once: &AT_ONCE };
+static TABLE: Noticing =
+    Noticing { region: &state::REGION, begins, ends, at_once: &AT_ONCE, before_work: &BEFORE_WORK };
 static AT_ONCE: AtomicUsize = AtomicUsize::new(0);
+static BEFORE_WORK: AtomicUsize = AtomicUsize::new(0);
 
 /// The process ends at once, without what `exit` runs: so that the agent can keep what CUPTI has.
 /// In the preloaded library, also in a signal's handler: nothing is looked up.
@@ -61,6 +66,25 @@ pub fn ends_at_once() {
     if call != 0 {
         // SAFETY: what the agent left there; the driver never unloads it.
         unsafe { core::mem::transmute::<usize, extern "C" fn()>(call)() };
+    }
+}
+
+/// This thread makes a call of CUDA's that has to be recorded: CUPTI records it, too. In the
+/// preloaded library.
+#[inline(always)]
+pub fn before_work() {
+    let call = BEFORE_WORK.load(Acquire);
+    if call != 0 {
+        // SAFETY: what the agent left there; the driver never unloads it.
+        unsafe { core::mem::transmute::<usize, extern "C" fn()>(call)() };
+    }
+}
+
+/// Has hooks call this, or nothing, before work that has to be recorded. In the agent, if its
+/// preloaded library is there.
+pub fn call_before_work(call: Option<extern "C" fn()>) {
+    if let Some(table) = found() {
+        table.before_work.store(call.map_or(0, |call| call as *const () as usize), Release);
     }
 }
 

@@ -427,6 +427,9 @@ pub mod trouble {
     pub const DETACHED: u32 = 23;
     /// CUPTI records again after that.
     pub const ATTACHED: u32 = 24;
+    /// CUPTI records again after recording was off, and no hooked call was the first: for how long
+    /// recording may have been on before, ns.
+    pub const RESUMED: u32 = 26;
     /// Records of kernels that kernels launched.
     pub const NESTED_KERNELS: u32 = 25;
     /// NCCL's profiler plugin is another library's: the text names it.

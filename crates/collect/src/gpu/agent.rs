@@ -428,6 +428,13 @@ impl Gpu {
                 "GPU work after a call of cuptiFinalize, for up to a second",
                 &format!("another client detached CUPTI from the process ({count} buffers lost)"),
             ),
+            trouble::RESUMED => blind(
+                "GPU work that no hooked call began, right after recording was switched on",
+                &format!(
+                    "CUPTI records from {:.1} ms after that on, at the latest",
+                    count as f64 / 1e6
+                ),
+            ),
             trouble::NAMES_CUT => losses.lose("ends of names", "they were too long", count),
             _ => {}
         }

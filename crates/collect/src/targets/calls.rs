@@ -130,18 +130,18 @@ impl Calls {
                         false if starts_work => self.started.push((thread, time_ns)),
                         _ => {}
                     }
+                    // CUPTI has no arguments: what was asked for in vain is in no row of memory. Its
+                    // agent may report later that its records cover this moment, too.
+                    let takes = matches!(function.does, Does::Allocates { .. } | Does::Maps(_));
+                    let args = (takes && result != 0)
+                        .then(|| arguments(function, kind, stream, detail))
+                        .flatten();
+                    let args = args.map_or(NameId(0), |args| writer.name(&args));
+                    let name = without_version(function.name.text());
+                    let (from_ns, to_ns) = (time_ns, time_ns + duration_ns);
+                    let call = StackOfCall { thread, name, from_ns, to_ns, stack, args };
+                    self.stack_of_call = (stack != 0 || args != NameId(0)).then_some(call);
                     if self.is_recorded_by_cupti(time_ns) {
-                        // CUPTI has no arguments: what was asked for in vain is in no row of memory.
-                        let takes = matches!(function.does, Does::Allocates { .. } | Does::Maps(_));
-                        let args = (takes && result != 0)
-                            .then(|| arguments(function, kind, stream, detail))
-                            .flatten();
-                        let args = args.map_or(NameId(0), |args| writer.name(&args));
-                        let name = without_version(function.name.text());
-                        let to_ns = time_ns + duration_ns;
-                        let from_ns = time_ns;
-                        let call = StackOfCall { thread, name, from_ns, to_ns, stack, args };
-                        self.stack_of_call = (stack != 0 || args != NameId(0)).then_some(call);
                         return;
                     }
                 }
@@ -435,6 +435,30 @@ mod tests {
             let is_named_so = tprof_trace::calls::is_launch(function.name.text());
             assert_eq!(launches, is_named_so, "{}", function.name.text());
         }
+    }
+
+    #[test]
+    fn what_a_call_asked_for_is_kept_for_cuptis_record_that_is_known_of_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rank-0.tprof");
+        let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();
+        let (clock, mut calls) = (Clock::new(), Calls::new(0));
+        let number = Number::cudaMalloc as u32;
+        let function = &FUNCTIONS[number as usize];
+        let (result, detail) = (2, 1 << 50);
+        let note = CallNote::Call {
+            function,
+            number,
+            end: 0,
+            result,
+            kind: 0,
+            stream: 0,
+            detail,
+            stack: 0,
+        };
+        calls.take(note, 0, 1_000_000_000, &clock, &mut writer);
+        let call = calls.stack_of_call.take().expect("its arguments");
+        assert_eq!((call.name, call.args == NameId(0)), ("cudaMalloc", false));
     }
 
     #[test]

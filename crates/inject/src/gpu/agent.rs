@@ -36,6 +36,9 @@ const IN_VAIN: u32 = 3;
 const LONGEST: u64 = 8;
 /// Without work there is nothing to wait for but a request.
 const IDLE_NS: u64 = 3600 * FLUSH_NS;
+/// How often the agent looks whether recording is on again, while it is off: most work begins by
+/// a call that is hooked, and the hook has CUPTI record it.
+const LOOK_NS: u64 = 20_000_000;
 /// How long the end of the process, or of a context, waits for the last records.
 const LAST_NS: u64 = 2_000_000_000;
 
@@ -146,6 +149,7 @@ fn begin(thread: &Thread, loader: &Loader) -> bool {
     PHASE.store(STARTED, Release);
     join_clocks(thread, &cupti);
     let on = kinds::enable(thread, &cupti);
+    kinds::follow(thread, &cupti, resume);
     // Last, so that no other thread calls CUPTI while it is being set up.
     if !spawn(create) {
         PHASE.store(DONE, Release);
@@ -227,18 +231,25 @@ extern "C" fn work(_: *mut c_void) -> *mut c_void {
         due_ns: 0,
         in_vain: 0,
         requests: 0,
+        looked_ns: sys::monotonic_ns(),
     };
     let mut is_up = false;
     loop {
         let seen = buffers::wakes();
         let last = PHASE.load(Acquire) == STOPPING;
-        if !is_up && !last && buffers::REQUESTS.load(Acquire) > 0 {
+        let resumes = kinds::is_paused() && noticed::is_on(thread);
+        if !is_up && !last && (resumes || buffers::REQUESTS.load(Acquire) > 0) {
             started::wait_for_driver();
             is_up = true;
         }
         let asked = ASKED.load(Acquire);
         let is_asked = asked != ANSWERED.load(Relaxed);
-        let is_attached = detach::inside(|| flushing.round(last, is_asked));
+        let is_attached = detach::inside(|| {
+            if is_up && !last {
+                flushing.follow();
+            }
+            flushing.round(last, is_asked);
+        });
         if is_asked {
             ANSWERED.store(asked, Release);
             sys::futex_wake(ANSWERED.as_ptr(), u32::MAX >> 1);
@@ -249,7 +260,8 @@ extern "C" fn work(_: *mut c_void) -> *mut c_void {
             return core::ptr::null_mut();
         }
         if is_attached {
-            buffers::wait(seen, flushing.rest_ns());
+            let rest_ns = flushing.rest_ns();
+            buffers::wait(seen, if kinds::is_paused() { rest_ns.min(LOOK_NS) } else { rest_ns });
         } else {
             // The client that detaches CUPTI may still be in a callback of it.
             buffers::wait(buffers::wakes(), FLUSH_NS);
@@ -269,9 +281,22 @@ struct Flushing {
     /// Flushes since a buffer came back or was requested.
     in_vain: u32,
     requests: u64,
+    /// When it last looked whether recording is on (CLOCK_MONOTONIC).
+    looked_ns: u64,
 }
 
 impl Flushing {
+    /// Has CUPTI record while recording is on, and only then. What a hook has not seen before this
+    /// does is not recorded.
+    fn follow(&mut self) {
+        let (was_paused, now_ns) = (kinds::is_paused(), sys::monotonic_ns());
+        if kinds::follow(self.thread, &self.cupti, resume) && was_paused {
+            let late_ns = now_ns.saturating_sub(self.looked_ns);
+            note(self.thread, trouble::RESUMED, late_ns, b"");
+        }
+        self.looked_ns = now_ns;
+    }
+
     /// Flushes if it is time, and reads what came back. CUPTI is not called before it has asked
     /// for a buffer: nothing could come back, and the driver may still be starting.
     fn round(&mut self, last: bool, is_asked: bool) {
@@ -347,6 +372,13 @@ impl Flushing {
             0 => IDLE_NS,
             due_ns => due_ns.saturating_sub(sys::monotonic_ns()).max(1),
         }
+    }
+}
+
+/// A thread of the job's makes a call that has to be recorded, and CUPTI has paused.
+extern "C" fn resume() {
+    if let (Some(cupti), Some(thread)) = (started::cupti(), gate::recording()) {
+        kinds::follow(thread, &cupti, resume);
     }
 }
 

@@ -1,11 +1,13 @@
-//! Which records the agent asks CUPTI for: the kinds, and the calls that it leaves out.
+//! Which records the agent asks CUPTI for: the kinds, and the calls that it leaves out. While
+//! recording is off CUPTI has nothing to do for the agent but to report what exists.
 
 use super::cupti::Cupti;
+use super::guarded::Guarded;
 use super::journal::{self, What};
 use super::notes::{note, refused};
 use super::wants;
 use crate::block::Thread;
-use crate::environment;
+use crate::{environment, noticed};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tprof_cupti_sys::*;
 use tprof_wire::env;
@@ -52,9 +54,88 @@ pub fn is_on(kind: CUpti_ActivityKind) -> bool {
     kind < 64 && ON.load(Relaxed) >> kind & 1 != 0
 }
 
+/// Kinds that stay on while recording is off: what they record happens once and is referred to
+/// later, or is another client's.
+const LASTING: u64 = 1 << CUPTI_ACTIVITY_KIND_DEVICE
+    | 1 << CUPTI_ACTIVITY_KIND_CONTEXT
+    | 1 << CUPTI_ACTIVITY_KIND_STREAM
+    | 1 << CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION;
+/// Kinds that are off because recording is, as bits; 0 while it is on.
+static PAUSED: AtomicU64 = AtomicU64::new(0);
+/// Held while kinds are switched, by the agent or for another client: each does what the other's
+/// wishes leave to do.
+static SWITCH: Guarded<()> = Guarded::new(());
+
+/// Whether kinds are off because recording is.
+pub fn is_paused() -> bool {
+    PAUSED.load(Relaxed) != 0
+}
+
+/// Runs what looks at the kinds of the agent to switch some for another client: they stay as they
+/// are meanwhile.
+pub fn unchanged<T>(work: impl FnOnce() -> T) -> T {
+    SWITCH.with(|()| work())
+}
+
+/// Switches kinds off if recording is off, and on again if it is on; whether it switched some.
+/// `resume` is what the hooks call before a call of CUDA's that has to be recorded.
+pub fn follow(thread: &Thread, cupti: &Cupti, resume: extern "C" fn()) -> bool {
+    let differs = || noticed::is_on(thread) == is_paused();
+    if !differs() {
+        return false;
+    }
+    SWITCH.with(|()| match differs() {
+        true if is_paused() => go_on(thread, cupti),
+        true => pause(cupti, resume),
+        false => false,
+    })
+}
+
+fn pause(cupti: &Cupti, resume: extern "C" fn()) -> bool {
+    let kinds = ON.load(Relaxed) & !LASTING;
+    let Some(disable) = cupti.disable.filter(|_| kinds != 0) else { return false };
+    ON.fetch_and(!kinds, Relaxed);
+    PAUSED.store(kinds, Relaxed);
+    for kind in bits(kinds).filter(|kind| !wants::is_on(*kind)) {
+        // SAFETY: a number that CUPTI defines.
+        let result = unsafe { disable(kind) };
+        journal::keep(What::Enabled, [u64::from(kind), u64::from(result), 1]);
+    }
+    noticed::call_before_work(Some(resume));
+    true
+}
+
+fn go_on(thread: &Thread, cupti: &Cupti) -> bool {
+    for kind in bits(PAUSED.load(Relaxed)) {
+        // SAFETY: a number that CUPTI defines.
+        let result = unsafe { (cupti.enable)(kind) };
+        journal::keep(What::Enabled, [u64::from(kind), u64::from(result), 0]);
+        match result {
+            CUPTI_SUCCESS => drop(ON.fetch_or(1 << kind, Relaxed)),
+            _ => refused(thread, cupti, name(kind), result),
+        }
+    }
+    PAUSED.store(0, Relaxed);
+    for kind in [CUPTI_ACTIVITY_KIND_RUNTIME, CUPTI_ACTIVITY_KIND_DRIVER] {
+        mute(cupti, kind);
+    }
+    choose_graphs(cupti);
+    noticed::call_before_work(None);
+    true
+}
+
+fn bits(kinds: u64) -> impl Iterator<Item = CUpti_ActivityKind> {
+    (0..64).filter(move |kind| kinds >> kind & 1 != 0)
+}
+
+fn name(kind: CUpti_ActivityKind) -> &'static [u8] {
+    KINDS.iter().find(|(of, _)| *of == kind).map_or(b"CUDA graphs", |(_, name)| name)
+}
+
 /// Switches all kinds on; how many CUPTI accepts. What it refuses is noted.
 pub fn enable(thread: &Thread, cupti: &Cupti) -> u32 {
     let mut on = 0;
+    PAUSED.store(0, Relaxed);
     for (kind, what) in KINDS {
         // SAFETY: a number that CUPTI defines.
         let result = unsafe { (cupti.enable)(kind) };
@@ -96,7 +177,7 @@ pub fn choose_graphs(cupti: &Cupti) {
     const WHOLE: CUpti_ActivityKind = CUPTI_ACTIVITY_KIND_GRAPH_TRACE;
     let asked = environment::variable(env::GRAPH_NODES).is_some_and(|text| text == b"1");
     let wanted = wants_whole_graphs(cupti.version, asked, wants::is_on);
-    if wanted == is_on(WHOLE) {
+    if is_paused() || wanted == is_on(WHOLE) {
         return;
     }
     let Some(disable) = cupti.disable else { return };

@@ -64,6 +64,10 @@ pub(super) extern "C" fn register_callbacks(
 pub(super) extern "C" fn enable(kind: CUpti_ActivityKind) -> CUptiResult {
     let Some(cupti) = started::cupti() else { return early::enable(kind) };
     detach::attach_again();
+    kinds::unchanged(|| enable_with(&cupti, kind))
+}
+
+fn enable_with(cupti: &Cupti, kind: CUpti_ActivityKind) -> CUptiResult {
     let result = match kinds::is_on(kind) {
         true => CUPTI_SUCCESS,
         false => real!(cuptiActivityEnable as f::ActivityEnable, (kind)),
@@ -74,9 +78,9 @@ pub(super) extern "C" fn enable(kind: CUpti_ActivityKind) -> CUptiResult {
             CUPTI_ACTIVITY_KIND_DRIVER => wants::choose_all(true, true),
             _ => {}
         }
-        wants::begin(kind, now_ns(&cupti));
-        kinds::mute(&cupti, kind);
-        kinds::choose_graphs(&cupti);
+        wants::begin(kind, now_ns(cupti));
+        kinds::mute(cupti, kind);
+        kinds::choose_graphs(cupti);
     }
     if let Some(callbacks) = wants::callbacks().filter(|_| result == CUPTI_SUCCESS) {
         lent::prepare(callbacks);
@@ -86,12 +90,16 @@ pub(super) extern "C" fn enable(kind: CUpti_ActivityKind) -> CUptiResult {
 
 pub(super) extern "C" fn disable(kind: CUpti_ActivityKind) -> CUptiResult {
     let Some(cupti) = started::cupti() else { return early::disable(kind) };
-    wants::end(kind, now_ns(&cupti));
-    kinds::choose_graphs(&cupti);
+    kinds::unchanged(|| disable_with(&cupti, kind))
+}
+
+fn disable_with(cupti: &Cupti, kind: CUpti_ActivityKind) -> CUptiResult {
+    wants::end(kind, now_ns(cupti));
+    kinds::choose_graphs(cupti);
     if !kinds::is_on(kind) {
         return real!(cuptiActivityDisable as f::ActivityDisable, (kind));
     }
-    kinds::mute(&cupti, kind);
+    kinds::mute(cupti, kind);
     served(Number::cuptiActivityDisable, kind.into(), CUPTI_SUCCESS)
 }
 
@@ -100,24 +108,29 @@ pub(super) extern "C" fn enable_context(
     context: CUcontext,
     kind: CUpti_ActivityKind,
 ) -> CUptiResult {
-    if kinds::is_on(kind) {
-        return enable(kind);
-    }
-    let result = real!(cuptiActivityEnableContext as f::ActivityEnableContext, (context, kind));
-    if let Some(cupti) = started::cupti().filter(|_| result == CUPTI_SUCCESS) {
-        wants::begin(kind, now_ns(&cupti));
-    }
-    result
+    kinds::unchanged(|| {
+        let cupti = started::cupti();
+        if let Some(cupti) = cupti.filter(|_| kinds::is_on(kind)) {
+            return enable_with(&cupti, kind);
+        }
+        let result = real!(cuptiActivityEnableContext as f::ActivityEnableContext, (context, kind));
+        if let Some(cupti) = cupti.filter(|_| result == CUPTI_SUCCESS) {
+            wants::begin(kind, now_ns(&cupti));
+        }
+        result
+    })
 }
 
 pub(super) extern "C" fn disable_context(
     context: CUcontext,
     kind: CUpti_ActivityKind,
 ) -> CUptiResult {
-    if kinds::is_on(kind) {
-        return disable(kind);
-    }
-    real!(cuptiActivityDisableContext as f::ActivityDisableContext, (context, kind))
+    let real = || real!(cuptiActivityDisableContext as f::ActivityDisableContext, (context, kind));
+    let Some(cupti) = started::cupti() else { return real() };
+    kinds::unchanged(|| match kinds::is_on(kind) {
+        true => disable_with(&cupti, kind),
+        false => real(),
+    })
 }
 
 pub(super) extern "C" fn set_attribute(
@@ -242,26 +255,31 @@ pub(super) extern "C" fn enable_driver_api(call: CUpti_CallbackId, on: u8) -> CU
 
 /// One call of a domain. Without its kind, by the header, only such calls are recorded.
 fn choose_call(kind: CUpti_ActivityKind, call: u32, on: bool) -> CUptiResult {
-    let driver = kind == CUPTI_ACTIVITY_KIND_DRIVER;
     let Some(cupti) = started::cupti() else { return early::choose_call(kind, call, on) };
+    kinds::unchanged(|| choose_with(&cupti, kind, call, on))
+}
+
+fn choose_with(cupti: &Cupti, kind: CUpti_ActivityKind, call: u32, on: bool) -> CUptiResult {
+    let driver = kind == CUPTI_ACTIVITY_KIND_DRIVER;
     if !kinds::is_on(kind) {
-        return match driver {
-            true => real!(
-                cuptiActivityEnableDriverApi as f::ActivityEnableDriverApi,
-                (call, u8::from(on))
-            ),
-            false => real!(
-                cuptiActivityEnableRuntimeApi as f::ActivityEnableRuntimeApi,
-                (call, u8::from(on))
-            ),
+        let flag = u8::from(on);
+        let result = match driver {
+            true => real!(cuptiActivityEnableDriverApi as f::ActivityEnableDriverApi, (call, flag)),
+            false => {
+                real!(cuptiActivityEnableRuntimeApi as f::ActivityEnableRuntimeApi, (call, flag))
+            }
         };
+        // The agent's kind comes back with recording: the client's calls are then chosen from it.
+        if result != CUPTI_SUCCESS || !kinds::is_paused() {
+            return result;
+        }
     }
     if on && !wants::is_on(kind) {
         wants::choose_all(driver, false);
-        wants::begin(kind, now_ns(&cupti));
+        wants::begin(kind, now_ns(cupti));
     }
     wants::choose(driver, call, on);
-    kinds::mute(&cupti, kind);
+    kinds::mute(cupti, kind);
     CUPTI_SUCCESS
 }
 
