@@ -23,6 +23,22 @@ fn all_that_ran_is_recorded_once_whichever_cuda() {
 }
 
 #[test]
+fn while_recording_is_off_cupti_collects_no_work() {
+    for (options, collected) in [(&[][..], 11..=15), (&["--paused"], 4..=4)] {
+        let scratch = Scratch::new();
+        let (job, log) = need_some!(train(13, &["8"], &scratch));
+        let ran = read(traced(&job, &[GPU, options].concat(), &scratch), &log, 0);
+        assert_eq!(ran.traced.outcome.code, Some(0), "{:?}", ran.traced.outcome);
+        assert_eq!(of_kind(&ran.log, "kernel").len(), 8 * 6);
+        let most_recent = number(of_kind(&ran.log, "kinds").last().unwrap(), "on");
+        assert!(collected.contains(&most_recent), "{most_recent}: {options:?}");
+        let recorded = if options.is_empty() { 8 * 6 } else { 0 };
+        assert_eq!(rows::<Kernel>(&ran.file).len(), recorded, "{options:?}");
+        assert_eq!(ran.file.devices().len(), 1);
+    }
+}
+
+#[test]
 fn reports_in_nsights_columns_agree_with_the_log() {
     let (_scratch, ran) = need_some!(ran(13, &["8", "overlap"], &[]));
     let sum = |lines: &[&Value], key: &str| lines.iter().map(|line| number(line, key)).sum::<u64>();

@@ -57,6 +57,12 @@ pub extern "C" fn tprof_fake_kinds() -> u64 {
     KINDS.load(SeqCst)
 }
 
+/// Logs how many kinds are collected now.
+fn log_kinds() {
+    let line = format!("{{\"what\":\"kinds\",\"on\":{}}}", KINDS.load(SeqCst).count_ones());
+    (engine().log)(line.as_ptr(), line.len());
+}
+
 /// Logs that a client did what it must not.
 pub fn complain(what: &str) {
     let line = format!("{{\"what\":\"complaint\",\"about\":\"{what}\"}}");
@@ -201,6 +207,7 @@ pub extern "C" fn cuptiActivityEnable(kind: CUpti_ActivityKind) -> CUptiResult {
             CALLS_FROM.store((engine().now)(), SeqCst);
         }
         KINDS.fetch_or(1 << kind, SeqCst);
+        log_kinds();
         feed();
     }
     result
@@ -212,6 +219,7 @@ pub extern "C" fn cuptiActivityDisable(kind: CUpti_ActivityKind) -> CUptiResult 
     let result = enter("cuptiActivityDisable");
     if result == CUPTI_SUCCESS && kind < 64 {
         KINDS.fetch_and(!(1 << kind), SeqCst);
+        log_kinds();
     }
     result
 }
