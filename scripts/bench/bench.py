@@ -13,6 +13,7 @@ from pathlib import Path
 
 import big_c
 import collector
+import eager
 import gpu
 import hta
 import import_torch
@@ -33,7 +34,7 @@ PROGRAMS = HERE / "programs"
 RECORDING = ("probe", "exact", "mixed", "sampled", "threads", "cc1", "start", "memory")
 # How the floor is made a library.
 FLOOR = ("-shared", "-fPIC", "-fno-builtin", "-fno-omit-frame-pointer")
-PARTS = (*RECORDING, "exports", "pages", "import", "reports", "gpu", "python", "scale", "overhead-line", "abi", "collector-torch", "import-torch", "operators", "sdk")
+PARTS = (*RECORDING, "exports", "pages", "import", "reports", "gpu", "python", "scale", "overhead-line", "abi", "collector-torch", "import-torch", "operators", "eager", "sdk")
 # Above this, every record's way to the collector is the larger part of its cost.
 DISTANT_NS = 50
 
@@ -356,11 +357,14 @@ class Bench:
     def operators(self):
         operators.measure(self)
 
+    def eager(self):
+        eager.measure(self)
+
     def rust_spans(self):
         rust_spans.measure(self, ROOT)
 
     def measure(self):
-        parts = (self.probe, self.exact_tight, self.exact_mixed, self.sampled, self.threads, self.compiler, self.start, self.long_run, self.exports, self.pages, self.imports, self.reports, self.gpus, self.pythons, self.growth, self.line, self.abi, self.collector_torch, self.import_torch, self.operators, self.rust_spans)
+        parts = (self.probe, self.exact_tight, self.exact_mixed, self.sampled, self.threads, self.compiler, self.start, self.long_run, self.exports, self.pages, self.imports, self.reports, self.gpus, self.pythons, self.growth, self.line, self.abi, self.collector_torch, self.import_torch, self.operators, self.eager, self.rust_spans)
         for name, part in zip(PARTS, parts, strict=True):
             if name in (self.args.only or RECORDING):
                 print(f"bench: {name}", file=sys.stderr)
@@ -374,7 +378,7 @@ def main():
     parse.add_argument("--plot", metavar="FILE", help="draw the growth of costs there, as SVG")
     parse.add_argument("--only", choices=PARTS, action="append", help=f"one part; may be given again for more; without it {', '.join(RECORDING)}")
     parse.add_argument("--tprof", metavar="PATH", default=ROOT / "target/release/tprof", help="the binary to measure")
-    parse.add_argument("--torch-python", metavar="PATH", default=os.environ.get("TORCH_PYTHON"), help="a Python with PyTorch, for overhead-line, collector-torch, import-torch and operators (or TORCH_PYTHON)")
+    parse.add_argument("--torch-python", metavar="PATH", default=os.environ.get("TORCH_PYTHON"), help="a Python with PyTorch, for overhead-line, collector-torch, import-torch, operators and eager (or TORCH_PYTHON)")
     parse.add_argument("--against", metavar="PATH", help="another tprof, which collector-torch and import-torch run beside")
     parse.add_argument("--write-docs", action="store_true", help="put the table into docs/overhead.md")
     args = parse.parse_args()

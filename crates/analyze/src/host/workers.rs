@@ -6,6 +6,8 @@
 //! - Where processes of `multiprocessing` (DataLoader's workers, pools) were seen, others are none.
 //! - It runs while the driving thread waits, or it ran right before these waits end, more often than
 //!   a process would by chance whose times have nothing to do with them.
+//! - One that is busy all the time, whatever the driving thread does, makes nothing that is waited for
+//!   where another one's work ends the waits.
 //!
 //! Workers of one function are a team: any of them may make the next.
 
@@ -36,6 +38,10 @@ const LEAST_ERRORS: f64 = 3.0;
 /// And so much above it, at least. Where processes share a core, those that run briefly run one after
 /// another, and that alone makes 1.1 of it.
 const LEAST_MORE: f64 = 1.5;
+/// Who ends a wait ran so lately: what it made is handed over by then.
+const HANDS_OVER_NS: u64 = 1_000_000;
+/// And it ends this share of the waits.
+const MOST_ENDS: f64 = 2.0 / 3.0;
 /// One process works while its mates wait for tasks for this share of the waits.
 const LEAST_ALONE: f64 = 0.5;
 /// A child that is waited for ends so long after the wait at most.
@@ -142,22 +148,25 @@ impl Workers {
                 (team, share)
             })
             .collect();
-        // What one team works at in most of the waits, no wait of another's makes longer.
-        let is_explained = teams.iter().any(|(_, share)| *share >= MOSTLY_RUNNING);
-        let ahead: Vec<Ahead> = match is_explained {
-            true => vec![Ahead::default(); teams.len()],
-            false => teams
-                .iter()
-                .map(|(team, _)| ahead(&sum(team, |one| &one.ran), waits, window))
-                .collect(),
-        };
+        let ahead: Vec<Ahead> = teams
+            .iter()
+            .map(|(team, _)| ahead(&sum(team, |one| &one.ran), waits, window))
+            .collect();
+        let ends = teams.iter().zip(&ahead).any(|((team, _), ahead)| {
+            ahead.is_clear && ends_waits(&sum(team, |one| &one.ran), waits, window)
+        });
+        let is_busy = |share: f64| share >= MOSTLY_RUNNING;
+        // What one team works at in most of the waits, no wait of another's makes longer, unless
+        // another one's work ends them.
+        let is_explained = !ends && teams.iter().any(|(_, share)| is_busy(*share));
         // Where none is clearly waited for, the one that most likely is.
         let is_clear = ahead.iter().any(|one| one.is_clear);
         let best = ahead.iter().map(|one| one.errors).fold(LEAST_ERRORS, f64::max);
         for ((team, share), ahead) in teams.iter().zip(&ahead) {
             let is_best = !is_clear && ahead.errors >= best;
-            let is_awaited = *share >= MOSTLY_RUNNING || ahead.is_clear || is_best;
-            if *share >= LEAST_RUNNING || is_awaited {
+            let is_ahead = !is_explained && (ahead.is_clear || is_best);
+            let is_awaited = is_ahead || is_busy(*share) && !ends;
+            if is_awaited || *share >= LEAST_RUNNING && !(is_busy(*share) && ends) {
                 found.makers.extend(team.iter().map(|one| one.process));
             }
             if is_awaited {
@@ -309,6 +318,20 @@ fn ahead(ran: &Cover, waits: &[Interval], window: Interval) -> Ahead {
     let least = ((-lowest.ln() - mean) / 2.0).min(LEAST_MORE);
     let errors = more / error;
     Ahead { errors, is_clear: errors >= LEAST_ERRORS && more >= least }
+}
+
+/// Whether most waits end as somebody hands over what it made: it ran within the wait, and to the end
+/// of it, but did not run all the time.
+fn ends_waits(ran: &Cover, waits: &[Interval], window: Interval) -> bool {
+    let of_window = |wait: &&Interval| (window.start..window.end).contains(&wait.end);
+    let (mut ended, mut count) = (0, 0);
+    for wait in waits.iter().filter(of_window) {
+        let from_ns = wait.end.saturating_sub(HANDS_OVER_NS).max(wait.start);
+        ended += u64::from(ran.touches(Interval::new(from_ns, wait.end)));
+        count += 1;
+    }
+    let share = ran.shared(&Cover::of([window])) as f64 / window.length().max(1) as f64;
+    ended as f64 >= MOST_ENDS * count as f64 && share < MOSTLY_RUNNING
 }
 
 /// Whether somebody is waited for: runs for most of the time, or right before waits end.

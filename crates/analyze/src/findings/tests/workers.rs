@@ -145,14 +145,12 @@ fn a_worker_that_computes_is_what_to_change_whoever_waits_beside_it() {
     assert!(!finding.seen.contains("They wait themselves"), "{}", finding.seen);
 }
 
-#[test]
-fn a_worker_that_waits_for_its_storage_is_told_from_processes_that_wait_on_purpose() {
-    let mut made = Made::new();
+/// A worker whose time is a wait, at `fetch`; it puts an item right before the driving thread goes on.
+fn fetches(made: &mut Made) {
     made.process(1, 0);
     let read = made.stack(1, &[("fetch", "/me/data.py"), BOOT]);
     let (wait_ns, put_ns) = (ITEM - MS / 2, MS / 2);
     for item in 0..ITEMS {
-        // It puts an item right before the driving thread goes on.
         let from = (item * ITEM + WAITS).saturating_sub(wait_ns);
         let until = item * ITEM + WAITS - put_ns;
         made.wait(
@@ -163,6 +161,32 @@ fn a_worker_that_waits_for_its_storage_is_told_from_processes_that_wait_on_purpo
             until - from,
         );
     }
+}
+
+#[test]
+fn a_worker_that_waits_is_waited_for_though_another_process_is_always_busy() {
+    const BUSY: u64 = 200 * MS;
+    const SLEEPS: u64 = 20 * MS;
+    let mut made = Made::new();
+    fetches(&mut made);
+    made.process(2, 0);
+    let busy = made.stack(2, &[("compress", "/me/archive.py"), BOOT]);
+    let sleeps = made.stack(2, &[("idle", "/me/archive.py"), BOOT]);
+    for at in 0..ITEMS * ITEM / (BUSY + SLEEPS) {
+        made.ran(2, busy, at * (BUSY + SLEEPS), BUSY);
+        made.wait(2, sleeps, ThreadState::Sleep, at * (BUSY + SLEEPS) + BUSY, SLEEPS);
+    }
+    let outcome = made.asked();
+    let [(finding, _)] = &outcome.found[..] else { panic!("{:?}", outcome.found) };
+    let waits = "Shorten what the workers wait for at fetch (data.py:7)";
+    assert!(finding.advice.starts_with(waits), "{}", finding.advice);
+    assert!(!finding.seen.contains("compress"), "{}", finding.seen);
+}
+
+#[test]
+fn a_worker_that_waits_for_its_storage_is_told_from_processes_that_wait_on_purpose() {
+    let mut made = Made::new();
+    fetches(&mut made);
     helpers(&mut made);
     let outcome = made.asked();
     let [(finding, _)] = &outcome.found[..] else { panic!("{:?}", outcome.found) };

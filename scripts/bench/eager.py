@@ -1,0 +1,90 @@
+"""Rows for what recording costs a step of eager PyTorch whose time is the host's: what a job that waits for launches pays.
+
+CPU time of the training thread, all contenders in turn in an order that changes, and of each the median over rounds of the
+ratio to the plain run of the same round. The least step of a run is what it takes where nothing else ran. Where valgrind is
+installed, instructions of the training process by callgrind, which do not depend on the load: of two runs of different
+length, so that what comes before the steps drops out.
+"""
+
+import os
+import random
+import re
+import shutil
+import statistics
+import subprocess
+from pathlib import Path
+
+from measure import Run
+
+JOB = Path(__file__).resolve().parent / "programs" / "eager_gpt.py"
+# Most that a step may take, as a multiple of one without tprof.
+PAUSED, DEFAULT = 1.01, 1.04
+NOTHING = ["--mem", "off", "--operators", "off", "--activities", "nvtx"]
+CONTENDERS = {
+    "paused": (["--paused"], PAUSED),
+    "default": ([], DEFAULT),
+    "loaded, nothing recorded": (NOTHING, None),
+    "memory only": (["--operators", "off", "--activities", "mem"], None),
+    "CPU samples only": (["--mem", "off", "--operators", "off", "--activities", "cpu"], None),
+    "operators' names only": ([*NOTHING[:2], "--operators", "names", *NOTHING[4:]], None),
+}
+
+
+def measure(bench):
+    python = bench.args.torch_python
+    if not python or subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
+        bench.notes.append("no PyTorch: --torch-python names a Python that has it; eager steps are not measured")
+        return
+    steps, rounds = bench.rounds(300, 150), bench.rounds(12, 5)
+
+    def command(options, steps=steps, tool=()):
+        traced = [] if options is None else [bench.tprof, "run", "--quiet", "-o", "{folder}/run", *options, "--"]
+        return [*traced, *tool, python, JOB, steps]
+
+    plain, ratios, least = [], {name: [] for name in CONTENDERS}, {name: [] for name in CONTENDERS}
+    for _ in range(rounds):
+        order = [None, *CONTENDERS]
+        random.shuffle(order)
+        runs = {name: Run(command(CONTENDERS[name][0] if name else None)) for name in order}
+        failed = [run for run in runs.values() if run.status != 0]
+        if failed:
+            raise RuntimeError(f"eager_gpt.py failed: {failed[0].output[-400:]}")
+        plain.append(runs[None].printed)
+        for name in CONTENDERS:
+            ratios[name].append(runs[name].printed["median_ns"] / plain[-1]["median_ns"])
+            least[name].append(runs[name].printed["least_ns"])
+    bench.notes.append(f"eager: load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    best = min(of["least_ns"] for of in plain)
+    bench.row("eager step, plain: median", statistics.median(of["median_ns"] for of in plain) / 1e6, "ms", None, basis="cpu")
+    for name, (_, target) in CONTENDERS.items():
+        low, high = interval(ratios[name])
+        bench.row(f"  {name}: median step", statistics.median(ratios[name]), "x", target, basis="cpu")
+        bench.row("    95 % of the median, and least step to least", low, "x", None, basis=f"to {high:.3f}; {min(least[name]) / best:.3f}")
+    if shutil.which("valgrind"):
+        instructions(bench, command)
+
+
+def interval(ratios):
+    """The 95 % interval of a median, by drawing rounds with replacement."""
+    draws = sorted(statistics.median(random.choices(ratios, k=len(ratios))) for _ in range(2000))
+    return draws[50], draws[-51]
+
+
+def instructions(bench, command):
+    few, many = 10, 30
+
+    def counted(options, steps):
+        tool = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
+        run = Run(command(options, steps, tool), timeout=1200)
+        found = re.search(r"Collected : (\d+)", run.output)
+        if run.status != 0 or not found:
+            raise RuntimeError(f"callgrind failed: {run.output[-400:]}")
+        return int(found[1])
+
+    def of_step(options):
+        return (counted(options, many) - counted(options, few)) / (many - few)
+
+    plain = of_step(None)
+    bench.row("eager step, plain: instructions", plain / 1e6, "M", None, basis="callgrind")
+    for name in ("paused", "memory only"):
+        bench.row(f"  {name}", of_step(CONTENDERS[name][0]) / plain, "x", None, basis="callgrind")
