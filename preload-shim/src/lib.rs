@@ -40,3 +40,13 @@ static CONSTRUCTOR: unsafe extern "C" fn(i32, *const *const c_char, *const *cons
     }
     constructor
 };
+
+/// Runs as the process ends, before the destructors of libraries that the program is linked with.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static DESTRUCTOR: extern "C" fn() = {
+    extern "C" fn destructor() {
+        tprof_inject::arming::gone();
+    }
+    destructor
+};

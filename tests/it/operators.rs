@@ -3,7 +3,7 @@
 
 use crate::calls::rows;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tprof_tests::{
     Job, Live, Scratch, Traced, document, run_info, skip, tprof, traced, traced_job,
 };
@@ -365,25 +365,43 @@ fn only_the_steps_of_a_schedule_have_callbacks_and_they_are_whole() {
     assert_eq!(observed(&traced.outcome.stdout), Some("6"), "{:?}", traced.outcome);
 }
 
-#[test]
-fn operators_have_callbacks_again_once_recording_is_on() {
-    let scratch = Scratch::new();
-    if !build(&NEW, &scratch) {
-        return;
-    }
+/// A paused job that waits for a line, once recording is on.
+fn started(what: &str, scratch: &Scratch) -> (Live, PathBuf) {
     let run = scratch.run();
-    let job = Job::new(scratch.join("linked")).arg("waits");
+    let job = Job::new(scratch.join("linked")).arg(what);
     let options = ["--operators", "names", "--paused"];
     let mut live = Live::start(&traced_job(&job, &options, &run), &scratch.cwd());
     live.wait_for("ready");
     run_info(&run, |info| info["session"].as_str().is_some_and(|path| !path.is_empty()));
     tprof(["ctl", "start"]).arg(&run).run_in(scratch.path()).expect_code(0);
     live.send("go\n");
+    (live, run)
+}
+
+#[test]
+fn operators_have_callbacks_again_once_recording_is_on() {
+    let scratch = Scratch::new();
+    if !build(&NEW, &scratch) {
+        return;
+    }
+    let (mut live, run) = started("waits", &scratch);
     assert_eq!(live.wait_for("observed "), "observed 15");
     assert_eq!(live.finish().code, Some(0));
     let (file, spans) = rows::<Span>(&run, 0);
     let operators = counts(&file, &spans, SpanKind::Operator);
     assert_eq!(operators, of(&[("MmBackward0", 5), ("aten::linear", 5), ("aten::mm", 5)]));
+}
+
+/// Memory is taken once PyTorch's list of callbacks is destroyed: the stand-in aborts where it is
+/// used then.
+#[test]
+fn a_process_that_ends_calls_pytorch_no_more() {
+    let scratch = Scratch::new();
+    if !build(&NEW, &scratch) {
+        return;
+    }
+    let outcome = started("ends", &scratch).0.finish();
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
 }
 
 #[test]

@@ -10,10 +10,12 @@
 //! PyTorch's functions for it take a lock, under which its list of callbacks may grow. So
 //! [`follow`] is called only where this thread cannot hold that lock: in a callback, in a hook of
 //! CUDA's, by a function of the program's interface, or where memory is allocated with an
-//! alignment, as tensors are and lists aren't.
+//! alignment, as tensors are and lists aren't. It does nothing once the process ends: PyTorch's list
+//! is destroyed then.
 
 use crate::closed::{Class, closed};
-use crate::state;
+use crate::{loaded, state};
+use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 /// Where a process stands.
@@ -71,13 +73,36 @@ pub fn registered(handle: u64, disable: Option<usize>, enable: Option<usize>) {
     DISABLE.store(disable.unwrap_or(0), Relaxed);
     ENABLE.store(enable.unwrap_or(0), Relaxed);
     MUTED.store(0, Relaxed);
-    HANDLE.store(handle, Release);
+    // PyTorch's list was made before, and what is registered later is called earlier. Where the program
+    // is linked with PyTorch, this library's own destructor comes first.
+    if forget_at_exit() {
+        HANDLE.store(handle, Release);
+    }
 }
 
-/// PyTorch was unloaded.
+/// PyTorch is unloaded, or the process ends.
 pub fn gone() {
     HANDLE.store(0, Relaxed);
     MUTED.store(0, Relaxed);
+}
+
+/// Has the C library call [`gone`] as the process ends; false if it can't.
+fn forget_at_exit() -> bool {
+    static IS_DONE: AtomicU32 = AtomicU32::new(0);
+    type AtExit = unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void, usize) -> c_int;
+    extern "C" fn at_exit(_: *mut c_void) {
+        gone();
+    }
+    if IS_DONE.load(Relaxed) == 0
+        && let Some(register) = loaded::libc_function(c"__cxa_atexit")
+    {
+        // SAFETY: the C library's function of this name and type, with a function of ours.
+        let error = unsafe {
+            core::mem::transmute::<usize, AtExit>(register)(at_exit, core::ptr::null_mut(), 0)
+        };
+        IS_DONE.store(u32::from(error == 0), Relaxed);
+    }
+    IS_DONE.load(Relaxed) != 0
 }
 
 /// Whether operators have to be recorded now, and PyTorch does not call their callback.

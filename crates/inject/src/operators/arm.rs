@@ -92,8 +92,9 @@ fn register(thread: &Thread, torch: &Loaded, wanted: u32) {
     // SAFETY: `at::addGlobalCallback`, which takes such a structure by value.
     unsafe {
         let add: unsafe extern "C" fn(RecordFunctionCallback) -> u64 = core::mem::transmute(add);
-        arming::registered(add(operators), disable, enable);
+        let handle = add(operators);
         add(ranges);
+        arming::registered(handle, disable, enable);
     }
     let recorded = if wanted == mode::SHAPES && !with_sizes { mode::NAMES } else { wanted };
     say(note::ARMED, u64::from(recorded));
