@@ -288,6 +288,8 @@ fn of_json(
         // Its bytes were counted already.
         window = Window::open(source, options.max_input_bytes, Arc::default())?;
         builder = read_json(&mut window, partial, implausible, options)?;
+        // What overlaps and is kept is counted anew.
+        builder.passes.found();
     }
     let name = source.file_name().unwrap_or_default().to_string_lossy();
     let rank = builder.facts.rank().or_else(|| rank::of_name(&name));
