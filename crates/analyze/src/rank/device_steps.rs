@@ -75,9 +75,9 @@ impl OnStream {
 
 /// When the last work of each step ended on a device: only of the steps in which it worked, in order.
 #[derive(Clone, Debug, Default)]
-struct Ends(Vec<(u32, u64)>);
+struct StepEnds(Vec<(u32, u64)>);
 
-impl Ends {
+impl StepEnds {
     fn add(&mut self, step: u32, end_ns: u64) {
         // Work comes in the order of its steps, but for a thread that lags behind.
         let at = match self.0.last() {
@@ -111,7 +111,7 @@ pub(super) fn of_devices(
     let device_of = |stream| devices.binary_search(&key(stream)).unwrap_or(0);
     let device_of: Vec<usize> = streams.iter().map(device_of).collect();
     let mut on: Vec<OnStream> = vec![OnStream::default(); streams.len()];
-    let mut ends: Vec<Ends> = vec![Ends::default(); devices.len()];
+    let mut ends: Vec<StepEnds> = vec![StepEnds::default(); devices.len()];
     for (row, step) in work.iter().zip(of_work) {
         let stream = row.stream as usize;
         on[stream].add(row, *step);
@@ -141,7 +141,7 @@ fn leading<'s>(streams: &[&'s OnStream]) -> Option<&'s OnStream> {
 }
 
 /// When the device was at each step.
-fn intervals(steps: &[Step], firsts: &[First], ends: &Ends) -> Vec<(u32, Interval)> {
+fn intervals(steps: &[Step], firsts: &[First], ends: &StepEnds) -> Vec<(u32, Interval)> {
     let start = |first: &First| {
         let host = steps[first.step as usize].interval;
         first.start_ns.min(host.start.max(first.free_ns))
