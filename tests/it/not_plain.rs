@@ -107,7 +107,18 @@ fn an_import_reads_plain_files_and_pipes_of_a_shell() {
         put(what, &folder.join("other.log"));
         put(what, &folder.join("other.pickle"));
         let (folder, output) = (format!("traces-{at}"), format!("made-{at}"));
-        ends(&["import", &folder, "-o", &output], &scratch);
+        let import = ends(&["import", &folder, "-o", &output], &scratch);
+        let report = ends(&["report", &folder], &scratch);
+        for outcome in [import, report] {
+            let outcome = outcome.expect_code(0);
+            for name in
+                ["json", "log", "pickle"].map(|ending| format!("other.{ending}`: it is {what}"))
+            {
+                let is_named = outcome.stderr.contains(&name);
+                // A directory is looked into by the name of what lies within.
+                assert_eq!(is_named, what != "a directory", "{name}: {outcome:?}");
+            }
+        }
     }
     let script = "\"$0\" import <(cat good.json) -o made && \"$0\" report made";
     let bash = Job::new("bash").args(["-c", script]).arg(tprof_tests::tprof_at());

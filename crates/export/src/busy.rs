@@ -23,8 +23,8 @@ pub(crate) struct Busy {
 struct Device {
     /// Everything before is accounted for.
     until_ns: u64,
-    /// Busy nanoseconds of each stretch.
-    busy_ns: Vec<u64>,
+    /// Busy nanoseconds of each stretch with work, by its number.
+    busy_ns: Vec<(u64, u64)>,
 }
 
 impl Busy {
@@ -40,27 +40,36 @@ impl Busy {
         let mut from_ns = row.start_ns.max(device.until_ns).max(self.first_ns);
         device.until_ns = device.until_ns.max(end_ns);
         while from_ns < end_ns {
-            let at = ((from_ns - self.first_ns) / self.stretch_ns) as usize;
-            if at > 2 * STRETCHES as usize {
+            let at = (from_ns - self.first_ns) / self.stretch_ns;
+            if at > 2 * STRETCHES {
                 return; // Beyond the file's own extent: it is damaged.
             }
-            if device.busy_ns.len() <= at {
-                device.busy_ns.resize(at + 1, 0);
+            let to_ns = end_ns.min(self.first_ns + (at + 1) * self.stretch_ns);
+            match device.busy_ns.last_mut() {
+                Some(last) if last.0 == at => last.1 += to_ns - from_ns,
+                _ => device.busy_ns.push((at, to_ns - from_ns)),
             }
-            let to_ns = end_ns.min(self.first_ns + (at as u64 + 1) * self.stretch_ns);
-            device.busy_ns[at] += to_ns - from_ns;
             from_ns = to_ns;
         }
     }
 
-    /// Process, device, beginning of a stretch, busy share of it; and 0 after the last.
+    /// Process, device, beginning of a stretch, busy share of it; 0 at the beginning of each time
+    /// without work, which lasts until the next point.
     pub fn points(self) -> impl Iterator<Item = (ProcessIndex, u32, u64, f64)> {
         let (first_ns, stretch_ns) = (self.first_ns, self.stretch_ns);
         self.devices.into_iter().flat_map(move |((process, device), found)| {
-            let shares = found.busy_ns.into_iter().map(move |ns| ns as f64 / stretch_ns as f64);
-            let points = shares.chain([0.0]).enumerate();
-            points
-                .map(move |(at, share)| (process, device, first_ns + at as u64 * stretch_ns, share))
+            let mut next = 0;
+            let mut shares = Vec::with_capacity(found.busy_ns.len() + 2);
+            for (at, ns) in found.busy_ns {
+                if at > next {
+                    shares.push((next, 0.0));
+                }
+                shares.push((at, ns as f64 / stretch_ns as f64));
+                next = at + 1;
+            }
+            shares.push((next, 0.0));
+            let point = move |(at, share)| (process, device, first_ns + at * stretch_ns, share);
+            shares.into_iter().map(point)
         })
     }
 }
@@ -80,5 +89,18 @@ mod tests {
         }
         let points: Vec<(u64, f64)> = busy.points().map(|p| (p.2 / ms, p.3)).collect();
         assert_eq!(points, [(10, 1.0), (11, 0.0), (12, 1.0), (13, 0.5), (14, 0.0)]);
+    }
+
+    #[test]
+    fn a_time_without_work_is_one_point() {
+        let ms = 1_000_000;
+        let mut busy = Busy::new(0, 900 * ms);
+        for start in [5 * ms, 800 * ms] {
+            let (start_ns, duration_ns) = (start, ms);
+            busy.kernel(&Kernel { start_ns, duration_ns, ..Kernel::default() });
+        }
+        let points: Vec<(u64, f64)> = busy.points().map(|p| (p.2 / ms, p.3)).collect();
+        let expected = [(0, 0.0), (5, 1.0), (6, 0.0), (800, 1.0), (801, 0.0)];
+        assert_eq!(points, expected);
     }
 }

@@ -169,13 +169,7 @@ impl Builder {
         let (threads, stacks, output) = (&mut self.threads, &mut self.stacks, &mut self.output);
         let note = samples.write(threads, &mut self.stack_frames, stacks, output)?;
         let mut notes: Vec<String> = note.into_iter().collect();
-        if self.passes.shared_streams > 0 {
-            notes.push(format!(
-                "{} kernels and copies overlap several others on one stream, so that its number \
-                 stands for several streams: busy time counts each moment once",
-                self.passes.shared_streams
-            ));
-        }
+        notes.extend(self.passes.overlaps.notes());
         self.stack_frames.write(&mut self.stacks, &mut self.output);
         let output = &mut self.output;
         output.tally.lose_many(Lost::BeginWithoutEnd, self.pairs.open());

@@ -1,11 +1,11 @@
-//! Logs of `torch.compile`: which of the paths are some, and their place in the run.
+//! Logs of `torch.compile`: which files are some, and their place in the run.
 //!
 //! They stay as PyTorch wrote them, compressed, in a directory for each rank: reports read them
 //! there. A rank that has nothing else becomes a file with only its process.
 
 use crate::content::{self, Content};
 use crate::error::ImportError;
-use crate::names::{file_name, has_name, is_trace_or_snapshot};
+use crate::names::file_name;
 use crate::source::UpToDamage;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,62 +13,14 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use tprof_facts::compile::rank_of_name;
 use tprof_facts::units::{bytes, counted};
-use tprof_trace::compile_log::{
-    self, Bounds, COMPILE_DIRECTORY, CompileLog, KEPT_ENDING, LOG_PREFIX,
-};
+use tprof_trace::compile_log::{self, Bounds, COMPILE_DIRECTORY, CompileLog, KEPT_ENDING};
 
 /// Endings of names of logs.
-const LOGS: &[&str] = &[".log", ".log.gz", ".log.zst"];
+pub(crate) const LOGS: &[&str] = &[".log", ".log.gz", ".log.zst"];
 
 /// Whether a file is a log.
-fn is_log(path: &Path) -> bool {
+pub(crate) fn is_log(path: &Path) -> bool {
     content::of_file(path) == Some(Content::Log)
-}
-
-/// Whether a directory has logs, by their names.
-pub(crate) fn has_logs(directory: &Path) -> bool {
-    !in_directory(directory).is_empty()
-}
-
-/// Separates logs from other paths. A directory that has only logs is none of the others.
-pub(crate) fn separate(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let (mut logs, mut others) = (BTreeSet::new(), Vec::new());
-    for path in paths {
-        match path.is_dir() {
-            true => {
-                let found = in_directory(path);
-                if found.is_empty() || has_others(path) {
-                    others.push(path.clone());
-                }
-                logs.extend(found);
-            }
-            false if is_log(path) => {
-                logs.insert(path.clone());
-            }
-            false => others.push(path.clone()),
-        }
-    }
-    (logs.into_iter().collect(), others)
-}
-
-fn in_directory(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let paths = entries.map(|entry| entry.path());
-    let mut found: Vec<PathBuf> =
-        paths.filter(|path| is_named_log(path)).filter(|path| is_log(path)).collect();
-    found.sort();
-    found
-}
-
-/// Whether a file has the name that PyTorch gives a log.
-pub(crate) fn is_named_log(path: &Path) -> bool {
-    file_name(path).starts_with(LOG_PREFIX) && has_name(path, LOGS)
-}
-
-/// Whether a directory has something else to import.
-fn has_others(directory: &Path) -> bool {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).any(|path| is_trace_or_snapshot(&path) && !path.is_dir())
 }
 
 /// The text of a file, plain or compressed, up to where it is damaged.

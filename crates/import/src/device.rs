@@ -7,6 +7,7 @@ use crate::event::Event;
 use crate::key::Key;
 use crate::number;
 use crate::serial::Work;
+use crate::tally::Lost;
 use crate::threads::MAIN;
 use tprof_trace::hash::{fnv1a, joined};
 use tprof_trace::model::*;
@@ -49,7 +50,8 @@ fn take_three(event: &mut Event<'_>, key: Key) -> [u32; 3] {
 }
 
 impl Builder {
-    /// Whether a kernel or a copy may have run then; what names no stream may.
+    /// Whether a kernel or a copy may have run then, of its stream if it names one; if not, it is
+    /// counted.
     #[inline]
     fn may_be_work(
         &mut self,
@@ -57,6 +59,10 @@ impl Builder {
         at: Interval,
         (device, stream): (u32, Option<u64>),
     ) -> bool {
+        if at.duration_ns == 0 {
+            self.output.tally.lose(Lost::Unmeasured);
+            return false;
+        }
         let Some(stream) = stream else { return true };
         let fields = event.fields();
         let place = [fields.pid, fields.tid].map(|place| fnv1a(event.text(place)));

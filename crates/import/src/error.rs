@@ -55,12 +55,14 @@ pub enum ImportError {
         limit: u64,
     },
     /// No file to import.
-    #[error("`{}` holds no Chrome or Kineto trace (JSON), no memory snapshot (*.pickle) and no log of torch.compile (dedicated_log_torch_trace_*.log)", path.display())]
+    #[error("`{}` holds no Chrome or Kineto trace (JSON), no memory snapshot (*.pickle) and no log of torch.compile (TORCH_TRACE)", path.display())]
     NoTraces {
         /// Which directory.
         path: PathBuf,
         /// Directories in it that hold some.
         within: Vec<PathBuf>,
+        /// Files in it that cannot be read, and why.
+        unread: Vec<String>,
     },
     /// The run could not be written.
     #[error(transparent)]

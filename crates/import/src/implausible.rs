@@ -1,7 +1,7 @@
 //! What a first pass over a file found that cannot be, for a second one to leave out.
 
 use crate::era::{Era, Moment, Outside, Times};
-use crate::serial::{Streams, Work};
+use crate::serial::{Overlaps, Streams, Work};
 use crate::tally::{Lost, Tally};
 use rustc_hash::FxHashSet;
 
@@ -20,8 +20,8 @@ pub(crate) struct Passes {
     known: Implausible,
     times: Times,
     streams: Streams,
-    /// Kernels and copies that overlap others where a stream's number stands for several.
-    pub shared_streams: u64,
+    /// What overlaps and is not left out.
+    pub overlaps: Overlaps,
 }
 
 impl Passes {
@@ -60,9 +60,9 @@ impl Passes {
     /// What cannot be of all that was read; none if nothing has to be left out.
     pub fn found(&mut self) -> Option<Implausible> {
         let era = std::mem::take(&mut self.times).era();
-        let overlaps = std::mem::take(&mut self.streams).overlaps();
-        self.shared_streams = overlaps.shared;
-        let found = Implausible { era, wrong: overlaps.wrong };
+        let (wrong, overlaps) = std::mem::take(&mut self.streams).overlaps();
+        self.overlaps = overlaps;
+        let found = Implausible { era, wrong };
         (found.era.is_some() || !found.wrong.is_empty()).then_some(found)
     }
 }

@@ -22,6 +22,7 @@ mod facts;
 mod frames;
 mod group;
 mod implausible;
+mod inputs;
 mod instants;
 mod key;
 mod kinds;

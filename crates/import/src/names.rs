@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::path::Path;
 
 /// Endings of names of traces.
-pub(crate) const TRACES: &[&str] = &[".json", ".json.gz"];
+pub(crate) const TRACES: &[&str] = &[".json", ".json.gz", ".json.zst"];
 /// Endings of names of memory snapshots.
-pub(crate) const SNAPSHOTS: &[&str] = &[".pickle", ".pkl", ".pickle.gz", ".pkl.gz"];
+pub(crate) const SNAPSHOTS: &[&str] =
+    &[".pickle", ".pkl", ".pickle.gz", ".pkl.gz", ".pickle.zst", ".pkl.zst"];
 
 /// Whether a file has the name of a trace or a snapshot.
 pub(crate) fn is_trace_or_snapshot(path: &Path) -> bool {

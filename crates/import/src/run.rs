@@ -1,14 +1,14 @@
 //! Files to a run directory: one `.tprof` per trace, and a `run.json`.
 
 use crate::builder::{Builder, Built};
-use crate::compile_logs;
 use crate::compiled::{self, LogOptions};
 use crate::content;
 use crate::document::walk;
 use crate::error::ImportError;
 use crate::facts::property;
 use crate::implausible::Implausible;
-use crate::names::{SNAPSHOTS, TRACES, has_name, is_trace_or_snapshot};
+use crate::inputs::{Input, Inputs, is_foreign_directory};
+use crate::names::is_trace_or_snapshot;
 use crate::output::Output;
 use crate::part::{ImportedFile, unix_ns};
 use crate::pickle;
@@ -16,7 +16,6 @@ use crate::rank;
 use crate::snapshot::{self, SnapshotError};
 use crate::tally::{Loss, Lost, Tally};
 use crate::window::Window;
-use crate::within;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -100,76 +99,7 @@ pub fn is_foreign(path: &Path) -> bool {
         return path.file_name().is_some_and(|name| name != "run.json")
             && (is_trace_or_snapshot(path) || content::of_file(path).is_some());
     }
-    let Ok(entries) = fs::read_dir(path) else { return false };
-    let mut traces = false;
-    for entry in entries.flatten() {
-        let path = entry.path();
-        if has_name(&path, &[".tprof"]) || entry.file_name() == "run.json" {
-            return false;
-        }
-        traces |= is_trace_or_snapshot(&path);
-    }
-    traces || compile_logs::has_logs(path) || !of_other_names(path).is_empty()
-}
-
-/// Traces and snapshots in a directory that do not have the names of any.
-fn of_other_names(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let paths = entries.map(|entry| entry.path());
-    paths.filter(|path| content::is_trace_or_snapshot(path)).collect()
-}
-
-/// A file to import.
-struct Input {
-    path: PathBuf,
-    /// Found in a directory: it may turn out to be something else.
-    found: bool,
-}
-
-/// Files that paths mean: themselves, and the traces in directories. What lies in
-/// directories within these is not meant, and noted.
-fn inputs(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<Input>, ImportError> {
-    let mut inputs = Vec::new();
-    for path in paths {
-        let failed = |what| move |source| ImportError::Io { path: path.clone(), what, source };
-        if !fs::metadata(path).map_err(failed("open"))?.is_dir() {
-            inputs.push(Input { path: path.clone(), found: false });
-            continue;
-        }
-        let (mut found, mut snapshots) = (Vec::new(), Vec::new());
-        for entry in fs::read_dir(path).map_err(failed("read"))? {
-            let entry = entry.map_err(failed("read"))?;
-            let file = entry.path();
-            // A pipe of such a name has no writer, as a rule.
-            if has_name(&file, TRACES) && file.is_file() {
-                found.push(file);
-            } else if has_name(&file, SNAPSHOTS) && file.is_file() {
-                snapshots.push(file);
-            }
-        }
-        snapshots.sort();
-        if found.is_empty() {
-            found.append(&mut snapshots);
-        } else if let Some(first) = snapshots.first() {
-            let (count, first) = (snapshots.len(), first.display());
-            let files = if count == 1 { "snapshot" } else { "snapshots" };
-            notes.push(format!(
-                "{count} memory {files} beside the traces skipped; to read one: tprof report \
-                 device-memory {first}"
-            ));
-        }
-        if found.is_empty() {
-            found = of_other_names(path);
-        }
-        if found.is_empty() {
-            let within = within::directories(path, paths);
-            return Err(ImportError::NoTraces { path: path.clone(), within });
-        }
-        notes.extend(within::skipped(path, paths));
-        found.sort_by_key(|file| (rank::of_name(&file.to_string_lossy()), file.clone()));
-        inputs.extend(found.into_iter().map(|path| Input { path, found: true }));
-    }
-    Ok(inputs)
+    is_foreign_directory(path)
 }
 
 /// Imports files into a directory that is empty or does not exist.
@@ -181,18 +111,13 @@ pub fn import(
     directory: &Path,
     options: &Options,
 ) -> Result<Imported, ImportError> {
-    let mut notes = Vec::new();
-    let (logs, others) = compile_logs::separate(paths);
-    let inputs = inputs(&others, &mut notes)?;
-    // Those of only logs are no inputs.
-    let of_logs = paths.iter().filter(|path| path.is_dir() && !others.contains(path));
-    notes.extend(of_logs.filter_map(|path| within::skipped(path, paths)));
-    let sizes = inputs.iter().filter_map(|input| fs::metadata(&input.path).ok());
+    let Inputs { files, logs, notes } = Inputs::of(paths)?;
+    let sizes = files.iter().filter_map(|input| fs::metadata(&input.path).ok());
     options.progress.total.store(sizes.map(|data| data.len()).sum(), Ordering::Relaxed);
     let failed = |source| ImportError::Io { path: directory.to_owned(), what: "create", source };
     let existed = directory.exists();
     fs::create_dir_all(directory).map_err(failed)?;
-    let mut result = into(&inputs, &logs, paths, directory, options);
+    let mut result = into(&files, &logs, paths, directory, options);
     if let Ok(imported) = &mut result {
         imported.notes.splice(0..0, notes);
     }
@@ -221,19 +146,19 @@ fn into(
     let mut imported = Imported::default();
     let mut parts = Vec::new();
     let mut failure = None;
+    let is_alone = inputs.len() == 1 && logs.is_empty();
     for (input, result) in inputs.iter().zip(each(inputs.len(), work)) {
         match result {
             Ok(part) => parts.push(part),
-            Err(error @ (ImportError::NotATrace { .. } | ImportError::NotASnapshot { .. }))
-                if input.found && inputs.len() > 1 =>
-            {
+            Err(error) if input.found && !is_alone && is_passed_over(&error, input) => {
                 imported.notes.push(format!("skipped: {error}"));
             }
             Err(error) => failure = failure.or(Some(error)),
         }
     }
     if parts.is_empty() && logs.is_empty() && failure.is_none() {
-        failure = Some(ImportError::NoTraces { path: paths[0].clone(), within: Vec::new() });
+        let (within, unread) = (Vec::new(), Vec::new());
+        failure = Some(ImportError::NoTraces { path: paths[0].clone(), within, unread });
     }
     settle_ranks(&mut parts, &mut imported);
     if failure.is_none() {
@@ -256,6 +181,16 @@ fn into(
     }
     name_and_write(parts, directory, options, &mut imported)?;
     Ok(imported)
+}
+
+/// Whether an import of a directory goes on without a file of it.
+fn is_passed_over(error: &ImportError, input: &Input) -> bool {
+    match error {
+        ImportError::NotATrace { .. } | ImportError::NotASnapshot { .. } => true,
+        // Not what was to be written.
+        ImportError::Io { path, .. } => *path == input.path,
+        _ => false,
+    }
 }
 
 /// Applies `work` to 0..count on all cores; results are in order.
@@ -353,6 +288,8 @@ fn of_json(
         // Its bytes were counted already.
         window = Window::open(source, options.max_input_bytes, Arc::default())?;
         builder = read_json(&mut window, partial, implausible, options)?;
+        // What overlaps and is kept is counted anew.
+        builder.passes.found();
     }
     let name = source.file_name().unwrap_or_default().to_string_lossy();
     let rank = builder.facts.rank().or_else(|| rank::of_name(&name));

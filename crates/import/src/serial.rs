@@ -2,8 +2,9 @@
 //!
 //! A stream runs one kernel or copy at a time. One that reaches over several that follow has a
 //! wrong end, or a wrong start: a first pass over a file finds these, and a second one leaves
-//! them out and counts them. An overlap with only the next one says nothing: dependent launches
-//! (PDL) begin before the work ahead of them has ended.
+//! them out and counts them. One that overlaps only one other is kept and counted: dependent
+//! launches (PDL) begin before the work ahead of them has ended, and nothing tells these apart from
+//! a wrong time, or from a record that is there twice.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -42,13 +43,19 @@ impl Work {
 #[derive(Clone, Copy, Debug)]
 struct Running {
     work: Work,
+    /// Work that began after it, before its end.
     overlapped: u32,
+    /// Whether it is counted as overlapping.
+    overlaps: bool,
 }
 
 #[derive(Debug, Default)]
 struct Stream {
     running: Vec<Running>,
     count: u64,
+    /// Work that overlaps others.
+    overlapping: u64,
+    /// Work of these that overlaps several.
     wrong: u64,
 }
 
@@ -62,13 +69,38 @@ pub(crate) struct Streams {
     is_full: bool,
 }
 
-/// What overlaps in a file.
+/// What overlaps in a file and may be true: so many kernels and copies.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Overlaps {
-    /// Work with times that cannot be.
-    pub wrong: FxHashSet<Work>,
-    /// Kernels and copies that overlap others where a number stands for several streams.
+    /// Those that overlap several others where a number stands for several streams.
     pub shared: u64,
+    /// Those that overlap one other.
+    pub one: u64,
+}
+
+impl Overlaps {
+    /// What a reader should know of them.
+    pub fn notes(&self) -> impl Iterator<Item = String> {
+        let overlap = |count| match count {
+            1 => "1 kernel or copy overlaps".to_owned(),
+            count => format!("{count} kernels and copies overlap"),
+        };
+        let shared = (self.shared > 0).then(|| {
+            format!(
+                "{} several others on one stream, so that its number stands for several streams: \
+                 busy time counts each moment once",
+                overlap(self.shared)
+            )
+        });
+        let one = (self.one > 0).then(|| {
+            format!(
+                "{} one other on one stream, as dependent launches do, wrong times, and records \
+                 that are there twice: busy time counts each moment once, sums of durations do not",
+                overlap(self.one)
+            )
+        });
+        shared.into_iter().chain(one)
+    }
 }
 
 impl Streams {
@@ -93,6 +125,11 @@ impl Streams {
                     return end_ns > work.start_ns;
                 }
                 let is_of_other = work.launch.is_none() || before.launch != work.launch;
+                let is_later = work.start_ns >= before.start_ns;
+                if !running.overlaps && (is_of_other && is_later || before == work) {
+                    running.overlaps = true;
+                    stream.overlapping += 1;
+                }
                 running.overlapped += u32::from(is_of_other && work.start_ns > before.start_ns);
                 if running.overlapped < OVERLAPPED {
                     return true;
@@ -105,14 +142,15 @@ impl Streams {
                 false
             });
             if stream.running.len() < MAX_RUNNING {
-                stream.running.push(Running { work, overlapped: 0 });
+                stream.running.push(Running { work, overlapped: 0, overlaps: false });
             }
         }
         self.batch = batch;
     }
 
-    /// The work that cannot have overlapped what follows it on its stream.
-    pub fn overlaps(mut self) -> Overlaps {
+    /// The work that cannot have overlapped what follows it on its stream, and how much overlaps
+    /// beside.
+    pub fn overlaps(mut self) -> (FxHashSet<Work>, Overlaps) {
         self.sweep();
         let is_one = |stream: &Stream| {
             !self.is_full && stream.wrong.saturating_mul(WRONG_AT_MOST) <= stream.count
@@ -121,7 +159,8 @@ impl Streams {
         let shared = shared.map(|stream| stream.wrong).sum();
         let is_wrong = |work: &Work| self.streams.get(&work.stream).is_some_and(is_one);
         let wrong = self.wrong.iter().copied().filter(is_wrong).collect();
-        Overlaps { wrong, shared }
+        let one = self.streams.values().map(|stream| stream.overlapping - stream.wrong).sum();
+        (wrong, Overlaps { shared, one })
     }
 }
 
@@ -129,7 +168,7 @@ impl Streams {
 mod tests {
     use super::*;
 
-    fn overlaps(all: &[(u64, u64, u64)]) -> Overlaps {
+    fn overlaps(all: &[(u64, u64, u64)]) -> (FxHashSet<Work>, Overlaps) {
         let mut streams = Streams::default();
         for (number, (stream, start_us, duration_us)) in (0..).zip(all.iter().copied()) {
             let (start_ns, duration_ns) = (1000 * start_us, 1000 * duration_us);
@@ -147,28 +186,48 @@ mod tests {
     fn work_that_reaches_over_several_is_wrong() {
         let mut all = regular(7, 20);
         all[5].2 = 900;
-        let found = overlaps(&all);
-        let wrong: Vec<u64> = found.wrong.iter().map(|work| work.start_ns).collect();
-        assert_eq!((wrong, found.shared), (vec![500_000], 0));
+        let (wrong, others) = overlaps(&all);
+        let wrong: Vec<u64> = wrong.iter().map(|work| work.start_ns).collect();
+        assert_eq!((wrong, others), (vec![500_000], Overlaps::default()));
         // To the end of the file, in another order, and beside another stream.
         all[5].2 = 1 << 40;
         all.extend(regular(8, 20));
         all.reverse();
-        assert_eq!(overlaps(&all).wrong.iter().map(|work| work.start_ns).sum::<u64>(), 500_000);
+        assert_eq!(overlaps(&all).0.iter().map(|work| work.start_ns).sum::<u64>(), 500_000);
     }
 
     #[test]
-    fn work_that_overlaps_only_the_next_may_be_a_dependent_launch() {
-        let all: Vec<_> = (0..20).map(|number| (7, 100 * number, 150)).collect();
-        assert_eq!(overlaps(&all), Overlaps::default());
-        assert_eq!(overlaps(&regular(7, 20)), Overlaps::default());
+    fn work_that_overlaps_only_one_other_is_counted() {
+        let count = |all: &[_]| {
+            let (wrong, overlaps) = overlaps(all);
+            assert!(wrong.is_empty() && overlaps.shared == 0, "{wrong:?} {overlaps:?}");
+            overlaps.one
+        };
+        // Each reaches over the next one; one lies within another; two begin at once.
+        let next: Vec<_> = (0..20).map(|number| (7, 100 * number, 150)).collect();
+        assert_eq!(count(&next), 19);
+        assert_eq!(count(&[(7, 0, 80), (7, 100, 80), (7, 120, 20), (7, 200, 80)]), 1);
+        assert_eq!(count(&[(7, 0, 80), (7, 100, 80), (7, 100, 20), (7, 200, 80)]), 1);
+        // Whole microseconds are rounded.
+        assert_eq!(count(&[(7, 0, 101), (7, 100, 80)]), 0);
+        assert_eq!(count(&regular(7, 20)), 0);
+    }
+
+    #[test]
+    fn a_record_that_is_there_twice_overlaps() {
+        let mut streams = Streams::default();
+        let work = Work { stream: 7, start_ns: 5_000, duration_ns: 80_000, launch: Some(3) };
+        for _ in 0..2 {
+            streams.add(work);
+        }
+        assert_eq!(streams.overlaps(), (FxHashSet::default(), Overlaps { shared: 0, one: 1 }));
     }
 
     #[test]
     fn a_number_that_stands_for_several_streams_is_said_to() {
         let all: Vec<_> = (0..20).map(|number| (7, 100 * number, 350)).collect();
-        let found = overlaps(&all);
-        assert_eq!((found.wrong.len(), found.shared), (0, 18));
+        let (wrong, others) = overlaps(&all);
+        assert_eq!((wrong.len(), others), (0, Overlaps { shared: 18, one: 1 }));
     }
 
     #[test]
@@ -178,6 +237,6 @@ mod tests {
             let duration_ns = if start_ns == 50_000 { 70_000 } else { 8_000 };
             streams.add(Work { stream: 7, start_ns, duration_ns, launch: Some(3) });
         }
-        assert_eq!(streams.overlaps(), Overlaps::default());
+        assert_eq!(streams.overlaps(), Default::default());
     }
 }

@@ -47,6 +47,7 @@ pub(crate) enum Lost {
     ThreadsFull,
     TooLong,
     UnknownPhase,
+    Unmeasured,
     UnsetTime,
     CounterValue,
     FrameDetails,
@@ -55,7 +56,7 @@ pub(crate) enum Lost {
     SnapshotTime,
 }
 
-const KINDS: [Lost; 46] = [
+const KINDS: [Lost; 47] = [
     Lost::CutOff,
     Lost::Damaged,
     Lost::NotJson,
@@ -69,6 +70,7 @@ const KINDS: [Lost; 46] = [
     Lost::FarTime,
     Lost::NegativeDuration,
     Lost::Duration,
+    Lost::Unmeasured,
     Lost::Overlapping,
     Lost::BeginWithoutEnd,
     Lost::EndWithoutBegin,
@@ -133,6 +135,7 @@ impl Lost {
                 | Lost::SnapshotRow
                 | Lost::TooLong
                 | Lost::UnknownPhase
+                | Lost::Unmeasured
                 | Lost::UnsetTime
         )
     }
@@ -197,6 +200,9 @@ impl Lost {
             Lost::ThreadsFull => ("threads", "more than a million; their events are with another"),
             Lost::TooLong => ("events and values", "longer than 64 MiB"),
             Lost::UnknownPhase => ("events", "of a phase that nothing describes"),
+            Lost::Unmeasured => {
+                ("kernels and copies", "a duration of 0, which is none: it was not measured")
+            }
             Lost::UnsetTime => ("events", "a time of 0, long before all others: it was never set"),
             Lost::CounterValue => ("values of counters", "no number"),
             Lost::FrameDetails => ("details of frames", "the model has name, file and line"),

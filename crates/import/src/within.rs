@@ -1,6 +1,6 @@
 //! Directories in an imported directory, which an import does not read: those that hold something to import.
 
-use crate::compile_logs::is_named_log;
+use crate::compile_logs::{LOGS, is_log};
 use crate::names::{TRACES, has_name};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,6 +43,9 @@ fn holds_some(directory: &Path, deep: u32) -> bool {
     }
     entries.iter().any(|entry| match entry.file_type() {
         Ok(kind) if kind.is_dir() => deep > 0 && holds_some(&entry.path(), deep - 1),
-        _ => has_name(&entry.path(), TRACES) || is_named_log(&entry.path()),
+        _ => {
+            let path = entry.path();
+            has_name(&path, TRACES) || has_name(&path, LOGS) && is_log(&path)
+        }
     })
 }

@@ -76,6 +76,40 @@ fn a_directory_of_logs_is_read_plain_gzipped_and_by_its_name() {
 }
 
 #[test]
+fn a_directory_of_logs_by_other_names_is_a_rank_each() {
+    let log = zstd::decode_all(&*stored("2.8")).unwrap();
+    for names in [["rank_0.log", "rank_1.log"], ["rank_0.txt", "rank_1"]] {
+        let scratch = tempfile::tempdir().unwrap();
+        let logs = scratch.path().join("logs");
+        fs::create_dir(&logs).unwrap();
+        for name in names {
+            fs::write(logs.join(name), &log).unwrap();
+        }
+        // Beside what is no trace, and what is a job's own log.
+        fs::write(logs.join("config.json"), "{\"lr\": 1}").unwrap();
+        fs::write(logs.join("rank_2.log"), "nothing\n").unwrap();
+        let output = scratch.path().join("run");
+        if names[0].ends_with(".txt") {
+            fs::remove_file(logs.join("config.json")).unwrap();
+        }
+        assert!(is_foreign(&logs));
+        import(&[logs], &output, &Options::new("test")).unwrap();
+        assert_eq!(compiled(&RunDir::open(&output).unwrap()), [(Some(0), 10), (Some(1), 10)]);
+    }
+    // One that holds such a directory names it.
+    let scratch = tempfile::tempdir().unwrap();
+    let within = scratch.path().join("top/logs");
+    fs::create_dir_all(&within).unwrap();
+    fs::write(within.join("rank_0.log"), &log).unwrap();
+    let top = scratch.path().join("top");
+    let error = import(&[top], &scratch.path().join("run"), &Options::new("test"));
+    assert!(
+        matches!(&error, Err(ImportError::NoTraces { within: named, .. }) if *named == [within]),
+        "{error:?}"
+    );
+}
+
+#[test]
 fn what_is_too_large_leaves_nothing() {
     let scratch = tempfile::tempdir().unwrap();
     let log = scratch.path().join(NAME);

@@ -337,6 +337,64 @@ fn work_that_overlaps_several_on_its_stream_is_counted_and_no_work() {
 }
 
 #[test]
+fn work_that_overlaps_one_other_on_its_stream_is_kept_and_said() {
+    let note = |times: &[(u64, u64)]| {
+        let (run, kept) = import_kernels(times);
+        let left_out = times.len() - kept.len();
+        assert_eq!(run.info.completeness.lost, left_out as u64);
+        (run.imported.notes.join("\n"), left_out)
+    };
+    let next: Vec<_> = (1..21).map(|number| (100 * number, 170)).collect();
+    for (times, count) in [
+        (&next[..], 19),
+        // The same kernel twice, and one within another.
+        (&[(100, 80), (200, 80), (200, 80), (300, 80)], 1),
+        (&[(100, 80), (200, 80), (220, 40), (300, 80)], 1),
+    ] {
+        let (note, left_out) = note(times);
+        let overlaps = note.contains("overlap") && note.contains(" one other on one stream");
+        assert!(overlaps && note.starts_with(&format!("{count} kernel")), "{note}");
+        assert_eq!(left_out, 0);
+    }
+    // Beside one that overlaps several, which is left out.
+    let mut times: Vec<_> = (1..33).map(|number| (100 * number, 80)).collect();
+    (times[4].1, times[20].1) = (900, 170);
+    let (note, left_out) = note(&times);
+    assert!(note.starts_with("1 kernel or copy overlaps one other"), "{note}");
+    assert_eq!(left_out, 1);
+}
+
+#[test]
+fn work_without_a_duration_was_not_measured() {
+    let base = r#"{"baseTimeNanoseconds": 1782000000000000000, "traceEvents": ["#;
+    for (head, start) in [("[", 1_782_700_000_000_000_u64), (base, 700_000_000_000)] {
+        let event = |category: &str, at: u64, duration: &str| {
+            format!(
+                r#"{{"ph":"X","cat":"{category}","name":"n","pid":0,"tid":7,"ts":{},"dur":{duration},"args":{{"device":0,"stream":7}}}}"#,
+                start + at
+            )
+        };
+        let events = [
+            event("kernel", 100, "80"),
+            event("kernel", 200, "0"),
+            event("kernel", 300, "0.000"),
+            event("gpu_memcpy", 400, "0"),
+            event("gpu_memset", 500, "2"),
+            event("kernel", 600, "0.001"),
+            // A call, and a wait, may be shorter than the clock's tick.
+            event("cuda_runtime", 700, "0"),
+            event("cuda_sync", 800, "0"),
+        ];
+        let end = if head == "[" { "]" } else { "]}" };
+        let run = import_text(format!("{head}{}{end}", events.join(",")).as_bytes()).unwrap();
+        assert_eq!((run.lost("not measured"), run.info.completeness.lost), (3, 3));
+        let kernels: Vec<u64> = run.rows::<Kernel>().iter().map(|row| row.duration_ns).collect();
+        assert_eq!((kernels, run.rows::<MemoryCopy>().len()), (vec![80_000, 1], 1));
+        assert_eq!((run.rows::<Span>().len(), run.rows::<Synchronization>().len()), (1, 1));
+    }
+}
+
+#[test]
 fn an_end_ends_the_span_that_it_names() {
     let begin =
         |name: &str, at: u64| format!(r#"{{"ph":"B","name":"{name}","pid":1,"tid":1,"ts":{at}}}"#);

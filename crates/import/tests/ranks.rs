@@ -102,6 +102,55 @@ fn traces_in_directories_within_are_counted_not_passed_over_in_silence() {
 }
 
 #[test]
+fn what_cannot_be_read_in_a_directory_is_named_beside_what_can() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (input, output) = (scratch.path().join("traces"), scratch.path().join("run"));
+    std::fs::create_dir(&input).unwrap();
+    let put_trouble = || {
+        let pipe = std::process::Command::new("mkfifo").arg(input.join("rank-1.json")).status();
+        assert!(pipe.unwrap().success());
+        drop(std::os::unix::net::UnixListener::bind(input.join("socket")).unwrap());
+        std::fs::write(input.join("rank-3.json.gz"), "").unwrap();
+        std::fs::write(input.join("rank-4.pickle"), "").unwrap();
+        std::os::unix::fs::symlink("nowhere", input.join("rank-5.json")).unwrap();
+        std::os::unix::fs::symlink("rank-6.json", input.join("rank-6.json")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", input.join("rank-7.log")).unwrap();
+        // Neither promises anything.
+        std::fs::write(input.join("job.log"), "").unwrap();
+        std::fs::write(input.join("done"), "").unwrap();
+    };
+    let options = Options::new("test");
+    let import = || import(std::slice::from_ref(&input), &output, &options);
+    put_trouble();
+    let unread = match import() {
+        Err(ImportError::NoTraces { unread, .. }) => unread,
+        other => panic!("{other:?}"),
+    };
+    let expected = [
+        ("rank-1.json", "it is a pipe, not a plain file"),
+        ("rank-3.json.gz", "it is empty"),
+        ("rank-4.pickle", "it is empty"),
+        ("rank-5.json", "it is a link that leads nowhere"),
+        ("rank-6.json", "symbolic link"),
+        ("rank-7.log", "it is a device, not a plain file"),
+        ("socket", "it is a socket, not a plain file"),
+    ];
+    let are_said = |texts: &[String]| {
+        assert_eq!(texts.len(), expected.len(), "{texts:?}");
+        for (text, (name, why)) in texts.iter().zip(expected) {
+            assert!(text.contains(&format!("/{name}`: ")) && text.contains(why), "{text}");
+        }
+    };
+    are_said(&unread);
+    assert!(is_foreign(&input) && !output.exists());
+    std::fs::write(input.join("rank-0.json"), trace(None)).unwrap();
+    let imported = import().unwrap();
+    assert_eq!(imported.files.len(), 1);
+    assert!(imported.notes.iter().all(|note| note.starts_with("skipped: ")));
+    are_said(&imported.notes);
+}
+
+#[test]
 fn a_file_that_was_named_must_be_a_trace() {
     let good = trace(None);
     let error = import_files(&[("a.json", &good), ("b.json", b"{\"lr\": 0.1}")]).err().unwrap();

@@ -45,13 +45,16 @@ pub fn failure(error: &ImportError) -> Failure {
                 .cause(format!("the file contains more than {}, decompressed", bytes(*limit)))
                 .hint("a larger --max-input, if you trust the file")
         }
-        ImportError::NoTraces { path, within } => {
+        ImportError::NoTraces { path, within, unread } => {
             let failure = Failure::new(format!("`{}` contains nothing to import", path.display()));
-            match within.first() {
-                None => failure
+            match (within.first(), unread.first()) {
+                (None, None) => failure
                     .cause("the directory contains no trace (*.json, *.json.gz), snapshot (*.pickle) or log of TORCH_TRACE (*.log)")
                     .hint("the output directory of torch.profiler"),
-                Some(first) => failure
+                (None, Some(first)) => failure
+                    .cause(format!("cannot read {first}"))
+                    .hint("the output directory of torch.profiler"),
+                (Some(first), _) => failure
                     .cause(format!("the traces are in {} subdirectories", within.len()))
                     .hint(format!("tprof import {}", quote::word(first.as_os_str()))),
             }

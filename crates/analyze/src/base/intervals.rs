@@ -4,6 +4,8 @@
 //! share of time that a report names is the length of a [`Cover`] or of what two
 //! of them have in common.
 
+use std::borrow::Borrow;
+
 use crate::base::search::partition_near;
 
 /// Nanoseconds from `start` up to, not including, `end`.
@@ -49,6 +51,17 @@ impl Cover {
         let mut union = Union::default();
         intervals.into_iter().for_each(|interval| union.add(interval));
         union.finish()
+    }
+
+    /// What is in any of these, however many there are.
+    pub fn any(covers: impl IntoIterator<Item = impl Borrow<Cover>>) -> Cover {
+        let mut parts: Vec<Interval> = Vec::new();
+        covers.into_iter().for_each(|cover| parts.extend(&cover.borrow().parts));
+        // A stable sort is quick where much is in order.
+        parts.sort();
+        let mut any = Cover::default();
+        parts.into_iter().for_each(|part| any.push(part));
+        any
     }
 
     /// Adds an interval that starts no earlier than the last one.
@@ -330,6 +343,7 @@ mod tests {
             prop_assert_eq!(bits_of(&first), bits(&a));
             prop_assert_eq!(first.length(), u64::from(bits(&a).count_ones()));
             prop_assert_eq!(bits_of(&first.union(&second)), bits(&a) | bits(&b));
+            prop_assert_eq!(Cover::any([&first, &second]), first.union(&second));
             prop_assert_eq!(bits_of(&first.intersection(&second)), bits(&a) & bits(&b));
             prop_assert_eq!(bits_of(&first.without(&second)), bits(&a) & !bits(&b));
             prop_assert_eq!(first.shared(&second), first.intersection(&second).length());

@@ -47,10 +47,10 @@ pub struct WithHost {
 
 /// Of a rank with device work.
 pub fn of_rank(rank: &RankTrace<'_>) -> Option<AtOnce> {
-    let gpu = rank.devices().iter().fold(Cover::default(), |all, one| all.union(&one.any));
+    let gpu = Cover::any(rank.devices().iter().map(|one| &one.any));
     let of_gpu = gpu.span()?;
     let steps = rank.device_windows().into_iter().filter(|window| window.steps > 0);
-    let steps = steps.fold(Cover::default(), |all, one| all.union(&one.judged));
+    let steps = Cover::any(steps.map(|one| one.judged));
     let judged = |cover: Cover| if steps.is_empty() { cover } else { cover.intersection(&steps) };
     let window = |hull: u64| if steps.is_empty() { hull } else { steps.length() };
     let gpu = judged(gpu);

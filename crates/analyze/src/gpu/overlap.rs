@@ -11,7 +11,7 @@ use crate::document::{
 };
 use crate::gpu::breakdown::NO_WORK;
 use crate::gpu::outside::{self, OutsideWork};
-use crate::rank::{Busy, Class, DeviceWindow, Needs, RankTrace, WINDOW_NEEDS, Work};
+use crate::rank::{Busy, Class, DeviceWindow, Needs, RankTrace, WINDOW_NEEDS};
 
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
@@ -68,15 +68,14 @@ pub struct KernelOverlap {
 
 /// Overlap of each of a rank's devices.
 pub fn of_rank(rank: &RankTrace<'_>, names: &Names) -> Vec<DeviceOverlap> {
-    let is_judged = rank.is_judged();
+    let (is_judged, work) = (rank.is_judged(), rank.work_by_device());
     let of_device = |(busy, window): (Busy, DeviceWindow)| {
         let computed = busy.compute.measure();
         let mut computed = computed.walk();
         let mut kernels: FxHashMap<_, KernelOverlap> = FxHashMap::default();
-        let communicates =
-            |row: &Work| row.class == Class::Communication && rank.device_of(row) == busy.device;
-        let judged = rank.work.iter().zip(&is_judged).filter(|(_, is_judged)| **is_judged);
-        for (row, _) in judged.filter(|(row, _)| communicates(row)) {
+        let work = work.get(&busy.device).into_iter().flatten().map(|at| *at as usize);
+        let judged = work.filter(|at| is_judged[*at]).map(|at| &rank.work[at]);
+        for row in judged.filter(|row| row.class == Class::Communication) {
             let kernel = kernels.entry(row.name).or_insert_with(|| KernelOverlap {
                 name: names.get(&rank.work_name(row)),
                 count: 0,

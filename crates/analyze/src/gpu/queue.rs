@@ -10,7 +10,7 @@ use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
 };
 use crate::gpu::outside::{self, OutsideWork};
-use crate::rank::{HostSpan, Needs, RankTrace, StreamKey, WINDOW_NEEDS};
+use crate::rank::{HostSpan, Needs, RankTrace, StreamKey, WINDOW_NEEDS, window_of};
 
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
@@ -120,7 +120,7 @@ pub fn series(rank: &RankTrace<'_>) -> Vec<(StreamKey, Vec<Point>)> {
 pub fn of_rank(rank: &RankTrace<'_>, all: bool) -> RankQueues {
     let windows = rank.device_windows();
     let steps_of = |stream: &StreamKey| {
-        let of = windows.iter().find(|window| window.device == Some(stream.device))?;
+        let of = window_of(&windows, Some(stream.device))?;
         (!of.is_whole()).then_some(&of.judged)
     };
     let mut series = series(rank);

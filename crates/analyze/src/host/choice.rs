@@ -90,9 +90,7 @@ impl<'t> Choice<'t> {
 
     /// The higher, the likelier; `None` of a team that is not waited for.
     fn score(&self, team: &[&ThreadWork], kept: &WaitingTime<'_>) -> Option<f64> {
-        let union = |of: &dyn Fn(&ThreadWork) -> Cover| {
-            team.iter().fold(Cover::default(), |sum, one| sum.union(&of(one)))
-        };
+        let union = |of: &dyn Fn(&ThreadWork) -> Cover| Cover::any(team.iter().map(|one| of(one)));
         let (work, waits) = (union(&|one| self.work(one)), union(&|one| one.waits.clone()));
         let inside_ns = kept.shared(&work);
         let outside_ns = work.length() - inside_ns;

@@ -138,7 +138,7 @@ impl Workers {
             teams.entry((one.target, alone)).or_default().push(one);
         }
         let sum = |team: &[&Worker], of: fn(&Worker) -> &Cover| {
-            team.iter().fold(Cover::default(), |sum, one| sum.union(of(one)))
+            Cover::any(team.iter().map(|one| of(one)))
         };
         let of_kept = |cover: &Cover| cover.shared(&kept) as f64 / kept.length() as f64;
         let teams: Vec<(Vec<&Worker>, f64)> = teams
@@ -182,9 +182,7 @@ impl Workers {
             }
         }
         let makers = || all.iter().filter(|one| found.makers.contains(&one.process));
-        let works = makers().fold(Cover::default(), |sum, one| {
-            sum.union(&one.work(found.delayed.contains(&one.process)))
-        });
+        let works = Cover::any(makers().map(|one| one.work(found.delayed.contains(&one.process))));
         let starts = Cover::of(makers().map(|one| one.start_up));
         found.starting = kept.intersection(&starts).without(&works);
         let measure = found.starting.measure();

@@ -73,6 +73,29 @@ impl OnStream {
     }
 }
 
+/// When the last work of each step ended on a device: only of the steps in which it worked, in order.
+#[derive(Clone, Debug, Default)]
+struct StepEnds(Vec<(u32, u64)>);
+
+impl StepEnds {
+    fn add(&mut self, step: u32, end_ns: u64) {
+        // Work comes in the order of its steps, but for a thread that lags behind.
+        let at = match self.0.last() {
+            Some(last) if last.0 >= step => self.0.binary_search_by_key(&step, |one| one.0),
+            _ => Err(self.0.len()),
+        };
+        match at {
+            Ok(at) => self.0[at].1 = self.0[at].1.max(end_ns),
+            Err(at) => self.0.insert(at, (step, end_ns)),
+        }
+    }
+
+    fn of(&self, step: u32) -> u64 {
+        let at = self.0.binary_search_by_key(&step, |one| one.0);
+        at.map_or(0, |at| self.0[at].1)
+    }
+}
+
 /// Steps as each device of each process did them, devices in order; `of_work` has the step of each piece of
 /// work.
 pub(super) fn of_devices(
@@ -88,21 +111,20 @@ pub(super) fn of_devices(
     let device_of = |stream| devices.binary_search(&key(stream)).unwrap_or(0);
     let device_of: Vec<usize> = streams.iter().map(device_of).collect();
     let mut on: Vec<OnStream> = vec![OnStream::default(); streams.len()];
-    // When the last work of each step ended on each device.
-    let mut ends: Vec<Vec<u64>> = vec![vec![0; steps.len()]; devices.len()];
+    let mut ends: Vec<StepEnds> = vec![StepEnds::default(); devices.len()];
     for (row, step) in work.iter().zip(of_work) {
         let stream = row.stream as usize;
         on[stream].add(row, *step);
         if let Some(step) = step {
-            let end = &mut ends[device_of[stream]][*step as usize];
-            *end = (*end).max(row.end_ns());
+            ends[device_of[stream]].add(*step, row.end_ns());
         }
     }
+    let mut streams_of: Vec<Vec<&OnStream>> = vec![Vec::new(); devices.len()];
+    on.iter().zip(&device_of).for_each(|(stream, device)| streams_of[*device].push(stream));
     let of_device = |(at, &(device, process)): (usize, &(u32, ProcessIndex))| {
-        let of = on.iter().zip(&device_of).filter(|(_, device)| **device == at);
-        let streams: Vec<&OnStream> = of.map(|(stream, _)| stream).collect();
+        let streams = &streams_of[at];
         let work_ns = streams.iter().map(|stream| stream.work_ns).sum();
-        let firsts = leading(&streams).map_or(&[][..], |stream| &stream.firsts);
+        let firsts = leading(streams).map_or(&[][..], |stream| &stream.firsts);
         DeviceSteps { process, device, steps: intervals(steps, firsts, &ends[at]), work_ns }
     };
     let all = devices.iter().enumerate().map(of_device);
@@ -119,7 +141,7 @@ fn leading<'s>(streams: &[&'s OnStream]) -> Option<&'s OnStream> {
 }
 
 /// When the device was at each step.
-fn intervals(steps: &[Step], firsts: &[First], ends: &[u64]) -> Vec<(u32, Interval)> {
+fn intervals(steps: &[Step], firsts: &[First], ends: &StepEnds) -> Vec<(u32, Interval)> {
     let start = |first: &First| {
         let host = steps[first.step as usize].interval;
         first.start_ns.min(host.start.max(first.free_ns))
@@ -128,7 +150,7 @@ fn intervals(steps: &[Step], firsts: &[First], ends: &[u64]) -> Vec<(u32, Interv
     let mut next_ns = u64::MAX;
     for first in firsts.iter().rev() {
         let (start, host) = (start(first), steps[first.step as usize].interval);
-        let end = host.end.max(ends[first.step as usize]).min(next_ns);
+        let end = host.end.max(ends.of(first.step)).min(next_ns);
         found.push((first.step, Interval::new(start, end)));
         next_ns = start;
     }

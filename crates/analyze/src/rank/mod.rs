@@ -46,5 +46,5 @@ pub use steps::PROFILER_STEP;
 pub(crate) use steps::steps_of_one_process;
 pub use tprof_facts::Class;
 pub use trace::RankTrace;
-pub use windows::{DeviceWindow, WINDOW_NEEDS, judges};
+pub use windows::{DeviceWindow, WINDOW_NEEDS, judges, window_of};
 pub(crate) use windows::{judged_window, of_devices};

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use rustc_hash::FxHashMap;
 use tprof_facts::communication::on_host::HostCollective;
 use tprof_facts::compile::RankCompile;
 use tprof_facts::copies::{self, Copied};
@@ -184,6 +185,21 @@ impl<'a> RankTrace<'a> {
             }
             devices.into_iter().map(|(device, work)| work.busy(device)).collect()
         })
+    }
+
+    /// The places of all work, in order.
+    pub fn all_work(&self) -> Vec<u32> {
+        (0..self.work.len() as u32).collect()
+    }
+
+    /// The places of each device's work, in order. Who asks for each device's own looks at all work
+    /// once.
+    pub fn work_by_device(&self) -> FxHashMap<Option<u32>, Vec<u32>> {
+        let mut devices: FxHashMap<Option<u32>, Vec<u32>> = FxHashMap::default();
+        for (row, at) in self.work.iter().zip(0..) {
+            devices.entry(self.device_of(row)).or_default().push(at);
+        }
+        devices
     }
 
     /// The device that a piece of work counts for in [`Self::devices`].

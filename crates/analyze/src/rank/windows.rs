@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use rustc_hash::FxHashMap;
+
 use super::busy::Busy;
 use super::device_steps::DeviceSteps;
 use super::needs::Needs;
@@ -74,14 +76,22 @@ impl RankTrace<'_> {
             let device = busy.device;
             DeviceWindow { device, steps: 0, judged: Cover::of([all]), all }
         };
-        let all_steps = || Cover::of(self.device_steps().iter().flat_map(times));
-        if self.hta || !self.needs.has(Needs::STEPS) || all_steps().is_empty() {
+        if self.hta || !self.needs.has(Needs::STEPS) {
             return devices().map(whole).collect();
         }
+        let all_steps = Cover::of(self.device_steps().iter().flat_map(times));
+        if all_steps.is_empty() {
+            return devices().map(whole).collect();
+        }
+        let mut steps_of: FxHashMap<Option<u32>, Vec<&DeviceSteps>> = FxHashMap::default();
+        for of in self.device_steps() {
+            steps_of.entry(Some(of.device)).or_default().push(of);
+        }
         let of_device = |(busy, all): (&Busy, Interval)| {
-            let of = || self.device_steps().iter().filter(|of| Some(of.device) == busy.device);
+            let of = || steps_of.get(&busy.device).into_iter().flatten().copied();
             let steps = of().map(|of| of.steps.len()).sum();
-            let judged = if steps > 0 { Cover::of(of().flat_map(times)) } else { all_steps() };
+            let judged =
+                if steps > 0 { Cover::of(of().flat_map(times)) } else { all_steps.clone() };
             DeviceWindow { device: busy.device, steps, judged, all }
         };
         devices().map(of_device).collect()
@@ -161,14 +171,19 @@ impl JudgedRows {
     /// When the rank was at its steps, on the host or on a device.
     pub fn time(&self, rank: &RankTrace<'_>) -> Cover {
         let windows = rank.device_windows();
-        windows.iter().fold(self.on_host.clone(), |all, window| all.union(&window.judged))
+        Cover::any(windows.iter().map(|window| &window.judged).chain([&self.on_host]))
     }
+}
+
+/// The window of a device, of those that [`RankTrace::device_windows`] has in order of devices.
+pub fn window_of(windows: &[DeviceWindow], device: Option<u32>) -> Option<&DeviceWindow> {
+    let at = windows.binary_search_by_key(&device, |window| window.device).ok()?;
+    windows.get(at)
 }
 
 /// Whether windows judge what a device began at a moment.
 pub fn judges(windows: &[DeviceWindow], device: Option<u32>, time_ns: u64) -> bool {
-    let of_device = windows.iter().find(|window| window.device == device);
-    of_device.is_some_and(|window| {
+    window_of(windows, device).is_some_and(|window| {
         let is_all = window.is_whole() && window.steps == 0;
         is_all || window.judged.touches(Interval::new(time_ns, time_ns))
     })
@@ -182,7 +197,7 @@ fn times(of: &DeviceSteps) -> impl Iterator<Item = Interval> + '_ {
 pub(crate) fn of_devices<'r>(rank: &'r RankTrace<'_>, of: fn(&Busy) -> &Cover) -> Cow<'r, Cover> {
     match rank.devices() {
         [one] => Cow::Borrowed(of(one)),
-        many => Cow::Owned(many.iter().fold(Cover::default(), |all, one| all.union(of(one)))),
+        many => Cow::Owned(Cover::any(many.iter().map(of))),
     }
 }
 

@@ -22,7 +22,7 @@ use crate::base::intervals::{Cover, Interval};
 use crate::base::parallel;
 use crate::document::Machine;
 pub(super) use crate::gpu::gpu_time::Gap;
-use crate::gpu::gpu_time::beginning;
+use crate::gpu::gpu_time::beginning::Beginning;
 use crate::host::RankHost;
 use crate::program::flops::Modelled;
 pub(super) use crate::rank::call_names as calls;
@@ -105,13 +105,14 @@ impl<'a> Scene<'a> {
         };
         let of_time = || {
             let idle = window.without(&of_devices(rank, |busy| &busy.any));
-            let gaps = Gap::all(rank, &idle, |_| true);
-            let unknown = beginning::unknown(rank, &gaps, |_| true);
+            let work = rank.all_work();
+            let gaps = Gap::all(rank, &idle, &work);
+            let unknown = Beginning::of(rank).unknown(rank, &gaps, &work);
             let (idle, gaps) = match unknown.is_empty() {
                 true => (idle, gaps),
                 false => {
                     let idle = idle.without(&unknown);
-                    let gaps = Gap::all(rank, &idle, |_| true);
+                    let gaps = Gap::all(rank, &idle, &work);
                     (idle, gaps)
                 }
             };

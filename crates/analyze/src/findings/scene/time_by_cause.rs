@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use super::Scene;
 use crate::base::intervals::{Cover, Interval};
 use crate::findings::finding::SourceLine;
+use crate::gpu::gpu_time::beginning::Beginning;
 use crate::gpu::gpu_time::{BusyTimes, CAUSES, IdleCause, Threads, Waterfall, main_line};
 use crate::host::Place;
 use crate::rank::of_devices;
@@ -28,7 +29,10 @@ impl Scene<'_> {
             let any = of_devices(self.rank, |busy| &busy.any);
             let busy =
                 BusyTimes { any: &any, compute: &self.compute, communication: &self.communication };
-            let waterfall = Waterfall::of(self.rank, &threads, &self.window, &busy, |_| true);
+            let beginning = Beginning::of(self.rank);
+            let known = (&threads, &beginning);
+            let work = self.rank.all_work();
+            let waterfall = Waterfall::of(self.rank, known, &self.window, &busy, &work);
             let (places, compiled_outside) = Default::default();
             TimeByCause { threads, waterfall, places, compiled_outside }
         })
@@ -86,7 +90,8 @@ impl Scene<'_> {
             of_devices(self.rank, |busy| &busy.communication),
         ];
         let busy = BusyTimes { any: &any, compute: &compute, communication: &communication };
-        let waterfall = Waterfall::of(self.rank, threads, &outside, &busy, |_| true);
+        let known = (threads, &Beginning::of(self.rank));
+        let waterfall = Waterfall::of(self.rank, known, &outside, &busy, &self.rank.all_work());
         let places = waterfall.places(self.rank, threads, IdleCause::Compile);
         let line = main_line(&places).map(line_of);
         (waterfall.cover(IdleCause::Compile), line)

@@ -1,7 +1,7 @@
 //! Gaps on the device, and who let it wait.
 
 use crate::base::intervals::{Cover, Interval};
-use crate::rank::{RankTrace, Work};
+use crate::rank::RankTrace;
 
 /// Longest time that a launch takes to reach an idle device. It is 2 to 20 us; when
 /// work begins later than this, something on the device held it.
@@ -22,30 +22,22 @@ pub struct Gap {
 const NONE: u32 = u32::MAX;
 
 impl Gap {
-    /// Gaps of devices with the work that counts, in order.
-    pub fn all(rank: &RankTrace<'_>, idle: &Cover, counts: impl Fn(&Work) -> bool) -> Vec<Gap> {
-        let mut first = 0;
+    /// Gaps of devices, in order; `work` is theirs ([`RankTrace::work_by_device`]).
+    pub fn all(rank: &RankTrace<'_>, idle: &Cover, work: &[u32]) -> Vec<Gap> {
+        let mut rest = work;
         let gap = |&interval: &Interval| {
-            first += rank.work[first..]
-                .iter()
-                .position(|work| work.start_ns >= interval.end)
-                .unwrap_or(rank.work.len() - first);
-            Gap::of(rank, interval, first, &counts)
+            let is_behind = |at: &u32| rank.work[*at as usize].start_ns >= interval.end;
+            rest = &rest[rest.iter().position(is_behind).unwrap_or(rest.len())..];
+            Gap::of(rank, interval, rest)
         };
         idle.parts().iter().map(gap).collect()
     }
 
-    /// A gap, and the first work that starts no earlier than it ends.
-    fn of(
-        rank: &RankTrace<'_>,
-        gap: Interval,
-        first: usize,
-        counts: &impl Fn(&Work) -> bool,
-    ) -> Gap {
+    /// A gap, and the work that starts no earlier than it ends.
+    fn of(rank: &RankTrace<'_>, gap: Interval, work: &[u32]) -> Gap {
         // Of several that start together, the one that was launched first ended it.
-        let launch = (first..rank.work.len())
-            .take_while(|&at| rank.work[at].start_ns == gap.end)
-            .filter(|&at| counts(&rank.work[at]))
+        let launch = (work.iter().map(|at| *at as usize))
+            .take_while(|at| rank.work[*at].start_ns == gap.end)
             .filter_map(|at| rank.launches.call_of(at))
             .min();
         let late_end = match launch.map(|call| rank.calls[call].end_ns()) {

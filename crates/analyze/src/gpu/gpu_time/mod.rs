@@ -21,6 +21,7 @@ mod waterfall;
 use crate::base::intervals::Cover;
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Busy, DeviceWindow, Needs, RankTrace};
+use beginning::Beginning;
 
 pub use cause::{CAUSES, IdleCause};
 pub use gaps::Gap;
@@ -67,20 +68,29 @@ pub(crate) fn of_devices<T>(
     if rank.work.is_empty() {
         return Vec::new();
     }
-    let threads = Threads::of(rank);
+    let (threads, beginning) = (Threads::of(rank), Beginning::of(rank));
+    let work = rank.work_by_device();
     let of_device = |(busy, mut window): (&Busy, DeviceWindow)| {
         if let Some(part) = part {
             window.judged = window.judged.intersection(part);
         }
-        make(&threads, &of_device(rank, &threads, &window.judged, busy), &window)
+        let work = work.get(&busy.device).map_or(&[][..], Vec::as_slice);
+        let waterfall = of_device(rank, (&threads, &beginning), &window.judged, busy, work);
+        make(&threads, &waterfall, &window)
     };
     let devices = rank.devices().iter().filter(|busy| busy.window().is_some());
     devices.zip(rank.device_windows()).map(of_device).collect()
 }
 
 /// The waterfall of one device within a window.
-fn of_device(rank: &RankTrace<'_>, threads: &Threads, window: &Cover, busy: &Busy) -> Waterfall {
+fn of_device(
+    rank: &RankTrace<'_>,
+    known: (&Threads, &Beginning),
+    window: &Cover,
+    busy: &Busy,
+    work: &[u32],
+) -> Waterfall {
     let times =
         BusyTimes { any: &busy.any, compute: &busy.compute, communication: &busy.communication };
-    Waterfall::of(rank, threads, window, &times, |work| rank.device_of(work) == busy.device)
+    Waterfall::of(rank, known, window, &times, work)
 }

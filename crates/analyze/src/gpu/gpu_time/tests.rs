@@ -27,6 +27,11 @@ fn span(made: &mut Fixture, kind: SpanKind, thread: u32, from: u64, to: u64, nam
     made.span(row, name);
 }
 
+fn of_device(rank: &RankTrace<'_>, threads: &Threads, window: &Cover, busy: &Busy) -> Waterfall {
+    let work = rank.work_by_device();
+    super::of_device(rank, (threads, &Beginning::of(rank)), window, busy, &work[&busy.device])
+}
+
 /// The waterfall of the only device, from its first work to its last.
 fn waterfall(file: &TraceFile) -> Waterfall {
     let rank = RankTrace::load(file, Needs::ALL);

@@ -3,14 +3,14 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::CopyKind;
 
-use super::beginning;
+use super::beginning::Beginning;
 use super::cause::{CAUSES, IdleCause};
 use super::gaps::{Gap, LAUNCH_NS};
 use super::threads::{Explained, Threads};
 use super::timeline::NO_CALL;
 use crate::base::intervals::{Cover, Interval};
 use crate::host::Place;
-use crate::rank::{RankTrace, Work, WorkKind};
+use crate::rank::{RankTrace, WorkKind};
 
 /// A launch takes so long to arrive where nothing on the device holds it: 2 to 20 us.
 const ARRIVES_NS: u64 = 20_000;
@@ -41,13 +41,13 @@ pub struct BusyTimes<'b> {
 }
 
 impl Waterfall {
-    /// Of the work that passes (one device's, or all), within a window.
-    pub fn of(
+    /// Of some work (one device's, or all: [`RankTrace::work_by_device`]), within a window.
+    pub(crate) fn of(
         rank: &RankTrace<'_>,
-        threads: &Threads,
+        (threads, beginning): (&Threads, &Beginning),
         window: &Cover,
         busy: &BusyTimes<'_>,
-        counts: impl Fn(&Work) -> bool,
+        work: &[u32],
     ) -> Waterfall {
         let compute = busy.compute.intersection(window);
         let communication = busy.communication.intersection(window).without(&compute);
@@ -58,8 +58,8 @@ impl Waterfall {
             window_ns: window.length(),
             compute_ns: compute.length(),
             communication_ns: communication.length(),
-            copies: copies(rank, &alone, &counts),
-            idle: explained(rank, threads, &idle, &counts),
+            copies: copies(rank, &alone, work),
+            idle: explained(rank, (threads, beginning), &idle, work),
         }
     }
 
@@ -145,13 +145,9 @@ pub(crate) fn main_line(places: &[(Place, u64)]) -> Option<&Place> {
 }
 
 /// Copies and memsets by direction; where several ran at once, the time counts for one of them.
-fn copies(
-    rank: &RankTrace<'_>,
-    alone: &Cover,
-    counts: &impl Fn(&Work) -> bool,
-) -> Vec<(CopyKind, u64)> {
+fn copies(rank: &RankTrace<'_>, alone: &Cover, work: &[u32]) -> Vec<(CopyKind, u64)> {
     let mut by_kind: FxHashMap<CopyKind, Vec<Interval>> = FxHashMap::default();
-    for row in rank.work.iter().filter(|row| counts(row)) {
+    for row in work.iter().map(|at| &rank.work[*at as usize]) {
         if let WorkKind::Copy { kind, .. } = row.kind {
             by_kind.entry(kind).or_default().push(row.interval());
         }
@@ -174,13 +170,11 @@ fn copies(
 /// Idle intervals with their causes.
 fn explained(
     rank: &RankTrace<'_>,
-    threads: &Threads,
+    (threads, beginning): (&Threads, &Beginning),
     idle: &Cover,
-    counts: &impl Fn(&Work) -> bool,
+    work: &[u32],
 ) -> Vec<Explained> {
-    let work: Vec<u32> =
-        (0..rank.work.len() as u32).filter(|at| counts(&rank.work[*at as usize])).collect();
-    let unknown = beginning::unknown(rank, &Gap::all(rank, idle, counts), counts);
+    let unknown = beginning.unknown(rank, &Gap::all(rank, idle, work), work);
     let mut found: Vec<Explained> = Vec::new();
     let mut next = 0;
     for &gap in idle.parts() {

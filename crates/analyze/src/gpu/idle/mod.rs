@@ -10,7 +10,7 @@ use crate::base::intervals::{Cover, Interval};
 use crate::base::stats::Description;
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::gpu::outside::OutsideWork;
-use crate::rank::{Needs, RankTrace, StreamKey, WINDOW_NEEDS, WorkKind};
+use crate::rank::{Needs, RankTrace, StreamKey, WINDOW_NEEDS, WorkKind, window_of};
 
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
@@ -125,7 +125,7 @@ pub fn of_rank(rank: &RankTrace<'_>) -> RankIdle {
     let mut longest: Vec<(StreamKey, Found)> = Vec::new();
     let windows = rank.device_windows();
     for (stream, work) in rank.streams.iter().zip(&by_stream).filter(|(_, work)| !work.is_empty()) {
-        let of_stream = windows.iter().find(|window| window.device == Some(stream.device));
+        let of_stream = window_of(&windows, Some(stream.device));
         let steps = of_stream.filter(|window| !window.is_whole()).map(|window| &window.judged);
         let (mut gaps, mut busy) = (gaps(rank, work), busy(rank, work));
         if let Some(steps) = steps {

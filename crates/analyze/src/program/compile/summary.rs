@@ -6,7 +6,7 @@ use tprof_facts::compile::NO_LOG;
 use tprof_trace::compile_log::{CacheOutcome, KernelLanguage};
 
 use super::of_rank::RankCompiled;
-use super::words::{NO_CODE, NO_FIGURE, NOT_WHOLE, rank_column};
+use super::words::{NO_CODE, NO_FIGURE, NOT_WHOLE, functions, rank_column};
 use crate::document::{Cell, Column, RankAt, Table, Unit};
 
 /// Sums of each rank that has a log.
@@ -52,8 +52,6 @@ pub(super) fn table(parts: &[(RankAt, RankCompiled)]) -> Table {
 
 fn row(at: &RankAt, part: &RankCompiled) -> Vec<Cell> {
     let frames = || part.frames.iter().map(|row| &row.frame);
-    let functions: BTreeSet<_> =
-        frames().map(|frame| (&frame.function, &frame.file, frame.line)).collect();
     let forward = frames().filter(|frame| !frame.is_backward).count();
     let sum = |us: &dyn Fn(&tprof_trace::compile_log::CompiledFrame) -> Option<u64>| {
         let known: Vec<u64> = frames().filter_map(us).collect();
@@ -79,7 +77,7 @@ fn row(at: &RankAt, part: &RankCompiled) -> Vec<Cell> {
     let torch = torch.into_iter().collect::<Vec<_>>().join(", ");
     vec![
         at.label.as_str().into(),
-        counted(functions.len()),
+        counted(functions(frames())),
         counted(forward),
         sum(&|frame| frame.total_us),
         sum(&|frame| frame.phases.dynamo_us),

@@ -110,3 +110,31 @@ fn a_number_that_different_functions_had_names_none() {
     assert_eq!(found([3, 3]), [("0/1".to_owned(), Some(Some(3)))]);
     assert_eq!(found([3, 8]), [("0/1".to_owned(), None)]);
 }
+
+/// A log whose first compilation of `0/0` has no end, and where that number is begun again.
+#[test]
+fn a_compilation_without_an_end_is_of_the_function_of_its_number() {
+    let frame = |number, given_before, name: Option<&str>| CompiledFrame {
+        id: CompileId {
+            frame: Some(number),
+            compile: Some(0),
+            given_before,
+            ..CompileId::default()
+        },
+        function: name.map(str::to_owned),
+        file: name.map(|_| "/a.py".to_owned()),
+        is_ended: name.is_some(),
+        ..CompiledFrame::default()
+    };
+    let again = [frame(0, 0, None), frame(0, 1, Some("work"))];
+    assert_eq!(words::functions(again.iter()), 1);
+    // Its code is that of the one that has ended.
+    let found = words::by_number(again.iter());
+    let names: Vec<_> = found.values().map(|of| of.and_then(|of| of.function.clone())).collect();
+    assert_eq!(names, [Some("work".to_owned())]);
+    // Functions that no other compilation names are told apart by number.
+    let unnamed = [frame(1, 0, None), frame(1, 1, None), frame(2, 0, None)];
+    assert_eq!(words::functions(unnamed.iter()), 2);
+    assert_eq!(words::functions(again.iter().chain(&unnamed)), 3);
+    assert_eq!(words::functions([frame(0, 0, Some("f")), frame(0, 1, Some("g"))].iter()), 2);
+}

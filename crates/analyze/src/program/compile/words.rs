@@ -1,5 +1,7 @@
 //! What tables of `compile` share: reasons for what is missing, and the column of ranks.
 
+use std::collections::BTreeSet;
+
 use rustc_hash::FxHashMap;
 use tprof_facts::compile::NO_LOG;
 use tprof_trace::compile_log::CompiledFrame;
@@ -29,16 +31,38 @@ pub(super) fn empty(parts: &CompiledParts, none: &'static str) -> &'static str {
     if with_logs.all(|part| part.is_whole) { none } else { NOT_WHOLE }
 }
 
+/// How many functions were compiled. The log may lack the name of one whose compilation has no end:
+/// that is the function that PyTorch gave its number to, and no other beside it.
+pub(super) fn functions<'a>(frames: impl Iterator<Item = &'a CompiledFrame>) -> usize {
+    let number = |frame: &CompiledFrame| (frame.id.autograd, frame.id.frame);
+    let (named, unnamed): (Vec<_>, Vec<_>) =
+        frames.partition(|frame| frame.function.is_some() && frame.file.is_some());
+    let known: BTreeSet<_> = named.iter().map(|frame| number(frame)).collect();
+    let others: BTreeSet<_> = unnamed.into_iter().map(number).collect();
+    let named: BTreeSet<_> = named.into_iter().map(place).collect();
+    named.len() + others.difference(&known).count()
+}
+
+/// What makes a function.
+fn place(frame: &CompiledFrame) -> (&Option<String>, &Option<String>, Option<u32>) {
+    (&frame.function, &frame.file, frame.line)
+}
+
 /// The compilation of each number as PyTorch writes it, without backward graphs; none of one that
-/// different functions had, since operators of compiled code have no more than the number.
+/// different functions had, since operators of compiled code have no more than the number. One
+/// without an end has left no code, if another one of its number has an end.
 pub(super) fn by_number<'a>(
     frames: impl Iterator<Item = &'a CompiledFrame>,
 ) -> FxHashMap<String, Option<&'a CompiledFrame>> {
-    let place = |frame: &'a CompiledFrame| (&frame.function, &frame.file, frame.line);
+    let mut frames: Vec<_> = frames.filter(|frame| !frame.is_backward).collect();
+    frames.sort_by_key(|frame| !frame.is_ended);
     let mut found: FxHashMap<String, Option<&CompiledFrame>> = FxHashMap::default();
-    for frame in frames.filter(|frame| !frame.is_backward) {
+    for frame in frames {
         let known = found.entry(frame.id.as_numbered().to_string()).or_insert(Some(frame));
-        if known.is_some_and(|known| place(known) != place(frame)) {
+        let differs = |known: &CompiledFrame| {
+            known.is_ended == frame.is_ended && place(known) != place(frame)
+        };
+        if known.is_some_and(differs) {
             *known = None;
         }
     }
