@@ -285,7 +285,7 @@ impl RunDir {
                 if info.is_changed {
                     let path = path.display();
                     self.problem(format!(
-                        "`{path}` does not match its checksum: it was changed after tprof wrote it"
+                        "`{path}` was changed after tprof wrote it: its checksum is wrong or missing"
                     ));
                 }
                 let marker = unwritten_marker(path);
