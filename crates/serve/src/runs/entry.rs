@@ -231,3 +231,38 @@ fn most_values(path: &Path) -> io::Result<usize> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tprof_trace::run::RUN_VERSION;
+    use tprof_trace::{TraceHeader, TraceWriter, info_text};
+
+    #[test]
+    fn what_a_run_without_its_file_lost_is_unknown() {
+        let directory = tempfile::tempdir().unwrap();
+        let info = RunInfo {
+            version: RUN_VERSION,
+            finished: true,
+            files: vec!["rank-0.tprof".to_owned()],
+            ..RunInfo::default()
+        };
+        fs::write(directory.path().join("run.json"), info_text(&info).unwrap()).unwrap();
+        let file = directory.path().join("rank-0.tprof");
+        let read = || {
+            let entry = Entry::read(directory.path()).unwrap();
+            assert_eq!(entry.complete, entry.lost == Some(0), "{entry:?}");
+            assert_eq!(entry.complete, entry.why.is_none(), "{entry:?}");
+            entry.complete
+        };
+        assert!(!read(), "it is missing");
+        fs::write(&file, "").unwrap();
+        assert!(!read(), "it is empty");
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        assert!(!read(), "it is a directory");
+        fs::remove_dir(&file).unwrap();
+        TraceWriter::create(&file, &TraceHeader::default()).unwrap();
+        assert!(read());
+    }
+}
