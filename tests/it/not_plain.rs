@@ -109,7 +109,7 @@ fn a_run_without_its_rank_file_is_not_listed_as_whole() {
         for run in list["runs"].as_array().unwrap() {
             let is_whole = run["path"] == "runs/whole";
             assert_eq!(
-                (&run["complete"], &run["lost"] == &json!(0)),
+                (&run["complete"], run["lost"] == json!(0)),
                 (&json!(is_whole), is_whole),
                 "{run}"
             );
