@@ -127,7 +127,9 @@ fn limit_for(library: &Carried) -> Option<io::Error> {
     let most = getrlimit(Resource::RLIMIT_FSIZE).map_or(u64::MAX, |(limit, _)| limit);
     let is_too_large = library.content.len() as u64 > most;
     let too_large = || is_too_large.then(|| io::Error::from_raw_os_error(libc::EFBIG));
-    File::open("/dev/null").err().or_else(too_large)
+    // To lay it out takes two descriptors at one time.
+    let open = || File::open("/dev/null");
+    open().and_then(|_first| open()).err().or_else(too_large)
 }
 
 /// Where an installation may have put it.
