@@ -14,12 +14,16 @@ use commands::{
     archive, attach, catalogue, compare, completions, ctl, diff, doctor, env, export, import,
     limited, ls, open, report, rm, run, serve, sql,
 };
-use launch::system;
+use launch::{stranded, system};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use terminal::errors;
 
 fn main() -> ExitCode {
+    system::on_enough_stack(answer)
+}
+
+fn answer() -> ExitCode {
     let cli = match cli::parse_from(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => return misuse(&error, &std::env::args_os().collect::<Vec<_>>()),
@@ -78,6 +82,7 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
                 Err(error) => Ok(misuse(&error, &words)),
             }
         }
+        Command::Wait(args) => Ok(run::end_as(stranded::wait(&args))),
         Command::Collect { session } => env::collect(&session),
         Command::Other(words) if words.first().is_some_and(|word| word == "help") => {
             usage::help(&words[1..])?;

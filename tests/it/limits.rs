@@ -1,39 +1,83 @@
-//! Under low limits a job runs, or tprof is refused by its own name for the reason.
+//! Under low limits a job runs and ends as it would alone: recorded, or without a recording where
+//! tprof names what it lacks.
 
-use tprof_tests::{Job, Scratch, tprof_at};
+use tprof_tests::{Job, Outcome, Scratch, tprof_at, traced_job};
 
 /// `tprof run` of a command that ends with 6, under a limit of a shell.
 #[track_caller]
-fn under(limit: &str, words: &str) -> tprof_tests::Outcome {
+fn under(limit: &str, words: &str) -> Outcome {
     let scratch = Scratch::new();
     let script =
-        format!("ulimit {limit} || exit 77; exec \"$0\" run -q {words} -o run -- sh -c 'exit 6'");
+        format!("ulimit {limit} || exit 77; exec \"$0\" run {words} -o run -- sh -c 'exit 6'");
     let job = Job::new("bash").args(["-c", &script]).arg(tprof_at()).limit(60);
-    job.run_in(scratch.cwd())
+    let outcome = job.run_in(scratch.cwd());
+    assert_eq!(outcome.code, Some(6), "{limit} {words}: {outcome:?}");
+    for word in ["panicked", "overflowed", "not executable"] {
+        assert!(!outcome.stderr.contains(word), "{limit} {words}: {outcome:?}");
+    }
+    // A summary, or one error.
+    let errors = outcome.stderr.matches("error: ").count();
+    let is_recorded = outcome.stderr.contains("exit status 6");
+    assert!(errors <= 1, "{limit} {words}: {outcome:?}");
+    assert!(is_recorded || errors == 1 || words.contains("-q"), "{limit} {words}: {outcome:?}");
+    outcome
+}
+
+/// As [`under`], where no recording is possible; what the error names.
+#[track_caller]
+fn unrecorded(limit: &str, named: &str) {
+    let outcome = under(limit, "");
+    for text in [named, "tprof: the command runs without a recording"] {
+        assert!(outcome.stderr.contains(text), "{limit}: {outcome:?}");
+    }
 }
 
 #[test]
-fn a_limit_of_open_files_is_named() {
+fn a_job_runs_under_a_limit_of_open_files() {
     for files in [7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 24, 32, 64] {
         for words in ["", "--mem exact", "--activities mem"] {
-            let outcome = under(&format!("-n {files}"), words);
-            let said = outcome.stderr.to_lowercase();
-            let is_named = said.contains("too many open files") || said.contains("ulimit -n");
-            assert!(outcome.code == Some(6) || is_named, "{files} {words}: {outcome:?}");
-            assert!(!said.contains("not executable"), "{files} {words}: {outcome:?}");
+            under(&format!("-n {files}"), words);
+        }
+    }
+    for files in [4, 7, 10] {
+        unrecorded(&format!("-n {files}"), "ulimit -n");
+    }
+}
+
+#[test]
+fn a_job_runs_under_a_limit_of_address_space() {
+    // Far below, the loader refuses tprof itself.
+    for kib in [90_000, 100_000, 150_000, 200_000, 300_000, 400_000, 500_000, 1_000_000] {
+        for words in ["", "-q"] {
+            under(&format!("-v {kib}"), words);
         }
     }
 }
 
 #[test]
-fn a_limit_of_memory_is_named() {
-    for kib in [60_000, 100_000, 200_000, 400_000, 800_000] {
-        let outcome = under(&format!("-v {kib}"), "");
-        let said = outcome.stderr.to_lowercase();
-        // Under the lowest the loader refuses tprof itself. A thread lacks memory as "temporarily
-        // unavailable".
-        let is_named = said.contains("ulimit -v") || said.contains("error while loading");
-        assert!(!said.contains("not executable"), "{kib}: {outcome:?}");
-        assert!(outcome.code == Some(6) || is_named, "{kib}: {outcome:?}");
+fn a_job_runs_under_a_limit_of_file_sizes() {
+    for blocks in [0, 1, 100] {
+        unrecorded(&format!("-f {blocks}"), "ulimit -f");
+    }
+}
+
+#[test]
+fn a_job_runs_under_a_limit_of_stacks() {
+    for kib in [32, 64, 128, 400] {
+        under(&format!("-s {kib}"), "");
+    }
+}
+
+#[test]
+fn a_job_outlives_a_tprof_that_aborts() {
+    // As it does where an allocation fails.
+    let ends = [("sleep 0.1; exit 6", Some(6), None), ("kill -TERM $$", None, Some(libc::SIGTERM))];
+    for (rest, code, signal) in ends {
+        let script = format!("kill -ABRT $PPID; {rest}");
+        let scratch = Scratch::new();
+        let job = Job::new("sh").args(["-c", &script]);
+        let outcome = traced_job(&job, &[], &scratch.run()).run_in(scratch.path());
+        assert_eq!((outcome.code, outcome.signal), (code, signal), "{outcome:?}");
+        assert!(outcome.stderr.contains("tprof did not finish its work"), "{outcome:?}");
     }
 }

@@ -157,9 +157,9 @@ fn files_of_a_user_are_no_run_and_are_not_deleted() {
     let linked = tprof(["rm", "--yes", "link"]).run_in(scratch.path());
     assert_refused(&linked, &["symbolic link"]);
     let path = scratch.join("run-a/run.json");
-    let newer =
-        std::fs::read_to_string(&path).unwrap().replacen("\"version\":1", "\"version\":9", 1);
-    let newer = newer.replacen("\"version\": 1", "\"version\": 9", 1);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let newer = text.replacen("\"version\": 2", "\"version\": 9", 1);
+    assert_ne!(text, newer);
     std::fs::write(&path, newer).unwrap();
     let refused = tprof(["rm", "--yes", "run-a"]).run_in(scratch.path());
     assert_refused(&refused, &["may be in progress"]);

@@ -1,6 +1,7 @@
 //! Names of a run's files that are no files: pipes, devices, sockets, directories. No command waits
 //! for them, and each says what they are.
 
+use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
@@ -86,6 +87,42 @@ fn no_command_waits_for_what_is_no_file() {
         ends(&["report", &format!("runs/alone-{name}")], &scratch);
         ends(&["rm", "--yes", &format!("runs/{name}-rank-0.tprof")], &scratch);
     }
+}
+
+#[test]
+fn a_run_without_its_rank_file_is_not_listed_as_whole() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("short")), &["--mem", "exact"], &scratch).run;
+    copy(&run, scratch.join("runs/whole"));
+    for what in KINDS.into_iter().chain(["an empty file", "nothing", "text"]) {
+        let file = copy(&run, scratch.join("runs").join(what)).join("rank-0.tprof");
+        match what {
+            "an empty file" => fs::write(file, "").unwrap(),
+            "text" => fs::write(file, "text").unwrap(),
+            "nothing" => fs::remove_file(file).unwrap(),
+            _ => put(what, &file),
+        }
+    }
+    for words in [&["ls", "--json", "runs"][..], &["ls", "--json", "--no-findings", "runs"]] {
+        let list: Value = serde_json::from_str(&ends(words, &scratch).stdout).unwrap();
+        assert_eq!(list["runs"].as_array().unwrap().len(), 8, "{list:#}");
+        for run in list["runs"].as_array().unwrap() {
+            let is_whole = run["path"] == "runs/whole";
+            assert_eq!(
+                (&run["complete"], run["lost"] == json!(0)),
+                (&json!(is_whole), is_whole),
+                "{run}"
+            );
+            let why = run["lost_missing"].as_str();
+            assert_eq!(why.is_some_and(|why| why.contains("rank-0.tprof")), !is_whole, "{run}");
+        }
+    }
+    let text = ends(&["ls", "runs"], &scratch).stdout;
+    assert_eq!(text.matches("UNKNOWN what was lost: ").count(), 7, "{text}");
+    let report = ends(&["report", "runs/nothing"], &scratch).stdout;
+    let report = report.split_whitespace().collect::<Vec<_>>().join(" ");
+    let is_named = report.contains("NOT COMPLETE") && report.contains("rank-0.tprof` is missing");
+    assert!(is_named, "{report}");
 }
 
 #[test]

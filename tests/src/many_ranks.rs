@@ -41,7 +41,7 @@ pub fn many_ranks(source: &Path, output: &Path, ranks: u32) -> Result<(), TraceE
     }
     info.end_ns = info.end_ns.map(|end| end + MAX_SHIFT_NS);
     info.completeness.recorded *= u64::from(ranks) / sources.len().max(1) as u64;
-    let text = serde_json::to_string(&info).expect("what was read can be written");
+    let text = tprof_trace::info_text(&info).expect("what was read can be written");
     std::fs::write(output.join("run.json"), text).map_err(io("write"))
 }
 

@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         files: (0..ranks).map(|rank| format!("rank-{rank}.tprof")).collect(),
         ..RunInfo::default()
     };
-    std::fs::write(directory.join("run.json"), serde_json::to_vec_pretty(&info)?)?;
+    std::fs::write(directory.join("run.json"), tprof_trace::info_text(&info)?)?;
     Ok(())
 }
 

@@ -197,22 +197,25 @@ fn is_passed_over(error: &ImportError, input: &Input) -> bool {
 fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get).min(count);
     let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..cores {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= count {
-                        return;
-                    }
-                    let result = work(index);
-                    // A poisoned lock means that a worker panicked; the scope passes that on.
-                    if let Ok(mut done) = done.lock() {
-                        done.insert(index, result);
-                    }
-                }
-            });
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= count {
+                return;
+            }
+            let result = work(index);
+            // A poisoned lock means that a worker panicked; the scope passes that on.
+            if let Ok(mut done) = done.lock() {
+                done.insert(index, result);
+            }
         }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..cores {
+            // Refused where no thread may be started: this one does it all.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
+        }
+        work();
     });
     done.into_inner().unwrap_or_default().into_values().collect()
 }

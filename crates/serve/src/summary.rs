@@ -14,7 +14,7 @@ use crate::work::{Desk, Job, Lane, Output, only};
 /// Longest document that figures are taken from: one of 1,024 ranks has about 12 MB.
 const MAX_BYTES: u64 = 256 << 20;
 /// Keys of it that figures are taken from.
-const READ: [&str; 28] = [
+const READ: [&str; 29] = [
     "reports",
     "summary",
     "steps",
@@ -30,6 +30,7 @@ const READ: [&str; 28] = [
     "host_memory",
     "host_memory_missing",
     "peak_bytes",
+    "at_least",
     "timeline",
     "resident_peak_bytes",
     "findings",
@@ -157,6 +158,7 @@ fn figures(all: &Value) -> Value {
         "complete": completeness["complete"],
         "peak_bytes": of_ranks("host_memory", "peak_bytes"),
         "peak_bytes_why": why(ranks, "host_memory"),
+        "peak_bytes_uncertain": ranks.iter().find_map(|rank| rank["host_memory"]["at_least"].as_str()),
         "peak_rss_bytes": of_ranks("timeline", "resident_peak_bytes"),
         "gpu_busy": idle.map(|share| 1.0 - share),
         "gpu_busy_why": all["reports"]["breakdown"]["tables"]["breakdown_missing"],
@@ -192,7 +194,7 @@ mod tests {
                 "completeness": { "lost": 0, "recorded": 5, "complete": true },
                 "ranks": [
                     { "host_memory": { "peak_bytes": 3 }, "timeline": { "resident_peak_bytes": 8 } },
-                    { "host_memory": { "peak_bytes": 7 }, "timeline": null },
+                    { "host_memory": { "peak_bytes": 7, "at_least": "5 events lost" }, "timeline": null },
                     { "host_memory": null, "host_memory_missing": "not recorded" },
                 ],
                 "findings": [
@@ -208,6 +210,7 @@ mod tests {
         let read = only(all.to_string().as_bytes(), &READ).unwrap();
         let figures = figures(&read);
         assert_eq!(figures["peak_bytes"], 7);
+        assert_eq!(figures["peak_bytes_uncertain"], "5 events lost");
         assert_eq!(figures["peak_rss_bytes"], 8);
         assert_eq!(figures["step_ns"], 6.0);
         assert_eq!(figures["steps"], 10);

@@ -234,12 +234,25 @@ impl RunDir {
             };
             return Err(TraceError::NoRun { path, why });
         }
+        self.name_missing_files();
         if self.infos.is_empty() && self.problems.is_empty() {
             self.problem(
                 "there is no `run.json`: the run was cut off before it was written".to_owned(),
             );
         }
         Ok(())
+    }
+
+    /// A collector that has ended wrote each file that it names.
+    fn name_missing_files(&mut self) {
+        let is_there = |name: &str| self.files.iter().any(|file| file.path.ends_with(name));
+        let ended = self.infos.iter().filter(|info| info.finished);
+        let missing: Vec<String> = ended
+            .flat_map(|info| &info.files)
+            .filter(|name| !is_there(name))
+            .map(|name| format!("`{}` is missing", self.path.join(name).display()))
+            .collect();
+        missing.into_iter().for_each(|what| self.problem(what));
     }
 
     fn read_file(&mut self) -> Result<(), TraceError> {
@@ -272,7 +285,7 @@ impl RunDir {
                 if info.is_changed {
                     let path = path.display();
                     self.problem(format!(
-                        "`{path}` does not match its checksum: it was changed after tprof wrote it"
+                        "`{path}` was changed after tprof wrote it: its checksum is wrong or missing"
                     ));
                 }
                 let marker = unwritten_marker(path);
@@ -335,6 +348,18 @@ impl RunDir {
     /// What could not be read.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
+    }
+
+    /// Why not all of the run can be read, as far as that shows without reading rows: what of a list
+    /// of runs must not be taken for a whole run.
+    pub fn unreadable(&self) -> Option<String> {
+        // Of a run that begins, a file may have nothing yet.
+        let may_be_empty = !self.infos.iter().all(|info| info.finished);
+        let counts =
+            |error: &TraceError| !(may_be_empty && matches!(error, TraceError::Empty { .. }));
+        let of_file = |file: &RankFile| TraceFile::read_header(&file.path).err().filter(counts);
+        let of_files = || self.files.iter().find_map(of_file).map(|error| error.to_string());
+        self.problems.first().map(|problem| problem.what.clone()).or_else(of_files)
     }
 }
 

@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
-/// Version of `run.json` that this build writes.
-pub const RUN_VERSION: u32 = 1;
+/// Version of `run.json` that this build writes. From 2 on it always has a checksum.
+pub const RUN_VERSION: u32 = 2;
 
 /// Contents of `run.json` (`run-HOST-PID.json` for further collectors on the same directory).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ pub struct RunInfo {
     pub ranks: Vec<RankInfo>,
     /// What else a reader should know of the recording, in sentences.
     pub notes: Vec<String>,
-    /// Whether the file that this was read from does not match its checksum: it was damaged, or a
+    /// Whether the file that this was read from does not match its checksum, or lacks it: it was damaged, or a
     /// person edited it.
     #[serde(skip)]
     pub is_changed: bool,

@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 use tprof_trace::run::{RUN_VERSION, RunInfo};
-use tprof_trace::{RankLabel, RunDir, Start, TraceHeader, TraceWriter};
+use tprof_trace::{RankLabel, RunDir, Start, TraceHeader, TraceWriter, info_text};
 
 fn trace(directory: &Path, name: &str) {
     TraceWriter::create(&directory.join(name), &TraceHeader::default()).unwrap();
@@ -31,8 +31,9 @@ fn ranks_come_in_order_then_launchers_then_the_rest() {
     }
     fs::write(directory.path().join("notes.txt"), "mine").unwrap();
     let info = RunInfo { version: RUN_VERSION, host: "a".to_owned(), ..RunInfo::default() };
-    fs::write(directory.path().join("run.json"), serde_json::to_vec(&info).unwrap()).unwrap();
-    fs::write(directory.path().join("run-b-9.json"), serde_json::to_vec(&info).unwrap()).unwrap();
+    for name in ["run.json", "run-b-9.json"] {
+        fs::write(directory.path().join(name), info_text(&info).unwrap()).unwrap();
+    }
     let run = RunDir::open(directory.path()).unwrap();
     let expected = [
         ("rank 2", Some(2)),

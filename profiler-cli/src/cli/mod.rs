@@ -29,6 +29,7 @@ use crate::commands::rm::RmArgs;
 use crate::commands::run::RunArgs;
 use crate::commands::serve::{ServeArgs, TopArgs};
 use crate::commands::sql::SqlArgs;
+use crate::launch::stranded;
 use crate::runs::formats;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
@@ -145,6 +146,9 @@ pub enum Command {
         /// Session directory
         session: PathBuf,
     },
+    /// Waits for a job whose tprof failed.
+    #[command(name = stranded::WAIT, hide = true)]
+    Wait(stranded::WaitArgs),
     /// Anything else: an error that names the nearest command.
     #[command(external_subcommand)]
     Other(Vec<OsString>),

@@ -69,7 +69,9 @@ struct Row {
     ranks: usize,
     bytes: u64,
     /// Events known to be lost.
-    lost: u64,
+    lost: Reading<u64>,
+    /// Why not all of the run can be read.
+    unreadable: Option<String>,
     complete: bool,
     /// Severity and text of the worst finding; `None` where no rule found anything.
     worst: Reading<Option<Worst>>,
@@ -100,6 +102,7 @@ impl Row {
         ranks.sort_unstable();
         ranks.dedup();
         let losses = infos.iter().map(|info| &info.completeness);
+        let unreadable = run.dir.unreadable();
         Row {
             path: path.to_owned(),
             command: infos.first().map(|info| info.command.clone()).unwrap_or_default(),
@@ -114,11 +117,13 @@ impl Row {
             },
             ranks: ranks.len(),
             bytes: contents.bytes(),
-            lost: match &found {
-                Some(report) => report.completeness.lost,
-                None => losses.clone().map(|of| of.lost).sum(),
+            lost: match (&unreadable, &found) {
+                (Some(why), _) => Reading::missing(why.as_str()),
+                (None, Some(report)) => Reading::Is(report.completeness.lost),
+                (None, None) => Reading::Is(losses.clone().map(|of| of.lost).sum()),
             },
             complete: match &found {
+                _ if unreadable.is_some() => false,
                 Some(report) => report.completeness.complete,
                 None => {
                     finished
@@ -132,6 +137,7 @@ impl Row {
                 None if judge => Reading::missing("the run cannot be read"),
                 None => Reading::missing("--no-findings"),
             },
+            unreadable,
         }
     }
 
@@ -146,11 +152,11 @@ impl Row {
             },
             count(self.ranks as u64),
             bytes(self.bytes),
-            match (self.lost, self.complete) {
-                (0, true) => "0".to_owned(),
+            match (self.lost.get(), self.complete) {
+                (Some(0), true) => "0".to_owned(),
                 // Of unknown size, or processes that were not recorded.
-                (0, false) => unknown(),
-                (lost, _) => count(lost),
+                (None | Some(0), _) => unknown(),
+                (Some(lost), _) => count(lost),
             },
             left(&self.path.to_string_lossy(), run_columns),
             shown_command(&self.command),
@@ -164,7 +170,6 @@ impl Row {
             "state": self.state,
             "ranks": self.ranks,
             "bytes": self.bytes,
-            "lost": self.lost,
             "complete": self.complete,
         });
         let mut set = |key: &str, value: Value, why: Option<&str>| {
@@ -173,7 +178,12 @@ impl Row {
                 row[format!("{key}_missing")] = why.into();
             }
         };
-        for (key, reading) in [("start_unix_ns", &self.start_unix_ns), ("wall_ns", &self.wall_ns)] {
+        let readings = [
+            ("start_unix_ns", &self.start_unix_ns),
+            ("wall_ns", &self.wall_ns),
+            ("lost", &self.lost),
+        ];
+        for (key, reading) in readings {
             set(key, reading.get().into(), why(reading));
         }
         let worst = self.worst.value().and_then(|worst| worst.as_ref()).map(
@@ -250,6 +260,9 @@ fn text(rows: &[Row], directory: &Path) -> String {
     for (row, lines) in rows.iter().zip(lines[1..].chunks(per_row)) {
         for line in lines {
             page.line(line);
+        }
+        if let Some(why) = &row.unreadable {
+            page.line(&shorten(&format!("{:INDENT$}UNKNOWN what was lost: {why}", ""), columns));
         }
         if let Some(Some(worst)) = row.worst.value() {
             let severity = worst.severity.to_uppercase();

@@ -6,6 +6,7 @@ use super::recorded::{LogsOutcome, RecordedLog};
 use super::taken;
 use crate::terminal::errors::{Failure, reason, remedy};
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -46,7 +47,11 @@ impl CompileLogs {
         let home = home.canonicalize().unwrap_or(home);
         // Also an empty one is the job's own decision.
         let own = std::env::var_os(VARIABLE).map(PathBuf::from);
-        let watch = own.is_none().then(|| watch(home.clone()));
+        let watch = own.is_none().then(|| watch(home.clone())).transpose();
+        let watch = watch.map_err(|error| {
+            Failure::new("cannot keep the log of torch.compile (--compile)")
+                .because(&error, "tprof run without --compile")
+        })?;
         Ok(CompileLogs { home, own, began: SystemTime::now(), watch })
     }
 
@@ -121,14 +126,14 @@ impl Drop for CompileLogs {
 }
 
 /// Bounds logs in a directory until the sender goes.
-fn watch(home: PathBuf) -> (Sender<()>, JoinHandle<LogBounds>) {
+fn watch(home: PathBuf) -> io::Result<(Sender<()>, JoinHandle<LogBounds>)> {
     let (stop, stopped) = channel::<()>();
-    let thread = std::thread::spawn(move || {
+    let watch = move || {
         let mut bounds = LogBounds::default();
         while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
             bounds.keep(&logs_in(&home), bound::free_bytes(&home));
         }
         bounds
-    });
-    (stop, thread)
+    };
+    Ok((stop, std::thread::Builder::new().spawn(watch)?))
 }

@@ -122,15 +122,16 @@ pub fn not_started(output: &Path, error: &CollectError) -> Failure {
                 true => why,
                 false => format!("{why}: {}", path.display()),
             };
-            failure.cause(cause).hint(remedy(source, "-o with a writable directory"))
+            let hint = remedy(source, "-o with a writable directory");
+            failure.cause(cause).hint(hint).limited_by(source)
         }
         error => {
             let usual = "tprof doctor, to check this machine";
-            let hint = match system_error(error) {
-                Some(source) => remedy(source, usual),
-                None => usual.to_owned(),
-            };
-            Failure::new("cannot start recording").cause(with_sources(error)).hint(hint)
+            let failure = Failure::new("cannot start recording").cause(with_sources(error));
+            match system_error(error) {
+                Some(source) => failure.hint(remedy(source, usual)).limited_by(source),
+                None => failure.hint(usual),
+            }
         }
     }
 }

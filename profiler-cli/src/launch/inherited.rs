@@ -95,6 +95,12 @@ pub fn restore_dispositions() {
     }
 }
 
+/// Drops a SIGXFSZ that a file of tprof's own raised. Async-signal-safe.
+pub fn forget_file_size_signal() {
+    // SAFETY: to ignore a signal runs no code, and drops one that waits; then all is as it was.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::signal(libc::SIGXFSZ, libc::SIG_IGN)) };
+}
+
 /// Lets tprof wait for its child, which an inherited `SIG_IGN` would prevent.
 pub fn let_children_be_waited_for() {
     // SAFETY: the default disposition runs no code.

@@ -7,7 +7,8 @@
 //! tprof, and one that starts without its library prints that to the job's stderr.
 
 use crate::launch::{caches, reach, system};
-use crate::terminal::errors::{Failure, reason};
+use crate::terminal::errors::{Failure, reason, remedy};
+use nix::sys::resource::{Resource, getrlimit};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -110,10 +111,25 @@ pub fn path_of(library: &Carried) -> Result<PathBuf, Failure> {
         };
         let places: Vec<_> = tried.iter().map(line).collect();
         let name = library.name;
-        Failure::new(format!("jobs cannot load {name} from any of the usual directories"))
-            .cause(places.join("; "))
-            .hint("set XDG_CACHE_HOME to your own directory on a file system without noexec")
+        let usual = "set XDG_CACHE_HOME to your own directory on a file system without noexec";
+        let failure =
+            Failure::new(format!("jobs cannot load {name} from any of the usual directories"))
+                .cause(places.join("; "));
+        match limit_for(library) {
+            Some(limit) => failure.hint(remedy(&limit, usual)).limited_by(&limit),
+            None => failure.hint(usual),
+        }
     })
+}
+
+/// What keeps this process from laying out a library in any directory.
+fn limit_for(library: &Carried) -> Option<io::Error> {
+    let most = getrlimit(Resource::RLIMIT_FSIZE).map_or(u64::MAX, |(limit, _)| limit);
+    let is_too_large = library.content.len() as u64 > most;
+    let too_large = || is_too_large.then(|| io::Error::from_raw_os_error(libc::EFBIG));
+    // To lay it out takes two descriptors at one time.
+    let open = || File::open("/dev/null");
+    open().and_then(|_first| open()).err().or_else(too_large)
 }
 
 /// Where an installation may have put it.

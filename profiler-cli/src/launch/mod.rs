@@ -11,7 +11,10 @@ pub mod python_path;
 mod reach;
 pub mod signals;
 mod start;
+pub mod stranded;
 pub mod system;
 pub mod wait;
 
-pub use start::{NotStarted, Original, Pipes, Unusable, find, fork, refuses_libraries, replace};
+pub use start::{
+    NotStarted, Original, Pipes, Replacement, Unusable, find, fork, refuses_libraries,
+};

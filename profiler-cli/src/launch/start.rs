@@ -105,6 +105,7 @@ fn is_binary(path: &Path) -> bool {
 }
 
 /// What the child must find as tprof found it.
+#[derive(Clone, Copy)]
 pub struct Original {
     /// Signal mask.
     pub mask: SigSet,
@@ -157,15 +158,41 @@ pub fn fork(
     }
 }
 
-/// Runs `command` in place of this process, in its environment; returns the error of
-/// `execve`. To be called while this process has no other thread.
-pub fn replace(command: &[OsString]) -> io::Error {
-    let plan = Plan::new(command, &[]);
-    let Ok(mut plan) = plan else { return io::Error::from_raw_os_error(libc::EINVAL) };
-    let environment = pointers(&plan.environment, 0);
-    inherited::restore_dispositions();
-    inherited::close_what_was_closed();
-    io::Error::from_raw_os_error(plan.execute(&environment))
+/// A command that can take this process' place, in its environment.
+pub struct Replacement {
+    plan: Plan,
+    environment: Vec<*const libc::c_char>,
+}
+
+impl Replacement {
+    /// Prepares it.
+    pub fn new(command: &[OsString]) -> io::Result<Replacement> {
+        let plan = Plan::new(command, &[])?;
+        Ok(Replacement { environment: pointers(&plan.environment, 0), plan })
+    }
+
+    /// Runs it; returns the error of `execve`. `original`: what tprof has changed.
+    /// Async-signal-safe.
+    pub fn run(&mut self, original: Option<&Original>) -> i32 {
+        inherited::forget_file_size_signal();
+        inherited::restore_dispositions();
+        inherited::close_what_was_closed();
+        original.inspect(|original| original.restore());
+        self.plan.execute(&self.environment)
+    }
+}
+
+impl Original {
+    /// Puts all back. Signals that came meanwhile now take their original effect, as they would
+    /// have on the job. Async-signal-safe.
+    fn restore(&self) {
+        if let Some(limit) = &self.open_files {
+            // SAFETY: points at a live value; a plain system call on Linux.
+            unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limit) };
+        }
+        // SAFETY: points at a live set.
+        unsafe { libc::sigprocmask(libc::SIG_SETMASK, self.mask.as_ref(), std::ptr::null_mut()) };
+    }
 }
 
 impl Held {
@@ -235,16 +262,8 @@ impl Plan {
             unsafe { libc::_exit(125) }
         }
         inherited::restore_dispositions();
-        if let Some(limit) = &original.open_files {
-            // SAFETY: points at a live value; a plain system call on Linux.
-            unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limit) };
-        }
         inherited::close_what_was_closed();
-        // SAFETY: points at a live set; signals that came meanwhile now take
-        // their original effect, as they would have on the job.
-        unsafe {
-            libc::sigprocmask(libc::SIG_SETMASK, original.mask.as_ref(), std::ptr::null_mut())
-        };
+        original.restore();
         let errno = self.execute(environment).to_ne_bytes();
         // SAFETY: writes four live bytes to a pipe that tprof reads.
         unsafe { libc::write(status.as_raw_fd(), errno.as_ptr().cast(), errno.len()) };

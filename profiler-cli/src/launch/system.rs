@@ -5,11 +5,14 @@ use memmap2::MmapOptions;
 use nix::fcntl::{AT_FDCWD, AtFlags, FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::unistd::{AccessFlags, dup2_stdout, faccessat, geteuid};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 /// Keeps freed memory for the next use of it, in commands that read large files and
 /// then end. The C library would give each block's room back to the kernel and have it
@@ -22,6 +25,42 @@ pub fn keep_freed_memory() {
         // SAFETY: takes two integers; what it does not know it refuses.
         unsafe { libc::mallopt(parameter, bytes) };
     }
+}
+
+/// Shares one heap among all threads where address space has a limit: the C library would take 64 MiB
+/// of it for each thread.
+pub fn spare_address_space() {
+    #[cfg(target_env = "gnu")]
+    if getrlimit(Resource::RLIMIT_AS).is_ok_and(|(limit, _)| limit != libc::RLIM_INFINITY) {
+        // SAFETY: as above.
+        unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+    }
+}
+
+/// Does all of a command's work, on a stack of its own where the first thread's has a low limit.
+pub fn on_enough_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    const ENOUGH: u64 = 8 << 20;
+    const LOW: u64 = 1 << 20;
+    if getrlimit(Resource::RLIMIT_STACK).is_ok_and(|(limit, _)| limit >= LOW) {
+        return work();
+    }
+    // Signals come to the thread that does the work, as they otherwise come to the first.
+    let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK);
+    let work = Mutex::new(Some(work));
+    let take = || work.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let restore = || mask.inspect(|mask| _ = mask.thread_set_mask());
+    let done = thread::scope(|scope| {
+        let act = || {
+            let _ = restore();
+            take().map(|work| work())
+        };
+        let thread = thread::Builder::new().stack_size(ENOUGH as usize).spawn_scoped(scope, act);
+        thread.ok().and_then(|thread| thread.join().ok().flatten())
+    });
+    done.unwrap_or_else(|| {
+        let _ = restore();
+        take().map(|work| work()).expect("no thread did the work")
+    })
 }
 
 /// Lets other programs go before this one.

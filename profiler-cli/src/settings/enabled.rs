@@ -7,6 +7,7 @@ use crate::launch;
 use crate::launch::failures::{not_executed, not_run};
 use crate::terminal::errors::Failure;
 use std::ffi::OsString;
+use std::io;
 
 /// The variable.
 pub const ENABLED: &str = "TPROF_ENABLED";
@@ -24,5 +25,9 @@ pub fn become_command(command: &[OsString]) -> Failure {
     if let Err(why) = launch::find(&command[0]) {
         return not_run(&command[0], why);
     }
-    not_executed(&command[0], launch::replace(command))
+    let error = match launch::Replacement::new(command) {
+        Ok(mut command) => io::Error::from_raw_os_error(command.run(None)),
+        Err(error) => error,
+    };
+    not_executed(&command[0], error)
 }

@@ -28,12 +28,15 @@ pub struct Failure {
     pub hint: Option<String>,
     /// Exit status.
     pub code: u8,
+    /// A limit of the process or of the machine stood in the way, and would not stand in the way of
+    /// the job alone.
+    pub is_limit: bool,
 }
 
 impl Failure {
     /// A failure of tprof itself (125).
     pub fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), cause: None, hint: None, code: FAILED }
+        Self { what: what.into(), cause: None, hint: None, code: FAILED, is_limit: false }
     }
 
     /// Adds the cause.
@@ -53,7 +56,16 @@ impl Failure {
     /// Adds the system's reason as the cause, and what helps against it, or else `usual`, as the hint.
     #[must_use]
     pub fn because(self, error: &std::io::Error, usual: impl Into<String>) -> Self {
-        self.cause(reason(error)).hint(remedy(error, usual))
+        self.cause(reason(error)).hint(remedy(error, usual)).limited_by(error)
+    }
+
+    /// Notes whether this error of the system comes of a limit.
+    #[must_use]
+    pub fn limited_by(mut self, error: &std::io::Error) -> Self {
+        const LIMITS: [i32; 5] =
+            [libc::EMFILE, libc::ENFILE, libc::EAGAIN, libc::ENOMEM, libc::EFBIG];
+        self.is_limit = error.raw_os_error().is_some_and(|errno| LIMITS.contains(&errno));
+        self
     }
 
     /// Sets the exit status.

@@ -20,7 +20,8 @@ pub fn while_shown<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
     }
     let (done, wait) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
-        scope.spawn(move || show(progress, &wait));
+        // Refused where no thread may be started: nothing is shown then.
+        let _ = std::thread::Builder::new().spawn_scoped(scope, move || show(progress, &wait));
         let result = work();
         drop(done);
         result

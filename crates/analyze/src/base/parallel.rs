@@ -28,18 +28,21 @@ pub fn each_on<I: Sync, T: Send>(
     }
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(items.len()));
-    thread::scope(|scope| {
-        for _ in 0..cores.min(items.len()) {
-            scope.spawn(|| {
-                while let Some((index, item)) = take(items, &next) {
-                    let result = work(item);
-                    // A poisoned lock means that a worker panicked; the scope passes that on.
-                    if let Ok(mut done) = done.lock() {
-                        done.push((index, result));
-                    }
-                }
-            });
+    let work = || {
+        while let Some((index, item)) = take(items, &next) {
+            let result = work(item);
+            // A poisoned lock means that a worker panicked; the scope passes that on.
+            if let Ok(mut done) = done.lock() {
+                done.push((index, result));
+            }
         }
+    };
+    thread::scope(|scope| {
+        for _ in 1..cores.min(items.len()) {
+            // Refused where no thread may be started: this one does it all.
+            let _ = thread::Builder::new().spawn_scoped(scope, work);
+        }
+        work();
     });
     let mut done = done.into_inner().unwrap_or_default();
     done.sort_by_key(|(index, _)| *index);
@@ -55,14 +58,20 @@ pub fn both<A, B: Send>(
     if cores <= 1 {
         return (first(), second());
     }
-    thread::scope(|scope| {
-        let second = scope.spawn(second);
+    // Here, and not in the thread's closure, for the case that no thread may be started.
+    let second = Mutex::new(Some(second));
+    let take = || second.lock().ok()?.take();
+    let (first, done) = thread::scope(|scope| {
+        let thread = thread::Builder::new().spawn_scoped(scope, || take().map(|work| work()));
         let first = first();
-        match second.join() {
-            Ok(second) => (first, second),
+        let done = thread.ok().and_then(|thread| match thread.join() {
+            Ok(done) => done,
             Err(panic) => std::panic::resume_unwind(panic),
-        }
-    })
+        });
+        (first, done)
+    });
+    let done = done.or_else(|| take().map(|work| work()));
+    (first, done.expect("the thread or the caller did it"))
 }
 
 fn take<'a, I>(items: &'a [I], next: &AtomicUsize) -> Option<(usize, &'a I)> {

@@ -39,6 +39,8 @@ pub struct Growth {
     pub estimate: bool,
     /// Sites that grew, largest first.
     pub sites: Vec<GrowingSite>,
+    /// Why events are missing: it may be less or more.
+    pub uncertain: Option<String>,
 }
 object! { Growth {
     plain by, plain points, plain warm_up, plain first_ns, plain last_ns, reading first_bytes,
@@ -58,6 +60,7 @@ pub(crate) fn growth(
     frames: &Frames,
     sampled: Option<&Sampled>,
     clock: Clock,
+    uncertain: Option<String>,
 ) -> Both {
     let points = &replay.points;
     let Some((first_ns, last_ns)) = points.span() else {
@@ -77,6 +80,7 @@ pub(crate) fn growth(
         levels: replay.levels.iter().skip(points.warm_up).copied().collect(),
         estimate: sampled.is_some(),
         sites: merged.growing(frames, sampled, points),
+        uncertain,
     };
     match points.beat {
         Beat::Quarter => Both { marks: Reading::missing(no_marks()), quarters: Some(growth) },

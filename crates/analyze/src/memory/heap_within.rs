@@ -261,11 +261,27 @@ pub(crate) fn is_switched(file: &TraceFile, process: ProcessIndex) -> bool {
     file.marks().iter().any(|mark| is_switch(&mark))
 }
 
-/// Why recorded allocations are not all that there were.
+/// Losses of allocations or frees; those of the first are in no counter of a process either.
+const LOSSES: [&str; 5] =
+    [loss::EVENTS, "records", "heap events", "frees", "events after the limit"];
+
+/// Why recorded allocations and frees are not all that there were.
 pub(crate) fn lost(file: &TraceFile) -> Option<String> {
-    let counts = |what: &str| [loss::EVENTS, "records", "heap events"].contains(&what);
-    let losses = file.losses().iter().filter(|loss| counts(file.name(loss.what)));
+    lost_of(file, &LOSSES)
+}
+
+/// As [`lost`], of what counters of processes count, which is all that they did since they attached.
+pub(crate) fn uncounted(file: &TraceFile) -> Option<String> {
+    lost_of(file, &LOSSES[..1])
+}
+
+fn lost_of(file: &TraceFile, of: &[&str]) -> Option<String> {
+    let losses = file.losses().iter().filter(|loss| of.contains(&file.name(loss.what)));
     let most = losses.max_by_key(|loss| loss.count)?;
+    let count = match most.count {
+        0 => "an unknown number of".to_owned(),
+        count => units::count(count),
+    };
     let (what, why) = (file.name(most.what), file.name(most.why));
-    Some(format!("{} {what} lost ({why})", units::count(most.count)))
+    Some(format!("{count} {what} lost ({why})"))
 }

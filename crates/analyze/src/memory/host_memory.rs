@@ -48,6 +48,17 @@ pub struct HostMemory {
     /// Sites, largest at the peak first.
     pub sites: Vec<Site>,
 }
+impl HostMemory {
+    /// What goes with every figure of the heap where events are missing: with a free, a block that is
+    /// gone counts as live; with an allocation, a live one does not.
+    pub fn caution(&self) -> Option<String> {
+        let why = self.at_least.as_ref()?;
+        Some(format!(
+            "counts are lower bounds; peak, live bytes and growth may be less or more: {why}"
+        ))
+    }
+}
+
 object! { HostMemory {
     plain recording, some sample_interval_bytes, plain live_counts, reading allocations,
     reading frees, reading allocated_bytes, reading peak_bytes, reading peak_at_ns,

@@ -2,7 +2,6 @@
 //! parts of the report take from it.
 
 use tprof_facts::Clock;
-use tprof_facts::units;
 use tprof_trace::model::{
     Loss, Mark, MarkKind, MemoryRecording, Process, ProcessIndex, counter, loss,
 };
@@ -10,6 +9,7 @@ use tprof_trace::{Problem, TraceFile};
 
 use super::curve::{Axis, Curve};
 use super::gauges::{self, Ends, Sample};
+use super::heap_within::{lost, uncounted};
 use super::host_memory::HostMemory;
 use super::killed::{self, Death, Owner};
 use super::missing::{CYCLE, NO_PROCESS, OFF, PARTIAL};
@@ -251,7 +251,8 @@ impl<'a> Pass<'a> {
         }
         let sampled = self.interval().map(|unit| Sampled { unit, most: self.most_live() });
         let (replay, merged) = (&self.replay, &self.merged);
-        growth::growth(replay, merged, &self.frames, sampled.as_ref(), self.clock)
+        let uncertain = self.at_least();
+        growth::growth(replay, merged, &self.frames, sampled.as_ref(), self.clock, uncertain)
     }
 
     /// What the live bytes of sampled processes never exceeded, by their own counters.
@@ -286,24 +287,14 @@ impl<'a> Pass<'a> {
 
     /// Why recorded events are not all that happened.
     fn at_least(&self) -> Option<String> {
-        // Counters of sampled processes miss what was done before they attached, and no more.
-        let counts = |what: &str| match self.recording {
-            Recording::Off => false,
-            Recording::Exact => true,
-            Recording::Sampled(_) => what == loss::EVENTS,
-        };
-        let is_exact = self.recording == Recording::Exact;
-        if is_exact && self.is_damaged() {
-            return Some("a part of the file could not be read".to_owned());
+        match self.recording {
+            Recording::Off => None,
+            Recording::Exact if self.is_damaged() => {
+                Some("a part of the file could not be read".to_owned())
+            }
+            Recording::Exact => lost(self.file),
+            Recording::Sampled(_) => uncounted(self.file),
         }
-        let losses = self.file.losses().iter().filter(|loss| counts(self.file.name(loss.what)));
-        let most = losses.max_by_key(|loss| loss.count)?;
-        let count = match most.count {
-            0 => "an unknown number of".to_owned(),
-            count => units::count(count),
-        };
-        let (what, why) = (self.file.name(most.what), self.file.name(most.why));
-        Some(format!("{count} {what} lost ({why})"))
     }
 
     fn owners(&self, process: ProcessIndex) -> Vec<Owner> {

@@ -119,11 +119,12 @@ fn sample_cost(clock: &Attr, work: &Work<'_>) -> io::Result<CostSpread> {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         // Waking the sampler is part of the cost.
-        let waiter = scope.spawn(|| {
+        let wait = || {
             while !done.load(Relaxed) {
                 sys::poll_readable(&[counter.fd().as_fd()], Duration::from_millis(1));
             }
-        });
+        };
+        let waiter = std::thread::Builder::new().spawn_scoped(scope, wait)?;
         let measured = (0..ROUNDS).try_for_each(|round| {
             if round % 2 == 0 {
                 plain = plain.min(timed(rounds));

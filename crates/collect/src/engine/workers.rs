@@ -73,6 +73,8 @@ pub enum SymbolsWanted {
     /// Addresses of the kernel: answered once the run has lasted for
     /// [`KERNEL_AFTER`].
     Kernel(Unresolved),
+    /// Somebody waits for the answers, so those of the kernel come now, too.
+    Now,
     /// The run is over: no more will be asked.
     Last,
 }
@@ -128,7 +130,8 @@ pub fn start(
     let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
     named("tprof-modules")
         .spawn(move || serve_modules(&wanted, tables, &ahead, &module_answers, &module_session))?;
-    named("tprof-symbols").spawn(move || serve_symbols(&places, kept, &answers, &session))?;
+    named("tprof-symbols")
+        .spawn(move || serve_symbols(&places, kept, KERNEL_AFTER, &answers, &session))?;
     Ok(Workers { modules, symbols })
 }
 
@@ -402,14 +405,15 @@ fn answer(question: &ModulesWanted) {
 fn serve_symbols(
     wanted: &Receiver<SymbolsWanted>,
     (kept, keeps_names): (Option<Arc<Kept>>, bool),
+    kernel_after: Duration,
     answers: &Sender<Answer>,
     session: &SessionMemory,
 ) {
-    let began = Instant::now();
+    let mut kernel_from = Instant::now() + kernel_after;
     let mut symbolizer = Symbolizer::sparing(kept, keeps_names);
     let mut kernels: Vec<Unresolved> = Vec::new();
     loop {
-        let left = KERNEL_AFTER.saturating_sub(began.elapsed());
+        let left = kernel_from.saturating_duration_since(Instant::now());
         let question = match kernels.is_empty() {
             true => wanted.recv().map_err(|_| RecvTimeoutError::Disconnected),
             false => wanted.recv_timeout(left),
@@ -420,11 +424,15 @@ fn serve_symbols(
                 kernels.push(nameless);
                 (Vec::new(), false)
             }
+            Ok(SymbolsWanted::Now) => {
+                kernel_from = Instant::now();
+                (std::mem::take(&mut kernels), false)
+            }
             Ok(SymbolsWanted::Last) => (std::mem::take(&mut kernels), true),
             Err(RecvTimeoutError::Timeout) => (std::mem::take(&mut kernels), false),
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        let brief = last && began.elapsed() < KERNEL_AFTER;
+        let brief = last && Instant::now() < kernel_from;
         for Unresolved { target, places } in now {
             let mut done = Vec::with_capacity(places.len());
             for (address, module, pc) in places {
@@ -444,5 +452,34 @@ fn serve_symbols(
             let _ = answers.send(Answer::Kept);
             session.wake();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_kernel_come_at_once_for_who_waits_for_them() {
+        let session = SessionMemory::new().unwrap().0;
+        let (questions, wanted) = channel();
+        let (answers, answered) = channel();
+        let never = Duration::from_secs(3600);
+        let serve = move || serve_symbols(&wanted, (None, false), never, &answers, &session);
+        let worker = std::thread::spawn(serve);
+        let ask = |target| {
+            let places = vec![(16, symbols::kernel(), 16)];
+            questions.send(SymbolsWanted::Kernel(Unresolved { target, places })).unwrap();
+        };
+        ask(7);
+        questions.send(SymbolsWanted::Now).unwrap();
+        // And those that are asked for meanwhile.
+        ask(8);
+        for target in [7, 8] {
+            let answer = answered.recv_timeout(Duration::from_secs(60));
+            assert!(matches!(answer, Ok(Answer::Symbols(of, _)) if of == target));
+        }
+        drop(questions);
+        worker.join().unwrap();
     }
 }

@@ -7,6 +7,7 @@
 
 use super::inbox::Reply;
 use super::main_loop::{Engine, MS, WriteRequest};
+use super::workers::SymbolsWanted;
 use crate::os::sys;
 use crate::targets::target::{Pass, Target};
 use std::sync::mpsc::Sender;
@@ -23,6 +24,7 @@ impl Engine {
     pub(super) fn write_until(&mut self, until_ns: Option<u64>, reply: Sender<Reply>) {
         let now = sys::monotonic_ns();
         let sampled_ns = self.parts.sampler.as_ref().map_or(0, |sampler| sampler.hurry());
+        let _ = self.parts.workers.symbols.send(SymbolsWanted::Now);
         self.idle = 0;
         self.write_requests.push(WriteRequest {
             until_ns: until_ns.map_or(now, |until| until.min(now)),

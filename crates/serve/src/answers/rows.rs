@@ -28,6 +28,7 @@ pub fn row(app: &App, run: &Found) -> Value {
         "bytes": entry.bytes,
         "recorded": entry.recorded,
         "lost": entry.lost,
+        "lost_why": entry.lost.is_none().then_some(&entry.why),
         "complete": entry.complete,
         "commit": entry.commit,
         "host": entry.hosts.join(", "),
@@ -44,7 +45,9 @@ pub fn row(app: &App, run: &Found) -> Value {
     match figures {
         Ok(figures) => {
             let known = figures.as_object().into_iter().flatten();
-            for (key, value) in known.filter(|(_, value)| !value.is_null()) {
+            // Of a run in parts, a report counts what was lost of those that it read.
+            let is_known = |key: &str| key != "lost" || entry.lost.is_some();
+            for (key, value) in known.filter(|(key, value)| !value.is_null() && is_known(key)) {
                 row[key] = value.clone();
             }
         }

@@ -85,7 +85,7 @@ function paintFigures(place, run, summary) {
     const why = from[`${key}_why`] || from[`${key}_missing`];
     const missing = value === null || value === undefined;
     return element("div", { title: about }, element("dt", {}, name), element("dd", { title: missing ? null : exact(value, unit) }, pending ? element("span", { class: "pending" }, "–") : missing ? "unknown" : `${from.estimate ? "~" : ""}${shown(value, unit)}`),
-      element("dd", { class: "dim why" }, missing && !pending ? withCode(why || run.why || "the run does not have it") : ""));
+      element("dd", { class: "dim why" }, missing && !pending ? withCode(why || run.why || "the run does not have it") : from[`${key}_uncertain`] ? withCode(`may be less or more: ${from[`${key}_uncertain`]}`) : ""));
   };
   place.replaceChildren(
     figure(run.state === "running" ? "Runs for" : "Lasted", "wall_ns", "ns", "from the beginning to the end of the last process"), figure("Ranks", "ranks", "count"), ...(ABOUT.archive ? [] : [figure("Processes", "processes", "count")]),

@@ -45,8 +45,8 @@ pub struct Entry {
     pub bytes: u64,
     /// Events recorded.
     pub recorded: u64,
-    /// Events known to be lost.
-    pub lost: u64,
+    /// Events known to be lost; unknown of a run that cannot be read whole.
+    pub lost: Option<u64>,
     /// Whether nothing was lost or left unrecorded.
     pub complete: bool,
     /// How the job failed, if it did.
@@ -88,7 +88,7 @@ impl Entry {
             (false, true) => "running",
             (false, false) => "cut off",
         };
-        self.why = run.problems().first().map(|problem| problem.what.clone());
+        self.why = run.unreadable();
         self.command = infos.first().map(|info| info.command.clone()).unwrap_or_default();
         let starts = infos.iter().map(|info| info.start_unix_ns).filter(|ns| *ns > 0);
         self.start_unix_ns = starts.min().or_else(|| {
@@ -109,8 +109,9 @@ impl Entry {
             (!infos.is_empty()).then(|| infos.iter().map(RunInfo::process_count).sum());
         let of = || infos.iter().map(|info| &info.completeness);
         self.recorded = of().map(|of| of.recorded).sum();
-        self.lost = of().map(|of| of.lost).sum();
+        self.lost = self.why.is_none().then(|| of().map(|of| of.lost).sum());
         self.complete = is_finished
+            && self.why.is_none()
             && of().all(|of| of.lost == 0 && of.losses.is_empty() && of.blind.is_empty());
         self.failed = infos.iter().find_map(failure);
         self.commit = infos.iter().find_map(|info| info.commit.clone());
@@ -228,5 +229,40 @@ fn most_values(path: &Path) -> io::Result<usize> {
                 values += piece[..count].iter().filter(of_value).count();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tprof_trace::run::RUN_VERSION;
+    use tprof_trace::{TraceHeader, TraceWriter, info_text};
+
+    #[test]
+    fn what_a_run_without_its_file_lost_is_unknown() {
+        let directory = tempfile::tempdir().unwrap();
+        let info = RunInfo {
+            version: RUN_VERSION,
+            finished: true,
+            files: vec!["rank-0.tprof".to_owned()],
+            ..RunInfo::default()
+        };
+        fs::write(directory.path().join("run.json"), info_text(&info).unwrap()).unwrap();
+        let file = directory.path().join("rank-0.tprof");
+        let read = || {
+            let entry = Entry::read(directory.path()).unwrap();
+            assert_eq!(entry.complete, entry.lost == Some(0), "{entry:?}");
+            assert_eq!(entry.complete, entry.why.is_none(), "{entry:?}");
+            entry.complete
+        };
+        assert!(!read(), "it is missing");
+        fs::write(&file, "").unwrap();
+        assert!(!read(), "it is empty");
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        assert!(!read(), "it is a directory");
+        fs::remove_dir(&file).unwrap();
+        TraceWriter::create(&file, &TraceHeader::default()).unwrap();
+        assert!(read());
     }
 }

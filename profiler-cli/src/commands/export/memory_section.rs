@@ -101,9 +101,10 @@ fn owners(rank: &tprof_analyze::summary::Rank) -> report_page::Table {
     report_page::Table {
         title: format!("{}: allocation sites of its {peak} peak", rank.label),
         about: format!(
-            "{} recording{}; innermost function first, full stack as a tooltip",
+            "{} recording{}; innermost function first, full stack as a tooltip{}",
             heap.recording,
             if heap.recording == "sampled" { ", estimates" } else { "" },
+            heap.caution().map(|caution| format!("; {caution}")).unwrap_or_default(),
         ),
         headings: [
             ("at the peak", false),

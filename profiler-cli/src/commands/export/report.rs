@@ -156,16 +156,16 @@ fn head(report: &Report) -> ReportPage {
 
 /// Of the rank with the most.
 fn heap_peak(report: &Report) -> Fact {
-    let peaks = report.ranks.iter().map(|rank| &rank.host_memory.peak_bytes);
-    let most = peaks.clone().filter(|peak| peak.value().is_some()).max_by_key(|peak| peak.value());
+    let heaps = report.ranks.iter().map(|rank| &rank.host_memory);
+    let known = heaps.clone().filter(|heap| heap.peak_bytes.value().is_some());
+    let most = known.max_by_key(|heap| heap.peak_bytes.value().copied());
+    let heap = most.or_else(|| heaps.clone().next());
     let unknown = Reading::missing("no rank file could be read");
-    let peak = most.or_else(|| peaks.clone().next()).unwrap_or(&unknown);
-    fact(
-        "Heap peak",
-        peak,
-        |held| bytes(*held),
-        if report.ranks.len() > 1 { "highest of all ranks" } else { "" },
-    )
+    let of = if report.ranks.len() > 1 { "highest of all ranks" } else { "" };
+    let caution = heap.and_then(|heap| heap.caution());
+    let remark = [of.to_owned()].into_iter().filter(|of| !of.is_empty()).chain(caution);
+    let remark = remark.collect::<Vec<_>>().join("; ");
+    fact("Heap peak", heap.map_or(&unknown, |heap| &heap.peak_bytes), |held| bytes(*held), &remark)
 }
 
 fn of_processes(report: &Report) -> String {

@@ -89,11 +89,8 @@ fn heap(page: &mut Page, report: &Report, rank: &Rank) {
         };
         page.field("sampling", &text);
     }
-    if let Some(why) = &memory.at_least {
-        page.field(
-            "caution",
-            &format!("counts are lower bounds, peak and live are uncertain: {why}"),
-        );
+    if let Some(caution) = memory.caution() {
+        page.field("caution", &caution);
     }
     if memory.unmatched_frees > 0 {
         page.field("unmatched", &unmatched(memory));

@@ -45,6 +45,17 @@ pub fn table(page: &mut Page, report: &Report, top: usize) {
         table.row(row(last));
     }
     page.table(&table);
+    let uncertain: Vec<&Rank> =
+        ranks.iter().copied().filter(|rank| rank.host_memory.at_least.is_some()).collect();
+    if let Some((rank, caution)) =
+        uncertain.first().and_then(|rank| Some((rank, rank.host_memory.caution()?)))
+    {
+        let others = match uncertain.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        page.paragraph(2, &format!("The heap of {}{others}: {caution}", rank.label));
+    }
     spread(page, &ranks);
 }
 

@@ -112,7 +112,7 @@ fn memory(page: &mut Page, report: &Report) {
     let whose = if report.ranks.len() > 1 { format!(" in {}", rank.label) } else { String::new() };
     let misses = misses_allocations(&report.completeness.blind);
     let bound = match memory.peak_bytes.value() {
-        Some(_) if misses => "at least ",
+        Some(_) if misses && memory.at_least.is_none() => "at least ",
         _ => "",
     };
     let mut text = format!("peak {bound}{}", text_of(&memory.peak_bytes, bytes));
@@ -131,6 +131,9 @@ fn memory(page: &mut Page, report: &Report) {
         text += &format!("; {total} allocated in {} calls", text_of(&memory.allocations, count));
     }
     page.field("heap", &text);
+    if let Some(caution) = memory.caution() {
+        page.field("caution", &format!("the heap's {caution}"));
+    }
     resident(page, rank, &whose);
 }
 

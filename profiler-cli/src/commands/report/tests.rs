@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tprof_analyze::{Kind, report};
+use tprof_analyze::{Kind, Report, report};
 use tprof_trace::model::*;
 use tprof_trace::run::{Blind, Completeness, LossInfo, OVERHEAD_VERSION, Overhead, RunInfo};
 use tprof_trace::{HeapBlock, TraceHeader, TraceWriter};
@@ -289,4 +289,28 @@ fn csv_has_one_row_per_site_and_rank() {
     let ranks = csv::csv(&report(dir.path(), Kind::Summary, None).unwrap());
     assert_eq!(ranks.lines().count(), 2);
     assert!(ranks.lines().nth(1).unwrap().starts_with("0,rank 0,rank-0.tprof,1,21,10,"), "{ranks}");
+}
+
+#[test]
+fn a_heap_whose_events_were_lost_has_a_caution_wherever_it_is_stated() {
+    let dir = tempfile::tempdir().unwrap();
+    for number in [0, 1] {
+        rank(dir.path(), number, MemoryRecording::Exact, ProcessEnd::Exited(0));
+    }
+    run_json(dir.path(), Completeness::default());
+    for kind in [Kind::Summary, Kind::Memory] {
+        let mut made = report(dir.path(), kind, None).unwrap();
+        let words = |made: &Report| {
+            let shown = text(made, 10, Form::Text(WIDTH));
+            shown.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        assert!(!words(&made).contains("may be less or more"), "{}", words(&made));
+        for rank in &mut made.ranks {
+            rank.host_memory.at_least = Some("7 records lost (full)".to_owned());
+        }
+        let shown = words(&made);
+        let cautions = shown.matches("may be less or more: 7 records lost (full)").count();
+        assert_eq!(cautions, 2, "of the heaviest rank, and below all ranks: {shown}");
+        assert!(shown.contains("The heap of rank 1 and 1 more: "), "{shown}");
+    }
 }

@@ -15,7 +15,8 @@ the command runs on. With --follow, after the end of the command, one Ctrl-C
 ends the recording; so do --duration and --max-size.
 
 The exit status is that of the command. It is 125 if tprof failed, 126 if the
-command cannot be executed, 127 if the command was not found.";
+command cannot be executed, 127 if the command was not found. Where a limit (of
+memory, threads, files) keeps tprof from recording, the command runs without.";
 
 /// `tprof run`.
 #[derive(Args, Debug)]

@@ -9,5 +9,5 @@ mod requests;
 mod summary;
 
 pub use args::RunArgs;
-pub use record::{agent_for, current_directory, run, warn_renamed, withdraw};
+pub use record::{agent_for, current_directory, end_as, run, warn_renamed, withdraw};
 pub use summary::counted_events;

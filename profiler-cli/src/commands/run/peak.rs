@@ -16,22 +16,27 @@ use tprof_trace::run::{RunInfo, misses_allocations};
 const MOST_BYTES: u64 = 16 << 20;
 
 /// A peak and its rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peak {
     /// Highest sum of live bytes.
     pub bytes: u64,
     /// The rank, where there are several.
     pub rank: Option<u32>,
-    /// Allocations of some process could not be recorded, or were lost.
+    /// Allocations of some process could not be recorded.
     pub at_least: bool,
+    /// Why events of some rank are missing, frees or allocations.
+    pub uncertain: Option<String>,
 }
 
 impl fmt::Display for Peak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bound = if self.at_least { "at least " } else { "" };
+        let bound = if self.at_least && self.uncertain.is_none() { "at least " } else { "" };
         write!(f, "heap peak {bound}{}", bytes(self.bytes))?;
-        match self.rank {
-            Some(rank) => write!(f, " (rank {rank}, the highest)"),
+        if let Some(rank) = self.rank {
+            write!(f, " (rank {rank}, the highest)")?;
+        }
+        match &self.uncertain {
+            Some(why) => write!(f, "; it may be less or more: {why}"),
             None => Ok(()),
         }
     }
@@ -44,15 +49,15 @@ pub fn of(directory: &Path, info: &RunInfo) -> Option<Peak> {
     if sizes.sum::<u64>() > MOST_BYTES {
         return None;
     }
-    let mut misses = misses_allocations(&info.completeness.blind);
-    let mut highest = None;
+    let at_least = misses_allocations(&info.completeness.blind);
+    let (mut highest, mut uncertain) = (None, None);
     for path in &paths {
         let file = TraceFile::open(path).ok()?;
         let memory = rank_memory(&file, Clock::default()).host_memory;
         let bytes = *memory.peak_bytes.value()?;
-        misses |= memory.at_least.is_some();
+        uncertain = uncertain.or(memory.at_least);
         let rank = file.header().rank.filter(|_| paths.len() > 1);
         highest = highest.max(Some((bytes, rank)));
     }
-    highest.map(|(bytes, rank)| Peak { bytes, rank, at_least: misses })
+    highest.map(|(bytes, rank)| Peak { bytes, rank, at_least, uncertain })
 }

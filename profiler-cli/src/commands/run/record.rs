@@ -15,6 +15,7 @@ use crate::launch::inherited;
 use crate::launch::libraries;
 use crate::launch::python_path;
 use crate::launch::signals::{self, Signals};
+use crate::launch::stranded;
 use crate::launch::system;
 use crate::launch::wait::{self, Interrupts, Outcome};
 use crate::launch::{self, NotStarted, Original, Pipes};
@@ -37,8 +38,12 @@ use tprof_collect::{
 use tprof_export::tensorboard::LiveLog;
 use tprof_trace::run::RunInfo;
 
-/// Runs the command.
+/// Runs the command, unrecorded where a limit does not let tprof record.
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
+    record(args).map_err(stranded::unrecorded)
+}
+
+fn record(args: RunArgs) -> anyhow::Result<ExitCode> {
     let is_enabled = enabled::is_enabled()?;
     if !is_enabled && !args.dry_run && !args.command.is_empty() {
         return Err(enabled::become_command(&args.command).into());
@@ -59,6 +64,10 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     };
     // First, so that a mistyped command leaves nothing behind.
     let program = launch::find(command).map_err(|why| not_run(command, why))?;
+    system::spare_address_space();
+    let signals = Signals::block();
+    let original = Original { mask: signals.original(), open_files: system::open_files_limit() };
+    let _ = stranded::arm(&args.command, original);
     if resolved.config.activities.contains(&Activity::Cpu) {
         perf::first::open_beside();
     }
@@ -68,9 +77,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let python_path = python_path::change(&resolved.config, &args.command)?;
 
     let pipes = Pipes::new().map_err(|error| cannot_start(&error))?;
-    let signals = Signals::block();
     inherited::let_children_be_waited_for();
-    let original = Original { mask: signals.original(), open_files: system::open_files_limit() };
     let output = resolved.config.output.clone();
     let session = Session::start(resolved.config.clone(), Libraries { preload, agent })
         .map_err(|e| not_started(&output, &e))?;
@@ -221,11 +228,13 @@ fn launch_and_wait(
         session.root_started(pid.unsigned_abs());
         signals.pass_on(pid);
         held.go()?;
+        stranded::job_runs(pid);
         Ok(pid)
     });
     match started {
         Ok(pid) => {
             let outcome = wait::wait(pid, signals, &|signal| session.asked_to_end(signal));
+            stranded::job_ended(outcome);
             match outcome {
                 Outcome::Ended(status) => {
                     session.root_ended(pid.unsigned_abs(), status);
@@ -278,7 +287,7 @@ pub fn withdraw(session: Session) {
 fn finish(session: Session, outcome: Outcome, signals: &Signals) -> Result<RunInfo, CollectError> {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let watch = || {
             let mut interrupts = Interrupts::default();
             if outcome == Outcome::Interrupted {
                 interrupts.second(Instant::now());
@@ -292,7 +301,9 @@ fn finish(session: Session, outcome: Outcome, signals: &Signals) -> Result<RunIn
                     _ => {}
                 }
             }
-        });
+        };
+        // Refused where no thread may be started: only SIGKILL ends tprof then.
+        let _ = std::thread::Builder::new().spawn_scoped(scope, watch);
         let info = session.finish();
         done.store(true, Relaxed);
         // Wakes the thread: its wait would be up to 20 ms of every run.
@@ -364,7 +375,8 @@ fn export_after(resolved: &Resolved, format: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn end_as(outcome: Outcome) -> ExitCode {
+/// Ends as the job did.
+pub fn end_as(outcome: Outcome) -> ExitCode {
     match outcome {
         Outcome::Interrupted => signals::die_by(libc::SIGINT),
         Outcome::Ended(status) if libc::WIFSIGNALED(status) => {

@@ -111,6 +111,10 @@ impl Rule for HeapGrowth {
             }
             None => String::new(),
         };
+        let uncertain = match &growth.uncertain {
+            Some(why) => format!("; it may be less or more: {why}"),
+            None => String::new(),
+        };
         let is_long = judged_ns >= LONG_NS || scene.steps >= MANY_STEPS;
         let left_ns = full_in_ns(scene, grown, life_ns).filter(|_| is_long);
         let full = match left_ns {
@@ -118,7 +122,7 @@ impl Rule for HeapGrowth {
             None => String::new(),
         };
         let seen = format!(
-            "Live heap grows from {} to {} in {} ({rate}{estimate}{full}); {}.{}",
+            "Live heap grows from {} to {} in {} ({rate}{estimate}{full}{uncertain}); {}.{}",
             bytes(growth.first_bytes.get().unwrap_or(0)),
             bytes(last),
             duration(life_ns),

@@ -2,7 +2,7 @@
 
 use tprof_trace::HeapBlock;
 use tprof_trace::model::{
-    Counter, MemoryRecording, NameId, Process, Stack, Symbol, Thread, counter,
+    Counter, Loss, MemoryRecording, NameId, Process, Stack, Symbol, Thread, counter,
 };
 
 use super::super::outcome::Outcome;
@@ -21,7 +21,17 @@ fn grows(life_ns: u64, file: &str, limit: Option<u64>) -> Outcome {
 
 /// As [`grows`], with the moment of each MiB, from 0 to 20.
 fn takes(life_ns: u64, file: &str, limit: Option<u64>, when: &dyn Fn(f64) -> f64) -> Outcome {
-    let mut made = Fixture::new();
+    takes_with(Fixture::new(), life_ns, file, limit, when)
+}
+
+/// As [`takes`], into a file that has something already.
+fn takes_with(
+    mut made: Fixture,
+    life_ns: u64,
+    file: &str,
+    limit: Option<u64>,
+    when: &dyn Fn(f64) -> f64,
+) -> Outcome {
     let process = Process {
         process: 0,
         pid: 4711,
@@ -101,4 +111,19 @@ fn growth_after_a_start_has_the_rate_of_the_time_in_which_it_goes_on() {
     let outcome = takes(60 * SECOND, "/me/leak.c", None, &late);
     let (finding, _) = outcome.found.first().unwrap_or_else(|| panic!("{outcome:?}"));
     assert!(finding.seen.contains("20.0 MiB a minute"), "{}", finding.seen);
+}
+
+#[test]
+fn growth_after_losses_of_the_heap_says_that_it_may_be_less() {
+    let seen = |what| {
+        let mut made = Fixture::new();
+        let [what, why] = [what, "the ring stayed full"].map(|text| made.name(text));
+        made.writer.loss(Loss { time_ns: 5, process: None, what, count: 3, why });
+        let outcome = takes_with(made, 20 * SECOND, "/me/leak.c", None, &|at| at);
+        let (finding, _) = outcome.found.first().unwrap_or_else(|| panic!("{outcome:?}"));
+        finding.seen.clone()
+    };
+    let lost = seen("records");
+    assert!(lost.contains("may be less or more: 3 records lost (the ring stayed full)"), "{lost}");
+    assert!(!seen("CPU samples").contains("may be less"));
 }

@@ -50,7 +50,7 @@ fn a_summary_lists_what_happened_and_what_to_type() {
     (info.overhead.fraction_low, info.overhead.fraction_high) = (Some(0.004), Some(0.0123));
     info.overhead.wait_ns = 30_000_000;
     let first = Some("HIGH, up to 1.2 s (12.0 %): HotFunction, f, at a.py:3".to_owned());
-    let peak = Peak { bytes: 3 << 20, rank: Some(1), at_least: false };
+    let peak = Peak { bytes: 3 << 20, rank: Some(1), at_least: false, uncertain: None };
     assert_eq!(
         summary(&info, Some(peak), first, &config(), Outcome::Ended(3 << 8), Vec::new()),
         "tprof  2.31 s, 2 processes (3 program images), 2 ranks, exit status 3\n\
