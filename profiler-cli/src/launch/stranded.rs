@@ -2,7 +2,7 @@
 //! the start, and one that Rust aborts later, as it does where an allocation fails.
 //!
 //! Before the job runs, it takes tprof's place, unrecorded. While it runs, and after, a fresh tprof takes
-//! the place of this one, which the job has as its parent: [`wait`] ends as the job ended.
+//! the place of this one, which the job has as its parent: [`wait()`] ends as the job ended.
 #![allow(unsafe_code)]
 
 use super::signals::Signals;
