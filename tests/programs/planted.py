@@ -354,7 +354,9 @@ def victim_derives(rounds):
 def native():
     victim_derives(1)
     with WATCH:
-        for _ in range(1 if CALM else 20):
+        # Long enough for a hundred samples: one or two at its edges, or of a stack that could not be
+        # read, are no 5 % of it.
+        for _ in range(1 if CALM else 40):
             victim_derives(150_000)
     if CALM:
         time.sleep(3)
