@@ -168,6 +168,14 @@ class Bench:
     def rounds(self, full, quick):
         return quick if self.quick else full
 
+    def torch(self, what):
+        """A Python with PyTorch, or none, and a note of what "is not measured" then."""
+        python = self.args.torch_python
+        if python and subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode == 0:
+            return python
+        self.notes.append(f"no PyTorch: --torch-python names a Python that has it; {what} not measured")
+        return None
+
     # The rows.
 
     def probe(self, when="before"):

@@ -62,9 +62,8 @@ class Recording:
 
 
 def measure(bench):
-    python = bench.args.torch_python
-    if not python or subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
-        bench.notes.append("no PyTorch: --torch-python names a Python that has it; the collector's CPU time is not measured")
+    python = bench.torch("the collector's CPU time is")
+    if not python:
         return
     contenders = {"tprof": bench.tprof}
     if bench.args.against:

@@ -11,7 +11,6 @@ import random
 import re
 import shutil
 import statistics
-import subprocess
 from pathlib import Path
 
 from measure import Run
@@ -31,9 +30,8 @@ CONTENDERS = {
 
 
 def measure(bench):
-    python = bench.args.torch_python
-    if not python or subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
-        bench.notes.append("no PyTorch: --torch-python names a Python that has it; eager steps are not measured")
+    python = bench.torch("eager steps are")
+    if not python:
         return
     steps, rounds = bench.rounds(300, 150), bench.rounds(12, 5)
 

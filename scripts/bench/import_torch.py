@@ -39,9 +39,8 @@ class Import:
 
 
 def measure(bench):
-    python = bench.args.torch_python
-    if not python or subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
-        bench.notes.append("no PyTorch: --torch-python names a Python that has it; its import is not measured")
+    python = bench.torch("its import is")
+    if not python:
         return
     job = [python, "-c", "import torch"]
 

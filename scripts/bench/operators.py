@@ -8,7 +8,6 @@ it: callbacks that do nothing show how much that is.
 
 import os
 import statistics
-import subprocess
 from pathlib import Path
 
 from measure import Run
@@ -19,9 +18,8 @@ NAMES_NS, SIZES_NS = 150, 300
 
 
 def measure(bench):
-    python = bench.args.torch_python
-    if not python or subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
-        bench.notes.append("no PyTorch: --torch-python names a Python that has it; operators are not measured")
+    python = bench.torch("operators are")
+    if not python:
         return
     steps, rounds = bench.rounds(400, 200), bench.rounds(7, 3)
 

@@ -31,13 +31,10 @@ MISSED_SHARE = 0.05
 
 def jobs(bench):
     """Name and command of each job that this machine can run."""
-    python = bench.args.torch_python
-    can = python and subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode == 0
-    if can:
+    python = bench.torch("the stated overhead of its job is")
+    if python:
         steps = bench.rounds(400, 150)
         yield "PyTorch: MLP, DataLoader with 2 workers", [python, PROGRAMS / "train_mlp.py", steps]
-    else:
-        bench.notes.append("no PyTorch: --torch-python names a Python that has it")
     yield "Python: sqlite3 in memory", [sys.executable, PROGRAMS / "query.py", bench.rounds(400_000, 200_000)]
     if bench.cc1:
         yield "cc1 -O2 of 50,000 lines", [bench.cc1, "-quiet", "-O2", "-w", bench.built / "big.c", "-o", "/dev/null"]

@@ -122,49 +122,109 @@ fn is_wanted() -> bool {
 #[cold]
 #[inline(never)]
 pub fn follow() {
-    if closed(Class::Threads) || HANDLE.load(Relaxed) == 0 {
-        return;
-    }
+    let both_known = DISABLE.load(Relaxed) != 0 && ENABLE.load(Relaxed) != 0;
+    let differs = || is_wanted() != (MUTED.load(Acquire) == 0);
     // Recording may be switched once more meanwhile.
-    while is_wanted() != (MUTED.load(Relaxed) == 0) {
-        let function = if is_wanted() { &ENABLE } else { &DISABLE };
-        let both_known = DISABLE.load(Relaxed) != 0 && ENABLE.load(Relaxed) != 0;
-        if !both_known || !call(function) {
-            return;
+    while both_known && !closed(Class::Threads) && differs() {
+        let Some(switch) = Switch::take() else { return };
+        // Another thread may have switched it since.
+        let wanted = is_wanted();
+        if wanted != (MUTED.load(Acquire) == 0) {
+            switch.call(if wanted { &ENABLE } else { &DISABLE });
+            MUTED.store(u32::from(!wanted), Release);
         }
-        let was_muted = MUTED.load(Relaxed);
-        MUTED.store(was_muted ^ 1, Relaxed);
-        set(phase::DONE);
     }
 }
 
 /// Has PyTorch call the callback of operators no more in this process; false if it is not called
 /// now, or another thread switches it.
 pub fn disable_for_good() -> bool {
-    if DISABLE.load(Relaxed) == 0 || MUTED.load(Relaxed) != 0 || !call(&DISABLE) {
+    let Some(switch) = Switch::take() else { return false };
+    if DISABLE.load(Relaxed) == 0 || MUTED.load(Acquire) != 0 {
         return false;
     }
+    switch.call(&DISABLE);
     HANDLE.store(0, Relaxed);
-    set(phase::DONE);
     true
 }
 
-/// Calls a function with the handle, unless another thread does or did: PyTorch's lock may be taken
-/// until the caller sets the phase again.
-fn call(function: &AtomicUsize) -> bool {
-    PROCESS.store(state::PID.load(Relaxed), Relaxed);
-    if PHASE.compare_exchange(phase::DONE, phase::REGISTERS, AcqRel, Relaxed).is_err() {
-        return false;
+/// The one thread that switches the callback: while it does, PyTorch's lock may be taken, which a
+/// child that is forked then finds by the phase.
+struct Switch {
+    handle: u64,
+}
+
+impl Switch {
+    /// `None` without a callback, or where another thread has it.
+    fn take() -> Option<Switch> {
+        PROCESS.store(state::PID.load(Relaxed), Relaxed);
+        PHASE.compare_exchange(phase::DONE, phase::REGISTERS, AcqRel, Relaxed).ok()?;
+        let switch = Switch { handle: HANDLE.load(Acquire) };
+        (switch.handle != 0).then_some(switch)
     }
-    let handle = HANDLE.load(Relaxed);
-    if handle == 0 {
+
+    /// Calls one of PyTorch's two functions, which is known.
+    fn call(&self, function: &AtomicUsize) {
+        // SAFETY: the function that was found under the name of one that takes a handle; the handle
+        // is of a callback that was registered, in a library that is loaded (`gone`).
+        unsafe {
+            let function: unsafe extern "C" fn(u64) = core::mem::transmute(function.load(Relaxed));
+            function(self.handle);
+        }
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
         set(phase::DONE);
-        return false;
     }
-    // SAFETY: a function of PyTorch's that takes a handle.
-    unsafe {
-        let function: unsafe extern "C" fn(u64) = core::mem::transmute(function.load(Relaxed));
-        function(handle);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::AtomicBool;
+    use tprof_wire::region::RegionHeader;
+
+    static IS_ENABLED: AtomicBool = AtomicBool::new(true);
+    static REPEATED: AtomicU32 = AtomicU32::new(0);
+
+    unsafe extern "C" fn enable(_: u64) {
+        REPEATED.fetch_add(IS_ENABLED.swap(true, SeqCst).into(), SeqCst);
     }
-    true
+
+    unsafe extern "C" fn disable(_: u64) {
+        REPEATED.fetch_add((!IS_ENABLED.swap(false, SeqCst)).into(), SeqCst);
+    }
+
+    // One test: the callback is the process's.
+    #[test]
+    fn threads_that_follow_at_once_leave_the_callback_as_recording_is() {
+        let words = vec![0u64; size_of::<RegionHeader>().div_ceil(8) + 8].leak();
+        let region = words.as_mut_ptr().cast::<u8>();
+        let region = region.wrapping_add(region.align_offset(64));
+        state::REGION.store(region, SeqCst);
+        let off = &state::header().unwrap().off;
+        let address = |function: unsafe extern "C" fn(u64)| Some(function as *const () as usize);
+        assert!(begin());
+        registered(7, address(disable), address(enable));
+        set(phase::DONE);
+        for round in 0..2_000 {
+            off.store(round % 2, SeqCst);
+            let start = std::sync::Barrier::new(4);
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        start.wait();
+                        follow();
+                    });
+                }
+            });
+            follow();
+            assert_eq!(IS_ENABLED.load(SeqCst), round % 2 == 0, "round {round}");
+        }
+        assert_eq!(REPEATED.load(SeqCst), 0);
+        gone();
+        state::REGION.store(core::ptr::null_mut(), SeqCst);
+    }
 }

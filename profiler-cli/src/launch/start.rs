@@ -165,7 +165,7 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    /// Prepares it.
+    /// Prepares everything that needs memory, so that [`Replacement::run`] needs none.
     pub fn new(command: &[OsString]) -> io::Result<Replacement> {
         let plan = Plan::new(command, &[])?;
         Ok(Replacement { environment: pointers(&plan.environment, 0), plan })

@@ -135,9 +135,9 @@ fn text(digits: &[u8; 24]) -> *const libc::c_char {
 /// A job whose tprof is gone.
 #[derive(Args, Debug)]
 pub struct WaitArgs {
-    /// Its process.
+    /// The job's process id.
     pid: i32,
-    /// Its wait status; below zero while it runs.
+    /// The job's wait status; below zero while it runs.
     #[arg(allow_hyphen_values = true)]
     status: i64,
 }

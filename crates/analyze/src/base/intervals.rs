@@ -53,7 +53,7 @@ impl Cover {
         union.finish()
     }
 
-    /// What is in any of these, however many there are.
+    /// The union of all these covers, in time that grows with their parts and not with pairs of them.
     pub fn any(covers: impl IntoIterator<Item = impl Borrow<Cover>>) -> Cover {
         let mut parts: Vec<Interval> = Vec::new();
         covers.into_iter().for_each(|cover| parts.extend(&cover.borrow().parts));

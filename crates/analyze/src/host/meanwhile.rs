@@ -155,7 +155,8 @@ impl Meanwhile {
         let weight = |doing: &Doing| {
             let inside = all(doing) / self.kept_ns.max(1) as f64;
             let outside = doing.outside_ns as f64 / self.outside_ns.max(1) as f64;
-            // What little time there is between waits is that of samples which reach over their ends.
+            // A sample may reach over the end of a wait. If the time between waits is very short, most
+            // of it comes from such samples and says nothing.
             let is_told = self.outside_ns as f64 >= LEAST_BETWEEN * self.kept_ns as f64;
             all(doing) * (inside - if is_told { outside } else { 0.0 }).max(0.0)
         };

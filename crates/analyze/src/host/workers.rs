@@ -6,8 +6,8 @@
 //! - Where processes of `multiprocessing` (DataLoader's workers, pools) were seen, others are none.
 //! - It runs while the driving thread waits, or it ran right before these waits end, more often than
 //!   a process would by chance whose times have nothing to do with them.
-//! - One that is busy all the time, whatever the driving thread does, makes nothing that is waited for
-//!   where another one's work ends the waits.
+//! - If another process' work ends the waits, a process that is busy all the time, whatever the
+//!   driving thread does, is not the one that is waited for.
 //!
 //! Workers of one function are a team: any of them may make the next.
 
@@ -156,8 +156,8 @@ impl Workers {
             ahead.is_clear && ends_waits(&sum(team, |one| &one.ran), waits, window)
         });
         let is_busy = |share: f64| share >= MOSTLY_RUNNING;
-        // What one team works at in most of the waits, no wait of another's makes longer, unless
-        // another one's work ends them.
+        // If one team is busy during most of the waits, we blame its work, and not the sleep of some
+        // other process. The exception is a process whose work clearly ends the waits.
         let is_explained = !ends && teams.iter().any(|(_, share)| is_busy(*share));
         // Where none is clearly waited for, the one that most likely is.
         let is_clear = ahead.iter().any(|one| one.is_clear);

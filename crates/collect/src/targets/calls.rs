@@ -428,6 +428,13 @@ mod tests {
     use super::*;
     use tprof_wire::calls::{FUNCTIONS, Number};
 
+    fn note(number: Number, result: u32, detail: u64) -> CallNote {
+        let number = number as u32;
+        let function = &FUNCTIONS[number as usize];
+        let (end, kind, stack) = (0, 0, 0);
+        CallNote::Call { function, number, end, result, kind, stream: 0, detail, stack }
+    }
+
     #[test]
     fn hooks_of_launches_are_launches_in_traces_too() {
         for function in FUNCTIONS {
@@ -443,19 +450,7 @@ mod tests {
         let path = dir.path().join("rank-0.tprof");
         let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();
         let (clock, mut calls) = (Clock::new(), Calls::new(0));
-        let number = Number::cudaMalloc as u32;
-        let function = &FUNCTIONS[number as usize];
-        let (result, detail) = (2, 1 << 50);
-        let note = CallNote::Call {
-            function,
-            number,
-            end: 0,
-            result,
-            kind: 0,
-            stream: 0,
-            detail,
-            stack: 0,
-        };
+        let note = note(Number::cudaMalloc, 2, 1 << 50);
         calls.take(note, 0, 1_000_000_000, &clock, &mut writer);
         let call = calls.stack_of_call.take().expect("its arguments");
         assert_eq!((call.name, call.args == NameId(0)), ("cudaMalloc", false));
@@ -467,17 +462,7 @@ mod tests {
         let path = dir.path().join("rank-0.tprof");
         let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();
         let (clock, mut calls) = (Clock::new(), Calls::new(0));
-        let launch = &FUNCTIONS[Number::cudaLaunchKernel as usize];
-        let note = || CallNote::Call {
-            function: launch,
-            number: Number::cudaLaunchKernel as u32,
-            end: 0,
-            result: 0,
-            kind: 0,
-            stream: 0,
-            detail: 0,
-            stack: 0,
-        };
+        let note = || note(Number::cudaLaunchKernel, 0, 0);
         for at in 0..10 {
             calls.take(note(), 0, 1_000_000_000 + at, &clock, &mut writer);
         }

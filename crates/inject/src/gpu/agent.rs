@@ -232,6 +232,7 @@ extern "C" fn work(_: *mut c_void) -> *mut c_void {
         in_vain: 0,
         requests: 0,
         looked_ns: sys::monotonic_ns(),
+        off_ns: None,
     };
     let mut is_up = false;
     loop {
@@ -283,18 +284,27 @@ struct Flushing {
     requests: u64,
     /// When it last looked whether recording is on (CLOCK_MONOTONIC).
     looked_ns: u64,
+    /// Since when it has found recording off (CLOCK_MONOTONIC), and CUPTI records.
+    off_ns: Option<u64>,
 }
 
 impl Flushing {
-    /// Has CUPTI record while recording is on, and only then. What a hook has not seen before this
-    /// does is not recorded.
+    /// Has CUPTI record while recording is on, and only then. It goes on for the time of a flush after
+    /// recording is off: work that was launched before is still to end. What has begun before this
+    /// resumes, and no hook has seen, is not recorded.
     fn follow(&mut self) {
-        let (was_paused, now_ns) = (kinds::is_paused(), sys::monotonic_ns());
-        if kinds::follow(self.thread, &self.cupti, resume) && was_paused {
-            let late_ns = now_ns.saturating_sub(self.looked_ns);
-            note(self.thread, trouble::RESUMED, late_ns, b"");
+        let now_ns = sys::monotonic_ns();
+        let before_ns = core::mem::replace(&mut self.looked_ns, now_ns);
+        if kinds::is_paused() {
+            if kinds::follow(self.thread, &self.cupti, resume) {
+                note(self.thread, trouble::RESUMED, now_ns.saturating_sub(before_ns), b"");
+            }
+        } else if noticed::is_on(self.thread) {
+            self.off_ns = None;
+        } else if now_ns.saturating_sub(*self.off_ns.get_or_insert(now_ns)) >= FLUSH_NS {
+            self.off_ns = None;
+            kinds::follow(self.thread, &self.cupti, resume);
         }
-        self.looked_ns = now_ns;
     }
 
     /// Flushes if it is time, and reads what came back. CUPTI is not called before it has asked
@@ -378,6 +388,10 @@ impl Flushing {
 /// A thread of the job's makes a call that has to be recorded, and CUPTI has paused.
 extern "C" fn resume() {
     if let (Some(cupti), Some(thread)) = (started::cupti(), gate::recording()) {
+        if buffers::REQUESTS.load(Acquire) == 0 {
+            // Another thread may be in `cuInit` yet.
+            started::wait_for_driver();
+        }
         kinds::follow(thread, &cupti, resume);
     }
 }

@@ -136,6 +136,7 @@ fn name(kind: CUpti_ActivityKind) -> &'static [u8] {
 pub fn enable(thread: &Thread, cupti: &Cupti) -> u32 {
     let mut on = 0;
     PAUSED.store(0, Relaxed);
+    noticed::call_before_work(None);
     for (kind, what) in KINDS {
         // SAFETY: a number that CUPTI defines.
         let result = unsafe { (cupti.enable)(kind) };

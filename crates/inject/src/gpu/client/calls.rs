@@ -108,13 +108,15 @@ pub(super) extern "C" fn enable_context(
     context: CUcontext,
     kind: CUpti_ActivityKind,
 ) -> CUptiResult {
+    let real = || real!(cuptiActivityEnableContext as f::ActivityEnableContext, (context, kind));
+    // A forked child has none, and may find the switch taken for good.
+    let Some(cupti) = started::cupti() else { return real() };
     kinds::unchanged(|| {
-        let cupti = started::cupti();
-        if let Some(cupti) = cupti.filter(|_| kinds::is_on(kind)) {
+        if kinds::is_on(kind) {
             return enable_with(&cupti, kind);
         }
-        let result = real!(cuptiActivityEnableContext as f::ActivityEnableContext, (context, kind));
-        if let Some(cupti) = cupti.filter(|_| result == CUPTI_SUCCESS) {
+        let result = real();
+        if result == CUPTI_SUCCESS {
             wants::begin(kind, now_ns(&cupti));
         }
         result
