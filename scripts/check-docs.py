@@ -180,7 +180,7 @@ def check_glossary():
 
 
 def main():
-    documents = [ROOT / "README.md", ROOT / "python/README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    documents = [ROOT / "README.md", ROOT / "python/README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
     documents = [path for path in documents if path.exists()]
     if not TPROF.exists():
         sys.exit(f"there is no {TPROF}: cargo build --release -p tprof-cli")
