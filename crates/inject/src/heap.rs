@@ -1,5 +1,16 @@
 //! What the allocator hooks report: every event (`exact`), or exact counters
 //! and sampled events (`sampled`).
+//!
+//! - `exact` counts the bytes that were requested. `sampled` counts them as the allocator rounds
+//!   them, because it reads the block's size to make frees cheap; its peak and live bytes are
+//!   exact to 64 KiB per thread.
+//! - A `realloc` is a free and an allocation of the new size at its own stack, also in place. A
+//!   failed one counts nothing.
+//! - A forked child starts at zero. Blocks that it inherited are its parent's; to free one is a
+//!   free of an unknown block.
+//! - While recording is off no event is counted. Under `sampled`, threads keep the balance of
+//!   live bytes. Under `exact`, blocks that came or went then are unknown, so live and peak bytes
+//!   are missing from the first gap on.
 
 use crate::block::Thread;
 use crate::unrecorded::missed;
