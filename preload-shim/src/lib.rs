@@ -46,7 +46,7 @@ static CONSTRUCTOR: unsafe extern "C" fn(i32, *const *const c_char, *const *cons
 #[unsafe(link_section = ".fini_array")]
 static DESTRUCTOR: extern "C" fn() = {
     extern "C" fn destructor() {
-        tprof_inject::arming::gone();
+        tprof_inject::pytorch_registration::gone();
     }
     destructor
 };

@@ -1,7 +1,7 @@
 //! Bytes of CUDA arrays, by what a program asks for: width, height, depth and elements. The
 //! device lays them out as it likes, so that this is the least that an array takes.
 
-use crate::frame::{Frame, word};
+use crate::call_args::{Frame, word};
 use tprof_wire::calls::Bytes;
 
 /// Of an array of the runtime's: elements of a `cudaChannelFormatDesc` at argument 1.

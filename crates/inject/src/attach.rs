@@ -2,10 +2,11 @@
 //! descriptors, three mappings, and nothing left open.
 
 use crate::block::Thread;
+use crate::loss::lose_child;
 use crate::sys::{self, flags};
-use crate::unrecorded::lose_child;
 use crate::{
-    arch, environment, pointers, python, recent, ring, stall, start_collector, state, unwind,
+    arch, collector_liveness, environment, python, recent_stacks, ring, start_collector, state,
+    tls_owner, unwind,
 };
 use core::ffi::c_ulong;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
@@ -68,7 +69,7 @@ pub enum Outcome {
 pub fn attach(thread: &Thread, forked: bool, again: bool) -> Outcome {
     let began_ns = sys::monotonic_ns();
     if !forked && !again {
-        pointers::prepare();
+        tls_owner::prepare();
         if !remember_socket() {
             return Outcome::Never;
         }
@@ -76,7 +77,7 @@ pub fn attach(thread: &Thread, forked: bool, again: bool) -> Outcome {
     let was_asked = state::WIPED.asked.load(Relaxed) != 0;
     // The child of a process without an answer does not wait: what is mapped here is its
     // parent's, as is the thread's block.
-    let patient = !(again && !was_asked || forked && stall::stands_still(thread));
+    let patient = !(again && !was_asked || forked && collector_liveness::stands_still(thread));
     SEEN_CHANGED.store(changed(), Relaxed);
     let outcome = meet(forked, patient, was_asked);
     if outcome == Outcome::Later {
@@ -261,7 +262,7 @@ fn shake_hands(fd: i32, forked: bool, late: bool, is_plain: bool) -> Answer {
         Err(sys::socket::NoMessage::Late) => return Answer::Late,
         Err(sys::socket::NoMessage::Other) => return Answer::Refused,
     };
-    stall::COLLECTOR.store(sys::socket::peer(fd), Relaxed);
+    collector_liveness::COLLECTOR.store(sys::socket::peer(fd), Relaxed);
     let is_welcome = Welcome::from_bytes(&answer).is_some_and(|answer| answer.admits());
     let ok = is_welcome && map_all(fds);
     for fd in fds {
@@ -324,7 +325,7 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     state::PID.store(sys::pid(), Relaxed);
     ask_for_wiping();
     unwind::prepare();
-    recent::prepare();
+    recent_stacks::prepare();
     python::attached(header);
     if header.stack_mode.load(Relaxed) == stack_mode::PYTHON {
         python::prepare();

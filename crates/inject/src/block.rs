@@ -1,7 +1,7 @@
 //! One thread's own block: what the hooks keep between two events.
 
-use crate::closed::{Class, closed};
-use crate::own::Own;
+use crate::seccomp::{Class, closed};
+use crate::signal_cell::Own;
 use crate::state::{self, WIPED};
 use crate::{arch, sys};
 use core::marker::PhantomData;
@@ -16,7 +16,7 @@ pub struct Thread {
     /// that a thread begins with is the complement of no generation, nor of none.)
     /// First: [`crate::gate::recording`] reads it by itself.
     stamp: Own<u64>,
-    /// The same while [`crate::quick`] may count this thread's blocks; else zero.
+    /// The same while [`crate::fast_path`] may count this thread's blocks; else zero.
     quick: Own<u64>,
     slot: Own<*mut ThreadSlot>,
     off: Own<*mut AtomicU32>,
@@ -113,7 +113,7 @@ impl Thread {
     ///
     /// # Safety
     /// The task that runs has thread-local storage of libc's, as a caller of a function
-    /// that uses thread-local variables has; others ask [`crate::pointers::own_block`].
+    /// that uses thread-local variables has; others ask [`crate::tls_owner::own_block`].
     #[inline(always)]
     pub unsafe fn here() -> &'static Thread {
         // SAFETY: the caller's premise; the block is part of this thread's static
@@ -145,7 +145,7 @@ impl Thread {
         self.mem_mode.set(mode as u16);
     }
 
-    /// Lets [`crate::quick`] count the blocks of this thread, which may record, samples blocks, and
+    /// Lets [`crate::fast_path`] count the blocks of this thread, which may record, samples blocks, and
     /// reads their sizes from their headers.
     #[inline(always)]
     pub fn take_the_short_way(&self) {

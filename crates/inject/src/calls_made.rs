@@ -5,10 +5,10 @@
 //! filter that kills for any other (`sandboxed enough`).
 
 use crate::arch::number as n;
-use crate::closed::{self, CLASSES, Class, Counts, closed};
 use crate::filter::{Filter, SystemCall};
+use crate::seccomp::{self, CLASSES, Class, Counts, closed};
 use crate::sys::flags::*;
-use crate::{gate, loaded, pointers, ring, stacks, state};
+use crate::{gate, loaded, ring, stacks, state, tls_owner};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use tprof_wire::env;
 
@@ -19,7 +19,7 @@ static FOLLOWER: AtomicUsize = AtomicUsize::new(0);
 /// This library's counts, for one that has no hooks.
 pub fn followed_by(make_room: MakeRoom) -> *const Counts {
     FOLLOWER.store(make_room as usize, Relaxed);
-    closed::counts()
+    seccomp::counts()
 }
 
 /// Makes room for records before it may no longer be made, also in the library that
@@ -58,7 +58,7 @@ pub fn follow_preloaded() {
         )
     };
     // SAFETY: what the function of that name returns; the preloaded library stays.
-    unsafe { closed::follow(counts) };
+    unsafe { seccomp::follow(counts) };
 }
 
 /// The classes that a filter closes.
@@ -97,7 +97,7 @@ impl Closing {
     }
 
     fn each(self, change: impl Fn(&AtomicU32)) {
-        for (count, closes) in closed::counts().iter().zip(self.0) {
+        for (count, closes) in seccomp::counts().iter().zip(self.0) {
             if closes {
                 change(count);
             }
@@ -127,7 +127,7 @@ const PRIVATE: usize = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
 fn calls(class: Class) -> &'static [SystemCall] {
     match class {
-        Class::Threads if pointers::asks_the_kernel() => THREADS,
+        Class::Threads if tls_owner::asks_the_kernel() => THREADS,
         Class::Threads => THREADS.get(1..).unwrap_or(THREADS),
         Class::Processes => PROCESSES,
         Class::Reading => READING,
@@ -137,7 +137,7 @@ fn calls(class: Class) -> &'static [SystemCall] {
 
 static THREADS: &[SystemCall] = &[
     // Where the processor does not give the thread pointer away.
-    call(n::ARCH_PRCTL, [is(pointers::GET_FS), ANY, ZERO, ZERO, ZERO]),
+    call(n::ARCH_PRCTL, [is(tls_owner::GET_FS), ANY, ZERO, ZERO, ZERO]),
     call(n::RT_SIGPROCMASK, [is(2), ANY, ANY, is(8), ZERO]),
     call(n::RT_SIGPROCMASK, [is(usize::MAX), ANY, ZERO, is(8), ZERO]),
     plain(n::GETPID),

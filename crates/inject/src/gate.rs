@@ -6,10 +6,10 @@
 //! out.
 
 use crate::block::Thread;
-use crate::closed::{Class, closed};
+use crate::loss::{lose_child, lose_one, own_pid};
+use crate::seccomp::{Class, closed};
 use crate::state::{self, WIPED, phase};
-use crate::unrecorded::{lose_child, lose_one, own_pid};
-use crate::{arch, attach, pointers, ring, sys, thread_notes};
+use crate::{arch, attach, ring, sys, thread_notes, tls_owner};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::region::{self, RegionHeader, ThreadSlot, slot_state};
 
@@ -28,12 +28,12 @@ pub fn recording() -> Option<&'static Thread> {
 }
 
 /// As [`recording`], for any task: `None`, and no memory touched, where this one
-/// has no thread-local storage of ours. See [`pointers`].
+/// has no thread-local storage of ours. See [`tls_owner`].
 pub fn recording_if_own() -> Option<&'static Thread> {
     if state::PHASE.load(Relaxed) == phase::OFF {
         return None;
     }
-    let thread = pointers::own_block()?;
+    let thread = tls_owner::own_block()?;
     if thread.may_record() { Some(thread) } else { enter() }
 }
 
@@ -52,7 +52,7 @@ fn enter() -> Option<&'static Thread> {
     if state::PHASE.load(Acquire) == phase::LATER && !attach::is_time_again() {
         return None;
     }
-    let Some(thread) = pointers::own_block() else {
+    let Some(thread) = tls_owner::own_block() else {
         lose_one();
         return None;
     };
@@ -159,7 +159,7 @@ fn enter_thread(thread: &Thread) -> bool {
     header.threads_seen.fetch_add(1, Relaxed);
     header.threads_changed.fetch_add(1, Release);
     thread.admit(generation);
-    pointers::remember();
+    tls_owner::remember();
     thread_notes::started(thread);
     true
 }

@@ -5,8 +5,8 @@
 //! after it returned and only where it succeeded, so that the caller's pointers
 //! are known to be good.
 
+use crate::call_args::Frame;
 use crate::callee;
-use crate::frame::Frame;
 use core::ffi::{c_int, c_void};
 use tprof_wire::calls::FUNCTIONS;
 use tprof_wire::gemm::*;

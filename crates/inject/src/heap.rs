@@ -13,7 +13,7 @@
 //!   are missing from the first gap on.
 
 use crate::block::Thread;
-use crate::unrecorded::missed;
+use crate::loss::missed;
 use crate::{gate, ring, sampling, stacks};
 use tprof_wire::record::Kind;
 use tprof_wire::region::mem_mode;

@@ -5,7 +5,7 @@
 //! finds its name and records it.
 
 use crate::block::Thread;
-use crate::frame::{Frame, word};
+use crate::call_args::{Frame, word};
 use crate::sys::{self, flags};
 use crate::{loaded, ring};
 use core::ffi::{CStr, c_char};

@@ -4,8 +4,8 @@
 //! asked (`PMPI_Type_size`, `PMPI_Comm_size`), after the call returned with success: a bad handle
 //! would end the job. Both are local and take no lock that the call does not take.
 
+use crate::call_args::Frame;
 use crate::callee;
-use crate::frame::Frame;
 use core::ffi::c_int;
 use tprof_wire::calls::{FUNCTIONS, MpiMessage, NO_BYTES};
 

@@ -3,10 +3,10 @@
 //!
 //! An allocation of `s` bytes is kept with probability `1 - exp(-s / interval)`,
 //! one of at least `interval` bytes always. Frees are recorded for kept blocks
-//! only, see [`crate::kept`].
+//! only, see [`crate::sampled_blocks`].
 
 use crate::block::Thread;
-use crate::kept::{forget, is_candidate, remember};
+use crate::sampled_blocks::{forget, is_candidate, remember};
 use crate::{arch, ring, stacks, state};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_wire::record::Kind;
@@ -23,7 +23,7 @@ static AGREED: AtomicU32 = AtomicU32::new(0);
 const BY_HEADER: u32 = 1;
 const BY_CALL: u32 = 2;
 
-/// Usable bytes of a block. Opens [`crate::quick`] to the thread, which samples blocks, once they are
+/// Usable bytes of a block. Opens [`crate::fast_path`] to the thread, which samples blocks, once they are
 /// read from headers.
 ///
 /// # Safety

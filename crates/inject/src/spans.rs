@@ -4,8 +4,8 @@
 //! and its pop carry how deep they lie, so that a lost one takes no other's place.
 
 use crate::block::Thread;
+use crate::loss::missed;
 use crate::schedule::{self, Source};
-use crate::unrecorded::missed;
 use crate::{capture, gate, interned, ring, state};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::capture::Opens;

@@ -98,7 +98,7 @@ pub struct Hot {
     pub calloc: AtomicUsize,
     /// The real `free`.
     pub free: AtomicUsize,
-    /// Memory of [`crate::kept`]; null until it is mapped, for good.
+    /// Memory of [`crate::sampled_blocks`]; null until it is mapped, for good.
     pub kept: AtomicPtr<u8>,
     /// Whether the clock is the TSC.
     pub clock_is_tsc: AtomicU32,

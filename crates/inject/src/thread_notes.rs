@@ -1,7 +1,7 @@
 //! What is written of a thread itself: that it began, what it is called, that it ended.
 
 use crate::block::Thread;
-use crate::{arming, pointers, python, ring, state, sys, unwind};
+use crate::{python, pytorch_registration, ring, state, sys, tls_owner, unwind};
 use core::sync::atomic::Ordering::*;
 use tprof_wire::operators::note;
 use tprof_wire::record::ExtKind;
@@ -13,7 +13,7 @@ pub fn started(thread: &Thread) {
     let (tid, creator) = (u64::from(thread.tid.get()), u64::from(thread.creator.get()));
     ring::ext(thread, ExtKind::ThreadStart, 0, clock, &[tid, creator]);
     named(thread);
-    if arming::cut_off().is_some() {
+    if pytorch_registration::cut_off().is_some() {
         // Its own callbacks, if it comes to register some, are noted later.
         ring::ext(thread, ExtKind::OperatorNote, note::FORKED, clock, &[0, 0]);
     }
@@ -49,7 +49,7 @@ pub fn ended(thread: &Thread) {
     }
     let clock = thread.clock();
     ring::ext(thread, ExtKind::ThreadExit, 0, clock, &[u64::from(thread.tid.get()), 0]);
-    pointers::forget();
+    tls_owner::forget();
     python::ended(thread);
     unwind::forget(thread);
     thread.slot().state.store(slot_state::ENDING, Release);

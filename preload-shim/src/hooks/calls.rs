@@ -6,7 +6,7 @@
 
 use super::cupti;
 use core::arch::naked_asm;
-use tprof_inject::frame::Frame;
+use tprof_inject::call_args::Frame;
 use tprof_inject::{callee, calls, entry_points, mpi};
 use tprof_wire::calls::{Does, FUNCTIONS, Library, Number};
 

@@ -7,7 +7,7 @@
 
 use core::ffi::{CStr, c_char, c_int};
 use core::marker::PhantomData;
-use tprof_inject::closed::{Class, closed};
+use tprof_inject::seccomp::{Class, closed};
 use tprof_inject::sys;
 use tprof_wire::env;
 

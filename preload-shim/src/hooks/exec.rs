@@ -4,8 +4,8 @@ use super::environment::{Environment, Strings, without_us};
 use crate::real;
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int, c_long};
-use tprof_inject::closed::{Class, closed};
-use tprof_inject::{attach, environment, exec, life, state, sys, unrecorded};
+use tprof_inject::seccomp::{Class, closed};
+use tprof_inject::{attach, environment, exec, lifecycle, loss, state, sys};
 use tprof_wire::env;
 use tprof_wire::record::ExecVerdict;
 
@@ -48,11 +48,11 @@ unsafe fn announced(
     };
     if closed(Class::Threads) || closed(Class::Processes) {
         // The filter lives on in the new program, where attaching could be fatal.
-        unrecorded::lose_child_if_not_own();
-        life::executing(path.to_bytes(), ExecVerdict::Filtered, spawn);
+        loss::lose_child_if_not_own();
+        lifecycle::executing(path.to_bytes(), ExecVerdict::Filtered, spawn);
         let result = without_us(given, run);
         if !spawn {
-            life::exec_failed(result);
+            lifecycle::exec_failed(result);
         }
         return result;
     }
@@ -60,18 +60,18 @@ unsafe fn announced(
     let fresh = !state::is_attached();
     if fresh && verdict(path, given) == ExecVerdict::Followed {
         if !attach::is_reachable() {
-            unrecorded::lose_child(sys::pid());
+            loss::lose_child(sys::pid());
         }
         return run(environment);
     }
     let verdict = verdict(path, given);
     if verdict != ExecVerdict::Followed {
-        unrecorded::lose_child_if_not_own();
+        loss::lose_child_if_not_own();
     }
     if path.to_bytes().starts_with(b"/proc/self/") {
         execute_link(path, verdict, spawn);
     } else {
-        life::executing(path.to_bytes(), verdict, spawn);
+        lifecycle::executing(path.to_bytes(), verdict, spawn);
     }
     let result = if matches!(verdict, ExecVerdict::OtherClass | ExecVerdict::Sanitizer) {
         without_us(given, run)
@@ -79,7 +79,7 @@ unsafe fn announced(
         run(environment)
     };
     if !spawn {
-        life::exec_failed(result);
+        lifecycle::exec_failed(result);
     }
     result
 }
@@ -89,7 +89,7 @@ unsafe fn announced(
 fn execute_link(link: &CStr, verdict: ExecVerdict, spawn: bool) {
     let mut target = [0u8; PATH_MAX];
     let name = sys::link_target(link, &mut target).unwrap_or(link.to_bytes());
-    life::executing(name, verdict, spawn);
+    lifecycle::executing(name, verdict, spawn);
 }
 
 /// Finds what `execvp` would run, into `out`; the name itself if nothing is found.
@@ -327,7 +327,7 @@ unsafe fn spawned(
         unsafe { announced(path, environment, true, &mut |environment| run(out, environment)) };
     // SAFETY: on success libc stored the pid there.
     let child = if error == 0 { (unsafe { *out }) as u32 } else { 0 };
-    life::spawned(child, error);
+    lifecycle::spawned(child, error);
     error
 }
 

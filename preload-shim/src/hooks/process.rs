@@ -2,19 +2,19 @@
 
 use crate::real;
 use core::ffi::{c_int, c_void};
-use tprof_inject::{life, state};
+use tprof_inject::{lifecycle, state};
 
 /// Hook. The child attaches at its first event; on kernels that cannot wipe a
 /// page on fork, this marks it as one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fork() -> c_int {
-    let clock = life::clock_before();
+    let clock = lifecycle::clock_before();
     let child = real!(FORK() as fn() -> c_int, else -1);
     if child == 0 {
         state::WIPED.wipe();
-        life::born_under_filter();
+        lifecycle::born_under_filter();
     } else if child > 0 {
-        life::forked(child as u32, clock);
+        lifecycle::forked(child as u32, clock);
     }
     child
 }
@@ -26,7 +26,7 @@ fn reaped(child: c_int, status: *const c_int) -> c_int {
         let exited = status & 0x7f == 0;
         let signalled = (status & 0x7f) as i8 + 1 >= 2 && !exited && status & 0xff != 0x7f;
         if exited || signalled {
-            life::reaped(child as u32, status);
+            lifecycle::reaped(child as u32, status);
         }
     }
     child
@@ -84,8 +84,8 @@ pub unsafe extern "C" fn waitid(kind: c_int, id: u32, info: *mut c_int, options:
         // SAFETY: libc filled the caller's siginfo_t.
         let (code, pid, status) = unsafe { (*info.add(2), *info.add(4), *info.add(6)) };
         match code {
-            1 if pid > 0 => life::reaped(pid as u32, (status & 0xff) << 8),
-            2 | 3 if pid > 0 => life::reaped(pid as u32, status & 0x7f),
+            1 if pid > 0 => lifecycle::reaped(pid as u32, (status & 0xff) << 8),
+            2 | 3 if pid > 0 => lifecycle::reaped(pid as u32, status & 0x7f),
             _ => {}
         }
     }
@@ -102,7 +102,7 @@ fn stay() -> ! {
 /// Hook.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exit(status: c_int) -> ! {
-    life::process_exit(status, life::how::EXIT);
+    lifecycle::process_exit(status, lifecycle::how::EXIT);
     real!(EXIT(status) as fn(c_int) -> (), else ());
     stay()
 }
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn exit(status: c_int) -> ! {
 /// Hook.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quick_exit(status: c_int) -> ! {
-    life::process_exit(status, life::how::QUICK_EXIT);
+    lifecycle::process_exit(status, lifecycle::how::QUICK_EXIT);
     real!(QUICK_EXIT(status) as fn(c_int) -> (), else ());
     stay()
 }
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn quick_exit(status: c_int) -> ! {
 /// Hook.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _exit(status: c_int) -> ! {
-    life::leaving_at_once(status);
+    lifecycle::leaving_at_once(status);
     real!(UNDERSCORE_EXIT(status) as fn(c_int) -> (), else ());
     stay()
 }
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn _exit(status: c_int) -> ! {
 /// Hook.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
-    life::leaving_at_once(status);
+    lifecycle::leaving_at_once(status);
     real!(CAPITAL_EXIT(status) as fn(c_int) -> (), else ());
     stay()
 }

@@ -6,8 +6,8 @@ use crate::real;
 use core::ffi::{c_int, c_long};
 use tprof_inject::block::Thread;
 use tprof_inject::calls_made::{self, Closing};
-use tprof_inject::closed::Counts;
-use tprof_inject::life;
+use tprof_inject::lifecycle;
+use tprof_inject::seccomp::Counts;
 
 const PR_SET_NAME: c_int = 15;
 const PR_SET_SECCOMP: c_int = 22;
@@ -56,9 +56,9 @@ impl Asked {
     fn note(self) -> Noted {
         match self {
             Asked::Other => Noted::Nothing,
-            Asked::Strict => Noted::Strict(life::entering_strict_seccomp()),
+            Asked::Strict => Noted::Strict(lifecycle::entering_strict_seccomp()),
             Asked::Filter(program, flags) => {
-                Noted::Filter(life::entering_seccomp_filter(program), flags)
+                Noted::Filter(lifecycle::entering_seccomp_filter(program), flags)
             }
         }
     }
@@ -69,7 +69,7 @@ impl Noted {
         const NEW_LISTENER: usize = 8; // a descriptor is returned
         match self {
             Noted::Nothing => {}
-            Noted::Strict(noted) if result != 0 => life::strict_seccomp_refused(noted),
+            Noted::Strict(noted) if result != 0 => lifecycle::strict_seccomp_refused(noted),
             Noted::Strict(_) => {}
             // Where other threads do not follow, the result is the id of one.
             Noted::Filter(_, flags) if flags & NEW_LISTENER != 0 && result >= 0 => {}
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: u
         real!(PRCTL(option, a, b, c, d) as fn(c_int, usize, usize, usize, usize) -> c_int, else -1);
     noted.done(c_long::from(result));
     if option == PR_SET_NAME && result == 0 {
-        life::thread_renamed();
+        lifecycle::thread_renamed();
     }
     result
 }

@@ -18,7 +18,7 @@ use super::raw::Raw;
 use super::reader::{Interner, count_lost, keep, read};
 use super::{buffers, detach, kinds, started};
 use crate::block::Thread;
-use crate::{attach, calls_made, environment, gate, interned, loaded, noticed, state, sys};
+use crate::{agent_link, attach, calls_made, environment, gate, interned, loaded, state, sys};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_cupti_sys::*;
@@ -64,7 +64,7 @@ unsafe extern "C" {
 pub fn prepare() {
     attach::HELLO_FLAGS.store(hello_flags::AGENT, Relaxed);
     calls_made::follow_preloaded();
-    noticed::find();
+    agent_link::find();
     interned::prepare();
 }
 
@@ -160,7 +160,7 @@ fn begin(thread: &Thread, loader: &Loader) -> bool {
         // SAFETY: a function of ours, for the process's life.
         unsafe { __cxa_atexit(leave, core::ptr::null_mut(), core::ptr::null_mut()) };
         at_quick_exit();
-        noticed::call_at_once(leave_at_once);
+        agent_link::call_at_once(leave_at_once);
     }
     true
 }
@@ -238,7 +238,7 @@ extern "C" fn work(_: *mut c_void) -> *mut c_void {
     loop {
         let seen = buffers::wakes();
         let last = PHASE.load(Acquire) == STOPPING;
-        let resumes = kinds::is_paused() && noticed::is_on(thread);
+        let resumes = kinds::is_paused() && agent_link::is_on(thread);
         if !is_up && !last && (resumes || buffers::REQUESTS.load(Acquire) > 0) {
             started::wait_for_driver();
             is_up = true;
@@ -299,7 +299,7 @@ impl Flushing {
             if kinds::follow(self.thread, &self.cupti, resume) {
                 note(self.thread, trouble::RESUMED, now_ns.saturating_sub(before_ns), b"");
             }
-        } else if noticed::is_on(self.thread) {
+        } else if agent_link::is_on(self.thread) {
             self.off_ns = None;
         } else if now_ns.saturating_sub(*self.off_ns.get_or_insert(now_ns)) >= FLUSH_NS {
             self.off_ns = None;

@@ -7,7 +7,7 @@ use super::journal::{self, What};
 use super::notes::{note, refused};
 use super::wants;
 use crate::block::Thread;
-use crate::{environment, noticed};
+use crate::{agent_link, environment};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tprof_cupti_sys::*;
 use tprof_wire::env;
@@ -80,7 +80,7 @@ pub fn unchanged<T>(work: impl FnOnce() -> T) -> T {
 /// Switches kinds off if recording is off, and on again if it is on; whether it switched some.
 /// `resume` is what the hooks call before a call of CUDA's that has to be recorded.
 pub fn follow(thread: &Thread, cupti: &Cupti, resume: extern "C" fn()) -> bool {
-    let differs = || noticed::is_on(thread) == is_paused();
+    let differs = || agent_link::is_on(thread) == is_paused();
     if !differs() {
         return false;
     }
@@ -101,7 +101,7 @@ fn pause(cupti: &Cupti, resume: extern "C" fn()) -> bool {
         let result = unsafe { disable(kind) };
         journal::keep(What::Enabled, [u64::from(kind), u64::from(result), 1]);
     }
-    noticed::call_before_work(Some(resume));
+    agent_link::call_before_work(Some(resume));
     true
 }
 
@@ -120,7 +120,7 @@ fn go_on(thread: &Thread, cupti: &Cupti) -> bool {
         mute(cupti, kind);
     }
     choose_graphs(cupti);
-    noticed::call_before_work(None);
+    agent_link::call_before_work(None);
     true
 }
 
@@ -136,7 +136,7 @@ fn name(kind: CUpti_ActivityKind) -> &'static [u8] {
 pub fn enable(thread: &Thread, cupti: &Cupti) -> u32 {
     let mut on = 0;
     PAUSED.store(0, Relaxed);
-    noticed::call_before_work(None);
+    agent_link::call_before_work(None);
     for (kind, what) in KINDS {
         // SAFETY: a number that CUPTI defines.
         let result = unsafe { (cupti.enable)(kind) };

@@ -5,7 +5,7 @@ use super::layout::{self, CollApi, Description, P2pApi};
 use super::operation::{self, Operation};
 use crate::block::Thread;
 use crate::gpu::texts;
-use crate::{gate, noticed, ring};
+use crate::{agent_link, gate, ring};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use tprof_wire::nccl::{Call, Context, Task, task_kind};
 use tprof_wire::record::ExtKind;
@@ -63,7 +63,7 @@ pub unsafe fn context(of: Communicator) -> u64 {
 
 /// This thread, if it records at this moment.
 pub fn recording() -> Option<&'static Thread> {
-    gate::recording().filter(|thread| noticed::is_on(thread))
+    gate::recording().filter(|thread| agent_link::is_on(thread))
 }
 
 /// A call's own texts and numbers, whichever kind it is.

@@ -7,8 +7,8 @@
 use super::event::{self, Attributes, Text};
 use super::names::Name;
 use crate::block::Thread;
-use crate::own::Own;
-use crate::{gate, noticed, ring};
+use crate::signal_cell::Own;
+use crate::{agent_link, gate, ring};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tprof_wire::gpu::{NO_LEVEL, Range};
@@ -85,7 +85,7 @@ fn on_stack(thread: &Thread, domain: Option<&Name>, level: u64) -> u64 {
 #[inline(always)]
 unsafe fn is_recorded(thread: &Thread, number: u64, what: RangeText) -> bool {
     // SAFETY: the caller's premise.
-    noticed::range_begins(thread, number, |then| unsafe { what.with_name(then) })
+    agent_link::range_begins(thread, number, |then| unsafe { what.with_name(then) })
 }
 
 fn write(thread: &Thread, kind: ExtKind, clock: u64, range: &Range) {
@@ -136,7 +136,7 @@ pub fn pop_from(domain: Option<&'static Name>) -> c_int {
     };
     let of = domain.map_or(0, |domain| domain.id(thread));
     write(thread, ExtKind::RangePop, clock, &Range { id, domain: of, ..Range::default() });
-    noticed::range_ends(on_stack(thread, domain, id));
+    agent_link::range_ends(on_stack(thread, domain, id));
     NO_TRACKING
 }
 
@@ -172,7 +172,7 @@ pub extern "C" fn end(id: u64) {
     let clock = thread.clock();
     if id != 0 {
         write(thread, ExtKind::RangeEnd, clock, &Range { id, ..Range::default() });
-        noticed::range_ends(id);
+        agent_link::range_ends(id);
     }
 }
 
@@ -183,7 +183,7 @@ pub extern "C" fn end(id: u64) {
 pub unsafe fn mark(what: RangeText) {
     let Some(thread) = gate::recording() else { return };
     let clock = thread.clock();
-    if noticed::is_on(thread) {
+    if agent_link::is_on(thread) {
         // SAFETY: the caller's premise.
         let range = unsafe { what.range(thread) };
         write(thread, ExtKind::RangeMark, clock, &range);

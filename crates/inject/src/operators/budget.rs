@@ -8,7 +8,7 @@
 use super::open::OpenOperators;
 use super::turns;
 use crate::block::Thread;
-use crate::{arch, arming, ring, schedule, state};
+use crate::{arch, pytorch_registration, ring, schedule, state};
 use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::operators::{mode, note};
 use tprof_wire::record::ExtKind;
@@ -103,7 +103,7 @@ fn judge(thread: &Thread, open: &OpenOperators, now: u64) {
     if state::OPERATORS.load(Relaxed) != mode::AUTO
         || elapsed == 0
         || schedule::is_followed()
-        || !arming::can_rest()
+        || !pytorch_registration::can_rest()
     {
         return;
     }

@@ -6,7 +6,7 @@ use super::{budget, sizes, turns};
 use crate::block::Thread;
 use crate::real::text;
 use crate::schedule::{self, Source};
-use crate::{arming, capture, gate, interned, ring};
+use crate::{capture, gate, interned, pytorch_registration, ring};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::capture::Opens;
@@ -51,8 +51,8 @@ pub unsafe extern "C" fn range(context: *mut usize, function: usize) -> *mut usi
         // SAFETY: PyTorch's own argument.
         unsafe { followed_range(function) };
     }
-    if arming::is_behind() {
-        arming::follow();
+    if pytorch_registration::is_behind() {
+        pytorch_registration::follow();
     }
     if let Some(thread) = recorded() {
         // SAFETY: PyTorch's own argument, in its start callback; ranges come with their inputs.
@@ -146,7 +146,7 @@ unsafe fn begin(context: *mut usize, function: usize, with_sizes: bool) -> *mut 
     // SAFETY: the caller's premise. There is no context to be deleted later.
     unsafe { *context = 0 };
     let Some(thread) = recorded() else {
-        arming::follow();
+        pytorch_registration::follow();
         return context;
     };
     let Some(open) = open::of(thread) else {

@@ -1,7 +1,7 @@
 //! Operators of a thread that have begun.
 
 use crate::block::Thread;
-use crate::own::Own;
+use crate::signal_cell::Own;
 use crate::state::WIPED;
 use crate::{interned, ring, sys};
 use core::sync::atomic::Ordering::Relaxed;

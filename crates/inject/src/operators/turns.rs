@@ -6,7 +6,7 @@
 //! of one kind the first. From the budget's decision to the first boundary no operator is recorded, so
 //! a recorded step is whole.
 
-use crate::arming;
+use crate::pytorch_registration;
 use crate::schedule::Source;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
@@ -41,9 +41,9 @@ pub fn take(every: u32) -> bool {
     EVERY.store(every, Relaxed);
     if now == 1 {
         PASSED.store(0, Relaxed);
-        arming::rest(true);
+        pytorch_registration::rest(true);
     } else if every == 1 {
-        arming::rest(false);
+        pytorch_registration::rest(false);
     }
     true
 }
@@ -65,8 +65,8 @@ pub fn boundary(source: Source, of: u32) {
     if PASSED.fetch_add(1, Relaxed) + 1 >= every {
         PASSED.store(0, Relaxed);
         TURN.fetch_add(1, Relaxed);
-        arming::rest(false);
+        pytorch_registration::rest(false);
     } else {
-        arming::rest(true);
+        pytorch_registration::rest(true);
     }
 }

@@ -4,7 +4,7 @@ use super::interpreter::interpreter;
 use super::memory::Here;
 use super::scratch::{PAYLOAD, PythonFrames, Scratch};
 use crate::block::Thread;
-use crate::{ring, wiped};
+use crate::{fork_tables, ring};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use tprof_wire::python::{self, FILE_BYTES, Layout, Memory, NAME_BYTES, RawFrame, Text, below};
 use tprof_wire::record::ExtKind;
@@ -19,7 +19,7 @@ const PROBES: usize = 16;
 
 /// Maps the table, if it is not yet.
 pub fn prepare() {
-    wiped::map(&DEFINED, ENTRIES * size_of::<AtomicU64>());
+    fork_tables::map(&DEFINED, ENTRIES * size_of::<AtomicU64>());
 }
 
 /// Defines the frames of a stack that no thread has defined yet. A frame that cannot be

@@ -6,7 +6,7 @@ use super::key::Keys;
 use super::memory::{self, Here};
 use super::scratch::{PythonFrames, Scratch};
 use crate::block::Thread;
-use crate::closed::{Class, closed};
+use crate::seccomp::{Class, closed};
 use crate::unwind::Walk;
 use crate::{arch, state, sys};
 use core::sync::atomic::{AtomicU64, Ordering::*};

@@ -3,7 +3,7 @@
 use super::chunks;
 use crate::block::Thread;
 use crate::state::{self, off};
-use crate::{arch, stall, sys};
+use crate::{arch, collector_liveness, sys};
 use core::sync::atomic::Ordering::*;
 
 /// Wakes the collector, if it sleeps.
@@ -39,7 +39,7 @@ impl Wait {
             state::turn_off(off::COLLECTOR_GONE);
             return false;
         }
-        if header.wait_on_full.load(Relaxed) == 0 || stall::stands_still(thread) {
+        if header.wait_on_full.load(Relaxed) == 0 || collector_liveness::stands_still(thread) {
             return false;
         }
         if thread.is_quiet() && !chunks::is_any_open() {
@@ -52,7 +52,7 @@ impl Wait {
             core::hint::spin_loop();
             let goes_on = self.rounds < 1 << 24;
             if !goes_on {
-                stall::waited_in_vain();
+                collector_liveness::waited_in_vain();
             }
             return goes_on;
         }

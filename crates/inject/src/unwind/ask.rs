@@ -2,7 +2,7 @@
 
 use super::loaded_rows;
 use crate::block::Thread;
-use crate::{arch, stall, state, sys};
+use crate::{arch, collector_liveness, state, sys};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::region::RegionHeader;
 
@@ -102,7 +102,7 @@ fn wait_for_answer(thread: &Thread, began_ns: u64, question: u32) -> bool {
         }
         if rounds > 0 && sys::monotonic_ns().wrapping_sub(began_ns) >= bound
             || session.closed.load(Relaxed) != 0
-            || stall::stands_still(thread)
+            || collector_liveness::stands_still(thread)
         {
             break false;
         }

@@ -4,7 +4,7 @@ use super::frames::{ByRows, Walk, grown, outermost};
 use super::last::{KEPT, MARK, PATIENCE, PAUSE, Step, top};
 use super::remembering::Remembering;
 use crate::block::Thread;
-use crate::own::Own;
+use crate::signal_cell::Own;
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 use tprof_wire::record::StackEnd;
 

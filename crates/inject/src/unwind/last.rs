@@ -11,7 +11,7 @@
 
 use super::frames::Walk;
 use crate::block::Thread;
-use crate::own::Own;
+use crate::signal_cell::Own;
 use crate::{state, sys};
 use core::sync::atomic::{Ordering::*, compiler_fence};
 use tprof_wire::record::MAX_FRAMES;

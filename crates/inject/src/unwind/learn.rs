@@ -5,7 +5,7 @@ use super::last::{KEPT, LastWalk, MARK};
 use super::shape::Draft;
 use super::shapes::Guess;
 use crate::block::Thread;
-use crate::own::Own;
+use crate::signal_cell::Own;
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
 impl Guess {

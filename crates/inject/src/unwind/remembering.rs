@@ -5,7 +5,7 @@ use super::last::{self, LastWalk, MARK, top};
 use super::stack_bounds::own_top;
 use crate::arch;
 use crate::block::Thread;
-use crate::own::Own;
+use crate::signal_cell::Own;
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
 /// What a walk does at each frame, beside walking.

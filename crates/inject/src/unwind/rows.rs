@@ -5,7 +5,7 @@ use super::short_row::{NOT_READY, ROW_BITS, ShortRow};
 use super::tables::{RowSearch, search};
 use super::{loaded_rows, mappings};
 use crate::block::Thread;
-use crate::{callee, wiped};
+use crate::{callee, fork_tables};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
 use tprof_wire::hash::spread;
 use tprof_wire::unwind::Row;
@@ -50,7 +50,7 @@ pub fn prepare() {
 
 /// Maps the memo, if it is not yet.
 pub fn map_memo() {
-    wiped::map_inherited(&MEMORY, PAGE + MEMO * size_of::<AtomicU64>());
+    fork_tables::map_inherited(&MEMORY, PAGE + MEMO * size_of::<AtomicU64>());
     let memory = MEMORY.load(Acquire) as usize;
     if memory != 0 {
         let _ = SETS.compare_exchange(0, memory | FEW_BITS as usize, AcqRel, Relaxed);

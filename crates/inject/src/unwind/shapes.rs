@@ -6,7 +6,7 @@ use super::rows::Rows;
 use super::shape::{Draft, Shape};
 use super::stack_bounds::own_top;
 use crate::block::Thread;
-use crate::wiped;
+use crate::fork_tables;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use tprof_wire::hash::spread;
 
@@ -50,7 +50,7 @@ static SHAPES: AtomicPtr<Shapes> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Maps them, if they are not yet.
 pub fn map() {
-    wiped::map(&SHAPES, size_of::<Shapes>());
+    fork_tables::map(&SHAPES, size_of::<Shapes>());
 }
 
 fn shapes() -> Option<&'static Shapes> {

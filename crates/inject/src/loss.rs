@@ -1,8 +1,8 @@
 //! Counts what cannot be recorded: events and processes that the run then names as lost.
 
-use crate::closed::{Class, closed};
+use crate::seccomp::{Class, closed};
 use crate::state::{self, phase};
-use crate::{pointers, sys};
+use crate::{sys, tls_owner};
 use core::sync::atomic::Ordering::*;
 
 /// Counts an event of a process that the collector did not answer in time.
@@ -24,7 +24,7 @@ pub fn lose_one() {
 
 /// Counts an event of a task for which [`crate::gate::recording_if_own`] touched nothing.
 pub fn lose_if_not_own() {
-    if state::PHASE.load(Relaxed) != phase::OFF && pointers::own_block().is_none() {
+    if state::PHASE.load(Relaxed) != phase::OFF && tls_owner::own_block().is_none() {
         lose_one();
     }
 }
@@ -43,7 +43,7 @@ pub fn lose_child(pid: u32) {
 
 /// As [`lose_if_not_own`], for a program that is executed and will not attach.
 pub fn lose_child_if_not_own() {
-    if state::is_attached() && pointers::own_block().is_none() {
+    if state::is_attached() && tls_owner::own_block().is_none() {
         lose_child(own_pid());
     }
 }

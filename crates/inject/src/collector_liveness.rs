@@ -6,7 +6,7 @@
 //! is given up for good.
 
 use crate::block::Thread;
-use crate::closed::{Class, closed};
+use crate::seccomp::{Class, closed};
 use crate::state::{self, off};
 use crate::sys;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};

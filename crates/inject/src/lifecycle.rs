@@ -2,9 +2,9 @@
 
 use crate::block::Thread;
 use crate::calls_made::{self, Closing};
-use crate::closed::{Class, closed};
-use crate::unrecorded::{lose_child, lose_if_not_own, lose_one};
-use crate::{gate, noticed, pointers, ring, stacks, state, sys, thread_notes};
+use crate::loss::{lose_child, lose_if_not_own, lose_one};
+use crate::seccomp::{Class, closed};
+use crate::{agent_link, gate, ring, stacks, state, sys, thread_notes, tls_owner};
 use core::sync::atomic::Ordering::*;
 use tprof_wire::record::{ExecVerdict, ExtKind};
 use tprof_wire::region::mem_mode;
@@ -105,7 +105,7 @@ pub fn spawned(child: u32, error: i32) {
 /// Returns the block in which that is noted now, and was not before.
 pub fn entering_strict_seccomp() -> Option<&'static Thread> {
     let is_recording = gate::recording_if_own().is_some();
-    let thread = pointers::own_block()?;
+    let thread = tls_owner::own_block()?;
     if thread.strict.get() {
         return None;
     }
@@ -113,8 +113,8 @@ pub fn entering_strict_seccomp() -> Option<&'static Thread> {
         calls_made::make_room_of_own();
     }
     // Also one that has no place to record must be known: it may not be examined later.
-    pointers::remember();
-    pointers::STRICT.fetch_add(1, SeqCst);
+    tls_owner::remember();
+    tls_owner::STRICT.fetch_add(1, SeqCst);
     thread.strict.set(true);
     Some(thread)
 }
@@ -123,7 +123,7 @@ pub fn entering_strict_seccomp() -> Option<&'static Thread> {
 pub fn strict_seccomp_refused(noted: Option<&Thread>) {
     if let Some(thread) = noted {
         thread.strict.set(false);
-        pointers::STRICT.fetch_sub(1, SeqCst);
+        tls_owner::STRICT.fetch_sub(1, SeqCst);
     }
 }
 
@@ -220,6 +220,6 @@ pub fn detached(address: usize, clock: u64) {
 pub fn leaving_at_once(status: i32) {
     if !closed(Class::Threads) && sys::pid() == state::PID.load(Relaxed) {
         process_exit(status, how::IMMEDIATE);
-        noticed::ends_at_once();
+        agent_link::ends_at_once();
     }
 }

@@ -14,7 +14,7 @@
 //! alignment, as tensors are and lists aren't. It does nothing once the process ends: PyTorch's list
 //! is destroyed then.
 
-use crate::closed::{Class, closed};
+use crate::seccomp::{Class, closed};
 use crate::{loaded, state};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};

@@ -18,7 +18,7 @@
 //! anyway, see [`crate::gate::recording`].
 
 use crate::block::Thread;
-use crate::closed::{Class, closed};
+use crate::seccomp::{Class, closed};
 use crate::{arch, sys};
 use core::ffi::c_ulong;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};

@@ -5,7 +5,7 @@
 //! of a block is what was asked for: another allocator's usable size is not known.
 
 use crate::block::Thread;
-use crate::unrecorded::missed;
+use crate::loss::missed;
 use crate::{gate, ring, sampling, stacks, state};
 use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::record::Kind;

@@ -7,7 +7,7 @@
 
 use crate::arch;
 use crate::block::Thread;
-use crate::kept::is_candidate;
+use crate::sampled_blocks::is_candidate;
 use crate::sampling::{self, flush, is_to_flush};
 use crate::{heap, state};
 use core::mem::offset_of;
