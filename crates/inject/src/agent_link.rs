@@ -14,7 +14,7 @@ use tprof_wire::schedule::{is_epoch, is_step};
 
 /// What the preloaded library offers the agent.
 #[repr(C)]
-pub struct Noticing {
+pub struct AgentLink {
     /// Where the address of its region is, null before it has one.
     region: &'static AtomicPtr<u8>,
     /// A range begins: its name and number.
@@ -28,7 +28,7 @@ pub struct Noticing {
     before_work: &'static AtomicUsize,
 }
 
-impl Noticing {
+impl AgentLink {
     /// The region's header: read in place, since most ranges need no more.
     #[inline(always)]
     fn header(&self) -> Option<&'static RegionHeader> {
@@ -54,8 +54,13 @@ impl Noticing {
 }
 
 /// The preloaded library's.
-static TABLE: Noticing =
-    Noticing { region: &state::REGION, begins, ends, at_once: &AT_ONCE, before_work: &BEFORE_WORK };
+static TABLE: AgentLink = AgentLink {
+    region: &state::REGION,
+    begins,
+    ends,
+    at_once: &AT_ONCE,
+    before_work: &BEFORE_WORK,
+};
 static AT_ONCE: AtomicUsize = AtomicUsize::new(0);
 static BEFORE_WORK: AtomicUsize = AtomicUsize::new(0);
 
@@ -96,7 +101,7 @@ pub fn call_at_once(call: extern "C" fn()) {
 }
 
 /// The table of this library, for the agent.
-pub fn table() -> *const Noticing {
+pub fn table() -> *const AgentLink {
     &raw const TABLE
 }
 
@@ -121,7 +126,7 @@ extern "C" fn ends(number: u64) {
 }
 
 /// The preloaded library's table, in the agent; null without one.
-static FOUND: AtomicPtr<Noticing> = AtomicPtr::new(core::ptr::null_mut());
+static FOUND: AtomicPtr<AgentLink> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Finds the preloaded library's table. In the agent.
 pub fn find() {
@@ -129,12 +134,12 @@ pub fn find() {
     let Some(function) = preloaded.function(c"tprof_noticing") else { return };
     // SAFETY: the function of this name and type, of a library of this version's.
     let table =
-        unsafe { core::mem::transmute::<usize, extern "C" fn() -> *const Noticing>(function)() };
+        unsafe { core::mem::transmute::<usize, extern "C" fn() -> *const AgentLink>(function)() };
     FOUND.store(table.cast_mut(), Release);
 }
 
 #[inline(always)]
-fn found() -> Option<&'static Noticing> {
+fn found() -> Option<&'static AgentLink> {
     // SAFETY: null or the table of a library that stays.
     unsafe { FOUND.load(Acquire).as_ref() }
 }
@@ -175,6 +180,6 @@ pub fn is_on(thread: &Thread) -> bool {
 }
 
 #[inline(always)]
-fn is_on_in_both(thread: &Thread, table: &Noticing) -> bool {
+fn is_on_in_both(thread: &Thread, table: &AgentLink) -> bool {
     thread.off() & off::SESSION | table.off() == 0
 }

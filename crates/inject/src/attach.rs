@@ -77,7 +77,7 @@ pub fn attach(thread: &Thread, forked: bool, again: bool) -> Outcome {
     let was_asked = state::WIPED.asked.load(Relaxed) != 0;
     // The child of a process without an answer does not wait: what is mapped here is its
     // parent's, as is the thread's block.
-    let patient = !(again && !was_asked || forked && collector_liveness::stands_still(thread));
+    let patient = !(again && !was_asked || forked && collector_liveness::is_stalled(thread));
     SEEN_CHANGED.store(changed(), Relaxed);
     let outcome = meet(forked, patient, was_asked);
     if outcome == Outcome::Later {

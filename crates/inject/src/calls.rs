@@ -62,8 +62,8 @@ pub fn enter(number: u32, frame: &mut Frame) {
     }
     if thread.is_on() {
         agent_link::before_work();
-        if pytorch_registration::is_behind() {
-            pytorch_registration::follow();
+        if pytorch_registration::must_reenable() {
+            pytorch_registration::sync_callback();
         }
     }
     if let Does::Communicates { .. } = function.does

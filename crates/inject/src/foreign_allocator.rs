@@ -5,7 +5,7 @@
 //! of a block is what was asked for: another allocator's usable size is not known.
 
 use crate::block::Thread;
-use crate::loss::missed;
+use crate::loss::count_missed;
 use crate::{gate, ring, sampling, stacks, state};
 use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::record::Kind;
@@ -58,7 +58,7 @@ pub fn allocating() -> u64 {
     match gate::recording() {
         Some(thread) => hide(thread),
         None => {
-            missed();
+            count_missed();
             0
         }
     }
@@ -69,12 +69,12 @@ pub fn allocating() -> u64 {
 pub fn allocated(hidden: u64, block: *mut u8, bytes: usize, sp: usize, fp: usize) {
     let Some((thread, is_on)) = show(hidden) else { return };
     if !block.is_null() {
-        took(thread, is_on, Kind::Alloc, block, bytes, (sp, fp));
+        record_allocation(thread, is_on, Kind::Alloc, block, bytes, (sp, fp));
     }
 }
 
 #[inline(always)]
-fn took(
+fn record_allocation(
     thread: &Thread,
     is_on: bool,
     kind: Kind,
@@ -84,7 +84,7 @@ fn took(
 ) {
     match (thread.mem_mode(), is_on) {
         (mem_mode::SAMPLED, true) => sampling::counted(thread, block, (bytes, bytes), sp, fp),
-        (mem_mode::SAMPLED, false) => sampling::took_unrecorded(thread, bytes),
+        (mem_mode::SAMPLED, false) => sampling::allocated_while_off(thread, bytes),
         (mem_mode::EXACT, true) => {
             let stack = stacks::stack(thread, sp, fp);
             ring::heap(thread, kind, block as u64, bytes as u64, stack, thread.clock());
@@ -97,19 +97,19 @@ fn took(
 #[inline(always)]
 pub fn freeing(block: *mut u8, bytes: usize) -> u64 {
     let Some(thread) = gate::recording() else {
-        missed();
+        count_missed();
         return 0;
     };
-    gave(thread, Kind::Free, block, bytes);
+    record_free(thread, Kind::Free, block, bytes);
     hide(thread)
 }
 
 /// `kind` is how a block's end is recorded where every one is.
 #[inline(always)]
-fn gave(thread: &Thread, kind: Kind, block: *mut u8, bytes: usize) {
+fn record_free(thread: &Thread, kind: Kind, block: *mut u8, bytes: usize) {
     match (thread.mem_mode(), thread.is_on()) {
         (mem_mode::SAMPLED, true) => sampling::freed(thread, block, bytes),
-        (mem_mode::SAMPLED, false) => sampling::gave_unrecorded(thread, block, bytes),
+        (mem_mode::SAMPLED, false) => sampling::freed_while_off(thread, block, bytes),
         (mem_mode::EXACT, true) => ring::heap(thread, kind, block as u64, 0, 0, thread.clock()),
         _ => {}
     }
@@ -127,11 +127,11 @@ pub fn freed(hidden: u64) {
 pub fn reallocating(block: *mut u8, bytes: usize) -> u64 {
     let Some(thread) = gate::recording() else {
         // Its beginning and its result.
-        missed();
-        missed();
+        count_missed();
+        count_missed();
         return 0;
     };
-    gave(thread, Kind::ReallocFree, block, bytes);
+    record_free(thread, Kind::ReallocFree, block, bytes);
     hide(thread)
 }
 
@@ -151,7 +151,7 @@ pub fn reallocated(
             ring::heap(thread, Kind::ReallocFailed, from.0 as u64, 0, 0, thread.clock());
         }
         // It counts as freed already: the old block lives on.
-        (true, _) => took(thread, is_on, Kind::Alloc, from.0, from.1, (sp, fp)),
-        (false, _) => took(thread, is_on, Kind::ReallocAlloc, to.0, to.1, (sp, fp)),
+        (true, _) => record_allocation(thread, is_on, Kind::Alloc, from.0, from.1, (sp, fp)),
+        (false, _) => record_allocation(thread, is_on, Kind::ReallocAlloc, to.0, to.1, (sp, fp)),
     }
 }

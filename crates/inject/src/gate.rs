@@ -6,8 +6,8 @@
 //! out.
 
 use crate::block::Thread;
-use crate::loss::{lose_child, lose_one, own_pid};
-use crate::seccomp::{Class, closed};
+use crate::loss::{lose_child, lose_event, own_pid};
+use crate::seccomp::{CallClass, is_forbidden};
 use crate::state::{self, WIPED, phase};
 use crate::{arch, attach, ring, sys, thread_notes, tls_owner};
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -21,7 +21,7 @@ pub fn recording() -> Option<&'static Thread> {
     let (block, word) = arch::thread_block_and_word::<0>();
     if word == !WIPED.generation.load(Relaxed) {
         // SAFETY: a stamp is found in a thread's own block only; it is shared with
-        // the handlers that interrupt this thread, all by `Own`.
+        // the handlers that interrupt this thread, all by `SignalCell`.
         return Some(unsafe { &*block.cast() });
     }
     enter()
@@ -45,7 +45,7 @@ fn enter() -> Option<&'static Thread> {
         return None;
     }
     let is_attached = state::is_attached();
-    if closed(Class::Threads) || !is_attached && closed(Class::Processes) {
+    if is_forbidden(CallClass::Threads) || !is_attached && is_forbidden(CallClass::Processes) {
         stay_out(is_attached);
         return None;
     }
@@ -53,7 +53,7 @@ fn enter() -> Option<&'static Thread> {
         return None;
     }
     let Some(thread) = tls_owner::own_block() else {
-        lose_one();
+        lose_event();
         return None;
     };
     if thread.entering.get() || thread.strict.get() {
@@ -61,7 +61,7 @@ fn enter() -> Option<&'static Thread> {
     }
     if is_attached && sys::pid() != state::PID.load(Relaxed) {
         // A child that shares this memory and has thread-local storage of its own.
-        lose_one();
+        lose_event();
         return None;
     }
     let mask = sys::block_signals();
@@ -77,7 +77,7 @@ fn enter() -> Option<&'static Thread> {
 fn stay_out(is_attached: bool) {
     if is_attached {
         // A thread that began under it.
-        lose_one();
+        lose_event();
     } else if !state::REGION.load(Relaxed).is_null()
         && state::PHASE.swap(phase::OFF, AcqRel) != phase::OFF
     {
@@ -159,7 +159,7 @@ fn enter_thread(thread: &Thread) -> bool {
     header.threads_seen.fetch_add(1, Relaxed);
     header.threads_changed.fetch_add(1, Release);
     thread.admit(generation);
-    tls_owner::remember();
+    tls_owner::register_thread();
     thread_notes::started(thread);
     true
 }

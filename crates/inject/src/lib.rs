@@ -83,11 +83,11 @@ pub mod operators;
 pub mod kernels;
 
 pub mod calls;
-pub mod calls_made;
 pub mod fast_path;
 pub mod foreign_allocator;
 pub mod heap;
 pub mod lifecycle;
+pub mod required_syscalls;
 pub mod spans;
 
 pub mod gpu;

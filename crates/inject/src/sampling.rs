@@ -6,7 +6,7 @@
 //! only, see [`crate::sampled_blocks`].
 
 use crate::block::Thread;
-use crate::sampled_blocks::{forget, is_candidate, remember};
+use crate::sampled_blocks::{insert, is_candidate, remove};
 use crate::{arch, ring, stacks, state};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_wire::record::Kind;
@@ -31,7 +31,7 @@ const BY_CALL: u32 = 2;
 #[inline(always)]
 pub unsafe fn usable(thread: &Thread, block: *mut u8) -> usize {
     if USABLE.load(Relaxed) == BY_HEADER {
-        thread.take_the_short_way();
+        thread.enable_fast_path();
         // SAFETY: the caller's premise; the header has agreed with the allocator 64 times.
         let size = unsafe { header(block) };
         by_header(size)
@@ -130,13 +130,13 @@ fn add(
     arch::add_local(&slot.allocated_bytes, bytes as u64);
     thread.countdown.set(thread.countdown.get().wrapping_sub(bytes as i64));
     let kept = thread.countdown.get() < 0 && keep(thread, block, bytes, kind, sp, fp);
-    live(thread, usable as i64);
+    add_live(thread, usable as i64);
     kept
 }
 
 /// Moves this thread's live bytes, and the process's now and then.
 #[inline(always)]
-pub fn live(thread: &Thread, delta: i64) {
+pub fn add_live(thread: &Thread, delta: i64) {
     // An addition and a load, not one exchange (2 ns): a handler in between
     // makes the sum read here newer, which is as good.
     let slot = thread.slot();
@@ -234,7 +234,7 @@ pub fn keep(
 
 /// Remembers a kept block, so that its free is recorded.
 fn track(block: *mut u8) {
-    if !remember(block as usize)
+    if !insert(block as usize)
         && let Some(header) = state::header()
     {
         header.samples_untracked.fetch_add(1, Relaxed);
@@ -302,7 +302,7 @@ pub fn freed(thread: &Thread, block: *mut u8, usable: usize) {
 /// that it is part of lies before its record.
 #[inline(always)]
 fn gone(thread: &Thread, block: *mut u8, usable: usize) {
-    live(thread, -(usable as i64));
+    add_live(thread, -(usable as i64));
     if is_candidate(block as usize) {
         record_end(thread, block, Kind::Free);
     }
@@ -311,7 +311,7 @@ fn gone(thread: &Thread, block: *mut u8, usable: usize) {
 #[cold]
 #[inline(never)]
 fn record_end(thread: &Thread, block: *mut u8, kind: Kind) -> bool {
-    let kept = forget(block as usize);
+    let kept = remove(block as usize);
     if kept {
         ring::heap(thread, kind, block as u64, 0, 0, thread.clock());
     }
@@ -360,7 +360,7 @@ pub unsafe fn reallocated(
     sp: usize,
     fp: usize,
 ) {
-    live(thread, -(old.usable as i64));
+    add_live(thread, -(old.usable as i64));
     let mut kept = false;
     if thread.is_on() {
         arch::add_local(&thread.slot().frees, 1);
@@ -372,7 +372,7 @@ pub unsafe fn reallocated(
         }
     } else if !to.is_null() {
         // SAFETY: the caller's premise, and not null.
-        live(thread, unsafe { usable(thread, to) } as i64);
+        add_live(thread, unsafe { usable(thread, to) } as i64);
     }
     if old.kept && !kept {
         ring::heap(thread, Kind::ReallocAlloc, 0, 0, 0, thread.clock());
@@ -382,13 +382,13 @@ pub unsafe fn reallocated(
 /// While recording is off, a block of so many usable bytes was handed out: only the balance is
 /// kept, so that live bytes are known when it is on again.
 #[inline(always)]
-pub fn took_unrecorded(thread: &Thread, usable: usize) {
-    live(thread, usable as i64);
+pub fn allocated_while_off(thread: &Thread, usable: usize) {
+    add_live(thread, usable as i64);
 }
 
 /// While recording is off, a block of so many usable bytes is given back: that ends a kept one.
 #[inline(always)]
-pub fn gave_unrecorded(thread: &Thread, block: *mut u8, usable: usize) {
+pub fn freed_while_off(thread: &Thread, block: *mut u8, usable: usize) {
     gone(thread, block, usable);
 }
 

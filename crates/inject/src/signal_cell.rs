@@ -23,9 +23,9 @@ pub trait Word: Copy {
 
 /// A variable of one thread.
 #[repr(transparent)]
-pub struct Own<T: Word>(T::Memory);
+pub struct SignalCell<T: Word>(T::Memory);
 
-impl<T: Word> Own<T> {
+impl<T: Word> SignalCell<T> {
     /// Its value.
     #[inline(always)]
     pub fn get(&self) -> T {

@@ -4,7 +4,7 @@
 //! and its pop carry how deep they lie, so that a lost one takes no other's place.
 
 use crate::block::Thread;
-use crate::loss::missed;
+use crate::loss::count_missed;
 use crate::schedule::{self, Source};
 use crate::{capture, gate, interned, ring, state};
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -96,7 +96,7 @@ unsafe fn named(thread: &Thread, name: *const SpanName) -> u32 {
 fn thread() -> Option<&'static Thread> {
     let thread = gate::recording();
     if thread.is_none() {
-        missed();
+        count_missed();
     }
     thread
 }

@@ -99,7 +99,7 @@ pub struct Hot {
     /// The real `free`.
     pub free: AtomicUsize,
     /// Memory of [`crate::sampled_blocks`]; null until it is mapped, for good.
-    pub kept: AtomicPtr<u8>,
+    pub sampled_blocks: AtomicPtr<u8>,
     /// Whether the clock is the TSC.
     pub clock_is_tsc: AtomicU32,
 }
@@ -108,7 +108,7 @@ pub static HOT: Hot = Hot {
     malloc: AtomicUsize::new(0),
     calloc: AtomicUsize::new(0),
     free: AtomicUsize::new(0),
-    kept: AtomicPtr::new(core::ptr::null_mut()),
+    sampled_blocks: AtomicPtr::new(core::ptr::null_mut()),
     clock_is_tsc: AtomicU32::new(0),
 };
 /// The real `clock_gettime`, where the clock is not the TSC.

@@ -15,10 +15,14 @@ pub static STACKS: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 /// Its bytes.
 pub const STACKS_BYTES: usize = 8 << 10;
 /// Bytes of `sampled_blocks`: a filter, a page, and 512 KiB.
-pub const KEPT_BYTES: usize = (16 << 10) + (4 << 10) + (512 << 10);
+pub const SAMPLED_BLOCKS_BYTES: usize = (16 << 10) + (4 << 10) + (512 << 10);
 
 /// Maps those that are not mapped yet.
 pub fn map() {
-    let tables = [(&RECENT, RECENT_BYTES), (&STACKS, STACKS_BYTES), (&HOT.kept, KEPT_BYTES)];
+    let tables = [
+        (&RECENT, RECENT_BYTES),
+        (&STACKS, STACKS_BYTES),
+        (&HOT.sampled_blocks, SAMPLED_BLOCKS_BYTES),
+    ];
     fork_tables::map_together(tables);
 }

@@ -13,7 +13,7 @@ pub fn started(thread: &Thread) {
     let (tid, creator) = (u64::from(thread.tid.get()), u64::from(thread.creator.get()));
     ring::ext(thread, ExtKind::ThreadStart, 0, clock, &[tid, creator]);
     named(thread);
-    if pytorch_registration::cut_off().is_some() {
+    if pytorch_registration::interrupted_by_fork().is_some() {
         // Its own callbacks, if it comes to register some, are noted later.
         ring::ext(thread, ExtKind::OperatorNote, note::FORKED, clock, &[0, 0]);
     }
@@ -49,7 +49,7 @@ pub fn ended(thread: &Thread) {
     }
     let clock = thread.clock();
     ring::ext(thread, ExtKind::ThreadExit, 0, clock, &[u64::from(thread.tid.get()), 0]);
-    tls_owner::forget();
+    tls_owner::unregister_thread();
     python::ended(thread);
     unwind::forget(thread);
     thread.slot().state.store(slot_state::ENDING, Release);

@@ -107,7 +107,7 @@ pub unsafe extern "C" fn dlsym() {
 
 /// Python has loaded a module, with what that is linked with.
 extern "C" fn module_loaded() {
-    operators::arm();
+    operators::register_callbacks();
 }
 
 /// The real function, before the list was searched.

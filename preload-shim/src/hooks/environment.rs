@@ -7,7 +7,7 @@
 
 use core::ffi::{CStr, c_char, c_int};
 use core::marker::PhantomData;
-use tprof_inject::seccomp::{Class, closed};
+use tprof_inject::seccomp::{CallClass, is_forbidden};
 use tprof_inject::sys;
 use tprof_wire::env;
 
@@ -87,7 +87,7 @@ fn entries(list: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// # Safety
 /// As [`Environment::given`].
 unsafe fn are_texts(environment: Strings) -> bool {
-    if environment.is_null() || closed(Class::Threads) {
+    if environment.is_null() || is_forbidden(CallClass::Threads) {
         return true;
     }
     let mut at = environment;
@@ -127,7 +127,7 @@ pub fn without_us(environment: Environment, run: &mut dyn FnMut(Strings) -> c_in
     }
     let array_bytes = count * size_of::<*const c_char>();
     let whole = array_bytes + bytes;
-    let room = if closed(Class::Threads) { None } else { sys::map_anonymous(whole) };
+    let room = if is_forbidden(CallClass::Threads) { None } else { sys::map_anonymous(whole) };
     let Some(room) = room else { return run(environment.array()) };
     // SAFETY: just mapped, zeroed (null pointers), used only here: first the array, then
     // the texts behind it.

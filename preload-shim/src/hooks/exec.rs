@@ -4,7 +4,7 @@ use super::environment::{Environment, Strings, without_us};
 use crate::real;
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int, c_long};
-use tprof_inject::seccomp::{Class, closed};
+use tprof_inject::seccomp::{CallClass, is_forbidden};
 use tprof_inject::{attach, environment, exec, lifecycle, loss, state, sys};
 use tprof_wire::env;
 use tprof_wire::record::ExecVerdict;
@@ -26,7 +26,8 @@ fn verdict(path: &CStr, environment: Environment) -> ExecVerdict {
 /// Exec's contract, except that the address may be bad: a string that ends with a zero,
 /// unchanged for `'a`.
 unsafe fn text<'a>(at: *const c_char) -> Option<&'a CStr> {
-    let is_there = !at.is_null() && (closed(Class::Threads) || sys::is_readable(at as usize & !7));
+    let is_there =
+        !at.is_null() && (is_forbidden(CallClass::Threads) || sys::is_readable(at as usize & !7));
     // SAFETY: the caller's premise.
     is_there.then(|| unsafe { CStr::from_ptr(at) })
 }
@@ -46,7 +47,7 @@ unsafe fn announced(
     let (Some(path), Some(given)) = (path, unsafe { Environment::given(environment) }) else {
         return run(environment); // the kernel refuses: EFAULT
     };
-    if closed(Class::Threads) || closed(Class::Processes) {
+    if is_forbidden(CallClass::Threads) || is_forbidden(CallClass::Processes) {
         // The filter lives on in the new program, where attaching could be fatal.
         loss::lose_child_if_not_own();
         lifecycle::executing(path.to_bytes(), ExecVerdict::Filtered, spawn);

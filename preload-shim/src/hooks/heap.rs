@@ -77,16 +77,16 @@ pub unsafe extern "C" fn free(block: *mut u8) {
     let address = table::FREE.load(Relaxed);
     if address == 0 {
         // SAFETY: the caller's premise.
-        return unsafe { free_long(block) };
+        return unsafe { free_slow(block) };
     }
     if !block.is_null() {
         // SAFETY: the caller gives this block to `free`.
         match unsafe { fast_path::freeing(block) } {
-            Freeing::Nothing => {}
+            Freeing::Done => {}
             // SAFETY: the caller's premise.
             Freeing::Flush => return unsafe { free_and_flush(block) },
             // SAFETY: the caller's premise.
-            Freeing::TheLongWay => return unsafe { free_long(block) },
+            Freeing::SlowPath => return unsafe { free_slow(block) },
         }
     }
     // SAFETY: found under the name `free`; the caller's premise.
@@ -105,7 +105,7 @@ unsafe extern "C" fn free_and_flush(block: *mut u8) {
 
 #[cold]
 #[inline(never)]
-unsafe extern "C" fn free_long(block: *mut u8) {
+unsafe extern "C" fn free_slow(block: *mut u8) {
     if !block.is_null() {
         // SAFETY: the caller gives this block to `free`.
         unsafe { heap::freeing(block) };
@@ -178,8 +178,8 @@ unsafe extern "C" fn posix_memalign_impl(
         unsafe { heap::allocated(*out, bytes, sp, fp) };
     }
     // A tensor takes its memory here, within an operator.
-    if pytorch_registration::is_behind() {
-        pytorch_registration::follow();
+    if pytorch_registration::must_reenable() {
+        pytorch_registration::sync_callback();
     }
     error
 }

@@ -5,8 +5,8 @@ use crate::hooks::exec;
 use crate::real;
 use core::ffi::{c_int, c_long};
 use tprof_inject::block::Thread;
-use tprof_inject::calls_made::{self, Closing};
 use tprof_inject::lifecycle;
+use tprof_inject::required_syscalls::{self, ForbiddenClasses};
 use tprof_inject::seccomp::Counts;
 
 const PR_SET_NAME: c_int = 15;
@@ -49,7 +49,7 @@ fn asked_of_seccomp(operation: usize, flags: usize, program: usize) -> Asked {
 enum Noted {
     Nothing,
     Strict(Option<&'static Thread>),
-    Filter(Closing, usize),
+    Filter(ForbiddenClasses, usize),
 }
 
 impl Asked {
@@ -83,7 +83,7 @@ impl Noted {
 /// what to call before one does.
 #[unsafe(no_mangle)]
 pub extern "C" fn tprof_closed_calls(make_room: extern "C" fn()) -> *const Counts {
-    calls_made::followed_by(make_room)
+    required_syscalls::followed_by(make_room)
 }
 
 /// Hook. Variadic in C; the kernel reads five.

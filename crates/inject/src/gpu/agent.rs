@@ -10,7 +10,7 @@ use super::clock::join_clocks;
 use super::cupti::{Cupti, Unfit};
 use super::deliver::{self, Delivering};
 use super::devices;
-use super::journal::{self, What};
+use super::journal::{self, JournalEvent};
 use super::loader::Loader;
 use super::notes::{note, reason, refused, without};
 use super::places::{self, Missing};
@@ -18,7 +18,9 @@ use super::raw::Raw;
 use super::reader::{Interner, count_lost, keep, read};
 use super::{buffers, detach, kinds, started};
 use crate::block::Thread;
-use crate::{agent_link, attach, calls_made, environment, gate, interned, loaded, state, sys};
+use crate::{
+    agent_link, attach, environment, gate, interned, loaded, required_syscalls, state, sys,
+};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_cupti_sys::*;
@@ -63,7 +65,7 @@ unsafe extern "C" {
 /// What must be before the first record: this library identifies itself.
 pub fn prepare() {
     attach::HELLO_FLAGS.store(hello_flags::AGENT, Relaxed);
-    calls_made::follow_preloaded();
+    required_syscalls::follow_preloaded();
     agent_link::find();
     interned::prepare();
 }
@@ -71,12 +73,12 @@ pub fn prepare() {
 /// Begins to record what the devices do. Called by the driver in `cuInit`.
 pub fn start() {
     journal::begin();
-    journal::keep(What::Began, [0; 3]);
+    journal::keep(JournalEvent::Began, [0; 3]);
     if !set_up() {
         started::give_up();
         early::hand_back();
     }
-    journal::keep(What::SetUp, [0; 3]);
+    journal::keep(JournalEvent::SetUp, [0; 3]);
 }
 
 /// Whether the agent now has CUPTI's callbacks.
@@ -357,7 +359,11 @@ impl Flushing {
         // SAFETY: from a thread of ours, outside any callback of CUPTI's.
         let result = buffers::during_flush(how, || unsafe { (self.cupti.flush)(how) });
         let took_ns = journal::now_ns().wrapping_sub(began_ns);
-        journal::keep_at(What::Flushed, began_ns, [u64::from(how), u64::from(result), took_ns]);
+        journal::keep_at(
+            JournalEvent::Flushed,
+            began_ns,
+            [u64::from(how), u64::from(result), took_ns],
+        );
         self.in_vain = self.in_vain.saturating_add(1);
     }
 

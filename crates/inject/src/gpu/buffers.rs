@@ -5,7 +5,7 @@
 //! which the records are counted and dropped.
 
 use super::cupti::Cupti;
-use super::journal::{self, What};
+use super::journal::{self, JournalEvent};
 use super::wants;
 use crate::sys::{self, flags};
 use core::ffi::c_void;
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn request(buffer: *mut *mut u8, bytes: *mut usize, most: 
         *bytes = lent;
         *most = 0;
     }
-    journal::keep(What::Requested, [found as u64, lent as u64, 0]);
+    journal::keep(JournalEvent::Requested, [found as u64, lent as u64, 0]);
     REQUESTS.fetch_add(1, Relaxed);
     if let Some(lent) = LENT_AT.get(index_of(found)) {
         lent.store(wants::turn(), Relaxed);
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn complete(
     else {
         return;
     };
-    journal::keep(What::Completed, [buffer as u64, valid as u64, u64::from(stream)]);
+    journal::keep(JournalEvent::Completed, [buffer as u64, valid as u64, u64::from(stream)]);
     // What CUPTI had when it was detached counts no more.
     if place.load(Acquire) != state::LOST {
         let _ = OUT.fetch_update(AcqRel, Relaxed, |out| out.checked_sub(1));

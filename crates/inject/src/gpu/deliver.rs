@@ -3,7 +3,7 @@
 
 use super::client_clock::{self as clock, ClientClock};
 use super::cupti::Cupti;
-use super::journal::{self, What};
+use super::journal::{self, JournalEvent};
 use super::lent::{self, Lent};
 use super::wants::{self, Complete, Request};
 use super::{buffers, kinds, started};
@@ -53,7 +53,7 @@ pub fn wait() {
 pub fn register(cupti: &Cupti) -> CUptiResult {
     // SAFETY: CUPTI's function with two functions of the types that it wants.
     let result = unsafe { (cupti.register)(Some(buffers::request), Some(complete)) };
-    journal::keep(What::Registered, [u64::from(result), 0, 0]);
+    journal::keep(JournalEvent::Registered, [u64::from(result), 0, 0]);
     result
 }
 

@@ -1,6 +1,6 @@
 //! What NCCL reports of communicators, calls and operations, as records.
 
-use super::handle::{self, Sort};
+use super::handle::{self, HandleKind};
 use super::layout::{self, CollApi, Description, P2pApi};
 use super::operation::{self, Operation};
 use crate::block::Thread;
@@ -44,7 +44,7 @@ pub struct Communicator {
 /// # Safety
 /// The name is null or NUL terminated.
 pub unsafe fn context(of: Communicator) -> u64 {
-    let context = handle::new(Sort::Context);
+    let context = handle::new(HandleKind::Context);
     // Whether or not recording is on: later operations refer to it.
     let Some(thread) = gate::recording() else { return context };
     let payload = Context {
@@ -83,7 +83,7 @@ struct AskedCall {
 /// The texts are null or NUL terminated.
 unsafe fn call(thread: &Thread, context: u64, of: &AskedCall) -> u64 {
     let payload = Call {
-        id: handle::new(Sort::Call),
+        id: handle::new(HandleKind::Call),
         context,
         count: of.count as u64,
         stream: of.stream as u64,
@@ -132,11 +132,11 @@ pub unsafe fn point_to_point_call(thread: &Thread, context: u64, at: *const c_vo
 /// # Safety
 /// The texts are NCCL's.
 pub unsafe fn task(thread: &Thread, context: u64, kind: u32, rank: c_int, of: &Operation) -> u64 {
-    let id = handle::new(Sort::Task);
+    let id = handle::new(HandleKind::Task);
     let payload = Task {
         id,
-        call: handle::checked(Sort::Call, of.call),
-        group: handle::checked(Sort::Group, of.group),
+        call: handle::checked(HandleKind::Call, of.call),
+        group: handle::checked(HandleKind::Group, of.group),
         context,
         hash: of.hash,
         sequence: of.sequence,
@@ -176,7 +176,7 @@ pub unsafe fn begin(
     // SAFETY: the caller's premise, for each type; NCCL's texts are NUL terminated.
     unsafe {
         match known {
-            Group => handle::new(Sort::Group),
+            Group => handle::new(HandleKind::Group),
             CollectiveCall => collective_call(thread, context, at),
             PointToPointCall => point_to_point_call(thread, context, at),
             Collective => {

@@ -4,7 +4,7 @@
 //! A handle has the slot's place and how often the slot was used, so that a stale one finds
 //! nothing. One of NCCL's threads works on an event at a time; which one may change.
 
-use super::handle::{self, Sort};
+use super::handle::{self, HandleKind};
 use crate::sys;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
@@ -82,14 +82,14 @@ pub fn take() -> Option<(&'static WorkSlot, u64)> {
             uses & 1 == 0 && slot.uses.compare_exchange(uses, uses + 1, AcqRel, Relaxed).is_ok();
         free.then(|| {
             slot.clear();
-            (slot, handle::of_number(Sort::Slot, (uses + 1) << INDEX_BITS | index as u64))
+            (slot, handle::of_number(HandleKind::Slot, (uses + 1) << INDEX_BITS | index as u64))
         })
     })
 }
 
 /// The slot of a handle, while it is in use.
 pub fn of(event: *const c_void) -> Option<&'static WorkSlot> {
-    let number = handle::number(Sort::Slot, event as u64)?;
+    let number = handle::number(HandleKind::Slot, event as u64)?;
     let slot = pool()?.get(number as usize & (SLOTS - 1))?;
     (slot.uses.load(Acquire) == number >> INDEX_BITS).then_some(slot)
 }

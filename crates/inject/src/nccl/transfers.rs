@@ -5,7 +5,7 @@
 //! long they waited for the device, for the other rank, and for the network.
 
 use super::events::recording;
-use super::handle::{self, Sort};
+use super::handle::{self, HandleKind};
 use super::layout::{Description, KernelCh, ProxyOp};
 use super::slots::{self, STEP, WorkSlot};
 use crate::block::Thread;
@@ -70,7 +70,7 @@ pub unsafe fn proxy(context: u64, parent: *const c_void, at: *const c_void) -> u
     let of = &unsafe { &*at.cast::<Description<ProxyOp>>() }.of;
     // Of another process's operation it has that process's handle.
     if of.pid as u32 == PID.load(Relaxed) {
-        slot.parent.store(handle::checked(Sort::Task, parent), Relaxed);
+        slot.parent.store(handle::checked(HandleKind::Task, parent), Relaxed);
     }
     let kind = if of.sends != 0 { transfer_kind::SEND } else { transfer_kind::RECEIVE };
     slot.kind.store(kind, Relaxed);
@@ -88,7 +88,7 @@ pub unsafe fn kernel(version: u32, context: u64, parent: *const c_void, at: *con
     let Some((slot, event)) = taken(thread) else { return 0 };
     // SAFETY: the caller's premise; the device's clock is there from version 4 on.
     let of = &unsafe { &*at.cast::<Description<KernelCh>>() }.of;
-    slot.parent.store(handle::checked(Sort::Task, parent), Relaxed);
+    slot.parent.store(handle::checked(HandleKind::Task, parent), Relaxed);
     slot.kind.store(transfer_kind::KERNEL, Relaxed);
     if version >= 4 {
         let [first, _] = &slot.device;

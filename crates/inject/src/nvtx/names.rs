@@ -41,7 +41,7 @@ static CATEGORY: [NameSlot; CATEGORIES] =
 
 /// What a name is of.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Of {
+pub enum NameKind {
     /// A domain: the same name is the same domain.
     Domain,
     /// Anything else.
@@ -89,9 +89,9 @@ pub fn of_handle(handle: *const Name) -> Option<&'static Name> {
 }
 
 /// A text's name, a new one if it has none yet; `None` if there is no more room.
-pub fn name(of: Of, text: &[u8]) -> Option<&'static Name> {
+pub fn name(kind: NameKind, text: &[u8]) -> Option<&'static Name> {
     let text = text.get(..MESSAGE_MOST).unwrap_or(text);
-    let salt = if of == Of::Domain { 0x5bd1_e995_0000_0000 } else { 0 };
+    let salt = if kind == NameKind::Domain { 0x5bd1_e995_0000_0000 } else { 0 };
     let hash = (interned::hash(text) ^ salt).max(1);
     for probe in 0..PROBES {
         let place = KNOWN.get((hash as usize).wrapping_add(probe) & (PLACES - 1))?;
@@ -99,7 +99,7 @@ pub fn name(of: Of, text: &[u8]) -> Option<&'static Name> {
         if seen == 0 {
             match place.hash.compare_exchange(0, hash, AcqRel, Acquire) {
                 Ok(_) => {
-                    let made = make(of, text)?;
+                    let made = make(kind, text)?;
                     place.at.store(core::ptr::from_ref(made) as usize, Release);
                     return Some(made);
                 }
@@ -109,12 +109,12 @@ pub fn name(of: Of, text: &[u8]) -> Option<&'static Name> {
         if seen == hash {
             // 0: another thread makes it at this moment.
             return match place.at.load(Acquire) {
-                0 => make(of, text),
+                0 => make(kind, text),
                 at => of_handle(at as *const Name),
             };
         }
     }
-    make(of, text)
+    make(kind, text)
 }
 
 /// Memory for good, all zero, of a multiple of 8 bytes; `None` if there is no more room, and so it
@@ -130,9 +130,9 @@ pub fn reserve(bytes: usize) -> Option<*mut u8> {
     (at + bytes <= BYTES).then(|| unsafe { arena.add(at) })
 }
 
-fn make(of: Of, text: &[u8]) -> Option<&'static Name> {
+fn make(kind: NameKind, text: &[u8]) -> Option<&'static Name> {
     let at = reserve(size_of::<Name>() + text.len() + 1)?;
-    let domain = if of == Of::Domain { DOMAINS.fetch_add(1, Relaxed) } else { 0 };
+    let domain = if kind == NameKind::Domain { DOMAINS.fetch_add(1, Relaxed) } else { 0 };
     let head = Name {
         known: AtomicU64::new(0),
         domain: AtomicU32::new(domain),
@@ -198,7 +198,7 @@ fn places(key: u64) -> impl Iterator<Item = &'static NameSlot> {
 
 /// Names a category of a domain. One too many keeps only its number.
 pub fn name_category(domain: Option<&Name>, category: u32, text: &[u8]) {
-    let Some(name) = name(Of::Text, text) else { return };
+    let Some(name) = name(NameKind::Text, text) else { return };
     let key = key(domain, category);
     for place in places(key) {
         let seen = place.hash.compare_exchange(0, key, AcqRel, Acquire);
@@ -223,9 +223,9 @@ mod tests {
     #[test]
     fn a_text_has_one_name_and_a_domain_of_that_text_another() {
         assert!(prepare());
-        let one = name(Of::Text, b"forward").unwrap();
-        assert!(std::ptr::eq(one, name(Of::Text, b"forward").unwrap()));
-        let domain = name(Of::Domain, b"forward").unwrap();
+        let one = name(NameKind::Text, b"forward").unwrap();
+        assert!(std::ptr::eq(one, name(NameKind::Text, b"forward").unwrap()));
+        let domain = name(NameKind::Domain, b"forward").unwrap();
         assert!(!std::ptr::eq(one, domain));
         assert_eq!((one.domain(), domain.domain() > 0), (0, true));
         assert_eq!((one.text(), domain.text()), (&b"forward"[..], &b"forward"[..]));
@@ -237,7 +237,7 @@ mod tests {
         assert!(prepare());
         assert!(of_handle(std::ptr::null()).is_none());
         assert!(of_handle(std::ptr::dangling()).is_none());
-        let one = name(Of::Text, b"handle").unwrap();
+        let one = name(NameKind::Text, b"handle").unwrap();
         assert!(of_handle((std::ptr::from_ref(one) as usize + 1) as *const Name).is_none());
         assert!(of_handle((std::ptr::from_ref(one) as usize + BYTES) as *const Name).is_none());
     }
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn categories_are_named_by_domain_and_anew() {
         assert!(prepare());
-        let domain = name(Of::Domain, b"of categories").unwrap();
+        let domain = name(NameKind::Domain, b"of categories").unwrap();
         name_category(None, 7, b"seven");
         name_category(Some(domain), 7, b"other seven");
         let text = |domain, number| of_category(domain, number).map(Name::text);

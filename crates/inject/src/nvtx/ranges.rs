@@ -7,7 +7,7 @@
 use super::event::{self, Attributes, Text};
 use super::names::Name;
 use crate::block::Thread;
-use crate::signal_cell::Own;
+use crate::signal_cell::SignalCell;
 use crate::{agent_link, gate, ring};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -93,7 +93,7 @@ fn write(thread: &Thread, kind: ExtKind, clock: u64, range: &Range) {
 }
 
 /// How deep this thread is in a domain, if that is counted.
-fn level<'t>(thread: &'t Thread, domain: Option<&Name>) -> Option<&'t Own<u16>> {
+fn level<'t>(thread: &'t Thread, domain: Option<&Name>) -> Option<&'t SignalCell<u16>> {
     thread.levels.get(domain.map_or(0, Name::domain) as usize)
 }
 

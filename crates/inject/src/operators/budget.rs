@@ -1,12 +1,12 @@
 //! What recording operators costs a thread, and what is left out where that is too much.
 //!
 //! Under [`mode::AUTO`] operators take at most a hundredth of a thread's time: where those of all
-//! steps take more, [`turns`] are taken. Of each 32nd operator the ticks of its callbacks are read;
+//! steps take more, [turns](super::step_sampling) are taken. Of each 32nd operator the ticks of its callbacks are read;
 //! PyTorch's own part, which it has only while a callback is enabled, is three times as much
 //! (docs/operators.md). The steps of a schedule are few, and recorded whole whatever that takes.
 
 use super::open::OpenOperators;
-use super::turns;
+use super::step_sampling;
 use crate::block::Thread;
 use crate::{arch, pytorch_registration, ring, schedule, state};
 use core::sync::atomic::Ordering::Relaxed;
@@ -36,7 +36,7 @@ pub fn begins(thread: &Thread, open: &OpenOperators) -> u64 {
         return 0;
     }
     let clock = thread.clock();
-    if open.turn.get() != turns::number() {
+    if open.turn.get() != step_sampling::recorded_step() {
         next_turn(thread, open);
     }
     if open.since.get() == 0 {
@@ -55,7 +55,7 @@ fn next_turn(thread: &Thread, open: &OpenOperators) {
     for word in [&open.count, &open.ticks, &open.since] {
         word.set(0);
     }
-    open.turn.set(turns::number());
+    open.turn.set(step_sampling::recorded_step());
 }
 
 /// Its beginning is over.
@@ -103,12 +103,12 @@ fn judge(thread: &Thread, open: &OpenOperators, now: u64) {
     if state::OPERATORS.load(Relaxed) != mode::AUTO
         || elapsed == 0
         || schedule::is_followed()
-        || !pytorch_registration::can_rest()
+        || !pytorch_registration::can_pause()
     {
         return;
     }
     let every = taken.saturating_mul(SHARE).div_ceil(elapsed).clamp(1, FEWEST);
-    if turns::take(every as u32) {
+    if step_sampling::set_every(every as u32) {
         let millionths = taken.saturating_mul(1_000_000) / elapsed;
         ring::ext(thread, ExtKind::OperatorNote, note::TURNS, now, &[every, millionths]);
     }

@@ -1,7 +1,7 @@
 //! Where PyTorch's objects have what is read of them: found by functions of PyTorch itself, on
 //! memory of ours that is laid out as such an object.
 
-use super::caught;
+use super::cpp_call;
 use crate::loaded::{self, Loaded};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
@@ -73,7 +73,7 @@ pub fn find(torch: &Loaded) -> Option<Result<(), u64>> {
     for place in [&LAYOUT.inputs, &LAYOUT.sizes, &LAYOUT.of_type, &LAYOUT.tensor] {
         place.store(0, Relaxed);
     }
-    let Some(input_sizes) = torch.function(INPUT_SIZES).filter(|_| caught::prepare()) else {
+    let Some(input_sizes) = torch.function(INPUT_SIZES).filter(|_| cpp_call::prepare()) else {
         return Some(Err(unread::NO_FUNCTION));
     };
     let inputs = match inputs_at(input_sizes) {
@@ -103,7 +103,7 @@ fn truth_tag(torch: &Loaded) -> Option<u32> {
     let mut place = [0u64; 4];
     // SAFETY: `BoolType::get()`, which takes nothing and returns a pointer; a build in which that
     // is no plain one writes it to the first argument.
-    let returned = unsafe { caught::call(get, [(&raw mut place) as u64, 0, 0]) }?;
+    let returned = unsafe { cpp_call::call(get, [(&raw mut place) as u64, 0, 0]) }?;
     let truth = place.first().copied().filter(|at| *at != 0).unwrap_or(returned);
     (FIRST..=LAST).find(|tag| {
         let value = [0u64, u64::from(*tag)];
@@ -112,7 +112,7 @@ fn truth_tag(torch: &Loaded) -> Option<u32> {
         let arguments = [(&raw mut of) as u64, (&raw const value) as u64, 0];
         // SAFETY: the function's arguments: where the result goes, and a value with this tag,
         // which the function does not look into.
-        unsafe { caught::call(of_tag, arguments) }.is_some() && of.first() == Some(&truth)
+        unsafe { cpp_call::call(of_tag, arguments) }.is_some() && of.first() == Some(&truth)
     })
 }
 
@@ -154,7 +154,7 @@ impl InputList {
         let arguments = [(&raw mut lists) as u64, object.as_ptr() as u64, 0];
         // SAFETY: the function's arguments: where the result goes (a vector, of three words), an
         // object, a flag. Of the object it reads the inputs, by the caller's premise.
-        if unsafe { caught::call(self.function, arguments) }.is_none() {
+        if unsafe { cpp_call::call(self.function, arguments) }.is_none() {
             return Err(unread::THROWN);
         }
         let [first, end, _] = lists;
@@ -261,7 +261,7 @@ fn read(function: usize, object: &[u64; WORDS]) -> Result<u64, u64> {
     let arguments = [(&raw const tensor) as u64, (&raw mut value) as u64, 0];
     // SAFETY: the function's arguments: a tensor, which is a pointer to such an object, and where
     // the value goes. An object of zeros has the standard way to have sizes.
-    match unsafe { caught::call(function, arguments) } {
+    match unsafe { cpp_call::call(function, arguments) } {
         Some(0) => Ok(value),
         Some(result) if result as u32 == 0 => Ok(value),
         Some(_) => Err(unread::NO_PLACE),

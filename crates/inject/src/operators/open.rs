@@ -1,7 +1,7 @@
 //! Operators of a thread that have begun.
 
 use crate::block::Thread;
-use crate::signal_cell::Own;
+use crate::signal_cell::SignalCell;
 use crate::state::WIPED;
 use crate::{interned, ring, sys};
 use core::sync::atomic::Ordering::Relaxed;
@@ -14,13 +14,13 @@ const MOST: usize = 200;
 #[repr(C)]
 pub struct OpenOperator {
     /// Address of its `RecordFunction`.
-    pub function: Own<usize>,
+    pub function: SignalCell<usize>,
     /// Clock at its beginning.
-    pub start: Own<u64>,
+    pub start: SignalCell<u64>,
     /// Id of its name.
-    pub name: Own<u32>,
+    pub name: SignalCell<u32>,
     /// What it was called with, packed.
-    pub inputs: Own<u64>,
+    pub inputs: SignalCell<u64>,
 }
 
 /// Ids that a thread met last, by their keys: these lie together, where the process's table has
@@ -30,26 +30,26 @@ const RECENT: usize = 512;
 /// One of them.
 #[repr(C)]
 struct RecentId {
-    key: Own<u64>,
-    id: Own<u32>,
+    key: SignalCell<u64>,
+    id: SignalCell<u32>,
 }
 
 /// A thread's, innermost last. What a forked child finds here is its parent's.
 #[repr(C)]
 pub struct OpenOperators {
-    generation: Own<u64>,
-    len: Own<usize>,
+    generation: SignalCell<u64>,
+    len: SignalCell<usize>,
     /// For the [budget](super::budget): operators so far, ticks that some of them took, and the
     /// clock when that count began.
-    pub count: Own<u64>,
+    pub count: SignalCell<u64>,
     /// See `count`.
-    pub ticks: Own<u64>,
+    pub ticks: SignalCell<u64>,
     /// See `count`.
-    pub since: Own<u64>,
+    pub since: SignalCell<u64>,
     /// The clock of the last that was measured.
-    pub last: Own<u64>,
+    pub last: SignalCell<u64>,
     /// The recorded step that they are of, see [`super::turns`].
-    pub turn: Own<u32>,
+    pub turn: SignalCell<u32>,
     entries: [OpenOperator; MOST],
     recent: [RecentId; RECENT],
 }

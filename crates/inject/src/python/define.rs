@@ -1,7 +1,7 @@
 //! Defines a frame, once: a record of its name, file and line.
 
 use super::interpreter::interpreter;
-use super::memory::Here;
+use super::memory::OwnMemory;
 use super::scratch::{PAYLOAD, PythonFrames, Scratch};
 use crate::block::Thread;
 use crate::{fork_tables, ring};
@@ -36,7 +36,7 @@ pub fn define(thread: &Thread, scratch: &mut Scratch) {
         let Some(claimed) = claim(key) else { continue };
         let words = match direct {
             // SAFETY: as when the frames were taken, a moment ago, from the same call.
-            true => describe(&mut unsafe { Here::vouched() }, layout, *raw, key, payload),
+            true => describe(&mut unsafe { OwnMemory::vouched() }, layout, *raw, key, payload),
             false => describe(kernel, layout, *raw, key, payload),
         };
         let clock = thread.clock();

@@ -71,7 +71,7 @@ fn text_hash(memory: &mut impl Memory, layout: &Layout, object: u64) -> Option<u
 
 #[cfg(test)]
 mod tests {
-    use super::super::memory::Here;
+    use super::super::memory::OwnMemory;
     use super::*;
     use tprof_wire::python::INTERPRETER_WORDS;
 
@@ -120,7 +120,7 @@ mod tests {
             let at = self.code.as_ptr() as u64;
             let raw = RawFrame { at: 8, code: at, instruction: at + 48 + instruction, entry: 0 };
             // SAFETY: only what the code refers to is read, which outlives this.
-            let mut here = unsafe { Here::vouched() };
+            let mut here = unsafe { OwnMemory::vouched() };
             Keys::begin(&interpreter).unwrap().of(&mut here, raw)
         }
     }
@@ -164,7 +164,7 @@ mod tests {
         let interpreter = interpreter();
         let nowhere = RawFrame { at: 8, code: 0, instruction: 0, entry: 0 };
         // SAFETY: nothing lies at address 0, where nothing is read.
-        let mut here = unsafe { Here::vouched() };
+        let mut here = unsafe { OwnMemory::vouched() };
         assert_eq!(Keys::begin(&interpreter).unwrap().of(&mut here, nowhere), None);
         let mut code = Code::new();
         code.code[2] = 0;

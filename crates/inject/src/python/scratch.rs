@@ -1,6 +1,6 @@
 //! What a thread takes Python frames with.
 
-use super::memory::Kernel;
+use super::memory::KernelMemory;
 use crate::unwind::Walk;
 use tprof_wire::python::{Ends, FILE_BYTES, MAX_PYTHON_FRAMES, NAME_BYTES, RawFrame};
 use tprof_wire::record::MAX_FRAMES;
@@ -37,7 +37,7 @@ pub struct Scratch {
     /// The frames.
     pub taken: PythonFrames,
     /// Memory that was read through the kernel.
-    pub kernel: Kernel,
+    pub kernel: KernelMemory,
 }
 
 impl Scratch {

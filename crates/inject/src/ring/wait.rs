@@ -39,7 +39,7 @@ impl Wait {
             state::turn_off(off::COLLECTOR_GONE);
             return false;
         }
-        if header.wait_on_full.load(Relaxed) == 0 || collector_liveness::stands_still(thread) {
+        if header.wait_on_full.load(Relaxed) == 0 || collector_liveness::is_stalled(thread) {
             return false;
         }
         if thread.is_quiet() && !chunks::is_any_open() {
@@ -52,7 +52,7 @@ impl Wait {
             core::hint::spin_loop();
             let goes_on = self.rounds < 1 << 24;
             if !goes_on {
-                collector_liveness::waited_in_vain();
+                collector_liveness::wait_timed_out();
             }
             return goes_on;
         }

@@ -102,7 +102,7 @@ fn wait_for_answer(thread: &Thread, began_ns: u64, question: u32) -> bool {
         }
         if rounds > 0 && sys::monotonic_ns().wrapping_sub(began_ns) >= bound
             || session.closed.load(Relaxed) != 0
-            || collector_liveness::stands_still(thread)
+            || collector_liveness::is_stalled(thread)
         {
             break false;
         }

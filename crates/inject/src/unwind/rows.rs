@@ -37,7 +37,7 @@ static MEMORY: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 /// has. Both in one word, so that none is used with the other's. 0: nothing.
 static SETS: AtomicUsize = AtomicUsize::new(0);
 /// Rows that were kept in the page, or more.
-static KEPT: AtomicU32 = AtomicU32::new(0);
+static MAX_KEPT: AtomicU32 = AtomicU32::new(0);
 /// Code generation, in the bits above a pc: part of every memo key and stack
 /// hash, so that nothing learnt before a `dlclose` is used after it.
 static CODE: AtomicU64 = AtomicU64::new(0);
@@ -180,7 +180,7 @@ impl Rows {
     /// Keeps a row. What lies there goes to the other entry.
     fn keep(&self, at: usize, key: u64, row: ShortRow) {
         let is_of_few = self.set_bits == FEW_BITS;
-        if is_of_few && KEPT.fetch_add(1, Relaxed) >= MOST_OF_FEW {
+        if is_of_few && MAX_KEPT.fetch_add(1, Relaxed) >= MOST_OF_FEW {
             use_all();
         }
         let before = self.entry(at).load(Relaxed);

@@ -7,7 +7,7 @@ use super::super::buffers;
 use super::super::client_clock as clock;
 use super::super::cupti::Cupti;
 use super::super::detach;
-use super::super::journal::{self, What};
+use super::super::journal::{self, JournalEvent};
 use super::super::kinds;
 use super::super::notes::{note, refused};
 use super::super::started;
@@ -23,7 +23,7 @@ use tprof_wire::gpu::trouble;
 
 /// Keeps a client's call in the journal.
 fn served(number: Number, argument: u64, result: CUptiResult) -> CUptiResult {
-    journal::keep(What::Client, [number as u64, argument, u64::from(result)]);
+    journal::keep(JournalEvent::Client, [number as u64, argument, u64::from(result)]);
     result
 }
 

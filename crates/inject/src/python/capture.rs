@@ -3,10 +3,10 @@
 use super::bytes::mix;
 use super::interpreter::interpreter;
 use super::key::Keys;
-use super::memory::{self, Here};
+use super::memory::{self, OwnMemory};
 use super::scratch::{PythonFrames, Scratch};
 use crate::block::Thread;
-use crate::seccomp::{Class, closed};
+use crate::seccomp::{CallClass, is_forbidden};
 use crate::unwind::Walk;
 use crate::{arch, state, sys};
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -34,7 +34,7 @@ impl Drop for Busy<'_> {
 }
 
 /// The frames that a thread took; its handlers do not touch them as long as this lives.
-pub struct Held<'t> {
+pub struct ScratchGuard<'t> {
     /// The frames.
     pub scratch: &'t mut Scratch,
     _busy: Busy<'t>,
@@ -43,7 +43,7 @@ pub struct Held<'t> {
 /// Takes the Python frames of this thread, which has walked its native stack. `None` if
 /// it runs no Python; where they cannot be had, that is counted.
 #[inline(never)]
-pub fn take<'t>(thread: &'t Thread, walk: &Walk) -> Option<Held<'t>> {
+pub fn take<'t>(thread: &'t Thread, walk: &Walk) -> Option<ScratchGuard<'t>> {
     let interpreter = interpreter()?;
     if thread.ended.get() || !may_run(walk, &interpreter) {
         return None;
@@ -51,7 +51,7 @@ pub fn take<'t>(thread: &'t Thread, walk: &Walk) -> Option<Held<'t>> {
     let busy = Busy::begin(thread)?;
     let found = state_of(thread, &interpreter)?;
     let scratch = frames(&busy, walk, &interpreter, found)?;
-    Some(Held { scratch, _busy: busy })
+    Some(ScratchGuard { scratch, _busy: busy })
 }
 
 /// This thread is gone: so is what it kept.
@@ -114,7 +114,7 @@ fn state_of(thread: &Thread, interpreter: &Interpreter) -> Option<(u64, bool)> {
         return Some((own, true));
     }
     // Another thread's, or this one's in another interpreter.
-    if current != 0 && first != main && !thread.is_quiet() && !closed(Class::Reading) {
+    if current != 0 && first != main && !thread.is_quiet() && !is_forbidden(CallClass::Reading) {
         let mut pthread = [0];
         let at = current.wrapping_add(interpreter.layout.pthread);
         if memory::read(at, &mut pthread) && pthread == [arch::thread_pointer() as u64] {
@@ -147,7 +147,7 @@ fn frames<'t>(
 ) -> Option<&'t mut Scratch> {
     let thread = busy.0;
     let direct = attached && walk.end == StackEnd::Whole && !walk.interrupted;
-    if !direct && (thread.is_quiet() || closed(Class::Reading)) {
+    if !direct && (thread.is_quiet() || is_forbidden(CallClass::Reading)) {
         unread();
         return None;
     }
@@ -161,7 +161,7 @@ fn frames<'t>(
     taken.hash = 0;
     if direct {
         // SAFETY: held by the interpreter while this thread is in its call: see the module.
-        collect(&mut unsafe { Here::vouched() }, interpreter, state, taken);
+        collect(&mut unsafe { OwnMemory::vouched() }, interpreter, state, taken);
     } else {
         kernel.begin();
         match kernel.u64(state.wrapping_add(interpreter.layout.pthread)) {

@@ -36,17 +36,17 @@ static LIBRARY_AT: AtomicUsize = AtomicUsize::new(0);
 static LOADED: AtomicUsize = AtomicUsize::new(0);
 
 /// Registers the callbacks if PyTorch is loaded, they are wanted and not registered yet.
-pub fn arm() {
-    if pytorch_registration::now() == phase::DONE {
+pub fn register_callbacks() {
+    if pytorch_registration::current_phase() == phase::DONE {
         return;
     }
     let Some(thread) = gate::recording() else { return };
     // In a forked child PyTorch's lock may be taken for good, once it was called.
-    if pytorch_registration::cut_off() == Some(phase::BUSY) {
+    if pytorch_registration::interrupted_by_fork() == Some(phase::BUSY) {
         LOADED.store(0, Relaxed);
-        pytorch_registration::set(phase::NONE);
+        pytorch_registration::set_phase(phase::NONE);
     }
-    if pytorch_registration::now() != phase::NONE {
+    if pytorch_registration::current_phase() != phase::NONE {
         return;
     }
     let wanted = state::OPERATORS.load(Relaxed);
@@ -60,8 +60,8 @@ pub fn arm() {
     let Some(torch) = loaded::named(LIBRARY) else { return };
     if pytorch_registration::begin() {
         register(thread, &torch, wanted);
-        pytorch_registration::set(phase::DONE);
-        pytorch_registration::follow();
+        pytorch_registration::set_phase(phase::DONE);
+        pytorch_registration::sync_callback();
     }
 }
 
@@ -88,7 +88,7 @@ fn register(thread: &Thread, torch: &Loaded, wanted: u32) {
     let operators = RecordFunctionCallback { needs_inputs: with_sizes, ..operators };
     let ranges = callback(callbacks::range, callbacks::range_end, |scope| scope == USER_SCOPE);
     let ranges = RecordFunctionCallback { needs_inputs: layout.is_ok(), ..ranges };
-    pytorch_registration::set(phase::REGISTERS);
+    pytorch_registration::set_phase(phase::REGISTERS);
     // SAFETY: `at::addGlobalCallback`, which takes such a structure by value.
     unsafe {
         let add: unsafe extern "C" fn(RecordFunctionCallback) -> u64 = core::mem::transmute(add);
@@ -123,8 +123,10 @@ fn callback(
 /// Code was unloaded: if PyTorch was, it may come again.
 pub fn unloaded() {
     LOADED.store(0, Relaxed);
-    if pytorch_registration::now() == phase::DONE && !loaded::is_loaded(LIBRARY_AT.load(Relaxed)) {
-        pytorch_registration::gone();
-        pytorch_registration::set(phase::NONE);
+    if pytorch_registration::current_phase() == phase::DONE
+        && !loaded::is_loaded(LIBRARY_AT.load(Relaxed))
+    {
+        pytorch_registration::drop_callback();
+        pytorch_registration::set_phase(phase::NONE);
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::arch::number as n;
 use crate::filter::{Filter, SystemCall};
-use crate::seccomp::{self, CLASSES, Class, Counts, closed};
+use crate::seccomp::{self, CLASSES, CallClass, Counts, is_forbidden};
 use crate::sys::flags::*;
 use crate::{gate, loaded, ring, stacks, state, tls_owner};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
@@ -63,22 +63,22 @@ pub fn follow_preloaded() {
 
 /// The classes that a filter closes.
 #[derive(Clone, Copy, Default)]
-pub struct Closing([bool; CLASSES.len()]);
+pub struct ForbiddenClasses([bool; CLASSES.len()]);
 
-impl Closing {
+impl ForbiddenClasses {
     /// What installing the `struct sock_fprog` at this address would close:
     /// nothing if the kernel cannot read it.
-    pub fn by(program: usize) -> Closing {
-        if closed(Class::Threads) {
+    pub fn by(program: usize) -> ForbiddenClasses {
+        if is_forbidden(CallClass::Threads) {
             // It may not be read, and closes no more than is closed.
-            return Closing::default();
+            return ForbiddenClasses::default();
         }
-        let Some(filter) = Filter::at(program) else { return Closing::default() };
-        Closing(CLASSES.map(|class| !filter.permits(calls(class))))
+        let Some(filter) = Filter::at(program) else { return ForbiddenClasses::default() };
+        ForbiddenClasses(CLASSES.map(|class| !filter.permits(calls(class))))
     }
 
     /// Whether this class is among them.
-    pub fn closes(self, class: Class) -> bool {
+    pub fn forbids(self, class: CallClass) -> bool {
         self.0.get(class as usize).is_some_and(|closes| *closes)
     }
 
@@ -125,13 +125,13 @@ const fn plain(number: usize) -> SystemCall {
 
 const PRIVATE: usize = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
-fn calls(class: Class) -> &'static [SystemCall] {
+fn calls(class: CallClass) -> &'static [SystemCall] {
     match class {
-        Class::Threads if tls_owner::asks_the_kernel() => THREADS,
-        Class::Threads => THREADS.get(1..).unwrap_or(THREADS),
-        Class::Processes => PROCESSES,
-        Class::Reading => READING,
-        Class::Segments => SEGMENTS,
+        CallClass::Threads if tls_owner::needs_system_call() => THREADS,
+        CallClass::Threads => THREADS.get(1..).unwrap_or(THREADS),
+        CallClass::Processes => PROCESSES,
+        CallClass::Reading => READING,
+        CallClass::Segments => SEGMENTS,
     }
 }
 

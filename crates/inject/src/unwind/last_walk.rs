@@ -11,13 +11,13 @@
 
 use super::frames::Walk;
 use crate::block::Thread;
-use crate::signal_cell::Own;
+use crate::signal_cell::SignalCell;
 use crate::{state, sys};
 use core::sync::atomic::{Ordering::*, compiler_fence};
 use tprof_wire::record::MAX_FRAMES;
 
 /// Frames that are remembered, the outermost of a stack, and its end.
-pub const KEPT: usize = 96;
+pub const MAX_KEPT: usize = 96;
 /// Stacks that a thread takes before it remembers any: two pages are not worth it before.
 const STACKS_BEFORE: u32 = 64;
 /// Stacks for which a thread whose stacks have little in common does not remember.
@@ -30,26 +30,26 @@ pub const PATIENCE: u32 = 256;
 #[repr(C)]
 pub struct LastWalk {
     /// The number of the walk that began last.
-    pub number: Own<usize>,
+    pub number: SignalCell<usize>,
     /// `number << 16 | len`: how many states that walk left.
-    pub valid: Own<usize>,
+    pub valid: SignalCell<usize>,
     /// The top of the stack, and the code generation, that they belong to.
-    pub top: Own<usize>,
-    pub code: Own<u64>,
+    pub top: SignalCell<usize>,
+    pub code: SignalCell<u64>,
     /// See [`PAUSE`] and [`PATIENCE`].
-    pub pause: Own<u32>,
-    pub patience: Own<u32>,
+    pub pause: SignalCell<u32>,
+    pub patience: SignalCell<u32>,
     /// Which states have a frame pointer that was read and matters.
-    pub links: [Own<u64>; KEPT.div_ceil(64)],
+    pub links: [SignalCell<u64>; MAX_KEPT.div_ceil(64)],
     /// Stack pointers; the return address lies just below. With [`MARK`] where what lies outwards
     /// depends on the frame pointer.
-    pub sp: [Own<u32>; KEPT],
-    pub ra: [Own<u64>; KEPT],
+    pub sp: [SignalCell<u32>; MAX_KEPT],
+    pub ra: [SignalCell<u64>; MAX_KEPT],
     /// Hash over a state's frame and all outside of it.
-    pub hash: [Own<u64>; KEPT],
-    pub fp: [Own<usize>; KEPT],
+    pub hash: [SignalCell<u64>; MAX_KEPT],
+    pub fp: [SignalCell<usize>; MAX_KEPT],
     /// Where frame pointers were read, of those in `links`.
-    pub fp_at: [Own<u32>; KEPT],
+    pub fp_at: [SignalCell<u32>; MAX_KEPT],
     /// Of the walk in progress, from the innermost.
     pub steps: [Step; MAX_FRAMES],
 }
@@ -66,10 +66,10 @@ impl LastWalk {
 /// What a walk found of a frame.
 #[repr(C)]
 pub struct Step {
-    pub fp: Own<usize>,
+    pub fp: SignalCell<usize>,
     /// The stack pointer, with [`MARK`] where the caller's frame is found by `fp`; in the upper
     /// half where the caller's frame pointer is saved, 0 if it is still in its register.
-    pub places: Own<u64>,
+    pub places: SignalCell<u64>,
 }
 
 impl Step {
