@@ -173,7 +173,7 @@ pub fn add_local(counter: &AtomicU64, value: u64) {
     };
 }
 
-/// As [`add_local`].
+/// The same as [`add_local`], for a signed counter.
 #[inline(always)]
 pub fn add_local_signed(counter: &AtomicI64, value: i64) {
     // SAFETY: as `add_local`.
@@ -197,7 +197,7 @@ pub unsafe fn add<const OFFSET: usize>(of: &impl Sized, value: usize) {
 /// The opposite of [`add`].
 ///
 /// # Safety
-/// As [`add`].
+/// The same premises as [`add`].
 #[inline(always)]
 pub unsafe fn subtract<const OFFSET: usize>(of: &impl Sized, value: usize) {
     // SAFETY: the caller's premise.
@@ -209,7 +209,7 @@ pub unsafe fn subtract<const OFFSET: usize>(of: &impl Sized, value: usize) {
 /// As [`add`], of 1.
 ///
 /// # Safety
-/// As [`add`].
+/// The same premises as [`add`].
 #[inline(always)]
 pub unsafe fn increment<const OFFSET: usize>(of: &impl Sized) {
     // SAFETY: the caller's premise.
@@ -219,7 +219,7 @@ pub unsafe fn increment<const OFFSET: usize>(of: &impl Sized) {
 /// Subtracts from the field at an offset; whether it is negative then.
 ///
 /// # Safety
-/// As [`add`].
+/// The same premises as [`add`].
 #[inline(always)]
 pub unsafe fn subtract_to_negative<const OFFSET: usize>(of: &impl Sized, value: usize) -> bool {
     // SAFETY: the caller's premise.
@@ -331,11 +331,11 @@ pub mod number {
 /// Where a `ucontext_t` keeps a register, relative to the stack pointer at a
 /// signal trampoline (`uc_mcontext.gregs` begins at 40; Linux, x86-64).
 pub mod ucontext {
-    /// Frame pointer.
+    /// Offset of the frame pointer.
     pub const FP: usize = 40 + 8 * 10;
-    /// Stack pointer.
+    /// Offset of the stack pointer.
     pub const SP: usize = 40 + 8 * 15;
-    /// Program counter.
+    /// Offset of the program counter.
     pub const PC: usize = 40 + 8 * 16;
 }
 

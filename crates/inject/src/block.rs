@@ -45,7 +45,7 @@ pub struct Thread {
     pub random: SignalCell<u64>,
     /// Readable stack, as far as checked.
     pub stack_low: SignalCell<usize>,
-    /// See `stack_low`.
+    /// The upper bound of that range, see `stack_low`.
     pub stack_high: SignalCell<usize>,
     /// This thread's name when it was last recorded.
     pub name: [SignalCell<u64>; 2],
@@ -63,7 +63,7 @@ pub struct Thread {
     pub credit: SignalCell<i16>,
     /// The shape of the last stack, see [`crate::unwind`].
     pub shape: SignalCell<u16>,
-    /// Thread id.
+    /// The kernel's thread id.
     pub tid: SignalCell<u32>,
     /// Who created it.
     pub creator: SignalCell<u32>,
@@ -96,7 +96,7 @@ pub struct Thread {
 /// its clock.
 #[repr(C)]
 pub struct OuterCall {
-    /// Stack pointer.
+    /// Stack pointer of the call.
     pub sp: SignalCell<usize>,
     /// Clock at its beginning.
     pub start: SignalCell<u64>,

@@ -14,9 +14,9 @@ use crate::real::{self, ObjectInfo, base_name};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
-/// `DT_NEEDED`.
+/// ELF tag `DT_NEEDED`.
 const NEEDED: u64 = 1;
-/// `DT_SONAME`.
+/// ELF tag `DT_SONAME`.
 const SONAME: u64 = 14;
 
 /// Call sites that are remembered.

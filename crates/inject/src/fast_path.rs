@@ -73,7 +73,7 @@ pub unsafe extern "C" fn allocated(block: *mut u8, bytes: usize, sp: usize, fp: 
 }
 
 /// # Safety
-/// As [`allocated`].
+/// The same premises as [`allocated`].
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn allocated_slow(block: *mut u8, bytes: usize, sp: usize, fp: usize) -> *mut u8 {

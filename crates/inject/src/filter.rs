@@ -18,7 +18,7 @@ pub struct Instruction {
 
 /// A system call that may be made: its number, and the arguments that are always the same.
 pub struct SystemCall {
-    /// Its number.
+    /// The system call's number.
     pub number: u32,
     /// What is passed; `None` where it differs.
     pub arguments: [Option<u64>; 6],

@@ -81,7 +81,7 @@ pub enum Reallocation {
 /// `realloc` of `block` is about to be called.
 ///
 /// # Safety
-/// As [`freeing`].
+/// The same premises as [`freeing`].
 #[inline(always)]
 pub unsafe fn reallocating(block: *mut u8) -> Option<Reallocation> {
     let Some(thread) = gate::recording() else {

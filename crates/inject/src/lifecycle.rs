@@ -96,7 +96,7 @@ pub fn exec_failed(error: i32) {
     record(ExtKind::ExecFailed, 0, &[u64::from(pid), error as u32 as u64]);
 }
 
-/// `posix_spawn` returned.
+/// Records that `posix_spawn` returned.
 pub fn spawned(child: u32, error: i32) {
     record(ExtKind::Spawned, 0, &[u64::from(child), error as u32 as u64]);
 }
@@ -151,7 +151,7 @@ fn recording_maps() -> Option<&'static Thread> {
     thread.is_on().then_some(thread)
 }
 
-/// `mmap` succeeded.
+/// Records that `mmap` succeeded.
 pub fn mapped(
     address: usize,
     bytes: usize,
@@ -185,7 +185,7 @@ pub fn clock_before() -> u64 {
     gate::recording_if_own().map_or(0, |t| t.clock())
 }
 
-/// `mremap` succeeded.
+/// Records that `mremap` succeeded.
 pub fn remapped(old: usize, old_bytes: usize, new: usize, bytes: usize) {
     if let Some(thread) = recording_maps() {
         let clock = thread.clock();

@@ -36,7 +36,7 @@ static PHASE: AtomicU32 = AtomicU32::new(phase::NONE);
 /// nothing goes on.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// Its [`phase`].
+/// The current [`phase`] of this process.
 pub fn current_phase() -> u32 {
     PHASE.load(Acquire)
 }

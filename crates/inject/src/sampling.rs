@@ -70,7 +70,7 @@ fn by_header(header: usize) -> usize {
 }
 
 /// # Safety
-/// As [`usable`].
+/// The same premises as [`usable`].
 #[cold]
 #[inline(never)]
 unsafe fn usable_by_call(block: *mut u8) -> usize {
@@ -98,7 +98,7 @@ unsafe fn usable_by_call(block: *mut u8) -> usize {
 /// Counts an allocation and keeps it if it is sampled.
 ///
 /// # Safety
-/// As [`usable`].
+/// The same premises as [`usable`].
 #[inline(always)]
 pub unsafe fn allocated(thread: &Thread, block: *mut u8, bytes: usize, sp: usize, fp: usize) {
     // SAFETY: the caller's premise.
@@ -284,7 +284,7 @@ fn ln(x: f64) -> f64 {
 /// Counts a free, and records it if the block was kept.
 ///
 /// # Safety
-/// As [`usable`].
+/// The same premises as [`usable`].
 #[inline(always)]
 pub unsafe fn freeing(thread: &Thread, block: *mut u8) {
     // SAFETY: the caller's premise.
@@ -330,7 +330,7 @@ pub struct Old {
 /// that takes: its bytes are there meanwhile.
 ///
 /// # Safety
-/// As [`usable`].
+/// The same premises as [`usable`].
 #[inline(always)]
 pub unsafe fn reallocating(thread: &Thread, block: *mut u8) -> Old {
     // SAFETY: the caller's premise.

@@ -119,10 +119,10 @@ pub unsafe fn push(name: *const SpanName) {
     }
 }
 
-/// As [`push`]: how many spans lie around it.
+/// Does what [`push`] does, and returns how many spans lie around the new one.
 ///
 /// # Safety
-/// As [`push`].
+/// The same premises as [`push`].
 #[inline(always)]
 unsafe fn push_on(thread: &Thread, name: *const SpanName) -> u16 {
     let depth = thread.spans.get();
@@ -200,7 +200,7 @@ fn settle(thread: &Thread) {
 /// recorded of it. Deeper than 64 it is one that lies within no other, as by [`start`].
 ///
 /// # Safety
-/// As [`push`].
+/// The same premises as [`push`].
 #[inline(always)]
 pub unsafe fn open(name: *const SpanName) -> u64 {
     let Some(thread) = thread() else { return 0 };
@@ -243,7 +243,7 @@ fn close_around(thread: &Thread, depth: u16) {
 /// An argument of a span, as a program passes it: `struct tprof_value`.
 #[repr(C)]
 pub struct SpanValue {
-    /// [`value`].
+    /// One of [`value`]'s numbers.
     kind: u64,
     /// As its kind has it; of a text its address.
     bits: u64,
@@ -310,7 +310,7 @@ unsafe fn text_id(thread: &Thread, one: &SpanValue) -> u32 {
 /// within no other.
 ///
 /// # Safety
-/// As [`push`].
+/// The same premises as [`push`].
 pub unsafe fn complete(name: *const SpanName, began_ago_ns: u64, ended_ago_ns: u64) {
     let Some(thread) = recording() else { return };
     let clock = thread.clock();
@@ -341,7 +341,7 @@ fn without_arguments(text: &[u8]) -> &[u8] {
 /// Counts an epoch, and opens the capture, if a span is that.
 ///
 /// # Safety
-/// As [`push`].
+/// The same premises as [`push`].
 #[cold]
 unsafe fn followed(thread: &Thread, name: *const SpanName, number: u64) {
     // SAFETY: the caller's premise: null or a name with its text.
@@ -358,7 +358,7 @@ unsafe fn followed(thread: &Thread, name: *const SpanName, number: u64) {
 /// A span begins that any thread of the process may end: its number, 0 where it is not recorded.
 ///
 /// # Safety
-/// As [`push`].
+/// The same premises as [`push`].
 pub unsafe fn start(name: *const SpanName) -> u64 {
     let Some(thread) = thread() else { return 0 };
     let captured = capture::is_opened_by(Opens::Range) || schedule::follows_epochs();
@@ -391,10 +391,10 @@ pub fn end(number: u64) {
     }
 }
 
-/// An instant.
+/// Records an instant.
 ///
 /// # Safety
-/// As [`push`].
+/// The same premises as [`push`].
 pub unsafe fn mark(name: *const SpanName) {
     let Some(thread) = recording() else { return };
     // SAFETY: the caller's premise.
@@ -423,7 +423,7 @@ pub fn step(number: u64) {
 /// A value of this moment.
 ///
 /// # Safety
-/// As [`push`].
+/// The same premises as [`push`].
 pub unsafe fn counter(name: *const SpanName, value: f64) {
     // SAFETY: the caller's premise.
     unsafe { value_of(name, [value.to_bits(), 0]) };
@@ -432,14 +432,14 @@ pub unsafe fn counter(name: *const SpanName, value: f64) {
 /// Adds to the sum of a name's values, which begins at 0.
 ///
 /// # Safety
-/// As [`push`].
+/// The same premises as [`push`].
 pub unsafe fn add(name: *const SpanName, value: f64) {
     // SAFETY: the caller's premise.
     unsafe { value_of(name, [value.to_bits(), 1]) };
 }
 
 /// # Safety
-/// As [`push`].
+/// The same premises as [`push`].
 #[inline(always)]
 unsafe fn value_of(name: *const SpanName, payload: [u64; 2]) {
     let Some(thread) = recording() else { return };
@@ -459,7 +459,7 @@ pub fn work(count: u64, dtype: u32) {
 /// A pool of the program's own handed out a block.
 ///
 /// # Safety
-/// As [`push`].
+/// The same premises as [`push`].
 pub unsafe fn took(pool: *const SpanName, block: u64, bytes: u64) {
     let Some(thread) = recording() else { return };
     // SAFETY: the caller's premise.
@@ -470,7 +470,7 @@ pub unsafe fn took(pool: *const SpanName, block: u64, bytes: u64) {
 /// It takes one back. Also recorded while recording is off: what it handed out before is not kept.
 ///
 /// # Safety
-/// As [`push`].
+/// The same premises as [`push`].
 pub unsafe fn gave(pool: *const SpanName, block: u64) {
     let Some(thread) = thread() else { return };
     // SAFETY: the caller's premise.

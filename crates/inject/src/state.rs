@@ -52,7 +52,7 @@ pub mod phase {
     pub const NEW: u32 = 0;
     /// A thread is initialising; calls are passed through.
     pub const BUSY: u32 = 1;
-    /// Attached.
+    /// Attached to the session.
     pub const ON: u32 = 2;
     /// Inert for good.
     pub const OFF: u32 = 3;
@@ -64,11 +64,11 @@ pub mod phase {
 static GENERATIONS: AtomicU64 = AtomicU64::new(0);
 /// Pid that attached, to detect a vfork child.
 pub static PID: AtomicU32 = AtomicU32::new(0);
-/// The region.
+/// The process's region; null before it has one.
 pub static REGION: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
-/// The session page.
+/// The session page; null before attaching.
 pub static SESSION: AtomicPtr<SessionPage> = AtomicPtr::new(core::ptr::null_mut());
-/// The unwind tables.
+/// The unwind tables; null before attaching.
 pub static TABLES: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 /// Bytes of the unwind tables that are mapped.
 pub static TABLES_BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -77,13 +77,13 @@ pub static TABLES_BYTES: AtomicUsize = AtomicUsize::new(0);
 pub static TABLES_OPEN: AtomicUsize = AtomicUsize::new(0);
 /// Address space is limited: map little.
 pub static SPARING: AtomicBool = AtomicBool::new(false);
-/// [`tprof_wire::region::mem_mode`].
+/// One of [`tprof_wire::region::mem_mode`].
 pub static MEM_MODE: AtomicU32 = AtomicU32::new(0);
 /// Whether CUDA runtime and NCCL calls are recorded.
 pub static CALLS: AtomicU32 = AtomicU32::new(0);
-/// [`tprof_wire::operators::mode`].
+/// One of [`tprof_wire::operators::mode`].
 pub static OPERATORS: AtomicU32 = AtomicU32::new(0);
-/// [`tprof_wire::region::stack_mode`].
+/// One of [`tprof_wire::region::stack_mode`].
 pub static STACK_MODE: AtomicU32 = AtomicU32::new(0);
 /// Path of the file for what checks of stacks find; null where none is asked for.
 pub static CHECK_STACKS: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());

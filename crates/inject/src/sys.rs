@@ -52,7 +52,7 @@ pub fn map(bytes: usize, protection: usize, how: usize, fd: i32) -> Option<*mut 
     (!is_error(at)).then_some(at as *mut u8)
 }
 
-/// Unmaps.
+/// Unmaps this memory.
 ///
 /// # Safety
 /// Nothing refers to the range any more.
@@ -128,7 +128,7 @@ pub fn read_blocks<const WORDS: usize, const MOST: usize>(
     got.max(0) as usize / bytes
 }
 
-/// Process id.
+/// This process's id.
 pub fn pid() -> u32 {
     call!(n::GETPID) as u32
 }
@@ -142,7 +142,7 @@ pub fn thread_register(get_fs: usize) -> usize {
     call!(n::ARCH_PRCTL, get_fs, &raw mut pointer);
     pointer
 }
-/// Thread id.
+/// This thread's id.
 pub fn tid() -> u32 {
     call!(n::GETTID) as u32
 }
@@ -154,7 +154,7 @@ pub fn yield_now() {
 pub fn close(fd: i32) {
     call!(n::CLOSE, fd);
 }
-/// Sleeps.
+/// Sleeps for that long.
 pub fn sleep_ns(ns: u64) {
     let time = [ns / 1_000_000_000, ns % 1_000_000_000];
     call!(n::NANOSLEEP, time.as_ptr(), 0);

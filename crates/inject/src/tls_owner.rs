@@ -28,7 +28,7 @@ unsafe extern "C" {
     fn getauxval(kind: c_ulong) -> c_ulong;
 }
 
-/// `ARCH_GET_FS`.
+/// Argument `ARCH_GET_FS` of `arch_prctl`.
 pub const GET_FS: usize = 0x1003;
 
 /// Set once the processor is known to give its thread pointer away.

@@ -40,7 +40,7 @@ pub struct Abi {
     flush: extern "C" fn(),
 }
 
-/// The table.
+/// The table of functions that programs look up.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)] // as programs look it up
 pub static tprof_abi: Abi = Abi {

@@ -13,9 +13,9 @@ use tprof_wire::calls::{Does, FUNCTIONS, Library, Number};
 /// What a call returns where no library has the function: `cudaErrorSharedObjectInitFailed`, which
 /// is what the runtime itself returns for a library that did not load.
 const NO_RUNTIME: u64 = 303;
-/// `ncclSystemError`.
+/// Value of `ncclSystemError`.
 const NO_NCCL: u64 = 2;
-/// `CUBLAS_STATUS_NOT_INITIALIZED`.
+/// Value of `CUBLAS_STATUS_NOT_INITIALIZED`.
 const NO_CUBLAS: u64 = 1;
 /// An error of no class that programs know: `MPI_ERR_OTHER` of Open MPI, `MPI_ERR_INTERN` of MPICH.
 const NO_MPI: u64 = 16;
@@ -30,7 +30,7 @@ tprof_wire::intercepted_functions!(addresses);
 
 macro_rules! hooks {
     ($($name:ident $words:literal,)*) => {$(
-        /// Hook.
+        /// Interposes the function of this name.
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name() {

@@ -24,7 +24,7 @@ macro_rules! hooks {
         static NAMES: &[&[u8]] = &[$(concat!(stringify!($name), "\0").as_bytes()),*];
         static HOOKS: &[unsafe extern "C" fn()] = &[$($name),*];
         $(
-            /// Hook.
+            /// Interposes the function of this name.
             #[unsafe(no_mangle)]
             #[unsafe(naked)]
             pub unsafe extern "C" fn $name() {

@@ -36,7 +36,7 @@ impl<'a> Environment<'a> {
         is_readable.then_some(Environment { at, texts: PhantomData })
     }
 
-    /// Its array.
+    /// The array that was given.
     pub fn array(self) -> Strings {
         self.at
     }
@@ -85,7 +85,7 @@ fn entries(list: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Whether an environment can be read: asks once for each page it touches.
 ///
 /// # Safety
-/// As [`Environment::given`].
+/// The same premises as [`Environment::given`].
 unsafe fn are_texts(environment: Strings) -> bool {
     if environment.is_null() || is_forbidden(CallClass::Threads) {
         return true;

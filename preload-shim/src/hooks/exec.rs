@@ -121,7 +121,7 @@ fn search<'a>(name: &CStr, out: &'a mut [u8; PATH_MAX]) -> &'a CStr {
     CStr::from_bytes_until_nul(out).unwrap_or(c"")
 }
 
-/// Hook.
+/// Interposes libc's `execve`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execve(
     path: *const c_char,
@@ -133,14 +133,14 @@ pub unsafe extern "C" fn execve(
     unsafe { announced(text(path), environment, false, run) }
 }
 
-/// Hook.
+/// Interposes libc's `execv`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execv(path: *const c_char, arguments: Strings) -> c_int {
     // SAFETY: as `execve`, which this is with the process's own environment.
     unsafe { execve(path, arguments, environment::array()) }
 }
 
-/// Hook.
+/// Interposes libc's `execvpe`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvpe(
     file: *const c_char,
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn execvpe(
     unsafe { announced(Some(found), environment, false, run) }
 }
 
-/// Hook.
+/// Interposes libc's `execvp`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Strings) -> c_int {
     // SAFETY: as `execvpe`, which this is with the process's own environment.
@@ -197,7 +197,7 @@ fn path_at<'a>(fd: c_int, path: &'a CStr, out: &'a mut [u8; PATH_MAX]) -> &'a CS
     descriptor_path(fd, bytes, out)
 }
 
-/// Hook.
+/// Interposes libc's `fexecve`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_int {
     let mut buffer = [0u8; PATH_MAX];
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, environment: Str
     unsafe { announced(Some(descriptor_path(fd, b"", &mut buffer)), environment, false, run) }
 }
 
-/// Hook.
+/// Interposes libc's `execveat`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execveat(
     fd: c_int,
@@ -223,7 +223,7 @@ pub unsafe extern "C" fn execveat(
     }
 }
 
-/// `syscall(SYS_execve)`.
+/// Announces a `syscall(SYS_execve, …)`, and makes it.
 ///
 /// # Safety
 /// Exec's contract, except that addresses may be bad.
@@ -237,10 +237,10 @@ pub unsafe fn by_number(
     c_long::from(unsafe { announced(text(path), environment, false, &mut run) })
 }
 
-/// `syscall(SYS_execveat)`.
+/// Announces a `syscall(SYS_execveat, …)`, and makes it.
 ///
 /// # Safety
-/// As [`by_number`].
+/// The same premises as [`by_number`].
 pub unsafe fn by_number_at(
     fd: c_int,
     path: *const c_char,
@@ -332,7 +332,7 @@ unsafe fn spawned(
     error
 }
 
-/// Hook.
+/// Interposes libc's `posix_spawn`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_spawn(
     out: *mut c_int,
@@ -347,7 +347,7 @@ pub unsafe extern "C" fn posix_spawn(
     unsafe { spawned(out, text(path), environment, run) }
 }
 
-/// Hook.
+/// Interposes libc's `posix_spawnp`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_spawnp(
     out: *mut c_int,

@@ -71,7 +71,7 @@ unsafe extern "C" fn calloc_early(count: usize, each: usize, sp: usize, fp: usiz
 }
 
 /// # Safety
-/// As libc's.
+/// The arguments are as libc's function demands them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(block: *mut u8) {
     let address = table::FREE.load(Relaxed);

@@ -5,13 +5,13 @@ use core::arch::naked_asm;
 use core::ffi::c_int;
 use tprof_inject::{lifecycle, stack_hook};
 
-/// `MAP_FAILED`.
+/// Value of `MAP_FAILED`.
 const FAILED: *mut u8 = usize::MAX as *mut u8;
 
 /// Six arguments fill the registers: stack and frame pointer go on the stack.
 macro_rules! map_hook {
     ($name:ident, $target:path) => {
-        /// Hook.
+        /// Interposes the function of this name.
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name(_: *mut u8, _: usize, _: c_int, _: c_int, _: c_int, _: i64) -> *mut u8 {
@@ -86,7 +86,7 @@ fn note(
     }
 }
 
-/// Hook.
+/// Interposes libc's `munmap`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(at: *mut u8, bytes: usize) -> c_int {
     let clock = lifecycle::clock_before();
@@ -128,7 +128,7 @@ unsafe extern "C" fn shmat_impl(
     got
 }
 
-/// Hook.
+/// Interposes libc's `shmdt`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn shmdt(at: *mut u8) -> c_int {
     let clock = lifecycle::clock_before();

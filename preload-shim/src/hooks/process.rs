@@ -4,7 +4,7 @@ use crate::real;
 use core::ffi::{c_int, c_void};
 use tprof_inject::{lifecycle, state};
 
-/// Hook. The child attaches at its first event; on kernels that cannot wipe a
+/// Interposes libc's `fork`. The child attaches at its first event; on kernels that cannot wipe a
 /// page on fork, this marks it as one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fork() -> c_int {
@@ -32,7 +32,7 @@ fn reaped(child: c_int, status: *const c_int) -> c_int {
     child
 }
 
-/// Hook.
+/// Interposes libc's `wait`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wait(status: *mut c_int) -> c_int {
     let mut own = 0;
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn wait(status: *mut c_int) -> c_int {
     reaped(real!(WAIT(at) as fn(*mut c_int) -> c_int, else -1), at)
 }
 
-/// Hook.
+/// Interposes libc's `waitpid`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn waitpid(pid: c_int, status: *mut c_int, options: c_int) -> c_int {
     let mut own = 0;
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn waitpid(pid: c_int, status: *mut c_int, options: c_int)
     reaped(real!(WAITPID(pid, at, options) as fn(c_int, *mut c_int, c_int) -> c_int, else -1), at)
 }
 
-/// Hook.
+/// Interposes libc's `wait3`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wait3(status: *mut c_int, options: c_int, usage: *mut c_void) -> c_int {
     let mut own = 0;
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn wait3(status: *mut c_int, options: c_int, usage: *mut c
     )
 }
 
-/// Hook.
+/// Interposes libc's `wait4`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wait4(
     pid: c_int,
@@ -99,7 +99,7 @@ fn stay() -> ! {
     }
 }
 
-/// Hook.
+/// Interposes libc's `exit`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exit(status: c_int) -> ! {
     lifecycle::process_exit(status, lifecycle::how::EXIT);
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn exit(status: c_int) -> ! {
     stay()
 }
 
-/// Hook.
+/// Interposes libc's `quick_exit`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quick_exit(status: c_int) -> ! {
     lifecycle::process_exit(status, lifecycle::how::QUICK_EXIT);
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn quick_exit(status: c_int) -> ! {
     stay()
 }
 
-/// Hook.
+/// Interposes libc's `_exit`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _exit(status: c_int) -> ! {
     lifecycle::leaving_at_once(status);
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn _exit(status: c_int) -> ! {
     stay()
 }
 
-/// Hook.
+/// Interposes libc's `_Exit`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
     lifecycle::leaving_at_once(status);

@@ -28,7 +28,7 @@ static STARTING: [Start; STARTS] = [const {
     }
 }; STARTS];
 
-/// Hook.
+/// Interposes libc's `pthread_create`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_create(
     out: *mut usize,

@@ -22,15 +22,15 @@ const ALL: usize = MOST + SPARE;
 
 /// Where a buffer is.
 mod state {
-    /// Never opened.
+    /// Its memory was never opened.
     pub const CLOSED: u32 = 0;
-    /// Without an owner.
+    /// Free to be lent.
     pub const FREE: u32 = 1;
-    /// CUPTI's.
+    /// Lent to CUPTI.
     pub const LENT: u32 = 2;
-    /// Full, or flushed; the flush thread's.
+    /// Full or flushed, and waiting for the flush thread.
     pub const DONE: u32 = 3;
-    /// Being read.
+    /// Being read by the flush thread.
     pub const READ: u32 = 4;
     /// Still CUPTI's when it was detached. It may come back yet, if another thread was about to
     /// give it back; it is lent again where no other is left.
@@ -51,7 +51,7 @@ static TURNS: AtomicU64 = AtomicU64::new(1);
 static MAY_REFUSE: AtomicBool = AtomicBool::new(true);
 /// Buffers that CUPTI has.
 pub static OUT: AtomicU32 = AtomicU32::new(0);
-/// Requests, ever.
+/// Requests for buffers since the process began.
 pub static REQUESTS: AtomicU64 = AtomicU64::new(0);
 /// Buffers that wait for the flush thread.
 pub static WAITING: AtomicU32 = AtomicU32::new(0);

@@ -6,24 +6,24 @@ use core::ffi::CStr;
 use tprof_cupti_sys::functions as f;
 use tprof_cupti_sys::*;
 
-/// The functions that are used.
+/// The functions of CUPTI that the agent calls.
 #[derive(Clone, Copy)]
 pub struct Cupti {
     /// The library's version.
     pub version: u32,
-    /// See CUPTI.
+    /// `cuptiGetTimestamp`, which every version has.
     pub timestamp: f::GetTimestamp,
-    /// See CUPTI.
+    /// `cuptiActivityRegisterCallbacks`, which every version has.
     pub register: f::ActivityRegisterCallbacks,
-    /// See CUPTI.
+    /// `cuptiActivityEnable`, which every version has.
     pub enable: f::ActivityEnable,
-    /// See CUPTI.
+    /// `cuptiActivityDisable`; `None` where the library lacks it.
     pub disable: Option<f::ActivityDisable>,
-    /// See CUPTI.
+    /// `cuptiActivityFlushAll`, which every version has.
     pub flush: f::ActivityFlushAll,
-    /// See CUPTI.
+    /// `cuptiActivityGetNextRecord`, which every version has.
     pub next: f::ActivityGetNextRecord,
-    /// See CUPTI.
+    /// `cuptiActivityGetNumDroppedRecords`, which every version has.
     pub dropped: f::ActivityGetNumDroppedRecords,
     /// Whether a call of the runtime's is recorded: since CUDA 12.6.
     pub choose_runtime_call: Option<f::ActivityEnableRuntimeApi>,

@@ -20,7 +20,7 @@ pub struct Decoded {
 }
 
 impl Decoded {
-    /// Its payload.
+    /// The record's payload words.
     #[inline(always)]
     pub fn payload(&self) -> &[u64] {
         self.words.get(..self.len).unwrap_or(&self.words)

@@ -16,11 +16,11 @@ static BUSY: AtomicU32 = AtomicU32::new(0);
 /// How long a client's flush waits for other threads to deliver.
 const WAIT_NS: u64 = 2_000_000_000;
 
-/// While it lives, a client's flush waits.
+/// A delivery in progress: while this lives, a client's flush waits.
 pub struct Delivering(());
 
 impl Delivering {
-    /// Begins.
+    /// Marks a delivery as begun.
     pub fn begin() -> Delivering {
         BUSY.fetch_add(1, AcqRel);
         Delivering(())

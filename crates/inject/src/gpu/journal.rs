@@ -17,7 +17,7 @@ pub enum JournalEvent {
     Began = 1,
     /// That call returns.
     SetUp = 2,
-    /// `cuptiActivityRegisterCallbacks`: result.
+    /// `cuptiActivityRegisterCallbacks` was called: result.
     Registered = 3,
     /// `cuptiActivityEnable`: kind, result.
     Enabled = 4,

@@ -22,7 +22,7 @@ pub(super) use function;
 #[derive(Clone, Copy)]
 pub struct Handle(*mut c_void);
 
-/// The loader.
+/// The functions of the loader that the agent calls.
 pub struct Loader {
     open: Open,
     symbol: Dlsym,

@@ -9,7 +9,7 @@ use crate::{environment, sys};
 use core::ffi::{CStr, c_int};
 use tprof_wire::env;
 
-/// Longest path.
+/// Longest path that is tried, in bytes.
 const PATH_MOST: usize = 1024;
 
 /// A path that is put together.

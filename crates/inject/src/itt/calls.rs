@@ -11,7 +11,7 @@ use core::ptr::{from_ref, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 use tprof_wire::hash::spread;
 
-/// `___itt_id`.
+/// ITT's `___itt_id`, which is only passed through.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Id([u64; 3]);

@@ -8,7 +8,7 @@ use core::ptr::{from_ref, null, null_mut};
 use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering::*};
 use tprof_wire::hash::spread;
 
-/// `___itt_domain`.
+/// ITT's `___itt_domain`, as programs read it.
 #[repr(C)]
 pub struct DomainHandle {
     /// Not 0: calls with this domain come here.
@@ -21,7 +21,7 @@ pub struct DomainHandle {
     next: *mut DomainHandle,
 }
 
-/// `___itt_string_handle`.
+/// ITT's `___itt_string_handle`, as programs read it.
 #[repr(C)]
 pub struct TextHandle {
     text: *const c_char,

@@ -31,11 +31,11 @@ pub struct Communicator {
     pub name: *const c_char,
     /// Number; 0 if not given.
     pub hash: u64,
-    /// Hosts, ranks, this process's rank; 0 if not given.
+    /// Number of hosts; 0 if not given.
     pub nodes: c_int,
-    /// See `nodes`.
+    /// Number of ranks; 0 if not given.
     pub ranks: c_int,
-    /// See `nodes`.
+    /// This process's rank; 0 if not given.
     pub rank: c_int,
 }
 

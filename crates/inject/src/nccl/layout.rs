@@ -38,11 +38,11 @@ pub unsafe fn head(version: u32, at: *const c_void) -> (u64, *const c_void, c_in
 /// Versions 1 to 3 name the communicator in each operation.
 #[repr(C)]
 pub struct WithCommunicator<O> {
-    /// Name.
+    /// Name of the communicator.
     pub name: *const c_char,
-    /// Number.
+    /// Number of the communicator.
     pub hash: u64,
-    /// The operation.
+    /// The operation itself.
     pub of: O,
 }
 
@@ -51,24 +51,24 @@ pub struct WithCommunicator<O> {
 pub struct NumberedCollective {
     /// Number among those of its function.
     pub sequence: u64,
-    /// Operation.
+    /// Number of the function, see `FUNCTIONS`.
     pub function: u8,
     send: *const c_void,
     receive: *const c_void,
-    /// Elements.
+    /// Number of elements.
     pub count: usize,
-    /// Root.
+    /// The root's rank.
     pub root: c_int,
     /// Type of an element.
     pub data_type: u8,
     reduction: u32,
     traffic: usize,
-    /// Channels.
+    /// Number of channels.
     pub channels: u8,
     warps: u8,
-    /// Algorithm.
+    /// Number of the algorithm.
     pub algorithm: u8,
-    /// Protocol.
+    /// Number of the protocol.
     pub protocol: u8,
 }
 
@@ -77,13 +77,13 @@ pub struct NumberedCollective {
 pub struct Asked {
     /// Number among those of its function.
     pub sequence: u64,
-    /// Operation.
+    /// Name of the function.
     pub function: *const c_char,
     send: *const c_void,
     receive: *const c_void,
-    /// Elements.
+    /// Number of elements.
     pub count: usize,
-    /// Root.
+    /// The root's rank.
     pub root: c_int,
     /// Type of an element.
     pub data_type: *const c_char,
@@ -92,12 +92,12 @@ pub struct Asked {
 /// What NCCL chose for it.
 #[repr(C)]
 pub struct Chosen {
-    /// Channels.
+    /// Number of channels.
     pub channels: u8,
     warps: u8,
-    /// Algorithm.
+    /// Name of the algorithm.
     pub algorithm: *const c_char,
-    /// Protocol.
+    /// Name of the protocol.
     pub protocol: *const c_char,
 }
 
@@ -123,7 +123,7 @@ pub struct PlainCollective {
 /// An operation from version 5 on: its parent is the call, and the group stands behind it.
 #[repr(C)]
 pub struct Grouped<O> {
-    /// The operation.
+    /// The operation itself.
     pub of: O,
     /// Handle of the group.
     pub group: *const c_void,
@@ -132,12 +132,12 @@ pub struct Grouped<O> {
 /// Half of an exchange in version 1.
 #[repr(C)]
 pub struct NumberedExchange {
-    /// Operation.
+    /// Number of the function.
     pub function: u8,
     buffer: *const c_void,
     /// Type of an element.
     pub data_type: u8,
-    /// Elements.
+    /// Number of elements.
     pub count: usize,
     /// The other rank.
     pub peer: c_int,
@@ -146,12 +146,12 @@ pub struct NumberedExchange {
 /// Half of an exchange, from version 2 on.
 #[repr(C)]
 pub struct Exchange {
-    /// Operation.
+    /// Name of the function.
     pub function: *const c_char,
     buffer: *const c_void,
     /// Type of an element.
     pub data_type: *const c_char,
-    /// Elements.
+    /// Number of elements.
     pub count: usize,
     /// The other rank.
     pub peer: c_int,
@@ -160,7 +160,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Channels.
+    /// Number of channels.
     ///
     /// # Safety
     /// The description is of version 4 or newer.
@@ -175,22 +175,22 @@ impl Exchange {
 pub struct CopyCollective {
     /// What was asked for.
     pub asked: Asked,
-    /// How.
+    /// Name of the strategy.
     pub strategy: *const c_char,
 }
 
 /// A call, from version 5 on.
 #[repr(C)]
 pub struct CollApi {
-    /// Operation.
+    /// Name of the function.
     pub function: *const c_char,
-    /// Elements.
+    /// Number of elements.
     pub count: usize,
     /// Type of an element.
     pub data_type: *const c_char,
-    /// Root.
+    /// The root's rank.
     pub root: c_int,
-    /// Stream.
+    /// The CUDA stream.
     pub stream: *const c_void,
     /// Whether a graph captures it.
     pub captured: bool,
@@ -199,13 +199,13 @@ pub struct CollApi {
 /// A call that sends or receives.
 #[repr(C)]
 pub struct P2pApi {
-    /// Operation.
+    /// Name of the function.
     pub function: *const c_char,
-    /// Elements.
+    /// Number of elements.
     pub count: usize,
     /// Type of an element.
     pub data_type: *const c_char,
-    /// Stream.
+    /// The CUDA stream.
     pub stream: *const c_void,
     /// Whether a graph captures it.
     pub captured: bool,
@@ -216,7 +216,7 @@ pub struct P2pApi {
 pub struct ProxyOp {
     /// Process that the operation is of.
     pub pid: c_int,
-    /// Channel.
+    /// Number of the channel.
     pub channel: u8,
     /// The other rank.
     pub peer: c_int,
@@ -231,7 +231,7 @@ pub struct ProxyOp {
 /// A kernel's part on a channel.
 #[repr(C)]
 pub struct KernelCh {
-    /// Channel.
+    /// Number of the channel.
     pub channel: u8,
     /// The device's clock, from version 4 on.
     pub device_ns: u64,
@@ -242,21 +242,21 @@ pub struct KernelCh {
 pub enum EventKind {
     /// What is handed over together.
     Group,
-    /// A collective, an exchange, a collective by copy engines.
+    /// A collective operation.
     Collective,
-    /// See `Collective`.
+    /// Half of an exchange: a send or a receive.
     PointToPoint,
-    /// See `Collective`.
+    /// A collective by copy engines.
     CopyEngine,
-    /// A call.
+    /// A call of a collective.
     CollectiveCall,
     /// A call that sends or receives.
     PointToPointCall,
-    /// Work of the proxy, a step of it, a kernel's part.
+    /// The proxy's work on a channel.
     ProxyOp,
-    /// See `ProxyOp`.
+    /// A step of the proxy's work.
     ProxyStep,
-    /// See `ProxyOp`.
+    /// A kernel's part on a channel.
     KernelPart,
 }
 

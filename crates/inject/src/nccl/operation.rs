@@ -6,13 +6,13 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 /// An operation as enqueued, of any version.
 #[derive(Clone, Copy)]
 pub struct Operation {
-    /// Operation, type of an element, algorithm, protocol: texts of NCCL's, or null.
+    /// Name of the function; a text of NCCL's, or null.
     pub function: *const c_char,
-    /// See `function`.
+    /// Type of an element; a text of NCCL's, or null.
     pub data_type: *const c_char,
-    /// See `function`.
+    /// Name of the algorithm; a text of NCCL's, or null.
     pub algorithm: *const c_char,
-    /// See `function`.
+    /// Name of the protocol; a text of NCCL's, or null.
     pub protocol: *const c_char,
     /// Name of the communicator; null from version 4 on.
     pub name: *const c_char,
@@ -20,7 +20,7 @@ pub struct Operation {
     pub hash: u64,
     /// Number among those of its function.
     pub sequence: u64,
-    /// Elements.
+    /// Number of elements.
     pub count: u64,
     /// Root or other rank plus one; 0 for none.
     pub peer: u32,
@@ -43,12 +43,12 @@ const FUNCTIONS: [&CStr; 8] = [
     c"Send",
     c"Recv",
 ];
-/// Its algorithms.
+/// Algorithms of version 1, by number.
 const ALGORITHMS: [&CStr; 7] =
     [c"TREE", c"RING", c"COLLNET_DIRECT", c"COLLNET_CHAIN", c"NVLS", c"NVLS_TREE", c"PAT"];
-/// Its protocols.
+/// Protocols of version 1, by number.
 const PROTOCOLS: [&CStr; 3] = [c"LL", c"LL128", c"SIMPLE"];
-/// `ncclDataType_t`.
+/// Names of `ncclDataType_t`, by number.
 const DATA_TYPES: [&CStr; 12] = [
     c"ncclInt8",
     c"ncclUint8",

@@ -22,7 +22,7 @@ pub struct WorkSlot {
     uses: AtomicU64,
     /// Operation of the work; work of the step (its handle).
     pub parent: AtomicU64,
-    /// Communicator.
+    /// Context of the communicator.
     pub context: AtomicU64,
     /// Clock at its beginning.
     pub start: AtomicU64,
@@ -40,7 +40,7 @@ pub struct WorkSlot {
     pub steps: AtomicU32,
     /// [`tprof_wire::nccl::transfer_kind`], or [`STEP`].
     pub kind: AtomicU32,
-    /// Channel.
+    /// Number of the channel.
     pub channel: AtomicU32,
     /// The other rank plus one.
     pub peer: AtomicU32,

@@ -110,7 +110,7 @@ pub const DOMAINS: &[(u32, Function)] = &[
 ];
 
 /// # Safety
-/// As [`event::with`].
+/// The same premises as [`event::with`].
 unsafe fn name_category(domain: Domain, number: u32, text: Text) {
     let domain = names::of_handle(domain);
     // SAFETY: the caller's premise.
@@ -120,7 +120,7 @@ unsafe fn name_category(domain: Domain, number: u32, text: Text) {
 /// A handle for a text; null if there is no more room, as without a tool.
 ///
 /// # Safety
-/// As [`event::with`].
+/// The same premises as [`event::with`].
 unsafe fn handle(kind: NameKind, text: Text) -> Domain {
     // SAFETY: the caller's premise.
     let name = unsafe { event::with(text, |text| names::name(kind, text)) };

@@ -21,7 +21,7 @@ const BYTES: usize = 16 << 20;
 const PLACES: usize = 1 << 14;
 /// Places tried before a text counts as new.
 const PROBES: usize = 16;
-/// Named categories.
+/// Categories that can be named.
 const CATEGORIES: usize = 1 << 12;
 
 static ARENA: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
@@ -39,12 +39,12 @@ static KNOWN: [NameSlot; PLACES] =
 static CATEGORY: [NameSlot; CATEGORIES] =
     [const { NameSlot { hash: AtomicU64::new(0), at: AtomicUsize::new(0) } }; CATEGORIES];
 
-/// What a name is of.
+/// The kind of thing that a name belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum NameKind {
     /// A domain: the same name is the same domain.
     Domain,
-    /// Anything else.
+    /// Anything other than a domain.
     Text,
 }
 

@@ -52,7 +52,7 @@ impl RangeText {
     /// Hands its name on.
     ///
     /// # Safety
-    /// As [`RangeText::range`].
+    /// The same premises as [`RangeText::range`].
     unsafe fn with_name(self, then: &mut dyn FnMut(&[u8])) {
         // SAFETY: the caller's premise.
         unsafe {
@@ -81,7 +81,7 @@ fn on_stack(thread: &Thread, domain: Option<&Name>, level: u64) -> u64 {
 /// Whether a range that begins is recorded.
 ///
 /// # Safety
-/// As [`RangeText::range`].
+/// The same premises as [`RangeText::range`].
 #[inline(always)]
 unsafe fn is_recorded(thread: &Thread, number: u64, what: RangeText) -> bool {
     // SAFETY: the caller's premise.
@@ -100,7 +100,7 @@ fn level<'t>(thread: &'t Thread, domain: Option<&Name>) -> Option<&'t SignalCell
 /// Begins a range on this thread's stack of its domain.
 ///
 /// # Safety
-/// As [`RangeText::range`].
+/// The same premises as [`RangeText::range`].
 #[inline(always)]
 pub unsafe fn push(domain: Option<&'static Name>, what: RangeText) -> c_int {
     let Some(thread) = gate::recording() else { return NO_TRACKING };
@@ -143,7 +143,7 @@ pub fn pop_from(domain: Option<&'static Name>) -> c_int {
 /// Begins a range that is not on a thread's stack; its number.
 ///
 /// # Safety
-/// As [`RangeText::range`].
+/// The same premises as [`RangeText::range`].
 pub unsafe fn start(what: RangeText) -> u64 {
     let id = RANGES.fetch_add(1, Relaxed);
     // SAFETY: the caller's premise.
@@ -154,7 +154,7 @@ pub unsafe fn start(what: RangeText) -> u64 {
 /// Begins a range that is not on a thread's stack and has this number.
 ///
 /// # Safety
-/// As [`RangeText::range`].
+/// The same premises as [`RangeText::range`].
 pub unsafe fn start_as(id: u64, what: RangeText) {
     let Some(thread) = gate::recording() else { return };
     // SAFETY: the caller's premise.
@@ -179,7 +179,7 @@ pub extern "C" fn end(id: u64) {
 /// Records an instant.
 ///
 /// # Safety
-/// As [`RangeText::range`].
+/// The same premises as [`RangeText::range`].
 pub unsafe fn mark(what: RangeText) {
     let Some(thread) = gate::recording() else { return };
     let clock = thread.clock();
@@ -193,7 +193,7 @@ pub unsafe fn mark(what: RangeText) {
 /// A thread's name refers to what comes later: it is written while recording is off, too.
 ///
 /// # Safety
-/// As [`event::with`].
+/// The same premises as [`event::with`].
 pub unsafe fn name_thread(tid: u32, text: Text) {
     let Some(thread) = gate::recording() else { return };
     // SAFETY: the caller's premise.

@@ -29,7 +29,7 @@ const LAST_WORD: usize = 64;
 
 /// Of a found layout; offsets are in bytes.
 pub struct Layout {
-    /// `at::RecordFunction::name() const`.
+    /// Address of `at::RecordFunction::name() const`.
     pub name: AtomicUsize,
     /// Of a `RecordFunction`, its inputs: address and number of `IValue`s; 0 while not known.
     /// Autograd's number lies before.
@@ -251,7 +251,7 @@ fn sizes_by_list(list: &InputList) -> Result<usize, u64> {
 
 /// Behind the sizes: ten words of them, the storage's offset, the number of elements, the type.
 const TYPE_BEHIND: usize = 12 * 8;
-/// `c10::ScalarType::Double`.
+/// Number of `c10::ScalarType::Double`.
 const DOUBLE: u16 = 7;
 
 /// What `aoti_torch_get_…(tensor, &value)` gives of a tensor with this object.

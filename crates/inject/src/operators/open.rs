@@ -39,16 +39,15 @@ struct RecentId {
 pub struct OpenOperators {
     generation: SignalCell<u64>,
     len: SignalCell<usize>,
-    /// For the [budget](super::budget): operators so far, ticks that some of them took, and the
-    /// clock when that count began.
+    /// Operators so far, for the [budget](super::budget).
     pub count: SignalCell<u64>,
-    /// See `count`.
+    /// Ticks that some of those operators took.
     pub ticks: SignalCell<u64>,
-    /// See `count`.
+    /// Clock when `count` began.
     pub since: SignalCell<u64>,
     /// The clock of the last that was measured.
     pub last: SignalCell<u64>,
-    /// The recorded step that they are of, see [`super::turns`].
+    /// The recorded step that they belong to, see [`super::step_sampling`].
     pub turn: SignalCell<u32>,
     entries: [OpenOperator; MOST],
     recent: [RecentId; RECENT],
@@ -101,7 +100,7 @@ impl OpenOperators {
         self.recent.iter().for_each(|recent| recent.key.set(0));
     }
 
-    /// As [`interned::id`].
+    /// The same as [`interned::id`], through this thread's cache.
     #[inline]
     pub fn id(&self, thread: &Thread, kind: ExtKind, bytes: &[u8]) -> u32 {
         if bytes.is_empty() {
@@ -189,7 +188,7 @@ impl OpenOperator {
         }
     }
 
-    /// Fills it.
+    /// Fills this entry with the values.
     #[inline]
     pub fn set(&self, values: &Taken) {
         self.function.set(values.function);

@@ -11,7 +11,7 @@ use tprof_wire::operators::{Input, LIST_MOST, NO_TYPE, NUMBERS_MOST, SIZES_WORDS
 
 /// An `IValue`: what it holds, and its tag.
 const VALUE_WORDS: usize = 2;
-/// `IValue::Tag::Tensor`.
+/// Number of `IValue::Tag::Tensor`.
 const TENSOR: u32 = 1;
 /// The last of the tags of plain numbers (`IValue::Tag::Int`), which all versions have in this
 /// order: whole ones.

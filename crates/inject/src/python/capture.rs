@@ -35,7 +35,7 @@ impl Drop for Busy<'_> {
 
 /// The frames that a thread took; its handlers do not touch them as long as this lives.
 pub struct ScratchGuard<'t> {
-    /// The frames.
+    /// The frames that were taken.
     pub scratch: &'t mut Scratch,
     _busy: Busy<'t>,
 }

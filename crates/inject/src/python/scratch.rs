@@ -14,11 +14,11 @@ pub const PAYLOAD: usize = {
 /// A thread's Python frames.
 #[repr(C)]
 pub struct PythonFrames {
-    /// Innermost first.
+    /// Frames, the innermost first.
     pub frames: [RawFrame; MAX_PYTHON_FRAMES],
     /// Hashes; bit 0: the frame is the outermost of its call of the loop.
     pub keys: [u64; MAX_PYTHON_FRAMES],
-    /// How many.
+    /// Number of frames.
     pub len: usize,
     /// Hash over `keys`.
     pub hash: u64,
@@ -34,7 +34,7 @@ pub struct PythonFrames {
 /// handler's few kilobytes.
 #[repr(C)]
 pub struct Scratch {
-    /// The frames.
+    /// The frames that were taken.
     pub taken: PythonFrames,
     /// Memory that was read through the kernel.
     pub kernel: KernelMemory,

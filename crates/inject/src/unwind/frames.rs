@@ -7,11 +7,12 @@ use tprof_wire::record::{MAX_FRAMES, StackEnd};
 pub struct Walk {
     /// Return addresses, innermost first.
     pub frames: [u64; MAX_FRAMES],
-    /// How many.
+    /// Number of frames in `frames`.
     pub len: usize,
-    /// How many of them, the outermost, are not among `frames` yet, but in the memory of the walk of this number.
+    /// Number of further frames, the outermost, that are not in `frames` but in the memory of the walk
+    /// of this number.
     pub rest: usize,
-    /// See `rest`.
+    /// Number of the walk whose memory has the `rest`.
     pub number: usize,
     /// Hash over them.
     pub hash: u64,

@@ -27,7 +27,7 @@ struct FoundObject {
     end: usize,
     /// Begins with the difference between addresses and those in the file.
     link_map: *const usize,
-    /// Its `.eh_frame_hdr`.
+    /// Address of its `.eh_frame_hdr`.
     frames: usize,
     reserved: [u64; 16],
 }

@@ -119,7 +119,7 @@ impl Draft {
         size_of::<Shape>() / 8 + (self.ras.0 + self.links.0).div_ceil(4)
     }
 
-    /// Writes it.
+    /// Writes the shape as words.
     ///
     /// # Safety
     /// `to` is aligned, and has room for [`Draft::words`] words that nobody else uses.

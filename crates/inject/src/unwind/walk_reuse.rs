@@ -29,14 +29,14 @@ impl FrameObserver for NoReuse {
     fn step(&mut self, _: usize, _: usize, _: usize, _: bool, _: usize) {}
 }
 
-/// A walk that remembers.
+/// A walk that compares itself with the last one, and leaves its states to the next.
 pub struct WalkReuse<'t> {
     pub last: &'t LastWalk,
-    /// Its number.
+    /// This walk's number.
     pub number: usize,
-    /// See [`LastWalk`].
+    /// The same as [`LastWalk::top`].
     pub top: usize,
-    /// See [`LastWalk`].
+    /// The same as [`LastWalk::code`].
     pub code: u64,
     /// The innermost state that holds, and is not passed yet; its stack pointer, the highest
     /// number if there is none.

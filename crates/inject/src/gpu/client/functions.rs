@@ -36,7 +36,7 @@ macro_rules! cupti_functions {
 
 macro_rules! numbers {
     ($($name:ident $instead:ident,)*) => {
-        /// Their numbers.
+        /// Numbers of the intercepted functions.
         #[allow(non_camel_case_types, missing_docs)]
         #[derive(Clone, Copy)]
         pub enum Number { $($name),* }
