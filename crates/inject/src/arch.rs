@@ -140,7 +140,7 @@ pub fn ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Which of the 16 bytes at an address are zero, by bit.
+/// A mask of which of the 16 bytes at an address are zero, one bit for each.
 ///
 /// # Safety
 /// The address is a multiple of 16, and one of the bytes may be read: then all of them can, since

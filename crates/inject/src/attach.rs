@@ -42,25 +42,25 @@ struct PathBuffer {
     len: AtomicUsize,
 }
 
-/// What came of one meeting with a collector.
+/// What one attempt to reach a collector came to.
 enum Answer {
     Attached,
-    /// It will have nothing to do with this process, or cannot.
+    /// The collector refuses this process, or cannot record it.
     Refused,
-    /// None: it is just leaving.
+    /// No answer, because the collector is about to exit.
     None,
-    /// None in time: it stands still, or is slow.
+    /// No answer in time: the collector is stopped, or slow.
     Late,
 }
 
-/// What came of attaching.
+/// What attaching came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// This process records.
     Attached,
-    /// It never will.
+    /// This process will never record.
     Never,
-    /// No answer in time; [`is_time_again`] decides when to try once more.
+    /// No answer came in time; [`is_time_again`] decides when to try once more.
     Later,
 }
 

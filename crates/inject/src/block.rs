@@ -16,7 +16,7 @@ pub struct Thread {
     /// that a thread begins with is the complement of no generation, nor of none.)
     /// First: [`crate::gate::recording`] reads it by itself.
     stamp: SignalCell<u64>,
-    /// The same while [`crate::fast_path`] may count this thread's blocks; else zero.
+    /// The same value as `stamp` while [`crate::fast_path`] may count this thread's blocks; else zero.
     fast_stamp: SignalCell<u64>,
     slot: SignalCell<*mut ThreadSlot>,
     off: SignalCell<*mut AtomicU32>,
@@ -84,9 +84,9 @@ pub struct Thread {
     pub collective: OuterCall,
     /// The call by which this thread takes or gives back memory of NCCL's.
     pub nccl_memory: OuterCall,
-    /// Which of `spans` were recorded, by depth.
+    /// Bit set of the `spans` that were recorded, by depth.
     pub spans_recorded: SignalCell<u64>,
-    /// Which of `spans` are over though others lie within, by depth.
+    /// Bit set of the `spans` that are over though spans within them are not, by depth.
     pub spans_over: SignalCell<u64>,
     /// A thread's block means nothing to another thread.
     of_one_thread: PhantomData<*mut ()>,

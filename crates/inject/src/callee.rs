@@ -40,7 +40,7 @@ pub fn find(name: &'static [u8], number: u32, caller: usize, prefix: &[u8], own:
     find_as(caller, name, number, caller, prefix, own)
 }
 
-/// The same of a function that other libraries wrap under its own name: whatever the caller's object
+/// As [`find`], for a function that other libraries wrap under its own name: whatever the caller's object
 /// names, the next definition after this library is meant, which may be a wrapper's.
 #[inline]
 pub fn find_next(
@@ -53,7 +53,7 @@ pub fn find_next(
     remembered(caller, number, || search(name, 0, prefix, own))
 }
 
-/// The same of a function that each object calls from very many places, each of them once: an
+/// As [`find`], for a function that each object calls from very many places, each of them once: an
 /// answer is kept by page, which is of one object.
 pub fn find_by_page(
     name: &'static [u8],

@@ -1,8 +1,8 @@
-//! The short way of the allocator's hooks, which nearly every block takes under `--mem sampled`.
+//! The fast path of the allocator's hooks, which nearly every block takes under `--mem sampled`.
 //!
 //! A block that isn't sampled is only counted, by some 30 instructions that call nothing and save no
 //! register. While recording is off only the live bytes are, so that they are known when it is on
-//! again. Everything else goes the long way, [`crate::heap`]: threads that have not recorded yet,
+//! again. Everything else takes the slow path, [`crate::heap`]: threads that have not recorded yet,
 //! other modes, blocks that are mappings of their own, and samples.
 
 use crate::arch;
@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::record::Kind;
 use tprof_wire::region::ThreadSlot;
 
-/// This thread's block, if the short way is open to it: blocks are sampled, recording has found this
+/// This thread's block, if it may take the fast path: blocks are sampled, recording has found this
 /// thread, and [`sampling::usable`] reads their headers.
 #[inline(always)]
 fn thread() -> Option<&'static Thread> {
@@ -112,11 +112,11 @@ fn opaque(block: *mut u8) -> *mut u8 {
 
 /// What is left to do before a block is given back.
 pub enum Freeing {
-    /// It is counted.
+    /// The block is counted.
     Done,
-    /// It is counted, and [`flush_own`] is due.
+    /// The block is counted, and [`flush_own`] is due.
     Flush,
-    /// It is not counted: [`heap::freeing`] does that.
+    /// The block is not counted yet: [`heap::freeing`] does that.
     SlowPath,
 }
 

@@ -52,7 +52,7 @@ fn show(hidden: u64) -> Option<(&'static Thread, bool)> {
     Some((thread, hidden & IS_ON != 0))
 }
 
-/// The allocator is about to be called for a block: what [`allocated`] takes.
+/// Called before the allocator allocates a block. Returns what [`allocated`] takes.
 #[inline(always)]
 pub fn allocating() -> u64 {
     match gate::recording() {
@@ -64,7 +64,7 @@ pub fn allocating() -> u64 {
     }
 }
 
-/// It has returned a block of so many bytes, or null.
+/// Called when the allocator has returned a block of so many bytes, or null.
 #[inline(always)]
 pub fn allocated(hidden: u64, block: *mut u8, bytes: usize, sp: usize, fp: usize) {
     let Some((thread, is_on)) = show(hidden) else { return };
@@ -93,7 +93,7 @@ fn record_allocation(
     }
 }
 
-/// The allocator is about to be given a block of so many bytes back: what [`freed`] takes.
+/// Called before the allocator frees a block of so many bytes. Returns what [`freed`] takes.
 #[inline(always)]
 pub fn freeing(block: *mut u8, bytes: usize) -> u64 {
     let Some(thread) = gate::recording() else {
@@ -115,18 +115,18 @@ fn record_free(thread: &Thread, kind: Kind, block: *mut u8, bytes: usize) {
     }
 }
 
-/// It has been called.
+/// Called when the allocator has freed the block.
 #[inline(always)]
 pub fn freed(hidden: u64) {
     let _ = show(hidden);
 }
 
-/// The allocator is about to be asked for another size of a block of so many bytes: what
-/// [`reallocated`] takes.
+/// Called before the allocator reallocates a block of so many bytes. Returns what [`reallocated`]
+/// takes.
 #[inline(always)]
 pub fn reallocating(block: *mut u8, bytes: usize) -> u64 {
     let Some(thread) = gate::recording() else {
-        // Its beginning and its result.
+        // Two events are missed: the reallocation's beginning and its result.
         count_missed();
         count_missed();
         return 0;
@@ -135,8 +135,8 @@ pub fn reallocating(block: *mut u8, bytes: usize) -> u64 {
     hide(thread)
 }
 
-/// It has returned another block, or null if there was no memory. A block and its bytes, before
-/// and after.
+/// Called when the allocator has returned another block, or null if there was no memory. `from` and
+/// `to` are the block and its bytes before and after.
 #[inline(always)]
 pub fn reallocated(
     hidden: u64,
@@ -150,7 +150,7 @@ pub fn reallocated(
         (true, mem_mode::EXACT) if is_on => {
             ring::heap(thread, Kind::ReallocFailed, from.0 as u64, 0, 0, thread.clock());
         }
-        // It counts as freed already: the old block lives on.
+        // The beginning counted as a free, but the old block lives on.
         (true, _) => record_allocation(thread, is_on, Kind::Alloc, from.0, from.1, (sp, fp)),
         (false, _) => record_allocation(thread, is_on, Kind::ReallocAlloc, to.0, to.1, (sp, fp)),
     }

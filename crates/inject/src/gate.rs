@@ -1,8 +1,8 @@
-//! The gate: whether the thread that runs may record, and the slow way into attaching.
+//! The gate: whether the thread that runs may record, and the slow path into attaching.
 //!
-//! Of a thread that recorded before, one comparison decides. It fails for a thread that has
+//! One comparison decides for a thread that recorded before. It fails for a thread that has
 //! not recorded yet, in a forked child, and once recording is off for good; those take the
-//! slow way, which attaches the process, gives the thread a slot and a first chunk, or stays
+//! slow path, which attaches the process, gives the thread a slot and a first chunk, or stays
 //! out.
 
 use crate::block::Thread;

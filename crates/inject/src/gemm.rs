@@ -16,7 +16,7 @@ fn operation(value: u64) -> u8 {
     (value as u32).min(2) as u8
 }
 
-/// Of a cuBLAS call that succeeded; `None` if it names more groups than there can be.
+/// The shape of a cuBLAS call that succeeded; `None` if it names more groups than there can be.
 pub fn of_call(frame: &Frame, gemm: Gemm) -> Option<Shape> {
     let number = |value: u64| if gemm.wide { value } else { u64::from(value as u32) };
     let (types, compute) = match gemm.types {
@@ -115,7 +115,7 @@ fn ask<T: Default>(get: Get, object: u64, attribute: u32) -> Option<T> {
     (status == 0).then_some(value)
 }
 
-/// Of a call of `cublasLtMatmul` that succeeded.
+/// The shape of a `cublasLtMatmul` call that succeeded.
 pub fn of_matmul(frame: &Frame) -> Option<Shape> {
     let layouts = getter(b"cublasLtMatrixLayoutGetAttribute\0", 0, frame)?;
     let descriptors = getter(b"cublasLtMatmulDescGetAttribute\0", 1, frame)?;

@@ -85,7 +85,7 @@ pub enum Reallocation {
 #[inline(always)]
 pub unsafe fn reallocating(block: *mut u8) -> Option<Reallocation> {
     let Some(thread) = gate::recording() else {
-        // Its beginning and its result.
+        // Two events are missed: the reallocation's beginning and its result.
         count_missed();
         count_missed();
         return None;

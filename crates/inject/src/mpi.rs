@@ -29,7 +29,7 @@ pub fn bytes(frame: &Frame, message: Option<MpiMessage>, ranks: u64) -> u64 {
         if is_in_place(frame.register(buffer)) || each && ranks == 0 {
             return None;
         }
-        // Of nothing the type may be anything.
+        // The type may be anything where nothing is sent.
         if count == 0 {
             return Some(0);
         }

@@ -25,9 +25,9 @@ pub mod phase {
     pub const NONE: u32 = 0;
     /// A thread finds out how to register the callbacks.
     pub const BUSY: u32 = 1;
-    /// It registers them: PyTorch's lock may be taken.
+    /// A thread registers the callbacks: PyTorch's lock may be taken.
     pub const REGISTERS: u32 = 2;
-    /// They are registered, or cannot be.
+    /// The callbacks are registered, or cannot be.
     pub const DONE: u32 = 3;
 }
 

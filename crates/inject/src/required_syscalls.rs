@@ -70,7 +70,7 @@ impl ForbiddenClasses {
     /// nothing if the kernel cannot read it.
     pub fn by(program: usize) -> ForbiddenClasses {
         if is_forbidden(CallClass::Threads) {
-            // It may not be read, and closes no more than is closed.
+            // The filter may not be read, and forbids no more than is forbidden already.
             return ForbiddenClasses::default();
         }
         let Some(filter) = Filter::at(program) else { return ForbiddenClasses::default() };

@@ -322,7 +322,7 @@ fn record_end(thread: &Thread, block: *mut u8, kind: Kind) -> bool {
 #[derive(Clone, Copy)]
 pub struct Old {
     usable: usize,
-    /// It was kept, and the beginning of the `realloc` is recorded: so must be its end.
+    /// The block was kept, and the beginning of the `realloc` is recorded: so must be its end.
     kept: bool,
 }
 
@@ -339,7 +339,7 @@ pub unsafe fn reallocating(thread: &Thread, block: *mut u8) -> Old {
     Old { usable, kept }
 }
 
-/// It returned null, as there was no memory: the block lives on.
+/// Called when `realloc` returned null, as there was no memory: the block lives on.
 pub fn not_reallocated(thread: &Thread, old: Old, block: *mut u8) {
     if old.kept {
         track(block);
@@ -347,7 +347,7 @@ pub fn not_reallocated(thread: &Thread, old: Old, block: *mut u8) {
     }
 }
 
-/// It returned `to`, of so many bytes; null where it gave the block back.
+/// Called when `realloc` returned `to`, of so many bytes; null where it gave the block back.
 ///
 /// # Safety
 /// `to` is null, or as [`usable`].

@@ -1,4 +1,4 @@
-//! Which system calls may kill: classes of them that seccomp filters do not permit.
+//! Classes of system calls that may kill, because seccomp filters do not permit them.
 //!
 //! A filter is judged before it takes effect. If it permits what recording needs, recording goes
 //! on. If it doesn't, attached threads go on with the chunks that they hold, events of new
@@ -17,7 +17,7 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
-/// What system calls are for. `required_syscalls` lists the calls of each class.
+/// The purpose of a system call. `required_syscalls` lists the calls of each class.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum CallClass {
     /// Recording in a process that is attached: of new threads, too.
@@ -30,11 +30,11 @@ pub enum CallClass {
     Segments = 3,
 }
 
-/// All of them.
+/// All the classes.
 pub const CLASSES: [CallClass; 4] =
     [CallClass::Threads, CallClass::Processes, CallClass::Reading, CallClass::Segments];
 
-/// Filters in force that do not permit all of a class, by class.
+/// For each class, the filters in force that do not permit all of its calls.
 pub type Counts = [AtomicU32; CLASSES.len()];
 
 /// Filters are never taken back, so a count falls only where the kernel refused one.

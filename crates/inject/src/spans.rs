@@ -53,7 +53,7 @@ impl SpanName {
         SpanName { text, bytes, generation: AtomicU64::new(0), id: AtomicU64::new(0) }
     }
 
-    /// Its id in this process: two loads, once it was asked for.
+    /// The name's id in this process: two loads, once it was asked for.
     #[inline(always)]
     fn id(&self, thread: &Thread) -> u32 {
         if self.generation.load(Acquire) == state::WIPED.generation.load(Relaxed) {
@@ -467,7 +467,8 @@ pub unsafe fn took(pool: *const SpanName, block: u64, bytes: u64) {
     ring::quick(thread, ExtKind::PoolTook, pool, thread.clock(), &[block, bytes]);
 }
 
-/// It takes one back. Also recorded while recording is off: what it handed out before is not kept.
+/// Called when the pool takes a block back. Also recorded while recording is off: the pool keeps no
+/// list of what it handed out before.
 ///
 /// # Safety
 /// The same premises as [`push`].

@@ -62,10 +62,10 @@ pub fn map_ahead() {
     map_table(1);
 }
 
-/// They were to be mapped. There may have been no memory for them.
+/// Whether mapping the tables was tried. There may have been no memory for them.
 static WERE_MAPPED: AtomicBool = AtomicBool::new(false);
 
-/// The same where no stack has been taken before, and at one stack in 1,024 of those without memory.
+/// Maps them for the first stack, and again at one stack in 1,024 where there was no memory.
 #[inline(always)]
 fn map_tables_once(thread: &Thread) {
     let is_missing = || !unwind::has_memo() || tables::RECENT.load(Relaxed).is_null();
@@ -92,7 +92,7 @@ pub fn stack(thread: &Thread, sp: usize, fp: usize) -> u32 {
     take(thread, sp, fp)
 }
 
-/// The same with Python's functions, where the collector has found the interpreter: of calls that
+/// As [`stack`], with Python's functions, where the collector has found the interpreter: for calls that
 /// take so long that their time is no matter.
 #[cold]
 #[inline(never)]

@@ -14,7 +14,7 @@ pub fn started(thread: &Thread) {
     ring::ext(thread, ExtKind::ThreadStart, 0, clock, &[tid, creator]);
     named(thread);
     if pytorch_registration::interrupted_by_fork().is_some() {
-        // Its own callbacks, if it comes to register some, are noted later.
+        // Callbacks that this process comes to register itself are noted later.
         ring::ext(thread, ExtKind::OperatorNote, note::FORKED, clock, &[0, 0]);
     }
 }
@@ -44,7 +44,7 @@ pub fn ended(thread: &Thread) {
     }
     thread.ended.set(true);
     if !thread.is_quiet() {
-        // It may have been renamed through /proc since.
+        // The thread may have been renamed through /proc since.
         named(thread);
     }
     let clock = thread.clock();

@@ -1,4 +1,4 @@
-//! Whether the task that runs has thread-local storage of ours.
+//! Whether the running task has thread-local storage of ours.
 //!
 //! A task may run with a thread pointer of anyone's choosing: a child of
 //! `clone(CLONE_VM | CLONE_SETTLS)`, as browsers start them, has zeros there, or
@@ -40,7 +40,7 @@ pub static STRICT: AtomicU32 = AtomicU32::new(0);
 static FIRST: AtomicUsize = AtomicUsize::new(0);
 const PLACES: usize = 8;
 const BUCKETS: usize = 2048;
-/// Those of further threads, by hash; one that finds no place is examined anew each time.
+/// Thread pointers of further threads, by hash; one that finds no place is examined anew each time.
 static OTHERS: [Bucket; BUCKETS] =
     [const { Bucket([const { AtomicUsize::new(0) }; PLACES]) }; BUCKETS];
 

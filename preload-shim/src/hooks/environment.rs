@@ -1,6 +1,6 @@
 //! The environment of a program that is about to be executed.
 //!
-//! It is passed on as the program gave it, with one exception: where the library
+//! The environment is passed on as the program gave it, with one exception: where the library
 //! must not be loaded (another ELF class, a sanitizer build, a seccomp filter),
 //! tprof's entry is taken out of LD_PRELOAD, so that the new program finds what it
 //! would find without tprof.
@@ -41,7 +41,7 @@ impl<'a> Environment<'a> {
         self.at
     }
 
-    /// Its strings, none for a null one.
+    /// The strings of the array; none for a null one.
     fn strings(self) -> impl Iterator<Item = &'a CStr> {
         let mut at = self.at;
         core::iter::from_fn(move || {

@@ -62,7 +62,7 @@ unsafe extern "C" fn malloc_early(bytes: usize, sp: usize, fp: usize) -> *mut u8
     unsafe { fast_path::allocated(block, bytes, sp, fp) }
 }
 
-// Of bytes that are more than there can be, the real function returns null.
+// The real function returns null where the bytes are more than there can be.
 quick_hook!(calloc(count, each), "mov rbx, rdi\nimul rbx, rsi", calloc, calloc_early, "rdx", "rcx");
 unsafe extern "C" fn calloc_early(count: usize, each: usize, sp: usize, fp: usize) -> *mut u8 {
     let block = real!(CALLOC(count, each) as fn(usize, usize) -> *mut u8, else null_mut());

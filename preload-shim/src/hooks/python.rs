@@ -98,7 +98,7 @@ const fn method(
     Method { name: name.as_ptr(), function, flags, doc: doc.as_ptr() }
 }
 
-/// They stay for the life of the process, as Python requires of what it makes builtins from.
+/// The methods stay for the life of the process, as Python requires of what it makes builtins from.
 static METHODS: [Method; 11] = [
     method(
         c"step",

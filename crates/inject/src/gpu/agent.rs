@@ -55,7 +55,7 @@ const STOPPING: u32 = 2;
 const DONE: u32 = 3;
 /// Flushes that threads have asked for.
 static ASKED: AtomicU32 = AtomicU32::new(0);
-/// Those that are done. A futex.
+/// Requested flushes that are done. A futex.
 static ANSWERED: AtomicU32 = AtomicU32::new(0);
 
 unsafe extern "C" {

@@ -240,7 +240,7 @@ pub struct Done {
 }
 
 impl Done {
-    /// Its records: open, and the flush thread's until it is recycled.
+    /// Address of its records: readable, and the flush thread's until it is recycled.
     pub fn at(&self) -> *mut u8 {
         self.at
     }
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(ask(), two);
         recycle(next().unwrap());
         assert!(next().is_none());
-        // All of them: the rest of the reserve, and then none.
+        // Takes all of them: the rest of the reserve, and then none.
         let mut lent = 1;
         while !ask().is_null() {
             lent += 1;

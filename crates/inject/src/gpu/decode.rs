@@ -30,11 +30,11 @@ impl Decoded {
 /// Why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skip {
-    /// It has no times: CUPTI had no memory for them.
+    /// The record has no times: CUPTI had no memory for them.
     NoTimes,
     /// A kind that was not enabled, or is unknown.
     Unknown,
-    /// Of no interest.
+    /// A record that is of no interest.
     Idle,
 }
 

@@ -13,7 +13,7 @@ use tprof_wire::gpu::trouble;
 static STATE: AtomicU32 = AtomicU32::new(FREE);
 /// The agent's thread may enter.
 const FREE: u32 = 0;
-/// It is inside.
+/// The agent's thread is inside CUPTI.
 const INSIDE: u32 = 1;
 /// A client detaches CUPTI.
 const DETACHING: u32 = 2;

@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 pub enum JournalEvent {
     /// The driver calls `InitializeInjection`.
     Began = 1,
-    /// That call returns.
+    /// The call of `InitializeInjection` returns.
     SetUp = 2,
     /// `cuptiActivityRegisterCallbacks` was called: result.
     Registered = 3,

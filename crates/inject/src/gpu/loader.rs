@@ -30,7 +30,7 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Of the C library in this process.
+    /// Finds the functions of the C library in this process.
     pub fn find() -> Option<Loader> {
         Some(Loader {
             open: function!(loaded::libc_function(c"dlopen")?, Open),

@@ -25,7 +25,7 @@ impl Default for Path {
 }
 
 impl Path {
-    /// Of these parts; `None` if it is too long.
+    /// Joins these parts; `None` if the path is too long.
     pub fn of(parts: &[&[u8]]) -> Option<Path> {
         let mut path = Path::default();
         for byte in parts.iter().copied().flatten() {
@@ -70,7 +70,7 @@ pub enum Missing {
     Named,
     /// What `TPROF_CUPTI` names is not CUPTI.
     NotCupti,
-    /// It is in none of the places.
+    /// The library is in none of the places.
     Nowhere,
 }
 

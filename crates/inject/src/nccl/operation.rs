@@ -68,7 +68,7 @@ fn text(of: &[&'static CStr], number: u8) -> *const c_char {
     of.get(usize::from(number)).map_or(core::ptr::null(), |text| text.as_ptr())
 }
 
-/// Of operations without a root NCCL gives that of the arguments, which is 0.
+/// NCCL gives the root of the arguments, which is 0, for operations without a root.
 fn peer(rank: c_int) -> u32 {
     u32::try_from(rank).map_or(0, |rank| rank.saturating_add(1))
 }

@@ -124,7 +124,7 @@ mod tests {
         slot.give_back();
         assert!(of(event).is_none());
         assert!(of(core::ptr::null()).is_none() && of(usize::MAX as *const c_void).is_none());
-        // The same slot again, later: cleared, with another handle.
+        // Takes the same slot again, later: cleared, with another handle.
         let again = (0..SLOTS).find_map(|_| {
             let (new, handle) = take()?;
             new.give_back();

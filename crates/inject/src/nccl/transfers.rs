@@ -68,7 +68,7 @@ pub unsafe fn proxy(context: u64, parent: *const c_void, at: *const c_void) -> u
     let Some((slot, event)) = taken(thread) else { return 0 };
     // SAFETY: the caller's premise.
     let of = &unsafe { &*at.cast::<Description<ProxyOp>>() }.of;
-    // Of another process's operation it has that process's handle.
+    // The parent of another process's operation is that process's handle.
     if of.pid as u32 == PID.load(Relaxed) {
         slot.parent.store(handle::checked(HandleKind::Task, parent), Relaxed);
     }

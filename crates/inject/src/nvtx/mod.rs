@@ -36,7 +36,7 @@ mod table {
     pub const VERSION: u32 = 3;
 }
 
-/// Its modules of functions that are of interest.
+/// NVTX's modules of functions that are of interest.
 mod module {
     use core::ffi::c_int;
     pub const CORE: c_int = 1;

@@ -53,7 +53,7 @@ pub enum NameKind {
 pub struct Name {
     /// The generation in which it got its number, and the number in the low half.
     known: AtomicU64,
-    /// Which domain it is, from 1; 0 for other names.
+    /// Number of the domain that it names, from 1; 0 for other names.
     domain: AtomicU32,
     len: u32,
 }
@@ -148,7 +148,7 @@ fn make(kind: NameKind, text: &[u8]) -> Option<&'static Name> {
 }
 
 impl Name {
-    /// Its number on the wire.
+    /// The name's id on the wire.
     pub fn id(&self, thread: &Thread) -> u32 {
         let generation = WIPED.generation.load(Relaxed);
         let known = self.known.load(Acquire);
@@ -165,12 +165,12 @@ impl Name {
         }
     }
 
-    /// Which domain it is, from 1; 0 for other names.
+    /// Number of the domain that it names, from 1; 0 for other names.
     pub fn domain(&self) -> u32 {
         self.domain.load(Relaxed)
     }
 
-    /// Its text, which ends with a zero.
+    /// The text, which ends with a zero.
     pub fn c_text(&self) -> *const c_char {
         core::ptr::from_ref(self).wrapping_add(1).cast()
     }

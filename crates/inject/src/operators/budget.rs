@@ -13,13 +13,14 @@ use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::operators::{mode, note};
 use tprof_wire::record::ExtKind;
 
-/// Of so many operators one is measured.
+/// One of this many operators is measured.
 const EACH: u64 = 32;
 /// Operators after which the share is computed.
 const WINDOW: u64 = 1 << 13;
-/// The same where turns are taken and the recorded step is over: those of fewer tell little.
+/// Operators after which the share is computed where steps are sampled and the recorded one is over:
+/// fewer tell little.
 const ENOUGH: u64 = 1 << 8;
-/// Their share of the thread's time is one in this.
+/// The operators' share of the thread's time is one in this.
 const SHARE: u64 = 100;
 /// PyTorch's part and ours, in terms of ours.
 const PARTS: u64 = 4;
@@ -58,7 +59,7 @@ fn next_turn(thread: &Thread, open: &OpenOperators) {
     open.turn.set(step_sampling::recorded_step());
 }
 
-/// Its beginning is over.
+/// Called when the callback for the beginning of a measured operator is done.
 #[inline(always)]
 pub fn measured(thread: &Thread, open: &OpenOperators, began: u64) {
     if began != 0 {

@@ -121,7 +121,7 @@ unsafe fn optimizer_step(thread: &Thread, function: usize) {
     }
 }
 
-/// Its name, for as long as the call lasts.
+/// Name of the `RecordFunction`, valid for as long as the call lasts.
 ///
 /// # Safety
 /// `function` is a `RecordFunction`.

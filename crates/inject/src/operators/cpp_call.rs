@@ -68,7 +68,7 @@ pub unsafe fn call(function: usize, arguments: [u64; 3]) -> Option<u64> {
     None
 }
 
-/// Its personality's data is where it goes on after an exception.
+/// Calls the function. Its personality's data is the address to go on at after an exception.
 #[unsafe(naked)]
 unsafe extern "C" fn enter(function: usize, first: u64, second: u64, third: u64) -> CallOutcome {
     naked_asm!(

@@ -22,23 +22,24 @@ const DELETE: &CStr = c"_ZdlPv";
 
 /// Words of the objects that are laid out.
 const WORDS: usize = 96;
-/// Of a `RecordFunction`, the callbacks come first: inputs begin behind these words.
+/// A `RecordFunction` begins with its callbacks: inputs begin behind these words.
 const FIRST_WORD: usize = 14;
 /// Inputs begin before this word.
 const LAST_WORD: usize = 64;
 
-/// Of a found layout; offsets are in bytes.
+/// Where PyTorch's objects have what is read; offsets are in bytes.
 pub struct Layout {
     /// Address of `at::RecordFunction::name() const`.
     pub name: AtomicUsize,
-    /// Of a `RecordFunction`, its inputs: address and number of `IValue`s; 0 while not known.
-    /// Autograd's number lies before.
+    /// Offset in a `RecordFunction` of its inputs: address and number of `IValue`s; 0 while not known.
+    /// Autograd's number lies before them.
     pub inputs: AtomicUsize,
-    /// Of a `TensorImpl`, the first of its sizes; the word before is how many; 0 while not known.
+    /// Offset in a `TensorImpl` of the first of its sizes; the word before is how many; 0 while not
+    /// known.
     pub sizes: AtomicUsize,
-    /// Of a `TensorImpl`, its type, 2 bytes; 0 while not known.
+    /// Offset in a `TensorImpl` of its type, 2 bytes; 0 while not known.
     pub of_type: AtomicUsize,
-    /// What a plain `TensorImpl` begins with: others may have no sizes, or some that are computed.
+    /// The word that a plain `TensorImpl` begins with: others may have no sizes, or computed ones.
     pub tensor: AtomicUsize,
     /// `c10::IValue::isTensorList() const`; 0 while not known.
     pub is_list: AtomicUsize,
@@ -52,7 +53,7 @@ pub struct Layout {
     pub list: AtomicU32,
 }
 
-/// That of the PyTorch in this process.
+/// The layout of the PyTorch in this process.
 pub static LAYOUT: Layout = Layout {
     name: AtomicUsize::new(0),
     inputs: AtomicUsize::new(0),

@@ -10,7 +10,7 @@ use tprof_wire::record::ExtKind;
 /// Most that may be open at one time; the outermost are counted as lost beyond.
 const MOST: usize = 200;
 
-/// One of them.
+/// An operator or range that has begun.
 #[repr(C)]
 pub struct OpenOperator {
     /// Address of its `RecordFunction`.
@@ -27,7 +27,7 @@ pub struct OpenOperator {
 /// a page for each.
 const RECENT: usize = 512;
 
-/// One of them.
+/// An id, with its key.
 #[repr(C)]
 struct RecentId {
     key: SignalCell<u64>,
@@ -55,7 +55,7 @@ pub struct OpenOperators {
 
 const _: () = assert!(size_of::<OpenOperators>() <= 16_384);
 
-/// Those of this thread; `None` where there is no memory for them.
+/// The open operators of this thread; `None` where there is no memory for them.
 #[inline]
 pub fn of(thread: &Thread) -> Option<&OpenOperators> {
     let mut at = thread.operators.get();

@@ -104,7 +104,7 @@ impl List {
     #[inline]
     unsafe fn other(&mut self, value: usize, held: u64, tag: u32) -> bool {
         if tag == LAYOUT.truth.load(Relaxed) {
-            // Of a truth value, only the first byte is.
+            // Only the first byte belongs to a truth value.
             return self.push(Input::Truth { value: held as u8 != 0 }, 0);
         }
         let known = LAYOUT.list.load(Relaxed);

@@ -1,4 +1,4 @@
-//! Whose operators are recorded where those of all steps would take too much: one step in so many.
+//! Records the operators of one step in so many, where those of all steps would take too much time.
 //!
 //! Under `--operators auto` the [budget](super::budget) decides how many. A step lasts from one
 //! boundary to the next: the end of an optimizer's update, or the beginning of a range by

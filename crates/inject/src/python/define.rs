@@ -86,7 +86,7 @@ fn describe(
     let mut table = LineTable { memory: &mut *memory, at: head.lines, left: head.lines_bytes };
     let line = python::line(layout, raw.code, head.first_line, raw.instruction, &mut table);
     let sent_name = Text { bytes: name.bytes.min(NAME_BYTES as u64), ..name };
-    // Of a file, its last bytes: from an aligned one on.
+    // The last bytes of a file's name are kept, from an aligned one on.
     let skipped = file.bytes.saturating_sub(FILE_BYTES as u64).next_multiple_of(8);
     let sent_file = Text {
         at: file.at.wrapping_add(skipped),

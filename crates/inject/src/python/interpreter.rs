@@ -42,7 +42,7 @@ fn word(at: usize) -> u64 {
 /// The interpreter, if there is one.
 #[inline(always)]
 pub fn interpreter() -> Option<Interpreter> {
-    // One of them may be the interpreter.
+    // A library that is being unloaded may be the interpreter.
     if unloading::any() {
         return None;
     }

@@ -114,7 +114,7 @@ mod tests {
             Code { code, file, name, lines }
         }
 
-        /// Its key at an instruction, after that of another frame.
+        /// The frame's key at an instruction, after that of another frame.
         fn key(&self, instruction: u64) -> Option<u64> {
             let interpreter = interpreter();
             let at = self.code.as_ptr() as u64;

@@ -132,7 +132,7 @@ impl KernelMemory {
         if kept > 0 {
             let pid = state::PID.load(Relaxed);
             let starts = self.starts.get(..kept).unwrap_or_default();
-            // Those behind one that is gone are read when they are asked for.
+            // Blocks behind one that is gone are read when they are asked for.
             self.len = sys::read_blocks(pid, starts, &mut self.blocks);
         }
     }

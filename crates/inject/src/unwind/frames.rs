@@ -18,17 +18,17 @@ pub struct Walk {
     pub hash: u64,
     /// Why it ends.
     pub end: StackEnd,
-    /// It goes through a signal handler.
+    /// Whether it goes through a signal handler.
     pub interrupted: bool,
 }
 
 /// The part of a walk that was taken by rows, and where that ends.
 pub struct ByRows {
-    /// Over the frames that it took.
+    /// Hash over the frames that it took.
     pub hash: HashSoFar,
-    /// How many frames of the last walk follow.
+    /// Number of frames of the last walk that follow.
     pub rest: usize,
-    /// The frame pointer there.
+    /// The frame pointer at its end.
     pub fp: usize,
     /// The stack pointer past a return address of zero; 0 if it ends otherwise.
     pub zero: usize,
@@ -46,7 +46,7 @@ pub struct HashSoFar {
 const BASE: u64 = 0xd133_7d5a_9e25_cdab;
 
 impl HashSoFar {
-    /// Of no frame.
+    /// The hash of no frames.
     pub const NONE: HashSoFar = HashSoFar { sum: 0, power: 1 };
 
     /// Adds the next frame outwards.
@@ -72,7 +72,7 @@ pub fn grown(outer: u64, frame: u64) -> u64 {
 /// What the outermost frame lies within: the code that is loaded, by its generation.
 #[inline(always)]
 pub fn outermost(code: u64) -> u64 {
-    // Its bits are the upper 16; those of a hash must all depend on them.
+    // The generation's bits are the upper 16; those of a hash must all depend on them.
     digit(code >> 48)
 }
 

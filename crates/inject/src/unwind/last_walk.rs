@@ -39,7 +39,7 @@ pub struct LastWalk {
     /// See [`PAUSE`] and [`PATIENCE`].
     pub pause: SignalCell<u32>,
     pub patience: SignalCell<u32>,
-    /// Which states have a frame pointer that was read and matters.
+    /// Bit set of the states with a frame pointer that was read and matters.
     pub links: [SignalCell<u64>; MAX_KEPT.div_ceil(64)],
     /// Stack pointers; the return address lies just below. With [`MARK`] where what lies outwards
     /// depends on the frame pointer.
@@ -50,12 +50,12 @@ pub struct LastWalk {
     pub fp: [SignalCell<usize>; MAX_KEPT],
     /// Where frame pointers were read, of those in `links`.
     pub fp_at: [SignalCell<u32>; MAX_KEPT],
-    /// Of the walk in progress, from the innermost.
+    /// States of the walk in progress, from the innermost.
     pub steps: [Step; MAX_FRAMES],
 }
 
 impl LastWalk {
-    /// Of this thread, if it has any.
+    /// The last walk of this thread, if it has any.
     #[inline(always)]
     pub fn of(thread: &Thread) -> Option<&LastWalk> {
         // SAFETY: null, or mapped by `map` for this thread, until it ends.

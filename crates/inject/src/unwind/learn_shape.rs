@@ -9,7 +9,7 @@ use crate::signal_cell::SignalCell;
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
 impl Guess {
-    /// It was wrong, or there was none: the hash by which the walk from `sp` will be found if its
+    /// The guess was wrong, or there was none: returns the hash by which the walk from `sp` will be found if its
     /// like is guessed right.
     #[cold]
     #[inline(never)]

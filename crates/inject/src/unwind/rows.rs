@@ -190,7 +190,7 @@ impl Rows {
         self.entry(at).store(key | row.0, Relaxed);
         fence(SeqCst);
         if CODE.load(Relaxed) != self.code {
-            // Its generation may be over already.
+            // The row's generation may be over already.
             self.entry(at).store(0, Relaxed);
             self.entry(at ^ 1).store(0, Relaxed);
         }
@@ -213,13 +213,13 @@ fn find(thread: &Thread, pc: u64) -> (Row, bool) {
     }
     let quiet = thread.is_quiet();
     let mut asks = !loaded_rows::can_find();
-    // Which code lies there, then the table of a large module: two questions, and a third where
+    // The collector is asked which code lies there, then for the table of a large module: two questions, and a third where
     // another thread's answer came without the table.
     let mut again = false;
     for _ in 0..5 {
         let found = search(pc, quiet, asks && !quiet);
         if let RowSearch::Row(row) = found {
-            // It was worth asking: be ready to ask again.
+            // Asking was worth it: be ready to ask again.
             if again {
                 forget_patience();
             }

@@ -6,7 +6,7 @@
 //! found, and every frame pointer that this walk went by has the place that the shape has for it,
 //! the walk is the same. None of these loads waits for another, and no row is needed.
 //!
-//! They are compared by one sum: of all words, those of frame pointers by their distance to where
+//! The words are compared by one sum: of all words, those of frame pointers by their distance to where
 //! the shape has them, each times a number of its own.
 
 use tprof_wire::hash::GOLDEN;
@@ -127,7 +127,7 @@ impl Draft {
         let (ras, links) = (self.ras.0, self.links.1.iter().take(self.links.0));
         let digits = DIGITS.iter().skip(ras);
         let register = if self.register.is_some() { REGISTER } else { 0 };
-        // Of a stack of this shape that begins at 0.
+        // The sum of a stack of this shape that begins at 0.
         let mut sum = register.wrapping_mul(self.register.unwrap_or(0));
         let mut base = register;
         for ([_, to], digit) in links.clone().zip(digits) {
@@ -184,7 +184,7 @@ static DIGITS: [u64; 2 * MOST_FRAMES] = {
     digits
 };
 
-/// The same for the frame pointer in its register.
+/// The factor of the frame pointer in its register.
 const REGISTER: u64 = drawn(1);
 
 /// The numbers of splitmix64, made odd.

@@ -61,10 +61,10 @@ fn shapes() -> Option<&'static Shapes> {
 /// The stack at a hook's entry, as far as guessed.
 #[derive(Clone, Copy)]
 pub struct Guess {
-    /// Of the stack, if it has the shape that was guessed.
+    /// Hash of the stack, if it has the shape that was guessed.
     pub hash: Option<u64>,
     place: u16,
-    /// Of what it was guessed by, but for the shape before.
+    /// Hash of what the guess went by, except the shape before.
     key: u64,
 }
 
@@ -97,7 +97,7 @@ pub fn guess(thread: &Thread, sp: usize, fp: usize) -> Option<Guess> {
 }
 
 impl Guess {
-    /// It was right.
+    /// Called when the guess was right.
     #[inline(always)]
     pub fn is_right(&self, thread: &Thread) {
         thread.shape.set(self.place);
@@ -226,7 +226,7 @@ impl Shapes {
 }
 
 impl Guess {
-    /// It was wrong, or there was none.
+    /// Called when the guess was wrong, or there was none.
     #[inline(always)]
     pub fn is_wrong(&self, thread: &Thread) {
         let credit = thread.credit.get() - 1;

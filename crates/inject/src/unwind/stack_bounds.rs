@@ -1,4 +1,4 @@
-//! Which memory is known to be readable stack.
+//! The memory that is known to be readable stack.
 
 use crate::block::Thread;
 use crate::{arch, state, sys};
