@@ -12,18 +12,18 @@ use tprof_wire::env;
 use tprof_wire::region::{RegionHeader, off};
 use tprof_wire::schedule::{is_epoch, is_step};
 
-/// What the preloaded library offers the agent.
+/// The table that the preloaded library offers the agent.
 #[repr(C)]
 pub struct AgentLink {
-    /// Where the address of its region is, null before it has one.
+    /// Holds the address of the library's region, null before it has one.
     region: &'static AtomicPtr<u8>,
     /// A range begins: its name and number.
     begins: unsafe extern "C" fn(*const u8, usize, u64),
     /// The range of this number ends.
     ends: extern "C" fn(u64),
-    /// Where the agent leaves what `_exit` has to call first; 0 without it.
+    /// Holds the function of the agent that `_exit` has to call first; 0 without one.
     at_once: &'static AtomicUsize,
-    /// Where the agent leaves what hooks have to call before work of a device that has to be
+    /// Holds the function of the agent that hooks have to call before device work that has to be
     /// recorded; 0 while CUPTI records.
     before_work: &'static AtomicUsize,
 }
@@ -53,7 +53,7 @@ impl AgentLink {
     }
 }
 
-/// The preloaded library's.
+/// The table of this library, where it is the preloaded one.
 static TABLE: AgentLink = AgentLink {
     region: &state::REGION,
     begins,
@@ -65,7 +65,7 @@ static AT_ONCE: AtomicUsize = AtomicUsize::new(0);
 static BEFORE_WORK: AtomicUsize = AtomicUsize::new(0);
 
 /// The process ends at once, without what `exit` runs: so that the agent can keep what CUPTI has.
-/// In the preloaded library, also in a signal's handler: nothing is looked up.
+/// Only called in the preloaded library, also in a signal's handler: nothing is looked up.
 pub fn ends_at_once() {
     let call = AT_ONCE.load(Acquire);
     if call != 0 {
@@ -74,8 +74,8 @@ pub fn ends_at_once() {
     }
 }
 
-/// This thread makes a call of CUDA's that has to be recorded: CUPTI records it, too. In the
-/// preloaded library.
+/// Called by the preloaded library when this thread makes a CUDA call that has to be recorded, so
+/// that CUPTI records it, too.
 #[inline(always)]
 pub fn before_work() {
     let call = BEFORE_WORK.load(Acquire);
@@ -85,15 +85,15 @@ pub fn before_work() {
     }
 }
 
-/// Has hooks call this, or nothing, before work that has to be recorded. In the agent, if its
-/// preloaded library is there.
+/// Makes hooks call this, or nothing, before work that has to be recorded. Called by the agent;
+/// does nothing without the preloaded library.
 pub fn call_before_work(call: Option<extern "C" fn()>) {
     if let Some(table) = found() {
         table.before_work.store(call.map_or(0, |call| call as *const () as usize), Release);
     }
 }
 
-/// Has `_exit` call this first. In the agent, if its preloaded library is there.
+/// Makes `_exit` call this first. Called by the agent; does nothing without the preloaded library.
 pub fn call_at_once(call: extern "C" fn()) {
     if let Some(table) = found() {
         table.at_once.store(call as *const () as usize, Release);

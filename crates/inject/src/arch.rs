@@ -95,7 +95,7 @@ pub fn thread_block_and_complement<const OFFSET: usize>() -> (*mut u8, u64) {
     (block, word)
 }
 
-/// Where the block of the thread with this thread pointer lies.
+/// Address of the block of the thread with this thread pointer.
 #[inline(always)]
 pub fn block_of(pointer: usize) -> *mut u8 {
     let mut block = pointer;
@@ -182,7 +182,7 @@ pub fn add_local_signed(counter: &AtomicI64, value: i64) {
     };
 }
 
-/// As [`add_local`], of the field at an offset: with no instruction for its address.
+/// As [`add_local`], for the field at an offset: without an instruction for its address.
 ///
 /// # Safety
 /// A word that only this thread writes lies there.
@@ -206,7 +206,7 @@ pub unsafe fn subtract<const OFFSET: usize>(of: &impl Sized, value: usize) {
     };
 }
 
-/// As [`add`], of 1.
+/// As [`add`], with the value 1.
 ///
 /// # Safety
 /// The same premises as [`add`].
@@ -239,7 +239,7 @@ pub unsafe fn subtract_to_negative<const OFFSET: usize>(of: &impl Sized, value: 
 
 /// Advances a cursor that only this thread moves, in one instruction, so that
 /// a signal handler gets the next place and never the same. Returns the value before.
-/// Not atomic between threads.
+/// The addition is not atomic between threads.
 #[inline(always)]
 pub fn advance(cursor: &AtomicUsize, bytes: usize) -> usize {
     let mut before = bytes;
@@ -328,7 +328,7 @@ pub mod number {
     pub const CLOSE_RANGE: usize = 436;
 }
 
-/// Where a `ucontext_t` keeps a register, relative to the stack pointer at a
+/// Offsets at which a `ucontext_t` keeps a register, relative to the stack pointer at a
 /// signal trampoline (`uc_mcontext.gregs` begins at 40; Linux, x86-64).
 pub mod ucontext {
     /// Offset of the frame pointer.

@@ -4,7 +4,8 @@
 use crate::call_args::{Frame, word};
 use tprof_wire::calls::Bytes;
 
-/// Bytes of a runtime API array, whose elements the `cudaChannelFormatDesc` at argument 1 describes.
+/// Bytes of a runtime API array, whose elements the `cudaChannelFormatDesc` at argument 1
+/// describes.
 pub fn of_channels(frame: &Frame, bytes: Bytes) -> u64 {
     let desc = frame.register(1);
     // SAFETY: the function has read a `cudaChannelFormatDesc` there: four numbers of bits, a kind.

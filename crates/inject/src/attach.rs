@@ -28,7 +28,7 @@ const ANSWER_NS: u64 = 5_000_000_000;
 /// How long a process waits for a collector that it started, and how often it checks.
 const START_NS: u64 = 5_000_000_000;
 const STEP_NS: u64 = 2_000_000;
-/// After so many collectors that left or could not begin a process goes on by itself.
+/// After this many collectors that left or could not begin, a process goes on by itself.
 const IN_VAIN_MOST: u32 = 4;
 
 static SOCKET_PATH: PathBuffer =
@@ -90,7 +90,7 @@ pub fn attach(thread: &Thread, forked: bool, again: bool) -> Outcome {
     outcome
 }
 
-/// When the socket was last changed, as of the last try: the collector touches it when it
+/// Time when the socket was last changed, as of the last try: the collector touches it when it
 /// comes back, since a process that is not attached has no other sign of it.
 static SEEN_CHANGED: AtomicU64 = AtomicU64::new(0);
 /// Ticks of the processor of the last check.
@@ -144,7 +144,7 @@ fn meet(forked: bool, patient: bool, late: bool) -> Outcome {
                     Answer::None => in_vain += 1,
                 }
             }
-            // So many wait for it that there is no place to wait.
+            // So many processes wait for the collector that there is no place to wait.
             Err(EAGAIN) => {
                 if forked {
                     lose_child(sys::pid());
@@ -340,7 +340,7 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     true
 }
 
-/// Has the kernel empty the page that marks a forked child.
+/// Makes the kernel empty the page that marks a forked child.
 fn ask_for_wiping() {
     if !WIPE_ASKED.swap(true, Relaxed) {
         let page = (&raw const state::WIPED).cast_mut().cast::<u8>();

@@ -16,7 +16,8 @@ pub struct Thread {
     /// that a thread begins with is the complement of no generation, nor of none.)
     /// First: [`crate::gate::recording`] reads it by itself.
     stamp: SignalCell<u64>,
-    /// The same value as `stamp` while [`crate::fast_path`] may count this thread's blocks; else zero.
+    /// The same value as `stamp` while [`crate::fast_path`] may count this thread's blocks; else
+    /// zero.
     fast_stamp: SignalCell<u64>,
     slot: SignalCell<*mut ThreadSlot>,
     off: SignalCell<*mut AtomicU32>,
@@ -74,9 +75,10 @@ pub struct Thread {
     /// Time in calls of CUDA's since the last of them that got a stack, in 1,024 ticks, see
     /// [`crate::calls`].
     pub in_calls: SignalCell<u16>,
-    /// What this thread takes Python frames with, see [`crate::python`]; null until it first does.
+    /// Memory in which this thread takes Python frames, see [`crate::python`]; null until it first
+    /// does.
     pub python: SignalCell<*mut u8>,
-    /// What this thread remembers of its last walk, see [`crate::unwind`]; null until it took some.
+    /// Memory of this thread's last walk, see [`crate::unwind`]; null until it took some.
     pub last_walk: SignalCell<*mut u8>,
     /// Operators and ranges that are open, see [`crate::operators`]; null until the first.
     pub operators: SignalCell<*mut u8>,
@@ -106,7 +108,7 @@ const _: () = assert!(size_of::<Thread>() <= arch::THREAD_BYTES);
 const _: () = assert!(core::mem::offset_of!(Thread, stamp) == 0);
 
 impl Thread {
-    /// Where the stamp for the short way lies.
+    /// Offset of the stamp for the fast path.
     pub const FAST_STAMP: usize = core::mem::offset_of!(Thread, fast_stamp);
 
     /// This thread's block.

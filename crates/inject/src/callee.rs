@@ -40,8 +40,8 @@ pub fn find(name: &'static [u8], number: u32, caller: usize, prefix: &[u8], own:
     find_as(caller, name, number, caller, prefix, own)
 }
 
-/// As [`find`], for a function that other libraries wrap under its own name: whatever the caller's object
-/// names, the next definition after this library is meant, which may be a wrapper's.
+/// As [`find`], for a function that other libraries wrap under its own name: whatever the caller's
+/// object names, the next definition after this library is meant, which may be a wrapper's.
 #[inline]
 pub fn find_next(
     name: &'static [u8],

@@ -1,8 +1,8 @@
 //! Allocations of an allocator that is not libc's, as the program reports them: Rust's
 //! `#[global_allocator]` of the crate `tprof`, around whatever it wraps.
 //!
-//! What that allocator asks libc for meanwhile is hidden, or `System` would count twice. The size
-//! of a block is what was asked for: another allocator's usable size is not known.
+//! Calls of libc that such an allocator makes meanwhile are hidden, or `System` would count twice.
+//! The size of a block is what was asked for: another allocator's usable size is not known.
 
 use crate::block::Thread;
 use crate::loss::count_missed;
@@ -17,7 +17,7 @@ const HIDDEN: u64 = 1 << 32;
 /// Recording was on when the call began: it is recorded.
 const IS_ON: u64 = 1 << 33;
 
-/// What the process has allocated: `struct tprof_heap`.
+/// Totals of this process: `struct tprof_heap`.
 #[repr(C)]
 pub struct HeapTotals {
     /// Bytes that are live.
@@ -26,8 +26,7 @@ pub struct HeapTotals {
     pub peak_bytes: u64,
 }
 
-/// What the process has allocated, to within 64 KiB a thread; `None` where it is not counted:
-/// unless `--mem sampled` records it.
+/// Totals of this process, to within 64 KiB a thread; `None` unless `--mem sampled` counts them.
 pub fn totals() -> Option<HeapTotals> {
     let live_bytes = sampling::live_bytes(gate::recording()?)?;
     let peak = state::header()?.peak_bytes.load(Relaxed);

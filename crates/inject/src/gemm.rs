@@ -1,4 +1,4 @@
-//! What a cuBLAS or cuBLASLt call multiplied.
+//! The matrix shapes that a cuBLAS or cuBLASLt call multiplied.
 //!
 //! cuBLAS has it in its arguments, cuBLASLt in descriptors with an inside that
 //! is its own affair: the library that was called is asked for their attributes,
@@ -195,7 +195,7 @@ mod tests {
         let (a, b, m) = ([0u32, 1, 0], [1u32; 3], [16u32, 8, 100]);
         let (n, k, sizes) = ([32u32, 32, 1], [64u32, 4, 1], [2u32, 3, 5]);
         let registers = [9, at(&a), at(&b), at(&m), at(&n), at(&k)];
-        // What the stack holds above the count's 32 bits is anybody's.
+        // The stack holds anything above the count's 32 bits.
         let words = |count: u64| [0, 0, 0, 0, 0, 0, 0, 0, 0xdead << 32 | count, at(&sizes)];
         let got = shape(Number::cublasSgemmGroupedBatched, &call(registers, &words(3)));
         let products = 16 * 32 * 64 * 2 + 8 * 32 * 4 * 3 + 100 * 5;
@@ -204,7 +204,7 @@ mod tests {
         let got = shape(Number::cublasSgemmGroupedBatched, &call(registers, &words(1)));
         assert_eq!((got.extent, got.batch), (Extent::Of { m: 16, n: 32, k: 64 }, 2));
         assert_eq!(got.operations, [0, 1]);
-        // With numbers of 64 bits, more than one of them holds.
+        // Counts of 64 bits hold more than one such number.
         let wide = |array: &[u64]| array.as_ptr() as u64;
         let (m, n, k) = ([1u64 << 40, 1], [1u64 << 30, 1], [1u64, 1]);
         let sizes = [1u64, 1];

@@ -1,4 +1,4 @@
-//! What the allocator hooks report: every event (`exact`), or exact counters
+//! Reports of the allocator hooks: every event (`exact`), or exact counters
 //! and sampled events (`sampled`).
 //!
 //! - `exact` counts the bytes that were requested. `sampled` counts them as the allocator rounds
@@ -70,7 +70,7 @@ pub unsafe fn freeing(block: *mut u8) {
     }
 }
 
-/// What must be known about a block before `realloc` takes it.
+/// The facts about a block that must be known before `realloc` takes it.
 pub enum Reallocation {
     /// The record of its beginning is written.
     Exact,

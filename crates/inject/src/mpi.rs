@@ -1,4 +1,4 @@
-//! What a call of MPI exchanged.
+//! Ranks and bytes of MPI calls.
 //!
 //! A handle of a type or communicator means something only to the library that gave it, so that is
 //! asked (`PMPI_Type_size`, `PMPI_Comm_size`), after the call returned with success: a bad handle
@@ -44,7 +44,7 @@ fn is_in_place(buffer: u64) -> bool {
     matches!(buffer, 1 | u64::MAX)
 }
 
-/// What a function of a handle stores in its second argument.
+/// The number that a function of a handle stores in its second argument.
 fn ask(name: &'static [u8], number: u32, frame: &Frame, handle: u64) -> Option<u64> {
     let address = callee::find_next(name, number, frame.caller(), LIBRARY, 0);
     if address == 0 {

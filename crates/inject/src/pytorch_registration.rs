@@ -19,7 +19,7 @@ use crate::{loaded, state};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-/// Where a process stands.
+/// How far a process has come.
 pub mod phase {
     /// PyTorch is not loaded, as far as is known.
     pub const NONE: u32 = 0;
@@ -89,7 +89,7 @@ pub fn drop_callback() {
     DISABLED.store(0, Relaxed);
 }
 
-/// Has the C library call [`drop_callback`] as the process ends; false if it can't.
+/// Makes the C library call [`drop_callback`] as the process ends; false if it can't.
 fn forget_at_exit() -> bool {
     static IS_DONE: AtomicU32 = AtomicU32::new(0);
     type AtExit = unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void, usize) -> c_int;
@@ -121,8 +121,9 @@ fn is_wanted() -> bool {
         && state::header().is_some_and(|header| header.off.load(Relaxed) == 0)
 }
 
-/// Has PyTorch call the callback of operators from here on if recording is on, and not if it is
-/// off. This thread holds no lock of PyTorch's. What has begun ends as it would have.
+/// Makes PyTorch call the callback of operators from here on if recording is on, and stop calling
+/// it if recording is off. This thread holds no lock of PyTorch's. Operators that have begun end
+/// normally.
 #[cold]
 #[inline(never)]
 pub fn sync_callback() {
@@ -144,8 +145,8 @@ pub fn can_pause() -> bool {
     DISABLE.load(Relaxed) != 0 && ENABLE.load(Relaxed) != 0
 }
 
-/// Has PyTorch call the callback of operators no more until it is to rest no longer, though recording
-/// may be on. This thread holds no lock of PyTorch's.
+/// Pauses the callback of operators, though recording may be on, or ends the pause. This thread
+/// holds no lock of PyTorch's.
 pub fn set_paused(paused: bool) {
     PAUSED.store(u32::from(paused), Relaxed);
     sync_callback();

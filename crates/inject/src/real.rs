@@ -166,7 +166,7 @@ pub struct Wanted {
     pub address: &'static AtomicUsize,
 }
 
-/// What the search learnt besides addresses.
+/// Facts that the search learnt besides addresses.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct MallocFacts {
     /// An object before this library defines `malloc`: calls never come here.

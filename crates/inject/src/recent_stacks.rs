@@ -5,7 +5,8 @@
 use crate::tables::{RECENT, RECENT_BYTES};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-/// An entry has 40 further bits of the hash beside the id, in one word: two writers cannot mix them.
+/// An entry has 40 further bits of the hash beside the id, in one word: two writers cannot mix
+/// them.
 type Entry = AtomicU64;
 
 /// Sets by the top bits of the hash, each of half a cache line.
@@ -34,7 +35,7 @@ fn sets(offset: usize, bits: usize) -> usize {
     if memory == 0 { 0 } else { (memory + offset) | (64 - bits) }
 }
 
-/// Before the first stack, and in a forked child, where all sets are empty.
+/// Called before the first stack, and in a forked child, where all sets are empty.
 pub fn prepare() {
     KEPT.store(0, Relaxed);
     SETS.store(sets(0, FEW), Release);

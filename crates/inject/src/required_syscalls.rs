@@ -47,7 +47,7 @@ pub fn make_room_of_own() {
     stacks::map_ahead();
 }
 
-/// In a library without hooks: what filters close is known to the preloaded one.
+/// Called in a library without hooks: the preloaded one knows what filters forbid.
 pub fn follow_preloaded() {
     let Some(preloaded) = loaded::named(env::PRELOAD_LIBRARY.as_bytes()) else { return };
     let Some(function) = preloaded.function(c"tprof_closed_calls") else { return };
@@ -66,7 +66,7 @@ pub fn follow_preloaded() {
 pub struct ForbiddenClasses([bool; CLASSES.len()]);
 
 impl ForbiddenClasses {
-    /// What installing the `struct sock_fprog` at this address would close:
+    /// The classes that installing the `struct sock_fprog` at this address would forbid:
     /// nothing if the kernel cannot read it.
     pub fn by(program: usize) -> ForbiddenClasses {
         if is_forbidden(CallClass::Threads) {
@@ -82,7 +82,7 @@ impl ForbiddenClasses {
         self.0.get(class as usize).is_some_and(|closes| *closes)
     }
 
-    /// Before the filter is installed: afterwards it would be too late.
+    /// Called before the filter is installed: afterwards it would be too late.
     pub fn begin(self) {
         self.each(|count| {
             count.fetch_add(1, SeqCst);
@@ -136,7 +136,7 @@ fn calls(class: CallClass) -> &'static [SystemCall] {
 }
 
 static THREADS: &[SystemCall] = &[
-    // Where the processor does not give the thread pointer away.
+    // Needed where the processor does not give the thread pointer away.
     call(n::ARCH_PRCTL, [is(tls_owner::GET_FS), ANY, ZERO, ZERO, ZERO]),
     call(n::RT_SIGPROCMASK, [is(2), ANY, ANY, is(8), ZERO]),
     call(n::RT_SIGPROCMASK, [is(usize::MAX), ANY, ZERO, is(8), ZERO]),

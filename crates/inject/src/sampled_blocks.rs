@@ -70,7 +70,7 @@ fn map() {
 }
 
 impl SampledBlocks {
-    /// Where an address may be.
+    /// The places where an address may be.
     fn places(&self, hash: u64) -> impl Iterator<Item = &AtomicUsize> {
         let hash = (hash >> 40) as usize;
         let buckets = [hash & (FIRST - 1), FIRST + (hash & (BUCKETS - 1))];

@@ -106,7 +106,8 @@ pub unsafe fn allocated(thread: &Thread, block: *mut u8, bytes: usize, sp: usize
     counted(thread, block, (bytes, usable), sp, fp);
 }
 
-/// As [`allocated`], of a block of any allocator: of bytes asked for, and usable ones.
+/// As [`allocated`], for a block of any allocator: `bytes` are those asked for, and the usable
+/// ones.
 #[inline(always)]
 pub fn counted(thread: &Thread, block: *mut u8, bytes: (usize, usize), sp: usize, fp: usize) {
     add(thread, block, bytes, Kind::Alloc, sp, fp);
@@ -291,7 +292,7 @@ pub unsafe fn freeing(thread: &Thread, block: *mut u8) {
     freed(thread, block, unsafe { usable(thread, block) });
 }
 
-/// As [`freeing`], of a block of any allocator with so many usable bytes.
+/// As [`freeing`], for a block of any allocator with so many usable bytes.
 #[inline(always)]
 pub fn freed(thread: &Thread, block: *mut u8, usable: usize) {
     arch::add_local(&thread.slot().frees, 1);
@@ -379,14 +380,15 @@ pub unsafe fn reallocated(
     }
 }
 
-/// While recording is off, a block of so many usable bytes was handed out: only the balance is
-/// kept, so that live bytes are known when it is on again.
+/// Counts a block of so many usable bytes that was handed out while recording is off: only the
+/// balance is kept, so that live bytes are known when it is on again.
 #[inline(always)]
 pub fn allocated_while_off(thread: &Thread, usable: usize) {
     add_live(thread, usable as i64);
 }
 
-/// While recording is off, a block of so many usable bytes is given back: that ends a kept one.
+/// Counts a block of so many usable bytes that is given back while recording is off: that ends a
+/// kept one.
 #[inline(always)]
 pub fn freed_while_off(thread: &Thread, block: *mut u8, usable: usize) {
     gone(thread, block, usable);

@@ -16,9 +16,9 @@ use tprof_wire::spans::{ARGUMENTS, ARGUMENTS_MOST, Arguments, BY_DEPTH, OnStack,
 
 /// Depths below which is known whether a span was recorded; deeper ones count as recorded.
 const KNOWN_DEPTHS: u16 = 64;
-/// What a span without a name is called.
+/// The name of a span without a name.
 const NO_NAME: &[u8] = b"(no name)";
-/// What stands for an empty text, which has no id: the unit separator.
+/// Stands for an empty text, which has no id: the unit separator.
 const NO_TEXT: &[u8] = &[ARGUMENTS];
 /// Arguments of the record of an end.
 const INNERMOST: u32 = 0;
@@ -245,7 +245,7 @@ fn close_around(thread: &Thread, depth: u16) {
 pub struct SpanValue {
     /// One of [`value`]'s numbers.
     kind: u64,
-    /// As its kind has it; of a text its address.
+    /// The value's bits, as its kind has them; the address of a text.
     bits: u64,
     /// Bytes of a text.
     bytes: u64,
@@ -319,7 +319,7 @@ pub unsafe fn complete(name: *const SpanName, began_ago_ns: u64, ended_ago_ns: u
     ring::quick(thread, ExtKind::SpanComplete, name, clock, &[began_ago_ns, ended_ago_ns]);
 }
 
-/// What this thread has counted so far: under `--mem sampled` its allocations, exactly.
+/// The thread's counts so far: under `--mem sampled` its allocations, exactly.
 #[inline(always)]
 fn counted(thread: &Thread, depth: u16) -> OnStack {
     let slot = thread.slot();
@@ -409,7 +409,8 @@ pub fn step(number: u64) {
     let is_given = number != NO_NUMBER;
     let payload = [if is_given { number } else { count }, u64::from(is_given)];
     let write = || ring::quick(thread, ExtKind::Step, 0, thread.clock(), &payload);
-    // Also where the schedule switches recording off now: it ends the step before.
+    // The step is also recorded where the schedule switches recording off now: it ends the step
+    // before.
     let was_on = thread.is_on();
     if was_on {
         write();

@@ -92,8 +92,8 @@ pub fn stack(thread: &Thread, sp: usize, fp: usize) -> u32 {
     take(thread, sp, fp)
 }
 
-/// As [`stack`], with Python's functions, where the collector has found the interpreter: for calls that
-/// take so long that their time is no matter.
+/// As [`stack`], with Python's functions, where the collector has found the interpreter: for calls
+/// that take so long that their time is no matter.
 #[cold]
 #[inline(never)]
 pub fn with_python(thread: &Thread, sp: usize, fp: usize) -> u32 {
@@ -118,7 +118,7 @@ fn take(thread: &Thread, sp: usize, fp: usize) -> u32 {
         let waited = slot.wait_ticks.load(Relaxed).wrapping_sub(waited);
         let ticks = thread.clock().wrapping_sub(begin).saturating_sub(waited);
         // A first stack of new code is not typical, even without its wait.
-        // Nor is a thread's first stack, of which many threads take no 63 more.
+        // A thread's first stack is not timed either: many threads take no 63 more.
         let is_first = thread.stacks.get() == 1;
         let shift = if is_first || waited > 0 || ticks > SLOW_TICKS { 0 } else { 6 };
         arch::add_local(&slot.stack_ticks, ticks << shift);

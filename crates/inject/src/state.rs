@@ -23,7 +23,7 @@ pub struct Wiped {
 }
 
 impl Wiped {
-    /// In a forked child, what the kernel has done where it can: before Linux 4.14 it cannot.
+    /// Does in a forked child what the kernel has done where it can: before Linux 4.14 it cannot.
     pub fn wipe(&self) {
         for word in
             [&self.generation, &self.asked, &self.missed, &self.reading_frames, &self.unloading]
@@ -44,7 +44,7 @@ pub static WIPED: Wiped = Wiped {
     rest: [0; 507],
 };
 
-/// Where the process stands. Survives a fork, unlike [`WIPED`].
+/// The phase of this process. Survives a fork, unlike [`WIPED`].
 pub static PHASE: AtomicU32 = AtomicU32::new(phase::NEW);
 /// Values of [`PHASE`].
 pub mod phase {
@@ -89,7 +89,7 @@ pub static STACK_MODE: AtomicU32 = AtomicU32::new(0);
 pub static CHECK_STACKS: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 /// Mean bytes between samples.
 pub static INTERVAL: AtomicU64 = AtomicU64::new(0);
-/// What the allocator's hooks read at each call, in one cache line.
+/// The values that the allocator's hooks read at each call, in one cache line.
 #[repr(C, align(64))]
 pub struct Hot {
     /// The real `malloc`; 0 until it is found.

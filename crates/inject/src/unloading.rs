@@ -40,8 +40,8 @@ pub fn any() -> bool {
 }
 
 impl Unloading {
-    /// Called when the library is unloaded, or could not be. In a child that was forked meanwhile, by a destructor of the
-    /// library, nothing counts this one.
+    /// Called when the library is unloaded, or could not be. In a child that was forked meanwhile,
+    /// by a destructor of the library, nothing counts this one.
     pub fn end(self) {
         let _ = WIPED.unloading.fetch_update(SeqCst, Relaxed, |word| {
             (word & !COUNT == self.mark && word & COUNT != 0).then(|| word - 1)
@@ -63,7 +63,7 @@ mod tests {
         let (first, second) = (begin(), begin());
         first.end();
         assert!(any(), "another is being unloaded");
-        // What the kernel does to the page in a forked child.
+        // The kernel does this to the page in a forked child.
         WIPED.unloading.store(0, SeqCst);
         assert!(!any(), "the thread that unloads is not in the child");
         let own = begin();

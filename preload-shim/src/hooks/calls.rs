@@ -10,7 +10,7 @@ use tprof_inject::call_args::Frame;
 use tprof_inject::{callee, calls, entry_points, mpi};
 use tprof_wire::calls::{Does, FUNCTIONS, Library, Number};
 
-/// What a call returns where no library has the function: `cudaErrorSharedObjectInitFailed`, which
+/// Result of a call where no library has the function: `cudaErrorSharedObjectInitFailed`, which
 /// is what the runtime itself returns for a library that did not load.
 const NO_RUNTIME: u64 = 303;
 /// Value of `ncclSystemError`.

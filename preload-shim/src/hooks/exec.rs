@@ -11,7 +11,7 @@ use tprof_wire::record::ExecVerdict;
 
 const PATH_MAX: usize = 4096;
 
-/// What will become of `path` under `environment`.
+/// Judges executing `path` under `environment`.
 fn verdict(path: &CStr, environment: Environment) -> ExecVerdict {
     if !environment.preloads_us() || environment.lookup(env::SESSION).is_none() {
         return ExecVerdict::NoEnvironment;
@@ -85,7 +85,7 @@ unsafe fn announced(
     result
 }
 
-/// Where `/proc/self` leads to, only this process can resolve.
+/// Only this process can resolve where `/proc/self` leads to.
 #[inline(never)]
 fn execute_link(link: &CStr, verdict: ExecVerdict, spawn: bool) {
     let mut target = [0u8; PATH_MAX];
@@ -187,7 +187,7 @@ fn descriptor_path<'a>(fd: c_int, below: &[u8], out: &'a mut [u8; PATH_MAX]) -> 
     CStr::from_bytes_until_nul(out).unwrap_or(c"")
 }
 
-/// What `execveat` would run.
+/// The path that `execveat` would run.
 fn path_at<'a>(fd: c_int, path: &'a CStr, out: &'a mut [u8; PATH_MAX]) -> &'a CStr {
     const AT_FDCWD: c_int = -100;
     let bytes = path.to_bytes();

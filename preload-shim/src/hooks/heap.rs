@@ -9,7 +9,7 @@ use tprof_inject::fast_path::{self, Freeing};
 use tprof_inject::state::{self, Hot};
 use tprof_inject::{heap, pytorch_registration, stack_hook};
 
-/// What libc returns when there is no memory.
+/// libc's error number when there is no memory.
 const ENOMEM: c_int = 12;
 
 /// Defines a hook that calls the real function and jumps to [`fast_path::allocated`] with its block, the

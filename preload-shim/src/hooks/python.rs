@@ -258,7 +258,7 @@ fn with_name(
     run(api, &SpanName::of(text.cast(), bytes as usize))
 }
 
-/// As [`with_name`], of what is no text, or text with surrogates.
+/// As [`with_name`], for an object that is no text, or a text with surrogates.
 #[cold]
 #[inline(never)]
 fn with_escaped(

@@ -18,7 +18,7 @@ const SYS_PRCTL: c_long = 157;
 const SYS_SECCOMP: c_long = 317;
 const SYS_EXECVEAT: c_long = 322;
 
-/// What a call asks for.
+/// The kind of filter that a call installs.
 enum Asked {
     /// Nothing of the kind.
     Other,
@@ -44,7 +44,7 @@ fn asked_of_seccomp(operation: usize, flags: usize, program: usize) -> Asked {
     }
 }
 
-/// What was noted before the call: afterwards it could be too late. A call that is
+/// State noted before the call: afterwards it could be too late. A call that is
 /// refused leaves no trace.
 enum Noted {
     Nothing,
@@ -79,7 +79,7 @@ impl Noted {
     }
 }
 
-/// For libtprof_cupti.so, which hooks nothing: what filters close in this process, and
+/// Called by libtprof_cupti.so, which hooks nothing: what filters forbid in this process, and
 /// what to call before one does.
 #[unsafe(no_mangle)]
 pub extern "C" fn tprof_closed_calls(make_room: extern "C" fn()) -> *const Counts {

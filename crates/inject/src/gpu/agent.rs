@@ -28,7 +28,7 @@ use tprof_wire::env;
 use tprof_wire::gpu::trouble;
 use tprof_wire::handshake::hello_flags;
 
-/// What a kill can lose, while buffers come back.
+/// Interval of flushes while buffers come back: a kill can lose this much.
 const FLUSH_NS: u64 = 1_000_000_000;
 /// Flushes without a buffer that comes back, after which the next ones are put off: a kernel runs
 /// long, or another client has taken the callbacks over and gets what is flushed.
@@ -47,7 +47,7 @@ const LAST_NS: u64 = 2_000_000_000;
 /// Newest version with known records: 13.5 with its updates.
 const NEWEST: u32 = 130_599;
 
-/// Where the agent stands.
+/// State of the agent.
 static PHASE: AtomicU32 = AtomicU32::new(IDLE);
 const IDLE: u32 = 0;
 const STARTED: u32 = 1;
@@ -62,7 +62,7 @@ unsafe extern "C" {
     fn __cxa_atexit(call: extern "C" fn(*mut c_void), data: *mut c_void, of: *mut c_void) -> c_int;
 }
 
-/// What must be before the first record: this library identifies itself.
+/// Prepares what must be there before the first record: this library identifies itself.
 pub fn prepare() {
     attach::HELLO_FLAGS.store(hello_flags::AGENT, Relaxed);
     required_syscalls::follow_preloaded();
@@ -167,7 +167,7 @@ fn begin(thread: &Thread, loader: &Loader) -> bool {
     true
 }
 
-/// Has `quick_exit` run [`leave`], in C libraries that can.
+/// Makes `quick_exit` run [`leave`], in C libraries that can.
 fn at_quick_exit() {
     type AtQuickExit = unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void) -> c_int;
     if let Some(register) = loaded::libc_function(c"__cxa_at_quick_exit") {
@@ -279,21 +279,21 @@ struct Flushing {
     thread: &'static Thread,
     names: Interner,
     raw: Option<Raw>,
-    /// When the next flush is due (CLOCK_MONOTONIC); 0 while CUPTI has no buffer.
+    /// Time of the next flush (CLOCK_MONOTONIC); 0 while CUPTI has no buffer.
     due_ns: u64,
     /// Flushes since a buffer came back or was requested.
     in_vain: u32,
     requests: u64,
-    /// When it last looked whether recording is on (CLOCK_MONOTONIC).
+    /// Time of the last check whether recording is on (CLOCK_MONOTONIC).
     looked_ns: u64,
-    /// Since when it has found recording off (CLOCK_MONOTONIC), and CUPTI records.
+    /// Time since which recording is off (CLOCK_MONOTONIC), while CUPTI records.
     off_ns: Option<u64>,
 }
 
 impl Flushing {
-    /// Has CUPTI record while recording is on, and only then. It goes on for the time of a flush after
-    /// recording is off: work that was launched before is still to end. What has begun before this
-    /// resumes, and no hook has seen, is not recorded.
+    /// Makes CUPTI record while recording is on, and only then. CUPTI goes on for the time of a
+    /// flush after recording is off: work that was launched before is still to end. What has begun
+    /// before this resumes, and no hook has seen, is not recorded.
     fn follow(&mut self) {
         let now_ns = sys::monotonic_ns();
         let before_ns = core::mem::replace(&mut self.looked_ns, now_ns);
@@ -342,7 +342,7 @@ impl Flushing {
             self.due_ns = 0;
         } else if self.due_ns == 0 || due {
             if self.due_ns == 0 && requests > 1 {
-                // After a rest: records that come now lie near to this reading.
+                // CUPTI rested: records that come now lie near to this reading.
                 join_clocks(self.thread, &self.cupti);
             }
             let times = 1 << self.in_vain.saturating_sub(IN_VAIN).min(LONGEST.ilog2());

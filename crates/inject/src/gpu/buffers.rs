@@ -20,7 +20,7 @@ pub const MOST: usize = 128;
 const SPARE: usize = 64;
 const ALL: usize = MOST + SPARE;
 
-/// Where a buffer is.
+/// States of a buffer.
 mod state {
     /// Its memory was never opened.
     pub const CLOSED: u32 = 0;
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn complete(
         return;
     };
     journal::keep(JournalEvent::Completed, [buffer as u64, valid as u64, u64::from(stream)]);
-    // What CUPTI had when it was detached counts no more.
+    // Buffers that CUPTI had when it was detached count no more.
     if place.load(Acquire) != state::LOST {
         let _ = OUT.fetch_update(AcqRel, Relaxed, |out| out.checked_sub(1));
     }
@@ -324,7 +324,7 @@ mod tests {
         assert!(next().is_none(), "what is in a spare buffer is dropped");
         assert_eq!(DROPPED_BYTES.load(Relaxed), 10 * (SPARE as u64 + 2));
         assert_eq!(OUT.load(Relaxed), MOST as u32);
-        // What CUPTI has when it is detached may come back late, and counts no more.
+        // Buffers that CUPTI has when it is detached may come back late, and count no more.
         let late = address(7);
         assert_eq!(abandon(), MOST as u64);
         MAY_REFUSE.store(true, Relaxed);

@@ -13,7 +13,7 @@ const MOST: usize = 16;
 /// A record of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded {
-    /// What it is.
+    /// Kind of the record.
     pub kind: ExtKind,
     words: [u64; MOST],
     len: usize,

@@ -85,7 +85,7 @@ unsafe extern "C" fn complete(
 /// # Safety
 /// CUPTI passed these to the agent's callback, which has not returned.
 pub unsafe fn deliver(context: CUcontext, stream: u32, buffer: *mut u8, valid: usize) {
-    // In a buffer with two writers nothing can be read.
+    // Nothing can be read in a buffer with two writers.
     if !wants::any_ever() || buffers::is_shared(buffer) {
         return;
     }

@@ -1,6 +1,6 @@
-//! What CUPTI and the agent did with each other, in the order in which it happened: kept
-//! beside the raw buffers (`TPROF_CUPTI_RECORD`, blocks of kind 3), so that the protocol of
-//! a real CUPTI can be read, and replayed where there is none.
+//! A journal of what CUPTI and the agent did with each other, in the order in which it happened:
+//! kept beside the raw buffers (`TPROF_CUPTI_RECORD`, blocks of kind 3), so that the protocol of a
+//! real CUPTI can be read, and replayed where there is none.
 //!
 //! CUPTI's callbacks run on the job's threads, which must not wait: they put entries into a
 //! fixed ring, and the flush thread writes them out. Without the variable each call is one load.
@@ -9,7 +9,7 @@ use super::raw::Raw;
 use crate::sys;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
-/// What an entry states; the numbers are part of the file.
+/// The kind of an entry; the numbers are part of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum JournalEvent {
@@ -125,7 +125,7 @@ pub fn write(raw: &Raw) {
     }
     let lost = LOST.swap(0, Relaxed);
     drain(raw);
-    // What was written made room.
+    // Writing the entries made room.
     if lost > 0 {
         put(JournalEvent::Lost, sys::monotonic_ns(), [lost, 0, 0]);
         drain(raw);

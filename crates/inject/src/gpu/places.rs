@@ -1,4 +1,4 @@
-//! Where CUPTI is: the one that the job has loaded already, the one that
+//! Finds CUPTI: the one that the job has loaded already, the one that
 //! `TPROF_CUPTI` names, or the one that belongs to the job's CUDA. Two in one
 //! process would fight, and one of another CUDA would not know the driver.
 
@@ -38,24 +38,24 @@ impl Path {
         Some(path)
     }
 
-    /// As C has it.
+    /// The path as C takes it.
     pub fn as_c(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c"")
     }
 }
 
-/// Where the agent is, if the driver is to load it in this process.
+/// Path of the agent, if the driver is to load it in this process.
 pub fn of_agent() -> Option<Path> {
     let file = environment::variable(env::CUDA_INJECTION)?;
     let is_own = base_name(file) == env::AGENT_LIBRARY.as_bytes();
     Path::of(&[file]).filter(|_| is_own)
 }
 
-/// What was found.
+/// The CUPTI library that was found.
 pub struct CuptiLibrary {
-    /// As `dlopen` gave it.
+    /// The handle that `dlopen` gave.
     pub handle: Handle,
-    /// Where it is, as it was named.
+    /// Path of the library, as it was named.
     pub path: Path,
 }
 
@@ -64,11 +64,11 @@ pub struct CuptiLibrary {
 pub enum Missing {
     /// The driver is not loaded: CUPTI must not be called.
     NoDriver,
-    /// What `TPROF_CUPTI` names is not there.
+    /// The file that `TPROF_CUPTI` names is not there.
     NoFile,
-    /// What it names does not load.
+    /// The file that `TPROF_CUPTI` names does not load.
     Named,
-    /// What `TPROF_CUPTI` names is not CUPTI.
+    /// The file that `TPROF_CUPTI` names is not CUPTI.
     NotCupti,
     /// The library is in none of the places.
     Nowhere,

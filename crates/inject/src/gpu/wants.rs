@@ -1,4 +1,4 @@
-//! What the other client asked for. There is one at a time, as for CUPTI itself: a later one
+//! The other client's requests. There is one client at a time, as for CUPTI itself: a later one
 //! replaces its callbacks.
 
 use super::guarded::Guarded;

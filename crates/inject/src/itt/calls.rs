@@ -16,7 +16,7 @@ use tprof_wire::hash::spread;
 #[derive(Clone, Copy)]
 pub struct Id([u64; 3]);
 
-/// Where ITT's function of this name is; `None` for one that is not recorded.
+/// Address of our version of ITT's function of this name; `None` for one that is not recorded.
 pub fn function(name: &CStr) -> Option<usize> {
     Some(match name.to_bytes() {
         b"__itt_domain_create" => domain_create as *const () as usize,
@@ -57,7 +57,8 @@ fn number(kind: Kind, domain: Option<&Name>, words: &[u64]) -> u64 {
     all & !ON_STACK | OF_ITT
 }
 
-// What ITT calls. Its contract: handles are null or what `create` returned, texts end with a zero.
+// The functions that ITT calls. Its contract: handles are null or what `create` returned, texts end
+// with a zero.
 
 unsafe extern "C" fn domain_create(text: *const c_char) -> *const DomainHandle {
     // SAFETY: ITT's contract.

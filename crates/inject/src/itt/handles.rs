@@ -11,12 +11,12 @@ use tprof_wire::hash::spread;
 /// ITT's `___itt_domain`, as programs read it.
 #[repr(C)]
 pub struct DomainHandle {
-    /// Not 0: calls with this domain come here.
+    /// Not 0 while calls with this domain come here.
     is_on: AtomicI32,
     text: *const c_char,
     wide: *const c_void,
     reserved: c_int,
-    /// For a tool: the name.
+    /// The name, in the member that ITT leaves to tools.
     name: AtomicPtr<Name>,
     next: *mut DomainHandle,
 }
@@ -27,7 +27,7 @@ pub struct TextHandle {
     text: *const c_char,
     wide: *const c_void,
     reserved: c_int,
-    /// For a tool: the name.
+    /// The name, in the member that ITT leaves to tools.
     name: AtomicPtr<Name>,
     next: *mut TextHandle,
 }
@@ -37,7 +37,7 @@ unsafe impl Sync for DomainHandle {}
 // SAFETY: as above.
 unsafe impl Sync for TextHandle {}
 
-/// What stands for names when there is no more room for them.
+/// Stands for names when there is no more room for them.
 const NOT_KEPT: &CStr = c"(name not kept)";
 static DOMAIN_NOT_KEPT: DomainHandle = DomainHandle::new(NOT_KEPT.as_ptr(), null_mut());
 static TEXT_NOT_KEPT: TextHandle = TextHandle::new(NOT_KEPT.as_ptr(), null_mut());

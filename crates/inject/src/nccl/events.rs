@@ -1,4 +1,4 @@
-//! What NCCL reports of communicators, calls and operations, as records.
+//! Records communicators, calls and operations that NCCL reports.
 
 use super::handle::{self, HandleKind};
 use super::layout::{self, CollApi, Description, P2pApi};
@@ -22,7 +22,7 @@ unsafe fn text(thread: &Thread, at: *const c_char) -> u32 {
     texts::id(thread, unsafe { CStr::from_ptr(at) }.to_bytes())
 }
 
-/// What `init` of a version gives beside its results.
+/// The arguments that `init` of a version gives beside its results.
 #[derive(Clone, Copy)]
 pub struct Communicator {
     /// Version of the interface.

@@ -17,7 +17,7 @@ pub struct Description<U> {
     pub rank: c_int,
     /// The union begins where its widest members may lie.
     gap: c_int,
-    /// What the type selects.
+    /// The union member that the type selects.
     pub of: U,
 }
 
@@ -72,7 +72,7 @@ pub struct NumberedCollective {
     pub protocol: u8,
 }
 
-/// What a collective was asked for, from version 2 on.
+/// The arguments of a collective, from version 2 on.
 #[repr(C)]
 pub struct Asked {
     /// Number among those of its function.
@@ -89,7 +89,7 @@ pub struct Asked {
     pub data_type: *const c_char,
 }
 
-/// What NCCL chose for it.
+/// NCCL's choices for a collective.
 #[repr(C)]
 pub struct Chosen {
     /// Number of channels.
@@ -104,19 +104,19 @@ pub struct Chosen {
 /// A collective of version 2.
 #[repr(C)]
 pub struct TrafficCollective {
-    /// What was asked for.
+    /// The arguments of the collective.
     pub asked: Asked,
     traffic: usize,
-    /// What NCCL chose.
+    /// NCCL's choices for it.
     pub chosen: Chosen,
 }
 
 /// A collective from version 3 on.
 #[repr(C)]
 pub struct PlainCollective {
-    /// What was asked for.
+    /// The arguments of the collective.
     pub asked: Asked,
-    /// What NCCL chose.
+    /// NCCL's choices for it.
     pub chosen: Chosen,
 }
 
@@ -173,7 +173,7 @@ impl Exchange {
 /// A collective by copy engines, of version 6.
 #[repr(C)]
 pub struct CopyCollective {
-    /// What was asked for.
+    /// The arguments of the collective.
     pub asked: Asked,
     /// Name of the strategy.
     pub strategy: *const c_char,
@@ -211,7 +211,7 @@ pub struct P2pApi {
     pub captured: bool,
 }
 
-/// What the proxy does for an operation on a channel.
+/// The proxy's work for an operation on a channel.
 #[repr(C)]
 pub struct ProxyOp {
     /// Process that the operation is of.
@@ -237,10 +237,10 @@ pub struct KernelCh {
     pub device_ns: u64,
 }
 
-/// What an event's type makes of it here.
+/// The kinds of event that are told apart here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// What is handed over together.
+    /// Operations that are handed over together.
     Group,
     /// A collective operation.
     Collective,

@@ -119,7 +119,7 @@ fn exchange(of: &Exchange) -> Operation {
     }
 }
 
-/// As of its communicator, which the description names.
+/// An operation with its communicator, which the description names.
 fn named<O>(of: &WithCommunicator<O>, group: *const c_void, operation: Operation) -> Operation {
     Operation { name: of.name, hash: of.hash, group, ..operation }
 }

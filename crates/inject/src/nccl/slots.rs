@@ -34,7 +34,7 @@ pub struct WorkSlot {
     pub bytes: AtomicU64,
     /// The device's clock at a kernel's beginning and end.
     pub device: [AtomicU64; 2],
-    /// What it is waiting for: place in `waits` plus one.
+    /// The wait that is in progress: its place in `waits` plus one.
     pub waiting: AtomicU32,
     /// Steps that ended.
     pub steps: AtomicU32,

@@ -16,7 +16,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::nccl::{Transfer, transfer_kind};
 use tprof_wire::record::ExtKind;
 
-/// What a step waits for.
+/// The party that a step waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepWait {
     /// The device fills or empties the buffer.
@@ -37,7 +37,7 @@ mod state {
     pub const RECV_GPU_WAIT: c_int = 12;
     pub const SEND_PEER_WAIT: c_int = 20;
     pub const KERNEL_STOP: c_int = 22;
-    /// Before version 4: states of the whole operation, with what was transferred so far.
+    /// States of the whole operation before version 4, with what was transferred so far.
     pub const OP_FIRST: c_int = 0;
     pub const OP_LAST: c_int = 7;
 }

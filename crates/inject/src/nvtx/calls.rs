@@ -42,7 +42,7 @@ pub enum Function {
 }
 
 impl Function {
-    /// Where it is.
+    /// Address of the function.
     pub fn address(self) -> usize {
         use Function::*;
         match self {
@@ -127,7 +127,8 @@ unsafe fn handle(kind: NameKind, text: Text) -> Domain {
     name.map_or(core::ptr::null(), core::ptr::from_ref)
 }
 
-// What NVTX calls: its own types, with one text as bytes, as `wchar_t`, or in a structure.
+// The functions that NVTX calls: with its own types, and one text as bytes, as `wchar_t`, or in a
+// structure.
 
 unsafe extern "C" fn mark_ex(at: *const Attributes) {
     // SAFETY: NVTX's contract, see `Function`.

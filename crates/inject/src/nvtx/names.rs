@@ -178,7 +178,7 @@ impl Name {
     pub fn text(&self) -> &[u8] {
         let arena = ARENA.load(Acquire) as usize;
         let at = core::ptr::from_ref(self) as usize + size_of::<Name>();
-        // What was never a name is cut to what is there.
+        // Memory that was never a name is cut to what is there.
         let room = (arena + BYTES).saturating_sub(at);
         // SAFETY: inside the arena, which is mapped whole.
         unsafe { core::slice::from_raw_parts(at as *const u8, (self.len as usize).min(room)) }

@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tprof_wire::gpu::{NO_LEVEL, Range};
 use tprof_wire::record::ExtKind;
 
-/// What push and pop return where no tool counts their depth, as without one.
+/// Result of push and pop where no tool counts their depth, as without one.
 const NO_TRACKING: c_int = -2;
 
 /// Numbers of ranges that are not on a thread's stack. They go on in a forked child.
@@ -23,11 +23,11 @@ static RANGES: AtomicU64 = AtomicU64::new(1);
 /// A range or mark, as the program describes it.
 #[derive(Clone, Copy)]
 pub enum RangeText {
-    /// By its text.
+    /// Given by its text.
     Named(Text),
-    /// By a structure, in a domain.
+    /// Given by a structure, in a domain.
     Described(Option<&'static Name>, *const Attributes),
-    /// By names that are kept: its domain's, and its own.
+    /// Given by names that are kept: its domain's, and its own.
     Kept(Option<&'static Name>, Option<&'static Name>),
 }
 
@@ -114,7 +114,7 @@ pub unsafe fn push(domain: Option<&'static Name>, what: RangeText) -> c_int {
     if unsafe { is_recorded(thread, on_stack(thread, domain, id), what) } {
         // SAFETY: the caller's premise.
         let range = Range { id, ..unsafe { what.range(thread) } };
-        // After the text was read: what that costs lies outside the range.
+        // The clock is read after the text: what that costs lies outside the range.
         let clock = thread.clock();
         write(thread, ExtKind::RangePush, clock, &range);
     }

@@ -1,4 +1,4 @@
-//! What recording operators costs a thread, and what is left out where that is too much.
+//! Measures what recording operators costs a thread, and leaves some out where that is too much.
 //!
 //! Under [`mode::AUTO`] operators take at most a hundredth of a thread's time: where those of all
 //! steps take more, [turns](super::step_sampling) are taken. Of each 32nd operator the ticks of its callbacks are read;
@@ -17,8 +17,8 @@ use tprof_wire::record::ExtKind;
 const EACH: u64 = 32;
 /// Operators after which the share is computed.
 const WINDOW: u64 = 1 << 13;
-/// Operators after which the share is computed where steps are sampled and the recorded one is over:
-/// fewer tell little.
+/// Operators after which the share is computed where steps are sampled and the recorded one is
+/// over: fewer tell little.
 const ENOUGH: u64 = 1 << 8;
 /// The operators' share of the thread's time is one in this.
 const SHARE: u64 = 100;

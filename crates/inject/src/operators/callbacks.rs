@@ -1,4 +1,4 @@
-//! What PyTorch calls when an operator or a range begins and ends.
+//! The functions that PyTorch calls when an operator or a range begins and ends.
 
 use super::layout::{self, LAYOUT};
 use super::open::{self, Taken};
@@ -168,7 +168,7 @@ unsafe fn begin(context: *mut usize, function: usize, with_sizes: bool) -> *mut 
     context
 }
 
-/// What it was called with; `id` gives ids of lists of sizes.
+/// The operator's inputs; `id` gives ids of lists of sizes.
 ///
 /// # Safety
 /// `function` is a `RecordFunction`, in its start callback where sizes are wanted.

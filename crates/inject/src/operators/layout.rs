@@ -1,4 +1,4 @@
-//! Where PyTorch's objects have what is read of them: found by functions of PyTorch itself, on
+//! Finds where PyTorch's objects have what is read of them: by functions of PyTorch itself, on
 //! memory of ours that is laid out as such an object.
 
 use super::cpp_call;
@@ -27,12 +27,12 @@ const FIRST_WORD: usize = 14;
 /// Inputs begin before this word.
 const LAST_WORD: usize = 64;
 
-/// Where PyTorch's objects have what is read; offsets are in bytes.
+/// Places of what is read in PyTorch's objects; offsets are in bytes.
 pub struct Layout {
     /// Address of `at::RecordFunction::name() const`.
     pub name: AtomicUsize,
-    /// Offset in a `RecordFunction` of its inputs: address and number of `IValue`s; 0 while not known.
-    /// Autograd's number lies before them.
+    /// Offset in a `RecordFunction` of its inputs: address and number of `IValue`s; 0 while not
+    /// known. Autograd's number lies before them.
     pub inputs: AtomicUsize,
     /// Offset in a `TensorImpl` of the first of its sizes; the word before is how many; 0 while not
     /// known.
@@ -117,7 +117,7 @@ fn truth_tag(torch: &Loaded) -> Option<u32> {
     })
 }
 
-/// Where a `RecordFunction` has its inputs: `inputSizes` of an object with one input at that
+/// Finds where a `RecordFunction` has its inputs: `inputSizes` of an object with one input at that
 /// place only returns one list. What lies before is odd, so that a build with assertions finds
 /// the inputs valid; what lies behind is zero: no inputs.
 fn inputs_at(input_sizes: usize) -> Result<usize, u64> {
@@ -193,7 +193,7 @@ fn free(memory: u64) {
     }
 }
 
-/// Where a `TensorImpl` has its sizes and its type.
+/// Finds where a `TensorImpl` has its sizes and its type.
 fn find_sizes(torch: &Loaded, list: &InputList) -> Result<(), u64> {
     let of_core = |loaded: &Loaded| {
         loaded.base().starts_with(b"libc10.so").then(|| loaded.variable(TENSOR))?
@@ -216,7 +216,7 @@ fn find_sizes(torch: &Loaded, list: &InputList) -> Result<(), u64> {
     Ok(())
 }
 
-/// Where its sizes are, by the functions of the stable ABI that read them.
+/// Finds where its sizes are, by the functions of the stable ABI that read them.
 fn sizes_by_functions(get_sizes: usize, get_dim: usize) -> Result<usize, u64> {
     let mut object = [0u64; WORDS];
     let at = read(get_sizes, &object)?.wrapping_sub(object.as_ptr() as u64) as usize;
@@ -230,8 +230,8 @@ fn sizes_by_functions(get_sizes: usize, get_dim: usize) -> Result<usize, u64> {
     if agrees { Ok(at) } else { Err(unread::NO_PLACE) }
 }
 
-/// Where its sizes are, before that ABI (PyTorch 2.1): where the only word that is not zero makes
-/// `inputSizes` return so many sizes. What is read lies before the flags, which remain zero.
+/// Finds where its sizes are, before that ABI (PyTorch 2.1): where the only word that is not zero
+/// makes `inputSizes` return so many sizes. What is read lies before the flags, which remain zero.
 fn sizes_by_list(list: &InputList) -> Result<usize, u64> {
     const FIRST: usize = 4;
     const LAST: usize = 16;
@@ -250,12 +250,13 @@ fn sizes_by_list(list: &InputList) -> Result<usize, u64> {
     Err(unread::NO_PLACE)
 }
 
-/// Behind the sizes: ten words of them, the storage's offset, the number of elements, the type.
+/// Bytes from the first size to the type: ten words of sizes, the storage's offset, the number of
+/// elements.
 const TYPE_BEHIND: usize = 12 * 8;
 /// Number of `c10::ScalarType::Double`.
 const DOUBLE: u16 = 7;
 
-/// What `aoti_torch_get_…(tensor, &value)` gives of a tensor with this object.
+/// The value that `aoti_torch_get_…(tensor, &value)` gives for a tensor with this object.
 fn read(function: usize, object: &[u64; WORDS]) -> Result<u64, u64> {
     let tensor = object.as_ptr() as u64;
     let mut value = 0u64;

@@ -19,7 +19,7 @@ pub struct OpenOperator {
     pub start: SignalCell<u64>,
     /// Id of its name.
     pub name: SignalCell<u32>,
-    /// What it was called with, packed.
+    /// The inputs that it was called with, packed.
     pub inputs: SignalCell<u64>,
 }
 
@@ -92,7 +92,7 @@ pub fn ended(thread: &Thread) {
 }
 
 impl OpenOperators {
-    /// In a process with this generation.
+    /// Begins anew in a process with this generation.
     #[cold]
     fn begin(&self, generation: u64) {
         self.generation.set(generation);
@@ -165,16 +165,16 @@ impl OpenOperators {
     }
 }
 
-/// One that was taken out.
+/// The values of an operator that was taken out.
 #[derive(Clone, Copy)]
 pub struct Taken {
-    /// As in [`OpenOperator`].
+    /// The same as [`OpenOperator::function`].
     pub function: usize,
-    /// As in [`OpenOperator`].
+    /// The same as [`OpenOperator::start`].
     pub start: u64,
-    /// As in [`OpenOperator`].
+    /// The same as [`OpenOperator::name`].
     pub name: u32,
-    /// As in [`OpenOperator`].
+    /// The same as [`OpenOperator::inputs`].
     pub inputs: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Registers the callbacks, once PyTorch is loaded.
 //!
-//! When that is so is asked where the thread that runs holds no lock of PyTorch's, and what it
-//! needs is loaded whole: as this library begins (its constructor runs after those of the
+//! Whether PyTorch is loaded is checked where the thread that runs holds no lock of PyTorch's, and
+//! what it needs is loaded whole: as this library begins (its constructor runs after those of the
 //! libraries that a program is linked with), and as Python looks up the entry of a module that it
 //! has loaded. A thread that begins would be no such place: another one may be in `dlopen`.
 
@@ -41,7 +41,7 @@ pub fn register_callbacks() {
         return;
     }
     let Some(thread) = gate::recording() else { return };
-    // In a forked child PyTorch's lock may be taken for good, once it was called.
+    // PyTorch's lock may be taken for good in a forked child, once PyTorch was called.
     if pytorch_registration::interrupted_by_fork() == Some(phase::BUSY) {
         LOADED.store(0, Relaxed);
         pytorch_registration::set_phase(phase::NONE);

@@ -31,8 +31,8 @@ pub fn recorded_step() -> u32 {
     TURN.load(Relaxed)
 }
 
-/// Has one step in so many recorded from here on; whether that is a change. A few steps differ from
-/// each other: only a fourth of what is taken now leads to more.
+/// Records the operators of one step in so many from here on; returns whether that is a change. A
+/// few steps differ from each other: only a fourth of what is taken now leads to more.
 pub fn set_every(every: u32) -> bool {
     let now = EVERY.load(Relaxed);
     if every <= now && every.saturating_mul(4) > now || every == now {

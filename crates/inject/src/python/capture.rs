@@ -83,7 +83,7 @@ fn state_of(thread: &Thread, interpreter: &Interpreter) -> Option<(u64, bool)> {
         ((*list).load(Relaxed), (*list.add(1)).load(Relaxed))
     };
     if first == 0 {
-        // Not begun yet, or finished.
+        // Python has not begun yet, or is finished.
         return None;
     }
     // SAFETY: found by the collector under these names; they take nothing, read one
@@ -98,7 +98,7 @@ fn state_of(thread: &Thread, interpreter: &Interpreter) -> Option<(u64, bool)> {
             ),
         )
     };
-    // In this order: what a thread that is unknown to Python would be the first to ask
+    // The order matters: what a thread that is unknown to Python would be the first to ask
     // for, the loader may have to allocate.
     // SAFETY: one of the two, see above: takes nothing and reads one variable.
     let own = unsafe { thread_of() };
@@ -124,7 +124,7 @@ fn state_of(thread: &Thread, interpreter: &Interpreter) -> Option<(u64, bool)> {
     Some((own, false))
 }
 
-/// What a thread takes frames with, mapped when it first does.
+/// The memory in which a thread takes frames, mapped when it first does.
 fn scratch<'t>(busy: &Busy<'t>) -> Option<&'t mut Scratch> {
     let thread = busy.0;
     if thread.python.get().is_null() {
@@ -168,7 +168,7 @@ fn frames<'t>(
             Some(pthread) if pthread == arch::thread_pointer() as u64 => {
                 collect(kernel, interpreter, state, taken);
             }
-            // What the thread's variable holds is no state of its own.
+            // The thread's variable holds a state that is not its own.
             Some(_) => return None,
             None => taken.ends = Ends::Unreadable,
         }

@@ -1,4 +1,4 @@
-//! What a frame is known by: a hash of its name, file, lines and instruction.
+//! The key of a frame: a hash of its name, file, lines and instruction.
 
 use super::bytes::{bytes_hash, joined, mix};
 use tprof_wire::hash::spread;
@@ -21,7 +21,7 @@ pub struct Keys<'i> {
 const NONE: (u64, u64) = (1, 0);
 
 impl<'i> Keys<'i> {
-    /// For a walk that begins; `None` for a layout that cannot be.
+    /// Keys for a walk that begins; `None` for a layout that cannot be.
     #[inline(always)]
     pub fn begin(interpreter: &'i Interpreter) -> Option<Keys<'i>> {
         let fields = CodeFields::of(&interpreter.layout)?;
@@ -149,7 +149,7 @@ mod tests {
         for (at, other) in others.iter().enumerate() {
             assert!(other.is_some_and(|other| other != key), "change {at}");
         }
-        // What lies behind the last character and the last byte of the lines is something else's.
+        // Bytes behind the last character and the last byte of the lines belong to something else.
         assert_eq!(changed(&|code| code.file[6] ^= 1 << 60), Some(key));
         assert_eq!(changed(&|code| code.lines[6] ^= 1 << 40), Some(key));
     }

@@ -98,8 +98,8 @@ const BLOCKS: usize = 64;
 /// Memory that may not be there. What was read a moment ago is not read again: frames
 /// and their code lie close together.
 ///
-/// What a thread's stack was read from is likely what its next one is: all of it is read
-/// anew by one system call, where one for each block (680 ns) takes twice as long.
+/// Blocks that a thread's last stack was read from are likely what its next one needs: all of them
+/// are read anew by one system call, where one for each block (680 ns) takes twice as long.
 #[repr(C)]
 pub struct KernelMemory {
     /// Addresses of the blocks; 0: none.

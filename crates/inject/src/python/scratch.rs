@@ -1,4 +1,4 @@
-//! What a thread takes Python frames with.
+//! Memory in which a thread takes Python frames.
 
 use super::memory::KernelMemory;
 use crate::unwind::Walk;
@@ -26,11 +26,11 @@ pub struct PythonFrames {
     pub ends: Ends,
     /// The interpreter vouches for its memory.
     pub direct: bool,
-    /// Where records are put together.
+    /// Room in which records are put together.
     pub payload: [u64; PAYLOAD],
 }
 
-/// What a thread needs to take Python frames: kept outside its stack, which may be a
+/// The memory that a thread needs to take Python frames: kept outside its stack, which may be a
 /// handler's few kilobytes.
 #[repr(C)]
 pub struct Scratch {

@@ -22,7 +22,7 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Not waited yet.
+    /// A wait that has not begun.
     #[inline(always)]
     pub fn new() -> Wait {
         Wait { began: 0, rounds: 0 }
@@ -43,7 +43,7 @@ impl Wait {
             return false;
         }
         if thread.is_quiet() && !chunks::is_any_open() {
-            // None was opened in time, and none may be now: there is nothing to wait for.
+            // No chunk was opened in time, and none may be now: there is nothing to wait for.
             return false;
         }
         if thread.strict.get() {

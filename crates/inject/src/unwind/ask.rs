@@ -6,7 +6,7 @@ use crate::{arch, collector_liveness, state, sys};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::region::RegionHeader;
 
-/// When the collector may be asked again, and how patient to be after that.
+/// Time when the collector may be asked again, and how patient to be after that.
 static PATIENCE: AtomicU64 = AtomicU64::new(0);
 
 /// The next question need not wait: code was unmapped, or the last answer helped.
@@ -68,7 +68,7 @@ pub fn post() {
     }
 }
 
-/// As [`ask`], where the table lacks mappings.
+/// As [`ask`], but for mappings that the table lacks.
 pub fn ask_for_mappings(thread: &Thread) -> bool {
     if let Some(header) = state::header() {
         header.maps_wanted.fetch_add(1, Release);

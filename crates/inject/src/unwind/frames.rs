@@ -1,4 +1,4 @@
-//! What a walk finds.
+//! The frames and hashes that a walk finds.
 
 use tprof_wire::hash::spread;
 use tprof_wire::record::{MAX_FRAMES, StackEnd};
@@ -9,8 +9,8 @@ pub struct Walk {
     pub frames: [u64; MAX_FRAMES],
     /// Number of frames in `frames`.
     pub len: usize,
-    /// Number of further frames, the outermost, that are not in `frames` but in the memory of the walk
-    /// of this number.
+    /// Number of further frames, the outermost, that are not in `frames` but in the memory of the
+    /// walk of this number.
     pub rest: usize,
     /// Number of the walk whose memory has the `rest`.
     pub number: usize,
@@ -69,7 +69,7 @@ pub fn grown(outer: u64, frame: u64) -> u64 {
     outer.wrapping_mul(BASE).wrapping_add(digit(frame))
 }
 
-/// What the outermost frame lies within: the code that is loaded, by its generation.
+/// The hash that the outermost frame lies within: the generation of the code that is loaded.
 #[inline(always)]
 pub fn outermost(code: u64) -> u64 {
     // The generation's bits are the upper 16; those of a hash must all depend on them.

@@ -25,8 +25,8 @@ pub const PAUSE: u32 = 1024;
 /// Frames that may be walked beyond half of all, before such a pause.
 pub const PATIENCE: u32 = 256;
 
-/// What a thread remembers: states of its last walk from the outermost, the first of which is the
-/// stack's end. Places on the stack are bytes below its top, multiples of 8.
+/// The states that a thread remembers of its last walk, from the outermost: the first of them is
+/// the stack's end. Places on the stack are bytes below its top, multiples of 8.
 #[repr(C)]
 pub struct LastWalk {
     /// The number of the walk that began last.
@@ -48,7 +48,7 @@ pub struct LastWalk {
     /// Hash over a state's frame and all outside of it.
     pub hash: [SignalCell<u64>; MAX_KEPT],
     pub fp: [SignalCell<usize>; MAX_KEPT],
-    /// Where frame pointers were read, of those in `links`.
+    /// Places where the frame pointers in `links` were read.
     pub fp_at: [SignalCell<u32>; MAX_KEPT],
     /// States of the walk in progress, from the innermost.
     pub steps: [Step; MAX_FRAMES],
@@ -63,7 +63,7 @@ impl LastWalk {
     }
 }
 
-/// What a walk found of a frame.
+/// The state of a frame in a walk.
 #[repr(C)]
 pub struct Step {
     pub fp: SignalCell<usize>,
@@ -80,7 +80,7 @@ impl Step {
     }
 
     #[inline(always)]
-    /// Where the caller's frame pointer is saved.
+    /// Place where the caller's frame pointer is saved.
     pub fn saved(&self) -> u32 {
         (self.places.get() >> 32) as u32
     }
@@ -89,7 +89,7 @@ impl Step {
 /// Set in a place on the stack, which is a multiple of 8.
 pub const MARK: u32 = 1;
 
-/// What places on the stack are counted from: its top, which need not be aligned.
+/// The address that places on the stack are counted from: its top, which need not be aligned.
 #[inline(always)]
 pub fn top(thread: &Thread) -> usize {
     thread.stack_high.get().wrapping_add(7) & !7

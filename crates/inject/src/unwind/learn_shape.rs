@@ -9,8 +9,8 @@ use crate::signal_cell::SignalCell;
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
 impl Guess {
-    /// The guess was wrong, or there was none: returns the hash by which the walk from `sp` will be found if its
-    /// like is guessed right.
+    /// The guess was wrong, or there was none: returns the hash by which the walk from `sp` will be
+    /// found if its like is guessed right.
     #[cold]
     #[inline(never)]
     pub fn learn_from(&self, thread: &Thread, sp: usize, walk: &Walk) -> Option<u64> {

@@ -42,7 +42,7 @@ static MAX_KEPT: AtomicU32 = AtomicU32::new(0);
 /// hash, so that nothing learnt before a `dlclose` is used after it.
 static CODE: AtomicU64 = AtomicU64::new(0);
 
-/// Before the first stack, and in each forked child.
+/// Called before the first stack, and in each forked child.
 pub fn prepare() {
     loaded_rows::prepare();
     mappings::begin();
@@ -67,7 +67,7 @@ pub fn code() -> u64 {
     CODE.load(Acquire)
 }
 
-/// From now on all sets are used. What the page has is found anew.
+/// Uses all sets from now on. Rows in the page are found anew.
 #[cold]
 fn use_all() {
     let memory = MEMORY.load(Relaxed) as usize;
@@ -213,8 +213,8 @@ fn find(thread: &Thread, pc: u64) -> (Row, bool) {
     }
     let quiet = thread.is_quiet();
     let mut asks = !loaded_rows::can_find();
-    // The collector is asked which code lies there, then for the table of a large module: two questions, and a third where
-    // another thread's answer came without the table.
+    // The collector is asked which code lies there, then for the table of a large module: two
+    // questions, and a third where another thread's answer came without the table.
     let mut again = false;
     for _ in 0..5 {
         let found = search(pc, quiet, asks && !quiet);

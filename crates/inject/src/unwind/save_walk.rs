@@ -88,7 +88,7 @@ impl WalkReuse<'_> {
         links.set(if read_at == 0 { links.get() & !bit } else { links.get() | bit });
     }
 
-    /// Where the stack ends: with the zero below `zero`, or by the row of the outermost frame,
+    /// Sets where the stack ends: with the zero below `zero`, or by the row of the outermost frame,
     /// which is then the word to compare.
     fn set_end(&self, walk: &Walk, frames: usize, zero: usize) {
         let last = self.last;

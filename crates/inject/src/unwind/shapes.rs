@@ -18,8 +18,8 @@ const SHAPE_BITS: u32 = 15;
 const ARENA: usize = 1 << PLACE_BITS;
 const PLACE_BITS: u32 = 16;
 const PLACE_MASK: u32 = ARENA as u32 - 1;
-/// In a guess: stacks with this first return address and depth had other shapes as well, so that
-/// the shape of the thread's stack before is asked, too.
+/// Bit of a guess: stacks with this first return address and depth had other shapes as well, so
+/// that the shape of the thread's stack before is asked, too.
 const AMBIGUOUS: u32 = 1 << PLACE_BITS;
 const TAG_SHIFT: u32 = PLACE_BITS + 1;
 /// Entries tried for a shape.
@@ -36,10 +36,11 @@ const UNIT: usize = 4;
 /// Address space of 2.4 MiB, touched as needed, that the kernel empties in a forked child.
 #[repr(C)]
 struct Shapes {
-    /// By (first return address, depth), and by these and the shape of the stack before: the place
-    /// of a shape beside further bits of the hash.
+    /// Guesses by (first return address, depth), and by these and the shape of the stack before:
+    /// the place of a shape beside further bits of the hash.
     guesses: [[AtomicU32; 2]; 1 << GUESS_BITS],
-    /// By a shape's hash: upper bits of that, beside its place, or none if it was met once.
+    /// Known shapes, by a shape's hash: upper bits of that, beside its place, or none if it was met
+    /// once.
     known: [AtomicU64; 1 << SHAPE_BITS],
     /// Units in use.
     used: AtomicU64,
@@ -122,7 +123,7 @@ fn place_in(guess: u32) -> u16 {
     (guess & PLACE_MASK) as u16
 }
 
-/// What a guess is found by where one by `key` is ambiguous.
+/// Key of a guess where one by `key` is ambiguous.
 #[inline(always)]
 fn with_shape(key: u64, before: u16) -> u64 {
     spread(key ^ u64::from(before))
@@ -157,7 +158,7 @@ impl Shapes {
         (guess >> TAG_SHIFT == tag && guess & PLACE_MASK != 0).then_some(guess)
     }
 
-    /// From now on this is guessed by `key`.
+    /// Makes this the guess for `key` from now on.
     fn expect(&self, key: u64, guess: u32) {
         let ([first, second], tag) = self.set(key);
         let before = first.load(Relaxed);

@@ -63,7 +63,7 @@ pub fn search(pc: u64, quiet: bool, asks: bool) -> RowSearch {
                 module_table::DEFERRED => {
                     let (from, to) = (module_table::DEFERRED, module_table::ASKED);
                     let first = module.table.compare_exchange(from, to, AcqRel, Relaxed).is_ok();
-                    // Where the collector rewrites the table meanwhile, it may have read this
+                    // The collector may be rewriting the table: then it may have read this
                     // place before it was marked, and the place may be another module's.
                     core::sync::atomic::fence(SeqCst);
                     if header.modules_seq.load(Relaxed) != before {

@@ -194,7 +194,7 @@ const FRAME: ShortRow = match Row::new(RowKind::Fp, 16, Some(-16)) {
     None => ShortRow::new(Row::NONE),
 };
 
-/// What comes of a frame that has no short row with a place for its caller's.
+/// Ways to go on from a frame that has no short row with a place for its caller's.
 enum Unusual {
     /// The CFA, where the caller's frame pointer is saved, and whether it was found by this one.
     Caller(usize, Option<usize>, bool),
@@ -205,7 +205,7 @@ enum Unusual {
     Unplaced,
 }
 
-// By value: references would keep the walk's state in memory on every frame.
+// Arguments are passed by value: references would keep the walk's state in memory on every frame.
 #[cold]
 #[inline(never)]
 fn unusual(

@@ -8,7 +8,7 @@ use crate::block::Thread;
 use crate::signal_cell::SignalCell;
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
-/// What a walk does at each frame, beside walking.
+/// Observes each frame of a walk.
 pub trait FrameObserver {
     /// How many frames are left, this one among them, where the rest is known to be as it was.
     fn rest(&mut self, sp: usize, fp: usize) -> Option<usize>;
@@ -17,7 +17,7 @@ pub trait FrameObserver {
     fn step(&mut self, index: usize, sp: usize, fp: usize, by_fp: bool, saved: usize);
 }
 
-/// For threads that remember nothing.
+/// The observer of threads that remember nothing.
 pub struct NoReuse;
 
 impl FrameObserver for NoReuse {
@@ -86,7 +86,7 @@ impl<'t> WalkReuse<'t> {
         if own_top(thread) == 0 || top.wrapping_sub(sp) > u32::MAX as usize {
             return None;
         }
-        // In this order: a handler may walk between any two of these.
+        // The order matters: a handler may walk between any two of these.
         let before = arch::advance(last.number.memory(), 1);
         compiler_fence(SeqCst);
         let valid = last.valid.get();

@@ -91,8 +91,8 @@ pub fn register_clock(clock: CUpti_TimestampCallbackFunc) -> CUptiResult {
     }
 }
 
-/// Before the agent registers: a client that was there gets back what it has lent, since CUPTI
-/// gives the buffers of a client that is replaced to the next one, or to nobody.
+/// Called before the agent registers: a client that was there gets back what it has lent, since
+/// CUPTI gives the buffers of a client that is replaced to the next one, or to nobody.
 pub fn flush() {
     if wants::callbacks().is_some() {
         real!(cuptiActivityFlushAll as f::ActivityFlushAll, (CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));

@@ -92,7 +92,7 @@ macro_rules! real {
 
 pub(super) use real;
 
-/// What to call for a function of which `real` is the address: while the agent uses that CUPTI,
+/// The function to call in place of the one at `real`: while the agent uses that CUPTI,
 /// its own; and before it starts, since it is likely to use that one.
 pub fn instead(number: u32, real: usize) -> usize {
     let index = number as usize;
