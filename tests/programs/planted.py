@@ -150,7 +150,7 @@ def spins_between(begin, end):
 
 def gil():
     begin, end = threading.Event(), threading.Event()
-    # They begin together: to start the second would wait for the first, too, and on another line.
+    # The threads begin together: to start the second would wait for the first, too, and on another line.
     # And they end with the loop: what they did after it would be found behind the join.
     hogs = [threading.Thread(target=spins_between, args=(begin, end), name="hog") for _ in range(2)]
     for hog in hogs:
@@ -377,7 +377,7 @@ def victim_reads_shared(objects):
         if CALM:
             break
         number == 0  # noqa: B015
-    # So that sizes are read when all is copied: once a second.
+    # Waits so that sizes are read when all is copied: once a second.
     time.sleep(3.2)
     return private_bytes() - before
 
@@ -547,7 +547,7 @@ def both():
     for at in range(passes):
         with WATCH:
             victim_asks(asks, answered)
-        # Of changing length: passes of two periods of the sampler would be sampled at the same
+        # The passes have changing lengths: those of two periods of the sampler would be sampled at the same
         # place, many times at its beginning.
         with spinning:
             victim_spins(0.01 + 0.02 * (at * 0.618 % 1))
