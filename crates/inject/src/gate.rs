@@ -37,7 +37,7 @@ pub fn recording_if_own() -> Option<&'static Thread> {
     if thread.may_record() { Some(thread) } else { enter() }
 }
 
-/// The slow way: attaches the process, a forked child, or a new thread.
+/// The slow path: attaches the process, a forked child, or a new thread.
 #[cold]
 #[inline(never)]
 fn enter() -> Option<&'static Thread> {
