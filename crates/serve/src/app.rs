@@ -7,10 +7,10 @@ use serde::Deserialize;
 
 use crate::failure::Failure;
 use crate::http::Guard;
-use crate::live::Lives;
-use crate::runs::{Found, Registry};
+use crate::live::FollowedRuns;
+use crate::runs::{RegisteredRun, Registry};
 use crate::summary::Summaries;
-use crate::work::{Desk, Job, Lane, Output, Tprof};
+use crate::work::{Job, JobQueue, Output, Priority, Tprof};
 
 /// What the program can make.
 #[derive(Debug, Default, Deserialize)]
@@ -63,13 +63,13 @@ pub struct App {
     /// Runs by number.
     pub registry: Registry,
     /// What is made.
-    pub desk: Arc<Desk>,
+    pub jobs: Arc<JobQueue>,
     /// Who may ask.
     pub guard: Arc<Guard>,
     /// What can be made.
     pub catalogue: Catalogue,
     /// Runs in progress that someone looks at.
-    pub lives: Lives,
+    pub lives: FollowedRuns,
     /// Figures of runs in the list.
     pub summaries: Summaries,
 }
@@ -78,16 +78,16 @@ impl App {
     /// Of runs, with nothing known of them yet.
     pub fn new(
         registry: Registry,
-        desk: Arc<Desk>,
+        jobs: Arc<JobQueue>,
         guard: Arc<Guard>,
         catalogue: Catalogue,
     ) -> Arc<App> {
-        let (lives, summaries) = (Lives::default(), Summaries::default());
-        Arc::new(App { registry, desk, guard, catalogue, lives, summaries })
+        let (lives, summaries) = (FollowedRuns::default(), Summaries::default());
+        Arc::new(App { registry, jobs, guard, catalogue, lives, summaries })
     }
 
     /// A run by its number.
-    pub fn run(&self, id: u32) -> Result<Found, Failure> {
+    pub fn run(&self, id: u32) -> Result<RegisteredRun, Failure> {
         self.registry.get(id).ok_or_else(|| {
             Failure::absent(
                 format!("there is no run {id}"),
@@ -101,8 +101,8 @@ impl App {
     pub async fn make(
         &self,
         words: Vec<OsString>,
-        runs: &[&Found],
+        runs: &[&RegisteredRun],
     ) -> Result<Arc<Output>, Failure> {
-        self.desk.get(Job::of(words, runs, Lane::Asked)).await
+        self.jobs.get(Job::of(words, runs, Priority::Interactive)).await
     }
 }

@@ -15,7 +15,7 @@ use tokio::sync::{broadcast, watch};
 use tprof_live::{FileEntry, Follower, RunFiles, RunState, Snapshot};
 
 use crate::failure::Failure;
-use crate::runs::{Found, beneath};
+use crate::runs::{RegisteredRun, beneath};
 
 /// How often a run is looked at.
 const EACH: Duration = Duration::from_secs(1);
@@ -73,19 +73,22 @@ struct Followed {
 
 /// All that are followed, by number.
 #[derive(Debug, Default)]
-pub struct Lives {
+pub struct FollowedRuns {
     followed: Arc<Mutex<HashMap<u32, Arc<Followed>>>>,
 }
 
-impl Lives {
+impl FollowedRuns {
     /// The run now, with its history, as JSON.
-    pub async fn now(&self, run: &Found) -> Result<String, Failure> {
+    pub async fn now(&self, run: &RegisteredRun) -> Result<String, Failure> {
         let followed = self.follow(run).await?;
         blocking(move || Ok(text(&lock(&followed.follower).with_history()))).await
     }
 
     /// The run now with its history, and all ticks from there on.
-    pub async fn ticks(&self, run: &Found) -> Result<(String, broadcast::Receiver<Tick>), Failure> {
+    pub async fn ticks(
+        &self,
+        run: &RegisteredRun,
+    ) -> Result<(String, broadcast::Receiver<Tick>), Failure> {
         let followed = self.follow(run).await?;
         blocking(move || {
             // With the lock no tick comes between.
@@ -97,7 +100,7 @@ impl Lives {
     }
 
     /// A metric by rank and time.
-    pub async fn heat(&self, run: &Found, metric: &str) -> Result<Value, Failure> {
+    pub async fn heat(&self, run: &RegisteredRun, metric: &str) -> Result<Value, Failure> {
         let followed = self.follow(run).await?;
         let metric = metric.to_owned();
         blocking(move || {
@@ -109,13 +112,13 @@ impl Lives {
     }
 
     /// The last snapshot.
-    pub async fn snapshot(&self, run: &Found) -> Result<Arc<Snapshot>, Failure> {
+    pub async fn snapshot(&self, run: &RegisteredRun) -> Result<Arc<Snapshot>, Failure> {
         let followed = self.follow(run).await?;
         Ok(lock(&followed.last).clone())
     }
 
     /// Follows a run, and waits until what is there has been read.
-    async fn follow(&self, run: &Found) -> Result<Arc<Followed>, Failure> {
+    async fn follow(&self, run: &RegisteredRun) -> Result<Arc<Followed>, Failure> {
         let followed = self.begin(run)?;
         let mut is_read = followed.is_read.subscribe();
         // One that has much is shown as far as it was read.
@@ -123,7 +126,7 @@ impl Lives {
         Ok(followed)
     }
 
-    fn begin(&self, run: &Found) -> Result<Arc<Followed>, Failure> {
+    fn begin(&self, run: &RegisteredRun) -> Result<Arc<Followed>, Failure> {
         let mut all = lock(&self.followed);
         if let Some(followed) = all.get(&run.id) {
             *lock(&followed.used) = Instant::now();

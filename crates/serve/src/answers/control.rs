@@ -49,7 +49,7 @@ pub async fn control(
     let asked: ControlRequest = read(request).await?;
     let run = app.run(id)?;
     let words = words(&asked, run.readable()?)?;
-    let output = app.desk.act(&words).await?;
+    let output = app.jobs.act(&words).await?;
     let text =
         output.whole(MAX_BYTES).map_err(|error| Failure::new("cannot read the answer", error))?;
     let answer = serde_json::from_slice(&text).unwrap_or(Value::Null);
@@ -111,7 +111,7 @@ pub async fn remove(
 ) -> Result<Json<Value>, Failure> {
     let run = app.run(id)?;
     let words = ["rm".into(), "--yes".into(), run.entry.path.as_os_str().to_owned()];
-    app.desk.act(&words).await?;
+    app.jobs.act(&words).await?;
     app.registry.forget();
     Ok(Json(json!({ "message": format!("run {id} was deleted") })))
 }

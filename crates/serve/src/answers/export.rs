@@ -13,7 +13,7 @@ use super::body;
 use super::routes::SLICE;
 use crate::app::App;
 use crate::failure::Failure;
-use crate::runs::Found;
+use crate::runs::RegisteredRun;
 use crate::work::Output;
 
 /// `GET /api/v1/runs/ID/export/FORMAT`
@@ -47,7 +47,7 @@ pub async fn export(
 /// What `tprof export` writes of a run.
 pub async fn exported(
     app: &Arc<App>,
-    run: &Found,
+    run: &RegisteredRun,
     format: &str,
     further: &[OsString],
     query: &BTreeMap<String, String>,

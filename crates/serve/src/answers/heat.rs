@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::report::document;
 use crate::app::App;
 use crate::failure::Failure;
-use crate::runs::Found;
+use crate::runs::RegisteredRun;
 use crate::work::Output;
 
 /// Most rows and columns of an answer.
@@ -127,7 +127,7 @@ pub async fn heat(
         .map(Json)
 }
 
-async fn report(app: &Arc<App>, run: &Found, kind: &str) -> Result<Arc<Output>, Failure> {
+async fn report(app: &Arc<App>, run: &RegisteredRun, kind: &str) -> Result<Arc<Output>, Failure> {
     document(app, run, kind, &BTreeMap::new()).await
 }
 

@@ -11,7 +11,7 @@ use super::about::VERSION;
 use super::rows::row;
 use crate::app::App;
 use crate::failure::Failure;
-use crate::runs::Found;
+use crate::runs::RegisteredRun;
 
 /// A figure that is followed: key, unit, and whether less is better.
 pub type Metric = (&'static str, &'static str, bool);
@@ -49,10 +49,10 @@ pub async fn history(
 ) -> Result<Json<Value>, Failure> {
     let run = app.run(asked.run)?;
     let (all, _) = app.registry.list();
-    let mut same: Vec<Found> =
+    let mut same: Vec<RegisteredRun> =
         all.into_iter().filter(|one| one.entry.command == run.entry.command).collect();
     same.reverse();
-    let pending = app.summaries.want(&same);
+    let pending = app.summaries.request_missing(&same);
     let rows: Vec<Value> = same.iter().map(|run| row(&app, run)).collect();
     Ok(Json(json!({
         "version": VERSION,

@@ -15,7 +15,7 @@ use tprof_live::{Snapshot, prometheus};
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::runs::Found;
+use crate::runs::RegisteredRun;
 
 /// Events that wait for a slow browser; then it gets all anew.
 const WAITING: usize = 4;
@@ -48,7 +48,7 @@ pub async fn events(State(app): State<Arc<App>>, Path(id): Path<u32>) -> Result<
 type Sender = mpsc::Sender<Result<Event, Infallible>>;
 
 /// Sends ticks until the run or the browser ends.
-async fn send(app: &App, run: &Found, to: &Sender) -> Option<()> {
+async fn send(app: &App, run: &RegisteredRun, to: &Sender) -> Option<()> {
     loop {
         let (start, mut ticks) = app.lives.ticks(run).await.ok()?;
         to.send(Ok(Event::default().event("start").data(start))).await.ok()?;

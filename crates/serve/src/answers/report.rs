@@ -11,7 +11,7 @@ use super::body;
 use super::routes::REPORT;
 use crate::app::App;
 use crate::failure::Failure;
-use crate::runs::Found;
+use crate::runs::RegisteredRun;
 use crate::work::Output;
 
 /// Those that are switches.
@@ -33,7 +33,7 @@ pub async fn report(
 /// The document of a kind.
 pub async fn document(
     app: &Arc<App>,
-    run: &Found,
+    run: &RegisteredRun,
     kind: &str,
     query: &BTreeMap<String, String>,
 ) -> Result<Arc<Output>, Failure> {

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::runs::Found;
+use crate::runs::RegisteredRun;
 use crate::runs::notes::Notes;
 
 /// A run: what its `run.json` has, and the figures that are known.
-pub fn row(app: &App, run: &Found) -> Value {
+pub fn row(app: &App, run: &RegisteredRun) -> Value {
     let entry = &*run.entry;
     let notes = match &entry.refused {
         None => Notes::of(&entry.path),

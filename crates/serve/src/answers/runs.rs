@@ -14,7 +14,7 @@ use crate::failure::Failure;
 /// `GET /api/v1/runs`
 pub async fn all(State(app): State<Arc<App>>) -> Json<Value> {
     let (runs, left_out) = app.registry.list();
-    let pending = app.summaries.want(&runs);
+    let pending = app.summaries.request_missing(&runs);
     let rows: Vec<Value> = runs.iter().map(|run| row(&app, run)).collect();
     let mut list = json!({ "version": VERSION, "pending": pending, "runs": rows });
     if left_out > 0 {

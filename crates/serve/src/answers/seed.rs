@@ -13,7 +13,7 @@ use super::export::exported;
 use super::report::document;
 use crate::app::App;
 use crate::failure::Failure;
-use crate::runs::Found;
+use crate::runs::RegisteredRun;
 
 /// Longest document that is read.
 const MAX_BYTES: u64 = 256 << 20;
@@ -31,7 +31,7 @@ pub struct RunQuery {
 
 type SeedAnswer = Result<Json<Value>, Failure>;
 
-fn wanted(app: &App, asked: &RunQuery) -> Result<Found, Failure> {
+fn wanted(app: &App, asked: &RunQuery) -> Result<RegisteredRun, Failure> {
     match asked.run {
         Some(id) => app.run(id),
         None => {
@@ -44,7 +44,7 @@ fn wanted(app: &App, asked: &RunQuery) -> Result<Found, Failure> {
     }
 }
 
-async fn tables(app: &Arc<App>, run: &Found, kind: &str) -> Result<Value, Failure> {
+async fn tables(app: &Arc<App>, run: &RegisteredRun, kind: &str) -> Result<Value, Failure> {
     let output = document(app, run, kind, &BTreeMap::new()).await?;
     let failed = |error: &dyn std::fmt::Display| Failure::new("cannot read the report", error);
     let text = output.whole(MAX_BYTES).map_err(|error| failed(&error))?;
@@ -64,12 +64,12 @@ fn why(tables: &Value, table: &str) -> Value {
     }
 }
 
-fn head(run: &Found) -> Map<String, Value> {
+fn head(run: &RegisteredRun) -> Map<String, Value> {
     let fields = [("run", json!(run.id)), ("path", json!(run.entry.path.to_string_lossy()))];
     fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-fn with(run: &Found, fields: Value) -> Json<Value> {
+fn with(run: &RegisteredRun, fields: Value) -> Json<Value> {
     let mut all = head(run);
     all.extend(fields.as_object().cloned().unwrap_or_default());
     Json(all.into())

@@ -41,7 +41,7 @@ impl Address {
     }
 
     /// Runs that lie in the archive's directory, too; they are no part of it.
-    pub fn runs_beside(&self) -> usize {
+    pub fn unarchived_runs(&self) -> usize {
         if self.is_store {
             return 0;
         }
@@ -93,10 +93,10 @@ mod tests {
         assert_eq!(among(&[store]).unwrap(), Some(expected));
         assert!(among(&[store, &archive]).unwrap_err().what.contains("several archives"));
         std::fs::write(archive.join(COMMITS).join("run-1-00.json"), "{}").unwrap();
-        assert_eq!(found.runs_beside(), 0);
+        assert_eq!(found.unarchived_runs(), 0);
         std::fs::create_dir(archive.join("r1")).unwrap();
         std::fs::write(archive.join("r1/run.json"), "{}").unwrap();
-        assert_eq!(found.runs_beside(), 1);
+        assert_eq!(found.unarchived_runs(), 1);
         let mixed = among(&[Path::new("s3://key:secret@jobs"), &runs]).unwrap_err();
         assert!(mixed.what.contains("beside runs") && !mixed.to_string().contains("secret"));
     }

@@ -11,10 +11,10 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::list::ArchivedRun;
-use super::questions::{Questions, is_of_runs};
-use super::sums::{KEYS, STATEMENTS, fill, read};
+use super::queries::{ArchiveQueries, may_succeed_with_fewer_runs};
+use super::run_totals::{KEYS, STATEMENTS, fill, read};
 use crate::failure::Failure;
-use crate::work::Lane;
+use crate::work::Priority;
 
 /// Runs of one child: figures of the first are there while others are made.
 const AT_ONCE: usize = 64;
@@ -54,7 +54,7 @@ impl RunFigures {
     }
 
     /// Has those made that are not yet, in the order of `runs`; how many that are.
-    pub fn want(&self, runs: &[Arc<ArchivedRun>]) -> usize {
+    pub fn request_missing(&self, runs: &[Arc<ArchivedRun>]) -> usize {
         let known = lock(&self.known);
         let is_missing =
             |run: &&Arc<ArchivedRun>| known.get(&run.run).is_none_or(|known| !known.is_settled());
@@ -66,8 +66,8 @@ impl RunFigures {
     }
 
     /// Makes what is wanted, for ever.
-    pub async fn work(&self, questions: &Questions) {
-        let at_once = if questions.address().is_store { AT_ONCE_OF_STORE } else { AT_ONCE };
+    pub async fn work(&self, queries: &ArchiveQueries) {
+        let at_once = if queries.address().is_store { AT_ONCE_OF_STORE } else { AT_ONCE };
         loop {
             let some: Vec<Arc<ArchivedRun>> = {
                 let mut wanted = lock(&self.wanted);
@@ -76,33 +76,37 @@ impl RunFigures {
             };
             match some.is_empty() {
                 true => self.asked.notified().await,
-                false => self.make(questions, some).await,
+                false => self.make(queries, some).await,
             }
         }
     }
 
-    async fn make(&self, questions: &Questions, runs: Vec<Arc<ArchivedRun>>) {
+    async fn make(&self, queries: &ArchiveQueries, runs: Vec<Arc<ArchivedRun>>) {
         let mut parts = vec![runs];
         while let Some(part) = parts.pop() {
             let begun = Instant::now();
             let ids: Vec<&str> = part.iter().map(|run| &*run.run).collect();
             let statements = STATEMENTS.map(str::to_owned);
-            let asked = questions.ask(&ids, &statements, Lane::Quiet).await;
+            let asked = queries.ask(&ids, &statements, Priority::Background).await;
             match asked.and_then(|rows| read(&rows)) {
                 Ok(mut made) => self.keep(&part, |run| {
                     let made = made.remove(&run.run).unwrap_or_default();
                     Ok(Arc::new(made.figures(run)))
                 }),
                 Err(failure)
-                    if part.len() > 1 && is_of_runs(&failure) && begun.elapsed() < SOON =>
+                    if part.len() > 1
+                        && may_succeed_with_fewer_runs(&failure)
+                        && begun.elapsed() < SOON =>
                 {
                     let (first, rest) = part.split_at(part.len() / 2);
                     parts.extend([rest.to_vec(), first.to_vec()]);
                 }
                 Err(failure)
-                    if part.len() == 1 && is_of_runs(&failure) && begun.elapsed() < SOON =>
+                    if part.len() == 1
+                        && may_succeed_with_fewer_runs(&failure)
+                        && begun.elapsed() < SOON =>
                 {
-                    let made = damaged(questions, &part[0], failure).await;
+                    let made = damaged(queries, &part[0], failure).await;
                     self.keep(&part, |_| made.clone());
                 }
                 Err(failure) => self.keep(&part, |_| Err(failure.clone())),
@@ -124,16 +128,17 @@ impl RunFigures {
 
 /// Figures of a run with a damaged object: those that other objects give.
 async fn damaged(
-    questions: &Questions,
+    queries: &ArchiveQueries,
     run: &ArchivedRun,
     failure: Failure,
 ) -> Result<Arc<Value>, Failure> {
     let (mut all, mut lost) = (HashMap::new(), Vec::new());
     for (at, statement) in STATEMENTS.iter().enumerate() {
-        let asked = questions.ask(&[&run.run], &[(*statement).to_owned()], Lane::Quiet).await;
+        let asked =
+            queries.ask(&[&run.run], &[(*statement).to_owned()], Priority::Background).await;
         match asked.and_then(|rows| fill(&mut all, at, &rows, 0)) {
             Ok(()) => {}
-            Err(failure) if is_of_runs(&failure) => lost.push(at),
+            Err(failure) if may_succeed_with_fewer_runs(&failure) => lost.push(at),
             Err(failure) => return Err(failure),
         }
     }

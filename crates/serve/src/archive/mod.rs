@@ -6,7 +6,7 @@
 //!
 //! - `address`: which of the named paths is an archive;
 //! - `list`: what it states of its runs before any table is read;
-//! - `questions`: what `tprof-sql` is asked, and its answers;
+//! - `queries`: what `tprof-sql` is asked, and its answers;
 //! - `listed`: the runs that there are, each with its number;
 //! - `sums`, `figures`: what the list has of each run, made for many at a time;
 //! - `opened`: all of that together.
@@ -14,11 +14,11 @@
 mod address;
 mod figures;
 mod list;
-mod listed;
-mod opened;
-mod questions;
-mod sums;
+mod open_archive;
+mod queries;
+mod run_list;
+mod run_totals;
 
 pub use address::Address;
 pub use list::ArchivedRun;
-pub use opened::Archive;
+pub use open_archive::Archive;

@@ -19,7 +19,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 
-use super::explained::explained;
+use super::json_errors::with_json_error;
 use super::token::Token;
 use crate::failure::Failure;
 
@@ -171,7 +171,7 @@ pub async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next
         guard.welcome()
     } else {
         match guard.refuse(&request) {
-            Ok(()) => explained(next.run(request).await).await,
+            Ok(()) => with_json_error(next.run(request).await).await,
             Err(failure) if is_page => lost(&failure),
             Err(failure) => failure.into_response(),
         }

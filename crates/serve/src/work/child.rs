@@ -67,14 +67,14 @@ impl Tprof {
 
     /// Runs it, and returns what it prints. Ended early if the answer is dropped.
     ///
-    /// Fails with its own error, in its own words, or because of a limit. `is_quiet`: at a low
+    /// Fails with its own error, in its own words, or because of a limit. `is_background`: at a low
     /// priority, as nobody waits for it.
-    pub async fn run(&self, words: &[OsString], is_quiet: bool) -> Result<Output, Failure> {
+    pub async fn run(&self, words: &[OsString], is_background: bool) -> Result<Output, Failure> {
         let shown = words.first().map(|word| word.to_string_lossy().into_owned());
         let what = format!("cannot make the {}", shown.unwrap_or_default());
         let failed = |error: std::io::Error| Failure::new(what.clone(), error);
         let to = tempfile::tempfile().map_err(failed)?;
-        let started = self.start(words, is_quiet, to.try_clone().map_err(failed)?);
+        let started = self.start(words, is_background, to.try_clone().map_err(failed)?);
         let mut running = Running(Some(started.map_err(failed)?));
         let Some(child) = &mut running.0 else { return Err(Failure::new(what, "it is gone")) };
         let mut errors = Vec::new();
@@ -99,11 +99,11 @@ impl Tprof {
         Err(self.failure(what, &String::from_utf8_lossy(&errors), status))
     }
 
-    fn start(&self, words: &[OsString], is_quiet: bool, to: File) -> std::io::Result<Child> {
+    fn start(&self, words: &[OsString], is_background: bool, to: File) -> std::io::Result<Child> {
         let mut command = Command::new(&self.program);
         command.arg(LIMITED).arg(self.limits.memory_bytes.to_string());
         command.arg(self.limits.output_bytes.to_string());
-        command.arg(std::process::id().to_string()).arg(if is_quiet { "10" } else { "0" });
+        command.arg(std::process::id().to_string()).arg(if is_background { "10" } else { "0" });
         command.arg("--").args(words);
         command.stdin(Stdio::null()).stdout(to).stderr(Stdio::piped());
         // Neither colours nor the settings of the terminal that the server was started in.

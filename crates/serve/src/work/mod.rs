@@ -2,12 +2,12 @@
 //! kept while the files are the same.
 
 mod child;
-mod desk;
-mod kept;
+mod job_queue;
+mod keep_keys;
 mod output;
-mod pruned;
+mod result_cache;
 
 pub use child::{Limits, Tprof};
-pub use desk::{Desk, Job, Lane};
+pub use job_queue::{Job, JobQueue, Priority};
+pub use keep_keys::only;
 pub use output::Output;
-pub use pruned::only;

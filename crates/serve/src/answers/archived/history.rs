@@ -28,7 +28,7 @@ pub async fn history(
     let run = archive.row(&*archive.run(asked.run)?);
     let listing = archive.listing();
     // Commands are among the figures: a run without any is of no history yet.
-    let pending = archive.want(&listing.runs);
+    let pending = archive.request_missing(&listing.runs);
     let all = listing.runs.iter().rev().map(|run| archive.row(run));
     let same: Vec<Value> = all.filter(|row| row["id"] == run["id"] || is_same(row, &run)).collect();
     Ok(Json(json!({

@@ -14,7 +14,7 @@ use crate::archive::Archive;
 use crate::failure::Failure;
 
 fn routes() -> impl Iterator<Item = &'static Route> {
-    ROUTES.iter().filter(|route| is_answered(route.what))
+    ROUTES.iter().filter(|route| is_answered(route.endpoint))
 }
 
 /// `GET /api/v1`
@@ -41,7 +41,7 @@ pub async fn openapi(State(archive): State<Arc<Archive>>) -> Json<Value> {
 /// `GET /api/v1/runs`
 pub async fn all(State(archive): State<Arc<Archive>>) -> Json<Value> {
     let listing = archive.listing();
-    let pending = archive.want(&listing.runs);
+    let pending = archive.request_missing(&listing.runs);
     let rows: Vec<Value> = listing.runs.iter().map(|run| archive.row(run)).collect();
     let stale = listing
         .stale
@@ -61,7 +61,7 @@ pub async fn one(
     Path(id): Path<u32>,
 ) -> Result<Json<Value>, Failure> {
     let run = archive.run(id)?;
-    archive.want(&archive.known().runs);
+    archive.request_missing(&archive.known().runs);
     let mut row = archive.row(&run);
     row["tables"] = json!(run.tables);
     Ok(Json(row))

@@ -3,17 +3,17 @@
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Signals that end the program; one that was ignored when it started stays ignored.
-pub struct Ends {
+pub struct ShutdownSignals {
     signals: Vec<tokio::signal::unix::Signal>,
 }
 
-impl Ends {
+impl ShutdownSignals {
     /// Takes them from now on.
-    pub fn new() -> std::io::Result<Ends> {
+    pub fn new() -> std::io::Result<ShutdownSignals> {
         let ignored = ignored();
         let all = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
         let taken = all.into_iter().filter(|kind| ignored >> (kind.as_raw_value() - 1) & 1 == 0);
-        Ok(Ends { signals: taken.map(signal).collect::<Result<_, _>>()? })
+        Ok(ShutdownSignals { signals: taken.map(signal).collect::<Result<_, _>>()? })
     }
 
     /// Until one comes.

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::list::ArchivedRun;
-use super::questions::{OfRun, Rows};
+use super::queries::{Rows, RunRow};
 use crate::failure::Failure;
 
 /// Severities of findings, the worst first.
@@ -26,7 +26,7 @@ pub const STATEMENTS: [&str; 6] = [
 ];
 
 #[derive(Debug, Default, Deserialize)]
-struct OfRuns {
+struct RunsRow {
     command: Option<String>,
     commit: Option<String>,
     ranks: Option<u64>,
@@ -38,23 +38,23 @@ struct OfRuns {
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct OfRanks {
+struct RanksRow {
     whole: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct OfDevices {
+struct DevicesRow {
     idle_share: Option<f64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct OfSteps {
+struct StepsRow {
     median_ns: Option<f64>,
     steps: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct OfMemory {
+struct MemoryRow {
     peak_bytes: Option<u64>,
 }
 
@@ -78,17 +78,17 @@ pub const KEYS: [&[&str]; 6] = [
 
 /// What the statements gave of one run.
 #[derive(Debug, Default)]
-pub struct Sums {
-    run: OfRuns,
-    ranks: OfRanks,
-    devices: OfDevices,
-    steps: OfSteps,
-    memory: OfMemory,
+pub struct RunTotals {
+    run: RunsRow,
+    ranks: RanksRow,
+    devices: DevicesRow,
+    steps: StepsRow,
+    memory: MemoryRow,
     findings: Vec<Finding>,
 }
 
 /// Reads what all statements gave, by run.
-pub fn read(rows: &Rows) -> Result<HashMap<String, Sums>, Failure> {
+pub fn read(rows: &Rows) -> Result<HashMap<String, RunTotals>, Failure> {
     let mut all = HashMap::new();
     (0..STATEMENTS.len()).try_for_each(|at| fill(&mut all, at, rows, at))?;
     Ok(all)
@@ -96,36 +96,36 @@ pub fn read(rows: &Rows) -> Result<HashMap<String, Sums>, Failure> {
 
 /// Takes what a statement gave, which is at a place among the answers.
 pub fn fill(
-    all: &mut HashMap<String, Sums>,
+    all: &mut HashMap<String, RunTotals>,
     statement: usize,
     rows: &Rows,
     at: usize,
 ) -> Result<(), Failure> {
     match statement {
-        0 => take(all, rows.read::<OfRun<OfRuns>>(at)?, |sums, of| sums.run = of),
-        1 => take(all, rows.read::<OfRun<OfRanks>>(at)?, |sums, of| sums.ranks = of),
-        2 => take(all, rows.read::<OfRun<OfDevices>>(at)?, |sums, of| sums.devices = of),
-        3 => take(all, rows.read::<OfRun<OfSteps>>(at)?, |sums, of| sums.steps = of),
-        4 => take(all, rows.read::<OfRun<OfMemory>>(at)?, |sums, of| sums.memory = of),
-        _ => take(all, rows.read::<OfRun<Finding>>(at)?, |sums, of| sums.findings.push(of)),
+        0 => take(all, rows.read::<RunRow<RunsRow>>(at)?, |sums, of| sums.run = of),
+        1 => take(all, rows.read::<RunRow<RanksRow>>(at)?, |sums, of| sums.ranks = of),
+        2 => take(all, rows.read::<RunRow<DevicesRow>>(at)?, |sums, of| sums.devices = of),
+        3 => take(all, rows.read::<RunRow<StepsRow>>(at)?, |sums, of| sums.steps = of),
+        4 => take(all, rows.read::<RunRow<MemoryRow>>(at)?, |sums, of| sums.memory = of),
+        _ => take(all, rows.read::<RunRow<Finding>>(at)?, |sums, of| sums.findings.push(of)),
     }
     Ok(())
 }
 
 fn take<T>(
-    all: &mut HashMap<String, Sums>,
-    rows: Vec<OfRun<T>>,
-    mut put: impl FnMut(&mut Sums, T),
+    all: &mut HashMap<String, RunTotals>,
+    rows: Vec<RunRow<T>>,
+    mut put: impl FnMut(&mut RunTotals, T),
 ) {
     for row in rows {
         put(all.entry(row.run).or_default(), row.figures);
     }
 }
 
-impl Sums {
+impl RunTotals {
     /// As they stand in the list: what is not known is null, with the reason beside it.
     pub fn figures(&self, listed: &ArchivedRun) -> Value {
-        let Sums { run, ranks, devices, steps, memory, findings } = self;
+        let RunTotals { run, ranks, devices, steps, memory, findings } = self;
         let place = |of: &Finding| SEVERITIES.iter().position(|one| *one == of.severity);
         let worst = findings.iter().min_by_key(|of| place(of).unwrap_or(SEVERITIES.len()));
         let worst = worst.map(|of| {

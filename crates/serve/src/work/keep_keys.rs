@@ -9,15 +9,15 @@ use serde_json::{Map, Value};
 /// Reads JSON, and leaves out all of its objects' values that have other keys than these.
 pub fn only(reader: impl Read, keys: &[&str]) -> serde_json::Result<Value> {
     let mut from = serde_json::Deserializer::from_reader(reader);
-    let value = Only(keys).deserialize(&mut from)?;
+    let value = KeepKeys(keys).deserialize(&mut from)?;
     from.end()?;
     Ok(value)
 }
 
 #[derive(Clone, Copy)]
-struct Only<'a>(&'a [&'a str]);
+struct KeepKeys<'a>(&'a [&'a str]);
 
-impl<'de> DeserializeSeed<'de> for Only<'_> {
+impl<'de> DeserializeSeed<'de> for KeepKeys<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
@@ -25,7 +25,7 @@ impl<'de> DeserializeSeed<'de> for Only<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Only<'_> {
+impl<'de> Visitor<'de> for KeepKeys<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

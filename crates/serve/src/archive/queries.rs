@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use super::address::Address;
 use super::list::List;
 use crate::failure::Failure;
-use crate::work::{Desk, Job, Lane, Output};
+use crate::work::{Job, JobQueue, Output, Priority};
 
 /// Longest answer that is read.
 const MAX_BYTES: u64 = 256 << 20;
@@ -31,8 +31,8 @@ const OF_RUNS: [&str; 4] = [
 
 /// Asks about an archive.
 #[derive(Debug)]
-pub struct Questions {
-    desk: Arc<Desk>,
+pub struct ArchiveQueries {
+    jobs: Arc<JobQueue>,
     address: Address,
     memory_bytes: u64,
 }
@@ -54,14 +54,14 @@ impl Rows {
 }
 
 /// Whether the same question over fewer runs may have an answer.
-pub fn is_of_runs(failure: &Failure) -> bool {
+pub fn may_succeed_with_fewer_runs(failure: &Failure) -> bool {
     OF_RUNS.iter().any(|what| failure.what.starts_with(what))
 }
 
-impl Questions {
+impl ArchiveQueries {
     /// About the archive at an address, by children that take at most so much memory.
-    pub fn new(desk: Arc<Desk>, address: Address, memory_bytes: u64) -> Questions {
-        Questions { desk, address, memory_bytes }
+    pub fn new(jobs: Arc<JobQueue>, address: Address, memory_bytes: u64) -> ArchiveQueries {
+        ArchiveQueries { jobs, address, memory_bytes }
     }
 
     /// Where the archive is.
@@ -84,7 +84,7 @@ impl Questions {
     async fn listed(&self, how: &str) -> Result<Output, Failure> {
         let mut list = OsString::from("--list=");
         list.push(&self.address.word);
-        self.desk.act(&["archive".into(), list, how.into()]).await.map_err(explained)
+        self.jobs.act(&["archive".into(), list, how.into()]).await.map_err(explain_child_failure)
     }
 
     /// Rows of statements over some runs, by their IDs; others are not read. What was asked before is
@@ -93,7 +93,7 @@ impl Questions {
         &self,
         runs: &[&str],
         statements: &[String],
-        lane: Lane,
+        priority: Priority,
     ) -> Result<Rows, Failure> {
         let threads = if self.address.is_store { THREADS_OF_STORE } else { THREADS };
         let memory = self.memory_bytes / MEMORY_SHARE;
@@ -102,7 +102,8 @@ impl Questions {
         words.push(format!("--memory-limit={memory}").into());
         words.extend(runs.iter().map(|run| format!("--run={run}").into()));
         words.extend(["--".into(), self.address.word.clone(), statements.join(";\n").into()]);
-        let output = self.desk.get(Job::unchanging(words, lane)).await.map_err(explained)?;
+        let output =
+            self.jobs.get(Job::unchanging(words, priority)).await.map_err(explain_child_failure)?;
         let text = output.whole(MAX_BYTES).map_err(unread)?;
         // Line ends within texts are escaped: each result is a line.
         let lines: Vec<Bytes> = text
@@ -124,7 +125,7 @@ fn unread(why: impl std::fmt::Display) -> Failure {
 }
 
 /// The failure of a child: what is behind this server failed, not the server.
-fn explained(mut failure: Failure) -> Failure {
+fn explain_child_failure(mut failure: Failure) -> Failure {
     if failure.status == StatusCode::UNPROCESSABLE_ENTITY {
         failure.status = StatusCode::BAD_GATEWAY;
     }
@@ -139,7 +140,7 @@ fn explained(mut failure: Failure) -> Failure {
 
 /// A row of a statement that has one for each run.
 #[derive(Debug, Deserialize)]
-pub struct OfRun<T> {
+pub struct RunRow<T> {
     /// ID of the run.
     pub run: String,
     /// Its figures.
@@ -155,10 +156,13 @@ mod tests {
     fn what_a_child_reports_is_no_fault_of_the_server() {
         let child = Failure::new("there is no bucket `jobs`", "the store does not know it")
             .status(StatusCode::UNPROCESSABLE_ENTITY);
-        assert_eq!(explained(child).status, StatusCode::BAD_GATEWAY);
-        let other = explained(Failure::new("unexpected argument '--json' found", ""));
+        assert_eq!(explain_child_failure(child).status, StatusCode::BAD_GATEWAY);
+        let other = explain_child_failure(Failure::new("unexpected argument '--json' found", ""));
         assert!(other.hint.contains("of one version"), "{other:?}");
-        assert!(is_of_runs(&Failure::new(OF_RUNS[0], "x")));
-        assert!(!is_of_runs(&Failure::new("cannot reach the store of s3://jobs", "x")));
+        assert!(may_succeed_with_fewer_runs(&Failure::new(OF_RUNS[0], "x")));
+        assert!(!may_succeed_with_fewer_runs(&Failure::new(
+            "cannot reach the store of s3://jobs",
+            "x"
+        )));
     }
 }

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, watch};
 
 use super::child::Tprof;
-use super::kept::{Made, Shelf};
 use super::output::Output;
+use super::result_cache::{CachedResult, ResultCache};
 use crate::failure::Failure;
-use crate::runs::{Found, Stamp};
+use crate::runs::{RegisteredRun, Stamp};
 
 /// Of a run in progress an answer is used again for so many times what it took to make, and …
 const SHARE: u32 = 20;
@@ -22,12 +22,12 @@ const MAX_WAITING: usize = 200;
 
 /// Who waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
+pub enum Priority {
     /// A person.
-    Asked,
+    Interactive,
     /// Nobody: a summary for the list. One at a time beside the one that is asked for, at a low
     /// priority.
-    Quiet,
+    Background,
 }
 
 /// What is to be made.
@@ -40,23 +40,23 @@ pub struct Job {
     /// Whether one of its runs is in progress: its files change each moment.
     pub is_live: bool,
     /// Who waits.
-    pub lane: Lane,
+    pub priority: Priority,
 }
 
 impl Job {
     /// Of runs, in which `words` has their paths.
-    pub fn of(words: Vec<OsString>, runs: &[&Found], lane: Lane) -> Job {
+    pub fn of(words: Vec<OsString>, runs: &[&RegisteredRun], priority: Priority) -> Job {
         Job {
             words,
             stamps: runs.iter().map(|run| run.stamp).collect(),
             is_live: runs.iter().any(|run| run.entry.state == "running"),
-            lane,
+            priority,
         }
     }
 
     /// Of what never changes.
-    pub fn unchanging(words: Vec<OsString>, lane: Lane) -> Job {
-        Job { words, stamps: Vec::new(), is_live: false, lane }
+    pub fn unchanging(words: Vec<OsString>, priority: Priority) -> Job {
+        Job { words, stamps: Vec::new(), is_live: false, priority }
     }
 }
 
@@ -64,21 +64,21 @@ type Answer = Result<Arc<Output>, Failure>;
 
 /// Makes what is asked for.
 #[derive(Debug)]
-pub struct Desk {
+pub struct JobQueue {
     tprof: Tprof,
-    shelf: Mutex<Shelf>,
+    cache: Mutex<ResultCache>,
     /// What is made now, or waits for that.
     making: Mutex<HashMap<Vec<OsString>, watch::Sender<Option<Answer>>>>,
     asked: Semaphore,
     quiet: Semaphore,
 }
 
-impl Desk {
+impl JobQueue {
     /// That makes so many at once of what is asked for.
-    pub fn new(tprof: Tprof, at_once: usize) -> Arc<Desk> {
-        Arc::new(Desk {
+    pub fn new(tprof: Tprof, at_once: usize) -> Arc<JobQueue> {
+        Arc::new(JobQueue {
             tprof,
-            shelf: Mutex::default(),
+            cache: Mutex::default(),
             making: Mutex::default(),
             asked: Semaphore::new(at_once),
             quiet: Semaphore::new(1),
@@ -86,8 +86,8 @@ impl Desk {
     }
 
     /// What `tprof` prints for these words: kept, else made.
-    pub async fn get(self: &Arc<Desk>, job: Job) -> Answer {
-        if let Some(answer) = self.kept(&job) {
+    pub async fn get(self: &Arc<JobQueue>, job: Job) -> Answer {
+        if let Some(answer) = self.cached(&job) {
             return answer;
         }
         loop {
@@ -107,8 +107,8 @@ impl Desk {
     }
 
     /// What is there without work, if it is still right.
-    pub fn kept(&self, job: &Job) -> Option<Answer> {
-        let made = lock(&self.shelf).get(&job.words)?;
+    pub fn cached(&self, job: &Job) -> Option<Answer> {
+        let made = lock(&self.cache).get(&job.words)?;
         let is_right = match made.answer.is_ok() {
             true => made.stamps == job.stamps || job.is_live && Instant::now() < made.good_until,
             // It may have failed for a reason that passes.
@@ -118,7 +118,7 @@ impl Desk {
     }
 
     /// Has it made, once for all who wait.
-    fn make(self: &Arc<Desk>, job: &Job) -> Result<watch::Receiver<Option<Answer>>, Failure> {
+    fn make(self: &Arc<JobQueue>, job: &Job) -> Result<watch::Receiver<Option<Answer>>, Failure> {
         let mut making = lock(&self.making);
         if let Some(to) = making.get(&job.words) {
             return Ok(to.subscribe());
@@ -131,10 +131,10 @@ impl Desk {
         let (to, answer) = watch::channel(None);
         making.insert(job.words.clone(), to.clone());
         drop(making);
-        let (desk, job) = (Arc::clone(self), job.clone());
+        let (jobs, job) = (Arc::clone(self), job.clone());
         tokio::spawn(async move {
-            let made = desk.take_turn(&job, &to).await;
-            lock(&desk.making).remove(&job.words);
+            let made = jobs.take_turn(&job, &to).await;
+            lock(&jobs.making).remove(&job.words);
             to.send_replace(made);
         });
         Ok(answer)
@@ -142,21 +142,21 @@ impl Desk {
 
     /// Waits in the queue and makes it; nothing, and no more of it, where nobody waits any more.
     async fn take_turn(&self, job: &Job, to: &watch::Sender<Option<Answer>>) -> Option<Answer> {
-        let is_quiet = job.lane == Lane::Quiet;
-        let queue = if is_quiet { &self.quiet } else { &self.asked };
+        let is_background = job.priority == Priority::Background;
+        let queue = if is_background { &self.quiet } else { &self.asked };
         let _turn = queue.acquire().await.ok()?;
         let begun = Instant::now();
         let answer = tokio::select! {
             biased;
             () = to.closed() => return None,
-            answer = self.tprof.run(&job.words, is_quiet) => answer.map(Arc::new),
+            answer = self.tprof.run(&job.words, is_background) => answer.map(Arc::new),
         };
-        let made = Made {
+        let made = CachedResult {
             stamps: job.stamps.clone(),
             good_until: Instant::now() + LEAST.max(begun.elapsed() * SHARE),
             answer: answer.clone(),
         };
-        lock(&self.shelf).put(job.words.clone(), made);
+        lock(&self.cache).put(job.words.clone(), made);
         Some(answer)
     }
 }

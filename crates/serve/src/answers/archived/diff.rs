@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::about::VERSION;
-use super::super::compared::Pair;
+use super::super::diff::Pair;
 use crate::archive::{Archive, ArchivedRun};
 use crate::failure::Failure;
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::list::{ArchivedRun, List};
-use super::questions::Questions;
+use super::queries::ArchiveQueries;
 use crate::failure::Failure;
 
 /// A directory is asked again after this time …
@@ -30,7 +30,7 @@ pub struct Listing {
 }
 
 #[derive(Debug, Default)]
-struct Looked {
+struct ListState {
     listing: Listing,
     numbers: HashMap<String, u32>,
     /// All IDs, sorted, with those of files that could not be read.
@@ -42,16 +42,16 @@ struct Looked {
 /// The runs of an archive.
 #[derive(Debug, Default)]
 pub struct Runs {
-    state: Mutex<Looked>,
+    state: Mutex<ListState>,
 }
 
 impl Runs {
     /// Reads them for the first time.
-    pub async fn open(questions: &Questions) -> Result<Runs, Failure> {
+    pub async fn open(queries: &ArchiveQueries) -> Result<Runs, Failure> {
         let runs = Runs::default();
         // The names first: what is archived meanwhile is another change.
-        let ids = questions.ids().await?;
-        runs.take(ids, questions.list().await?);
+        let ids = queries.ids().await?;
+        runs.take(ids, queries.list().await?);
         Ok(runs)
     }
 
@@ -66,8 +66,8 @@ impl Runs {
     }
 
     /// Asks whether there are more, unless that was asked a moment ago, or is being asked.
-    pub async fn refresh(&self, questions: &Questions) {
-        let fresh = if questions.address().is_store { FRESH_OF_STORE } else { FRESH };
+    pub async fn refresh(&self, queries: &ArchiveQueries) {
+        let fresh = if queries.address().is_store { FRESH_OF_STORE } else { FRESH };
         {
             let mut state = self.state();
             if state.is_asking || state.asked.is_some_and(|at| at.elapsed() < fresh) {
@@ -75,17 +75,17 @@ impl Runs {
             }
             state.is_asking = true;
         }
-        let found = self.more(questions).await;
+        let found = self.more(queries).await;
         let mut state = self.state();
         state.is_asking = false;
         state.asked = Some(Instant::now());
         state.listing.stale = found.err();
     }
 
-    async fn more(&self, questions: &Questions) -> Result<(), Failure> {
-        let ids = questions.ids().await?;
+    async fn more(&self, queries: &ArchiveQueries) -> Result<(), Failure> {
+        let ids = queries.ids().await?;
         if self.state().ids != ids {
-            let list = questions.list().await?;
+            let list = queries.list().await?;
             self.take(ids, list);
         }
         Ok(())
@@ -121,7 +121,7 @@ impl Runs {
         state.listing = Listing { archive, runs, problems, stale: None };
     }
 
-    fn state(&self) -> MutexGuard<'_, Looked> {
+    fn state(&self) -> MutexGuard<'_, ListState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

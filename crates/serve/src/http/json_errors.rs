@@ -11,7 +11,7 @@ use crate::failure::Failure;
 const MAX_BYTES: usize = 4 << 10;
 
 /// The answer; an error that is no JSON becomes one, with its text as the reason.
-pub async fn explained(response: Response) -> Response {
+pub async fn with_json_error(response: Response) -> Response {
     let status = response.status();
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let has_form = kind.is_some_and(|kind| kind.starts_with("application/json"));

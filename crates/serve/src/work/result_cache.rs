@@ -18,7 +18,7 @@ const MAX_ANSWERS: usize = 400;
 
 /// What was made of which files.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct CachedResult {
     pub stamps: Vec<Stamp>,
     /// Until then an answer on a run in progress, or a failure, is used again.
     pub good_until: Instant,
@@ -26,31 +26,31 @@ pub struct Made {
 }
 
 #[derive(Debug)]
-struct Shelved {
-    made: Made,
+struct CacheEntry {
+    made: CachedResult,
     used: u64,
 }
 
 /// Answers by what was asked.
 #[derive(Debug, Default)]
-pub struct Shelf {
-    answers: HashMap<Vec<OsString>, Shelved>,
+pub struct ResultCache {
+    answers: HashMap<Vec<OsString>, CacheEntry>,
     uses: u64,
 }
 
-impl Shelf {
-    pub fn get(&mut self, words: &[OsString]) -> Option<Made> {
+impl ResultCache {
+    pub fn get(&mut self, words: &[OsString]) -> Option<CachedResult> {
         self.uses += 1;
-        let shelved = self.answers.get_mut(words)?;
-        shelved.used = self.uses;
-        Some(shelved.made.clone())
+        let entry = self.answers.get_mut(words)?;
+        entry.used = self.uses;
+        Some(entry.made.clone())
     }
 
-    pub fn put(&mut self, words: Vec<OsString>, made: Made) {
+    pub fn put(&mut self, words: Vec<OsString>, made: CachedResult) {
         self.uses += 1;
-        self.answers.insert(words, Shelved { made, used: self.uses });
+        self.answers.insert(words, CacheEntry { made, used: self.uses });
         while self.is_too_full() {
-            let oldest = self.answers.iter().min_by_key(|(_, shelved)| shelved.used);
+            let oldest = self.answers.iter().min_by_key(|(_, entry)| entry.used);
             let Some(oldest) = oldest.map(|(words, _)| words.clone()) else { break };
             self.answers.remove(&oldest);
         }
@@ -58,7 +58,7 @@ impl Shelf {
 
     fn is_too_full(&self) -> bool {
         let outputs = || self.answers.values().filter_map(|one| one.made.answer.as_ref().ok());
-        let memory: u64 = outputs().map(|output| output.in_memory()).sum();
+        let memory: u64 = outputs().map(|output| output.memory_bytes()).sum();
         let bytes: u64 = outputs().map(|output| output.len()).sum();
         self.answers.len() > 1 && (memory > MAX_MEMORY || bytes > MAX_BYTES)
             || self.answers.len() > MAX_ANSWERS
@@ -71,19 +71,19 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_goes_first() {
-        let mut shelf = Shelf::default();
-        let made = || Made {
+        let mut cache = ResultCache::default();
+        let made = || CachedResult {
             stamps: Vec::new(),
             good_until: Instant::now(),
             answer: Err(Failure::new("a", "b")),
         };
         let words = |number: usize| vec![OsString::from(number.to_string())];
         for number in 0..MAX_ANSWERS {
-            shelf.put(words(number), made());
+            cache.put(words(number), made());
         }
-        assert!(shelf.get(&words(0)).is_some());
-        shelf.put(words(MAX_ANSWERS), made());
-        assert!(shelf.get(&words(0)).is_some() && shelf.get(&words(1)).is_none());
-        assert_eq!(shelf.answers.len(), MAX_ANSWERS);
+        assert!(cache.get(&words(0)).is_some());
+        cache.put(words(MAX_ANSWERS), made());
+        assert!(cache.get(&words(0)).is_some() && cache.get(&words(1)).is_none());
+        assert_eq!(cache.answers.len(), MAX_ANSWERS);
     }
 }

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use super::address::Address;
 use super::figures::RunFigures;
 use super::list::ArchivedRun;
-use super::listed::{Listing, Runs};
-use super::questions::{Questions, Rows, is_of_runs};
+use super::queries::{ArchiveQueries, Rows, may_succeed_with_fewer_runs};
+use super::run_list::{Listing, Runs};
 use crate::failure::Failure;
-use crate::work::{Desk, Lane};
+use crate::work::{JobQueue, Priority};
 
 /// Why an archive has none of some figures.
 const NOT_ARCHIVED: &str = "archives do not have it; the run's own files do";
@@ -20,7 +20,7 @@ const NOT_ARCHIVED: &str = "archives do not have it; the run's own files do";
 pub struct Archive {
     /// Version of tprof.
     pub tprof: String,
-    questions: Questions,
+    queries: ArchiveQueries,
     runs: Runs,
     figures: RunFigures,
 }
@@ -29,17 +29,17 @@ impl Archive {
     /// Opens one: reads which runs it has. Children may take so many bytes of memory.
     pub async fn open(
         address: Address,
-        desk: Arc<Desk>,
+        jobs: Arc<JobQueue>,
         memory_bytes: u64,
         tprof: String,
     ) -> Result<Arc<Archive>, Failure> {
-        let questions = Questions::new(desk, address, memory_bytes);
-        let runs = Runs::open(&questions).await?;
-        let archive = Arc::new(Archive { tprof, questions, runs, figures: RunFigures::default() });
+        let queries = ArchiveQueries::new(jobs, address, memory_bytes);
+        let runs = Runs::open(&queries).await?;
+        let archive = Arc::new(Archive { tprof, queries, runs, figures: RunFigures::default() });
         // The first page comes in a moment.
-        archive.want(&archive.known().runs);
+        archive.request_missing(&archive.known().runs);
         let working = Arc::clone(&archive);
-        tokio::spawn(async move { working.figures.work(&working.questions).await });
+        tokio::spawn(async move { working.figures.work(&working.queries).await });
         Ok(archive)
     }
 
@@ -47,7 +47,7 @@ impl Archive {
     pub fn listing(self: &Arc<Archive>) -> Listing {
         let archive = Arc::clone(self);
         tokio::spawn(async move {
-            archive.runs.refresh(&archive.questions).await;
+            archive.runs.refresh(&archive.queries).await;
         });
         self.runs.listing()
     }
@@ -58,8 +58,8 @@ impl Archive {
     }
 
     /// Has figures of runs made; how many are missing.
-    pub fn want(&self, runs: &[Arc<ArchivedRun>]) -> usize {
-        self.figures.want(runs)
+    pub fn request_missing(&self, runs: &[Arc<ArchivedRun>]) -> usize {
+        self.figures.request_missing(runs)
     }
 
     /// A run by its number.
@@ -73,7 +73,7 @@ impl Archive {
     /// Rows of statements over runs.
     pub async fn ask(&self, runs: &[&ArchivedRun], statements: &[String]) -> Result<Rows, Failure> {
         let ids: Vec<&str> = runs.iter().map(|run| &*run.run).collect();
-        self.questions.ask(&ids, statements, Lane::Asked).await
+        self.queries.ask(&ids, statements, Priority::Interactive).await
     }
 
     /// A run as a row of the list.
@@ -111,7 +111,7 @@ impl Archive {
                 row["summary"] = "failed".into();
                 row["why"] = failure.to_string().into();
                 // A store that does not answer damages nothing.
-                match is_of_runs(&failure) {
+                match may_succeed_with_fewer_runs(&failure) {
                     true => row["state"] = "damaged".into(),
                     false => row["state_why"] = failure.to_string().into(),
                 }
