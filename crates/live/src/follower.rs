@@ -1,7 +1,7 @@
 //! All ranks of a run: one poll a second by one thread reads what came, and gives a snapshot.
 
-mod course;
-mod picture;
+mod build;
+mod history;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -15,7 +15,7 @@ use crate::files::{FileEntry, RunFiles};
 use crate::history::{LEAST_NS, Scale};
 use crate::infos::Infos;
 use crate::metric::{MOST_GAUGES, Metric};
-use crate::rank::{Context, Happened, Rank};
+use crate::rank::{Context, Rank, RankEvent};
 use crate::snapshot::{Event, Snapshot};
 
 /// Files of one run that are followed.
@@ -81,11 +81,11 @@ impl<F: RunFiles> Follower<F> {
         }
         let unix_ns = unix_now_ns();
         // By name: labels put ranks into another order.
-        let happened = self.read(unix_ns).into_iter();
-        let happened = happened.map(|(at, one)| (self.ranks[at].name.clone(), one)).collect();
+        let rank_events = self.read(unix_ns).into_iter();
+        let rank_events = rank_events.map(|(at, one)| (self.ranks[at].name.clone(), one)).collect();
         self.polls += 1;
         self.label();
-        self.last = self.made(unix_ns, happened);
+        self.last = self.build_snapshot(unix_ns, rank_events);
         self.last.clone()
     }
 
@@ -128,9 +128,9 @@ impl<F: RunFiles> Follower<F> {
     }
 
     /// Reads files that grew, for a while: the poll after goes on where this one stopped.
-    fn read(&mut self, unix_ns: u64) -> Vec<(usize, Happened)> {
+    fn read(&mut self, unix_ns: u64) -> Vec<(usize, RankEvent)> {
         let begun = Instant::now();
-        let mut happened = Vec::new();
+        let mut rank_events = Vec::new();
         let (count, first) = (self.ranks.len(), self.next);
         for at in (0..count).map(|turn| (first + turn) % count) {
             let rank = &self.ranks[at];
@@ -145,13 +145,15 @@ impl<F: RunFiles> Follower<F> {
                     continue;
                 }
             };
-            while self.read_part(at, &file, unix_ns, &mut happened) && begun.elapsed() < LONGEST {}
+            while self.read_part(at, &file, unix_ns, &mut rank_events) && begun.elapsed() < LONGEST
+            {
+            }
             if begun.elapsed() >= LONGEST {
                 self.next = (at + 1) % count;
                 break;
             }
         }
-        happened
+        rank_events
     }
 
     /// Reads a part of a file; whether there is more.
@@ -160,7 +162,7 @@ impl<F: RunFiles> Follower<F> {
         at: usize,
         file: &File,
         unix_ns: u64,
-        happened: &mut Vec<(usize, Happened)>,
+        rank_events: &mut Vec<(usize, RankEvent)>,
     ) -> bool {
         let gauges = &mut self.gauges;
         // Without memory for one, the next poll tries again.
@@ -178,13 +180,13 @@ impl<F: RunFiles> Follower<F> {
         let rank = &mut self.ranks[at];
         let new = rank.read(file, &mut context);
         self.zero = context.zero;
-        happened.extend(new.into_iter().map(|one| (at, one)));
-        if happened.len() > 4 * MOST_EVENTS {
-            happened.drain(..happened.len() - 2 * MOST_EVENTS);
+        rank_events.extend(new.into_iter().map(|one| (at, one)));
+        if rank_events.len() > 4 * MOST_EVENTS {
+            rank_events.drain(..rank_events.len() - 2 * MOST_EVENTS);
         }
-        let (more, beyond_ns) = (rank.more, rank.courses.beyond_ns());
-        if let Some(beyond_ns) = beyond_ns {
-            self.widen(beyond_ns);
+        let (more, overflow_ns) = (rank.more, rank.courses.overflow_ns());
+        if let Some(overflow_ns) = overflow_ns {
+            self.widen(overflow_ns);
         }
         more
     }

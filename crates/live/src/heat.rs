@@ -1,7 +1,7 @@
 //! A number by rank and time, folded to what a page can show: of the cells that become one the
 //! largest value is kept.
 
-use crate::history::{STRETCHES, Scale, wide};
+use crate::history::{STRETCHES, Scale, to_f64};
 use crate::snapshot::{Heat, HeatColumn, HeatRow, MetricValues, Number, RankState};
 
 const MOST_ROWS: usize = 256;
@@ -57,7 +57,7 @@ pub fn heat(
 }
 
 fn largest(values: impl Iterator<Item = f32>) -> Option<f64> {
-    values.filter(|value| !value.is_nan()).reduce(f32::max).and_then(wide)
+    values.filter(|value| !value.is_nan()).reduce(f32::max).and_then(to_f64)
 }
 
 fn label(ranks: &[RankState], first: usize, last: usize) -> String {

@@ -29,13 +29,13 @@ impl Scale {
 
 /// The course of each number of one rank, by its place.
 #[derive(Clone, Debug, Default)]
-pub struct Courses {
+pub struct MetricCourses {
     all: Vec<Option<Box<[f32; STRETCHES]>>>,
     /// What came before the stretches were wide enough.
     waiting: Vec<(usize, u64, f32)>,
 }
 
-impl Courses {
+impl MetricCourses {
     /// Adds a value. Doubles hold more than the single floats that are kept: seven digits.
     pub fn add(&mut self, scale: Scale, metric: usize, time_ns: u64, value: f64) {
         match scale.place(time_ns) {
@@ -54,7 +54,7 @@ impl Courses {
     }
 
     /// The latest moment that has no stretch.
-    pub fn beyond_ns(&self) -> Option<u64> {
+    pub fn overflow_ns(&self) -> Option<u64> {
         self.waiting.iter().map(|(_, time_ns, _)| *time_ns).max()
     }
 
@@ -84,7 +84,7 @@ impl Courses {
 }
 
 /// The double that is written as a kept value is; none for one that is not known.
-pub fn wide(value: f32) -> Option<f64> {
+pub fn to_f64(value: f32) -> Option<f64> {
     value.is_finite().then(|| value.to_string().parse().unwrap_or(f64::from(value)))
 }
 
@@ -94,17 +94,17 @@ mod tests {
 
     #[test]
     fn a_longer_run_has_longer_stretches_and_keeps_the_largest() {
-        let (mut courses, mut scale) = (Courses::default(), Scale::default());
+        let (mut courses, mut scale) = (MetricCourses::default(), Scale::default());
         courses.add(scale, 0, 0, 3.0);
         courses.add(scale, 0, LEAST_NS, 7.0);
         courses.add(scale, 0, 5 * LEAST_NS, 1.0);
         courses.add(scale, 0, 700 * LEAST_NS, 9.0);
-        assert_eq!(courses.beyond_ns(), Some(700 * LEAST_NS));
+        assert_eq!(courses.overflow_ns(), Some(700 * LEAST_NS));
         courses.widen();
         scale.width_ns *= 2;
         courses.settle(scale);
         let of = courses.of(0).unwrap();
         assert_eq!((of[0], of[2], of[350]), (7.0, 1.0, 9.0));
-        assert!(of[1].is_nan() && courses.of(1).is_none() && courses.beyond_ns().is_none());
+        assert!(of[1].is_nan() && courses.of(1).is_none() && courses.overflow_ns().is_none());
     }
 }

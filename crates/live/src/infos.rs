@@ -78,7 +78,7 @@ impl Infos {
     }
 
     /// Files of collectors with the clock of this host.
-    pub fn files_of_here(&self) -> HashSet<&str> {
+    pub fn files_of_this_host(&self) -> HashSet<&str> {
         let here = self.all.values().filter(|own| own.is_here);
         let infos = here.filter_map(|own| own.info.as_deref());
         infos.flat_map(|info| info.files.iter().map(String::as_str)).collect()

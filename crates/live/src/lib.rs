@@ -8,7 +8,7 @@
 //! - `snapshot`: what is given, as JSON; `files`: where the files of a run come from;
 //! - `metric`: which numbers there are of a rank; `history`: their course;
 //! - `infos`: what the collectors wrote of the run; `pace`: steps and stalls of a rank;
-//!   `doing`: what its main thread does, `readings`: what else is known of a rank; `rank`: a rank's file;
+//!   `activity`: what its main thread does, `readings`: what else is known of a rank; `rank`: a rank's file;
 //! - `heat`: numbers by rank and time; `follower`: all ranks of a run;
 //! - `prometheus`: its numbers for a scraper;
 //! - `top`: its numbers in a terminal.
@@ -19,8 +19,8 @@ mod snapshot;
 mod history;
 mod metric;
 
-mod doing;
 mod infos;
+mod main_thread;
 mod pace;
 mod rank;
 mod readings;

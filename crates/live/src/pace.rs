@@ -22,7 +22,7 @@ const RATE_STEPS: usize = 4096;
 
 /// Steps of one rank, on its host's clock.
 #[derive(Debug, Default)]
-pub struct Pace {
+pub struct StepPace {
     steps: LiveSteps,
     source: Option<StepSource>,
     /// The process with the steps: the first one that ended any, until it is gone.
@@ -44,7 +44,7 @@ pub struct SlowStep {
 
 /// A rank without a step for too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct StalledSteps {
     /// When its last step ended.
     pub since_ns: u64,
     /// For how long it has had none.
@@ -55,7 +55,7 @@ pub struct Standing {
     pub step: u64,
 }
 
-impl Pace {
+impl StepPace {
     /// Where marks and ranges go.
     pub fn steps(&mut self) -> &mut LiveSteps {
         &mut self.steps
@@ -69,7 +69,7 @@ impl Pace {
         if self.steps.source() != self.source {
             // A better source has shown: what the other one gave is void.
             let steps = std::mem::take(&mut self.steps);
-            *self = Pace { source: steps.source(), steps, ..Pace::default() };
+            *self = StepPace { source: steps.source(), steps, ..StepPace::default() };
         }
         let begins = |step: &&Step| self.driving.is_none_or(|of| of != step.process && !runs(of));
         if let Some(first) = new.iter().find(begins) {
@@ -143,11 +143,11 @@ impl Pace {
     }
 
     /// Whether there was no step for too long before a moment; none also where that is not judged.
-    pub fn standing(&self, now_ns: u64) -> Option<Standing> {
+    pub fn stalled(&self, now_ns: u64) -> Option<StalledSteps> {
         let (last, usual_ns) = (self.last?, self.usual_ns()?);
         let for_ns = now_ns.saturating_sub(last.end_ns);
         let limit_ns = usual_ns.saturating_mul(STALL_TIMES).max(STALL_NS);
-        (for_ns > limit_ns).then_some(Standing {
+        (for_ns > limit_ns).then_some(StalledSteps {
             since_ns: last.end_ns,
             for_ns,
             usual_ns,

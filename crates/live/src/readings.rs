@@ -112,7 +112,7 @@ impl Readings {
 
     /// How it ended; none while a process of it runs.
     pub fn ended(&self) -> Option<String> {
-        (self.has_begun && self.running.is_empty()).then(|| end_words(self.ended))
+        (self.has_begun && self.running.is_empty()).then(|| describe_end(self.ended))
     }
 
     /// Takes a value; what of the rank it changes.
@@ -235,7 +235,7 @@ fn badness(end: ProcessEnd) -> u8 {
 }
 
 /// An end in words.
-pub fn end_words(end: Option<ProcessEnd>) -> String {
+pub fn describe_end(end: Option<ProcessEnd>) -> String {
     match end {
         Some(ProcessEnd::Exited(status)) => format!("exit {status}"),
         Some(ProcessEnd::Signal(signal)) => units::signal(signal),

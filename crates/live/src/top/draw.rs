@@ -9,9 +9,9 @@ use ratatui::widgets::{Block, Borders, Clear, Paragraph, Sparkline, SparklineBar
 use tprof_facts::units::counted;
 
 use super::cells::{clean, value};
+use super::phrases;
 use super::table::{Column, Tone, cell, columns, tone};
 use super::view::View;
-use super::words;
 use crate::snapshot::RunState;
 
 /// Steps of the chart's height: values are scaled to these.
@@ -79,15 +79,15 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, view: &View) {
         RunState::Finished => Color::Cyan,
         RunState::CutOff => Color::Red,
     };
-    let mut state = vec![Span::styled(words::state(view), bold().fg(colour))];
+    let mut state = vec![Span::styled(phrases::state(view), bold().fg(colour))];
     if let Some(why) = &view.ended {
         state.push(Span::styled(format!("  ({})", clean(why)), Style::new().fg(Color::Red)));
     }
     let lost = if view.now.totals.lost > 0 { Style::new().fg(Color::Yellow) } else { Style::new() };
     let lines = vec![
-        Line::styled(words::command(view), bold()),
+        Line::styled(phrases::command(view), bold()),
         Line::from(state),
-        Line::styled(words::totals(view), lost),
+        Line::styled(phrases::totals(view), lost),
     ];
     frame.render_widget(Paragraph::new(lines), area);
 }
@@ -174,14 +174,14 @@ fn draw_events(frame: &mut Frame<'_>, area: Rect, view: &View) {
     let red = Style::new().fg(Color::Red);
     let room = (inner / 2).max(1);
     let mut lines: Vec<Line<'_>> =
-        stalls.iter().take(room).map(|stall| Line::styled(words::stall(stall), red)).collect();
+        stalls.iter().take(room).map(|stall| Line::styled(phrases::stall(stall), red)).collect();
     if stalls.len() > room {
         let more = (stalls.len() - room) as u64;
         lines.push(Line::styled(counted(more, "further rank stalls", "further ranks stall"), red));
     }
     let left = inner.saturating_sub(lines.len());
     let events = view.events.iter().skip(view.events.len().saturating_sub(left));
-    lines.extend(events.map(|event| Line::raw(words::event(event))));
+    lines.extend(events.map(|event| Line::raw(phrases::event(event))));
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 

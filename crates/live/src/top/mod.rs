@@ -12,8 +12,8 @@ mod source;
 
 mod view;
 
+mod phrases;
 mod table;
-mod words;
 
 mod draw;
 mod text;

@@ -26,19 +26,19 @@ const MOST_MESSAGE: usize = 4 << 10;
 /// A source of snapshots, one a second.
 pub(super) enum Source {
     /// Of files here.
-    Local(Box<Local>),
+    LocalRun(Box<LocalRun>),
     /// Of another host.
-    Remote(Box<Remote>),
+    RemoteRun(Box<RemoteRun>),
 }
 
 /// A follower, and when it polled last.
-pub(super) struct Local {
+pub(super) struct LocalRun {
     follower: Follower<PlainFiles>,
     polled: Option<Instant>,
 }
 
 /// The client of ssh, whose standard output has a snapshot a line.
-pub(super) struct Remote {
+pub(super) struct RemoteRun {
     host: String,
     run: String,
     child: Child,
@@ -69,7 +69,7 @@ impl Source {
             return Err(TopError::not_a_run(run));
         }
         let follower = Follower::new(files);
-        Ok(Source::Local(Box::new(Local { follower, polled: None })))
+        Ok(Source::LocalRun(Box::new(LocalRun { follower, polled: None })))
     }
 
     /// Starts a client of ssh. The path of the run is one word of the other host's shell.
@@ -96,7 +96,7 @@ impl Source {
             let _ = ended.send(());
         });
         let Some(out) = out else { return Err(TopError::remote(host, "it has no output", "RUN")) };
-        Ok(Source::Remote(Box::new(Remote {
+        Ok(Source::RemoteRun(Box::new(RemoteRun {
             host: host.to_owned(),
             run: quoted(run).to_string_lossy().into_owned(),
             child,
@@ -111,13 +111,13 @@ impl Source {
     /// first has the history.
     pub fn next(&mut self) -> Result<Option<Snapshot>, TopError> {
         match self {
-            Source::Local(local) => Ok(Some(local.next())),
-            Source::Remote(remote) => remote.next(),
+            Source::LocalRun(local) => Ok(Some(local.next())),
+            Source::RemoteRun(remote) => remote.next(),
         }
     }
 }
 
-impl Local {
+impl LocalRun {
     fn next(&mut self) -> Snapshot {
         let first = self.polled.is_none();
         if let Some(polled) = self.polled {
@@ -136,7 +136,7 @@ impl Local {
     }
 }
 
-impl Remote {
+impl RemoteRun {
     fn next(&mut self) -> Result<Option<Snapshot>, TopError> {
         let mut line = Vec::new();
         let read = (&mut self.lines).take(MOST_LINE).read_until(b'\n', &mut line);
@@ -162,7 +162,7 @@ impl Remote {
     }
 }
 
-impl Drop for Remote {
+impl Drop for RemoteRun {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

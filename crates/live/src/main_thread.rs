@@ -15,12 +15,12 @@ const LATE_NS: u64 = 5_000_000_000;
 
 /// Rows of main threads.
 #[derive(Debug, Default)]
-pub struct Doing {
+pub struct MainThreadActivity {
     main: BTreeMap<ProcessIndex, ThreadIndex>,
     recent: BTreeMap<ThreadIndex, VecDeque<SampleMoment>>,
 }
 
-impl Doing {
+impl MainThreadActivity {
     /// Takes a thread of a process with this pid, if that runs: its main one has the same number,
     /// or came first, where threads are numbered in a namespace of their own.
     pub fn thread(&mut self, row: &Thread, pid: Option<u32>) {
@@ -50,7 +50,7 @@ impl Doing {
     }
 
     /// What the main thread of a process did between two moments, in words.
-    pub fn words(&self, process: ProcessIndex, from_ns: u64, until_ns: u64) -> Option<String> {
+    pub fn describe(&self, process: ProcessIndex, from_ns: u64, until_ns: u64) -> Option<String> {
         let recent = self.recent.get(self.main.get(&process)?)?;
         let within = |row: &SampleMoment| {
             let end_ns = row.time_ns.saturating_add(row.weight_ns);
@@ -70,12 +70,12 @@ impl Doing {
         }
         let (state, ns) = by_state.into_iter().max_by_key(|(_, ns)| *ns)?;
         let is_much = ns >= until_ns.saturating_sub(from_ns) / 10;
-        let text = || format!("its main thread {} for {} of it", words_of(state), duration(ns));
+        let text = || format!("its main thread {} for {} of it", state_phrase(state), duration(ns));
         (is_much && ns > 0).then(text)
     }
 }
 
-fn words_of(state: ThreadState) -> &'static str {
+fn state_phrase(state: ThreadState) -> &'static str {
     match state {
         ThreadState::Running => "was on a core",
         ThreadState::Runnable => "waited for a core",
@@ -95,11 +95,11 @@ mod tests {
 
     #[test]
     fn the_longest_state_of_the_main_thread_is_stated() {
-        let mut doing = Doing::default();
+        let mut activity = MainThreadActivity::default();
         let thread = |thread, tid| Thread { thread, process: 0, tid, start_ns: 0 };
-        doing.thread(&thread(3, 8), Some(7));
-        doing.thread(&thread(4, 7), Some(7));
-        doing.thread(&thread(5, 9), Some(7));
+        activity.thread(&thread(3, 8), Some(7));
+        activity.thread(&thread(4, 7), Some(7));
+        activity.thread(&thread(5, 9), Some(7));
         let second = 1_000_000_000;
         let row = |thread, at: u64, weight_ns, state| SampleMoment {
             time_ns: at * second,
@@ -108,13 +108,13 @@ mod tests {
             state,
             ..SampleMoment::default()
         };
-        assert_eq!(doing.words(0, 0, 9 * second), None, "nothing was ever recorded of it");
-        doing.samples(&[
+        assert_eq!(activity.describe(0, 0, 9 * second), None, "nothing was ever recorded of it");
+        activity.samples(&[
             row(4, 1, second / 2, ThreadState::Running),
             row(4, 2, second, ThreadState::Lock),
             row(5, 2, 5 * second, ThreadState::Io),
         ]);
-        let of = |from, until| doing.words(0, from * second, until * second);
+        let of = |from, until| activity.describe(0, from * second, until * second);
         let some = |text: &str| Some(format!("its main thread {text} of it"));
         assert_eq!(of(0, 4), some("waited for a lock or condition for 1.00 s"));
         assert_eq!(of(0, 2), some("was on a core for 500.0 ms"));
@@ -122,7 +122,7 @@ mod tests {
         assert!(of(4, 10).unwrap().ends_with("of its main thread for 6.00 s"));
         assert!(of(2, 10).unwrap().ends_with("of its main thread for 7.00 s"));
         assert_eq!(of(1, 7), some("waited for a lock or condition for 1.00 s"));
-        doing.process_ended(0);
-        assert_eq!(doing.words(0, 0, 9 * second), None);
+        activity.process_ended(0);
+        assert_eq!(activity.describe(0, 0, 9 * second), None);
     }
 }

@@ -7,8 +7,8 @@ use tprof_trace::run::RunInfo;
 use super::{Follower, MOST_EVENTS};
 use crate::files::RunFiles;
 use crate::metric::{GAUGE, Metric, unit_of};
-use crate::pace::Standing;
-use crate::rank::{Happened, Rank, earlier};
+use crate::pace::StalledSteps;
+use crate::rank::{Rank, RankEvent, earlier_start};
 use crate::snapshot::{
     Event, EventKind, MetricValues, RankState, RunState, Snapshot, Stall, VERSION,
 };
@@ -17,9 +17,13 @@ use crate::snapshot::{
 const FRESH_NS: u64 = 10_000_000_000;
 
 impl<F: RunFiles> Follower<F> {
-    pub(super) fn made(&mut self, unix_ns: u64, happened: Vec<(String, Happened)>) -> Snapshot {
+    pub(super) fn build_snapshot(
+        &mut self,
+        unix_ns: u64,
+        rank_events: Vec<(String, RankEvent)>,
+    ) -> Snapshot {
         for info in self.infos.iter() {
-            self.zero = earlier(self.zero, info.start_unix_ns);
+            self.zero = earlier_start(self.zero, info.start_unix_ns);
         }
         let state = self.infos.state(self.is_fresh(unix_ns));
         let is_running = state == RunState::Running;
@@ -27,18 +31,18 @@ impl<F: RunFiles> Follower<F> {
             true => unix_ns.saturating_sub(self.zero.unix_ns),
             false => self.end_ns(),
         };
-        let nows = self.nows(unix_ns, time_ns, is_running);
+        let rank_times = self.rank_times(unix_ns, time_ns, is_running);
         let mut events: Vec<Event> = Vec::new();
-        for (name, one) in happened {
+        for (name, one) in rank_events {
             if let Some(at) = self.ranks.iter().position(|rank| rank.name == name) {
                 events.push(self.event(at, one));
             }
         }
         let mut stalls = Vec::new();
-        for (at, now_ns) in nows.iter().enumerate() {
-            let (standing, new) = self.ranks[at].judge(*now_ns, is_running);
+        for (at, now_ns) in rank_times.iter().enumerate() {
+            let (stalled, new) = self.ranks[at].judge(*now_ns, is_running);
             events.extend(new.map(|one| self.event(at, one)));
-            stalls.extend(standing.map(|standing| self.stall(at, standing)));
+            stalls.extend(stalled.map(|stalled| self.stall(at, stalled)));
         }
         events.extend(self.new_losses(time_ns));
         events.sort_by_key(|event| event.time_ns);
@@ -47,7 +51,7 @@ impl<F: RunFiles> Follower<F> {
         self.events.extend(events.iter().cloned());
         self.events.drain(..self.events.len().saturating_sub(MOST_EVENTS));
         events.drain(..events.len().saturating_sub(MOST_EVENTS));
-        let metrics = self.metrics(&nows);
+        let metrics = self.metrics(&rank_times);
         self.remember(time_ns, is_running, &metrics);
         let recording = self.ranks.iter().filter_map(Rank::recording).reduce(|a, b| a || b);
         let mut totals = self.infos.totals();
@@ -61,7 +65,11 @@ impl<F: RunFiles> Follower<F> {
             start_unix_ns: self.zero.unix_ns,
             recording,
             totals,
-            ranks: nows.iter().enumerate().map(|(at, now_ns)| self.state(at, *now_ns)).collect(),
+            ranks: rank_times
+                .iter()
+                .enumerate()
+                .map(|(at, now_ns)| self.state(at, *now_ns))
+                .collect(),
             metrics,
             stalls,
             events,
@@ -89,8 +97,8 @@ impl<F: RunFiles> Follower<F> {
     }
 
     /// Now on the clock of each file.
-    fn nows(&self, unix_ns: u64, time_ns: u64, is_running: bool) -> Vec<u64> {
-        let here = self.infos.files_of_here();
+    fn rank_times(&self, unix_ns: u64, time_ns: u64, is_running: bool) -> Vec<u64> {
+        let here = self.infos.files_of_this_host();
         let own_ns = clock_gettime(ClockId::CLOCK_MONOTONIC).ok().map(|now| {
             (now.tv_sec() as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec() as u64)
         });
@@ -105,7 +113,7 @@ impl<F: RunFiles> Follower<F> {
         self.ranks.iter().map(now).collect()
     }
 
-    fn event(&self, at: usize, one: Happened) -> Event {
+    fn event(&self, at: usize, one: RankEvent) -> Event {
         let time_ns = self.ranks[at].clock(self.zero).since_start(one.time_ns);
         let (rank, label) = match one.of_run {
             true => (None, "run".to_owned()),
@@ -114,8 +122,8 @@ impl<F: RunFiles> Follower<F> {
         Event { time_ns, rank, label, kind: one.kind, text: one.text }
     }
 
-    fn stall(&self, at: usize, standing: Standing) -> Stall {
-        let Standing { since_ns, for_ns, usual_ns, step, .. } = standing;
+    fn stall(&self, at: usize, stalled: StalledSteps) -> Stall {
+        let StalledSteps { since_ns, for_ns, usual_ns, step, .. } = stalled;
         Stall {
             rank: self.labels[at].rank,
             label: self.labels[at].label.to_string(),
@@ -123,7 +131,7 @@ impl<F: RunFiles> Follower<F> {
             for_ns,
             usual_ns,
             step,
-            what: self.ranks[at].doing(&standing),
+            what: self.ranks[at].activity(&stalled),
         }
     }
 
@@ -161,7 +169,7 @@ impl<F: RunFiles> Follower<F> {
         }
     }
 
-    fn metrics(&mut self, nows: &[u64]) -> Vec<MetricValues> {
+    fn metrics(&mut self, rank_times: &[u64]) -> Vec<MetricValues> {
         let lost: Vec<Option<f64>> = {
             let known = self.infos.lost();
             let of = |rank: &Rank| known.get(rank.name.as_str()).map(|lost| *lost as f64);
@@ -172,7 +180,7 @@ impl<F: RunFiles> Follower<F> {
             let values = match metric {
                 Metric::Lost => lost.clone(),
                 _ => {
-                    let ranks = self.ranks.iter_mut().zip(nows);
+                    let ranks = self.ranks.iter_mut().zip(rank_times);
                     ranks.map(|(rank, now_ns)| rank.value(metric, *now_ns)).collect()
                 }
             };

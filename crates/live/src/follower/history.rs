@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Follower;
 use crate::files::RunFiles;
 use crate::heat;
-use crate::history::{STRETCHES, wide};
+use crate::history::{STRETCHES, to_f64};
 use crate::metric::Metric;
 use crate::rank::Rank;
 use crate::snapshot::{Heat, History, MetricValues};
@@ -58,10 +58,10 @@ impl<F: RunFiles> Follower<F> {
         let times_ns: Vec<u64> = ends.chain(self.ticks.iter().copied()).collect();
         let of_rank = |rank: &Rank, place: usize| -> Vec<Option<f64>> {
             let course = rank.courses.of(place);
-            let before = stretches.clone().map(|at| course.and_then(|course| wide(course[at])));
+            let before = stretches.clone().map(|at| course.and_then(|course| to_f64(course[at])));
             let mut polls: BTreeMap<u64, &[f32]> = BTreeMap::new();
             polls.extend(rank.recent.iter().map(|(time_ns, values)| (*time_ns, &values[..])));
-            let at_tick = |tick: &u64| wide(*polls.get(tick)?.get(place)?);
+            let at_tick = |tick: &u64| to_f64(*polls.get(tick)?.get(place)?);
             before.chain(self.ticks.iter().map(at_tick)).collect()
         };
         let mut series = BTreeMap::new();
