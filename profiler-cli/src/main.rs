@@ -14,13 +14,13 @@ use commands::{
     archive, attach, catalogue, compare, completions, ctl, diff, doctor, env, export, import,
     limited, ls, open, report, rm, run, serve, sql,
 };
-use launch::{stranded, system};
+use launch::{fallback, system};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use terminal::errors;
 
 fn main() -> ExitCode {
-    system::on_enough_stack(answer)
+    system::run_on_large_stack(answer)
 }
 
 fn answer() -> ExitCode {
@@ -82,7 +82,7 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
                 Err(error) => Ok(misuse(&error, &words)),
             }
         }
-        Command::Wait(args) => Ok(run::end_as(stranded::wait(&args))),
+        Command::Wait(args) => Ok(run::end_as(fallback::wait(&args))),
         Command::Collect { session } => env::collect(&session),
         Command::Other(words) if words.first().is_some_and(|word| word == "help") => {
             usage::help(&words[1..])?;

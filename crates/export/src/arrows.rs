@@ -39,14 +39,14 @@ pub(crate) struct Arrows {
 
 /// The lines that begin, go on or end at a point.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lines {
+pub(crate) struct FlowLinks {
     /// Messages of the id before this one.
     pub message: u64,
     /// Numbers of its lines.
     pub lines: Range<u64>,
 }
 
-impl Lines {
+impl FlowLinks {
     /// A number for a line: the id, where one message has the id for itself.
     pub fn number(&self, id: u64, line: u64) -> u64 {
         match (self.message, line) {
@@ -66,7 +66,7 @@ impl Arrows {
     fn of_points(rows: impl Iterator<Item = FlowPoint>) -> Arrows {
         let (mut arrows, mut several) = (Arrows::default(), FxHashMap::default());
         for row in rows {
-            let Lines { message, lines } = arrows.point(&row);
+            let FlowLinks { message, lines } = arrows.point(&row);
             if lines.start > 0 {
                 several.insert((id_of(&row), message), lines.end);
             }
@@ -75,7 +75,7 @@ impl Arrows {
     }
 
     /// The lines of the next point.
-    pub fn point(&mut self, row: &FlowPoint) -> Lines {
+    pub fn point(&mut self, row: &FlowPoint) -> FlowLinks {
         let id = id_of(row);
         let known = self.messages.get(&id).copied();
         let next = known.map_or(0, |message| message.number + 1);
@@ -92,7 +92,7 @@ impl Arrows {
         };
         message.ends += u64::from(row.end == FlowEnd::End);
         self.messages.insert(id, message);
-        Lines { message: message.number, lines }
+        FlowLinks { message: message.number, lines }
     }
 }
 

@@ -8,13 +8,13 @@
 //! thinned to at most 4,000 points, each the highest of its stretch. The text is
 //! streamed: memory does not grow with the trace.
 
-mod about;
 mod curves;
+mod envelope;
 mod occupancy;
 mod operators;
-mod places;
 mod rows;
 mod sink;
+mod slice_tracks;
 mod writer;
 
 use std::io;
@@ -122,7 +122,7 @@ fn document(
     to: Sink,
     written: &mut Written,
 ) -> io::Result<(Sink, Option<u64>)> {
-    let about = about::About::of(part, unix_ns, last_rank);
+    let about = envelope::Envelope::of(part, unix_ns, last_rank);
     let mut writer = Writer::begin(part, about.clock, |text| about.begin(text), to)?;
     let mut rows = Rows::new(part, about.imported);
     // Holistic Trace Analysis takes the file's first event, if it is a span, for the

@@ -15,16 +15,16 @@ pub(crate) fn stretch(span_ns: u64) -> u64 {
 }
 
 /// Keeps the highest point of each stretch, and the last one of all.
-pub(crate) struct Thin<V = u64> {
+pub(crate) struct Downsampler<V = u64> {
     stretch_ns: u64,
     until_ns: u64,
     highest: Option<(u64, V)>,
     last: Option<(u64, V)>,
 }
 
-impl<V: Copy + PartialOrd> Thin<V> {
-    pub fn new(stretch_ns: u64) -> Thin<V> {
-        Thin { stretch_ns, until_ns: 0, highest: None, last: None }
+impl<V: Copy + PartialOrd> Downsampler<V> {
+    pub fn new(stretch_ns: u64) -> Downsampler<V> {
+        Downsampler { stretch_ns, until_ns: 0, highest: None, last: None }
     }
 
     /// Takes a point; gives one that is ready. Times must not fall.
@@ -102,12 +102,12 @@ pub(crate) fn heap<E>(
 struct Live {
     sizes: FxHashMap<u64, u64>,
     bytes: u64,
-    thin: Thin,
+    thin: Downsampler,
 }
 
 impl Live {
     fn new(stretch_ns: u64) -> Live {
-        Live { sizes: FxHashMap::default(), bytes: 0, thin: Thin::new(stretch_ns) }
+        Live { sizes: FxHashMap::default(), bytes: 0, thin: Downsampler::new(stretch_ns) }
     }
 }
 
@@ -117,14 +117,14 @@ mod tests {
 
     #[test]
     fn maxima_and_the_last_point_are_kept() {
-        let mut thin = Thin::new(10);
+        let mut thin = Downsampler::new(10);
         let mut kept = Vec::new();
         for (time, value) in [(0, 1), (3, 9), (9, 2), (10, 4), (12, 3), (35, 0)] {
             kept.extend(thin.point(time, value));
         }
         kept.extend(thin.rest());
         assert_eq!(kept, [(3, 9), (10, 4), (35, 0)]);
-        let mut thin = Thin::new(10);
+        let mut thin = Downsampler::new(10);
         assert_eq!(thin.point(0, 5), None);
         assert_eq!(thin.point(1, 2), None);
         assert_eq!(thin.rest().collect::<Vec<_>>(), [(0, 5), (1, 2)]);

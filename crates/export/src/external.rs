@@ -20,7 +20,7 @@ fn preference(kind: ExternalKind) -> u8 {
 }
 
 /// A row that may belong to a call: its process, its correlation, its external id.
-pub trait Called: TraceRow {
+pub trait HasCallIds: TraceRow {
     /// These; none of a row that has no call.
     fn call(&mut self) -> Option<(ProcessIndex, u64, &mut Option<u64>)> {
         None
@@ -29,7 +29,7 @@ pub trait Called: TraceRow {
 
 macro_rules! called {
     ($($row:ty)*) => {$(
-        impl Called for $row {
+        impl HasCallIds for $row {
             fn call(&mut self) -> Option<(ProcessIndex, u64, &mut Option<u64>)> {
                 Some((self.process, self.correlation?, &mut self.external))
             }
@@ -37,11 +37,11 @@ macro_rules! called {
     )*};
 }
 called! { Span Kernel MemoryCopy Synchronization DeviceAllocation }
-impl Called for DeviceSpan {}
-impl Called for Collective {}
-impl Called for ChannelWork {}
-impl Called for Sample {}
-impl Called for FlowPoint {}
+impl HasCallIds for DeviceSpan {}
+impl HasCallIds for Collective {}
+impl HasCallIds for ChannelWork {}
+impl HasCallIds for Sample {}
+impl HasCallIds for FlowPoint {}
 
 impl ExternalIds {
     /// All of a file.
@@ -53,7 +53,7 @@ impl ExternalIds {
     }
 
     /// Gives each row that has none the id of its call.
-    pub fn fill<R: Called>(&self, rows: &mut [R]) {
+    pub fn fill<R: HasCallIds>(&self, rows: &mut [R]) {
         if self.0.is_empty() {
             return;
         }

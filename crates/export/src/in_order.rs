@@ -8,7 +8,7 @@ use tprof_trace::model::*;
 use tprof_trace::{RowsInOrder, TraceFile};
 
 use crate::Window;
-use crate::external::{Called, ExternalIds};
+use crate::external::{ExternalIds, HasCallIds};
 
 /// One row of any table.
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +114,7 @@ struct Stream<'a, R> {
     time: fn(&R) -> u64,
 }
 
-impl<'a, R: Called> Stream<'a, R> {
+impl<'a, R: HasCallIds> Stream<'a, R> {
     fn new(
         trace: &'a TraceFile,
         window: Window,

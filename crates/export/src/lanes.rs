@@ -54,22 +54,22 @@ mod tests {
     #[test]
     fn what_nests_shares_a_lane() {
         let mut lanes = NestedLanes::default();
-        let placed: Vec<usize> =
+        let timed_collectives: Vec<usize> =
             [(0, 10), (0, 5), (5, 10), (7, 12), (8, 9), (10, 10), (11, 13), (12, 20)]
                 .into_iter()
                 .map(|(start, end)| lanes.place(start, end))
                 .collect();
-        assert_eq!(placed, [0, 0, 0, 1, 0, 0, 0, 1]);
+        assert_eq!(timed_collectives, [0, 0, 0, 1, 0, 0, 0, 1]);
     }
 
     #[test]
     fn what_begins_together_may_come_in_any_order() {
         let mut lanes = NestedLanes::default();
-        let placed: Vec<usize> =
+        let timed_collectives: Vec<usize> =
             [(0, 10), (5, 6), (5, 9), (5, 7), (5, 11), (7, 8), (8, 12), (9, 10)]
                 .into_iter()
                 .map(|(start, end)| lanes.place_sorted_later(start, end))
                 .collect();
-        assert_eq!(placed, [0, 0, 0, 0, 1, 0, 2, 0]);
+        assert_eq!(timed_collectives, [0, 0, 0, 0, 1, 0, 2, 0]);
     }
 }

@@ -13,17 +13,18 @@
 
 pub mod archive;
 mod arrows;
-mod busy;
 pub mod chrome;
 mod collectives;
 mod correlations;
 mod counters;
+mod device_busy;
 mod error;
 pub mod external;
 pub mod flame;
 pub mod folded;
 mod gpus;
 pub mod in_order;
+mod kineto_names;
 mod lanes;
 mod numbers;
 mod options;
@@ -44,7 +45,6 @@ pub mod tensorboard;
 pub mod text;
 pub mod timeline;
 pub mod torch_snapshot;
-mod words;
 
 pub use error::ExportError;
 pub use numbers::Numbers;

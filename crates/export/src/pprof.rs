@@ -18,7 +18,7 @@ use tprof_trace::model::*;
 use crate::output::Output;
 use crate::proto::Proto;
 use crate::stacks::{self, stands_for};
-use crate::{ExportError, OpenRank, Options, Selection, Written, paths, words};
+use crate::{ExportError, OpenRank, Options, Selection, Written, kineto_names, paths};
 
 /// Numbers of fields, as `profile.proto` defines them.
 mod field {
@@ -111,7 +111,7 @@ fn rank(part: &OpenRank<'_>, profile: &mut Pprof, written: &mut Written) {
         FxHashMap::default();
     for ((process, thread, stack, state), sums) in sums {
         let locations = stacks.entry((process, stack, state)).or_insert_with(|| {
-            let waits = words::waiting(state).map(Frame::missing);
+            let waits = kineto_names::waiting(state).map(Frame::missing);
             let located = frames.of_stack(process, stack);
             waits.iter().chain(located.iter().rev()).map(|frame| profile.location(frame)).collect()
         });

@@ -13,7 +13,9 @@ use std::path::PathBuf;
 
 use tprof_trace::RunDir;
 
-pub use content::{Chart, Complete, Fact, ReportPage, RooflinePoint, Section, Table, TableCell};
+pub use content::{
+    Chart, Completeness, Fact, ReportPage, RooflinePoint, Section, Table, TableCell,
+};
 
 use crate::page::{Page, Payload, run_title};
 use crate::{ExportError, Options};

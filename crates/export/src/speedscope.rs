@@ -19,7 +19,7 @@ use crate::lanes::NestedLanes;
 use crate::output::Output;
 use crate::stacks::{self, stands_for};
 use crate::text::Text;
-use crate::{ExportError, OpenRank, Options, Selection, Written, paths, words};
+use crate::{ExportError, OpenRank, Options, Selection, Written, kineto_names, paths};
 
 /// Writes one file: `DIR/trace.speedscope.json`, or what the options name.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
@@ -193,13 +193,13 @@ fn spans(part: &OpenRank<'_>, label: &str, document: &mut Speedscope, written: &
 
 /// Samples of a thread: a stack and a weight each.
 #[derive(Default)]
-struct Sampled {
+struct ThreadSamples {
     stacks: Text,
     weights: Text,
     sum: u64,
 }
 
-impl Sampled {
+impl ThreadSamples {
     fn add(&mut self, stack: &str, weight: u64) {
         let comma = if self.stacks.bytes().is_empty() { "" } else { "," };
         self.stacks.raw(comma);
@@ -226,12 +226,17 @@ fn samples(part: &OpenRank<'_>, label: &str, document: &mut Speedscope, written:
     let trace = &part.trace;
     let frames = Frames::new(trace);
     let mut stacks: FxHashMap<(ProcessIndex, StackId, ThreadState), String> = FxHashMap::default();
-    let mut threads: BTreeMap<ThreadIndex, Sampled> = BTreeMap::new();
+    let mut threads: BTreeMap<ThreadIndex, ThreadSamples> = BTreeMap::new();
     for sample in trace.in_order::<Sample>(part.window.from_ns, part.window.to_ns).flatten() {
         written.events += 1;
         let key = (sample.process, sample.stack, sample.state);
         let stack = stacks.entry(key).or_insert_with(|| {
-            document.stack(&frames, sample.process, sample.stack, words::waiting(sample.state))
+            document.stack(
+                &frames,
+                sample.process,
+                sample.stack,
+                kineto_names::waiting(sample.state),
+            )
         });
         threads.entry(sample.thread).or_default().add(stack, sample.weight_ns);
     }
@@ -253,7 +258,7 @@ fn heap(part: &OpenRank<'_>, label: &str, document: &mut Speedscope, written: &m
             *sums.entry((event.process, stack)).or_default() += count * size as f64;
         }
     }
-    let mut processes: BTreeMap<ProcessIndex, Sampled> = BTreeMap::new();
+    let mut processes: BTreeMap<ProcessIndex, ThreadSamples> = BTreeMap::new();
     for ((process, stack), bytes) in sums {
         let stack = document.stack(&frames, process, stack, None);
         processes.entry(process).or_default().add(&stack, bytes.round() as u64);

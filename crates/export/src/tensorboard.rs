@@ -5,14 +5,14 @@
 //! has the rank's curves, histograms and the graph of its model, since a directory is a run there; the event file of
 //! `DIR` itself has the texts of the whole run.
 
-mod analysed;
+mod analysis;
+mod event_times;
 mod events;
 mod graph;
 mod histogram;
 mod live;
-mod moments;
-mod own;
 mod peaks;
+mod program_histograms;
 mod progress;
 mod rank;
 mod record;
@@ -30,12 +30,12 @@ use tprof_trace::{RankFile, RunDir, TraceFile};
 use crate::output::{Output, OutputDir};
 use crate::{ExportError, Options, Selection, Written, chrome, paths};
 
-pub use analysed::{Analysed, CounterKey, Figure, RankFigures, StepCounter, StepFigures};
-use events::{At, EventFile, Tag};
+pub use analysis::{CounterKey, Figure, RankFigures, RunAnalysis, StepCounter, StepFigures};
+use event_times::begins_s;
+use events::{EventFile, EventTime, Tag};
 pub use live::LiveLog;
-use moments::begins_s;
 use progress::Extent;
-use rank::{Omitted, RankLog};
+use rank::{MissingData, RankLog};
 
 /// What the page of the archived plugin `torch-tb-profiler` loads, and what does without.
 const PLUGIN: &str = "without a network the PyTorch profiler plugin (torch-tb-profiler, archived) shows empty pages: \
@@ -46,7 +46,7 @@ const PLUGIN: &str = "without a network the PyTorch profiler plugin (torch-tb-pr
 pub fn export(
     run: &RunDir,
     options: &Options<'_>,
-    analysed: &Analysed,
+    analysed: &RunAnalysis,
 ) -> Result<Written, ExportError> {
     let mut selection = Selection::new(run, &options.slice, options.symbols)?;
     // The plugin takes every file for a worker.
@@ -90,7 +90,7 @@ fn log_rank(
     selection: &Selection<'_>,
     file: &RankFile,
     directory: &Path,
-    analysed: &Analysed,
+    analysed: &RunAnalysis,
     written: &mut Written,
 ) -> Result<(), ExportError> {
     let part = written.open(selection, file)?;
@@ -114,10 +114,10 @@ fn log_rank(
     Ok(())
 }
 
-fn note_omitted(file: &RankFile, omitted: &Omitted, written: &mut Written) {
+fn note_omitted(file: &RankFile, omitted: &MissingData, written: &mut Written) {
     let label = &file.label;
     let mut note = |text: String| written.notes.push(format!("{label}: {text}"));
-    let Omitted { wide, own, nodes } = omitted;
+    let MissingData { wide, own, nodes } = omitted;
     if *wide > 0 {
         note(format!(
             "TensorBoard's 32-bit numbers cannot express {wide} values, which were left out"
@@ -141,14 +141,14 @@ fn note_omitted(file: &RankFile, omitted: &Omitted, written: &mut Written) {
 fn log_texts(
     selection: &Selection<'_>,
     directory: &Path,
-    analysed: &Analysed,
+    analysed: &RunAnalysis,
 ) -> Result<(), ExportError> {
     let Some(first) = selection.files.first() else { return Ok(()) };
     let path = directory.join(file_name(selection, first));
     let failed = |source| ExportError::Write { path: path.clone(), source };
     let output = Output::create(&path)?;
     let write = || -> io::Result<_> {
-        let at = At { step: 0, wall_s: selection.zero.unix_ns as f64 / 1e9 };
+        let at = EventTime { step: 0, wall_s: selection.zero.unix_ns as f64 / 1e9 };
         let mut log = EventFile::begin(output, at.wall_s)?;
         for (name, markdown) in &analysed.texts {
             let about = format!("tprof report {name} --markdown");

@@ -161,7 +161,7 @@ fn tensorboards_plugin_finds_every_kernel() {
     let (dir, run, counts) = small();
     let out = dir.path().join("logs");
     let written =
-        tensorboard::export(&run, &options(&out), &tensorboard::Analysed::default()).unwrap();
+        tensorboard::export(&run, &options(&out), &tensorboard::RunAnalysis::default()).unwrap();
     assert_eq!(written.paths, std::slice::from_ref(&out));
     let Some(read) = readers::python("plugin.py", &[&out]) else { return };
     for (rank, counts) in counts.iter().enumerate() {

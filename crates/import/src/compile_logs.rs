@@ -6,7 +6,7 @@
 use crate::content::{self, Content};
 use crate::error::ImportError;
 use crate::names::file_name;
-use crate::source::UpToDamage;
+use crate::source::ReadUntilDamage;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufReader, Read};
@@ -24,8 +24,8 @@ pub(crate) fn is_log(path: &Path) -> bool {
 }
 
 /// The text of a file, plain or compressed, up to where it is damaged.
-fn text_of(path: &Path) -> std::io::Result<BufReader<UpToDamage>> {
-    Ok(BufReader::with_capacity(256 << 10, UpToDamage::open(path)?))
+fn text_of(path: &Path) -> std::io::Result<BufReader<ReadUntilDamage>> {
+    Ok(BufReader::with_capacity(256 << 10, ReadUntilDamage::open(path)?))
 }
 
 /// A log that was read.

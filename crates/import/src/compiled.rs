@@ -2,10 +2,10 @@
 
 use crate::compile_logs::{self, FoundLog};
 use crate::error::ImportError;
-use crate::facts::property;
+use crate::imported_file::{ImportedFile, unix_ns};
 use crate::names::file_name;
 use crate::output::Output;
-use crate::part::{ImportedFile, unix_ns};
+use crate::top_level::property;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

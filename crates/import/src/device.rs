@@ -5,9 +5,9 @@ use crate::categories::stream_of;
 use crate::error::ImportError;
 use crate::event::Event;
 use crate::key::Key;
+use crate::losses::LossReason;
 use crate::number;
-use crate::serial::Work;
-use crate::tally::Lost;
+use crate::stream_overlaps::StreamWork;
 use crate::threads::MAIN;
 use tprof_trace::hash::{fnv1a, joined};
 use tprof_trace::model::*;
@@ -60,7 +60,7 @@ impl Builder {
         (device, stream): (u32, Option<u64>),
     ) -> bool {
         if at.duration_ns == 0 {
-            self.output.tally.lose(Lost::Unmeasured);
+            self.output.tally.lose(LossReason::Unmeasured);
             return false;
         }
         let Some(stream) = stream else { return true };
@@ -68,13 +68,13 @@ impl Builder {
         let place = [fields.pid, fields.tid].map(|place| fnv1a(event.text(place)));
         let mut number = |key| event.peek(key).map(number::unquoted).and_then(number::unsigned);
         let context = number(Key::Context).unwrap_or(0);
-        let work = Work {
+        let work = StreamWork {
             stream: joined(&[place[0], place[1], device.into(), context, stream]),
             start_ns: at.start_ns,
             duration_ns: at.duration_ns,
             launch: number(Key::Correlation).filter(|launch| *launch != 0),
         };
-        self.passes.may_have_run(work, &mut self.output.tally)
+        self.passes.is_plausible_work(work, &mut self.output.tally)
     }
 
     /// A kernel's run.

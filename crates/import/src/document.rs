@@ -18,12 +18,12 @@ pub(crate) trait Sink {
     /// A member of the outermost object, other than the events.
     fn fact(&mut self, key: &[u8], value: &[u8]);
     /// Something that had to be left out.
-    fn broken(&mut self, what: Broken, offset: u64);
+    fn broken(&mut self, what: Malformed, offset: u64);
 }
 
 /// What had to be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Broken {
+pub(crate) enum Malformed {
     /// An event that is not JSON.
     NotJson,
     /// An element of the list of events that is no object.
@@ -100,7 +100,7 @@ impl<S: Sink> Walk<'_, S> {
             return Ok(());
         }
         if !self.is_cut {
-            self.broken(Broken::Tail, self.window.offset());
+            self.broken(Malformed::Tail, self.window.offset());
         }
         loop {
             let count = self.window.bytes().len();
@@ -112,8 +112,8 @@ impl<S: Sink> Walk<'_, S> {
     }
 
     /// Passes on what has to be left out.
-    fn broken(&mut self, what: Broken, offset: u64) {
-        self.is_cut |= matches!(what, Broken::CutOff | Broken::Tail);
+    fn broken(&mut self, what: Malformed, offset: u64) {
+        self.is_cut |= matches!(what, Malformed::CutOff | Malformed::Tail);
         self.sink.broken(what, offset);
     }
 
@@ -185,14 +185,14 @@ impl<S: Sink> Walk<'_, S> {
                 Some(b'"') => (),
                 Some(_) if !has_events => return Err(self.not_a_trace("no JSON")),
                 Some(_) => {
-                    self.broken(Broken::Tail, self.window.offset());
+                    self.broken(Malformed::Tail, self.window.offset());
                     return Ok(());
                 }
                 None if !has_events => {
                     return Err(self.not_a_trace("it ends before its events"));
                 }
                 None => {
-                    self.broken(Broken::CutOff, self.window.offset());
+                    self.broken(Malformed::CutOff, self.window.offset());
                     return Ok(());
                 }
             }
@@ -204,7 +204,7 @@ impl<S: Sink> Walk<'_, S> {
                 if !has_events {
                     return Err(self.not_a_trace("no JSON"));
                 }
-                self.broken(Broken::Tail, self.window.offset());
+                self.broken(Malformed::Tail, self.window.offset());
                 return Ok(());
             };
             let bytes = self.window.bytes();
@@ -247,13 +247,13 @@ impl<S: Sink> Walk<'_, S> {
                 Ok(true)
             }
             Err(Stop::End) if self.window.is_full() => {
-                self.broken(Broken::TooLong, self.window.offset());
+                self.broken(Malformed::TooLong, self.window.offset());
                 self.window.consume(value_at);
                 self.skip_value()
             }
             _ if !has_events => Err(self.not_a_trace("a value here does not end")),
             _ => {
-                self.broken(Broken::CutOff, self.window.offset());
+                self.broken(Malformed::CutOff, self.window.offset());
                 Ok(false)
             }
         }
@@ -291,7 +291,7 @@ impl<S: Sink> Walk<'_, S> {
                 }
                 let is_bare = list == List::Events { is_bare: true };
                 if !is_bare || self.window.cut().is_some() {
-                    self.broken(Broken::CutOff, self.window.offset());
+                    self.broken(Malformed::CutOff, self.window.offset());
                 }
                 return Ok(false);
             }
@@ -337,7 +337,7 @@ impl<S: Sink> Walk<'_, S> {
             Ok(end) => {
                 let is_json =
                     text::push_value(&self.window.bytes()[..end], &mut Vec::new()).is_ok();
-                let what = if is_json { Broken::NoObject } else { Broken::NotJson };
+                let what = if is_json { Malformed::NoObject } else { Malformed::NotJson };
                 self.broken(what, self.window.offset());
                 self.window.consume(end);
                 Ok(())
@@ -349,7 +349,7 @@ impl<S: Sink> Walk<'_, S> {
     }
 
     fn too_long(&mut self) -> Result<(), ImportError> {
-        self.broken(Broken::TooLong, self.window.offset());
+        self.broken(Malformed::TooLong, self.window.offset());
         self.skip_value()?;
         Ok(())
     }
@@ -359,7 +359,7 @@ impl<S: Sink> Walk<'_, S> {
         if !self.has_events {
             return Err(self.not_a_trace("it ends within its first event"));
         }
-        self.broken(Broken::CutOff, self.window.offset());
+        self.broken(Malformed::CutOff, self.window.offset());
         let rest = self.window.bytes().len();
         self.window.consume(rest);
         Ok(())
@@ -367,7 +367,7 @@ impl<S: Sink> Walk<'_, S> {
 
     /// What is `at` bytes into the window is no JSON: goes on at the next event.
     fn not_json(&mut self, at: usize) -> Result<(), ImportError> {
-        self.broken(Broken::NotJson, self.window.offset() + at as u64);
+        self.broken(Malformed::NotJson, self.window.offset() + at as u64);
         self.window.consume(at);
         self.next_event()
     }
@@ -419,7 +419,7 @@ impl<S: Sink> Walk<'_, S> {
             let count = bytes.len();
             self.window.consume(count);
             if !self.window.more()? {
-                self.broken(Broken::CutOff, self.window.offset());
+                self.broken(Malformed::CutOff, self.window.offset());
                 return Ok(false);
             }
         }

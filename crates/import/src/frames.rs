@@ -1,8 +1,8 @@
 //! Frames of a trace's top level (`stackFrames`): a name, a category and a parent each.
 
+use crate::losses::LossReason;
 use crate::output::Output;
 use crate::stacks::{MAX_FRAMES, Stacks};
-use crate::tally::Lost;
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value};
 use tprof_trace::model::{ProcessIndex, Stack, StackId};
@@ -36,7 +36,7 @@ impl StackFrames {
     /// Takes the member of the top level. Frames that are none are counted where stacks lack them.
     pub fn take(&mut self, json: &[u8], output: &mut Output) {
         let Ok(members) = serde_json::from_slice::<Map<String, Value>>(json) else {
-            output.tally.lose(Lost::FactTooLong);
+            output.tally.lose(LossReason::FactTooLong);
             return;
         };
         let frames = members.into_iter();
@@ -68,12 +68,12 @@ impl StackFrames {
             let mut next = Some(innermost.clone());
             while let Some(id) = next.take() {
                 let Some(frame) = self.frames.get(&id) else {
-                    output.tally.lose(Lost::StackMissing);
+                    output.tally.lose(LossReason::StackMissing);
                     break;
                 };
                 // More than there are: one of them is its own caller.
                 if frames.len() == MAX_FRAMES.min(self.frames.len()) {
-                    output.tally.lose(Lost::LongStack);
+                    output.tally.lose(LossReason::LongStack);
                     break;
                 }
                 frames.push(stacks.frame(*process, &frame.name, &frame.category, output));

@@ -9,7 +9,7 @@ use crate::content;
 use crate::error::ImportError;
 use crate::names::{SNAPSHOTS, TRACES, file_name, has_name};
 use crate::rank;
-use crate::within;
+use crate::subdirectories;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -61,7 +61,7 @@ impl Inputs {
     ) -> Result<Vec<PathBuf>, ImportError> {
         let unread: Vec<String> = listing.unread.iter().map(Unread::text).collect();
         if listing.is_empty() {
-            let within = within::directories(directory, paths);
+            let within = subdirectories::directories(directory, paths);
             return Err(ImportError::NoTraces { path: directory.to_owned(), within, unread });
         }
         listing.snapshots.sort();
@@ -75,7 +75,7 @@ impl Inputs {
                  device-memory {first}"
             ));
         }
-        self.notes.extend(within::skipped(directory, paths));
+        self.notes.extend(subdirectories::skipped(directory, paths));
         self.notes.extend(unread.into_iter().map(|text| format!("skipped: {text}")));
         let mut found = listing.traces;
         found.sort_by_key(|file| (rank::of_name(&file.to_string_lossy()), file.clone()));
@@ -87,10 +87,10 @@ impl Inputs {
 /// Whether a directory that holds no run has something to import, or what has the name of it.
 pub(crate) fn is_foreign_directory(directory: &Path) -> bool {
     let Ok(entries) = fs::read_dir(directory) else { return false };
-    let is_of_run = |entry: &fs::DirEntry| {
+    let is_plausible_time = |entry: &fs::DirEntry| {
         has_name(&entry.path(), &[".tprof"]) || entry.file_name() == "run.json"
     };
-    !entries.flatten().any(|entry| is_of_run(&entry))
+    !entries.flatten().any(|entry| is_plausible_time(&entry))
         && Listing::of(directory)
             .is_ok_and(|found| !found.is_empty() || found.unread.iter().any(Unread::is_named))
 }
@@ -101,7 +101,7 @@ const EMPTY: &str = "it is empty";
 /// A file of a directory that cannot be read.
 struct Unread {
     path: PathBuf,
-    name: Option<Named>,
+    name: Option<FileKind>,
     why: String,
 }
 
@@ -117,7 +117,7 @@ impl Unread {
 
 /// What a file is by its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Named {
+enum FileKind {
     Trace,
     Snapshot,
     /// A log that PyTorch named.
@@ -126,15 +126,15 @@ enum Named {
     Log,
 }
 
-impl Named {
-    fn of(path: &Path) -> Option<Named> {
+impl FileKind {
+    fn of(path: &Path) -> Option<FileKind> {
         if has_name(path, TRACES) {
-            Some(Named::Trace)
+            Some(FileKind::Trace)
         } else if has_name(path, SNAPSHOTS) {
-            Some(Named::Snapshot)
+            Some(FileKind::Snapshot)
         } else if has_name(path, LOGS) {
             let is_of_torch = file_name(path).starts_with(LOG_PREFIX);
-            Some(if is_of_torch { Named::CompileLog } else { Named::Log })
+            Some(if is_of_torch { FileKind::CompileLog } else { FileKind::Log })
         } else {
             None
         }
@@ -158,15 +158,17 @@ impl Listing {
             if path.is_dir() {
                 continue;
             }
-            let name = Named::of(&path);
+            let name = FileKind::of(&path);
             if let Some(why) = trouble(&path, name) {
                 listing.unread.push(Unread { path, name, why });
                 continue;
             }
             match name {
-                Some(Named::Trace) => listing.traces.push(path),
-                Some(Named::Snapshot) => listing.snapshots.push(path),
-                Some(Named::CompileLog | Named::Log) if is_log(&path) => listing.logs.push(path),
+                Some(FileKind::Trace) => listing.traces.push(path),
+                Some(FileKind::Snapshot) => listing.snapshots.push(path),
+                Some(FileKind::CompileLog | FileKind::Log) if is_log(&path) => {
+                    listing.logs.push(path)
+                }
                 _ => others.push(path),
             }
         }
@@ -175,7 +177,9 @@ impl Listing {
         }
         // An empty log of a job means nothing, but beside those of other ranks one is missing.
         if listing.logs.is_empty() {
-            listing.unread.retain(|unread| unread.name != Some(Named::Log) || unread.why != EMPTY);
+            listing
+                .unread
+                .retain(|unread| unread.name != Some(FileKind::Log) || unread.why != EMPTY);
         }
         listing.unread.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(listing)
@@ -197,7 +201,7 @@ impl Listing {
 }
 
 /// Why a file cannot be read. An empty one is one only if its name promises something.
-fn trouble(path: &Path, name: Option<Named>) -> Option<String> {
+fn trouble(path: &Path, name: Option<FileKind>) -> Option<String> {
     match tprof_trace::open_plain(path).and_then(|file| file.metadata()) {
         Ok(about) => (about.len() == 0 && name.is_some()).then(|| EMPTY.to_owned()),
         Err(error) => Some(reason(&error)),

@@ -5,8 +5,8 @@ use crate::categories::{is_launch_arrow, stream_of};
 use crate::error::ImportError;
 use crate::event::Event;
 use crate::key::Key;
+use crate::losses::LossReason;
 use crate::number;
-use crate::tally::Lost;
 use crate::threads::MAIN;
 use tprof_trace::hash::fnv1a;
 use tprof_trace::model::*;
@@ -32,7 +32,7 @@ impl Builder {
         self.leave_out(&mut event, Key::EventIndex);
         let scope = event.inner(fields.scope);
         if event.members().next().is_some() || process.is_some() && scope != b"g" && scope != b"p" {
-            self.output.tally.lose(Lost::InstantDetails);
+            self.output.tally.lose(LossReason::InstantDetails);
         }
         let name = self.output.name(name);
         self.output.writer.mark(Mark { time_ns, process, name, kind: MarkKind::Mark });
@@ -61,7 +61,7 @@ impl Builder {
         let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
         let (process, thread) = self.threads.thread(pid, tid, time_ns, time_ns, &mut self.output);
         let Some(bytes) = event.take_inner(Key::Bytes).and_then(number::integer) else {
-            self.output.tally.lose(Lost::MemoryDetails);
+            self.output.tally.lose(LossReason::MemoryDetails);
             return Ok(());
         };
         // PyTorch's device type 0 is the host.
@@ -103,7 +103,7 @@ impl Builder {
         let name = event.inner(fields.name);
         for (key, value) in event.members() {
             let Some(value) = number::float(number::unquoted(value)) else {
-                self.output.tally.lose(Lost::CounterValue);
+                self.output.tally.lose(LossReason::CounterValue);
                 continue;
             };
             let name = match key {

@@ -2,7 +2,7 @@
 
 use crate::error::ImportError;
 use crate::event::Event;
-use crate::tally::{Lost, Tally};
+use crate::losses::{LossReason, Tally};
 use crate::text;
 use tprof_trace::model::{Loss, NameId};
 use tprof_trace::{TraceRow, TraceWriter};
@@ -49,7 +49,7 @@ impl Output {
                 let mut text = std::mem::take(&mut self.string);
                 text.clear();
                 if text::unescape(raw, &mut text) {
-                    self.tally.lose(Lost::BytesMended);
+                    self.tally.lose(LossReason::BytesMended);
                 }
                 let name = self.plain_name(&text);
                 self.string = text;
@@ -63,11 +63,11 @@ impl Output {
     pub fn plain_name(&mut self, text: &str) -> NameId {
         let pending = self.writer.pending_bytes();
         if self.names_bytes > MAX_NAMES_BYTES {
-            self.tally.lose(Lost::NamesFull);
+            self.tally.lose(LossReason::NamesFull);
             return NameId(0);
         }
         if text.len() > MAX_NAME_BYTES {
-            self.tally.lose(Lost::NameTooLong);
+            self.tally.lose(LossReason::NameTooLong);
         }
         let name = self.writer.name(text);
         self.names_bytes += self.writer.pending_bytes() - pending;
@@ -79,8 +79,8 @@ impl Output {
     pub fn args(&mut self, event: &Event<'_>) -> NameId {
         let mut json = std::mem::take(&mut self.json);
         let (refused, mended) = event.rest(&mut json);
-        self.tally.lose_many(Lost::ArgumentsRefused, refused.into());
-        self.tally.lose_many(Lost::BytesMended, mended.into());
+        self.tally.lose_many(LossReason::ArgumentsRefused, refused.into());
+        self.tally.lose_many(LossReason::BytesMended, mended.into());
         let name = self.json_name(&json);
         self.json = json;
         name
@@ -97,7 +97,7 @@ impl Output {
     /// Interns JSON; it is left out if it is too long.
     pub fn json_name(&mut self, json: &[u8]) -> NameId {
         if json.len() > MAX_NAME_BYTES {
-            self.tally.lose(Lost::ArgumentsTooLong);
+            self.tally.lose(LossReason::ArgumentsTooLong);
             return NameId(0);
         }
         match std::str::from_utf8(json) {
@@ -119,7 +119,7 @@ impl<R> Default for Rows<R> {
     }
 }
 
-impl<R: TraceRow + InOrder> Rows<R> {
+impl<R: TraceRow + BlockOrder> Rows<R> {
     /// Adds a row; a full block is sorted and written.
     #[inline]
     pub fn push(&mut self, row: R, output: &mut Output) -> Result<(), ImportError> {
@@ -138,7 +138,7 @@ impl<R: TraceRow + InOrder> Rows<R> {
 }
 
 /// A row's place in its block.
-pub(crate) trait InOrder {
+pub(crate) trait BlockOrder {
     /// By time; of two spans that begin together the longer one, which holds the
     /// other, comes first.
     fn order(&self) -> (u64, u64);
@@ -146,7 +146,7 @@ pub(crate) trait InOrder {
 
 macro_rules! by_start {
     ($($row:ident)*) => { $(
-        impl InOrder for tprof_trace::model::$row {
+        impl BlockOrder for tprof_trace::model::$row {
             fn order(&self) -> (u64, u64) {
                 (self.start_ns, !self.duration_ns)
             }
@@ -157,7 +157,7 @@ by_start! { Span Kernel MemoryCopy Synchronization DeviceSpan }
 
 macro_rules! by_time {
     ($($row:ident $time:ident,)*) => { $(
-        impl InOrder for tprof_trace::model::$row {
+        impl BlockOrder for tprof_trace::model::$row {
             fn order(&self) -> (u64, u64) {
                 (self.$time, 0)
             }

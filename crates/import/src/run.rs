@@ -5,16 +5,16 @@ use crate::compiled::{self, LogOptions};
 use crate::content;
 use crate::document::walk;
 use crate::error::ImportError;
-use crate::facts::property;
 use crate::implausible::Implausible;
+use crate::imported_file::{ImportedFile, unix_ns};
 use crate::inputs::{Input, Inputs, is_foreign_directory};
+use crate::losses::{Loss, LossReason, Tally};
 use crate::names::is_trace_or_snapshot;
 use crate::output::Output;
-use crate::part::{ImportedFile, unix_ns};
 use crate::pickle;
 use crate::rank;
 use crate::snapshot::{self, SnapshotError};
-use crate::tally::{Loss, Lost, Tally};
+use crate::top_level::property;
 use crate::window::Window;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -325,8 +325,8 @@ fn read_json(
 fn count_damage(window: &Window, tally: &mut Tally) {
     if window.cut().is_some() && tally.cut_at().is_none() {
         match window.is_cut_off() {
-            true => tally.lose_at(Lost::CutOff, window.offset()),
-            false => tally.lose(Lost::Damaged),
+            true => tally.lose_at(LossReason::CutOff, window.offset()),
+            false => tally.lose(LossReason::Damaged),
         }
     }
 }

@@ -6,10 +6,10 @@
 use crate::error::ImportError;
 use crate::event::Event;
 use crate::frames::StackFrames;
+use crate::losses::LossReason;
 use crate::number;
 use crate::output::{Output, Rows};
 use crate::stacks::Stacks;
-use crate::tally::Lost;
 use crate::threads::{Id, Threads};
 use rustc_hash::FxHashMap;
 use tprof_facts::units::duration;
@@ -63,11 +63,11 @@ impl Samples {
         let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
         let frame = event.inner(fields.frame);
         if is_event && frame.is_empty() {
-            output.tally.lose(Lost::Sample);
+            output.tally.lose(LossReason::Sample);
             return;
         }
         if self.waiting.len() == MAX_SAMPLES {
-            output.tally.lose(Lost::SamplesFull);
+            output.tally.lose(LossReason::SamplesFull);
             return;
         }
         let owner = match pid.is_empty() {
@@ -99,14 +99,14 @@ impl Samples {
                 Owner::Thread(thread) => *thread,
                 Owner::Id(id) => match by_id.get(id) {
                     Some(thread) => *thread,
-                    None => threads.of_main(id.clone(), output),
+                    None => threads.main_process_thread(id.clone(), output),
                 },
             };
             rows.push((thread, one));
         }
         rows.sort_by_key(|(thread, one)| (*thread, one.time_ns));
         let Some(period_ns) = period(&rows) else {
-            output.tally.lose_many(Lost::SamplePeriod, rows.len() as u64);
+            output.tally.lose_many(LossReason::SamplePeriod, rows.len() as u64);
             return Ok(None);
         };
         rows.sort_by_key(|(_, one)| one.time_ns);
@@ -153,7 +153,7 @@ fn keep_one_event(waiting: &mut Vec<Waiting>, output: &mut Output) {
     let Some(most) = most.map(|(event, _)| *event) else { return };
     let all = waiting.len();
     waiting.retain(|one| one.event == most);
-    output.tally.lose_many(Lost::OtherSamples, (all - waiting.len()) as u64);
+    output.tally.lose_many(LossReason::OtherSamples, (all - waiting.len()) as u64);
 }
 
 /// The usual distance of two samples of one thread; none if no thread has two.

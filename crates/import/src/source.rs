@@ -13,12 +13,12 @@ const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Reads a file and counts its bytes, for the progress line.
-struct Counted {
+struct CountingReader {
     file: File,
     read: Arc<AtomicU64>,
 }
 
-impl Read for Counted {
+impl Read for CountingReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read(out)?;
         self.read.fetch_add(count as u64, Ordering::Relaxed);
@@ -28,7 +28,7 @@ impl Read for Counted {
 
 /// The text of a file. At its end the checksums of a compressed one are checked.
 pub(crate) fn text(path: &Path, read: Arc<AtomicU64>) -> io::Result<Box<dyn Read + Send>> {
-    let file = Counted { file: tprof_trace::open_input(path)?, read };
+    let file = CountingReader { file: tprof_trace::open_input(path)?, read };
     let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
     let start = file.fill_buf()?;
     Ok(if start.starts_with(&GZIP) {
@@ -50,20 +50,20 @@ pub(crate) fn damage(error: &io::Error) -> Option<String> {
 }
 
 /// A text that ends where its file is damaged.
-pub(crate) struct UpToDamage {
+pub(crate) struct ReadUntilDamage {
     text: Box<dyn Read + Send>,
     /// What is wrong there.
     pub damage: Option<String>,
 }
 
-impl UpToDamage {
+impl ReadUntilDamage {
     /// The text of a file.
-    pub fn open(path: &Path) -> io::Result<UpToDamage> {
-        Ok(UpToDamage { text: text(path, Arc::default())?, damage: None })
+    pub fn open(path: &Path) -> io::Result<ReadUntilDamage> {
+        Ok(ReadUntilDamage { text: text(path, Arc::default())?, damage: None })
     }
 }
 
-impl Read for UpToDamage {
+impl Read for ReadUntilDamage {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.damage.is_some() {
             return Ok(0);

@@ -5,7 +5,7 @@ use crate::categories::Category;
 use crate::error::ImportError;
 use crate::event::Event;
 use crate::key::Key;
-use crate::tally::Lost;
+use crate::losses::LossReason;
 use tprof_trace::model::*;
 
 /// The profiler's own spans that may wait.
@@ -93,7 +93,7 @@ impl Builder {
     #[inline(always)]
     pub fn leave_out(&mut self, event: &mut Event<'_>, key: Key) {
         if event.take(key).is_some() {
-            self.output.tally.lose(Lost::Numbering);
+            self.output.tally.lose(LossReason::Numbering);
         }
     }
 
@@ -110,7 +110,7 @@ impl Builder {
         span.stack = self.stack_of(process, &mut event);
         span.args = self.output.args(&event);
         if !self.pairs.begin(span) {
-            self.output.tally.lose(Lost::DeepNesting);
+            self.output.tally.lose(LossReason::DeepNesting);
         }
     }
 
@@ -123,11 +123,11 @@ impl Builder {
         let name = event.inner(fields.name);
         let name = (!name.is_empty()).then(|| self.output.name(name));
         let Some(mut span) = self.pairs.end(thread, name) else {
-            self.output.tally.lose(Lost::EndWithoutBegin);
+            self.output.tally.lose(LossReason::EndWithoutBegin);
             return Ok(());
         };
         let Some(duration_ns) = end_ns.checked_sub(span.start_ns) else {
-            self.output.tally.lose(Lost::NegativeDuration);
+            self.output.tally.lose(LossReason::NegativeDuration);
             return Ok(());
         };
         span.duration_ns = duration_ns;
@@ -136,7 +136,7 @@ impl Builder {
         if span.args == NameId(0) {
             span.args = args;
         } else if args != NameId(0) {
-            self.output.tally.lose(Lost::EndArguments);
+            self.output.tally.lose(LossReason::EndArguments);
         }
         self.spans.push(span, &mut self.output)
     }

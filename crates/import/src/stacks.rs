@@ -1,7 +1,7 @@
 //! Call stacks out of text: `a.py(12): f;b.py(3): g`, innermost first.
 
+use crate::losses::LossReason;
 use crate::output::Output;
-use crate::tally::Lost;
 use crate::text;
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, SYNTHETIC_FRAME, Stack, StackId, Symbol};
@@ -30,14 +30,14 @@ impl Stacks {
         }
         let mut text = String::new();
         if text::unescape(raw, &mut text) {
-            output.tally.lose(Lost::BytesMended);
+            output.tally.lose(LossReason::BytesMended);
         }
         let mut frames = Vec::new();
         for frame in text.split(';').filter(|frame| !frame.is_empty()) {
             if frames.len() < MAX_FRAMES {
                 frames.push(self.frame(process, frame, "", output));
             } else {
-                output.tally.lose(Lost::LongStack);
+                output.tally.lose(LossReason::LongStack);
             }
         }
         let id = self.reserve();

@@ -1,9 +1,9 @@
 //! Processes and threads: from a trace's `pid` and `tid`, which may be any number
 //! or text, to the model's.
 
+use crate::losses::LossReason;
 use crate::number;
 use crate::output::Output;
-use crate::tally::Lost;
 use crate::text;
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{MemoryRecording, NameId, Process, ProcessIndex, Thread, ThreadIndex};
@@ -139,7 +139,7 @@ impl Threads {
         }
         let last = self.threads.len() as u32;
         if self.threads.len() == MAX_THREADS {
-            output.tally.lose(Lost::ThreadsFull);
+            output.tally.lose(LossReason::ThreadsFull);
             return last - 1;
         }
         let process = self.process_index(ids.0.clone());
@@ -187,13 +187,13 @@ impl Threads {
         end_ns: u64,
         output: &mut Output,
     ) -> ThreadIndex {
-        let index = self.of_main(Id::Text(name.into()), output);
+        let index = self.main_process_thread(Id::Text(name.into()), output);
         self.touch(index, start_ns, end_ns);
         index
     }
 
     /// A thread of the main process that no event needs to have named with it.
-    pub fn of_main(&mut self, id: Id, output: &mut Output) -> ThreadIndex {
+    pub fn main_process_thread(&mut self, id: Id, output: &mut Output) -> ThreadIndex {
         if self.processes.is_empty() {
             self.process_index(Id::Number(0));
         }

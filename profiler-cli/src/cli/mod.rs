@@ -29,7 +29,7 @@ use crate::commands::rm::RmArgs;
 use crate::commands::run::RunArgs;
 use crate::commands::serve::{ServeArgs, TopArgs};
 use crate::commands::sql::SqlArgs;
-use crate::launch::stranded;
+use crate::launch::fallback;
 use crate::runs::formats;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
@@ -147,8 +147,8 @@ pub enum Command {
         session: PathBuf,
     },
     /// Waits for a job whose tprof failed.
-    #[command(name = stranded::WAIT, hide = true)]
-    Wait(stranded::WaitArgs),
+    #[command(name = fallback::WAIT, hide = true)]
+    Wait(fallback::WaitArgs),
     /// Anything else: an error that names the nearest command.
     #[command(external_subcommand)]
     Other(Vec<OsString>),

@@ -208,7 +208,7 @@ fn process(text: &str) -> Result<u32, Failure> {
         return Err(failure("this is the process of tprof itself".to_owned())
             .hint("attach to another process"));
     }
-    if !system::is_ours(pid) {
+    if !system::is_owned_by_user(pid) {
         return Err(failure("the process belongs to another user".to_owned())
             .hint(format!("sudo tprof attach {pid}")));
     }

@@ -149,7 +149,7 @@ fn random() -> io::Result<String> {
 /// LD_PRELOAD with the library in front of what the job brings.
 fn preloads(library: &Path, existing: Option<&OsStr>) -> OsString {
     let mut value = library.as_os_str().to_owned();
-    let existing = existing.map(libraries::without_ours).filter(|text| !text.is_empty());
+    let existing = existing.map(libraries::without_tprof_libraries).filter(|text| !text.is_empty());
     if let Some(existing) = existing {
         value.push(":");
         value.push(existing);

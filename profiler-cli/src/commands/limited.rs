@@ -46,7 +46,7 @@ pub fn limit(args: &LimitedArgs) -> anyhow::Result<()> {
     setrlimit(Resource::RLIMIT_FSIZE, args.output, args.output).map_err(failed)?;
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(failed)?;
     if args.nice > 0 {
-        crate::launch::system::be_nice(args.nice);
+        crate::launch::system::lower_priority(args.nice);
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use tprof_analyze::{Kind, Reading, Report, report};
 use tprof_facts::labels::base_name;
 use tprof_facts::units::{bytes, count, duration};
 
-use crate::runs::contents::Contents;
+use crate::runs::contents::RunContents;
 use crate::runs::newest::{FoundRun, runs_in};
 use crate::terminal::columns::{self, cut, left, shorten, width};
 use crate::terminal::errors::Failure;
@@ -89,7 +89,7 @@ impl Row {
     /// `judge`: with the worst finding.
     fn of(run: &FoundRun, judge: bool) -> Row {
         let path = run.dir.path();
-        let contents = Contents::of(path).unwrap_or_default();
+        let contents = RunContents::of(path).unwrap_or_default();
         let found = if judge { report(path, Kind::Summary, None).ok() } else { None };
         let infos = run.dir.infos();
         let finished = !infos.is_empty() && infos.iter().all(|info| info.finished);

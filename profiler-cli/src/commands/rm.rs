@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use tprof_facts::units::{bytes, count};
 
-use crate::runs::contents::Contents;
+use crate::runs::contents::RunContents;
 use crate::runs::newest::{FoundRun, runs_in};
 use crate::terminal::errors::{Failure, nearest, print_stderr, reason};
 use crate::terminal::quote;
@@ -31,14 +31,14 @@ pub struct RmArgs {
 }
 
 /// A run that can be deleted.
-struct Doomed {
+struct DeletableRun {
     path: PathBuf,
-    contents: Contents,
+    contents: RunContents,
 }
 
 /// Deletes the runs: all, or none where one of them cannot be.
 pub fn run(args: RmArgs) -> anyhow::Result<ExitCode> {
-    let mut doomed: Vec<Doomed> = Vec::new();
+    let mut doomed: Vec<DeletableRun> = Vec::new();
     for path in &args.runs {
         let one = judged(path)?;
         // Named twice, it is deleted once.
@@ -57,7 +57,7 @@ pub fn run(args: RmArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// A run that has ended.
-fn judged(path: &Path) -> Result<Doomed, Failure> {
+fn judged(path: &Path) -> Result<DeletableRun, Failure> {
     let shown = path.display();
     if path.is_file() {
         return Err(Failure::new(format!("`{shown}` is not a run directory"))
@@ -72,7 +72,7 @@ fn judged(path: &Path) -> Result<Doomed, Failure> {
             .cause(format!("the path is a symbolic link to `{}`", target.display()))
             .hint("tprof rm with the directory itself"));
     }
-    let read = || Contents::of(path).map_err(|(at, error)| unreadable(path, &at, &error));
+    let read = || RunContents::of(path).map_err(|(at, error)| unreadable(path, &at, &error));
     if path.is_dir() {
         read()?;
     }
@@ -89,7 +89,7 @@ fn judged(path: &Path) -> Result<Doomed, Failure> {
             .cause(format!("`{}` is new, and this tprof cannot read it", file.display()))
             .hint("the tprof that recorded it, or wait for two minutes"));
     }
-    Ok(Doomed { path: path.to_owned(), contents })
+    Ok(DeletableRun { path: path.to_owned(), contents })
 }
 
 /// A part of a run that cannot be read: whether it is tprof's is unknown.
@@ -116,7 +116,7 @@ fn no_run(path: &Path) -> Failure {
 }
 
 /// Asks, on a terminal.
-fn is_agreed(doomed: &[Doomed]) -> Result<bool, Failure> {
+fn is_agreed(doomed: &[DeletableRun]) -> Result<bool, Failure> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::new("nothing was deleted")
             .cause("stdin is no terminal, so the question cannot be asked")
@@ -134,7 +134,7 @@ fn is_agreed(doomed: &[Doomed]) -> Result<bool, Failure> {
     Ok(read.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-fn delete(run: &Doomed) -> Result<(), Failure> {
+fn delete(run: &DeletableRun) -> Result<(), Failure> {
     let shown = run.path.display();
     let failed = |error: std::io::Error| {
         Failure::new(format!("cannot delete all of `{shown}`"))

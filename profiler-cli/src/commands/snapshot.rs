@@ -12,8 +12,8 @@ use tprof_collect::control::Request;
 use tprof_trace::live::collector_lives;
 
 use super::live::ask;
-use super::report::held;
-use crate::runs::{failure, newest, symbols::Late};
+use super::report::held_memory;
+use crate::runs::{failure, newest, symbols::LateSymbolizer};
 use crate::terminal::columns;
 use crate::terminal::errors::{Failure, print_stderr};
 
@@ -41,7 +41,7 @@ pub(super) fn run(args: SnapshotArgs) -> anyhow::Result<ExitCode> {
         None => newest::live_run_here("tprof ctl snapshot")?,
     };
     ask(&path, &Request::Snapshot)?;
-    let late = Late::default();
+    let late = LateSymbolizer::default();
     let options = Options { data: true, is_running: Some(collector_lives), ..Options::default() };
     let mut made = snapshot::KIND
         .make(&path, &options, Some(&late))
@@ -49,7 +49,8 @@ pub(super) fn run(args: SnapshotArgs) -> anyhow::Result<ExitCode> {
     made.notes.extend(late.notes());
     let json = serde_json::to_string_pretty(&made)? + "\n";
     let saved = save(&path, json.as_bytes());
-    let text = if args.json { json } else { held::text(&made, args.top, columns::of_stdout()) };
+    let text =
+        if args.json { json } else { held_memory::text(&made, args.top, columns::of_stdout()) };
     std::io::stdout().lock().write_all(text.as_bytes())?;
     print_stderr(&format!("saved: {}\n", saved?.display()));
     Ok(ExitCode::SUCCESS)

@@ -4,10 +4,10 @@
 //! `bound` keeps each log to a length while the job runs. A job that has TORCH_TRACE keeps it; `taken`
 //! copies what came there. `recorded` has what is stated at the end.
 
-mod bound;
-mod found;
-mod home;
-mod recorded;
-mod taken;
+mod copy_logs;
+mod find_logs;
+mod log_bounds;
+mod log_directory;
+mod outcome;
 
-pub use home::CompileLogs;
+pub use log_directory::CompileLogs;

@@ -40,7 +40,7 @@ pub struct Clients {
 
 impl Clients {
     /// A process asks; whether it is to record from now on, and into which file of this directory.
-    pub fn asks(
+    pub fn on_request(
         &mut self,
         pids: &[u32],
         is_free: bool,
@@ -69,20 +69,20 @@ impl Clients {
     }
 
     /// Files that processes were asked for and may have written by now.
-    pub fn awaited(&self, home: &Path) -> Vec<(u32, PathBuf)> {
+    pub fn expected_files(&self, home: &Path) -> Vec<(u32, PathBuf)> {
         let records = self.all.iter().filter(|(_, client)| client.state == WindowState::Records);
         records.map(|(pid, client)| (*pid, written(*pid, client.rank, home))).collect()
     }
 
     /// The answer did not reach a process, which asks again.
-    pub fn missed(&mut self, pid: u32) {
+    pub fn answer_lost(&mut self, pid: u32) {
         if let Some(client) = self.all.get_mut(&pid) {
             client.state = WindowState::Waits;
         }
     }
 
     /// The file of a process is there.
-    pub fn came(&mut self, pid: u32) {
+    pub fn trace_arrived(&mut self, pid: u32) {
         if let Some(client) = self.all.get_mut(&pid) {
             client.state = WindowState::Came;
         }
@@ -123,36 +123,36 @@ mod tests {
 
     const HOME: &str = "/r/kineto";
 
-    fn asks(clients: &mut Clients, pids: &[u32], stepping: &Stepping) -> bool {
-        clients.asks(pids, true, stepping, Path::new(HOME)).is_some()
+    fn on_request(clients: &mut Clients, pids: &[u32], stepping: &Stepping) -> bool {
+        clients.on_request(pids, true, stepping, Path::new(HOME)).is_some()
     }
 
     #[test]
     fn a_process_records_once_and_only_after_a_step() {
         let (mut clients, stepping) = (Clients::default(), Stepping::default());
         let pid = std::process::id();
-        assert!(!asks(&mut clients, &[pid], &stepping));
+        assert!(!on_request(&mut clients, &[pid], &stepping));
         stepping.note(pid, false);
-        assert!(!asks(&mut clients, &[pid], &stepping));
+        assert!(!on_request(&mut clients, &[pid], &stepping));
         stepping.note(pid, true);
-        let busy = clients.asks(&[pid], false, &stepping, Path::new(HOME));
+        let busy = clients.on_request(&[pid], false, &stepping, Path::new(HOME));
         assert_eq!(busy, None);
-        let file = clients.asks(&[pid], true, &stepping, Path::new(HOME));
+        let file = clients.on_request(&[pid], true, &stepping, Path::new(HOME));
         assert_eq!(file, Some(PathBuf::from("/r/kineto/window.json")));
         let written = format!("/r/kineto/window_{pid}.json");
-        assert_eq!(clients.awaited(Path::new(HOME)), [(pid, PathBuf::from(written))]);
-        assert!(!asks(&mut clients, &[pid], &stepping));
-        clients.came(pid);
-        assert!(!asks(&mut clients, &[pid], &stepping));
-        assert!(clients.awaited(Path::new(HOME)).is_empty());
+        assert_eq!(clients.expected_files(Path::new(HOME)), [(pid, PathBuf::from(written))]);
+        assert!(!on_request(&mut clients, &[pid], &stepping));
+        clients.trace_arrived(pid);
+        assert!(!on_request(&mut clients, &[pid], &stepping));
+        assert!(clients.expected_files(Path::new(HOME)).is_empty());
     }
 
     #[test]
     fn a_worker_of_a_process_has_no_window_by_time() {
         let mut clients = Clients::default();
         let stepping = Stepping::default();
-        assert!(!asks(&mut clients, &[10, 1], &stepping));
-        assert!(!asks(&mut clients, &[20, 10, 1], &stepping));
+        assert!(!on_request(&mut clients, &[10, 1], &stepping));
+        assert!(!on_request(&mut clients, &[20, 10, 1], &stepping));
         assert!(!clients.all[&10].is_worker && clients.all[&20].is_worker);
         let long_ago = Instant::now().checked_sub(STEPLESS).unwrap();
         let far = Progress { began: long_ago, has_stepped: false };

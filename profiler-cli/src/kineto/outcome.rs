@@ -1,8 +1,8 @@
 //! What came of windows, in words.
 
 use super::clients::{Clients, WindowState};
-use super::places::HOME;
-use super::take::Taken;
+use super::import_window::ImportedWindow;
+use super::paths::HOME;
 use crate::terminal::quote;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,7 +27,7 @@ impl WindowsOutcome {
     /// Of a job that is over: what became of each trace, by pid.
     pub(super) fn of(
         clients: &Clients,
-        taken: &BTreeMap<u32, Result<Taken, String>>,
+        taken: &BTreeMap<u32, Result<ImportedWindow, String>>,
         stepping: &Stepping,
     ) -> WindowsOutcome {
         let mut outcome = WindowsOutcome::default();
@@ -127,7 +127,8 @@ mod tests {
         clients.all.insert(3, client(Some(1), WindowState::Came));
         clients.all.insert(4, client(Some(2), WindowState::Records));
         clients.all.insert(5, client(Some(3), WindowState::Waits));
-        let taken = BTreeMap::from([(2, Ok(Taken { rows: 9 })), (3, Err("cut".to_owned()))]);
+        let taken =
+            BTreeMap::from([(2, Ok(ImportedWindow { rows: 9 })), (3, Err("cut".to_owned()))]);
         let outcome = WindowsOutcome::of(&clients, &taken, &stepping);
         assert_eq!(
             whys(&outcome),

@@ -4,10 +4,10 @@
 //! again. A process waits only for a moment for an answer, in a thread of Kineto's own.
 
 use super::clients::Clients;
+use super::import_window::{ArrivedTrace, ImportedWindow, import_window};
 use super::message::{self, Message};
 use super::outcome::WindowsOutcome;
-use super::places::{Places, cannot};
-use super::take::{Arrived, Taken, take};
+use super::paths::{DaemonPaths, cannot};
 use crate::terminal::errors::{Failure, reason, remedy};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -35,18 +35,18 @@ pub struct Daemon {
 impl Daemon {
     /// Starts one for a run.
     pub fn start(window: KinetoWindow, session: &Session) -> Result<Daemon, Failure> {
-        let places = Places::new(session.run_dir())?;
+        let paths = DaemonPaths::new(session.run_dir())?;
         let failed = |error: std::io::Error| {
             let cause = format!("its socket cannot be created: {}", reason(&error));
             cannot().cause(cause).hint(remedy(&error, "set TMPDIR to a writable directory"))
         };
-        let socket = UnixDatagram::bind(places.socket()).map_err(failed)?;
+        let socket = UnixDatagram::bind(paths.socket()).map_err(failed)?;
         socket.set_read_timeout(Some(PAUSE)).map_err(failed)?;
-        let environment = places.environment();
+        let environment = paths.environment();
         let stop = Arc::new(AtomicBool::new(false));
         let server = KinetoServer {
             window,
-            places,
+            paths,
             socket,
             stepping: session.stepping(),
             clients: Clients::default(),
@@ -82,11 +82,11 @@ impl Drop for Daemon {
 
 struct KinetoServer {
     window: KinetoWindow,
-    places: Places,
+    paths: DaemonPaths,
     socket: UnixDatagram,
     stepping: Arc<Stepping>,
     clients: Clients,
-    imports: BTreeMap<u32, JoinHandle<Result<Taken, String>>>,
+    imports: BTreeMap<u32, JoinHandle<Result<ImportedWindow, String>>>,
 }
 
 impl KinetoServer {
@@ -117,11 +117,11 @@ impl KinetoServer {
         match message {
             Message::Context => _ = self.send(&message::answer("ctxt", &1i32.to_ne_bytes()), from),
             Message::Request { is_free, pids } => {
-                let home = &self.places.home;
-                let file = self.clients.asks(&pids, is_free, &self.stepping, home);
+                let home = &self.paths.home;
+                let file = self.clients.on_request(&pids, is_free, &self.stepping, home);
                 let window = file.as_ref().map(|file| (self.window, file.as_os_str()));
                 if !self.send(&message::configuration(window), from) && window.is_some() {
-                    self.clients.missed(pids[0]);
+                    self.clients.answer_lost(pids[0]);
                 }
             }
         }
@@ -138,16 +138,16 @@ impl KinetoServer {
     /// Begins to import what is there by now. Kineto writes under another name until a file is
     /// whole.
     fn take_arrived(&mut self) {
-        for (pid, json) in self.clients.awaited(&self.places.home) {
+        for (pid, json) in self.clients.expected_files(&self.paths.home) {
             if !json.exists() {
                 continue;
             }
-            self.clients.came(pid);
-            let home: PathBuf = self.places.home.clone();
+            self.clients.trace_arrived(pid);
+            let home: PathBuf = self.paths.home.clone();
             let host = tprof_collect::host_name();
-            let arrived = Arrived { json, pid, offset_ns: since_1970_of_zero(), host };
+            let arrived = ArrivedTrace { json, pid, offset_ns: since_1970_of_zero(), host };
             let thread = std::thread::Builder::new().name("tprof-import".to_owned());
-            if let Ok(import) = thread.spawn(move || take(&arrived, &home)) {
+            if let Ok(import) = thread.spawn(move || import_window(&arrived, &home)) {
                 self.imports.insert(pid, import);
             }
         }

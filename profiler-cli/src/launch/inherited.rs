@@ -102,14 +102,14 @@ pub fn forget_file_size_signal() {
 }
 
 /// Lets tprof wait for its child, which an inherited `SIG_IGN` would prevent.
-pub fn let_children_be_waited_for() {
+pub fn keep_children_waitable() {
     // SAFETY: the default disposition runs no code.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
 /// Closes what was closed. Async-signal-safe: for a forked child, or right before an
 /// exec, since elsewhere those descriptors belong to Rust's runtime.
-pub fn close_what_was_closed() {
+pub fn reclose_inherited() {
     let closed = CLOSED.load(Relaxed);
     for fd in 0..3 {
         if closed & (1 << fd) != 0 {

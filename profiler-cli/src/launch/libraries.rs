@@ -23,26 +23,26 @@ pub const LIBRARY_DIR: &str = "TPROF_LIB_DIR";
 
 /// A library that this tprof was built with.
 #[derive(Debug)]
-pub struct Carried {
+pub struct EmbeddedLibrary {
     name: &'static str,
     content: &'static [u8],
 }
 
 /// The hooks.
-pub static HOOKS: Carried = Carried {
+pub static HOOKS: EmbeddedLibrary = EmbeddedLibrary {
     name: PRELOAD_LIBRARY,
     content: include_bytes!(concat!(env!("OUT_DIR"), "/libtprof_preload.so")),
 };
 
 /// The CUPTI agent.
-pub static AGENT: Carried = Carried {
+pub static AGENT: EmbeddedLibrary = EmbeddedLibrary {
     name: AGENT_LIBRARY,
     content: include_bytes!(concat!(env!("OUT_DIR"), "/libtprof_cupti.so")),
 };
 
 /// The start-up hook of `--modules`, which Python runs.
-pub static START_UP_HOOK: Carried =
-    Carried { name: HOOK_FILE, content: include_bytes!("../../python/sitecustomize.py") };
+pub static START_UP_HOOK: EmbeddedLibrary =
+    EmbeddedLibrary { name: HOOK_FILE, content: include_bytes!("../../python/sitecustomize.py") };
 
 /// Name of a directory for exactly these libraries.
 const EDITION: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("TPROF_CARRIED_HASH"));
@@ -60,7 +60,7 @@ pub struct TriedPath {
 }
 
 /// Finds a place for a library, with the places that failed before it.
-pub fn place(library: &Carried) -> (Option<PathBuf>, Vec<TriedPath>) {
+pub fn place(library: &EmbeddedLibrary) -> (Option<PathBuf>, Vec<TriedPath>) {
     let mut tried = Vec::new();
     if library.content.is_empty() {
         let path = PathBuf::from(library.name);
@@ -88,7 +88,11 @@ pub fn place(library: &Carried) -> (Option<PathBuf>, Vec<TriedPath>) {
 
 /// As [`path_of`], for a job that may run on other hosts, which have the run's directory: the
 /// library then lies beside the run where those hosts may lack its usual place.
-pub fn path_for(library: &Carried, command: &[OsString], run: &Path) -> Result<PathBuf, Failure> {
+pub fn path_for(
+    library: &EmbeddedLibrary,
+    command: &[OsString],
+    run: &Path,
+) -> Result<PathBuf, Failure> {
     let usual = path_of(library);
     let is_found = |path: &PathBuf| !reach::may_be_missing(path, run);
     if !reach::reaches_other_hosts(command) || usual.as_ref().is_ok_and(is_found) {
@@ -102,7 +106,7 @@ pub fn path_for(library: &Carried, command: &[OsString], run: &Path) -> Result<P
 }
 
 /// The path of a library, for LD_PRELOAD or the like.
-pub fn path_of(library: &Carried) -> Result<PathBuf, Failure> {
+pub fn path_of(library: &EmbeddedLibrary) -> Result<PathBuf, Failure> {
     let (found, tried) = place(library);
     found.ok_or_else(|| {
         let line = |place: &TriedPath| {
@@ -123,7 +127,7 @@ pub fn path_of(library: &Carried) -> Result<PathBuf, Failure> {
 }
 
 /// What keeps this process from laying out a library in any directory.
-fn limit_for(library: &Carried) -> Option<io::Error> {
+fn limit_for(library: &EmbeddedLibrary) -> Option<io::Error> {
     let most = getrlimit(Resource::RLIMIT_FSIZE).map_or(u64::MAX, |(limit, _)| limit);
     let is_too_large = library.content.len() as u64 > most;
     let too_large = || is_too_large.then(|| io::Error::from_raw_os_error(libc::EFBIG));
@@ -174,7 +178,7 @@ fn loadable_path(path: &Path) -> Result<(), String> {
 }
 
 /// Whether the file at `path` is the carried library and may be loaded.
-fn check(library: &Carried, path: &Path) -> Result<(), String> {
+fn check(library: &EmbeddedLibrary, path: &Path) -> Result<(), String> {
     let meta = fs::symlink_metadata(path).map_err(|e| reason(&e))?;
     if !path.metadata().is_ok_and(|meta| meta.is_file()) {
         return Err("not a file".to_owned());
@@ -186,14 +190,14 @@ fn check(library: &Carried, path: &Path) -> Result<(), String> {
     if fs::read(path).map_err(|e| reason(&e))? != library.content {
         return Err("another version of the library".to_owned());
     }
-    if !system::may_run_from(&file) {
+    if !system::allows_exec(&file) {
         return Err("the file system does not allow execution (noexec)".to_owned());
     }
     Ok(())
 }
 
 /// Lays the library at `path`, or finds it laid there before.
-fn lay_out(library: &Carried, path: &Path) -> Result<(), String> {
+fn lay_out(library: &EmbeddedLibrary, path: &Path) -> Result<(), String> {
     let edition = path.parent().unwrap_or(Path::new("/"));
     let ours = edition.parent().unwrap_or(Path::new("/"));
     // What `mkdir -p` would make belongs to the user's own cache; the last two
@@ -260,7 +264,7 @@ fn closed_to_others(directory: &Path) -> Result<(), String> {
 
 /// An existing LD_PRELOAD without libraries of tprof: inside a recorded job the
 /// outer recording's would come second, and see everything again.
-pub fn without_ours(preload: &std::ffi::OsStr) -> std::ffi::OsString {
+pub fn without_tprof_libraries(preload: &std::ffi::OsStr) -> std::ffi::OsString {
     let ours = |entry: &&[u8]| {
         entry.rsplit(|byte| *byte == b'/').next() == Some(PRELOAD_LIBRARY.as_bytes())
     };
@@ -281,7 +285,7 @@ mod tests {
 
     #[test]
     fn other_preloads_are_kept() {
-        let kept = |text: &str| without_ours(OsStr::new(text));
+        let kept = |text: &str| without_tprof_libraries(OsStr::new(text));
         assert_eq!(kept("/a/libjemalloc.so /b/x.so"), "/a/libjemalloc.so /b/x.so");
         assert_eq!(kept("/q/libtprof_preload.so:/a/libjemalloc.so"), "/a/libjemalloc.so");
         assert_eq!(kept("/q/libtprof_preload.so"), "");

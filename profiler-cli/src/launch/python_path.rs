@@ -21,9 +21,9 @@ pub fn change(config: &Config, command: &[OsString]) -> Result<Option<OsString>,
 fn changed(directory: Option<&Path>, given: Option<&OsStr>) -> Option<OsString> {
     let given = given.unwrap_or_default();
     let entries = given.as_bytes().split(|byte| *byte == b':');
-    let is_ours =
+    let is_owned_by_user =
         |entry: &&[u8]| !entry.is_empty() && holds_hook(Path::new(OsStr::from_bytes(entry)));
-    let (ours, kept): (Vec<&[u8]>, Vec<&[u8]>) = entries.partition(is_ours);
+    let (ours, kept): (Vec<&[u8]>, Vec<&[u8]>) = entries.partition(is_owned_by_user);
     if directory.is_none() && ours.is_empty() {
         return None;
     }

@@ -106,7 +106,7 @@ fn is_binary(path: &Path) -> bool {
 
 /// What the child must find as tprof found it.
 #[derive(Clone, Copy)]
-pub struct Original {
+pub struct InheritedState {
     /// Signal mask.
     pub mask: SigSet,
     /// Limit of open files, which a collector may raise for itself.
@@ -115,20 +115,20 @@ pub struct Original {
 
 /// What a child and tprof talk through until the command runs. Made before a recording begins: the
 /// collector's descriptors may be the last that the limit allows.
-pub struct Pipes {
+pub struct ChildPipes {
     gate: (File, File),
     status: (File, File),
 }
 
-impl Pipes {
+impl ChildPipes {
     /// Makes them.
-    pub fn new() -> io::Result<Pipes> {
-        Ok(Pipes { gate: pipe()?, status: pipe()? })
+    pub fn new() -> io::Result<ChildPipes> {
+        Ok(ChildPipes { gate: pipe()?, status: pipe()? })
     }
 }
 
-/// A forked child that waits for [`Held::go`].
-pub struct Held {
+/// A forked child that waits for [`HeldChild::go`].
+pub struct HeldChild {
     pid: i32,
     gate: File,
     status: File,
@@ -138,12 +138,12 @@ pub struct Held {
 pub fn fork(
     command: &[OsString],
     changes: &[(OsString, OsString)],
-    original: &Original,
-    pipes: Pipes,
-) -> Result<Held, NotStarted> {
+    original: &InheritedState,
+    pipes: ChildPipes,
+) -> Result<HeldChild, NotStarted> {
     let plan = Plan::new(command, changes).map_err(NotStarted::Process)?;
     let pointers_to_environment = pointers(&plan.environment, 0);
-    let Pipes { gate: (gate_end, gate), status: (status, status_end) } = pipes;
+    let ChildPipes { gate: (gate_end, gate), status: (status, status_end) } = pipes;
     // SAFETY: the child goes straight to `become_job`, which keeps to
     // async-signal-safe calls and never returns.
     let forked = unsafe { unistd::fork() };
@@ -154,7 +154,7 @@ pub fn fork(
             drop((gate, status));
             plan.become_job(&pointers_to_environment, original, &gate_end, &status_end)
         }
-        ForkResult::Parent { child } => Ok(Held { pid: child.as_raw(), gate, status }),
+        ForkResult::Parent { child } => Ok(HeldChild { pid: child.as_raw(), gate, status }),
     }
 }
 
@@ -173,16 +173,16 @@ impl Replacement {
 
     /// Runs it; returns the error of `execve`. `original`: what tprof has changed.
     /// Async-signal-safe.
-    pub fn run(&mut self, original: Option<&Original>) -> i32 {
+    pub fn run(&mut self, original: Option<&InheritedState>) -> i32 {
         inherited::forget_file_size_signal();
         inherited::restore_dispositions();
-        inherited::close_what_was_closed();
+        inherited::reclose_inherited();
         original.inspect(|original| original.restore());
         self.plan.execute(&self.environment)
     }
 }
 
-impl Original {
+impl InheritedState {
     /// Puts all back. Signals that came meanwhile now take their original effect, as they would
     /// have on the job. Async-signal-safe.
     fn restore(&self) {
@@ -195,7 +195,7 @@ impl Original {
     }
 }
 
-impl Held {
+impl HeldChild {
     /// The child's pid.
     pub fn pid(&self) -> i32 {
         self.pid
@@ -250,7 +250,7 @@ impl Plan {
     fn become_job(
         mut self,
         environment: &[*const libc::c_char],
-        original: &Original,
+        original: &InheritedState,
         gate: &File,
         status: &File,
     ) -> ! {
@@ -262,7 +262,7 @@ impl Plan {
             unsafe { libc::_exit(125) }
         }
         inherited::restore_dispositions();
-        inherited::close_what_was_closed();
+        inherited::reclose_inherited();
         original.restore();
         let errno = self.execute(environment).to_ne_bytes();
         // SAFETY: writes four live bytes to a pipe that tprof reads.

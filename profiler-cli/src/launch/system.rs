@@ -29,7 +29,7 @@ pub fn keep_freed_memory() {
 
 /// Shares one heap among all threads where address space has a limit: the C library would take 64 MiB
 /// of it for each thread.
-pub fn spare_address_space() {
+pub fn share_one_heap() {
     #[cfg(target_env = "gnu")]
     if getrlimit(Resource::RLIMIT_AS).is_ok_and(|(limit, _)| limit != libc::RLIM_INFINITY) {
         // SAFETY: as above.
@@ -38,7 +38,7 @@ pub fn spare_address_space() {
 }
 
 /// Does all of a command's work, on a stack of its own where the first thread's has a low limit.
-pub fn on_enough_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+pub fn run_on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     const ENOUGH: u64 = 8 << 20;
     const LOW: u64 = 1 << 20;
     if getrlimit(Resource::RLIMIT_STACK).is_ok_and(|(limit, _)| limit >= LOW) {
@@ -64,7 +64,7 @@ pub fn on_enough_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 }
 
 /// Lets other programs go before this one.
-pub fn be_nice(by: i32) {
+pub fn lower_priority(by: i32) {
     // SAFETY: takes an integer. Where it is refused, this process is as eager as before.
     unsafe { libc::nice(by) };
 }
@@ -96,7 +96,7 @@ pub fn local_time() -> String {
 }
 
 /// Whether code may run from `file`: false on a file system mounted `noexec`.
-pub fn may_run_from(file: &File) -> bool {
+pub fn allows_exec(file: &File) -> bool {
     // SAFETY: the mapping's contents are never read or run, whatever others write there.
     unsafe { MmapOptions::new().len(4096).map_exec(file) }.is_ok()
 }
@@ -137,7 +137,7 @@ pub fn redirect_stdout(to: impl AsFd) -> io::Result<()> {
 }
 
 /// Whether a process is this user's, or this user is root.
-pub fn is_ours(pid: u32) -> bool {
+pub fn is_owned_by_user(pid: u32) -> bool {
     use std::os::unix::fs::MetadataExt;
     let user = user();
     let owner = std::fs::metadata(format!("/proc/{pid}")).map(|meta| meta.uid());

@@ -30,7 +30,7 @@ const PARQUET_MARKER: &str = "_tprof.json";
 
 /// The entries of a run directory.
 #[derive(Debug, Default)]
-pub struct Contents {
+pub struct RunContents {
     /// Files that tprof wrote, those of its exports included, with their sizes.
     pub files: Vec<(PathBuf, u64)>,
     /// Directories of exports, empty once their files are gone: the inner ones first.
@@ -41,12 +41,12 @@ pub struct Contents {
     pub unread: Option<PathBuf>,
 }
 
-impl Contents {
+impl RunContents {
     /// Of a run directory.
     ///
     /// Fails with the path that cannot be read.
-    pub fn of(run: &Path) -> Result<Contents, (PathBuf, io::Error)> {
-        let mut contents = Contents::default();
+    pub fn of(run: &Path) -> Result<RunContents, (PathBuf, io::Error)> {
+        let mut contents = RunContents::default();
         for (path, name, about) in entries(run)? {
             if about.is_dir() {
                 contents.add_directory(path, &name)?;
@@ -99,7 +99,7 @@ impl Contents {
             }
             // A run of its own: windows of PyTorch's profiler.
             HOME => {
-                let mut within = Contents::of(&path)?;
+                let mut within = RunContents::of(&path)?;
                 self.unread = self.unread.take().or(within.unread);
                 // A trace that came after its collector's death.
                 let late = within.others.extract_if(.., |path| {
@@ -283,13 +283,13 @@ mod tests {
         for name in users {
             std::fs::write(run.join(name), r#"{"lr": 0.1}"#).unwrap();
         }
-        let contents = Contents::of(run).unwrap();
+        let contents = RunContents::of(run).unwrap();
         assert!(contents.files.is_empty(), "{contents:?}");
         assert!(contents.directories.is_empty() && contents.unread.is_none(), "{contents:?}");
         std::fs::create_dir(run.join(HOME)).unwrap();
         for (name, is_own) in [("window_7.json", true), ("results.json", false)] {
             std::fs::write(run.join(HOME).join(name), "{}").unwrap();
-            let contents = Contents::of(run).unwrap();
+            let contents = RunContents::of(run).unwrap();
             assert_eq!(contents.directories == [run.join(HOME)], is_own, "{contents:?}");
             assert_eq!(contents.files.len(), usize::from(is_own), "{contents:?}");
         }

@@ -17,14 +17,14 @@ pub struct Format {
     /// The file or directory that it writes without `-o`.
     pub goes: &'static str,
     /// Options that not all formats can honour, of which this one does.
-    pub takes: &'static [Takes],
+    pub takes: &'static [FormatOption],
     /// What writes it.
     pub writer: Writer,
 }
 
 /// An option of some formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takes {
+pub enum FormatOption {
     /// `--weight`.
     Weight,
     /// `--against`.
@@ -59,56 +59,56 @@ pub const FORMATS: &[Format] = &[
         name: "perfetto",
         about: "all ranks in one file, for ui.perfetto.dev",
         goes: "trace.pftrace.gz",
-        takes: &[Takes::MaxSize, Takes::Times],
+        takes: &[FormatOption::MaxSize, FormatOption::Times],
         writer: Writer::Library(perfetto::export),
     },
     Format {
         name: "chrome",
         about: "Chrome JSON, as torch.profiler writes it",
         goes: "rank-N.trace.json.gz",
-        takes: &[Takes::MaxSize, Takes::Times],
+        takes: &[FormatOption::MaxSize, FormatOption::Times],
         writer: Writer::Library(chrome::export),
     },
     Format {
         name: "tensorboard",
         about: "curves and histograms; traces for its plugin",
         goes: "tensorboard/",
-        takes: &[Takes::MaxSize, Takes::Times],
+        takes: &[FormatOption::MaxSize, FormatOption::Times],
         writer: Writer::TensorBoard,
     },
     Format {
         name: "speedscope",
         about: "spans and samples, for speedscope.app",
         goes: "trace.speedscope.json",
-        takes: &[Takes::Times],
+        takes: &[FormatOption::Times],
         writer: Writer::Library(speedscope::export),
     },
     Format {
         name: "pprof",
         about: "samples and allocations, for go tool pprof",
         goes: "trace.pb.gz",
-        takes: &[Takes::Times],
+        takes: &[FormatOption::Times],
         writer: Writer::Library(pprof::export),
     },
     Format {
         name: "folded",
         about: "collapsed stacks, for flame graph tools",
         goes: "stacks.folded",
-        takes: &[Takes::Weight, Takes::Times],
+        takes: &[FormatOption::Weight, FormatOption::Times],
         writer: Writer::Library(folded::export),
     },
     Format {
         name: "flame",
         about: "flame graphs, an interactive HTML page",
         goes: "flame.html",
-        takes: &[Takes::Against, Takes::Json, Takes::Times],
+        takes: &[FormatOption::Against, FormatOption::Json, FormatOption::Times],
         writer: Writer::Library(flame::export),
     },
     Format {
         name: "timeline",
         about: "threads, streams, memory: interactive page",
         goes: "timeline.html",
-        takes: &[Takes::MaxSize, Takes::Times],
+        takes: &[FormatOption::MaxSize, FormatOption::Times],
         writer: Writer::Library(timeline::export),
     },
     Format {
@@ -136,21 +136,21 @@ pub const FORMATS: &[Format] = &[
         name: "parquet",
         about: "tables for DuckDB, Polars and pandas",
         goes: "parquet/",
-        takes: &[Takes::Times, Takes::Compact],
+        takes: &[FormatOption::Times, FormatOption::Compact],
         writer: Writer::Library(parquet::export),
     },
     Format {
         name: "csv",
         about: "the same tables as CSV",
         goes: "csv/",
-        takes: &[Takes::Times],
+        takes: &[FormatOption::Times],
         writer: Writer::Library(csv::export),
     },
     Format {
         name: "json",
         about: "the same tables in one JSON document",
         goes: "tables.json.gz",
-        takes: &[Takes::Times],
+        takes: &[FormatOption::Times],
         writer: Writer::Library(json::export),
     },
     Format {
@@ -180,7 +180,7 @@ pub fn find(name: &str) -> Option<&'static Format> {
 }
 
 /// Names of the formats that honour an option.
-pub fn that_take(option: Takes) -> Vec<&'static str> {
+pub fn names_with(option: FormatOption) -> Vec<&'static str> {
     let takes = |format: &&Format| format.takes.contains(&option);
     FORMATS.iter().filter(takes).map(|format| format.name).collect()
 }

@@ -16,7 +16,7 @@ const MOST_FILES: usize = 3;
 
 /// A symbolizer, and the files that it could not use.
 #[derive(Default)]
-pub struct Late {
+pub struct LateSymbolizer {
     state: Mutex<State>,
 }
 
@@ -36,7 +36,7 @@ enum SameFile {
     Unknown(&'static str),
 }
 
-impl SymbolSource for Late {
+impl SymbolSource for LateSymbolizer {
     fn functions(&self, place: &CodePlace<'_>) -> Vec<Function> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let State { symbolizer, files, left } = &mut *state;
@@ -68,7 +68,7 @@ impl SymbolSource for Late {
     }
 }
 
-impl Late {
+impl LateSymbolizer {
     /// Files that could not be used, in sentences.
     pub fn notes(&self) -> Vec<String> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn code_of_the_same_file_is_named() {
         let (path, elf) = own();
-        let late = Late::default();
+        let late = LateSymbolizer::default();
         let place = CodePlace {
             path: &path,
             build_id: &elf.build_id(),
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn code_of_another_file_is_not_named_and_that_is_reported() {
         let (path, _) = own();
-        let late = Late::default();
+        let late = LateSymbolizer::default();
         let place =
             |path, build_id| CodePlace { path, build_id, pc: own_pc(), recorded_unix_ns: 1 };
         assert_eq!(late.functions(&place(&path, "00ff")), []);

@@ -1,7 +1,7 @@
 //! `TPROF_ENABLED=0`: the switch for job files that keep `tprof run` in front of
 //! their command. The command takes tprof's place, as if it had been typed without tprof.
 
-use super::given::{Given, Source};
+use super::given::{GivenValue, Source};
 use super::values::flag;
 use crate::launch;
 use crate::launch::failures::{not_executed, not_run};
@@ -16,7 +16,7 @@ pub const ENABLED: &str = "TPROF_ENABLED";
 pub fn is_enabled() -> Result<bool, Failure> {
     match std::env::var_os(ENABLED) {
         None => Ok(true),
-        Some(text) => flag(&Given { name: "enabled", text, source: Source::Variable }),
+        Some(text) => flag(&GivenValue { name: "enabled", text, source: Source::Variable }),
     }
 }
 

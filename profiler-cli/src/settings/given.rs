@@ -19,7 +19,7 @@ pub enum Source {
 
 /// A value with its origin.
 #[derive(Clone, Debug)]
-pub struct Given {
+pub struct GivenValue {
     /// Name of the setting.
     pub name: &'static str,
     /// What was given.
@@ -29,7 +29,7 @@ pub struct Given {
 }
 
 /// How the setting is spelt where it was given: `--mem`, `TPROF_MEM`, `mem` in a file.
-impl fmt::Display for Given {
+impl fmt::Display for GivenValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.source {
             Source::Flag => write!(f, "--{}", self.name),
@@ -39,7 +39,7 @@ impl fmt::Display for Given {
     }
 }
 
-impl Given {
+impl GivenValue {
     /// The text; values other than paths must be UTF-8.
     pub fn text(&self) -> Result<&str, Failure> {
         self.text.to_str().ok_or_else(|| self.refuse("the value is not UTF-8 text", ""))

@@ -5,9 +5,9 @@ mod given;
 mod options;
 mod resolve;
 mod resolved;
+mod schedule;
 mod sources;
 pub mod table;
-mod timetable;
 mod values;
 
 pub use options::RunOptions;

@@ -7,9 +7,9 @@
 use super::given::{Source, variable};
 use super::options::RunOptions;
 use super::resolved::Resolved;
-use super::sources::{self, CONFIG_FILE, Layer};
+use super::schedule::ScheduleParts;
+use super::sources::{self, CONFIG_FILE, SettingsLayer};
 use super::table::{ACTIVE, FORCE, IF_EXISTS, REPEAT, SCHEDULE, SETTINGS, WAIT, WARMUP};
-use super::timetable::Parts;
 use super::values;
 use crate::terminal::errors::Failure;
 use std::collections::BTreeMap;
@@ -97,7 +97,7 @@ fn check_compile(config: &Config) -> Result<(), Failure> {
 }
 
 /// Refuses `force` beside another `if-exists` of the same source: neither is the later one.
-fn check_force(layer: &Layer) -> Result<(), Failure> {
+fn check_force(layer: &SettingsLayer) -> Result<(), Failure> {
     let of = |name: &str| layer.iter().find(|(setting, _)| setting.name == name);
     let (Some((_, force)), Some((_, mode))) = (of(FORCE.name), of(IF_EXISTS.name)) else {
         return Ok(());
@@ -112,7 +112,7 @@ fn check_force(layer: &Layer) -> Result<(), Failure> {
 }
 
 /// Refuses a part of the schedule beside `schedule` of the same source, which has it too.
-fn check_parts(layer: &Layer) -> Result<(), Failure> {
+fn check_parts(layer: &SettingsLayer) -> Result<(), Failure> {
     let of = |name: &str| layer.iter().find(|(setting, _)| setting.name == name);
     let parts = [&WAIT, &WARMUP, &ACTIVE, &REPEAT];
     let part = parts.into_iter().find_map(|part| of(part.name));
@@ -126,7 +126,7 @@ fn check_parts(layer: &Layer) -> Result<(), Failure> {
 
 /// Later layers win.
 fn from_layers(
-    layers: [Layer; 3],
+    layers: [SettingsLayer; 3],
     command: &[OsString],
     directory: &Path,
 ) -> Result<Resolved, Failure> {
@@ -160,7 +160,7 @@ fn from_layers(
             started_in: None,
             command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         },
-        parts: Parts::default(),
+        parts: ScheduleParts::default(),
         export: None,
         quiet: false,
         sources: BTreeMap::new(),

@@ -1,7 +1,7 @@
 //! The options of a run, resolved.
 
 use super::given::Source;
-use super::timetable::Parts;
+use super::schedule::ScheduleParts;
 use std::collections::BTreeMap;
 use tprof_collect::Config;
 
@@ -11,7 +11,7 @@ pub struct Resolved {
     /// What the collector needs.
     pub config: Config,
     /// What the schedule and the capture were made of.
-    pub parts: Parts,
+    pub parts: ScheduleParts,
     /// Format to write after the run.
     pub export: Option<String>,
     /// Print no summary.

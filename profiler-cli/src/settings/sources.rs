@@ -6,7 +6,7 @@
 //! a mistyped variable that is silently ignored costs a night of a cluster.
 
 use super::enabled::ENABLED;
-use super::given::{Given, Source, variable};
+use super::given::{GivenValue, Source, variable};
 use super::options::RunOptions;
 use super::table::{OUTPUT, SETTINGS, Setting, find};
 use crate::launch::libraries::LIBRARY_DIR;
@@ -38,22 +38,26 @@ const OTHER_VARIABLES: [&str; 12] = [
 const OTHER_PREFIXES: [&str; 2] = ["TPROF_TEST_", "TPROF_BENCH_"];
 
 /// The values that one source gives.
-pub type Layer = Vec<(&'static Setting, Given)>;
+pub type SettingsLayer = Vec<(&'static Setting, GivenValue)>;
 
 /// What was typed.
-pub fn from_flags(options: RunOptions) -> Layer {
+pub fn from_flags(options: RunOptions) -> SettingsLayer {
     options.given().map(|(setting, text)| given(setting, text, Source::Flag)).collect()
 }
 
-fn given(setting: &'static Setting, text: OsString, source: Source) -> (&'static Setting, Given) {
-    (setting, Given { name: setting.name, text, source })
+fn given(
+    setting: &'static Setting,
+    text: OsString,
+    source: Source,
+) -> (&'static Setting, GivenValue) {
+    (setting, GivenValue { name: setting.name, text, source })
 }
 
 /// The values in the environment. Inside a recorded job `TPROF_OUTPUT` is that
 /// recording's, not a wish for this one.
 pub fn from_variables(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
-) -> Result<Layer, Failure> {
+) -> Result<SettingsLayer, Failure> {
     let variables: BTreeMap<_, _> = variables.into_iter().collect();
     let nested = variables.contains_key(OsStr::new(names::SESSION));
     let mut layer = Vec::new();
@@ -87,7 +91,7 @@ fn unknown_variable(key: &str) -> Failure {
 
 /// Reads the configuration file: `named` (which must exist), or `tprof.toml`
 /// in `directory` if there is one.
-pub fn from_file(named: Option<&OsStr>, directory: &Path) -> Result<Layer, Failure> {
+pub fn from_file(named: Option<&OsStr>, directory: &Path) -> Result<SettingsLayer, Failure> {
     let path = match named {
         Some(named) => directory.join(named),
         None => directory.join("tprof.toml"),
@@ -108,7 +112,7 @@ fn from_toml(
     text: &str,
     path: &Path,
     cannot_read: impl Fn(String) -> Failure,
-) -> Result<Layer, Failure> {
+) -> Result<SettingsLayer, Failure> {
     let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
         let line = e.span().map(|span| text[..span.start].matches('\n').count() + 1);
         let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
@@ -129,7 +133,7 @@ fn from_toml(
         let Some(text) = toml_text(value) else {
             let text = value.to_string().into();
             let kind = value.type_str();
-            return Err(Given { name: setting.name, text, source }
+            return Err(GivenValue { name: setting.name, text, source }
                 .refuse(format!("a value of type {kind} is not allowed"), ""));
         };
         layer.push(given(setting, text.into(), source));

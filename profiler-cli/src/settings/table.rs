@@ -5,9 +5,9 @@
 //! (`TPROF_MAX_SIZE`) and a key of `tprof.toml` (`max-size`). All three, the help,
 //! the completions and `--dry-run` come from here; a new setting is one more entry.
 
-use super::given::Given;
+use super::given::GivenValue;
 use super::resolved::Resolved;
-use super::timetable::{self, CAPTURE_ENDS, UNITS};
+use super::schedule::{self, CAPTURE_ENDS, UNITS};
 use super::values::{
     self, ACTIVITIES, GRAPH_DETAILS, IF_EXISTS_MODES, MEM_MODES, NCCL_EVENTS, ON_FULL,
     OPERATOR_DETAILS, STACK_MODES, TABLE_CACHE_MODES, name_of,
@@ -31,7 +31,7 @@ pub struct Setting {
     /// What it takes.
     pub kind: ValueKind,
     /// Reads a value into the configuration.
-    pub set: fn(&mut Resolved, &Given) -> Result<(), Failure>,
+    pub set: fn(&mut Resolved, &GivenValue) -> Result<(), Failure>,
     /// The value as `tprof.toml` has it; `None` where it is not set.
     pub show: fn(&Resolved) -> Option<toml::Value>,
 }
@@ -449,7 +449,7 @@ pub static UNIT: Setting = Setting {
     help: "What a schedule counts: {values} [default: step]",
     kind: ValueKind::Text("UNIT", || values::names(&UNITS)),
     set: |resolved, given| {
-        resolved.parts.unit = Some(timetable::unit(given)?);
+        resolved.parts.unit = Some(schedule::unit(given)?);
         Ok(())
     },
     show: |resolved| Some(name_of(resolved.parts.unit?, &UNITS).into()),
@@ -462,10 +462,10 @@ pub static CAPTURE_RANGE: Setting = Setting {
     help: "Record a range only: cudaProfilerApi, nvtx:NAME, range:NAME or step:A-B",
     kind: ValueKind::Text("RANGE", || vec!["cudaProfilerApi", "nvtx:", "range:", "step:"]),
     set: |resolved, given| {
-        resolved.parts.range = Some(timetable::range(given)?);
+        resolved.parts.range = Some(schedule::range(given)?);
         Ok(())
     },
-    show: |resolved| Some(timetable::range_text(resolved.parts.range.as_ref()?).into()),
+    show: |resolved| Some(schedule::range_text(resolved.parts.range.as_ref()?).into()),
 };
 
 /// What happens at the end of that range.

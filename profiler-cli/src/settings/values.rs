@@ -1,6 +1,6 @@
 //! What the text of a setting means, and what is refused.
 
-use super::given::Given;
+use super::given::GivenValue;
 use crate::terminal::errors::{Failure, nearest};
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -89,7 +89,7 @@ fn listed(names: &[&str]) -> String {
 }
 
 /// The value of the given name, in any case.
-pub fn one_of<T: Copy>(given: &Given, names: &[(&'static str, T)]) -> Result<T, Failure> {
+pub fn one_of<T: Copy>(given: &GivenValue, names: &[(&'static str, T)]) -> Result<T, Failure> {
     let text = given.text()?;
     let found = names.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
     found.map(|(_, value)| *value).ok_or_else(|| {
@@ -100,7 +100,7 @@ pub fn one_of<T: Copy>(given: &Given, names: &[(&'static str, T)]) -> Result<T, 
 }
 
 /// True or false.
-pub fn flag(given: &Given) -> Result<bool, Failure> {
+pub fn flag(given: &GivenValue) -> Result<bool, Failure> {
     let text = given.text()?.to_ascii_lowercase();
     FLAGS.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
         let right = nearest(&text, ["true", "false"]).unwrap_or("true");
@@ -109,7 +109,7 @@ pub fn flag(given: &Given) -> Result<bool, Failure> {
 }
 
 /// Names of activities, separated by commas.
-pub fn activities(given: &Given) -> Result<Vec<Activity>, Failure> {
+pub fn activities(given: &GivenValue) -> Result<Vec<Activity>, Failure> {
     let mut found = Vec::new();
     for word in given.text()?.split(',').map(str::trim) {
         let names = ACTIVITIES.map(|(name, _)| name);
@@ -133,7 +133,7 @@ pub fn activities(given: &Given) -> Result<Vec<Activity>, Failure> {
 }
 
 /// How allocations are recorded.
-pub fn mem(given: &Given) -> Result<MemMode, Failure> {
+pub fn mem(given: &GivenValue) -> Result<MemMode, Failure> {
     let text = given.text()?.to_ascii_lowercase();
     if let Some(interval) = text.strip_prefix("sampled=") {
         return match parse_size(interval) {
@@ -149,7 +149,7 @@ pub fn mem(given: &Given) -> Result<MemMode, Failure> {
 }
 
 /// Names of NCCL's events, separated by commas.
-pub fn nccl_events(given: &Given) -> Result<Vec<NcclEvent>, Failure> {
+pub fn nccl_events(given: &GivenValue) -> Result<Vec<NcclEvent>, Failure> {
     let text = given.text()?.to_ascii_lowercase();
     if text == "none" {
         return Ok(Vec::new());
@@ -171,7 +171,7 @@ pub fn nccl_events(given: &Given) -> Result<Vec<NcclEvent>, Failure> {
 const MOST_STEPS: u32 = 1000;
 
 /// What a window of PyTorch's profiler is to have, separated by commas; none if it is off.
-pub fn kineto_window(given: &Given) -> Result<Option<KinetoWindow>, Failure> {
+pub fn kineto_window(given: &GivenValue) -> Result<Option<KinetoWindow>, Failure> {
     let text = given.text()?.to_ascii_lowercase();
     if FLAGS.iter().any(|(name, is_on)| *name == text && !is_on) {
         return Ok(None);
@@ -219,7 +219,7 @@ pub fn kineto_text(window: Option<KinetoWindow>) -> String {
 }
 
 /// Events to count.
-pub fn counters(given: &Given) -> Result<Vec<PerfEvent>, Failure> {
+pub fn counters(given: &GivenValue) -> Result<Vec<PerfEvent>, Failure> {
     let text = given.text()?.to_ascii_lowercase();
     let mut found = match text.as_str() {
         "auto" => return Ok(PerfEvent::STANDARD.to_vec()),
@@ -232,7 +232,7 @@ pub fn counters(given: &Given) -> Result<Vec<PerfEvent>, Failure> {
     Ok(found)
 }
 
-fn counter(word: &str, given: &Given) -> Result<PerfEvent, Failure> {
+fn counter(word: &str, given: &GivenValue) -> Result<PerfEvent, Failure> {
     let found = PerfEvent::ALL.iter().find(|(name, _)| *name == word);
     found.map(|(_, event)| *event).ok_or_else(|| {
         let names = PerfEvent::ALL.map(|(name, _)| name);
@@ -250,7 +250,7 @@ fn counter(word: &str, given: &Given) -> Result<PerfEvent, Failure> {
 }
 
 /// Samples a second, up to what the kernel grants.
-pub fn rate(given: &Given) -> Result<u32, Failure> {
+pub fn rate(given: &GivenValue) -> Result<u32, Failure> {
     let most = highest_sample_rate();
     let rate = given.text()?.parse::<u64>().ok().filter(|rate| *rate > 0);
     match rate {
@@ -267,7 +267,7 @@ pub fn rate(given: &Given) -> Result<u32, Failure> {
 }
 
 /// A time between readings, within what can be kept.
-pub fn interval(given: &Given, bounds: RangeInclusive<Duration>) -> Result<Duration, Failure> {
+pub fn interval(given: &GivenValue, bounds: RangeInclusive<Duration>) -> Result<Duration, Failure> {
     let every = parse_duration(given.text()?);
     every.filter(|every| bounds.contains(every)).ok_or_else(|| {
         let (least, most) = (exact_duration(*bounds.start()), exact_duration(*bounds.end()));
@@ -277,14 +277,14 @@ pub fn interval(given: &Given, bounds: RangeInclusive<Duration>) -> Result<Durat
 }
 
 /// A size above 0, in bytes.
-pub fn size(given: &Given) -> Result<u64, Failure> {
+pub fn size(given: &GivenValue) -> Result<u64, Failure> {
     parse_size(given.text()?).filter(|size| *size > 0).ok_or_else(|| {
         given.refuse("the size is a number above 0 with a unit, such as 512K, 64MiB or 2G", "2G")
     })
 }
 
 /// A time, with `zero` one that may be 0.
-pub fn duration(given: &Given, zero: bool) -> Result<Duration, Failure> {
+pub fn duration(given: &GivenValue, zero: bool) -> Result<Duration, Failure> {
     parse_duration(given.text()?).filter(|time| zero || !time.is_zero()).ok_or_else(|| {
         let above = if zero { "" } else { " above 0" };
         let why = format!("the time is a number{above} with a unit, such as 500ms, 2s or 5m");

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use tprof_facts::{histograms, labels};
 use tprof_trace::model::{Counter, MarkKind, Process, ProcessEnd, ProcessIndex, Thread, counter};
 
-use super::about;
+use super::envelope;
 use super::writer::Writer;
-use crate::counters::{self, Thin};
+use crate::counters::{self, Downsampler};
 use crate::gpus::{Gpu, Gpus};
 
 /// A life on a track.
@@ -180,7 +180,7 @@ pub(super) fn memory<W: Write>(to: &mut Writer<'_, W>) -> io::Result<u64> {
         point(to, (Some(process), None), counter::HEAP_BYTES, time_ns, bytes as f64)
     })?;
     let (mut rows, gpus) = (0, Gpus::of(trace));
-    let mut curves: BTreeMap<(Option<ProcessIndex>, &str), Thin> = BTreeMap::new();
+    let mut curves: BTreeMap<(Option<ProcessIndex>, &str), Downsampler> = BTreeMap::new();
     for row in trace.counters().iter().filter(|row| window.holds(row.time_ns)) {
         rows += 1;
         let Counter { time_ns, process, value, .. } = *row;
@@ -195,7 +195,7 @@ pub(super) fn memory<W: Write>(to: &mut Writer<'_, W>) -> io::Result<u64> {
         if let Some(process) = process {
             drawn.insert((process, name));
         }
-        let thin = curves.entry((process, name)).or_insert_with(|| Thin::new(stretch_ns));
+        let thin = curves.entry((process, name)).or_insert_with(|| Downsampler::new(stretch_ns));
         if let Some((time_ns, bytes)) = thin.point(time_ns, value as u64) {
             point(to, (process, None), name, time_ns, bytes as f64)?;
         }
@@ -253,7 +253,7 @@ fn point<W: Write>(
     let first = to.part.trace.processes().first().map_or(0, |process| process.process);
     let pid = match gpu {
         Some(Gpu::Seen(_, device)) => device.to_string().into(),
-        Some(Gpu::OfHost(device)) => about::of_host(device).to_string().into(),
+        Some(Gpu::OfHost(device)) => envelope::of_host(device).to_string().into(),
         None => to.pid(process.unwrap_or(first)),
     };
     // Viewers show name and key: `heap` with its `bytes`.

@@ -27,7 +27,7 @@ pub(super) struct Multiprocessors {
 
 /// A kernel on them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Load {
+pub(super) struct KernelOccupancy {
     /// Blocks of the kernel for each multiprocessor.
     pub blocks: f64,
     /// Warps of them.
@@ -54,7 +54,7 @@ impl Multiprocessors {
     }
 
     /// Of a kernel; none where its sizes are not known.
-    pub fn load(&self, row: &Kernel) -> Option<Load> {
+    pub fn load(&self, row: &Kernel) -> Option<KernelOccupancy> {
         let product = |sizes: [u32; 3]| sizes.iter().map(|&size| u64::from(size)).product::<u64>();
         let (grid, threads) = (product(row.grid), product(row.block));
         if grid == 0 || threads == 0 {
@@ -66,7 +66,7 @@ impl Multiprocessors {
             let blocks = blocks.min(most as f64);
             blocks * threads as f64 / self.most_threads as f64
         };
-        Some(Load {
+        Some(KernelOccupancy {
             blocks,
             warps: blocks * threads as f64 / self.warp_threads as f64,
             occupancy: at_once.map(|most| (100.0 * share(most)).round() as u64),

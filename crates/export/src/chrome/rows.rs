@@ -11,13 +11,13 @@ use tprof_trace::model::*;
 
 use super::occupancy::Multiprocessors;
 use super::operators::OperatorIds;
-use super::places::SlicePlaces;
+use super::slice_tracks::SliceTracks;
 use super::writer::Writer;
 use crate::arrows::Arrows;
 use crate::correlations::Correlations;
 use crate::in_order::TimedRow;
 use crate::text::Text;
-use crate::{OpenRank, words};
+use crate::{OpenRank, kineto_names};
 
 /// Numbers of arrows of the first process are its correlations; those of others differ from here on.
 const PROCESS_SHIFT: u32 = 40;
@@ -35,7 +35,7 @@ pub(super) struct Rows<'a> {
     launched: Correlations,
     operators: OperatorIds,
     arrows: Arrows,
-    places: SlicePlaces,
+    places: SliceTracks,
     devices: FxHashMap<(ProcessIndex, u32), Multiprocessors>,
     objects: Objects,
 }
@@ -58,7 +58,7 @@ impl<'a> Rows<'a> {
             launched: Correlations::default(),
             operators: OperatorIds::of(trace, imported),
             arrows: Arrows::default(),
-            places: SlicePlaces::default(),
+            places: SliceTracks::default(),
             devices: devices.collect(),
             objects: Objects::default(),
         }
@@ -122,13 +122,13 @@ impl<'a> Rows<'a> {
         to: &mut Writer<'_, W>,
     ) -> io::Result<()> {
         self.span(row, to)?;
-        self.places = SlicePlaces::default();
+        self.places = SliceTracks::default();
         Ok(())
     }
 
     fn span<W: Write>(&mut self, row: &Span, to: &mut Writer<'_, W>) -> io::Result<()> {
         let trace = self.trace;
-        let category = match (trace.name(row.category), words::of_span(row.kind)) {
+        let category = match (trace.name(row.category), kineto_names::of_span(row.kind)) {
             // The domain of an NVTX range is no category.
             (category, None) => category,
             ("", Some(implied)) => implied,
@@ -237,7 +237,13 @@ impl<'a> Rows<'a> {
         let call = (row.correlation, row.external);
         let external = self.operators.work(row.process, call, row.graph.is_some());
         to.event(|text| {
-            complete(text, words::of_copy(row.kind), &name, &place, (start_ns, row.duration_ns));
+            complete(
+                text,
+                kineto_names::of_copy(row.kind),
+                &name,
+                &place,
+                (start_ns, row.duration_ns),
+            );
             let mut args = EventArgs::begin(text);
             args.number("External id", external);
             args.number("device", Some(row.device.into()));
@@ -259,7 +265,7 @@ impl<'a> Rows<'a> {
     ) -> io::Result<()> {
         let trace = self.trace;
         let name = match trace.name(row.name) {
-            "" => words::sync_name(row.kind),
+            "" => kineto_names::sync_name(row.kind),
             name => name,
         };
         let interval = (row.start_ns, row.duration_ns);
@@ -292,7 +298,8 @@ impl<'a> Rows<'a> {
         to: &mut Writer<'_, W>,
     ) -> io::Result<()> {
         let trace = self.trace;
-        let category = words::of_device_span(row.kind).unwrap_or_else(|| trace.name(row.category));
+        let category =
+            kineto_names::of_device_span(row.kind).unwrap_or_else(|| trace.name(row.category));
         let interval = (row.start_ns, row.duration_ns);
         let place = self.on_stream(row.device, row.stream, interval, to)?;
         let (start_ns, name) = (to.at(row.start_ns), trace.name(row.name));

@@ -11,7 +11,7 @@ use tprof_trace::model::{Kernel, MemoryCopy, NameId, ProcessIndex};
 
 use super::labels::Labels;
 use super::profile::{Measure, Profile};
-use super::spans::{LaunchSite, Places};
+use super::spans::{LaunchSite, SpanSites};
 use super::tree::{FrameKind, FrameTable};
 use crate::rows::wanted;
 use crate::{OpenRank, Written};
@@ -55,12 +55,12 @@ pub(crate) fn collect(
     labels: &mut Labels<'_>,
     table: &mut FrameTable,
     host: &Profile,
-    places: &Places,
+    places: &SpanSites,
     [by_range, by_stack]: [&mut Profile; 2],
 ) {
     let mut work = work(part, written, table);
     let shares = shares(&mut work);
-    let mut paths = Paths::default();
+    let mut paths = HostPaths::default();
     for (work, share) in work.iter().zip(shares) {
         let find = |map: &FxHashMap<(ProcessIndex, u64), LaunchSite>, key: Option<u64>| {
             map.get(&(work.process, key?)).copied()
@@ -94,10 +94,10 @@ pub(crate) fn memory(
     labels: &mut Labels<'_>,
     table: &mut FrameTable,
     host: &Profile,
-    places: &Places,
+    places: &SpanSites,
     profile: &mut Profile,
 ) {
-    let mut paths = Paths::default();
+    let mut paths = HostPaths::default();
     for (row, place) in &places.allocations {
         if row.device.is_none() {
             continue;
@@ -193,14 +193,14 @@ fn shares(work: &mut [Work]) -> Vec<f64> {
 
 /// Frames of host nodes as they stand above a kernel: without the calls that launched it.
 #[derive(Default)]
-struct Paths {
+struct HostPaths {
     ranges: FxHashMap<u32, Vec<u32>>,
 }
 
 /// Rank, process and thread, which every path of the host tree begins with.
 const ABOVE: usize = 3;
 
-impl Paths {
+impl HostPaths {
     fn range(&mut self, host: &Profile, table: &mut FrameTable, node: u32) -> &[u32] {
         self.ranges.entry(node).or_insert_with(|| {
             let mut frames = host.tree.frames_of(node).split_off(ABOVE);

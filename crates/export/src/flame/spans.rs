@@ -37,7 +37,7 @@ pub(crate) struct LaunchSite {
 
 /// Launches, operators and device allocations among the spans.
 #[derive(Default)]
-pub(crate) struct Places {
+pub(crate) struct SpanSites {
     pub correlations: FxHashMap<(ProcessIndex, u64), LaunchSite>,
     pub externals: FxHashMap<(ProcessIndex, u64), LaunchSite>,
     pub allocations: Vec<(DeviceAllocation, Option<LaunchSite>)>,
@@ -50,7 +50,7 @@ pub(crate) fn collect(
     labels: &mut Labels<'_>,
     table: &mut FrameTable,
     profile: &mut Profile,
-) -> Places {
+) -> SpanSites {
     let file = &part.trace;
     let mut spans = wanted::<Span>(part, written);
     for span in &mut spans {
@@ -62,7 +62,7 @@ pub(crate) fn collect(
     allocations.retain(|row| !row.free);
     allocations.sort_by_key(|row| (row.thread, row.time_ns));
     let mut allocations = allocations.into_iter().peekable();
-    let mut places = Places::default();
+    let mut places = SpanSites::default();
     for spans in spans.chunk_by(|a, b| a.thread == b.thread) {
         let thread = spans[0].thread;
         while let Some(row) = allocations.next_if(|row| row.thread < thread) {
@@ -178,7 +178,7 @@ impl Sweep<'_> {
 
     /// Remembers where a launch and an operator were. The outermost call of a
     /// correlation counts: the runtime's, not the driver's inside it.
-    fn note(&self, span: &Span, places: &mut Places) {
+    fn note(&self, span: &Span, places: &mut SpanSites) {
         let Some(place) = self.place() else { return };
         let calls = matches!(span.kind, SpanKind::Runtime | SpanKind::Driver);
         if let (true, Some(correlation)) = (calls, span.correlation) {

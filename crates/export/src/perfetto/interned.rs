@@ -6,8 +6,8 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, ProcessIndex, StackId, ThreadState};
 
 use super::fields::{frame, interned, mapping, stack};
+use crate::kineto_names;
 use crate::proto::Proto;
-use crate::words;
 
 /// What the next packets refer to and the reader does not know yet is collected
 /// in `new`, which is written before the packet.
@@ -112,7 +112,7 @@ impl<'a> Interned<'a> {
         for found in self.frames.of_stack(process, id) {
             ids.push(self.frame(&found.function, found.file, found.line, found.relative));
         }
-        if let Some(waiting) = words::waiting(state) {
+        if let Some(waiting) = kineto_names::waiting(state) {
             ids.push(self.frame(waiting, "", 0, 0));
         }
         let iid = next(&mut self.last, interned::STACKS);

@@ -11,7 +11,7 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{Communicator, ProcessIndex, ThreadIndex};
 
 use super::fields::{counter, descriptor, packet, process, thread};
-use super::out::Out;
+use super::packet_writer::PacketWriter;
 use crate::gpus::Gpu;
 use crate::lanes::NestedLanes;
 use crate::proto::Proto;
@@ -57,7 +57,7 @@ impl Shared {
 
 /// The owner of a track's intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Row {
+pub(super) enum TrackRow {
     Thread(ThreadIndex),
     /// Kernels and copies of a stream.
     Stream(ProcessIndex, u32, u64),
@@ -72,7 +72,7 @@ pub(super) enum Row {
 
 /// The owner of a counter's curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Owner {
+pub(super) enum CounterOwner {
     Process(ProcessIndex),
     Device(ProcessIndex, u32),
     /// A device that no process is known to see.
@@ -105,8 +105,8 @@ pub(super) struct Tracks<'a> {
     processes: FxHashMap<ProcessIndex, (u64, u32)>,
     by_pid: FxHashMap<u32, (u64, u32)>,
     devices: FxHashMap<(ProcessIndex, u32), u64>,
-    rows: FxHashMap<Row, TrackLanes>,
-    counters: FxHashMap<(Owner, Box<str>), u64>,
+    rows: FxHashMap<TrackRow, TrackLanes>,
+    counters: FxHashMap<(CounterOwner, Box<str>), u64>,
     host: Option<u64>,
 }
 
@@ -130,10 +130,10 @@ impl<'a> Tracks<'a> {
     /// The track for an interval of a row.
     pub fn place<W: Write>(
         &mut self,
-        row: Row,
+        row: TrackRow,
         (start_ns, end_ns): (u64, u64),
         shared: &mut Shared,
-        out: &mut Out<W>,
+        out: &mut PacketWriter<W>,
     ) -> io::Result<u64> {
         let found = self.rows.entry(row);
         let lane = found
@@ -154,7 +154,7 @@ impl<'a> Tracks<'a> {
         &mut self,
         index: ProcessIndex,
         shared: &mut Shared,
-        out: &mut Out<W>,
+        out: &mut PacketWriter<W>,
     ) -> io::Result<(u64, u32)> {
         if let Some(found) = self.processes.get(&index) {
             return Ok(*found);
@@ -202,26 +202,26 @@ impl<'a> Tracks<'a> {
 
     fn lane<W: Write>(
         &mut self,
-        row: Row,
+        row: TrackRow,
         further: bool,
         shared: &mut Shared,
-        out: &mut Out<W>,
+        out: &mut PacketWriter<W>,
     ) -> io::Result<u64> {
         let file = self.file;
         let (parent, name, sort) = match row {
-            Row::Thread(index) => return self.thread(index, further, shared, out),
-            Row::Stream(process, device, stream) => {
+            TrackRow::Thread(index) => return self.thread(index, further, shared, out),
+            TrackRow::Stream(process, device, stream) => {
                 let name = labels::stream(file, process, device, stream);
                 (self.device(process, device, shared, out)?, name, 10 + 4 * stream)
             }
-            Row::Ranges(process, device, stream) => {
+            TrackRow::Ranges(process, device, stream) => {
                 let (name, sort) = match stream {
                     Some(stream) => (format!("stream {stream} ranges"), 9 + 4 * stream),
                     None => ("ranges".to_owned(), 5),
                 };
                 (self.device(process, device, shared, out)?, name, sort)
             }
-            Row::Waits(process, device, stream) => {
+            TrackRow::Waits(process, device, stream) => {
                 let (name, sort) = match stream {
                     Some(stream) => (format!("stream {stream} waits"), 11 + 4 * stream),
                     None => ("waits".to_owned(), 6),
@@ -232,7 +232,7 @@ impl<'a> Tracks<'a> {
                 };
                 (parent, name, sort)
             }
-            Row::Communicator(process, communicator) => {
+            TrackRow::Communicator(process, communicator) => {
                 let named = communicator.and_then(|of| file.communicator(process, of));
                 let name = named.map_or_else(
                     || "collectives".to_owned(),
@@ -240,7 +240,9 @@ impl<'a> Tracks<'a> {
                 );
                 (self.process(process, shared, out)?.0, name, 4)
             }
-            Row::Life(process) => (self.process(process, shared, out)?.0, "life".to_owned(), 1),
+            TrackRow::Life(process) => {
+                (self.process(process, shared, out)?.0, "life".to_owned(), 1)
+            }
         };
         self.named(parent, &name, sort, shared, out)
     }
@@ -250,7 +252,7 @@ impl<'a> Tracks<'a> {
         index: ThreadIndex,
         further: bool,
         shared: &mut Shared,
-        out: &mut Out<W>,
+        out: &mut PacketWriter<W>,
     ) -> io::Result<u64> {
         let row = self.file.thread(index);
         let (tid, owner) = row.map_or((0, 0), |thread| (thread.tid, thread.process));
@@ -288,7 +290,7 @@ impl<'a> Tracks<'a> {
         process: ProcessIndex,
         device: u32,
         shared: &mut Shared,
-        out: &mut Out<W>,
+        out: &mut PacketWriter<W>,
     ) -> io::Result<u64> {
         if let Some(track) = self.devices.get(&(process, device)) {
             return Ok(*track);
@@ -307,23 +309,25 @@ impl<'a> Tracks<'a> {
     /// The track of a curve.
     pub fn counter<W: Write>(
         &mut self,
-        owner: Owner,
+        owner: CounterOwner,
         name: &str,
         unit: Unit,
         shared: &mut Shared,
-        out: &mut Out<W>,
+        out: &mut PacketWriter<W>,
     ) -> io::Result<u64> {
         if let Some(track) = self.counters.get(&(owner, name.into())) {
             return Ok(*track);
         }
         let parent = match owner {
-            Owner::Process(process) => Some(self.process(process, shared, out)?.0),
-            Owner::Device(process, device) => Some(self.device(process, device, shared, out)?),
-            Owner::Host | Owner::Gpu(_) => None,
+            CounterOwner::Process(process) => Some(self.process(process, shared, out)?.0),
+            CounterOwner::Device(process, device) => {
+                Some(self.device(process, device, shared, out)?)
+            }
+            CounterOwner::Host | CounterOwner::Gpu(_) => None,
         };
         let track = shared.track();
         let of = match owner {
-            Owner::Gpu(gpu) => format!("{}: {name}", gpu.label()),
+            CounterOwner::Gpu(gpu) => format!("{}: {name}", gpu.label()),
             _ => name.to_owned(),
         };
         let title = match (parent, self.label.as_str()) {
@@ -348,7 +352,11 @@ impl<'a> Tracks<'a> {
     }
 
     /// The track of marks and losses that belong to no process.
-    pub fn host<W: Write>(&mut self, shared: &mut Shared, out: &mut Out<W>) -> io::Result<u64> {
+    pub fn host<W: Write>(
+        &mut self,
+        shared: &mut Shared,
+        out: &mut PacketWriter<W>,
+    ) -> io::Result<u64> {
         if let Some(track) = self.host {
             return Ok(track);
         }
@@ -369,7 +377,7 @@ impl<'a> Tracks<'a> {
         name: &str,
         sort: u64,
         shared: &mut Shared,
-        out: &mut Out<W>,
+        out: &mut PacketWriter<W>,
     ) -> io::Result<u64> {
         let track = shared.track();
         out.packet(|fields| {

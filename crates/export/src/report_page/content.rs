@@ -8,7 +8,7 @@ pub struct ReportPage {
     /// The figures that come first.
     pub facts: Vec<Fact>,
     /// Whether everything was recorded, in a sentence, and what was not.
-    pub complete: Complete,
+    pub complete: Completeness,
     /// Its parts.
     pub sections: Vec<Section>,
     /// Other pages of the run: what they are, and where, relative to this one.
@@ -28,7 +28,7 @@ pub struct Fact {
 
 /// What was recorded and what was not.
 #[derive(Clone, Debug, Default)]
-pub struct Complete {
+pub struct Completeness {
     /// Nothing was lost, every process was recorded.
     pub whole: bool,
     /// That in a sentence.

@@ -215,7 +215,7 @@ fn cards(out: &mut String, table: &Table) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report_page::{Chart, Complete, Fact};
+    use crate::report_page::{Chart, Completeness, Fact};
 
     const HOSTILE: &str = "<img src=x onerror=\"a('b')\"></script>";
 
@@ -285,7 +285,7 @@ mod tests {
                 value: HOSTILE.into(),
                 remark: HOSTILE.into(),
             }],
-            complete: Complete {
+            complete: Completeness {
                 whole: false,
                 sentence: HOSTILE.into(),
                 gaps: vec![HOSTILE.into()],

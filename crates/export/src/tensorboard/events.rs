@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use super::analysed::CounterKey;
+use super::analysis::CounterKey;
 use super::histogram::Histogram;
 use super::progress::Progress;
 use super::record;
@@ -47,7 +47,7 @@ mod tensor {
 
 /// When an event is drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct At {
+pub(super) struct EventTime {
     /// Number of a training step, or milliseconds since the run began.
     pub step: u64,
     /// Seconds since 1970.
@@ -96,7 +96,7 @@ impl<W: Write> EventFile<W> {
     }
 
     /// Writes a point of a curve. TensorBoard keeps 32-bit numbers.
-    pub fn scalar(&mut self, tag: &Tag, at: At, value: f64) -> io::Result<()> {
+    pub fn scalar(&mut self, tag: &Tag, at: EventTime, value: f64) -> io::Result<()> {
         let narrow = value as f32;
         if value.is_finite() && !narrow.is_finite() {
             self.left_out += 1;
@@ -106,7 +106,7 @@ impl<W: Write> EventFile<W> {
     }
 
     /// Writes a histogram.
-    pub fn histogram(&mut self, tag: &Tag, at: At, of: &Histogram) -> io::Result<()> {
+    pub fn histogram(&mut self, tag: &Tag, at: EventTime, of: &Histogram) -> io::Result<()> {
         let limits: Vec<f64> = of.buckets.iter().map(|bucket| bucket.0).collect();
         let counts: Vec<f64> = of.buckets.iter().map(|bucket| bucket.1 as f64).collect();
         self.value(tag, "histograms", at, |proto| {
@@ -123,7 +123,7 @@ impl<W: Write> EventFile<W> {
     }
 
     /// Writes a text, which is shown as Markdown.
-    pub fn text(&mut self, tag: &Tag, at: At, markdown: &str) -> io::Result<()> {
+    pub fn text(&mut self, tag: &Tag, at: EventTime, markdown: &str) -> io::Result<()> {
         self.value(tag, "text", at, |proto| {
             let open = proto.open(summary::TENSOR);
             proto.uint(tensor::TYPE, tensor::STRING);
@@ -163,7 +163,7 @@ impl<W: Write> EventFile<W> {
         &mut self,
         tag: &Tag,
         plugin: &str,
-        at: At,
+        at: EventTime,
         write: impl FnOnce(&mut Proto),
     ) -> io::Result<()> {
         if self.progress.until_s.get(&tag.name).is_some_and(|until_s| at.wall_s <= *until_s) {

@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use tprof_facts::labels;
 use tprof_trace::RunDir;
 
-use super::analysed::{Analysed, RankFigures};
+use super::analysis::{RankFigures, RunAnalysis};
+use super::event_times::begins_s;
 use super::events::EventFile;
-use super::moments::begins_s;
 use super::progress::{Extent, Progress};
-use super::rank::{Omitted, RankLog};
+use super::rank::{MissingData, RankLog};
 use super::{file_name, log_texts, note_how_to_open, note_omitted};
 use crate::{ExportError, OpenRank, Options, Selection, Slice, Written, chrome, paths};
 
@@ -68,7 +68,7 @@ impl LiveLog {
         mut self,
         run: &RunDir,
         options: &Options<'_>,
-        analysed: &Analysed,
+        analysed: &RunAnalysis,
     ) -> Result<Written, ExportError> {
         if self.directory.symlink_metadata().is_err() {
             return super::export(run, options, analysed);
@@ -125,7 +125,7 @@ impl LiveLog {
 
 /// What was appended.
 struct Added {
-    omitted: Omitted,
+    omitted: MissingData,
     steps_inferred: bool,
 }
 

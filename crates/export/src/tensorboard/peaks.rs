@@ -9,7 +9,7 @@ use tprof_trace::model::{DeviceAllocation, MemoryRecording, ProcessIndex};
 use crate::{OpenRank, counters};
 
 /// The highest value of each step, in the order of steps.
-pub(super) struct Peaks<'a> {
+pub(super) struct StepPeaks<'a> {
     steps: &'a [Step],
     /// Whether a value holds until the next: all changes were recorded.
     holds: bool,
@@ -19,10 +19,10 @@ pub(super) struct Peaks<'a> {
     peaks: Vec<Option<u64>>,
 }
 
-impl<'a> Peaks<'a> {
+impl<'a> StepPeaks<'a> {
     /// Of steps in order of time that do not overlap.
-    pub fn new(steps: &'a [Step], holds: bool) -> Peaks<'a> {
-        Peaks { steps, holds, held: None, at: 0, peaks: vec![None; steps.len()] }
+    pub fn new(steps: &'a [Step], holds: bool) -> StepPeaks<'a> {
+        StepPeaks { steps, holds, held: None, at: 0, peaks: vec![None; steps.len()] }
     }
 
     /// Takes a value; times must not fall.
@@ -66,7 +66,7 @@ pub(super) fn heap(
 ) -> Vec<(usize, u64)> {
     let row = part.trace.process(process);
     let exact = row.is_none_or(|row| row.memory == MemoryRecording::Exact);
-    let mut peaks = Peaks::new(steps, exact);
+    let mut peaks = StepPeaks::new(steps, exact);
     // A stretch of nothing is each event by itself.
     let read: Result<(), Infallible> = counters::heap(&part.trace, 0, |of, time_ns, bytes| {
         if of == process {
@@ -84,12 +84,14 @@ pub(super) fn devices(
     process: ProcessIndex,
     steps: &[Step],
 ) -> BTreeMap<u32, Vec<(usize, u64)>> {
-    let mut of: BTreeMap<u32, Peaks<'_>> = BTreeMap::new();
+    let mut of: BTreeMap<u32, StepPeaks<'_>> = BTreeMap::new();
     for row in part.trace.in_order::<DeviceAllocation>(0, u64::MAX).flatten() {
         if let (Some(device), Some(bytes)) = (row.device, row.total_allocated_bytes)
             && row.process == process
         {
-            of.entry(device).or_insert_with(|| Peaks::new(steps, true)).take(row.time_ns, bytes);
+            of.entry(device)
+                .or_insert_with(|| StepPeaks::new(steps, true))
+                .take(row.time_ns, bytes);
         }
     }
     of.into_iter().map(|(device, peaks)| (device, peaks.finish().collect())).collect()
@@ -97,7 +99,7 @@ pub(super) fn devices(
 
 /// Highest of a counter's readings in each step.
 pub(super) fn readings(readings: &[(u64, f64)], steps: &[Step]) -> Vec<(usize, u64)> {
-    let mut peaks = Peaks::new(steps, false);
+    let mut peaks = StepPeaks::new(steps, false);
     readings.iter().for_each(|(time_ns, value)| peaks.take(*time_ns, value.max(0.0) as u64));
     peaks.finish().collect()
 }
@@ -113,7 +115,7 @@ mod tests {
 
     fn peaks(values: &[(u64, u64)], holds: bool) -> Vec<(usize, u64)> {
         let steps = steps(&[(10, 20), (20, 30), (40, 50), (60, 70)]);
-        let mut peaks = Peaks::new(&steps, holds);
+        let mut peaks = StepPeaks::new(&steps, holds);
         values.iter().for_each(|(time, value)| peaks.take(*time, *value));
         peaks.finish().collect()
     }

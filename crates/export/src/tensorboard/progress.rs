@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::analysed::CounterKey;
+use super::analysis::CounterKey;
 
 /// What is in an event file.
 #[derive(Debug, Default)]

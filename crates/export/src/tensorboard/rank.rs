@@ -11,16 +11,16 @@ use tprof_trace::model::{
     DeviceAllocation, KernelOutline, MemoryRecording, ProcessIndex, SpanOutline, counter,
 };
 
-use super::analysed::{CounterKey, Figure, RankFigures, StepFigures};
-use super::events::{At, EventFile, Tag, code};
+use super::analysis::{CounterKey, Figure, RankFigures, StepFigures};
+use super::event_times::{at_step, at_time, begins_s, wall_s};
+use super::events::{EventFile, EventTime, Tag, code};
 use super::histogram::{Durations, Histogram};
-use super::moments::{at_step, at_time, begins_s, wall_s};
-use super::own::{self, LeftOut};
+use super::program_histograms::{self, SkippedHistograms};
 use super::progress::Extent;
 use super::series::{Series, free, series};
 use super::{graph, peaks, throughput};
 use crate::OpenRank;
-use crate::counters::{self, POINTS, Thin, stretch};
+use crate::counters::{self, Downsampler, POINTS, stretch};
 
 /// Histograms over the steps of a rank, at most.
 const MOST_HISTOGRAMS: usize = 50;
@@ -44,11 +44,11 @@ pub(super) struct RankLog<'a, W> {
 
 /// What the event file of a rank lacks.
 #[derive(Debug, Default)]
-pub(super) struct Omitted {
+pub(super) struct MissingData {
     /// Values that no 32-bit number holds.
     pub wide: u64,
     /// Of the program's own histograms.
-    pub own: LeftOut,
+    pub own: SkippedHistograms,
     /// Nodes of the model's graph.
     pub nodes: u64,
 }
@@ -81,7 +81,7 @@ impl<'a, W: Write> RankLog<'a, W> {
     }
 
     /// Writes all that is known of the rank.
-    pub fn write(mut self, figures: &RankFigures) -> io::Result<(EventFile<W>, Omitted)> {
+    pub fn write(mut self, figures: &RankFigures) -> io::Result<(EventFile<W>, MissingData)> {
         let all = series(self.part, self.process, self.file.names());
         self.step_times(figures)?;
         if self.extent == Extent::SoFar {
@@ -91,7 +91,7 @@ impl<'a, W: Write> RankLog<'a, W> {
             let settled_ns = self.steps.last().map_or(0, |step| step.end_ns);
             let own = self.own_histograms(settled_ns)?;
             let wide = self.file.left_out;
-            return Ok((self.file, Omitted { wide, own, nodes: 0 }));
+            return Ok((self.file, MissingData { wide, own, nodes: 0 }));
         }
         self.throughput(&all)?;
         self.peaks(&all)?;
@@ -108,12 +108,19 @@ impl<'a, W: Write> RankLog<'a, W> {
             nodes = graph.left_out;
         }
         let wide = self.file.left_out;
-        Ok((self.file, Omitted { wide, own, nodes }))
+        Ok((self.file, MissingData { wide, own, nodes }))
     }
 
     /// Histograms that the program records itself.
-    fn own_histograms(&mut self, until_ns: u64) -> io::Result<LeftOut> {
-        own::write(self.part, self.zero, self.process, &self.steps, until_ns, &mut self.file)
+    fn own_histograms(&mut self, until_ns: u64) -> io::Result<SkippedHistograms> {
+        program_histograms::write(
+            self.part,
+            self.zero,
+            self.process,
+            &self.steps,
+            until_ns,
+            &mut self.file,
+        )
     }
 
     /// Step times, and what they were for on devices.
@@ -254,7 +261,7 @@ impl<'a, W: Write> RankLog<'a, W> {
     /// Bytes in use and held on each device over time, as the framework's allocator counts them.
     fn device_memory(&mut self) -> io::Result<()> {
         let (part, zero, stretch_ns) = (self.part, self.zero, self.stretch_ns());
-        let mut curves: BTreeMap<(bool, ProcessIndex, u32), (Tag, Thin)> = BTreeMap::new();
+        let mut curves: BTreeMap<(bool, ProcessIndex, u32), (Tag, Downsampler)> = BTreeMap::new();
         let mut taken = HashSet::new();
         for row in part
             .trace
@@ -278,7 +285,7 @@ impl<'a, W: Write> RankLog<'a, W> {
                     };
                     let name = format!("time/{what}/{}", labels::device(device));
                     let tag = Tag { name: free(name, &mut taken), about: about.to_owned() };
-                    (tag, Thin::new(stretch_ns))
+                    (tag, Downsampler::new(stretch_ns))
                 });
                 if let Some((time_ns, bytes)) = thin.point(row.time_ns, bytes) {
                     self.file.scalar(tag, at_time(zero, part, time_ns), bytes as f64)?;
@@ -347,7 +354,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         let kernels = part.trace.blocks::<KernelOutline>().flatten();
         let end_ns = |kernel: &KernelOutline| kernel.start_ns.saturating_add(kernel.duration_ns);
         let kernels = kernels.filter(|kernel| part.window.touches(kernel.start_ns, end_ns(kernel)));
-        let groups: Vec<(u64, At)> = groups(&self.steps)
+        let groups: Vec<(u64, EventTime)> = groups(&self.steps)
             .filter_map(|group| Some((group.first()?.start_ns, at_step(zero, part, group.last()?))))
             .collect();
         let mut durations = vec![Durations::new(); groups.len().max(1)];
@@ -363,7 +370,7 @@ impl<'a, W: Write> RankLog<'a, W> {
             };
             durations[group].add(kernel.duration_ns);
         }
-        let whole = At { step: 0, wall_s: wall_s(zero, part.at(last_ns)) };
+        let whole = EventTime { step: 0, wall_s: wall_s(zero, part.at(last_ns)) };
         for (group, durations) in durations.into_iter().enumerate() {
             if let Some(of) = durations.histogram() {
                 let at = groups.get(group).map_or(whole, |(_, at)| *at);
@@ -432,7 +439,7 @@ fn named(figure: Figure) -> (&'static str, &'static str, f64) {
 
 /// The highest reading of each stretch, and the last one.
 fn highest(readings: &[(u64, f64)], stretch_ns: u64) -> Vec<(u64, f64)> {
-    let mut thin = Thin::new(stretch_ns);
+    let mut thin = Downsampler::new(stretch_ns);
     let mut kept: Vec<(u64, f64)> =
         readings.iter().filter_map(|(time_ns, value)| thin.point(*time_ns, *value)).collect();
     kept.extend(thin.rest());

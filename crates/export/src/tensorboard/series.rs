@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use tprof_facts::labels::{self, Ids};
 use tprof_trace::model::{Counter, ProcessIndex, counter};
 
-use super::analysed::CounterKey;
+use super::analysis::CounterKey;
 use crate::OpenRank;
 use crate::gpus::Gpus;
 

@@ -10,7 +10,7 @@ use tprof_trace::model::{DeviceAllocation, ProcessEnd, ProcessIndex};
 
 use super::device_memory;
 use super::processes::Processes;
-use crate::counters::{Thin, heap, stretch};
+use crate::counters::{Downsampler, heap, stretch};
 use crate::gpus::{Gpu, Gpus};
 use crate::page::Payload;
 use crate::rows::wanted;
@@ -74,7 +74,7 @@ impl Curves {
                 }
                 _ => points.push((last_ns, held)),
             }
-            let mut thin = Thin::new(stretch_ns);
+            let mut thin = Downsampler::new(stretch_ns);
             let mut kept = Vec::new();
             for (time_ns, bytes) in levels_within(&points, part.window) {
                 kept.extend(thin.point(part.at(time_ns), bytes));
@@ -93,7 +93,7 @@ impl Curves {
         stretch_ns: u64,
     ) {
         type Key = (ProcessIndex, u32, &'static str);
-        let mut curves: BTreeMap<Key, (Thin, Vec<(u64, u64)>)> = BTreeMap::new();
+        let mut curves: BTreeMap<Key, (Downsampler, Vec<(u64, u64)>)> = BTreeMap::new();
         for row in wanted::<DeviceAllocation>(part, written) {
             let Some(device) = row.device else { continue };
             let totals = [
@@ -104,7 +104,7 @@ impl Curves {
                 let Some(bytes) = bytes else { continue };
                 let key = (row.process, device, name);
                 let curve =
-                    curves.entry(key).or_insert_with(|| (Thin::new(stretch_ns), Vec::new()));
+                    curves.entry(key).or_insert_with(|| (Downsampler::new(stretch_ns), Vec::new()));
                 curve.1.extend(curve.0.point(part.at(row.time_ns), bytes));
             }
         }
@@ -133,7 +133,7 @@ impl Curves {
             let points = levels_within(&points, part.window);
             let whole = points.iter().all(|(_, value)| value.fract() == 0.0);
             let scale: u64 = if whole { 1 } else { 1000 };
-            let mut thin = Thin::new(stretch_ns);
+            let mut thin = Downsampler::new(stretch_ns);
             let mut kept = Vec::new();
             for (time_ns, value) in points.into_iter().filter(|(_, value)| *value >= 0.0) {
                 kept.extend(thin.point(part.at(time_ns), (value * scale as f64).round() as u64));

@@ -13,9 +13,9 @@ use tprof_trace::model::{
 use super::events::{Event, EventKind, Lane, LaneKind, Lanes};
 use super::graphs::{GraphRuns, graph_name};
 use super::processes::Processes;
-use crate::collectives::meeting;
+use crate::collectives::shared_id;
+use crate::kineto_names::sync_name;
 use crate::rows::wanted;
-use crate::words::sync_name;
 use crate::{OpenRank, Written};
 
 type LaneKey = (ProcessIndex, Option<u32>, LaneKind, Option<u64>);
@@ -141,8 +141,8 @@ fn collectives(
     for row in wanted::<Collective>(part, written) {
         let Some(correlation) = row.correlation else { continue };
         let described = known.entry((row.process, correlation)).or_default();
-        if let Some(meeting) = meeting(&part.trace, &row) {
-            described.kin = meeting;
+        if let Some(shared_id) = shared_id(&part.trace, &row) {
+            described.kin = shared_id;
         }
         let text = &mut described.text;
         if !text.is_empty() {

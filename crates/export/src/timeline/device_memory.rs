@@ -7,14 +7,14 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{Allocator, DeviceAllocation, MemoryKind, ProcessIndex};
 
 /// A device as a process numbers it.
-pub(super) type DeviceOf = (ProcessIndex, u32);
+pub(super) type ProcessDevice = (ProcessIndex, u32);
 
 /// Bytes that each process had of each device after each change, in order of time. Blocks of a
 /// framework's allocator lie in what it took before, and do not count again.
-pub(super) fn taken(trace: &TraceFile) -> BTreeMap<DeviceOf, Vec<(u64, u64)>> {
-    let mut levels: BTreeMap<DeviceOf, Vec<(u64, u64)>> = BTreeMap::new();
+pub(super) fn taken(trace: &TraceFile) -> BTreeMap<ProcessDevice, Vec<(u64, u64)>> {
+    let mut levels: BTreeMap<ProcessDevice, Vec<(u64, u64)>> = BTreeMap::new();
     let mut blocks: FxHashMap<(ProcessIndex, u64), (u32, u64)> = FxHashMap::default();
-    let mut change = |of: DeviceOf, time_ns: u64, taken: u64, given: u64| {
+    let mut change = |of: ProcessDevice, time_ns: u64, taken: u64, given: u64| {
         let points = levels.entry(of).or_default();
         let before = points.last().map_or(0, |(_, bytes)| *bytes);
         points.push((time_ns, before.saturating_add(taken).saturating_sub(given)));

@@ -12,16 +12,16 @@ use tprof_trace::run::ProcessInfo;
 
 use super::error::SnapshotError;
 use super::json;
-use super::reading::{Reading, Words};
+use super::reading::{EventNames, Reading};
 use super::stacks::SnapshotStacks;
 use super::totals;
-use crate::era::{Moment, Times};
 use crate::error::ImportError;
-use crate::facts::property;
+use crate::losses::{LossReason, Tally};
 use crate::output::Output;
 use crate::pickle::{self, Arena, Value};
-use crate::tally::{Lost, Tally};
+use crate::run_period::{EventMoment, Times};
 use crate::threads::MAIN;
+use crate::top_level::property;
 
 /// JSON of a member of the top level.
 const MAX_FACT_BYTES: usize = 256 << 10;
@@ -52,7 +52,7 @@ pub(crate) fn read(
     output: &mut Output,
 ) -> Result<Snapshot, SnapshotError> {
     let (arena, root) = pickle::read(input)?;
-    let words = Words::of(output);
+    let words = EventNames::of(output);
     let mut reading = Reading {
         arena: &arena,
         words,
@@ -129,7 +129,7 @@ fn top_level(reading: &mut Reading<'_, '_>, root: Value) -> Result<Members, Snap
                 }
                 fact(reading, key, *value);
             }
-            None => reading.output.tally.lose(Lost::SnapshotDetails),
+            None => reading.output.tally.lose(LossReason::SnapshotDetails),
         }
     }
     Ok(members)
@@ -157,23 +157,23 @@ fn fact(reading: &mut Reading<'_, '_>, key: &[u8], value: Value) {
             let key = format!("torch.memory_snapshot.{}", String::from_utf8_lossy(key));
             property(&key, text, reading.output);
         }
-        _ => reading.output.tally.lose(Lost::FactTooLong),
+        _ => reading.output.tally.lose(LossReason::FactTooLong),
     }
 }
 
 /// Gives entries whose time cannot be the time of the one before: their order is certain.
 fn settle_times(events: &mut [AllocatorEvent], tally: &mut Tally) {
     let mut times = Times::default();
-    let moment = |time_ns| Moment { time_ns, is_zero: time_ns == 0 };
+    let moment = |time_ns| EventMoment { time_ns, is_zero: time_ns == 0 };
     events.iter().filter_map(|event| event.time_ns).for_each(|time_ns| times.add(moment(time_ns)));
-    let Some(era) = times.era() else { return };
+    let Some(run_period) = times.run_period() else { return };
     let is_outside =
-        |time_ns: Option<u64>| time_ns.is_some_and(|ns| era.outside(moment(ns)).is_some());
+        |time_ns: Option<u64>| time_ns.is_some_and(|ns| run_period.outside(moment(ns)).is_some());
     let mut last_ns =
         events.iter().filter_map(|event| event.time_ns).find(|ns| !is_outside(Some(*ns)));
     for event in events {
         if is_outside(event.time_ns) {
-            tally.lose(Lost::SnapshotTime);
+            tally.lose(LossReason::SnapshotTime);
             event.time_ns = last_ns;
         }
         last_ns = event.time_ns.or(last_ns);

@@ -8,9 +8,9 @@ use tprof_trace::model::{AllocatorBlock, AllocatorEvent, AllocatorSegment, NameI
 use super::error::SnapshotError;
 use super::json;
 use super::stacks::SnapshotStacks;
+use crate::losses::LossReason;
 use crate::output::Output;
 use crate::pickle::{Arena, Value};
-use crate::tally::Lost;
 
 /// JSON of the keys that no column takes, of one row.
 const MAX_ARGS_BYTES: usize = 4 << 10;
@@ -28,7 +28,7 @@ pub(super) struct HeldBytes {
 
 /// Names of what the allocator does and of states, as the file's names.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Words {
+pub(super) struct EventNames {
     pub alloc: NameId,
     pub free_requested: NameId,
     pub free_completed: NameId,
@@ -39,9 +39,9 @@ pub(super) struct Words {
     pub active_allocated: NameId,
 }
 
-impl Words {
-    pub fn of(output: &mut Output) -> Words {
-        Words {
+impl EventNames {
+    pub fn of(output: &mut Output) -> EventNames {
+        EventNames {
             alloc: output.plain_name("alloc"),
             free_requested: output.plain_name("free_requested"),
             free_completed: output.plain_name("free_completed"),
@@ -58,7 +58,7 @@ impl Words {
 pub(super) struct Reading<'a, 'i> {
     pub arena: &'a Arena<'i>,
     pub output: &'a mut Output,
-    pub words: Words,
+    pub words: EventNames,
     pub stacks: SnapshotStacks,
     pub held: BTreeMap<Option<u32>, HeldBytes>,
     pub next_segment: u64,
@@ -110,7 +110,7 @@ impl Reading<'_, '_> {
         let name = match whole {
             true => self.output.json_name(&text),
             false => {
-                self.output.tally.lose(Lost::SnapshotDetails);
+                self.output.tally.lose(LossReason::SnapshotDetails);
                 NameId(0)
             }
         };

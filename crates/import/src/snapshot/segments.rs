@@ -4,8 +4,8 @@ use tprof_trace::model::{AllocatorBlock, AllocatorSegment, NameId};
 
 use super::error::SnapshotError;
 use super::reading::{HeldBytes, Reading};
+use crate::losses::LossReason;
 use crate::pickle::Value;
-use crate::tally::Lost;
 use crate::threads::MAIN;
 
 impl Reading<'_, '_> {
@@ -21,7 +21,7 @@ impl Reading<'_, '_> {
     fn segment(&mut self, value: Value, host: bool) -> Result<(), SnapshotError> {
         let arena = self.arena;
         let Some(pairs) = arena.pairs(value) else {
-            self.output.tally.lose(Lost::SnapshotRow);
+            self.output.tally.lose(LossReason::SnapshotRow);
             return Ok(());
         };
         let mut row = AllocatorSegment {
@@ -51,7 +51,7 @@ impl Reading<'_, '_> {
             }
         }
         let Some(size) = size else {
-            self.output.tally.lose(Lost::SnapshotRow);
+            self.output.tally.lose(LossReason::SnapshotRow);
             return Ok(());
         };
         row.bytes = size;
@@ -78,7 +78,7 @@ impl Reading<'_, '_> {
     fn block(&mut self, value: Value, segment: &AllocatorSegment, address: &mut u64) {
         let arena = self.arena;
         let Some(pairs) = arena.pairs(value) else {
-            self.output.tally.lose(Lost::SnapshotRow);
+            self.output.tally.lose(LossReason::SnapshotRow);
             return;
         };
         let mut row = AllocatorBlock {
@@ -99,7 +99,7 @@ impl Reading<'_, '_> {
             }
         }
         let (Some(size), true) = (size, row.state != NameId(0)) else {
-            self.output.tally.lose(Lost::SnapshotRow);
+            self.output.tally.lose(LossReason::SnapshotRow);
             return;
         };
         row.bytes = size;

@@ -3,9 +3,9 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SYNTHETIC_FRAME, Stack, StackId, Symbol};
 
+use crate::losses::LossReason;
 use crate::output::Output;
 use crate::pickle::{Arena, Value};
-use crate::tally::Lost;
 use crate::threads::MAIN;
 
 /// Frames that a stack may have, as the writer has it.
@@ -33,7 +33,7 @@ impl SnapshotStacks {
         frames.clear();
         let items = arena.items(list).unwrap_or_default();
         if items.len() > MAX_FRAMES {
-            output.tally.lose_many(Lost::LongStack, (items.len() - MAX_FRAMES) as u64);
+            output.tally.lose_many(LossReason::LongStack, (items.len() - MAX_FRAMES) as u64);
         }
         for item in items.iter().take(MAX_FRAMES) {
             frames.push(self.frame(arena, *item, output));
@@ -92,7 +92,7 @@ impl SnapshotStacks {
                 _ => others += 1,
             }
         }
-        output.tally.lose_many(Lost::FrameDetails, others);
+        output.tally.lose_many(LossReason::FrameDetails, others);
         let next = self.by_content.len() as u32;
         let frame = *self.by_content.entry((name, file, line)).or_insert(next);
         if frame == next {

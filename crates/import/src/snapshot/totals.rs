@@ -7,7 +7,7 @@
 
 use tprof_trace::model::{Allocator, AllocatorEvent, DeviceAllocation, MemoryKind};
 
-use super::reading::{HeldBytes, Words};
+use super::reading::{EventNames, HeldBytes};
 use crate::threads::MAIN;
 
 /// What an action does to the allocator's sums.
@@ -19,7 +19,7 @@ enum Change {
     Release(Allocator),
 }
 
-fn change(event: &AllocatorEvent, words: &Words, frees_are_requested: bool) -> Option<Change> {
+fn change(event: &AllocatorEvent, words: &EventNames, frees_are_requested: bool) -> Option<Change> {
     let action = event.action;
     let free = if frees_are_requested { words.free_requested } else { words.free_completed };
     Some(match action {
@@ -38,7 +38,7 @@ fn change(event: &AllocatorEvent, words: &Words, frees_are_requested: bool) -> O
 pub(super) fn allocations(
     events: &[AllocatorEvent],
     held: Option<HeldBytes>,
-    words: &Words,
+    words: &EventNames,
     timed: bool,
 ) -> (Vec<DeviceAllocation>, bool) {
     let frees_are_requested = events.iter().any(|event| event.action == words.free_requested);

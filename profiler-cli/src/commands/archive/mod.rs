@@ -7,11 +7,11 @@ pub use args::ArchiveArgs;
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
-use super::sql::hand_over;
+use super::sql::exec_tprof_sql;
 
 /// Becomes `tprof-sql archive`.
 pub fn run(args: &ArchiveArgs) -> anyhow::Result<ExitCode> {
-    hand_over("archive", &words(args))
+    exec_tprof_sql("archive", &words(args))
 }
 
 /// The command line, resolved.

@@ -17,7 +17,7 @@ pub(super) struct Condition {
 
 /// What a comparison makes of a condition.
 #[derive(Debug)]
-pub(super) struct Judged {
+pub(super) struct ConditionResult {
     /// The condition as it was typed.
     pub condition: String,
     pub verdict: ConditionVerdict,
@@ -39,7 +39,7 @@ pub(super) enum ConditionVerdict {
     Unchecked(Failure),
 }
 
-impl Judged {
+impl ConditionResult {
     /// A line for a person, of a condition that was checked.
     pub fn line(&self) -> String {
         let verdict = if matches!(self.verdict, ConditionVerdict::Fails) { "FAILED" } else { "ok" };
@@ -71,13 +71,19 @@ impl Condition {
     }
 
     /// Whether it holds of a comparison.
-    pub fn judge(&self, comparison: &Comparison) -> Judged {
+    pub fn judge(&self, comparison: &Comparison) -> ConditionResult {
         let (verdict, figure, interval) = match self.figure(comparison) {
             Ok((true, figure, interval)) => (ConditionVerdict::Fails, figure, interval),
             Ok((false, figure, interval)) => (ConditionVerdict::Holds, figure, interval),
             Err(why) => (ConditionVerdict::Unchecked(why), String::new(), None),
         };
-        Judged { condition: self.text.clone(), verdict, figure, interval, limit: self.limit() }
+        ConditionResult {
+            condition: self.text.clone(),
+            verdict,
+            figure,
+            interval,
+            limit: self.limit(),
+        }
     }
 
     /// Whether it fails, the figure, the interval.

@@ -5,12 +5,12 @@
 
 use std::fmt::Write;
 
-use super::conditions::{ConditionVerdict, Judged};
+use super::conditions::{ConditionResult, ConditionVerdict};
 
 const SUITE: &str = "tprof diff";
 
 /// The file of a comparison of two runs.
-pub(super) fn document(judged: &[Judged], a: &str, b: &str) -> String {
+pub(super) fn document(judged: &[ConditionResult], a: &str, b: &str) -> String {
     let count =
         |is: fn(&ConditionVerdict) -> bool| judged.iter().filter(|one| is(&one.verdict)).count();
     let counts = format!(
@@ -33,7 +33,7 @@ pub(super) fn document(judged: &[Judged], a: &str, b: &str) -> String {
     xml
 }
 
-fn case(xml: &mut String, judged: &Judged) {
+fn case(xml: &mut String, judged: &ConditionResult) {
     let name = escaped(&judged.condition);
     let _ = writeln!(xml, "    <testcase classname=\"tprof.diff\" name=\"{name}\">");
     let interval = judged.interval.as_deref().unwrap_or("not known, there are no repeats");
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_condition_is_a_case_by_its_verdict() {
-        let judged = |condition: &str, verdict| Judged {
+        let judged = |condition: &str, verdict| ConditionResult {
             condition: condition.to_owned(),
             verdict,
             figure: "step time from 1 ms to 2 ms, +100.0 %".to_owned(),

@@ -19,7 +19,7 @@ use crate::terminal::columns;
 use crate::terminal::errors::{Failure, print_stderr};
 use crate::terminal::page::{Form, Page};
 use clap::Args;
-use conditions::{Condition, ConditionVerdict, Judged};
+use conditions::{Condition, ConditionResult, ConditionVerdict};
 
 /// The end of the help.
 const DIFF_NOTES: &str = "\
@@ -149,7 +149,7 @@ pub fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
 
 /// Prints to stderr for each condition whether it is ok or failed.
 fn exit_code(
-    judged: Vec<Judged>,
+    judged: Vec<ConditionResult>,
     comparison: &Comparison,
     junit: Option<&Path>,
 ) -> anyhow::Result<ExitCode> {

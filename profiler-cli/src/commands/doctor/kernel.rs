@@ -52,16 +52,16 @@ done:
 
 /// What ran on the devices.
 #[derive(Serialize, Deserialize)]
-pub struct Ran {
+pub struct KernelRuns {
     /// Why no device could be asked for.
     pub failed: Option<String>,
     /// By device, in CUDA's order.
-    pub devices: Vec<OnDevice>,
+    pub devices: Vec<DeviceRun>,
 }
 
 /// What ran on one device.
 #[derive(Serialize, Deserialize)]
-pub struct OnDevice {
+pub struct DeviceRun {
     /// Its name; empty if the driver has none.
     pub name: String,
     /// How many numbers came back wrong, or what failed before that.
@@ -73,15 +73,17 @@ pub fn run() -> anyhow::Result<ExitCode> {
     // cudarc panics where the driver or a function of it is missing: part of the answer.
     std::panic::set_hook(Box::new(|_| {}));
     let ran = match caught(CudaContext::device_count) {
-        Ok(count) => Ran { failed: None, devices: (0..count as usize).map(on_device).collect() },
-        Err(why) => Ran { failed: Some(why), devices: Vec::new() },
+        Ok(count) => {
+            KernelRuns { failed: None, devices: (0..count as usize).map(on_device).collect() }
+        }
+        Err(why) => KernelRuns { failed: Some(why), devices: Vec::new() },
     };
     let right = ran.failed.is_none() && ran.devices.iter().all(|device| device.wrong == Ok(0));
     writeln!(std::io::stdout(), "{}", serde_json::to_string(&ran)?)?;
     Ok(if right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn on_device(ordinal: usize) -> OnDevice {
+fn on_device(ordinal: usize) -> DeviceRun {
     let mut name = String::new();
     let wrong = caught(|| {
         let context = CudaContext::new(ordinal)?;
@@ -107,7 +109,7 @@ fn on_device(ordinal: usize) -> OnDevice {
             .filter(|((given, got), at)| expected(**given, *at) != **got)
             .count() as u32)
     });
-    OnDevice { name, wrong }
+    DeviceRun { name, wrong }
 }
 
 /// What the launches make of a number.

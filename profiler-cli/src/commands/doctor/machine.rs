@@ -180,7 +180,7 @@ fn counters(events: &[(PerfEvent, Result<(), String>)]) -> Check {
 /// Allocators and sanitizers that jobs bring along.
 fn preloads() -> Option<Check> {
     let preload = std::env::var_os("LD_PRELOAD")?;
-    let text = libraries::without_ours(&preload).to_string_lossy().into_owned();
+    let text = libraries::without_tprof_libraries(&preload).to_string_lossy().into_owned();
     if text.is_empty() {
         return None;
     }

@@ -3,7 +3,7 @@
 
 use super::check::{Check, Verdict};
 use super::gpu;
-use super::kernel::{COPY_BYTES, KERNEL, LAUNCHES, NUMBERS, OnDevice, Ran};
+use super::kernel::{COPY_BYTES, DeviceRun, KERNEL, KernelRuns, LAUNCHES, NUMBERS};
 use crate::launch::libraries::LIBRARY_DIR;
 use crate::runs::scratch::Scratch;
 use crate::settings::CONFIG_FILE;
@@ -43,12 +43,12 @@ fn try_it() -> Result<Vec<Check>, String> {
         return Err("skipped: the NVIDIA driver has no device".to_owned());
     }
     let recorded = Recorded::read(&run)?;
-    let check = |(at, device): (usize, &OnDevice)| recorded.compare(at as u32, device);
+    let check = |(at, device): (usize, &DeviceRun)| recorded.compare(at as u32, device);
     Ok(ran.devices.iter().enumerate().map(check).collect())
 }
 
 /// Runs the program under `tprof run`; what it did.
-fn record(scratch: &Path, run: &Path) -> io::Result<Result<Ran, String>> {
+fn record(scratch: &Path, run: &Path) -> io::Result<Result<KernelRuns, String>> {
     let tprof = std::env::current_exe()?;
     // As configured nowhere: what is tested is this machine.
     let config = scratch.join("tprof.toml");
@@ -99,7 +99,7 @@ impl Recorded {
     }
 
     /// Holds what ran on a device against what was recorded of it.
-    fn compare(&self, device: u32, ran: &OnDevice) -> Check {
+    fn compare(&self, device: u32, ran: &DeviceRun) -> Check {
         let title = match ran.name.as_str() {
             "" => format!("device {device}"),
             name => format!("device {device}, {name}"),

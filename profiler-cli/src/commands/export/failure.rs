@@ -10,7 +10,7 @@ use tprof_facts::units::{bytes, duration, exact_size};
 use super::args::ExportArgs;
 use crate::runs::directory::no_directory;
 use crate::runs::failure::{backwards, no_cycle, no_rank, trace_failure};
-use crate::runs::formats::{self, Format, Takes};
+use crate::runs::formats::{self, Format, FormatOption};
 use crate::terminal::errors::{Failure, nearest, reason, remedy};
 
 /// Steps that are named one by one.
@@ -25,18 +25,18 @@ pub fn unknown_format(format: &str, path: &Path) -> Failure {
 }
 
 /// A format was asked for something that it cannot honour.
-pub fn not_taken(format: &Format, option: Takes, path: &Path) -> Failure {
+pub fn not_taken(format: &Format, option: FormatOption, path: &Path) -> Failure {
     let (name, run) = (format.name, path.display());
-    let takers = formats::that_take(option).join(", ");
+    let takers = formats::names_with(option).join(", ");
     let no = |option: &str, why: String, hint: String| {
         Failure::new(format!("{option} does not apply to {name}")).cause(why).hint(hint)
     };
-    let part = match format.takes.contains(&Takes::Times) {
+    let part = match format.takes.contains(&FormatOption::Times) {
         true => "--steps, --cycle, --from-time and --to-time, --rank",
         false => "--rank",
     };
     match option {
-        Takes::Weight => {
+        FormatOption::Weight => {
             let why = match name {
                 "flame" => "the page contains all units and a menu to switch them",
                 "speedscope" | "pprof" => "the file contains all units; the viewer switches them",
@@ -44,27 +44,27 @@ pub fn not_taken(format: &Format, option: Takes, path: &Path) -> Failure {
             };
             no("--weight", why.to_owned(), format!("no --weight, or --to {takers}"))
         }
-        Takes::Against => no(
+        FormatOption::Against => no(
             "--against",
             format!("{name} shows one run"),
             format!("--to {takers}, or tprof diff OTHER {run}"),
         ),
-        Takes::Json => no(
+        FormatOption::Json => no(
             "--json",
             format!("{name} has only one form"),
             format!("no --json; --to {takers} --json writes call trees, --to json tables"),
         ),
-        Takes::MaxSize => no(
+        FormatOption::MaxSize => no(
             "--max-size",
             "a shortened file would look complete".to_owned(),
             format!("{part}; or --to {takers}"),
         ),
-        Takes::Compact => no(
+        FormatOption::Compact => no(
             "--compact",
             "only parquet has files of ranks".to_owned(),
             format!("tprof export {run} --to parquet --compact"),
         ),
-        Takes::Times => no(
+        FormatOption::Times => no(
             "a part of the run",
             format!("{name} always covers the whole run"),
             format!("no --steps, --cycle, --from-time or --to-time; or --to {takers}"),

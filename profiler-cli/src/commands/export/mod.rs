@@ -2,12 +2,12 @@
 
 mod args;
 mod charts;
+mod evidence_links;
 mod failure;
 mod gpu_time_chart;
 mod host_charts;
 mod memory_section;
 mod page_table;
-mod places;
 mod report;
 mod roofline_chart;
 mod shapes;

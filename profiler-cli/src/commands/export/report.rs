@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tprof_analyze::document::{Cell, Document, LineTables, Options as Analyze, Table, Value, View};
 use tprof_analyze::{KINDS, Kind, Reading, Report, Wanted, read_together};
-use tprof_export::report_page::{self, Complete, Fact, ReportPage, Section};
+use tprof_export::report_page::{self, Completeness, Fact, ReportPage, Section};
 use tprof_export::{Options, Written};
 use tprof_facts::labels::base_name;
 use tprof_facts::units::{bytes, count, duration, percent};
@@ -15,7 +15,7 @@ use tprof_trace::run::blind_alike;
 use super::args::ExportArgs;
 use super::charts;
 use super::page_table::page_table;
-use super::{failure, memory_section, places, roofline_chart};
+use super::{evidence_links, failure, memory_section, roofline_chart};
 use crate::commands::report::document::shown_cell;
 use crate::runs::failure::analyze_failure;
 use crate::terminal::errors::Failure;
@@ -58,13 +58,13 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
     let report = &made.reports[0];
     let mut page = head(report);
     let links = links(&path);
-    let has_timeline = links.iter().any(|(_, file)| file == places::TIMELINE);
+    let has_timeline = links.iter().any(|(_, file)| file == evidence_links::TIMELINE);
     for (kind, document) in kinds.iter().zip(made.documents) {
         page.facts.extend(headline(&document));
         if document.kind == "threads" {
             page.facts.extend(cpu_used(&document, &report.run.wall_ns));
         }
-        let places = has_timeline.then(|| places::of(&document));
+        let places = has_timeline.then(|| evidence_links::of(&document));
         let chart = roofline_chart::of(&document, has_timeline);
         let mut section = section(kind.about, document, places.as_deref());
         section.charts.extend(chart.filter(|_| kind.name == "roofline"));
@@ -93,7 +93,7 @@ pub(super) fn one_rank(args: &ExportArgs, what: &str) -> Result<Option<u32>, Fai
 /// Pages that lie beside this one.
 fn links(path: &Path) -> Vec<(String, String)> {
     let beside = |name: &str| path.with_file_name(name).is_file();
-    [("Timeline", places::TIMELINE), ("Flame graph", "flame.html")]
+    [("Timeline", evidence_links::TIMELINE), ("Flame graph", "flame.html")]
         .into_iter()
         .filter(|(_, file)| beside(file))
         .map(|(name, file)| (name.to_owned(), file.to_owned()))
@@ -191,7 +191,7 @@ fn fact<T>(name: &str, reading: &Reading<T>, show: impl Fn(&T) -> String, remark
     Fact { name: name.to_owned(), value, remark }
 }
 
-fn complete(report: &Report) -> Complete {
+fn complete(report: &Report) -> Completeness {
     let seen = &report.completeness;
     let recorded = format!("{} recorded", seen.recorded_words());
     let mut gaps: Vec<String> = (seen.losses.iter())
@@ -219,7 +219,7 @@ fn complete(report: &Report) -> Complete {
             }
         ),
     };
-    Complete { whole, sentence, gaps }
+    Completeness { whole, sentence, gaps }
 }
 
 /// The figure of a report that belongs on top of the page.
@@ -284,7 +284,7 @@ fn section(about: &str, document: Document, places: Option<&[(u64, String)]>) ->
         .collect();
     let is_empty = document.tables.iter().all(|table| table.rows.is_empty());
     let linked = |of: &Table| match places {
-        Some(places) => places::linked(page_table(of), of, places),
+        Some(places) => evidence_links::linked(page_table(of), of, places),
         None => page_table(of),
     };
     let why = document.tables.iter().map(|table| table.empty.as_str()).find(|why| !why.is_empty());

@@ -4,7 +4,7 @@ use tprof_analyze::document::{Cell, Document, Table, Value};
 use tprof_export::report_page::{Chart, RooflinePoint};
 use tprof_facts::units::{counted, duration, percent, rate};
 
-use super::places::TIMELINE;
+use super::evidence_links::TIMELINE;
 
 /// Points at most: those with the most time.
 const MOST_POINTS: usize = 400;

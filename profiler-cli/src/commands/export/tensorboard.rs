@@ -6,7 +6,7 @@ use std::path::Path;
 use tprof_analyze::document::{Cut, Document, Options as Analyze, TableRow};
 use tprof_analyze::{KINDS, Kind, Wanted, read_together};
 use tprof_export::tensorboard::{
-    self, Analysed, CounterKey, Figure, LiveLog, RankFigures, StepCounter, StepFigures,
+    self, CounterKey, Figure, LiveLog, RankFigures, RunAnalysis, StepCounter, StepFigures,
 };
 use tprof_export::{Options, Slice, Written};
 use tprof_trace::RunDir;
@@ -16,7 +16,7 @@ use super::args::ExportArgs;
 use super::failure;
 use crate::commands::report::{document, print};
 use crate::runs::failure::{analyze_failure, trace_failure};
-use crate::runs::symbols::Late;
+use crate::runs::symbols::LateSymbolizer;
 use crate::terminal::page::Form;
 
 /// Kinds of report that are read.
@@ -28,7 +28,7 @@ const TOP: usize = 10;
 
 /// Completes the log directory of a run that has ended.
 pub fn complete(log: LiveLog, path: &Path) -> anyhow::Result<Written> {
-    let late = Late::default();
+    let late = LateSymbolizer::default();
     let options = Options { symbols: Some(&late), ..Options::default() };
     let args = ExportArgs { path: path.to_owned(), ..ExportArgs::default() };
     let run = RunDir::open(path).map_err(|error| trace_failure(path, &error))?;
@@ -50,7 +50,7 @@ fn analysed(
     run: &RunDir,
     args: &ExportArgs,
     options: &Options<'_>,
-) -> Result<Analysed, tprof_analyze::AnalyzeError> {
+) -> Result<RunAnalysis, tprof_analyze::AnalyzeError> {
     let kinds: Vec<_> = KINDS.iter().filter(|kind| READ.contains(&kind.name)).collect();
     let wanted = Wanted { reports: &[Kind::Summary], kinds: &kinds };
     let Slice { from_ns, to_ns, steps_from, cycle, .. } = options.slice;
@@ -86,7 +86,7 @@ fn analysed(
             ranks.entry(rank.to_owned()).or_default().counters.push(counter);
         }
     }
-    Ok(Analysed { ranks, texts })
+    Ok(RunAnalysis { ranks, texts })
 }
 
 /// Figures of a step, by their columns.

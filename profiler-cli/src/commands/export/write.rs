@@ -15,9 +15,9 @@ use tprof_trace::RunDir;
 
 use crate::runs::failure::trace_failure;
 use crate::runs::foreign::open_run_or_import;
-use crate::runs::formats::{self, Format, Takes, Writer};
+use crate::runs::formats::{self, Format, FormatOption, Writer};
 use crate::runs::scratch::Scratch;
-use crate::runs::symbols::Late;
+use crate::runs::symbols::LateSymbolizer;
 use crate::terminal::errors::{Failure, print_stderr, reason, remedy};
 
 /// `tprof export`: one run, or a site of many.
@@ -66,12 +66,12 @@ pub fn wanted(args: &ExportArgs) -> Result<&'static Format, Failure> {
     let times = slice.from_time.is_some() || slice.to_time.is_some();
     let times = times || slice.steps.is_some() || slice.cycle.is_some();
     let asked = [
-        (args.weight.is_some(), Takes::Weight),
-        (args.against.is_some(), Takes::Against),
-        (args.max_size.is_some(), Takes::MaxSize),
-        (args.json, Takes::Json),
-        (times, Takes::Times),
-        (args.compact.is_some(), Takes::Compact),
+        (args.weight.is_some(), FormatOption::Weight),
+        (args.against.is_some(), FormatOption::Against),
+        (args.max_size.is_some(), FormatOption::MaxSize),
+        (args.json, FormatOption::Json),
+        (times, FormatOption::Times),
+        (args.compact.is_some(), FormatOption::Compact),
     ];
     for (is_asked, option) in asked {
         if is_asked && !format.takes.contains(&option) {
@@ -117,7 +117,7 @@ fn made(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<Writt
         .as_ref()
         .map(|run| RunDir::open(run.path()).map_err(|error| trace_failure(run.path(), &error)));
     let against = against.transpose()?;
-    let late = Late::default();
+    let late = LateSymbolizer::default();
     let options = Options {
         output: args.output.clone(),
         output_is_file: args.output_is_file,

@@ -11,7 +11,7 @@ use tprof_analyze::{Reading, Report};
 use tprof_facts::units::{self, bytes, count, duration, estimate, percent, signed_bytes};
 
 use super::head::{self, plural, text_of};
-use super::{apart, plot, ranks, sites};
+use super::{distinguish, plot, ranks, sites};
 use crate::terminal::page::{Form, Page};
 
 /// Growing sites that are listed.
@@ -344,7 +344,7 @@ fn grown(page: &mut Page, memory: &HostMemory, growth: &Growth) {
     let stacks: Vec<&[Arc<str>]> = most.iter().map(|site| &*site.stack).collect();
     let has_errors = most.iter().any(|site| site.growth_bytes.error().is_some());
     let taken = if has_errors { 38 + ERROR } else { 38 };
-    for (site, name) in most.iter().zip(apart::names(&stacks, page.width() - taken)) {
+    for (site, name) in most.iter().zip(distinguish::names(&stacks, page.width() - taken)) {
         let error = error(&site.growth_bytes).map(|error| format!(" \u{b1} {error}"));
         let columns = if has_errors { ERROR } else { 0 };
         page.fixed(&format!(

@@ -19,7 +19,7 @@ use tprof_trace::live::collector_lives;
 use crate::commands::live::ask;
 use crate::runs::failure;
 use crate::runs::foreign::open_run_or_import;
-use crate::runs::symbols::Late;
+use crate::runs::symbols::LateSymbolizer;
 use crate::terminal::columns;
 use crate::terminal::errors::Failure;
 use crate::terminal::page::Form;
@@ -74,7 +74,7 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
     {
         refuse_for_report(kind, args)?;
     }
-    let late = Late::default();
+    let late = LateSymbolizer::default();
     let options = Options {
         rank: args.rank,
         hta: args.hta,

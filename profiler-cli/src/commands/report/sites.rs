@@ -7,7 +7,7 @@ use tprof_analyze::memory::HostMemory;
 use tprof_analyze::memory::sites::Site;
 use tprof_facts::units::{bytes, count, percent};
 
-use super::apart;
+use super::distinguish;
 use super::frames;
 use super::head::{cell, plural};
 use crate::terminal::page::{Page, Table};
@@ -47,7 +47,7 @@ pub fn table(page: &mut Page, memory: &HostMemory, whose: &str, top: usize) {
     let stacks: Vec<&[Arc<str>]> = sites.iter().map(|site| &*site.stack).collect();
     let width = page.width() - 8;
     let lines: Vec<Vec<String>> = stacks.iter().map(|stack| frames::shown(stack, width)).collect();
-    let apart = apart::functions(&stacks, &lines);
+    let apart = distinguish::functions(&stacks, &lines);
     for ((site, lines), function) in sites.into_iter().zip(lines).zip(apart) {
         page.fixed(&row(site, memory));
         for frame in lines {
@@ -115,7 +115,7 @@ pub fn lists(page: &mut Page, memory: &HostMemory) {
         let mut table = Table::new(&["", "", ""]).names(2);
         sites.truncate(SHORT);
         let stacks: Vec<&[Arc<str>]> = sites.iter().map(|site| &*site.stack).collect();
-        let names = apart::names(&stacks, page.width() - 26);
+        let names = distinguish::names(&stacks, page.width() - 26);
         for (site, name) in sites.iter().zip(names) {
             let beside = match (value(site), whole) {
                 (Reading::Estimate { error, .. }, _) => format!("\u{b1} {}", show(*error)),

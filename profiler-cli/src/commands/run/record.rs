@@ -10,15 +10,15 @@ use crate::kineto::Daemon;
 use crate::launch::failures::{
     cannot_start, not_executed, not_finished, not_run, not_started, renamed,
 };
+use crate::launch::fallback;
 use crate::launch::follow;
 use crate::launch::inherited;
 use crate::launch::libraries;
 use crate::launch::python_path;
 use crate::launch::signals::{self, Signals};
-use crate::launch::stranded;
 use crate::launch::system;
 use crate::launch::wait::{self, Interrupts, Outcome};
-use crate::launch::{self, NotStarted, Original, Pipes};
+use crate::launch::{self, ChildPipes, InheritedState, NotStarted};
 use crate::settings::enabled;
 use crate::settings::table::OUTPUT;
 use crate::settings::{Resolved, resolve};
@@ -40,7 +40,7 @@ use tprof_trace::run::RunInfo;
 
 /// Runs the command, unrecorded where a limit does not let tprof record.
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
-    record(args).map_err(stranded::unrecorded)
+    record(args).map_err(fallback::run_unrecorded)
 }
 
 fn record(args: RunArgs) -> anyhow::Result<ExitCode> {
@@ -64,10 +64,11 @@ fn record(args: RunArgs) -> anyhow::Result<ExitCode> {
     };
     // First, so that a mistyped command leaves nothing behind.
     let program = launch::find(command).map_err(|why| not_run(command, why))?;
-    system::spare_address_space();
+    system::share_one_heap();
     let signals = Signals::block();
-    let original = Original { mask: signals.original(), open_files: system::open_files_limit() };
-    let _ = stranded::arm(&args.command, original);
+    let original =
+        InheritedState { mask: signals.original(), open_files: system::open_files_limit() };
+    let _ = fallback::prepare(&args.command, original);
     if resolved.config.activities.contains(&Activity::Cpu) {
         perf::first::open_beside();
     }
@@ -76,8 +77,8 @@ fn record(args: RunArgs) -> anyhow::Result<ExitCode> {
     let agent = agent_for(&resolved.config, &args.command)?;
     let python_path = python_path::change(&resolved.config, &args.command)?;
 
-    let pipes = Pipes::new().map_err(|error| cannot_start(&error))?;
-    inherited::let_children_be_waited_for();
+    let pipes = ChildPipes::new().map_err(|error| cannot_start(&error))?;
+    inherited::keep_children_waitable();
     let output = resolved.config.output.clone();
     let session = Session::start(resolved.config.clone(), Libraries { preload, agent })
         .map_err(|e| not_started(&output, &e))?;
@@ -205,13 +206,13 @@ fn launch_and_wait(
     session: Session,
     command: &[OsString],
     program: &Path,
-    (original, pipes): (&Original, Pipes),
+    (original, pipes): (&InheritedState, ChildPipes),
     signals: &Signals,
     resolved: &Resolved,
     variables: Variables,
 ) -> Result<(Session, Outcome), Failure> {
     let given = std::env::var_os("LD_PRELOAD");
-    let preload = given.as_deref().map(libraries::without_ours);
+    let preload = given.as_deref().map(libraries::without_tprof_libraries);
     let mut changes = session.environment(preload.as_deref().filter(|text| !text.is_empty()));
     changes.extend(variables.python_path.map(|path| (PYTHON_PATH.into(), path)));
     changes.extend(variables.kineto.into_iter().flatten());
@@ -228,13 +229,13 @@ fn launch_and_wait(
         session.root_started(pid.unsigned_abs());
         signals.pass_on(pid);
         held.go()?;
-        stranded::job_runs(pid);
+        fallback::job_runs(pid);
         Ok(pid)
     });
     match started {
         Ok(pid) => {
             let outcome = wait::wait(pid, signals, &|signal| session.asked_to_end(signal));
-            stranded::job_ended(outcome);
+            fallback::job_ended(outcome);
             match outcome {
                 Outcome::Ended(status) => {
                     session.root_ended(pid.unsigned_abs(), status);
@@ -258,7 +259,7 @@ fn launch_and_wait(
 
 /// Whether an inherited LD_PRELOAD holds a library of a recording around this one.
 fn preload_changed(given: Option<&OsStr>) -> bool {
-    given.is_some_and(|text| libraries::without_ours(text) != text)
+    given.is_some_and(|text| libraries::without_tprof_libraries(text) != text)
 }
 
 /// Removes a run that never began: only its own files, since the directory

@@ -20,11 +20,11 @@ pub const MISUSE: u8 = 2;
 
 /// Becomes `tprof-sql`.
 pub fn run(args: &SqlArgs) -> anyhow::Result<ExitCode> {
-    hand_over("sql", &words(args))
+    exec_tprof_sql("sql", &words(args))
 }
 
 /// Becomes `tprof-sql` for a command of tprof; it is found beside this program or on PATH.
-pub fn hand_over(command: &str, words: &[OsString]) -> anyhow::Result<ExitCode> {
+pub fn exec_tprof_sql(command: &str, words: &[OsString]) -> anyhow::Result<ExitCode> {
     let own = std::env::current_exe()?;
     let beside = own.with_file_name(PROGRAM);
     let program = if beside.is_file() { beside } else { PathBuf::from(PROGRAM) };

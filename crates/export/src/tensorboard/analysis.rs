@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 /// Figures of ranks, and texts.
 #[derive(Clone, Debug, Default)]
-pub struct Analysed {
+pub struct RunAnalysis {
     /// Ranks, as [`tprof_facts::labels::rank`] names them.
     pub ranks: HashMap<String, RankFigures>,
     /// Texts of the whole run as Markdown, by tag.

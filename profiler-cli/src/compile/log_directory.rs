@@ -1,9 +1,9 @@
 //! The directory of a run's logs, and the thread that bounds them.
 
-use super::bound::{self, LogBounds};
-use super::found::logs_in;
-use super::recorded::{LogsOutcome, RecordedLog};
-use super::taken;
+use super::copy_logs;
+use super::find_logs::logs_in;
+use super::log_bounds::{self, LogBounds};
+use super::outcome::{LogsOutcome, RecordedLog};
 use crate::terminal::errors::{Failure, reason, remedy};
 use std::ffi::OsString;
 use std::io;
@@ -70,7 +70,7 @@ impl CompileLogs {
         let shared = Arc::clone(&outcome);
         session.lacks_at_end(move |processes| {
             let mut outcome = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            outcome.leave_out_others(processes);
+            outcome.remove_foreign_logs(processes);
             outcome.blind()
         });
         SharedOutcome(outcome)
@@ -80,10 +80,10 @@ impl CompileLogs {
         let bounds = self.stop();
         let mut outcome = LogsOutcome::default();
         match &self.own {
-            Some(own) => taken::copy(own, &self.home, self.began, &mut outcome),
+            Some(own) => copy_logs::copy(own, &self.home, self.began, &mut outcome),
             None => {
                 for log in logs_in(&self.home) {
-                    let cut = bound::cut(&log, bounds.of(&log));
+                    let cut = log_bounds::cut(&log, bounds.of(&log));
                     let recorded = cut.map(|not_kept| RecordedLog {
                         bytes: log.metadata().map_or(0, |about| about.len()),
                         not_kept,
@@ -131,7 +131,7 @@ fn watch(home: PathBuf) -> io::Result<(Sender<()>, JoinHandle<LogBounds>)> {
     let watch = move || {
         let mut bounds = LogBounds::default();
         while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
-            bounds.keep(&logs_in(&home), bound::free_bytes(&home));
+            bounds.keep(&logs_in(&home), log_bounds::free_bytes(&home));
         }
         bounds
     };

@@ -35,10 +35,10 @@ pub(crate) fn directories(directory: &Path, paths: &[PathBuf]) -> Vec<PathBuf> {
 fn holds_some(directory: &Path, deep: u32) -> bool {
     let Ok(entries) = fs::read_dir(directory) else { return false };
     let entries: Vec<_> = entries.flatten().collect();
-    let is_of_run = |entry: &fs::DirEntry| {
+    let is_plausible_time = |entry: &fs::DirEntry| {
         has_name(&entry.path(), &[".tprof"]) || entry.file_name() == "run.json"
     };
-    if entries.iter().any(is_of_run) {
+    if entries.iter().any(is_plausible_time) {
         return false;
     }
     entries.iter().any(|entry| match entry.file_type() {

@@ -9,14 +9,14 @@ use crate::proto::Proto;
 const BUFFER_BYTES: usize = 1 << 16;
 
 /// The stream of packets.
-pub(super) struct Out<W: Write> {
+pub(super) struct PacketWriter<W: Write> {
     to: W,
     buffer: Proto,
 }
 
-impl<W: Write> Out<W> {
-    pub fn new(to: W) -> Out<W> {
-        Out { to, buffer: Proto::default() }
+impl<W: Write> PacketWriter<W> {
+    pub fn new(to: W) -> PacketWriter<W> {
+        PacketWriter { to, buffer: Proto::default() }
     }
 
     /// Writes one packet.
@@ -81,7 +81,7 @@ pub(super) struct Sequence {
 
 impl Sequence {
     /// Begins a sequence.
-    pub fn begin<W: Write>(id: u64, at: Clock, out: &mut Out<W>) -> io::Result<Sequence> {
+    pub fn begin<W: Write>(id: u64, at: Clock, out: &mut PacketWriter<W>) -> io::Result<Sequence> {
         let first_ns = at.zero_ns - LEAD_NS;
         out.packet(|fields| {
             fields.uint(packet::SEQUENCE, id);

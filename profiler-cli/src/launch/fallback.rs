@@ -7,7 +7,7 @@
 
 use super::signals::Signals;
 use super::wait::{self, Outcome};
-use super::{Original, Replacement};
+use super::{InheritedState, Replacement};
 use crate::launch::failures::not_executed;
 use crate::terminal::errors::{self, Failure};
 use clap::Args;
@@ -23,24 +23,24 @@ pub const WAIT: &str = "__wait";
 const RUNS: i64 = -1;
 
 /// How a command takes tprof's place, and the program of tprof.
-struct Instead {
+struct Fallback {
     command: OsString,
     replacement: Replacement,
-    original: Original,
+    original: InheritedState,
     tprof: CString,
 }
 
 /// Set once, and never freed.
-static INSTEAD: AtomicPtr<Instead> = AtomicPtr::new(null_mut());
+static INSTEAD: AtomicPtr<Fallback> = AtomicPtr::new(null_mut());
 /// The job's process, once it runs.
 static JOB: AtomicI32 = AtomicI32::new(0);
 /// How it ended.
 static STATUS: AtomicI64 = AtomicI64::new(RUNS);
 
 /// Prepares for the worst. `original`: what the job must find.
-pub fn arm(command: &[OsString], original: Original) -> io::Result<()> {
+pub fn prepare(command: &[OsString], original: InheritedState) -> io::Result<()> {
     let tprof = std::env::current_exe()?;
-    let instead = Instead {
+    let instead = Fallback {
         command: command[0].clone(),
         replacement: Replacement::new(command)?,
         original,
@@ -73,7 +73,7 @@ pub fn job_ended(outcome: Outcome) {
 
 /// Where a limit kept tprof from recording, the job runs without it, in this process' place; any
 /// other failure comes back.
-pub fn unrecorded(error: anyhow::Error) -> anyhow::Error {
+pub fn run_unrecorded(error: anyhow::Error) -> anyhow::Error {
     let is_limit = error.downcast_ref::<Failure>().is_some_and(|failure| failure.is_limit);
     // SAFETY: set once to a leaked box. Only the handler uses it as well, and this process' place can be
     // taken once only.

@@ -24,7 +24,7 @@ const DEVICE_SORT_INDEX: u64 = 5_000_000;
 const BASE: &str = "baseTimeNanoseconds";
 
 /// The file's frame.
-pub(super) struct About<'a> {
+pub(super) struct Envelope<'a> {
     part: &'a OpenRank<'a>,
     /// Made of a trace in this format: it brought its own top level.
     pub imported: bool,
@@ -36,11 +36,11 @@ pub(super) struct About<'a> {
     last_rank: Option<u32>,
 }
 
-impl<'a> About<'a> {
-    pub fn of(part: &'a OpenRank<'a>, unix_ns: u64, last_rank: Option<u32>) -> About<'a> {
+impl<'a> Envelope<'a> {
+    pub fn of(part: &'a OpenRank<'a>, unix_ns: u64, last_rank: Option<u32>) -> Envelope<'a> {
         let trace = &part.trace;
         let imported = trace.property("tprof.import").is_some();
-        let about = About {
+        let about = Envelope {
             part,
             imported,
             clock: part.clock,
@@ -57,8 +57,8 @@ impl<'a> About<'a> {
         let (first_ns, _) = trace.extent_ns().unwrap_or((0, 0));
         let from = |start_ns| Clock { start_ns, late_ns: 0 };
         match base.filter(|base| *base > 0 && *base <= first_ns) {
-            Some(base) => About { clock: from(base), base: Some(base), ..about },
-            None => About { clock: from(0), base, base_first: false, ..about },
+            Some(base) => Envelope { clock: from(base), base: Some(base), ..about },
+            None => Envelope { clock: from(0), base, base_first: false, ..about },
         }
     }
 

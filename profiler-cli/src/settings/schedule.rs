@@ -1,6 +1,6 @@
 //! The schedule and the capture of a run, as they are put together from their parts.
 
-use super::given::Given;
+use super::given::GivenValue;
 use super::values;
 use crate::terminal::errors::{Failure, nearest};
 use tprof_collect::{Capture, CaptureEnd, CaptureRange, Config, ScheduleUnit, Timetable};
@@ -18,7 +18,7 @@ pub const CAPTURE_ENDS: [(&str, CaptureEnd); 3] =
 
 /// A schedule and a capture, as far as they were given.
 #[derive(Debug, Clone, Default)]
-pub struct Parts {
+pub struct ScheduleParts {
     /// Of the schedule, by [`NAMES`].
     parts: [Option<u32>; NAMES.len()],
     /// What they count.
@@ -43,9 +43,9 @@ const NAMES: [&str; 6] = ["wait", "warmup", "active", "repeat", "skip-first", "s
 /// A schedule that could be meant.
 const EXAMPLE: &str = "wait=3,warmup=1,active=3,repeat=1";
 
-impl Parts {
+impl ScheduleParts {
     /// Reads all parts: those that are not named are not given.
-    pub fn read(&mut self, given: &Given) -> Result<(), Failure> {
+    pub fn read(&mut self, given: &GivenValue) -> Result<(), Failure> {
         let mut parts = [None; NAMES.len()];
         for part in given.text()?.split(',').map(str::trim) {
             let Some((name, number)) = part.split_once('=') else {
@@ -79,7 +79,7 @@ impl Parts {
     }
 
     /// Reads one part.
-    pub fn read_part(&mut self, given: &Given) -> Result<(), Failure> {
+    pub fn read_part(&mut self, given: &GivenValue) -> Result<(), Failure> {
         let number = given
             .text()?
             .parse::<u32>()
@@ -196,7 +196,7 @@ impl Parts {
 }
 
 /// Reads what `--capture-range` names.
-pub fn range(given: &Given) -> Result<Range, Failure> {
+pub fn range(given: &GivenValue) -> Result<Range, Failure> {
     const WHAT: &str = "the values are cudaProfilerApi, nvtx:NAME, range:NAME and step:A-B";
     let text = given.text()?;
     if text.eq_ignore_ascii_case("cudaProfilerApi") {
@@ -216,7 +216,7 @@ pub fn range(given: &Given) -> Result<Range, Failure> {
     }
 }
 
-fn steps(text: &str, given: &Given) -> Result<Range, Failure> {
+fn steps(text: &str, given: &GivenValue) -> Result<Range, Failure> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let number = |text: &str| text.trim().parse::<u32>().ok();
     match (number(first), number(last)) {
@@ -241,6 +241,6 @@ pub fn range_text(range: &Range) -> String {
 }
 
 /// The unit of the given name.
-pub fn unit(given: &Given) -> Result<ScheduleUnit, Failure> {
+pub fn unit(given: &GivenValue) -> Result<ScheduleUnit, Failure> {
     values::one_of(given, &UNITS)
 }

@@ -17,20 +17,20 @@ use tprof_trace::model::*;
 use super::args::{self, Args};
 use super::fields::{event, interned, packet, sample};
 use super::interned::Interned;
-use super::out::{Clock, Out, Sequence};
-use super::tracks::{Row, Shared, Tracks};
+use super::packet_writer::{Clock, PacketWriter, Sequence};
+use super::tracks::{Shared, TrackRow, Tracks};
 use crate::arrows::Arrows;
-use crate::collectives::{Placed, meeting};
+use crate::collectives::{TimedCollective, shared_id};
 use crate::correlations::Correlations;
 use crate::proto::Proto;
-use crate::{OpenRank, words};
+use crate::{OpenRank, kineto_names};
 
 /// Numbers of arrows: a base for those of one kind, and their own number.
 const FLOW_BITS: u32 = 40;
 
 /// Arrows that have numbers of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum ArrowsOf {
+enum FlowKind {
     /// From launches of a process to their work.
     Launches(ProcessIndex),
     /// That a trace has, by category and name.
@@ -39,7 +39,7 @@ enum ArrowsOf {
 
 /// A slice, or an instant, at a moment that is not over.
 #[derive(Default)]
-struct Begun {
+struct OpenEvent {
     track: u64,
     /// Ends when it begins.
     is_empty: bool,
@@ -47,17 +47,17 @@ struct Begun {
 }
 
 /// One rank on its way into the trace.
-pub(super) struct Scene<'a, 's, W: Write> {
+pub(super) struct RankWriter<'a, 's, W: Write> {
     pub part: &'a OpenRank<'a>,
     clock: Clock,
-    pub out: Out<W>,
+    pub out: PacketWriter<W>,
     pub shared: &'s mut Shared,
     pub tracks: Tracks<'a>,
     names: Interned<'a>,
     sequence: Sequence,
     args: Args,
     /// What begins at the moment: the first `count`; the others' memory is kept.
-    begun: Vec<Begun>,
+    begun: Vec<OpenEvent>,
     count: usize,
     now_ns: u64,
     ends: BinaryHeap<Reverse<(u64, u64)>>,
@@ -68,20 +68,20 @@ pub(super) struct Scene<'a, 's, W: Write> {
     /// Lines that ended so far, of launches with several pieces of work.
     arrived: FxHashMap<(ProcessIndex, u64), u64>,
     /// Bases of arrows from launches by process, and of others by category.
-    bases: FxHashMap<ArrowsOf, u64>,
+    bases: FxHashMap<FlowKind, u64>,
     arrows: Arrows,
 }
 
-impl<'a, 's, W: Write> Scene<'a, 's, W> {
+impl<'a, 's, W: Write> RankWriter<'a, 's, W> {
     pub fn new(
         part: &'a OpenRank<'a>,
-        mut out: Out<W>,
+        mut out: PacketWriter<W>,
         shared: &'s mut Shared,
         (label, sort): (String, u64),
         (id, clock): (u64, Clock),
-    ) -> io::Result<Scene<'a, 's, W>> {
+    ) -> io::Result<RankWriter<'a, 's, W>> {
         let sequence = Sequence::begin(id, clock, &mut out)?;
-        Ok(Scene {
+        Ok(RankWriter {
             part,
             clock,
             out,
@@ -111,12 +111,12 @@ impl<'a, 's, W: Write> Scene<'a, 's, W> {
 
     pub fn span(&mut self, row: &Span) -> io::Result<()> {
         let trace = &self.part.trace;
-        let category = match words::of_span(row.kind) {
+        let category = match kineto_names::of_span(row.kind) {
             Some(category) => Some(self.names.fixed(interned::CATEGORIES, category)),
             None => self.names.category(row.category),
         };
         let name = self.names.event(row.name, "(no name)");
-        let place = Row::Thread(row.thread);
+        let place = TrackRow::Thread(row.thread);
         let (names, to) = self.begin(place, row.start_ns, row.duration_ns, name, category)?;
         args::number("correlation", row.correlation, names, to);
         args::number("external id", row.external, names, to);
@@ -150,7 +150,7 @@ impl<'a, 's, W: Write> Scene<'a, 's, W> {
     pub fn kernel(&mut self, row: &Kernel) -> io::Result<()> {
         let category = Some(self.names.fixed(interned::CATEGORIES, "kernel"));
         let name = self.names.event(row.name, "(no name)");
-        let place = Row::Stream(row.process, row.device, row.stream);
+        let place = TrackRow::Stream(row.process, row.device, row.stream);
         let (names, to) = self.begin(place, row.start_ns, row.duration_ns, name, category)?;
         args::number("correlation", row.correlation, names, to);
         args::number("external id", row.external, names, to);
@@ -168,12 +168,13 @@ impl<'a, 's, W: Write> Scene<'a, 's, W> {
     }
 
     pub fn copy(&mut self, row: &MemoryCopy) -> io::Result<()> {
-        let category = Some(self.names.fixed(interned::CATEGORIES, words::of_copy(row.kind)));
+        let category =
+            Some(self.names.fixed(interned::CATEGORIES, kineto_names::of_copy(row.kind)));
         let name = match row.name.0 {
             0 => self.names.text(interned::EVENT_NAMES, &copies::name(&self.part.trace, row)),
             _ => self.names.event(row.name, "(no name)"),
         };
-        let place = Row::Stream(row.process, row.device, row.stream);
+        let place = TrackRow::Stream(row.process, row.device, row.stream);
         let (names, to) = self.begin(place, row.start_ns, row.duration_ns, name, category)?;
         args::number("bytes", row.bytes, names, to);
         args::number("correlation", row.correlation, names, to);
@@ -188,8 +189,8 @@ impl<'a, 's, W: Write> Scene<'a, 's, W> {
 
     pub fn synchronization(&mut self, row: &Synchronization) -> io::Result<()> {
         let category = Some(self.names.fixed(interned::CATEGORIES, "cuda_sync"));
-        let name = self.names.event(row.name, words::sync_name(row.kind));
-        let place = Row::Waits(row.process, row.device, row.stream);
+        let name = self.names.event(row.name, kineto_names::sync_name(row.kind));
+        let place = TrackRow::Waits(row.process, row.device, row.stream);
         let (names, to) = self.begin(place, row.start_ns, row.duration_ns, name, category)?;
         args::number("correlation", row.correlation, names, to);
         args::number("external id", row.external, names, to);
@@ -202,12 +203,12 @@ impl<'a, 's, W: Write> Scene<'a, 's, W> {
     }
 
     pub fn device_span(&mut self, row: &DeviceSpan) -> io::Result<()> {
-        let category = match words::of_device_span(row.kind) {
+        let category = match kineto_names::of_device_span(row.kind) {
             Some(category) => Some(self.names.fixed(interned::CATEGORIES, category)),
             None => self.names.category(row.category),
         };
         let name = self.names.event(row.name, "(no name)");
-        let place = Row::Ranges(row.process, row.device, row.stream);
+        let place = TrackRow::Ranges(row.process, row.device, row.stream);
         let (names, to) = self.begin(place, row.start_ns, row.duration_ns, name, category)?;
         args::number("external id", row.external, names, to);
         args::number("correlation", row.correlation, names, to);
@@ -216,12 +217,12 @@ impl<'a, 's, W: Write> Scene<'a, 's, W> {
     }
 
     /// A collective, over the time of its kernel.
-    pub fn collective(&mut self, found: &Placed) -> io::Result<()> {
-        let Placed { row, start_ns, end_ns } = *found;
+    pub fn collective(&mut self, found: &TimedCollective) -> io::Result<()> {
+        let TimedCollective { row, start_ns, end_ns } = *found;
         let trace = &self.part.trace;
         let category = Some(self.names.fixed(interned::CATEGORIES, "collective"));
         let name = self.names.event(row.name, "collective");
-        let place = Row::Communicator(row.process, row.communicator);
+        let place = TrackRow::Communicator(row.process, row.communicator);
         let (names, to) = self.begin(place, start_ns, end_ns - start_ns, name, category)?;
         args::number("sequence", row.sequence, names, to);
         args::number("bytes", row.bytes, names, to);
@@ -236,7 +237,7 @@ impl<'a, 's, W: Write> Scene<'a, 's, W> {
             args::text(key, name.map_or("", |name| trace.name(name)), names, to);
         }
         args::number("channels", row.channels.map(u64::from), names, to);
-        if let Some(id) = meeting(trace, &row) {
+        if let Some(id) = shared_id(trace, &row) {
             self.begun[self.count - 1].fields.fixed64(event::FLOW, id);
         }
         Ok(())
@@ -263,7 +264,7 @@ impl<'a, 's, W: Write> Scene<'a, 's, W> {
         let lines = self.arrows.point(row);
         for line in lines.lines.clone() {
             let id = self
-                .flow_id(ArrowsOf::Category(row.category, row.name), lines.number(row.id, line));
+                .flow_id(FlowKind::Category(row.category, row.name), lines.number(row.id, line));
             self.begun[at].fields.fixed64(event::FLOW, id);
         }
         Ok(())
@@ -315,7 +316,7 @@ impl<'a, 's, W: Write> Scene<'a, 's, W> {
     }
 
     /// Writes what still waits, at the end of the rank.
-    pub fn finish(mut self) -> io::Result<Out<W>> {
+    pub fn finish(mut self) -> io::Result<PacketWriter<W>> {
         self.moment(u64::MAX)?;
         Ok(self.out)
     }
@@ -323,7 +324,7 @@ impl<'a, 's, W: Write> Scene<'a, 's, W> {
     /// Begins a slice; its arguments go into the result.
     fn begin(
         &mut self,
-        row: Row,
+        row: TrackRow,
         start_ns: u64,
         duration_ns: u64,
         name: u64,
@@ -346,7 +347,7 @@ impl<'a, 's, W: Write> Scene<'a, 's, W> {
 
     fn start(&mut self, track: u64, kind: u64, name: u64, category: Option<u64>) {
         if self.count == self.begun.len() {
-            self.begun.push(Begun::default());
+            self.begun.push(OpenEvent::default());
         }
         let begun = &mut self.begun[self.count];
         self.count += 1;
@@ -395,11 +396,11 @@ impl<'a, 's, W: Write> Scene<'a, 's, W> {
             0 => correlation,
             _ => joined(&[correlation, line]),
         };
-        let id = self.flow_id(ArrowsOf::Launches(process), number);
+        let id = self.flow_id(FlowKind::Launches(process), number);
         self.begun[self.count - 1].fields.fixed64(event::FLOW, id);
     }
 
-    fn flow_id(&mut self, of: ArrowsOf, number: u64) -> u64 {
+    fn flow_id(&mut self, of: FlowKind, number: u64) -> u64 {
         let shared = &mut *self.shared;
         let base = *self.bases.entry(of).or_insert_with(|| shared.flow_base());
         match number >> FLOW_BITS {
@@ -452,7 +453,7 @@ fn end<W: Write>(
     time_ns: u64,
     track: u64,
     sequence: &mut Sequence,
-    out: &mut Out<W>,
+    out: &mut PacketWriter<W>,
 ) -> io::Result<()> {
     out.packet(|packet| {
         sequence.at(time_ns, packet);
@@ -464,10 +465,10 @@ fn end<W: Write>(
 }
 
 /// The row on which an end of an arrow lies.
-fn place_of(row: &FlowPoint) -> Option<Row> {
+fn place_of(row: &FlowPoint) -> Option<TrackRow> {
     match (row.thread, row.device, row.stream) {
-        (Some(thread), ..) => Some(Row::Thread(thread)),
-        (None, Some(device), Some(stream)) => Some(Row::Stream(row.process, device, stream)),
+        (Some(thread), ..) => Some(TrackRow::Thread(thread)),
+        (None, Some(device), Some(stream)) => Some(TrackRow::Stream(row.process, device, stream)),
         _ => None,
     }
 }

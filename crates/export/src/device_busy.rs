@@ -13,7 +13,7 @@ const LEAST_STRETCH_NS: u64 = 1_000_000;
 
 /// Busy time of all devices of a file.
 #[derive(Debug)]
-pub(crate) struct Busy {
+pub(crate) struct DeviceBusyTime {
     first_ns: u64,
     stretch_ns: u64,
     devices: BTreeMap<(ProcessIndex, u32), Device>,
@@ -27,10 +27,10 @@ struct Device {
     busy_ns: Vec<(u64, u64)>,
 }
 
-impl Busy {
-    pub fn new(first_ns: u64, last_ns: u64) -> Busy {
+impl DeviceBusyTime {
+    pub fn new(first_ns: u64, last_ns: u64) -> DeviceBusyTime {
         let stretch_ns = (last_ns.saturating_sub(first_ns) / STRETCHES).max(LEAST_STRETCH_NS);
-        Busy { first_ns, stretch_ns, devices: BTreeMap::new() }
+        DeviceBusyTime { first_ns, stretch_ns, devices: BTreeMap::new() }
     }
 
     /// Adds a kernel. They must come by start.
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn kernels_that_overlap_count_once() {
         let ms = 1_000_000;
-        let mut busy = Busy::new(10 * ms, 14 * ms);
+        let mut busy = DeviceBusyTime::new(10 * ms, 14 * ms);
         for (start, end) in
             [(10 * ms, 11 * ms), (10 * ms + 1, 10 * ms + 5), (12 * ms, 13 * ms + ms / 2)]
         {
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn a_time_without_work_is_one_point() {
         let ms = 1_000_000;
-        let mut busy = Busy::new(0, 900 * ms);
+        let mut busy = DeviceBusyTime::new(0, 900 * ms);
         for start in [5 * ms, 800 * ms] {
             let (start_ns, duration_ns) = (start, ms);
             busy.kernel(&Kernel { start_ns, duration_ns, ..Kernel::default() });

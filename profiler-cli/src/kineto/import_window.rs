@@ -15,7 +15,7 @@ const MOST_FILES: u32 = 10_000;
 
 /// A trace that came, and of whom.
 #[derive(Debug)]
-pub struct Arrived {
+pub struct ArrivedTrace {
     /// Where it is.
     pub json: PathBuf,
     /// The process.
@@ -28,13 +28,13 @@ pub struct Arrived {
 
 /// A window as it is in the run of windows.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct ImportedWindow {
     /// Operators, ranges and Python's functions.
     pub rows: u64,
 }
 
 /// Imports a trace and removes it. It stays where this fails.
-pub fn take(arrived: &Arrived, home: &Path) -> Result<Taken, String> {
+pub fn import_window(arrived: &ArrivedTrace, home: &Path) -> Result<ImportedWindow, String> {
     let made = home.join(format!("import-{}", arrived.pid));
     let mut options = Options::new(env!("CARGO_PKG_VERSION"));
     options.offset_ns = arrived.offset_ns;
@@ -42,7 +42,7 @@ pub fn take(arrived: &Arrived, home: &Path) -> Result<Taken, String> {
         .map_err(|error: ImportError| error.to_string())
         .and_then(|imported| {
             place(&made, home, arrived).map_err(|error| error.to_string())?;
-            Ok(Taken { rows: imported.rows })
+            Ok(ImportedWindow { rows: imported.rows })
         });
     let _ = fs::remove_dir_all(&made);
     if taken.is_ok() {
@@ -52,7 +52,7 @@ pub fn take(arrived: &Arrived, home: &Path) -> Result<Taken, String> {
 }
 
 /// Moves the file of an import to those that are there, and writes what it is.
-fn place(made: &Path, home: &Path, arrived: &Arrived) -> std::io::Result<()> {
+fn place(made: &Path, home: &Path, arrived: &ArrivedTrace) -> std::io::Result<()> {
     let text = fs::read(made.join("run.json"))?;
     let mut info: RunInfo = serde_json::from_slice(&text)?;
     let mut names = Vec::new();
@@ -110,19 +110,19 @@ mod tests {
         {"ph": "X", "cat": "python_function", "name": "f.py(1): f", "pid": 7, "tid": 7, "ts": 5,
          "dur": 4, "args": {"Python id": 1}}]}"#;
 
-    fn arrived(home: &Path, name: &str, pid: u32) -> Arrived {
+    fn arrived(home: &Path, name: &str, pid: u32) -> ArrivedTrace {
         let json = home.join(name);
         fs::write(&json, TRACE).unwrap();
         let offset_ns = 1_700_000_000_000_000_000 - 9_000;
-        Arrived { json, pid, offset_ns, host: "node".to_owned() }
+        ArrivedTrace { json, pid, offset_ns, host: "node".to_owned() }
     }
 
     #[test]
     fn windows_of_several_processes_are_one_run_on_the_runs_clock() {
         let home = tempfile::tempdir().unwrap();
         for (name, pid) in [("rank-0_7.json", 7), ("rank-1_8.json", 8), ("rank-1_9.json", 9)] {
-            let taken = take(&arrived(home.path(), name, pid), home.path());
-            assert_eq!(taken, Ok(Taken { rows: 2 }));
+            let taken = import_window(&arrived(home.path(), name, pid), home.path());
+            assert_eq!(taken, Ok(ImportedWindow { rows: 2 }));
         }
         let run = RunDir::open(home.path()).unwrap();
         assert!(run.problems().is_empty(), "{:?}", run.problems());
@@ -144,7 +144,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let arrived = arrived(home.path(), "rank-0_7.json", 7);
         fs::write(&arrived.json, "[1, 2").unwrap();
-        assert!(take(&arrived, home.path()).is_err());
+        assert!(import_window(&arrived, home.path()).is_err());
         let left: Vec<_> = fs::read_dir(home.path()).unwrap().flatten().collect();
         assert_eq!(left.len(), 1);
     }

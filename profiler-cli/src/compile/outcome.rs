@@ -47,7 +47,7 @@ impl LogsOutcome {
 
     /// Removes copies of logs that other jobs wrote into the same directory. A log that names no
     /// process (PyTorch 2.4) stays.
-    pub fn leave_out_others(&mut self, processes: &[ProcessInfo]) {
+    pub fn remove_foreign_logs(&mut self, processes: &[ProcessInfo]) {
         let before = self.logs.len();
         self.logs.retain(|log| {
             let Some((path, Some(pid))) = &log.copy else { return true };
@@ -144,12 +144,12 @@ mod tests {
             std::fs::write(&path, "x").unwrap();
             outcome.add(&path, Ok(log(Some((path.clone(), Some(pid))))));
         }
-        outcome.leave_out_others(&[ProcessInfo { pid: 7, ..ProcessInfo::default() }]);
+        outcome.remove_foreign_logs(&[ProcessInfo { pid: 7, ..ProcessInfo::default() }]);
         let why: Vec<String> = outcome.blind().into_iter().map(|blind| blind.why).collect();
         assert_eq!(why[0], "1 log in TORCH_TRACE, `/d`, of no process of this run left out");
         assert_eq!(why[1], "5 B are beyond the bound of a log, 256 MiB");
         assert!(outcome.line(Path::new("/r")).unwrap().contains("1 log, 9 B"));
-        outcome.leave_out_others(&[]);
+        outcome.remove_foreign_logs(&[]);
         assert_eq!(outcome.blind().len(), 1);
         assert_eq!((outcome.line(Path::new("/r")), dir.path().exists()), (None, false));
     }

@@ -25,7 +25,7 @@ struct Stretch {
 
 /// A time of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Moment {
+pub(crate) struct EventMoment {
     pub time_ns: u64,
     /// It is written as 0, or is 0: the event's own time, or one that was never set.
     pub is_zero: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Times {
 impl Times {
     /// Adds a time.
     #[inline]
-    pub fn add(&mut self, moment: Moment) {
+    pub fn add(&mut self, moment: EventMoment) {
         let time_ns = moment.time_ns;
         if moment.is_zero {
             self.zero_ns = Some(self.zero_ns.map_or(time_ns, |zero_ns| zero_ns.min(time_ns)));
@@ -74,7 +74,7 @@ impl Times {
     }
 
     /// The times that belong together, if some do not belong to them.
-    pub fn era(mut self) -> Option<Era> {
+    pub fn run_period(mut self) -> Option<RunPeriod> {
         self.put_away();
         let mut groups: Vec<Stretch> = Vec::new();
         for stretch in self.stretches.values() {
@@ -92,7 +92,7 @@ impl Times {
         let zero_is_unset =
             pause_ns > FAR_NS || pause_ns > ZERO_NS && pause_ns / ZERO_TIMES > length_ns;
         let has_far = groups.len() > 1;
-        (has_far || zero_is_unset).then_some(Era {
+        (has_far || zero_is_unset).then_some(RunPeriod {
             first_ns: most.first_ns,
             last_ns: most.last_ns,
             zero_is_unset,
@@ -102,7 +102,7 @@ impl Times {
 
 /// The times of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Era {
+pub(crate) struct RunPeriod {
     first_ns: u64,
     last_ns: u64,
     /// A time of 0 means that there is none.
@@ -111,21 +111,20 @@ pub(crate) struct Era {
 
 /// Why a time is not one of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outside {
+pub(crate) enum OutsideReason {
     /// It was never set.
     Unset,
     /// It is of another year.
     Far,
 }
 
-impl Era {
+impl RunPeriod {
     /// Why a time is none of the run's.
-    pub fn outside(&self, moment: Moment) -> Option<Outside> {
+    pub fn outside(&self, moment: EventMoment) -> Option<OutsideReason> {
         match moment.is_zero {
-            true => self.zero_is_unset.then_some(Outside::Unset),
-            false => {
-                (!(self.first_ns..=self.last_ns).contains(&moment.time_ns)).then_some(Outside::Far)
-            }
+            true => self.zero_is_unset.then_some(OutsideReason::Unset),
+            false => (!(self.first_ns..=self.last_ns).contains(&moment.time_ns))
+                .then_some(OutsideReason::Far),
         }
     }
 }
@@ -136,34 +135,36 @@ mod tests {
 
     const DAY_NS: u64 = 24 * 3600 * 1_000_000_000;
 
-    fn era(zeros: &[u64], times: &[u64]) -> Option<Era> {
+    fn run_period(zeros: &[u64], times: &[u64]) -> Option<RunPeriod> {
         let mut all = Times::default();
-        zeros.iter().for_each(|time_ns| all.add(Moment { time_ns: *time_ns, is_zero: true }));
-        times.iter().for_each(|time_ns| all.add(Moment { time_ns: *time_ns, is_zero: false }));
-        all.era()
+        zeros.iter().for_each(|time_ns| all.add(EventMoment { time_ns: *time_ns, is_zero: true }));
+        times.iter().for_each(|time_ns| all.add(EventMoment { time_ns: *time_ns, is_zero: false }));
+        all.run_period()
     }
 
     #[test]
     fn times_of_one_run_belong_together() {
-        assert_eq!(era(&[], &[]), None);
-        assert_eq!(era(&[0, 0], &[]), None);
-        assert_eq!(era(&[0], &[5_000, 9_000]), None);
+        assert_eq!(run_period(&[], &[]), None);
+        assert_eq!(run_period(&[0, 0], &[]), None);
+        assert_eq!(run_period(&[0], &[5_000, 9_000]), None);
         // Idle for half an hour after its start, or for a day within a job of a month.
-        assert_eq!(era(&[0], &[1_800_000_000_000, 1_800_000_001_000]), None);
-        assert_eq!(era(&[0], &[DAY_NS, 30 * DAY_NS]), None);
-        assert_eq!(era(&[], &[1, 300 * DAY_NS, 600 * DAY_NS]), None);
+        assert_eq!(run_period(&[0], &[1_800_000_000_000, 1_800_000_001_000]), None);
+        assert_eq!(run_period(&[0], &[DAY_NS, 30 * DAY_NS]), None);
+        assert_eq!(run_period(&[], &[1, 300 * DAY_NS, 600 * DAY_NS]), None);
     }
 
     #[test]
     fn a_zero_among_absolute_times_was_not_set() {
         let now_ns = 20_000 * DAY_NS;
-        let found = era(&[0], &[now_ns, now_ns + 5]).unwrap();
-        let outside = |time_ns, is_zero| found.outside(Moment { time_ns, is_zero });
-        assert_eq!(outside(0, true), Some(Outside::Unset));
+        let found = run_period(&[0], &[now_ns, now_ns + 5]).unwrap();
+        let outside = |time_ns, is_zero| found.outside(EventMoment { time_ns, is_zero });
+        assert_eq!(outside(0, true), Some(OutsideReason::Unset));
         assert_eq!(outside(now_ns, false), None);
         // Since the machine started, and after a base that the file names.
-        assert!(era(&[0], &[DAY_NS, DAY_NS + 1_000_000_000]).unwrap().zero_is_unset);
-        assert!(era(&[now_ns], &[now_ns + DAY_NS, now_ns + DAY_NS + 9]).unwrap().zero_is_unset);
+        assert!(run_period(&[0], &[DAY_NS, DAY_NS + 1_000_000_000]).unwrap().zero_is_unset);
+        assert!(
+            run_period(&[now_ns], &[now_ns + DAY_NS, now_ns + DAY_NS + 9]).unwrap().zero_is_unset
+        );
     }
 
     #[test]
@@ -172,10 +173,10 @@ mod tests {
         for far_ns in [1, now_ns - 9_000 * DAY_NS, now_ns + 9_000 * DAY_NS, u64::MAX] {
             // In any order, and among as many zeros.
             for times in [[far_ns, now_ns, now_ns + 7], [now_ns, far_ns, now_ns + 7]] {
-                let found = era(&[0, 0, 0], &times).unwrap();
-                let far = Moment { time_ns: far_ns, is_zero: false };
-                assert_eq!(found.outside(far), Some(Outside::Far));
-                let near = Moment { time_ns: now_ns + 7, is_zero: false };
+                let found = run_period(&[0, 0, 0], &times).unwrap();
+                let far = EventMoment { time_ns: far_ns, is_zero: false };
+                assert_eq!(found.outside(far), Some(OutsideReason::Far));
+                let near = EventMoment { time_ns: now_ns + 7, is_zero: false };
                 assert_eq!(found.outside(near), None);
             }
         }

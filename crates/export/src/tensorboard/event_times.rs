@@ -2,7 +2,7 @@
 
 use tprof_facts::{Step, Zero};
 
-use super::events::At;
+use super::events::EventTime;
 use crate::OpenRank;
 
 /// When a rank's file begins, seconds since 1970.
@@ -12,14 +12,14 @@ pub(super) fn begins_s(part: &OpenRank<'_>, zero: Zero) -> f64 {
 }
 
 /// Of a file's clock, at the end of a step.
-pub(super) fn at_step(zero: Zero, part: &OpenRank<'_>, step: &Step) -> At {
-    At { step: step.number, wall_s: wall_s(zero, part.at(step.end_ns)) }
+pub(super) fn at_step(zero: Zero, part: &OpenRank<'_>, step: &Step) -> EventTime {
+    EventTime { step: step.number, wall_s: wall_s(zero, part.at(step.end_ns)) }
 }
 
 /// Of a file's clock, by milliseconds since the run began.
-pub(super) fn at_time(zero: Zero, part: &OpenRank<'_>, time_ns: u64) -> At {
+pub(super) fn at_time(zero: Zero, part: &OpenRank<'_>, time_ns: u64) -> EventTime {
     let since_start_ns = part.at(time_ns);
-    At { step: since_start_ns / 1_000_000, wall_s: wall_s(zero, since_start_ns) }
+    EventTime { step: since_start_ns / 1_000_000, wall_s: wall_s(zero, since_start_ns) }
 }
 
 /// Seconds since 1970; since the run began, where that moment is unknown.

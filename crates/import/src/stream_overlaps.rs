@@ -24,7 +24,7 @@ const MAX_WRONG: usize = 1 << 20;
 
 /// A kernel or a copy on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Work {
+pub(crate) struct StreamWork {
     /// Number of its stream, over all devices and contexts.
     pub stream: u64,
     pub start_ns: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Work {
     pub launch: Option<u64>,
 }
 
-impl Work {
+impl StreamWork {
     fn end_ns(self) -> u64 {
         self.start_ns.saturating_add(self.duration_ns)
     }
@@ -41,8 +41,8 @@ impl Work {
 
 /// Work that has begun, and may go on.
 #[derive(Clone, Copy, Debug)]
-struct Running {
-    work: Work,
+struct RunningWork {
+    work: StreamWork,
     /// Work that began after it, before its end.
     overlapped: u32,
     /// Whether it is counted as overlapping.
@@ -51,7 +51,7 @@ struct Running {
 
 #[derive(Debug, Default)]
 struct Stream {
-    running: Vec<Running>,
+    running: Vec<RunningWork>,
     count: u64,
     /// Work that overlaps others.
     overlapping: u64,
@@ -62,9 +62,9 @@ struct Stream {
 /// The streams of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
-    batch: Vec<Work>,
+    batch: Vec<StreamWork>,
     streams: FxHashMap<u64, Stream>,
-    wrong: Vec<Work>,
+    wrong: Vec<StreamWork>,
     /// Whether more is wrong than is remembered.
     is_full: bool,
 }
@@ -106,7 +106,7 @@ impl Overlaps {
 impl Streams {
     /// Adds one kernel or copy of a stream.
     #[inline]
-    pub fn add(&mut self, work: Work) {
+    pub fn add(&mut self, work: StreamWork) {
         self.batch.push(work);
         if self.batch.len() == BATCH {
             self.sweep();
@@ -142,7 +142,7 @@ impl Streams {
                 false
             });
             if stream.running.len() < MAX_RUNNING {
-                stream.running.push(Running { work, overlapped: 0, overlaps: false });
+                stream.running.push(RunningWork { work, overlapped: 0, overlaps: false });
             }
         }
         self.batch = batch;
@@ -150,14 +150,14 @@ impl Streams {
 
     /// The work that cannot have overlapped what follows it on its stream, and how much overlaps
     /// beside.
-    pub fn overlaps(mut self) -> (FxHashSet<Work>, Overlaps) {
+    pub fn overlaps(mut self) -> (FxHashSet<StreamWork>, Overlaps) {
         self.sweep();
         let is_one = |stream: &Stream| {
             !self.is_full && stream.wrong.saturating_mul(WRONG_AT_MOST) <= stream.count
         };
         let shared = self.streams.values().filter(|stream| !is_one(stream));
         let shared = shared.map(|stream| stream.wrong).sum();
-        let is_wrong = |work: &Work| self.streams.get(&work.stream).is_some_and(is_one);
+        let is_wrong = |work: &StreamWork| self.streams.get(&work.stream).is_some_and(is_one);
         let wrong = self.wrong.iter().copied().filter(is_wrong).collect();
         let one = self.streams.values().map(|stream| stream.overlapping - stream.wrong).sum();
         (wrong, Overlaps { shared, one })
@@ -168,11 +168,11 @@ impl Streams {
 mod tests {
     use super::*;
 
-    fn overlaps(all: &[(u64, u64, u64)]) -> (FxHashSet<Work>, Overlaps) {
+    fn overlaps(all: &[(u64, u64, u64)]) -> (FxHashSet<StreamWork>, Overlaps) {
         let mut streams = Streams::default();
         for (number, (stream, start_us, duration_us)) in (0..).zip(all.iter().copied()) {
             let (start_ns, duration_ns) = (1000 * start_us, 1000 * duration_us);
-            streams.add(Work { stream, start_ns, duration_ns, launch: Some(number) });
+            streams.add(StreamWork { stream, start_ns, duration_ns, launch: Some(number) });
         }
         streams.overlaps()
     }
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn a_record_that_is_there_twice_overlaps() {
         let mut streams = Streams::default();
-        let work = Work { stream: 7, start_ns: 5_000, duration_ns: 80_000, launch: Some(3) };
+        let work = StreamWork { stream: 7, start_ns: 5_000, duration_ns: 80_000, launch: Some(3) };
         for _ in 0..2 {
             streams.add(work);
         }
@@ -235,7 +235,7 @@ mod tests {
         let mut streams = Streams::default();
         for start_ns in (0..20).map(|number| 10_000 * number) {
             let duration_ns = if start_ns == 50_000 { 70_000 } else { 8_000 };
-            streams.add(Work { stream: 7, start_ns, duration_ns, launch: Some(3) });
+            streams.add(StreamWork { stream: 7, start_ns, duration_ns, launch: Some(3) });
         }
         assert_eq!(streams.overlaps(), Default::default());
     }

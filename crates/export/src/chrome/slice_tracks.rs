@@ -14,8 +14,8 @@ const FIRST_TRACK: u64 = 1_000_000_000;
 
 /// The tracks of a file, by `"pid":1,"tid":2`.
 #[derive(Default)]
-pub(super) struct SlicePlaces {
-    lanes: FxHashMap<Box<str>, PlaceLanes>,
+pub(super) struct SliceTracks {
+    lanes: FxHashMap<Box<str>, SliceLanes>,
     tracks: u64,
     /// Where a slice went that crosses another one, by its place and start.
     moved: FxHashMap<(Box<str>, u64), Box<str>>,
@@ -23,13 +23,13 @@ pub(super) struct SlicePlaces {
 }
 
 #[derive(Default)]
-struct PlaceLanes {
+struct SliceLanes {
     nested: NestedLanes,
     /// Places of the lanes beyond the first.
     further: Vec<Box<str>>,
 }
 
-impl SlicePlaces {
+impl SliceTracks {
     /// The place of a slice that belongs at `place`, which a reader knows as `label`. Slices come
     /// in order of their starts.
     pub fn of_slice<W: Write>(

@@ -8,15 +8,15 @@ use tprof_facts::labels::{self, Ids};
 use tprof_facts::{Step, Zero, steps};
 use tprof_trace::model::{Mark, MarkKind, ProcessIndex};
 
-use super::events::{At, EventFile, Tag, code};
+use super::event_times::{at_time, wall_s};
+use super::events::{EventFile, EventTime, Tag, code};
 use super::histogram::Histogram;
-use super::moments::{at_time, wall_s};
 use super::series::cut;
 use crate::OpenRank;
 
 /// What is not in the histograms that were written, by name.
 #[derive(Debug, Default)]
-pub(super) struct LeftOut {
+pub(super) struct SkippedHistograms {
     /// Values that are no number or infinite.
     pub not_finite: BTreeMap<String, u64>,
     /// Histograms whose record is damaged.
@@ -31,7 +31,7 @@ pub(super) fn write<W: Write>(
     settled: &[Step],
     until_ns: u64,
     file: &mut EventFile<W>,
-) -> io::Result<LeftOut> {
+) -> io::Result<SkippedHistograms> {
     let trace = &part.trace;
     let is_wanted = |mark: &&Mark| {
         let is_settled = mark.time_ns < until_ns && part.window.holds(mark.time_ns);
@@ -45,7 +45,7 @@ pub(super) fn write<W: Write>(
         processes.entry(of(mark).0).or_default().insert(mark.process);
     }
     let unended = steps::unended(trace);
-    let mut left_out = LeftOut::default();
+    let mut left_out = SkippedHistograms::default();
     for mark in marks {
         let (name, values) = of(mark);
         let Some(found) = ProgramHistogram::of(values) else {
@@ -70,7 +70,7 @@ pub(super) fn write<W: Write>(
         let about = format!("values of {} in the program", code(&name));
         let within = || step_of(mark, settled, &unended);
         let at = match found.step.or_else(within) {
-            Some(step) => At { step, wall_s: wall_s(zero, part.at(mark.time_ns)) },
+            Some(step) => EventTime { step, wall_s: wall_s(zero, part.at(mark.time_ns)) },
             None => at_time(zero, part, mark.time_ns),
         };
         file.histogram(&Tag { name, about }, at, &histogram)?;

@@ -3,8 +3,8 @@
 use crate::cursor;
 use crate::event::Event;
 use crate::group::{Group, communicators};
+use crate::losses::LossReason;
 use crate::output::Output;
-use crate::tally::Lost;
 use crate::text;
 use crate::threads::MAIN;
 use rustc_hash::FxHashMap;
@@ -19,7 +19,7 @@ const MAX_FACTS: usize = 1000;
 
 /// The content of the top level.
 #[derive(Debug, Default)]
-pub(crate) struct Facts {
+pub(crate) struct TopLevel {
     /// Nanoseconds since 1970 that all times of the file are relative to.
     base_ns: i64,
     /// What is taken off times so that they count from the run's zero, and not from 1970.
@@ -35,7 +35,7 @@ pub(crate) struct Facts {
     pub first_event_ns: Option<u64>,
 }
 
-impl Facts {
+impl TopLevel {
     /// What is to be added to times; 0 unless the file had it before its events.
     #[inline(always)]
     pub fn base_ns(&self) -> i64 {
@@ -44,13 +44,13 @@ impl Facts {
 
     /// Takes a member of the top level.
     pub fn take(&mut self, key: &[u8], value: &[u8], output: &mut Output) {
-        output.tally.lose_many(Lost::OtherTrace, events_in(key, value));
+        output.tally.lose_many(LossReason::OtherTrace, events_in(key, value));
         let mut json = Vec::new();
         if value.len() > MAX_FACT_BYTES
             || self.members.len() == MAX_FACTS
             || text::push_value(value, &mut json).is_err()
         {
-            output.tally.lose(Lost::FactTooLong);
+            output.tally.lose(LossReason::FactTooLong);
             return;
         }
         let mut name = String::new();
@@ -83,7 +83,7 @@ impl Facts {
         }
         self.metadata_bytes += kind.len() + args.len() + 40;
         if self.metadata_bytes > MAX_FACT_BYTES / 2 {
-            output.tally.lose(Lost::MetadataTooLong);
+            output.tally.lose(LossReason::MetadataTooLong);
             return;
         }
         match known {

@@ -30,7 +30,7 @@ const LOG_LEVEL: &str = "KINETO_LOG_LEVEL";
 
 /// Directories of a run's daemon.
 #[derive(Debug)]
-pub struct Places {
+pub struct DaemonPaths {
     /// Holds the socket; private.
     sockets: TempDir,
     /// Of the traces that come, and of the run that they become.
@@ -38,9 +38,9 @@ pub struct Places {
     _owned: Option<Owned>,
 }
 
-impl Places {
+impl DaemonPaths {
     /// Makes them for a run in this directory.
-    pub fn new(run: &Path) -> Result<Places, Failure> {
+    pub fn new(run: &Path) -> Result<DaemonPaths, Failure> {
         let given = std::env::var_os(SOCKET_DIRECTORY).unwrap_or_default();
         if is_of_another_daemon(&given) {
             return Err(cannot()
@@ -62,7 +62,7 @@ impl Places {
                 .hint(remedy(&error, "-o with a writable directory"))
         })?;
         let owned = tprof_collect::claim(sockets.path()).ok();
-        Ok(Places { sockets, home, _owned: owned })
+        Ok(DaemonPaths { sockets, home, _owned: owned })
     }
 
     /// Where the socket is to be: an absolute path, since Kineto ends its process at an answer from
@@ -95,7 +95,7 @@ impl Places {
     }
 }
 
-impl Drop for Places {
+impl Drop for DaemonPaths {
     fn drop(&mut self) {
         // Refused, as it should be, while anything is in it.
         let _ = std::fs::remove_dir(&self.home);
@@ -138,13 +138,13 @@ mod tests {
     #[test]
     fn a_home_without_traces_goes_and_one_with_a_trace_stays() {
         let run = tempfile::tempdir().unwrap();
-        drop(Places::new(run.path()).unwrap());
+        drop(DaemonPaths::new(run.path()).unwrap());
         assert!(!run.path().join(HOME).exists());
-        let places = Places::new(run.path()).unwrap();
-        std::fs::write(places.home.join("rank-0_7.json"), "{}").unwrap();
-        let socket = places.socket();
+        let paths = DaemonPaths::new(run.path()).unwrap();
+        std::fs::write(paths.home.join("rank-0_7.json"), "{}").unwrap();
+        let socket = paths.socket();
         assert!(socket.is_absolute() && socket.parent().unwrap().is_dir());
-        drop(places);
+        drop(paths);
         assert!(run.path().join(HOME).is_dir() && !socket.parent().unwrap().exists());
     }
 }

@@ -1,8 +1,8 @@
 //! Logs in the directory that the job has in TORCH_TRACE itself: the run has a copy.
 
-use super::bound::MOST_BYTES;
-use super::found::logs_in;
-use super::recorded::{LogsOutcome, RecordedLog};
+use super::find_logs::logs_in;
+use super::log_bounds::MOST_BYTES;
+use super::outcome::{LogsOutcome, RecordedLog};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use tprof_trace::compile_log::{self, KEPT_ENDING};
@@ -11,7 +11,7 @@ use tprof_trace::compile_log::{self, KEPT_ENDING};
 const CLOCK_STEP: Duration = Duration::from_secs(2);
 
 /// Copies logs that were written since the run began. Other jobs may share the directory: theirs
-/// are removed once the run's processes are known ([`LogsOutcome::leave_out_others`]).
+/// are removed once the run's processes are known ([`LogsOutcome::remove_foreign_logs`]).
 pub fn copy(own: &Path, home: &Path, began: SystemTime, outcome: &mut LogsOutcome) {
     for log in logs_in(own) {
         let changed = log.metadata().and_then(|about| about.modified());
