@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::execute::execute;
-use crate::failed::Failed;
 use crate::output::Output;
+use crate::query_failure::QueryFailure;
 use crate::remote::Remote;
 use crate::session::Session;
 use crate::statements::{Dialect, Source};
@@ -35,7 +35,7 @@ impl Engine {
     }
 
     /// Executes a statement and writes its result, if it has one.
-    pub async fn execute(&self, source: &Source, output: &mut Output) -> Result<(), Failed> {
+    pub async fn execute(&self, source: &Source, output: &mut Output) -> Result<(), QueryFailure> {
         match &self.remote {
             Some(remote) => remote.execute(&self.session, source, output).await,
             None => execute(&self.session, source, output).await,

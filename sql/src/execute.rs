@@ -15,9 +15,9 @@ use datafusion::sql::sqlparser::ast::Statement;
 use futures::StreamExt;
 
 use crate::allowed;
-use crate::failed::Failed;
 use crate::functions;
 use crate::output::Output;
+use crate::query_failure::QueryFailure;
 use crate::session::Session;
 use crate::statements::Source;
 use crate::tables::about::type_name;
@@ -28,15 +28,15 @@ pub async fn execute(
     session: &Session,
     source: &Source,
     output: &mut Output,
-) -> Result<(), Failed> {
+) -> Result<(), QueryFailure> {
     allowed::check(&source.parsed)?;
     if let Some(listing) = listing(session, &source.parsed) {
-        let batch = listing.map_err(|error| Failed::of(&error, &source.text, session))?;
+        let batch = listing.map_err(|error| QueryFailure::of(&error, &source.text, session))?;
         output.begin(&batch.schema())?;
         output.write(&batch)?;
         return output.end();
     }
-    let failed = |error: DataFusionError| Failed::of(&error, &source.text, session);
+    let failed = |error: DataFusionError| QueryFailure::of(&error, &source.text, session);
     let state = session.context.state();
     let plan = state.statement_to_plan(source.parsed.clone()).await.map_err(failed)?;
     allowed::check_plan(&plan)?;

@@ -5,9 +5,9 @@ mod allowed;
 mod archive;
 mod archiving;
 mod args;
+mod command_line;
 mod engine;
 mod execute;
-mod failed;
 mod functions;
 mod interrupt;
 mod limits;
@@ -15,16 +15,16 @@ mod memory;
 mod output;
 mod problems;
 mod prompt;
+mod query_failure;
 mod remote;
 mod runs;
 mod script;
-mod sent;
+mod server_text;
 mod session;
 mod statements;
 mod status;
 mod tables;
 mod terminal;
-mod words;
 
 use std::io::{IsTerminal, Read, Write, stdin, stdout};
 use std::path::Path;
@@ -34,16 +34,16 @@ use std::sync::Arc;
 use clap::Parser;
 
 use args::{ArchiveCli, Cli, SqlArgs};
+use command_line::Sources;
 use engine::Engine;
-use failed::Failed;
 use interrupt::Interrupts;
 use limits::Limits;
+use query_failure::QueryFailure;
 use remote::Remote;
 use session::{Session, spill_directory};
 use statements::Dialect;
 use status::{MISUSE, QUERY};
 use terminal::errors::{Failure, print_stderr, reason};
-use words::Sources;
 
 fn main() -> ExitCode {
     memory::keep_freed();
@@ -59,13 +59,13 @@ fn main() -> ExitCode {
     ended.unwrap_or_else(|failed| ExitCode::from(failed.show()))
 }
 
-fn act(args: &SqlArgs) -> Result<ExitCode, Failed> {
+fn act(args: &SqlArgs) -> Result<ExitCode, QueryFailure> {
     if args.views {
         let texts: Vec<&str> = tprof_tables::VIEWS.iter().map(|view| view.text).collect();
         stdout().write_all(texts.join("\n").as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let words = words::divide(&args.words, args.file.is_some())?;
+    let words = command_line::divide(&args.words, args.file.is_some())?;
     let remote = Remote::of(args)?;
     let limits = Limits::of(args)?;
     let named = Sources::of(&words.paths)?.only(&args.run)?;
@@ -112,7 +112,7 @@ fn act(args: &SqlArgs) -> Result<ExitCode, Failed> {
     };
     runtime.block_on(engine.leave());
     drop(engine);
-    script::leave_nothing(runtime, spill);
+    script::shut_down(runtime, spill);
     ended
 }
 

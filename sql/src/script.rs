@@ -9,9 +9,9 @@ use tokio::runtime::Runtime;
 
 use crate::args::SqlArgs;
 use crate::engine::Engine;
-use crate::failed::Failed;
 use crate::interrupt::Interrupts;
 use crate::output::Destination;
+use crate::query_failure::QueryFailure;
 use crate::statements::Source;
 use crate::status::QUERY;
 use crate::terminal::errors::Failure;
@@ -28,7 +28,7 @@ pub fn run(
     interrupts: &Interrupts,
     statements: Vec<Source>,
     args: &SqlArgs,
-) -> Result<ExitCode, Failed> {
+) -> Result<ExitCode, QueryFailure> {
     let (destination, mut output) = Destination::open(args.format, args.output.as_deref())?;
     let of_work = Arc::clone(engine);
     let ended = runtime.block_on(async {
@@ -38,10 +38,10 @@ pub fn run(
                 of_work.execute(statement, &mut output).await?;
                 output.print_note();
             }
-            Ok::<(), Failed>(())
+            Ok::<(), QueryFailure>(())
         });
         tokio::select! {
-            done = &mut work => done.map_err(|error| died(&error.to_string())).and_then(|done| done.map(|()| None)),
+            done = &mut work => done.map_err(|error| engine_died(&error.to_string())).and_then(|done| done.map(|()| None)),
             status = interrupts.status() => {
                 work.abort();
                 engine.interrupt().await;
@@ -59,7 +59,7 @@ pub fn run(
 }
 
 /// A failure of the engine that is its own fault.
-pub fn died(why: &str) -> Failed {
+pub fn engine_died(why: &str) -> QueryFailure {
     Failure::new("the query engine failed")
         .cause(why.to_owned())
         .hint("another query")
@@ -68,7 +68,7 @@ pub fn died(why: &str) -> Failed {
 }
 
 /// Ends all threads and removes what exceeded the memory.
-pub fn leave_nothing(runtime: Runtime, spill: TempDir) {
+pub fn shut_down(runtime: Runtime, spill: TempDir) {
     runtime.shutdown_timeout(LAST);
     let path = spill.keep();
     // A thread that was not to be ended may write one more file.

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use tprof_tables::read::OpenRun;
 
 use crate::archive::Archive;
+use crate::command_line::Sources;
 use crate::functions;
 use crate::functions::report::{self, ReportRun};
 use crate::limits::Limits;
@@ -22,7 +23,6 @@ use crate::tables::Tables;
 use crate::tables::archived::Archives;
 use crate::tables::dataset::DataSets;
 use crate::terminal::errors::Failure;
-use crate::words::Sources;
 
 /// Catalogue and schema of all tables.
 const CATALOGUE: &str = "tprof";

@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::dialect::{Dialect as Grammar, GenericDialect, Sp
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
-use crate::sent::{Sent, blank, sent};
+use crate::server_text::{ServerText, blank_lines, sent};
 
 /// One statement, and where it stands.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct Source {
     /// What the parser made of it.
     pub parsed: Statement,
     /// What a server gets, if it is for one.
-    pub sent: Option<Sent>,
+    pub sent: Option<ServerText>,
 }
 
 /// Why text is no statements.
@@ -66,7 +66,7 @@ pub fn parse(text: &str, dialect: Dialect) -> Result<Vec<Source>, Unparsed> {
             .get(these.len())
             .map_or(text.len(), |end| offset(text, end.span.start.line, end.span.start.column));
         if these.iter().any(|one| is_word(&one.token)) {
-            let before = blank(&text[..from]);
+            let before = blank_lines(&text[..from]);
             let text = before.clone() + &text[from..to];
             let (plain, sent) = match dialect {
                 Dialect::Own => (text.clone(), None),
@@ -112,7 +112,7 @@ fn plain(text: &str, tokens: &[TokenWithSpan]) -> String {
     }
     let start = offset(text, second.span.start.line, second.span.start.column);
     let end = start + second.token.to_string().len();
-    text[..start].to_owned() + &blank(&text[start..end]) + &text[end..]
+    text[..start].to_owned() + &blank_lines(&text[start..end]) + &text[end..]
 }
 
 /// A token that is not sent.

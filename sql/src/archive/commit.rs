@@ -12,8 +12,8 @@ use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 use serde::{Deserialize, Serialize};
 
 use super::failure;
+use super::location::Location;
 use super::names::{self, COMMITS, commit};
-use super::place::Place;
 use crate::terminal::errors::Failure;
 
 /// Version of the file.
@@ -71,7 +71,7 @@ impl Commit {
     /// Makes the run a part of the archive; false if it is one already.
     pub async fn write(
         &self,
-        place: &Place,
+        place: &Location,
         store: &Arc<dyn ObjectStore>,
     ) -> Result<bool, Failure> {
         let text = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
@@ -89,7 +89,7 @@ impl Commit {
     /// One that is there under an ID.
     pub async fn read(
         id: &str,
-        place: &Place,
+        place: &Location,
         store: &Arc<dyn ObjectStore>,
     ) -> Result<Option<Commit>, Failure> {
         let failed = |error: object_store::Error| failure::of(&error, place.store_named(), "read");
@@ -122,7 +122,7 @@ impl Commits {
     /// Those with these IDs; one that is not there is a failure.
     pub async fn of(
         ids: &[String],
-        place: &Place,
+        place: &Location,
         store: &Arc<dyn ObjectStore>,
     ) -> Result<Commits, Failure> {
         let read = ids.iter().map(|id| async move {
@@ -142,7 +142,7 @@ impl Commits {
     }
 
     /// Reads them.
-    pub async fn read(place: &Place, store: &Arc<dyn ObjectStore>) -> Result<Commits, Failure> {
+    pub async fn read(place: &Location, store: &Arc<dyn ObjectStore>) -> Result<Commits, Failure> {
         let failed = |error: object_store::Error| failure::of(&error, place.store_named(), "read");
         let files = files(place, store).await?;
         let read = futures::stream::iter(files.into_iter().map(|path| async move {
@@ -165,7 +165,7 @@ impl Commits {
 }
 
 /// IDs of all runs, as the names of their files have them; no file is read.
-pub async fn ids(place: &Place, store: &Arc<dyn ObjectStore>) -> Result<Vec<String>, Failure> {
+pub async fn ids(place: &Location, store: &Arc<dyn ObjectStore>) -> Result<Vec<String>, Failure> {
     let files = files(place, store).await?;
     let names = files.iter().filter_map(|path| path.filename()?.strip_suffix(".json"));
     let mut ids: Vec<String> = names.map(str::to_owned).collect();
@@ -174,7 +174,7 @@ pub async fn ids(place: &Place, store: &Arc<dyn ObjectStore>) -> Result<Vec<Stri
 }
 
 /// The files that make runs a part of the archive.
-async fn files(place: &Place, store: &Arc<dyn ObjectStore>) -> Result<Vec<Path>, Failure> {
+async fn files(place: &Location, store: &Arc<dyn ObjectStore>) -> Result<Vec<Path>, Failure> {
     let listed: object_store::Result<Vec<_>> =
         store.list(Some(&place.path(COMMITS))).try_collect().await;
     let listed = listed.map_err(|error| failure::of(&error, place.store_named(), "read"))?;

@@ -6,8 +6,8 @@
 pub mod client;
 pub mod commit;
 pub mod failure;
+pub mod location;
 pub mod names;
-pub mod place;
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use crate::terminal::errors::{Failure, reason};
 use commit::Commits;
 use failure::FAILED;
-use place::Place;
+use location::Location;
 
 /// Threads: most of the time is the store's.
 const THREADS: usize = 2;
@@ -37,7 +37,7 @@ pub fn runtime() -> Result<Runtime, Failure> {
 #[derive(Debug)]
 pub struct Archive {
     /// Where it is.
-    pub place: Place,
+    pub place: Location,
     /// A client that was not used yet.
     pub store: Arc<dyn ObjectStore>,
     /// Its runs.
@@ -47,7 +47,7 @@ pub struct Archive {
 impl Archive {
     /// Reads which runs an archive has; with `only`, just the files of these.
     pub fn open(word: &OsStr, only: &[String]) -> Result<Archive, Failure> {
-        let place = Place::parse(word)?;
+        let place = Location::parse(word)?;
         let read = async {
             let store = place.store()?;
             match only {

@@ -10,8 +10,8 @@ use tprof_tables::RANK_TABLES;
 
 use crate::archive::commit::{Commit, Commits};
 use crate::archive::failure::{self, FAILED};
+use crate::archive::location::Location;
 use crate::archive::names::table_and_run;
-use crate::archive::place::Place;
 use crate::terminal::errors::Failure;
 
 /// The runs, as rows.
@@ -65,7 +65,7 @@ impl Finding {
 /// Compares what the archive should have with what is there. What nobody archived is no part of it,
 /// whatever it is.
 pub async fn check(
-    place: &Place,
+    place: &Location,
     store: &Arc<dyn ObjectStore>,
     commits: &Commits,
 ) -> Result<Vec<Finding>, Failure> {

@@ -18,8 +18,8 @@ use tprof_trace::RunDir;
 use super::identity::{Identity, of_file};
 use crate::archive::commit::{ARCHIVE_VERSION, Commit, Object};
 use crate::archive::failure::{self, FAILED};
+use crate::archive::location::Location;
 use crate::archive::names::{COMMITS, part};
-use crate::archive::place::Place;
 use crate::runs::newest::FoundRun;
 use crate::status::MISUSE;
 use crate::tables::dataset::ABOUT_FILE;
@@ -69,7 +69,7 @@ pub fn raw_tables(words: &[String]) -> Result<Vec<&'static str>, Failure> {
 /// What all runs of a command line share.
 pub struct Archiver {
     /// Where to.
-    pub place: Place,
+    pub place: Location,
     /// Its client.
     pub store: Arc<dyn ObjectStore>,
     /// Tables of events.

@@ -8,7 +8,7 @@ use tempfile::TempPath;
 
 use super::{Output, Sink};
 use crate::args::Format;
-use crate::failed::Failed;
+use crate::query_failure::QueryFailure;
 use crate::status::{MISUSE, QUERY};
 use crate::terminal::errors::{Failure, reason};
 
@@ -55,7 +55,7 @@ impl Destination {
     }
 
     /// Gives the file its name.
-    pub fn keep(self) -> Result<(), Failed> {
+    pub fn keep(self) -> Result<(), QueryFailure> {
         let Some((temporary, path)) = self.file else { return Ok(()) };
         Ok(temporary.persist(path).map_err(|error| error.error)?)
     }

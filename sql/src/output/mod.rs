@@ -22,7 +22,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use crate::args::Format;
-use crate::failed::Failed;
+use crate::query_failure::QueryFailure;
 use crate::status::QUERY;
 use crate::terminal::errors::{Failure, print_stderr};
 use table::TableText;
@@ -86,26 +86,26 @@ impl Output {
     }
 
     /// Begins a result.
-    pub fn begin(&mut self, schema: &SchemaRef) -> Result<(), Failed> {
+    pub fn begin(&mut self, schema: &SchemaRef) -> Result<(), QueryFailure> {
         self.begin_any(schema).map_err(|failed| self.known(failed))
     }
 
     /// Writes rows; false if no more are wanted.
-    pub fn write(&mut self, batch: &RecordBatch) -> Result<bool, Failed> {
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<bool, QueryFailure> {
         self.write_any(batch).map_err(|failed| self.known(failed))
     }
 
     /// Ends a result.
-    pub fn end(&mut self) -> Result<(), Failed> {
+    pub fn end(&mut self) -> Result<(), QueryFailure> {
         self.end_any().map_err(|failed| self.known(failed))
     }
 
     /// A failure, or that nobody reads, whatever a writer made of that.
-    fn known(&self, failed: Failed) -> Failed {
-        if self.sink.is_unread() { Failed::NobodyReads } else { failed }
+    fn known(&self, failed: QueryFailure) -> QueryFailure {
+        if self.sink.is_unread() { QueryFailure::NobodyReads } else { failed }
     }
 
-    fn begin_any(&mut self, schema: &SchemaRef) -> Result<(), Failed> {
+    fn begin_any(&mut self, schema: &SchemaRef) -> Result<(), QueryFailure> {
         let is_one = matches!(self.format, Format::Parquet | Format::Arrow);
         if is_one && self.results > 0 {
             return Err(Failure::new(format!("a file of {} has one result", self.format.name()))
@@ -146,7 +146,7 @@ impl Output {
         Ok(())
     }
 
-    fn write_any(&mut self, batch: &RecordBatch) -> Result<bool, Failed> {
+    fn write_any(&mut self, batch: &RecordBatch) -> Result<bool, QueryFailure> {
         self.rows += batch.num_rows();
         let Some(writer) = &mut self.writer else { return Ok(false) };
         match writer {
@@ -166,7 +166,7 @@ impl Output {
         Ok(true)
     }
 
-    fn end_any(&mut self) -> Result<(), Failed> {
+    fn end_any(&mut self) -> Result<(), QueryFailure> {
         match self.writer.take() {
             None => {}
             Some(Writer::Table(table)) => {
@@ -189,7 +189,7 @@ impl Output {
 }
 
 /// Fails where two columns have one name: readers of an object of JSON keep one of them.
-fn named_once(schema: &Schema) -> Result<(), Failed> {
+fn named_once(schema: &Schema) -> Result<(), QueryFailure> {
     let mut names = HashSet::new();
     match schema.fields().iter().find(|field| !names.insert(field.name())) {
         Some(field) => Err(Failure::new(format!("two columns are named `{}`", field.name()))
@@ -202,7 +202,7 @@ fn named_once(schema: &Schema) -> Result<(), Failed> {
 }
 
 /// A writer of CSV that has its line of headings even if no row comes.
-fn csv(schema: &SchemaRef, sink: Sink) -> Result<csv::Writer<Sink>, Failed> {
+fn csv(schema: &SchemaRef, sink: Sink) -> Result<csv::Writer<Sink>, QueryFailure> {
     let mut writer = csv::WriterBuilder::new().with_header(true).build(sink);
     writer.write(&RecordBatch::new_empty(Arc::clone(schema))).map_err(arrow_failed)?;
     Ok(writer)
@@ -236,14 +236,14 @@ fn plain_type(kind: &DataType) -> DataType {
     }
 }
 
-fn plain(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Failed> {
+fn plain(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, QueryFailure> {
     let columns = batch.columns().iter().zip(schema.fields());
     let columns = columns.map(|(column, field)| cast(column, field.data_type()));
     let columns = columns.collect::<Result<Vec<_>, _>>().map_err(arrow_failed)?;
     RecordBatch::try_new(Arc::clone(schema), columns).map_err(arrow_failed)
 }
 
-fn arrow_failed(error: ArrowError) -> Failed {
+fn arrow_failed(error: ArrowError) -> QueryFailure {
     match error {
         ArrowError::IoError(_, error) => error.into(),
         // A column of CSV cannot have columns in it, and the like.
@@ -255,7 +255,7 @@ fn arrow_failed(error: ArrowError) -> Failed {
     }
 }
 
-fn write_failed(error: parquet::errors::ParquetError) -> Failed {
+fn write_failed(error: parquet::errors::ParquetError) -> QueryFailure {
     match error {
         parquet::errors::ParquetError::External(inner) => {
             match inner.downcast::<std::io::Error>() {

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 
 use crate::args::Format;
 use crate::execute;
-use crate::failed::Failed;
+use crate::query_failure::QueryFailure;
 use crate::session::Session;
 use crate::status::QUERY;
 use crate::terminal::errors::{Failure, nearest};
@@ -71,7 +71,7 @@ pub fn parse(line: &str) -> Result<Command, Failure> {
 }
 
 /// The rows that a command shows.
-pub fn answer(command: &Command, session: &Session) -> Result<RecordBatch, Failed> {
+pub fn answer(command: &Command, session: &Session) -> Result<RecordBatch, QueryFailure> {
     let rows = match command {
         Command::Columns(table) => execute::columns(session, table),
         Command::Functions(part) => execute::functions(session).and_then(|all| {
@@ -83,10 +83,10 @@ pub fn answer(command: &Command, session: &Session) -> Result<RecordBatch, Faile
         Command::Help => Ok(help()?),
         _ => execute::tables(session),
     };
-    rows.map_err(|error| Failed::of(&error, "", session))
+    rows.map_err(|error| QueryFailure::of(&error, "", session))
 }
 
-fn help() -> Result<RecordBatch, Failed> {
+fn help() -> Result<RecordBatch, QueryFailure> {
     let column = |texts: Vec<&str>| Arc::new(StringArray::from(texts)) as ArrayRef;
     let (commands, abouts) = COMMANDS.iter().copied().unzip();
     let field = |name| Field::new(name, DataType::Utf8, false);

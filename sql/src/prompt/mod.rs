@@ -17,10 +17,10 @@ use tokio::runtime::Runtime;
 
 use crate::args::{Format, SqlArgs};
 use crate::engine::Engine;
-use crate::failed::Failed;
 use crate::interrupt::{CTRL_C, Interrupts, Next};
 use crate::output::{Destination, Output, Sink, terminal_width};
-use crate::script::died;
+use crate::query_failure::QueryFailure;
+use crate::script::engine_died;
 use crate::session::Session;
 use crate::statements::{self, Source};
 use crate::status::QUERY;
@@ -43,7 +43,7 @@ pub fn run(
     engine: &Arc<Engine>,
     interrupts: &Interrupts,
     args: &SqlArgs,
-) -> Result<ExitCode, Failed> {
+) -> Result<ExitCode, QueryFailure> {
     let failed = |error: ReadlineError| {
         Failure::new("cannot read from the terminal").cause(error.to_string()).code(QUERY)
     };
@@ -103,7 +103,7 @@ pub fn run(
             None => query(&text, (runtime, interrupts), engine, &settings),
         };
         match ended {
-            Err(Failed::Ended(status)) => return Ok(ExitCode::from(status)),
+            Err(QueryFailure::Ended(status)) => return Ok(ExitCode::from(status)),
             Err(failed) => {
                 failed.show();
             }
@@ -121,7 +121,7 @@ fn functions(part: &str) -> String {
     }
 }
 
-fn obey(command: Command, session: &Session, settings: &mut Settings) -> Result<(), Failed> {
+fn obey(command: Command, session: &Session, settings: &mut Settings) -> Result<(), QueryFailure> {
     match command {
         Command::Timing => {
             settings.is_timed = !settings.is_timed;
@@ -151,7 +151,7 @@ fn query(
     on: (&Runtime, &Interrupts),
     engine: &Arc<Engine>,
     settings: &Settings,
-) -> Result<(), Failed> {
+) -> Result<(), QueryFailure> {
     let (runtime, interrupts) = on;
     let statements = statements::parse(text, engine.dialect())?;
     // Of all statements: Ctrl-C between two of them ends the others, too.
@@ -175,7 +175,7 @@ fn one(
     (runtime, signals): (&Runtime, &mut Next),
     engine: &Arc<Engine>,
     format: Format,
-) -> Result<bool, Failed> {
+) -> Result<bool, QueryFailure> {
     // Rows for people are complete before they are shown; others are shown as they come.
     let (mut output, bytes) = match format {
         Format::Table => {
@@ -205,9 +205,9 @@ fn one(
             print_stderr("interrupted\n");
             return Ok(false);
         }
-        Err(status) => return Err(Failed::Ended(status)),
+        Err(status) => return Err(QueryFailure::Ended(status)),
     };
-    let (done, mut output) = ended.map_err(|error| died(&error.to_string()))?;
+    let (done, mut output) = ended.map_err(|error| engine_died(&error.to_string()))?;
     done?;
     if let Some(bytes) = bytes {
         pager::show(&bytes.lock().unwrap_or_else(PoisonError::into_inner));

@@ -126,8 +126,8 @@ const PARAMETERS: [&str; 5] = ["use_ssl", "token", "user_id", "user_agent", "ses
 
 /// Headers that the protocol has itself.
 fn is_reserved(name: &str) -> bool {
-    let is_own = ["connection", "content-type", "host", "te", "user-agent"].contains(&name);
-    is_own || name.starts_with("grpc-")
+    let is_user_view = ["connection", "content-type", "host", "te", "user-agent"].contains(&name);
+    is_user_view || name.starts_with("grpc-")
 }
 
 /// Whether a name is another one but for signs between its words.

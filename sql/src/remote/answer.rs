@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// Why there are no more rows, although there should be.
 #[derive(Debug)]
-pub enum Broken {
+pub enum StreamFailure {
     /// The server's answer, or that there was none.
     Status(Status),
     /// The server has forgotten the session: it was started again.
@@ -30,9 +30,9 @@ pub enum Broken {
     Unreadable(String),
 }
 
-impl From<Status> for Broken {
-    fn from(status: Status) -> Broken {
-        Broken::Status(status)
+impl From<Status> for StreamFailure {
+    fn from(status: Status) -> StreamFailure {
+        StreamFailure::Status(status)
     }
 }
 
@@ -52,7 +52,7 @@ pub struct Answer<'c> {
 
 impl<'c> Answer<'c> {
     /// Begins to execute.
-    pub async fn of(client: &'c Client, plan: Plan) -> Result<Answer<'c>, Broken> {
+    pub async fn of(client: &'c Client, plan: Plan) -> Result<Answer<'c>, StreamFailure> {
         let operation = Uuid::new_v4().to_string();
         let begun = client.execute(&operation, plan.clone()).await;
         let mut answer = Answer {
@@ -74,7 +74,7 @@ impl<'c> Answer<'c> {
     }
 
     /// The next rows; none at the end.
-    pub async fn next(&mut self) -> Result<Option<Vec<RecordBatch>>, Broken> {
+    pub async fn next(&mut self) -> Result<Option<Vec<RecordBatch>>, StreamFailure> {
         while let Some(part) = self.part().await? {
             if let Some(batch) = part.arrow_batch {
                 return self.read(&batch).map(Some);
@@ -88,18 +88,21 @@ impl<'c> Answer<'c> {
         self.client.release(&self.operation).await;
     }
 
-    fn read(&mut self, batch: &ArrowBatch) -> Result<Vec<RecordBatch>, Broken> {
+    fn read(&mut self, batch: &ArrowBatch) -> Result<Vec<RecordBatch>, StreamFailure> {
         if batch.start_offset.is_some_and(|before| before != self.rows) {
-            return Err(Broken::Unreadable("rows are missing between two parts".into()));
+            return Err(StreamFailure::Unreadable("rows are missing between two parts".into()));
         }
-        let unreadable =
-            |error: datafusion::arrow::error::ArrowError| Broken::Unreadable(error.to_string());
+        let unreadable = |error: datafusion::arrow::error::ArrowError| {
+            StreamFailure::Unreadable(error.to_string())
+        };
         let reader = StreamReader::try_new(&batch.data[..], None).map_err(unreadable)?;
         let schema = reader.schema();
         let mut batches = reader.collect::<Result<Vec<_>, _>>().map_err(unreadable)?;
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
         if i64::try_from(rows) != Ok(batch.row_count) {
-            return Err(Broken::Unreadable("a part has not as many rows as it states".into()));
+            return Err(StreamFailure::Unreadable(
+                "a part has not as many rows as it states".into(),
+            ));
         }
         self.rows += batch.row_count;
         if batches.is_empty() {
@@ -109,7 +112,7 @@ impl<'c> Answer<'c> {
     }
 
     /// The next part; none at the end.
-    async fn part(&mut self) -> Result<Option<ExecutePlanResponse>, Broken> {
+    async fn part(&mut self) -> Result<Option<ExecutePlanResponse>, StreamFailure> {
         while !self.is_complete {
             let came = match &mut self.parts {
                 Some(parts) => parts.message().await,
@@ -118,7 +121,7 @@ impl<'c> Answer<'c> {
             match came {
                 Ok(Some(part)) => {
                     if !self.client.observe(&part.server_session_id) {
-                        return Err(Broken::Restarted);
+                        return Err(StreamFailure::Restarted);
                     }
                     if !part.response_id.is_empty() {
                         self.last = Some(part.response_id.clone());
@@ -132,14 +135,16 @@ impl<'c> Answer<'c> {
                     self.breaks += 1;
                     match self.again().await {
                         Err(status) if status.code() == Code::Unimplemented => {
-                            return Err(Broken::Unreadable("it ended before its last part".into()));
+                            return Err(StreamFailure::Unreadable(
+                                "it ended before its last part".into(),
+                            ));
                         }
                         Err(status) => return Err(status.into()),
                         Ok(parts) => self.parts = Some(parts),
                     }
                 }
                 Ok(None) => {
-                    return Err(Broken::Unreadable(
+                    return Err(StreamFailure::Unreadable(
                         "it ends again and again without a part".into(),
                     ));
                 }
@@ -148,7 +153,7 @@ impl<'c> Answer<'c> {
                     self.breaks += 1;
                     self.parts = Some(self.mended(status).await?);
                 }
-                Err(status) if is_forgotten(&status) => return Err(Broken::Restarted),
+                Err(status) if is_forgotten(&status) => return Err(StreamFailure::Restarted),
                 Err(status) => return Err(status.into()),
             }
         }
@@ -156,7 +161,7 @@ impl<'c> Answer<'c> {
     }
 
     /// The rest of the answer, by another connection than the one that broke.
-    async fn mended(&self, broke: Status) -> Result<Streaming<ExecutePlanResponse>, Broken> {
+    async fn mended(&self, broke: Status) -> Result<Streaming<ExecutePlanResponse>, StreamFailure> {
         for attempt in 0..ATTEMPTS {
             tokio::time::sleep(PAUSE * 2_u32.pow(attempt)).await;
             match self.again().await {
@@ -166,12 +171,14 @@ impl<'c> Answer<'c> {
                     let begun = self.client.execute(&self.operation, self.plan.clone()).await;
                     match begun {
                         Ok(parts) => return Ok(parts),
-                        Err(status) if is_forgotten(&status) => return Err(Broken::Restarted),
+                        Err(status) if is_forgotten(&status) => {
+                            return Err(StreamFailure::Restarted);
+                        }
                         Err(status) if is_of_connection(&status) => {}
                         Err(status) => return Err(status.into()),
                     }
                 }
-                Err(status) if is_forgotten(&status) => return Err(Broken::Restarted),
+                Err(status) if is_forgotten(&status) => return Err(StreamFailure::Restarted),
                 Err(status) if is_of_connection(&status) => {}
                 // Why it broke is of more use than why it could not be mended.
                 Err(_) => break,

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::allowed::{Refused, check as check_kind, first_words};
-use crate::failed::{Failed, excerpt};
+use crate::query_failure::{QueryFailure, excerpt};
 use crate::statements::Source;
 use crate::status::QUERY;
 use crate::terminal::errors::Failure;
@@ -62,7 +62,7 @@ const OWN: [(&str, &str); 5] = [
 
 /// A relation that a statement names.
 #[derive(Clone, Debug)]
-pub struct Named {
+pub struct NamedRelation {
     /// Its name, in small letters.
     pub name: String,
     /// It has several parts, as what the server has itself.
@@ -74,7 +74,7 @@ pub struct Named {
 }
 
 /// Refuses what does more than read the tables, whatever they are.
-pub fn check(source: &Source) -> Result<(), Failed> {
+pub fn check(source: &Source) -> Result<(), QueryFailure> {
     check_kind(&source.parsed)?;
     let mut statements = Vec::new();
     statement_of(&source.parsed, &mut statements);
@@ -91,7 +91,7 @@ pub fn check(source: &Source) -> Result<(), Failed> {
 }
 
 /// All relations that a statement names.
-pub fn relations(parsed: &Parsed) -> Vec<Named> {
+pub fn relations(parsed: &Parsed) -> Vec<NamedRelation> {
     let mut gathered = Relations::default();
     let mut statements = Vec::new();
     statement_of(parsed, &mut statements);
@@ -114,7 +114,7 @@ struct Checker<'t> {
 }
 
 impl Checker<'_> {
-    fn function(&self, name: &ObjectName) -> ControlFlow<Box<Failed>> {
+    fn function(&self, name: &ObjectName) -> ControlFlow<Box<QueryFailure>> {
         let Some(ident) = name.0.last().and_then(|part| part.as_ident()) else {
             return ControlFlow::Continue(());
         };
@@ -133,7 +133,7 @@ impl Checker<'_> {
         ControlFlow::Break(Box::new(self.failed(failure, ident)))
     }
 
-    fn rows_of(&self, name: &ObjectName) -> ControlFlow<Box<Failed>> {
+    fn rows_of(&self, name: &ObjectName) -> ControlFlow<Box<QueryFailure>> {
         self.function(name)?;
         let ident = name.0.last().and_then(|part| part.as_ident());
         match ident.filter(|ident| !OF_ROWS.contains(&ident.value.to_lowercase().as_str())) {
@@ -147,37 +147,37 @@ impl Checker<'_> {
         }
     }
 
-    fn failed(&self, failure: Failure, at: &Ident) -> Failed {
-        Failed::Query {
+    fn failed(&self, failure: Failure, at: &Ident) -> QueryFailure {
+        QueryFailure::Query {
             failure: failure.code(QUERY),
             excerpt: excerpt(self.text, at.span.start.line, at.span.start.column),
         }
     }
 }
 
-fn refused(what: &str, hint: &'static str) -> ControlFlow<Box<Failed>> {
+fn refused(what: &str, hint: &'static str) -> ControlFlow<Box<QueryFailure>> {
     ControlFlow::Break(Box::new(Refused { what: what.to_owned(), hint }.into()))
 }
 
 impl Visitor for Checker<'_> {
-    type Break = Box<Failed>;
+    type Break = Box<QueryFailure>;
 
     /// The statement itself, and those that stand within queries: `WITH … INSERT`.
-    fn pre_visit_statement(&mut self, statement: &Statement) -> ControlFlow<Box<Failed>> {
+    fn pre_visit_statement(&mut self, statement: &Statement) -> ControlFlow<Box<QueryFailure>> {
         match check_kind(&Parsed::Statement(Box::new(statement.clone()))) {
             Err(refused) => ControlFlow::Break(Box::new(refused.into())),
             Ok(()) => ControlFlow::Continue(()),
         }
     }
 
-    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Box<Failed>> {
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Box<QueryFailure>> {
         match &select.into {
             Some(_) => refused("SELECT INTO", "-o FILE --format parquet writes a result"),
             None => ControlFlow::Continue(()),
         }
     }
 
-    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<Box<Failed>> {
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<Box<QueryFailure>> {
         match factor {
             TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. } => {
                 self.rows_of(name)
@@ -188,7 +188,7 @@ impl Visitor for Checker<'_> {
         }
     }
 
-    fn pre_visit_expr(&mut self, expression: &Expr) -> ControlFlow<Box<Failed>> {
+    fn pre_visit_expr(&mut self, expression: &Expr) -> ControlFlow<Box<QueryFailure>> {
         match expression {
             Expr::Function(function) => self.function(&function.name),
             _ => ControlFlow::Continue(()),
@@ -198,7 +198,7 @@ impl Visitor for Checker<'_> {
 
 #[derive(Default)]
 struct Relations {
-    all: Vec<Named>,
+    all: Vec<NamedRelation>,
     /// Names that each query around has by its WITH.
     own: Vec<BTreeSet<String>>,
 }
@@ -208,7 +208,7 @@ impl Relations {
         let name = parts.join(".").to_lowercase();
         let has_parts = parts.len() > 1;
         let is_defined = !has_parts && self.own.iter().any(|own| own.contains(&name));
-        self.all.push(Named { name, has_parts, is_defined, place });
+        self.all.push(NamedRelation { name, has_parts, is_defined, place });
     }
 
     fn of_body(&mut self, body: &SetExpr) {

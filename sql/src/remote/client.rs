@@ -47,25 +47,25 @@ struct ServerSession {
     /// The server's own name of it. With another one the views are gone.
     observed: Option<String>,
     /// What became of it, if that is known.
-    fate: Fate,
+    health: SessionHealth,
 }
 
 /// What a request met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fate {
+pub enum SessionHealth {
     /// The server, with the session.
     #[default]
-    There,
+    Alive,
     /// No server.
     Unreachable,
     /// A server that was started again.
-    Gone,
+    Lost,
 }
 
 impl ServerSession {
     fn new() -> ServerSession {
         let name = Uuid::new_v4().to_string();
-        ServerSession { name, observed: None, fate: Fate::There }
+        ServerSession { name, observed: None, health: SessionHealth::Alive }
     }
 }
 
@@ -209,13 +209,13 @@ impl Client {
     }
 
     /// Notes what a request met.
-    pub fn met(&self, fate: Fate) {
-        self.session().fate = fate;
+    pub fn record_health(&self, health: SessionHealth) {
+        self.session().health = health;
     }
 
     /// What the last request met that failed; the next one begins without it.
-    pub fn fate(&self) -> Fate {
-        std::mem::take(&mut self.session().fate)
+    pub fn health(&self) -> SessionHealth {
+        std::mem::take(&mut self.session().health)
     }
 
     /// Begins another session, without views.

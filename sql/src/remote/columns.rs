@@ -2,12 +2,12 @@
 
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
 
-use crate::failed::Failed;
+use crate::query_failure::QueryFailure;
 use crate::status::QUERY;
 use crate::terminal::errors::Failure;
 
 /// Names and types of columns, as SQL of Spark has them.
-pub fn of(schema: &Schema) -> Result<Vec<(String, &'static str)>, Failed> {
+pub fn of(schema: &Schema) -> Result<Vec<(String, &'static str)>, QueryFailure> {
     let column = |field: &FieldRef| {
         let kind = match field.data_type() {
             DataType::Int32 => "INT",

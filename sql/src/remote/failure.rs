@@ -6,11 +6,11 @@ use prost::Message;
 use tonic::{Code, Status};
 
 use super::address::{Address, TOKEN};
-use super::answer::{Broken, is_of_connection};
-use super::client::{Client, Fate};
+use super::answer::{StreamFailure, is_of_connection};
+use super::client::{Client, SessionHealth};
 use super::connection::innermost;
 use super::messages::{ErrorInfo, RpcStatus, ServerError};
-use crate::failed::{Failed, excerpt, no_column_of, no_table};
+use crate::query_failure::{QueryFailure, excerpt, no_column_of, no_table};
 use crate::session::Session;
 use crate::status::QUERY;
 use crate::terminal::columns::printable;
@@ -20,9 +20,14 @@ use crate::terminal::errors::Failure;
 const LONGEST: usize = 300;
 
 /// A failed execution of a statement.
-pub async fn of(broken: Broken, client: &Client, text: &str, session: &Session) -> Failed {
+pub async fn of(
+    broken: StreamFailure,
+    client: &Client,
+    text: &str,
+    session: &Session,
+) -> QueryFailure {
     match broken {
-        Broken::Status(status) if is_of_statement(&status) => {
+        StreamFailure::Status(status) if is_of_statement(&status) => {
             of_statement(&whole(&status, client).await, text, session)
         }
         other => of_request(other, client).into(),
@@ -45,18 +50,18 @@ fn is_of_statement(status: &Status) -> bool {
 }
 
 /// A request that failed, whatever it was.
-fn of_request(broken: Broken, client: &Client) -> Failure {
+fn of_request(broken: StreamFailure, client: &Client) -> Failure {
     let shown = client.address.shown();
     let status = match broken {
-        Broken::Status(status) => status,
-        Broken::Restarted => {
-            client.met(Fate::Gone);
+        StreamFailure::Status(status) => status,
+        StreamFailure::Restarted => {
+            client.record_health(SessionHealth::Lost);
             return Failure::new(format!("the server {shown} was started again"))
                 .cause("it has neither the query nor its tables any more; no result is kept")
                 .hint("the same command again")
                 .code(QUERY);
         }
-        Broken::Unreadable(why) => {
+        StreamFailure::Unreadable(why) => {
             return Failure::new(format!("the answer of {shown} cannot be read"))
                 .cause(why)
                 .hint("the same command again; servers of Spark 3.4 and later are known to work")
@@ -65,7 +70,7 @@ fn of_request(broken: Broken, client: &Client) -> Failure {
     };
     match status.code() {
         _ if is_of_connection(&status) => {
-            client.met(Fate::Unreachable);
+            client.record_health(SessionHealth::Unreachable);
             lost(&client.address, &status)
         }
         Code::Unauthenticated | Code::PermissionDenied => {
@@ -82,9 +87,9 @@ fn of_request(broken: Broken, client: &Client) -> Failure {
 }
 
 /// A table or view that the server could not be given.
-pub async fn of_table(broken: Broken, client: &Client, name: &str) -> Failed {
+pub async fn of_table(broken: StreamFailure, client: &Client, name: &str) -> QueryFailure {
     let status = match broken {
-        Broken::Status(status) if is_of_statement(&status) => status,
+        StreamFailure::Status(status) if is_of_statement(&status) => status,
         other => return of_request(other, client).into(),
     };
     let message = whole(&status, client).await;
@@ -147,7 +152,7 @@ fn class(message: &str) -> Option<&str> {
     (class.len() > 3 && class.chars().all(is_name)).then_some(class)
 }
 
-fn of_statement(message: &str, text: &str, session: &Session) -> Failed {
+fn of_statement(message: &str, text: &str, session: &Session) -> QueryFailure {
     let class = class(message).unwrap_or_default();
     let words = after_class(message);
     let name = quoted(words);
@@ -183,7 +188,7 @@ fn of_statement(message: &str, text: &str, session: &Session) -> Failed {
             .cause(one_line(words))
             .hint("SHOW TABLES; DESCRIBE TABLE; the server's own SQL counts"),
     };
-    Failed::Query {
+    QueryFailure::Query {
         failure: failure.code(QUERY),
         excerpt: place(message).and_then(|(line, column)| excerpt(text, line, column)),
     }

@@ -23,17 +23,17 @@ use datafusion::sql::sqlparser::ast::Statement;
 use tokio::sync::OnceCell;
 
 use crate::args::SqlArgs;
+use crate::command_line::Sources;
 use crate::execute::{described, listing};
-use crate::failed::{Failed, excerpt, no_table};
 use crate::output::Output;
+use crate::query_failure::{QueryFailure, excerpt, no_table};
 use crate::session::Session;
 use crate::statements::Source;
 use crate::status::{MISUSE, QUERY};
 use crate::terminal::errors::{Failure, print_stderr};
-use crate::words::Sources;
 use address::Address;
 use answer::Answer;
-use client::{Client, Fate};
+use client::{Client, SessionHealth};
 use messages::{Op, Plan};
 use names::Names;
 use relations::Registry;
@@ -113,7 +113,7 @@ impl Remote {
         session: &Session,
         source: &Source,
         output: &mut Output,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), QueryFailure> {
         check(source)?;
         if let Some(listing) = self.listing(session, source) {
             let batch = listing?;
@@ -128,10 +128,10 @@ impl Remote {
         let Err(failed) = self.attempt(session, source, output, needed.clone()).await else {
             return Ok(());
         };
-        let is_gone = match client.fate() {
-            Fate::Gone => true,
-            Fate::Unreachable => false,
-            Fate::There => !self.registry.is_there(client).await,
+        let is_gone = match client.health() {
+            SessionHealth::Lost => true,
+            SessionHealth::Unreachable => false,
+            SessionHealth::Alive => !self.registry.is_there(client).await,
         };
         if !is_gone {
             return Err(failed);
@@ -155,7 +155,7 @@ impl Remote {
         source: &Source,
         output: &mut Output,
         needed: BTreeSet<String>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), QueryFailure> {
         let client = self.client().await?;
         if let Some(name) = described(&source.parsed) {
             return self.describe(client, session, &name, output).await;
@@ -177,33 +177,35 @@ impl Remote {
         &self,
         session: &Session,
         source: &Source,
-    ) -> Option<Result<datafusion::arrow::array::RecordBatch, Failed>> {
+    ) -> Option<Result<datafusion::arrow::array::RecordBatch, QueryFailure>> {
         let Parsed::Statement(statement) = &source.parsed else { return None };
         match &**statement {
             // Functions are the server's.
             Statement::ShowFunctions { .. } => return None,
-            _ if described(&source.parsed).is_some_and(|name| self.registry.is_own(&name)) => {
+            _ if described(&source.parsed)
+                .is_some_and(|name| self.registry.is_user_view(&name)) =>
+            {
                 return None;
             }
             _ => {}
         }
         let listing = listing(session, &source.parsed)?;
-        Some(listing.map_err(|error| Failed::of(&error, &source.text, session)))
+        Some(listing.map_err(|error| QueryFailure::of(&error, &source.text, session)))
     }
 
     /// Tables and views that a statement names; a name that nothing has is an error.
-    fn needed(&self, session: &Session, source: &Source) -> Result<BTreeSet<String>, Failed> {
+    fn needed(&self, session: &Session, source: &Source) -> Result<BTreeSet<String>, QueryFailure> {
         let there = session.tables.names();
         let mut needed = BTreeSet::new();
         for named in check::relations(&source.parsed) {
-            if self.registry.is_own(&named.name) && !named.has_parts {
+            if self.registry.is_user_view(&named.name) && !named.has_parts {
                 continue;
             }
             if there.contains(&named.name) && !named.has_parts {
                 needed.insert(named.name);
             } else if !named.is_defined {
                 let (line, column) = named.place;
-                return Err(Failed::Query {
+                return Err(QueryFailure::Query {
                     failure: no_table(&named.name, session).code(QUERY),
                     excerpt: excerpt(&source.text, line, column),
                 });
@@ -214,7 +216,7 @@ impl Remote {
 }
 
 /// Refuses a name in double quotes: a server takes it for a text, and has that in each row.
-fn check_quoted(session: &Session, source: &Source) -> Result<(), Failed> {
+fn check_quoted(session: &Session, source: &Source) -> Result<(), QueryFailure> {
     let quoted = source.sent.iter().flat_map(|sent| &sent.quoted);
     let mut columns = BTreeSet::new();
     for (text, (line, column)) in quoted {
@@ -231,7 +233,10 @@ fn check_quoted(session: &Session, source: &Source) -> Result<(), Failed> {
                     .cause("double quotes are not for names there")
                     .hint(format!("`{text}` in backticks is the column, '{text}' the text"))
                     .code(QUERY);
-            return Err(Failed::Query { failure, excerpt: excerpt(&source.text, *line, *column) });
+            return Err(QueryFailure::Query {
+                failure,
+                excerpt: excerpt(&source.text, *line, *column),
+            });
         }
     }
     Ok(())
@@ -243,7 +248,7 @@ async fn query(
     session: &Session,
     source: &Source,
     output: &mut Output,
-) -> Result<bool, Failed> {
+) -> Result<bool, QueryFailure> {
     let text = source.sent.as_ref().map(|sent| sent.text.clone()).unwrap_or_default();
     let plan = Plan { op: Some(Op::Root(relations::sql(text))) };
     let mut rows = match Answer::of(client, plan).await {
@@ -276,7 +281,7 @@ fn written(
     batches: &[datafusion::arrow::array::RecordBatch],
     output: &mut Output,
     has_begun: &mut bool,
-) -> Result<bool, Failed> {
+) -> Result<bool, QueryFailure> {
     for batch in batches {
         if !*has_begun {
             output.begin(&batch.schema())?;

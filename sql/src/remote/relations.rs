@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use tprof_tables::VIEWS;
 
-use super::answer::{Answer, Broken, is_of_connection};
+use super::answer::{Answer, StreamFailure, is_of_connection};
 use super::client::Client;
 use super::messages::{
     Act, Action, CreateView, DataSource, Op, Plan, Read, Relation, RelationCommon, Rows,
@@ -20,7 +20,7 @@ use super::messages::{
 };
 use super::names::Names;
 use super::{check, columns, failure};
-use crate::failed::Failed;
+use crate::query_failure::QueryFailure;
 use crate::session::Session;
 use crate::statements::{self, Dialect};
 use crate::status::QUERY;
@@ -38,12 +38,12 @@ pub struct Registry {
     /// Tables and views of tprof.
     registered: Mutex<BTreeSet<String>>,
     /// Views that statements made, in their order.
-    own: Mutex<Vec<Own>>,
+    own: Mutex<Vec<UserView>>,
 }
 
 /// A view that a statement made.
 #[derive(Clone, Debug)]
-pub struct Own {
+pub struct UserView {
     /// Its name.
     pub name: String,
     /// Its query, as a server gets it.
@@ -59,12 +59,17 @@ impl Registry {
     }
 
     /// Whether a statement made a view of this name.
-    pub fn is_own(&self, name: &str) -> bool {
+    pub fn is_user_view(&self, name: &str) -> bool {
         locked(&self.own).iter().any(|own| own.name == name)
     }
 
     /// Makes a view of a statement's query.
-    pub async fn make(&self, client: &Client, view: Own, replace: bool) -> Result<(), Broken> {
+    pub async fn make(
+        &self,
+        client: &Client,
+        view: UserView,
+        replace: bool,
+    ) -> Result<(), StreamFailure> {
         let replace = replace || locked(&self.registered).contains(&view.name);
         done(client, named(&view.name, sql(&view.query), replace)).await?;
         let mut own = locked(&self.own);
@@ -83,14 +88,18 @@ impl Registry {
         let query = format!("SELECT * FROM `{name}` LIMIT 0");
         match done(client, plan(&query)).await {
             Ok(()) => true,
-            Err(Broken::Status(status)) => is_of_connection(&status),
+            Err(StreamFailure::Status(status)) => is_of_connection(&status),
             Err(_) => false,
         }
     }
 
     /// Gives another session the views that statements made, in their order; all else has its name when a
     /// statement needs it. Fails at the first that cannot be made; that and those behind it are no more.
-    pub async fn begin_session(&self, client: &Client, session: &Session) -> Result<(), Failed> {
+    pub async fn begin_session(
+        &self,
+        client: &Client,
+        session: &Session,
+    ) -> Result<(), QueryFailure> {
         client.begin_session();
         locked(&self.registered).clear();
         let own = std::mem::take(&mut *locked(&self.own));
@@ -111,17 +120,18 @@ impl Registry {
         client: &Client,
         session: &Session,
         mut needed: BTreeSet<String>,
-    ) -> Result<Vec<String>, Failed> {
+    ) -> Result<Vec<String>, QueryFailure> {
         // One that is made of another comes after it.
         for view in VIEWS.iter().rev() {
-            if needed.contains(view.name) && !self.is_own(view.name) {
+            if needed.contains(view.name) && !self.is_user_view(view.name) {
                 needed.extend(made_of(view.query()));
             }
         }
         let tables = needed.iter().filter(|name| session.tables.is_table(name)).cloned().collect();
-        let is_new = |name: &String| !locked(&self.registered).contains(name) && !self.is_own(name);
+        let is_new =
+            |name: &String| !locked(&self.registered).contains(name) && !self.is_user_view(name);
         needed.retain(is_new);
-        let mut given: Vec<BoxFuture<'_, Result<(), Failed>>> = Vec::new();
+        let mut given: Vec<BoxFuture<'_, Result<(), QueryFailure>>> = Vec::new();
         for name in needed.iter().filter(|name| session.tables.is_table(name)) {
             let files = session.tables.files(name).map_err(|why| no_files(name, why))?;
             let relation = self.table(&files)?;
@@ -153,7 +163,7 @@ impl Registry {
         client: &Client,
         session: &Session,
         tables: &[String],
-    ) -> Result<(), Failed> {
+    ) -> Result<(), QueryFailure> {
         for name in tables {
             let files = session.tables.files(name).map_err(|why| no_files(name, why))?;
             found(client, session, name, files.groups.iter().map(Vec::len).sum()).await?;
@@ -161,7 +171,12 @@ impl Registry {
         Ok(())
     }
 
-    async fn give(&self, client: &Client, name: &str, relation: Relation) -> Result<(), Failed> {
+    async fn give(
+        &self,
+        client: &Client,
+        name: &str,
+        relation: Relation,
+    ) -> Result<(), QueryFailure> {
         match done(client, named(name, relation, true)).await {
             Ok(()) => {
                 locked(&self.registered).insert(name.to_owned());
@@ -172,7 +187,7 @@ impl Registry {
     }
 
     /// The rows of all files.
-    fn table(&self, files: &Files) -> Result<Relation, Failed> {
+    fn table(&self, files: &Files) -> Result<Relation, QueryFailure> {
         let columns = columns::of(&files.schema)?;
         let mut parts = Vec::new();
         for group in files.groups.iter().filter(|group| !group.is_empty()) {
@@ -199,7 +214,12 @@ impl Registry {
 
 /// Fails where the server does not find all files of a table: some servers give no rows of a file that
 /// is not there, and no error.
-async fn found(client: &Client, session: &Session, name: &str, count: usize) -> Result<(), Failed> {
+async fn found(
+    client: &Client,
+    session: &Session,
+    name: &str,
+    count: usize,
+) -> Result<(), QueryFailure> {
     if count == 0 {
         return Ok(());
     }
@@ -218,7 +238,7 @@ async fn found(client: &Client, session: &Session, name: &str, count: usize) -> 
         .into())
 }
 
-async fn rows(client: &Client, session: &Session, name: &str) -> Result<u64, Failed> {
+async fn rows(client: &Client, session: &Session, name: &str) -> Result<u64, QueryFailure> {
     let query = format!("SELECT count(*) AS n FROM {name}");
     let counted = async {
         let mut answer = Answer::of(client, plan(&query)).await?;
@@ -226,7 +246,8 @@ async fn rows(client: &Client, session: &Session, name: &str) -> Result<u64, Fai
         while let Some(batches) = answer.next().await? {
             for batch in batches.iter().filter(|batch| batch.num_rows() > 0) {
                 let counts = as_int64_array(batch.column(0));
-                let counts = counts.map_err(|error| Broken::Unreadable(error.to_string()))?;
+                let counts =
+                    counts.map_err(|error| StreamFailure::Unreadable(error.to_string()))?;
                 count = counts.value(0).try_into().unwrap_or(0);
             }
         }
@@ -244,7 +265,7 @@ fn plan(query: &str) -> Plan {
 }
 
 /// Has a command executed, to its end.
-async fn done(client: &Client, plan: Plan) -> Result<(), Broken> {
+async fn done(client: &Client, plan: Plan) -> Result<(), StreamFailure> {
     let mut answer = Answer::of(client, plan).await?;
     while answer.next().await?.is_some() {}
     answer.release().await;

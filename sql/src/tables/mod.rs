@@ -3,10 +3,10 @@
 pub mod about;
 pub mod archived;
 mod batches;
+mod builtin_views;
 pub mod dataset;
 mod prune;
 mod scan;
-mod shipped;
 mod trace;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,8 +23,8 @@ use datafusion::logical_expr::LogicalPlanBuilder;
 
 use about::{ColumnAbout, TableAbout};
 use archived::Archives;
+use builtin_views::Planner;
 use dataset::DataSets;
-use shipped::Planner;
 use tprof_tables::read::OpenRun;
 use tprof_tables::{VIEWS, catalogue};
 use trace::TraceTable;
@@ -162,7 +162,7 @@ impl Tables {
         if locked(&self.views).contains_key(name) {
             return "view".to_owned();
         }
-        match shipped::of_name(name) {
+        match builtin_views::of_name(name) {
             Some(view) => format!("view: {}", first_sentence(&view.about())),
             None => self.known(name).map(|of| of.about).unwrap_or_default(),
         }
@@ -173,7 +173,7 @@ impl Tables {
         if let Some(made) = locked(&self.made).get(name) {
             return Ok(Some(Arc::clone(made)));
         }
-        let Some(view) = shipped::of_name(name) else { return Ok(None) };
+        let Some(view) = builtin_views::of_name(name) else { return Ok(None) };
         if self.of_runs().is_empty() {
             return Ok(None);
         }

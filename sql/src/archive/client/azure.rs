@@ -3,7 +3,7 @@
 
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 
-use super::environment::{Unusable, is_here_without_tls, of_environment};
+use super::environment::{Unusable, is_local_without_tls, of_environment};
 
 /// All that is needed in one variable: no other that gives access is read beside it.
 const CONNECTION: &str = "AZURE_STORAGE_CONNECTION_STRING";
@@ -36,7 +36,7 @@ pub fn settings(
             }),
     };
     let address = builder.get_config_value(&AzureConfigKey::Endpoint);
-    if address.is_some_and(|address| is_here_without_tls(&address)) {
+    if address.is_some_and(|address| is_local_without_tls(&address)) {
         builder = builder.with_allow_http(true);
     }
     Ok(builder)

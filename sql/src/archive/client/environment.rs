@@ -28,7 +28,7 @@ pub fn of_environment<K: FromStr>(beginning: &str) -> impl Iterator<Item = (K, S
 }
 
 /// Whether an address is of a server without TLS on this machine: nothing leaves it.
-pub fn is_here_without_tls(address: &str) -> bool {
+pub fn is_local_without_tls(address: &str) -> bool {
     let Some(rest) = address.strip_prefix("http://") else { return false };
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let name = match host.rsplit_once(':') {
@@ -40,12 +40,12 @@ pub fn is_here_without_tls(address: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_here_without_tls;
+    use super::is_local_without_tls;
 
     #[test]
     fn only_loopback_is_here() {
         for here in ["http://127.0.0.1:10000/account", "http://localhost", "http://[::1]:1/"] {
-            assert!(is_here_without_tls(here), "{here}");
+            assert!(is_local_without_tls(here), "{here}");
         }
         for there in [
             "https://localhost",
@@ -54,7 +54,7 @@ mod tests {
             "http://localhost:1@example.org/",
             "http://example.org/?localhost",
         ] {
-            assert!(!is_here_without_tls(there), "{there}");
+            assert!(!is_local_without_tls(there), "{there}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::{ClientConfigKey, StaticCredentialProvider};
 
-use super::environment::{is_here_without_tls, of_environment};
+use super::environment::{is_local_without_tls, of_environment};
 
 /// A server for tests, which gives access to everybody.
 const EMULATOR: &str = "STORAGE_EMULATOR_HOST";
@@ -31,7 +31,7 @@ pub fn settings(
     }
     let builder = GoogleCloudStorageBuilder::from_env();
     let allowed = GoogleConfigKey::Client(ClientConfigKey::AllowHttp);
-    let is_here = variable("GOOGLE_BASE_URL").is_some_and(|url| is_here_without_tls(&url));
+    let is_here = variable("GOOGLE_BASE_URL").is_some_and(|url| is_local_without_tls(&url));
     // The client's own default is to send a token to any address.
     match variable("GOOGLE_ALLOW_HTTP") {
         None => Ok(builder.with_config(allowed, is_here.to_string())),

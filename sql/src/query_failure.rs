@@ -12,7 +12,7 @@ use crate::terminal::errors::{Failure, nearest, print_stderr, show};
 
 /// Why there is no result, or not all of it.
 #[derive(Debug)]
-pub enum Failed {
+pub enum QueryFailure {
     /// The query or its execution.
     Query {
         /// What and why.
@@ -26,16 +26,16 @@ pub enum Failed {
     Ended(u8),
 }
 
-impl From<Failure> for Failed {
-    fn from(failure: Failure) -> Failed {
-        Failed::Query { failure, excerpt: None }
+impl From<Failure> for QueryFailure {
+    fn from(failure: Failure) -> QueryFailure {
+        QueryFailure::Query { failure, excerpt: None }
     }
 }
 
-impl From<std::io::Error> for Failed {
-    fn from(error: std::io::Error) -> Failed {
+impl From<std::io::Error> for QueryFailure {
+    fn from(error: std::io::Error) -> QueryFailure {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
-            return Failed::NobodyReads;
+            return QueryFailure::NobodyReads;
         }
         Failure::new("cannot write the result")
             .cause(error.to_string())
@@ -45,8 +45,8 @@ impl From<std::io::Error> for Failed {
     }
 }
 
-impl From<Refused> for Failed {
-    fn from(Refused { what, hint }: Refused) -> Failed {
+impl From<Refused> for QueryFailure {
+    fn from(Refused { what, hint }: Refused) -> QueryFailure {
         let hint = if hint.is_empty() { "tprof sql --help" } else { hint };
         Failure::new(format!("{what} is refused: queries only read"))
             .cause(format!("allowed are {ALLOWED}"))
@@ -56,14 +56,14 @@ impl From<Refused> for Failed {
     }
 }
 
-impl From<Unparsed> for Failed {
-    fn from(Unparsed { text, error }: Unparsed) -> Failed {
+impl From<Unparsed> for QueryFailure {
+    fn from(Unparsed { text, error }: Unparsed) -> QueryFailure {
         let message = message(&error);
         let place = place_in(&message);
         let what = message.split(" at Line:").next().unwrap_or(&message);
         let what = what.trim_start_matches("sql parser error: ").trim_start_matches("ParserError(");
         let hint = "several statements are separated by `;`, texts are in single quotes";
-        Failed::Query {
+        QueryFailure::Query {
             failure: Failure::new("the query is not SQL")
                 .cause(sentence(what))
                 .hint(hint)
@@ -73,16 +73,16 @@ impl From<Unparsed> for Failed {
     }
 }
 
-impl Failed {
+impl QueryFailure {
     /// A failure of the engine with a statement.
-    pub fn of(error: &DataFusionError, text: &str, session: &Session) -> Failed {
+    pub fn of(error: &DataFusionError, text: &str, session: &Session) -> QueryFailure {
         if let Some(io) = io_error(error)
             && io.kind() == std::io::ErrorKind::BrokenPipe
         {
-            return Failed::NobodyReads;
+            return QueryFailure::NobodyReads;
         }
         let span = error.diagnostic().and_then(|of| of.span);
-        Failed::Query {
+        QueryFailure::Query {
             failure: failure(error, session).code(QUERY),
             excerpt: span.and_then(|span| excerpt(text, span.start.line, span.start.column)),
         }
@@ -91,9 +91,9 @@ impl Failed {
     /// Prints it and gives the exit status.
     pub fn show(self) -> u8 {
         match self {
-            Failed::NobodyReads => 0,
-            Failed::Ended(status) => status,
-            Failed::Query { failure, excerpt } => {
+            QueryFailure::NobodyReads => 0,
+            QueryFailure::Ended(status) => status,
+            QueryFailure::Query { failure, excerpt } => {
                 print_stderr(&excerpt.unwrap_or_default());
                 show(&failure.into())
             }

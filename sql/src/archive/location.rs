@@ -20,7 +20,7 @@ use crate::terminal::errors::{Failure, reason};
 
 /// A place for an archive.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Location {
     kind: Kind,
     /// Bucket or container; empty of a directory.
     bucket: String,
@@ -28,7 +28,7 @@ pub struct Place {
     shown: String,
 }
 
-impl Place {
+impl Location {
     /// Whether a word is the address of a store, and no path.
     pub fn is_address(word: &OsStr) -> bool {
         word.to_str().is_some_and(|word| word.contains("://"))
@@ -40,14 +40,14 @@ impl Place {
     }
 
     /// A place as it is typed.
-    pub fn parse(word: &OsStr) -> Result<Place, Failure> {
+    pub fn parse(word: &OsStr) -> Result<Location, Failure> {
         match word.to_str().and_then(|word| word.split_once("://")) {
-            Some((scheme, rest)) => Place::in_store(scheme, rest),
-            None => Place::directory(FilePath::new(word)),
+            Some((scheme, rest)) => Location::in_store(scheme, rest),
+            None => Location::directory(FilePath::new(word)),
         }
     }
 
-    fn in_store(scheme: &str, rest: &str) -> Result<Place, Failure> {
+    fn in_store(scheme: &str, rest: &str) -> Result<Location, Failure> {
         let misuse = |what: String, why: &str| {
             Failure::new(what).cause(why).hint("--to s3://BUCKET/PREFIX").code(MISUSE)
         };
@@ -75,10 +75,10 @@ impl Place {
             misuse(format!("bad prefix `{prefix}`"), "").cause(error.to_string())
         })?;
         let shown = format!("{scheme}://{}", rest.trim_end_matches('/'));
-        Ok(Place { kind, bucket: bucket.to_owned(), prefix, shown })
+        Ok(Location { kind, bucket: bucket.to_owned(), prefix, shown })
     }
 
-    fn directory(path: &FilePath) -> Result<Place, Failure> {
+    fn directory(path: &FilePath) -> Result<Location, Failure> {
         let shown = path.display().to_string();
         let absolute = std::path::absolute(path).and_then(|path| match path.exists() {
             true => path.canonicalize(),
@@ -93,7 +93,7 @@ impl Place {
         let absolute = absolute.map_err(|error| failed(reason(&error)))?;
         let prefix =
             Path::from_absolute_path(&absolute).map_err(|error| failed(error.to_string()))?;
-        Ok(Place { kind: Kind::Directory(absolute), bucket: String::new(), prefix, shown })
+        Ok(Location { kind: Kind::Directory(absolute), bucket: String::new(), prefix, shown })
     }
 
     /// As it was typed.
@@ -171,20 +171,20 @@ mod tests {
 
     #[test]
     fn an_address_has_a_bucket_and_a_prefix() {
-        let place = Place::parse(OsStr::new("s3://jobs/team/tprof/")).unwrap();
+        let place = Location::parse(OsStr::new("s3://jobs/team/tprof/")).unwrap();
         assert_eq!((&*place.bucket, place.shown()), ("jobs", "s3://jobs/team/tprof"));
         assert_eq!(
             place.path("runs/run=a-1/x.parquet").as_ref(),
             "team/tprof/runs/run=a-1/x.parquet"
         );
-        let place = Place::parse(OsStr::new("gs://jobs")).unwrap();
+        let place = Location::parse(OsStr::new("gs://jobs")).unwrap();
         assert_eq!(place.path("_runs/a.json").as_ref(), "_runs/a.json");
     }
 
     #[test]
     fn an_address_with_a_secret_is_refused_and_not_repeated() {
         for word in ["s3://key:secret@jobs/a", "az://jobs/a?sig=secret"] {
-            let failure = Place::parse(OsStr::new(word)).unwrap_err();
+            let failure = Location::parse(OsStr::new(word)).unwrap_err();
             assert_eq!(failure.code, MISUSE);
             assert!(!format!("{failure:?}").contains("secret"), "{failure:?}");
         }
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn other_schemes_are_refused() {
         for word in ["http://jobs/a", "ftp://jobs", "s3://", "s3:///a"] {
-            assert_eq!(Place::parse(OsStr::new(word)).unwrap_err().code, MISUSE, "{word}");
+            assert_eq!(Location::parse(OsStr::new(word)).unwrap_err().code, MISUSE, "{word}");
         }
     }
 }

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
 /// What a statement is for a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sent {
+pub struct ServerText {
     /// All of it.
     pub text: String,
     /// The query of a `CREATE VIEW name AS SELECT …`: what stands behind the first AS.
@@ -20,7 +20,7 @@ pub struct Sent {
 
 /// A statement's tokens as a server's text, behind so many lines and columns of nothing. The error is
 /// a token that is not sent.
-pub fn sent(before: &str, tokens: &[TokenWithSpan]) -> Result<Sent, String> {
+pub fn sent(before: &str, tokens: &[TokenWithSpan]) -> Result<ServerText, String> {
     let mut text = before.to_owned();
     let (mut behind_as, mut quoted) = (None, Vec::new());
     let mut is_prefix = false;
@@ -44,15 +44,15 @@ pub fn sent(before: &str, tokens: &[TokenWithSpan]) -> Result<Sent, String> {
             behind_as = Some(text.len());
         }
     }
-    let behind_as = behind_as.map(|start| blank(&text[..start]) + &text[start..]);
-    Ok(Sent { text, behind_as, quoted })
+    let behind_as = behind_as.map(|start| blank_lines(&text[..start]) + &text[start..]);
+    Ok(ServerText { text, behind_as, quoted })
 }
 
 fn write(token: &Token, text: &mut String) -> Result<(), String> {
     match token {
         Token::Whitespace(Whitespace::Newline) => text.push('\n'),
         Token::Whitespace(Whitespace::Space | Whitespace::Tab) => text.push(' '),
-        Token::Whitespace(comment) => *text += &blank(&comment.to_string()),
+        Token::Whitespace(comment) => *text += &blank_lines(&comment.to_string()),
         Token::SingleQuotedString(value) => quote(value, '\'', text),
         Token::DoubleQuotedString(value) => quote(value, '"', text),
         Token::HexStringLiteral(value) if value.chars().all(|c| c.is_ascii_hexdigit()) => {
@@ -121,7 +121,7 @@ fn quote(value: &str, sign: char, text: &mut String) {
 }
 
 /// As many lines and columns of nothing.
-pub fn blank(text: &str) -> String {
+pub fn blank_lines(text: &str) -> String {
     text.chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect()
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tprof_tables::name_of;
 use tprof_trace::RunDir;
 
-use crate::archive::place::Place;
+use crate::archive::location::Location;
 use crate::functions::report::ReportRun;
 use crate::runs::newest;
 use crate::status::MISUSE;
@@ -16,7 +16,7 @@ use crate::terminal::errors::Failure;
 
 /// The words, told apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Words {
+pub struct CommandLine {
     /// Runs and data sets.
     pub paths: Vec<PathBuf>,
     /// The query.
@@ -46,8 +46,8 @@ fn is_statement(word: &str) -> bool {
 }
 
 /// Tells the words of a command line apart.
-pub fn divide(words: &[OsString], has_file: bool) -> Result<Words, Failure> {
-    let mut divided = Words::default();
+pub fn divide(words: &[OsString], has_file: bool) -> Result<CommandLine, Failure> {
+    let mut divided = CommandLine::default();
     for word in words {
         let statement = word.to_str().filter(|word| is_statement(word));
         match (statement, &divided.query) {
@@ -140,7 +140,7 @@ impl Sources {
             Err(Failure::new(what).cause(why).hint(hint).code(MISUSE))
         };
         let shown = path.display();
-        if Place::is_address(path.as_os_str()) || Place::is_archive(path) {
+        if Location::is_address(path.as_os_str()) || Location::is_archive(path) {
             self.archives.push(path.to_owned());
             return Ok(());
         }
@@ -174,7 +174,7 @@ impl Sources {
 
 /// The same for all ways to write what is at one place.
 fn identity(path: &Path) -> PathBuf {
-    match path.to_str().filter(|_| Place::is_address(path.as_os_str())) {
+    match path.to_str().filter(|_| Location::is_address(path.as_os_str())) {
         Some(address) => address.trim_end_matches('/').into(),
         None => path.canonicalize().unwrap_or_else(|_| path.to_owned()),
     }
@@ -184,7 +184,7 @@ fn identity(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn divided(words: &[&str]) -> Words {
+    fn divided(words: &[&str]) -> CommandLine {
         divide(&words.iter().map(OsString::from).collect::<Vec<_>>(), false).unwrap()
     }
 

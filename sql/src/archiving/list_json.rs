@@ -6,13 +6,13 @@
 use serde_json::{Value, json};
 
 use crate::archive::commit::{Commit, Commits};
-use crate::archive::place::Place;
+use crate::archive::location::Location;
 
 /// Version of the document.
 const VERSION: u32 = 1;
 
 /// All runs of an archive.
-pub fn document(place: &Place, commits: &Commits) -> Value {
+pub fn document(place: &Location, commits: &Commits) -> Value {
     json!({
         "version": VERSION,
         "tprof": env!("CARGO_PKG_VERSION"),
