@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::counted;
+use crate::allocation_counts;
 use crate::table::own_table;
 use std::alloc::{GlobalAlloc, Layout};
 
@@ -38,7 +38,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        counted::freed(layout.size());
+        allocation_counts::freed(layout.size());
         match own_table() {
             // SAFETY: the caller's premise: a live block of the wrapped allocator.
             None => unsafe { self.0.dealloc(block, layout) },
@@ -69,8 +69,8 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
             }
         };
         if !to.is_null() {
-            counted::freed(layout.size());
-            counted::allocated(bytes);
+            allocation_counts::freed(layout.size());
+            allocation_counts::allocated(bytes);
         }
         to
     }
@@ -91,7 +91,7 @@ unsafe fn allocate(layout: Layout, call: impl FnOnce() -> *mut u8) -> *mut u8 {
         }
     };
     if !block.is_null() {
-        counted::allocated(layout.size());
+        allocation_counts::allocated(layout.size());
     }
     block
 }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::abi::RawHeap;
-use crate::counted::{self, Counts};
+use crate::allocation_counts::{self, Counts};
 use crate::table::own_table;
 use std::marker::PhantomData;
 
@@ -72,19 +72,19 @@ pub struct HeapScope {
 /// # drop(kept);
 /// ```
 pub fn heap_scope() -> HeapScope {
-    let before = counted::begin();
+    let before = allocation_counts::begin();
     // Whether allocations come here at all.
     drop(std::hint::black_box(Box::new(std::hint::black_box(0_u8))));
-    let is_counted = counted::now().allocations != before.allocations;
-    counted::end(&before);
-    HeapScope { before: counted::begin(), is_counted, of_one_thread: PhantomData }
+    let is_counted = allocation_counts::now().allocations != before.allocations;
+    allocation_counts::end(&before);
+    HeapScope { before: allocation_counts::begin(), is_counted, of_one_thread: PhantomData }
 }
 
 impl HeapScope {
     /// What was counted so far; `None` where [`Alloc`](crate::Alloc) is not the global allocator,
     /// and elsewhere than on Linux on x86-64.
     pub fn heap(&self) -> Option<Heap> {
-        let (now, before) = (counted::now(), &self.before);
+        let (now, before) = (allocation_counts::now(), &self.before);
         let allocations = now.allocations.wrapping_sub(before.allocations);
         let frees = now.frees.wrapping_sub(before.frees);
         let peak_bytes = now.peak_bytes.wrapping_sub(before.live_bytes());
@@ -101,6 +101,6 @@ impl HeapScope {
 
 impl Drop for HeapScope {
     fn drop(&mut self) {
-        counted::end(&self.before);
+        allocation_counts::end(&self.before);
     }
 }

@@ -1,6 +1,6 @@
 //! How values of the program are distributed.
 
-use crate::measured::Number;
+use crate::measurements::Number;
 use crate::recording::{is_recording, mark};
 
 /// Buckets, as many as TensorBoard draws.

@@ -32,18 +32,18 @@
 
 mod abi;
 mod alloc;
+mod allocation_counts;
 mod category;
-mod counted;
 mod heap;
 mod histogram;
+#[cfg(feature = "macros")]
+mod instrumented_future;
 mod json;
 mod macros;
-mod measured;
+mod measurements;
 mod name;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(feature = "off"), not(miri)))]
 mod nvtx;
-#[cfg(feature = "macros")]
-mod polled;
 #[cfg(feature = "metrics")]
 mod recorder;
 mod recording;
@@ -58,7 +58,7 @@ pub use alloc::Alloc;
 pub use category::Category;
 pub use heap::{heap, heap_scope, Heap, HeapScope, ProcessHeap};
 pub use histogram::histogram;
-pub use measured::{work, Address, Counter, Dtype, Gauge, Number, Pool};
+pub use measurements::{work, Address, Counter, Dtype, Gauge, Number, Pool};
 pub use recording::{is_recording, mark, next_step, start_recording, step, stop_recording};
 pub use report::{profile, Finding, Profile, Report};
 pub use span::{complete, span, start, time, OpenSpan, Span};
@@ -97,10 +97,10 @@ pub use subscriber::{layer, Layer};
 #[cfg(feature = "macros")]
 pub use tprof_macros::instrument;
 
-#[doc(hidden)]
-pub use name::{joined, joined_bytes, Name};
 #[cfg(feature = "macros")]
 #[doc(hidden)]
-pub use polled::Polled;
+pub use instrumented_future::Polled;
+#[doc(hidden)]
+pub use name::{joined, joined_bytes, Name};
 #[doc(hidden)]
 pub use recording::mark_at;

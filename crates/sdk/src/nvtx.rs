@@ -47,19 +47,19 @@ static FUNCTIONS: [AtomicUsize; CORE_SIZE] = {
 
 /// Places of function pointers, by their numbers; null where there is none.
 #[repr(transparent)]
-struct Places([*const AtomicUsize; CORE_SIZE + 1]);
+struct FunctionSlots([*const AtomicUsize; CORE_SIZE + 1]);
 
 // SAFETY: addresses of atomics, which nothing changes.
-unsafe impl Sync for Places {}
+unsafe impl Sync for FunctionSlots {}
 
-static PLACES: Places = {
+static PLACES: FunctionSlots = {
     let mut places = [null(); CORE_SIZE + 1];
     let mut at = 1;
     while at < CORE_SIZE {
         places[at] = &FUNCTIONS[at] as *const AtomicUsize;
         at += 1;
     }
-    Places(places)
+    FunctionSlots(places)
 };
 
 #[repr(C)]
