@@ -84,7 +84,7 @@ pub fn parse_from<W: Into<OsString> + Clone>(
 pub enum Command {
     /// Launch a command and record it
     Run(RunArgs),
-    /// Print shell exports that attach jobs you start yourself
+    /// Print shell exports that record jobs you start yourself
     #[command(after_help = "Example:\n  eval \"$(tprof env -o r1)\"; python train.py")]
     Env(EnvArgs),
     /// Sample the CPU use of a running process
@@ -109,20 +109,20 @@ pub enum Command {
     Export(ExportArgs),
     /// Import traces (torch.profiler, Chrome JSON) as a run
     Import(ImportArgs),
-    /// Open a run in the browser, in Perfetto or a page of tprof
+    /// Open a run in the browser, in Perfetto or in one of tprof's pages
     #[command(
         after_help = "Examples:\n  tprof open r1\n  tprof open r1 --as flame\n  tprof open r1 --rank 0 --steps 5\n  tprof open trace.json.gz --as timeline"
     )]
     Open(OpenArgs),
-    /// Show a directory of runs in the browser, and runs in progress
+    /// Show finished runs and runs in progress in the browser
     Serve(ServeArgs),
-    /// Show what the ranks of a run do now, in the terminal
+    /// Watch the ranks of a run in the terminal
     Top(TopArgs),
     /// Query runs with SQL
     Sql(SqlArgs),
     /// Add runs to an archive that SQL can query
     Archive(ArchiveArgs),
-    /// Check what can be recorded here, and how to fix what cannot
+    /// Check what tprof can record here, and how to fix what it cannot
     Doctor(DoctorArgs),
     /// Print a completion script for a shell
     #[command(

@@ -31,10 +31,10 @@ pub struct AttachArgs {
     /// Process to sample, with its threads and children
     #[arg(value_name = "PID", allow_hyphen_values = true)]
     pub pid: String,
-    /// Leave out the descendants that already run
+    /// Do not sample descendants that are already running
     #[arg(long)]
     pub alone: bool,
-    /// Stop after this time, e.g. 10s [default: at Ctrl-C or process end]
+    /// Stop after this time, e.g. 10s [default: at Ctrl-C or when the process ends]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub duration: Option<OsString>,
     /// Run directory [default: tprof-COMMAND-TIME]
@@ -52,10 +52,10 @@ pub struct AttachArgs {
     /// Replace an existing run; sample process 1 or one that started tprof
     #[arg(long)]
     pub force: bool,
-    /// Keep arguments and paths out of the run
+    /// Leave arguments and paths out of the run
     #[arg(long)]
     pub redact: bool,
-    /// Print no summary
+    /// Do not print a summary
     #[arg(short, long)]
     pub quiet: bool,
 }

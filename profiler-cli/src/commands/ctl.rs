@@ -27,9 +27,9 @@ pub struct CtlArgs {
 /// The requests to a live run.
 #[derive(Subcommand, Debug)]
 pub enum CtlRequest {
-    /// Start recording, until `ctl stop` or for some steps
+    /// Start recording, until `ctl stop` or for a number of steps
     Start {
-        /// Record this many steps of each process, the same ones of all ranks
+        /// Record this many steps of each process, the same steps on all ranks
         #[arg(long, value_name = "N")]
         steps: Option<u32>,
         /// Run directory
@@ -46,15 +46,15 @@ pub enum CtlRequest {
         #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
         run: PathBuf,
     },
-    /// Begin a training step of all ranks
+    /// Begin a training step on all ranks
     Step {
-        /// Number of the step (else the one after the last), then the run directory
+        /// Number of the step [default: the one after the last], then the run directory
         #[arg(num_args = 0..=2, value_names = ["N", "RUN"], value_hint = clap::ValueHint::DirPath)]
         number_and_run: Vec<OsString>,
     },
-    /// Print and save live bytes and the sites that hold most, of each rank
+    /// Print and save each rank's live bytes and its largest allocation sites
     Snapshot(SnapshotArgs),
-    /// Print rates, losses and size
+    /// Print event rates, losses and the size of the run
     Status {
         /// Run directory
         #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]

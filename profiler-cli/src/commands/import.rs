@@ -15,11 +15,12 @@ use clap::Args;
 /// The end of the help.
 const IMPORT_NOTES: &str = "\
 Reads Kineto and Chrome trace JSON, memory snapshots of PyTorch
-(torch.cuda.memory._dump_snapshot), and logs of torch.compile (TORCH_TRACE), plain
-or compressed by gzip or zstd. A file is known by its content; of a directory those
-are read that have the usual names, or all if none has. The rank of a file is
-that of its `distributedInfo`, otherwise that of its name (rank-3, worker3),
-otherwise its order on the command line (a warning is printed).
+(torch.cuda.memory._dump_snapshot), and logs of torch.compile (TORCH_TRACE),
+plain or compressed with gzip or zstd. A file's type is recognized by its
+content. In a directory, files with the usual names are read, or all files if
+none has one. The rank of a file comes from its `distributedInfo`, otherwise
+from its name (rank-3, worker3), otherwise from its order on the command line
+(with a warning).
 
 `report`, `diff`, `export` and `open` also read such files directly. Import
 once to read a trace several times.
@@ -40,10 +41,10 @@ pub struct ImportArgs {
     /// Replace an existing run
     #[arg(long)]
     pub force: bool,
-    /// Limit of one file, decompressed [default: 64GiB; snapshots: 2GiB]
+    /// Largest decompressed size of one file [default: 64GiB; snapshots: 2GiB]
     #[arg(long, value_name = "SIZE")]
     pub max_input: Option<String>,
-    /// Print no summary
+    /// Do not print a summary
     #[arg(short, long)]
     pub quiet: bool,
 }

@@ -35,7 +35,7 @@ pub struct LsArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Leave out the worst finding, for which all of each run is read
+    /// Leave out the worst finding, which takes reading all of each run
     #[arg(long)]
     pub no_findings: bool,
 }

@@ -18,14 +18,14 @@ const MOST_OTHERS: usize = 4;
 /// `tprof rm`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Only files that tprof wrote are deleted; a directory with others in it stays.\n\n\
+    after_help = "Only files that tprof wrote are deleted; a directory with other files stays.\n\n\
                   Example:\n  tprof rm --yes tprof-train-*"
 )]
 pub struct RmArgs {
     /// Run directories
     #[arg(value_name = "RUN", required = true, value_hint = clap::ValueHint::DirPath)]
     pub runs: Vec<PathBuf>,
-    /// Delete without a question
+    /// Delete without asking
     #[arg(short, long)]
     pub yes: bool,
 }

@@ -29,7 +29,7 @@ pub struct SnapshotArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Sites in the text; JSON and the saved file have all
+    /// Number of sites to print; JSON and the saved file have all
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
 }

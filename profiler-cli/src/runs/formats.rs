@@ -217,10 +217,10 @@ pub fn help() -> String {
         text += &format!("  {name:name_width$}  {goes:file_width$}  {about}\n");
     }
     text + "\
-\n-o - writes to stdout: one file, or a tar archive of formats with several files
+\n-o - writes to stdout: one file, or a tar archive if the format has several files
 (a directory, or rank-N). The parent of an -o directory must exist.
 
-A slice contains every event that overlaps it, uncut. Times count from the start
+A slice contains every event that overlaps it, not cut at its edges. Times count from the start
 of the run: 1.5s, 300ms, 2m. Steps are the numbered steps of each rank. Lists
 may contain ranges: 0,4-7.
 

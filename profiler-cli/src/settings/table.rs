@@ -124,7 +124,7 @@ pub static OUTPUT: Setting = Setting {
 pub static IF_EXISTS: Setting = Setting {
     name: "if-exists",
     short: None,
-    help: "If the directory has a run: rename (the new one), join, force or fail [default: rename]",
+    help: "If DIR already holds a run: rename the new one, join, force or fail [default: rename]",
     kind: ValueKind::Text("MODE", || values::names(&IF_EXISTS_MODES)),
     set: |resolved, given| {
         resolved.config.if_exists = values::one_of(given, &IF_EXISTS_MODES)?;
@@ -137,7 +137,7 @@ pub static IF_EXISTS: Setting = Setting {
 pub static FORCE: Setting = Setting {
     name: "force",
     short: None,
-    help: "Replace an existing run: --if-exists force",
+    help: "Replace an existing run (same as --if-exists force)",
     kind: ValueKind::Switch,
     set: |resolved, given| {
         let force = values::flag(given)?;
@@ -155,7 +155,7 @@ pub static FORCE: Setting = Setting {
 pub static ACTIVITY: Setting = Setting {
     name: "activities",
     short: None,
-    help: "What to record, a list of cpu, gpu (or cuda), mem, comm, nvtx [default: all]",
+    help: "What to record: a list of cpu, gpu (or cuda), mem, comm, nvtx [default: all]",
     kind: ValueKind::Text("LIST", || values::names(&ACTIVITIES)),
     set: |resolved, given| {
         resolved.config.activities = values::activities(given)?;
@@ -171,7 +171,7 @@ pub static ACTIVITY: Setting = Setting {
 pub static MEM: Setting = Setting {
     name: "mem",
     short: None,
-    help: "Allocations to record: exact, sampled, sampled=BYTES or off [default: sampled]",
+    help: "Which allocations to record: exact, sampled, sampled=BYTES or off [default: sampled]",
     kind: ValueKind::Text("MODE", || values::names(&MEM_MODES)),
     set: |resolved, given| {
         resolved.config.mem = values::mem(given)?;
@@ -234,7 +234,7 @@ pub static COUNTERS: Setting = Setting {
 pub static CUDA_GRAPHS: Setting = Setting {
     name: "cuda-graphs",
     short: None,
-    help: "CUDA graphs as a whole, or each node: graph or node [default: graph]",
+    help: "Record CUDA graphs as a whole or node by node: graph or node [default: graph]",
     kind: ValueKind::Text("MODE", || values::names(&GRAPH_DETAILS)),
     set: |resolved, given| {
         resolved.config.cuda_graphs = values::one_of(given, &GRAPH_DETAILS)?;
@@ -247,7 +247,7 @@ pub static CUDA_GRAPHS: Setting = Setting {
 pub static OPERATORS: Setting = Setting {
     name: "operators",
     short: None,
-    help: "PyTorch's operators: names, shapes, off, or auto: names while cheap [default: auto]",
+    help: "Record PyTorch operators: names, shapes, off, or auto (names while they are cheap) [default: auto]",
     kind: ValueKind::Text("MODE", || values::names(&OPERATOR_DETAILS)),
     set: |resolved, given| {
         resolved.config.operators = values::one_of(given, &OPERATOR_DETAILS)?;
@@ -260,7 +260,7 @@ pub static OPERATORS: Setting = Setting {
 pub static MODULES: Setting = Setting {
     name: "modules",
     short: None,
-    help: "Time of PyTorch's modules by path, by a start-up hook in Python",
+    help: "Record time per nn.Module (installs a Python start-up hook)",
     kind: ValueKind::Switch,
     set: |resolved, given| {
         resolved.config.modules = values::flag(given)?;
@@ -273,7 +273,7 @@ pub static MODULES: Setting = Setting {
 pub static KINETO: Setting = Setting {
     name: "kineto",
     short: None,
-    help: "A window of PyTorch's profiler: stacks, shapes, steps=N, off [default: off]",
+    help: "Also record N steps with torch.profiler: stacks, shapes, steps=N, off [default: off]",
     kind: ValueKind::Optional("LIST", "stacks,shapes"),
     set: |resolved, given| {
         resolved.config.kineto = values::kineto_window(given)?;
@@ -286,7 +286,7 @@ pub static KINETO: Setting = Setting {
 pub static COMPILE: Setting = Setting {
     name: "compile",
     short: None,
-    help: "Keep PyTorch's log of torch.compile, 256 MiB a process, with the lines of kernels (INDUCTOR_PROVENANCE=1): `tprof report compile`",
+    help: "Keep the torch.compile log for `tprof report compile` (up to 256 MiB per process; sets INDUCTOR_PROVENANCE=1)",
     kind: ValueKind::Switch,
     set: |resolved, given| {
         resolved.config.compile = values::flag(given)?;
@@ -299,7 +299,7 @@ pub static COMPILE: Setting = Setting {
 pub static NCCL: Setting = Setting {
     name: "nccl",
     short: None,
-    help: "NCCL's events by channel: none, or a list of {values} [default: none]",
+    help: "Also record NCCL events per channel: none, or a list of {values} [default: none]",
     kind: ValueKind::Text("LIST", || values::names(&NCCL_EVENTS)),
     set: |resolved, given| {
         resolved.config.nccl = values::nccl_events(given)?;
@@ -318,7 +318,7 @@ pub static NCCL: Setting = Setting {
 pub static RSS_INTERVAL: Setting = Setting {
     name: "rss-interval",
     short: None,
-    help: "Interval of RSS and cgroup readings, 10ms to 1m [default: 100ms]",
+    help: "Time between readings of RSS and cgroup, 10ms to 1m [default: 100ms]",
     kind: ValueKind::Number("TIME"),
     set: |resolved, given| {
         resolved.config.rss_interval = values::interval(given, RSS_INTERVALS)?;
@@ -331,7 +331,7 @@ pub static RSS_INTERVAL: Setting = Setting {
 pub static GPU_INTERVAL: Setting = Setting {
     name: "gpu-interval",
     short: None,
-    help: "Interval of GPU readings (NVML), 100ms to 1m [default: 500ms]",
+    help: "Time between GPU readings (NVML), 100ms to 1m [default: 500ms]",
     kind: ValueKind::Number("TIME"),
     set: |resolved, given| {
         resolved.config.gpu_interval = values::interval(given, GPU_INTERVALS)?;
@@ -344,7 +344,7 @@ pub static GPU_INTERVAL: Setting = Setting {
 pub static MAX_SIZE: Setting = Setting {
     name: "max-size",
     short: None,
-    help: "Stop recording at this size of the files, e.g. 2GiB",
+    help: "Stop recording when the run's files reach this size, e.g. 2GiB",
     kind: ValueKind::Number("SIZE"),
     set: |resolved, given| {
         resolved.config.max_size = Some(values::size(given)?);
@@ -383,7 +383,7 @@ pub static DELAY: Setting = Setting {
 pub static PAUSED: Setting = Setting {
     name: "paused",
     short: None,
-    help: "Start with recording off, until `tprof ctl start`",
+    help: "Do not record until `tprof ctl start`",
     kind: ValueKind::Switch,
     set: |resolved, given| {
         resolved.config.paused = values::flag(given)?;
@@ -396,7 +396,7 @@ pub static PAUSED: Setting = Setting {
 pub static SCHEDULE: Setting = Setting {
     name: "schedule",
     short: None,
-    help: "Record some steps, as torch.profiler: wait=3,warmup=1,active=3,repeat=1,skip-first=0",
+    help: "Record only some steps, like torch.profiler's schedule: wait=3,warmup=1,active=3,repeat=1,skip-first=0",
     kind: ValueKind::Text("PARTS", Vec::new),
     set: |resolved, given| resolved.parts.read(given),
     show: |resolved| Some(resolved.parts.text()?.into()),
@@ -406,7 +406,7 @@ pub static SCHEDULE: Setting = Setting {
 pub static WAIT: Setting = Setting {
     name: "wait",
     short: None,
-    help: "Steps of a cycle that are not recorded: --schedule wait=N",
+    help: "Steps to skip at the start of a cycle (same as --schedule wait=N)",
     kind: ValueKind::Number("N"),
     set: |resolved, given| resolved.parts.read_part(given),
     show: |_| None,
@@ -416,7 +416,7 @@ pub static WAIT: Setting = Setting {
 pub static WARMUP: Setting = Setting {
     name: "warmup",
     short: None,
-    help: "Steps after these, not recorded either: --schedule warmup=N",
+    help: "Steps to skip after --wait, as warm-up (same as --schedule warmup=N)",
     kind: ValueKind::Number("N"),
     set: |resolved, given| resolved.parts.read_part(given),
     show: |_| None,
@@ -426,7 +426,7 @@ pub static WARMUP: Setting = Setting {
 pub static ACTIVE: Setting = Setting {
     name: "active",
     short: None,
-    help: "Steps after these, recorded: --schedule active=N",
+    help: "Steps to record after --warmup (same as --schedule active=N)",
     kind: ValueKind::Number("N"),
     set: |resolved, given| resolved.parts.read_part(given),
     show: |_| None,
@@ -436,7 +436,7 @@ pub static ACTIVE: Setting = Setting {
 pub static REPEAT: Setting = Setting {
     name: "repeat",
     short: None,
-    help: "Cycles, 0 for as many as there are: --schedule repeat=N",
+    help: "Number of cycles, 0 for no limit (same as --schedule repeat=N)",
     kind: ValueKind::Number("N"),
     set: |resolved, given| resolved.parts.read_part(given),
     show: |_| None,
@@ -459,7 +459,7 @@ pub static UNIT: Setting = Setting {
 pub static CAPTURE_RANGE: Setting = Setting {
     name: "capture-range",
     short: None,
-    help: "Record a range only: cudaProfilerApi, nvtx:NAME, range:NAME or step:A-B",
+    help: "Record only inside a range: cudaProfilerApi, nvtx:NAME, range:NAME or step:A-B",
     kind: ValueKind::Text("RANGE", || vec!["cudaProfilerApi", "nvtx:", "range:", "step:"]),
     set: |resolved, given| {
         resolved.parts.range = Some(schedule::range(given)?);
@@ -472,7 +472,7 @@ pub static CAPTURE_RANGE: Setting = Setting {
 pub static CAPTURE_END: Setting = Setting {
     name: "capture-end",
     short: None,
-    help: "At the end of that range: {values} [default: stop]",
+    help: "What to do when that range ends: {values} [default: stop]",
     kind: ValueKind::Text("ACTION", || values::names(&CAPTURE_ENDS)),
     set: |resolved, given| {
         resolved.parts.end = Some(values::one_of(given, &CAPTURE_ENDS)?);
@@ -498,7 +498,7 @@ pub static FOLLOW: Setting = Setting {
 pub static ON_FULL_BUFFER: Setting = Setting {
     name: "on-full",
     short: None,
-    help: "If a buffer is full: wait (up to 2 s) or drop the event [default: wait]",
+    help: "When a buffer is full, wait (up to 2 s) or drop the event [default: wait]",
     kind: ValueKind::Text("MODE", || values::names(&ON_FULL)),
     set: |resolved, given| {
         resolved.config.on_full = values::one_of(given, &ON_FULL)?;
@@ -511,7 +511,7 @@ pub static ON_FULL_BUFFER: Setting = Setting {
 pub static TABLE_CACHE: Setting = Setting {
     name: "table-cache",
     short: None,
-    help: "Keep unwind tables, symbols and source lines of libraries between runs, as {values} [default: on]",
+    help: "Cache unwind tables, symbols and source lines of libraries between runs: {values} [default: on]",
     kind: ValueKind::Text("MODE", || values::names(&TABLE_CACHE_MODES)),
     set: |resolved, given| {
         let is_on = values::one_of(given, &TABLE_CACHE_MODES)?;
@@ -528,7 +528,7 @@ pub static TABLE_CACHE: Setting = Setting {
 pub static EXPORT: Setting = Setting {
     name: "export",
     short: None,
-    help: "Export after the run, as {values}",
+    help: "After the run, export it as {values}",
     kind: ValueKind::Text("FORMAT", || formats::of_a_run().collect()),
     set: |resolved, given| {
         let formats: Vec<_> = formats::of_a_run().map(|name| (name, name)).collect();
@@ -542,8 +542,8 @@ pub static EXPORT: Setting = Setting {
 pub static REDACT: Setting = Setting {
     name: "redact",
     short: None,
-    help: "Keep arguments, directories, environment and texts out of the run; names stay: of \
-           programs, scripts, libraries, functions, threads, spans and hosts",
+    help: "Leave arguments, directories, environment and texts out of the run; names of \
+           programs, scripts, libraries, functions, threads, spans and hosts stay",
     kind: ValueKind::Switch,
     set: |resolved, given| {
         resolved.config.redact = values::flag(given)?;
@@ -556,7 +556,7 @@ pub static REDACT: Setting = Setting {
 pub static QUIET: Setting = Setting {
     name: "quiet",
     short: Some('q'),
-    help: "Print no summary",
+    help: "Do not print a summary",
     kind: ValueKind::Switch,
     set: |resolved, given| {
         resolved.quiet = values::flag(given)?;

@@ -23,22 +23,22 @@ use conditions::{Condition, ConditionResult, ConditionVerdict};
 
 /// The end of the help.
 const DIFF_NOTES: &str = "\
-Conditions of --fail-on are METRIC>CHANGE or METRIC<CHANGE; a change has a sign
-and a unit: step_time>+5%, peak_heap>+200MiB, gpu_busy<-10%. A change within
+A condition of --fail-on is METRIC>CHANGE or METRIC<CHANGE, where a change has a
+sign and a unit: step_time>+5%, peak_heap>+200MiB, gpu_busy<-10%. A change within
 noise (95 %, over steps or samples) never fails the check.
 Metrics: step_time step_time_without_lost_cores compute_time
   exposed_communication exposed_copies idle_time gpu_busy launches wall_time
   cpu_time processes threads peak_heap peak_rss peak_device_memory
-Parts of `tprof report host`, of a step where both runs have steps:
+Parts of `tprof report host` (per step if both runs have steps):
   wait:data wait:gil wait:lock wait:file_io wait:socket wait:collective
   wait:device wait:no_core wait:tprof wait:other wait:unknown part:python
   part:native part:allocator part:page_fault part:gc part:start_up
-CPU time of a function, all threads of a rank: function:NAME
-Times and shares are not checked if the hardware differs, nor are step_time and
-wall_time if only the machine's load decides: cores that other programs took.
+CPU time of a function in all threads of a rank: function:NAME
+Times and shares are not checked if the hardware differs. step_time and
+wall_time are not checked if other programs took cores and only that decides.
 
-Each condition is `ok` or `FAILED`. The exit status is 1 if one FAILED, 125 if
-one cannot be checked.
+Each condition is `ok` or `FAILED`. The exit status is 1 if one failed, and 125
+if one cannot be checked.
 
 Example:
   tprof diff main.tprof-run branch.tprof-run --fail-on 'step_time>+5%'";
@@ -53,41 +53,41 @@ pub struct DiffArgs {
     /// Run to compare with the baseline
     #[arg(value_name = "B", value_hint = clap::ValueHint::AnyPath)]
     pub b: PathBuf,
-    /// Exit with 1 if a figure changed so much; may be repeated
+    /// Exit with 1 if this condition holds (see below); may be repeated
     #[arg(long, value_name = "CONDITION")]
     pub fail_on: Vec<String>,
-    /// Also write the conditions to this file as test cases in JUnit's XML
+    /// Also write the conditions to this file as JUnit XML test cases
     #[arg(long, value_name = "FILE", requires = "fail_on", value_hint = clap::ValueHint::FilePath)]
     pub junit: Option<PathBuf>,
     /// Print JSON
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
-    /// Print Markdown for a comment on GitHub, at most 60,000 characters
+    /// Print Markdown for a GitHub comment (at most 60,000 characters)
     #[arg(long, conflicts_with_all = ["csv", "json"])]
     pub markdown: bool,
-    /// Print one table as CSV: the first, or that of --table
+    /// Print one table as CSV: the first one, or the one named by --table
     #[arg(long)]
     pub csv: bool,
-    /// Table for --csv; an unknown name lists all names
+    /// Table that --csv prints; an unknown name lists all names
     #[arg(long, value_name = "NAME")]
     pub table: Option<String>,
-    /// Print what did not change beyond noise, too
+    /// Also print what did not change beyond noise
     #[arg(long, conflicts_with_all = ["csv", "json"])]
     pub all: bool,
-    /// Rows of each table
+    /// Number of rows to print per table
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
-    /// Only this rank of both runs
+    /// Compare only this rank of both runs
     #[arg(long, value_name = "N")]
     pub rank: Option<u32>,
-    /// Where steps of both runs come from: auto, explicit, profiler, optimizer, loader,
+    /// Where training steps come from: auto, explicit, profiler, optimizer, loader,
     /// inferred
     #[arg(long, value_name = "SOURCE")]
     pub steps_from: Option<String>,
-    /// Only these steps of A: 5 or 5..20
+    /// Take only these steps of A: 5 or 5..20
     #[arg(long, value_name = "STEPS")]
     pub steps_a: Option<String>,
-    /// Only these steps of B
+    /// Take only these steps of B
     #[arg(long, value_name = "STEPS")]
     pub steps_b: Option<String>,
 }

@@ -10,8 +10,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 const EXIT_STATUS: &str = "\
-Exit status: 0 if a run here records, else 1. With --run-kernel it is also 1
-if there is no GPU, or if the result or the recording of one is wrong.";
+The exit status is 0 if tprof can record here, otherwise 1. With --run-kernel it
+is also 1 if there is no GPU, or if a kernel's result or recording is wrong.";
 
 /// `tprof doctor`.
 #[derive(Args, Debug)]
@@ -20,14 +20,14 @@ pub struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Run a kernel on each GPU, recorded; check its result and its recording
+    /// Record a test kernel on each GPU, and check its result and its recording
     #[arg(long)]
     pub run_kernel: bool,
-    /// Measure what the processors reach at most (3 s, nothing else should run):
-    /// fp32, fp64, memory, as `tprof report --peaks` reads them
+    /// Measure the peak rates of this machine's processors for `tprof report --peaks`:
+    /// fp32, fp64, memory (takes 3 s; run nothing else meanwhile)
     #[arg(long)]
     pub peaks: bool,
-    /// Command to check
+    /// Command whose program and libraries to check
     #[arg(value_name = "COMMAND", trailing_var_arg = true, value_hint = clap::ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
 }

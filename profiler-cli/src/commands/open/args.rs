@@ -31,7 +31,7 @@ pub struct OpenArgs {
     /// The part of the run.
     #[command(flatten)]
     pub slice: SliceArgs,
-    /// Only print the address, start no browser
+    /// Print the address and do not start a browser
     #[arg(long)]
     pub no_browser: bool,
     /// Exit when the browser has fetched the page or the trace

@@ -26,42 +26,42 @@ pub struct ReportWords {
     /// Print JSON
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
-    /// Print Markdown for a comment on GitHub, at most 60,000 characters
+    /// Print Markdown for a GitHub comment (at most 60,000 characters)
     #[arg(long, conflicts_with_all = ["csv", "json"])]
     pub markdown: bool,
-    /// Print one table as CSV: the first, or that of --table
+    /// Print one table as CSV: the first one, or the one named by --table
     #[arg(long)]
     pub csv: bool,
-    /// Table for --csv; an unknown name lists all names
+    /// Table that --csv prints; an unknown name lists all names
     #[arg(long, value_name = "NAME")]
     pub table: Option<String>,
-    /// Directory for all tables as CSV files, KIND.TABLE.csv
+    /// With --csv: write every table into this directory, as KIND.TABLE.csv
     #[arg(short, long, value_name = "DIR", conflicts_with = "table", value_hint = clap::ValueHint::DirPath)]
     pub output: Option<PathBuf>,
-    /// Rows of each table
+    /// Number of rows to print per table
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
-    /// Only this rank
+    /// Report only this rank
     #[arg(long, value_name = "N")]
     pub rank: Option<u32>,
-    /// Compute as Holistic Trace Analysis 0.5.0: whole microseconds, without the
-    /// last step (docs/metrics.md)
+    /// Compute figures as Holistic Trace Analysis 0.5.0 does: in whole
+    /// microseconds, without the last step (docs/metrics.md)
     #[arg(long)]
     pub hta: bool,
     /// Where training steps come from: auto, explicit, profiler, optimizer, loader,
     /// inferred
     #[arg(long, value_name = "SOURCE")]
     pub steps_from: Option<String>,
-    /// Without warm-up and steps in which torch.compile compiled (steps)
+    /// Leave out warm-up and steps in which torch.compile compiled (steps)
     #[arg(long)]
     pub steady: bool,
-    /// Only this cycle of a schedule, or captured range, from 1
+    /// Report only this cycle of a schedule or this captured range, counted from 1
     #[arg(long, value_name = "N", conflicts_with_all = ["from_time", "to_time"])]
     pub cycle: Option<u32>,
-    /// Only what begins at this time or later, since the run began
+    /// Report only what begins at or after this time since the start of the run
     #[arg(long, value_name = "TIME")]
     pub from_time: Option<String>,
-    /// Only what begins before this time
+    /// Report only what begins before this time
     #[arg(long, value_name = "TIME")]
     pub to_time: Option<String>,
     /// Times of this machine's monotonic clock in nanoseconds: has the live run written out, and
@@ -69,28 +69,28 @@ pub struct ReportWords {
     /// DEVICES. What a program asks of itself, by tprof's modules
     #[arg(long, value_name = "FROM:TO[:DEVICES]", hide = true, conflicts_with_all = ["from_time", "to_time", "cycle"])]
     pub of_clock: Option<String>,
-    /// Only operators with this text in their names (sequences)
+    /// Report only operators with this text in their names (sequences)
     #[arg(long, value_name = "TEXT")]
     pub operator: Option<String>,
-    /// Only inside the Nth range (from 0) with this text in its name (critical-path,
-    /// cpu); omit :N to include every match (cpu only)
+    /// Report only what happened inside the Nth range (from 0) with this text in its
+    /// name (critical-path, cpu); without :N, inside every such range (cpu only)
     #[arg(long, value_name = "TEXT[:N]")]
     pub within: Option<String>,
-    /// Time by line of source, with the source where it is unchanged (cpu)
+    /// Show time by source line, with the text of files that did not change since (cpu)
     #[arg(long)]
     pub lines: bool,
-    /// Order of functions and lines: self, total or waited (cpu) [default: self]
+    /// Sort functions and lines by self, total or waited time (cpu) [default: self]
     #[arg(long, value_name = "KEY")]
     pub sort: Option<String>,
-    /// Only code in your own files: outside of site-packages, Python's standard
+    /// Show only your own code, which is outside site-packages, Python's standard
     /// library and system directories (cpu)
     #[arg(long)]
     pub mine: bool,
-    /// Only threads with this text in their names, of this id, or `main` (cpu)
+    /// Show only threads with this text in their names, with this id, or `main` (cpu)
     #[arg(long, value_name = "TEXT")]
     pub thread: Option<String>,
-    /// What the device can do, in place of tprof's table: fp32, tf32, bf16, fp16, fp8,
-    /// memory, link… a second (roofline, flops, gemms, operators, steps)
+    /// Peak rates of the device per second, instead of tprof's table: fp32, tf32, bf16,
+    /// fp16, fp8, memory, link… (roofline, flops, gemms, operators, steps)
     #[arg(long, value_name = "TYPE=N[G|T|P],…")]
     pub peaks: Option<String>,
 }

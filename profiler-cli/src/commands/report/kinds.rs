@@ -20,7 +20,7 @@ pub fn report_kind_names() -> Vec<&'static str> {
 pub fn kinds_help() -> String {
     let width = report_kinds().map(|(name, _)| name.len()).max().unwrap_or(0);
     let line = |(name, about)| format!("\n  {name:<width$}  {about}");
-    let several = "List several (`kernels,steps`) or `all`; the run is read once.";
+    let several = "Name several kinds (`kernels,steps`) or `all`: the run is read only once.";
     format!("Kinds:{}\n\n{several}", report_kinds().map(line).collect::<String>())
 }
 

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 const AFTER: &str = "\
 Keys: q quits, j and k choose a rank, m shows another number, s sorts by
-another, ? lists all. Without a terminal: as --once.
+another, ? lists all. Without a terminal, --once is implied.
 
 Examples:
   tprof top r1
@@ -20,10 +20,10 @@ pub struct TopArgs {
     /// newest run in progress here
     #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
     pub run: Option<OsString>,
-    /// Print one snapshot and end
+    /// Print one snapshot and exit
     #[arg(long)]
     pub once: bool,
-    /// Print a snapshot a second as a line of JSON, until the run ends
+    /// Print a snapshot per second as a line of JSON, until the run ends
     #[arg(long)]
     pub json: bool,
 }
