@@ -16,7 +16,7 @@ pub struct FileEntry {
 
 /// Lists and opens the files of one run.
 pub trait RunFiles {
-    /// What is in the directory of the run.
+    /// Lists the entries of the run's directory.
     fn list(&self) -> io::Result<Vec<FileEntry>>;
     /// Opens a file for reading.
     fn open(&self, name: &str) -> io::Result<File>;
@@ -40,7 +40,7 @@ pub struct PlainFiles {
 }
 
 impl PlainFiles {
-    /// Of a path that exists.
+    /// Creates it for a path that must exist.
     pub fn of(path: &Path) -> io::Result<PlainFiles> {
         if fs::metadata(path)?.is_dir() {
             return Ok(PlainFiles { directory: path.to_owned(), only: None });

@@ -36,7 +36,7 @@ pub struct Follower<F> {
     /// In the order of the snapshot.
     ranks: Vec<Rank>,
     labels: Vec<RankFile>,
-    /// What the labels follow from.
+    /// File names and number of known headers from which the labels were made.
     labelled: (Vec<String>, usize),
     gauges: Vec<String>,
     scale: Scale,
@@ -50,7 +50,7 @@ pub struct Follower<F> {
 }
 
 impl<F: RunFiles> Follower<F> {
-    /// Of a run that was not read yet.
+    /// Creates a follower of a run that has not been read yet.
     pub fn new(files: F) -> Follower<F> {
         Follower {
             files,
@@ -80,7 +80,7 @@ impl<F: RunFiles> Follower<F> {
             self.match_files(entries);
         }
         let unix_ns = unix_now_ns();
-        // By name: labels put ranks into another order.
+        // Events are kept by file name, because labelling reorders the ranks.
         let rank_events = self.read(unix_ns).into_iter();
         let rank_events = rank_events.map(|(at, one)| (self.ranks[at].name.clone(), one)).collect();
         self.polls += 1;

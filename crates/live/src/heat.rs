@@ -7,7 +7,7 @@ use crate::snapshot::{Heat, HeatColumn, HeatRow, MetricValues, Number, RankState
 const MOST_ROWS: usize = 256;
 const MOST_COLUMNS: usize = 200;
 
-/// Without any value.
+/// A heat map without any value.
 pub fn empty(metric: &str, unit: &str) -> Heat {
     Heat {
         metric: metric.to_owned(),

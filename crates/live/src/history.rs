@@ -1,8 +1,8 @@
-//! The course of a rank's numbers over its whole run, in a bounded number of stretches: when the
-//! run outgrows them, each becomes twice as long. Of several values in a stretch the largest
-//! is kept.
+//! Each metric of a rank over its whole run, in a bounded number of time stretches. When the run
+//! outgrows them, each stretch becomes twice as long. If several values fall into one stretch, the
+//! largest is kept.
 
-/// Stretches.
+/// Number of stretches per metric.
 pub const STRETCHES: usize = 600;
 /// Length of a stretch at first.
 pub const LEAST_NS: u64 = 1_000_000_000;
@@ -21,7 +21,7 @@ impl Default for Scale {
 }
 
 impl Scale {
-    /// Which stretch holds a moment, if one does.
+    /// Returns the index of the stretch that holds a moment, if there is one.
     pub fn place(self, time_ns: u64) -> Option<usize> {
         Some((time_ns / self.width_ns) as usize).filter(|at| *at < STRETCHES)
     }
@@ -31,7 +31,7 @@ impl Scale {
 #[derive(Clone, Debug, Default)]
 pub struct MetricCourses {
     all: Vec<Option<Box<[f32; STRETCHES]>>>,
-    /// What came before the stretches were wide enough.
+    /// Values that came later than the last stretch: metric, time and value.
     waiting: Vec<(usize, u64, f32)>,
 }
 

@@ -1,5 +1,5 @@
-//! What the collectors wrote of the run: each has a file of its own, written anew every half
-//! second, which is read when it has changed.
+//! Information that the collectors wrote about the run. Each collector rewrites its own file every
+//! half second, and the file is read when it has changed.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Read};
@@ -72,7 +72,7 @@ impl Infos {
         Ok(())
     }
 
-    /// Those that were read.
+    /// Iterates over the infos that could be read.
     pub fn iter(&self) -> impl Iterator<Item = &RunInfo> {
         self.all.values().filter_map(|own| own.info.as_deref())
     }
@@ -132,7 +132,7 @@ impl Infos {
         lost
     }
 
-    /// What each collector lost, by what and why.
+    /// Losses of each collector, by what was lost and why.
     pub fn losses(&self) -> BTreeMap<(&str, &str, &str), u64> {
         let mut all = BTreeMap::new();
         for info in self.iter() {

@@ -1,5 +1,5 @@
-//! What the main thread of a rank did lately, as far as its file has it: a wait is recorded when
-//! it ends, so of one that goes on there is nothing.
+//! Recent activity of each rank's main thread, as far as its file records it. A wait is recorded
+//! only when it ends, so a wait that goes on is not in the file.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -49,7 +49,7 @@ impl MainThreadActivity {
         }
     }
 
-    /// What the main thread of a process did between two moments, in words.
+    /// Describes in words what the main thread of a process did between two moments.
     pub fn describe(&self, process: ProcessIndex, from_ns: u64, until_ns: u64) -> Option<String> {
         let recent = self.recent.get(self.main.get(&process)?)?;
         let within = |row: &SampleMoment| {

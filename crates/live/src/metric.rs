@@ -1,10 +1,10 @@
-//! Which numbers there are of a rank, and their units.
+//! The metrics of a rank, and their units.
 
 use std::fmt;
 
 /// Most gauges of a run that are followed.
 pub const MOST_GAUGES: usize = 32;
-/// What the keys of gauges begin with; the name that the program gave follows.
+/// Prefix of the keys of gauges; the name that the program gave follows it.
 pub const GAUGE: &str = "gauge:";
 
 /// A number of a rank.
@@ -19,9 +19,9 @@ pub enum Metric {
     StepTime,
     /// Since the last step.
     SinceStep,
-    /// Resident memory.
+    /// Resident memory in bytes.
     Rss,
-    /// Live heap.
+    /// Live heap bytes.
     Heap,
     /// Cores that its threads used.
     CpuCores,
@@ -31,7 +31,7 @@ pub enum Metric {
     GpuMemory,
     /// Power of its devices.
     GpuPower,
-    /// Events lost.
+    /// Number of events lost.
     Lost,
 }
 
@@ -56,7 +56,7 @@ impl Metric {
         self as usize
     }
 
-    /// As JSON and options have it.
+    /// Returns the key that JSON and options use.
     pub fn key(self) -> &'static str {
         match self {
             Metric::Steps => "steps",
@@ -73,7 +73,7 @@ impl Metric {
         }
     }
 
-    /// Its unit.
+    /// Returns the metric's unit.
     pub fn unit(self) -> &'static str {
         match self {
             Metric::Steps | Metric::Lost => "count",
@@ -86,7 +86,7 @@ impl Metric {
         }
     }
 
-    /// What it is.
+    /// Describes the metric for people.
     pub fn about(self) -> &'static str {
         match self {
             Metric::Steps => "training steps that ended",

@@ -36,7 +36,7 @@ pub struct StepPace {
 /// A step that took long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowStep {
-    /// The step.
+    /// The step that was slow.
     pub step: Step,
     /// The middle of those before.
     pub usual_ns: u64,

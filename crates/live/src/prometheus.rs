@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::metric::GAUGE;
 use crate::snapshot::{RunState, Snapshot};
 
-/// What one metric has: its help, and lines of labels and values.
+/// One Prometheus metric: its help text, and its lines of labels and values.
 #[derive(Default)]
 struct Family {
     help: String,

@@ -18,7 +18,8 @@ use crate::pace::{StalledSteps, StepPace};
 use crate::readings::{Reading, Readings, Running, describe_end};
 use crate::snapshot::EventKind;
 
-/// Nothing in a file of a rank that is this old is evidence of a stall: the collector may be silent.
+/// Data in a rank's file that is older than this is no evidence of a stall, because the collector
+/// may be silent.
 const EVIDENCE_NS: u64 = 10_000_000_000;
 /// A process that ran no longer than this is not announced.
 const SHORT_NS: u64 = 1_000_000_000;
@@ -49,20 +50,20 @@ pub struct Rank {
     stalled: Option<StalledSteps>,
 }
 
-/// What happened, on the file's clock.
+/// An event of a rank, on its file's clock.
 #[derive(Clone, Debug)]
 pub struct RankEvent {
-    /// When.
+    /// When it happened.
     pub time_ns: u64,
-    /// What kind.
+    /// Kind of event.
     pub kind: EventKind,
-    /// In words.
+    /// Description in words.
     pub text: String,
-    /// Of the whole run.
+    /// Whether the event concerns the whole run.
     pub of_run: bool,
 }
 
-/// What readings of a file need to know of the run.
+/// What reading a file needs to know about the run.
 pub struct Context<'a> {
     /// When the run began.
     pub zero: Zero,
@@ -70,14 +71,14 @@ pub struct Context<'a> {
     pub scale: Scale,
     /// No moment is later, nanoseconds since 1970.
     pub limit_unix_ns: u64,
-    /// Decodes blocks.
+    /// Decodes blocks of the file.
     pub decoder: &'a mut TailDecoder,
     /// The place of a gauge among the run's.
     pub gauge: &'a mut dyn FnMut(&str) -> Option<usize>,
 }
 
 impl Rank {
-    /// Of a file that was not read yet.
+    /// Creates a rank whose file has not been read yet.
     pub fn new(name: String, inode: u64) -> Rank {
         let wants = TailWants { spans: Some(shows_step), samples: true };
         Rank {
@@ -127,7 +128,7 @@ impl Rank {
         self.header().map(|_| self.recording)
     }
 
-    /// Its clock.
+    /// Returns the file's clock.
     pub fn clock(&self, zero: Zero) -> Clock {
         match self.header() {
             Some(header) if header.start_unix_ns > 0 => {
@@ -210,8 +211,8 @@ impl Rank {
         rank_events
     }
 
-    /// The end of a process image, and its beginning where that was not announced. Of one that
-    /// ran for a moment within another and was not killed there is no event.
+    /// Reports the end of a process image, and its beginning if that was not announced yet. There
+    /// is no event for an image that ran only for a moment within another one and was not killed.
     fn process_end(&mut self, process: u32, end_ns: u64, end: ProcessEnd) -> Vec<RankEvent> {
         self.activity.process_ended(process);
         let Some(gone) = self.readings.process_end(process, end) else { return Vec::new() };
@@ -310,7 +311,7 @@ impl Rank {
         is_running: bool,
     ) -> (Option<StalledSteps>, Option<RankEvent>) {
         let judged = is_running && !self.more && self.recording && self.goes_on();
-        // Without newer blocks nothing is known of now.
+        // Nothing is known about the time after the newest block.
         let until_ns = now_ns.min(self.last_ns().saturating_add(EVIDENCE_NS));
         let stalled = self.pace.stalled(until_ns).filter(|_| judged);
         let event = |kind, text| RankEvent { time_ns: now_ns, kind, text, of_run: false };
@@ -330,7 +331,7 @@ impl Rank {
         (stalled, rank_events)
     }
 
-    /// What is known of what it does since a stall began.
+    /// Describes what the rank has been doing since a stall began, if that is known.
     pub fn activity(&self, stalled: &StalledSteps) -> Option<String> {
         let until_ns = stalled.since_ns.saturating_add(stalled.for_ns);
         self.activity.describe(self.pace.driving()?, stalled.since_ns, until_ns)

@@ -1,5 +1,5 @@
-//! What is known of a rank beside its steps: its processes, their memory, its devices, and what
-//! the program measures itself.
+//! State of a rank apart from its steps: its processes, their memory, its devices, and gauges that
+//! the program sets itself.
 
 use std::collections::{BTreeMap, VecDeque};
 use tprof_facts::units;
@@ -22,7 +22,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 pub struct Running {
     /// Its process id.
     pub pid: u32,
-    /// Its program.
+    /// Name of its program.
     pub program: String,
     /// When it began.
     pub start_ns: u64,
@@ -34,7 +34,7 @@ pub struct Running {
     heap: Option<f64>,
 }
 
-/// What was last read of a device.
+/// Last readings of a device.
 #[derive(Clone, Copy, Debug, Default)]
 struct DeviceReading {
     utilization: Option<f64>,
@@ -89,7 +89,7 @@ impl Readings {
         Some(gone)
     }
 
-    /// Those that began before a moment and were not announced.
+    /// Returns processes that began before a moment and were not announced yet.
     pub fn announce(&mut self, before_ns: u64) -> Vec<Running> {
         let new =
             self.running.values_mut().filter(|of| !of.is_announced && of.start_ns < before_ns);
@@ -198,7 +198,7 @@ impl Readings {
         sum(self.running.values().map(|process| process.heap))
     }
 
-    /// What was last read of a number that is read.
+    /// Returns the last reading of a metric that is read rather than computed.
     pub fn value(&self, metric: Metric) -> Option<f64> {
         let devices = self.devices.values();
         match metric {
@@ -214,7 +214,7 @@ impl Readings {
         }
     }
 
-    /// What the program measures, by its names.
+    /// Gauges that the program sets, by name.
     pub fn gauges(&self) -> &BTreeMap<String, f64> {
         &self.gauges
     }

@@ -1,6 +1,7 @@
-//! What a follower gives: the JSON of live pages, of `tprof top --json` and of heat maps.
+//! What a follower returns: the JSON of live pages, of `tprof top --json` and of heat maps.
 //!
-//! Times are nanoseconds since the run began, unless a name has `unix`. What is not known is `null`.
+//! Times are nanoseconds since the run began, unless the name contains `unix`. Unknown values are
+//! `null`.
 
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ pub const VERSION: u32 = 1;
 /// A run at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// [`VERSION`].
+    /// Version of this document, [`VERSION`].
     pub version: u32,
     /// Whether it goes on.
     pub state: RunState,
@@ -23,7 +24,7 @@ pub struct Snapshot {
     pub start_unix_ns: u64,
     /// Whether any rank is being recorded; none where there is no file yet.
     pub recording: Option<bool>,
-    /// Of all ranks.
+    /// Sums over all ranks.
     pub totals: Totals,
     /// Files of the run: ranks in order, then launchers, then files without a rank.
     pub ranks: Vec<RankState>,
@@ -31,7 +32,7 @@ pub struct Snapshot {
     pub metrics: Vec<MetricValues>,
     /// Ranks without a step for too long.
     pub stalls: Vec<Stall>,
-    /// What happened: since the last snapshot, or the last 200 where `history` is given.
+    /// Events since the last snapshot, or the last 200 events if `history` is given.
     pub events: Vec<Event>,
     /// The course of the numbers, where it was asked for.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -54,7 +55,7 @@ pub enum RunState {
 }
 
 impl RunState {
-    /// As JSON has it.
+    /// Returns the word that JSON uses.
     pub fn word(self) -> &'static str {
         match self {
             RunState::Running => "running",
@@ -73,7 +74,7 @@ pub struct Totals {
     pub lost: u64,
     /// Bytes of the trace files.
     pub bytes: u64,
-    /// Processes.
+    /// Number of running processes.
     pub processes: u64,
     /// Time that the job's threads waited for collectors.
     pub wait_ns: u64,
@@ -86,11 +87,11 @@ pub struct Totals {
 /// A rank, or another file of the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankState {
-    /// Its rank.
+    /// Number of the rank, if it has one.
     pub rank: Option<u32>,
-    /// `rank 3`.
+    /// Label, such as `rank 3`.
     pub label: String,
-    /// Its host.
+    /// Name of its host.
     pub host: String,
     /// Name of its file.
     pub file: String,
@@ -113,7 +114,7 @@ pub struct MetricValues {
     pub key: String,
     /// `ns, bytes, count, per_second, share, watts` or `none`.
     pub unit: String,
-    /// What it is.
+    /// Description for people.
     pub about: String,
     /// One for each rank.
     #[serde(serialize_with = "numbers")]
@@ -125,9 +126,9 @@ pub struct MetricValues {
 /// A rank without a step for too long.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stall {
-    /// Its rank.
+    /// Number of the rank, if it has one.
     pub rank: Option<u32>,
-    /// `rank 3`.
+    /// Label, such as `rank 3`.
     pub label: String,
     /// When its last step ended.
     pub since_ns: u64,
@@ -137,22 +138,22 @@ pub struct Stall {
     pub usual_ns: u64,
     /// Number of the step that does not end.
     pub step: u64,
-    /// What is known of what it does.
+    /// What the rank is known to be doing.
     pub what: Option<String>,
 }
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// When.
+    /// When it happened.
     pub time_ns: u64,
-    /// Whose.
+    /// The rank that it concerns.
     pub rank: Option<u32>,
     /// `rank 3`; `run` where it is the whole run's.
     pub label: String,
-    /// What kind.
+    /// Kind of event.
     pub kind: EventKind,
-    /// In words.
+    /// Description in words.
     pub text: String,
 }
 
@@ -183,9 +184,9 @@ pub enum EventKind {
 /// The course of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct History {
-    /// Moments.
+    /// Times of the values.
     pub times_ns: Vec<u64>,
-    /// By the key of a metric: for each rank (the first 32) a value for each moment.
+    /// Values by metric key: for each of the first 32 ranks, one value per moment.
     #[serde(serialize_with = "series")]
     pub series: BTreeMap<String, Vec<Vec<Option<f64>>>>,
 }
@@ -195,21 +196,22 @@ pub struct History {
 pub struct Heat {
     /// Key of the metric.
     pub metric: String,
-    /// Its unit.
+    /// Unit of the values.
     pub unit: String,
-    /// `time`.
+    /// What the columns are: `time`.
     pub over: String,
-    /// Ranks.
+    /// Rows of ranks.
     pub rows: Vec<HeatRow>,
     /// Stretches of time.
     pub columns: Vec<HeatColumn>,
-    /// By row and column; the largest where several were folded.
+    /// Values by row and column. If several ranks or moments share a cell, the largest value
+    /// counts.
     pub values: Vec<Vec<Number>>,
     /// The least of them.
     pub least: Number,
-    /// The largest.
+    /// The largest value of the map.
     pub most: Number,
-    /// Which were folded into one.
+    /// Describes which ranks or moments share a cell.
     pub folded: Option<String>,
     /// Why there is none.
     pub missing: Option<String>,
@@ -227,9 +229,9 @@ pub struct HeatRow {
 /// A stretch of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeatColumn {
-    /// From.
+    /// First moment of the column.
     pub from: u64,
-    /// Until before.
+    /// End of the column, exclusive.
     pub to: u64,
 }
 
@@ -240,7 +242,7 @@ pub struct Number(pub Option<f64>);
 
 impl Serialize for Number {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        /// Up to here each whole number is a double.
+        /// Whole numbers up to this one are exact in a double.
         const EXACT: f64 = 9_007_199_254_740_992.0;
         match self.0.filter(|value| value.is_finite()) {
             Some(value) if value.fract() == 0.0 && value.abs() <= EXACT => {

@@ -1,4 +1,4 @@
-//! What all requests share.
+//! State that all requests share.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::runs::{RegisteredRun, Registry};
 use crate::summary::Summaries;
 use crate::work::{Job, JobQueue, Output, Priority, Tprof};
 
-/// What the program can make.
+/// Kinds of report and formats that `tprof` offers.
 #[derive(Debug, Default, Deserialize)]
 pub struct Catalogue {
     /// Version of tprof.
@@ -38,18 +38,18 @@ impl Catalogue {
 /// A kind of report.
 #[derive(Debug, Deserialize)]
 pub struct Kind {
-    /// Its name.
+    /// Name of the kind.
     pub name: String,
-    /// What it shows.
+    /// What the report shows.
     pub about: String,
 }
 
 /// A format of export.
 #[derive(Debug, Deserialize)]
 pub struct Format {
-    /// Its name.
+    /// Name of the format.
     pub name: String,
-    /// What it is for.
+    /// What the format is for.
     pub about: String,
     /// The file that it writes, or a directory with a slash at its end.
     pub file: String,
@@ -62,11 +62,11 @@ pub struct Format {
 pub struct App {
     /// Runs by number.
     pub registry: Registry,
-    /// What is made.
+    /// Runs `tprof` and caches its output.
     pub jobs: Arc<JobQueue>,
-    /// Who may ask.
+    /// Checks who may send requests.
     pub guard: Arc<Guard>,
-    /// What can be made.
+    /// Kinds of report and formats on offer.
     pub catalogue: Catalogue,
     /// Runs in progress that someone looks at.
     pub lives: FollowedRuns,
@@ -97,7 +97,8 @@ impl App {
         })
     }
 
-    /// What `tprof` prints of runs for these words, in which their paths are.
+    /// Runs `tprof` with these arguments, which contain the paths of the runs, and returns its
+    /// output.
     pub async fn make(
         &self,
         words: Vec<OsString>,

@@ -1,4 +1,4 @@
-//! What went wrong: what, why, what to try.
+//! Errors of the server: what failed, why, and what to try.
 
 use std::fmt;
 
@@ -12,9 +12,9 @@ use serde_json::json;
 pub struct Failure {
     /// Status of the answer.
     pub status: StatusCode,
-    /// What failed.
+    /// What failed, in words.
     pub what: String,
-    /// Why.
+    /// Why it failed.
     pub why: String,
     /// What to try.
     pub hint: String,
@@ -31,7 +31,7 @@ impl Failure {
         }
     }
 
-    /// What to try.
+    /// Sets what to try.
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = hint.into();
         self

@@ -28,7 +28,7 @@ const FIRST: Duration = Duration::from_secs(10);
 /// Ticks that a slow reader may be behind; then it begins anew.
 const BEHIND: usize = 8;
 
-/// What a second brought.
+/// The changes of one second.
 #[derive(Clone, Debug)]
 pub struct Tick {
     /// A snapshot, as JSON.
@@ -91,7 +91,7 @@ impl FollowedRuns {
     ) -> Result<(String, broadcast::Receiver<Tick>), Failure> {
         let followed = self.follow(run).await?;
         blocking(move || {
-            // With the lock no tick comes between.
+            // While the lock is held, no tick comes in between.
             let follower = lock(&followed.follower);
             let ticks = followed.ticks.subscribe();
             Ok((text(&follower.with_history()), ticks))
@@ -159,7 +159,8 @@ impl FollowedRuns {
         let run_on = move || {
             loop {
                 own.go_on();
-                // With the lock nobody begins to use it between the question and the answer.
+                // While the lock is held, nobody can begin to use it between the check and the
+                // removal.
                 let mut all = lock(&map);
                 if own.is_unused() {
                     all.remove(&id);

@@ -1,4 +1,4 @@
-//! What a server, or a site without one, is asked for.
+//! Options of a server, and of a site without a server.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -24,10 +24,10 @@ pub struct Options {
     pub is_control: bool,
     /// The program that makes reports.
     pub tprof: PathBuf,
-    /// What each of them may take.
+    /// Limits of each child process.
     pub limits: Limits,
-    /// Hands an address to a browser by a page in a directory; whether one took it. None: no
-    /// browser is wanted.
+    /// Opens an address in a browser by way of a page in a directory, and returns whether a browser
+    /// took it. `None` if no browser is wanted.
     pub browser: Option<fn(&str, &Path) -> bool>,
 }
 
@@ -42,6 +42,6 @@ pub struct SiteOptions {
     pub force: bool,
     /// The program that makes reports.
     pub tprof: PathBuf,
-    /// What each of them may take.
+    /// Limits of each child process.
     pub limits: Limits,
 }

@@ -7,7 +7,7 @@ use tprof_export::assets::{BASE_CSS, CHROME_JS, DOCUMENT_CSS, FORMAT_JS};
 
 const SHELL: &str = include_str!("pages/index.html");
 
-/// Its styles.
+/// Style sheet of the page.
 const STYLE: &str = include_str!("pages/app.css");
 /// Its scripts, in order: each uses those before it.
 const SCRIPTS: [&str; 24] = [
@@ -77,8 +77,8 @@ const SCRIPT: &[u8] = b"<script nonce=\"tprof\">";
 /// Where the policy of such a page is: before anything of the run but its name.
 const HEAD: usize = 1024;
 
-/// A page of an export with another nonce. Only its last script gets it, which is its own: a
-/// run's texts come before.
+/// Returns an exported page with another nonce. Only its last script gets the nonce, which is the
+/// page's own script: texts of the run come before it.
 pub fn with_nonce(page: &Bytes, nonce: &str) -> Bytes {
     let script = page.windows(SCRIPT.len()).rposition(|text| text == SCRIPT);
     let policy =

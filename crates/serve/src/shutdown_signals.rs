@@ -16,7 +16,7 @@ impl ShutdownSignals {
         Ok(ShutdownSignals { signals: taken.map(signal).collect::<Result<_, _>>()? })
     }
 
-    /// Until one comes.
+    /// Waits until a signal comes.
     pub async fn wait(&mut self) {
         std::future::poll_fn(|context| {
             let is_there = self.signals.iter_mut().any(|one| one.poll_recv(context).is_ready());

@@ -48,7 +48,7 @@ const READ: [&str; 29] = [
 /// Severities of findings, the worst first.
 const SEVERITIES: [&str; 5] = ["critical", "high", "medium", "low", "note"];
 
-/// What is known of a run.
+/// Figures of a run, or why there are none.
 #[derive(Clone, Debug)]
 enum Figures {
     Ready(Arc<Value>),
@@ -65,8 +65,8 @@ pub struct Summaries {
 }
 
 impl Summaries {
-    /// The figures of a run: an object, `Err(None)` where they are not made yet, and why where they
-    /// cannot be. Those of a run in progress may be old.
+    /// Returns the figures of a run: an object, `Err(None)` if they are not computed yet, or the
+    /// reason why they cannot be computed. Figures of a run in progress may be old.
     pub fn of(&self, run: &RegisteredRun) -> Result<Arc<Value>, Option<String>> {
         match lock(&self.known).get(&run.id) {
             Some((_, Figures::Ready(figures))) => Ok(Arc::clone(figures)),
@@ -75,8 +75,9 @@ impl Summaries {
         }
     }
 
-    /// Has figures made for those of `runs` that have none of what their files are now, in their
-    /// order; how many that are. A run in progress gets them when it has ended.
+    /// Requests figures for those of `runs` whose files have changed since the last computation, in
+    /// their order, and returns how many there are. A run in progress gets figures when it has
+    /// ended.
     pub fn request_missing(&self, runs: &[RegisteredRun]) -> usize {
         let known = lock(&self.known);
         let is_missing = |run: &&RegisteredRun| {
@@ -206,7 +207,7 @@ mod tests {
                 { "median_ns": 4, "steps": 10 }, { "median_ns": 6, "steps": 9 } ] } },
             "breakdown": { "tables": { "breakdown": [], "breakdown_missing": "no device" } },
         } });
-        // As they are read: a key that is left out there would have no figure.
+        // Read as the server reads it: a key that is left out there would have no figure.
         let read = only(all.to_string().as_bytes(), &READ).unwrap();
         let figures = figures(&read);
         assert_eq!(figures["peak_bytes"], 7);

@@ -48,8 +48,10 @@ pub fn with_opposites(command: Command) -> Command {
                 }
             });
     }
-    let line =
-        folded(&format!("Every switch has an opposite, and the last one given wins: {}", names.join(" ")));
+    let line = folded(&format!(
+        "Every switch has an opposite, and the last one given wins: {}",
+        names.join(" ")
+    ));
     let after = command.get_after_help().map(|text| format!("\n\n{text}")).unwrap_or_default();
     command.after_help(line + &after)
 }

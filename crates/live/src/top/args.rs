@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-/// What is shown, and how.
+/// Options of `tprof top`.
 #[derive(Clone, Debug, Default)]
 pub struct TopArgs {
     /// Run directory or trace file; `HOST:RUN` for a run on another host, by ssh.

@@ -2,7 +2,7 @@
 
 use tprof_facts::units;
 
-/// What stands for an unknown number.
+/// Text shown for an unknown number.
 pub const UNKNOWN: &str = "-";
 
 /// A value in its unit.

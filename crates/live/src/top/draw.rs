@@ -37,7 +37,7 @@ pub fn draw(frame: &mut Frame<'_>, view: &View) {
         _ => (8, 8),
     };
     let rows = u16::try_from(view.now.ranks.len()).unwrap_or(u16::MAX).clamp(1, 1 << 12);
-    // What ranks leave is for events.
+    // Events get the lines that the ranks leave free.
     let room = area.height.saturating_sub(4 + chart + stalls + events);
     let parts = [
         Constraint::Length(3),

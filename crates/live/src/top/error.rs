@@ -1,4 +1,4 @@
-//! What goes wrong with `tprof top`: what, why, and what to try.
+//! Errors of `tprof top`: what failed, why, and what to try.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::io;
 pub struct TopError {
     /// What is wrong.
     pub what: String,
-    /// Why.
+    /// Why it failed.
     pub why: String,
     /// What to try.
     pub hint: String,

@@ -25,9 +25,9 @@ const MOST_MESSAGE: usize = 4 << 10;
 
 /// A source of snapshots, one a second.
 pub(super) enum Source {
-    /// Of files here.
+    /// Follows files on this host.
     LocalRun(Box<LocalRun>),
-    /// Of another host.
+    /// Reads snapshots from another host.
     RemoteRun(Box<RemoteRun>),
 }
 
@@ -128,7 +128,8 @@ impl LocalRun {
         if !first {
             return snapshot;
         }
-        // What is there already is read before the first picture, however long it is.
+        // Everything that is already there is read before the first snapshot, however long that
+        // takes.
         while self.follower.has_more() {
             self.follower.poll();
         }

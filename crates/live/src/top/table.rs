@@ -6,15 +6,15 @@ use super::cells::{UNKNOWN, clean, value};
 use super::view::{View, is_bad};
 use crate::metric::Metric;
 
-/// What was last read of a file may be so old before a row states it.
+/// A row states the age of its last reading once it is older than this.
 const BEHIND_NS: u64 = 5_000_000_000;
 
-/// A column.
+/// A column of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// Whose row it is.
+    /// Label of the rank.
     Label,
-    /// A number.
+    /// Value of a metric.
     Of(Metric),
     /// How it is.
     State,
@@ -43,7 +43,7 @@ const LABEL_WIDTH: usize = 16;
 const STATE_WIDTH: usize = 14;
 
 impl Column {
-    /// Its title.
+    /// Returns the column's title.
     pub fn title(self) -> &'static str {
         match self {
             Column::Label => "RANK",
@@ -136,7 +136,7 @@ fn state(view: &View, at: usize) -> String {
 /// How much a row asks for attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// None.
+    /// Nothing needs attention.
     Plain,
     /// It is over.
     Faint,

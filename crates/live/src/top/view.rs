@@ -1,5 +1,5 @@
-//! What of a run is shown: the newest snapshot, the course of its numbers, what is chosen and
-//! in which order.
+//! State of the screen: the newest snapshot, the history of its metrics, the selection and the sort
+//! order.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,14 +17,14 @@ pub enum Order {
     /// Stalled ones first, then those that ended badly, then by their steps, slow first.
     #[default]
     Worst,
-    /// By their numbers.
+    /// By rank number.
     Rank,
     /// By the chosen metric, the largest first.
     Metric,
 }
 
 impl Order {
-    /// As the screen has it.
+    /// Returns the word that the screen shows.
     pub fn word(self) -> &'static str {
         match self {
             Order::Worst => "worst first",
@@ -42,7 +42,7 @@ impl Order {
     }
 }
 
-/// What is shown.
+/// State of the screen.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     /// The newest snapshot.
@@ -87,7 +87,7 @@ impl View {
         self.now = snapshot;
     }
 
-    /// What came before, as a first snapshot has it.
+    /// Fills in the history that the first snapshot contains.
     fn fill(&mut self, snapshot: &Snapshot, history: &crate::snapshot::History) {
         for (at, rank) in snapshot.ranks.iter().enumerate() {
             let course = self.courses.entry(rank.file.clone()).or_default();

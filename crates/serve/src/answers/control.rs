@@ -1,4 +1,4 @@
-//! What changes something, only with `--control`.
+//! Requests that change something, which need `--control`.
 
 use std::ffi::OsString;
 use std::path::Path as FilePath;
@@ -40,7 +40,7 @@ enum Action {
     Snapshot,
 }
 
-/// `POST /api/v1/runs/ID/control`
+/// Answers `POST /api/v1/runs/ID/control`.
 pub async fn control(
     State(app): State<Arc<App>>,
     Path(id): Path<u32>,
@@ -89,7 +89,7 @@ fn words(asked: &ControlRequest, run: &FilePath) -> Result<Vec<OsString>, Failur
     Ok(words)
 }
 
-/// `PUT /api/v1/runs/ID/notes`
+/// Answers `PUT /api/v1/runs/ID/notes`.
 pub async fn notes(
     State(app): State<Arc<App>>,
     Path(id): Path<u32>,
@@ -104,7 +104,7 @@ pub async fn notes(
     Ok(Json(row(&app, &app.run(id)?)))
 }
 
-/// `DELETE /api/v1/runs/ID`
+/// Answers `DELETE /api/v1/runs/ID`.
 pub async fn remove(
     State(app): State<Arc<App>>,
     Path(id): Path<u32>,

@@ -11,14 +11,14 @@ use super::{body, export, page};
 use crate::app::App;
 use crate::failure::Failure;
 
-/// The two.
+/// Numbers of the two runs.
 #[derive(Deserialize)]
 pub struct Pair {
     pub a: u32,
     pub b: u32,
 }
 
-/// `GET /api/v1/diff`
+/// Answers `GET /api/v1/diff`.
 pub async fn diff(
     State(app): State<Arc<App>>,
     Query(pair): Query<Pair>,
@@ -28,7 +28,7 @@ pub async fn diff(
     Ok(body::of(app.make(words, &[&a, &b]).await?, "application/json"))
 }
 
-/// `GET /api/v1/diff/flame`
+/// Answers `GET /api/v1/diff/flame`.
 pub async fn flame(
     State(app): State<Arc<App>>,
     Query(pair): Query<Pair>,

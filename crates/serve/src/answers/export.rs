@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::runs::RegisteredRun;
 use crate::work::Output;
 
-/// `GET /api/v1/runs/ID/export/FORMAT`
+/// Answers `GET /api/v1/runs/ID/export/FORMAT`.
 pub async fn export(
     State(app): State<Arc<App>>,
     Path((id, name)): Path<(u32, String)>,
@@ -44,7 +44,7 @@ pub async fn export(
     Ok(response)
 }
 
-/// What `tprof export` writes of a run.
+/// Returns what `tprof export` writes for a run.
 pub async fn exported(
     app: &Arc<App>,
     run: &RegisteredRun,

@@ -20,7 +20,7 @@ const COLUMNS: usize = 200;
 /// Longest document that is read: 1,024 ranks with 100 steps have 60 MB.
 const MAX_BYTES: u64 = 512 << 20;
 
-/// What is asked for.
+/// Query parameters of a heat map.
 #[derive(Deserialize)]
 pub struct HeatQuery {
     pub metric: String,
@@ -74,7 +74,7 @@ const BY_STEP: [ByStep; 5] = [
 pub const STEP_METRICS: [&str; 5] =
     [BY_STEP[0].key, BY_STEP[1].key, BY_STEP[2].key, BY_STEP[3].key, BY_STEP[4].key];
 
-/// What is read of a document, of which the rest can be much.
+/// The parts of a report that are read; the rest can be large.
 #[derive(Deserialize)]
 struct Document {
     tables: Tables,
@@ -103,7 +103,7 @@ struct Row {
     late_ns: Option<f64>,
 }
 
-/// `GET /api/v1/runs/ID/heat`
+/// Answers `GET /api/v1/runs/ID/heat`.
 pub async fn heat(
     State(app): State<Arc<App>>,
     Path(id): Path<u32>,

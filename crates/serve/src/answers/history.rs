@@ -36,13 +36,13 @@ const DEVIATIONS: f64 = 3.0;
 /// Of a normal distribution, its deviation is this times the median deviation.
 const NORMAL: f64 = 1.4826;
 
-/// Which command.
+/// Query: a run of the command in question.
 #[derive(Deserialize)]
 pub struct HistoryQuery {
     pub run: u32,
 }
 
-/// `GET /api/v1/history`
+/// Answers `GET /api/v1/history`.
 pub async fn history(
     State(app): State<Arc<App>>,
     Query(asked): Query<HistoryQuery>,

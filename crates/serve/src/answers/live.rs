@@ -24,17 +24,17 @@ const MOST_SCRAPED: usize = 24;
 /// A comment so often keeps a proxy from closing a silent stream.
 const ALIVE: Duration = Duration::from_secs(15);
 
-/// `GET /api/v1/runs/ID/live`
+/// Answers `GET /api/v1/runs/ID/live`.
 pub async fn now(State(app): State<Arc<App>>, Path(id): Path<u32>) -> Result<Response, Failure> {
     let run = app.run(id)?;
     let text = app.lives.now(&run).await?;
     Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
 }
 
-/// `GET /api/v1/runs/ID/events`
+/// Answers `GET /api/v1/runs/ID/events`.
 pub async fn events(State(app): State<Arc<App>>, Path(id): Path<u32>) -> Result<Response, Failure> {
     let run = app.run(id)?;
-    // What is wrong is an answer, not an event.
+    // A failure is an error response, not an event.
     app.lives.snapshot(&run).await?;
     let (to, from) = mpsc::channel(WAITING);
     tokio::spawn(async move {
@@ -72,7 +72,7 @@ async fn send(app: &App, run: &RegisteredRun, to: &Sender) -> Option<()> {
     }
 }
 
-/// `GET /metrics`
+/// Answers `GET /metrics`.
 pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Failure> {
     let (runs, _) = app.registry.list();
     let running = runs.iter().filter(|run| run.entry.state == "running").take(MOST_SCRAPED);

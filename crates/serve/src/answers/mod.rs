@@ -1,4 +1,4 @@
-//! What there is to ask for: one list, from which the router and its description are made.
+//! The API: the router and its OpenAPI description are made from one list of routes.
 
 mod about;
 mod archived;

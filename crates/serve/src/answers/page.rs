@@ -19,7 +19,7 @@ pub const PAGES: [&str; 3] = ["timeline", "flame", "report"];
 /// Longest page that is given out; its reader holds all of it.
 const MAX_BYTES: u64 = 512 << 20;
 
-/// `GET /`
+/// Answers `GET /`.
 pub async fn shell() -> Result<Response, Failure> {
     let nonce = nonce()?;
     let policy = format!(
@@ -29,7 +29,7 @@ pub async fn shell() -> Result<Response, Failure> {
     Ok(html(policy, pages::shell(&nonce)))
 }
 
-/// `GET /api/v1/runs/ID/page/PAGE`
+/// Answers `GET /api/v1/runs/ID/page/PAGE`.
 pub async fn page(
     State(app): State<Arc<App>>,
     Path((id, name)): Path<(u32, String)>,

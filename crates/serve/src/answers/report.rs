@@ -14,12 +14,12 @@ use crate::failure::Failure;
 use crate::runs::RegisteredRun;
 use crate::work::Output;
 
-/// Those that are switches.
+/// The parameters that are switches.
 const SWITCHES: [&str; 4] = ["hta", "steady", "lines", "mine"];
-/// Longest value.
+/// Longest value of a parameter, in bytes.
 const MAX_VALUE: usize = 512;
 
-/// `GET /api/v1/runs/ID/report/KIND`
+/// Answers `GET /api/v1/runs/ID/report/KIND`.
 pub async fn report(
     State(app): State<Arc<App>>,
     Path((id, kind)): Path<(u32, String)>,

@@ -1,15 +1,15 @@
-//! What there is to ask for, without how it is answered: the router is made from this list, and so is
-//! its description.
+//! The list of routes, without their handlers. The router and its OpenAPI description are made from
+//! it.
 
 /// Something that can be asked for.
 pub struct Route {
-    /// What answers it.
+    /// Handler of the route.
     pub endpoint: Endpoint,
     /// `GET`, `POST`, `PUT` or `DELETE`.
     pub method: &'static str,
     /// Its path, parameters in braces.
     pub path: &'static str,
-    /// What the answer is.
+    /// Description of the answer.
     pub about: &'static str,
     /// Parameters of the query, with what each is.
     pub query: &'static [(&'static str, &'static str)],
@@ -17,7 +17,7 @@ pub struct Route {
     pub answer: &'static str,
 }
 
-/// Answers.
+/// Handlers of the routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     Shell,
@@ -65,7 +65,7 @@ pub const REPORT: &[(&str, &str)] = &[
     ("lines", "1: by line of source"),
     ("mine", "1: only code in your own files"),
 ];
-/// Of an export.
+/// Query parameters of an export.
 pub const SLICE: &[(&str, &str)] = &[
     ("rank", "ranks: 0 or 0,4-7"),
     ("steps", "steps: 5 or 5-9"),

@@ -11,7 +11,7 @@ use super::rows::row;
 use crate::app::App;
 use crate::failure::Failure;
 
-/// `GET /api/v1/runs`
+/// Answers `GET /api/v1/runs`.
 pub async fn all(State(app): State<Arc<App>>) -> Json<Value> {
     let (runs, left_out) = app.registry.list();
     let pending = app.summaries.request_missing(&runs);
@@ -23,7 +23,7 @@ pub async fn all(State(app): State<Arc<App>>) -> Json<Value> {
     Json(list)
 }
 
-/// `GET /api/v1/runs/ID`
+/// Answers `GET /api/v1/runs/ID`.
 pub async fn one(State(app): State<Arc<App>>, Path(id): Path<u32>) -> Result<Json<Value>, Failure> {
     Ok(Json(row(&app, &app.run(id)?)))
 }

@@ -1,4 +1,4 @@
-//! The routes that scripts of the first dashboard ask for, with its names. What was not measured is
+//! Routes that scripts of the first dashboard use, with its names. A value that was not measured is
 //! null, with the reason.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ const TOP: usize = 100;
 const MAX_NODES: usize = 200_000;
 const MEGABYTE: f64 = 1e6;
 
-/// Which run.
+/// Query: number of the run.
 #[derive(Deserialize)]
 pub struct RunQuery {
     run: Option<u32>,
@@ -75,7 +75,7 @@ fn with(run: &RegisteredRun, fields: Value) -> Json<Value> {
     Json(all.into())
 }
 
-/// `GET /api/profiler/flame`
+/// Answers `GET /api/profiler/flame`.
 pub async fn flame(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> SeedAnswer {
     let run = wanted(&app, &asked)?;
     let folded = exported(&app, &run, "folded", &[], &BTreeMap::new()).await;
@@ -128,7 +128,7 @@ impl Node {
     }
 }
 
-/// `GET /api/profiler/memory`
+/// Answers `GET /api/profiler/memory`.
 pub async fn memory(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> SeedAnswer {
     let run = wanted(&app, &asked)?;
     let tables = tables(&app, &run, "device-memory").await?;
@@ -154,7 +154,7 @@ pub async fn memory(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) 
     ))
 }
 
-/// `GET /api/profiler/timeline`
+/// Answers `GET /api/profiler/timeline`.
 pub async fn timeline(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> SeedAnswer {
     let run = wanted(&app, &asked)?;
     let tables = tables(&app, &run, "breakdown").await?;
@@ -176,7 +176,7 @@ pub async fn timeline(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>
     ))
 }
 
-/// `GET /api/profiler/kernels`
+/// Answers `GET /api/profiler/kernels`.
 pub async fn kernels(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> SeedAnswer {
     let run = wanted(&app, &asked)?;
     let tables = tables(&app, &run, "kernels").await?;
@@ -202,7 +202,7 @@ fn top_kernels(tables: &Value) -> Value {
     })
 }
 
-/// `GET /api/profiler/hta`
+/// Answers `GET /api/profiler/hta`.
 pub async fn hta(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> SeedAnswer {
     let run = wanted(&app, &asked)?;
     let breakdown = tables(&app, &run, "breakdown").await?;
@@ -232,7 +232,7 @@ pub async fn hta(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> 
     ))
 }
 
-/// `GET /api/profiler/compile`
+/// Answers `GET /api/profiler/compile`.
 pub async fn compile(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> SeedAnswer {
     let run = wanted(&app, &asked)?;
     let tables = tables(&app, &run, "compile").await?;

@@ -1,4 +1,4 @@
-//! Which of the paths that were named is an archive.
+//! Finds out which of the given paths is an archive.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ pub struct Address {
 }
 
 impl Address {
-    /// The archive among what was named; none where there are only runs.
+    /// Returns the archive among the given paths, or `None` if all of them are runs.
     ///
-    /// Fails where an archive is named beside anything else. What is typed behind `://` is not
-    /// repeated: it could hold a secret.
+    /// Fails if an archive is given together with anything else. The error does not repeat what was
+    /// typed behind `://`, which could hold a secret.
     pub fn among(paths: &[PathBuf]) -> Result<Option<Address>, Failure> {
         let is_archive = |path: &&PathBuf| is_address(path.as_os_str()) || is_archive(path);
         let archives = paths.iter().filter(is_archive).count();
@@ -47,7 +47,7 @@ impl Address {
         }
         let found = Registry::of(&[PathBuf::from(&self.word)], "tprof serve DIR");
         let runs = found.map(|registry| registry.list().0).unwrap_or_default();
-        // Of a run called `run-1` the archive's own file has the name of an information file.
+        // The archive's own file of a run called `run-1` has the name of an information file.
         let is_own = |path: &Path| path.file_name().is_some_and(|name| name == COMMITS);
         runs.iter().filter(|run| !is_own(&run.entry.path)).count()
     }

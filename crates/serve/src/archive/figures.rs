@@ -20,12 +20,12 @@ use crate::work::Priority;
 const AT_ONCE: usize = 64;
 /// Over a store: a screen of them, each of some twenty requests.
 const AT_ONCE_OF_STORE: usize = 16;
-/// What failed is tried again after this time, if someone looks.
+/// A failed computation is retried after this time, if someone asks.
 const AGAIN: Duration = Duration::from_secs(60);
 /// A failure that took longer is of a store that does not answer: halves would wait as long.
 const SOON: Duration = Duration::from_secs(10);
 
-/// What is known of a run.
+/// Figures of a run, or why there are none.
 #[derive(Debug)]
 struct Summed {
     made: Result<Arc<Value>, Failure>,
@@ -33,7 +33,7 @@ struct Summed {
 }
 
 impl Summed {
-    /// What failed may be there later: a store that does not answer, a lost object that was put back.
+    /// A failure may pass: a store did not answer, or a lost object was put back.
     fn is_settled(&self) -> bool {
         self.made.is_ok() || self.at.elapsed() < AGAIN
     }
@@ -48,12 +48,14 @@ pub struct RunFigures {
 }
 
 impl RunFigures {
-    /// Those of a run; none where they are not made yet, and why where they cannot be.
+    /// Figures of a run: `None` if they are not computed yet, and an error if they cannot be
+    /// computed.
     pub fn of(&self, run: &ArchivedRun) -> Option<Result<Arc<Value>, Failure>> {
         lock(&self.known).get(&run.run).map(|known| known.made.clone())
     }
 
-    /// Has those made that are not yet, in the order of `runs`; how many that are.
+    /// Requests the figures that are missing, in the order of `runs`, and returns how many are
+    /// missing.
     pub fn request_missing(&self, runs: &[Arc<ArchivedRun>]) -> usize {
         let known = lock(&self.known);
         let is_missing =

@@ -15,7 +15,7 @@ use crate::work::{JobQueue, Priority};
 /// Why an archive has none of some figures.
 const NOT_ARCHIVED: &str = "archives do not have it; the run's own files do";
 
-/// An archive.
+/// An archive that is served.
 #[derive(Debug)]
 pub struct Archive {
     /// Version of tprof.
@@ -57,7 +57,7 @@ impl Archive {
         self.runs.listing()
     }
 
-    /// Has figures of runs made; how many are missing.
+    /// Requests missing figures of runs, and returns how many are missing.
     pub fn request_missing(&self, runs: &[Arc<ArchivedRun>]) -> usize {
         self.figures.request_missing(runs)
     }

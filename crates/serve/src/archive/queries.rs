@@ -1,4 +1,4 @@
-//! What `tprof-sql` is asked about an archive, and its answers.
+//! Queries that `tprof-sql` executes on an archive, and their results.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct ArchiveQueries {
     memory_bytes: u64,
 }
 
-/// What statements gave: of each an array of rows, as JSON.
+/// Results of statements: for each statement an array of rows, as JSON.
 #[derive(Debug)]
 pub struct Rows(Vec<Bytes>);
 
@@ -87,8 +87,8 @@ impl ArchiveQueries {
         self.jobs.act(&["archive".into(), list, how.into()]).await.map_err(explain_child_failure)
     }
 
-    /// Rows of statements over some runs, by their IDs; others are not read. What was asked before is
-    /// kept: a run of an archive never changes.
+    /// Returns the rows of statements over the runs with these IDs; other runs are not read.
+    /// Results are cached, because an archived run never changes.
     pub async fn ask(
         &self,
         runs: &[&str],
@@ -143,7 +143,7 @@ fn explain_child_failure(mut failure: Failure) -> Failure {
 pub struct RunRow<T> {
     /// ID of the run.
     pub run: String,
-    /// Its figures.
+    /// Figures of the run.
     #[serde(flatten)]
     pub figures: T,
 }

@@ -23,7 +23,7 @@ pub struct Listing {
     pub archive: String,
     /// The runs, the newest first.
     pub runs: Vec<Arc<ArchivedRun>>,
-    /// What of the archive could not be read, in sentences.
+    /// Parts of the archive that could not be read, in sentences.
     pub problems: Vec<String>,
     /// Why it is not known whether there are more by now.
     pub stale: Option<Failure>,
@@ -55,7 +55,7 @@ impl Runs {
         Ok(runs)
     }
 
-    /// What is known.
+    /// Returns the list as it is known now.
     pub fn listing(&self) -> Listing {
         self.state().listing.clone()
     }

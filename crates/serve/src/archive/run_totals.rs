@@ -17,7 +17,7 @@ pub const STATEMENTS: [&str; 6] = [
     "SELECT run, command, commit, ranks, start_unix_ns, duration_ns, finished, recorded, lost FROM runs",
     "SELECT run, bool_and(whole) AS whole FROM ranks GROUP BY run",
     "SELECT run, max(idle_share) AS idle_share FROM rank_summary GROUP BY run",
-    // As in the list of a directory: of the slowest rank.
+    // The slowest rank counts, as in the list of a directory.
     "SELECT run, max(median_ns) AS median_ns, max(steps) AS steps FROM \
      (SELECT run, rank, instance, host, median(CAST(duration_ns AS DOUBLE)) AS median_ns, count(*) AS steps \
       FROM rank_steps GROUP BY run, rank, instance, host) GROUP BY run",
@@ -76,7 +76,7 @@ pub const KEYS: [&[&str]; 6] = [
     &["findings"],
 ];
 
-/// What the statements gave of one run.
+/// Results of all statements for one run.
 #[derive(Debug, Default)]
 pub struct RunTotals {
     run: RunsRow,

@@ -1,9 +1,9 @@
-//! What every request must have before it is looked at, and every answer before it is sent.
+//! Checks every request before it is handled, and completes every answer before it is sent.
 //!
-//! A page elsewhere can send requests to any port of this machine, with the cookies of this host
-//! where it is of the same site (another port of it is), and can have its own name point here. So a
-//! request needs the token, a `Host` of this machine, and where a browser says which page sent it
-//! (`Origin`, `Sec-Fetch-Site`), this one.
+//! A page elsewhere can send requests to any port of this machine. It can send this host's cookies
+//! along if it is of the same site (another port of this host is), and it can point its own domain
+//! name here. So a request needs the token, a `Host` of this machine, and, where the browser says
+//! which page sent it (`Origin`, `Sec-Fetch-Site`), it must come from this server's page.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,18 +27,18 @@ use crate::failure::Failure;
 const BODY_BYTES: usize = 16 << 10;
 /// How long a client may take for it.
 const BODY_TIME: Duration = Duration::from_secs(10);
-/// What a request that changes something must have, which no form can send.
+/// Header that a request must have to change something. An HTML form cannot send it.
 pub const CHANGES: HeaderName = HeaderName::from_static("x-tprof");
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// What of an answer has no policy of its own: data.
+/// Content policy of answers that are data and have none of their own.
 const NO_CONTENT: HeaderValue =
     HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
 
 /// What requests are checked against.
 #[derive(Debug)]
 pub struct Guard {
-    /// The secret.
+    /// The secret token.
     pub token: Token,
     /// Names of this machine, without port.
     pub hosts: Vec<String>,
@@ -80,7 +80,8 @@ impl Guard {
 
     fn is_own_origin(&self, origin: &str) -> bool {
         let Some((scheme, authority)) = origin.split_once("://") else { return false };
-        // Without a port it is the scheme's own: a page of another server on this machine.
+        // Without a port, the host means the scheme's default port: that is a page of another
+        // server on this machine.
         let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
         let own_port = if self.is_encrypted { 443 } else { 80 };
         scheme == self.scheme() && (has_port || self.port == own_port) && self.is_own(authority)
@@ -143,7 +144,8 @@ impl Guard {
         let secure = if self.is_encrypted { "; Secure" } else { "" };
         let (name, token) = (self.cookie(), self.token.text());
         let cookie = format!("{name}={token}; Path=/; HttpOnly; SameSite=Strict{secure}");
-        // Not by a redirect: the cookie is not sent along one that began on another page.
+        // A redirect would not work: the browser does not send the cookie along a redirect that
+        // began on another page.
         let page = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
                     <meta http-equiv=\"refresh\" content=\"0; url=/\"><title>tprof</title></head>\
                     <body><p><a href=\"/\">Open the runs</a></p></body></html>\n";

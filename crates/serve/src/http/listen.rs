@@ -24,7 +24,7 @@ const HEAD_BYTES: usize = 16 << 10;
 
 /// Where connections come from.
 pub struct Listen {
-    /// The socket.
+    /// The listening socket.
     pub socket: TcpListener,
     /// With it, connections are encrypted.
     pub tls: Option<TlsAcceptor>,

@@ -56,7 +56,7 @@ impl Token {
         }
     }
 
-    /// As text.
+    /// Returns the token as text.
     pub fn text(&self) -> &str {
         &self.0
     }

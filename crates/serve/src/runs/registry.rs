@@ -23,9 +23,9 @@ const MAX_RUNS: usize = 20_000;
 pub struct RegisteredRun {
     /// Its number, from 1.
     pub id: u32,
-    /// What its files were when it was read.
+    /// State of its files when it was read.
     pub stamp: Stamp,
-    /// What is known of it.
+    /// What is known about it.
     pub entry: Arc<Entry>,
 }
 
@@ -71,7 +71,7 @@ impl Registry {
         Ok(Registry { roots, state: Mutex::default() })
     }
 
-    /// What was named.
+    /// Returns the paths that were given.
     pub fn roots(&self) -> &[PathBuf] {
         &self.roots
     }

@@ -25,7 +25,7 @@ use crate::work::{JobQueue, Priority, Tprof};
 
 /// Children at once.
 const AT_ONCE: usize = 2;
-/// What the format is called.
+/// Name of the format.
 const NAME: &str = "site";
 /// Runs that are named as damaged one by one.
 const MOST_NAMED: usize = 20;
@@ -183,7 +183,7 @@ async fn two_at_once<'a, T>(
     tokio::try_join!(worker(), worker()).map(|_| ())
 }
 
-/// What a reader of the site should know.
+/// Prints what a reader of the site should know.
 fn note(runs: &[RegisteredRun], parts: &Parts, missing: usize) {
     let damaged = || runs.iter().filter(|run| run.entry.state == "damaged");
     for run in damaged().take(MOST_NAMED) {

@@ -1,4 +1,4 @@
-//! What the pages ask for where there is no server, and the files that have it.
+//! The requests that the pages make, and the files that answer them where there is no server.
 
 use std::collections::HashMap;
 

@@ -22,14 +22,14 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Bytes of its errors that are read.
 const MAX_ERRORS: u64 = 64 << 10;
 
-/// What a child may take.
+/// Limits of a child process.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of memory.
     pub memory_bytes: u64,
     /// Bytes that it may write to one file.
     pub output_bytes: u64,
-    /// Time.
+    /// Longest time that it may run.
     pub time: Duration,
 }
 
@@ -39,9 +39,9 @@ struct Running(Option<Child>);
 impl Drop for Running {
     fn drop(&mut self) {
         let Some(mut child) = self.0.take() else { return };
-        // None: it has ended.
+        // Without a pid, it has already ended.
         let Some(pid) = child.id() else { return };
-        // Not SIGKILL at first: it removes its temporary files.
+        // SIGTERM comes before SIGKILL, so that it can remove its temporary files.
         let _ = kill(Pid::from_raw(pid as i32), Signal::SIGTERM);
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
@@ -52,7 +52,7 @@ impl Drop for Running {
     }
 }
 
-/// The program.
+/// The `tprof` program.
 #[derive(Clone, Debug)]
 pub struct Tprof {
     program: PathBuf,

@@ -20,26 +20,26 @@ const LEAST: Duration = Duration::from_secs(2);
 /// Requests that may wait; the next are refused.
 const MAX_WAITING: usize = 200;
 
-/// Who waits.
+/// Priority of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
-    /// A person.
+    /// A person waits for the result.
     Interactive,
     /// Nobody: a summary for the list. One at a time beside the one that is asked for, at a low
     /// priority.
     Background,
 }
 
-/// What is to be made.
+/// A command to execute.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// Words behind `tprof`.
     pub words: Vec<OsString>,
-    /// What the files of its runs are.
+    /// State of its runs' files.
     pub stamps: Vec<Stamp>,
     /// Whether one of its runs is in progress: its files change each moment.
     pub is_live: bool,
-    /// Who waits.
+    /// Priority of the job.
     pub priority: Priority,
 }
 
@@ -54,7 +54,7 @@ impl Job {
         }
     }
 
-    /// Of what never changes.
+    /// Creates a job whose result never changes.
     pub fn unchanging(words: Vec<OsString>, priority: Priority) -> Job {
         Job { words, stamps: Vec::new(), is_live: false, priority }
     }
@@ -67,7 +67,7 @@ type Answer = Result<Arc<Output>, Failure>;
 pub struct JobQueue {
     tprof: Tprof,
     cache: Mutex<ResultCache>,
-    /// What is made now, or waits for that.
+    /// Jobs that are running or waiting to run.
     making: Mutex<HashMap<Vec<OsString>, watch::Sender<Option<Answer>>>>,
     asked: Semaphore,
     quiet: Semaphore,
@@ -85,7 +85,7 @@ impl JobQueue {
         })
     }
 
-    /// What `tprof` prints for these words: kept, else made.
+    /// Returns what `tprof` prints for these arguments, from the cache or by running it.
     pub async fn get(self: &Arc<JobQueue>, job: Job) -> Answer {
         if let Some(answer) = self.cached(&job) {
             return answer;
@@ -106,7 +106,7 @@ impl JobQueue {
         self.tprof.run(words, false).await
     }
 
-    /// What is there without work, if it is still right.
+    /// Returns a cached result, if it is still valid.
     pub fn cached(&self, job: &Job) -> Option<Answer> {
         let made = lock(&self.cache).get(&job.words)?;
         let is_right = match made.answer.is_ok() {
@@ -117,7 +117,7 @@ impl JobQueue {
         is_right.then_some(made.answer)
     }
 
-    /// Has it made, once for all who wait.
+    /// Starts the job, once for all who wait for it.
     fn make(self: &Arc<JobQueue>, job: &Job) -> Result<watch::Receiver<Option<Answer>>, Failure> {
         let mut making = lock(&self.making);
         if let Some(to) = making.get(&job.words) {

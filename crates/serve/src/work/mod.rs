@@ -1,5 +1,5 @@
-//! What `tprof` makes as a child: reports, exports, comparisons; one at a time, with limits, and
-//! kept while the files are the same.
+//! Runs `tprof` as a child process for reports, exports and comparisons: one at a time, with
+//! limits. Output is cached as long as the run's files stay the same.
 
 mod child;
 mod job_queue;

@@ -1,5 +1,5 @@
-//! What a child printed: in memory if it is small, else in a file without a name, which ends
-//! with the server however that ends.
+//! Output of a child process: in memory if it is small, otherwise in a file without a name, which
+//! disappears with the server however it ends.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
@@ -7,12 +7,12 @@ use std::os::unix::fs::FileExt;
 
 use bytes::Bytes;
 
-/// Up to this, a text is held in memory.
+/// Largest text that is kept in memory, in bytes.
 const SMALL: u64 = 256 << 10;
 /// Bytes of a file that are read at once.
 const PIECE: usize = 64 << 10;
 
-/// What a child printed.
+/// Output of a child process.
 #[derive(Debug)]
 pub struct Output {
     length: u64,
@@ -26,7 +26,7 @@ enum Storage {
 }
 
 impl Output {
-    /// Of a file that was written to its end.
+    /// Takes the output from a file that was written completely.
     pub fn of(mut file: File) -> io::Result<Output> {
         let length = file.metadata()?.len();
         if length > SMALL {
@@ -38,7 +38,7 @@ impl Output {
         Ok(Output { length, storage: Storage::Memory(text.into()) })
     }
 
-    /// Bytes.
+    /// Length in bytes.
     pub fn len(&self) -> u64 {
         self.length
     }

@@ -1,4 +1,4 @@
-//! What was made before, with bounds: the least recently used goes first.
+//! Bounded cache of results: the least recently used one is evicted first.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -16,11 +16,11 @@ const MAX_BYTES: u64 = 2 << 30;
 /// Answers; each larger one is an open file.
 const MAX_ANSWERS: usize = 400;
 
-/// What was made of which files.
+/// A result and the state of the files it was made from.
 #[derive(Clone, Debug)]
 pub struct CachedResult {
     pub stamps: Vec<Stamp>,
-    /// Until then an answer on a run in progress, or a failure, is used again.
+    /// Until this moment, an answer about a run in progress, or a failure, is reused.
     pub good_until: Instant,
     pub answer: Result<Arc<Output>, Failure>,
 }

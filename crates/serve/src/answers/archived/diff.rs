@@ -106,14 +106,14 @@ struct Change {
     count: Option<f64>,
 }
 
-/// What a name took in a run, of a step and a rank.
+/// Time of one name in a run, per step and rank.
 #[derive(Clone, Copy, Default)]
 struct Share {
     ns: f64,
     count: Option<f64>,
 }
 
-/// `GET /api/v1/diff`
+/// Answers `GET /api/v1/diff`.
 pub async fn diff(
     State(archive): State<Arc<Archive>>,
     Query(pair): Query<Pair>,
@@ -142,7 +142,7 @@ pub async fn diff(
     };
     let mut notes = vec!["From an archive: sums of each rank, without intervals.".to_owned()];
     for (at, (key, what, table, _)) in CHANGES.iter().enumerate() {
-        // Without its table it is not known what a run did: that is no change.
+        // Without this table it is unknown what a run did, which must not look like a change.
         let unknown = [&a, &b].into_iter().find(|run| !run.tables.contains_key(*table));
         let mut made = match unknown {
             Some(_) => Vec::new(),
@@ -191,7 +191,8 @@ fn ranks(figures: &Value) -> f64 {
     1.0 / figures["ranks"].as_f64().unwrap_or(1.0).max(1.0)
 }
 
-/// What a sum over all ranks and steps is multiplied with; none without steps.
+/// Factor that turns a sum over all ranks and steps into a value per step and rank; `None` without
+/// steps.
 fn share(figures: &Value) -> Option<f64> {
     let steps = figures["steps"].as_f64().filter(|steps| *steps > 0.0)?;
     Some(ranks(figures) / steps)

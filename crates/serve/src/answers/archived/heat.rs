@@ -45,7 +45,7 @@ impl StepValue {
     }
 }
 
-/// `GET /api/v1/runs/ID/heat`
+/// Answers `GET /api/v1/runs/ID/heat`.
 pub async fn heat(
     State(archive): State<Arc<Archive>>,
     Path(id): Path<u32>,

@@ -20,7 +20,7 @@ const METRICS: [Metric; 5] = [
     ("findings", "count", true),
 ];
 
-/// `GET /api/v1/history`
+/// Answers `GET /api/v1/history`.
 pub async fn history(
     State(archive): State<Arc<Archive>>,
     Query(asked): Query<HistoryQuery>,

@@ -6,7 +6,7 @@
 pub struct ArchivedKind {
     /// Its name, as of `tprof report`; `rank-files` is none of them.
     pub name: &'static str,
-    /// What it shows.
+    /// Description of what the report shows.
     pub about: &'static str,
     /// Its tables; those of a report are not all.
     pub tables: &'static [Table],
@@ -18,13 +18,13 @@ pub struct Table {
     pub key: &'static str,
     /// Table of the archive.
     pub source: &'static str,
-    /// What its rows are of, in a sentence: "the run has no …".
+    /// Names what the rows describe, in a sentence such as "the run has no …".
     pub of: &'static str,
-    /// What is selected.
+    /// Columns that are selected.
     select: &'static str,
     /// Groups and order.
     rest: &'static str,
-    /// Most rows.
+    /// Largest number of rows.
     pub limit: u64,
 }
 
@@ -49,7 +49,7 @@ const fn of(name: &'static str, about: &'static str, tables: &'static [Table]) -
     ArchivedKind { name, about, tables }
 }
 
-/// All kinds.
+/// All archived kinds of report.
 pub const KINDS: &[ArchivedKind] = &[
     of(
         "findings",

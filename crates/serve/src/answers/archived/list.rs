@@ -17,7 +17,7 @@ fn routes() -> impl Iterator<Item = &'static Route> {
     ROUTES.iter().filter(|route| is_answered(route.endpoint))
 }
 
-/// `GET /api/v1`
+/// Answers `GET /api/v1`.
 pub async fn about(State(archive): State<Arc<Archive>>) -> Json<Value> {
     let kinds = KINDS.iter().map(|kind| json!({ "name": kind.name, "about": kind.about }));
     let address = archive.known().archive;
@@ -33,12 +33,12 @@ pub async fn about(State(archive): State<Arc<Archive>>) -> Json<Value> {
     }))
 }
 
-/// `GET /api/v1/openapi.json`
+/// Answers `GET /api/v1/openapi.json`.
 pub async fn openapi(State(archive): State<Arc<Archive>>) -> Json<Value> {
     Json(described(&archive.tprof, routes()))
 }
 
-/// `GET /api/v1/runs`
+/// Answers `GET /api/v1/runs`.
 pub async fn all(State(archive): State<Arc<Archive>>) -> Json<Value> {
     let listing = archive.listing();
     let pending = archive.request_missing(&listing.runs);
@@ -55,7 +55,7 @@ pub async fn all(State(archive): State<Arc<Archive>>) -> Json<Value> {
     }))
 }
 
-/// `GET /api/v1/runs/ID`
+/// Answers `GET /api/v1/runs/ID`.
 pub async fn one(
     State(archive): State<Arc<Archive>>,
     Path(id): Path<u32>,

@@ -1,5 +1,6 @@
-//! What an archive answers: the same routes with documents of the same shape, as far as sums of ranks
-//! have them. All others state why an archive has nothing, and where it is.
+//! Routes of a server that shows an archive: the same routes with documents of the same shape, as
+//! far as sums per rank suffice. All other routes answer why an archive lacks the data, and where
+//! it is.
 
 mod diff;
 mod heat;

@@ -16,18 +16,18 @@ use crate::failure::Failure;
 
 /// The kind that is no report.
 const RANK_FILES: &str = "rank-files";
-/// What all others state of themselves.
+/// Note that all other documents carry about themselves.
 const SUMS: &str =
     "From an archive: sums of each rank. Other tables of this report need the run itself.";
 
-/// What can be asked for.
+/// Query parameters of a report.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReportQuery {
     rank: Option<u32>,
 }
 
-/// `GET /api/v1/runs/ID/report/KIND`
+/// Answers `GET /api/v1/runs/ID/report/KIND`.
 pub async fn report(
     State(archive): State<Arc<Archive>>,
     Path((id, name)): Path<(u32, String)>,
