@@ -1,8 +1,7 @@
 //! Collectives at the time of their kernels.
 //!
-//! A call returns long before its collective is over, so the call's time reveals
-//! little; the kernel's does. Collectives are few beside kernels: they are held
-//! in memory, sorted.
+//! A call returns long before its collective is over, so the call's time says little, unlike the
+//! kernel's. Collectives are few compared with kernels, so they are held in memory, sorted.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
@@ -11,7 +10,7 @@ use tprof_trace::model::{Collective, Kernel, ProcessIndex};
 
 use crate::Window;
 
-/// A collective, and when it ran: its kernel's time, else its call's.
+/// A collective and when it ran: the time of its kernel, or else of its call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimedCollective {
     pub row: Collective,
@@ -19,14 +18,14 @@ pub(crate) struct TimedCollective {
     pub end_ns: u64,
 }
 
-/// A number that is the same on all ranks that take part in an operation, and that no arrow
-/// within a rank has. A library may number the operations of each name by themselves.
+/// Returns a number that is the same on all ranks that take part in an operation, and that no arrow
+/// within a rank has. A library may number the operations of each name separately.
 pub(crate) fn shared_id(trace: &TraceFile, row: &Collective) -> Option<u64> {
     let name = fnv1a(trace.name(row.name).as_bytes());
     Some(joined(&[row.communicator?, name, row.sequence?]) | 1 << 63)
 }
 
-/// The collectives that ran in a window, by time.
+/// Returns the collectives that ran in a window, by time.
 pub(crate) fn timed_collectives(trace: &TraceFile, window: Window) -> Vec<TimedCollective> {
     let rows: Vec<Collective> = trace.blocks::<Collective>().flatten().collect();
     if rows.is_empty() {

@@ -1,20 +1,20 @@
-//! Curves thinned out for a viewer: one point per stretch of time, the highest.
+//! Curves thinned for a viewer: one point per stretch of time, the highest.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{HeapWhat, MemoryRecording, ProcessIndex};
 
-/// Most points of a curve over the length of a run …
+/// Largest number of points of a curve over a run …
 pub(crate) const POINTS: u64 = 4_000;
-/// … but never closer than this.
+/// … which are at least this far apart.
 const LEAST_STRETCH_NS: u64 = 100_000;
 
-/// Stretch of time that one point stands for, in a run that lasts `span_ns`.
+/// Returns the stretch of time that one point stands for, in a run that lasts `span_ns`.
 pub(crate) fn stretch(span_ns: u64) -> u64 {
     (span_ns / POINTS).max(LEAST_STRETCH_NS)
 }
 
-/// Keeps the highest point of each stretch, and the last one of all.
+/// Keeps the highest point of each stretch of time, and the very last point.
 pub(crate) struct Downsampler<V = u64> {
     stretch_ns: u64,
     until_ns: u64,
@@ -27,7 +27,7 @@ impl<V: Copy + PartialOrd> Downsampler<V> {
         Downsampler { stretch_ns, until_ns: 0, highest: None, last: None }
     }
 
-    /// Takes a point; gives one that is ready. Times must not fall.
+    /// Takes a point and returns one that is ready. Times must not decrease.
     pub fn point(&mut self, time_ns: u64, value: V) -> Option<(u64, V)> {
         let ready = if time_ns >= self.until_ns { self.highest.take() } else { None };
         match self.highest {
@@ -42,15 +42,15 @@ impl<V: Copy + PartialOrd> Downsampler<V> {
         ready
     }
 
-    /// What is left at the end: the highest of the last stretch, then the last point.
+    /// Returns what is left at the end: the highest point of the last stretch, then the last point.
     pub fn rest(self) -> impl Iterator<Item = (u64, V)> {
         let last = self.last.filter(|last| Some(*last) != self.highest);
         self.highest.into_iter().chain(last)
     }
 }
 
-/// Calls `point` with the thinned live heap bytes of each process of a file:
-/// from its events where all were recorded, else from its own totals.
+/// Calls `point` with the thinned live heap bytes of each process of a file. They come from its
+/// allocation events if all were recorded, otherwise from its own totals.
 pub(crate) fn heap<E>(
     file: &TraceFile,
     stretch_ns: u64,

@@ -1,4 +1,4 @@
-//! How much of each stretch of time a device ran kernels.
+//! The share of each stretch of time in which a device ran kernels.
 //!
 //! Kernels overlap, so their union counts, never their sum.
 
@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use tprof_trace::model::{Kernel, ProcessIndex};
 
-/// Stretches over a run …
+/// Number of stretches over a run …
 const STRETCHES: u64 = 1000;
-/// … but none shorter than this.
+/// … which are at least this long.
 const LEAST_STRETCH_NS: u64 = 1_000_000;
 
 /// Busy time of all devices of a file.
@@ -21,9 +21,9 @@ pub(crate) struct DeviceBusyTime {
 
 #[derive(Debug, Default)]
 struct Device {
-    /// Everything before is accounted for.
+    /// Everything before this time is accounted for.
     until_ns: u64,
-    /// Busy nanoseconds of each stretch with work, by its number.
+    /// Busy nanoseconds of each stretch that has work, by its number.
     busy_ns: Vec<(u64, u64)>,
 }
 
@@ -33,7 +33,7 @@ impl DeviceBusyTime {
         DeviceBusyTime { first_ns, stretch_ns, devices: BTreeMap::new() }
     }
 
-    /// Adds a kernel. They must come by start.
+    /// Adds a kernel. Kernels must come in order of their starts.
     pub fn kernel(&mut self, row: &Kernel) {
         let device = self.devices.entry((row.process, row.device)).or_default();
         let end_ns = row.start_ns.saturating_add(row.duration_ns);
@@ -53,8 +53,8 @@ impl DeviceBusyTime {
         }
     }
 
-    /// Process, device, beginning of a stretch, busy share of it; 0 at the beginning of each time
-    /// without work, which lasts until the next point.
+    /// Returns process, device, beginning of a stretch, and its busy share. The share is 0 at the
+    /// beginning of each time without work, which lasts until the next point.
     pub fn points(self) -> impl Iterator<Item = (ProcessIndex, u32, u64, f64)> {
         let (first_ns, stretch_ns) = (self.first_ns, self.stretch_ns);
         self.devices.into_iter().flat_map(move |((process, device), found)| {

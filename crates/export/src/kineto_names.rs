@@ -1,9 +1,9 @@
-//! Categories and names, as torch.profiler spells them, for rows that bring none.
+//! Categories and names, as torch.profiler spells them, for rows that have none of their own.
 
 use tprof_trace::model::ThreadState;
 use tprof_trace::model::{CopyKind, DeviceSpanKind, SpanKind, SyncKind};
 
-/// Category of a span; none where its own is enough.
+/// Returns the category of a span; `None` if its own category suffices.
 pub(crate) fn of_span(kind: SpanKind) -> Option<&'static str> {
     match kind {
         SpanKind::Runtime => Some("cuda_runtime"),
@@ -17,7 +17,7 @@ pub(crate) fn of_span(kind: SpanKind) -> Option<&'static str> {
     }
 }
 
-/// Category of an interval on a stream; none where its own is enough.
+/// Returns the category of an interval on a stream; `None` if its own category suffices.
 pub(crate) fn of_device_span(kind: DeviceSpanKind) -> Option<&'static str> {
     match kind {
         DeviceSpanKind::Annotation => Some("gpu_user_annotation"),
@@ -30,7 +30,7 @@ pub(crate) fn of_copy(kind: CopyKind) -> &'static str {
     if kind == CopyKind::Memset { "gpu_memset" } else { "gpu_memcpy" }
 }
 
-/// Name of a synchronisation that has none.
+/// Returns the name of a synchronisation that has none.
 pub(crate) fn sync_name(kind: SyncKind) -> &'static str {
     match kind {
         SyncKind::Event => "Event Sync",
@@ -41,7 +41,7 @@ pub(crate) fn sync_name(kind: SyncKind) -> &'static str {
     }
 }
 
-/// Innermost frame of a thread that was not on a core; none if it was.
+/// Returns the innermost frame of a thread that was not on a core; `None` if it was.
 pub(crate) fn waiting(state: ThreadState) -> Option<&'static str> {
     match state {
         ThreadState::Running => None,

@@ -1,13 +1,13 @@
-//! Perfetto's own protobuf: all ranks on one clock in one file, for
-//! <https://ui.perfetto.dev> and `trace_processor`.
+//! Perfetto's own protobuf: all ranks on one clock in one file, for <https://ui.perfetto.dev> and
+//! `trace_processor`.
 //!
-//! Processes, threads, streams and communicators are tracks; spans, kernels,
-//! copies, waits and collectives are slices on them; launches are joined to what
-//! they started, and collectives to the same one on other ranks, by arrows;
-//! memory, queue and utilisation are curves; samples are call stacks. Only the
-//! few messages of the schema that this takes are known here (`fields`).
+//! Processes, threads, streams and communicators are tracks; spans, kernels, copies, waits and
+//! collectives are slices on them. Arrows join launches to the work that they started, and
+//! collectives to the same collective on other ranks. Memory, queue length and utilisation are
+//! curves; samples are call stacks. Only the few messages of the schema that this needs are known
+//! here (`fields`).
 //!
-//! One rank is in memory at a time, and of that a block of each table.
+//! One rank is in memory at a time, and only one block of each of its tables.
 
 mod args;
 mod curves;
@@ -35,11 +35,11 @@ use packet_writer::{Clock, PacketWriter};
 use rank_writer::RankWriter;
 use tracks::{CounterOwner, Shared, Unit};
 
-/// Fast: level 6 takes three times the CPU for little less.
+/// Fast: level 6 takes three times the CPU time for little gain.
 const LEVEL: u32 = 1;
-/// Least size of a rank: its names need some bytes.
+/// Smallest size limit per rank: its names need some bytes.
 const LEAST_BYTES: u64 = 256 << 10;
-/// What is kept free for the ends of open slices and the last curves.
+/// Bytes reserved for the ends of open slices and the last curves.
 const REST_BYTES: u64 = 64 << 10;
 
 /// Writes one file: `trace.pftrace.gz`, or what the options name; it is
@@ -104,7 +104,7 @@ fn write<W: Write>(
             let share = max / count;
             share * (at as u64 + 1) - share / 16 - REST_BYTES
         });
-        // Two sequences a rank: events in order, and everything else.
+        // Two sequences per rank: events in order, and everything else.
         let ids = (2 * at as u64 + 1, Clock::new(selection.zero.unix_ns));
         let name = (label.clone(), file.rank.map_or(u64::from(u32::MAX), u64::from));
         let scene = RankWriter::new(&part, out, &mut shared, name, ids).map_err(failed)?;
@@ -126,7 +126,7 @@ fn write<W: Write>(
     out.finish().map_err(failed)
 }
 
-/// Writes one rank; returns where it was cut because it was full.
+/// Writes one rank. Returns the time where it was cut, if it became full.
 fn rank<W: Write>(
     mut scene: RankWriter<'_, '_, W>,
     second: u64,
@@ -187,11 +187,11 @@ fn rank<W: Write>(
     Ok((scene.finish()?, cut_ns))
 }
 
-/// Launches before the start of their work.
+/// Launches whose work has not started yet.
 #[derive(Default)]
 struct Queue {
     waiting: FxHashSet<(ProcessIndex, u64)>,
-    /// The curve of each process, and its last value.
+    /// Curve of each process, and its last value.
     depths: FxHashMap<ProcessIndex, (u64, i64)>,
 }
 
@@ -242,7 +242,7 @@ impl Queue {
     }
 }
 
-/// The allocator's own totals.
+/// Writes the allocator's own totals.
 fn allocation<W: Write>(
     scene: &mut RankWriter<'_, '_, W>,
     row: &DeviceAllocation,
@@ -255,7 +255,7 @@ fn allocation<W: Write>(
         Allocator::Framework => ("allocated by the framework", "reserved by the framework"),
         Allocator::Library => ("allocated", "reserved"),
         Allocator::Pool => ("allocated from pools", "reserved by pools"),
-        // These have no totals of their own.
+        // These allocations have no totals of their own.
         Allocator::Virtual | Allocator::Imported | Allocator::Registered => return Ok(()),
     };
     for (name, bytes) in [(given, row.total_allocated_bytes), (held, row.total_reserved_bytes)] {

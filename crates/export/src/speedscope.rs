@@ -1,8 +1,7 @@
-//! speedscope: a profile per thread, in one JSON file for
-//! <https://www.speedscope.app>.
+//! speedscope: a profile per thread, in one JSON file for <https://www.speedscope.app>.
 //!
-//! Host spans are a profile of each thread in order of time, samples another, and
-//! host allocations one of each process. Frames that are not on a core end in
+//! Host spans are one profile per thread, in order of time. Samples are another profile per thread,
+//! and host allocations one per process. Frames that are not on a core end in a frame that says
 //! what their thread waits for.
 
 use std::collections::BTreeMap;
@@ -64,7 +63,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
 struct Speedscope {
     frames: Vec<Value>,
     numbers: FxHashMap<(String, String, u32), u64>,
-    /// Each as its JSON, without the braces around.
+    /// Profiles as JSON, without their outer braces.
     profiles: Vec<Text>,
 }
 
@@ -126,7 +125,7 @@ fn head(kind: &str, name: &str, unit: &str, (start, end): (u64, u64)) -> Text {
     text
 }
 
-/// Spans of a lane on their way to a profile.
+/// Spans of one lane while they become a profile.
 #[derive(Default)]
 struct ThreadLane {
     events: Text,

@@ -1,9 +1,9 @@
 //! TensorBoard: a log directory with event files, and traces for its PyTorch profiler plugin.
 //!
-//! `DIR/rank-0.pt.trace.json.gz` for each rank is what [`crate::chrome`] writes, by the name that
-//! the plugin searches: workers of one run lie in one directory. `DIR/rank-0/events.out.tfevents.…`
-//! has the rank's curves, histograms and the graph of its model, since a directory is a run there; the event file of
-//! `DIR` itself has the texts of the whole run.
+//! `DIR/rank-0.pt.trace.json.gz` of each rank is written by [`crate::chrome`] under the name that
+//! the plugin looks for; workers of one run share a directory. `DIR/rank-0/events.out.tfevents.…`
+//! holds the rank's curves, histograms and model graph, because TensorBoard takes each directory
+//! for a run. The event file in `DIR` itself holds the texts of the whole run.
 
 mod analysis;
 mod event_times;
@@ -37,7 +37,8 @@ pub use live::LiveLog;
 use progress::Extent;
 use rank::{MissingData, RankLog};
 
-/// What the page of the archived plugin `torch-tb-profiler` loads, and what does without.
+/// What the page of the archived plugin `torch-tb-profiler` loads from the network, and what works
+/// without.
 const PLUGIN: &str = "without a network the PyTorch profiler plugin (torch-tb-profiler, archived) shows empty pages: \
                       it loads Google Charts from www.gstatic.com; curves, histograms, the graph and texts need \
                       neither the plugin nor a network";
@@ -70,7 +71,7 @@ pub fn export(
         Ok(written)
     };
     let mut written = write().map_err(|error| match error {
-        // The name that users have for it.
+        // Report the name that users know.
         ExportError::Write { source, .. } => ExportError::Write { path: path.clone(), source },
         other => other,
     })?;
@@ -79,7 +80,7 @@ pub fn export(
     Ok(written)
 }
 
-/// How to look at it, and what of that needs a network: the last lines of an export.
+/// Notes how to view the output, and what of that needs a network: the last lines of an export.
 fn note_how_to_open(path: &Path, written: &mut Written) {
     written.notes.push(format!("tensorboard --logdir {}", path.display()));
     written.notes.push(PLUGIN.to_owned());
@@ -160,7 +161,7 @@ fn log_texts(
     Ok(())
 }
 
-/// As TensorFlow and PyTorch name an event file: its time and host.
+/// Names an event file by time and host, as TensorFlow and PyTorch do.
 fn file_name(selection: &Selection<'_>, file: &RankFile) -> String {
     let host = TraceFile::read_header(&file.path).map(|header| header.host).unwrap_or_default();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');

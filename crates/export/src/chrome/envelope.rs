@@ -1,4 +1,4 @@
-//! What a file has beside its events: rank, devices, names of processes.
+//! The parts of a file apart from its events: rank, devices, names of processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -14,7 +14,8 @@ use crate::gpus::{Gpu, Gpus};
 use crate::text::Text;
 use crate::{OpenRank, Window};
 
-/// The "process" of a device that no process of the file uses: CUDA gives it no number.
+/// Returns the "process" of a device that no process of the file uses, to which CUDA gives no
+/// number.
 pub(super) fn of_host(device: u32) -> u64 {
     1_000 + u64::from(device)
 }
@@ -23,14 +24,14 @@ pub(super) fn of_host(device: u32) -> u64 {
 const DEVICE_SORT_INDEX: u64 = 5_000_000;
 const BASE: &str = "baseTimeNanoseconds";
 
-/// The file's frame.
+/// The members around the list of events.
 pub(super) struct Envelope<'a> {
     part: &'a OpenRank<'a>,
-    /// Made of a trace in this format: it brought its own top level.
+    /// Whether the trace was imported from this format and brought its own top level.
     pub imported: bool,
-    /// What times count from: of the run's clock if imported, else of the host's.
+    /// Clock of the times: the run's clock if the trace was imported, otherwise the host's.
     pub clock: Clock,
-    /// What that moment is called, and whether it comes before the events.
+    /// Base time of the file, if it is written, and whether it comes before the events.
     base: Option<u64>,
     base_first: bool,
     last_rank: Option<u32>,
@@ -51,8 +52,8 @@ impl<'a> Envelope<'a> {
         if !imported {
             return about;
         }
-        // The importer adds the base to times where it comes before them: then they
-        // lie after it. Kineto writes it last.
+        // The importer adds the base to times if the base comes before the events; the times then
+        // count from after it. Kineto writes the base last.
         let base: Option<u64> = trace.property(BASE).and_then(|text| text.parse().ok());
         let (first_ns, _) = trace.extent_ns().unwrap_or((0, 0));
         let from = |start_ns| Clock { start_ns, late_ns: 0 };
@@ -62,7 +63,7 @@ impl<'a> Envelope<'a> {
         }
     }
 
-    /// Members before the events.
+    /// Writes the members before the events.
     pub fn begin(&self, text: &mut Text) {
         if !self.imported {
             text.raw("\"schemaVersion\":1,");
@@ -82,7 +83,7 @@ impl<'a> Envelope<'a> {
         text.raw(",");
     }
 
-    /// The rank, and the job as far as it is known.
+    /// Returns the rank, and what is known about the job.
     fn distributed(&self) -> Value {
         let trace = &self.part.trace;
         let mut info = Map::new();
@@ -98,7 +99,7 @@ impl<'a> Envelope<'a> {
         info.into()
     }
 
-    /// Names of processes, threads, devices and streams.
+    /// Writes the names of processes, threads, devices and streams.
     pub fn metadata<W: Write>(&self, to: &mut Writer<'_, W>) -> io::Result<()> {
         let trace = &self.part.trace;
         let mut last: BTreeMap<Box<str>, &Process> = BTreeMap::new();
@@ -149,7 +150,7 @@ impl<'a> Envelope<'a> {
         }
     }
 
-    /// Labels of devices that were sampled and that no process of the file uses.
+    /// Writes labels of devices that were sampled but that no process of the file uses.
     fn devices_of_host<W: Write>(&self, to: &mut Writer<'_, W>) -> io::Result<()> {
         let trace = &self.part.trace;
         let gpus = Gpus::of(trace);
@@ -163,7 +164,7 @@ impl<'a> Envelope<'a> {
         Ok(())
     }
 
-    /// Labels of devices, and names of streams that have one.
+    /// Writes labels of devices, and names of streams that have one.
     fn streams<W: Write>(&self, to: &mut Writer<'_, W>) -> io::Result<()> {
         let trace = &self.part.trace;
         let devices: BTreeSet<u32> = trace.devices().iter().map(|device| device.device).collect();
@@ -182,7 +183,7 @@ impl<'a> Envelope<'a> {
         Ok(())
     }
 
-    /// Members after the events.
+    /// Writes the members after the events.
     pub fn end<W: Write>(&self, to: Writer<'_, W>, cut_ns: Option<u64>) -> io::Result<W> {
         let trace = &self.part.trace;
         to.end(|text| {
@@ -210,7 +211,7 @@ impl<'a> Envelope<'a> {
         })
     }
 
-    /// What a reader of the file should know of it.
+    /// Returns facts that a reader of the file should know.
     fn facts(&self, cut_ns: Option<u64>) -> Map<String, Value> {
         let trace = &self.part.trace;
         let mut facts = Map::new();
@@ -257,7 +258,7 @@ fn metadata<W: Write>(
     })
 }
 
-/// Devices with Kineto's keys.
+/// Returns devices with Kineto's keys.
 fn devices(trace: &TraceFile) -> Vec<Value> {
     let one = |row: &Device| {
         let mut keys = Map::new();

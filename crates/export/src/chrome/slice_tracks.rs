@@ -1,6 +1,7 @@
-//! Where slices go: those that cross another one of their thread or stream go to a track of its own.
+//! Chooses tracks for slices: a slice that crosses another one on its thread or stream goes to a
+//! separate track.
 //!
-//! The format has one stack of slices for each `tid`, and Perfetto drops what crosses it.
+//! The format has one stack of slices per `tid`, and Perfetto drops slices that cross.
 
 use std::io::{self, Write};
 
@@ -9,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::writer::Writer;
 use crate::lanes::NestedLanes;
 
-/// Numbers of tracks that no kernel gives to a thread, and no driver to a stream.
+/// First number for extra tracks: no kernel gives it to a thread, and no driver to a stream.
 const FIRST_TRACK: u64 = 1_000_000_000;
 
 /// The tracks of a file, by `"pid":1,"tid":2`.
@@ -17,7 +18,8 @@ const FIRST_TRACK: u64 = 1_000_000_000;
 pub(super) struct SliceTracks {
     lanes: FxHashMap<Box<str>, SliceLanes>,
     tracks: u64,
-    /// Where a slice went that crosses another one, by its place and start.
+    /// Places of slices that were moved because they cross another one, by original place and
+    /// start.
     moved: FxHashMap<(Box<str>, u64), Box<str>>,
     crossing: u64,
 }
@@ -25,13 +27,13 @@ pub(super) struct SliceTracks {
 #[derive(Default)]
 struct SliceLanes {
     nested: NestedLanes,
-    /// Places of the lanes beyond the first.
+    /// Places of the second and further lanes.
     further: Vec<Box<str>>,
 }
 
 impl SliceTracks {
-    /// The place of a slice that belongs at `place`, which a reader knows as `label`. Slices come
-    /// in order of their starts.
+    /// Returns the place of a slice that belongs at `place`, which a reader knows as `label`.
+    /// Slices must come in order of their starts.
     pub fn of_slice<W: Write>(
         &mut self,
         place: Box<str>,
@@ -66,7 +68,7 @@ impl SliceTracks {
         Ok(track)
     }
 
-    /// The place of an arrow's end: that of the slice which begins there.
+    /// Returns the place of an arrow's end, which is that of the slice that begins there.
     pub fn of_point(&self, place: Box<str>, time_ns: u64) -> Box<str> {
         if self.moved.is_empty() {
             return place;
@@ -75,7 +77,7 @@ impl SliceTracks {
         self.moved.get(&key).cloned().unwrap_or(key.0)
     }
 
-    /// Slices that are on tracks of their own.
+    /// Number of slices on tracks of their own.
     pub fn crossing(&self) -> u64 {
         self.crossing
     }

@@ -1,7 +1,7 @@
-//! What is no event of a thread or stream: curves, marks, losses, lives.
+//! Data that is not an event of a thread or stream: curves, marks, losses, process lifetimes.
 //!
-//! These come from small tables, or are computed. They go into a sequence of
-//! their own with absolute times, so that they need no order.
+//! It comes from small tables, or is computed. It goes into a sequence of its own with absolute
+//! times, so that it needs no order.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ use crate::device_busy::DeviceBusyTime;
 use crate::gpus::{Gpu, Gpus};
 use crate::proto::Proto;
 
-/// Writes everything of a rank that is not in its large tables; returns how many rows.
+/// Writes everything of a rank that is not in its large tables, and returns the number of rows.
 pub(super) fn write<W: Write>(scene: &mut RankWriter<'_, '_, W>, sequence: u64) -> io::Result<u64> {
     lives(scene, sequence)?;
     marks(scene, sequence)?;
@@ -122,7 +122,7 @@ fn instant<W: Write>(
     })
 }
 
-/// Heap curves, thinned, and measured quantities as they are.
+/// Writes heap curves, thinned, and measured quantities, all points.
 fn memory<W: Write>(scene: &mut RankWriter<'_, '_, W>, sequence: u64) -> io::Result<u64> {
     let (trace, window) = (&scene.part.trace, scene.part.window);
     let (first_ns, last_ns) = trace.extent_ns().unwrap_or_default();
@@ -167,7 +167,7 @@ fn memory<W: Write>(scene: &mut RankWriter<'_, '_, W>, sequence: u64) -> io::Res
     Ok(rows)
 }
 
-/// The track of a curve.
+/// Returns the owner of a curve's track.
 fn owner(process: Option<ProcessIndex>, gpu: Option<Gpu>) -> CounterOwner {
     match (process, gpu) {
         (_, Some(Gpu::Seen(Some(process), device))) => CounterOwner::Device(process, device),
@@ -177,7 +177,7 @@ fn owner(process: Option<ProcessIndex>, gpu: Option<Gpu>) -> CounterOwner {
     }
 }
 
-/// Name and unit of a quantity; bytes, which the unit states, are not in the name again.
+/// Returns the name and unit of a quantity. The name does not repeat "bytes" if the unit says so.
 fn named(name: &str) -> (&str, Unit) {
     let unit = match CounterUnit::of(name) {
         CounterUnit::Bytes => Unit::Bytes,
@@ -190,7 +190,7 @@ fn named(name: &str) -> (&str, Unit) {
     (name.strip_suffix("_bytes").unwrap_or(name), unit)
 }
 
-/// How busy each device was: the share of each stretch in which a kernel ran.
+/// Writes how busy each device was: the share of each stretch in which a kernel ran.
 pub(super) fn utilisation<W: Write>(
     scene: &mut RankWriter<'_, '_, W>,
     sequence: u64,

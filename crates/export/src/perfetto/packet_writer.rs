@@ -1,4 +1,4 @@
-//! Packets, one after another, in one sequence per rank.
+//! Writes packets one after another, in one sequence per rank.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use crate::proto::Proto;
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// The stream of packets.
+/// Writes the stream of packets.
 pub(super) struct PacketWriter<W: Write> {
     to: W,
     buffer: Proto,
@@ -38,7 +38,7 @@ impl<W: Write> PacketWriter<W> {
         self.buffer.bytes().len() as u64
     }
 
-    /// What packets are written to.
+    /// Returns the destination of the packets.
     pub fn inner(&self) -> &W {
         &self.to
     }
@@ -50,21 +50,21 @@ impl<W: Write> PacketWriter<W> {
     }
 }
 
-/// How long before the run's beginning the first event may be: clocks of devices
-/// and of other hosts are not exact, and imported traces begin where they like.
+/// How long before the run's beginning the first event may be. Clocks of devices and of other hosts
+/// are not exact, and imported traces may begin at any time.
 const LEAD_NS: u64 = 3_600_000_000_000;
 
 /// The trace's clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
-    /// The run's beginning on it.
+    /// Beginning of the run on this clock.
     pub zero_ns: u64,
     /// Whether it is the wall clock.
     pub is_wall: bool,
 }
 
 impl Clock {
-    /// Counts from 1970 if the run has wall time, else from an hour before its beginning.
+    /// Counts from 1970 if the run has wall time, otherwise from an hour before its beginning.
     pub fn new(unix_ns: u64) -> Clock {
         match unix_ns > LEAD_NS {
             true => Clock { zero_ns: unix_ns, is_wall: true },
@@ -73,7 +73,7 @@ impl Clock {
     }
 }
 
-/// A sequence of packets; each time is the difference to the packet before.
+/// A sequence of packets; each time is the difference from the previous packet.
 pub(super) struct Sequence {
     id: u64,
     last_ns: u64,
@@ -109,14 +109,14 @@ impl Sequence {
         Ok(Sequence { id, last_ns: first_ns })
     }
 
-    /// Fields of a packet at a time, which must not fall.
+    /// Adds the fields of a packet at a time, which must not decrease.
     pub fn at(&mut self, time_ns: u64, fields: &mut Proto) {
         fields.uint(packet::TIMESTAMP, time_ns.saturating_sub(self.last_ns));
         self.last_ns = self.last_ns.max(time_ns);
         self.of(fields);
     }
 
-    /// Fields of a packet without a time.
+    /// Adds the fields of a packet without a time.
     pub fn of(&self, fields: &mut Proto) {
         fields.uint(packet::SEQUENCE, self.id);
         fields.uint(packet::SEQUENCE_FLAGS, packet::NEEDS_STATE);

@@ -1,9 +1,8 @@
-//! The events of one rank as packets, in order of time.
+//! Writes the events of one rank as packets, in order of time.
 //!
-//! Slices are a beginning and an end. Ends wait in a heap until time has come to
-//! them, so that packets of a sequence never go back: their times are small
-//! differences. Beginnings wait until their moment is over, so that the ends of
-//! arrows at that moment find them.
+//! A slice is a beginning and an end. Ends wait in a heap until their time has come, so that times
+//! in a sequence never decrease and their differences stay small. Beginnings wait until their
+//! moment is over, so that ends of arrows at that moment find them.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,28 +24,28 @@ use crate::correlations::Correlations;
 use crate::proto::Proto;
 use crate::{OpenRank, kineto_names};
 
-/// Numbers of arrows: a base for those of one kind, and their own number.
+/// Number of bits for an arrow's own number, below a base for its kind.
 const FLOW_BITS: u32 = 40;
 
-/// Arrows that have numbers of their own.
+/// Kinds of arrows that have separate numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum FlowKind {
-    /// From launches of a process to their work.
+    /// Arrows from launches of a process to their work.
     Launches(ProcessIndex),
-    /// That a trace has, by category and name.
+    /// Arrows of the trace, by category and name.
     Category(NameId, NameId),
 }
 
-/// A slice, or an instant, at a moment that is not over.
+/// A slice or an instant that begins at the current moment.
 #[derive(Default)]
 struct OpenEvent {
     track: u64,
-    /// Ends when it begins.
+    /// Whether it ends when it begins.
     is_empty: bool,
     fields: Proto,
 }
 
-/// One rank on its way into the trace.
+/// State while one rank is written into the trace.
 pub(super) struct RankWriter<'a, 's, W: Write> {
     pub part: &'a OpenRank<'a>,
     clock: Clock,
@@ -56,7 +55,8 @@ pub(super) struct RankWriter<'a, 's, W: Write> {
     names: Interned<'a>,
     sequence: Sequence,
     args: Args,
-    /// What begins at the moment: the first `count`; the others' memory is kept.
+    /// Slices that begin at the current moment: the first `count`. The others are kept to reuse
+    /// their memory.
     begun: Vec<OpenEvent>,
     count: usize,
     now_ns: u64,
@@ -65,9 +65,9 @@ pub(super) struct RankWriter<'a, 's, W: Write> {
     work: Correlations,
     waits: Correlations,
     launched: Correlations,
-    /// Lines that ended so far, of launches with several pieces of work.
+    /// Number of arrows that have ended, for launches with several pieces of work.
     arrived: FxHashMap<(ProcessIndex, u64), u64>,
-    /// Bases of arrows from launches by process, and of others by category.
+    /// Base numbers of arrows from launches by process, and of others by category.
     bases: FxHashMap<FlowKind, u64>,
     arrows: Arrows,
 }
@@ -103,7 +103,7 @@ impl<'a, 's, W: Write> RankWriter<'a, 's, W> {
         })
     }
 
-    /// A moment on the trace's clock.
+    /// Returns a time on the trace's clock.
     pub fn at(&self, time_ns: u64) -> u64 {
         let since_start_ns = self.part.clock.signed_since_start(time_ns);
         since_start_ns.saturating_add_unsigned(self.clock.zero_ns).max(0) as u64
@@ -131,7 +131,8 @@ impl<'a, 's, W: Write> RankWriter<'a, 's, W> {
             && (self.work.holds(row.process, correlation)
                 || self.waits.holds(row.process, correlation))
         {
-            // Each piece of a launched graph has a line from here; a second call of the launch has one.
+            // Each piece of a launched graph has an arrow from here; a second call of the launch
+            // has one.
             let is_first = !self.launched.holds(row.process, correlation);
             let pieces = self.pieces(row.process, correlation);
             self.launched.insert(row.process, correlation);
@@ -216,7 +217,7 @@ impl<'a, 's, W: Write> RankWriter<'a, 's, W> {
         Ok(())
     }
 
-    /// A collective, over the time of its kernel.
+    /// Writes a collective, over the time of its kernel.
     pub fn collective(&mut self, found: &TimedCollective) -> io::Result<()> {
         let TimedCollective { row, start_ns, end_ns } = *found;
         let trace = &self.part.trace;
@@ -243,8 +244,8 @@ impl<'a, 's, W: Write> RankWriter<'a, 's, W> {
         Ok(())
     }
 
-    /// One end of an arrow: on the innermost slice that begins at its moment,
-    /// else on a mark of its own.
+    /// Writes one end of an arrow: on the innermost slice that begins at its moment, otherwise on a
+    /// mark of its own.
     pub fn flow_point(&mut self, row: &FlowPoint) -> io::Result<()> {
         let Some(place) = place_of(row) else { return Ok(()) };
         let time_ns = self.at(row.time_ns);
@@ -298,7 +299,7 @@ impl<'a, 's, W: Write> RankWriter<'a, 's, W> {
         })
     }
 
-    /// The point of a curve, in order with all other events.
+    /// Writes a point of a curve, in order with all other events.
     pub fn point(&mut self, track: u64, time_ns: u64, value: i64) -> io::Result<()> {
         let time_ns = self.at(time_ns);
         if time_ns != self.now_ns {
@@ -315,13 +316,13 @@ impl<'a, 's, W: Write> RankWriter<'a, 's, W> {
         })
     }
 
-    /// Writes what still waits, at the end of the rank.
+    /// Writes all pending events, at the end of the rank.
     pub fn finish(mut self) -> io::Result<PacketWriter<W>> {
         self.moment(u64::MAX)?;
         Ok(self.out)
     }
 
-    /// Begins a slice; its arguments go into the result.
+    /// Begins a slice. The caller adds its arguments to the result.
     fn begin(
         &mut self,
         row: TrackRow,
@@ -369,7 +370,7 @@ impl<'a, 's, W: Write> RankWriter<'a, 's, W> {
         self.args.object(object, text, &mut self.names, to);
     }
 
-    /// Gives the slice that was begun last an arrow, if its launch was written.
+    /// Ends an arrow at the slice that was begun last, if its launch was written.
     fn arrive(&mut self, process: ProcessIndex, correlation: Option<u64>) {
         if let Some(correlation) = correlation
             && self.launched.holds(process, correlation)
@@ -386,7 +387,7 @@ impl<'a, 's, W: Write> RankWriter<'a, 's, W> {
         }
     }
 
-    /// How many pieces of work, and waits, a launch has.
+    /// Number of pieces of work, and waits, of a launch.
     fn pieces(&self, process: ProcessIndex, correlation: u64) -> u64 {
         self.work.count(process, correlation) + self.waits.count(process, correlation)
     }
@@ -409,7 +410,8 @@ impl<'a, 's, W: Write> RankWriter<'a, 's, W> {
         }
     }
 
-    /// Moves on to a moment: writes what begins now, then all that has ended by then.
+    /// Advances to a moment: writes the slices that begin at the current moment, then all ends up
+    /// to the next.
     fn moment(&mut self, next_ns: u64) -> io::Result<()> {
         self.names()?;
         let (sequence, now_ns) = (&mut self.sequence, self.now_ns);
@@ -464,7 +466,7 @@ fn end<W: Write>(
     })
 }
 
-/// The row on which an end of an arrow lies.
+/// Returns the row on which an end of an arrow lies.
 fn place_of(row: &FlowPoint) -> Option<TrackRow> {
     match (row.thread, row.device, row.stream) {
         (Some(thread), ..) => Some(TrackRow::Thread(thread)),

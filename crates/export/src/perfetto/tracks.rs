@@ -16,10 +16,10 @@ use crate::gpus::Gpu;
 use crate::lanes::NestedLanes;
 use crate::proto::Proto;
 
-/// Process ids that no kernel gives begin here.
+/// First of the made-up process ids, which no kernel gives to a process.
 const MADE_UP_PID: u32 = 10_000_000;
 
-/// What the ranks of one trace share.
+/// State that the ranks of one trace share.
 pub(super) struct Shared {
     last_track: u64,
     last_flow: u64,
@@ -32,7 +32,7 @@ impl Shared {
         Shared { last_track: 0, last_flow: 0, pids: HashSet::new(), next_pid: MADE_UP_PID }
     }
 
-    /// The number of arrows of one kind in one process.
+    /// Returns a base number for arrows of one kind in one process.
     pub fn flow_base(&mut self) -> u64 {
         self.last_flow += 1;
         self.last_flow
@@ -43,8 +43,8 @@ impl Shared {
         self.last_track
     }
 
-    /// The id itself, unless a process of another rank has it: hosts and
-    /// containers count from the same numbers, and the reader joins equal ones.
+    /// Returns the id itself, unless a process of another rank has it. Hosts and containers count
+    /// from the same numbers, and the reader would join equal ones.
     fn pid(&mut self, pid: u32) -> u32 {
         if self.pids.insert(pid) {
             return pid;
@@ -55,18 +55,18 @@ impl Shared {
     }
 }
 
-/// The owner of a track's intervals.
+/// Row that a track of intervals belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum TrackRow {
     Thread(ThreadIndex),
     /// Kernels and copies of a stream.
     Stream(ProcessIndex, u32, u64),
-    /// Annotations and other intervals on a stream that are no work.
+    /// Annotations and other intervals on a stream that are not work.
     Ranges(ProcessIndex, u32, Option<u64>),
-    /// Waits of, or for, a stream.
+    /// Waits of a stream, or for a stream.
     Waits(ProcessIndex, Option<u32>, Option<u64>),
     Communicator(ProcessIndex, Option<u64>),
-    /// Images of a process.
+    /// Process images of a process.
     Life(ProcessIndex),
 }
 
@@ -81,7 +81,7 @@ pub(super) enum CounterOwner {
     Host,
 }
 
-/// What a counter counts.
+/// Unit of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     Bytes,
@@ -100,7 +100,7 @@ pub(super) struct Tracks<'a> {
     file: &'a TraceFile,
     label: String,
     sort: u64,
-    /// The last image of each process.
+    /// Last process image of each pid.
     last_of_pid: FxHashMap<u32, ProcessIndex>,
     processes: FxHashMap<ProcessIndex, (u64, u32)>,
     by_pid: FxHashMap<u32, (u64, u32)>,
@@ -111,7 +111,7 @@ pub(super) struct Tracks<'a> {
 }
 
 impl<'a> Tracks<'a> {
-    /// `label` is what to call the rank.
+    /// Creates the tracks; `label` is the name of the rank.
     pub fn new(file: &'a TraceFile, label: String, sort: u64) -> Tracks<'a> {
         Tracks {
             file,
@@ -127,7 +127,7 @@ impl<'a> Tracks<'a> {
         }
     }
 
-    /// The track for an interval of a row.
+    /// Returns the track for an interval of a row.
     pub fn place<W: Write>(
         &mut self,
         row: TrackRow,
@@ -149,7 +149,7 @@ impl<'a> Tracks<'a> {
         Ok(track)
     }
 
-    /// A process' own track, and the id it has in this trace.
+    /// Returns a process's own track, and the id that it has in this trace.
     pub fn process<W: Write>(
         &mut self,
         index: ProcessIndex,
@@ -161,7 +161,7 @@ impl<'a> Tracks<'a> {
         }
         let row = self.file.process(index);
         let real = row.map_or(0, |process| process.pid);
-        // An exec is another image of one process; the last one names it.
+        // An exec starts another image of the same process; the last image names it.
         if let Some(found) = self.by_pid.get(&real).copied().filter(|_| row.is_some()) {
             self.processes.insert(index, found);
             return Ok(found);
@@ -259,7 +259,7 @@ impl<'a> Tracks<'a> {
         let (parent, pid) = self.process(owner, shared, out)?;
         let name = self.file.thread_name(index).unwrap_or_default();
         if further {
-            // Spans that overlap those of the thread's own track.
+            // This track holds spans that overlap those on the thread's own track.
             let space = if name.is_empty() { "" } else { " " };
             return self.named(
                 parent,
@@ -284,7 +284,7 @@ impl<'a> Tracks<'a> {
         Ok(track)
     }
 
-    /// The track that holds a device's streams.
+    /// Returns the track that holds a device's streams.
     fn device<W: Write>(
         &mut self,
         process: ProcessIndex,
@@ -306,7 +306,7 @@ impl<'a> Tracks<'a> {
         Ok(track)
     }
 
-    /// The track of a curve.
+    /// Returns the track of a curve.
     pub fn counter<W: Write>(
         &mut self,
         owner: CounterOwner,
@@ -351,7 +351,7 @@ impl<'a> Tracks<'a> {
         Ok(track)
     }
 
-    /// The track of marks and losses that belong to no process.
+    /// Returns the track of marks and losses that belong to no process.
     pub fn host<W: Write>(
         &mut self,
         shared: &mut Shared,
@@ -401,7 +401,7 @@ fn describe(fields: &mut Proto, track: u64, parent: Option<u64>, more: impl FnOn
     fields.close(open);
 }
 
-/// `nccl default_pg`, as far as the trace has it.
+/// Returns `nccl default_pg`, as far as the trace has it.
 fn communicator_name(file: &TraceFile, row: &Communicator) -> String {
     let words = [row.backend, row.name, row.description].map(|name| file.name(name));
     let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();

@@ -1,8 +1,8 @@
-//! What reports know of a run that an event file has too.
+//! Results of reports that an event file contains.
 
 use std::collections::HashMap;
 
-/// Figures of ranks, and texts.
+/// Figures of ranks, and texts about the run.
 #[derive(Clone, Debug, Default)]
 pub struct RunAnalysis {
     /// Ranks, as [`tprof_facts::labels::rank`] names them.
@@ -14,58 +14,58 @@ pub struct RunAnalysis {
 /// Figures of a rank's steps.
 #[derive(Clone, Debug, Default)]
 pub struct RankFigures {
-    /// What the time of each step was for.
+    /// Time of each step by purpose.
     pub steps: Vec<StepFigures>,
     /// Each counter in each step.
     pub counters: Vec<StepCounter>,
 }
 
-/// What the time of a step was for on devices.
+/// Device time of a step by purpose.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepFigures {
-    /// Its number.
+    /// Number of the step.
     pub number: u64,
     /// When it began, nanoseconds since the run began.
     pub start_ns: u64,
-    /// Values, none of what is unknown.
+    /// Known values only.
     pub values: Vec<(Figure, f64)>,
 }
 
 /// A figure of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
-    /// Compute, ns.
+    /// Time with compute, ns.
     Compute,
-    /// Communication without compute, ns.
+    /// Time with communication but no compute, ns.
     ExposedCommunication,
-    /// Copies without either, ns.
+    /// Time with copies but neither of those, ns.
     ExposedCopies,
-    /// Nothing on a device, ns.
+    /// Time with nothing on a device, ns.
     Idle,
     /// The share of the step with anything on a device, 0 to 1.
     Busy,
-    /// Kernels and copies.
+    /// Number of kernels and copies.
     Launches,
 }
 
-/// A counter in a step.
+/// Value of a counter in a step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepCounter {
     /// Number of the step.
     pub step: u64,
-    /// Whose it is.
+    /// The counter and its owner.
     pub counter: CounterKey,
-    /// Mean over time.
+    /// Mean over the time of the step.
     pub mean: f64,
 }
 
-/// A counter of a rank.
+/// Identifies a counter of a rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CounterKey {
-    /// Name.
+    /// Name of the counter.
     pub name: String,
-    /// Process id, if it is of one.
+    /// Process id, if it belongs to one.
     pub pid: Option<u32>,
-    /// Device, if it is of one.
+    /// Device, if it belongs to one.
     pub device: Option<u32>,
 }

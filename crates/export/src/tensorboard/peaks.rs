@@ -1,4 +1,4 @@
-//! The highest memory of each step: of the heap, resident, and on devices.
+//! The peak memory of each step: of the heap, resident, and on devices.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -11,21 +11,21 @@ use crate::{OpenRank, counters};
 /// The highest value of each step, in the order of steps.
 pub(super) struct StepPeaks<'a> {
     steps: &'a [Step],
-    /// Whether a value holds until the next: all changes were recorded.
+    /// Whether a value holds until the next one, because all changes were recorded.
     holds: bool,
     held: Option<u64>,
-    /// The step in which the last value lies, or the next one.
+    /// Index of the step that contains the last value, or of the next step.
     at: usize,
     peaks: Vec<Option<u64>>,
 }
 
 impl<'a> StepPeaks<'a> {
-    /// Of steps in order of time that do not overlap.
+    /// Creates it for steps that are in order of time and do not overlap.
     pub fn new(steps: &'a [Step], holds: bool) -> StepPeaks<'a> {
         StepPeaks { steps, holds, held: None, at: 0, peaks: vec![None; steps.len()] }
     }
 
-    /// Takes a value; times must not fall.
+    /// Takes a value. Times must not decrease.
     pub fn take(&mut self, time_ns: u64, value: u64) {
         self.hold_until(time_ns);
         if let Some(step) = self.steps.get(self.at)
@@ -36,14 +36,14 @@ impl<'a> StepPeaks<'a> {
         self.held = Some(value).filter(|_| self.holds);
     }
 
-    /// The highest value by the place of its step; a step without any has none.
+    /// Returns the highest value by index of the step; a step without a value has none.
     pub fn finish(mut self) -> impl Iterator<Item = (usize, u64)> {
         self.hold_until(u64::MAX);
         let known = self.peaks.into_iter().enumerate();
         known.filter_map(|(place, peak)| Some((place, peak?)))
     }
 
-    /// Goes on to the step at a moment; those that begin before it hold what was there.
+    /// Advances to the step at a moment; steps that begin before it hold the current value.
     fn hold_until(&mut self, time_ns: u64) {
         while let Some(step) = self.steps.get(self.at) {
             if step.start_ns < time_ns {
@@ -57,8 +57,8 @@ impl<'a> StepPeaks<'a> {
     }
 }
 
-/// Highest live heap bytes of a process in each step. Under `--mem sampled` it is read now and then,
-/// and a step without a reading has none.
+/// Returns the highest live heap bytes of a process in each step. Under `--mem sampled`, the heap
+/// is read only now and then, and a step without a reading has no value.
 pub(super) fn heap(
     part: &OpenRank<'_>,
     process: ProcessIndex,
@@ -67,7 +67,7 @@ pub(super) fn heap(
     let row = part.trace.process(process);
     let exact = row.is_none_or(|row| row.memory == MemoryRecording::Exact);
     let mut peaks = StepPeaks::new(steps, exact);
-    // A stretch of nothing is each event by itself.
+    // With an empty stretch, every event is delivered by itself.
     let read: Result<(), Infallible> = counters::heap(&part.trace, 0, |of, time_ns, bytes| {
         if of == process {
             peaks.take(time_ns, bytes);
@@ -78,7 +78,8 @@ pub(super) fn heap(
     peaks.finish().collect()
 }
 
-/// Highest bytes in use of each device of a process, by step: what its allocator had given out.
+/// Returns the highest bytes in use on each device of a process, by step, as its allocator counted
+/// them.
 pub(super) fn devices(
     part: &OpenRank<'_>,
     process: ProcessIndex,
@@ -97,7 +98,7 @@ pub(super) fn devices(
     of.into_iter().map(|(device, peaks)| (device, peaks.finish().collect())).collect()
 }
 
-/// Highest of a counter's readings in each step.
+/// Returns the highest of a counter's readings in each step.
 pub(super) fn readings(readings: &[(u64, f64)], steps: &[Step]) -> Vec<(usize, u64)> {
     let mut peaks = StepPeaks::new(steps, false);
     readings.iter().for_each(|(time_ns, value)| peaks.take(*time_ns, value.max(0.0) as u64));

@@ -14,16 +14,16 @@ use super::histogram::Histogram;
 use super::series::cut;
 use crate::OpenRank;
 
-/// What is not in the histograms that were written, by name.
+/// Values and histograms that could not be written.
 #[derive(Debug, Default)]
 pub(super) struct SkippedHistograms {
-    /// Values that are no number or infinite.
+    /// Number of values that are NaN or infinite, by name.
     pub not_finite: BTreeMap<String, u64>,
-    /// Histograms whose record is damaged.
+    /// Number of histograms whose record is damaged.
     pub damaged: u64,
 }
 
-/// Writes those of a rank up to a moment. The process that runs the steps has the plain names.
+/// Writes a rank's histograms up to a moment. The process that runs the steps has the plain names.
 pub(super) fn write<W: Write>(
     part: &OpenRank<'_>,
     zero: Zero,
@@ -78,7 +78,8 @@ pub(super) fn write<W: Write>(
     Ok(left_out)
 }
 
-/// Number of the step that a mark is in: one that is over, or else the last that its process began.
+/// Returns the number of the step that a mark is in: a step that has ended, otherwise the last step
+/// that its process began.
 fn step_of(mark: &Mark, settled: &[Step], unended: &[Step]) -> Option<u64> {
     let after = settled.partition_point(|step| step.start_ns <= mark.time_ns);
     let last = after.checked_sub(1).map(|at| &settled[at]);

@@ -1,4 +1,4 @@
-//! The event file of one rank: curves over its steps and over time, and histograms.
+//! Writes the event file of one rank: curves over its steps and over time, and histograms.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
@@ -22,39 +22,39 @@ use super::{graph, peaks, throughput};
 use crate::OpenRank;
 use crate::counters::{self, Downsampler, POINTS, stretch};
 
-/// Histograms over the steps of a rank, at most.
+/// Largest number of histograms over the steps of a rank.
 const MOST_HISTOGRAMS: usize = 50;
-/// Steps that a histogram is of, at least.
+/// Smallest number of steps per histogram.
 const LEAST_STEPS: usize = 10;
 const NS_PER_MS: f64 = 1e6;
 
-/// A rank whose event file is written.
+/// A rank whose event file is being written.
 pub(super) struct RankLog<'a, W> {
     part: &'a OpenRank<'a>,
     zero: Zero,
     /// Steps of the process that has most of them, in order of time.
     steps: Vec<Step>,
-    /// Their process, or the first.
+    /// The process of these steps, otherwise the first process.
     process: Option<ProcessIndex>,
-    /// Whether nothing names the steps.
+    /// Whether the steps were inferred.
     pub steps_inferred: bool,
     extent: Extent,
     file: EventFile<W>,
 }
 
-/// What the event file of a rank lacks.
+/// Data that the event file of a rank lacks.
 #[derive(Debug, Default)]
 pub(super) struct MissingData {
-    /// Values that no 32-bit number holds.
+    /// Number of values that do not fit a 32-bit float.
     pub wide: u64,
-    /// Of the program's own histograms.
+    /// Skipped histograms of the program.
     pub own: SkippedHistograms,
-    /// Nodes of the model's graph.
+    /// Number of omitted nodes of the model's graph.
     pub nodes: u64,
 }
 
 impl<'a, W: Write> RankLog<'a, W> {
-    /// A rank of which as much is written into a file as `extent` states.
+    /// Prepares a rank, of which `extent` says how much to write.
     pub fn new(
         part: &'a OpenRank<'a>,
         zero: Zero,
@@ -80,14 +80,14 @@ impl<'a, W: Write> RankLog<'a, W> {
         RankLog { part, zero, steps, process, steps_inferred, extent, file }
     }
 
-    /// Writes all that is known of the rank.
+    /// Writes all data of the rank.
     pub fn write(mut self, figures: &RankFigures) -> io::Result<(EventFile<W>, MissingData)> {
         let all = series(self.part, self.process, self.file.names());
         self.step_times(figures)?;
         if self.extent == Extent::SoFar {
             self.heaps()?;
             self.over_time(&all)?;
-            // In which step later ones are is not known yet.
+            // It is not known yet which step later histograms belong to.
             let settled_ns = self.steps.last().map_or(0, |step| step.end_ns);
             let own = self.own_histograms(settled_ns)?;
             let wide = self.file.left_out;
@@ -123,7 +123,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         )
     }
 
-    /// Step times, and what they were for on devices.
+    /// Writes step times, and device time by purpose.
     fn step_times(&mut self, figures: &RankFigures) -> io::Result<()> {
         let by_step: HashMap<(u64, u64), &StepFigures> =
             figures.steps.iter().map(|step| ((step.number, step.start_ns), step)).collect();
@@ -154,7 +154,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         Ok(())
     }
 
-    /// Memory at its highest in each step, of the process that runs them.
+    /// Writes the peak memory of each step, for the process that runs the steps.
     fn peaks(&mut self, all: &BTreeMap<CounterKey, Series>) -> io::Result<()> {
         let Some(process) = self.process.filter(|_| !self.steps.is_empty()) else { return Ok(()) };
         let heap = peaks::heap(self.part, process, &self.steps);
@@ -202,8 +202,8 @@ impl<'a, W: Write> RankLog<'a, W> {
         Ok(())
     }
 
-    /// Live heap bytes over time, of each process. Where each event was recorded, not while the
-    /// run goes on: there are too many.
+    /// Writes live heap bytes over time for each process. If every event was recorded, this waits
+    /// until the run has ended: there are too many.
     fn heaps(&mut self) -> io::Result<()> {
         let (part, zero, is_whole) = (self.part, self.zero, self.extent == Extent::Whole);
         if self.extent != Extent::SoFar {
@@ -237,7 +237,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         Ok(())
     }
 
-    /// What the curve of a process's heap is called.
+    /// Returns the tag of the heap curve of a process.
     fn heap_tag(&mut self, process: ProcessIndex) -> Tag {
         let is_primary = Some(process) == self.process;
         let key =
@@ -258,7 +258,8 @@ impl<'a, W: Write> RankLog<'a, W> {
         tag(&format!("time/{}", names[&key]), "live heap bytes")
     }
 
-    /// Bytes in use and held on each device over time, as the framework's allocator counts them.
+    /// Writes bytes in use and bytes reserved on each device over time, as the framework's
+    /// allocator counts them.
     fn device_memory(&mut self) -> io::Result<()> {
         let (part, zero, stretch_ns) = (self.part, self.zero, self.stretch_ns());
         let mut curves: BTreeMap<(bool, ProcessIndex, u32), (Tag, Downsampler)> = BTreeMap::new();
@@ -300,8 +301,8 @@ impl<'a, W: Write> RankLog<'a, W> {
         Ok(())
     }
 
-    /// Counters as they were read. Of more readings than a curve has points: bytes at the highest of
-    /// each stretch, others at its last.
+    /// Writes counters as they were read. If there are more readings than a curve has points, bytes
+    /// keep the highest of each stretch and other counters the last.
     fn over_time(&mut self, all: &BTreeMap<CounterKey, Series>) -> io::Result<()> {
         let stretch_ns = self.stretch_ns();
         for series in all.values() {
@@ -320,8 +321,8 @@ impl<'a, W: Write> RankLog<'a, W> {
         Ok(())
     }
 
-    /// One reading of each second, so that those of a second that is over stay what they are: the
-    /// highest of bytes, else the last.
+    /// Keeps one reading per second, so that the reading of a past second never changes: the
+    /// highest of bytes, otherwise the last.
     fn of_seconds(&self, readings: &[(u64, f64)], in_bytes: bool) -> Vec<(u64, f64)> {
         let second = |reading: &(u64, f64)| self.part.at(reading.0) / 1_000_000_000;
         let of_second = |readings: &[(u64, f64)]| match in_bytes {
@@ -331,7 +332,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         readings.chunk_by(|a, b| second(a) == second(b)).filter_map(of_second).collect()
     }
 
-    /// Step times, as many steps to a histogram.
+    /// Writes step times, with equally many steps per histogram.
     fn step_histograms(&mut self) -> io::Result<()> {
         let tag =
             tag("step_time_ms", "times of consecutive steps, milliseconds; the last one's number");
@@ -344,7 +345,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         Ok(())
     }
 
-    /// Durations of kernels that began in the same steps, or before the next group of them.
+    /// Writes durations of kernels that began in the same steps, or before the next group of steps.
     fn kernel_histograms(&mut self) -> io::Result<()> {
         let (part, zero) = (self.part, self.zero);
         let tag = tag(
@@ -362,7 +363,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         for kernel in kernels {
             last_ns = last_ns.max(end_ns(&kernel));
             let after = groups.partition_point(|(start_ns, _)| *start_ns <= kernel.start_ns);
-            // Before the first step nothing is of any.
+            // Kernels before the first step belong to no step.
             let group = match after {
                 0 if groups.is_empty() => 0,
                 0 => continue,
@@ -380,7 +381,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         Ok(())
     }
 
-    /// The stretch of time that a point of a curve stands for.
+    /// Stretch of time that a point of a curve stands for.
     fn stretch_ns(&self) -> u64 {
         let (first_ns, last_ns) = self.part.trace.extent_ns().unwrap_or_default();
         stretch(last_ns.saturating_sub(first_ns))
@@ -393,8 +394,8 @@ fn is_exact(part: &OpenRank<'_>, process: ProcessIndex) -> bool {
     row.is_none_or(|row| row.memory == MemoryRecording::Exact)
 }
 
-/// Steps that something names, of the source that is trusted most. A data loader's come before the
-/// first update, which would take their place.
+/// Returns steps that are named by the source that is trusted most. Steps of a data loader come
+/// before the first update, whose place they would take.
 fn named_steps(trace: &TraceFile) -> Steps {
     let mut names = StepNames::of(trace);
     let spans = trace.blocks::<SpanOutline>().flatten().filter(|span| names.has(span));
@@ -404,7 +405,7 @@ fn named_steps(trace: &TraceFile) -> Steps {
     found.into_iter().find(|steps| !steps.all.is_empty()).unwrap_or_default()
 }
 
-/// Steps of each histogram.
+/// Groups the steps of each histogram.
 fn groups(steps: &[Step]) -> std::slice::Chunks<'_, Step> {
     steps.chunks(steps.len().div_ceil(MOST_HISTOGRAMS).max(LEAST_STEPS))
 }
@@ -417,7 +418,7 @@ fn tag(name: &str, about: &str) -> Tag {
     Tag { name: name.to_owned(), about: about.to_owned() }
 }
 
-/// What a figure's curve is called and shows, and what its values are divided by.
+/// Returns the name of a figure's curve, its description, and the divisor of its values.
 fn named(figure: Figure) -> (&'static str, &'static str, f64) {
     match figure {
         Figure::Compute => ("compute_ms", "compute on devices, milliseconds", NS_PER_MS),
@@ -437,7 +438,7 @@ fn named(figure: Figure) -> (&'static str, &'static str, f64) {
     }
 }
 
-/// The highest reading of each stretch, and the last one.
+/// Returns the highest reading of each stretch, and the last one.
 fn highest(readings: &[(u64, f64)], stretch_ns: u64) -> Vec<(u64, f64)> {
     let mut thin = Downsampler::new(stretch_ns);
     let mut kept: Vec<(u64, f64)> =
@@ -446,7 +447,7 @@ fn highest(readings: &[(u64, f64)], stretch_ns: u64) -> Vec<(u64, f64)> {
     kept
 }
 
-/// The last reading of each stretch.
+/// Returns the last reading of each stretch.
 fn last(readings: &[(u64, f64)], stretch_ns: u64) -> Vec<(u64, f64)> {
     let stretch_ns = stretch_ns.max(1);
     let of_stretch = readings.chunk_by(|a, b| a.0 / stretch_ns == b.0 / stretch_ns);
