@@ -1,4 +1,4 @@
-//! From events to rows: one file of a run.
+//! Converts events to rows: one file of a run.
 
 use crate::categories::{self, Category};
 use crate::comm::Collectives;
@@ -21,7 +21,7 @@ use tprof_trace::TraceWriter;
 use tprof_trace::model::*;
 use tprof_trace::run::ProcessInfo;
 
-/// Everything that grows while a file is read.
+/// State that grows while a file is read.
 pub(crate) struct Builder {
     pub output: Output,
     pub threads: Threads,
@@ -40,23 +40,23 @@ pub(crate) struct Builder {
     pub samples: Samples,
     pub stack_frames: StackFrames,
     pub passes: FilePass,
-    /// The profiler's own spans, which wait for a process: thread name and span.
+    /// The profiler's own spans, with their thread names. They wait until a process is known.
     pub own_spans: Vec<(Vec<u8>, Span)>,
 }
 
-/// What came of a file.
+/// Result of reading a file.
 pub(crate) struct Built {
     pub output: Output,
     pub processes: Vec<ProcessInfo>,
-    /// First and last moment.
+    /// First and last moment in the file.
     pub extent: Option<(u64, u64)>,
     /// Events by phase and category, as JSON.
     pub kinds: serde_json::Value,
-    /// What else a reader should know.
+    /// Further notes for the reader.
     pub notes: Vec<String>,
 }
 
-/// An event's time, made absolute.
+/// An event's time as absolute nanoseconds.
 #[derive(Clone, Copy)]
 pub(crate) struct Interval {
     pub start_ns: u64,
@@ -70,7 +70,7 @@ impl Interval {
 }
 
 impl Builder {
-    /// Begins to fill a file, without what an earlier pass found to be wrong.
+    /// Begins to fill a file, leaving out what an earlier pass found implausible.
     pub fn new(writer: TraceWriter, implausible: Implausible) -> Builder {
         Builder {
             output: Output::new(writer),
@@ -94,7 +94,8 @@ impl Builder {
         }
     }
 
-    /// An event's time on the run's clock; none, and counted, if it has none that fits.
+    /// Returns an event's time on the run's clock. An event without a plausible time is counted,
+    /// and `None` is returned.
     pub fn time(&mut self, event: &Event<'_>) -> Option<u64> {
         let text = event.text(event.fields().time);
         let Some(time) = number::nanoseconds(text) else {
@@ -128,7 +129,7 @@ impl Builder {
         None
     }
 
-    /// A complete event.
+    /// Takes a complete event.
     fn complete(
         &mut self,
         event: Event<'_>,
@@ -158,7 +159,7 @@ impl Builder {
         }
     }
 
-    /// Writes what waits, and the small tables.
+    /// Writes pending rows, and the small tables.
     pub fn finish(mut self, rank: Option<u32>) -> Result<Built, ImportError> {
         for (thread, mut span) in std::mem::take(&mut self.own_spans) {
             let (start_ns, end_ns) = (span.start_ns, span.start_ns + span.duration_ns);
@@ -192,7 +193,7 @@ impl Builder {
 }
 
 impl Builder {
-    /// Counts what of an event has no place in the model.
+    /// Counts the members of an event that the model has no place for.
     #[inline(always)]
     fn count_members(&mut self, event: &Event<'_>, is_sample: bool) {
         let (layout, fields) = (event.layout(), event.fields());
@@ -208,7 +209,7 @@ impl Builder {
     }
 }
 
-/// The kind of a host thread's span, and whether it implies the category.
+/// Returns the kind of a host thread's span, and whether it implies the category.
 pub(crate) fn host_kind(event: &Event<'_>, category: Category) -> (SpanKind, bool) {
     match category {
         Category::Span(kind, implied) => (kind, implied),

@@ -1,36 +1,36 @@
-//! What a first pass over a file found that cannot be, for a second one to leave out.
+//! Implausible data that a first pass over a file found, so that a second pass can leave it out.
 
 use crate::losses::{LossReason, Tally};
 use crate::run_period::{EventMoment, OutsideReason, RunPeriod, Times};
 use crate::stream_overlaps::{Overlaps, StreamWork, Streams};
 use rustc_hash::FxHashSet;
 
-/// What cannot be.
+/// Data that cannot be right.
 #[derive(Debug, Default)]
 pub(crate) struct Implausible {
-    /// The times of the run, if some are none of it.
+    /// Times of the run, if some times are outside it.
     run_period: Option<RunPeriod>,
     /// Work that overlaps several others on its stream.
     wrong: FxHashSet<StreamWork>,
 }
 
-/// The passes over a file: what this one leaves out, and what it finds for another one.
+/// State of a pass over a file: what it leaves out, and what it finds for the next pass.
 #[derive(Debug, Default)]
 pub(crate) struct FilePass {
     known: Implausible,
     times: Times,
     streams: Streams,
-    /// What overlaps and is not left out.
+    /// Overlapping work that is not left out.
     pub overlaps: Overlaps,
 }
 
 impl FilePass {
-    /// One that leaves out what an earlier one found.
+    /// Creates a pass that leaves out what an earlier pass found.
     pub fn after(known: Implausible) -> FilePass {
         FilePass { known, ..FilePass::default() }
     }
 
-    /// Whether a time may be one of the run; if not, it is counted.
+    /// Whether a time may belong to the run; otherwise it is counted.
     #[inline]
     pub fn is_plausible_time(&mut self, moment: EventMoment, tally: &mut Tally) -> bool {
         let Some(run_period) = &self.known.run_period else {
@@ -46,7 +46,7 @@ impl FilePass {
         false
     }
 
-    /// Whether work may have run when it is said to; if not, it is counted.
+    /// Whether work may have run at its time; otherwise it is counted.
     #[inline]
     pub fn is_plausible_work(&mut self, work: StreamWork, tally: &mut Tally) -> bool {
         if self.known.wrong.contains(&work) {
@@ -57,7 +57,8 @@ impl FilePass {
         true
     }
 
-    /// What cannot be of all that was read; none if nothing has to be left out.
+    /// Returns the implausible part of everything that was read; `None` if nothing has to be left
+    /// out.
     pub fn found(&mut self) -> Option<Implausible> {
         let run_period = std::mem::take(&mut self.times).run_period();
         let (wrong, overlaps) = std::mem::take(&mut self.streams).overlaps();

@@ -1,10 +1,10 @@
-//! What one file became, before it has its place in the run.
+//! An imported file before it has its place in the run.
 
 use std::path::PathBuf;
 use tprof_trace::Recorded;
 use tprof_trace::run::{LossInfo, ProcessInfo};
 
-/// One imported file, before it has its name.
+/// An imported file without its final name.
 pub(crate) struct ImportedFile {
     pub source: PathBuf,
     pub partial: PathBuf,
@@ -20,8 +20,8 @@ pub(crate) struct ImportedFile {
     pub notes: Vec<String>,
 }
 
-/// An imported time in nanoseconds since 1970; 0 if it counts from some other moment: one
-/// before September 2001, where Kineto's count from 1970.
+/// Converts an imported time to nanoseconds since 1970. Returns 0 for a time before September 2001,
+/// because then the clock counts from another moment; Kineto's counts from 1970.
 pub(crate) fn unix_ns(time_ns: u64, offset_ns: i64) -> u64 {
     let since_1970_ns = time_ns.saturating_add_signed(offset_ns);
     if since_1970_ns > 1_000_000_000_000_000_000 { since_1970_ns } else { 0 }

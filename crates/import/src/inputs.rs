@@ -1,8 +1,8 @@
-//! What paths mean to an import: files themselves, and what lies in directories.
+//! Finds the files to import: those named, and those in named directories.
 //!
-//! Of a directory those files are meant that have the usual names, or all if none has, and their
-//! content says what each is. What lies in directories within is not meant, and noted; so is what
-//! cannot be read, which may be a rank that the run then lacks.
+//! In a directory, files with the usual names are imported, or all files if none has one; their
+//! content says what each is. Files in subdirectories are not imported, which is noted. A file that
+//! cannot be read is noted, too, because it may be a rank that the run then lacks.
 
 use crate::compile_logs::{LOGS, is_log};
 use crate::content;
@@ -19,18 +19,18 @@ use tprof_trace::compile_log::LOG_PREFIX;
 /// A file to import.
 pub(crate) struct Input {
     pub path: PathBuf,
-    /// Found in a directory: it may turn out to be something else.
+    /// Whether it was found in a directory, so that it may turn out to be something else.
     pub found: bool,
 }
 
-/// All that paths mean.
+/// All inputs of an import.
 #[derive(Default)]
 pub(crate) struct Inputs {
     /// Traces and snapshots.
     pub files: Vec<Input>,
     /// Logs of `torch.compile`.
     pub logs: Vec<PathBuf>,
-    /// What is not imported of directories, in sentences.
+    /// Files of directories that are not imported, in sentences.
     pub notes: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// Adds what a directory holds, up to its logs.
+    /// Adds the files of a directory, including logs.
     fn add(
         &mut self,
         directory: &Path,
@@ -84,7 +84,7 @@ impl Inputs {
     }
 }
 
-/// Whether a directory that holds no run has something to import, or what has the name of it.
+/// Whether a directory that holds no run contains something to import, or a file with such a name.
 pub(crate) fn is_foreign_directory(directory: &Path) -> bool {
     let Ok(entries) = fs::read_dir(directory) else { return false };
     let is_plausible_time = |entry: &fs::DirEntry| {
@@ -95,7 +95,7 @@ pub(crate) fn is_foreign_directory(directory: &Path) -> bool {
             .is_ok_and(|found| !found.is_empty() || found.unread.iter().any(Unread::is_named))
 }
 
-/// Why nothing is read of a file without content.
+/// Why a file without content is not read.
 const EMPTY: &str = "it is empty";
 
 /// A file of a directory that cannot be read.
@@ -115,14 +115,14 @@ impl Unread {
     }
 }
 
-/// What a file is by its name.
+/// Kind of a file, by its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FileKind {
     Trace,
     Snapshot,
     /// A log that PyTorch named.
     CompileLog,
-    /// Any log, which most often has nothing to do with `torch.compile`.
+    /// Any log, which usually has nothing to do with `torch.compile`.
     Log,
 }
 
@@ -141,7 +141,7 @@ impl FileKind {
     }
 }
 
-/// What a directory holds.
+/// Content of a directory.
 #[derive(Default)]
 struct Listing {
     traces: Vec<PathBuf>,
@@ -175,7 +175,7 @@ impl Listing {
         if listing.is_empty() {
             listing.add_by_content(others);
         }
-        // An empty log of a job means nothing, but beside those of other ranks one is missing.
+        // An empty log alone means nothing, but next to the logs of other ranks, one is missing.
         if listing.logs.is_empty() {
             listing
                 .unread
@@ -200,7 +200,7 @@ impl Listing {
     }
 }
 
-/// Why a file cannot be read. An empty one is one only if its name promises something.
+/// Returns why a file cannot be read. An empty file counts only if its name suggests content.
 fn trouble(path: &Path, name: Option<FileKind>) -> Option<String> {
     match tprof_trace::open_plain(path).and_then(|file| file.metadata()) {
         Ok(about) => (about.len() == 0 && name.is_some()).then(|| EMPTY.to_owned()),

@@ -1,9 +1,9 @@
-//! What was read, what of it was kept, and what was not and why.
+//! Counts what was read, what was kept, and what was lost and why.
 
 use crate::document::Malformed;
 use tprof_trace::run::LossInfo;
 
-/// Why something of the source is not in the file. The text is shown to the reader.
+/// Why part of the source is not in the file. Users see the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum LossReason {
@@ -107,7 +107,7 @@ const KINDS: [LossReason; 47] = [
 ];
 
 impl LossReason {
-    /// Whether events are missing for it, not only something about them.
+    /// Whether whole events are missing for this reason, rather than something about them.
     pub fn is_event(self) -> bool {
         matches!(
             self,
@@ -140,7 +140,7 @@ impl LossReason {
         )
     }
 
-    /// What was lost, and why.
+    /// Returns what was lost, and why.
     pub fn text(self) -> (&'static str, &'static str) {
         match self {
             LossReason::AsyncEvent => {
@@ -250,11 +250,11 @@ impl From<Malformed> for LossReason {
 /// Counts of one file.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    /// By [`LossReason`]: how many, and where the first was.
+    /// Number of losses by [`LossReason`], and the offset of the first.
     lost: [(u64, Option<u64>); KINDS.len()],
     /// Rows written.
     pub kept: u64,
-    /// Arrows from launches to kernels: correlations have the same content.
+    /// Arrows from launches to kernels, which are not kept because correlations say the same.
     pub launch_arrows: u64,
 }
 
@@ -264,52 +264,52 @@ impl Default for Tally {
     }
 }
 
-/// Something that was not kept.
+/// A kind of data that was not kept.
 pub(crate) struct Loss {
-    /// What.
+    /// What was not kept.
     pub what: &'static str,
-    /// How many; 0 if that is not known.
+    /// Number of losses; 0 if unknown.
     pub count: u64,
-    /// Why.
+    /// Why it was not kept.
     pub why: String,
-    /// Whether events are missing for it.
+    /// Whether whole events are missing for it.
     pub is_event: bool,
-    /// Whether a reader of the run must know.
+    /// Whether the reader of the run must know it.
     pub matters: bool,
 }
 
 impl Loss {
-    /// As `run.json` has it.
+    /// Converts it to the form in `run.json`.
     pub fn into_info(self) -> LossInfo {
         LossInfo { what: self.what.to_owned(), why: self.why, count: self.count }
     }
 }
 
 impl Tally {
-    /// Notes that something was not kept.
+    /// Counts one loss.
     #[inline(always)]
     pub fn lose(&mut self, what: LossReason) {
         self.lost[what as usize].0 += 1;
     }
 
-    /// Notes that several were not kept.
+    /// Counts several losses.
     pub fn lose_many(&mut self, what: LossReason, count: u64) {
         self.lost[what as usize].0 += count;
     }
 
-    /// Notes that something was not kept, and where it is in the text.
+    /// Counts a loss, with its offset in the text.
     pub fn lose_at(&mut self, what: LossReason, offset: u64) {
         let entry = &mut self.lost[what as usize];
         entry.0 += 1;
         entry.1.get_or_insert(offset);
     }
 
-    /// Where the text ended before its end, if it did.
+    /// Offset where the text ended too early, if it did.
     pub fn cut_at(&self) -> Option<u64> {
         self.lost[LossReason::CutOff as usize].1
     }
 
-    /// What was not kept, by kind.
+    /// Returns all losses by kind.
     pub fn losses(&self) -> Vec<Loss> {
         let there = KINDS.iter().filter(|kind| self.lost[**kind as usize].0 > 0);
         let loss = |kind: &LossReason| {

@@ -1,4 +1,4 @@
-//! The file that is being written: names, and rows that wait until a block is full.
+//! The file that is being written: its names, and rows that wait until a block is full.
 
 use crate::error::ImportError;
 use crate::event::Event;
@@ -9,13 +9,13 @@ use tprof_trace::{TraceRow, TraceWriter};
 
 /// Rows in a block.
 const BLOCK_ROWS: usize = 1 << 14;
-/// Names longer than this would be cut by the writer, and arguments be no JSON any more.
+/// Longest name in bytes. The writer would cut longer names, and cut arguments would not be JSON.
 const MAX_NAME_BYTES: usize = 256 << 10;
-/// Different names and arguments that one file may have, in bytes: they are in
-/// memory at once.
+/// Largest total size of distinct names and arguments of a file in bytes, because all of them are
+/// in memory.
 const MAX_NAMES_BYTES: usize = 1 << 30;
 
-/// The writer of one file, with what all kinds of rows share.
+/// Writer of one file, with state that all kinds of rows share.
 pub(crate) struct Output {
     pub writer: TraceWriter,
     pub tally: Tally,
@@ -40,7 +40,7 @@ impl Output {
         }
     }
 
-    /// Interns what stands between the quotes of a JSON string.
+    /// Interns the content of a JSON string.
     #[inline]
     pub fn name(&mut self, raw: &[u8]) -> NameId {
         match std::str::from_utf8(raw) {
@@ -86,7 +86,7 @@ impl Output {
         name
     }
 
-    /// Writes what was not kept, as far as is known now.
+    /// Writes the losses that are known so far.
     pub fn write_losses(&mut self, time_ns: u64) {
         for loss in self.tally.losses() {
             let (what, why) = (self.plain_name(loss.what), self.plain_name(&loss.why));
@@ -107,7 +107,7 @@ impl Output {
     }
 }
 
-/// Rows of a large table on their way into blocks.
+/// Rows of a large table that wait for their block.
 #[derive(Debug)]
 pub(crate) struct Rows<R> {
     rows: Vec<R>,
@@ -127,7 +127,7 @@ impl<R: TraceRow + BlockOrder> Rows<R> {
         if self.rows.len() == BLOCK_ROWS { self.write(output) } else { Ok(()) }
     }
 
-    /// Writes what waits.
+    /// Writes the pending rows.
     pub fn write(&mut self, output: &mut Output) -> Result<(), ImportError> {
         output.tally.kept += self.rows.len() as u64;
         if !self.rows.is_sorted_by_key(R::order) {
@@ -137,10 +137,10 @@ impl<R: TraceRow + BlockOrder> Rows<R> {
     }
 }
 
-/// A row's place in its block.
+/// Defines a row's order within its block.
 pub(crate) trait BlockOrder {
-    /// By time; of two spans that begin together the longer one, which holds the
-    /// other, comes first.
+    /// Orders by time. Of two spans that begin together the longer one comes first, because it
+    /// contains the other.
     fn order(&self) -> (u64, u64);
 }
 

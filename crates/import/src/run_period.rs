@@ -1,21 +1,22 @@
-//! Which times of a trace belong together.
+//! Finds the times of a trace that belong together.
 //!
-//! Profilers write 0 where they know no time, and ends that were never set lie centuries ahead.
-//! Only all times together show which of them are so: a first pass gathers them, and if some do
-//! not belong to the others, a second pass leaves them out and counts them.
+//! Profilers write 0 for an unknown time, and ends that were never set are centuries ahead. Only
+//! all times together show which of them are wrong: a first pass gathers them, and if some do not
+//! belong to the others, a second pass leaves those out and counts them.
 
 use std::collections::BTreeMap;
 
-/// Times this far from all others are of no run: a year.
+/// Times further than this from all others do not belong to the run: a year.
 pub(crate) const FAR_NS: u64 = 365 * 24 * 3600 * 1_000_000_000;
-/// A time of 0 was never set if the next event is further away than this, an hour …
+/// A time of 0 was never set if the next time is further away than this, an hour …
 const ZERO_NS: u64 = 3600 * 1_000_000_000;
-/// … and so many times further than all others are from each other.
+/// … and this many times further than all other times are from each other.
 const ZERO_TIMES: u64 = 100;
-/// Times are gathered in stretches of 2^50 ns, 13 days: there are few of them, whatever a file holds.
+/// Times are gathered in stretches of 2^50 ns (13 days), of which there are few, whatever a file
+/// contains.
 const STRETCH_BITS: u32 = 50;
 
-/// Some times: how many, the first and the last.
+/// Several times: their number, the first and the last.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     count: u64,
@@ -27,7 +28,7 @@ struct Stretch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventMoment {
     pub time_ns: u64,
-    /// It is written as 0, or is 0: the event's own time, or one that was never set.
+    /// Whether the event's time is 0 or written as 0, which may mean that it was never set.
     pub is_zero: bool,
 }
 
@@ -35,9 +36,9 @@ pub(crate) struct EventMoment {
 #[derive(Debug, Default)]
 pub(crate) struct Times {
     stretches: BTreeMap<u64, Stretch>,
-    /// The stretch of the last time, and its number: the next one is mostly of it too.
+    /// The last stretch and its number: the next time is usually in the same stretch.
     last: Option<(u64, Stretch)>,
-    /// The earliest of those that are zero.
+    /// The earliest of the times that are zero.
     zero_ns: Option<u64>,
 }
 
@@ -73,7 +74,7 @@ impl Times {
         known.last_ns = known.last_ns.max(new.last_ns);
     }
 
-    /// The times that belong together, if some do not belong to them.
+    /// Returns the times that belong together, if some do not.
     pub fn run_period(mut self) -> Option<RunPeriod> {
         self.put_away();
         let mut groups: Vec<Stretch> = Vec::new();
@@ -100,26 +101,26 @@ impl Times {
     }
 }
 
-/// The times of a run.
+/// The period of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RunPeriod {
     first_ns: u64,
     last_ns: u64,
-    /// A time of 0 means that there is none.
+    /// Whether a time of 0 means that it was never set.
     zero_is_unset: bool,
 }
 
-/// Why a time is not one of the run.
+/// Why a time is outside the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutsideReason {
-    /// It was never set.
+    /// The time was never set.
     Unset,
-    /// It is of another year.
+    /// The time is more than a year away.
     Far,
 }
 
 impl RunPeriod {
-    /// Why a time is none of the run's.
+    /// Returns why a time is outside the run, if it is.
     pub fn outside(&self, moment: EventMoment) -> Option<OutsideReason> {
         match moment.is_zero {
             true => self.zero_is_unset.then_some(OutsideReason::Unset),
@@ -160,7 +161,7 @@ mod tests {
         let outside = |time_ns, is_zero| found.outside(EventMoment { time_ns, is_zero });
         assert_eq!(outside(0, true), Some(OutsideReason::Unset));
         assert_eq!(outside(now_ns, false), None);
-        // Since the machine started, and after a base that the file names.
+        // Times since the machine started, and after a base that the file names.
         assert!(run_period(&[0], &[DAY_NS, DAY_NS + 1_000_000_000]).unwrap().zero_is_unset);
         assert!(
             run_period(&[now_ns], &[now_ns + DAY_NS, now_ns + DAY_NS + 9]).unwrap().zero_is_unset
@@ -171,7 +172,7 @@ mod tests {
     fn times_of_another_year_are_far() {
         let now_ns = 20_000 * DAY_NS;
         for far_ns in [1, now_ns - 9_000 * DAY_NS, now_ns + 9_000 * DAY_NS, u64::MAX] {
-            // In any order, and among as many zeros.
+            // In any order, and among equally many zeros.
             for times in [[far_ns, now_ns, now_ns + 7], [now_ns, far_ns, now_ns + 7]] {
                 let found = run_period(&[0, 0, 0], &times).unwrap();
                 let far = EventMoment { time_ns: far_ns, is_zero: false };

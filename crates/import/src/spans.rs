@@ -1,4 +1,4 @@
-//! Spans of host threads: complete events, and beginnings with their ends.
+//! Spans of host threads: complete events, and begin events with their ends.
 
 use crate::builder::{Builder, Interval, host_kind};
 use crate::categories::Category;
@@ -8,11 +8,11 @@ use crate::key::Key;
 use crate::losses::LossReason;
 use tprof_trace::model::*;
 
-/// The profiler's own spans that may wait.
+/// Largest number of pending spans of the profiler itself.
 const MAX_OWN_SPANS: usize = 1000;
 
 impl Builder {
-    /// A span of a host thread.
+    /// Takes a span of a host thread.
     #[inline]
     pub fn span(
         &mut self,
@@ -45,7 +45,7 @@ impl Builder {
         }
     }
 
-    /// Fills the rest of a span with known times, and adds it.
+    /// Completes a span with known times, and adds it.
     #[inline]
     fn finish_span(&mut self, mut span: Span, mut event: Event<'_>) -> Result<(), ImportError> {
         let fields = event.fields();
@@ -77,7 +77,7 @@ impl Builder {
         self.spans.push(span, &mut self.output)
     }
 
-    /// Where a span was begun: the stack in its arguments, or one of `stackFrames`.
+    /// Returns the stack where a span began: from its arguments, or from `stackFrames`.
     #[inline(always)]
     fn stack_of(&mut self, process: ProcessIndex, event: &mut Event<'_>) -> StackId {
         match event.take_inner(Key::CallStack) {
@@ -89,7 +89,7 @@ impl Builder {
         }
     }
 
-    /// A number of the profiler's own that nothing refers to.
+    /// Leaves out one of the profiler's own numbers, which nothing refers to.
     #[inline(always)]
     pub fn leave_out(&mut self, event: &mut Event<'_>, key: Key) {
         if event.take(key).is_some() {
@@ -97,7 +97,7 @@ impl Builder {
         }
     }
 
-    /// A beginning: it waits for its end.
+    /// Takes a begin event, which waits for its end.
     pub fn begin(&mut self, mut event: Event<'_>, category: Category) {
         let Some(start_ns) = self.time(&event) else { return };
         let (kind, implied) = host_kind(&event, category);
@@ -114,7 +114,7 @@ impl Builder {
         }
     }
 
-    /// An end: of the last beginning on its thread, or the last one of its name.
+    /// Takes an end event: it ends the last span on its thread, or the last one with its name.
     pub fn end(&mut self, event: Event<'_>) -> Result<(), ImportError> {
         let Some(end_ns) = self.time(&event) else { return Ok(()) };
         let fields = event.fields();
@@ -131,7 +131,7 @@ impl Builder {
             return Ok(());
         };
         span.duration_ns = duration_ns;
-        // The end's arguments add to the beginning's; the model has room for one of them.
+        // The end's arguments should add to the beginning's, but the model has room for only one.
         let args = self.output.args(&event);
         if span.args == NameId(0) {
             span.args = args;

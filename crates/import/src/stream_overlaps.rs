@@ -1,35 +1,37 @@
-//! Work on one stream that overlaps, which no device does.
+//! Finds overlapping work on a stream, which no device runs.
 //!
-//! A stream runs one kernel or copy at a time. One that reaches over several that follow has a
-//! wrong end, or a wrong start: a first pass over a file finds these, and a second one leaves
-//! them out and counts them. One that overlaps only one other is kept and counted: dependent
-//! launches (PDL) begin before the work ahead of them has ended, and nothing tells these apart from
-//! a wrong time, or from a record that is there twice.
+//! A stream runs one kernel or copy at a time. If one overlaps several that follow, its end or
+//! start is wrong: a first pass over a file finds these, and a second pass leaves them out and
+//! counts them. If one overlaps only one other, it is kept and counted: dependent launches (PDL)
+//! begin before the preceding work has ended, and nothing tells these from a wrong time, or from a
+//! record that occurs twice.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Work that is put in order at a time: files have most of it in order.
+/// Number of pieces of work to sort at a time; files are mostly in order already.
 const BATCH: usize = 1 << 14;
-/// Work that follows and is overlapped: two pieces cannot both be of the next launch.
+/// Number of following pieces that work must overlap to be wrong: two pieces cannot both belong to
+/// the next launch.
 const OVERLAPPED: u32 = 2;
-/// An overlap that is no longer may come of rounding to whole microseconds.
+/// An overlap up to this length may come from rounding to whole microseconds.
 const ROUNDED_NS: u64 = 1000;
-/// Work of one stream that may run at once: the branches of one launch of a graph.
+/// Largest number of pieces on one stream that may run at once: the branches of one launch of a
+/// graph.
 const MAX_RUNNING: usize = 256;
-/// If more than one in so many overlaps others, the trace's number is no stream: it stands for
-/// several that ran at once.
+/// If more than one piece in this many overlaps others, the trace's number is not a stream: it
+/// stands for several streams.
 const WRONG_AT_MOST: u64 = 4;
-/// Work that is remembered for having wrong times.
+/// Largest number of pieces with wrong times that are remembered.
 const MAX_WRONG: usize = 1 << 20;
 
 /// A kernel or a copy on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct StreamWork {
-    /// Number of its stream, over all devices and contexts.
+    /// Number of its stream, unique over all devices and contexts.
     pub stream: u64,
     pub start_ns: u64,
     pub duration_ns: u64,
-    /// Its launch: what one launch of a graph started may run at once.
+    /// Its launch: work from one launch of a graph may run at once.
     pub launch: Option<u64>,
 }
 
@@ -39,13 +41,13 @@ impl StreamWork {
     }
 }
 
-/// Work that has begun, and may go on.
+/// Work that has begun and may still run.
 #[derive(Clone, Copy, Debug)]
 struct RunningWork {
     work: StreamWork,
-    /// Work that began after it, before its end.
+    /// Number of pieces that began before its end.
     overlapped: u32,
-    /// Whether it is counted as overlapping.
+    /// Whether it was counted as overlapping.
     overlaps: bool,
 }
 
@@ -53,33 +55,33 @@ struct RunningWork {
 struct Stream {
     running: Vec<RunningWork>,
     count: u64,
-    /// Work that overlaps others.
+    /// Number of pieces that overlap others.
     overlapping: u64,
-    /// Work of these that overlaps several.
+    /// Number of those that overlap several.
     wrong: u64,
 }
 
-/// The streams of a file.
+/// All streams of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     batch: Vec<StreamWork>,
     streams: FxHashMap<u64, Stream>,
     wrong: Vec<StreamWork>,
-    /// Whether more is wrong than is remembered.
+    /// Whether more pieces are wrong than are remembered.
     is_full: bool,
 }
 
-/// What overlaps in a file and may be true: so many kernels and copies.
+/// Number of overlapping kernels and copies that may be right.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Overlaps {
-    /// Those that overlap several others where a number stands for several streams.
+    /// Pieces that overlap several others, where a number stands for several streams.
     pub shared: u64,
-    /// Those that overlap one other.
+    /// Pieces that overlap one other.
     pub one: u64,
 }
 
 impl Overlaps {
-    /// What a reader should know of them.
+    /// Returns notes for the reader.
     pub fn notes(&self) -> impl Iterator<Item = String> {
         let overlap = |count| match count {
             1 => "1 kernel or copy overlaps".to_owned(),
@@ -148,8 +150,8 @@ impl Streams {
         self.batch = batch;
     }
 
-    /// The work that cannot have overlapped what follows it on its stream, and how much overlaps
-    /// beside.
+    /// Returns the work that cannot have overlapped its successors on its stream, and how much
+    /// other work overlaps.
     pub fn overlaps(mut self) -> (FxHashSet<StreamWork>, Overlaps) {
         self.sweep();
         let is_one = |stream: &Stream| {
@@ -189,7 +191,7 @@ mod tests {
         let (wrong, others) = overlaps(&all);
         let wrong: Vec<u64> = wrong.iter().map(|work| work.start_ns).collect();
         assert_eq!((wrong, others), (vec![500_000], Overlaps::default()));
-        // To the end of the file, in another order, and beside another stream.
+        // It lasts to the end of the file, in another order, and next to another stream.
         all[5].2 = 1 << 40;
         all.extend(regular(8, 20));
         all.reverse();
@@ -203,7 +205,7 @@ mod tests {
             assert!(wrong.is_empty() && overlaps.shared == 0, "{wrong:?} {overlaps:?}");
             overlaps.one
         };
-        // Each reaches over the next one; one lies within another; two begin at once.
+        // Each overlaps the next one; one lies within another; two begin together.
         let next: Vec<_> = (0..20).map(|number| (7, 100 * number, 150)).collect();
         assert_eq!(count(&next), 19);
         assert_eq!(count(&[(7, 0, 80), (7, 100, 80), (7, 120, 20), (7, 200, 80)]), 1);

@@ -1,14 +1,15 @@
-//! Directories in an imported directory, which an import does not read: those that hold something to import.
+//! Finds subdirectories of an imported directory that contain something to import; an import does
+//! not read them.
 
 use crate::compile_logs::{LOGS, is_log};
 use crate::names::{TRACES, has_name};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Directories within each other that are searched.
+/// Largest depth to search.
 const DEEPEST: u32 = 8;
 
-/// A note on directories in a directory that are skipped.
+/// Returns a note about skipped subdirectories.
 pub(crate) fn skipped(directory: &Path, paths: &[PathBuf]) -> Option<String> {
     let within = directories(directory, paths);
     let (count, path, first) = (within.len(), directory.display(), within.first()?.display());
@@ -19,7 +20,8 @@ pub(crate) fn skipped(directory: &Path, paths: &[PathBuf]) -> Option<String> {
     ))
 }
 
-/// Those in a directory that hold traces or logs of `torch.compile` and are not imported themselves.
+/// Returns subdirectories that contain traces or logs of `torch.compile` and are not imported
+/// themselves.
 pub(crate) fn directories(directory: &Path, paths: &[PathBuf]) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -31,7 +33,7 @@ pub(crate) fn directories(directory: &Path, paths: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
-/// Whether a trace or a log lies somewhere in a directory that is no run.
+/// Whether a trace or a log lies somewhere in a directory that is not a run.
 fn holds_some(directory: &Path, deep: u32) -> bool {
     let Ok(entries) = fs::read_dir(directory) else { return false };
     let entries: Vec<_> = entries.flatten().collect();

@@ -1,4 +1,4 @@
-//! The top level of a trace: rank, devices, process groups, and everything else in it.
+//! The top level of a trace: rank, devices, process groups, and all other members.
 
 use crate::cursor;
 use crate::event::Event;
@@ -12,31 +12,32 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use tprof_trace::model::{Device, NameId, Property};
 
-/// Longest member that is kept, and most metadata.
+/// Longest member, and largest total metadata, that is kept, in bytes.
 const MAX_FACT_BYTES: usize = 256 << 10;
-/// Members that are kept.
+/// Largest number of members that are kept.
 const MAX_FACTS: usize = 1000;
 
 /// The content of the top level.
 #[derive(Debug, Default)]
 pub(crate) struct TopLevel {
-    /// Nanoseconds since 1970 that all times of the file are relative to.
+    /// Base of all times of the file, in nanoseconds since 1970.
     base_ns: i64,
-    /// What is taken off times so that they count from the run's zero, and not from 1970.
+    /// Offset that is subtracted from times, so that they count from the run's zero and not from
+    /// 1970.
     pub offset_ns: i64,
     members: Vec<(String, String)>,
-    /// Order and labels of processes and threads: what, of whom, and its JSON.
+    /// Order and labels of processes and threads: kind, process or thread, and JSON.
     metadata: Vec<Value>,
-    /// Where each kind is in `metadata`, by kind, `pid` and `tid`.
+    /// Index in `metadata` by kind, `pid` and `tid`.
     metadata_of: FxHashMap<Box<[u8]>, usize>,
     metadata_bytes: usize,
-    /// Start of the file's first event, if that is a complete one. Holistic Trace
-    /// Analysis takes it for the launch of work without one, and tprof can mark it so.
+    /// Start of the file's first event, if it is a complete event. Holistic Trace Analysis takes it
+    /// for the launch of work that has no launch, and tprof can mark it so.
     pub first_event_ns: Option<u64>,
 }
 
 impl TopLevel {
-    /// What is to be added to times; 0 unless the file had it before its events.
+    /// Returns the base to add to times; 0 unless the file has it before its events.
     #[inline(always)]
     pub fn base_ns(&self) -> i64 {
         self.base_ns.saturating_sub(self.offset_ns)
@@ -62,8 +63,7 @@ impl TopLevel {
         self.members.push((name, json));
     }
 
-    /// Takes metadata that names nothing. Kineto writes some again and again: the last
-    /// one counts.
+    /// Takes metadata that does not name anything. Kineto repeats some of it: the last one counts.
     pub fn metadata(&mut self, kind: &[u8], event: &Event<'_>, output: &mut Output) {
         let fields = event.fields();
         let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
@@ -105,7 +105,7 @@ impl TopLevel {
         }
     }
 
-    /// The rank that the job gave the process.
+    /// Returns the rank that the job gave the process.
     pub fn rank(&self) -> Option<u32> {
         let info = self.member("distributedInfo")?;
         let rank = info.get("rank")?;
@@ -167,13 +167,13 @@ impl TopLevel {
     }
 }
 
-/// Texts of the top level that hold events, in other formats than JSON: Chrome's traces of the
-/// kernel, of power, and of devices.
+/// Top-level texts that contain events in other formats than JSON: Chrome's traces of the kernel,
+/// of power, and of devices.
 const TEXTS: [&[u8]; 4] =
     [b"systemTraceEvents", b"powerTraceAsString", b"androidProcessDump", b"battorLogAsString"];
 
-/// Events that a member of the top level has and no report reads: elements of a list of objects,
-/// or lines of a text. `deviceProperties` describes.
+/// Counts the events of a top-level member that no report reads: elements of a list of objects, or
+/// lines of a text. `deviceProperties` is a description, and does not count.
 fn events_in(key: &[u8], value: &[u8]) -> u64 {
     let is_text = TEXTS.contains(&key);
     match value {

@@ -1,4 +1,4 @@
-//! Segments and their blocks.
+//! Reads segments and their blocks.
 
 use tprof_trace::model::{AllocatorBlock, AllocatorSegment, NameId};
 
@@ -9,7 +9,7 @@ use crate::pickle::Value;
 use crate::threads::MAIN;
 
 impl Reading<'_, '_> {
-    /// Takes a list of segments; `host` is the pinned memory's.
+    /// Takes a list of segments; `host` says whether they are pinned host memory.
     pub fn segments(&mut self, list: Value, host: bool) -> Result<(), SnapshotError> {
         for item in self.arena.items(list).unwrap_or_default() {
             self.spend(1)?;
@@ -74,7 +74,7 @@ impl Reading<'_, '_> {
         Ok(())
     }
 
-    /// Takes a block; `address` is the end of the one before, which older files do not repeat.
+    /// Takes a block; `address` is the end of the previous block, which older files do not repeat.
     fn block(&mut self, value: Value, segment: &AllocatorSegment, address: &mut u64) {
         let arena = self.arena;
         let Some(pairs) = arena.pairs(value) else {
@@ -115,7 +115,7 @@ impl Reading<'_, '_> {
     }
 }
 
-/// A number of 32 bits.
+/// Returns the value as a number of 32 bits.
 pub(super) fn small(value: Value) -> Option<u32> {
     value.unsigned().and_then(|number| u32::try_from(number).ok())
 }
