@@ -1,4 +1,4 @@
-//! Which words of the command line are runs, and which is the query.
+//! Tells which words of the command line are runs, and which is the query.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -14,24 +14,24 @@ use crate::status::MISUSE;
 use crate::tables::dataset::ABOUT_FILE;
 use crate::terminal::errors::Failure;
 
-/// The words, told apart.
+/// The classified words of the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandLine {
     /// Runs and data sets.
     pub paths: Vec<PathBuf>,
-    /// The query.
+    /// Text of the query.
     pub query: Option<String>,
 }
 
-/// Words with which a statement begins.
+/// Words that statements begin with.
 const BEGINNINGS: [&str; 23] = [
     "alter", "analyze", "copy", "create", "delete", "desc", "describe", "drop", "execute",
     "explain", "from", "insert", "merge", "prepare", "reset", "select", "set", "show", "table",
     "truncate", "update", "values", "with",
 ];
 
-/// Whether a word is a statement, whatever files there are. A path can always be written so that it
-/// is none: `./with`.
+/// Whether a word is a statement, whichever files exist. A path can always be written so that it is
+/// not: `./with`.
 fn is_statement(word: &str) -> bool {
     if word.starts_with(['/', '.']) {
         return false;
@@ -45,7 +45,7 @@ fn is_statement(word: &str) -> bool {
         || word.starts_with('(')
 }
 
-/// Tells the words of a command line apart.
+/// Classifies the words of a command line.
 pub fn divide(words: &[OsString], has_file: bool) -> Result<CommandLine, Failure> {
     let mut divided = CommandLine::default();
     for word in words {
@@ -70,23 +70,23 @@ pub fn divide(words: &[OsString], has_file: bool) -> Result<CommandLine, Failure
     Ok(divided)
 }
 
-/// What the paths are.
+/// The sources of data.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     /// Run directories and trace files.
     pub runs: Vec<ReportRun>,
-    /// Data sets, with the name of the run.
+    /// Data sets, with the names of their runs.
     pub sets: Vec<(String, PathBuf)>,
-    /// Archives, as they were typed.
+    /// Archives as they were typed.
     pub archives: Vec<PathBuf>,
-    /// What was named before: it counts once.
+    /// Paths that were repeated, and count only once.
     pub again: Vec<PathBuf>,
-    /// IDs of the runs of archives that are meant; empty: all.
+    /// IDs of the runs to read from archives; empty for all.
     pub only: Vec<String>,
 }
 
 impl Sources {
-    /// What lies at these paths.
+    /// Finds out what lies at these paths.
     pub fn of(paths: &[PathBuf]) -> Result<Sources, Failure> {
         let mut sources = Sources::default();
         let mut there = BTreeSet::new();
@@ -99,7 +99,7 @@ impl Sources {
         Ok(sources)
     }
 
-    /// Of archives only these runs; all if there are none.
+    /// Restricts archives to these runs; all if there are none.
     pub fn only(mut self, ids: &[String]) -> Result<Sources, Failure> {
         if !ids.is_empty() && self.archives.is_empty() {
             return Err(Failure::new("--run needs an archive")
@@ -111,7 +111,7 @@ impl Sources {
         Ok(self)
     }
 
-    /// The run of this directory, or the newest in it; none if there is none.
+    /// Returns the run of this directory, or the newest run in it; `None` if there is none.
     pub fn here() -> Result<Sources, Failure> {
         let found = newest::runs_in(Path::new(".")).is_ok_and(|runs| !runs.is_empty());
         if !found && newest::FoundRun::at(Path::new(".")).is_none() {
@@ -125,7 +125,7 @@ impl Sources {
         self.runs.is_empty() && self.sets.is_empty() && self.archives.is_empty()
     }
 
-    /// The name, or with a number behind it where another run has it.
+    /// Returns the name, with a number added if another run has it.
     fn free_name(&self, name: String) -> String {
         let is_taken = |name: &str| self.runs.iter().any(|run| run.name == name);
         let mut names = (2..).map(|number| format!("{name}#{number}"));
@@ -172,7 +172,7 @@ impl Sources {
     }
 }
 
-/// The same for all ways to write what is at one place.
+/// Returns the same value for all spellings of a path.
 fn identity(path: &Path) -> PathBuf {
     match path.to_str().filter(|_| Location::is_address(path.as_os_str())) {
         Some(address) => address.trim_end_matches('/').into(),

@@ -1,5 +1,5 @@
-//! `tprof-sql`: what `tprof sql` and `tprof archive` become. A program of its own, so that neither
-//! tprof's size nor its build has the query engine in it.
+//! `tprof-sql`: the program that `tprof sql` and `tprof archive` turn into. It is separate so that
+//! neither tprof's size nor its build includes the query engine.
 
 mod allowed;
 mod archive;
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     memory::keep_freed();
     let mut words = std::env::args_os();
     let ended = match words.next().zip(words.next()) {
-        // A run of this name is `./archive`.
+        // A run with this name can be written as `./archive`.
         Some((program, first)) if first == "archive" => {
             let words = std::iter::once(program).chain(words);
             archiving::run(&ArchiveCli::parse_from(words).args)
@@ -78,7 +78,7 @@ fn act(args: &SqlArgs) -> Result<ExitCode, QueryFailure> {
     let dialect = if remote.is_some() { Dialect::Server } else { Dialect::Own };
     let statements = text.as_deref().map(|text| statements::parse(text, dialect)).transpose()?;
     if remote.is_some() {
-        // Nothing is sent where one of them is refused.
+        // Nothing is sent if one of them is refused.
         statements.iter().flatten().try_for_each(remote::check)?;
     }
     let needs_run = statements.as_ref().is_none_or(|all| all.iter().any(execute::needs_run));
@@ -116,7 +116,7 @@ fn act(args: &SqlArgs) -> Result<ExitCode, QueryFailure> {
     ended
 }
 
-/// The text of a file, or of stdin.
+/// Reads the text of a file, or of stdin.
 fn read(path: &Path) -> Result<String, Failure> {
     let text = match path == Path::new("-") {
         true => {

@@ -1,4 +1,4 @@
-//! What a failed query is for its user: the place in the query, what, why, and what to try.
+//! Explains a failed query to its user: the place in the query, what failed, why, and what to try.
 
 use datafusion::common::{Column, SchemaError};
 use datafusion::error::DataFusionError;
@@ -10,14 +10,14 @@ use crate::statements::Unparsed;
 use crate::status::QUERY;
 use crate::terminal::errors::{Failure, nearest, print_stderr, show};
 
-/// Why there is no result, or not all of it.
+/// Why there is no result, or only a part of it.
 #[derive(Debug)]
 pub enum QueryFailure {
-    /// The query or its execution.
+    /// The query or its execution failed.
     Query {
-        /// What and why.
+        /// What failed, and why.
         failure: Failure,
-        /// The line, with a mark below the place in it.
+        /// The line, with a mark below the place.
         excerpt: Option<String>,
     },
     /// Nobody reads stdout any more.
@@ -74,7 +74,7 @@ impl From<Unparsed> for QueryFailure {
 }
 
 impl QueryFailure {
-    /// A failure of the engine with a statement.
+    /// Converts an error of the engine about a statement.
     pub fn of(error: &DataFusionError, text: &str, session: &Session) -> QueryFailure {
         if let Some(io) = io_error(error)
             && io.kind() == std::io::ErrorKind::BrokenPipe
@@ -88,7 +88,7 @@ impl QueryFailure {
         }
     }
 
-    /// Prints it and gives the exit status.
+    /// Prints the failure and returns the exit status.
     pub fn show(self) -> u8 {
         match self {
             QueryFailure::NobodyReads => 0,
@@ -154,12 +154,12 @@ fn failure(error: &DataFusionError, session: &Session) -> Failure {
     }
 }
 
-/// Before the words of a store in a reader's error.
+/// Text before a store's message in a reader's error.
 const OF_STORE: &str = "Object Store error: ";
-/// Between an object and what its request was and met.
+/// Text between an object and its failed request.
 const OF_REQUEST: &str = ": Error performing ";
 
-/// Which part of the query asked for it, without the sums of all others.
+/// Returns the part of the query that requested the memory, without the totals of all others.
 fn of_memory(message: &str) -> String {
     let (before, after) = message.split_once(" with top memory consumers").unwrap_or((message, ""));
     match after.rsplit_once("Error: ") {
@@ -168,7 +168,7 @@ fn of_memory(message: &str) -> String {
     }
 }
 
-/// A table that is not there, with the nearest that is.
+/// Explains a missing table, and suggests the most similar one.
 pub fn no_table(name: &str, session: &Session) -> Failure {
     let what = format!("there is no table `{name}`");
     if session.is_empty() {
@@ -214,7 +214,7 @@ fn no_column(field: &Column, there: &[Column]) -> Failure {
         .hint(format!("`DESCRIBE {hint}` lists the columns; texts are in single quotes"))
 }
 
-/// A column that none of the tables has that a query names, with the nearest that one has.
+/// Explains a column that none of the query's tables has, and suggests the most similar one.
 pub fn no_column_of(name: &str, text: &str, session: &Session) -> Failure {
     let words: Vec<String> =
         text.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_lowercase).collect();
@@ -238,7 +238,7 @@ fn quoted<'a>(message: &'a str, before: &str, after: &str) -> Option<&'a str> {
     rest.split_once(after).map(|(name, _)| name)
 }
 
-/// The error in all that is around it; of several, the first.
+/// Returns the innermost error; of several, the first.
 fn innermost(error: &DataFusionError) -> &DataFusionError {
     match error {
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
@@ -250,7 +250,7 @@ fn innermost(error: &DataFusionError) -> &DataFusionError {
     }
 }
 
-/// Its own words, without what kind of error it is.
+/// Returns the message without the kind of error.
 fn message(error: &DataFusionError) -> String {
     let error = innermost(error);
     match error {
@@ -259,13 +259,13 @@ fn message(error: &DataFusionError) -> String {
     }
 }
 
-/// As a part of an error line: without its full stop.
+/// Removes the full stop, for use within an error line.
 fn sentence(text: &str) -> String {
     let first = text.split("\n\n").next().unwrap_or(text);
     first.trim().trim_end_matches('.').to_owned()
 }
 
-/// The line and column that a message has.
+/// Returns the line and column stated in a message.
 fn place_in(message: &str) -> Option<(u64, u64)> {
     let (_, rest) = message.rsplit_once("Line: ")?;
     let (line, rest) = rest.split_once(", Column: ")?;
@@ -273,7 +273,7 @@ fn place_in(message: &str) -> Option<(u64, u64)> {
     Some((line.parse().ok()?, rest[..digits].parse().ok()?))
 }
 
-/// The line, and a mark below a column of it, both from 1.
+/// Returns the line, and a mark below a column of it; both count from 1.
 pub fn excerpt(text: &str, line: u64, column: u64) -> Option<String> {
     let shown = text.lines().nth(usize::try_from(line).ok()?.checked_sub(1)?)?;
     let column = usize::try_from(column).ok()?.checked_sub(1)?;

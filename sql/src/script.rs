@@ -1,4 +1,4 @@
-//! Statements of a command line, a file or stdin, one after another.
+//! Executes the statements of a command line, a file or stdin, one after another.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::statements::Source;
 use crate::status::QUERY;
 use crate::terminal::errors::Failure;
 
-/// Time that threads have to end at the end of the program.
+/// Time that threads have to end when the program ends.
 const LAST: Duration = Duration::from_millis(500);
-/// Attempts to remove a directory in which something may still be written.
+/// Attempts to remove a directory in which a thread may still write.
 const ATTEMPTS: u32 = 50;
 
 /// Executes all statements; the first failure ends them.
@@ -58,7 +58,7 @@ pub fn run(
     status
 }
 
-/// A failure of the engine that is its own fault.
+/// Returns a failure that is the engine's own fault.
 pub fn engine_died(why: &str) -> QueryFailure {
     Failure::new("the query engine failed")
         .cause(why.to_owned())
@@ -67,11 +67,11 @@ pub fn engine_died(why: &str) -> QueryFailure {
         .into()
 }
 
-/// Ends all threads and removes what exceeded the memory.
+/// Ends all threads and removes the spilled files.
 pub fn shut_down(runtime: Runtime, spill: TempDir) {
     runtime.shutdown_timeout(LAST);
     let path = spill.keep();
-    // A thread that was not to be ended may write one more file.
+    // A thread that could not be ended may write one more file.
     for _ in 0..ATTEMPTS {
         match std::fs::remove_dir_all(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -1,25 +1,26 @@
-//! The text of a statement as a server gets it: token by token what was parsed and judged here.
+//! Translates a statement for a server, token by token as it was parsed and checked here.
 //!
-//! Servers of Spark divide text otherwise than the parser here: a `\` escapes within texts and
-//! continues a comment, `\r` ends one, `/*+` begins none. What is a text or a comment here could be a
-//! statement there. So comments are sent as blanks, and texts with a server's own escapes; what has
-//! another form still is not sent. Lines stay what they are.
+//! Spark servers divide text in other ways than the parser here: a `\` escapes within texts and
+//! continues a comment, `\r` ends one, and `/*+` begins none. So a text or a comment here could be
+//! a statement there. Comments are therefore sent as blanks, texts with the server's own escapes,
+//! and tokens that have another form are not sent. Line numbers stay the same.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
-/// What a statement is for a server.
+/// A statement as text for a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerText {
-    /// All of it.
+    /// Text of the statement.
     pub text: String,
-    /// The query of a `CREATE VIEW name AS SELECT …`: what stands behind the first AS.
+    /// The query of a `CREATE VIEW name AS SELECT …`: the text after the first AS.
     pub behind_as: Option<String>,
-    /// What stands in double quotes, with line and column: texts to a server, names to the engine here.
+    /// Texts in double quotes with line and column, which a server takes for texts and the local
+    /// engine for names.
     pub quoted: Vec<(String, (u64, u64))>,
 }
 
-/// A statement's tokens as a server's text, behind so many lines and columns of nothing. The error is
-/// a token that is not sent.
+/// Translates a statement's tokens, after as many blank lines and columns as the text `before`. The
+/// error is a token that is not sent.
 pub fn sent(before: &str, tokens: &[TokenWithSpan]) -> Result<ServerText, String> {
     let mut text = before.to_owned();
     let (mut behind_as, mut quoted) = (None, Vec::new());
@@ -34,7 +35,7 @@ pub fn sent(before: &str, tokens: &[TokenWithSpan]) -> Result<ServerText, String
                 | Token::DoubleQuotedString(_)
                 | Token::HexStringLiteral(_)
         );
-        // `r'…'` and `U&'…'` are texts of other kinds there.
+        // There, `r'…'` and `U&'…'` are other kinds of texts.
         if is_text && is_prefix {
             text.push(' ');
         }
@@ -70,7 +71,7 @@ fn write(token: &Token, text: &mut String) -> Result<(), String> {
     Ok(())
 }
 
-/// Numbers and signs: what all divide in the same way.
+/// Whether a token is a number or a sign, which all servers divide in the same way.
 fn is_plain(token: &Token) -> bool {
     matches!(
         token,
@@ -120,7 +121,7 @@ fn quote(value: &str, sign: char, text: &mut String) {
     text.push(sign);
 }
 
-/// As many lines and columns of nothing.
+/// Returns as many blank lines and columns as the text has.
 pub fn blank_lines(text: &str) -> String {
     text.chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect()
 }

@@ -1,9 +1,8 @@
-//! The command line as typed.
+//! Parses the command line.
 //!
-//! Parsing only: every option of `run` stays the text that was typed, so that
-//! flags, variables and `tprof.toml` go through one resolver
-//! ([`crate::settings`]) and give the same errors. Help, the man page and the
-//! completions come from these definitions.
+//! Options of `run` stay text here, so that flags, variables and `tprof.toml` go through one
+//! resolver ([`crate::settings`]) and give the same errors. Help, the man page and the completions
+//! come from these definitions.
 
 mod misplaced;
 mod switches;
@@ -60,7 +59,7 @@ Examples:
     arg_required_else_help = true
 )]
 pub struct Cli {
-    /// Which command.
+    /// The command to execute.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -70,7 +69,7 @@ pub fn command() -> clap::Command {
     switches::with_opposites(Cli::command())
 }
 
-/// Reads a command line, its first word the program.
+/// Parses a command line that begins with the program.
 pub fn parse_from<W: Into<OsString> + Clone>(
     words: impl IntoIterator<Item = W>,
 ) -> Result<Cli, clap::Error> {
@@ -79,7 +78,7 @@ pub fn parse_from<W: Into<OsString> + Clone>(
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
-/// The commands.
+/// The commands of `tprof`.
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Launch a command and record it
@@ -102,7 +101,7 @@ pub enum Command {
     Compare(CompareArgs),
     /// List the runs in a directory
     Ls(LsArgs),
-    /// Delete runs
+    /// Delete runs from disk
     Rm(RmArgs),
     /// Write a run in another tool's format
     #[command(after_help = formats::help())]
@@ -134,7 +133,7 @@ pub enum Command {
     /// The program that `doctor --run-kernel` records.
     #[command(name = doctor::RUN_KERNEL, hide = true)]
     RunKernel,
-    /// What `tprof serve` can have made.
+    /// Lists what `tprof serve` can request.
     #[command(name = CATALOGUE, hide = true)]
     Catalogue,
     /// A command with limits, of `tprof serve`.
@@ -143,7 +142,7 @@ pub enum Command {
     /// Collector of a session that has none; an attached process starts it.
     #[command(name = "__collect", hide = true)]
     Collect {
-        /// Session directory
+        /// Directory of the session
         session: PathBuf,
     },
     /// Waits for a job whose tprof failed.

@@ -27,7 +27,7 @@ Example, modes of torch.compile (scripts/compile/modes.sh does this):
   tprof run -o autotune --operators names -- python train.py --mode max-autotune
   tprof compare default autotune";
 
-/// `tprof compare`.
+/// Arguments of `tprof compare`.
 #[derive(Args, Debug)]
 #[command(after_help = COMPARE_NOTES)]
 pub struct CompareArgs {
@@ -48,7 +48,7 @@ pub struct CompareArgs {
     pub steps_from: Option<String>,
 }
 
-/// Compares runs.
+/// Compares the runs.
 pub fn run(args: CompareArgs) -> anyhow::Result<ExitCode> {
     let steps_from = steps_from(args.steps_from.as_deref())?;
     let read = |path: &PathBuf| -> anyhow::Result<Side> {
@@ -78,7 +78,7 @@ pub fn run(args: CompareArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What runs are called: by their last part, where that separates them, else by their paths.
+/// Returns names for runs: their last path component if that is unique, otherwise their paths.
 fn names(paths: &[PathBuf]) -> Vec<String> {
     let last = |path: &PathBuf| {
         let name = path.file_name().unwrap_or(path.as_os_str());

@@ -1,4 +1,4 @@
-//! `tprof import`: traces, memory snapshots and logs that others made, as a run.
+//! `tprof import`: imports traces, memory snapshots and logs of other tools as a run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ once to read a trace several times.
 Example:
   tprof import traces/ -o r1; tprof report r1";
 
-/// `tprof import`.
+/// Arguments of `tprof import`.
 #[derive(Args, Debug)]
 #[command(after_help = IMPORT_NOTES)]
 pub struct ImportArgs {
@@ -67,7 +67,7 @@ pub fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses a directory that holds something, or takes the old run out of it.
+/// Refuses a directory with content, or with `force` removes the old run from it.
 fn make_room(output: &Path, force: bool) -> Result<(), Failure> {
     let cannot = |error: std::io::Error| {
         Failure::new(format!("cannot write `{}`", output.display()))
@@ -104,7 +104,7 @@ fn make_room(output: &Path, force: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What was imported, and what was not.
+/// Summarizes what was imported, and what was not.
 fn summary(imported: &Imported, output: &Path) -> String {
     let files = match imported.files.len() {
         1 => "1 file".to_owned(),

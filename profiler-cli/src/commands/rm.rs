@@ -1,4 +1,4 @@
-//! `tprof rm`: deletes runs: the files that tprof wrote, nothing else.
+//! `tprof rm`: deletes the files of runs that tprof wrote, and nothing else.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use crate::runs::newest::{FoundRun, runs_in};
 use crate::terminal::errors::{Failure, nearest, print_stderr, reason};
 use crate::terminal::quote;
 
-/// Other files of a directory that are named.
+/// Largest number of other files of a directory to list.
 const MOST_OTHERS: usize = 4;
 
-/// `tprof rm`.
+/// Arguments of `tprof rm`.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Only files that tprof wrote are deleted; a directory with other files stays.\n\n\
                   Example:\n  tprof rm --yes tprof-train-*"
 )]
 pub struct RmArgs {
-    /// Run directories
+    /// Directories of the runs to delete
     #[arg(value_name = "RUN", required = true, value_hint = clap::ValueHint::DirPath)]
     pub runs: Vec<PathBuf>,
     /// Delete without asking
@@ -36,12 +36,12 @@ struct DeletableRun {
     contents: RunContents,
 }
 
-/// Deletes the runs: all, or none where one of them cannot be.
+/// Deletes all of the runs, or none if one of them cannot be deleted.
 pub fn run(args: RmArgs) -> anyhow::Result<ExitCode> {
     let mut doomed: Vec<DeletableRun> = Vec::new();
     for path in &args.runs {
         let one = judged(path)?;
-        // Named twice, it is deleted once.
+        // A run that is named twice is deleted once.
         if !doomed.iter().any(|other| other.path.canonicalize().ok() == path.canonicalize().ok()) {
             doomed.push(one);
         }
@@ -56,7 +56,7 @@ pub fn run(args: RmArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A run that has ended.
+/// Checks that a path is a run that has ended.
 fn judged(path: &Path) -> Result<DeletableRun, Failure> {
     let shown = path.display();
     if path.is_file() {
@@ -64,7 +64,7 @@ fn judged(path: &Path) -> Result<DeletableRun, Failure> {
             .cause("the path is a file")
             .hint("tprof rm with the run directory that contains the file"));
     }
-    // With a slash at its end a link is followed.
+    // A trailing slash would follow a link.
     let bare: PathBuf = path.components().collect();
     if bare.is_symlink() {
         let target = std::fs::read_link(&bare).unwrap_or_default();
@@ -92,7 +92,7 @@ fn judged(path: &Path) -> Result<DeletableRun, Failure> {
     Ok(DeletableRun { path: path.to_owned(), contents })
 }
 
-/// A part of a run that cannot be read: whether it is tprof's is unknown.
+/// Part of the run cannot be read, so it is unknown whether it is tprof's.
 fn unreadable(run: &Path, at: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("cannot delete `{}`", run.display()))
         .cause(format!("`{}` cannot be read: {}", at.display(), reason(error)))
@@ -115,7 +115,7 @@ fn no_run(path: &Path) -> Failure {
     }
 }
 
-/// Asks, on a terminal.
+/// Asks for confirmation on a terminal.
 fn is_agreed(doomed: &[DeletableRun]) -> Result<bool, Failure> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::new("nothing was deleted")
@@ -149,7 +149,7 @@ fn delete(run: &DeletableRun) -> Result<(), Failure> {
     let size = bytes(run.contents.bytes());
     let mut text = format!("deleted {shown}, {size}");
     if run.contents.others.is_empty() {
-        // A run in the working directory, or a mount point, leaves an empty directory.
+        // If the run is the working directory or a mount point, an empty directory remains.
         if let Err(error) = std::fs::remove_dir(&run.path) {
             text += &format!("; the empty directory stays: {}", reason(&error));
         }

@@ -1,5 +1,5 @@
-//! `tprof ctl snapshot`: what each rank of a live run holds at this moment, printed and saved
-//! beside the run's files. The job goes on meanwhile.
+//! `tprof ctl snapshot`: prints what each rank of a live run holds at this moment, and saves it
+//! next to the run's files. The job continues meanwhile.
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -17,16 +17,16 @@ use crate::runs::{failure, newest, symbols::LateSymbolizer};
 use crate::terminal::columns;
 use crate::terminal::errors::{Failure, print_stderr};
 
-/// Snapshots that a run may have.
+/// Largest number of snapshots of a run.
 const MOST: u32 = 100_000;
 
-/// `tprof ctl snapshot`.
+/// Arguments of `tprof ctl snapshot`.
 #[derive(Args, Debug)]
 pub struct SnapshotArgs {
     /// Run directory; without one, the newest live run in this directory
     #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
     pub run: Option<PathBuf>,
-    /// Print JSON
+    /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
     /// Number of sites to print; JSON and the saved file have all
@@ -34,7 +34,7 @@ pub struct SnapshotArgs {
     pub top: usize,
 }
 
-/// Has the collector write what it knows, and reads that.
+/// Makes the collector write its state, and reads that.
 pub(super) fn run(args: SnapshotArgs) -> anyhow::Result<ExitCode> {
     let path = match args.run {
         Some(run) => run,

@@ -1,10 +1,10 @@
-//! Logs by their names.
+//! Finds logs by their names.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use tprof_trace::compile_log::LOG_PREFIX;
 
-/// PyTorch's logs in a directory, in order.
+/// Returns PyTorch's logs in a directory, in order.
 pub fn logs_in(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let is_log = |path: &PathBuf| {

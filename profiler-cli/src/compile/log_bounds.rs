@@ -1,7 +1,7 @@
-//! The bound of a log that a process of the job writes.
+//! Bounds the log that a process of the job writes.
 //!
-//! The process keeps its file open, and must be able to go on: what is beyond the bound is given back
-//! to the file system as a hole, while the job runs, and cut off at its end.
+//! The process keeps its file open and must be able to go on. So the part beyond the bound is given
+//! back to the file system as a hole while the job runs, and cut off at the end.
 
 use nix::fcntl::{FallocateFlags, fallocate};
 use std::collections::BTreeMap;
@@ -11,24 +11,25 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tprof_trace::compile_log::CUT_LINE;
 
-/// What is kept of each process's log.
+/// Bytes to keep of each process's log.
 pub const MOST_BYTES: u64 = 256 << 20;
-/// Less than this beyond the bound is left for the next time.
+/// If less than this is beyond the bound, it waits until the next time.
 const LEAST_HOLE: u64 = 4 << 20;
 
-/// What a file system must have free for a log to grow: more than processes of a job write between
-/// two looks. PyTorch prints an error for each event that a full one refuses.
+/// Free bytes that a file system must have for a log to grow: more than the processes of a job
+/// write between two checks. PyTorch prints an error for each event that a full file system
+/// refuses.
 const LEAST_FREE: u64 = 64 << 20;
 
 /// Bounds of the logs of a run, while the job runs.
 #[derive(Debug, Default)]
 pub struct LogBounds {
-    /// Of those that were as long as this when the file system had hardly any room left.
+    /// Bounds of logs at their length when the file system was almost full.
     low: BTreeMap<PathBuf, u64>,
 }
 
 impl LogBounds {
-    /// Bounds logs in a directory, of which the file system has this much free.
+    /// Bounds the logs in a directory whose file system has this many free bytes.
     pub fn keep(&mut self, logs: &[PathBuf], free: Option<u64>) {
         let is_low = free.is_some_and(|free| free < LEAST_FREE);
         for log in logs {
@@ -37,17 +38,17 @@ impl LogBounds {
                 self.low.insert(log.clone(), length().min(MOST_BYTES));
             }
             let least = if is_low { 0 } else { LEAST_HOLE };
-            // Cut at the end, where the file system has no holes.
+            // If the file system has no holes, the log is cut at the end.
             let _ = make_hole(log, self.of(log), least);
         }
     }
 
-    /// What is kept of a log.
+    /// Returns the number of bytes to keep of a log.
     pub fn of(&self, log: &Path) -> u64 {
         self.low.get(log).copied().unwrap_or(MOST_BYTES)
     }
 
-    /// Whether a log is kept as far as there was room for it.
+    /// Whether a log was bounded because there was no more room.
     pub fn is_low(&self, log: &Path) -> bool {
         self.low.contains_key(log)
     }
@@ -59,8 +60,8 @@ pub fn free_bytes(directory: &Path) -> Option<u64> {
     Some(about.blocks_available() as u64 * about.fragment_size() as u64)
 }
 
-/// Makes a hole of what is beyond the bound, unless it is less than that. A file system without holes
-/// keeps it until the job's end.
+/// Turns the part beyond the bound into a hole, unless it is small. A file system without holes
+/// keeps it until the job ends.
 fn make_hole(log: &Path, bound: u64, least: u64) -> io::Result<()> {
     let about = log.metadata()?;
     let blocks = about.blocks() * 512;
@@ -74,7 +75,7 @@ fn make_hole(log: &Path, bound: u64, least: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Cuts a log at the bound, and counts in its last line what was beyond. Returns that.
+/// Cuts a log at the bound, states in its last line how much was cut, and returns that.
 pub fn cut(log: &Path, bound: u64) -> io::Result<u64> {
     let length = log.metadata()?.len();
     if length <= bound {
@@ -101,7 +102,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.log");
         let bound = 1 << 20;
-        // The job's own handle, which goes on behind the hole.
+        // The job's own handle, which continues behind the hole.
         let writer = File::create(&path).unwrap();
         let text = LINE.repeat(200_000);
         writer.write_all_at(text.as_bytes(), 0).unwrap();
@@ -113,7 +114,7 @@ mod tests {
         let read = |path: &Path| {
             read(BufReader::new(File::open(path).unwrap()), Bounds::default()).unwrap()
         };
-        // As a launcher that was killed leaves it.
+        // A launcher that was killed leaves it like this.
         let holed = read(&path);
         assert_eq!(holed.bytes, whole);
         if after.blocks() * 512 < bound + (1 << 20) {

@@ -15,19 +15,20 @@ use std::time::{Duration, SystemTime};
 use tprof_collect::Session;
 use tprof_trace::compile_log::COMPILE_DIRECTORY;
 
-/// The variable that names a directory for PyTorch's logs.
+/// Variable that names the directory for PyTorch's logs.
 const VARIABLE: &str = "TORCH_TRACE";
-/// Has Inductor write the lines of source of each kernel into the log, backward graphs included.
+/// Variable that makes Inductor write the source lines of each kernel into the log, backward graphs
+/// included.
 const LINES_VARIABLE: &str = "INDUCTOR_PROVENANCE";
-/// How often the logs' lengths are read.
+/// Interval at which the logs' lengths are checked.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// A run's logs, while the job runs.
 #[derive(Debug)]
 pub struct CompileLogs {
-    /// In the run.
+    /// Directory in the run.
     home: PathBuf,
-    /// The job's own directory, which it keeps.
+    /// The job's own directory, which it keeps using.
     own: Option<PathBuf>,
     began: SystemTime,
     watch: Option<(Sender<()>, JoinHandle<LogBounds>)>,
@@ -45,7 +46,7 @@ impl CompileLogs {
                 .hint(remedy(&error, "-o with a writable directory"))
         })?;
         let home = home.canonicalize().unwrap_or(home);
-        // Also an empty one is the job's own decision.
+        // An empty value is the job's own decision, too.
         let own = std::env::var_os(VARIABLE).map(PathBuf::from);
         let watch = own.is_none().then(|| watch(home.clone())).transpose();
         let watch = watch.map_err(|error| {
@@ -55,7 +56,7 @@ impl CompileLogs {
         Ok(CompileLogs { home, own, began: SystemTime::now(), watch })
     }
 
-    /// Variables that the job must find. What the job set itself stays.
+    /// Variables to set for the job. Variables that the job sets itself stay.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
         let log = self.own.is_none().then(|| (VARIABLE.into(), self.home.clone().into()));
         let lines = std::env::var_os(LINES_VARIABLE).is_none();
@@ -63,8 +64,8 @@ impl CompileLogs {
         log.into_iter().chain(lines).collect()
     }
 
-    /// Once the job is over: logs have their bound, and those of the job's own directory are copied.
-    /// Which of these are the job's, and what the run lacks, is found at the session's end.
+    /// Bounds the logs once the job is over, and copies those in the job's own directory. The end
+    /// of the session shows which of these belong to the job, and what the run lacks.
     pub fn finish(self, session: &Session) -> SharedOutcome {
         let outcome = Arc::new(Mutex::new(self.outcome()));
         let shared = Arc::clone(&outcome);
@@ -100,17 +101,17 @@ impl CompileLogs {
     fn stop(&mut self) -> LogBounds {
         let Some((stop, thread)) = self.watch.take() else { return LogBounds::default() };
         drop(stop);
-        // A panic of the thread was printed; the logs are cut all the same.
+        // A panic of the thread was printed; the logs are cut anyway.
         thread.join().unwrap_or_default()
     }
 }
 
-/// What became of a run's logs, known once its session has ended.
+/// Results of a run's logs, known once its session has ended.
 #[derive(Debug)]
 pub struct SharedOutcome(Arc<Mutex<LogsOutcome>>);
 
 impl SharedOutcome {
-    /// A line for the summary; none without a log.
+    /// Returns a line for the summary; `None` without a log.
     pub fn line(&self, run: &Path) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).line(run)
     }
@@ -119,13 +120,13 @@ impl SharedOutcome {
 impl Drop for CompileLogs {
     fn drop(&mut self) {
         self.stop();
-        // Refused, as it should be, while anything is in them.
+        // Refused, as intended, while the directory is not empty.
         let _ = std::fs::remove_dir(&self.home);
         let _ = self.home.parent().map(std::fs::remove_dir);
     }
 }
 
-/// Bounds logs in a directory until the sender goes.
+/// Bounds logs in a directory until the sender is dropped.
 fn watch(home: PathBuf) -> io::Result<(Sender<()>, JoinHandle<LogBounds>)> {
     let (stop, stopped) = channel::<()>();
     let watch = move || {

@@ -1,4 +1,4 @@
-//! What became of a job's logs, in words.
+//! Describes the results for a job's logs.
 
 use crate::terminal::quote;
 use std::io;
@@ -6,35 +6,36 @@ use std::path::{Path, PathBuf};
 use tprof_facts::units::{bytes, counted};
 use tprof_trace::run::{Blind, ProcessInfo};
 
-/// What logs are called in the list of what was not recorded.
+/// Name of logs in the list of what was not recorded.
 const WHAT: &str = "the log of torch.compile (--compile)";
 
-/// What became of logs.
+/// Results for the logs of a run.
 #[derive(Debug, Default)]
 pub struct LogsOutcome {
     logs: Vec<RecordedLog>,
     failed: Vec<(String, String)>,
-    /// The job's own directory, where it has one.
+    /// The job's own directory, if it has one.
     pub own: Option<PathBuf>,
-    /// Logs in it of no process of the run.
+    /// Number of logs in it that belong to no process of the run.
     others: u64,
 }
 
 /// A log in the run.
 #[derive(Debug)]
 pub struct RecordedLog {
-    /// Of its text.
+    /// Length of its text in bytes.
     pub bytes: u64,
-    /// Bytes beyond the bound.
+    /// Number of bytes beyond the bound.
     pub not_kept: u64,
-    /// Whether that is where the disk had no more room.
+    /// Whether the bound was reached because the disk was full.
     pub had_no_room: bool,
-    /// A copy from the job's own directory, and the process that wrote it where it names that.
+    /// For a copy from the job's own directory: its path, and the process that wrote it, if the log
+    /// names one.
     pub copy: Option<(PathBuf, Option<u32>)>,
 }
 
 impl LogsOutcome {
-    /// Adds a log, or why there is none.
+    /// Adds a log, or the reason why there is none.
     pub fn add(&mut self, path: &Path, log: io::Result<RecordedLog>) {
         match log {
             Ok(log) => self.logs.push(log),
@@ -53,7 +54,7 @@ impl LogsOutcome {
             let Some((path, Some(pid))) = &log.copy else { return true };
             let is_own = processes.iter().any(|process| process.pid == *pid);
             if !is_own && std::fs::remove_file(path).is_ok() {
-                // Refused, as it should be, while anything is in them.
+                // Refused, as intended, while the directory is not empty.
                 path.ancestors().skip(1).take(2).all(|home| std::fs::remove_dir(home).is_ok());
                 return false;
             }
@@ -62,7 +63,7 @@ impl LogsOutcome {
         self.others += (before - self.logs.len()) as u64;
     }
 
-    /// What the run lacks.
+    /// Returns what the run lacks.
     pub fn blind(&self) -> Vec<Blind> {
         let lacks = |process: String, why: String| Blind { process, what: WHAT.to_owned(), why };
         let of_job = |why| lacks("the job".to_owned(), why);
@@ -100,7 +101,7 @@ impl LogsOutcome {
         all
     }
 
-    /// A line for the summary; none without a log.
+    /// Returns a line for the summary; `None` without a log.
     pub fn line(&self, run: &Path) -> Option<String> {
         let run = quote::word(quote::nearby(run).as_os_str());
         let count = self.logs.len() as u64;

@@ -1,8 +1,8 @@
-//! From a trace that came to a file of the run of windows.
+//! Imports a trace that arrived into the run of windows.
 //!
-//! Times count from the run's zero, CLOCK_MONOTONIC: Kineto's, which count from 1970, are moved by
-//! the difference of both clocks when the trace came. Windows are beside the run, not within its
-//! rank's file: no report counts an operator twice.
+//! Times count from the run's zero on CLOCK_MONOTONIC. Kineto's times count from 1970, so they are
+//! moved by the difference of both clocks when the trace arrived. Windows are stored next to the
+//! run and not in the rank's file, so that no report counts an operator twice.
 
 use serde_json::json;
 use std::fs::{self, OpenOptions};
@@ -10,30 +10,30 @@ use std::path::{Path, PathBuf};
 use tprof_import::{ImportError, Options};
 use tprof_trace::run::{Blind, RunInfo};
 
-/// Files of one rank.
+/// Largest number of files per rank.
 const MOST_FILES: u32 = 10_000;
 
-/// A trace that came, and of whom.
+/// A trace that arrived, and its origin.
 #[derive(Debug)]
 pub struct ArrivedTrace {
-    /// Where it is.
+    /// Path of the trace.
     pub json: PathBuf,
-    /// The process.
+    /// Process that wrote it.
     pub pid: u32,
-    /// What is to be taken off its times, ns.
+    /// Offset to subtract from its times, in ns.
     pub offset_ns: i64,
-    /// Of the machine.
+    /// Name of the machine.
     pub host: String,
 }
 
-/// A window as it is in the run of windows.
+/// A window in the run of windows.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ImportedWindow {
-    /// Operators, ranges and Python's functions.
+    /// Number of operators, ranges and Python functions.
     pub rows: u64,
 }
 
-/// Imports a trace and removes it. It stays where this fails.
+/// Imports a trace and removes it. If that fails, the trace stays.
 pub fn import_window(arrived: &ArrivedTrace, home: &Path) -> Result<ImportedWindow, String> {
     let made = home.join(format!("import-{}", arrived.pid));
     let mut options = Options::new(env!("CARGO_PKG_VERSION"));
@@ -51,7 +51,7 @@ pub fn import_window(arrived: &ArrivedTrace, home: &Path) -> Result<ImportedWind
     taken
 }
 
-/// Moves the file of an import to those that are there, and writes what it is.
+/// Moves the imported file to the others, and describes it.
 fn place(made: &Path, home: &Path, arrived: &ArrivedTrace) -> std::io::Result<()> {
     let text = fs::read(made.join("run.json"))?;
     let mut info: RunInfo = serde_json::from_slice(&text)?;
@@ -84,7 +84,8 @@ fn place(made: &Path, home: &Path, arrived: &ArrivedTrace) -> std::io::Result<()
     fs::rename(partial, home.join(name))
 }
 
-/// A file's name that no other has, kept by an empty file: collectors of a job share the directory.
+/// Reserves a unique file name by creating an empty file, because collectors of a job share the
+/// directory.
 fn free_name(home: &Path, stem: &str) -> std::io::Result<String> {
     for number in 0..MOST_FILES {
         let name = match number {

@@ -1,4 +1,4 @@
-//! Where the job finds the daemon and puts its traces: directories, and the variables that name
+//! Directories where the job finds the daemon and puts its traces, and the variables that name
 //! them.
 
 use crate::terminal::errors::{Failure, reason, remedy};
@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use tprof_collect::{Owned, PREFIX};
 
-/// The directory within a run that windows are in: a run of its own.
+/// Directory of windows within a run; it is a run of its own.
 pub const HOME: &str = "kineto";
-/// The socket's name, which Kineto expects.
+/// Name of the socket that Kineto expects.
 const SOCKET: &str = "dynolog";
-/// Names of directories of sockets begin so.
+/// Prefix of the names of socket directories.
 const PURPOSE: &str = "kineto-";
-/// The longest directory of sockets: Kineto's own are called after 36 random characters there, and
-/// an address has 107 bytes.
+/// Longest path of a socket directory: Kineto's own sockets have names of 36 random characters
+/// there, and an address has 107 bytes.
 const MOST_BYTES: usize = 52;
-/// A machine's own settings of Kineto.
+/// Kineto's settings file of the machine.
 const SETTINGS: &str = "/etc/libkineto.conf";
-/// How often Kineto asks, at most.
+/// Setting that makes Kineto ask as often as possible.
 const FREQUENT: &str = "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n";
-/// Above all that Kineto prints of itself.
+/// Log level above everything that Kineto prints.
 const SILENT: &str = "5";
 
 const SOCKET_DIRECTORY: &str = "KINETO_IPC_SOCKET_DIR";
@@ -31,15 +31,15 @@ const LOG_LEVEL: &str = "KINETO_LOG_LEVEL";
 /// Directories of a run's daemon.
 #[derive(Debug)]
 pub struct DaemonPaths {
-    /// Holds the socket; private.
+    /// Private directory of the socket.
     sockets: TempDir,
-    /// Of the traces that come, and of the run that they become.
+    /// Directory of the traces that arrive, and of the run that they become.
     pub home: PathBuf,
     _owned: Option<Owned>,
 }
 
 impl DaemonPaths {
-    /// Makes them for a run in this directory.
+    /// Creates the directories for a run.
     pub fn new(run: &Path) -> Result<DaemonPaths, Failure> {
         let given = std::env::var_os(SOCKET_DIRECTORY).unwrap_or_default();
         if is_of_another_daemon(&given) {
@@ -65,15 +65,15 @@ impl DaemonPaths {
         Ok(DaemonPaths { sockets, home, _owned: owned })
     }
 
-    /// Where the socket is to be: an absolute path, since Kineto ends its process at an answer from
-    /// any other one.
+    /// Returns the absolute path of the socket. Kineto ends its process if an answer comes from any
+    /// other path.
     pub fn socket(&self) -> PathBuf {
         self.sockets.path().join(SOCKET)
     }
 
-    /// Variables that the job must find. What the job set itself stays.
+    /// Variables to set for the job. Variables that the job sets itself stay.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
-        // Kineto takes paths below this text.
+        // Kineto expects paths below this prefix.
         let mut home = self.home.clone().into_os_string();
         home.push("/");
         let mut pairs: Vec<(&str, OsString)> = vec![
@@ -97,17 +97,17 @@ impl DaemonPaths {
 
 impl Drop for DaemonPaths {
     fn drop(&mut self) {
-        // Refused, as it should be, while anything is in it.
+        // Refused, as intended, while the directory is not empty.
         let _ = std::fs::remove_dir(&self.home);
     }
 }
 
-/// What cannot be done.
+/// Describes what cannot be done.
 pub fn cannot() -> Failure {
     Failure::new("cannot ask for a window of PyTorch's profiler (--kineto)")
 }
 
-/// Whether a job was to be led to a daemon that is not of a recording around this one.
+/// Whether a job was directed to a daemon that does not belong to a surrounding recording.
 fn is_of_another_daemon(given: &OsStr) -> bool {
     let name = Path::new(given).file_name().unwrap_or_default().to_string_lossy();
     !given.is_empty() && !name.starts_with(&format!("{PREFIX}{PURPOSE}"))

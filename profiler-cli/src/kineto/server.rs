@@ -1,7 +1,7 @@
-//! The thread that answers for the length of a run, and imports what comes.
+//! The thread that answers requests during a run, and imports traces that arrive.
 //!
-//! It never waits for a process: an answer that finds no room is left out, since the process asks
-//! again. A process waits only for a moment for an answer, in a thread of Kineto's own.
+//! It never waits for a process: an answer for which there is no room is dropped, because the
+//! process will ask again. A process waits only briefly for an answer, in a thread of Kineto's own.
 
 use super::clients::Clients;
 use super::import_window::{ArrivedTrace, ImportedWindow, import_window};
@@ -19,9 +19,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tprof_collect::{KinetoWindow, Session, Stepping};
 
-/// How long the thread waits for a request before it searches for traces, or ends.
+/// How long the thread waits for a request before it looks for traces, or ends.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Longest datagram; Kineto's have some dozens of bytes.
+/// Longest datagram in bytes; Kineto's have some dozens.
 const MOST_BYTES: usize = 4096;
 
 /// A running daemon.
@@ -33,7 +33,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts one for a run.
+    /// Starts a daemon for a run.
     pub fn start(window: KinetoWindow, session: &Session) -> Result<Daemon, Failure> {
         let paths = DaemonPaths::new(session.run_dir())?;
         let failed = |error: std::io::Error| {
@@ -58,12 +58,12 @@ impl Daemon {
         Ok(Daemon { environment, stop, thread: Some(thread) })
     }
 
-    /// Variables that the job must find.
+    /// Variables to set for the job.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
         self.environment.clone()
     }
 
-    /// Ends it, after the job: what came.
+    /// Ends the daemon after the job, and returns the results.
     pub fn finish(mut self) -> WindowsOutcome {
         self.end().unwrap_or_default()
     }
@@ -92,7 +92,7 @@ struct KinetoServer {
 impl KinetoServer {
     fn run(mut self, stop: &AtomicBool) -> WindowsOutcome {
         loop {
-            // Read before: what was there when the job ended is taken.
+            // Read first, so that traces which were there when the job ended are taken.
             let is_last = stop.load(Acquire);
             self.answer_next();
             self.take_arrived();
@@ -106,7 +106,7 @@ impl KinetoServer {
         WindowsOutcome::of(&self.clients, &taken.collect(), &self.stepping)
     }
 
-    /// Answers a request, if one comes.
+    /// Answers a request, if there is one.
     fn answer_next(&mut self) {
         let mut buffer = [0; MOST_BYTES];
         let Ok((length, from)) = self.socket.recv_from(&mut buffer) else { return };
@@ -127,16 +127,17 @@ impl KinetoServer {
         }
     }
 
-    /// Sends an answer, unless that would have to wait for room at the process; whether it did.
+    /// Sends an answer, unless that would have to wait for room at the process. Returns whether it
+    /// was sent.
     fn send(&self, answer: &[u8], to: &Path) -> bool {
         let sent = self.socket.set_nonblocking(true).and_then(|()| self.socket.send_to(answer, to));
-        // Should this fail, the thread searches for requests more often than it has to.
+        // If this fails, the thread only looks for requests more often than necessary.
         let _ = self.socket.set_nonblocking(false);
         sent.is_ok()
     }
 
-    /// Begins to import what is there by now. Kineto writes under another name until a file is
-    /// whole.
+    /// Starts to import traces that have arrived. Kineto uses another name until a file is
+    /// complete.
     fn take_arrived(&mut self) {
         for (pid, json) in self.clients.expected_files(&self.paths.home) {
             if !json.exists() {
@@ -154,7 +155,7 @@ impl KinetoServer {
     }
 }
 
-/// The moment from which CLOCK_MONOTONIC counts, in nanoseconds since 1970.
+/// Returns the zero of CLOCK_MONOTONIC in nanoseconds since 1970.
 fn since_1970_of_zero() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let monotonic_ns = tprof_collect::monotonic_ns();

@@ -1,8 +1,8 @@
-//! The job outlives a tprof that cannot go on: one that lacks memory, threads or descriptors from
-//! the start, and one that Rust aborts later, as it does where an allocation fails.
+//! Keeps the job going if tprof cannot: because it lacks memory, threads or descriptors from the
+//! start, or because Rust aborts it later, as after a failed allocation.
 //!
-//! Before the job runs, it takes tprof's place, unrecorded. While it runs, and after, a fresh tprof takes
-//! the place of this one, which the job has as its parent: [`wait()`] ends as the job ended.
+//! Before the job runs, it takes tprof's place and runs unrecorded. Once it runs, a fresh tprof
+//! takes the place of this one, which is the job's parent: [`wait()`] ends with the job's status.
 #![allow(unsafe_code)]
 
 use super::signals::Signals;
@@ -17,12 +17,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicPtr, Ordering::SeqCst};
 
-/// The hidden command.
+/// Name of the hidden command.
 pub const WAIT: &str = "__wait";
-/// Of a job that has not ended; no status of a job.
+/// Status of a job that has not ended, which is no valid status.
 const RUNS: i64 = -1;
 
-/// How a command takes tprof's place, and the program of tprof.
+/// The command that takes tprof's place, and the program of tprof.
 struct Fallback {
     command: OsString,
     replacement: Replacement,
@@ -32,12 +32,12 @@ struct Fallback {
 
 /// Set once, and never freed.
 static INSTEAD: AtomicPtr<Fallback> = AtomicPtr::new(null_mut());
-/// The job's process, once it runs.
+/// Process id of the job, once it runs.
 static JOB: AtomicI32 = AtomicI32::new(0);
-/// How it ended.
+/// Wait status of the job.
 static STATUS: AtomicI64 = AtomicI64::new(RUNS);
 
-/// Prepares for the worst. `original`: what the job must find.
+/// Prepares the fallback. `original` is the state that the job must find.
 pub fn prepare(command: &[OsString], original: InheritedState) -> io::Result<()> {
     let tprof = std::env::current_exe()?;
     let instead = Fallback {
@@ -59,20 +59,20 @@ pub fn prepare(command: &[OsString], original: InheritedState) -> io::Result<()>
     Ok(())
 }
 
-/// Notes that the job runs.
+/// Records that the job runs.
 pub fn job_runs(pid: i32) {
     JOB.store(pid, SeqCst);
 }
 
-/// Notes how waiting for it ended.
+/// Records how waiting for it ended.
 pub fn job_ended(outcome: Outcome) {
     if let Outcome::Ended(status) = outcome {
         STATUS.store(status.into(), SeqCst);
     }
 }
 
-/// Where a limit kept tprof from recording, the job runs without it, in this process' place; any
-/// other failure comes back.
+/// Runs the job unrecorded in this process's place if a limit kept tprof from recording; any other
+/// failure is returned.
 pub fn run_unrecorded(error: anyhow::Error) -> anyhow::Error {
     let is_limit = error.downcast_ref::<Failure>().is_some_and(|failure| failure.is_limit);
     // SAFETY: set once to a leaked box. Only the handler uses it as well, and this process' place can be
@@ -87,7 +87,7 @@ pub fn run_unrecorded(error: anyhow::Error) -> anyhow::Error {
     not_executed(&instead.command, io::Error::from_raw_os_error(errno)).into()
 }
 
-/// The handler of SIGABRT. Memory was prepared before.
+/// Handler of SIGABRT. Its memory was prepared before.
 extern "C" fn aborted(_: i32) {
     unsafe extern "C" {
         static environ: *const *const libc::c_char;
@@ -120,10 +120,10 @@ extern "C" fn aborted(_: i32) {
     unsafe { libc::_exit(errors::FAILED.into()) }
 }
 
-/// A number's digits with a zero at the end.
+/// Formats a number with a zero byte at the end.
 fn number(value: i64) -> [u8; 24] {
     let mut digits = [0; 24];
-    // Formats without memory of its own, and fits.
+    // Formatting needs no memory of its own, and the number fits.
     let _ = write!(&mut digits[..], "{value}");
     digits
 }
@@ -132,17 +132,17 @@ fn text(digits: &[u8; 24]) -> *const libc::c_char {
     digits.as_ptr().cast()
 }
 
-/// A job whose tprof is gone.
+/// Arguments of the hidden command: a job whose tprof is gone.
 #[derive(Args, Debug)]
 pub struct WaitArgs {
-    /// The job's process id.
+    /// Process id of the job.
     pid: i32,
-    /// The job's wait status; below zero while it runs.
+    /// Wait status of the job; below zero while it runs.
     #[arg(allow_hyphen_values = true)]
     status: i64,
 }
 
-/// Says what happened, and waits for the job.
+/// Prints what happened, and waits for the job.
 pub fn wait(args: &WaitArgs) -> Outcome {
     let signals = Signals::block();
     let failure = Failure::new("tprof did not finish its work on the run")

@@ -1,10 +1,10 @@
-//! Puts the injected libraries where jobs can load them.
+//! Places the injected libraries where jobs can load them.
 //!
-//! tprof carries them inside: one file to install, no version skew. A library
-//! installed beside the binary serves when it is the same to the last byte;
-//! else the carried one is laid into a directory that others cannot write to
-//! and from which code may run. It stays there: processes of a job outlive
-//! tprof, and one that starts without its library prints that to the job's stderr.
+//! tprof contains them, so that there is one file to install and no version skew. A library
+//! installed next to the binary is used if it is identical to the last byte. Otherwise the embedded
+//! one is written into a directory that others cannot write to and that allows code to run. It
+//! stays there, because processes of a job may outlive tprof, and a process that starts without its
+//! library prints an error to the job's stderr.
 
 use crate::launch::{caches, reach, system};
 use crate::terminal::errors::{Failure, reason, remedy};
@@ -21,14 +21,14 @@ use tprof_wire::env::{AGENT_LIBRARY, PRELOAD_LIBRARY};
 /// Variable with the directory that holds the injected libraries.
 pub const LIBRARY_DIR: &str = "TPROF_LIB_DIR";
 
-/// A library that this tprof was built with.
+/// A library that is embedded into this tprof.
 #[derive(Debug)]
 pub struct EmbeddedLibrary {
     name: &'static str,
     content: &'static [u8],
 }
 
-/// The hooks.
+/// The hooks library.
 pub static HOOKS: EmbeddedLibrary = EmbeddedLibrary {
     name: PRELOAD_LIBRARY,
     content: include_bytes!(concat!(env!("OUT_DIR"), "/libtprof_preload.so")),
@@ -44,22 +44,22 @@ pub static AGENT: EmbeddedLibrary = EmbeddedLibrary {
 pub static START_UP_HOOK: EmbeddedLibrary =
     EmbeddedLibrary { name: HOOK_FILE, content: include_bytes!("../../python/sitecustomize.py") };
 
-/// Name of a directory for exactly these libraries.
+/// Name of the directory for exactly these libraries.
 const EDITION: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("TPROF_CARRIED_HASH"));
 
-/// Name of the directory of libraries beside a run.
+/// Name of the directory of libraries next to a run.
 const BESIDE: &str = ".tprof";
 
-/// What came of one place that was tried.
+/// Result for a place that was tried.
 #[derive(Debug)]
 pub struct TriedPath {
-    /// The library's path there.
+    /// Path of the library there.
     pub path: PathBuf,
-    /// Why it does not serve; `None` for the place chosen.
+    /// Why it cannot be used; `None` for the chosen place.
     pub refused: Option<String>,
 }
 
-/// Finds a place for a library, with the places that failed before it.
+/// Finds a place for a library, and returns the places that failed before.
 pub fn place(library: &EmbeddedLibrary) -> (Option<PathBuf>, Vec<TriedPath>) {
     let mut tried = Vec::new();
     if library.content.is_empty() {
@@ -86,8 +86,8 @@ pub fn place(library: &EmbeddedLibrary) -> (Option<PathBuf>, Vec<TriedPath>) {
     (None, tried)
 }
 
-/// As [`path_of`], for a job that may run on other hosts, which have the run's directory: the
-/// library then lies beside the run where those hosts may lack its usual place.
+/// Does the same as [`path_of`] for a job that may run on other hosts which share the run's
+/// directory: the library is placed next to the run if those hosts may lack its usual place.
 pub fn path_for(
     library: &EmbeddedLibrary,
     command: &[OsString],
@@ -105,7 +105,7 @@ pub fn path_for(
     }
 }
 
-/// The path of a library, for LD_PRELOAD or the like.
+/// Returns the path of a library, for LD_PRELOAD and the like.
 pub fn path_of(library: &EmbeddedLibrary) -> Result<PathBuf, Failure> {
     let (found, tried) = place(library);
     found.ok_or_else(|| {
@@ -126,17 +126,17 @@ pub fn path_of(library: &EmbeddedLibrary) -> Result<PathBuf, Failure> {
     })
 }
 
-/// What keeps this process from laying out a library in any directory.
+/// Returns the limit that keeps this process from writing a library into any directory.
 fn limit_for(library: &EmbeddedLibrary) -> Option<io::Error> {
     let most = getrlimit(Resource::RLIMIT_FSIZE).map_or(u64::MAX, |(limit, _)| limit);
     let is_too_large = library.content.len() as u64 > most;
     let too_large = || is_too_large.then(|| io::Error::from_raw_os_error(libc::EFBIG));
-    // To lay it out takes two descriptors at one time.
+    // Writing a library takes two descriptors at a time.
     let open = || File::open("/dev/null");
     open().and_then(|_first| open()).err().or_else(too_large)
 }
 
-/// Where an installation may have put it.
+/// Returns the places where an installation may have put it.
 fn installed() -> Vec<PathBuf> {
     let mut places = Vec::new();
     if let Some(directory) = std::env::var_os(LIBRARY_DIR).filter(|text| !text.is_empty()) {
@@ -150,8 +150,8 @@ fn installed() -> Vec<PathBuf> {
     places
 }
 
-/// Where it can be laid. Root's own first choice is one that every user can
-/// read: what root starts may change its user, and must find the library still.
+/// Returns the places where it can be written. Root prefers a place that every user can read,
+/// because a program started by root may change its user and must still find the library.
 fn laid() -> Vec<PathBuf> {
     let mut places = Vec::new();
     let user = system::user();
@@ -168,7 +168,7 @@ fn laid() -> Vec<PathBuf> {
     places.into_iter().map(|place| place.join(EDITION)).collect()
 }
 
-/// The loader splits LD_PRELOAD at blanks and colons.
+/// Refuses paths with blanks and colons, at which the loader splits LD_PRELOAD.
 fn loadable_path(path: &Path) -> Result<(), String> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.iter().any(|byte| matches!(byte, b':' | b' ' | b'\t' | b'\n')) {
@@ -177,7 +177,7 @@ fn loadable_path(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the file at `path` is the carried library and may be loaded.
+/// Whether the file at `path` is the embedded library and may be loaded.
 fn check(library: &EmbeddedLibrary, path: &Path) -> Result<(), String> {
     let meta = fs::symlink_metadata(path).map_err(|e| reason(&e))?;
     if !path.metadata().is_ok_and(|meta| meta.is_file()) {
@@ -196,17 +196,17 @@ fn check(library: &EmbeddedLibrary, path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Lays the library at `path`, or finds it laid there before.
+/// Writes the library to `path`, or finds it there.
 fn lay_out(library: &EmbeddedLibrary, path: &Path) -> Result<(), String> {
     let edition = path.parent().unwrap_or(Path::new("/"));
     let ours = edition.parent().unwrap_or(Path::new("/"));
-    // What `mkdir -p` would make belongs to the user's own cache; the last two
-    // directories are ours, and must not be anybody else's.
+    // Directories that `mkdir -p` would create belong to the user's own cache. The last two are
+    // tprof's, and must not be anybody else's.
     let base = ours.parent().unwrap_or(Path::new("/"));
     if !base.exists() {
         DirBuilder::new().recursive(true).mode(0o700).create(base).map_err(|e| reason(&e))?;
     }
-    // What root starts may change its user.
+    // A program started by root may change its user.
     let is_beside = ours.file_name() == Some(OsStr::new(BESIDE));
     let shared = path.starts_with("/var/cache") || is_beside && system::user() == 0;
     for directory in [ours, edition] {
@@ -238,9 +238,9 @@ fn lay_out(library: &EmbeddedLibrary, path: &Path) -> Result<(), String> {
     })
 }
 
-/// Refuses a directory in which anybody else could put another library: each
-/// part of its path belongs to root or this user, and only they may write
-/// there, except where the sticky bit keeps entries with their owners.
+/// Refuses a directory in which anybody else could replace the library: each part of its path must
+/// belong to root or this user, and only they may write there, except where the sticky bit keeps
+/// entries with their owners.
 fn closed_to_others(directory: &Path) -> Result<(), String> {
     let user = system::user();
     let real = directory.canonicalize().map_err(|e| reason(&e))?;
@@ -262,8 +262,8 @@ fn closed_to_others(directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// An existing LD_PRELOAD without libraries of tprof: inside a recorded job the
-/// outer recording's would come second, and see everything again.
+/// Removes tprof's libraries from an existing LD_PRELOAD: inside a recorded job, the outer
+/// recording's library would come second and record everything again.
 pub fn without_tprof_libraries(preload: &std::ffi::OsStr) -> std::ffi::OsString {
     let ours = |entry: &&[u8]| {
         entry.rsplit(|byte| *byte == b'/').next() == Some(PRELOAD_LIBRARY.as_bytes())

@@ -1,4 +1,4 @@
-//! Starting a job, waiting for it, and what its surroundings hold.
+//! Starts a job and waits for it, and inspects its environment.
 
 pub mod browser;
 pub mod caches;

@@ -1,4 +1,4 @@
-//! What a run records: flags, `TPROF_*` variables and `tprof.toml`, resolved.
+//! Resolves what a run records from flags, `TPROF_*` variables and `tprof.toml`.
 
 pub mod enabled;
 mod given;

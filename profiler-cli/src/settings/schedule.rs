@@ -1,4 +1,4 @@
-//! The schedule and the capture of a run, as they are put together from their parts.
+//! Builds the schedule and the capture of a run from their parts.
 
 use super::given::GivenValue;
 use super::values;
@@ -12,39 +12,39 @@ pub const UNITS: [(&str, ScheduleUnit); 3] = [
     ("second", ScheduleUnit::Second),
 ];
 
-/// What happens at the end of a capture.
+/// Actions at the end of a capture.
 pub const CAPTURE_ENDS: [(&str, CaptureEnd); 3] =
     [("stop", CaptureEnd::Stop), ("stop-job", CaptureEnd::StopJob), ("repeat", CaptureEnd::Repeat)];
 
-/// A schedule and a capture, as far as they were given.
+/// The given parts of a schedule and a capture.
 #[derive(Debug, Clone, Default)]
 pub struct ScheduleParts {
-    /// Of the schedule, by [`NAMES`].
+    /// Parts of the schedule, in the order of [`NAMES`].
     parts: [Option<u32>; NAMES.len()],
-    /// What they count.
+    /// Unit of the parts.
     pub unit: Option<ScheduleUnit>,
-    /// The range that is recorded.
+    /// Range to record.
     pub range: Option<Range>,
-    /// What happens at its end.
+    /// Action at its end.
     pub end: Option<CaptureEnd>,
 }
 
-/// What `--capture-range` names.
+/// Value of `--capture-range`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Range {
-    /// A range of the program.
+    /// A range that the program marks.
     Of(CaptureRange),
-    /// Steps, the first and the last.
+    /// The first and the last step.
     Steps(u32, u32),
 }
 
-/// Parts of a schedule, as `--schedule` names them.
+/// Names of the parts in `--schedule`.
 const NAMES: [&str; 6] = ["wait", "warmup", "active", "repeat", "skip-first", "skip-first-wait"];
-/// A schedule that could be meant.
+/// A valid schedule, as an example.
 const EXAMPLE: &str = "wait=3,warmup=1,active=3,repeat=1";
 
 impl ScheduleParts {
-    /// Reads all parts: those that are not named are not given.
+    /// Parses `--schedule`; parts that it does not name count as not given.
     pub fn read(&mut self, given: &GivenValue) -> Result<(), Failure> {
         let mut parts = [None; NAMES.len()];
         for part in given.text()?.split(',').map(str::trim) {
@@ -78,7 +78,7 @@ impl ScheduleParts {
         Ok(())
     }
 
-    /// Reads one part.
+    /// Parses the option of a single part.
     pub fn read_part(&mut self, given: &GivenValue) -> Result<(), Failure> {
         let number = given
             .text()?
@@ -90,12 +90,12 @@ impl ScheduleParts {
         Ok(())
     }
 
-    /// A part by its name.
+    /// Returns a part by its name.
     pub fn part(&self, name: &str) -> Option<u32> {
         self.parts[NAMES.iter().position(|known| *known == name)?]
     }
 
-    /// The parts as `--schedule` has them.
+    /// Formats the parts for `--schedule`.
     pub fn text(&self) -> Option<String> {
         let given = NAMES.iter().zip(self.parts);
         let parts: Vec<_> =
@@ -103,7 +103,7 @@ impl ScheduleParts {
         (!parts.is_empty()).then(|| parts.join(","))
     }
 
-    /// Puts them into a configuration.
+    /// Applies the parts to a configuration.
     pub fn settle(&self, config: &mut Config) -> Result<(), Failure> {
         config.schedule = match (&self.range, self.text(), self.unit) {
             (Some(_), Some(_), _) => {
@@ -157,7 +157,7 @@ impl ScheduleParts {
         }
     }
 
-    /// A setting that switches recording too.
+    /// Returns another setting that also switches recording.
     fn overridden(&self, config: &Config) -> Option<&'static str> {
         match config {
             Config { schedule: None, capture: None, .. } => None,
@@ -195,7 +195,7 @@ impl ScheduleParts {
     }
 }
 
-/// Reads what `--capture-range` names.
+/// Parses the value of `--capture-range`.
 pub fn range(given: &GivenValue) -> Result<Range, Failure> {
     const WHAT: &str = "the values are cudaProfilerApi, nvtx:NAME, range:NAME and step:A-B";
     let text = given.text()?;
@@ -230,7 +230,7 @@ fn steps(text: &str, given: &GivenValue) -> Result<Range, Failure> {
     }
 }
 
-/// The range as `--capture-range` names it.
+/// Formats the range for `--capture-range`.
 pub fn range_text(range: &Range) -> String {
     match range {
         Range::Of(CaptureRange::CudaProfiler) => "cudaProfilerApi".to_owned(),
@@ -240,7 +240,7 @@ pub fn range_text(range: &Range) -> String {
     }
 }
 
-/// The unit of the given name.
+/// Parses the name of a unit.
 pub fn unit(given: &GivenValue) -> Result<ScheduleUnit, Failure> {
     values::one_of(given, &UNITS)
 }

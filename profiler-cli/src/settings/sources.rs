@@ -1,9 +1,8 @@
-//! Where an option's value comes from: a flag, a `TPROF_*` variable, a key of
-//! `tprof.toml`.
+//! Sources of settings: flags, `TPROF_*` variables and keys of `tprof.toml`.
 //!
-//! All three spell the same list of names and give text, so that a value means
-//! the same everywhere. Whatever cannot be understood is refused here, by name:
-//! a mistyped variable that is silently ignored costs a night of a cluster.
+//! All three use the same names and give text, so that a value means the same everywhere. Anything
+//! that cannot be understood is refused here by name, because a mistyped variable that is silently
+//! ignored costs a night of a cluster.
 
 use super::enabled::ENABLED;
 use super::given::{GivenValue, Source, variable};
@@ -19,7 +18,7 @@ use tprof_wire::env as names;
 /// Path of the configuration file, if not `./tprof.toml`.
 pub const CONFIG_FILE: &str = "TPROF_CONFIG";
 
-/// Variables that mean something to another part of tprof.
+/// Variables that belong to other parts of tprof.
 const OTHER_VARIABLES: [&str; 12] = [
     names::SESSION,
     names::BIN,
@@ -34,13 +33,13 @@ const OTHER_VARIABLES: [&str; 12] = [
     LIBRARY_DIR,
     ENABLED,
 ];
-/// Prefixes left to the test suite and the benchmark.
+/// Prefixes reserved for the test suite and the benchmark.
 const OTHER_PREFIXES: [&str; 2] = ["TPROF_TEST_", "TPROF_BENCH_"];
 
-/// The values that one source gives.
+/// The values from one source.
 pub type SettingsLayer = Vec<(&'static Setting, GivenValue)>;
 
-/// What was typed.
+/// Values from the command line.
 pub fn from_flags(options: RunOptions) -> SettingsLayer {
     options.given().map(|(setting, text)| given(setting, text, Source::Flag)).collect()
 }
@@ -53,8 +52,8 @@ fn given(
     (setting, GivenValue { name: setting.name, text, source })
 }
 
-/// The values in the environment. Inside a recorded job `TPROF_OUTPUT` is that
-/// recording's, not a wish for this one.
+/// Values from the environment. Inside a recorded job, `TPROF_OUTPUT` belongs to that recording and
+/// is not a setting of this one.
 pub fn from_variables(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<SettingsLayer, Failure> {
@@ -89,8 +88,8 @@ fn unknown_variable(key: &str) -> Failure {
     )
 }
 
-/// Reads the configuration file: `named` (which must exist), or `tprof.toml`
-/// in `directory` if there is one.
+/// Values from the configuration file: `named`, which must exist, or `tprof.toml` in `directory` if
+/// there is one.
 pub fn from_file(named: Option<&OsStr>, directory: &Path) -> Result<SettingsLayer, Failure> {
     let path = match named {
         Some(named) => directory.join(named),
@@ -141,7 +140,7 @@ fn from_toml(
     Ok(layer)
 }
 
-/// The text that a flag would have for this value.
+/// Returns the text that a flag would have for this value.
 fn toml_text(value: &toml::Value) -> Option<String> {
     match value {
         toml::Value::String(text) => Some(text.clone()),

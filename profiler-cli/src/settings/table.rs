@@ -1,9 +1,8 @@
-//! Every setting of a run, in one table: its name, its help, how a value
-//! is read, and how it is shown.
+//! The table of all settings of a run: name, help, how a value is parsed, and how it is shown.
 //!
-//! A setting is an option of `tprof run` (`--max-size`), a variable
-//! (`TPROF_MAX_SIZE`) and a key of `tprof.toml` (`max-size`). All three, the help,
-//! the completions and `--dry-run` come from here; a new setting is one more entry.
+//! A setting is an option of `tprof run` (`--max-size`), a variable (`TPROF_MAX_SIZE`) and a key of
+//! `tprof.toml` (`max-size`). All three, the help, the completions and `--dry-run` are derived from
+//! this table; a new setting is one more entry.
 
 use super::given::GivenValue;
 use super::resolved::Resolved;
@@ -19,40 +18,40 @@ use std::path::PathBuf;
 use tprof_collect::{GPU_INTERVALS, IfExists, MemMode, RSS_INTERVALS};
 use tprof_facts::units::{exact_duration, exact_size};
 
-/// One setting.
+/// A setting of a run.
 #[derive(Debug)]
 pub struct Setting {
-    /// Its name, as the flag and the key spell it.
+    /// Name as spelled in the flag and the key.
     pub name: &'static str,
-    /// The short flag.
+    /// Letter of the short flag.
     pub short: Option<char>,
-    /// Its help; `{values}` stands for the list of its values.
+    /// Help text; `{values}` stands for the list of its values.
     pub help: &'static str,
-    /// What it takes.
+    /// Kind of its value.
     pub kind: ValueKind,
-    /// Reads a value into the configuration.
+    /// Parses a value into the configuration.
     pub set: fn(&mut Resolved, &GivenValue) -> Result<(), Failure>,
-    /// The value as `tprof.toml` has it; `None` where it is not set.
+    /// Formats the value for `tprof.toml`; `None` if it is not set.
     pub show: fn(&Resolved) -> Option<toml::Value>,
 }
 
-/// What a setting takes.
+/// Kind of a setting's value.
 #[derive(Debug, Clone, Copy)]
 pub enum ValueKind {
-    /// True or false; the flag without a value is true.
+    /// True or false; the flag without a value means true.
     Switch,
-    /// Text that help calls so; the flag without a value has this one.
+    /// Text with this name in the help; the flag without a value has this value.
     Optional(&'static str, &'static str),
-    /// A directory.
+    /// Path of a directory.
     Directory,
-    /// Text that help calls so; completions offer the values, if there are any.
+    /// Text with this name in the help; completions offer the values, if there are any.
     Text(&'static str, fn() -> Vec<&'static str>),
-    /// As `Text`, of a number, which may begin with a minus by mistake.
+    /// Text of a number, which may begin with a minus sign by mistake.
     Number(&'static str),
 }
 
 impl Setting {
-    /// The values that can be listed.
+    /// Returns the values that can be listed.
     pub fn values(&self) -> Vec<&'static str> {
         match self.kind {
             ValueKind::Text(_, values) => values(),
@@ -61,7 +60,7 @@ impl Setting {
     }
 }
 
-/// All settings, in the order of the help.
+/// All settings in the order of the help.
 pub const SETTINGS: [&Setting; 34] = [
     &OUTPUT,
     &IF_EXISTS,
@@ -99,12 +98,12 @@ pub const SETTINGS: [&Setting; 34] = [
     &QUIET,
 ];
 
-/// The setting of this name.
+/// Finds the setting of this name.
 pub fn find(name: &str) -> Option<&'static Setting> {
     SETTINGS.into_iter().find(|setting| setting.name == name)
 }
 
-/// Where the run goes.
+/// Directory of the run.
 pub static OUTPUT: Setting = Setting {
     name: "output",
     short: Some('o'),
@@ -120,7 +119,7 @@ pub static OUTPUT: Setting = Setting {
     show: |resolved| Some(resolved.config.output.to_string_lossy().into_owned().into()),
 };
 
-/// What happens where the directory holds a run.
+/// What to do if the directory already holds a run.
 pub static IF_EXISTS: Setting = Setting {
     name: "if-exists",
     short: None,
@@ -133,7 +132,7 @@ pub static IF_EXISTS: Setting = Setting {
     show: |resolved| Some(name_of(resolved.config.if_exists, &IF_EXISTS_MODES).into()),
 };
 
-/// Whether an existing run is replaced.
+/// Whether to replace an existing run.
 pub static FORCE: Setting = Setting {
     name: "force",
     short: None,
@@ -151,7 +150,7 @@ pub static FORCE: Setting = Setting {
     show: |_| None,
 };
 
-/// What is recorded.
+/// Activities to record.
 pub static ACTIVITY: Setting = Setting {
     name: "activities",
     short: None,
@@ -167,7 +166,7 @@ pub static ACTIVITY: Setting = Setting {
     },
 };
 
-/// Which allocations are recorded.
+/// Which allocations to record.
 pub static MEM: Setting = Setting {
     name: "mem",
     short: None,
@@ -185,7 +184,7 @@ pub static MEM: Setting = Setting {
     },
 };
 
-/// How stacks are unwound.
+/// How to unwind stacks.
 pub static STACKS: Setting = Setting {
     name: "stacks",
     short: None,
@@ -198,7 +197,7 @@ pub static STACKS: Setting = Setting {
     show: |resolved| Some(name_of(resolved.config.stacks, &STACK_MODES).into()),
 };
 
-/// CPU samples a second.
+/// CPU samples per second.
 pub static SAMPLE_RATE: Setting = Setting {
     name: "sample-rate",
     short: None,
@@ -211,7 +210,7 @@ pub static SAMPLE_RATE: Setting = Setting {
     show: |resolved| Some(i64::from(resolved.config.sample_rate).into()),
 };
 
-/// Events that are counted.
+/// Events to count.
 pub static COUNTERS: Setting = Setting {
     name: "counters",
     short: None,
@@ -230,7 +229,7 @@ pub static COUNTERS: Setting = Setting {
     },
 };
 
-/// What is recorded of CUDA graphs.
+/// How to record CUDA graphs.
 pub static CUDA_GRAPHS: Setting = Setting {
     name: "cuda-graphs",
     short: None,
@@ -243,7 +242,7 @@ pub static CUDA_GRAPHS: Setting = Setting {
     show: |resolved| Some(name_of(resolved.config.cuda_graphs, &GRAPH_DETAILS).into()),
 };
 
-/// What is recorded of PyTorch's operators.
+/// How to record PyTorch operators.
 pub static OPERATORS: Setting = Setting {
     name: "operators",
     short: None,
@@ -256,7 +255,7 @@ pub static OPERATORS: Setting = Setting {
     show: |resolved| Some(name_of(resolved.config.operators, &OPERATOR_DETAILS).into()),
 };
 
-/// Whether calls of PyTorch's modules are named by their paths.
+/// Whether to record calls of PyTorch modules by path.
 pub static MODULES: Setting = Setting {
     name: "modules",
     short: None,
@@ -269,7 +268,7 @@ pub static MODULES: Setting = Setting {
     show: |resolved| Some(resolved.config.modules.into()),
 };
 
-/// The window that PyTorch's own profiler is asked for.
+/// Window to request from PyTorch's own profiler.
 pub static KINETO: Setting = Setting {
     name: "kineto",
     short: None,
@@ -282,7 +281,7 @@ pub static KINETO: Setting = Setting {
     show: |resolved| Some(values::kineto_text(resolved.config.kineto).into()),
 };
 
-/// Whether PyTorch's log of `torch.compile` is kept.
+/// Whether to keep PyTorch's log of `torch.compile`.
 pub static COMPILE: Setting = Setting {
     name: "compile",
     short: None,
@@ -295,7 +294,7 @@ pub static COMPILE: Setting = Setting {
     show: |resolved| Some(resolved.config.compile.into()),
 };
 
-/// What NCCL reports beside its operations.
+/// Which NCCL events to record in addition to its operations.
 pub static NCCL: Setting = Setting {
     name: "nccl",
     short: None,
@@ -379,7 +378,7 @@ pub static DELAY: Setting = Setting {
     show: |resolved| Some(exact_duration(resolved.config.delay?).into()),
 };
 
-/// Whether recording begins only at `tprof ctl start`.
+/// Whether to wait for `tprof ctl start` before recording.
 pub static PAUSED: Setting = Setting {
     name: "paused",
     short: None,
@@ -392,7 +391,7 @@ pub static PAUSED: Setting = Setting {
     show: |resolved| Some(resolved.config.paused.into()),
 };
 
-/// Which steps of the job are recorded.
+/// Which steps of the job to record.
 pub static SCHEDULE: Setting = Setting {
     name: "schedule",
     short: None,
@@ -402,7 +401,7 @@ pub static SCHEDULE: Setting = Setting {
     show: |resolved| Some(resolved.parts.text()?.into()),
 };
 
-/// Steps at the beginning of a cycle.
+/// Steps to skip at the beginning of a cycle.
 pub static WAIT: Setting = Setting {
     name: "wait",
     short: None,
@@ -412,7 +411,7 @@ pub static WAIT: Setting = Setting {
     show: |_| None,
 };
 
-/// Steps before those that are recorded.
+/// Steps to skip before those that are recorded.
 pub static WARMUP: Setting = Setting {
     name: "warmup",
     short: None,
@@ -422,7 +421,7 @@ pub static WARMUP: Setting = Setting {
     show: |_| None,
 };
 
-/// Steps that are recorded.
+/// Steps to record per cycle.
 pub static ACTIVE: Setting = Setting {
     name: "active",
     short: None,
@@ -432,7 +431,7 @@ pub static ACTIVE: Setting = Setting {
     show: |_| None,
 };
 
-/// Cycles.
+/// Number of cycles.
 pub static REPEAT: Setting = Setting {
     name: "repeat",
     short: None,
@@ -442,7 +441,7 @@ pub static REPEAT: Setting = Setting {
     show: |_| None,
 };
 
-/// What the parts of a schedule count.
+/// Unit that the parts of a schedule count.
 pub static UNIT: Setting = Setting {
     name: "unit",
     short: None,
@@ -455,7 +454,7 @@ pub static UNIT: Setting = Setting {
     show: |resolved| Some(name_of(resolved.parts.unit?, &UNITS).into()),
 };
 
-/// The range of the program that is recorded.
+/// Range of the program to record.
 pub static CAPTURE_RANGE: Setting = Setting {
     name: "capture-range",
     short: None,
@@ -468,7 +467,7 @@ pub static CAPTURE_RANGE: Setting = Setting {
     show: |resolved| Some(schedule::range_text(resolved.parts.range.as_ref()?).into()),
 };
 
-/// What happens at the end of that range.
+/// What to do at the end of that range.
 pub static CAPTURE_END: Setting = Setting {
     name: "capture-end",
     short: None,
@@ -507,7 +506,7 @@ pub static ON_FULL_BUFFER: Setting = Setting {
     show: |resolved| Some(name_of(resolved.config.on_full, &ON_FULL).into()),
 };
 
-/// Whether what was found of libraries is kept between runs.
+/// Whether to cache data about libraries between runs.
 pub static TABLE_CACHE: Setting = Setting {
     name: "table-cache",
     short: None,
@@ -524,7 +523,7 @@ pub static TABLE_CACHE: Setting = Setting {
     },
 };
 
-/// Format that is written after the run.
+/// Format to export after the run.
 pub static EXPORT: Setting = Setting {
     name: "export",
     short: None,
@@ -538,7 +537,7 @@ pub static EXPORT: Setting = Setting {
     show: |resolved| Some(resolved.export.clone()?.into()),
 };
 
-/// Whether arguments, directories and environment are left out.
+/// Whether to leave out arguments, directories and environment.
 pub static REDACT: Setting = Setting {
     name: "redact",
     short: None,
@@ -552,7 +551,7 @@ pub static REDACT: Setting = Setting {
     show: |resolved| Some(resolved.config.redact.into()),
 };
 
-/// Whether no summary is printed.
+/// Whether to print no summary.
 pub static QUIET: Setting = Setting {
     name: "quiet",
     short: Some('q'),

@@ -1,7 +1,7 @@
-//! Where an archive is: a directory, or a prefix in a bucket.
+//! Location of an archive: a directory, or a prefix in a bucket.
 //!
-//! What gives access comes from the environment, as each store's own tools have it, and is nowhere
-//! else: not in an address, not in a file, not in a message.
+//! Credentials come from the environment, as for each store's own tools, and are nowhere else:
+//! neither in an address nor in a file nor in a message.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -18,18 +18,18 @@ use super::names::COMMITS;
 use crate::status::MISUSE;
 use crate::terminal::errors::{Failure, reason};
 
-/// A place for an archive.
+/// Location of an archive.
 #[derive(Clone, Debug)]
 pub struct Location {
     kind: Kind,
-    /// Bucket or container; empty of a directory.
+    /// Bucket or container; empty for a directory.
     bucket: String,
     prefix: Path,
     shown: String,
 }
 
 impl Location {
-    /// Whether a word is the address of a store, and no path.
+    /// Whether a word is the address of a store and not a path.
     pub fn is_address(word: &OsStr) -> bool {
         word.to_str().is_some_and(|word| word.contains("://"))
     }
@@ -39,7 +39,7 @@ impl Location {
         directory.join(COMMITS).is_dir()
     }
 
-    /// A place as it is typed.
+    /// Parses a location as typed.
     pub fn parse(word: &OsStr) -> Result<Location, Failure> {
         match word.to_str().and_then(|word| word.split_once("://")) {
             Some((scheme, rest)) => Location::in_store(scheme, rest),
@@ -59,7 +59,7 @@ impl Location {
         })?;
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         if bucket.contains(['@', ':', '?']) || prefix.contains('?') {
-            // The address is not repeated: what is in it may be a secret.
+            // The address is not repeated, because it may contain a secret.
             return Err(misuse(
                 format!("an address `{scheme}://…` with more than a bucket and a prefix"),
                 "credentials and options come from the environment only",
@@ -96,17 +96,17 @@ impl Location {
         Ok(Location { kind: Kind::Directory(absolute), bucket: String::new(), prefix, shown })
     }
 
-    /// As it was typed.
+    /// Returns the location as typed.
     pub fn shown(&self) -> &str {
         &self.shown
     }
 
-    /// What failures name of it.
+    /// Returns its description for error messages.
     pub fn store_named(&self) -> Store<'_> {
         Store { shown: &self.shown, bucket: &self.bucket, kind: &self.kind }
     }
 
-    /// The directory, where it is one.
+    /// Returns the directory, if it is one.
     pub fn as_directory(&self) -> Option<&FilePath> {
         match &self.kind {
             Kind::Directory(path) => Some(path),
@@ -114,7 +114,8 @@ impl Location {
         }
     }
 
-    /// Makes the directory an archive, where it is one and is none yet. Its parent must be there.
+    /// Makes the directory an archive, if it is a directory and not an archive yet. Its parent must
+    /// exist.
     pub fn create(&self) -> Result<(), Failure> {
         let Kind::Directory(path) = &self.kind else { return Ok(()) };
         let make = |path: &FilePath| match std::fs::create_dir(path) {
@@ -129,26 +130,27 @@ impl Location {
         })
     }
 
-    /// A client of the store. It belongs to the runtime in which it is first used.
+    /// Creates a client of the store. It belongs to the runtime in which it is first used.
     pub fn store(&self) -> Result<Arc<dyn ObjectStore>, Failure> {
         self.kind
             .client(&self.bucket)
             .map_err(|error| failure::of_settings(&error, self.store_named()))
     }
 
-    /// By which the query engine finds the client.
+    /// Returns the URL by which the query engine finds the client.
     pub fn url(&self) -> ObjectStoreUrl {
         let Some(scheme) = self.kind.scheme() else { return ObjectStoreUrl::local_filesystem() };
         let url = ObjectStoreUrl::parse(format!("{scheme}://{}", self.bucket));
         url.unwrap_or_else(|_| ObjectStoreUrl::local_filesystem())
     }
 
-    /// The archive itself in its store.
+    /// Returns the archive's own path in its store.
     pub fn root(&self) -> &Path {
         &self.prefix
     }
 
-    /// The address of an object by its path in the store: what other programs of its user call it.
+    /// Returns the address of an object, given its path in the store, as its user's other programs
+    /// write it.
     pub fn address(&self, object: &Path) -> String {
         match &self.kind {
             Kind::Directory(_) => format!("/{object}"),
@@ -159,7 +161,7 @@ impl Location {
         }
     }
 
-    /// An object of the archive in its store, by its path in the archive.
+    /// Returns the path in the store of an object, given its path in the archive.
     pub fn path(&self, inside: &str) -> Path {
         inside.split('/').fold(self.prefix.clone(), |path, part| path.join(part))
     }

@@ -1,7 +1,7 @@
-//! `tprof archive --list --json`: what programs ask before they query an archive.
+//! `tprof archive --list --json`: what programs need to know before they query an archive.
 //!
-//! It is what the files in `_runs` have, without the paths of objects: which runs there are, which
-//! tables each was archived with, and what of it could not be read.
+//! It has the content of the files in `_runs` without the paths of objects: the runs, the tables
+//! that were archived for each, and what could not be read.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::archive::location::Location;
 /// Version of the document.
 const VERSION: u32 = 1;
 
-/// All runs of an archive.
+/// Returns the document for all runs of an archive.
 pub fn document(place: &Location, commits: &Commits) -> Value {
     json!({
         "version": VERSION,

@@ -25,7 +25,7 @@ use crate::terminal::errors::{print_stderr, show};
 use check::Finding;
 use write::{Archiver, Done};
 
-/// Does what a command line asks.
+/// Executes the command line.
 pub fn run(args: &ArchiveArgs) -> Result<ExitCode, QueryFailure> {
     let temporary = spill_directory()?;
     let interrupts = Interrupts::watch(temporary.path().to_owned())?;
@@ -61,7 +61,7 @@ async fn act(args: &ArchiveArgs, temporary: &Path) -> Result<ExitCode, QueryFail
     for run in &args.runs {
         match archiver.archive(run).await {
             Ok(done) => println(&line(run, &done))?,
-            // The others are no worse for it.
+            // The failure of one run does not affect the others.
             Err(failure) => code = show(&failure.into()),
         }
     }
@@ -83,7 +83,7 @@ fn line(run: &Path, done: &Done) -> String {
     }
 }
 
-/// A line to stdout.
+/// Prints a line to stdout.
 fn println(line: &str) -> Result<(), QueryFailure> {
     use std::io::Write;
     Ok(writeln!(std::io::stdout(), "{line}")?)

@@ -28,10 +28,10 @@ use crate::terminal::errors::{Failure, print_stderr};
 use commands::Command;
 use helper::Helper;
 
-/// What stands before a statement.
+/// Text before a statement.
 const PROMPT: &str = "tprof> ";
 
-/// What can be changed at the prompt.
+/// Settings that can be changed at the prompt.
 struct Settings {
     format: Format,
     is_timed: bool,
@@ -48,7 +48,7 @@ pub fn run(
         Failure::new("cannot read from the terminal").cause(error.to_string()).code(QUERY)
     };
     if let Some(file) = &args.output {
-        // A prompt that writes into a file shows nothing.
+        // A prompt that writes into a file would show nothing.
         return Err(Failure::new(format!("--output {} needs a query", file.display()))
             .cause("results of the prompt go to the terminal")
             .hint("tprof sql RUN \"SELECT …\" -o FILE")
@@ -69,7 +69,7 @@ pub fn run(
     )));
     let file = history::file();
     if let Some(file) = &file {
-        // A first time has none.
+        // There is no history the first time.
         let _ = editor.load_history(file);
     }
     let tables = engine.session.tables.names().len();
@@ -87,7 +87,7 @@ pub fn run(
         }
         let _ = editor.add_history_entry(text.trim_end());
         if let Some(file) = &file {
-            // Without a history the prompt is of use, too.
+            // The prompt is useful without a history, too.
             let _ = history::make(file)
                 .and_then(|()| editor.append_history(file).map_err(std::io::Error::other));
         }
@@ -113,7 +113,7 @@ pub fn run(
     }
 }
 
-/// Has a server list its functions.
+/// Returns the query that lists the functions of a server.
 fn functions(part: &str) -> String {
     match part.replace('\'', "") {
         part if part.is_empty() => "SHOW FUNCTIONS".to_owned(),
@@ -145,7 +145,7 @@ fn obey(command: Command, session: &Session, settings: &mut Settings) -> Result<
     }
 }
 
-/// Executes the statements of an input; Ctrl-C ends them.
+/// Executes the statements of an input, until Ctrl-C.
 fn query(
     text: &str,
     on: (&Runtime, &Interrupts),
@@ -154,7 +154,7 @@ fn query(
 ) -> Result<(), QueryFailure> {
     let (runtime, interrupts) = on;
     let statements = statements::parse(text, engine.dialect())?;
-    // Of all statements: Ctrl-C between two of them ends the others, too.
+    // For all statements: Ctrl-C between two of them also ends the others.
     let mut signals = interrupts.subscribe();
     for statement in statements {
         let begun = Instant::now();
@@ -169,14 +169,14 @@ fn query(
     Ok(())
 }
 
-/// Executes a statement; whether others may follow: Ctrl-C has not ended it.
+/// Executes a statement, and returns whether others may follow, unless Ctrl-C ended it.
 fn one(
     statement: Source,
     (runtime, signals): (&Runtime, &mut Next),
     engine: &Arc<Engine>,
     format: Format,
 ) -> Result<bool, QueryFailure> {
-    // Rows for people are complete before they are shown; others are shown as they come.
+    // Tables for people are complete before they are shown; other formats are shown as they come.
     let (mut output, bytes) = match format {
         Format::Table => {
             let (sink, bytes) = Sink::memory();

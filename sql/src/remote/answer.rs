@@ -1,8 +1,9 @@
-//! The rows of an execution, as they come, over connections that may break.
+//! Receives the rows of an execution over connections that may break.
 //!
-//! A server keeps what it sent last, and gives it again from the part on that came last. It ends an
-//! answer after some minutes, too, to be asked for the rest. An answer is whole when its last part
-//! is there, and not before: what breaks for good is a failure, and never fewer rows.
+//! A server keeps what it sent last, and resends everything after the last part that arrived. It
+//! also ends an answer after some minutes, and expects a request for the rest. An answer is
+//! complete when its last part has arrived, and not before: a connection that cannot be resumed is
+//! a failure, and never yields fewer rows.
 
 use std::time::Duration;
 
@@ -14,19 +15,19 @@ use uuid::Uuid;
 use super::client::Client;
 use super::messages::{ArrowBatch, ExecutePlanResponse, Plan};
 
-/// Attempts to go on after a connection broke, without a part between them.
+/// Attempts to resume after a connection broke, without a part in between.
 const ATTEMPTS: u32 = 5;
-/// Time before the first of them; each next one waits twice as long.
+/// Time before the first attempt; each further attempt waits twice as long.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Why there are no more rows, although there should be.
+/// Why the rows ended too early.
 #[derive(Debug)]
 pub enum StreamFailure {
-    /// The server's answer, or that there was none.
+    /// The server answered with this status, or not at all.
     Status(Status),
-    /// The server has forgotten the session: it was started again.
+    /// The server was restarted and has forgotten the session.
     Restarted,
-    /// What came cannot be read.
+    /// The data that arrived cannot be read.
     Unreadable(String),
 }
 
@@ -42,16 +43,16 @@ pub struct Answer<'c> {
     operation: String,
     plan: Plan,
     parts: Option<Streaming<ExecutePlanResponse>>,
-    /// The last part that came.
+    /// Id of the last part that arrived.
     last: Option<String>,
     rows: i64,
-    /// How often its connection broke since the last part.
+    /// Number of times that its connection broke since the last part.
     breaks: u32,
     is_complete: bool,
 }
 
 impl<'c> Answer<'c> {
-    /// Begins to execute.
+    /// Starts to execute a plan.
     pub async fn of(client: &'c Client, plan: Plan) -> Result<Answer<'c>, StreamFailure> {
         let operation = Uuid::new_v4().to_string();
         let begun = client.execute(&operation, plan.clone()).await;
@@ -73,7 +74,7 @@ impl<'c> Answer<'c> {
         Ok(answer)
     }
 
-    /// The next rows; none at the end.
+    /// Returns the next rows; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Vec<RecordBatch>>, StreamFailure> {
         while let Some(part) = self.part().await? {
             if let Some(batch) = part.arrow_batch {
@@ -83,7 +84,7 @@ impl<'c> Answer<'c> {
         Ok(None)
     }
 
-    /// Ends it, on the server, too.
+    /// Ends it, also on the server.
     pub async fn release(self) {
         self.client.release(&self.operation).await;
     }
@@ -111,7 +112,7 @@ impl<'c> Answer<'c> {
         Ok(batches)
     }
 
-    /// The next part; none at the end.
+    /// Returns the next part; `None` at the end.
     async fn part(&mut self) -> Result<Option<ExecutePlanResponse>, StreamFailure> {
         while !self.is_complete {
             let came = match &mut self.parts {
@@ -130,7 +131,7 @@ impl<'c> Answer<'c> {
                     self.breaks = 0;
                     return Ok(Some(part));
                 }
-                // It ended in order, but not with its last part: there is more.
+                // The stream ended properly, but without its last part, so there is more.
                 Ok(None) if self.breaks < ATTEMPTS => {
                     self.breaks += 1;
                     match self.again().await {
@@ -148,7 +149,7 @@ impl<'c> Answer<'c> {
                         "it ends again and again without a part".into(),
                     ));
                 }
-                // One that breaks again and again without a part is not mended for ever.
+                // A connection that breaks again and again without a part is not resumed forever.
                 Err(status) if is_of_connection(&status) && self.breaks < ATTEMPTS => {
                     self.breaks += 1;
                     self.parts = Some(self.mended(status).await?);
@@ -160,13 +161,13 @@ impl<'c> Answer<'c> {
         Ok(None)
     }
 
-    /// The rest of the answer, by another connection than the one that broke.
+    /// Requests the rest of the answer over another connection than the one that broke.
     async fn mended(&self, broke: Status) -> Result<Streaming<ExecutePlanResponse>, StreamFailure> {
         for attempt in 0..ATTEMPTS {
             tokio::time::sleep(PAUSE * 2_u32.pow(attempt)).await;
             match self.again().await {
                 Ok(parts) => return Ok(parts),
-                // It has not come to the server at all.
+                // The request never reached the server.
                 Err(status) if is_forgotten(&status) && self.last.is_none() => {
                     let begun = self.client.execute(&self.operation, self.plan.clone()).await;
                     match begun {
@@ -180,7 +181,7 @@ impl<'c> Answer<'c> {
                 }
                 Err(status) if is_forgotten(&status) => return Err(StreamFailure::Restarted),
                 Err(status) if is_of_connection(&status) => {}
-                // Why it broke is of more use than why it could not be mended.
+                // Why it broke is more useful than why it could not be resumed.
                 Err(_) => break,
             }
         }
@@ -192,7 +193,7 @@ impl<'c> Answer<'c> {
     }
 }
 
-/// Whether another connection may have what this one has not.
+/// Whether another connection might succeed.
 pub fn is_of_connection(status: &Status) -> bool {
     let is_transport = || std::error::Error::source(status).is_some();
     match status.code() {
@@ -202,7 +203,7 @@ pub fn is_of_connection(status: &Status) -> bool {
     }
 }
 
-/// Whether the server does not know the session or the execution any more.
+/// Whether the server no longer knows the session or the execution.
 fn is_forgotten(status: &Status) -> bool {
     let text = status.message();
     ["INVALID_HANDLE.", "SESSION_NOT_FOUND", "OPERATION_NOT_FOUND", "SESSION_CHANGED"]

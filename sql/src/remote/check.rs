@@ -1,6 +1,6 @@
-//! What a statement may be that goes to a server: the same as here, and no more. Servers of Spark write,
-//! read any file and start programs of their own where a statement asks for it, some by what begins with
-//! SELECT; nothing is sent that was not understood.
+//! Checks statements for a server: it allows the same as the local engine, and no more. Spark
+//! servers write, read any file and start programs if a statement asks for it, some even in a
+//! SELECT, so nothing is sent that was not understood.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -16,7 +16,7 @@ use crate::statements::Source;
 use crate::status::QUERY;
 use crate::terminal::errors::Failure;
 
-/// Functions that give rows and read nothing.
+/// Functions that produce rows and read nothing.
 const OF_ROWS: [&str; 12] = [
     "explode",
     "explode_outer",
@@ -31,7 +31,7 @@ const OF_ROWS: [&str; 12] = [
     "stack",
     "unnest",
 ];
-/// Functions that call whatever the server has, or read files and other servers.
+/// Functions that call arbitrary code of the server, or read files and other servers.
 const DANGEROUS: [&str; 15] = [
     "from_avro",
     "from_protobuf",
@@ -49,9 +49,9 @@ const DANGEROUS: [&str; 15] = [
     "try_reflect",
     "try_secret",
 ];
-/// So does what begins so.
+/// Prefix of further functions that are as dangerous.
 const ASKS_A_MODEL: &str = "ai_";
-/// Functions that only tprof has, and what has the same.
+/// Functions that only tprof has, and their equivalents.
 const OWN: [(&str, &str); 5] = [
     ("breakdown", "the view `breakdown`, or rank_summary"),
     ("interval_union", "the view `device_time` counts what runs at once; breakdown has its sums"),
@@ -63,17 +63,17 @@ const OWN: [(&str, &str); 5] = [
 /// A relation that a statement names.
 #[derive(Clone, Debug)]
 pub struct NamedRelation {
-    /// Its name, in small letters.
+    /// Name in lower case.
     pub name: String,
-    /// It has several parts, as what the server has itself.
+    /// Whether it has several parts, like names of the server's own relations.
     pub has_parts: bool,
-    /// It may be a query of the statement's own: one of a WITH around it.
+    /// Whether it may be a query defined by a surrounding WITH.
     pub is_defined: bool,
-    /// Line and column.
+    /// Line and column in the statement.
     pub place: (u64, u64),
 }
 
-/// Refuses what does more than read the tables, whatever they are.
+/// Refuses statements that do more than read tables, whichever these are.
 pub fn check(source: &Source) -> Result<(), QueryFailure> {
     check_kind(&source.parsed)?;
     let mut statements = Vec::new();
@@ -90,7 +90,7 @@ pub fn check(source: &Source) -> Result<(), QueryFailure> {
     Ok(())
 }
 
-/// All relations that a statement names.
+/// Returns all relations that a statement names.
 pub fn relations(parsed: &Parsed) -> Vec<NamedRelation> {
     let mut gathered = Relations::default();
     let mut statements = Vec::new();
@@ -162,7 +162,7 @@ fn refused(what: &str, hint: &'static str) -> ControlFlow<Box<QueryFailure>> {
 impl Visitor for Checker<'_> {
     type Break = Box<QueryFailure>;
 
-    /// The statement itself, and those that stand within queries: `WITH … INSERT`.
+    /// Visits the statement itself, and statements within queries: `WITH … INSERT`.
     fn pre_visit_statement(&mut self, statement: &Statement) -> ControlFlow<Box<QueryFailure>> {
         match check_kind(&Parsed::Statement(Box::new(statement.clone()))) {
             Err(refused) => ControlFlow::Break(Box::new(refused.into())),
@@ -199,7 +199,7 @@ impl Visitor for Checker<'_> {
 #[derive(Default)]
 struct Relations {
     all: Vec<NamedRelation>,
-    /// Names that each query around has by its WITH.
+    /// Names that each surrounding query defines by WITH.
     own: Vec<BTreeSet<String>>,
 }
 

@@ -1,4 +1,4 @@
-//! What an error of a server is for the user of a query: the line of it that matters.
+//! Explains a server's error to the user of a query, by the line of it that matters.
 
 use std::error::Error;
 
@@ -16,10 +16,10 @@ use crate::status::QUERY;
 use crate::terminal::columns::printable;
 use crate::terminal::errors::Failure;
 
-/// Letters of a message that are shown.
+/// Number of characters of a message to show.
 const LONGEST: usize = 300;
 
-/// A failed execution of a statement.
+/// Explains a failed execution of a statement.
 pub async fn of(
     broken: StreamFailure,
     client: &Client,
@@ -34,9 +34,9 @@ pub async fn of(
     }
 }
 
-/// Whether it is the server's word on what it was asked, and not on who asks, and how.
+/// Whether the error is about the request itself, and not about the user or the connection.
 fn is_of_statement(status: &Status) -> bool {
-    // What answers as a server of HTTP does, and not of this protocol.
+    // The answer comes from an HTTP server with another protocol.
     let is_other_server = status.message().contains("mapped from HTTP")
         || status.code() == Code::Unimplemented
             && (status.message().is_empty() || status.message().contains("Method"));
@@ -49,7 +49,7 @@ fn is_of_statement(status: &Status) -> bool {
     }
 }
 
-/// A request that failed, whatever it was.
+/// Explains any failed request.
 fn of_request(broken: StreamFailure, client: &Client) -> Failure {
     let shown = client.address.shown();
     let status = match broken {
@@ -86,7 +86,7 @@ fn of_request(broken: StreamFailure, client: &Client) -> Failure {
     }
 }
 
-/// A table or view that the server could not be given.
+/// Explains a table or view that could not be created on the server.
 pub async fn of_table(broken: StreamFailure, client: &Client, name: &str) -> QueryFailure {
     let status = match broken {
         StreamFailure::Status(status) if is_of_statement(&status) => status,
@@ -112,7 +112,7 @@ fn lost(address: &Address, status: &Status) -> Failure {
         .code(QUERY)
 }
 
-/// All of an error's message. What comes with a status is cut by the server.
+/// Returns the complete message of an error, because the server cuts the message in a status.
 async fn whole(status: &Status, client: &Client) -> String {
     let info = RpcStatus::decode(status.details()).ok().and_then(|status| {
         let is_info = |url: &str| url.ends_with("google.rpc.ErrorInfo");
@@ -128,12 +128,13 @@ async fn whole(status: &Status, client: &Client) -> String {
     message.unwrap_or_else(|| status.message().to_owned())
 }
 
-/// The message of the deepest cause that has one of Spark's names, else of the error itself.
+/// Returns the message of the deepest cause that has one of Spark's names, otherwise of the error
+/// itself.
 fn root(errors: &[ServerError], first: i32) -> Option<String> {
     let at = |index: i32| errors.get(usize::try_from(index).ok()?);
     let mut found: Option<&ServerError> = at(first);
     let mut next = found;
-    // A cause that is its own cause would be followed for ever.
+    // A cause that is its own cause would be followed forever.
     for _ in 0..errors.len() {
         let Some(error) = next else { break };
         if class(&error.message).is_some() {
@@ -144,7 +145,7 @@ fn root(errors: &[ServerError], first: i32) -> Option<String> {
     found.map(|error| error.message.clone()).filter(|message| !message.is_empty())
 }
 
-/// `TABLE_OR_VIEW_NOT_FOUND` of `[TABLE_OR_VIEW_NOT_FOUND] The table …`.
+/// Returns `TABLE_OR_VIEW_NOT_FOUND` for `[TABLE_OR_VIEW_NOT_FOUND] The table …`.
 fn class(message: &str) -> Option<&str> {
     let (_, rest) = message.split_once('[')?;
     let (class, _) = rest.split_once(']')?;
@@ -166,7 +167,7 @@ fn of_statement(message: &str, text: &str, session: &Session) -> QueryFailure {
         (class, Some(name)) if class.starts_with("UNRESOLVED_ROUTINE") => {
             no_function(last_part(name))
         }
-        // As Sail names them.
+        // Messages of Sail.
         ("", _) if words.contains("cannot resolve attribute") => {
             no_column_of(of_sail(words).unwrap_or("?"), text, session)
         }
@@ -200,7 +201,7 @@ fn no_function(name: &str) -> Failure {
         .hint("SHOW FUNCTIONS lists them")
 }
 
-/// `b` of `ObjectName([Identifier("a"), Identifier("b")])`.
+/// Returns `b` for `ObjectName([Identifier("a"), Identifier("b")])`.
 fn of_sail(text: &str) -> Option<&str> {
     let (names, _) = text.split_once("\")])")?;
     names.rsplit_once("Identifier(\"").map(|(_, name)| name)
@@ -213,7 +214,7 @@ fn after_class(message: &str) -> &str {
     }
 }
 
-/// The first name in backticks, which may have several parts: `` `a`.`b` ``.
+/// Returns the first name in backticks, which may have several parts: `` `a`.`b` ``.
 fn quoted(text: &str) -> Option<&str> {
     let start = text.find('`')?;
     let rest = &text[start..];
@@ -225,7 +226,7 @@ fn last_part(name: &str) -> &str {
     name.rsplit("`.`").next().unwrap_or(name).trim_matches('`')
 }
 
-/// The first line, without what Spark adds to every message.
+/// Returns the first line, without what Spark adds to every message.
 fn one_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     let line = line.split(" SQLSTATE: ").next().unwrap_or(line);
@@ -233,7 +234,7 @@ fn one_line(text: &str) -> String {
     line.chars().take(LONGEST).map(printable).collect()
 }
 
-/// `line 1 pos 14`: lines from 1, columns from 0.
+/// Parses `line 1 pos 14`: lines count from 1, columns from 0.
 fn place(message: &str) -> Option<(u64, u64)> {
     let (_, rest) = message.rsplit_once("line ").filter(|(_, rest)| rest.contains("pos "))?;
     let (line, rest) = rest.split_once([',', ' '])?;

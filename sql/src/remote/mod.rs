@@ -1,8 +1,9 @@
-//! `--remote`: the same command, executed by a Spark Connect server.
+//! `--remote`: executes the command on a Spark Connect server.
 //!
-//! The server reads the files itself: it is given which they are and which columns they have, and
-//! infers nothing. A table or view gets its name there when a statement first names it. Everything
-//! else is as without a server: what may be asked, what is listed, the forms of results.
+//! The server reads the files itself: it is told which they are and which columns they have, and
+//! infers nothing. A table or view is registered there when a statement first names it. Everything
+//! else is the same as without a server: which statements are allowed, what is listed, the formats
+//! of results.
 
 pub mod address;
 mod answer;
@@ -40,7 +41,7 @@ use relations::Registry;
 
 pub use check::check;
 
-/// A server, and what it knows by now.
+/// A server, and what it has registered so far.
 pub struct Remote {
     address: Address,
     client: OnceCell<Client>,
@@ -48,7 +49,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// The server that the options name, if they do. It is not asked yet.
+    /// Returns the server that the options name, if any. It is not contacted yet.
     pub fn of(args: &SqlArgs) -> Result<Option<Remote>, Failure> {
         let Some(text) = &args.remote else {
             return match args.remote_data.is_empty() {
@@ -76,7 +77,7 @@ impl Remote {
         }))
     }
 
-    /// Fails where there is something that no server can read.
+    /// Fails if there is a source that no server can read.
     pub fn check_sources(sources: &Sources) -> Result<(), Failure> {
         let Some(run) = sources.runs.first() else { return Ok(()) };
         let path = run.path.display();
@@ -93,14 +94,14 @@ impl Remote {
         self.client.get_or_try_init(|| Client::connect(self.address.clone())).await
     }
 
-    /// Ends what is executed.
+    /// Stops what is being executed.
     pub async fn interrupt(&self) {
         if let Some(client) = self.client.get() {
             client.interrupt().await;
         }
     }
 
-    /// Ends the session.
+    /// Ends the session on the server.
     pub async fn leave(&self) {
         if let Some(client) = self.client.get() {
             client.leave().await;
@@ -137,7 +138,7 @@ impl Remote {
             return Err(failed);
         }
         self.registry.begin_session(client, session).await?;
-        // Rows that are out do not come twice.
+        // Rows that were written must not be written twice.
         if output.results() > before {
             return Err(failed);
         }
@@ -148,7 +149,7 @@ impl Remote {
         self.attempt(session, source, output, needed).await
     }
 
-    /// Executes a statement in the server's session as it is.
+    /// Executes a statement in the server's session in its current state.
     async fn attempt(
         &self,
         session: &Session,
@@ -165,14 +166,14 @@ impl Remote {
             return self.create_view(client, session, source, needed).await;
         }
         if query(client, session, source, output).await? {
-            // What went away meanwhile is no error to some servers, and has no rows.
+            // For some servers, a file that disappeared is not an error and has no rows.
             self.registry.check_files(client, session, &tables).await?;
             output.end()?;
         }
         Ok(())
     }
 
-    /// What tprof itself answers.
+    /// Returns what tprof itself answers.
     fn listing(
         &self,
         session: &Session,
@@ -180,7 +181,7 @@ impl Remote {
     ) -> Option<Result<datafusion::arrow::array::RecordBatch, QueryFailure>> {
         let Parsed::Statement(statement) = &source.parsed else { return None };
         match &**statement {
-            // Functions are the server's.
+            // The server lists its own functions.
             Statement::ShowFunctions { .. } => return None,
             _ if described(&source.parsed)
                 .is_some_and(|name| self.registry.is_user_view(&name)) =>
@@ -193,7 +194,7 @@ impl Remote {
         Some(listing.map_err(|error| QueryFailure::of(&error, &source.text, session)))
     }
 
-    /// Tables and views that a statement names; a name that nothing has is an error.
+    /// Returns the tables and views that a statement names; an unknown name is an error.
     fn needed(&self, session: &Session, source: &Source) -> Result<BTreeSet<String>, QueryFailure> {
         let there = session.tables.names();
         let mut needed = BTreeSet::new();
@@ -215,7 +216,7 @@ impl Remote {
     }
 }
 
-/// Refuses a name in double quotes: a server takes it for a text, and has that in each row.
+/// Refuses a name in double quotes: a server takes it for a text, which it returns in each row.
 fn check_quoted(session: &Session, source: &Source) -> Result<(), QueryFailure> {
     let quoted = source.sent.iter().flat_map(|sent| &sent.quoted);
     let mut columns = BTreeSet::new();
@@ -242,7 +243,7 @@ fn check_quoted(session: &Session, source: &Source) -> Result<(), QueryFailure> 
     Ok(())
 }
 
-/// Has a query executed and writes its rows as they come; whether there was a result.
+/// Executes a query and writes its rows as they come. Returns whether there was a result.
 async fn query(
     client: &Client,
     session: &Session,
@@ -272,7 +273,7 @@ async fn query(
     };
     rows.release().await;
     ended?;
-    // Every answer of rows has their columns.
+    // Every answer with rows has their columns.
     Ok(has_begun)
 }
 

@@ -1,4 +1,4 @@
-//! Views that statements make: they are the server's, in the command's own session.
+//! Views that statements create: they belong to the server, in the command's own session.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::status::QUERY;
 use crate::terminal::errors::Failure;
 
 impl Remote {
-    /// Columns of a view that a statement made.
+    /// Lists the columns of a view that a statement created.
     pub(super) async fn describe(
         &self,
         client: &Client,
@@ -49,7 +49,7 @@ impl Remote {
         output.end()
     }
 
-    /// Makes a view of a statement.
+    /// Creates a view of a statement.
     pub(super) async fn create_view(
         &self,
         client: &Client,
@@ -86,7 +86,7 @@ impl Remote {
     }
 }
 
-/// The view that a statement makes, if it does.
+/// Returns the view that a statement creates, if it does.
 pub(super) fn view(parsed: &Parsed) -> Option<&CreateView> {
     match parsed {
         Parsed::Statement(statement) => match &**statement {

@@ -1,6 +1,7 @@
-//! Views that come with tprof: questions that reports answer, as SQL over the tables.
+//! Built-in views: questions that reports answer, as SQL over the tables.
 //!
-//! Each is planned when a query first names it: there are a dozen, and most queries name none.
+//! Each is planned when a query first names it, because there are a dozen and most queries name
+//! none.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -11,15 +12,15 @@ use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use tprof_tables::{VIEWS, View};
 
-/// The view of a name.
+/// Returns the view of this name.
 pub fn of_name(name: &str) -> Option<&'static View> {
     VIEWS.iter().find(|view| view.name == name)
 }
 
-/// Gives the state of a session, while there is one.
+/// Returns the state of a session while it exists.
 type State = Box<dyn Fn() -> Option<SessionState> + Send + Sync>;
 
-/// Plans views, by the state of the session that it belongs to, which is made of it.
+/// Plans views, using the state of the session that it belongs to and that is created after it.
 #[derive(Default)]
 pub struct Planner(OnceLock<State>);
 
@@ -30,13 +31,13 @@ impl fmt::Debug for Planner {
 }
 
 impl Planner {
-    /// Says where the state is found.
+    /// Sets how to get the state.
     pub fn set(&self, state: impl Fn() -> Option<SessionState> + Send + Sync + 'static) {
         // A second session has tables of its own.
         let _ = self.0.set(Box::new(state));
     }
 
-    /// A view over the tables that there are.
+    /// Plans a view over the existing tables.
     pub async fn table(&self, view: &View) -> Result<Option<Arc<dyn TableProvider>>> {
         let Some(state) = self.0.get().and_then(|state| state()) else { return Ok(None) };
         let plan = state.create_logical_plan(view.query()).await?;

@@ -1,5 +1,5 @@
-//! Options of `tprof archive`; `tprof-sql` has this file too, so that `tprof archive --help` needs no
-//! other program.
+//! Options of `tprof archive`. `tprof-sql` includes this file, too, so that `tprof archive --help`
+//! needs no other program.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ Examples:
   tprof sql s3://jobs/tprof \"SELECT run, ranks, duration_ns FROM runs\"
   tprof archive --check s3://jobs/tprof";
 
-/// `tprof archive`.
+/// Arguments of `tprof archive`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER)]
 pub struct ArchiveArgs {

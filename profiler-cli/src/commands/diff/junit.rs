@@ -1,7 +1,8 @@
-//! Conditions as test cases in JUnit's XML, as CI servers read it.
+//! Writes conditions as JUnit XML test cases, for CI servers.
 //!
-//! There is no standard: this keeps to what Jenkins' schema and all readers have. A condition that
-//! could not be checked is skipped, with the reason. Times are left out: no test ran.
+//! The format has no standard: this uses only what Jenkins' schema and all readers accept. A
+//! condition that could not be checked is skipped, with the reason. Times are left out, because no
+//! test ran.
 
 use std::fmt::Write;
 
@@ -9,7 +10,7 @@ use super::conditions::{ConditionResult, ConditionVerdict};
 
 const SUITE: &str = "tprof diff";
 
-/// The file of a comparison of two runs.
+/// Returns the XML file for a comparison of two runs.
 pub(super) fn document(judged: &[ConditionResult], a: &str, b: &str) -> String {
     let count =
         |is: fn(&ConditionVerdict) -> bool| judged.iter().filter(|one| is(&one.verdict)).count();
@@ -54,7 +55,7 @@ fn case(xml: &mut String, judged: &ConditionResult) {
     xml.push_str("    </testcase>\n");
 }
 
-/// Text of an element or attribute; what XML has no way to write becomes U+FFFD.
+/// Escapes the text of an element or attribute; characters that XML cannot represent become U+FFFD.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

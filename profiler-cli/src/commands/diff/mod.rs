@@ -1,4 +1,4 @@
-//! `tprof diff`: two runs beside each other, as text, JSON or CSV on stdout.
+//! `tprof diff`: compares two runs, as text, JSON or CSV on stdout.
 
 mod brief;
 mod conditions;
@@ -43,7 +43,7 @@ if one cannot be checked.
 Example:
   tprof diff main.tprof-run branch.tprof-run --fail-on 'step_time>+5%'";
 
-/// `tprof diff`.
+/// Arguments of `tprof diff`.
 #[derive(Args, Debug)]
 #[command(after_help = DIFF_NOTES)]
 pub struct DiffArgs {
@@ -59,7 +59,7 @@ pub struct DiffArgs {
     /// Also write the conditions to this file as JUnit XML test cases
     #[arg(long, value_name = "FILE", requires = "fail_on", value_hint = clap::ValueHint::FilePath)]
     pub junit: Option<PathBuf>,
-    /// Print JSON
+    /// Print JSON instead of text
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
     /// Print Markdown for a GitHub comment (at most 60,000 characters)
@@ -92,10 +92,10 @@ pub struct DiffArgs {
     pub steps_b: Option<String>,
 }
 
-/// Exit status if a condition trips.
+/// Exit status if a condition fails.
 const TRIPPED: u8 = 1;
 
-/// Compares two runs.
+/// Compares the two runs.
 pub fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
     if args.table.is_some() && !args.csv {
         return Err(table_without_csv("tprof diff A B").into());
@@ -147,7 +147,7 @@ pub fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
     exit_code(judged, &comparison, args.junit.as_deref())
 }
 
-/// Prints to stderr for each condition whether it is ok or failed.
+/// Prints to stderr whether each condition is ok or failed, and returns the exit status.
 fn exit_code(
     judged: Vec<ConditionResult>,
     comparison: &Comparison,
@@ -178,7 +178,8 @@ fn exit_code(
     Ok(code)
 }
 
-/// The comparison for a person; `top` rows in each table, of those that changed or of `all`.
+/// Formats the comparison as text, with `top` rows per table: rows that changed, or with `all`
+/// every row.
 fn text(comparison: &Comparison, all: bool, top: usize, form: Form) -> String {
     let mut page = Page::new(form);
     page.title("tprof diff");
@@ -219,7 +220,7 @@ fn side_text(side: &Side) -> String {
     format!("{}: {ranks}, {steps}, {complete}", side.run.path.display())
 }
 
-/// Reads `5` or `5..20`.
+/// Parses a range such as `5` or `5..20`.
 fn steps(text: &str) -> Result<(u64, u64), Failure> {
     let (from, to) = text.split_once("..").unwrap_or((text, text));
     match (from.trim().parse(), to.trim().parse()) {

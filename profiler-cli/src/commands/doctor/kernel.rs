@@ -1,8 +1,8 @@
 //! The program that `tprof doctor --run-kernel` records.
 //!
-//! On each device it copies numbers in, has a kernel change them three times, reads them
-//! back and checks them; it prints what it did as one line of JSON. `cudarc` finds the
-//! driver at run time, and needs no CUDA to be built.
+//! On each device it copies numbers to the device, lets a kernel change them three times, copies
+//! them back and checks them. It prints what it did as one line of JSON. `cudarc` finds the driver
+//! at run time, so no CUDA is needed to build it.
 #![allow(unsafe_code)] // launches
 
 use cudarc::driver::{CudaContext, DriverError, LaunchConfig, PushKernelArg};
@@ -12,16 +12,16 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-/// The kernel's name.
+/// Name of the kernel.
 pub const KERNEL: &str = "tprof_check";
-/// How often it is launched on a device.
+/// Number of launches on each device.
 pub const LAUNCHES: u32 = 3;
-/// Numbers that are copied in and out: a prime, so that no other copy is as large by chance.
+/// Numbers to copy in and out: a prime, so that no other copy has this size by chance.
 pub const NUMBERS: u32 = 262_147;
-/// Bytes of a copy.
+/// Size of a copy in bytes.
 pub const COPY_BYTES: u64 = NUMBERS as u64 * 4;
 
-/// `numbers[i] = numbers[i] * 3 + i`, as text that every driver compiles for its device.
+/// Computes `numbers[i] = numbers[i] * 3 + i`, as text that every driver compiles for its device.
 const PTX: &str = "\
 .version 6.4
 .target sm_50
@@ -50,27 +50,27 @@ done:
 }
 ";
 
-/// What ran on the devices.
+/// Runs of the kernel on all devices.
 #[derive(Serialize, Deserialize)]
 pub struct KernelRuns {
-    /// Why no device could be asked for.
+    /// Why no device could be queried.
     pub failed: Option<String>,
-    /// By device, in CUDA's order.
+    /// Results by device, in CUDA's order.
     pub devices: Vec<DeviceRun>,
 }
 
-/// What ran on one device.
+/// Runs of the kernel on one device.
 #[derive(Serialize, Deserialize)]
 pub struct DeviceRun {
-    /// Its name; empty if the driver has none.
+    /// Name of the device; empty if the driver has none.
     pub name: String,
-    /// How many numbers came back wrong, or what failed before that.
+    /// Number of wrong numbers, or what failed before.
     pub wrong: Result<u32, String>,
 }
 
 /// Runs the kernel on each device; fails if a number came back wrong.
 pub fn run() -> anyhow::Result<ExitCode> {
-    // cudarc panics where the driver or a function of it is missing: part of the answer.
+    // cudarc panics if the driver or one of its functions is missing, which is part of the answer.
     std::panic::set_hook(Box::new(|_| {}));
     let ran = match caught(CudaContext::device_count) {
         Ok(count) => {
@@ -112,7 +112,7 @@ fn on_device(ordinal: usize) -> DeviceRun {
     DeviceRun { name, wrong }
 }
 
-/// What the launches make of a number.
+/// Returns the number that the launches should produce.
 fn expected(given: u32, at: u32) -> u32 {
     (0..LAUNCHES).fold(given, |number, _| number.wrapping_mul(3).wrapping_add(at))
 }

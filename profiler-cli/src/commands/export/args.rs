@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
-/// `tprof export`.
+/// Arguments of `tprof export`.
 #[derive(Args, Debug, Clone, Default)]
 pub struct ExportArgs {
     /// Run directory, or one of its files
@@ -15,7 +15,7 @@ pub struct ExportArgs {
     /// File or directory to write, or - for stdout [default: in the run directory]
     #[arg(short, long, value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
     pub output: Option<PathBuf>,
-    /// `output` is the file itself, whatever its name.
+    /// Whether `output` is the file itself, whatever its name.
     #[arg(skip)]
     pub output_is_file: bool,
     /// Replace existing files
@@ -44,7 +44,7 @@ pub struct ExportArgs {
     pub compact: Option<usize>,
 }
 
-/// Ranks of a file: at least one.
+/// Parses a number of ranks per file, at least one.
 fn parse_ranks(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(ranks) if ranks > 0 => Ok(ranks),
@@ -74,7 +74,7 @@ pub struct SliceArgs {
     /// Take only what starts before this time
     #[arg(long, value_name = "TIME")]
     pub to_time: Option<String>,
-    /// Whether a file of nothing is written where nothing lies in the slice.
+    /// Whether an empty file is written if nothing lies in the slice.
     #[arg(skip)]
     pub may_be_empty: bool,
 }
@@ -82,7 +82,7 @@ pub struct SliceArgs {
 /// Units of folded stacks.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weight {
-    /// Allocated bytes
+    /// Bytes that were allocated
     Bytes,
     /// Number of allocations
     Count,

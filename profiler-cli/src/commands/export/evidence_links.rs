@@ -1,12 +1,12 @@
-//! Where a finding's evidence, and a slow span, lies on the timeline beside the report page.
+//! Links findings and slow spans of the report page to their place on the timeline next to it.
 
 use tprof_analyze::document::{Cell, Document, Table, Value};
 use tprof_export::report_page;
 
-/// The page that the links lead to.
+/// Page that the links lead to.
 pub const TIMELINE: &str = "timeline.html";
 
-/// Links to the first piece of evidence of each finding, by the finding's number.
+/// Returns the link to the first piece of evidence of each finding, by the finding's number.
 pub fn of(document: &Document) -> Vec<(u64, String)> {
     let Some(table) = document.tables.iter().find(|table| table.key == "evidence") else {
         return Vec::new();
@@ -27,7 +27,7 @@ pub fn of(document: &Document) -> Vec<(u64, String)> {
     links
 }
 
-/// Of a moment, with what surrounds it.
+/// Returns the link to a moment, with some context around it.
 fn link(start_ns: f64, end_ns: f64, thread: Option<f64>) -> String {
     let around = ((end_ns - start_ns) * 2.0).max(1e6);
     let from = (start_ns - around).max(0.0);
@@ -38,7 +38,7 @@ fn link(start_ns: f64, end_ns: f64, thread: Option<f64>) -> String {
     link
 }
 
-/// A table with links in its cells of places: those of findings, and of slow spans.
+/// Adds links to a table's cells that name places: those of findings and slow spans.
 pub fn linked(
     mut page: report_page::Table,
     table: &Table,

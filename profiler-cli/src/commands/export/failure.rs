@@ -1,4 +1,4 @@
-//! Why an export failed, in three lines.
+//! Explains failed exports in three lines.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::runs::failure::{backwards, no_cycle, no_rank, trace_failure};
 use crate::runs::formats::{self, Format, FormatOption};
 use crate::terminal::errors::{Failure, nearest, reason, remedy};
 
-/// Steps that are named one by one.
+/// Largest number of steps to list.
 const MOST_STEPS: usize = 8;
 
 pub fn unknown_format(format: &str, path: &Path) -> Failure {
@@ -24,7 +24,7 @@ pub fn unknown_format(format: &str, path: &Path) -> Failure {
         .hint(format!("tprof export {} --to {near}", path.display()))
 }
 
-/// A format was asked for something that it cannot honour.
+/// A format was given an option that it does not support.
 pub fn not_taken(format: &Format, option: FormatOption, path: &Path) -> Failure {
     let (name, run) = (format.name, path.display());
     let takers = formats::names_with(option).join(", ");
@@ -97,7 +97,7 @@ pub fn failure(run: &Path, error: &ExportError) -> Failure {
         ExportError::TooSmall { max_bytes, least_bytes } => {
             Failure::new(format!("--max-size {} is too small", bytes(*max_bytes)))
                 .cause("the names of the tracks need more space")
-                // Rounded up: what is shown rounded may be less than what is needed.
+                // Rounded up, because a rounded value may be less than what is needed.
                 .hint(format!("--max-size {}", exact_size(least_bytes.next_multiple_of(1024))))
         }
         ExportError::NoMaxSize { format } => {
@@ -163,7 +163,7 @@ fn no_step(run: &Path, step: u64, there: &[u64]) -> Failure {
     failure.cause(format!("the steps of the run are {steps}")).hint(format!("--steps {first}"))
 }
 
-/// A format of a directory of runs was asked for where one run is written.
+/// A format for a directory of runs was requested for one run.
 pub fn not_of_a_run(format: &Format, run: &Path) -> Failure {
     let name = format.name;
     Failure::new(format!("{name} is not written here"))

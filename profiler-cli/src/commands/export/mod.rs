@@ -1,4 +1,4 @@
-//! `tprof export`: a run in the formats of other tools.
+//! `tprof export`: writes a run in the formats of other tools.
 
 mod args;
 mod charts;

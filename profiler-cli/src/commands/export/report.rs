@@ -1,4 +1,4 @@
-//! The report page: every kind of report, in the order in which a reader asks.
+//! The report page: every kind of report, in the order in which readers ask for them.
 
 use std::path::Path;
 
@@ -20,10 +20,10 @@ use crate::commands::report::document::shown_cell;
 use crate::runs::failure::analyze_failure;
 use crate::terminal::errors::Failure;
 
-/// A figure that was not measured.
+/// Text for a figure that was not measured.
 const UNKNOWN: &str = "unknown";
 
-/// What comes first; other kinds follow in their own order.
+/// Kinds that come first; the others follow in their own order.
 const ORDER: [&str; 11] = [
     "findings",
     "gpu-time",
@@ -70,7 +70,7 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
         section.charts.extend(chart.filter(|_| kind.name == "roofline"));
         page.sections.push(section);
     }
-    // What is known comes first.
+    // Known figures come first.
     page.facts.sort_by_key(|fact| fact.value == UNKNOWN);
     let at = page.sections.iter().position(|part| part.key == "kernels").unwrap_or(0);
     page.sections.insert(at, memory_section::of(report));
@@ -80,7 +80,7 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
     Ok(Written { paths: path.into_iter().collect(), ..Written::default() })
 }
 
-/// The rank of what covers whole ranks: one, or all.
+/// Returns the rank for data that covers whole ranks: one rank, or `None` for all.
 pub(super) fn one_rank(args: &ExportArgs, what: &str) -> Result<Option<u32>, Failure> {
     let Some(text) = args.slice.rank.as_deref() else { return Ok(None) };
     text.parse().map(Some).map_err(|_| {
@@ -90,7 +90,7 @@ pub(super) fn one_rank(args: &ExportArgs, what: &str) -> Result<Option<u32>, Fai
     })
 }
 
-/// Pages that lie beside this one.
+/// Returns links to pages next to this one.
 fn links(path: &Path) -> Vec<(String, String)> {
     let beside = |name: &str| path.with_file_name(name).is_file();
     [("Timeline", evidence_links::TIMELINE), ("Flame graph", "flame.html")]
@@ -154,7 +154,7 @@ fn head(report: &Report) -> ReportPage {
     }
 }
 
-/// Of the rank with the most.
+/// Returns the heap peak of the rank with the highest.
 fn heap_peak(report: &Report) -> Fact {
     let heaps = report.ranks.iter().map(|rank| &rank.host_memory);
     let known = heaps.clone().filter(|heap| heap.peak_bytes.value().is_some());
@@ -222,7 +222,7 @@ fn complete(report: &Report) -> Completeness {
     Completeness { whole, sentence, gaps }
 }
 
-/// The figure of a report that belongs on top of the page.
+/// Returns a report's figure that belongs at the top of the page.
 fn headline(document: &Document) -> Option<Fact> {
     let (name, table, key, remark) = match document.kind {
         "gpu-time" => ("GPU idle", "windows", "idle_share", "highest of all ranks"),
@@ -245,7 +245,7 @@ fn headline(document: &Document) -> Option<Fact> {
     })
 }
 
-/// CPU time of all threads, and the time for which they were ready without a core.
+/// Returns the CPU time of all threads, and the time they were ready but had no core.
 fn cpu_used(document: &Document, wall_ns: &Reading<u64>) -> Vec<Fact> {
     let Some(table) = document.tables.iter().find(|table| table.key == "threads") else {
         return Vec::new();
@@ -274,7 +274,7 @@ fn cpu_used(document: &Document, wall_ns: &Reading<u64>) -> Vec<Fact> {
     ]
 }
 
-/// `places`: where a finding's place lies on the timeline, by the finding's number; none without
+/// Builds a section. `places` are the links to the timeline by the finding's number; `None` without
 /// a timeline.
 fn section(about: &str, document: Document, places: Option<&[(u64, String)]>) -> Section {
     let tables: Vec<&Table> = document
@@ -301,7 +301,7 @@ fn section(about: &str, document: Document, places: Option<&[(u64, String)]>) ->
     }
 }
 
-/// `Breakdown`; `GPU queue` repeats the name of the kind.
+/// Turns a kind into a title: `Breakdown`. `GPU queue` repeats the name of its kind.
 fn title(kind: &str) -> String {
     let known = match kind {
         "host" => "Where the driving thread's time went",

@@ -1,4 +1,4 @@
-//! What reports know of a run that TensorBoard shows: figures of steps, and counters in them.
+//! Collects results of reports for TensorBoard: figures of steps, and counters in them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -19,11 +19,11 @@ use crate::runs::failure::{analyze_failure, trace_failure};
 use crate::runs::symbols::LateSymbolizer;
 use crate::terminal::page::Form;
 
-/// Kinds of report that are read.
+/// Kinds of report to read.
 const READ: [&str; 3] = ["steps", "counters", FINDINGS];
-/// The one that is shown as a text, beside the summary.
+/// Kind of report that becomes a text, together with the summary.
 const FINDINGS: &str = "findings";
-/// Rows of the tables in texts.
+/// Number of rows of tables in texts.
 const TOP: usize = 10;
 
 /// Completes the log directory of a run that has ended.
@@ -89,7 +89,7 @@ fn analysed(
     Ok(RunAnalysis { ranks, texts })
 }
 
-/// Figures of a step, by their columns.
+/// Figures of a step, by column.
 const FIGURES: [(&str, Figure); 6] = [
     ("compute_ns", Figure::Compute),
     ("exposed_communication_ns", Figure::ExposedCommunication),

@@ -1,4 +1,4 @@
-//! Writes a run in a format.
+//! Writes a run in another format.
 
 use super::args::{self, ExportArgs, SliceArgs};
 use super::{failure, report, shapes, site, tensorboard};
@@ -43,7 +43,7 @@ pub fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the paths of an export to stdout, and notes to stderr: the last one is the last line.
+/// Prints the paths of an export to stdout and its notes to stderr. The paths come last.
 pub fn print(written: &Written) -> std::io::Result<()> {
     let paths = || {
         let mut stdout = std::io::stdout().lock();
@@ -57,7 +57,7 @@ pub fn print(written: &Written) -> std::io::Result<()> {
     printed
 }
 
-/// The format that is asked for, if it can honour all that is.
+/// Returns the requested format, if it supports all given options.
 pub fn wanted(args: &ExportArgs) -> Result<&'static Format, Failure> {
     let Some(format) = formats::find(&args.to) else {
         return Err(failure::unknown_format(&args.to, &args.path));
@@ -81,7 +81,7 @@ pub fn wanted(args: &ExportArgs) -> Result<&'static Format, Failure> {
     Ok(format)
 }
 
-/// Writes a format of several files to stdout: one tar archive of a directory by its name.
+/// Writes a format of several files to stdout, as one tar archive.
 fn write_archive(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<()> {
     let scratch = Scratch::new("export").map_err(|error| {
         Failure::new(format!("cannot write {} to stdout", format.name))
@@ -144,7 +144,7 @@ fn made(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<Writt
     let written = match format.writer {
         Writer::Library(export) => {
             export(&run, &options).map_err(|error| match error {
-                // A reader of stdout that has enough is no failure.
+                // A reader of stdout that stops early is not a failure.
                 ExportError::Write { source, .. } if source.kind() == ErrorKind::BrokenPipe => {
                     anyhow::Error::from(source)
                 }
@@ -162,7 +162,7 @@ fn made(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<Writt
     Ok(written)
 }
 
-/// What was left out, and other remarks, on stderr.
+/// Prints what was left out, and other notes, to stderr.
 fn print_notes(written: &Written) {
     if written.left_out > 0 {
         let all = count(written.events + written.left_out);
@@ -173,7 +173,7 @@ fn print_notes(written: &Written) {
     }
 }
 
-/// The part of a run that options name.
+/// Returns the part of a run that the options select.
 pub fn slice(args: &SliceArgs) -> Result<Slice, Failure> {
     let time = |option: &str, text: &Option<String>| match text.as_deref() {
         None => Ok(None),

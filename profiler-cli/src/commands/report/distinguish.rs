@@ -1,14 +1,14 @@
-//! Distinguishes stacks with the same lines, for example those of a library's many
-//! functions that one Python call runs.
+//! Distinguishes stacks that would be shown with the same lines, for example those of many library
+//! functions called by one Python function.
 
 use std::sync::Arc;
 
 use super::frames::{self, function};
 use crate::terminal::columns;
 
-/// For each of these stacks, the outermost function that distinguishes it from those shown with
-/// the same lines, but for how many frames were left out: one that the fewest of those
-/// have. None where the lines differ anyway, or the stacks do not.
+/// For each stack, returns the outermost function that distinguishes it from stacks shown with the
+/// same lines (except for the number of omitted frames): a function that the fewest of them
+/// contain. `None` if the lines differ anyway, or if the stacks are equal.
 pub fn functions<'s>(stacks: &[&'s [Arc<str>]], lines: &[Vec<String>]) -> Vec<Option<&'s str>> {
     let shown = |at: usize| lines[at].iter().filter(|line| !line.starts_with("... "));
     let one = |at: usize| {
@@ -29,11 +29,11 @@ pub fn functions<'s>(stacks: &[&'s [Arc<str>]], lines: &[Vec<String>]) -> Vec<Op
     (0..stacks.len()).map(one).collect()
 }
 
-/// Columns of the function that distinguishes a name from others.
+/// Columns for the function that distinguishes a name from others.
 const FUNCTION: usize = 24;
 
-/// Each of these stacks in a line of at most `width` columns, as [`frames::name`] has it; different
-/// stacks of one name with the function that distinguishes them.
+/// Formats each stack in a line of at most `width` columns, as [`frames::name`] does. Different
+/// stacks with the same name get the function that distinguishes them.
 pub fn names(stacks: &[&[Arc<str>]], width: usize) -> Vec<String> {
     let lines: Vec<Vec<String>> =
         stacks.iter().map(|stack| vec![frames::name(stack, width)]).collect();
@@ -93,7 +93,7 @@ mod tests {
             functions(&stacks, &lines),
             [Some("ConvBackward"), Some("PoolBackward"), Some("grow"), None]
         );
-        // Stacks that differ in nothing but lines of source are not distinguished by name.
+        // Stacks that differ only by source lines are not distinguished by name.
         assert_eq!(functions(&[stacks[0], stacks[0]], &lines[..2]), [None, None]);
         assert_eq!(functions(&[], &[]), Vec::<Option<&str>>::new());
     }

@@ -1,4 +1,4 @@
-//! What ranks hold at a moment, as text: `tprof ctl snapshot`.
+//! Formats the memory that ranks hold at a moment, for `tprof ctl snapshot`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::frames;
 use super::head::{self, Head};
 use crate::terminal::page::{Form, Page};
 
-/// The whole page, with `top` sites.
+/// Returns the whole page, with `top` sites.
 pub fn text(document: &Document, top: usize, width: usize) -> String {
     let mut page = Page::new(Form::Text(width));
     head::completeness(&mut page, &Head::of_document(document), document.kind);
@@ -22,7 +22,7 @@ pub fn text(document: &Document, top: usize, width: usize) -> String {
     page.into_text()
 }
 
-/// Sites with their stacks, as the report on memory lists them.
+/// Adds sites with their stacks, as the memory report lists them.
 fn sites(page: &mut Page, table: &Table, top: usize) {
     let all = table.rows.len();
     let cut = if all > top { format!(", {top} of {all}") } else { String::new() };

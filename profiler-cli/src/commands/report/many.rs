@@ -1,4 +1,4 @@
-//! Several kinds of report at once, of a run that is read once.
+//! Prints several kinds of report, while the run is read only once.
 
 use std::fs;
 use std::path::Path;
@@ -38,7 +38,7 @@ impl SingleReport<'_> {
     }
 }
 
-/// The reports in the order in which they were asked for.
+/// Returns the reports in the requested order.
 fn in_order<'a>(made: &'a Made, kinds: &[String]) -> Vec<SingleReport<'a>> {
     let reports = made.reports.iter().map(SingleReport::Report);
     let mut all: Vec<SingleReport> =
@@ -47,7 +47,7 @@ fn in_order<'a>(made: &'a Made, kinds: &[String]) -> Vec<SingleReport<'a>> {
     all
 }
 
-/// For a person: what all have in common first, then each under a heading.
+/// Formats the reports as text: common parts first, then each report under a heading.
 pub fn text(made: &Made, kinds: &[String], top: usize, form: Form) -> String {
     let all = in_order(made, kinds);
     let mut page = Page::new(form);
@@ -83,7 +83,7 @@ pub fn text(made: &Made, kinds: &[String], top: usize, form: Form) -> String {
     page.into_text()
 }
 
-/// Notes that concern the whole run: documents print theirs under their heading.
+/// Returns notes that concern the whole run; documents print their own under their heading.
 fn one_notes(one: SingleReport<'_>) -> &[String] {
     match one {
         SingleReport::Report(report) => &report.notes,
@@ -98,13 +98,13 @@ fn title(kinds: &[String]) -> String {
     }
 }
 
-/// `kernels: kernels and copies by kind and by name`.
+/// Returns a heading such as `kernels: kernels and copies by kind and by name`.
 fn heading(kind: &str) -> String {
     let about = report_kinds().find(|(name, _)| *name == kind).map_or("", |(_, about)| about);
     format!("{kind}: {}", about.trim_end_matches(" (default)"))
 }
 
-/// As one object; under `reports` each is what it would be by itself.
+/// Formats the reports as one object. Each entry of `reports` equals the report printed alone.
 pub fn json(made: &Made, kinds: &[String]) -> serde_json::Result<String> {
     Ok(serde_json::to_string_pretty(&ReportsJson(&in_order(made, kinds)))? + "\n")
 }

@@ -1,4 +1,4 @@
-//! `tprof report`: what a run's files hold, as text, JSON or CSV on stdout.
+//! `tprof report`: prints reports of a run's files, as text, JSON or CSV on stdout.
 
 mod args;
 mod csv;

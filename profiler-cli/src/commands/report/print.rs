@@ -1,4 +1,4 @@
-//! Reads a run and prints reports of it.
+//! Reads a run and prints its reports.
 
 use super::args::ReportArgs;
 use super::kinds::{REPORTS, kind_name};
@@ -45,7 +45,7 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Makes what was asked for, in one pass over the run's files.
+/// Makes the requested reports in one pass over the run's files.
 fn make(args: &ReportArgs) -> anyhow::Result<Made> {
     let is_wanted = |name: &str| args.kinds.iter().any(|kind| kind == name);
     let reports: Vec<Kind> =
@@ -119,8 +119,8 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
     Ok(made)
 }
 
-/// Has a live run write all that was recorded until a moment; what could not be written in time, in
-/// sentences.
+/// Makes a live run write everything recorded until a moment. Returns what could not be written in
+/// time, in sentences.
 fn written_out(run: &Path, until_ns: u64) -> Result<Vec<String>, Failure> {
     let reply = ask(run, &Request::Write { until_ns: Some(until_ns) })?;
     let missing = reply.status.and_then(|mut status| status["missing"].as_array_mut().map(take));
@@ -149,7 +149,7 @@ fn rendered(made: &Made, args: &ReportArgs) -> anyhow::Result<String> {
     })
 }
 
-/// The table that CSV prints: the first, unless another is named.
+/// Returns the table to print as CSV: the first, unless another is named.
 fn table_for_csv<'a>(document: &'a Document, name: Option<&str>) -> anyhow::Result<&'a Table> {
     let mut tables = document.tables.iter();
     let found = match name {
@@ -160,7 +160,7 @@ fn table_for_csv<'a>(document: &'a Document, name: Option<&str>) -> anyhow::Resu
     found.ok_or_else(|| failure::no_table(name.unwrap_or_default(), document.kind, &keys).into())
 }
 
-/// Refuses options that mean nothing to the summary and the report on memory.
+/// Refuses options that do not apply to the summary and the memory report.
 fn refuse_for_report(name: &str, args: &ReportArgs) -> Result<(), Failure> {
     if args.hta {
         return Err(Failure::new(format!("the {name} report has no `--hta`"))
@@ -175,7 +175,7 @@ fn refuse_for_report(name: &str, args: &ReportArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The report for a person; `top` rows in each table.
+/// Formats the report as text, with `top` rows per table.
 pub fn text(report: &Report, top: usize, form: Form) -> String {
     match report.kind {
         Kind::Summary => summary::text(report, top, form),

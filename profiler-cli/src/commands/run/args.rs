@@ -18,11 +18,11 @@ The exit status is that of the command, or 125 if tprof failed, 126 if the
 command cannot be executed, 127 if it was not found. If a limit (on memory,
 threads or files) keeps tprof from recording, the command runs unrecorded.";
 
-/// `tprof run`.
+/// Arguments of `tprof run`.
 #[derive(Args, Debug)]
 #[command(after_help = RUN_NOTES, override_usage = "tprof run [OPTIONS] [--] COMMAND [ARG]...")]
 pub struct RunArgs {
-    /// What to record and how.
+    /// Settings of the recording.
     #[command(flatten)]
     pub options: RunOptions,
     /// Print the resolved configuration as TOML and stop

@@ -1,5 +1,6 @@
-//! Options of `tprof serve`. `tprof-serve` has this file too: `tprof` uses nothing of the server's
-//! crate, since a linker keeps tables of what it drops (0.3 MB that the launcher would map).
+//! Options of `tprof serve`. `tprof-serve` includes this file, too. `tprof` itself uses nothing of
+//! the server's crate, because a linker keeps tables of unused code (0.3 MB that the launcher would
+//! map).
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ Examples:
   tprof serve runs/ --control
   tprof serve s3://jobs/tprof";
 
-/// `tprof serve`.
+/// Arguments of `tprof serve`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER)]
 pub struct ServeArgs {

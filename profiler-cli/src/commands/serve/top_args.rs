@@ -1,4 +1,4 @@
-//! Options of `tprof top`; `tprof-serve` has this file too.
+//! Options of `tprof top`. `tprof-serve` includes this file, too.
 
 use clap::Args;
 use std::ffi::OsString;
@@ -12,7 +12,7 @@ Examples:
   tprof top gpu07:/data/runs/r1
   tprof top --json r1 | jq .stalls";
 
-/// `tprof top`.
+/// Arguments of `tprof top`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER)]
 pub struct TopArgs {

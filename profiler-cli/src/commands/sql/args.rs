@@ -1,5 +1,5 @@
-//! Options of `tprof sql`; `tprof-sql` has this file too, so that `tprof sql --help` needs no other
-//! program.
+//! Options of `tprof sql`. `tprof-sql` includes this file, too, so that `tprof sql --help` needs no
+//! other program.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ Examples:
 `tprof sql RUN \"SHOW TABLES\"` lists the tables, \"DESCRIBE kernels\" the columns
 of one.";
 
-/// `tprof sql`.
+/// Arguments of `tprof sql`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER)]
 pub struct SqlArgs {
@@ -60,7 +60,7 @@ pub struct SqlArgs {
     pub threads: Option<u16>,
 }
 
-/// Form of a result.
+/// Format of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ResultFormat {
     /// Aligned columns, the first 10,000 rows
@@ -76,7 +76,7 @@ pub enum ResultFormat {
 }
 
 impl ResultFormat {
-    /// As typed.
+    /// Returns the name as typed.
     pub fn name(self) -> &'static str {
         match self {
             ResultFormat::Table => "table",
