@@ -1,14 +1,13 @@
-//! Builds the injected libraries and lays them where `libraries.rs` includes them.
+//! Builds the injected libraries and places them where `libraries.rs` includes them.
 //!
-//! Each is a workspace of its own, always built in release: the profile, flags
-//! and features of this build must not leak into code that runs inside other
-//! people's processes.
+//! Each is a workspace of its own, always built in release mode: the profile, flags and features of
+//! this build must not affect code that runs inside other people's processes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Folder of each library's workspace, and its file.
+/// Workspace folder of each library, and its file.
 const LIBRARIES: [(&str, &str); 2] =
     [("preload-shim", "libtprof_preload.so"), ("cupti-agent", "libtprof_cupti.so")];
 
@@ -44,18 +43,18 @@ const OUTER_PREFIXES: [&str; 7] = [
 fn main() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo")).join("..");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
-    // TARGET/PROFILE/build/tprof-cli-HASH/out: one folder beside the profiles serves all of
-    // them and both libraries, so that nothing is compiled twice.
+    // TARGET/PROFILE/build/tprof-cli-HASH/out: one folder next to the profiles serves all profiles
+    // and both libraries, so that nothing is compiled twice.
     let target = out.ancestors().nth(4).unwrap_or(&out).join("injected");
     for part in ["Cargo.toml", "crates/inject", "crates/wire", "crates/cupti-sys"] {
         println!("cargo::rerun-if-changed={}", root.join(part).display());
     }
     let mut all = Vec::new();
     for (folder, library) in LIBRARIES {
-        // Not the folder as a whole: a build in place would make it look new.
+        // The folder as a whole would look new after a build within it.
         let parts = ["Cargo.toml", "Cargo.lock", "build.rs", "src"]
             .map(|part| root.join(folder).join(part));
-        // One that is not there would make this run each time.
+        // A missing path would make this run each time.
         for part in parts.iter().filter(|part| part.exists()) {
             println!("cargo::rerun-if-changed={}", part.display());
         }
@@ -80,7 +79,7 @@ fn build(manifest: &Path, target: &Path, library: &str) -> PathBuf {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--release", "--locked", "--manifest-path"]).arg(manifest);
     cargo.arg("--target-dir").arg(target);
-    // What cargo and the developer set for the outer build; registries and
+    // Variables that cargo and the developer set for the outer build are removed; registries and
     // proxies stay.
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
@@ -94,8 +93,8 @@ fn build(manifest: &Path, target: &Path, library: &str) -> PathBuf {
     target.join("release").join(library)
 }
 
-/// FNV-1a: names the directory of laid-out libraries; their content is compared
-/// byte for byte before use.
+/// FNV-1a hash, which names the directory of the libraries. Their content is compared byte for byte
+/// before use.
 fn hash(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)

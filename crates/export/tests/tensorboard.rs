@@ -118,7 +118,7 @@ fn doubles(bytes: &[u8]) -> Vec<f64> {
     bytes.chunks(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap())).collect()
 }
 
-/// What an event file holds, by tag.
+/// Returns the content of an event file, by tag.
 fn events(path: &Path) -> Points {
     let bytes = std::fs::read(path).unwrap();
     let records = records(&bytes);
@@ -171,7 +171,7 @@ fn options(out: &Path) -> Options<'static> {
     Options { output: Some(out.to_path_buf()), ..Options::default() }
 }
 
-/// What reports would state of [`SMALL`].
+/// Returns what reports would state about [`SMALL`].
 fn analysed() -> RunAnalysis {
     let steps = (0..SMALL.steps).map(|number| StepFigures {
         number,
@@ -332,7 +332,7 @@ fn odd_counters_have_curves_of_their_own() {
     let out = dir.path().join("logs");
     let written = export(&run, &options(&out), &RunAnalysis::default()).unwrap();
     let points = events(&event_file(&out.join("rank-2")));
-    // Not a number and infinity are values of a loss; JSON has neither.
+    // A loss can be NaN or infinite; JSON has neither.
     assert_eq!(points["time/loss"].len(), 4);
     assert_eq!(points["time/loss"][0].2, -3.5);
     assert_eq!(points["time/loss"][1].2, Value::Null);

@@ -1,20 +1,20 @@
-//! What a thread allocates through [`Alloc`](crate::Alloc), counted while a scope is open.
+//! Counts what a thread allocates through [`Alloc`](crate::Alloc) while a scope is open.
 
 pub(crate) use thread::*;
 
-/// Counts of a thread.
+/// Allocation counts of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub allocations: u64,
     pub frees: u64,
     pub allocated_bytes: u64,
     pub freed_bytes: u64,
-    /// Allocated less freed bytes, at most; it may be below 0.
+    /// Highest value of allocated minus freed bytes, which may be below 0.
     pub peak_bytes: i64,
 }
 
 impl Counts {
-    /// Allocated less freed bytes.
+    /// Returns allocated minus freed bytes.
     pub fn live_bytes(&self) -> i64 {
         self.allocated_bytes.wrapping_sub(self.freed_bytes) as i64
     }
@@ -27,7 +27,7 @@ mod thread {
     use std::cell::Cell;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-    /// Scopes that are open, of all threads.
+    /// Number of open scopes of all threads.
     static SCOPES: AtomicUsize = AtomicUsize::new(0);
 
     thread_local! {
@@ -72,7 +72,7 @@ mod thread {
         });
     }
 
-    /// Counting begins, and with it the peak: what there was before.
+    /// Starts counting, and starts a new peak. Returns the counts so far.
     pub(crate) fn begin() -> Counts {
         SCOPES.fetch_add(1, Relaxed);
         COUNTS.with(|cell| {
@@ -82,12 +82,12 @@ mod thread {
         })
     }
 
-    /// As it is now.
+    /// Returns the current counts.
     pub(crate) fn now() -> Counts {
         COUNTS.with(Cell::get)
     }
 
-    /// A scope is over, which began with these.
+    /// Ends a scope that began with these counts.
     pub(crate) fn end(before: &Counts) {
         SCOPES.fetch_sub(1, Relaxed);
         change(|counts| counts.peak_bytes = counts.peak_bytes.max(before.peak_bytes));

@@ -1,4 +1,4 @@
-//! Futures of which each poll is a span.
+//! Futures whose polls are spans.
 
 #![allow(unsafe_code)]
 
@@ -10,11 +10,11 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
-/// Calls that were polled while recording so far.
+/// Number of calls so far that were polled while recording.
 static TASKS: AtomicU64 = AtomicU64::new(0);
 
-/// A future of which each poll is a span, with the number of the future as its argument `task`:
-/// what [`instrument`](crate::instrument) makes of an `async fn`.
+/// A future whose polls are spans, with the number of the future as the argument `task`.
+/// [`instrument`](crate::instrument) wraps the body of an `async fn` in it.
 #[derive(Debug)]
 pub struct Polled<F> {
     name: &'static Name,
@@ -23,7 +23,7 @@ pub struct Polled<F> {
 }
 
 impl<F> Polled<F> {
-    /// Of a future.
+    /// Wraps a future.
     pub fn new(future: F, name: &'static Name) -> Polled<F> {
         Polled { name, task: 0, future }
     }

@@ -1,4 +1,4 @@
-//! Values: gauges, counters, work and pools.
+//! Values that a program reports: gauges, counters, work and pools.
 
 #![allow(unsafe_code)]
 
@@ -6,9 +6,9 @@ use crate::name::Name;
 use crate::table::table;
 use std::ptr::NonNull;
 
-/// A number that is kept as `f64`: beyond 2^53 an integer is rounded.
+/// A number that is stored as `f64`, which rounds integers beyond 2^53.
 pub trait Number {
-    /// As `f64`.
+    /// Converts it to `f64`.
     fn to_f64(self) -> f64;
 }
 
@@ -24,20 +24,21 @@ macro_rules! number {
 }
 number!(u8, u16, u32, u64, usize, i8, i16, i32, i64, isize, f32, f64);
 
-/// A value that goes up and down: see [`gauge!`](crate::gauge!).
+/// A value that rises and falls: see [`gauge!`](crate::gauge!).
 #[derive(Clone, Copy, Debug)]
 pub struct Gauge {
     name: &'static Name,
 }
 
 impl Gauge {
-    /// Of a name.
+    /// Creates a gauge with this name.
     #[inline(always)]
     pub const fn of(name: &'static Name) -> Gauge {
         Gauge { name }
     }
 
-    /// Its value from now on. Not a number and infinities are kept, and left out of sums and curves.
+    /// Sets the value from now on. NaN and infinities are recorded, but left out of sums and
+    /// curves.
     #[inline(always)]
     pub fn set(self, value: impl Number) {
         if let Some(table) = table() {
@@ -54,14 +55,14 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Of a name.
+    /// Creates a counter with this name.
     #[inline(always)]
     pub const fn of(name: &'static Name) -> Counter {
         Counter { name }
     }
 
-    /// Adds to the sum of this name in the process, from every thread. It begins at 0, and leaves
-    /// out what is added while recording is off.
+    /// Adds to the process's sum of this name, which all threads share. The sum begins at 0, and
+    /// leaves out what is added while recording is off.
     #[inline(always)]
     pub fn add(self, amount: impl Number) {
         if let Some(table) = table() {
@@ -71,35 +72,36 @@ impl Counter {
     }
 }
 
-/// What floating-point operations work on.
+/// Data type of floating-point operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u32)]
 pub enum Dtype {
-    /// Not stated.
+    /// Type not stated.
     Unknown = 0,
-    /// 64 bits.
+    /// 64-bit floating point.
     F64 = 1,
-    /// 32 bits.
+    /// 32-bit floating point.
     F32 = 2,
-    /// 32 bits, of which a tensor core takes 19.
+    /// 32 bits, of which a tensor core uses 19.
     Tf32 = 3,
-    /// Brain float, 16 bits.
+    /// Brain float with 16 bits.
     Bf16 = 4,
-    /// 16 bits.
+    /// 16-bit floating point.
     F16 = 5,
-    /// 8 bits, of either kind.
+    /// 8-bit floating point of either kind.
     Fp8 = 6,
-    /// 4 bits.
+    /// 4-bit floating point.
     Fp4 = 7,
-    /// Integers of 8 bits.
+    /// Integers with 8 bits.
     Int8 = 8,
-    /// Integers of 4 bits.
+    /// Integers with 4 bits.
     Int4 = 9,
 }
 
-/// Adds to the floating-point operations of this thread's innermost span, from which reports make
-/// FLOP/s: a matrix product of m × k and k × n is 2·m·n·k. Outside of spans it does nothing.
+/// Adds to the floating-point operations of this thread's innermost span, from which reports
+/// compute FLOP/s: a matrix product of m × k and k × n is 2·m·n·k. Outside of spans it does
+/// nothing.
 #[inline]
 pub fn work(flops: u64, dtype: Dtype) {
     if let Some(table) = table() {
@@ -108,9 +110,9 @@ pub fn work(flops: u64, dtype: Dtype) {
     }
 }
 
-/// The address of a block, on the host or a device.
+/// The address of a block on the host or a device.
 pub trait Address {
-    /// As a number.
+    /// Converts it to a number.
     fn address(self) -> u64;
 }
 
@@ -144,7 +146,7 @@ impl<T> Address for NonNull<T> {
     }
 }
 
-/// An arena or a pool of device memory, which hands out parts of memory that it holds: see
+/// An arena or a pool of device memory that hands out parts of its memory: see
 /// [`pool!`](crate::pool!).
 #[derive(Clone, Copy, Debug)]
 pub struct Pool {
@@ -152,14 +154,14 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Of a name.
+    /// Creates a pool with this name.
     #[inline(always)]
     pub const fn of(name: &'static Name) -> Pool {
         Pool { name }
     }
 
-    /// It handed out a block of so many bytes. The run has the bytes in use as the counter `NAME
-    /// pool_bytes`.
+    /// Records that the pool handed out a block of this many bytes. The run contains the bytes in
+    /// use as the counter `NAME pool_bytes`.
     #[inline]
     pub fn took(self, block: impl Address, bytes: usize) {
         if let Some(table) = table() {
@@ -168,7 +170,7 @@ impl Pool {
         }
     }
 
-    /// It took a block back: call it before the memory can be handed out again.
+    /// Records that the pool took a block back. Call it before the memory can be handed out again.
     #[inline]
     pub fn gave(self, block: impl Address) {
         if let Some(table) = table() {
