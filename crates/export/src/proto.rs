@@ -1,7 +1,7 @@
 //! Encodes protobuf, as far as traces and profiles need it. Fields are appended to a buffer, and a
 //! message gets its length when it is closed.
 
-/// Encoded fields.
+/// A buffer of encoded fields.
 #[derive(Debug, Default)]
 pub(crate) struct Proto {
     bytes: Vec<u8>,

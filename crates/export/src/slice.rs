@@ -47,7 +47,7 @@ impl Slice {
 /// A stretch of time on the clock of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// First nanosecond.
+    /// First nanosecond of the stretch.
     pub from_ns: u64,
     /// First nanosecond after the stretch.
     pub to_ns: u64,

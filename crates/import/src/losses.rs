@@ -252,7 +252,7 @@ impl From<Malformed> for LossReason {
 pub(crate) struct Tally {
     /// Number of losses by [`LossReason`], and the offset of the first.
     lost: [(u64, Option<u64>); KINDS.len()],
-    /// Rows written.
+    /// Number of rows written.
     pub kept: u64,
     /// Arrows from launches to kernels, which are not kept because correlations say the same.
     pub launch_arrows: u64,

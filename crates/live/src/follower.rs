@@ -1,4 +1,4 @@
-//! All ranks of a run: one poll a second by one thread reads what came, and gives a snapshot.
+//! Follows all ranks of a run: once a second, one thread reads what is new and returns a snapshot.
 
 mod build;
 mod history;
@@ -18,13 +18,13 @@ use crate::metric::{MOST_GAUGES, Metric};
 use crate::rank::{Context, Rank, RankEvent};
 use crate::snapshot::{Event, Snapshot};
 
-/// Files of one run that are followed.
+/// Largest number of followed files of a run.
 const MOST_FILES: usize = 8192;
-/// Events that are kept.
+/// Number of events to keep.
 const MOST_EVENTS: usize = 200;
-/// A poll that finds a lot to read goes on in the next one after this time.
+/// A poll with a lot to read is continued by the next poll after this time.
 const LONGEST: Duration = Duration::from_millis(700);
-/// A file that was closed is checked in one of so many polls.
+/// A file that was closed is checked in one of this many polls.
 const CLOSED_POLLS: u64 = 16;
 
 /// Follows one run.
@@ -33,7 +33,7 @@ pub struct Follower<F> {
     files: F,
     decoder: Option<TailDecoder>,
     infos: Infos,
-    /// In the order of the snapshot.
+    /// Ranks in the order of the snapshot.
     ranks: Vec<Rank>,
     labels: Vec<RankFile>,
     /// File names and number of known headers from which the labels were made.
@@ -71,9 +71,9 @@ impl<F: RunFiles> Follower<F> {
         }
     }
 
-    /// Reads what came since the last poll: once a second, by one thread.
+    /// Reads what is new since the last poll; called once a second by one thread.
     ///
-    /// A directory that cannot be listed now gives what is known of the run.
+    /// If the directory cannot be listed now, returns what is known about the run.
     pub fn poll(&mut self) -> Snapshot {
         if let Ok(entries) = self.files.list() {
             self.infos.poll(&self.files, &entries);
@@ -89,7 +89,7 @@ impl<F: RunFiles> Follower<F> {
         self.last.clone()
     }
 
-    /// The last snapshot with the last 200 events and the course of its numbers.
+    /// Returns the last snapshot with the last 200 events and the history of its metrics.
     pub fn with_history(&self) -> Snapshot {
         Snapshot {
             events: self.events.iter().cloned().collect(),
@@ -98,12 +98,12 @@ impl<F: RunFiles> Follower<F> {
         }
     }
 
-    /// Whether a poll right away would find more of what is there already.
+    /// Whether an immediate poll would find more data that is already there.
     pub fn has_more(&self) -> bool {
         self.ranks.iter().any(|rank| rank.more)
     }
 
-    /// Ranks by their files: a file that was renamed is known by its inode.
+    /// Matches ranks with files. A file that was renamed is recognized by its inode.
     fn match_files(&mut self, entries: Vec<FileEntry>) {
         let mut files: BTreeMap<(u64, String), FileEntry> = BTreeMap::new();
         for entry in entries.into_iter().filter(|entry| entry.name.ends_with(".tprof")) {
@@ -127,7 +127,7 @@ impl<F: RunFiles> Follower<F> {
         }
     }
 
-    /// Reads files that grew, for a while: the poll after goes on where this one stopped.
+    /// Reads files that grew, for a limited time. The next poll continues where this one stopped.
     fn read(&mut self, unix_ns: u64) -> Vec<(usize, RankEvent)> {
         let begun = Instant::now();
         let mut rank_events = Vec::new();
@@ -156,7 +156,7 @@ impl<F: RunFiles> Follower<F> {
         rank_events
     }
 
-    /// Reads a part of a file; whether there is more.
+    /// Reads a part of a file, and returns whether there is more.
     fn read_part(
         &mut self,
         at: usize,
@@ -165,7 +165,7 @@ impl<F: RunFiles> Follower<F> {
         rank_events: &mut Vec<(usize, RankEvent)>,
     ) -> bool {
         let gauges = &mut self.gauges;
-        // Without memory for one, the next poll tries again.
+        // If there is no memory for a decoder, the next poll tries again.
         if self.decoder.is_none() {
             self.decoder = TailDecoder::new().ok();
         }
@@ -200,7 +200,7 @@ impl<F: RunFiles> Follower<F> {
         self.ranks.iter_mut().for_each(|rank| rank.courses.settle(self.scale));
     }
 
-    /// Labels files, and puts ranks in their order.
+    /// Labels files, and sorts ranks.
     fn label(&mut self) {
         let names: Vec<String> = self.ranks.iter().map(|rank| rank.name.clone()).collect();
         let headers = self.ranks.iter().filter(|rank| rank.header().is_some()).count();
@@ -220,7 +220,7 @@ impl<F: RunFiles> Follower<F> {
     }
 }
 
-/// The place of a gauge among the numbers of the run; none if there are too many.
+/// Returns the index of a gauge among the run's metrics; `None` if there are too many.
 fn place_of(gauges: &mut Vec<String>, name: &str) -> Option<usize> {
     let at = gauges.iter().position(|known| known == name);
     let at = at.or_else(|| {

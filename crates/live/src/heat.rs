@@ -1,4 +1,4 @@
-//! A number by rank and time, folded to what a page can show: of the cells that become one the
+//! A metric by rank and time, folded to what a page can show. If several cells become one, the
 //! largest value is kept.
 
 use crate::history::{STRETCHES, Scale, to_f64};
@@ -17,7 +17,7 @@ pub fn empty(metric: &str, unit: &str) -> Heat {
     }
 }
 
-/// A number's courses, one of each rank, until the end of a run so far.
+/// Builds a heat map from the history of each rank, until the end of a run so far.
 pub fn heat(
     metric: &MetricValues,
     ranks: &[RankState],

@@ -4,13 +4,13 @@
 
 /// Number of stretches per metric.
 pub const STRETCHES: usize = 600;
-/// Length of a stretch at first.
+/// Initial length of a stretch.
 pub const LEAST_NS: u64 = 1_000_000_000;
 
-/// How long the stretches of all ranks of a run are.
+/// Length of the stretches of all ranks of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
-    /// A power of two times [`LEAST_NS`].
+    /// Length of a stretch, a power of two times [`LEAST_NS`].
     pub width_ns: u64,
 }
 
@@ -27,7 +27,7 @@ impl Scale {
     }
 }
 
-/// The course of each number of one rank, by its place.
+/// History of each metric of one rank, by metric index.
 #[derive(Clone, Debug, Default)]
 pub struct MetricCourses {
     all: Vec<Option<Box<[f32; STRETCHES]>>>,
@@ -36,7 +36,7 @@ pub struct MetricCourses {
 }
 
 impl MetricCourses {
-    /// Adds a value. Doubles hold more than the single floats that are kept: seven digits.
+    /// Adds a value. It is stored as a single float, with seven digits, while doubles hold more.
     pub fn add(&mut self, scale: Scale, metric: usize, time_ns: u64, value: f64) {
         match scale.place(time_ns) {
             Some(at) => self.put(metric, at, value as f32),
@@ -53,12 +53,12 @@ impl MetricCourses {
         course[at] = course[at].max(value);
     }
 
-    /// The latest moment that has no stretch.
+    /// Returns the latest moment for which there is no stretch.
     pub fn overflow_ns(&self) -> Option<u64> {
         self.waiting.iter().map(|(_, time_ns, _)| *time_ns).max()
     }
 
-    /// Takes stretches twice as long.
+    /// Doubles the length of the stretches.
     pub fn widen(&mut self) {
         for course in self.all.iter_mut().flatten() {
             for at in 0..STRETCHES / 2 {
@@ -68,7 +68,7 @@ impl MetricCourses {
         }
     }
 
-    /// Puts what waited where it belongs; what has no place yet is dropped.
+    /// Moves pending values into their stretches, and drops values that still have none.
     pub fn settle(&mut self, scale: Scale) {
         for (metric, time_ns, value) in std::mem::take(&mut self.waiting) {
             if let Some(at) = scale.place(time_ns) {
@@ -77,13 +77,13 @@ impl MetricCourses {
         }
     }
 
-    /// A number's course.
+    /// Returns the history of a metric.
     pub fn of(&self, metric: usize) -> Option<&[f32; STRETCHES]> {
         self.all.get(metric)?.as_deref()
     }
 }
 
-/// The double that is written as a kept value is; none for one that is not known.
+/// Returns the double that prints like the stored value; `None` if it is unknown.
 pub fn to_f64(value: f32) -> Option<f64> {
     value.is_finite().then(|| value.to_string().parse().unwrap_or(f64::from(value)))
 }

@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, VecDeque};
 use tprof_facts::units::duration;
 use tprof_trace::model::{ProcessIndex, SampleMoment, Thread, ThreadIndex, ThreadState};
 
-/// Rows of a thread that are kept.
+/// Number of rows to keep per thread.
 const MOST_ROWS: usize = 1024;
-/// Processes of a file with a main thread that is known.
+/// Largest number of processes of a file whose main thread is tracked.
 const MOST_PROCESSES: usize = 256;
-/// Samples may come so late: only a longer time without any means something.
+/// Samples may be this late; only a longer time without any has a meaning.
 const LATE_NS: u64 = 5_000_000_000;
 
-/// Rows of main threads.
+/// Recent rows of main threads.
 #[derive(Debug, Default)]
 pub struct MainThreadActivity {
     main: BTreeMap<ProcessIndex, ThreadIndex>,
@@ -21,8 +21,8 @@ pub struct MainThreadActivity {
 }
 
 impl MainThreadActivity {
-    /// Takes a thread of a process with this pid, if that runs: its main one has the same number,
-    /// or came first, where threads are numbered in a namespace of their own.
+    /// Takes a thread of a process with this pid, if the process runs. The main thread has the same
+    /// number, or is the first one if threads are numbered in a namespace of their own.
     pub fn thread(&mut self, row: &Thread, pid: Option<u32>) {
         let is_main = pid == Some(row.tid) || !self.main.contains_key(&row.process);
         if is_main && (self.main.len() < MOST_PROCESSES || self.main.contains_key(&row.process)) {
@@ -30,14 +30,14 @@ impl MainThreadActivity {
         }
     }
 
-    /// A process is gone.
+    /// Forgets a process that has ended.
     pub fn process_ended(&mut self, process: ProcessIndex) {
         if let Some(thread) = self.main.remove(&process) {
             self.recent.remove(&thread);
         }
     }
 
-    /// Takes what threads did.
+    /// Takes samples of threads.
     pub fn samples(&mut self, rows: &[SampleMoment]) {
         let mains: Vec<ThreadIndex> = self.main.values().copied().collect();
         for row in rows.iter().filter(|row| mains.contains(&row.thread)) {
@@ -64,7 +64,7 @@ impl MainThreadActivity {
         }
         let silent_ns = until_ns.saturating_sub(last_ns);
         if silent_ns > LATE_NS {
-            // It was sampled before: a thread that runs would be.
+            // It was sampled before, and a running thread would be sampled.
             let of = "no CPU sample and no end of a wait of its main thread";
             return Some(format!("{of} for {}", duration(silent_ns)));
         }

@@ -2,28 +2,28 @@
 
 use std::fmt;
 
-/// Most gauges of a run that are followed.
+/// Largest number of gauges of a run to follow.
 pub const MOST_GAUGES: usize = 32;
 /// Prefix of the keys of gauges; the name that the program gave follows it.
 pub const GAUGE: &str = "gauge:";
 
-/// A number of a rank.
+/// A metric of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Metric {
-    /// Steps that ended.
+    /// Number of steps that ended.
     Steps,
-    /// Steps a second.
+    /// Steps per second.
     StepsPerSecond,
-    /// The last step.
+    /// Duration of the last step.
     StepTime,
-    /// Since the last step.
+    /// Time since the last step.
     SinceStep,
     /// Resident memory in bytes.
     Rss,
     /// Live heap bytes.
     Heap,
-    /// Cores that its threads used.
+    /// Number of cores that its threads used.
     CpuCores,
     /// Share of time that its devices were busy.
     GpuUtilization,
@@ -36,7 +36,7 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// All, in order.
+    /// All metrics in order.
     pub const ALL: [Metric; 11] = [
         Metric::Steps,
         Metric::StepsPerSecond,
@@ -51,7 +51,7 @@ impl Metric {
         Metric::Lost,
     ];
 
-    /// Its place in [`Self::ALL`].
+    /// Returns its index in [`Self::ALL`].
     pub fn place(self) -> usize {
         self as usize
     }
@@ -103,7 +103,7 @@ impl Metric {
         }
     }
 
-    /// Why no rank has it.
+    /// Explains why no rank has a value.
     pub fn missing(self) -> &'static str {
         match self {
             Metric::Steps | Metric::StepsPerSecond | Metric::StepTime | Metric::SinceStep => {
@@ -126,7 +126,7 @@ impl fmt::Display for Metric {
     }
 }
 
-/// Unit of a gauge by the end of its name.
+/// Returns the unit of a gauge, from the end of its name.
 pub fn unit_of(name: &str) -> &'static str {
     let ends = [
         ("_ns", "ns"),

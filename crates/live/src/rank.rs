@@ -1,4 +1,5 @@
-//! One rank's file: what came in it since the last poll, and what that makes of the rank.
+//! Follows one rank's file: reads what is new since the last poll, and updates the state of the
+//! rank.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -23,10 +24,10 @@ use crate::snapshot::EventKind;
 const EVIDENCE_NS: u64 = 10_000_000_000;
 /// A process that ran no longer than this is not announced.
 const SHORT_NS: u64 = 1_000_000_000;
-/// Processes that were replaced and did not begin anew yet.
+/// Largest number of processes that were replaced and have not begun again yet.
 const MOST_REPLACED: usize = 64;
 
-/// A rank's file.
+/// A rank's file and its state.
 #[derive(Debug)]
 pub struct Rank {
     /// Name of the file.
@@ -34,18 +35,18 @@ pub struct Rank {
     /// Number of its inode.
     pub inode: u64,
     tail: TraceTail,
-    /// There is more to read at once.
+    /// Whether there is more to read immediately.
     pub more: bool,
     pub pace: StepPace,
     pub readings: Readings,
     activity: MainThreadActivity,
     pub courses: MetricCourses,
-    /// The last polls: when, and the values by their places.
+    /// The last polls: their times, and the values by metric index.
     pub recent: VecDeque<(u64, Vec<f32>)>,
     recording: bool,
     /// Why the file cannot be read.
     pub error: Option<String>,
-    /// Their pids, and whether their beginnings were announced.
+    /// Pids of replaced processes, and whether their beginnings were announced.
     replaced: Vec<(u32, bool)>,
     stalled: Option<StalledSteps>,
 }
@@ -67,13 +68,13 @@ pub struct RankEvent {
 pub struct Context<'a> {
     /// When the run began.
     pub zero: Zero,
-    /// How long stretches are.
+    /// Length of the stretches.
     pub scale: Scale,
-    /// No moment is later, nanoseconds since 1970.
+    /// Latest plausible moment, in nanoseconds since 1970.
     pub limit_unix_ns: u64,
     /// Decodes blocks of the file.
     pub decoder: &'a mut TailDecoder,
-    /// The place of a gauge among the run's.
+    /// Returns the index of a gauge among the run's.
     pub gauge: &'a mut dyn FnMut(&str) -> Option<usize>,
 }
 
@@ -98,7 +99,7 @@ impl Rank {
         }
     }
 
-    /// The file's description of itself, once it was read.
+    /// Returns the file's header, once it was read.
     pub fn header(&self) -> Option<&TraceHeader> {
         self.tail.header()
     }
@@ -108,7 +109,7 @@ impl Rank {
         self.tail.bytes()
     }
 
-    /// Damaged parts that were passed over.
+    /// Number of damaged parts that were skipped.
     pub fn damaged(&self) -> u64 {
         self.tail.damaged()
     }
@@ -139,7 +140,7 @@ impl Rank {
         }
     }
 
-    /// Reads what came in the file.
+    /// Reads what is new in the file.
     pub fn read(&mut self, file: &File, context: &mut Context<'_>) -> Vec<RankEvent> {
         let mut news = match self.tail.read_more(file, context.decoder) {
             Ok(news) => news,
@@ -180,7 +181,7 @@ impl Rank {
         rank_events
     }
 
-    /// Beginnings and ends of processes, in order.
+    /// Returns beginnings and ends of processes, in order.
     fn processes(
         &mut self,
         news: &mut TailNews,
@@ -258,7 +259,7 @@ impl Rank {
         }
     }
 
-    /// Adds a value to the course of a number.
+    /// Adds a value to the history of a metric.
     fn note(&mut self, context: &Context<'_>, place: usize, time_ns: u64, value: f64) {
         let since_ns = self.clock(context.zero).since_start(time_ns);
         if since_ns <= context.limit_unix_ns.saturating_sub(context.zero.unix_ns) {
@@ -270,7 +271,7 @@ impl Rank {
         let runs = |process| self.readings.process_of(process).is_some();
         let (steps, mut slow) = self.pace.settle(runs);
         let stood = self.stalled.take();
-        // The end of a stall is one event.
+        // The end of a stall is a single event.
         slow.retain(|slow| stood.is_none_or(|stood| slow.step.start_ns != stood.since_ns));
         for step in &steps {
             let took_ns = step.end_ns.saturating_sub(step.start_ns);
@@ -304,7 +305,7 @@ impl Rank {
         rank_events
     }
 
-    /// Whether it stands at a moment of its clock, and what is new about that.
+    /// Returns whether the rank is stalled at a moment of its clock, and a new event about that.
     pub fn judge(
         &mut self,
         now_ns: u64,
@@ -337,13 +338,13 @@ impl Rank {
         self.activity.describe(self.pace.driving()?, stalled.since_ns, until_ns)
     }
 
-    /// Whether the process with its steps runs.
+    /// Whether the process with its steps is running.
     fn goes_on(&self) -> bool {
         let runs = |process| self.readings.process_of(process).is_some();
         !self.is_closed() && self.pace.driving().is_some_and(runs)
     }
 
-    /// Its numbers at a moment of its clock.
+    /// Returns a metric at a moment of its clock.
     pub fn value(&mut self, metric: Metric, now_ns: u64) -> Option<f64> {
         match metric {
             Metric::StepsPerSecond | Metric::SinceStep if !self.goes_on() => None,
@@ -361,7 +362,7 @@ impl Rank {
     }
 }
 
-/// The earlier of two beginnings, each 0 if it is not known.
+/// Returns the earlier of two beginnings, where 0 means unknown.
 pub fn earlier_start(zero: Zero, unix_ns: u64) -> Zero {
     match (zero.unix_ns, unix_ns) {
         (0, known) | (known, 0) => Zero { unix_ns: known },
@@ -369,7 +370,7 @@ pub fn earlier_start(zero: Zero, unix_ns: u64) -> Zero {
     }
 }
 
-/// The beginning of a process as an event.
+/// Returns the event for the beginning of a process.
 fn start_of(process: Running) -> RankEvent {
     RankEvent {
         time_ns: process.start_ns,

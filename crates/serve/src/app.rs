@@ -24,7 +24,7 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Asks the program.
+    /// Asks the program what it offers.
     pub async fn of(tprof: &Tprof) -> Result<Catalogue, Failure> {
         let output = tprof.run(&["__catalogue".into()], false).await?;
         let read = output.whole(1 << 20).and_then(|text| Ok(serde_json::from_slice(&text)?));
@@ -51,9 +51,9 @@ pub struct Format {
     pub name: String,
     /// What the format is for.
     pub about: String,
-    /// The file that it writes, or a directory with a slash at its end.
+    /// File that it writes, or a directory with a slash at its end.
     pub file: String,
-    /// Whether it writes one file, whatever the run; else an archive.
+    /// Whether it writes one file, whatever the run; otherwise an archive.
     pub is_one_file: bool,
 }
 
@@ -68,14 +68,14 @@ pub struct App {
     pub guard: Arc<Guard>,
     /// Kinds of report and formats on offer.
     pub catalogue: Catalogue,
-    /// Runs in progress that someone looks at.
+    /// Runs in progress that someone watches.
     pub lives: FollowedRuns,
     /// Figures of runs in the list.
     pub summaries: Summaries,
 }
 
 impl App {
-    /// Of runs, with nothing known of them yet.
+    /// Creates the state for runs of which nothing is known yet.
     pub fn new(
         registry: Registry,
         jobs: Arc<JobQueue>,
@@ -86,7 +86,7 @@ impl App {
         Arc::new(App { registry, jobs, guard, catalogue, lives, summaries })
     }
 
-    /// A run by its number.
+    /// Returns a run by its number.
     pub fn run(&self, id: u32) -> Result<RegisteredRun, Failure> {
         self.registry.get(id).ok_or_else(|| {
             Failure::absent(

@@ -10,17 +10,17 @@ use crate::work::Limits;
 pub struct Options {
     /// Directories that contain runs, or runs.
     pub paths: Vec<PathBuf>,
-    /// Address to listen on; another than loopback needs `tls`.
+    /// Address to listen on; any other than loopback needs `tls`.
     pub address: IpAddr,
-    /// Port; 0: any that is free.
+    /// Port to listen on; 0 for any free port.
     pub port: u16,
-    /// Certificate chain and key, both PEM.
+    /// Certificate chain and key, both in PEM format.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// Further names of this machine.
+    /// Additional host names of this machine.
     pub hosts: Vec<String>,
-    /// File of the token; none: a new one.
+    /// File of the token; `None` for a new token.
     pub token_file: Option<PathBuf>,
-    /// Whether anything may be changed.
+    /// Whether changes are allowed.
     pub is_control: bool,
     /// The program that makes reports.
     pub tprof: PathBuf,
@@ -36,9 +36,9 @@ pub struct Options {
 pub struct SiteOptions {
     /// Directory that contains runs, or a run.
     pub path: PathBuf,
-    /// Directory to write, `-` for an archive on stdout; none: `site` in `path`.
+    /// Directory to write, `-` for an archive on stdout; `None` for `site` in `path`.
     pub output: Option<PathBuf>,
-    /// Whether a directory that is there is replaced.
+    /// Whether to replace an existing directory.
     pub force: bool,
     /// The program that makes reports.
     pub tprof: PathBuf,

@@ -34,7 +34,7 @@ pub struct CompareArgs {
     /// Runs to compare: run directories or their files
     #[arg(required = true, num_args = 2.., value_name = "RUN", value_hint = clap::ValueHint::AnyPath)]
     pub runs: Vec<PathBuf>,
-    /// Print JSON
+    /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
     /// Print Markdown for a GitHub comment (at most 60,000 characters)

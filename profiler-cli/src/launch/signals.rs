@@ -60,7 +60,7 @@ impl Signals {
         Self::block_these(ENDING.into_iter().filter(|signal| !is_ignored(*signal)))
     }
 
-    /// Reverses [`Signals::block_ending`].
+    /// Undoes what [`Signals::block_ending`] does.
     pub fn unblock_ending() {
         // It fails only for a wrong `how`, which nix does not pass.
         let _ = set_of(ENDING).thread_unblock();

@@ -106,7 +106,7 @@ fn is_binary(path: &Path) -> bool {
 /// State that the child must find as tprof found it.
 #[derive(Clone, Copy)]
 pub struct InheritedState {
-    /// Signal mask.
+    /// Mask of blocked signals.
     pub mask: SigSet,
     /// Limit of open files, which a collector may raise for itself.
     pub open_files: Option<libc::rlimit>,

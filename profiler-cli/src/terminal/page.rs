@@ -24,7 +24,7 @@ const OF_MARKDOWN: usize = 110;
 pub enum Form {
     /// Text with this many columns.
     Text(usize),
-    /// GitHub's Markdown.
+    /// Markdown for GitHub.
     Markdown,
 }
 

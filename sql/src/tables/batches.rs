@@ -50,7 +50,7 @@ impl Batches {
         Batches { schema, rows, pending: Vec::new(), pending_rows: 0 }
     }
 
-    /// The columns.
+    /// Returns the columns.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }

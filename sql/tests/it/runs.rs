@@ -76,7 +76,7 @@ pub struct Ended {
     pub out: String,
     /// Text on stderr.
     pub err: String,
-    /// Exit status.
+    /// Exit status of the program.
     pub code: i32,
 }
 

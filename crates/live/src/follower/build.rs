@@ -1,4 +1,4 @@
-//! Makes a snapshot of what was read: state, events, stalls, numbers of all ranks.
+//! Builds a snapshot from what was read: state, events, stalls, metrics of all ranks.
 
 use nix::time::{ClockId, clock_gettime};
 use tprof_facts::units::count;
@@ -13,7 +13,7 @@ use crate::snapshot::{
     Event, EventKind, MetricValues, RankState, RunState, Snapshot, Stall, VERSION,
 };
 
-/// A run without any info counts as running while a file of it is so fresh.
+/// A run without any info counts as running while one of its files is newer than this.
 const FRESH_NS: u64 = 10_000_000_000;
 
 impl<F: RunFiles> Follower<F> {
@@ -46,7 +46,7 @@ impl<F: RunFiles> Follower<F> {
         }
         events.extend(self.new_losses(time_ns));
         events.sort_by_key(|event| event.time_ns);
-        // A mark of the whole run is in each of its files.
+        // A mark of the whole run is stored in each of its files.
         events.dedup_by(|a, b| a.rank.is_none() && a == b);
         self.events.extend(events.iter().cloned());
         self.events.drain(..self.events.len().saturating_sub(MOST_EVENTS));
@@ -77,7 +77,7 @@ impl<F: RunFiles> Follower<F> {
         }
     }
 
-    /// Whether a file has something of the last seconds, where no collector has written an info.
+    /// Whether a file has data of the last seconds; used if no collector has written an info.
     fn is_fresh(&self, unix_ns: u64) -> bool {
         self.ranks.iter().any(|rank| {
             let clock = rank.clock(self.zero);
@@ -86,7 +86,7 @@ impl<F: RunFiles> Follower<F> {
         })
     }
 
-    /// When a run that is over ended.
+    /// Returns when a finished run ended.
     fn end_ns(&self) -> u64 {
         let of_info =
             |info: &RunInfo| Some(self.zero.clock_of_info(info).since_start(info.end_ns?));
@@ -96,7 +96,7 @@ impl<F: RunFiles> Follower<F> {
         ends.max().or(newest.max()).unwrap_or(0)
     }
 
-    /// Now on the clock of each file.
+    /// Returns the current time on the clock of each file.
     fn rank_times(&self, unix_ns: u64, time_ns: u64, is_running: bool) -> Vec<u64> {
         let here = self.infos.files_of_this_host();
         let own_ns = clock_gettime(ClockId::CLOCK_MONOTONIC).ok().map(|now| {
@@ -135,7 +135,7 @@ impl<F: RunFiles> Follower<F> {
         }
     }
 
-    /// Losses that grew to twice of what was stated last.
+    /// Returns losses that have doubled since they were last reported.
     fn new_losses(&mut self, time_ns: u64) -> Vec<Event> {
         let mut events = Vec::new();
         for ((host, what, why), lost) in self.infos.losses() {

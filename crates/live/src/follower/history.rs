@@ -1,4 +1,4 @@
-//! The course of a run's numbers: of its polls, and of its whole time.
+//! History of a run's metrics: from its polls, and over its whole time.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use crate::metric::Metric;
 use crate::rank::Rank;
 use crate::snapshot::{Heat, History, MetricValues};
 
-/// Moments of the history, and ranks in it.
+/// Number of moments in the history, and of ranks.
 const HISTORY_POLLS: usize = 300;
 const HISTORY_RANKS: usize = 32;
-/// Numbers that only polls have.
+/// Metrics that only polls provide.
 const POLLED: [Metric; 5] =
     [Metric::Steps, Metric::StepsPerSecond, Metric::SinceStep, Metric::CpuCores, Metric::Lost];
 
 impl<F: RunFiles> Follower<F> {
-    /// Keeps the numbers of a poll.
+    /// Stores the values of a poll.
     pub(super) fn remember(&mut self, time_ns: u64, is_running: bool, metrics: &[MetricValues]) {
         if !is_running {
             return;
@@ -47,7 +47,7 @@ impl<F: RunFiles> Follower<F> {
         self.widen(time_ns);
     }
 
-    /// The course of numbers: of the polls so far, and before them of what the files have.
+    /// Returns the history of metrics: from the polls so far, and before them from the files.
     pub fn history(&self) -> History {
         let first_ns = self.ticks.front().copied().unwrap_or(u64::MAX);
         let width_ns = self.scale.width_ns;
@@ -75,7 +75,7 @@ impl<F: RunFiles> Follower<F> {
         History { times_ns, series }
     }
 
-    /// A number of all ranks over time, folded to at most 256 rows and 200 columns.
+    /// Returns a metric of all ranks over time, folded to at most 256 rows and 200 columns.
     ///
     /// `metric` is a key of the snapshot.
     pub fn heat(&self, metric: &str) -> Heat {

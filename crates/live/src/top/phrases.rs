@@ -1,4 +1,4 @@
-//! The lines of a picture that are no table: of the run, its stalls and its events.
+//! Lines of the screen outside the table: about the run, its stalls and its events.
 
 use tprof_facts::units::{bytes, count, counted, duration, percent};
 
@@ -7,7 +7,7 @@ use super::view::View;
 use crate::metric::Metric;
 use crate::snapshot::{Event, RunState, Stall};
 
-/// The command of the run in a line.
+/// Formats the command of the run in a line.
 pub fn command(view: &View) -> String {
     match view.now.command.is_empty() {
         true => "attached by hand, or its command is not known".to_owned(),
@@ -15,7 +15,7 @@ pub fn command(view: &View) -> String {
     }
 }
 
-/// Whether the run goes on, and for how long it has.
+/// Formats the state of the run, and how long it has lasted.
 pub fn state(view: &View) -> String {
     let (now, word) = (&view.now, view.now.state.word());
     let how_long = duration(now.time_ns);
@@ -26,7 +26,7 @@ pub fn state(view: &View) -> String {
     }
 }
 
-/// Sums over the run.
+/// Formats the sums over the run.
 pub fn totals(view: &View) -> String {
     let totals = &view.now.totals;
     let ranks = view.now.ranks.iter().filter(|rank| rank.rank.is_some()).count() as u64;
@@ -56,7 +56,7 @@ pub fn totals(view: &View) -> String {
     parts.join(", ")
 }
 
-/// A stall in a line.
+/// Formats a stall in a line.
 pub fn stall(stall: &Stall) -> String {
     let (for_ns, usual) = (duration(stall.for_ns), duration(stall.usual_ns));
     let what = stall.what.as_ref().map(|what| format!("; {}", clean(what))).unwrap_or_default();
@@ -64,7 +64,7 @@ pub fn stall(stall: &Stall) -> String {
     format!("{label}: step {} has lasted for {for_ns}, usually {usual}{what}", stall.step)
 }
 
-/// An event in a line.
+/// Formats an event in a line.
 pub fn event(event: &Event) -> String {
     format!("{:>10}  {}: {}", duration(event.time_ns), clean(&event.label), clean(&event.text))
 }

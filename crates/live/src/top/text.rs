@@ -1,4 +1,4 @@
-//! One picture as text, for a script or a log.
+//! Formats one snapshot as text, for a script or a log.
 
 use std::fmt::Write;
 
@@ -7,12 +7,12 @@ use super::table::{Column, cell, columns};
 use super::view::View;
 use crate::snapshot::Snapshot;
 
-/// All columns that are known have room in it.
+/// Width that has room for all known columns.
 const WIDTH: usize = 160;
-/// Events that are shown.
+/// Number of events to show.
 const EVENTS: usize = 10;
 
-/// A snapshot as text.
+/// Formats a snapshot as text.
 pub fn text(snapshot: &Snapshot) -> String {
     let mut view = View::default();
     view.take(snapshot.clone());

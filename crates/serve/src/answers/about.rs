@@ -38,7 +38,7 @@ pub async fn openapi(State(app): State<Arc<App>>) -> Json<Value> {
     Json(described(&app.catalogue.tprof, ROUTES.iter()))
 }
 
-/// Routes as OpenAPI 3.1.
+/// Describes the routes as OpenAPI 3.1.
 pub fn described(tprof: &str, routes: impl Iterator<Item = &'static Route>) -> Value {
     let mut paths: Map<String, Value> = Map::new();
     for route in routes {

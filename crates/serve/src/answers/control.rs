@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::http;
 use crate::runs::notes::Notes;
 
-/// Longest answer of a request that is read.
+/// Longest answer of a request to read.
 const MAX_BYTES: u64 = 16 << 20;
 /// Longest name of a mark.
 const MAX_NAME: usize = 256;
@@ -61,7 +61,7 @@ pub async fn control(
     }))
 }
 
-/// Words of `tprof ctl`.
+/// Returns the arguments of `tprof ctl`.
 fn words(asked: &ControlRequest, run: &FilePath) -> Result<Vec<OsString>, Failure> {
     let refused = |why: &str| Failure::misuse("the request makes no sense", why);
     let mut words: Vec<OsString> = vec!["ctl".into()];

@@ -1,4 +1,4 @@
-//! Two runs side by side.
+//! Compares two runs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

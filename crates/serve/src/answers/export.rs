@@ -1,4 +1,4 @@
-//! Files of `tprof export`.
+//! Answers with files of `tprof export`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -36,7 +36,7 @@ pub async fn export(
     };
     let output = exported(&app, &run, &name, &[], &query).await?;
     let mut response = body::of(output, "application/octet-stream");
-    // The run's own name could hold anything.
+    // The run's own name could contain anything.
     let disposition = format!("attachment; filename=\"run-{id}-{file}\"");
     if let Ok(disposition) = HeaderValue::try_from(disposition) {
         response.headers_mut().insert(CONTENT_DISPOSITION, disposition);

@@ -1,4 +1,4 @@
-//! Runs in progress: for a page each second, for a scraper when it asks.
+//! Answers about runs in progress: every second for a page, and on request for a scraper.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::app::App;
 use crate::failure::Failure;
 use crate::runs::RegisteredRun;
 
-/// Events that wait for a slow browser; then it gets all anew.
+/// Number of events that wait for a slow browser, which is then sent everything again.
 const WAITING: usize = 4;
-/// Runs in progress that a scraper gets.
+/// Largest number of runs in progress for a scraper.
 const MOST_SCRAPED: usize = 24;
-/// A comment so often keeps a proxy from closing a silent stream.
+/// Interval of comments that keep a proxy from closing a silent stream.
 const ALIVE: Duration = Duration::from_secs(15);
 
 /// Answers `GET /api/v1/runs/ID/live`.
@@ -38,7 +38,7 @@ pub async fn events(State(app): State<Arc<App>>, Path(id): Path<u32>) -> Result<
     app.lives.snapshot(&run).await?;
     let (to, from) = mpsc::channel(WAITING);
     tokio::spawn(async move {
-        // An error: the browser is gone, or the run is.
+        // An error means that the browser or the run has gone.
         let _ = send(&app, &run, &to).await;
     });
     let stream = Sse::new(ReceiverStream::new(from)).keep_alive(KeepAlive::new().interval(ALIVE));
@@ -78,11 +78,11 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Failure> {
     let running = runs.iter().filter(|run| run.entry.state == "running").take(MOST_SCRAPED);
     let mut snapshots: Vec<(String, Arc<Snapshot>)> = Vec::new();
     for run in running {
-        // One that went meanwhile is none.
+        // A run that ended meanwhile is skipped.
         let Ok(snapshot) = app.lives.snapshot(run).await else { continue };
         let path = &run.entry.path;
         let mut name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-        // A scraper refuses all where two series have the same labels.
+        // A scraper refuses everything if two series have the same labels.
         if snapshots.iter().any(|(known, _)| *known == name) {
             name = path.to_string_lossy().into_owned();
         }

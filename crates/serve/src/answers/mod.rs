@@ -29,7 +29,7 @@ pub use heat::STEP_METRICS;
 pub use page::PAGES;
 use routes::{Endpoint, ROUTES};
 
-/// Answers all of them.
+/// Returns the router of all routes.
 pub fn router() -> Router<Arc<App>> {
     let all = ROUTES
         .iter()

@@ -1,4 +1,4 @@
-//! Pages: the one of this server, and those that exports write.
+//! Answers with pages: that of this server, and those that exports write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::work::Output;
 
 /// Exports that are pages.
 pub const PAGES: [&str; 3] = ["timeline", "flame", "report"];
-/// Longest page that is given out; its reader holds all of it.
+/// Longest page to serve; it is held in memory as a whole.
 const MAX_BYTES: u64 = 512 << 20;
 
 /// Answers `GET /`.
@@ -49,12 +49,12 @@ pub async fn page(
     of_export(&output)
 }
 
-/// The page that an export wrote, with a nonce of this answer.
+/// Returns the page that an export wrote, with a nonce for this answer.
 pub fn of_export(output: &Output) -> Result<Response, Failure> {
     let page =
         output.whole(MAX_BYTES).map_err(|error| Failure::new("cannot give out the page", error))?;
     let nonce = nonce()?;
-    // Styles as in the page's own policy; its drawings set some.
+    // Styles as in the page's own policy, because its drawings set some.
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'unsafe-inline'; img-src data: blob:; \
          base-uri 'none'; form-action 'none'; frame-ancestors 'self'"

@@ -1,4 +1,4 @@
-//! Documents of `tprof report --json`.
+//! Answers with documents of `tprof report --json`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -30,7 +30,7 @@ pub async fn report(
     Ok(body::of(output, "application/json"))
 }
 
-/// The document of a kind.
+/// Returns the document of a kind of report.
 pub async fn document(
     app: &Arc<App>,
     run: &RegisteredRun,
@@ -50,7 +50,7 @@ pub async fn document(
     app.make(words, &[run]).await
 }
 
-/// The query as options.
+/// Converts the query to options.
 fn options(query: &BTreeMap<String, String>) -> Result<Vec<OsString>, Failure> {
     let mut words = Vec::new();
     for (name, value) in query {

@@ -1,19 +1,19 @@
 //! The list of routes, without their handlers. The router and its OpenAPI description are made from
 //! it.
 
-/// Something that can be asked for.
+/// A route of the API.
 pub struct Route {
     /// Handler of the route.
     pub endpoint: Endpoint,
     /// `GET`, `POST`, `PUT` or `DELETE`.
     pub method: &'static str,
-    /// Its path, parameters in braces.
+    /// Path with parameters in braces.
     pub path: &'static str,
     /// Description of the answer.
     pub about: &'static str,
-    /// Parameters of the query, with what each is.
+    /// Query parameters and their descriptions.
     pub query: &'static [(&'static str, &'static str)],
-    /// Type of the answer.
+    /// Content type of the answer.
     pub answer: &'static str,
 }
 
@@ -49,7 +49,7 @@ pub enum Endpoint {
 const JSON: &str = "application/json";
 const HTML: &str = "text/html";
 
-/// Parameters of a report, as `--help` has them.
+/// Query parameters of a report, with descriptions.
 pub const REPORT: &[(&str, &str)] = &[
     ("rank", "only this rank"),
     ("top", "rows of each table"),
@@ -102,7 +102,7 @@ const fn change(
     Route { endpoint, method, path, about, query: &[], answer: JSON }
 }
 
-/// All of it.
+/// All routes of the API.
 pub const ROUTES: &[Route] = &[
     get(Endpoint::Shell, "/", "the pages", &[], HTML),
     get(

@@ -1,4 +1,4 @@
-//! The list of runs.
+//! Answers with the list of runs.
 
 use std::sync::Arc;
 

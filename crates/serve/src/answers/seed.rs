@@ -15,11 +15,11 @@ use crate::app::App;
 use crate::failure::Failure;
 use crate::runs::RegisteredRun;
 
-/// Longest document that is read.
+/// Longest document to read.
 const MAX_BYTES: u64 = 256 << 20;
-/// Kernels in the list.
+/// Number of kernels in the list.
 const TOP: usize = 100;
-/// Most nodes of a tree of stacks.
+/// Largest number of nodes of a tree of stacks.
 const MAX_NODES: usize = 200_000;
 const MEGABYTE: f64 = 1e6;
 
@@ -56,7 +56,7 @@ fn rows<'a>(tables: &'a Value, table: &str) -> &'a [Value] {
     tables[table].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Why a table has no rows.
+/// Explains why a table has no rows.
 fn why(tables: &Value, table: &str) -> Value {
     match &tables[format!("{table}_missing")] {
         Value::Null if rows(tables, table).is_empty() => "nothing of the kind was recorded".into(),
@@ -99,7 +99,7 @@ pub async fn flame(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -
     Ok(with(&run, json!({ "flame": root.json("all"), "cut": is_cut })))
 }
 
-/// A frame, with what is below it.
+/// A frame and what it calls.
 #[derive(Default)]
 struct Node {
     value: u64,
@@ -207,7 +207,7 @@ pub async fn hta(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> 
     let run = wanted(&app, &asked)?;
     let breakdown = tables(&app, &run, "breakdown").await?;
     let rows_of = rows(&breakdown, "breakdown");
-    // Shares of all ranks' time.
+    // Shares of the time of all ranks.
     let sum = |key: &str| rows_of.iter().filter_map(|row| row[key].as_f64()).sum::<f64>();
     let window = sum("window_ns");
     let percent = |keys: &[&str]| {
@@ -236,8 +236,8 @@ pub async fn hta(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> 
 pub async fn compile(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> SeedAnswer {
     let run = wanted(&app, &asked)?;
     let tables = tables(&app, &run, "compile").await?;
-    // None of a kind in whole logs is an empty list, not an unknown one. `counted` is its column among
-    // the figures of ranks.
+    // If the logs are complete, none of a kind is an empty list and not an unknown one. `counted`
+    // is its column among the figures of ranks.
     let ranks = rows(&tables, "compile_ranks");
     let is_known =
         |counted: &str| !ranks.is_empty() && ranks.iter().all(|row| row[counted].is_u64());

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use crate::failure::Failure;
 use crate::runs::Registry;
 
-/// The directory that makes another one an archive.
+/// Name of the directory that makes another directory an archive.
 const COMMITS: &str = "_runs";
 
-/// Where an archive is.
+/// Location of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// As `tprof-sql` takes it, from any directory.
+    /// Argument for `tprof-sql`, valid from any directory.
     pub word: OsString,
-    /// Whether each question is a request to a store.
+    /// Whether each query is a request to a store.
     pub is_store: bool,
 }
 
@@ -40,7 +40,7 @@ impl Address {
         .hint("tprof serve ARCHIVE, and a second server for the others"))
     }
 
-    /// Runs that lie in the archive's directory, too; they are no part of it.
+    /// Number of runs that lie in the archive's directory but are not part of it.
     pub fn unarchived_runs(&self) -> usize {
         if self.is_store {
             return 0;

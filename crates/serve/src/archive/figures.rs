@@ -1,7 +1,7 @@
-//! Figures of archived runs for the list: one child makes those of many runs.
+//! Figures of archived runs for the list; one child computes those of many runs.
 //!
-//! Of a run whose objects are damaged there are none, and why: a question over many runs that meets
-//! such an object is asked again of each half, until it is asked of the run itself.
+//! A run whose objects are damaged has no figures, but a reason. A query over many runs that meets
+//! such an object is repeated for each half, until it concerns only the run itself.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,13 +16,14 @@ use super::run_totals::{KEYS, STATEMENTS, fill, read};
 use crate::failure::Failure;
 use crate::work::Priority;
 
-/// Runs of one child: figures of the first are there while others are made.
+/// Runs per child, so that the first figures are there while others are computed.
 const AT_ONCE: usize = 64;
-/// Over a store: a screen of them, each of some twenty requests.
+/// The same for a store: one screen of runs, each of which takes some twenty requests.
 const AT_ONCE_OF_STORE: usize = 16;
 /// A failed computation is retried after this time, if someone asks.
 const AGAIN: Duration = Duration::from_secs(60);
-/// A failure that took longer is of a store that does not answer: halves would wait as long.
+/// A failure that took longer comes from a store that does not answer, so halves would wait as
+/// long.
 const SOON: Duration = Duration::from_secs(10);
 
 /// Figures of a run, or why there are none.
@@ -39,7 +40,7 @@ impl Summed {
     }
 }
 
-/// Figures by ID.
+/// Figures of runs, by ID.
 #[derive(Debug, Default)]
 pub struct RunFigures {
     known: Mutex<HashMap<String, Summed>>,
@@ -67,7 +68,7 @@ impl RunFigures {
         count
     }
 
-    /// Makes what is wanted, for ever.
+    /// Computes requested figures, forever.
     pub async fn work(&self, queries: &ArchiveQueries) {
         let at_once = if queries.address().is_store { AT_ONCE_OF_STORE } else { AT_ONCE };
         loop {
@@ -128,7 +129,7 @@ impl RunFigures {
     }
 }
 
-/// Figures of a run with a damaged object: those that other objects give.
+/// Returns the figures of a run with a damaged object that come from its other objects.
 async fn damaged(
     queries: &ArchiveQueries,
     run: &ArchivedRun,

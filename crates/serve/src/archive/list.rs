@@ -7,7 +7,7 @@ use serde::Deserialize;
 /// Output of `tprof archive --list --json`.
 #[derive(Debug, Deserialize)]
 pub struct List {
-    /// The archive, as it calls itself.
+    /// Location of the archive.
     pub archive: String,
     /// Version of the tables that `tprof-sql` reads.
     pub tables_version: u32,
@@ -22,29 +22,29 @@ pub struct List {
 pub struct ArchivedRun {
     /// ID of the run.
     pub run: String,
-    /// Its number, from 1; 0 where it has none yet.
+    /// Number of the run, from 1; 0 if it has none yet.
     #[serde(skip)]
     pub id: u32,
-    /// When it was archived, ns since 1970.
+    /// When it was archived, in ns since 1970.
     pub archived_unix_ns: u64,
-    /// When it began, ns since 1970.
+    /// When it began, in ns since 1970.
     pub start_unix_ns: Option<u64>,
     /// Names of its hosts.
     pub hosts: Vec<String>,
-    /// Whether it had ended.
+    /// Whether the run had ended.
     pub ended: bool,
     /// Version of its tables.
     pub tables_version: u32,
     /// Its tables with their numbers of rows.
     pub tables: BTreeMap<String, u64>,
-    /// Bytes of its objects.
+    /// Total bytes of its objects.
     pub bytes: u64,
     /// Parts of the run that could not be read when it was archived.
     pub notes: Vec<String>,
 }
 
 impl ArchivedRun {
-    /// Why a table has no row of the run; none if it has some. `what` it would be of.
+    /// Explains why a table has no row of the run; `None` if it has some. `what` names such rows.
     pub fn missing(&self, table: &str, what: &str) -> Option<String> {
         match self.tables.get(table) {
             Some(0) => Some(format!("the run has no {what}")),

@@ -1,4 +1,4 @@
-//! An archive that is shown: its runs, what is known of each, and whom to ask for more.
+//! An archive that is served: its runs, what is known about each, and the children to ask for more.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::run_list::{Listing, Runs};
 use crate::failure::Failure;
 use crate::work::{JobQueue, Priority};
 
-/// Why an archive has none of some figures.
+/// Why an archive lacks some figures.
 const NOT_ARCHIVED: &str = "archives do not have it; the run's own files do";
 
 /// An archive that is served.
@@ -26,7 +26,7 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Opens one: reads which runs it has. Children may take so many bytes of memory.
+    /// Opens an archive by reading its list of runs. Children may use this many bytes of memory.
     pub async fn open(
         address: Address,
         jobs: Arc<JobQueue>,
@@ -36,14 +36,15 @@ impl Archive {
         let queries = ArchiveQueries::new(jobs, address, memory_bytes);
         let runs = Runs::open(&queries).await?;
         let archive = Arc::new(Archive { tprof, queries, runs, figures: RunFigures::default() });
-        // The first page comes in a moment.
+        // The first page will be requested in a moment.
         archive.request_missing(&archive.known().runs);
         let working = Arc::clone(&archive);
         tokio::spawn(async move { working.figures.work(&working.queries).await });
         Ok(archive)
     }
 
-    /// The runs that are known. Whether there are more is asked meanwhile, for the next who asks.
+    /// Returns the runs that are known. A check for new runs starts in the background, for the next
+    /// request.
     pub fn listing(self: &Arc<Archive>) -> Listing {
         let archive = Arc::clone(self);
         tokio::spawn(async move {
@@ -52,7 +53,7 @@ impl Archive {
         self.runs.listing()
     }
 
-    /// The runs that are known, without asking for more.
+    /// Returns the runs that are known, without looking for more.
     pub fn known(&self) -> Listing {
         self.runs.listing()
     }
@@ -62,7 +63,7 @@ impl Archive {
         self.figures.request_missing(runs)
     }
 
-    /// A run by its number.
+    /// Returns a run by its number.
     pub fn run(&self, id: u32) -> Result<Arc<ArchivedRun>, Failure> {
         self.runs.get(id).ok_or_else(|| {
             Failure::absent(format!("there is no run {id}"), "the archive has none of this number")
@@ -70,13 +71,13 @@ impl Archive {
         })
     }
 
-    /// Rows of statements over runs.
+    /// Returns the rows of statements over runs.
     pub async fn ask(&self, runs: &[&ArchivedRun], statements: &[String]) -> Result<Rows, Failure> {
         let ids: Vec<&str> = runs.iter().map(|run| &*run.run).collect();
         self.queries.ask(&ids, statements, Priority::Interactive).await
     }
 
-    /// A run as a row of the list.
+    /// Returns a run as a row of the list.
     pub fn row(&self, run: &ArchivedRun) -> Value {
         let mut row = json!({
             "id": run.id,
@@ -110,7 +111,7 @@ impl Archive {
             Some(Err(failure)) => {
                 row["summary"] = "failed".into();
                 row["why"] = failure.to_string().into();
-                // A store that does not answer damages nothing.
+                // A store that does not answer is not damage.
                 match may_succeed_with_fewer_runs(&failure) {
                     true => row["state"] = "damaged".into(),
                     false => row["state_why"] = failure.to_string().into(),

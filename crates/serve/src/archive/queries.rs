@@ -13,15 +13,15 @@ use super::list::List;
 use crate::failure::Failure;
 use crate::work::{Job, JobQueue, Output, Priority};
 
-/// Longest answer that is read.
+/// Longest answer to read.
 const MAX_BYTES: u64 = 256 << 20;
-/// Threads of a query over a directory: as few as a page needs to be there in a moment.
+/// Threads of a query over a directory: few, but enough for a page to appear quickly.
 const THREADS: u32 = 4;
-/// Over a store, where most of the time is waiting.
+/// Threads of a query over a store, which mostly waits.
 const THREADS_OF_STORE: u32 = 16;
-/// Memory of sorts and sums, as a share of a child's: it has code and buffers beside them.
+/// Part of a child's memory for sorts and sums: it also needs code and buffers.
 const MEMORY_SHARE: u64 = 2;
-/// How failures begin that are of some objects or rows: of fewer runs there may be none.
+/// Beginnings of errors about some objects or rows, which may not occur with fewer runs.
 const OF_RUNS: [&str; 4] = [
     "cannot read an object of an archive",
     "there is no run `",
@@ -29,7 +29,7 @@ const OF_RUNS: [&str; 4] = [
     "the query needs more memory",
 ];
 
-/// Asks about an archive.
+/// Sends queries about an archive.
 #[derive(Debug)]
 pub struct ArchiveQueries {
     jobs: Arc<JobQueue>,
@@ -42,40 +42,40 @@ pub struct ArchiveQueries {
 pub struct Rows(Vec<Bytes>);
 
 impl Rows {
-    /// The rows of a statement by its place, as they were printed.
+    /// Returns the printed rows of a statement by its index.
     pub fn text(&self, at: usize) -> &[u8] {
         self.0.get(at).map_or(b"[]", |rows| rows)
     }
 
-    /// The same, read.
+    /// Returns the parsed rows of a statement by its index.
     pub fn read<T: DeserializeOwned>(&self, at: usize) -> Result<Vec<T>, Failure> {
         serde_json::from_slice(self.text(at)).map_err(unread)
     }
 }
 
-/// Whether the same question over fewer runs may have an answer.
+/// Whether the same query over fewer runs may succeed.
 pub fn may_succeed_with_fewer_runs(failure: &Failure) -> bool {
     OF_RUNS.iter().any(|what| failure.what.starts_with(what))
 }
 
 impl ArchiveQueries {
-    /// About the archive at an address, by children that take at most so much memory.
+    /// Creates it for the archive at an address, with children that use at most this much memory.
     pub fn new(jobs: Arc<JobQueue>, address: Address, memory_bytes: u64) -> ArchiveQueries {
         ArchiveQueries { jobs, address, memory_bytes }
     }
 
-    /// Where the archive is.
+    /// Returns the location of the archive.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// All runs: a file is read for each.
+    /// Lists all runs, which reads a file per run.
     pub async fn list(&self) -> Result<List, Failure> {
         let output = self.listed("--json").await?;
         serde_json::from_reader(output.reader()).map_err(unread)
     }
 
-    /// The IDs of all runs, sorted: names of files, of which none is read.
+    /// Returns the sorted IDs of all runs, from file names alone.
     pub async fn ids(&self) -> Result<Vec<String>, Failure> {
         let text = self.listed("--ids").await?.whole(MAX_BYTES).map_err(unread)?;
         Ok(String::from_utf8_lossy(&text).lines().map(str::to_owned).collect())
@@ -105,7 +105,7 @@ impl ArchiveQueries {
         let output =
             self.jobs.get(Job::unchanging(words, priority)).await.map_err(explain_child_failure)?;
         let text = output.whole(MAX_BYTES).map_err(unread)?;
-        // Line ends within texts are escaped: each result is a line.
+        // Line ends within texts are escaped, so each result is a line.
         let lines: Vec<Bytes> = text
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.is_empty())
@@ -124,7 +124,7 @@ fn unread(why: impl std::fmt::Display) -> Failure {
         .hint("install tprof, tprof-serve and tprof-sql of one version, side by side")
 }
 
-/// The failure of a child: what is behind this server failed, not the server.
+/// Marks a failure as that of the child: what is behind this server failed, not the server.
 fn explain_child_failure(mut failure: Failure) -> Failure {
     if failure.status == StatusCode::UNPROCESSABLE_ENTITY {
         failure.status = StatusCode::BAD_GATEWAY;
@@ -138,7 +138,7 @@ fn explain_child_failure(mut failure: Failure) -> Failure {
     failure
 }
 
-/// A row of a statement that has one for each run.
+/// A row of a statement that has one per run.
 #[derive(Debug, Deserialize)]
 pub struct RunRow<T> {
     /// ID of the run.

@@ -1,7 +1,7 @@
-//! The runs of an archive by number, and whether there are more by now.
+//! The runs of an archive by number, and whether there are new ones.
 //!
-//! An archive only grows, so what is known of a run stays right; only whether there are others is
-//! asked again, and only while someone looks.
+//! An archive only grows, so what is known about a run stays valid. Only the check for new runs is
+//! repeated, and only while someone looks.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,21 +11,21 @@ use super::list::{ArchivedRun, List};
 use super::queries::ArchiveQueries;
 use crate::failure::Failure;
 
-/// A directory is asked again after this time …
+/// A directory is checked again after this time …
 const FRESH: Duration = Duration::from_secs(3);
-/// … and a store, where that is a request.
+/// … and a store after this time, because that takes a request.
 const FRESH_OF_STORE: Duration = Duration::from_secs(30);
 
-/// The list as it is known.
+/// The list as it is currently known.
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
-    /// The archive, as it calls itself.
+    /// Location of the archive.
     pub archive: String,
-    /// The runs, the newest first.
+    /// Runs of the archive, newest first.
     pub runs: Vec<Arc<ArchivedRun>>,
     /// Parts of the archive that could not be read, in sentences.
     pub problems: Vec<String>,
-    /// Why it is not known whether there are more by now.
+    /// Why it is unknown whether there are new runs.
     pub stale: Option<Failure>,
 }
 
@@ -33,7 +33,7 @@ pub struct Listing {
 struct ListState {
     listing: Listing,
     numbers: HashMap<String, u32>,
-    /// All IDs, sorted, with those of files that could not be read.
+    /// All IDs, sorted, including those of files that could not be read.
     ids: Vec<String>,
     asked: Option<Instant>,
     is_asking: bool,
@@ -46,10 +46,10 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Reads them for the first time.
+    /// Reads the list for the first time.
     pub async fn open(queries: &ArchiveQueries) -> Result<Runs, Failure> {
         let runs = Runs::default();
-        // The names first: what is archived meanwhile is another change.
+        // IDs come first, so that a run archived meanwhile counts as a later change.
         let ids = queries.ids().await?;
         runs.take(ids, queries.list().await?);
         Ok(runs)
@@ -60,12 +60,12 @@ impl Runs {
         self.state().listing.clone()
     }
 
-    /// A run by number.
+    /// Returns a run by its number.
     pub fn get(&self, id: u32) -> Option<Arc<ArchivedRun>> {
         self.state().listing.runs.iter().find(|run| run.id == id).cloned()
     }
 
-    /// Asks whether there are more, unless that was asked a moment ago, or is being asked.
+    /// Checks for new runs, unless that was done a moment ago or is being done.
     pub async fn refresh(&self, queries: &ArchiveQueries) {
         let fresh = if queries.address().is_store { FRESH_OF_STORE } else { FRESH };
         {

@@ -1,4 +1,4 @@
-//! Figures of runs for the list: the statements that give them, and what each gives.
+//! Figures of runs for the list: the statements that compute them, and their results.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use super::list::ArchivedRun;
 use super::queries::{Rows, RunRow};
 use crate::failure::Failure;
 
-/// Severities of findings, the worst first.
+/// Severities of findings, worst first.
 const SEVERITIES: [&str; 5] = ["critical", "high", "medium", "low", "note"];
 
-/// Figures of each run.
+/// Statements for the figures of each run.
 pub const STATEMENTS: [&str; 6] = [
     "SELECT run, command, commit, ranks, start_unix_ns, duration_ns, finished, recorded, lost FROM runs",
     "SELECT run, bool_and(whole) AS whole FROM ranks GROUP BY run",
@@ -66,7 +66,7 @@ struct Finding {
     what: Option<String>,
 }
 
-/// Keys of figures that each statement gives, where it is known which are missing without it.
+/// Keys of the figures from each statement, which are missing if it fails.
 pub const KEYS: [&[&str]; 6] = [
     &["ranks", "wall_ns", "lost"],
     &[],
@@ -87,14 +87,14 @@ pub struct RunTotals {
     findings: Vec<Finding>,
 }
 
-/// Reads what all statements gave, by run.
+/// Reads the results of all statements, by run.
 pub fn read(rows: &Rows) -> Result<HashMap<String, RunTotals>, Failure> {
     let mut all = HashMap::new();
     (0..STATEMENTS.len()).try_for_each(|at| fill(&mut all, at, rows, at))?;
     Ok(all)
 }
 
-/// Takes what a statement gave, which is at a place among the answers.
+/// Takes the result of a statement, given its index.
 pub fn fill(
     all: &mut HashMap<String, RunTotals>,
     statement: usize,
@@ -123,13 +123,13 @@ fn take<T>(
 }
 
 impl RunTotals {
-    /// As they stand in the list: what is not known is null, with the reason beside it.
+    /// Returns the figures as in the list: unknown values are null, with the reason next to them.
     pub fn figures(&self, listed: &ArchivedRun) -> Value {
         let RunTotals { run, ranks, devices, steps, memory, findings } = self;
         let place = |of: &Finding| SEVERITIES.iter().position(|one| *one == of.severity);
         let worst = findings.iter().min_by_key(|of| place(of).unwrap_or(SEVERITIES.len()));
         let worst = worst.map(|of| {
-            // Tables have no empty texts.
+            // Tables contain no empty texts.
             let subject = of.subject.as_deref().unwrap_or_default();
             json!({ "severity": of.severity, "rule": of.rule, "subject": subject, "what": of.what })
         });

@@ -1,4 +1,4 @@
-//! Refusals of the router and of what it parses, in the form of all other errors.
+//! Converts errors of the router and of its parsers to the form of all other errors.
 
 use axum::http::StatusCode;
 use axum::http::header::{ALLOW, CONTENT_TYPE};
@@ -7,10 +7,10 @@ use http_body_util::{BodyExt, Limited};
 
 use crate::failure::Failure;
 
-/// Longest text that is taken over.
+/// Longest error text to keep.
 const MAX_BYTES: usize = 4 << 10;
 
-/// The answer; an error that is no JSON becomes one, with its text as the reason.
+/// Returns the answer; an error that is not JSON becomes JSON, with its text as the reason.
 pub async fn with_json_error(response: Response) -> Response {
     let status = response.status();
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());

@@ -1,4 +1,4 @@
-//! Connections, tokens, headers: who may ask for what.
+//! Connections, tokens and headers: who may send requests.
 
 mod guard;
 mod json_errors;

@@ -38,7 +38,7 @@ const ORDER: [&str; 11] = [
     "idle",
 ];
 
-/// Writes `report.html`.
+/// Writes the page `report.html`.
 pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow::Result<Written> {
     let rank = one_rank(args, "the report page")?;
     let path =

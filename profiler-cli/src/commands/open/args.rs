@@ -8,7 +8,7 @@ use crate::commands::export::SliceArgs;
 /// Pages of `tprof open`.
 #[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum View {
-    /// Perfetto (ui.perfetto.dev)
+    /// Perfetto's own page (ui.perfetto.dev)
     #[default]
     Perfetto,
     /// Threads, streams and memory over time

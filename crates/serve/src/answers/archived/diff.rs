@@ -1,7 +1,8 @@
-//! Two archived runs side by side, in the shape of `tprof diff A B --json`.
+//! Compares two archived runs, in the shape of `tprof diff A B --json`.
 //!
-//! Figures are of a step and a rank where both runs have steps, so that a longer run or one of more
-//! ranks does not seem slower. Sums have no intervals: how sure a change is, only the runs have.
+//! If both runs have steps, figures are per step and rank, so that a longer run or one with more
+//! ranks does not look slower. Sums have no intervals: only the runs themselves show how certain a
+//! change is.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,13 +17,13 @@ use super::super::diff::Pair;
 use crate::archive::{Archive, ArchivedRun};
 use crate::failure::Failure;
 
-/// Rows of each table of changes.
+/// Largest number of rows of each table of changes.
 const MOST: usize = 200;
-/// Share of a value up to which a difference is one of rounding.
+/// Relative difference up to which values differ only by rounding.
 const ROUNDING: f64 = 1e-12;
 const NO_INTERVAL: &str = "sums do not have it; `tprof diff` of the runs themselves does";
 
-/// Figures of each run: one row for each.
+/// Statement for the figures of each run: one row per run.
 const FIGURES: &str = "\
     SELECT r.run, r.ranks, r.duration_ns, r.command, r.commit, r.hosts, r.world_size, r.tprof, \
            s.median_ns, s.mean_ns, s.steps, d.compute_ns, d.exposed_communication_ns, d.exposed_copies_ns, \
@@ -39,7 +40,8 @@ const FIGURES: &str = "\
         avg(copies_share) AS copies_share FROM rank_summary GROUP BY run) b ON b.run = r.run \
     LEFT JOIN (SELECT run, max(peak_bytes) AS peak_bytes FROM rank_memory GROUP BY run) m ON m.run = r.run";
 
-/// Tables of changes: key, what the runs have none of, table, and rows of `run, name, ns, count`.
+/// Tables of changes: key, description for "the run has no …", table, and rows of `run, name, ns,
+/// count`.
 const CHANGES: [(&str, &str, &str, &str); 4] = [
     (
         "kernels",
@@ -95,7 +97,7 @@ const METRICS: [(&str, &str, &str, &str); 13] = [
     ("run", "wall_time", "wall time", "duration_ns"),
     ("memory", "peak_device_memory", "peak device memory of a rank", "peak_bytes"),
 ];
-/// Settings that may differ.
+/// Settings that are compared.
 const SETTINGS: [&str; 6] = ["command", "commit", "hosts", "ranks", "world_size", "tprof"];
 
 #[derive(Deserialize)]
@@ -218,7 +220,7 @@ fn metric(key: &str, name: &str, a: &Value, b: &Value) -> Value {
     })
 }
 
-/// How much more B has than A; sums of the same values in another order have none.
+/// Returns how much more B has than A; 0 for sums of the same values in another order.
 fn difference((a, b): (f64, f64)) -> f64 {
     let change = b - a;
     if change.abs() > ROUNDING * a.abs().max(b.abs()) { change } else { 0.0 }
@@ -234,7 +236,8 @@ fn differences(a: &Value, b: &Value) -> Value {
     differ.map(|key| json!({ "key": key, "a": text(&a[*key]), "b": text(&b[*key]) })).collect()
 }
 
-/// Rows of both runs by name, the largest changes first; of each run multiplied with `each`.
+/// Returns rows of both runs by name, largest changes first; values of each run are multiplied by
+/// `each`.
 fn changes(rows: &[Change], runs: [&str; 2], each: [f64; 2]) -> Vec<Value> {
     let mut sides: BTreeMap<&str, [Option<Share>; 2]> = BTreeMap::new();
     for row in rows {
@@ -246,7 +249,7 @@ fn changes(rows: &[Change], runs: [&str; 2], each: [f64; 2]) -> Vec<Value> {
     }
     let mut made: Vec<(f64, Value)> = Vec::new();
     for (name, [a, b]) in sides {
-        // A name that a run does not have took no time in it: its table is whole.
+        // A name that a run does not have took no time in it, because its table is complete.
         let ns = |side: Option<Share>| side.map_or(0.0, |of| of.ns);
         let count = |side: Option<Share>| side.map_or(Some(0.0), |of| of.count);
         let change = difference((ns(a), ns(b)));

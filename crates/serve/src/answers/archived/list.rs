@@ -1,4 +1,4 @@
-//! The list of archived runs, and what this server has.
+//! Answers the list of archived runs, and what this server has.
 
 use std::sync::Arc;
 

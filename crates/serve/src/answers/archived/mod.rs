@@ -19,7 +19,7 @@ use super::routes::{Endpoint, ROUTES};
 use crate::archive::Archive;
 use crate::failure::Failure;
 
-/// Answers all routes.
+/// Returns the router of all routes.
 pub fn router() -> Router<Arc<Archive>> {
     let route = |all: Router<_>, route: &super::routes::Route| {
         all.route(route.path, handler(route.endpoint))
@@ -38,12 +38,12 @@ fn handler(endpoint: Endpoint) -> MethodRouter<Arc<Archive>> {
         Endpoint::Heat => get(heat::heat),
         Endpoint::Diff => get(diff::diff),
         Endpoint::History => get(history::history),
-        // One path may have several methods: each of them is refused.
+        // One path may have several methods, all of which are refused.
         other => any(async move || refusal(other)),
     }
 }
 
-/// Whether an archive has the answer.
+/// Whether an archive can answer.
 fn is_answered(endpoint: Endpoint) -> bool {
     use Endpoint::{About, Diff, Heat, History, OpenApi, Report, Run, Runs, Shell};
     matches!(endpoint, Shell | About | OpenApi | Runs | Run | Report | Heat | Diff | History)
@@ -52,7 +52,7 @@ fn is_answered(endpoint: Endpoint) -> bool {
 const SUMS: &str = "an archive has sums of each rank, not the events";
 const THE_RUN: &str = "tprof serve DIR, with the directory in which the run itself is";
 
-/// Why an archive has no such answer.
+/// Explains why an archive has no such answer.
 fn refusal(endpoint: Endpoint) -> Failure {
     let (what, why, hint) = match endpoint {
         Endpoint::Page => ("an archive has no timelines and no flame graphs", SUMS, THE_RUN),
