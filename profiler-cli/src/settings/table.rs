@@ -246,7 +246,7 @@ pub static CUDA_GRAPHS: Setting = Setting {
 pub static OPERATORS: Setting = Setting {
     name: "operators",
     short: None,
-    help: "Record PyTorch operators: names, shapes, off, or auto (names while they are cheap) [default: auto]",
+    help: "Record PyTorch operators: names, shapes, off, or auto (names, of only some steps if all would cost too much) [default: auto]",
     kind: ValueKind::Text("MODE", || values::names(&OPERATOR_DETAILS)),
     set: |resolved, given| {
         resolved.config.operators = values::one_of(given, &OPERATOR_DETAILS)?;
