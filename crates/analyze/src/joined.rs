@@ -95,7 +95,7 @@ pub struct JoinedCollective {
     pub step: Option<u64>,
     /// Equal in all ranks that took part in the same collective, where every rank waits for all
     /// others; none of other operations.
-    pub meeting: Option<u64>,
+    pub collective_id: Option<u64>,
     /// Its number on its communicator, or its place among those alike of its step, from 1.
     pub occurrence: Option<u64>,
 }
@@ -215,7 +215,7 @@ impl<'t> JoinedRank<'t> {
                 duration_ns: operation.duration_ns,
                 added_ns: operation.added_ns,
                 step,
-                meeting: named.map(|name| name.meeting),
+                collective_id: named.map(|name| name.collective_id),
                 occurrence: named.map(|name| name.occurrence),
             });
         }

@@ -57,5 +57,5 @@ pub use document::{Document, DocumentKind};
 pub use findings::BUSY;
 pub use gpu::report_gpu::SampledGpu;
 pub use report::summary::{self, Kind, Report};
-pub use report::{AnalyzeError, KINDS, Made, Wanted, read_together, report, report_with};
+pub use report::{AnalyzeError, KINDS, ReportRequest, Reports, read_together, report, report_with};
 pub use run::{completeness, info::Run, processes};

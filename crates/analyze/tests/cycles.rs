@@ -7,7 +7,7 @@ use std::path::Path;
 use common::{Maker, START, run_json};
 use serde_json::Value;
 use tprof_analyze::document::{Options, Window};
-use tprof_analyze::{AnalyzeError, KINDS, Kind, Made, Wanted, read_together};
+use tprof_analyze::{AnalyzeError, KINDS, Kind, ReportRequest, Reports, read_together};
 use tprof_trace::model::*;
 
 const MS: u64 = 1_000_000;
@@ -27,12 +27,12 @@ fn rank(dir: &Path, memory: MemoryRecording) -> Maker {
     maker
 }
 
-fn made(dir: &Path, kinds: &[&str], cycle: u32) -> Result<Made, AnalyzeError> {
+fn made(dir: &Path, kinds: &[&str], cycle: u32) -> Result<Reports, AnalyzeError> {
     let reports: &[Kind] =
         if kinds.contains(&"memory") { &[Kind::Summary, Kind::Memory] } else { &[] };
     let kinds: Vec<_> = KINDS.iter().filter(|kind| kinds.contains(&kind.name)).collect();
     let options = Options { cycle: Some(cycle), data: true, ..Options::default() };
-    read_together(dir, &Wanted { reports, kinds: &kinds }, &options, None)
+    read_together(dir, &ReportRequest { reports, kinds: &kinds }, &options, None)
 }
 
 /// A document of a cycle, as JSON.
@@ -202,7 +202,7 @@ fn the_driving_thread_is_judged_over_its_cycle() {
 fn of_window(dir: &Path, kind: &str, window: Window, name: &str) -> (Vec<(String, u64)>, Value) {
     let kinds: Vec<_> = KINDS.iter().filter(|one| one.name == kind).collect();
     let options = Options { window: Some(window), data: true, ..Options::default() };
-    let made = read_together(dir, &Wanted { reports: &[], kinds: &kinds }, &options, None);
+    let made = read_together(dir, &ReportRequest { reports: &[], kinds: &kinds }, &options, None);
     let report = serde_json::to_value(&made.unwrap().documents[0]).unwrap();
     let rows = report["tables"][kind].as_array().unwrap().iter();
     let count = if kind == "spans" { "runs" } else { "count" };

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tprof_analyze::document::{Options, TableRow};
 use tprof_analyze::summary::Rank;
 use tprof_analyze::{
-    AnalyzeError, KINDS, Kind, Reading, Report, Wanted, read_together, report, report_with,
+    AnalyzeError, KINDS, Kind, Reading, Report, ReportRequest, read_together, report, report_with,
 };
 use tprof_trace::model::*;
 use tprof_trace::run::{
@@ -91,7 +91,7 @@ fn collectives_on_the_host_of_two_ranks_have_their_bus_bandwidth() {
         let info = RunInfo { version: 1, ranks: (0..2).map(rank).collect(), ..RunInfo::default() };
         write_run(dir.path(), &info);
         let kinds = [KINDS.iter().find(|kind| kind.name == "comm").unwrap()];
-        let wanted = Wanted { reports: &[], kinds: &kinds };
+        let wanted = ReportRequest { reports: &[], kinds: &kinds };
         let made = read_together(dir.path(), &wanted, &Options::default(), None).unwrap();
         let table = made.documents[0].tables.iter().find(|table| table.key == "comm").unwrap();
         let row = TableRow::all(table).next().unwrap();

@@ -210,10 +210,10 @@ struct Nested {
     thread: ThreadIndex,
     start_ns: u64,
     end_ns: u64,
-    what: What,
+    what: SpanRole,
 }
 
-enum What {
+enum SpanRole {
     /// An operator or annotation, and whether it communicates.
     Operator(bool),
     /// A call with a correlation.
@@ -256,12 +256,12 @@ fn launches_of_operators(file: &TraceFile) -> Vec<(ProcessIndex, u64)> {
         for row in block.iter().filter(|row| lies_within(row)) {
             let what = match (row.kind, row.correlation) {
                 (SpanKind::Runtime | SpanKind::Driver, Some(number)) => {
-                    What::Call(row.process, number)
+                    SpanRole::Call(row.process, number)
                 }
-                (SpanKind::Operator, _) => What::Operator(communicates.contains(&row.name)),
+                (SpanKind::Operator, _) => SpanRole::Operator(communicates.contains(&row.name)),
                 // Of annotations only those of process groups show what is launched.
                 (SpanKind::Annotation, _) if communicates.contains(&row.name) => {
-                    What::Operator(true)
+                    SpanRole::Operator(true)
                 }
                 _ => continue,
             };
@@ -275,7 +275,7 @@ fn launches_of_operators(file: &TraceFile) -> Vec<(ProcessIndex, u64)> {
 
 fn innermost(mut nested: Vec<Nested>) -> Vec<(ProcessIndex, u64)> {
     nested.sort_by_key(|row| {
-        let is_call = matches!(row.what, What::Call(..));
+        let is_call = matches!(row.what, SpanRole::Call(..));
         (row.thread, row.start_ns, std::cmp::Reverse(row.end_ns), is_call)
     });
     let mut open: Vec<(ThreadIndex, u64, bool)> = Vec::new();
@@ -288,11 +288,11 @@ fn innermost(mut nested: Vec<Nested>) -> Vec<(ProcessIndex, u64)> {
             open.pop();
         }
         match row.what {
-            What::Operator(communicates) => open.push((row.thread, row.end_ns, communicates)),
-            What::Call(process, number) if open.last().is_some_and(|open| open.2) => {
+            SpanRole::Operator(communicates) => open.push((row.thread, row.end_ns, communicates)),
+            SpanRole::Call(process, number) if open.last().is_some_and(|open| open.2) => {
                 launches.push((process, number));
             }
-            What::Call(..) => (),
+            SpanRole::Call(..) => (),
         }
     }
     launches

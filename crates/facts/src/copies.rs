@@ -21,7 +21,7 @@ pub fn direction(kind: CopyKind) -> &'static str {
 
 /// What identifies a copy's name: its source's own, and what stands in for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Copied {
+pub struct CopyNameKey {
     /// The name that its source gave it; 0 if none.
     pub name: NameId,
     /// Direction.
@@ -32,17 +32,17 @@ pub struct Copied {
     pub to: MemoryKind,
 }
 
-impl From<&MemoryCopy> for Copied {
-    fn from(row: &MemoryCopy) -> Copied {
-        Copied { name: row.name, kind: row.kind, from: row.from, to: row.to }
+impl From<&MemoryCopy> for CopyNameKey {
+    fn from(row: &MemoryCopy) -> CopyNameKey {
+        CopyNameKey { name: row.name, kind: row.kind, from: row.from, to: row.to }
     }
 }
 
 /// Name of a copy: the one that its source gave it, else as Kineto would write it:
 /// `Memcpy HtoD (Pageable -> Device)`, `Memset (Device)`. The kinds of memory are left
 /// out where neither is known.
-pub fn name<'a>(file: &'a TraceFile, copied: impl Into<Copied>) -> Cow<'a, str> {
-    let Copied { name, kind, from, to } = copied.into();
+pub fn name<'a>(file: &'a TraceFile, copied: impl Into<CopyNameKey>) -> Cow<'a, str> {
+    let CopyNameKey { name, kind, from, to } = copied.into();
     match file.name(name) {
         "" => {}
         name => return Cow::Borrowed(name),

@@ -11,7 +11,7 @@ use tprof_trace::model::{ProcessIndex, SYNTHETIC_FRAME, Stack, StackId, Symbol};
 use tprof_trace::{CodeMap, TraceFile, address_of};
 
 use crate::labels::base_name;
-use crate::passages::{Named, Passages};
+use crate::pass_through::{FrameFunction, PassThroughFrames};
 
 /// What stands for the outer frames of a stack that was cut begins so; then comes why.
 pub const CUT: &str = "(cut off";
@@ -58,7 +58,7 @@ impl Layer {
 
 /// How much is known of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Known {
+pub enum Resolution {
     /// Its function's name.
     Function,
     /// Where its code lies.
@@ -73,7 +73,7 @@ pub struct Frame<'a> {
     /// Its name, where its code lies, or what is missing.
     pub function: Cow<'a, str>,
     /// Which of these.
-    pub known: Known,
+    pub known: Resolution,
     /// Source file; empty if unknown.
     pub file: &'a str,
     /// Line; 0 if unknown.
@@ -90,7 +90,7 @@ impl<'a> Frame<'a> {
     /// Its function, where it is known; else what stands for all code of its module without a name.
     pub fn function_or_module(&self) -> Cow<'_, str> {
         match (self.known, base_name(self.module)) {
-            (Known::Function, _) => Cow::Borrowed(&self.function),
+            (Resolution::Function, _) => Cow::Borrowed(&self.function),
             // Made at run time, most likely: its addresses are others in each run.
             (_, "") => Cow::Borrowed("(code of no known file)"),
             // Addresses apart would hide how much of a stripped module it is.
@@ -102,7 +102,7 @@ impl<'a> Frame<'a> {
     pub fn missing(what: &'static str) -> Frame<'a> {
         Frame {
             function: Cow::Borrowed(what),
-            known: Known::Nothing,
+            known: Resolution::Nothing,
             file: "",
             line: 0,
             module: "",
@@ -116,7 +116,7 @@ impl fmt::Display for Frame<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.function)?;
         match (self.file.is_empty(), self.line, base_name(self.module)) {
-            _ if self.known != Known::Function => Ok(()),
+            _ if self.known != Resolution::Function => Ok(()),
             (false, 0, _) => write!(f, " ({})", self.file),
             (false, line, _) => write!(f, " ({}:{line})", self.file),
             (true, _, "") => Ok(()),
@@ -130,13 +130,13 @@ impl fmt::Display for Frame<'_> {
 pub struct Frames<'a> {
     file: &'a TraceFile,
     code: CodeMap<'a>,
-    passages: Passages,
+    passages: PassThroughFrames,
 }
 
 impl<'a> Frames<'a> {
     /// Of a file.
     pub fn new(file: &'a TraceFile) -> Frames<'a> {
-        Frames { file, code: CodeMap::new(file), passages: Passages::of(file) }
+        Frames { file, code: CodeMap::new(file), passages: PassThroughFrames::of(file) }
     }
 
     /// Functions of an address, the innermost inlined one first; one without a name where
@@ -152,14 +152,14 @@ impl<'a> Frames<'a> {
         if symbols.is_empty() {
             let function = Cow::Owned(self.code.unnamed(file, process, address));
             let layer = Layer::Native;
-            let (file, line, module, known) = ("", 0, path, Known::Place);
+            let (file, line, module, known) = ("", 0, path, Resolution::Place);
             return vec![Frame { function, known, file, line, module, relative, layer }];
         }
         let frame = |symbol: &Symbol| {
             let (source, own) = (file.name(symbol.file), file.name(symbol.module));
             Frame {
                 function: Cow::Borrowed(file.name(symbol.function)),
-                known: Known::Function,
+                known: Resolution::Function,
                 file: source,
                 line: symbol.line,
                 module: if own.is_empty() { path } else { own },
@@ -177,7 +177,7 @@ impl<'a> Frames<'a> {
         self.passages.without(process, &stack.frames, |frame| {
             let outer = self.at(process, frame).pop()?;
             let is_kernel = outer.layer == Layer::Kernel;
-            Some(Named { function: outer.function.into_owned(), is_kernel })
+            Some(FrameFunction { function: outer.function.into_owned(), is_kernel })
         })
     }
 

@@ -22,7 +22,7 @@ pub mod labels;
 pub mod modules;
 pub mod operators;
 pub mod owner;
-pub mod passages;
+pub mod pass_through;
 pub mod printable;
 pub mod sources;
 pub mod steps;

@@ -1,7 +1,7 @@
 //! Which part of a stack a person can change: own files, libraries, machinery.
 
 use crate::frames::Layer;
-use crate::passages::is_of_tprof;
+use crate::pass_through::is_of_tprof;
 
 /// Modules of the C library and of Python's interpreter, by their beginnings.
 const SYSTEM: [&str; 6] = ["libc.so", "libpthread", "ld-linux", "libpython", "python3", "[vdso]"];

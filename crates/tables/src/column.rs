@@ -67,12 +67,12 @@ pub(crate) fn identity<R>() -> [Column<R>; IDENTITY] {
         };
     }
     [
-        same!("run" Text "name of the run's directory" |_, c| Cell::text(&c.who.run)),
-        same!("rank" Id "rank; null for processes of no rank" |_, c| Cell::opt(c.who.rank)),
+        same!("run" Text "name of the run's directory" |_, c| Cell::text(&c.source.run)),
+        same!("rank" Id "rank; null for processes of no rank" |_, c| Cell::opt(c.source.rank)),
         same!("instance" Id "which file of the rank: 0, or higher after a restart or of a second launch"
-            |_, c| Cell::uint(c.who.instance.into())),
+            |_, c| Cell::uint(c.source.instance.into())),
         same!("host" Text "host; null where an imported trace does not name it"
-            |_, c| Cell::text(&c.who.host)),
+            |_, c| Cell::text(&c.source.host)),
     ]
 }
 

@@ -11,12 +11,12 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, ProcessIndex, StackId, ThreadIndex};
 
 use crate::cell::Cell;
-use crate::who::Who;
+use crate::row_source::RowSource;
 
 /// An open file of a rank.
 pub struct Context<'a> {
     /// Which one.
-    pub who: Who,
+    pub source: RowSource,
     /// What it holds.
     pub trace: &'a TraceFile,
     clock: Clock,
@@ -31,7 +31,7 @@ impl<'a> Context<'a> {
     /// Of an open file of a run by this name.
     pub fn of(run: &str, part: &'a OpenRank<'_>) -> Context<'a> {
         Context {
-            who: Who::of(run, part.file, &part.trace),
+            source: RowSource::of(run, part.file, &part.trace),
             trace: &part.trace,
             clock: part.clock,
             steps_from: part.steps_from,

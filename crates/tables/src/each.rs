@@ -15,7 +15,7 @@ use crate::column::{Column, Sink, identity};
 use crate::columns::{device, host, host_times, small};
 use crate::context::Context;
 use crate::host_time::HostTime;
-use crate::rows::{self, Asked, Innermost, InputTexts, ShortNames};
+use crate::rows::{self, InnermostPlaces, InputTexts, RowRequest, ShortNames};
 
 /// Names of the tables of a rank, in the order in which they are read.
 pub const RANK_TABLES: [&str; 29] = [
@@ -186,7 +186,7 @@ impl<'a> RankTables<'a> {
 
     fn spans<S: Sink>(&self, ids: &ExternalIds, sink: &mut S) -> Result<(), S::Error> {
         let (context, name) = (self.context, "spans");
-        let asked = Asked {
+        let asked = RowRequest {
             places: takes(
                 sink,
                 name,
@@ -209,7 +209,7 @@ impl<'a> RankTables<'a> {
     fn kernels<S: Sink>(&self, ids: &ExternalIds, sink: &mut S) -> Result<(), S::Error> {
         let (context, name) = (self.context, "kernels");
         let places = takes(sink, name, &["class"]) || takes(sink, name, &OF_LAUNCH);
-        let asked = Asked { places, texts: sink.takes(name, "short_name") };
+        let asked = RowRequest { places, texts: sink.takes(name, "short_name") };
         let mut names = ShortNames::default();
         let mut of = |row| names.kernel(row, context, asked);
         let table = Table { name, context };
@@ -224,7 +224,7 @@ impl<'a> RankTables<'a> {
 
     fn copies<S: Sink>(&self, ids: &ExternalIds, sink: &mut S) -> Result<(), S::Error> {
         let (context, name) = (self.context, "copies");
-        let asked = Asked { places: takes(sink, name, &OF_LAUNCH), texts: false };
+        let asked = RowRequest { places: takes(sink, name, &OF_LAUNCH), texts: false };
         let rows = self.rows::<MemoryCopy>(ids).map(|row| rows::copy(row, context, asked));
         Table { name, context }.give(sink, device::COPIES, rows)
     }
@@ -232,8 +232,8 @@ impl<'a> RankTables<'a> {
     fn samples<S: Sink>(&self, ids: &ExternalIds, sink: &mut S) -> Result<(), S::Error> {
         let (context, name) = (self.context, "samples");
         let texts = takes(sink, name, &["function", "file", "line", "module"]);
-        let mut innermost = Innermost::default();
-        let asked = Asked { places: false, texts };
+        let mut innermost = InnermostPlaces::default();
+        let asked = RowRequest { places: false, texts };
         let rows = self.rows::<Sample>(ids).map(|row| innermost.row(row, context, asked));
         Table { name, context }.give(sink, host::SAMPLES, rows)
     }

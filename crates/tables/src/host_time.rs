@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use tprof_analyze::document::{Cell, Cut, Document, Options as Asked, TableRow};
-use tprof_analyze::{AnalyzeError, KINDS, Wanted, read_together};
+use tprof_analyze::document::{Cell, Document, Options as ReportOptions, TableRow, TimeSelection};
+use tprof_analyze::{AnalyzeError, KINDS, ReportRequest, read_together};
 use tprof_export::{Options, Selection, Slice};
 use tprof_trace::live::collector_lives;
 use tprof_trace::{RankFile, RunDir, SymbolSource};
@@ -43,12 +43,12 @@ pub(crate) fn read(
     symbols: Option<&dyn SymbolSource>,
 ) -> Result<(Vec<HostTime>, Vec<String>), AnalyzeError> {
     let kinds: Vec<_> = KINDS.iter().filter(|kind| kind.name == "host").collect();
-    let wanted = Wanted { reports: &[], kinds: &kinds };
+    let wanted = ReportRequest { reports: &[], kinds: &kinds };
     let is_running = Some(collector_lives as _);
     let Slice { from_ns, to_ns, steps_from, cycle, .. } = *slice;
     let steps = slice.steps.as_ref().map(|steps| steps.ranges().to_vec());
-    let cut = Cut { from_ns, to_ns, steps };
-    let options = Asked { steps_from, cycle, cut, is_running, ..Asked::default() };
+    let cut = TimeSelection { from_ns, to_ns, steps };
+    let options = ReportOptions { steps_from, cycle, cut, is_running, ..ReportOptions::default() };
     let made = read_together(path, &wanted, &options, symbols)?;
     let problems = made.documents.iter().flat_map(|document| document.problems.clone());
     Ok((made.documents.iter().flat_map(all).collect(), problems.collect()))

@@ -25,8 +25,8 @@ use crate::column::{Cell, Column, IDENTITY, Sink};
 use crate::context::Context;
 use crate::each::{self, RankTables};
 use crate::host_time::HostTimes;
-use crate::run::{NO_SUMS, Owned, RUN_TABLES, read_run, run_columns};
-use crate::who::name_of;
+use crate::row_source::name_of;
+use crate::run::{NO_SUMS, OwnedCell, RUN_TABLES, read_run, run_columns};
 
 /// Bytes gathered before they are compressed.
 const BUFFER_BYTES: usize = 1 << 16;
@@ -83,7 +83,7 @@ fn document<W: Write>(
         text.raw(if at > 0 { ",\n{\"rank\":" } else { "\n{\"rank\":" });
         text.raw(&Value::from(file.rank).to_string());
         text.raw(",\"instance\":");
-        text.uint(context.who.instance.into());
+        text.uint(context.source.instance.into());
         text.raw(",\"file\":");
         text.string(&file_name);
         text.raw(",\"host\":");
@@ -106,7 +106,7 @@ fn document<W: Write>(
             let columns = run_columns(table.name);
             document.begin(table.name, columns.iter().map(|column| column.name));
             for (at, row) in table.rows.iter().enumerate() {
-                document.row(at == 0, row.iter().map(Owned::cell));
+                document.row(at == 0, row.iter().map(OwnedCell::cell));
             }
             document.text.raw("]}");
         }

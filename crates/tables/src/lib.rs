@@ -8,7 +8,7 @@
 //!
 //! [`mod@parquet`], [`csv`] and [`json`] write them; [`read`] gives chosen columns of one to an engine.
 
-mod who;
+mod row_source;
 
 mod cell;
 mod data;
@@ -39,6 +39,6 @@ pub use context::Context;
 pub use data::{Data, Texts, Values};
 pub use each::{RANK_TABLES, RankTables};
 pub use host_time::{HostTime, all as host_times};
-pub use run::{Owned, RUN_TABLES, RunTable, RunTables, read_run, run_columns};
+pub use row_source::{RowSource, name_of};
+pub use run::{OwnedCell, RUN_TABLES, RunTable, RunTables, read_run, run_columns};
 pub use views::{VIEWS, View};
-pub use who::{Who, name_of};

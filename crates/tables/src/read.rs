@@ -12,8 +12,8 @@ use crate::context::Context;
 use crate::data::Data;
 use crate::each::{RANK_TABLES, RankTables};
 use crate::host_time;
+use crate::row_source::name_of;
 use crate::run::{RunTables, read_run};
-use crate::who::name_of;
 
 /// A run, open.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ impl OpenRun {
             },
             _ => Vec::new(),
         };
-        let mut sink = Picked { wanted: &request.columns, each, names: column_names(table) };
+        let mut sink = ColumnPicker { wanted: &request.columns, each, names: column_names(table) };
         let tables = RankTables::of(&context, &part, host_times);
         // An engine that has enough is no failure.
         let _ = tables.one(table, &mut sink);
@@ -142,17 +142,17 @@ fn sentence(path: &Path, problem: &Problem) -> String {
 }
 
 /// Takes the wanted columns.
-struct Picked<'a> {
+struct ColumnPicker<'a> {
     wanted: &'a [usize],
     each: &'a mut dyn FnMut(Batch) -> bool,
     names: Vec<&'static str>,
 }
 
 /// The engine has enough.
-struct Enough;
+struct StopReading;
 
-impl Sink for Picked<'_> {
-    type Error = Enough;
+impl Sink for ColumnPicker<'_> {
+    type Error = StopReading;
 
     fn takes(&self, _: &'static str, column: &'static str) -> bool {
         self.wanted.iter().any(|at| self.names.get(*at) == Some(&column))
@@ -164,7 +164,7 @@ impl Sink for Picked<'_> {
         columns: &[Column<R>],
         context: &Context<'_>,
         rows: &mut dyn Iterator<Item = Vec<R>>,
-    ) -> Result<(), Enough> {
+    ) -> Result<(), StopReading> {
         for batch in rows {
             let of = |at: &usize| {
                 let column = columns.get(*at)?;
@@ -174,7 +174,7 @@ impl Sink for Picked<'_> {
             };
             let columns = self.wanted.iter().filter_map(of).collect();
             if !(self.each)(Batch { rows: batch.len(), columns }) {
-                return Err(Enough);
+                return Err(StopReading);
             }
         }
         Ok(())

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{EventSample, ProcessIndex, ThreadIndex, property};
 
-use super::kept::Kept;
+use super::filter::SampleFilter;
 use super::steps::{Label, StepLookup};
 use crate::rank::RankTrace;
 use crate::rank::samples::{FrameFunctions, Func, FunctionTable};
@@ -24,14 +24,14 @@ const NO_SAMPLE: &str = "no sample of this event: too few events";
 
 /// Events of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Tally {
+pub struct EventCount {
     /// How many. An estimate.
     pub count: f64,
     /// Samples behind it.
     pub samples: u64,
 }
 
-impl Tally {
+impl EventCount {
     /// Half the width of the interval in which the truth lies in 95 cases of 100, as
     /// a share of the count. Of threads as a whole all is counted but what each of their `counters`
     /// had after its last sample; of a part of their code or time, the samples that
@@ -46,7 +46,7 @@ impl Tally {
 /// Events by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
-    events: BTreeMap<String, Tally>,
+    events: BTreeMap<String, EventCount>,
     /// Of how many counters these are all, one for each thread and processor; `None` if that is not
     /// known, or they are of a part of the threads' code or time.
     pub counters: Option<u64>,
@@ -85,14 +85,14 @@ impl Counts {
     }
 
     /// Events of a kind, if any was sampled.
-    pub fn get(&self, event: &str) -> Option<Tally> {
+    pub fn get(&self, event: &str) -> Option<EventCount> {
         self.events.get(event).copied()
     }
 }
 
 /// What a run was to count, and what came of it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Asked {
+pub struct RequestedEvents {
     /// Why an event was not counted; `None` if it was.
     events: BTreeMap<String, Option<String>>,
     /// Whether the file has `events`.
@@ -102,12 +102,12 @@ pub struct Asked {
     shares: Option<BTreeMap<String, f64>>,
 }
 
-impl Asked {
+impl RequestedEvents {
     /// What a file has.
-    pub fn of(file: &TraceFile) -> Asked {
+    pub fn of(file: &TraceFile) -> RequestedEvents {
         let events = file.property(property::EVENTS);
         let shares = file.property(property::EVENT_SHARES);
-        Asked {
+        RequestedEvents {
             recorded: events.is_some(),
             events: events.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default(),
             shares: shares.and_then(|json| serde_json::from_str(json).ok()),
@@ -164,9 +164,9 @@ impl Asked {
 
 /// What was counted in a rank.
 #[derive(Debug, Default)]
-pub struct Counted {
+pub struct RankCounts {
     /// What was to be.
-    pub asked: Asked,
+    pub asked: RequestedEvents,
     /// All of it.
     pub total: Counts,
     /// By the function with the code in which it happened.
@@ -177,13 +177,17 @@ pub struct Counted {
     pub steps: BTreeMap<Option<Label>, Counts>,
 }
 
-impl Counted {
+impl RankCounts {
     /// Adds up the rows that are kept, or all. `by_step`: by step too; steps must have
     /// been read.
-    pub(super) fn of(rank: &RankTrace<'_>, by_step: bool, kept: Option<&Kept>) -> Counted {
+    pub(super) fn of(
+        rank: &RankTrace<'_>,
+        by_step: bool,
+        kept: Option<&SampleFilter>,
+    ) -> RankCounts {
         let whole = kept.is_none();
         let file = rank.file;
-        let mut counted = Counted { asked: Asked::of(file), ..Counted::default() };
+        let mut counted = RankCounts { asked: RequestedEvents::of(file), ..RankCounts::default() };
         if counted.asked.counted().next().is_none() {
             return counted;
         }
@@ -242,10 +246,10 @@ mod tests {
         made.writer.property(Property { key, value });
     }
 
-    fn of(made: Fixture) -> Counted {
+    fn of(made: Fixture) -> RankCounts {
         let file = made.finish();
         let rank = RankTrace::load(&file, Needs::STEPS | Needs::spans(SpanKind::Nvtx));
-        Counted::of(&rank, true, None)
+        RankCounts::of(&rank, true, None)
     }
 
     #[test]
@@ -286,7 +290,7 @@ mod tests {
 
     #[test]
     fn what_was_counted_whole_is_surer_than_a_part_of_it() {
-        let tally = Tally { count: 1e6, samples: 100 };
+        let tally = EventCount { count: 1e6, samples: 100 };
         assert_eq!(tally.relative_error(None), 0.196);
         assert_eq!(tally.relative_error(Some(2)), 0.02);
         assert_eq!(tally.relative_error(Some(1000)), 0.196);

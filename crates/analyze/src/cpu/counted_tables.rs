@@ -4,9 +4,9 @@
 use rustc_hash::FxHashMap;
 
 use super::cells::{WHERE, place_cells};
-use super::counted::{Asked, Counted, Counts, Tally};
+use super::counted::{Counts, EventCount, RankCounts, RequestedEvents};
 use super::steps::Label;
-use crate::document::{Cell, Column, RankAt, Table, Unit, View};
+use crate::document::{Cell, Column, RankContext, Table, Unit, View};
 use crate::rank::samples::Func;
 
 const CYCLES: &str = "cycles";
@@ -29,9 +29,9 @@ const COLUMNS: [Column; 6] = [
 pub(super) type CountedRows<'a> = Vec<(Vec<Cell>, &'a Counts)>;
 
 /// What several ranks were to count.
-pub(super) struct All<'a>(pub Vec<&'a Asked>);
+pub(super) struct RequestedByRanks<'a>(pub Vec<&'a RequestedEvents>);
 
-impl All<'_> {
+impl RequestedByRanks<'_> {
     /// Whether any of some events was counted anywhere.
     fn has(&self, wanted: impl Fn(&str) -> bool) -> bool {
         self.0.iter().any(|asked| asked.counted().any(&wanted))
@@ -51,7 +51,7 @@ impl All<'_> {
     }
 
     fn why_missing(&self, event: &str) -> String {
-        let counts = |asked: &&&Asked| asked.counted().any(|counted| counted == event);
+        let counts = |asked: &&&RequestedEvents| asked.counted().any(|counted| counted == event);
         let asked = self.0.iter().find(counts).or(self.0.first());
         asked.map_or_else(String::new, |asked| asked.why_missing(event))
     }
@@ -97,13 +97,13 @@ fn count(counts: &Counts, event: &str, why: &str) -> Cell {
 /// One count by another, if both are known, and the error of that.
 fn ratio(counts: &Counts, above: &str, below: &str) -> Option<(f64, f64)> {
     let (above, below) = (counts.get(above)?, counts.get(below)?);
-    let relative = |tally: Tally| tally.relative_error(counts.counters);
+    let relative = |tally: EventCount| tally.relative_error(counts.counters);
     let ratio = above.count / below.count;
     let error = ratio * relative(above).hypot(relative(below));
     ratio.is_finite().then_some((ratio, error))
 }
 
-fn cells(counts: &Counts, all: &All<'_>) -> Vec<Cell> {
+fn cells(counts: &Counts, all: &RequestedByRanks<'_>) -> Vec<Cell> {
     let of = |event| count(counts, event, &all.why_missing(event));
     let estimate = |found: Option<(f64, f64)>, needs: [&str; 2]| match found {
         Some((value, error)) => Cell::Estimate { value: value.into(), error: error.into() },
@@ -135,7 +135,7 @@ fn sorted<'a>(mut rows: CountedRows<'a>, event: &str) -> CountedRows<'a> {
 }
 
 /// Cycles, instructions and cache misses of some rows.
-fn standard(table: Table, rows: CountedRows<'_>, all: &All<'_>) -> Table {
+fn standard(table: Table, rows: CountedRows<'_>, all: &RequestedByRanks<'_>) -> Table {
     rows.into_iter().fold(table, |mut table, (names, counts)| {
         let mut row = cells(counts, all);
         row.extend(names);
@@ -151,7 +151,7 @@ fn both(
     by: &str,
     names: &[Column],
     rows: CountedRows<'_>,
-    all: &All<'_>,
+    all: &RequestedByRanks<'_>,
     in_order: bool,
 ) -> Vec<Table> {
     let mut tables = Vec::new();
@@ -193,11 +193,11 @@ fn both(
 
 /// The tables of each rank; the first is there without any counts too.
 pub(super) fn of_ranks<'a>(
-    ranks: impl Iterator<Item = (&'a RankAt, &'a Counted)> + Clone,
+    ranks: impl Iterator<Item = (&'a RankContext, &'a RankCounts)> + Clone,
 ) -> Vec<Table> {
-    let all = All(ranks.clone().map(|(_, counted)| &counted.asked).collect());
+    let all = RequestedByRanks(ranks.clone().map(|(_, counted)| &counted.asked).collect());
     let names = [Column::data("rank", Unit::Id), Column::new("label", "rank", Unit::Name)];
-    let row = |(at, counted): (&RankAt, &'a Counted)| {
+    let row = |(at, counted): (&RankContext, &'a RankCounts)| {
         (vec![Cell::applies(at.rank), at.label.as_str().into()], &counted.total)
     };
     let rows: CountedRows<'_> = ranks.clone().map(row).collect();
@@ -207,7 +207,7 @@ pub(super) fn of_ranks<'a>(
         let table = Table::new("hardware_counters", "Hardware counters", columns).view(View::Data);
         // Each rank has its own reason.
         let table = ranks.fold(table, |mut table, (at, counted)| {
-            let mut row = cells(&counted.total, &All(vec![&counted.asked]));
+            let mut row = cells(&counted.total, &RequestedByRanks(vec![&counted.asked]));
             row.extend([Cell::applies(at.rank), at.label.as_str().into()]);
             table.row(row);
             table
@@ -218,8 +218,8 @@ pub(super) fn of_ranks<'a>(
 }
 
 /// The tables of functions and steps.
-pub(super) fn of_places<'a>(counted: impl Iterator<Item = &'a Counted> + Clone) -> Vec<Table> {
-    let all = All(counted.clone().map(|counted| &counted.asked).collect());
+pub(super) fn of_places<'a>(counted: impl Iterator<Item = &'a RankCounts> + Clone) -> Vec<Table> {
+    let all = RequestedByRanks(counted.clone().map(|counted| &counted.asked).collect());
     let mut functions: FxHashMap<&Func, Counts> = FxHashMap::default();
     let mut steps = std::collections::BTreeMap::<_, Counts>::new();
     for counted in counted {
@@ -249,7 +249,7 @@ pub(super) fn of_places<'a>(counted: impl Iterator<Item = &'a Counted> + Clone) 
 }
 
 /// The tables of threads: rows of `(what names them, counts)`.
-pub(super) fn of_threads(rows: CountedRows<'_>, all: &All<'_>) -> Vec<Table> {
+pub(super) fn of_threads(rows: CountedRows<'_>, all: &RequestedByRanks<'_>) -> Vec<Table> {
     let names = [
         Column::data("pid", Unit::Id),
         Column::new("tid", "tid", Unit::Id),

@@ -9,7 +9,7 @@ use crate::rank::samples::{CpuTrace, Func, Layer, Stack};
 
 /// Time of a function within a step or range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Within {
+pub struct SelfAndTotal {
     /// Innermost.
     pub self_ns: u64,
     /// Anywhere on the stack.
@@ -30,7 +30,7 @@ pub struct Group {
     /// Of `self_ns`, by the innermost function that a person would know.
     pub mostly: FxHashMap<Func, u64>,
     /// Of `total_ns`, by function, where that was asked for.
-    pub functions: FxHashMap<Func, Within>,
+    pub functions: FxHashMap<Func, SelfAndTotal>,
 }
 
 /// Time by step, or by range; `None` is outside of all.

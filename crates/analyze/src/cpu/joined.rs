@@ -2,10 +2,10 @@
 
 use tprof_facts::units::{counted, duration, percent};
 
-use super::counted_tables::{self, All};
+use super::counted_tables::{self, RequestedByRanks};
 use super::rank_cpu::RankCpu;
 use super::{line_tables, split_tables, tables};
-use crate::document::{Body, LineTables, Options, RankAt, Table};
+use crate::document::{Body, LineTables, Options, RankContext, Table};
 use crate::rank::samples::NO_SAMPLES;
 
 /// Ranks added up.
@@ -23,7 +23,7 @@ struct CountTables {
 }
 
 impl JoinedCpu {
-    pub fn of(parts: Vec<(RankAt, RankCpu)>) -> JoinedCpu {
+    pub fn of(parts: Vec<(RankContext, RankCpu)>) -> JoinedCpu {
         let (ranks, counted) = (parts.len(), CountTables::of(&parts));
         let mut all = RankCpu::default();
         parts.into_iter().for_each(|(_, part)| all.add(part));
@@ -158,12 +158,12 @@ impl JoinedCpu {
 }
 
 impl CountTables {
-    fn of(parts: &[(RankAt, RankCpu)]) -> CountTables {
+    fn of(parts: &[(RankContext, RankCpu)]) -> CountTables {
         let asked = parts.iter().map(|(_, part)| &part.counted.asked).collect();
         CountTables {
             of_places: counted_tables::of_places(parts.iter().map(|(_, part)| &part.counted)),
             of_ranks: counted_tables::of_ranks(parts.iter().map(|(at, part)| (at, &part.counted))),
-            notes: All(asked).notes(),
+            notes: RequestedByRanks(asked).notes(),
         }
     }
 }

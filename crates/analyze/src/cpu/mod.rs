@@ -7,10 +7,10 @@
 mod cells;
 mod counted;
 mod counted_tables;
+mod filter;
 mod functions;
 mod groups;
 mod joined;
-mod kept;
 mod line_tables;
 mod lines;
 mod loading;

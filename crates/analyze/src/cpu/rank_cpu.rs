@@ -4,15 +4,15 @@ use tprof_facts::sources::Sources;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Sample, ThreadState, property};
 
-use super::counted::Counted;
+use super::counted::RankCounts;
+use super::filter::SampleFilter;
 use super::functions::Functions;
-use super::kept::Kept;
 use super::lines::Lines;
 use super::loading::Loading;
 use super::split::Split;
 use super::tree::FunctionTree;
 use super::waits::WaitsByPlace;
-use crate::document::{LineTables, Options, RankAt};
+use crate::document::{LineTables, Options, RankContext};
 use crate::host::RankHost;
 use crate::rank::RankTrace;
 use crate::rank::samples::CpuTrace;
@@ -36,15 +36,15 @@ pub struct RankCpu {
     /// Samples, left or not.
     pub(super) rows: u64,
     /// Of one rank: they are not added up.
-    pub(super) counted: Counted,
+    pub(super) counted: RankCounts,
     /// Why the kernel's functions have no names.
     pub(super) hidden: Option<String>,
 }
 
 impl RankCpu {
     /// What the options leave of a rank.
-    pub(super) fn of(rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> RankCpu {
-        let kept = Kept::of(rank, options);
+    pub(super) fn of(rank: &RankTrace<'_>, at: &RankContext, options: &Options) -> RankCpu {
+        let kept = SampleFilter::of(rank, options);
         let keep = |row: &Sample| kept.holds(row);
         // What cannot be read was noted when all of it was read.
         let cut = kept.is_cut().then(|| CpuTrace::load_where(rank.file, keep));
@@ -59,7 +59,7 @@ impl RankCpu {
             split: Split::of(rank, cpu, keep, options.data),
             ranges_within: kept.ranges(),
             rows: rank.cpu.rows,
-            counted: Counted::of(rank, true, kept.is_cut().then_some(&kept)),
+            counted: RankCounts::of(rank, true, kept.is_cut().then_some(&kept)),
             hidden: why_hidden(rank.file),
             ..RankCpu::default()
         };

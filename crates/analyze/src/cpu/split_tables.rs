@@ -106,7 +106,7 @@ fn functions(
     for (label, group) in groups {
         let mut rows: Vec<_> = group.functions.iter().collect();
         rows.sort_by(|a, b| {
-            let order = |w: &super::groups::Within| (w.self_ns, w.total_ns);
+            let order = |w: &super::groups::SelfAndTotal| (w.self_ns, w.total_ns);
             order(b.1).cmp(&order(a.1)).then_with(|| a.0.name.cmp(&b.0.name))
         });
         for (func, within) in rows {

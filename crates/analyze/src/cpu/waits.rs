@@ -20,7 +20,7 @@ const THREAD: &str = "thread";
 
 /// WaitsByPlace for one thing in one place.
 #[derive(Clone, Copy, Debug, Default)]
-struct Waited {
+struct WaitSums {
     ns: u64,
     rows: u64,
     /// How uncertain it is, since short waits share their time: see `Stretch::shared`.
@@ -33,7 +33,7 @@ type WaitPlace = (bool, &'static str, Option<Func>);
 /// WaitsByPlace by cause and place.
 #[derive(Debug, Default)]
 pub(super) struct WaitsByPlace {
-    by_place: FxHashMap<WaitPlace, Waited>,
+    by_place: FxHashMap<WaitPlace, WaitSums>,
     /// Time that `--mine` leaves out.
     left_out_ns: u64,
 }
@@ -63,12 +63,12 @@ impl WaitsByPlace {
                 true => THREAD,
                 false => word(stretch.state),
             };
-            waits.put((is_idle, what, place), Waited { ns, rows, variance });
+            waits.put((is_idle, what, place), WaitSums { ns, rows, variance });
         }
         waits
     }
 
-    fn put(&mut self, key: WaitPlace, more: Waited) {
+    fn put(&mut self, key: WaitPlace, more: WaitSums) {
         let sum = self.by_place.entry(key).or_default();
         sum.ns += more.ns;
         sum.rows += more.rows;
@@ -127,7 +127,7 @@ impl WaitsByPlace {
 }
 
 /// Places at the end in which idle threads waited.
-fn idle_places(sorted: &[(&WaitPlace, &Waited)]) -> Option<FoldedRows> {
+fn idle_places(sorted: &[(&WaitPlace, &WaitSums)]) -> Option<FoldedRows> {
     let from = sorted.iter().position(|((idle, ..), _)| *idle)?;
     let idle = &sorted[from..];
     let ns = idle.iter().map(|(_, waited)| waited.ns).sum();

@@ -5,7 +5,7 @@ pub(super) const Z: f64 = 1.96;
 
 /// What is compared by name of a side's hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum HostSort {
+pub enum HostNameKind {
     /// CPU time of functions, code that was inlined into them included.
     Function,
     /// CPU time of Python's functions, with the native code that they call.
@@ -28,10 +28,10 @@ pub enum HostSort {
     Device,
 }
 
-impl HostSort {
+impl HostNameKind {
     /// Whether it divides the wall time of driving threads.
     pub fn is_of_drivers(self) -> bool {
-        matches!(self, HostSort::Part | HostSort::Cause | HostSort::CauseLine)
+        matches!(self, HostNameKind::Part | HostNameKind::Cause | HostNameKind::CauseLine)
     }
 }
 

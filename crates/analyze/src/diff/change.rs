@@ -1,6 +1,6 @@
 //! How a metric changed, and what that means.
 
-use super::figures::{Better, Metric};
+use super::figures::{BetterWhen, Metric};
 use crate::base::reading::Reading;
 use crate::base::stats::Repeats;
 
@@ -71,9 +71,9 @@ impl Change {
             return "same";
         }
         let toward = match metric.better {
-            Better::Less => -difference,
-            Better::More => difference,
-            Better::Neither => return "changed",
+            BetterWhen::Less => -difference,
+            BetterWhen::More => difference,
+            BetterWhen::Neither => return "changed",
         };
         // Without repeats it may be chance.
         match (toward > 0.0, repeated) {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::ser::SerializeMap;
 
-use super::amount::HostSort;
+use super::amount::HostNameKind;
 use super::change::Change;
 use super::changes::change_of;
 use super::figures::WITHOUT_LOST_CORES;
@@ -99,7 +99,7 @@ impl Comparison {
 
     /// Whether a function of this name was sampled on either side.
     pub fn has_function(&self, name: &str) -> bool {
-        let sorts = [HostSort::Python, HostSort::Function];
+        let sorts = [HostNameKind::Python, HostNameKind::Function];
         let has = |side: &Side| sorts.iter().any(|sort| side.host.has_function(*sort, name));
         has(&self.a) || has(&self.b)
     }

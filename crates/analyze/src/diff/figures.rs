@@ -6,7 +6,7 @@ use crate::program::steps::StepDeviceTime;
 
 /// Which way is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Better {
+pub enum BetterWhen {
     /// Less of it.
     Less,
     /// More of it.
@@ -25,7 +25,7 @@ pub struct Metric {
     /// What its numbers are.
     pub unit: Unit,
     /// Which way is better.
-    pub better: Better,
+    pub better: BetterWhen,
     /// Whether other hardware makes another value of the same code.
     pub of_hardware: bool,
     /// Changes of a smaller share of A's value are none, where nothing shows how much
@@ -38,7 +38,7 @@ const VARIES: f64 = 0.01;
 /// What a program asks for varies less; this is what a report's digits show.
 const SHOWN: f64 = 0.001;
 
-const fn metric(key: &'static str, name: &'static str, unit: Unit, better: Better) -> Metric {
+const fn metric(key: &'static str, name: &'static str, unit: Unit, better: BetterWhen) -> Metric {
     let of_hardware = matches!(unit, Unit::Duration | Unit::Share);
     Metric { key, name, unit, better, of_hardware, noise: if of_hardware { VARIES } else { SHOWN } }
 }
@@ -53,25 +53,25 @@ pub(super) const WITHOUT_LOST_CORES: &str = "step_time_without_lost_cores";
 /// Metrics of a step, in the order in which they are listed. The four parts of a
 /// step's time on devices add up to it.
 pub const STEP_METRICS: [Metric; 8] = [
-    metric("step_time", "step time", Unit::Duration, Better::Less),
-    metric(WITHOUT_LOST_CORES, "without load", Unit::Duration, Better::Less),
-    metric("compute_time", "compute", Unit::Duration, Better::Neither),
-    metric("exposed_communication", "exposed comm", Unit::Duration, Better::Less),
-    metric("exposed_copies", "exposed copies", Unit::Duration, Better::Less),
-    metric("idle_time", "GPU idle", Unit::Duration, Better::Less),
-    metric("gpu_busy", "GPU busy", Unit::Share, Better::More),
-    metric("launches", "kernels and copies", Unit::Count, Better::Neither),
+    metric("step_time", "step time", Unit::Duration, BetterWhen::Less),
+    metric(WITHOUT_LOST_CORES, "without load", Unit::Duration, BetterWhen::Less),
+    metric("compute_time", "compute", Unit::Duration, BetterWhen::Neither),
+    metric("exposed_communication", "exposed comm", Unit::Duration, BetterWhen::Less),
+    metric("exposed_copies", "exposed copies", Unit::Duration, BetterWhen::Less),
+    metric("idle_time", "GPU idle", Unit::Duration, BetterWhen::Less),
+    metric("gpu_busy", "GPU busy", Unit::Share, BetterWhen::More),
+    metric("launches", "kernels and copies", Unit::Count, BetterWhen::Neither),
 ];
 
 /// Metrics of a whole run.
 pub const RUN_METRICS: [Metric; 7] = [
-    metric("wall_time", "wall time", Unit::Duration, Better::Less),
-    metric("cpu_time", "CPU time", Unit::Duration, Better::Less),
-    metric("processes", "processes", Unit::Count, Better::Neither),
-    metric("threads", "threads", Unit::Count, Better::Neither),
-    metric("peak_heap", "peak heap", Unit::Bytes, Better::Less),
-    noisy(metric("peak_rss", "peak RSS", Unit::Bytes, Better::Less)),
-    metric("peak_device_memory", "peak device memory", Unit::Bytes, Better::Less),
+    metric("wall_time", "wall time", Unit::Duration, BetterWhen::Less),
+    metric("cpu_time", "CPU time", Unit::Duration, BetterWhen::Less),
+    metric("processes", "processes", Unit::Count, BetterWhen::Neither),
+    metric("threads", "threads", Unit::Count, BetterWhen::Neither),
+    metric("peak_heap", "peak heap", Unit::Bytes, BetterWhen::Less),
+    noisy(metric("peak_rss", "peak RSS", Unit::Bytes, BetterWhen::Less)),
+    metric("peak_device_memory", "peak device memory", Unit::Bytes, BetterWhen::Less),
 ];
 
 /// A metric by its key.

@@ -9,7 +9,7 @@ use serde::ser::SerializeMap;
 
 use super::changes::change_of;
 use super::compare::SideHead;
-use super::figures::{Better, Metric, RUN_METRICS, STEP_METRICS};
+use super::figures::{BetterWhen, Metric, RUN_METRICS, STEP_METRICS};
 use super::notes::damage;
 use super::side::Side;
 use crate::base::reading::Reading;
@@ -138,7 +138,7 @@ fn value(side: &Side, metric: &Metric) -> Cell {
 
 /// Whether a run is better than each other one, as far as repeats show that.
 fn is_best(sides: &[Side], at: usize, metric: &Metric) -> bool {
-    if metric.better == Better::Neither {
+    if metric.better == BetterWhen::Neither {
         return false;
     }
     let beats = |other: &Side| {

@@ -141,7 +141,7 @@ pub(super) fn notes(a: &Side, b: &Side) -> Vec<String> {
         )
     }));
     for (name, side) in [("A", a), ("B", b)] {
-        if !side.completeness.complete && side.completeness.but_for().is_none() {
+        if !side.completeness.complete && side.completeness.minor_gaps().is_none() {
             notes.push(format!("{name} is not complete: `tprof report` lists the gaps"));
         }
         notes.extend(damage(name, &side.problems));

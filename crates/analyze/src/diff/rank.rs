@@ -10,9 +10,9 @@ use super::facts::{self, Facts};
 use super::host::HostActivity;
 use super::load::lost_in_steps;
 use super::names::{TimesByName, names};
-use super::of_run::{Peaks, life_ns};
+use super::run_figures::{Peaks, life_ns};
 use crate::base::intervals::Cover;
-use crate::document::{Analysis, Body, Options, RankAt};
+use crate::document::{Analysis, Body, Options, RankContext};
 use crate::host::RankHost;
 use crate::memory::rank_memory;
 use crate::program::steps::{StepDeviceTime, device_time, warm_up};
@@ -73,7 +73,7 @@ impl Analysis for RankAnalysis {
             | Needs::SAMPLES
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, _: &Options) -> RankSide {
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankContext, _: &Options) -> RankSide {
         let trace = rank.file;
         let mut steps = rank.steps();
         let stepped = !steps.is_empty();
@@ -112,7 +112,7 @@ impl Analysis for RankAnalysis {
         RankSide { stepped, source, steps, warm_up, facts, peaks, life_ns }
     }
 
-    fn join(&self, _: Vec<(RankAt, RankSide)>, _: &Options) -> Body {
+    fn join(&self, _: Vec<(RankContext, RankSide)>, _: &Options) -> Body {
         Body::default()
     }
 }

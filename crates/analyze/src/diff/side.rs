@@ -11,12 +11,12 @@ use super::facts::{self, Facts};
 use super::figures::{Figure, FigureSum, WITHOUT_LOST_CORES};
 use super::host::HostActivity;
 use super::names::TimesByName;
-use super::of_run::Peaks;
 use super::rank::RankAnalysis;
+use super::run_figures::Peaks;
 use crate::base::reading::Reading;
 use crate::document::{Options, begin};
 use crate::report::AnalyzeError;
-use crate::report::{OfKind, read_ranks};
+use crate::report::{DocumentContext, read_ranks};
 use crate::run::completeness::Completeness;
 use crate::run::info::Run;
 
@@ -66,7 +66,8 @@ impl Side {
         let begun = begin(analysis);
         let read = read_ranks(path, &[], &[&begun], &common, None)?;
         let (analysis, parts) = begun.into_parts();
-        let OfKind { completeness, problems, operators_ended, .. } = read.of_kinds[0].clone();
+        let DocumentContext { completeness, problems, operators_ended, .. } =
+            read.of_kinds[0].clone();
         let mut names = analysis.names.into_inner().unwrap_or_default();
         let host = analysis.host.into_inner().unwrap_or_default();
         let in_part = options.rank.is_some() || path.is_file();

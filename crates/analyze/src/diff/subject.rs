@@ -1,9 +1,9 @@
 //! What a condition is on: a metric, a part of the driving threads' wall time, a function.
 
-use super::amount::{Amount, HostSort};
+use super::amount::{Amount, HostNameKind};
 use super::causes::{START_UP, START_UP_NAME, is_of_steps};
 use super::change::Change;
-use super::figures::{Better, Metric, WITHOUT_LOST_CORES, find, keys};
+use super::figures::{BetterWhen, Metric, WITHOUT_LOST_CORES, find, keys};
 use super::host::HostActivity;
 use crate::base::reading::Reading;
 use crate::document::Unit;
@@ -94,13 +94,13 @@ impl Subject {
         let (sort, amount) = match self {
             Subject::Metric(_) => return Reading::missing("it is a metric"),
             Subject::Part(key, _) if host.driven > 0 => {
-                (HostSort::Part, host.sum(HostSort::Part, |_, of| of == *key))
+                (HostNameKind::Part, host.sum(HostNameKind::Part, |_, of| of == *key))
             }
             Subject::Function(name) if host.sampled > 0 => {
                 // Python's rows have the native code below them.
-                let sort = match host.has_function(HostSort::Python, name) {
-                    true => HostSort::Python,
-                    false => HostSort::Function,
+                let sort = match host.has_function(HostNameKind::Python, name) {
+                    true => HostNameKind::Python,
+                    false => HostNameKind::Function,
                 };
                 (sort, host.sum(sort, |of, _| is_named(of, name)))
             }
@@ -121,7 +121,7 @@ fn is_named(row: &str, name: &str) -> bool {
 }
 
 impl HostActivity {
-    fn sum(&self, sort: HostSort, passes: impl Fn(&str, &str) -> bool) -> Amount {
+    fn sum(&self, sort: HostNameKind, passes: impl Fn(&str, &str) -> bool) -> Amount {
         let mut sum = Amount::default();
         let of_sort = self.amounts.iter().filter(|((of, ..), _)| *of == sort);
         of_sort.filter(|((_, name, of), _)| passes(name, of)).for_each(|(_, one)| sum.add(*one));
@@ -129,13 +129,13 @@ impl HostActivity {
     }
 
     /// Whether a function of this name was sampled.
-    pub(super) fn has_function(&self, sort: HostSort, name: &str) -> bool {
+    pub(super) fn has_function(&self, sort: HostNameKind, name: &str) -> bool {
         self.amounts.keys().any(|(of, row, _)| *of == sort && is_named(row, name))
     }
 
     /// Names of all functions that were sampled.
     pub(super) fn functions(&self) -> impl Iterator<Item = &str> {
-        let is_function = |sort| matches!(sort, HostSort::Function | HostSort::Python);
+        let is_function = |sort| matches!(sort, HostNameKind::Function | HostNameKind::Python);
         self.amounts.keys().filter(move |(of, ..)| is_function(*of)).map(|(_, name, _)| &**name)
     }
 }
@@ -145,7 +145,7 @@ pub(super) const TIME: Metric = Metric {
     key: "part",
     name: "part",
     unit: Unit::Duration,
-    better: Better::Neither,
+    better: BetterWhen::Neither,
     of_hardware: true,
     noise: 0.01,
 };

@@ -9,7 +9,7 @@ use tprof_facts::flops::peaks::Peaks;
 use tprof_facts::steps::StepSource;
 use tprof_trace::run::RunInfo;
 
-use super::{Named, Table};
+use super::{OptionMatches, Table};
 use crate::base::intervals::Interval;
 use crate::rank::{Needs, RankTrace, Step};
 
@@ -30,7 +30,7 @@ pub struct Options {
     /// Only what began within this part of the run's time, in all reports.
     pub window: Option<Window>,
     /// Only this part of the run, where a report can be cut.
-    pub cut: Cut,
+    pub cut: TimeSelection,
     /// Only operators with this in their name, where a report is about operators.
     pub operator: Option<String>,
     /// Only within this range, where a report can be cut: text that its name contains,
@@ -81,7 +81,7 @@ impl Window {
 
 /// A part of a run's time; by default all of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cut {
+pub struct TimeSelection {
     /// Not before, nanoseconds since the run began.
     pub from_ns: Option<u64>,
     /// Not then or later, on the same clock.
@@ -91,10 +91,10 @@ pub struct Cut {
     pub steps: Option<Vec<(u64, u64)>>,
 }
 
-impl Cut {
+impl TimeSelection {
     /// Whether it is all of the run.
     pub fn is_all(&self) -> bool {
-        *self == Cut::default()
+        *self == TimeSelection::default()
     }
 
     /// The part on a file's clock, given its steps.
@@ -183,7 +183,7 @@ pub struct DocumentKind {
     /// What it shows, in a few words for `--help`.
     pub about: &'static str,
     /// Begins it.
-    pub(crate) analysis: fn() -> Box<dyn Begun>,
+    pub(crate) analysis: fn() -> Box<dyn StartedAnalysis>,
 }
 
 impl DocumentKind {
@@ -201,7 +201,7 @@ impl DocumentKind {
 
 /// Which rank file is being analysed.
 #[derive(Clone, Debug)]
-pub struct RankAt {
+pub struct RankContext {
     /// Rank; `None` for a launcher.
     pub rank: Option<u32>,
     /// Name of its rows: `rank 3`, `rank 3.1`, `launcher HOST`.
@@ -261,19 +261,19 @@ pub trait Analysis: Send + Sync {
     fn needs(&self, options: &Options) -> Needs;
 
     /// What a rank has of what each option names that was given.
-    fn named(&self, _rank: &RankTrace<'_>, _options: &Options) -> Vec<Named> {
+    fn named(&self, _rank: &RankTrace<'_>, _options: &Options) -> Vec<OptionMatches> {
         Vec::new()
     }
 
     /// Reads a rank.
-    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> Self::Part;
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankContext, options: &Options) -> Self::Part;
 
     /// Joins the ranks, which come in their order.
-    fn join(&self, parts: Vec<(RankAt, Self::Part)>, options: &Options) -> Body;
+    fn join(&self, parts: Vec<(RankContext, Self::Part)>, options: &Options) -> Body;
 }
 
 /// An analysis and what it has taken so far.
-pub(crate) trait Begun: Any + Send + Sync {
+pub(crate) trait StartedAnalysis: Any + Send + Sync {
     /// [`Analysis::KIND`].
     fn kind(&self) -> &'static str;
     /// [`Analysis::HTA`].
@@ -281,11 +281,11 @@ pub(crate) trait Begun: Any + Send + Sync {
     /// [`Analysis::TAKES`].
     fn takes(&self) -> &'static [&'static str];
     /// [`Analysis::named`], of all ranks so far.
-    fn named(&self) -> Vec<Named>;
+    fn named(&self) -> Vec<OptionMatches>;
     /// [`Analysis::needs`].
     fn needs(&self, options: &Options) -> Needs;
     /// Reads the rank of this place among the run's files.
-    fn rank(&self, place: usize, rank: &RankTrace<'_>, at: &RankAt, options: &Options);
+    fn rank(&self, place: usize, rank: &RankTrace<'_>, at: &RankContext, options: &Options);
     /// Joins what was taken.
     fn finish(self: Box<Self>, options: &Options) -> Body;
 }
@@ -295,16 +295,16 @@ pub(crate) fn begin<A: Analysis + 'static>(analysis: A) -> UnjoinedAnalysis<A> {
     UnjoinedAnalysis { analysis, parts: Mutex::default(), named: Mutex::default() }
 }
 
-/// Begins one of which only [`Begun`] is known.
-pub(crate) fn boxed<A: Analysis + 'static>(analysis: A) -> Box<dyn Begun> {
+/// Begins one of which only [`StartedAnalysis`] is known.
+pub(crate) fn boxed<A: Analysis + 'static>(analysis: A) -> Box<dyn StartedAnalysis> {
     Box::new(begin(analysis))
 }
 
 /// An analysis with its parts: place, rank, part.
 pub(crate) struct UnjoinedAnalysis<A: Analysis> {
     analysis: A,
-    parts: Mutex<Vec<(usize, RankAt, A::Part)>>,
-    named: Mutex<Vec<Named>>,
+    parts: Mutex<Vec<(usize, RankContext, A::Part)>>,
+    named: Mutex<Vec<OptionMatches>>,
 }
 
 impl<A: Analysis> UnjoinedAnalysis<A> {
@@ -318,7 +318,7 @@ impl<A: Analysis> UnjoinedAnalysis<A> {
     }
 
     /// The analysis and its parts, in the ranks' order.
-    pub fn into_parts(self) -> (A, Vec<(RankAt, A::Part)>) {
+    pub fn into_parts(self) -> (A, Vec<(RankContext, A::Part)>) {
         // Poisoned means that a worker panicked, which ends the command.
         let mut parts = self.parts.into_inner().unwrap_or_default();
         parts.sort_by_key(|(place, ..)| *place);
@@ -326,7 +326,7 @@ impl<A: Analysis> UnjoinedAnalysis<A> {
     }
 }
 
-impl<A: Analysis + 'static> Begun for UnjoinedAnalysis<A> {
+impl<A: Analysis + 'static> StartedAnalysis for UnjoinedAnalysis<A> {
     fn kind(&self) -> &'static str {
         A::KIND
     }
@@ -339,7 +339,7 @@ impl<A: Analysis + 'static> Begun for UnjoinedAnalysis<A> {
         A::TAKES
     }
 
-    fn named(&self) -> Vec<Named> {
+    fn named(&self) -> Vec<OptionMatches> {
         self.named.lock().map_or_else(|_| Vec::new(), |named| named.clone())
     }
 
@@ -347,7 +347,7 @@ impl<A: Analysis + 'static> Begun for UnjoinedAnalysis<A> {
         self.analysis.needs(options)
     }
 
-    fn rank(&self, place: usize, rank: &RankTrace<'_>, at: &RankAt, options: &Options) {
+    fn rank(&self, place: usize, rank: &RankTrace<'_>, at: &RankContext, options: &Options) {
         let found = self.analysis.named(rank, options);
         if let Ok(mut named) = self.named.lock() {
             for one in found {

@@ -8,8 +8,8 @@
 mod cell;
 mod json;
 mod make;
-mod named;
 pub(crate) mod nsys;
+mod option_matches;
 pub(crate) mod over_ranks;
 mod table_row;
 
@@ -17,11 +17,12 @@ pub use cell::{Cell, Value};
 pub use json::REPORT_VERSION;
 pub(crate) use json::Tables;
 pub use make::{
-    Analysis, Body, Cut, DocumentKind, LineTables, Machine, Options, RankAt, SortBy, Window,
+    Analysis, Body, DocumentKind, LineTables, Machine, Options, RankContext, SortBy, TimeSelection,
+    Window,
 };
-pub(crate) use make::{Begun, UnjoinedAnalysis, begin, boxed};
-pub use named::Named;
-pub(crate) use named::text_and_number;
+pub(crate) use make::{StartedAnalysis, UnjoinedAnalysis, begin, boxed};
+pub use option_matches::OptionMatches;
+pub(crate) use option_matches::text_and_number;
 pub use table_row::TableRow;
 
 use crate::run::completeness::Completeness;

@@ -9,27 +9,27 @@ use super::verdict::Verdict;
 use crate::findings::scene::calls::is_known;
 
 /// What a rule searches.
-pub(super) struct Thing {
+pub(super) struct SearchTarget {
     /// One of it: `call that waits for the device`.
     pub one: &'static str,
     /// Whether only that of the main threads counts.
     pub of_main_threads: bool,
 }
 
-impl Thing {
+impl SearchTarget {
     /// Something on a device.
-    pub const fn new(one: &'static str) -> Thing {
-        Thing { one, of_main_threads: false }
+    pub const fn new(one: &'static str) -> SearchTarget {
+        SearchTarget { one, of_main_threads: false }
     }
 
     /// Something of the main threads.
-    pub const fn of_main_threads(one: &'static str) -> Thing {
-        Thing { one, of_main_threads: true }
+    pub const fn of_main_threads(one: &'static str) -> SearchTarget {
+        SearchTarget { one, of_main_threads: true }
     }
 }
 
 /// Kernels that compute.
-pub(super) const COMPUTE: Thing = Thing::new("compute kernel");
+pub(super) const COMPUTE: SearchTarget = SearchTarget::new("compute kernel");
 
 /// Why rules on devices have nothing to judge, where nothing ran on one.
 pub(super) const NO_WORK: &str = "no kernel, copy or memset was recorded";
@@ -48,8 +48,8 @@ impl Scene<'_> {
 
     /// That there is none of something in the window. It covers the whole recording
     /// only where there is none in that either (`is_recorded`).
-    pub fn none(&self, thing: &Thing, is_recorded: bool) -> String {
-        let Thing { one, of_main_threads } = thing;
+    pub fn none(&self, thing: &SearchTarget, is_recorded: bool) -> String {
+        let SearchTarget { one, of_main_threads } = thing;
         match (is_recorded, of_main_threads) {
             (false, _) => format!("no {one} was recorded"),
             (true, false) => format!("no {one} lies {}, only outside", self.place()),
@@ -88,7 +88,7 @@ impl Scene<'_> {
             .any(|call| names.insert(call.name) && is_known(self.rank.name(call.name)));
         (!is_known).then(|| {
             Verdict::none_to_judge(
-                self.none(&Thing::new("CUDA or HIP runtime call"), false),
+                self.none(&SearchTarget::new("CUDA or HIP runtime call"), false),
                 "runtime calls: torch.profiler's CPU activities, or a tprof recording",
             )
         })

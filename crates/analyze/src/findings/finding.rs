@@ -163,7 +163,7 @@ impl Finding {
     }
 
     /// The same of a time that is spent once, outside of the steps.
-    pub(super) fn once_of(mut self, of_ns: u64) -> Finding {
+    pub(super) fn spent_once(mut self, of_ns: u64) -> Finding {
         self.is_once = true;
         self.of(of_ns)
     }

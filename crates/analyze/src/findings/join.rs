@@ -6,7 +6,7 @@ use super::severity::Severity;
 
 /// A finding over all ranks that have it.
 #[derive(Clone, Debug)]
-pub(super) struct Joined<'r> {
+pub(super) struct JoinedFinding<'r> {
     pub rule: &'static str,
     /// As on the rank that may gain most.
     pub finding: &'r Finding,
@@ -16,7 +16,7 @@ pub(super) struct Joined<'r> {
     pub ranks: Vec<(&'r RankFindings, &'r [PlaceRow])>,
 }
 
-impl Joined<'_> {
+impl JoinedFinding<'_> {
     /// What the worst rank may gain in a step; in all without steps, or of what is spent once.
     pub fn bound_ns(&self) -> u64 {
         bound_ns(self.finding, self.worst)
@@ -54,19 +54,19 @@ fn share(finding: &Finding, rank: &RankFindings) -> f64 {
 /// others as severe, but before what has a smaller gain in time, unless they are spent once: the share of
 /// that is of the whole job. What is at least high and can be changed at one place comes before what needs
 /// the job built otherwise.
-pub(super) fn joined(ranks: &[RankFindings]) -> Vec<Joined<'_>> {
-    let mut all: Vec<Joined<'_>> = Vec::new();
+pub(super) fn joined(ranks: &[RankFindings]) -> Vec<JoinedFinding<'_>> {
+    let mut all: Vec<JoinedFinding<'_>> = Vec::new();
     for rank in ranks {
         for outcome in &rank.outcomes {
             for (finding, places) in &outcome.found {
-                let same = |one: &&mut Joined<'_>| {
+                let same = |one: &&mut JoinedFinding<'_>| {
                     one.rule == outcome.rule && one.finding.subject == finding.subject
                 };
                 let one = match all.iter_mut().find(same) {
                     Some(one) => one,
                     None => {
                         let rule = outcome.rule;
-                        all.push(Joined { rule, finding, worst: rank, ranks: Vec::new() });
+                        all.push(JoinedFinding { rule, finding, worst: rank, ranks: Vec::new() });
                         let Some(last) = all.last_mut() else { continue };
                         last
                     }
@@ -83,18 +83,18 @@ pub(super) fn joined(ranks: &[RankFindings]) -> Vec<Joined<'_>> {
             }
         }
     }
-    let order = |one: &Joined<'_>| (one.rule, one.finding.subject.clone());
-    let rank = |one: &Joined<'_>| {
+    let order = |one: &JoinedFinding<'_>| (one.rule, one.finding.subject.clone());
+    let rank = |one: &JoinedFinding<'_>| {
         let is_quick = one.finding.is_local && one.severity() >= Severity::High;
         (is_quick, one.severity())
     };
-    let key = |one: &Joined<'_>| (rank(one), one.finding.most.is_none());
+    let key = |one: &JoinedFinding<'_>| (rank(one), one.finding.most.is_none());
     all.sort_by(|a, b| {
         let by_share = || b.share().total_cmp(&a.share());
         key(b).cmp(&key(a)).then_with(by_share).then_with(|| order(a).cmp(&order(b)))
     });
     for mut at in 0..all.len() {
-        let is_passed = |before: &Joined<'_>, one: &Joined<'_>| {
+        let is_passed = |before: &JoinedFinding<'_>, one: &JoinedFinding<'_>| {
             let is_timed = before.finding.gain_unknown.is_none() && before.finding.bytes.is_none();
             is_timed && rank(before) == rank(one) && before.share() < one.share()
         };
@@ -133,7 +133,7 @@ mod tests {
             unknown_ns: 0,
             lost: None,
             few_samples: None,
-            company: Default::default(),
+            rank_collectives: Default::default(),
             outcomes: findings.iter().map(outcome).collect(),
         }];
         joined(&ranks).iter().map(|one| one.rule).collect()

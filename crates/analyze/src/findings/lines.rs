@@ -3,14 +3,14 @@
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Kernel, MemoryCopy, Sample, Span};
 
-use super::join::{Joined, joined};
+use super::join::{JoinedFinding, joined};
 use super::outcome::RankFindings;
 use super::scene::Scene;
 use super::tables::{self, NO_STEPS, ONCE};
 use super::{RULES, stragglers};
 use crate::base::object::object;
 use crate::base::reading::Reading;
-use crate::document::RankAt;
+use crate::document::RankContext;
 use crate::rank::RankTrace;
 
 /// Findings that a summary names.
@@ -51,7 +51,7 @@ object! { Line {
 } }
 
 /// Whether anything of a rank was recorded that rules could judge.
-pub(crate) fn are_worth_it(trace: &TraceFile, at: &RankAt) -> bool {
+pub(crate) fn can_be_judged(trace: &TraceFile, at: &RankContext) -> bool {
     let rows = trace.row_count::<Kernel>()
         + trace.row_count::<MemoryCopy>()
         + trace.row_count::<Span>()
@@ -61,8 +61,8 @@ pub(crate) fn are_worth_it(trace: &TraceFile, at: &RankAt) -> bool {
 
 /// Judges a rank in brief, if anything but its memory was recorded. Findings in full have
 /// the same lines.
-pub(crate) fn of_rank(rank: &RankTrace<'_>, at: &RankAt) -> Option<RankFindings> {
-    if !are_worth_it(rank.file, at) {
+pub(crate) fn of_rank(rank: &RankTrace<'_>, at: &RankContext) -> Option<RankFindings> {
+    if !can_be_judged(rank.file, at) {
         return None;
     }
     let mut scene = Scene::of(rank, at.clock);
@@ -84,7 +84,7 @@ pub(crate) fn banner(ranks: &[RankFindings]) -> Option<String> {
     tables::banner(ranks)
 }
 
-fn line(one: &Joined<'_>) -> Line {
+fn line(one: &JoinedFinding<'_>) -> Line {
     let no_time = match one.finding.bytes {
         Some(_) => Some(OF_MEMORY),
         None => one.finding.gain_unknown,

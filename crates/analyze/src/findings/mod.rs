@@ -8,30 +8,30 @@
 
 mod absent;
 mod blocking;
-mod company;
 mod finding;
 mod join;
 mod judge;
 pub(crate) mod lines;
-mod lost;
 mod outcome;
+mod rank_collectives;
 mod rule;
 mod rules;
 mod scene;
 mod severity;
+mod stolen_time;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod verdict;
 mod words;
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::rank::{Needs, RankTrace};
 use rules::{RULES, stragglers};
 use scene::Scene;
 
-pub use lost::BUSY;
 pub use outcome::RankFindings;
+pub use stolen_time::BUSY;
 
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {
@@ -52,7 +52,7 @@ impl Analysis for Findings {
         Needs::ALL
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, _: &Options) -> Option<RankFindings> {
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankContext, _: &Options) -> Option<RankFindings> {
         // A launcher has no steps to speed up.
         at.rank?;
         let mut scene = Scene::of(rank, at.clock);
@@ -60,7 +60,7 @@ impl Analysis for Findings {
         Some(RankFindings::of(&scene, at, &RULES))
     }
 
-    fn join(&self, parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, Self::Part)>, _: &Options) -> Body {
         let mut ranks: Vec<RankFindings> = parts.into_iter().filter_map(|(_, part)| part).collect();
         stragglers::judge(&mut ranks);
         tables::body(&ranks)

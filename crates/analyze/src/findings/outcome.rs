@@ -1,8 +1,8 @@
 //! The rules' verdicts on a rank.
 
-use super::company::Company;
 use super::finding::Finding;
-use super::lost::Lost;
+use super::rank_collectives::RankCollectives;
+use super::stolen_time::StolenTime;
 use super::verdict::Unchecked;
 
 /// The rules' verdicts on a rank.
@@ -21,11 +21,11 @@ pub struct RankFindings {
     /// Idle time that is not judged, see `Scene::unknown_ns`.
     pub(super) unknown_ns: u64,
     /// What other programs took of its driving thread's time.
-    pub(super) lost: Option<Lost>,
+    pub(super) lost: Option<StolenTime>,
     /// That its driving thread has too few samples, in words.
     pub(super) few_samples: Option<String>,
     /// Its collectives, for comparison with others.
-    pub(super) company: Company,
+    pub(super) rank_collectives: RankCollectives,
     /// Each rule's verdict, in their order.
     pub(super) outcomes: Vec<Outcome>,
 }

@@ -4,7 +4,7 @@ use tprof_facts::functions::in_sentence;
 use tprof_facts::units::{bytes, count, counted, duration, percent};
 
 use super::absent;
-use super::join::{Joined, joined};
+use super::join::{JoinedFinding, joined};
 use super::outcome::{Outcome, PlaceRow, RankFindings};
 use crate::document::{Body, Cell, Column, Table, Unit, View};
 
@@ -37,7 +37,7 @@ pub(super) fn banner(ranks: &[RankFindings]) -> Option<String> {
     Some(lost.banner(&of))
 }
 
-fn notes(ranks: &[RankFindings], all: &[Joined<'_>]) -> Vec<String> {
+fn notes(ranks: &[RankFindings], all: &[JoinedFinding<'_>]) -> Vec<String> {
     let mut notes: Vec<String> = banner(ranks).into_iter().collect();
     if let Some((rank, few)) =
         ranks.iter().find_map(|rank| Some((rank, rank.few_samples.as_ref()?)))
@@ -90,7 +90,7 @@ fn notes(ranks: &[RankFindings], all: &[Joined<'_>]) -> Vec<String> {
     notes
 }
 
-fn findings(all: &[Joined<'_>], ranks: &[RankFindings]) -> Table {
+fn findings(all: &[JoinedFinding<'_>], ranks: &[RankFindings]) -> Table {
     let columns = vec![
         Column::new("headline", "finding", Unit::Text),
         Column::data("finding", Unit::Id),
@@ -164,7 +164,7 @@ fn gain_cell<T: Into<Cell>>(unknown: Option<&str>, gain: Option<T>) -> Cell {
 }
 
 /// `1. HIGH, up to 120.3 ms a step (23.5 %): HotFunction, f, at train.py:12`.
-fn headline(one: &Joined<'_>, number: u64) -> String {
+fn headline(one: &JoinedFinding<'_>, number: u64) -> String {
     let gain = match (one.finding.bytes, one.finding.bound_ns) {
         (Some(size), _) => bytes(size),
         (None, _) if one.finding.gain_unknown.is_some() => "gain not known".to_owned(),
@@ -185,12 +185,12 @@ fn headline(one: &Joined<'_>, number: u64) -> String {
     format!("{number}. {severity}, {gain}: {}{about}{at}", one.rule)
 }
 
-fn gain(one: &Joined<'_>) -> String {
+fn gain(one: &JoinedFinding<'_>) -> String {
     let per = if one.is_per_step() { " a step" } else { "" };
     format!("{}{per}", duration(one.bound_ns()))
 }
 
-fn on(one: &Joined<'_>, of: usize) -> String {
+fn on(one: &JoinedFinding<'_>, of: usize) -> String {
     let worst = &one.worst.label;
     match one.ranks.len() {
         1 => format!("only {worst}, of {}", count(of as u64)),
@@ -203,7 +203,7 @@ fn on(one: &Joined<'_>, of: usize) -> String {
 }
 
 /// The first places, as one would look them up.
-fn look_at(one: &Joined<'_>) -> Option<String> {
+fn look_at(one: &JoinedFinding<'_>) -> Option<String> {
     let (rank, places) = one.ranks.first()?;
     let named: Vec<String> = places.iter().take(NAMED_PLACES).map(place).collect();
     if named.is_empty() {
@@ -236,7 +236,7 @@ fn place(row: &PlaceRow) -> String {
     }
 }
 
-fn evidence(all: &[Joined<'_>]) -> Table {
+fn evidence(all: &[JoinedFinding<'_>]) -> Table {
     let columns = vec![
         Column::new("finding", "finding", Unit::Id),
         Column::new("rank", "rank", Unit::Text),

@@ -62,7 +62,7 @@ pub(super) fn by_name<'w>(
 /// `118.2 ms a step (23.5 %)`.
 pub(super) fn time(scene: &Scene<'_>, ns: u64) -> String {
     let share = percent(scene.share(ns));
-    format!("{} {} ({share})", duration(scene.per_step(ns)), scene.a_step())
+    format!("{} {} ({share})", duration(scene.per_step(ns)), scene.per_step_word())
 }
 
 /// How many things there are, for each step: `12.5 gaps a step`.

@@ -6,9 +6,9 @@
 
 use crate::document::over_ranks::{RankShare, over_ranks};
 use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
 };
-use crate::gpu::at_once::{self, AtOnce};
+use crate::gpu::host_overlap::{self, HostDeviceOverlap};
 use crate::gpu::outside::{self, OutsidePart};
 use crate::rank::{Busy, DeviceWindow, Needs, RankTrace, WINDOW_NEEDS};
 
@@ -94,7 +94,7 @@ fn outside(rank: &RankTrace<'_>) -> Vec<(Option<u32>, OutsidePart)> {
 struct RankTime {
     devices: Vec<DeviceTime>,
     outside: Vec<(Option<u32>, OutsidePart)>,
-    at_once: Option<AtOnce>,
+    at_once: Option<HostDeviceOverlap>,
 }
 
 /// `tprof report breakdown`.
@@ -105,16 +105,16 @@ impl Analysis for Breakdown {
     type Part = RankTime;
 
     fn needs(&self, _: &Options) -> Needs {
-        WINDOW_NEEDS | at_once::NEEDS
+        WINDOW_NEEDS | host_overlap::NEEDS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Self::Part {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> Self::Part {
         let (devices, outside) = (of_rank(rank), outside(rank));
-        RankTime { devices, outside, at_once: at_once::of_rank(rank) }
+        RankTime { devices, outside, at_once: host_overlap::of_rank(rank) }
     }
 
-    fn join(&self, parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {
-        let mut rows: Vec<(&RankAt, DeviceTime)> = parts
+    fn join(&self, parts: Vec<(RankContext, Self::Part)>, _: &Options) -> Body {
+        let mut rows: Vec<(&RankContext, DeviceTime)> = parts
             .iter()
             .flat_map(|(at, part)| part.devices.iter().map(move |row| (at, *row)))
             .collect();
@@ -128,12 +128,12 @@ impl Analysis for Breakdown {
         });
         tables.push(outside::table(&outside.collect::<Vec<_>>()));
         let at_once = parts.iter().filter_map(|(at, part)| Some((at, part.at_once?)));
-        tables.push(at_once::table(at_once, NO_WORK));
+        tables.push(host_overlap::table(at_once, NO_WORK));
         Body { tables, notes: Vec::new() }
     }
 }
 
-fn table(rows: &[(&RankAt, DeviceTime)]) -> Table {
+fn table(rows: &[(&RankContext, DeviceTime)]) -> Table {
     let has_steps = rows.iter().any(|(_, row)| row.steps > 0);
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
@@ -185,7 +185,7 @@ fn table(rows: &[(&RankAt, DeviceTime)]) -> Table {
     table
 }
 
-fn parts_over_ranks(rows: &[(&RankAt, DeviceTime)]) -> Table {
+fn parts_over_ranks(rows: &[(&RankContext, DeviceTime)]) -> Table {
     let part = |name, of: fn(&DeviceTime) -> u64| RankShare {
         name,
         shares: rows.iter().map(|(at, row)| (row.share(of(row)), at.label.as_str())).collect(),

@@ -18,9 +18,9 @@ use tprof_trace::model::{NameId, SpanKind};
 use crate::base::intervals::Cover;
 use crate::base::names::Names;
 use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
 };
-use crate::gpu::outside::{LeftOut, add_left_out};
+use crate::gpu::outside::{LeftOutRows, add_left_out};
 use crate::rank::{HostSpan, Needs, RankTrace, WINDOW_NEEDS, Work};
 
 /// The report.
@@ -119,7 +119,7 @@ struct RankGemms {
     /// What the rank's devices can do, where they are all alike.
     peaks: Option<Peaks>,
     /// Calls outside of the steps.
-    left_out: LeftOut,
+    left_out: LeftOutRows,
 }
 
 /// What the devices of a file can do, where they are all alike; or what was given.
@@ -139,7 +139,7 @@ fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankGemms {
     let spans = outermost(rank);
     let work = work_within(rank, &spans);
     let judged = rank.judged();
-    let mut left_out = LeftOut::of(rank);
+    let mut left_out = LeftOutRows::of(rank);
     let mut found: FxHashMap<(NameId, NameId), Calls> = FxHashMap::default();
     for (span, work) in spans.iter().zip(work) {
         let is_judged = judged.holds(work.first().copied(), span.start_ns);
@@ -231,11 +231,11 @@ impl Analysis for Gemms {
         WINDOW_NEEDS | Needs::spans(SpanKind::Other)
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, options: &Options) -> RankGemms {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, options: &Options) -> RankGemms {
         RankGemms { peaks: peaks_of(rank, options.peaks), ..of_rank(rank, &self.names) }
     }
 
-    fn join(&self, parts: Vec<(RankAt, RankGemms)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, RankGemms)>, _: &Options) -> Body {
         let shapeless: u64 = parts.iter().map(|(_, part)| part.shapeless).sum();
         let mut notes = Vec::new();
         if shapeless > 0 {

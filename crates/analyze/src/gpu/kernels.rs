@@ -12,7 +12,7 @@ use crate::base::intervals::Cover;
 use crate::base::names::{Names, short};
 use crate::base::stats::quantiles;
 use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, View, boxed,
 };
 use crate::gpu::breakdown::NO_WORK;
 use crate::gpu::outside::{self, OutsideWork};
@@ -239,11 +239,11 @@ impl Analysis for Kernels {
         WINDOW_NEEDS | Needs::COMPILE
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> RankKernels {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> RankKernels {
         of_rank(rank, &self.names)
     }
 
-    fn join(&self, parts: Vec<(RankAt, RankKernels)>, options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, RankKernels)>, options: &Options) -> Body {
         let mut tables = vec![by_kind(&parts), all_ranks(&parts)];
         if options.data {
             tables.push(by_rank(&parts));
@@ -252,7 +252,7 @@ impl Analysis for Kernels {
     }
 }
 
-fn by_kind(parts: &[(RankAt, RankKernels)]) -> Table {
+fn by_kind(parts: &[(RankContext, RankKernels)]) -> Table {
     let columns = vec![
         Column::new("kind", "running", Unit::Text),
         Column::new("total_ns", "time", Unit::Duration),
@@ -273,7 +273,7 @@ fn by_kind(parts: &[(RankAt, RankKernels)]) -> Table {
     table
 }
 
-fn all_ranks(parts: &[(RankAt, RankKernels)]) -> Table {
+fn all_ranks(parts: &[(RankContext, RankKernels)]) -> Table {
     let sources = sources(parts);
     let has_outside = parts.iter().any(|(_, part)| part.outside.outside > 0);
     let columns = vec![
@@ -319,7 +319,7 @@ fn all_ranks(parts: &[(RankAt, RankKernels)]) -> Table {
 }
 
 /// Lines that kernels were generated from, over all ranks.
-fn sources(parts: &[(RankAt, RankKernels)]) -> BTreeMap<&str, Vec<&str>> {
+fn sources(parts: &[(RankContext, RankKernels)]) -> BTreeMap<&str, Vec<&str>> {
     let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, lines) in parts.iter().flat_map(|(_, part)| &part.sources) {
         let known = found.entry(name).or_default();
@@ -353,7 +353,7 @@ fn statistics(row: &KernelRuns) -> [Cell; 12] {
     ]
 }
 
-fn by_rank(parts: &[(RankAt, RankKernels)]) -> Table {
+fn by_rank(parts: &[(RankContext, RankKernels)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("total_ns", "total", Unit::Duration),

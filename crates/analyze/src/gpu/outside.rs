@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use tprof_facts::units::{count, duration};
 
 use crate::base::intervals::Interval;
-use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
+use crate::document::{Body, Cell, Column, RankContext, Table, Unit};
 use crate::rank::{Busy, Class, DeviceWindow, RankTrace};
 
 /// Kernels, copies and memsets of a rank that began outside of its devices' steps.
@@ -68,7 +68,7 @@ pub fn note(ranks: impl IntoIterator<Item = OutsideWork>) -> Vec<String> {
 
 /// What a report leaves out since it belongs to no step, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct LeftOutRows {
     /// Whether the rank has steps: only then is anything left out.
     has_steps: bool,
     /// How many rows there are in all.
@@ -77,11 +77,11 @@ pub struct LeftOut {
     by_name: BTreeMap<String, [u64; 2]>,
 }
 
-impl LeftOut {
+impl LeftOutRows {
     /// Of a rank of which nothing is counted yet.
-    pub fn of(rank: &RankTrace<'_>) -> LeftOut {
+    pub fn of(rank: &RankTrace<'_>) -> LeftOutRows {
         let has_steps = rank.device_windows().iter().any(|window| window.steps > 0);
-        LeftOut { has_steps, ..LeftOut::default() }
+        LeftOutRows { has_steps, ..LeftOutRows::default() }
     }
 
     /// Counts a row, and whether it is left out.
@@ -110,7 +110,7 @@ pub fn add_left_out<'p>(
     body: &mut Body,
     what: &str,
     tables: &[&str],
-    parts: impl Iterator<Item = (&'p RankAt, &'p LeftOut)> + Clone,
+    parts: impl Iterator<Item = (&'p RankContext, &'p LeftOutRows)> + Clone,
 ) {
     if !parts.clone().any(|(_, part)| part.has_steps) {
         return;
@@ -144,7 +144,7 @@ pub fn add_left_out<'p>(
     let mut table = Table::new("outside_of_steps", "Outside of the steps", columns)
         .about("before, between and after the steps; counted nowhere else here");
     let rows = parts.flat_map(|(at, part)| part.by_name.iter().map(move |row| (at, row)));
-    let mut rows: Vec<(&RankAt, (&String, &[u64; 2]))> = rows.collect();
+    let mut rows: Vec<(&RankContext, (&String, &[u64; 2]))> = rows.collect();
     rows.sort_by_key(|(_, (_, [_, sum_ns]))| Reverse(*sum_ns));
     for (at, (name, [count, sum_ns])) in rows {
         table.row(vec![
@@ -191,7 +191,7 @@ pub fn parts(busy: &Busy, window: &DeviceWindow) -> Vec<OutsidePart> {
 }
 
 /// These parts of all devices.
-pub fn table(rows: &[(&RankAt, Option<u32>, OutsidePart)]) -> Table {
+pub fn table(rows: &[(&RankContext, Option<u32>, OutsidePart)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::device(rows.iter().map(|(_, device, _)| *device)),
@@ -223,8 +223,8 @@ mod tests {
     use crate::document::{DocumentKind, Options};
     use crate::fixture::Fixture;
     use crate::gpu::{
-        api, at_once, bandwidth, breakdown, comm, gemms, idle, kernels, launches, memcpy, overlap,
-        queue, stragglers,
+        api, bandwidth, breakdown, comm, gemms, host_overlap, idle, kernels, launches, memcpy,
+        overlap, queue, stragglers,
     };
     use crate::rank::{Needs, WINDOW_NEEDS};
     use tprof_trace::TraceFile;
@@ -289,9 +289,9 @@ mod tests {
         let waits = [(101, 105), (102, 155), (111, 175), (112, 225)];
         let waited: u64 = waits.iter().map(|(from, to)| to - from).sum();
         assert!((queues.streams[0].mean * 135.0 - waited as f64).abs() < 1e-9);
-        let at_once = at_once::of_rank(&rank).unwrap();
-        assert_eq!((at_once.window_ns, at_once.gpu_ns), (135, 120));
-        assert_eq!(at_once.host.map(|host| host.host_ns), Some(16));
+        let host_overlap = host_overlap::of_rank(&rank).unwrap();
+        assert_eq!((host_overlap.window_ns, host_overlap.gpu_ns), (135, 120));
+        assert_eq!(host_overlap.host.map(|host| host.host_ns), Some(16));
         let text = &note([outside])[0];
         assert!(
             text.starts_with("of the steps: 2 of 6 kernels and copies, 30 ns in all"),
@@ -312,7 +312,7 @@ mod tests {
         let analysis = (kind.analysis)();
         let options = Options { data: true, hta, ..Options::default() };
         let rank = RankTrace::load_as(file, analysis.needs(&options), hta, 1);
-        let at = RankAt {
+        let at = RankContext {
             rank: Some(0),
             label: "rank 0".to_owned(),
             file: String::new(),

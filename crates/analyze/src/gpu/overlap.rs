@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use crate::base::names::{Names, short};
 use crate::document::over_ranks::{RankShare, over_ranks};
 use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
 };
 use crate::gpu::breakdown::NO_WORK;
 use crate::gpu::outside::{self, OutsideWork};
@@ -111,12 +111,12 @@ impl Analysis for Overlap {
         WINDOW_NEEDS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Self::Part {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> Self::Part {
         (of_rank(rank, &self.names), OutsideWork::of(rank))
     }
 
-    fn join(&self, parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {
-        let mut rows: Vec<(&RankAt, &DeviceOverlap)> = parts
+    fn join(&self, parts: Vec<(RankContext, Self::Part)>, _: &Options) -> Body {
+        let mut rows: Vec<(&RankContext, &DeviceOverlap)> = parts
             .iter()
             .flat_map(|(at, (part, _))| part.iter().map(move |row| (at, row)))
             .collect();
@@ -135,7 +135,7 @@ impl Analysis for Overlap {
     }
 }
 
-fn table(rows: &[(&RankAt, &DeviceOverlap)]) -> Table {
+fn table(rows: &[(&RankContext, &DeviceOverlap)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::device(rows.iter().map(|(_, row)| row.device)),
@@ -162,7 +162,7 @@ fn table(rows: &[(&RankAt, &DeviceOverlap)]) -> Table {
     table
 }
 
-fn by_kernel(rows: &[(&RankAt, &DeviceOverlap)], any_outside: bool) -> Table {
+fn by_kernel(rows: &[(&RankContext, &DeviceOverlap)], any_outside: bool) -> Table {
     let columns = vec![
         Column::new("exposed_ns", "exposed", Unit::Duration),
         Column::new("total_ns", "total", Unit::Duration),

@@ -7,7 +7,7 @@ use tprof_trace::calls::function;
 use crate::base::intervals::{Cover, Interval};
 use crate::base::stats::Description;
 use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, View, boxed,
 };
 use crate::gpu::outside::{self, OutsideWork};
 use crate::rank::{HostSpan, Needs, RankTrace, StreamKey, WINDOW_NEEDS, window_of};
@@ -223,11 +223,11 @@ impl Analysis for Queue {
         WINDOW_NEEDS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, options: &Options) -> RankQueues {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, options: &Options) -> RankQueues {
         of_rank(rank, options.lists_single_rows())
     }
 
-    fn join(&self, parts: Vec<(RankAt, RankQueues)>, options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, RankQueues)>, options: &Options) -> Body {
         let mut tables = vec![table(&parts)];
         if let [(at, part)] = parts.as_slice() {
             tables.push(curve_table(at, part));
@@ -239,7 +239,7 @@ impl Analysis for Queue {
     }
 }
 
-fn table(parts: &[(RankAt, RankQueues)]) -> Table {
+fn table(parts: &[(RankContext, RankQueues)]) -> Table {
     let streams = parts.iter().flat_map(|(_, part)| &part.streams);
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
@@ -264,7 +264,7 @@ fn table(parts: &[(RankAt, RankQueues)]) -> Table {
              full: 1,024 or more, the next launch blocks",
         )
         .empty(NO_LAUNCHES);
-    let mut rows: Vec<(&RankAt, &StreamQueue)> =
+    let mut rows: Vec<(&RankContext, &StreamQueue)> =
         parts.iter().flat_map(|(at, part)| part.streams.iter().map(move |row| (at, row))).collect();
     rows.sort_by(|a, b| {
         b.1.full_ns.cmp(&a.1.full_ns).then(b.1.points.max.total_cmp(&a.1.points.max))
@@ -291,7 +291,7 @@ fn table(parts: &[(RankAt, RankQueues)]) -> Table {
     table
 }
 
-fn curve_table(at: &RankAt, part: &RankQueues) -> Table {
+fn curve_table(at: &RankContext, part: &RankQueues) -> Table {
     let columns = vec![
         Column::new("time_ns", "time", Unit::Time),
         Column::new("length", "waiting", Unit::Count),
@@ -305,7 +305,7 @@ fn curve_table(at: &RankAt, part: &RankQueues) -> Table {
     table
 }
 
-fn series_table(at: &RankAt, part: &RankQueues) -> Table {
+fn series_table(at: &RankContext, part: &RankQueues) -> Table {
     let columns = vec![
         Column::new("device", "device", Unit::Id),
         Column::new("stream", "stream", Unit::Id),

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashSet;
 use tprof_trace::model::ThreadIndex;
 
-use super::awaited::{Awaited, Hint};
 use super::timeline::ThreadWork;
+use super::wait_sites::{Hint, WaitSite};
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::samples::Part;
 
@@ -23,9 +23,9 @@ const ENDS_WITHIN_NS: u64 = 2_000_000;
 pub(crate) const AUTOGRAD: &str = "pt_autograd_";
 
 /// See the module.
-pub(super) struct Choice<'t> {
+pub(super) struct ThreadChoice<'t> {
     pub timelines: &'t [ThreadWork],
-    pub waits: &'t Awaited,
+    pub waits: &'t WaitSite,
     /// Ends of the waits, in order.
     pub ends_ns: Vec<u64>,
     pub window: Interval,
@@ -63,7 +63,7 @@ pub(super) fn unsampled(team: &[&ThreadWork]) -> Option<f64> {
     (times <= MOST_UNSAMPLED || is_little).then_some(times.clamp(1.0, MOST_UNSAMPLED))
 }
 
-impl<'t> Choice<'t> {
+impl<'t> ThreadChoice<'t> {
     /// The team of threads that is most likely waited for, the one with most work in the waits
     /// first; none if that would be nobody.
     pub fn next(&mut self, kept: &WaitingTime<'_>) -> Vec<&'t ThreadWork> {

@@ -3,9 +3,9 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::ThreadState;
 
+use super::concurrent::ConcurrentWork;
 use super::driver::Driver;
 use super::line::Place;
-use super::meanwhile::Meanwhile;
 use crate::rank::samples::{CpuTrace, Part};
 
 /// See the module.
@@ -19,8 +19,8 @@ pub struct GilHolders {
 }
 
 impl GilHolders {
-    /// `meanwhile`: while the driving thread waited for the lock.
-    pub(super) fn of(driver: &Driver, trace: &CpuTrace, meanwhile: &Meanwhile) -> GilHolders {
+    /// `concurrent`: while the driving thread waited for the lock.
+    pub(super) fn of(driver: &Driver, trace: &CpuTrace, concurrent: &ConcurrentWork) -> GilHolders {
         let others = trace.stretches.iter().filter(|one| {
             one.process == driver.process
                 && one.thread != driver.thread
@@ -35,10 +35,10 @@ impl GilHolders {
         if !places.is_empty() {
             return GilHolders { places, are_sampled: true };
         }
-        let ran = meanwhile.doings.iter().filter(|doing| {
-            !doing.is_of_other && matches!(doing.place.part, Part::Python | Part::Gc)
+        let ran = concurrent.threads.iter().filter(|other| {
+            !other.is_of_other && matches!(other.place.part, Part::Python | Part::Gc)
         });
-        let ran = ran.map(|doing| (Place { part: Part::Unknown, ..doing.place.clone() }, doing.ns));
+        let ran = ran.map(|other| (Place { part: Part::Unknown, ..other.place.clone() }, other.ns));
         GilHolders { places: by_line(ran), are_sampled: false }
     }
 }
@@ -46,7 +46,7 @@ impl GilHolders {
 fn by_line(times: impl Iterator<Item = (Place, u64)>) -> Vec<(Place, u64)> {
     let mut sums: FxHashMap<Place, u64> = FxHashMap::default();
     for (place, ns) in times {
-        if let Some(place) = place.line_alone() {
+        if let Some(place) = place.line_only() {
             *sums.entry(place).or_default() += ns;
         }
     }

@@ -6,12 +6,12 @@ use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Sample, ThreadState};
 
-use super::hands::Hands;
+use super::awaited_threads::AwaitedThreads;
 use super::line::Place;
 use super::paused::paused;
 use crate::base::apportion::apportion;
 use crate::base::intervals::{Cover, Interval};
-use crate::rank::samples::{CpuTrace, Func, Part, Shared, Stretch};
+use crate::rank::samples::{CpuTrace, Func, Part, Stretch, UnsampledShare};
 
 /// Samples may stand for less than the time on a core by so much, and still be a sample of it.
 const LEAST_SAMPLED: f64 = 0.8;
@@ -27,7 +27,7 @@ pub struct WallTime {
     /// Samples on a core behind it.
     pub samples: u64,
     /// Of waits without a stack that were given to it.
-    pub shared: Shared,
+    pub shared: UnsampledShare,
 }
 
 impl WallTime {
@@ -65,7 +65,7 @@ impl Ledger {
         file: &TraceFile,
         inside: &[Sample],
         window: Interval,
-        hands: &Hands,
+        awaited_threads: &AwaitedThreads,
     ) -> (Ledger, CpuTrace) {
         let trace = CpuTrace::of_rows(file, inside.iter().copied());
         let mut ledger = Ledger { wall_ns: window.length(), ..Ledger::default() };
@@ -88,8 +88,8 @@ impl Ledger {
             && (sampled_ns as f64 >= LEAST_SAMPLED * ledger.running_ns as f64
                 || missing_ns <= MOST_PERIODS * period_ns.unwrap_or(0));
         let known_ns = if is_sampled { ledger.running_ns } else { sampled_ns };
-        ledger.enter(&trace, &off, off_ns, hands);
-        ledger.enter(&trace, &running, known_ns.min(ledger.running_ns), hands);
+        ledger.enter(&trace, &off, off_ns, awaited_threads);
+        ledger.enter(&trace, &running, known_ns.min(ledger.running_ns), awaited_threads);
         let unknown_ns = paused_ns + ledger.running_ns - known_ns.min(ledger.running_ns);
         if unknown_ns > 0 {
             let unknown = WallTime { ns: unknown_ns, ..WallTime::default() };
@@ -99,10 +99,16 @@ impl Ledger {
     }
 
     /// Divides time among stretches by their weights.
-    fn enter(&mut self, trace: &CpuTrace, stretches: &[&Stretch], all_ns: u64, hands: &Hands) {
+    fn enter(
+        &mut self,
+        trace: &CpuTrace,
+        stretches: &[&Stretch],
+        all_ns: u64,
+        awaited_threads: &AwaitedThreads,
+    ) {
         let weights = stretches.iter().map(|stretch| stretch.weight_ns);
         for (stretch, ns) in stretches.iter().zip(apportion(all_ns, weights)) {
-            let stated = hands.stated(stretch.thread, stretch.id, stretch.state);
+            let stated = awaited_threads.stated(stretch.thread, stretch.id, stretch.state);
             let part = stated
                 .unwrap_or_else(|| Part::of_driver(stretch.state, &stretch.stack, &trace.names));
             let is_running = stretch.state == ThreadState::Running;
@@ -111,13 +117,13 @@ impl Ledger {
             let amount = WallTime { ns, running_ns, samples, shared: stretch.shared };
             self.samples += samples;
             self.parts.entry(part).or_default().add(amount);
-            let of_hand = hands.place(stretch.thread, stretch.id, stretch.state);
+            let of_hand = awaited_threads.place(stretch.thread, stretch.id, stretch.state);
             let place = of_hand.cloned().unwrap_or_else(|| {
                 let stack = trace.stack(stretch.process, stretch.id);
                 Place::of(part, stretch.state, stack, &trace.names)
             });
-            if let Some(hand) = hands.get(stretch.thread) {
-                let key = (hand.name.clone(), hand.at.clone(), part);
+            if let Some(awaited_thread) = awaited_threads.get(stretch.thread) {
+                let key = (awaited_thread.name.clone(), awaited_thread.at.clone(), part);
                 self.followed.entry(key).or_default().add(amount);
             }
             let mut frames = stretch.stack.iter().map(|id| trace.names.get(*id));
@@ -192,7 +198,7 @@ mod tests {
     }
 
     fn of(file: &TraceFile, rows: &[Sample], window: Interval) -> Ledger {
-        Ledger::of(file, &rows_in(rows, window), window, &Hands::default()).0
+        Ledger::of(file, &rows_in(rows, window), window, &AwaitedThreads::default()).0
     }
 
     fn parts(rows: &[Sample], window: Interval) -> Vec<(Part, u64)> {

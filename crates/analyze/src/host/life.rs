@@ -14,7 +14,7 @@ const SHARE_OF_BREAK: u64 = 5;
 
 /// Where the judged time begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum WindowStart {
     /// With the first step; it ends with the last one.
     FirstStep,
     /// With the first batch that was taken from PyTorch's DataLoader.
@@ -27,22 +27,22 @@ pub enum Start {
     Cycle,
 }
 
-impl Start {
+impl WindowStart {
     /// In words, after "from".
     pub fn words(self) -> &'static str {
         match self {
-            Start::FirstStep => "the first step to the last",
-            Start::FirstBatch => "the first batch",
-            Start::AfterStartUp => "the end of start-up",
-            Start::Beginning => "its beginning",
-            Start::Cycle => "the beginning of the cycle to its end",
+            WindowStart::FirstStep => "the first step to the last",
+            WindowStart::FirstBatch => "the first batch",
+            WindowStart::AfterStartUp => "the end of start-up",
+            WindowStart::Beginning => "its beginning",
+            WindowStart::Cycle => "the beginning of the cycle to its end",
         }
     }
 }
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
-pub struct Life {
+pub struct ThreadLife {
     /// All of it.
     pub whole: Interval,
     /// From the beginning to the first step or batch; where there is neither, Python's start and
@@ -51,10 +51,10 @@ pub struct Life {
     /// What is judged.
     pub window: Interval,
     /// Why it begins there.
-    pub start: Start,
+    pub start: WindowStart,
 }
 
-impl Life {
+impl ThreadLife {
     /// Of a driver with these rows, in order of time. `paused`: when recording was off.
     pub fn of(
         driver: &Driver,
@@ -62,7 +62,7 @@ impl Life {
         rows: &[Sample],
         trace: &CpuTrace,
         paused: &Cover,
-    ) -> Life {
+    ) -> ThreadLife {
         let first_ns = rows.first().map_or(driver.start_ns, began);
         let whole = Interval::new(driver.start_ns.min(first_ns), driver.end_ns);
         let phases: Vec<RowPhase> = rows.iter().map(|row| RowPhase::of(row, trace)).collect();
@@ -81,45 +81,45 @@ impl Life {
             ([first, ..], _) => {
                 let end = steps.iter().map(|step| step.interval.end).max();
                 let end = end.unwrap_or(first.interval.end);
-                (Start::FirstStep, Interval::new(first.interval.start, end))
+                (WindowStart::FirstStep, Interval::new(first.interval.start, end))
             }
             (_, Some((row, _))) => {
                 let from = began(row).max(start_up.end);
-                (Start::FirstBatch, Interval::new(from, end_ns))
+                (WindowStart::FirstBatch, Interval::new(from, end_ns))
             }
-            _ if has_python => (Start::AfterStartUp, Interval::new(start_up.end, end_ns)),
-            _ => (Start::Beginning, whole),
+            _ if has_python => (WindowStart::AfterStartUp, Interval::new(start_up.end, end_ns)),
+            _ => (WindowStart::Beginning, whole),
         };
         let start_up = match start {
             // Of what lies between, nothing is known to be start-up if steps may have gone
             // unrecorded.
-            Start::FirstStep | Start::FirstBatch if start_up.length() > 0 => {
+            WindowStart::FirstStep | WindowStart::FirstBatch if start_up.length() > 0 => {
                 let between = Interval::new(start_up.end, window.start.max(start_up.end));
                 let is_recorded = paused.within(between).length() == 0;
                 if is_recorded { Interval::new(start_up.start, between.end) } else { start_up }
             }
             _ => start_up,
         };
-        Life { whole, start_up, window, start }
+        ThreadLife { whole, start_up, window, start }
     }
 
     /// Of a cycle, from and to before: all of it is judged. The times are those in which the
     /// cycle was recorded; those of the thread's process count.
-    pub fn of_cycle(driver: &Driver, times_ns: &[(u64, u64)]) -> Life {
+    pub fn of_cycle(driver: &Driver, times_ns: &[(u64, u64)]) -> ThreadLife {
         let life = Interval::new(driver.start_ns, driver.end_ns);
         let of_process = times_ns.iter().map(|(from, to)| Interval::new(*from, *to).overlap(life));
         let of_process = of_process.filter(|part| part.length() > 0);
         let all = of_process.reduce(|a, b| Interval::new(a.start.min(b.start), a.end.max(b.end)));
         let whole = all.unwrap_or(Interval::new(driver.end_ns, driver.end_ns));
         let start_up = Interval::new(whole.start, whole.start);
-        Life { whole, start_up, window: whole, start: Start::Cycle }
+        ThreadLife { whole, start_up, window: whole, start: WindowStart::Cycle }
     }
 
     /// What of it lies in a part of time.
-    pub fn within(self, part: Interval) -> Life {
+    pub fn within(self, part: Interval) -> ThreadLife {
         let [whole, start_up, window] =
             [self.whole, self.start_up, self.window].map(|of| of.overlap(part));
-        Life { whole, start_up, window, start: self.start }
+        ThreadLife { whole, start_up, window, start: self.start }
     }
 }
 

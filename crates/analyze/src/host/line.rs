@@ -155,7 +155,7 @@ impl Place {
     }
 
     /// The line, apart from what it calls; `None` without a function and a file.
-    pub(super) fn line_alone(self) -> Option<Place> {
+    pub(super) fn line_only(self) -> Option<Place> {
         let is_line = !self.function.is_empty() && !self.file.is_empty();
         is_line.then(|| Place { below: String::new(), library: String::new(), ..self })
     }

@@ -5,34 +5,34 @@
 //! was not recorded is a part of its own. Start-up is apart, and so is what lies outside
 //! of the steps.
 
-mod awaited;
+mod awaited_threads;
 mod choice;
+mod concurrent;
 mod cut;
 mod driver;
 mod follow;
 mod gil_holders;
-mod hands;
 mod imports;
 mod ledger;
 mod life;
 mod line;
-mod meanwhile;
 pub(crate) mod paused;
 mod rank_host;
 mod report;
+mod sampled_code;
 mod stated;
 mod steps;
 mod tables;
 mod timeline;
-mod visible;
+mod wait_sites;
 mod workers;
 
 pub(crate) use choice::AUTOGRAD;
+pub(crate) use concurrent::{ConcurrentWork, ThreadAtPlace};
 pub(crate) use gil_holders::GilHolders;
 pub(crate) use ledger::{Ledger, WallTime};
-pub(crate) use life::Start;
+pub(crate) use life::WindowStart;
 pub(crate) use line::{OtherCause, Place};
-pub(crate) use meanwhile::{Doing, Meanwhile};
 pub(crate) use rank_host::{LONGEST, RankHost};
 pub use report::KIND;
 pub(crate) use steps::StepTime;

@@ -2,8 +2,8 @@
 
 use tprof_trace::model::{Sample, ThreadState};
 
+use super::awaited_threads::AwaitedThreads;
 use super::cut::{extent, off_in};
-use super::hands::Hands;
 use crate::base::apportion::apportion;
 use crate::rank::Step;
 use crate::rank::samples::{CpuTrace, Part};
@@ -53,10 +53,15 @@ impl StepTime {
     }
 
     /// Of all steps, which are in order and do not overlap.
-    pub fn all(steps: &[Step], rows: &[Sample], trace: &CpuTrace, hands: &Hands) -> Vec<StepTime> {
+    pub fn all(
+        steps: &[Step],
+        rows: &[Sample],
+        trace: &CpuTrace,
+        awaited_threads: &AwaitedThreads,
+    ) -> Vec<StepTime> {
         let part_of = |row: &Sample| {
             let state = trace.state(row.process, row.stack, row.state);
-            let stated = hands.stated(row.thread, row.stack, state);
+            let stated = awaited_threads.stated(row.thread, row.stack, state);
             stated.or_else(|| trace.driver_part(row.process, row.stack, row.state))
         };
         let empty = |step: &Step| StepTime {
@@ -165,7 +170,8 @@ mod tests {
         let file = made.finish();
         let trace = CpuTrace::of_rows(&file, rows.iter().copied());
         let step = Step::on_host(3, 0, Interval::new(0, 100));
-        let [time] = StepTime::all(&[step], &rows, &trace, &Hands::default()).try_into().unwrap();
+        let [time] =
+            StepTime::all(&[step], &rows, &trace, &AwaitedThreads::default()).try_into().unwrap();
         let at = OF_STEPS.iter().position(|part| *part == Part::Collective).unwrap();
         assert_eq!((time.running_ns, time.parts_ns[at]), (10, 90));
         assert_eq!(time.ran_ns(), Some(10));
@@ -178,7 +184,8 @@ mod tests {
             Sample { weight_ns: 100, state: ThreadState::Sleep, stack: 1, ..Sample::default() };
         let trace = CpuTrace::of_rows(&file, [wait].into_iter());
         let step = Step::on_host(3, 0, Interval::new(0, 100));
-        let [time] = StepTime::all(&[step], &[wait], &trace, &Hands::default()).try_into().unwrap();
+        let [time] =
+            StepTime::all(&[step], &[wait], &trace, &AwaitedThreads::default()).try_into().unwrap();
         assert_eq!((time.ran_ns(), time.parts_ns.iter().sum::<u64>()), (None, 100));
     }
 }

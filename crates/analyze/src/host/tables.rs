@@ -4,10 +4,10 @@ use super::ledger::{Ledger, WallTime};
 use super::line::Place;
 use super::rank_host::RankHost;
 use super::steps::{OF_STEPS, StepTime};
-use crate::document::{Cell, Column, RankAt, Table, Unit, View};
+use crate::document::{Cell, Column, RankContext, Table, Unit, View};
 use crate::rank::samples::{PARTS, Part};
 
-type Ranks = [(RankAt, RankHost)];
+type Ranks = [(RankContext, RankHost)];
 
 /// All of them.
 pub(super) fn all(ranks: &Ranks, why: &str) -> Vec<Table> {
@@ -140,7 +140,7 @@ fn places(ranks: &Ranks, why: &str) -> Table {
     let mut table = Table::new("places", "Places, by wall time", columns)
         .about("the innermost line of the user's own code; in brackets: of that thread")
         .empty(why);
-    let mut rows: Vec<(&RankAt, &Ledger, &Place, &WallTime)> = Vec::new();
+    let mut rows: Vec<(&RankContext, &Ledger, &Place, &WallTime)> = Vec::new();
     for (at, host) in ranks {
         let all = host.ledger.places(None).into_iter();
         rows.extend(all.map(|(place, amount)| (at, &host.ledger, place, amount)));
@@ -272,7 +272,7 @@ fn steps(ranks: &Ranks) -> Option<Table> {
         "ran: wall time without all waits; other: sleeps, children, threads, events; waits \
              below 1 ms are divided over up to 0.2 s",
     );
-    let mut rows: Vec<(&RankAt, &StepTime)> = Vec::new();
+    let mut rows: Vec<(&RankContext, &StepTime)> = Vec::new();
     for (at, host) in ranks {
         rows.extend(host.steps.iter().map(|step| (at, step)));
     }

@@ -17,12 +17,12 @@ use tprof_trace::model::{
     Process, ProcessIndex, Sample, StackId, Thread, ThreadIndex, ThreadState,
 };
 
+use super::concurrent::{ConcurrentWork, ThreadAtPlace};
 use super::cut::{extent, rows_in};
 use super::driver::Driver;
 use super::imports;
 use super::life::{RowPhase, end_of_start_up};
 use super::line::Place;
-use super::meanwhile::{Doing, Meanwhile};
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::samples::{CpuTrace, FuncId, Layer, Part, Stack};
 
@@ -148,7 +148,7 @@ impl Workers {
                 (team, share)
             })
             .collect();
-        let ahead: Vec<Ahead> = teams
+        let ahead: Vec<HeadStart> = teams
             .iter()
             .map(|(team, _)| ahead(&sum(team, |one| &one.ran), waits, window))
             .collect();
@@ -211,28 +211,32 @@ impl Workers {
     }
 
     /// What they did meanwhile.
-    pub fn made(&self, meanwhile: &Meanwhile) -> WorkersTime {
-        let makes = |doing: &&Doing| self.makers.contains(&doing.process);
-        let waits = |doing: &&Doing| {
-            let place = &doing.place;
+    pub fn made(&self, concurrent: &ConcurrentWork) -> WorkersTime {
+        let makes = |other: &&ThreadAtPlace| self.makers.contains(&other.process);
+        let waits = |other: &&ThreadAtPlace| {
+            let place = &other.place;
             let is_slow = matches!(place.part, Part::FileIo | Part::Socket)
                 || place.part == Part::Other && !place.cause.is_of_thread();
-            doing.is_first && is_slow && self.delayed.contains(&doing.process)
+            other.is_first && is_slow && self.delayed.contains(&other.process)
         };
-        let doings = || meanwhile.doings.iter().filter(makes);
-        let running = || doings().filter(|doing| doing.place.part.is_running());
-        let ready = doings().filter(|doing| doing.place.part == Part::NoCore);
+        let threads = || concurrent.threads.iter().filter(makes);
+        let running = || threads().filter(|other| other.place.part.is_running());
+        let ready = threads().filter(|other| other.place.part == Part::NoCore);
         WorkersTime {
-            running_ns: running().map(|doing| doing.ns).sum(),
-            ready_ns: ready.map(|doing| doing.ns).sum(),
+            running_ns: running().map(|other| other.ns).sum(),
+            ready_ns: ready.map(|other| other.ns).sum(),
             running: by_line(running()),
-            waiting: by_line(doings().filter(waits)),
+            waiting: by_line(threads().filter(waits)),
         }
     }
 }
 
 /// What children did that ended with a wait for them, or other processes where none did.
-pub(super) fn of_children(file: &TraceFile, meanwhile: &Meanwhile, waits: &Cover) -> WorkersTime {
+pub(super) fn of_children(
+    file: &TraceFile,
+    concurrent: &ConcurrentWork,
+    waits: &Cover,
+) -> WorkersTime {
     let ends = |process: &Process| {
         file.process_end(process.process).is_some_and(|(end_ns, _)| {
             waits.touches(Interval::new(end_ns.saturating_sub(ENDS_WITHIN_NS), end_ns + 1))
@@ -241,22 +245,22 @@ pub(super) fn of_children(file: &TraceFile, meanwhile: &Meanwhile, waits: &Cover
     let ended: FxHashSet<ProcessIndex> =
         file.processes().iter().filter(|one| ends(one)).map(|one| one.process).collect();
     let any = ended.is_empty();
-    let doings = meanwhile.doings.iter();
-    let of = doings.filter(|doing| doing.is_of_other && (any || ended.contains(&doing.process)));
-    let running = of.filter(|doing| doing.place.part.is_running());
+    let threads = concurrent.threads.iter();
+    let of = threads.filter(|other| other.is_of_other && (any || ended.contains(&other.process)));
+    let running = of.filter(|other| other.place.part.is_running());
     WorkersTime {
-        running_ns: running.clone().map(|doing| doing.ns).sum(),
+        running_ns: running.clone().map(|other| other.ns).sum(),
         running: by_line(running),
         ..WorkersTime::default()
     }
 }
 
-fn by_line<'d>(doings: impl Iterator<Item = &'d Doing>) -> Vec<(Place, u64)> {
+fn by_line<'d>(threads: impl Iterator<Item = &'d ThreadAtPlace>) -> Vec<(Place, u64)> {
     let mut sums: FxHashMap<Place, u64> = FxHashMap::default();
-    for doing in doings {
-        let unknown = Place { part: Part::Unknown, ..doing.place.clone() };
-        if let Some(place) = unknown.line_alone() {
-            *sums.entry(place).or_default() += doing.ns;
+    for other in threads {
+        let unknown = Place { part: Part::Unknown, ..other.place.clone() };
+        if let Some(place) = unknown.line_only() {
+            *sums.entry(place).or_default() += other.ns;
         }
     }
     let mut all: Vec<(Place, u64)> = sums.into_iter().collect();
@@ -266,16 +270,16 @@ fn by_line<'d>(doings: impl Iterator<Item = &'d Doing>) -> Vec<(Place, u64)> {
 
 /// How much sooner waits end after somebody ran than chance makes them.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ahead {
+struct HeadStart {
     /// In standard errors.
     errors: f64,
     /// It is more than a busy machine makes of those that only run at the same times.
     is_clear: bool,
 }
 
-/// See [`Ahead`]. How probable it is that a moment of
+/// See [`HeadStart`]. How probable it is that a moment of
 /// the window comes so soon is evenly distributed for one whose times have nothing to do with the waits.
-fn ahead(ran: &Cover, waits: &[Interval], window: Interval) -> Ahead {
+fn ahead(ran: &Cover, waits: &[Interval], window: Interval) -> HeadStart {
     let gaps = Cover::of([window]).without(ran);
     let mut lengths: Vec<u64> = gaps.parts().iter().map(|gap| gap.length()).collect();
     lengths.sort_unstable();
@@ -309,13 +313,13 @@ fn ahead(ran: &Cover, waits: &[Interval], window: Interval) -> Ahead {
     let count = scores.len() as f64;
     let error = (square - mean * mean).max(0.0).sqrt() / count.sqrt();
     if scores.is_empty() || error == 0.0 {
-        return Ahead::default();
+        return HeadStart::default();
     }
     let more = scores.iter().sum::<f64>() / count - mean;
     // Who runs for much of the time cannot be far above chance.
     let least = ((-lowest.ln() - mean) / 2.0).min(LEAST_MORE);
     let errors = more / error;
-    Ahead { errors, is_clear: errors >= LEAST_ERRORS && more >= least }
+    HeadStart { errors, is_clear: errors >= LEAST_ERRORS && more >= least }
 }
 
 /// Whether most waits end as somebody hands over what it made: it ran within the wait, and to the end

@@ -10,7 +10,7 @@ use tprof_trace::model::ProcessIndex;
 use super::curve::{Axis, Curve};
 
 /// When processes ended; one that is absent has no recorded end.
-pub(crate) type Ends = FxHashMap<ProcessIndex, u64>;
+pub(crate) type ProcessEnds = FxHashMap<ProcessIndex, u64>;
 
 /// One sample of one process.
 pub(crate) type Sample = (u64, ProcessIndex, u64);
@@ -25,7 +25,7 @@ pub(crate) struct GaugeSum {
 }
 
 /// Calls `change` with each moment and the sum from then on.
-pub(crate) fn sweep(samples: &mut [Sample], ends: &Ends, mut change: impl FnMut(u64, u64)) {
+pub(crate) fn sweep(samples: &mut [Sample], ends: &ProcessEnds, mut change: impl FnMut(u64, u64)) {
     samples.sort_by_key(|sample| sample.0);
     let mut over: Vec<(u64, ProcessIndex)> =
         ends.iter().map(|(process, end_ns)| (*end_ns, *process)).collect();
@@ -59,7 +59,7 @@ pub(crate) fn sweep(samples: &mut [Sample], ends: &Ends, mut change: impl FnMut(
 /// Sums samples on an axis up to `end_ns`; `None` without samples.
 pub(crate) fn sum(
     mut samples: Vec<Sample>,
-    ends: &Ends,
+    ends: &ProcessEnds,
     axis: Axis,
     end_ns: u64,
 ) -> Option<GaugeSum> {
@@ -147,7 +147,7 @@ mod tests {
     fn moments_are_counted_at_which_a_living_process_was_read() {
         let samples = vec![(10, 0, 5), (10, 1, 7), (40, 1, 3), (60, 0, 9)];
         let axis = Axis { start_ns: 0, bucket_ns: 10 };
-        let sum = sum(samples, &Ends::from_iter([(0, 30)]), axis, 100).unwrap();
+        let sum = sum(samples, &ProcessEnds::from_iter([(0, 30)]), axis, 100).unwrap();
         assert_eq!((sum.highest, sum.readings), (12, 2));
     }
 
@@ -155,7 +155,7 @@ mod tests {
     fn a_process_counts_from_its_first_sample_to_its_end() {
         let mut samples = vec![(10, 0, 5), (20, 1, 7), (40, 1, 3), (60, 0, 9)];
         let mut seen = Vec::new();
-        sweep(&mut samples, &Ends::from_iter([(0, 30)]), |time, sum| seen.push((time, sum)));
+        sweep(&mut samples, &ProcessEnds::from_iter([(0, 30)]), |time, sum| seen.push((time, sum)));
         assert_eq!(seen, [(10, 5), (20, 12), (31, 7), (40, 3)]);
     }
 }

@@ -5,9 +5,9 @@
 
 use tprof_facts::Clock;
 
-use super::points::{Beat, LEAST};
+use super::points::{LEAST, MomentKind};
 use super::replay::Replay;
-use super::sites::{GrowingSite, Merged, Sampled};
+use super::sites::{GrowingSite, MergedSites, Sampled};
 use crate::base::frames::Frames;
 use crate::base::object::object;
 use crate::base::reading::Reading;
@@ -48,7 +48,7 @@ object! { Growth {
 } }
 
 /// Growth over marks or steps, and over quarters where there are none.
-pub(crate) struct Both {
+pub(crate) struct GrowthPair {
     pub marks: Reading<Growth>,
     pub quarters: Option<Growth>,
 }
@@ -56,15 +56,15 @@ pub(crate) struct Both {
 /// Computes what grew.
 pub(crate) fn growth(
     replay: &Replay,
-    merged: &Merged,
+    merged: &MergedSites,
     frames: &Frames,
     sampled: Option<&Sampled>,
     clock: Clock,
     uncertain: Option<String>,
-) -> Both {
+) -> GrowthPair {
     let points = &replay.points;
     let Some((first_ns, last_ns)) = points.span() else {
-        return Both { marks: Reading::missing(no_marks()), quarters: None };
+        return GrowthPair { marks: Reading::missing(no_marks()), quarters: None };
     };
     let grown = merged.grown(&replay.trend, sampled, points);
     let growth = Growth {
@@ -83,8 +83,12 @@ pub(crate) fn growth(
         uncertain,
     };
     match points.beat {
-        Beat::Quarter => Both { marks: Reading::missing(no_marks()), quarters: Some(growth) },
-        Beat::Step | Beat::Mark => Both { marks: Reading::Is(growth), quarters: None },
+        MomentKind::Quarter => {
+            GrowthPair { marks: Reading::missing(no_marks()), quarters: Some(growth) }
+        }
+        MomentKind::Step | MomentKind::Mark => {
+            GrowthPair { marks: Reading::Is(growth), quarters: None }
+        }
     }
 }
 

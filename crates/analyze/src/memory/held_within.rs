@@ -74,9 +74,9 @@ impl HeldWithin {
 
 /// The highest since each moment, falling; the moments of those that a later one reached are gone.
 #[derive(Default)]
-struct Highest(Vec<(u64, (u64, u64))>);
+struct SlidingMaximum(Vec<(u64, (u64, u64))>);
 
-impl Highest {
+impl SlidingMaximum {
     /// A level, and what belongs to it.
     fn push(&mut self, time_ns: u64, level: u64, with: u64) {
         while self.0.last().is_some_and(|(_, last)| last.0 <= level) {
@@ -97,8 +97,8 @@ struct WindowsOfProcess {
     /// Places of windows, by start and by end; the last ones come first.
     starts: Vec<u32>,
     ends: Vec<u32>,
-    bytes: Highest,
-    most: Highest,
+    bytes: SlidingMaximum,
+    most: SlidingMaximum,
     now: HeldLevel,
 }
 

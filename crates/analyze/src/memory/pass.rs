@@ -8,15 +8,15 @@ use tprof_trace::model::{
 use tprof_trace::{Problem, TraceFile};
 
 use super::curve::{Axis, Curve};
-use super::gauges::{self, Ends, Sample};
+use super::gauges::{self, ProcessEnds, Sample};
 use super::heap_within::{lost, uncounted};
 use super::host_memory::HostMemory;
 use super::killed::{self, Death, Owner};
 use super::missing::{CYCLE, NO_PROCESS, OFF, PARTIAL};
 use super::points::Points;
 use super::replay::Replay;
-use super::sites::{Merged, Sampled};
-use super::timeline::{self, Given, Timeline};
+use super::sites::{MergedSites, Sampled};
+use super::timeline::{self, Timeline, TimelineInputs};
 use super::totals::{self, Totals};
 use super::{churn, forked, growth, maps};
 use crate::base::frames::Frames;
@@ -60,12 +60,12 @@ impl Recording {
 pub(crate) struct Pass<'a> {
     pub(super) file: &'a TraceFile,
     pub(super) clock: Clock,
-    ends: Ends,
+    ends: ProcessEnds,
     pub(super) recording: Recording,
     pub(super) totals: Option<Totals>,
     pub(super) replay: Replay,
     pub(super) frames: Frames<'a>,
-    pub(super) merged: Merged,
+    pub(super) merged: MergedSites,
     /// Why records do not tell whose the live bytes are.
     pub(super) partial: Option<&'static str>,
     /// Why it is not known how many bytes are live. Sampled processes keep the balance while
@@ -91,7 +91,7 @@ impl<'a> Pass<'a> {
     pub fn at(file: &'a TraceFile, clock: Clock, points: Option<Points>) -> Pass<'a> {
         let processes = file.processes();
         let end = |p: &Process| Some((p.process, file.process_end(p.process)?.0));
-        let ends: Ends = processes.iter().filter_map(end).collect();
+        let ends: ProcessEnds = processes.iter().filter_map(end).collect();
         let (start_ns, mut end_ns) = extent(file);
         let mut life_ns = life(file, &ends, (start_ns, end_ns));
         let recording = Recording::of(processes);
@@ -117,7 +117,7 @@ impl<'a> Pass<'a> {
         }
         let replay = replay.finish();
         let mut frames = Frames::new(file);
-        let merged = Merged::new(&replay, &mut frames);
+        let merged = MergedSites::new(&replay, &mut frames);
         let switches = Switches::of(file, &ends);
         let partial = match file.part() {
             Some(_) => Some(CYCLE),
@@ -198,7 +198,7 @@ impl<'a> Pass<'a> {
     }
 
     pub fn timeline(&self) -> Timeline {
-        let given = Given {
+        let given = TimelineInputs {
             ends: &self.ends,
             axis: self.axis,
             end_ns: self.end_ns,
@@ -244,10 +244,10 @@ impl<'a> Pass<'a> {
         }
     }
 
-    pub(super) fn growth(&self) -> growth::Both {
+    pub(super) fn growth(&self) -> growth::GrowthPair {
         let why = if self.recording == Recording::Off { Some(OFF) } else { self.partial };
         if let Some(why) = why {
-            return growth::Both { marks: Reading::missing(why), quarters: None };
+            return growth::GrowthPair { marks: Reading::missing(why), quarters: None };
         }
         let sampled = self.interval().map(|unit| Sampled { unit, most: self.most_live() });
         let (replay, merged) = (&self.replay, &self.merged);
@@ -267,7 +267,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Why a file kept none of the events that were recorded, which is not the same as none.
-    pub(super) fn unread(&self) -> Option<String> {
+    pub(super) fn why_unread(&self) -> Option<String> {
         if self.recording != Recording::Exact || !self.replay.is_empty() {
             return None;
         }
@@ -326,7 +326,7 @@ impl<'a> Pass<'a> {
         if self.recording == Recording::Off {
             return Reading::missing(self.off());
         }
-        if let Some(why) = self.unbalanced.map(str::to_owned).or_else(|| self.unread()) {
+        if let Some(why) = self.unbalanced.map(str::to_owned).or_else(|| self.why_unread()) {
             return Reading::missing(&why);
         }
         let mut curve = match &self.totals {
@@ -377,7 +377,7 @@ fn within_part(file: &TraceFile, (start_ns, end_ns): (u64, u64)) -> (u64, u64) {
 
 /// First and last moment of the processes with a recorded heap; the file's where the end of one
 /// is not known. What is read of the host goes on after them.
-fn life(file: &TraceFile, ends: &Ends, extent: (u64, u64)) -> (u64, u64) {
+fn life(file: &TraceFile, ends: &ProcessEnds, extent: (u64, u64)) -> (u64, u64) {
     let recorded = || file.processes().iter().filter(|p| p.memory != MemoryRecording::Off);
     let start_ns = recorded().map(|process| process.start_ns).min().unwrap_or(extent.0);
     let ends: Option<Vec<u64>> =
@@ -395,7 +395,7 @@ struct Switches {
 }
 
 impl Switches {
-    fn of(file: &TraceFile, ends: &Ends) -> Switches {
+    fn of(file: &TraceFile, ends: &ProcessEnds) -> Switches {
         let switches: Vec<&Mark> = (file.marks().iter())
             .filter(|mark| matches!(mark.kind, MarkKind::RecordingOn | MarkKind::RecordingOff))
             .collect();

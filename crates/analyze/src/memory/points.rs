@@ -10,7 +10,7 @@ use tprof_trace::model::MarkKind;
 
 /// What the moments are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beat {
+pub enum MomentKind {
     /// Beginnings of training steps, and the end of the last.
     Step,
     /// Marks set by a person or a program.
@@ -19,13 +19,13 @@ pub enum Beat {
     Quarter,
 }
 
-impl Beat {
+impl MomentKind {
     /// One word.
     pub fn word(self) -> &'static str {
         match self {
-            Beat::Step => "step",
-            Beat::Mark => "mark",
-            Beat::Quarter => "quarter",
+            MomentKind::Step => "step",
+            MomentKind::Mark => "mark",
+            MomentKind::Quarter => "quarter",
         }
     }
 }
@@ -36,7 +36,7 @@ pub(crate) const LEAST: usize = 3;
 /// Moments at which live bytes are compared.
 #[derive(Clone, Debug)]
 pub(crate) struct Points {
-    pub beat: Beat,
+    pub beat: MomentKind,
     pub times: Vec<u64>,
     pub warm_up: usize,
 }
@@ -50,7 +50,7 @@ impl Points {
             steps.iter().map(|step| step.start_ns).chain(end_ns_of_last).collect();
         let marks = file.marks().iter().filter(|mark| mark.kind == MarkKind::Mark);
         let marks: Vec<u64> = marks.map(|mark| mark.time_ns).collect();
-        for (beat, mut times) in [(Beat::Step, steps), (Beat::Mark, marks)] {
+        for (beat, mut times) in [(MomentKind::Step, steps), (MomentKind::Mark, marks)] {
             times.retain(|time_ns| (start_ns..=end_ns).contains(time_ns));
             times.sort_unstable();
             if times.len() >= LEAST {
@@ -60,7 +60,7 @@ impl Points {
         }
         let span = end_ns.saturating_sub(start_ns);
         let times = [1u64, 3, 5, 7].map(|eighths| start_ns + (span / 8).saturating_mul(eighths));
-        Points { beat: Beat::Quarter, times: times.to_vec(), warm_up: 1 }
+        Points { beat: MomentKind::Quarter, times: times.to_vec(), warm_up: 1 }
     }
 
     /// Points that are compared.
@@ -75,7 +75,7 @@ impl Points {
 
     /// The steepest slope of a line through values from 0 to `most`, bytes per point: the first
     /// half of them 0, the rest `most`.
-    pub fn steepest(&self, most: u64) -> f64 {
+    pub fn steepest_slope(&self, most: u64) -> f64 {
         let n = self.compared() as f64;
         if n < 2.0 {
             0.0
@@ -102,7 +102,7 @@ pub(crate) struct Trend {
 
 impl Trend {
     /// Of a site that held nothing at the first `reached` points.
-    pub fn unborn(reached: u32) -> Trend {
+    pub fn empty_until(reached: u32) -> Trend {
         Trend { reached, ..Trend::default() }
     }
 
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     fn steps(n: usize) -> Points {
-        Points { beat: Beat::Step, times: (0..n as u64).collect(), warm_up: n / 10 }
+        Points { beat: MomentKind::Step, times: (0..n as u64).collect(), warm_up: n / 10 }
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
                 trend.slope(&points)
             };
             let most = (0..=compared).map(slope).fold(0.0, f64::max);
-            assert!((points.steepest(1000) - most).abs() < 1e-9, "{n}: {most}");
+            assert!((points.steepest_slope(1000) - most).abs() < 1e-9, "{n}: {most}");
         }
     }
 

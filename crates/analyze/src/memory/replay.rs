@@ -15,7 +15,7 @@ use tprof_trace::model::{HeapEvent, HeapWhat, MemoryRecording, Process, ProcessI
 
 use super::blocks::{Block, Blocks};
 use super::curve::{Axis, Curve};
-use super::gauges::Ends;
+use super::gauges::ProcessEnds;
 use super::points::{Points, Trend};
 use super::weight::{Mean, Weight, weigh};
 
@@ -68,7 +68,7 @@ pub(crate) struct ProcessSums {
 
 /// What happens between events, in this order at equal times.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
+enum DueAction {
     Point,
     Snapshot,
     End(ProcessIndex),
@@ -92,7 +92,7 @@ pub(crate) struct Replay {
     pub levels: Vec<u64>,
     /// Places of processes with an index that is not their place.
     places: FxHashMap<ProcessIndex, usize>,
-    agenda: Vec<(u64, Due)>,
+    agenda: Vec<(u64, DueAction)>,
     agenda_at: usize,
     due_ns: u64,
     reached: u32,
@@ -105,16 +105,17 @@ impl Replay {
     /// is given where the peak is known beforehand; otherwise the pass finds it.
     pub fn new(
         processes: &[Process],
-        ends: &Ends,
+        ends: &ProcessEnds,
         points: Points,
         axis: Axis,
         peak_at_ns: Option<u64>,
     ) -> Replay {
-        let mut agenda: Vec<(u64, Due)> = points.times.iter().map(|&t| (t, Due::Point)).collect();
-        agenda.extend(peak_at_ns.map(|t| (t.saturating_add(1), Due::Snapshot)));
+        let mut agenda: Vec<(u64, DueAction)> =
+            points.times.iter().map(|&t| (t, DueAction::Point)).collect();
+        agenda.extend(peak_at_ns.map(|t| (t.saturating_add(1), DueAction::Snapshot)));
         for (&process, &end_ns) in ends {
-            agenda.push((end_ns.saturating_add(1), Due::End(process)));
-            agenda.push((end_ns.saturating_add(LATE_NS), Due::Forget(process)));
+            agenda.push((end_ns.saturating_add(1), DueAction::End(process)));
+            agenda.push((end_ns.saturating_add(LATE_NS), DueAction::Forget(process)));
         }
         agenda.sort_unstable();
         let sums = |process: &Process| ProcessSums {
@@ -212,7 +213,7 @@ impl Replay {
                 stack,
                 gone: ended,
                 epoch: self.epoch,
-                trend: Trend::unborn(self.reached),
+                trend: Trend::empty_until(self.reached),
                 ..RawSite::default()
             });
         }
@@ -288,15 +289,15 @@ impl Replay {
             }
             self.agenda_at += 1;
             match due {
-                Due::Point => {
+                DueAction::Point => {
                     self.reached += 1;
                     // The sites have its variance.
                     self.trend.hold(self.live, 0.0, self.reached, &self.points);
                     self.levels.push(self.live);
                 }
-                Due::Snapshot => self.snapshot(),
-                Due::End(process) => self.end(process, due_ns),
-                Due::Forget(process) => {
+                DueAction::Snapshot => self.snapshot(),
+                DueAction::End(process) => self.end(process, due_ns),
+                DueAction::Forget(process) => {
                     let place = self.place(process);
                     self.processes[place].blocks = Blocks::default();
                 }

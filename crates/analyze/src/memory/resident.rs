@@ -8,7 +8,7 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, counter, property};
 
 use super::curve::{Axis, Curve};
-use super::gauges::{Ends, GaugeSum, Sample, in_part, moments, process_samples};
+use super::gauges::{GaugeSum, ProcessEnds, Sample, in_part, moments, process_samples};
 
 /// What resident memory is the sum of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ const NOT_READ: &str = "processes shared the rank for too short a time";
 /// Sums the resident memory of a file's processes up to `end_ns`, or returns why it is not known.
 pub(crate) fn resident(
     file: &TraceFile,
-    ends: &Ends,
+    ends: &ProcessEnds,
     axis: Axis,
     end_ns: u64,
 ) -> Result<(GaugeSum, Source), String> {
@@ -75,7 +75,7 @@ fn rounds(pss: Vec<Sample>) -> Vec<Sample> {
 fn alone(
     mut rss: Vec<Sample>,
     pids: &FxHashMap<ProcessIndex, u32>,
-    ends: &Ends,
+    ends: &ProcessEnds,
 ) -> (Vec<(u64, u64)>, bool) {
     rss.sort_by_key(|sample| sample.0);
     let mut over: Vec<(u64, ProcessIndex)> =
@@ -124,12 +124,12 @@ mod tests {
     fn rss_counts_while_one_process_lives() {
         let rss = vec![(10, 0, 5), (20, 1, 5), (30, 0, 6), (50, 0, 7), (90, 0, 9)];
         let pids = FxHashMap::from_iter([(0, 100), (1, 101), (2, 100)]);
-        let (points, several) = alone(rss, &pids, &Ends::from_iter([(1, 40), (0, 80)]));
+        let (points, several) = alone(rss, &pids, &ProcessEnds::from_iter([(1, 40), (0, 80)]));
         assert_eq!(points, [(10, 5), (50, 7), (81, 0)]);
         assert!(several);
         // An image that an `exec` replaced, its last reading after the first of the next.
         let rss = vec![(10, 0, 5), (20, 2, 1), (25, 0, 5), (30, 2, 2)];
-        let (points, several) = alone(rss, &pids, &Ends::from_iter([(0, 28), (2, 50)]));
+        let (points, several) = alone(rss, &pids, &ProcessEnds::from_iter([(0, 28), (2, 50)]));
         assert_eq!((&points[..], several), (&[(10, 5), (20, 1), (30, 2), (51, 0)][..], false));
     }
 

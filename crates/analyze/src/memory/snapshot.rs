@@ -14,7 +14,7 @@ use super::pass::Pass;
 use super::weight::error;
 use crate::base::reading::Reading;
 use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
 };
 use crate::rank::{Needs, RankTrace};
 
@@ -54,11 +54,11 @@ impl Analysis for Snapshot {
         Needs::default()
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, _: &Options) -> HeldMemory {
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankContext, _: &Options) -> HeldMemory {
         Pass::over(rank.file, at.clock).held()
     }
 
-    fn join(&self, parts: Vec<(RankAt, HeldMemory)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, HeldMemory)>, _: &Options) -> Body {
         let mut ranks = rank_table();
         let mut sites = site_table();
         for (at, held) in parts {
@@ -105,7 +105,7 @@ fn site_table() -> Table {
         .empty("no live allocation was recorded")
 }
 
-fn site_row(at: &RankAt, held: &HeldMemory, site: &HeldSite) -> Vec<Cell> {
+fn site_row(at: &RankContext, held: &HeldMemory, site: &HeldSite) -> Vec<Cell> {
     let share = match (site.live_bytes.get(), held.live_bytes.get()) {
         // An estimate may lie above the whole that it is a part of.
         (Some(part), Some(whole)) if whole > 0 => Cell::from((part as f64 / whole as f64).min(1.0)),
@@ -144,7 +144,7 @@ impl Pass<'_> {
     fn live_of(&self, process: &Process) -> Reading<u64> {
         match process.memory {
             MemoryRecording::Off => Reading::missing(OFF),
-            _ => match self.unread() {
+            _ => match self.why_unread() {
                 Some(why) => Reading::missing(&why),
                 None => self.heap_at_end(process),
             },

@@ -44,7 +44,7 @@ impl Pass<'_> {
         if self.recording == Recording::Off {
             return RankTotals::missing(self.off());
         }
-        if let Some(why) = self.unread() {
+        if let Some(why) = self.why_unread() {
             return RankTotals::missing(&why);
         }
         if self.file.part().is_some()

@@ -6,7 +6,7 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::counter;
 
 use super::curve::Axis;
-use super::gauges::{self, Ends, Sample, host_samples, process_samples};
+use super::gauges::{self, ProcessEnds, Sample, host_samples, process_samples};
 use super::resident::{self, Source};
 use crate::base::object::object;
 use crate::base::reading::Reading;
@@ -148,8 +148,8 @@ fn held(file: &TraceFile, usage: &[Sample], limit: &[Sample]) -> Vec<Sample> {
 }
 
 /// What the timeline needs beside the file.
-pub(crate) struct Given<'a> {
-    pub ends: &'a Ends,
+pub(crate) struct TimelineInputs<'a> {
+    pub ends: &'a ProcessEnds,
     pub axis: Axis,
     pub end_ns: u64,
     pub heap: Reading<Series>,
@@ -157,8 +157,8 @@ pub(crate) struct Given<'a> {
 }
 
 /// Puts the curves of a rank side by side.
-pub(crate) fn timeline(file: &TraceFile, given: Given) -> Timeline {
-    let Given { ends, axis, end_ns, heap, clock } = given;
+pub(crate) fn timeline(file: &TraceFile, given: TimelineInputs) -> Timeline {
+    let TimelineInputs { ends, axis, end_ns, heap, clock } = given;
     let samples = |name: &str| gauges::in_part(file, process_samples(file, name));
     let sum = |name: &str| gauges::sum(samples(name), ends, axis, end_ns);
     let rss = sum(counter::RSS_BYTES);
@@ -205,7 +205,10 @@ pub(crate) fn timeline(file: &TraceFile, given: Given) -> Timeline {
         rss_bytes,
         mapped_bytes: series(sum(counter::MAPPED_BYTES), "virtual size"),
         heap_bytes: heap,
-        cgroup_bytes: series(gauges::sum(cgroup, &Ends::default(), axis, end_ns), "cgroup memory"),
+        cgroup_bytes: series(
+            gauges::sum(cgroup, &ProcessEnds::default(), axis, end_ns),
+            "cgroup memory",
+        ),
         rss_peak_bytes,
         rss_peak_at_ns,
         rss_readings,

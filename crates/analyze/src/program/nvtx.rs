@@ -7,7 +7,7 @@ use tprof_trace::model::{NameId, SpanKind};
 
 use crate::document::nsys::{self, Values};
 use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
 };
 use crate::gpu::breakdown::NO_WORK;
 use crate::gpu::device_memory::device_within;
@@ -58,11 +58,16 @@ impl Analysis for Nvtx {
             | Needs::spans(SpanKind::Nvtx)
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Vec<Values<RangeColumns>> {
+    fn rank(
+        &self,
+        rank: &RankTrace<'_>,
+        _: &RankContext,
+        _: &Options,
+    ) -> Vec<Values<RangeColumns>> {
         of_rank(rank)
     }
 
-    fn join(&self, parts: Vec<(RankAt, Vec<Values<RangeColumns>>)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, Vec<Values<RangeColumns>>)>, _: &Options) -> Body {
         let mut push_pop = table("nvtx_pushpop_sum", "NVTX ranges, pushed and popped", NO_PUSH_POP);
         let mut start_end =
             table("nvtx_startend_sum", "NVTX ranges, started and ended", NO_START_END);

@@ -57,7 +57,7 @@ impl CallTree {
     /// [`RankTrace::call_tree`](super::RankTrace::call_tree).
     pub(super) fn of(nested: Nested<'_>, calls: usize) -> CallTree {
         let mut of_call = vec![NONE; calls];
-        let mut spans = Vec::with_capacity(nested.left());
+        let mut spans = Vec::with_capacity(nested.remaining());
         for ((span, call), place) in nested.zip(0..) {
             spans.push(TreeSpan::of(span));
             if let Some(call) = call {

@@ -48,11 +48,11 @@ pub fn place_of_span(thread: u32, start_ns: u64, end_ns: u64, kind: SpanKind) ->
 /// Ten million of them are merged from the lists that the rank has, which are in order
 /// but for calls of several threads: a sorted copy takes half a gigabyte.
 pub struct Nested<'r> {
-    lists: Vec<List<'r>>,
+    lists: Vec<SpanList<'r>>,
 }
 
 /// Spans of one kind, or all calls.
-struct List<'r> {
+struct SpanList<'r> {
     spans: &'r [HostSpan],
     /// How to take them; none if they are in order.
     order: Option<Vec<u32>>,
@@ -63,14 +63,14 @@ struct List<'r> {
     key: SpanOrder,
 }
 
-impl<'r> List<'r> {
-    fn of(spans: &'r [HostSpan], are_calls: bool) -> Option<List<'r>> {
+impl<'r> SpanList<'r> {
+    fn of(spans: &'r [HostSpan], are_calls: bool) -> Option<SpanList<'r>> {
         let order = (!spans.is_sorted_by_key(key)).then(|| {
             let mut order: Vec<u32> = (0..spans.len() as u32).collect();
             order.sort_by_key(|&at| key(&spans[at as usize]));
             order
         });
-        let mut list = List { spans, order, are_calls, taken: 0, key: key(spans.first()?) };
+        let mut list = SpanList { spans, order, are_calls, taken: 0, key: key(spans.first()?) };
         list.key = key(&spans[list.place()?]);
         Some(list)
     }
@@ -89,12 +89,12 @@ impl<'r> Nested<'r> {
     pub fn of(lists: impl IntoIterator<Item = (&'r [HostSpan], bool)>) -> Nested<'r> {
         let lists = lists.into_iter();
         Nested {
-            lists: lists.filter_map(|(spans, are_calls)| List::of(spans, are_calls)).collect(),
+            lists: lists.filter_map(|(spans, are_calls)| SpanList::of(spans, are_calls)).collect(),
         }
     }
 
     /// How many are left.
-    pub fn left(&self) -> usize {
+    pub fn remaining(&self) -> usize {
         self.lists.iter().map(|list| list.spans.len() - list.taken).sum()
     }
 }

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use rustc_hash::FxHashMap;
 use tprof_facts::communication::on_host::HostCollective;
 use tprof_facts::compile::RankCompile;
-use tprof_facts::copies::{self, Copied};
+use tprof_facts::copies::{self, CopyNameKey};
 use tprof_facts::steps::{StepRange, StepSource, Steps};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{
@@ -165,7 +165,7 @@ impl<'a> RankTrace<'a> {
     pub fn name_of_work(&self, name: NameId, kind: WorkKind) -> Cow<'a, str> {
         match kind {
             WorkKind::Copy { kind, from, to } => {
-                copies::name(self.file, Copied { name, kind, from, to })
+                copies::name(self.file, CopyNameKey { name, kind, from, to })
             }
             _ => Cow::Borrowed(self.name(name)),
         }

@@ -18,17 +18,18 @@ use tprof_facts::units::duration;
 use tprof_facts::{Zero, operators, steps};
 use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, TraceError, TraceFile};
 
-use super::behind::Behind;
+use super::after_end::WorkAfterEnd;
 use super::error::AnalyzeError;
 use super::lost_rows;
 use crate::base::parallel;
 use crate::document::{
-    Begun, Body, Document, DocumentKind, Machine, Named, Options, RankAt, UnjoinedAnalysis, Window,
+    Body, Document, DocumentKind, Machine, OptionMatches, Options, RankContext, StartedAnalysis,
+    UnjoinedAnalysis, Window,
 };
 use crate::findings::{Findings, RankFindings};
 use crate::rank::{Needs, RankTrace};
 use crate::report::summary::{Kind, RankSummary, Report, part_of, report_of};
-use crate::run::completeness::{Completeness, Seen, unclosed};
+use crate::run::completeness::{Completeness, FileCompleteness, unclosed};
 use crate::run::info::{Run, run_of};
 
 /// What the summary and the report on memory have of the whole run, where the rest is of a cycle.
@@ -37,7 +38,7 @@ const OF_WHOLE_RUN: &str =
 
 /// Which reports to make.
 #[derive(Default)]
-pub struct Wanted<'a> {
+pub struct ReportRequest<'a> {
     /// Of these two.
     pub reports: &'a [Kind],
     /// Of [`crate::KINDS`].
@@ -46,7 +47,7 @@ pub struct Wanted<'a> {
 
 /// The reports, in the order in which they were wanted.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct Reports {
     /// The summary and the report on memory.
     pub reports: Vec<Report>,
     /// All others.
@@ -57,14 +58,15 @@ pub struct Made {
 /// found in the symbols. Each is what it would be by itself, with the damage that any of them met.
 pub fn read_together(
     path: &Path,
-    wanted: &Wanted<'_>,
+    wanted: &ReportRequest<'_>,
     options: &Options,
     symbols: Option<&dyn SymbolSource>,
-) -> Result<Made, AnalyzeError> {
-    let analyses: Vec<Box<dyn Begun>> = wanted.kinds.iter().map(|kind| (kind.analysis)()).collect();
-    let begun: Vec<&dyn Begun> = analyses.iter().map(|one| &**one).collect();
-    let read = read_ranks(path, wanted.reports, &begun, options, symbols)?;
-    if let Some(named) = chooses_nothing(&begun) {
+) -> Result<Reports, AnalyzeError> {
+    let analyses: Vec<Box<dyn StartedAnalysis>> =
+        wanted.kinds.iter().map(|kind| (kind.analysis)()).collect();
+    let started: Vec<&dyn StartedAnalysis> = analyses.iter().map(|one| &**one).collect();
+    let read = read_ranks(path, wanted.reports, &started, options, symbols)?;
+    if let Some(named) = chooses_nothing(&started) {
         return Err(AnalyzeError::Nothing(named));
     }
     let kinds = analyses.iter().map(|one| one.kind()).collect::<Vec<_>>();
@@ -74,7 +76,8 @@ pub fn read_together(
         lost_rows::explain(&mut tables, &of.completeness.losses);
         notes.extend(read.part.iter().map(|part| format!("only {part}")));
         notes.extend(read.unfinished.iter().cloned());
-        let OfKind { completeness, problems, operators_ended, steps_inferred } = of.clone();
+        let DocumentContext { completeness, problems, operators_ended, steps_inferred } =
+            of.clone();
         notes.extend(operators::note(operators_ended));
         notes.extend(steps_inferred.then(|| steps::INFERRED.to_owned()));
         Document { kind, run: read.run.clone(), completeness, problems, notes, tables }
@@ -89,7 +92,7 @@ pub fn read_together(
         report.notes.extend(read.unfinished.iter().cloned());
         report
     });
-    Ok(Made { reports: reports.collect(), documents })
+    Ok(Reports { reports: reports.collect(), documents })
 }
 
 impl DocumentKind {
@@ -101,7 +104,7 @@ impl DocumentKind {
         options: &Options,
         symbols: Option<&dyn SymbolSource>,
     ) -> Result<Document, AnalyzeError> {
-        let wanted = Wanted { reports: &[], kinds: &[self] };
+        let wanted = ReportRequest { reports: &[], kinds: &[self] };
         let mut made = read_together(path, &wanted, options, symbols)?;
         Ok(made.documents.remove(0))
     }
@@ -120,16 +123,17 @@ pub fn report_with(
     rank: Option<u32>,
     symbols: Option<&dyn SymbolSource>,
 ) -> Result<Report, AnalyzeError> {
-    let wanted = Wanted { reports: &[kind], kinds: &[] };
+    let wanted = ReportRequest { reports: &[kind], kinds: &[] };
     let options = Options { rank, ..Options::default() };
     Ok(read_together(path, &wanted, &options, symbols)?.reports.remove(0))
 }
 
 /// An option by which none of the analyses that honour it finds anything.
-fn chooses_nothing(begun: &[&dyn Begun]) -> Option<Named> {
-    let all: Vec<Named> = begun.iter().flat_map(|one| one.named()).collect();
-    let is_chosen = |of: &Named| all.iter().any(|one| one.option == of.option && one.chosen);
-    let mut none: Vec<Named> = all.iter().filter(|one| !is_chosen(one)).cloned().collect();
+fn chooses_nothing(started: &[&dyn StartedAnalysis]) -> Option<OptionMatches> {
+    let all: Vec<OptionMatches> = started.iter().flat_map(|one| one.named()).collect();
+    let is_chosen =
+        |of: &OptionMatches| all.iter().any(|one| one.option == of.option && one.chosen);
+    let mut none: Vec<OptionMatches> = all.iter().filter(|one| !is_chosen(one)).cloned().collect();
     // The one with the largest choice helps most.
     none.sort_by_key(|one| one.there.len());
     none.pop()
@@ -137,7 +141,7 @@ fn chooses_nothing(begun: &[&dyn Begun]) -> Option<Named> {
 
 /// What a document has of the run beside its tables.
 #[derive(Clone, Debug)]
-pub(crate) struct OfKind {
+pub(crate) struct DocumentContext {
     pub completeness: Completeness,
     pub problems: Vec<String>,
     /// Of one that reads operators: ranks with recording of these [`operators::ended`].
@@ -147,7 +151,7 @@ pub(crate) struct OfKind {
 }
 
 /// A run with all of its ranks read.
-pub(crate) struct Read {
+pub(crate) struct ReadRun {
     dir: RunDir,
     pub run: Run,
     /// The part that was asked for, in words.
@@ -155,14 +159,14 @@ pub(crate) struct Read {
     /// What devices did behind the end of that part, in sentences.
     unfinished: Vec<String>,
     /// For each analysis.
-    pub of_kinds: Vec<OfKind>,
+    pub of_kinds: Vec<DocumentContext>,
     /// What the summary and the report on memory are made of.
     parts: Vec<Result<RankSummary, String>>,
 }
 
 /// A rank that was read; its analyses keep what they took themselves.
 struct ReadRank {
-    seen: Seen,
+    seen: FileCompleteness,
     last_ns: u64,
     /// What of its file could not be read.
     problems: Vec<String>,
@@ -186,7 +190,7 @@ struct Context<'a> {
     /// Logs of `torch.compile`, once they are needed.
     logs: OnceLock<RunLogs>,
     reports: &'a [Kind],
-    begun: &'a [&'a dyn Begun],
+    started: &'a [&'a dyn StartedAnalysis],
     options: &'a Options,
     symbols: Option<&'a dyn SymbolSource>,
     /// Threads that one rank may use.
@@ -197,17 +201,17 @@ struct Context<'a> {
 pub(crate) fn read_ranks(
     path: &Path,
     reports: &[Kind],
-    begun: &[&dyn Begun],
+    started: &[&dyn StartedAnalysis],
     options: &Options,
     symbols: Option<&dyn SymbolSource>,
-) -> Result<Read, AnalyzeError> {
+) -> Result<ReadRun, AnalyzeError> {
     let dir = RunDir::open(path)?;
     let files: Vec<(usize, &RankFile)> =
         pick(&dir, path, options.rank)?.into_iter().enumerate().collect();
     let cores = (parallel::cores() / files.len().max(1)).max(1);
     let zero = Zero::of(&dir);
     let logs = OnceLock::new();
-    let context = Context { dir: &dir, zero, logs, reports, begun, options, symbols, cores };
+    let context = Context { dir: &dir, zero, logs, reports, started, options, symbols, cores };
     let mut problems: Vec<String> = dir.problems().iter().map(|p| p.what.clone()).collect();
     let (mut parts, mut seen, mut last_ns) = (Vec::new(), Vec::new(), None);
     let (mut failure, mut any, mut cycles, mut ended) = (None, false, Vec::new(), 0);
@@ -247,17 +251,17 @@ pub(crate) fn read_ranks(
     let finished = !infos.is_empty() && infos.iter().all(|info| info.finished);
     let in_part = options.rank.is_some() || path.is_file();
     let whole = finished && problems.is_empty();
-    let of_kind = |begun: &&dyn Begun| {
+    let of_kind = |started: &&dyn StartedAnalysis| {
         let completeness = Completeness::of(infos, finished && !in_part, whole, seen.clone());
         let operators_ended =
-            if begun.needs(options).has_any(Needs::OPERATORS) { ended } else { 0 };
-        let steps_inferred = inferred && begun.needs(options).has(Needs::STEPS);
+            if started.needs(options).has_any(Needs::OPERATORS) { ended } else { 0 };
+        let steps_inferred = inferred && started.needs(options).has(Needs::STEPS);
         let problems = problems.clone();
-        OfKind { completeness, problems, operators_ended, steps_inferred }
+        DocumentContext { completeness, problems, operators_ended, steps_inferred }
     };
-    let of_kinds = begun.iter().map(of_kind).collect();
+    let of_kinds = started.iter().map(of_kind).collect();
     let run = run_of(path, infos, options.is_running, last_ns, context.zero);
-    Ok(Read { run, part, unfinished, of_kinds, parts, dir })
+    Ok(ReadRun { run, part, unfinished, of_kinds, parts, dir })
 }
 
 /// A cycle in words, if any rank has it.
@@ -309,8 +313,8 @@ impl Context<'_> {
         let clock = self.zero.clock(&trace, self.dir);
         let machine = Machine::of(self.dir.infos());
         let label = file.label.to_string();
-        let at = RankAt { rank: file.rank, label, file: name, clock, machine };
-        let seen = Seen::of(&trace);
+        let at = RankContext { rank: file.rank, label, file: name, clock, machine };
+        let seen = FileCompleteness::of(&trace);
         let cycles = match self.options.cycle {
             Some(cycle) => only_cycle(&mut trace, cycle),
             None => Vec::new(),
@@ -320,9 +324,9 @@ impl Context<'_> {
             let (from_ns, to_ns) = window.on(clock);
             let mut part = cycles::between(&trace, from_ns, to_ns);
             if let Window::OfProgram { device_until_ns, .. } = window {
-                let behind = Behind::of(&trace, to_ns, device_until_ns);
-                part.device_until_ns = device_until_ns.filter(|_| !behind.is_mixed);
-                unfinished = behind.note();
+                let after_end = WorkAfterEnd::of(&trace, to_ns, device_until_ns);
+                part.device_until_ns = device_until_ns.filter(|_| !after_end.is_mixed);
+                unfinished = after_end.note();
             }
             trace.read_only(part);
             let since = |ns: u64| if ns == u64::MAX { ns } else { clock.since_start(ns) };
@@ -333,14 +337,14 @@ impl Context<'_> {
         // As it was recorded and as Holistic Trace Analysis reads it: one at a time.
         for hta in [false, true] {
             let these: Vec<usize> =
-                (0..self.begun.len()).filter(|&one| self.reads_as(one, hta)).collect();
+                (0..self.started.len()).filter(|&one| self.reads_as(one, hta)).collect();
             let with_reports = !hta && !self.reports.is_empty();
             if these.is_empty() && !with_reports {
                 continue;
             }
             let mut needs = Needs::default();
             for &one in &these {
-                needs = needs | self.begun[one].needs(self.options);
+                needs = needs | self.started[one].needs(self.options);
             }
             if with_reports && self.reports.contains(&Kind::Summary) {
                 needs = needs | crate::report::summary::needs(&trace, &at);
@@ -353,7 +357,7 @@ impl Context<'_> {
                 rank.compile = logs.of_rank(file, &trace);
             }
             parallel::each_on(self.cores, &these, |&one| {
-                self.begun[one].rank(place, &rank, &at, self.options);
+                self.started[one].rank(place, &rank, &at, self.options);
             });
             steps_inferred |= rank.has_inferred_steps();
             if with_reports {
@@ -382,13 +386,13 @@ impl Context<'_> {
 
     /// What the analysis of findings made of a rank, if it is one of those begun.
     fn findings(&self, place: usize) -> Option<RankFindings> {
-        self.begun.iter().find_map(|&begun| {
-            let begun: &dyn Any = begun;
-            begun.downcast_ref::<UnjoinedAnalysis<Findings>>()?.part(place)?
+        self.started.iter().find_map(|&started| {
+            let started: &dyn Any = started;
+            started.downcast_ref::<UnjoinedAnalysis<Findings>>()?.part(place)?
         })
     }
 
     fn reads_as(&self, analysis: usize, hta: bool) -> bool {
-        (self.options.hta && self.begun[analysis].has_hta()) == hta
+        (self.options.hta && self.started[analysis].has_hta()) == hta
     }
 }

@@ -38,7 +38,7 @@ object! { Completeness {
 
 /// What one file has.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct FileCompleteness {
     pub recorded: Recorded,
     /// Losses of its processes.
     pub losses: Vec<LossInfo>,
@@ -46,9 +46,9 @@ pub(crate) struct Seen {
     pub of_run: Vec<LossInfo>,
 }
 
-impl Seen {
+impl FileCompleteness {
     /// Counts a file's events and losses.
-    pub fn of(file: &TraceFile) -> Seen {
+    pub fn of(file: &TraceFile) -> FileCompleteness {
         let (mut losses, mut of_run) = (Vec::new(), Vec::new());
         for loss in file.losses() {
             let info = LossInfo {
@@ -58,7 +58,7 @@ impl Seen {
             };
             if loss.process.is_some() { losses.push(info) } else { of_run.push(info) }
         }
-        Seen { recorded: file.recorded(), losses, of_run }
+        FileCompleteness { recorded: file.recorded(), losses, of_run }
     }
 }
 
@@ -69,7 +69,7 @@ impl Completeness {
         infos: &[RunInfo],
         closed: bool,
         whole: bool,
-        seen: Vec<Seen>,
+        seen: Vec<FileCompleteness>,
     ) -> Completeness {
         let mut blind: Vec<Blind> =
             infos.iter().flat_map(|info| info.completeness.blind.iter().cloned()).collect();
@@ -88,8 +88,8 @@ impl Completeness {
             let losses = merge(of_run.into_iter().chain(of_processes));
             (losses.iter().map(|loss| loss.count).fold(0, u64::saturating_add), losses)
         };
-        let of_losses = minor::losses(Recorded { events, samples }, &losses);
-        let of_blind = minor::blind(infos, &blind);
+        let of_losses = minor::loss_share(Recorded { events, samples }, &losses);
+        let of_blind = minor::blind_share(infos, &blind);
         let minor = |share: Option<f64>, is_there: bool| {
             share.filter(|_| is_there && whole && of_losses.is_some() && of_blind.is_some())
         };
@@ -107,7 +107,7 @@ impl Completeness {
 
     /// Minor gaps in words, e.g. `0.42 %` or `0.42 % and 7 ldconfig (0.08 % of the time)`;
     /// nothing if there is none, or one that is not minor.
-    pub fn but_for(&self) -> Option<String> {
+    pub fn minor_gaps(&self) -> Option<String> {
         let lost = self.minor_loss_share.map(units::small_share);
         let blind = self.minor_blind_share.map(|share| {
             let whom: Vec<String> = blind_alike(&self.blind).into_iter().map(|of| of.1).collect();
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_run_without_an_account_is_counted_from_its_files() {
-        let seen = |events, count| Seen {
+        let seen = |events, count| FileCompleteness {
             recorded: Recorded { events, samples: 2 },
             losses: vec![loss("heap events", count)],
             of_run: vec![loss("map events", 7)],
@@ -187,7 +187,7 @@ mod tests {
     fn a_few_lost_stacks_are_minor_and_any_other_gap_is_not() {
         let share = |whole, losses: &[LossInfo]| {
             let recorded = Recorded { events: 990, samples: 99_999 };
-            let seen = Seen { recorded, losses: losses.to_vec(), of_run: Vec::new() };
+            let seen = FileCompleteness { recorded, losses: losses.to_vec(), of_run: Vec::new() };
             let sum = Completeness::of(&[], false, whole, vec![seen]);
             assert!(!sum.complete);
             sum.minor_loss_share
@@ -206,7 +206,8 @@ mod tests {
     #[test]
     fn a_loss_of_unknown_size_is_still_a_loss() {
         let recorded = Recorded { events: 1, samples: 0 };
-        let seen = Seen { recorded, losses: vec![loss("heap events", 0)], of_run: Vec::new() };
+        let seen =
+            FileCompleteness { recorded, losses: vec![loss("heap events", 0)], of_run: Vec::new() };
         assert!(!Completeness::of(&[], false, true, vec![seen]).complete);
     }
 }

@@ -13,7 +13,7 @@ use crate::base::reading::{Reading, entry};
 
 /// How a program image ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ImageEnd {
     /// An `exec` began another image of the same process.
     Replaced,
     /// With this status.
@@ -38,7 +38,7 @@ pub struct ProcessRow {
     /// Command line.
     pub command: String,
     /// How it ended.
-    pub ended: Ended,
+    pub ended: ImageEnd,
     /// When it attached, since the run began.
     pub start_ns: u64,
     /// When it ended, since the run began.
@@ -58,12 +58,12 @@ impl Serialize for ProcessRow {
         map.serialize_entry("rank", &self.rank)?;
         map.serialize_entry("command", &self.command)?;
         match &self.ended {
-            Ended::Status(status) => map.serialize_entry("exit_status", status)?,
-            Ended::Signal(signal) => map.serialize_entry("signal", signal)?,
-            Ended::Replaced => {
+            ImageEnd::Status(status) => map.serialize_entry("exit_status", status)?,
+            ImageEnd::Signal(signal) => map.serialize_entry("signal", signal)?,
+            ImageEnd::Replaced => {
                 entry(&mut map, "exit_status", &Reading::<i32>::missing(REPLACED))?;
             }
-            Ended::Otherwise(why) => {
+            ImageEnd::Otherwise(why) => {
                 entry(&mut map, "exit_status", &Reading::<i32>::missing(why.as_str()))?;
             }
         }
@@ -121,9 +121,9 @@ pub(crate) fn of_file(
             rank,
             command: file.name(process.command).to_owned(),
             ended: match end.map(|(_, how)| how) {
-                Some(ProcessEnd::Exited(status)) => Ended::Status(status),
-                Some(ProcessEnd::Signal(signal)) => Ended::Signal(signal),
-                Some(ProcessEnd::Exec) => Ended::Replaced,
+                Some(ProcessEnd::Exited(status)) => ImageEnd::Status(status),
+                Some(ProcessEnd::Signal(signal)) => ImageEnd::Signal(signal),
+                Some(ProcessEnd::Exec) => ImageEnd::Replaced,
                 Some(ProcessEnd::Unknown) => otherwise(UNKNOWN),
                 None => otherwise(""),
             },
@@ -158,7 +158,7 @@ pub(crate) fn join(
                 // How it ended may have been recorded after its file was written.
                 let row = &mut rows[*at];
                 row.lost = collected.lost.clone();
-                let ended = matches!(collected.ended, Ended::Status(_) | Ended::Signal(_));
+                let ended = matches!(collected.ended, ImageEnd::Status(_) | ImageEnd::Signal(_));
                 if ended && [otherwise(UNKNOWN), otherwise("")].contains(&row.ended) {
                     row.take(&collected);
                 }
@@ -186,9 +186,9 @@ fn of_info(process: &ProcessInfo, host: &str, clock: Clock) -> ProcessRow {
         rank: process.rank,
         command: process.command.clone(),
         ended: match (process.exit_status, process.signal) {
-            (_, Some(signal)) => Ended::Signal(signal),
-            (Some(status), None) => Ended::Status(status),
-            (None, None) if process.ended_by == "exec" => Ended::Replaced,
+            (_, Some(signal)) => ImageEnd::Signal(signal),
+            (Some(status), None) => ImageEnd::Status(status),
+            (None, None) if process.ended_by == "exec" => ImageEnd::Replaced,
             (None, None) => otherwise(&process.ended_by),
         },
         start_ns: clock.since_start(process.start_ns),
@@ -205,8 +205,8 @@ fn lost_of(process: &ProcessInfo) -> Reading<u64> {
     process.lost.map_or_else(|| Reading::missing("it was not recorded"), Reading::Is)
 }
 
-fn otherwise(how: &str) -> Ended {
-    Ended::Otherwise(match how {
+fn otherwise(how: &str) -> ImageEnd {
+    ImageEnd::Otherwise(match how {
         "running" => "still running when this was written".to_owned(),
         "unknown" => "its end was not recorded".to_owned(),
         _ => NO_END.to_owned(),
@@ -221,7 +221,7 @@ pub(crate) fn count(rows: &[ProcessRow]) -> usize {
         pid: row.pid,
         start_ns: row.start_ns,
         end_ns: row.end_ns.get(),
-        replaced: row.ended == Ended::Replaced,
+        replaced: row.ended == ImageEnd::Replaced,
     }))
 }
 
@@ -229,7 +229,7 @@ pub(crate) fn count(rows: &[ProcessRow]) -> usize {
 mod tests {
     use super::*;
 
-    fn row(pid: u32, command: &str, lasted: (u64, u64), ended: Ended) -> ProcessRow {
+    fn row(pid: u32, command: &str, lasted: (u64, u64), ended: ImageEnd) -> ProcessRow {
         ProcessRow {
             host: "node1".to_owned(),
             pid,
@@ -248,7 +248,7 @@ mod tests {
     fn a_program_that_samples_and_the_collector_record_is_one() {
         let unknown = || otherwise(UNKNOWN);
         let sampled = row(7, "./fixed a b", (0, 100), unknown());
-        let collected = row(7, "/opt/fixed", (20, 90), Ended::Status(3));
+        let collected = row(7, "/opt/fixed", (20, 90), ImageEnd::Status(3));
         assert!(is_same(&sampled, &collected));
         let mut both = sampled.clone();
         both.take(&collected);
@@ -261,6 +261,6 @@ mod tests {
         assert!(!is_same(&row(8, "fixed", (0, 100), unknown()), &collected));
         assert!(!is_same(&row(7, "sh -c fixed", (0, 100), unknown()), &collected));
         assert!(!is_same(&row(7, "fixed", (95, 100), unknown()), &collected));
-        assert!(!is_same(&row(7, "fixed", (0, 100), Ended::Status(0)), &collected));
+        assert!(!is_same(&row(7, "fixed", (0, 100), ImageEnd::Status(0)), &collected));
     }
 }

@@ -4,13 +4,15 @@
 use super::call::{Call, TOO_LARGE, Tensor, product};
 use super::element::ElementType;
 use super::products::flops;
-use super::why::Why;
+use super::why::WhyUncounted;
 use super::work::{Family, Work};
 
-const RANKS: Why = Why::Unfit("query, key and value are not of four sizes");
-const DIFFER: Why = Why::Unfit("sizes of query, key and value do not fit");
-const HEADS: Why = Why::Unfit("heads of the query are no multiple of those of the key");
-const RAGGED: Why = Why::Unfit("lengths of its sequences lie in a tensor, which is not recorded");
+const RANKS: WhyUncounted = WhyUncounted::Unfit("query, key and value are not of four sizes");
+const DIFFER: WhyUncounted = WhyUncounted::Unfit("sizes of query, key and value do not fit");
+const HEADS: WhyUncounted =
+    WhyUncounted::Unfit("heads of the query are no multiple of those of the key");
+const RAGGED: WhyUncounted =
+    WhyUncounted::Unfit("lengths of its sequences lie in a tensor, which is not recorded");
 
 /// Where an operator has its arguments.
 #[derive(Clone, Copy)]
@@ -71,12 +73,12 @@ fn places(name: &str) -> Option<AttentionInputs> {
 }
 
 /// The work of attention, if it is one; `name` with its namespace.
-pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, Why>> {
+pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, WhyUncounted>> {
     let places = places(name)?;
     Some(if name.contains("varlen") { Err(RAGGED) } else { attention(call, places) })
 }
 
-fn attention(call: &Call, places: AttentionInputs) -> Result<Work, Why> {
+fn attention(call: &Call, places: AttentionInputs) -> Result<Work, WhyUncounted> {
     // An offsets tensor of a backward pass may be there and empty.
     let has = |at: usize| call.maybe(at).is_some_and(|offsets| offsets.dims != [0]);
     if places.offsets.is_some_and(has) {

@@ -24,7 +24,7 @@ mod work;
 
 pub use element::ElementType;
 pub use products::ProductSizes;
-pub use why::Why;
+pub use why::WhyUncounted;
 pub use work::{Family, Level, Work};
 
 /// What an operator has to do.
@@ -35,7 +35,7 @@ pub enum Count {
     /// Nothing of its own: it makes views, takes memory, or only calls others.
     Nothing,
     /// That is not known.
-    Unread(Why),
+    Unread(WhyUncounted),
 }
 
 /// What an operator has to do, by its name and a span's arguments (a JSON object, or empty).
@@ -45,14 +45,14 @@ pub fn of(operator: &str, args: &str) -> Count {
         return Count::Nothing;
     }
     if !matches!(space, "aten" | "flash_attn" | "torch_attn") {
-        return Count::Unread(Why::NoFormula);
+        return Count::Unread(WhyUncounted::NoFormula);
     }
     // Without sizes, an empty call shows whether there is a formula.
     let read = call::Call::read(args);
     let none = call::Call::none();
     let work = formula(space, operator, name, read.as_ref().unwrap_or(&none));
     match (work, read) {
-        (None, _) => Count::Unread(Why::NoFormula),
+        (None, _) => Count::Unread(WhyUncounted::NoFormula),
         (Some(_), Err(why)) | (Some(Err(why)), Ok(_)) => Count::Unread(why),
         (Some(Ok(work)), Ok(_)) => Count::Work(work),
     }
@@ -87,7 +87,7 @@ fn formula(
     operator: &str,
     name: &str,
     call: &call::Call,
-) -> Option<Result<Work, Why>> {
+) -> Option<Result<Work, WhyUncounted>> {
     let attention = attention::of(operator, call);
     if attention.is_some() || space != "aten" {
         return attention;

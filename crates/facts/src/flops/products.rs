@@ -1,15 +1,15 @@
 //! Products of matrices: 2 m n k operations.
 
 use super::call::{Call, TOO_LARGE, Tensor};
-use super::why::Why;
+use super::why::WhyUncounted;
 use super::work::{Family, Work};
 
-const INNER: Why = Why::Unfit("inner sizes differ");
-const BATCHES: Why = Why::Unfit("numbers of matrices differ");
-const RANKS: Why = Why::Unfit("a matrix has another number of sizes");
+const INNER: WhyUncounted = WhyUncounted::Unfit("inner sizes differ");
+const BATCHES: WhyUncounted = WhyUncounted::Unfit("numbers of matrices differ");
+const RANKS: WhyUncounted = WhyUncounted::Unfit("a matrix has another number of sizes");
 
 /// The work of a product, if it is one; `name` without `aten::`.
-pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, Why>> {
+pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, WhyUncounted>> {
     Some(match name {
         "mm" | "_int_mm" | "mm_out" => two(call, 0, None, Scaled::No),
         "addmm" | "_addmm_activation" | "addmm_" => two(call, 1, Some(0), Scaled::No),
@@ -65,16 +65,16 @@ enum Scaled {
     By { out_type: usize },
 }
 
-fn matrix(tensor: &Tensor) -> Result<[u64; 2], Why> {
+fn matrix(tensor: &Tensor) -> Result<[u64; 2], WhyUncounted> {
     tensor.dims.as_slice().try_into().map_err(|_| RANKS)
 }
 
-fn matrices(tensor: &Tensor) -> Result<[u64; 3], Why> {
+fn matrices(tensor: &Tensor) -> Result<[u64; 3], WhyUncounted> {
     tensor.dims.as_slice().try_into().map_err(|_| RANKS)
 }
 
 /// 2 m n k, of so many.
-pub(super) fn flops(batch: u64, m: u64, n: u64, k: u64) -> Result<u64, Why> {
+pub(super) fn flops(batch: u64, m: u64, n: u64, k: u64) -> Result<u64, WhyUncounted> {
     let all = [batch, m, n, k].into_iter().try_fold(2_u64, |all, one| all.checked_mul(one));
     all.ok_or(TOO_LARGE)
 }
@@ -90,14 +90,14 @@ fn gemm(
     b: &Tensor,
     added: Option<&Tensor>,
     [batch, m, n, k]: [u64; 4],
-) -> Result<Work, Why> {
+) -> Result<Work, WhyUncounted> {
     let out = [batch, m, n].into_iter().try_fold(1_u64, |all, one| all.checked_mul(one));
     let written = out.ok_or(TOO_LARGE)?.checked_mul(a.of.map_or(0, |of| of.bytes()));
     let work = Work::new(Family::Gemm, flops(batch, m, n, k)?);
     Ok(work.of(a.of).moves(read(a, b, added), written.filter(|_| a.of.is_some())))
 }
 
-fn two(call: &Call, at: usize, added: Option<usize>, scaled: Scaled) -> Result<Work, Why> {
+fn two(call: &Call, at: usize, added: Option<usize>, scaled: Scaled) -> Result<Work, WhyUncounted> {
     let (a, b) = (call.tensor(at)?, call.tensor(at + 1)?);
     let ([m, k], [k2, n]) = (matrix(a)?, matrix(b)?);
     if k != k2 {
@@ -111,7 +111,7 @@ fn two(call: &Call, at: usize, added: Option<usize>, scaled: Scaled) -> Result<W
     Ok(Work { written, ..work })
 }
 
-fn three(call: &Call, at: usize, added: Option<usize>) -> Result<Work, Why> {
+fn three(call: &Call, at: usize, added: Option<usize>) -> Result<Work, WhyUncounted> {
     let (a, b) = (call.tensor(at)?, call.tensor(at + 1)?);
     let ([batch, m, k], [batch2, k2, n]) = (matrices(a)?, matrices(b)?);
     if k != k2 {
@@ -124,13 +124,13 @@ fn three(call: &Call, at: usize, added: Option<usize>) -> Result<Work, Why> {
 }
 
 /// Products of a batch added up: one result.
-fn summed(work: Work, call: &Call) -> Result<Work, Why> {
+fn summed(work: Work, call: &Call) -> Result<Work, WhyUncounted> {
     let batch = matrices(call.tensor(1)?)?[0];
     Ok(Work { written: work.written.and_then(|bytes| bytes.checked_div(batch)), ..work })
 }
 
 /// Groups of rows, of columns or of the inner size; each row counts once.
-fn grouped(call: &Call, bias: usize, out_type: usize) -> Result<Work, Why> {
+fn grouped(call: &Call, bias: usize, out_type: usize) -> Result<Work, WhyUncounted> {
     let (a, b) = (call.tensor(0)?, call.tensor(1)?);
     // Which groups a row lies in is in a tensor of offsets: its size is their number.
     let groups = || (2..call.len()).filter_map(|at| call.maybe(at)).find(|t| t.dims.len() == 1);
@@ -154,7 +154,7 @@ fn grouped(call: &Call, bias: usize, out_type: usize) -> Result<Work, Why> {
     Ok(Work { written, ..work })
 }
 
-fn linear(call: &Call) -> Result<Work, Why> {
+fn linear(call: &Call) -> Result<Work, WhyUncounted> {
     let (a, b) = (call.tensor(0)?, call.tensor(1)?);
     let ((k, rows), [n, k2]) = (a.dims.split_last().ok_or(RANKS)?, matrix(b)?);
     if *k != k2 {
@@ -163,7 +163,7 @@ fn linear(call: &Call) -> Result<Work, Why> {
     gemm(a, b, call.maybe(2), [1, super::call::product(rows)?, n, *k])
 }
 
-fn vector(call: &Call, at: usize, added: Option<usize>) -> Result<Work, Why> {
+fn vector(call: &Call, at: usize, added: Option<usize>) -> Result<Work, WhyUncounted> {
     let (a, b) = (call.tensor(at)?, call.tensor(at + 1)?);
     let ([m, k], &[k2]) = (matrix(a)?, b.dims.as_slice()) else { return Err(RANKS) };
     if k != k2 {
@@ -172,7 +172,7 @@ fn vector(call: &Call, at: usize, added: Option<usize>) -> Result<Work, Why> {
     gemm(a, b, added.and_then(|at| call.maybe(at)), [1, m, 1, k])
 }
 
-fn dot(call: &Call) -> Result<Work, Why> {
+fn dot(call: &Call) -> Result<Work, WhyUncounted> {
     let (a, b) = (call.tensor(0)?, call.tensor(1)?);
     let (&[k], &[k2]) = (a.dims.as_slice(), b.dims.as_slice()) else { return Err(RANKS) };
     if k != k2 {
@@ -181,7 +181,7 @@ fn dot(call: &Call) -> Result<Work, Why> {
     gemm(a, b, None, [1, 1, 1, k])
 }
 
-fn outer(call: &Call) -> Result<Work, Why> {
+fn outer(call: &Call) -> Result<Work, WhyUncounted> {
     let (a, b) = (call.tensor(1)?, call.tensor(2)?);
     let (&[m], &[n]) = (a.dims.as_slice(), b.dims.as_slice()) else { return Err(RANKS) };
     gemm(a, b, call.maybe(0), [1, m, n, 1])

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, SpanOutline, ThreadIndex};
 
-use super::launched::{Launch, Started, launches};
+use super::launched::{Launch, WorkPattern, launches};
 use super::period::{self, Period};
 use super::step::{Estimate, Repeated, Step};
 use crate::communication::on_host::{HostCollectives, HostOperation};
@@ -91,8 +91,8 @@ fn between(process: ProcessIndex, events: &[Element], found: &Period) -> Vec<Ste
 
 /// Launches in order of time: of all work, or of kernels alone; of a graph, what ran first stands for all.
 fn elements(launches: &[Launch], copies: bool) -> Vec<Element> {
-    let mut symbols: FxHashMap<Started, u32> = FxHashMap::default();
-    let counts = |launch: &&Launch| copies || matches!(launch.what, Started::Kernel(_));
+    let mut symbols: FxHashMap<WorkPattern, u32> = FxHashMap::default();
+    let counts = |launch: &&Launch| copies || matches!(launch.what, WorkPattern::Kernel(_));
     let element = |launch: &Launch| {
         let next = symbols.len() as u32;
         let symbol = *symbols.entry(launch.what).or_insert(next);

@@ -51,7 +51,7 @@ pub(super) fn outermost(ranges: &mut Vec<StepRange>) {
 
 /// What a range of PyTorch's shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sign {
+pub(super) enum StepSign {
     /// An update of an optimizer.
     Update,
     /// A fetch of a data loader.
@@ -59,10 +59,10 @@ pub(super) enum Sign {
 }
 
 /// What a range of this kind and name shows, if anything.
-pub(super) fn sign_of(kind: SpanKind, name: &str) -> Option<Sign> {
+pub(super) fn sign_of(kind: SpanKind, name: &str) -> Option<StepSign> {
     match kind {
-        SpanKind::Annotation if name.starts_with(UPDATE) => Some(Sign::Update),
-        SpanKind::Annotation if name.starts_with(FETCH) => Some(Sign::Fetch),
+        SpanKind::Annotation if name.starts_with(UPDATE) => Some(StepSign::Update),
+        SpanKind::Annotation if name.starts_with(FETCH) => Some(StepSign::Fetch),
         _ => None,
     }
 }
@@ -80,7 +80,7 @@ pub(super) fn updates(file: &TraceFile, ranges: &[StepRange]) -> Vec<Step> {
     let mut steps = Vec::new();
     for (process, updates) in named(file, ranges, UPDATE) {
         let fetches = fetches.get(&process).map_or(&[][..], Vec::as_slice);
-        let ends = one_a_batch(ends_of_groups(&updates), fetches);
+        let ends = last_of_each_batch(ends_of_groups(&updates), fetches);
         let windows = Windows::of(file, process);
         let skipped = skipped::of_process(file, ranges, process, &updates).unwrap_or_default();
         steps.extend(between(process, &ends, fetches, &windows, &skipped, 0));
@@ -93,7 +93,7 @@ pub(super) fn update_count(file: &TraceFile, ranges: &[StepRange]) -> usize {
     let fetches = named(file, ranges, FETCH);
     let ends = named(file, ranges, UPDATE).into_iter().map(|(process, updates)| {
         let fetches = fetches.get(&process).map_or(&[][..], Vec::as_slice);
-        one_a_batch(ends_of_groups(&updates), fetches).len()
+        last_of_each_batch(ends_of_groups(&updates), fetches).len()
     });
     ends.sum()
 }
@@ -107,7 +107,7 @@ pub(super) fn attempted(
     fetches: &[StepRange],
 ) -> Vec<u64> {
     let updates = named(file, ranges, UPDATE).remove(&process).unwrap_or_default();
-    let mut ends = one_a_batch(ends_of_groups(&updates), fetches);
+    let mut ends = last_of_each_batch(ends_of_groups(&updates), fetches);
     ends.extend(skipped::of_process(file, ranges, process, &updates).unwrap_or_default());
     ends.sort_unstable();
     ends
@@ -149,7 +149,7 @@ pub(super) fn ends_of_groups(updates: &[StepRange]) -> Vec<u64> {
 /// Ends of steps: of updates that follow the same fetch, the last, where most fetches have several.
 /// So do two optimizers of one class, whose ranges have one name (a GAN's), and several updates by
 /// one batch.
-pub(super) fn one_a_batch(ends: Vec<u64>, fetches: &[StepRange]) -> Vec<u64> {
+pub(super) fn last_of_each_batch(ends: Vec<u64>, fetches: &[StepRange]) -> Vec<u64> {
     let fetched = |ns: &u64| fetches.partition_point(|fetch| fetch.end_ns <= *ns);
     let is_same = |a: &u64, b: &u64| fetched(a) == fetched(b);
     let groups: Vec<&[u64]> = ends.chunk_by(is_same).collect();

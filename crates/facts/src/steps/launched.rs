@@ -14,7 +14,7 @@ const GRAPH_LAUNCHES: [&str; 3] = ["cudaGraphLaunch", "cuGraphLaunch", "hipGraph
 
 /// A piece of work as it comes again in each step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Started {
+pub(super) enum WorkPattern {
     /// A kernel with this name.
     Kernel(NameId),
     /// A copy or memset of so many bytes.
@@ -28,7 +28,7 @@ pub(super) struct Launch {
     pub end_ns: u64,
     pub thread: ThreadIndex,
     /// What it started; of a graph, what ran first.
-    pub what: Started,
+    pub what: WorkPattern,
     /// Sum of the durations of what it started, ns.
     pub work_ns: u64,
     /// Of a launch of a graph: which, as far as that is known.
@@ -37,7 +37,7 @@ pub(super) struct Launch {
 
 /// What one correlation number is of.
 struct Correlated {
-    first: (u64, Started),
+    first: (u64, WorkPattern),
     work_ns: u64,
     graph: Option<u32>,
 }
@@ -59,11 +59,11 @@ pub(super) fn launches(file: &TraceFile) -> BTreeMap<ProcessIndex, Vec<Launch>> 
         of.work_ns += work_ns;
     };
     for row in file.blocks::<KernelOutline>().flatten() {
-        let first = (row.start_ns, Started::Kernel(row.name));
+        let first = (row.start_ns, WorkPattern::Kernel(row.name));
         add(row.process, row.correlation, first, row.duration_ns, row.graph);
     }
     for row in file.blocks::<MemoryCopy>().flatten() {
-        let first = (row.start_ns, Started::Copy(row.kind, row.bytes));
+        let first = (row.start_ns, WorkPattern::Copy(row.kind, row.bytes));
         add(row.process, row.correlation, first, row.duration_ns, row.graph);
     }
     if work.is_empty() {

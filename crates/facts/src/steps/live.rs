@@ -9,7 +9,7 @@ use tprof_trace::model::{MarkKind, ProcessIndex, SpanKind};
 
 use super::StepSource;
 use super::explicit::{number_at_end, number_of};
-use super::inherent::{self, Sign};
+use super::inherent::{self, StepSign};
 use super::step::{Step, StepRange};
 use super::windows::Windows;
 
@@ -34,7 +34,7 @@ pub fn shows_step(kind: SpanKind, name: &str) -> bool {
 /// Follows the steps of one file.
 #[derive(Debug, Default)]
 pub struct LiveSteps {
-    processes: BTreeMap<ProcessIndex, OfProcess>,
+    processes: BTreeMap<ProcessIndex, ProcessSteps>,
     counts: [u64; SOURCES],
     new: Vec<(usize, Step)>,
 }
@@ -47,9 +47,9 @@ const OPTIMIZER: usize = 3;
 const LOADER: usize = 4;
 
 #[derive(Debug, Default)]
-struct OfProcess {
+struct ProcessSteps {
     windows: Windows,
-    marked: Marked,
+    marked: MarkedSteps,
     updates: Vec<StepRange>,
     fetches: Vec<StepRange>,
     /// Number of the first end of updates that are kept.
@@ -64,7 +64,7 @@ struct OfProcess {
 
 /// Steps by marks.
 #[derive(Debug, Default)]
-struct Marked {
+struct MarkedSteps {
     last: Option<(u64, u64)>,
     /// Names do not end in numbers that rise.
     unnumbered: bool,
@@ -107,11 +107,11 @@ impl LiveSteps {
             return self.ended(source, is_whole.then_some(step));
         }
         match inherent::sign_of(kind, name) {
-            Some(Sign::Update) => {
+            Some(StepSign::Update) => {
                 of.updates.push(range);
                 of.has_new = true;
             }
-            Some(Sign::Fetch) => {
+            Some(StepSign::Fetch) => {
                 of.fetches.push(range);
                 let step = of.next_batch(range);
                 self.ended(LOADER, step);
@@ -154,7 +154,7 @@ impl LiveSteps {
         self.counts.iter().position(|count| *count > 0)
     }
 
-    fn of(&mut self, process: ProcessIndex) -> Option<&mut OfProcess> {
+    fn of(&mut self, process: ProcessIndex) -> Option<&mut ProcessSteps> {
         let has_room = self.processes.len() < MOST_PROCESSES;
         if !has_room && !self.processes.contains_key(&process) {
             return None;
@@ -168,7 +168,7 @@ impl LiveSteps {
     }
 }
 
-impl Marked {
+impl MarkedSteps {
     /// The step that a mark ends.
     fn next(&mut self, process: ProcessIndex, time_ns: u64, name: &str) -> Option<Step> {
         let by_name = number_at_end(name).filter(|_| !self.unnumbered);
@@ -182,7 +182,7 @@ impl Marked {
     }
 }
 
-impl OfProcess {
+impl ProcessSteps {
     /// The step by batches that a fetch ends.
     fn next_batch(&mut self, fetch: StepRange) -> Option<Step> {
         if self.last_fetch.is_some_and(|last| fetch.start_ns < last.end_ns) {
@@ -208,7 +208,7 @@ impl OfProcess {
         inherent::outermost(&mut self.updates);
         inherent::outermost(&mut self.fetches);
         let groups = inherent::ends_of_groups(&self.updates);
-        let mut ends = inherent::one_a_batch(groups.clone(), &self.fetches);
+        let mut ends = inherent::last_of_each_batch(groups.clone(), &self.fetches);
         if groups.len() < LEAST_GROUPS {
             return Vec::new();
         }

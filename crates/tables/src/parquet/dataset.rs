@@ -17,8 +17,8 @@ use crate::column::{Column, ColumnAbout, Sink};
 use crate::context::Context;
 use crate::each::{self, RANK_TABLES, RankTables};
 use crate::host_time::HostTimes;
-use crate::run::{NO_SUMS, Owned, RUN_TABLES, RunTable, read_run, run_columns};
-use crate::who::name_of;
+use crate::row_source::name_of;
+use crate::run::{NO_SUMS, OwnedCell, RUN_TABLES, RunTable, read_run, run_columns};
 
 /// Writes a dataset: `DIR/parquet`, or what the options name.
 ///
@@ -36,7 +36,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     let failed = |source| ExportError::Write { path: path.clone(), source };
     let name = options.run_name.map_or_else(|| name_of(run.path()), str::to_owned);
     let host_times = HostTimes::of(run, options);
-    let making = Making {
+    let making = ExportContext {
         dir: output.unfinished(),
         run: &name,
         selection: &selection,
@@ -82,7 +82,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
 }
 
 /// What all parts of an export share.
-struct Making<'a> {
+struct ExportContext<'a> {
     dir: &'a Path,
     run: &'a str,
     selection: &'a Selection<'a>,
@@ -92,14 +92,14 @@ struct Making<'a> {
 
 /// What was written of some ranks.
 #[derive(Default)]
-struct Part {
+struct ExportPart {
     written: Written,
     rows: Vec<(&'static str, u64)>,
 }
 
-impl Making<'_> {
+impl ExportContext<'_> {
     /// Each rank in files of its own.
-    fn each_apart(&self, files: &[(&RankFile, String)]) -> Vec<Result<Part, ExportError>> {
+    fn each_apart(&self, files: &[(&RankFile, String)]) -> Vec<Result<ExportPart, ExportError>> {
         parallel::each(files, |(file, name)| {
             let rank = match file.rank {
                 Some(rank) => format!("rank={rank}"),
@@ -115,7 +115,7 @@ impl Making<'_> {
         &self,
         files: &[(&RankFile, String)],
         ranks: usize,
-    ) -> Vec<Result<Part, ExportError>> {
+    ) -> Vec<Result<ExportPart, ExportError>> {
         let chunks: Vec<&[(&RankFile, String)]> = files.chunks(ranks.max(1)).collect();
         parallel::each(&chunks, |chunk| {
             // Of names, which differ: a rank that was started again has several files.
@@ -123,17 +123,17 @@ impl Making<'_> {
             let name = match chunk {
                 [first, .., last] => format!("ranks-{}-{}.parquet", of(&first.1), of(&last.1)),
                 [one] => format!("ranks-{}.parquet", of(&one.1)),
-                [] => return Ok(Part::default()),
+                [] => return Ok(ExportPart::default()),
             };
             let files: Vec<&RankFile> = chunk.iter().map(|(file, _)| *file).collect();
             self.write(PathBuf::from(name), &files)
         })
     }
 
-    fn write(&self, inside: PathBuf, files: &[&RankFile]) -> Result<Part, ExportError> {
+    fn write(&self, inside: PathBuf, files: &[&RankFile]) -> Result<ExportPart, ExportError> {
         let output = self.options.output.clone().unwrap_or_else(|| self.dir.to_owned());
         let failed = |source| ExportError::Write { path: output.clone(), source };
-        let mut part = Part::default();
+        let mut part = ExportPart::default();
         let mut dataset =
             Dataset { dir: self.dir, inside, open: Vec::new(), events: 0, options: self.options };
         for file in files {
@@ -212,7 +212,7 @@ fn run_table(dir: &Path, run: &str, table: &RunTable) -> io::Result<u64> {
     let path = directory.join(format!("{}.parquet", file_name(run)));
     let mut file = TableFile::begin(&path, table.name, &run_columns(table.name))?;
     for row in &table.rows {
-        file.row(row.iter().map(Owned::cell))?;
+        file.row(row.iter().map(OwnedCell::cell))?;
     }
     file.finish()
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use tprof_analyze::document::Document;
 use tprof_analyze::document::REPORT_VERSION;
-use tprof_analyze::{Kind, Made, Report};
+use tprof_analyze::{Kind, Report, Reports};
 
 use super::head::{self, Head};
 use super::kinds::{kind_name, report_kinds};
@@ -39,7 +39,7 @@ impl One<'_> {
 }
 
 /// The reports in the order in which they were asked for.
-fn in_order<'a>(made: &'a Made, kinds: &[String]) -> Vec<One<'a>> {
+fn in_order<'a>(made: &'a Reports, kinds: &[String]) -> Vec<One<'a>> {
     let reports = made.reports.iter().map(One::Report);
     let mut all: Vec<One> = reports.chain(made.documents.iter().map(One::Document)).collect();
     all.sort_by_key(|one| kinds.iter().position(|kind| kind == one.kind()));
@@ -47,7 +47,7 @@ fn in_order<'a>(made: &'a Made, kinds: &[String]) -> Vec<One<'a>> {
 }
 
 /// For a person: what all have in common first, then each under a heading.
-pub fn text(made: &Made, kinds: &[String], top: usize, form: Form) -> String {
+pub fn text(made: &Reports, kinds: &[String], top: usize, form: Form) -> String {
     let all = in_order(made, kinds);
     let mut page = Page::new(form);
     let mut problems: Vec<String> = Vec::new();
@@ -104,7 +104,7 @@ fn heading(kind: &str) -> String {
 }
 
 /// As one object; under `reports` each is what it would be by itself.
-pub fn json(made: &Made, kinds: &[String]) -> serde_json::Result<String> {
+pub fn json(made: &Reports, kinds: &[String]) -> serde_json::Result<String> {
     Ok(serde_json::to_string_pretty(&Several(&in_order(made, kinds)))? + "\n")
 }
 
@@ -138,7 +138,7 @@ impl Serialize for One<'_> {
 }
 
 /// Writes every table as a file `KIND.TABLE.csv` into a directory.
-pub fn write_csv(made: &Made, directory: &Path) -> Result<(), Failure> {
+pub fn write_csv(made: &Reports, directory: &Path) -> Result<(), Failure> {
     let failed = |what: &Path, error: &std::io::Error| {
         Failure::new(format!("cannot write `{}`", what.display()))
             .because(error, "-o with a writable directory")

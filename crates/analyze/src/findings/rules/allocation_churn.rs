@@ -8,7 +8,7 @@ use tprof_trace::model::{Sample, ThreadIndex, ThreadState};
 
 use super::host_part::{too_few, unseen_native, widest};
 use crate::base::intervals::Interval;
-use crate::findings::absent::Thing;
+use crate::findings::absent::SearchTarget;
 use crate::findings::finding::{Evidence, SourceLine, Track};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -20,7 +20,7 @@ use crate::rank::samples::{FrameFunctions, FunctionTable, Part};
 /// Samples of stacks within the heap's allocator.
 pub(super) struct AllocationChurn;
 
-const SAMPLE: Thing = Thing::new("sample of the heap's allocator");
+const SAMPLE: SearchTarget = SearchTarget::new("sample of the heap's allocator");
 
 impl Rule for AllocationChurn {
     fn name(&self) -> &'static str {

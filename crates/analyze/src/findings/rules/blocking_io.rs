@@ -2,7 +2,7 @@
 
 use tprof_facts::units::{bytes, duration};
 
-use super::host_part::{finding_at, hardly, host, is_found, waited, widest, with_lines};
+use super::host_part::{finding_at, host, is_found, too_little, waited, widest, with_lines};
 use super::sync_checkpoint;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -67,8 +67,8 @@ impl Rule for BlockingIo {
             let ns = left(Part::FileIo) + left(Part::Socket);
             let saving_ns = saving(Part::FileIo) + saving(Part::Socket);
             return match is_found(host, saving_ns) {
-                true => hardly(host, ns, "waiting for files and peers, but to save,"),
-                false => hardly(host, ns, "waiting for files and peers"),
+                true => too_little(host, ns, "waiting for files and peers, but to save,"),
+                false => too_little(host, ns, "waiting for files and peers"),
             };
         }
         Verdict::Found(found)

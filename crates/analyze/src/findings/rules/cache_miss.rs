@@ -105,7 +105,7 @@ impl Rule for CacheMiss {
             )
             .on_line(longest.and_then(|(_, frame)| line_of(frame)))
             .bound(bound)
-            .once_of(life_ns);
+            .spent_once(life_ns);
         Verdict::Found(vec![finding])
     }
 }

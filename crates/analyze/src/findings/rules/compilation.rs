@@ -78,7 +78,7 @@ impl Rule for Compilation {
                      compiles in any case. Let fewer shapes be compiled, and tune once.",
                 )
                 .bound(ns)
-                .once_of(life.length())
+                .spent_once(life.length())
                 .on_line(place.clone())
                 .local();
         // A first run compiles in any case, and a longer one as little.

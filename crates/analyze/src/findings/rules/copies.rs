@@ -3,7 +3,7 @@
 use tprof_facts::units::{bytes, duration};
 
 use crate::base::intervals::Cover;
-use crate::findings::absent::Thing;
+use crate::findings::absent::SearchTarget;
 use crate::findings::blocking::Blocking;
 use crate::findings::finding::Finding;
 use crate::findings::scene::{Copy, Scene};
@@ -12,7 +12,7 @@ use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times};
 
 /// What is wrong with some copies, in words.
-pub(super) struct Words {
+pub(super) struct CopyProblem {
     /// What is wrong.
     pub what: &'static str,
     /// What sort of copies: `asynchronous, to pageable memory`; empty if `what` has it.
@@ -30,7 +30,7 @@ pub(super) struct Words {
 /// Without them the threads have still their other work to do, and the devices
 /// theirs: no more is gained than the calls and copies take, nor than the device
 /// waits for the host or does nothing but these copies.
-pub(super) fn finding(scene: &Scene<'_>, copies: &[Copy], words: &Words) -> Finding {
+pub(super) fn finding(scene: &Scene<'_>, copies: &[Copy], words: &CopyProblem) -> Finding {
     let rank = &scene.rank;
     let on_device = Cover::of(copies.iter().map(Copy::interval)).intersection(&scene.window);
     let mut calls: Vec<usize> = copies.iter().filter_map(|copy| copy.call).collect();
@@ -78,8 +78,8 @@ pub(super) fn finding(scene: &Scene<'_>, copies: &[Copy], words: &Words) -> Find
 /// Copies or memsets with calls that hold their thread.
 pub(super) fn judge_synchronous(
     scene: &Scene<'_>,
-    thing: &Thing,
-    words: &Words,
+    thing: &SearchTarget,
+    words: &CopyProblem,
     is_one: impl Fn(&Copy) -> bool,
 ) -> Verdict {
     if let Some(verdict) = scene.no_device() {

@@ -2,7 +2,7 @@
 
 use tprof_facts::units::{duration, percent};
 
-use super::host_part::{amount, finding_at, hardly, host, is_found, widest, with_lines};
+use super::host_part::{amount, finding_at, host, is_found, too_little, widest, with_lines};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -32,7 +32,7 @@ impl Rule for DataInline {
         places.retain(|(place, _)| is_inline(place));
         let ns = places.iter().map(|(_, time)| time.ns).sum();
         if !is_found(host, ns) {
-            return hardly(host, ns, "loading data in the driving thread");
+            return too_little(host, ns, "loading data in the driving thread");
         }
         let on_core_ns: u64 = places.iter().map(|(_, time)| time.running_ns).sum();
         let loads = format!(

@@ -5,14 +5,14 @@ use std::cmp::Reverse;
 use tprof_facts::units::{duration, percent};
 
 use super::host_part::{
-    amount, at_places, finding_at, finding_in, hardly, host, is_found, modules, waited, widest,
+    amount, at_places, finding_at, finding_in, host, is_found, modules, too_little, waited, widest,
     with_lines,
 };
 use crate::findings::finding::Finding;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::host::{Doing, OtherCause, Place, RankHost, WallTime, WorkersTime};
+use crate::host::{OtherCause, Place, RankHost, ThreadAtPlace, WallTime, WorkersTime};
 use crate::rank::samples::Part;
 
 /// Share of the workers' time without a core from which more workers gain nothing.
@@ -46,7 +46,7 @@ impl Rule for DataWait {
         let found: Vec<Finding> = made.into_iter().chain(starts).collect();
         match found.is_empty() {
             false => Verdict::Found(found),
-            true => hardly(host, all_ns + host.for_start.length(), "waiting for data"),
+            true => too_little(host, all_ns + host.for_start.length(), "waiting for data"),
         }
     }
 }
@@ -120,13 +120,13 @@ fn of_starting(scene: &Scene<'_>, host: &RankHost, ns: u64) -> Finding {
 }
 
 /// What a thread of the same process did.
-fn of_thread(maker: &Doing) -> String {
+fn of_thread(maker: &ThreadAtPlace) -> String {
     let part = maker.place.part.word();
     let (thread, place, ns) = (&maker.thread, maker.place.shown(), duration(maker.ns));
     format!("Meanwhile {thread} is in {place} for {ns}, most of that {part}.")
 }
 
-fn of_maker(maker: &Doing) -> String {
+fn of_maker(maker: &ThreadAtPlace) -> String {
     format!(
         "Shorten what {} does in {} ({}), begin it earlier, or do other work before the wait.",
         maker.thread,
@@ -146,15 +146,18 @@ fn of_alone(host: &RankHost) -> Option<String> {
     let (process, ns) = host.workers.alone?;
     let made = &host.made;
     let most = if waits_most(made) { made.waiting.first() } else { made.running.first() };
-    let doing =
-        host.without_data.doings.iter().find(|doing| doing.process == process && doing.is_first)?;
+    let other = host
+        .without_data
+        .threads
+        .iter()
+        .find(|other| other.process == process && other.is_first)?;
     Some(format!(
         "Divide {} more evenly among the workers (smaller tasks, the longest first, chunksize=1), or \
          make it cheaper: for {} only one of them worked, most often {}, while the others waited for \
          tasks.",
         most?.0.shown(),
         duration(ns),
-        doing.thread,
+        other.thread,
     ))
 }
 

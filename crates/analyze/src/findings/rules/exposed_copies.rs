@@ -6,7 +6,7 @@ use tprof_facts::units::{bytes, duration};
 use tprof_trace::model::{CopyKind, MemoryKind};
 
 use crate::base::intervals::{Cover, Union};
-use crate::findings::absent::Thing;
+use crate::findings::absent::SearchTarget;
 use crate::findings::finding::Finding;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -17,7 +17,8 @@ use crate::rank::{Work, WorkKind};
 /// Copies that kernels on the same stream wait for.
 pub(super) struct ExposedCopies;
 
-const COPY: Thing = Thing::new("asynchronous copy of pinned memory, or between devices");
+const COPY: SearchTarget =
+    SearchTarget::new("asynchronous copy of pinned memory, or between devices");
 const ADVICE: &str = "Copy on a stream of its own (torch.cuda.Stream) and order the two with events: \
     the copy waits for the kernel that makes its data, and only what uses or overwrites the copied \
     memory waits for the copy. With two buffers in turn one is copied while the other is computed.";

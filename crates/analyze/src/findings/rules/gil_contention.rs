@@ -1,7 +1,8 @@
 //! GilContention: the driving thread waits for Python's global lock, or for threads that do.
 
 use super::host_part::{
-    at_places, delayed_threads, finding, hardly, host, is_found, line, waited, widest, with_lines,
+    at_places, delayed_threads, finding, host, is_found, line, too_little, waited, widest,
+    with_lines,
 };
 use crate::findings::finding::Finding;
 use crate::findings::rule::Rule;
@@ -31,7 +32,7 @@ impl Rule for GilContention {
         let found: Vec<Finding> = own.into_iter().chain(threads.flatten()).collect();
         match found.is_empty() {
             false => Verdict::Found(found),
-            true => hardly(host, ns, "waiting for the GIL"),
+            true => too_little(host, ns, "waiting for the GIL"),
         }
     }
 }

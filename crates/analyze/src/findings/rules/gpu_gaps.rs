@@ -81,12 +81,12 @@ fn causes(scene: &Scene<'_>, gaps: &[&Gap]) -> String {
         );
     }
     let late_gaps: Vec<&Gap> = gaps.iter().filter(|gap| gap.late().length() > 0).copied().collect();
-    let doing = host_activity(scene, &late_gaps);
+    let other = host_activity(scene, &late_gaps);
     if late > 0 {
         let host = duration(scene.per_step(late));
-        text += &match doing.as_str() {
+        text += &match other.as_str() {
             "" => format!(" For {host} the host had launched nothing."),
-            doing => format!(" For {host} the host had launched nothing; it was in {doing}."),
+            other => format!(" For {host} the host had launched nothing; it was in {other}."),
         };
     }
     text

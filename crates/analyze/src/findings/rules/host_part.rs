@@ -8,7 +8,7 @@ use crate::findings::finding::{Evidence, Finding, SourceLine, Track};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::host::{LONGEST, Place, RankHost, WallTime};
-use crate::rank::samples::{Part, Shared};
+use crate::rank::samples::{Part, UnsampledShare};
 
 /// Share of the judged time that may be unknown where a part counts as absent.
 const MOST_UNKNOWN: f64 = 0.25;
@@ -64,7 +64,7 @@ pub(super) fn unseen_native(scene: &Scene<'_>) -> Option<Verdict> {
 }
 
 /// That parts take too little time to be found, or that too much is unknown for that.
-pub(super) fn hardly(host: &RankHost, ns: u64, what: &str) -> Verdict {
+pub(super) fn too_little(host: &RankHost, ns: u64, what: &str) -> Verdict {
     let share = |ns: u64| ns as f64 / host.ledger.wall_ns.max(1) as f64;
     let unknown = share(host.ledger.ns(Part::Unknown));
     if unknown >= MOST_UNKNOWN {
@@ -129,13 +129,13 @@ pub(super) fn amount(host: &RankHost, ns: u64) -> String {
 pub(super) fn waited(host: &RankHost, places: &[(&Place, &WallTime)]) -> String {
     let ns = places.iter().map(|(_, time)| time.ns).sum::<u64>();
     let share = ns as f64 / host.ledger.wall_ns.max(1) as f64;
-    let mut shared = Shared::default();
+    let mut shared = UnsampledShare::default();
     places.iter().for_each(|(_, time)| shared.add(&time.shared));
     format!("{} ({})", about(ns, &shared), percent(share))
 }
 
 /// Time with the error of what was given to it of waits without a stack.
-fn about(ns: u64, shared: &Shared) -> String {
+fn about(ns: u64, shared: &UnsampledShare) -> String {
     let error_ns = (1.96 * shared.variance().sqrt()).round() as u64;
     match error_ns {
         0 => duration(ns),
@@ -204,7 +204,7 @@ pub(super) fn delayed_threads(
     }
     let seen = format!(
         "It waits for {} for other threads; these wait {} ({} of their time together) {for_what}: {}.",
-        amount(host, host.awaiting.kept_ns),
+        amount(host, host.awaiting.blocked_ns),
         duration(delay.ns),
         percent(delay.share),
         at_places(&delay.places)
@@ -259,7 +259,7 @@ pub(super) fn with_lines(sentence: &str, places: &[(&Place, &WallTime)]) -> Stri
 
 /// The places with most of some time: `f (a.py:3) 1.2 s, g (b.py:7) 0.2 s`.
 fn lines(places: &[(&Place, &WallTime)]) -> String {
-    let mut sums: Vec<(String, u64, Shared)> = Vec::new();
+    let mut sums: Vec<(String, u64, UnsampledShare)> = Vec::new();
     for (place, time) in places.iter().filter(|(place, _)| !place.function.is_empty()) {
         let shown = place.shown();
         match sums.iter_mut().find(|(known, ..)| *known == shown) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tprof_facts::functions::in_sentence;
 use tprof_facts::units::{counted, duration, percent};
 
-use super::host_part::{amount, finding_at, hardly, host, is_found, line, too_few};
+use super::host_part::{amount, finding_at, host, is_found, line, too_few, too_little};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -53,7 +53,7 @@ impl Rule for HotFunction {
         let few = functions.first().and_then(|places| too_few(scene, samples(places)));
         functions.retain(|places| too_few(scene, samples(places)).is_none());
         if functions.is_empty() {
-            return few.unwrap_or_else(|| hardly(host, most_ns, "the hottest function"));
+            return few.unwrap_or_else(|| too_little(host, most_ns, "the hottest function"));
         }
         let found = functions.iter().take(MOST).map(|places| {
             let ns = sum(places);

@@ -21,7 +21,7 @@ impl MachineLoad {
     /// Of a rank's judged time.
     pub fn of(file: &TraceFile, host: &RankHost) -> MachineLoad {
         let window = host.life.window;
-        let others = host.without_core.running().map(|doing| doing.ns + doing.outside_ns);
+        let others = host.without_core.running().map(|other| other.ns + other.outside_ns);
         let own_ns = host.ledger.running_ns + others.sum::<u64>();
         MachineLoad {
             busy_cores: busy(&readings(file, counter::HOST_BUSY_CORES), window),

@@ -79,7 +79,7 @@ fn finding(scene: &Scene<'_>, all: &[Again<'_>]) -> Finding {
         .at(places(frames()));
     match (in_steps.is_empty(), compiling.is_empty()) {
         (false, _) => finding.bound(in_steps.length()),
-        (true, false) => finding.bound(compiling.length()).once_of(logged_ns(scene)),
+        (true, false) => finding.bound(compiling.length()).spent_once(logged_ns(scene)),
         (true, true) => finding.unknown_gain("nothing joins the log's times to the run's clock"),
     }
 }

@@ -9,7 +9,7 @@ use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
-use crate::host::{RankHost, Start};
+use crate::host::{RankHost, WindowStart};
 use crate::rank::samples::Part;
 
 /// Shorter start-ups of Python are those of every program.
@@ -70,7 +70,7 @@ impl Rule for StartUp {
         let mut finding = scene
             .finding("the job takes long to begin")
             .bound(ns)
-            .once_of(life_ns)
+            .spent_once(life_ns)
             .seen(seen)
             .advice(
                 "Import where it is used, leave out what is not, and keep environments on a local \
@@ -97,8 +97,8 @@ fn until_work_ns(scene: &Scene<'_>, host: &RankHost) -> u64 {
 /// What ends start-up, in words.
 fn until(scene: &Scene<'_>, host: &RankHost) -> &'static str {
     match host.life.start {
-        Start::FirstStep => "its first step",
-        Start::FirstBatch => "its first batch",
+        WindowStart::FirstStep => "its first step",
+        WindowStart::FirstBatch => "its first batch",
         _ if until_work_ns(scene, host) > host.start_up.wall_ns => "its first work on a device",
         _ => "its imports are done",
     }

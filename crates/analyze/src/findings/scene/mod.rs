@@ -22,7 +22,7 @@ use crate::base::intervals::{Cover, Interval};
 use crate::base::parallel;
 use crate::document::Machine;
 pub(super) use crate::gpu::gpu_time::Gap;
-use crate::gpu::gpu_time::beginning::Beginning;
+use crate::gpu::gpu_time::beginning::RecordingStart;
 use crate::host::RankHost;
 use crate::program::flops::Modelled;
 pub(super) use crate::rank::call_names as calls;
@@ -107,7 +107,7 @@ impl<'a> Scene<'a> {
             let idle = window.without(&of_devices(rank, |busy| &busy.any));
             let work = rank.all_work();
             let gaps = Gap::all(rank, &idle, &work);
-            let unknown = Beginning::of(rank).unknown(rank, &gaps, &work);
+            let unknown = RecordingStart::of(rank).unknown(rank, &gaps, &work);
             let (idle, gaps) = match unknown.is_empty() {
                 true => (idle, gaps),
                 false => {
@@ -188,7 +188,7 @@ impl<'a> Scene<'a> {
     }
 
     /// `a step`, or what stands for it.
-    pub fn a_step(&self) -> &'static str {
+    pub fn per_step_word(&self) -> &'static str {
         if self.steps > 0 { "a step" } else { "in all" }
     }
 

@@ -6,7 +6,7 @@ use tprof_trace::model::{NameId, SpanKind};
 use super::Scene;
 use super::copies::Copy;
 use crate::base::intervals::Cover;
-use crate::rank::{HostSpan, Stated, Work};
+use crate::rank::{HostSpan, SpanPurpose, Work};
 
 impl Scene<'_> {
     /// Calls of the main threads with a name that passes, in the window.
@@ -52,23 +52,24 @@ impl Scene<'_> {
     }
 
     /// Whether a host span of these kinds that states this was recorded at all.
-    pub fn has_spans(&self, kinds: &[SpanKind], stated: Stated) -> bool {
+    pub fn has_spans(&self, kinds: &[SpanKind], stated: SpanPurpose) -> bool {
         let mut states = self.states(stated);
         kinds.iter().flat_map(|kind| self.rank.spans(*kind)).any(&mut states)
     }
 
     /// Host spans of the main threads of these kinds that state this.
-    pub fn spans_stated(&self, kinds: &[SpanKind], stated: Stated) -> Vec<&HostSpan> {
+    pub fn spans_stated(&self, kinds: &[SpanKind], stated: SpanPurpose) -> Vec<&HostSpan> {
         let mut states = self.states(stated);
         let spans = kinds.iter().flat_map(|kind| self.rank.spans(*kind));
         spans.filter(|span| self.main_threads.contains(span.thread) && states(span)).collect()
     }
 
-    fn states(&self, stated: Stated) -> impl FnMut(&HostSpan) -> bool {
+    fn states(&self, stated: SpanPurpose) -> impl FnMut(&HostSpan) -> bool {
         let mut known: FxHashMap<(NameId, NameId), bool> = FxHashMap::default();
         move |span| {
             *known.entry((span.name, span.args)).or_insert_with(|| {
-                Stated::of(self.rank.name(span.name), self.rank.name(span.args)) == Some(stated)
+                SpanPurpose::of(self.rank.name(span.name), self.rank.name(span.args))
+                    == Some(stated)
             })
         }
     }

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use super::Scene;
 use crate::base::intervals::{Cover, Interval};
 use crate::findings::finding::SourceLine;
-use crate::gpu::gpu_time::beginning::Beginning;
+use crate::gpu::gpu_time::beginning::RecordingStart;
 use crate::gpu::gpu_time::{BusyTimes, CAUSES, IdleCause, Threads, Waterfall, main_line};
 use crate::host::Place;
 use crate::rank::of_devices;
@@ -29,7 +29,7 @@ impl Scene<'_> {
             let any = of_devices(self.rank, |busy| &busy.any);
             let busy =
                 BusyTimes { any: &any, compute: &self.compute, communication: &self.communication };
-            let beginning = Beginning::of(self.rank);
+            let beginning = RecordingStart::of(self.rank);
             let known = (&threads, &beginning);
             let work = self.rank.all_work();
             let waterfall = Waterfall::of(self.rank, known, &self.window, &busy, &work);
@@ -90,7 +90,7 @@ impl Scene<'_> {
             of_devices(self.rank, |busy| &busy.communication),
         ];
         let busy = BusyTimes { any: &any, compute: &compute, communication: &communication };
-        let known = (threads, &Beginning::of(self.rank));
+        let known = (threads, &RecordingStart::of(self.rank));
         let waterfall = Waterfall::of(self.rank, known, &outside, &busy, &self.rank.all_work());
         let places = waterfall.places(self.rank, threads, IdleCause::Compile);
         let line = main_line(&places).map(line_of);

@@ -7,7 +7,7 @@ use super::super::RULES;
 use super::super::outcome::RankFindings;
 use super::super::scene::Scene;
 use super::job::{Job, MS};
-use crate::document::RankAt;
+use crate::document::RankContext;
 use crate::rank::{Needs, RankTrace};
 
 #[test]
@@ -28,7 +28,7 @@ fn a_cache_miss_costs_its_share_of_the_jobs_life() {
         phases.sum::<u64>() * 1000
     };
     let scene = Scene::of(&rank, Clock::default());
-    let at = RankAt {
+    let at = RankContext {
         rank: Some(0),
         label: "rank 0".to_owned(),
         file: String::new(),

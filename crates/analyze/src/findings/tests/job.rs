@@ -9,7 +9,7 @@ use tprof_trace::model::{
 use super::super::RULES;
 use super::super::outcome::{Outcome, RankFindings};
 use super::super::scene::Scene;
-use crate::document::RankAt;
+use crate::document::RankContext;
 use crate::fixture::Fixture;
 use crate::rank::{Needs, RankTrace};
 
@@ -146,7 +146,7 @@ pub fn ask(file: &TraceFile, rule: &str) -> Outcome {
 pub fn judged(file: &TraceFile, label: &str) -> RankFindings {
     let rank = RankTrace::load(file, Needs::ALL);
     let scene = Scene::of(&rank, Clock::default());
-    let at = RankAt {
+    let at = RankContext {
         rank: Some(0),
         label: label.to_owned(),
         file: String::new(),

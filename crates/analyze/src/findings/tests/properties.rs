@@ -106,7 +106,7 @@ proptest! {
         stragglers::judge(&mut turned);
         let summed = |ranks: &[RankFindings]| {
             let found = joined(ranks);
-            let one = |j: &super::super::join::Joined<'_>| {
+            let one = |j: &super::super::join::JoinedFinding<'_>| {
                 (j.rule, j.finding.subject.clone(), j.bound_ns(), j.severity(), j.ranks.len())
             };
             let mut rows: Vec<_> = found.iter().map(one).collect();

@@ -18,8 +18,8 @@ use choices::Choices;
 pub(crate) use links::Links;
 pub use times::Times;
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
-use crate::gpu::outside::{LeftOut, add_left_out};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
+use crate::gpu::outside::{LeftOutRows, add_left_out};
 use crate::rank::collectives::{Operation, operations};
 use crate::rank::{Needs, RankTrace, WINDOW_NEEDS};
 
@@ -55,7 +55,7 @@ pub struct CollectiveTimes {
     pub without_kernel: u64,
     choices: Choices,
     channels: ChannelSums,
-    left_out: LeftOut,
+    left_out: LeftOutRows,
 }
 
 impl CollectiveTimes {
@@ -95,10 +95,10 @@ impl Analysis for Comm {
         WINDOW_NEEDS | Needs::COLLECTIVES
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> CollectiveTimes {
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankContext, _: &Options) -> CollectiveTimes {
         let (mut operations, without_kernel) = operations(rank);
         let judged = rank.judged();
-        let mut left_out = LeftOut::of(rank);
+        let mut left_out = LeftOutRows::of(rank);
         operations.retain(|operation| {
             let is_judged = judged.holds(operation.work, operation.start_ns);
             left_out.count(is_judged, operation.duration_ns, || operation.name.clone());
@@ -109,7 +109,7 @@ impl Analysis for Comm {
         CollectiveTimes { channels, left_out, ..times }
     }
 
-    fn join(&self, parts: Vec<(RankAt, CollectiveTimes)>, _options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, CollectiveTimes)>, _options: &Options) -> Body {
         let mut body = tables::body(&parts);
         let left_out = parts.iter().map(|(at, part)| (at, &part.left_out));
         add_left_out(&mut body, "collectives", &["comm", "comm_by_rank"], left_out);

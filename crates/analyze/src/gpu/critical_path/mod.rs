@@ -17,7 +17,7 @@ use walk::critical_path;
 use crate::base::intervals::Interval;
 use crate::base::parallel;
 use crate::document::{
-    Analysis, Body, DocumentKind, Named, Options, RankAt, boxed, text_and_number,
+    Analysis, Body, DocumentKind, OptionMatches, Options, RankContext, boxed, text_and_number,
 };
 use crate::rank::{HostSpan, Needs, PROFILER_STEP, RankTrace, WINDOW_NEEDS};
 
@@ -41,17 +41,22 @@ impl Analysis for CriticalPath {
         Needs::ALL_SPANS | WINDOW_NEEDS | Needs::SYNCHRONIZATIONS
     }
 
-    fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<Named> {
+    fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<OptionMatches> {
         let Some(within) = options.within_text() else {
             return Vec::new();
         };
         let spans = ranges(options.hta).iter().flat_map(|kind| rank.spans(*kind));
         let name = |span: &HostSpan| rank.name(span.name).to_owned();
         let option = ("--within", "annotations and NVTX ranges");
-        vec![Named::of(option, text_and_number(within), spans, name)]
+        vec![OptionMatches::of(option, text_and_number(within), spans, name)]
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> Option<PathTimes> {
+    fn rank(
+        &self,
+        rank: &RankTrace<'_>,
+        _at: &RankContext,
+        options: &Options,
+    ) -> Option<PathTimes> {
         let window = window(rank, options)?;
         if options.hta {
             let outcome = hta::critical_path(rank, window)?;
@@ -64,7 +69,7 @@ impl Analysis for CriticalPath {
         Some(PathTimes::of(rank, &path))
     }
 
-    fn join(&self, parts: Vec<(RankAt, Option<PathTimes>)>, options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, Option<PathTimes>)>, options: &Options) -> Body {
         tables::body(&parts, options)
     }
 }

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::Value;
 use tprof_trace::model::{Allocator, DeviceAllocation, MemoryKind, ProcessIndex, counter};
 
-use super::stream_pools::{Held, HeldBytes, held_at};
-use crate::document::{Cell, Column, RankAt, Table, Unit};
+use super::stream_pools::{HeldBytes, PoolHoldings, held_at};
+use crate::document::{Cell, Column, RankContext, Table, Unit};
 use crate::gpu::report_gpu::FileSamples;
 use crate::rank::RankTrace;
 
@@ -58,7 +58,7 @@ fn is_on_device(row: &DeviceAllocation) -> bool {
 pub(super) fn readings(
     rank: &RankTrace<'_>,
     rows: &[DeviceAllocation],
-    pools: &Held,
+    pools: &PoolHoldings,
     samples: &FileSamples,
 ) -> Vec<DriverReadings> {
     let uuids: HashMap<(ProcessIndex, u32), &str> = (rank.file.devices().iter())
@@ -123,9 +123,9 @@ impl LiveBytes {
 /// Each device of each host at the reading with most memory in use, of several with as much the one with
 /// most recorded; all ranks together.
 pub(super) fn gaps<'p>(
-    parts: impl Iterator<Item = (&'p RankAt, &'p str, &'p [DriverReadings])>,
+    parts: impl Iterator<Item = (&'p RankContext, &'p str, &'p [DriverReadings])>,
 ) -> Vec<DriverGap> {
-    type Ranks<'p> = Vec<(&'p RankAt, &'p DriverReadings)>;
+    type Ranks<'p> = Vec<(&'p RankContext, &'p DriverReadings)>;
     let mut devices: BTreeMap<(&str, u32, &str), Ranks<'p>> = BTreeMap::new();
     for (at, host, readings) in parts {
         for one in readings {
@@ -136,7 +136,7 @@ pub(super) fn gaps<'p>(
         let all = ranks.iter().flat_map(|(at, one)| one.readings.iter().map(move |row| (at, row)));
         let (at, most) = all.max_by_key(|(_, (_, used, recorded))| (*used, *recorded))?;
         let (time_ns, used_bytes, _) = *most;
-        let had = |(_, one): &(&RankAt, &DriverReadings)| {
+        let had = |(_, one): &(&RankContext, &DriverReadings)| {
             let after = one.readings.partition_point(|(time, ..)| *time <= time_ns);
             one.readings[..after].last().map_or(0, |(.., recorded)| *recorded)
         };

@@ -20,7 +20,7 @@ mod within;
 
 use tprof_trace::model::DeviceAllocation;
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::gpu::report_gpu::of_file;
 use crate::rank::{Needs, RankTrace};
 use driver::DriverReadings;
@@ -89,7 +89,7 @@ impl Analysis for DeviceMemory {
         Needs::ALLOCATIONS | Needs::OPERATORS | Needs::ANNOTATIONS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> RankDeviceMemory {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> RankDeviceMemory {
         let placed = frees::place(&rank.allocations);
         let (rows, resets) = resets::expand(&placed);
         let mut pools = of_rows(rank, &rows, &resets);
@@ -106,7 +106,7 @@ impl Analysis for DeviceMemory {
         RankDeviceMemory { pools, sites, resets, sources, variables, host, driver, snapshot }
     }
 
-    fn join(&self, parts: Vec<(RankAt, RankDeviceMemory)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, RankDeviceMemory)>, _: &Options) -> Body {
         tables::body(&parts)
     }
 }

@@ -1,7 +1,7 @@
 //! The tables of memory snapshots.
 
 use super::snapshot::{MemorySnapshot, SegmentSums};
-use crate::document::{Cell, Column, RankAt, Table, Unit, View};
+use crate::document::{Cell, Column, RankContext, Table, Unit, View};
 
 const NO_SEGMENTS: &str = "the snapshot holds no segment: the allocator had no device memory";
 const NO_REQUESTED: &str = "the snapshot has no requested sizes of its blocks";
@@ -10,7 +10,7 @@ const NO_HISTORY: &str = "no history; _record_memory_history() before the work r
 const NO_TIMES: &str = "entries of this snapshot have no times, only an order";
 
 /// Ranks that are memory snapshots.
-pub(super) type Parts<'p> = Vec<(&'p RankAt, &'p MemorySnapshot)>;
+pub(super) type Parts<'p> = Vec<(&'p RankContext, &'p MemorySnapshot)>;
 
 /// Tables of the ranks that are memory snapshots; none if no rank is.
 pub(super) fn tables(parts: &Parts<'_>) -> Vec<Table> {
@@ -196,7 +196,7 @@ fn settings(parts: &Parts<'_>) -> Table {
 }
 
 /// A moment on the run's clock; missing where it is only a place in an order.
-pub(super) fn moment(at: &RankAt, timed: bool, time_ns: u64) -> Cell {
+pub(super) fn moment(at: &RankContext, timed: bool, time_ns: u64) -> Cell {
     Cell::known(timed.then(|| at.clock.since_start(time_ns)), NO_TIMES)
 }
 

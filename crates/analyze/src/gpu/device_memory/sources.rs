@@ -5,7 +5,7 @@ use tprof_facts::units::counted;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{DeviceAllocation, MemoryKind};
 
-use crate::document::{Cell, Column, RankAt, Table, Unit, View};
+use crate::document::{Cell, Column, RankContext, Table, Unit, View};
 
 const ONE_SOURCE: &str =
     "CUPTI recorded no memory beside the hooks, the run is not over, or only a cycle is reported";
@@ -71,7 +71,9 @@ pub(super) fn without_stacks(
 }
 
 /// The table of them.
-pub(super) fn sources<'p>(parts: impl Iterator<Item = (&'p RankAt, Option<RecordedBy>)>) -> Table {
+pub(super) fn sources<'p>(
+    parts: impl Iterator<Item = (&'p RankContext, Option<RecordedBy>)>,
+) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("both", "both", Unit::Count),

@@ -13,7 +13,7 @@ pub(super) type HeldBytes = BTreeMap<u64, u64>;
 
 /// What the pools of a file hold.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct PoolHoldings {
     /// By device as its process numbers it.
     pub by_process: BTreeMap<(ProcessIndex, u32), HeldBytes>,
     /// By number of the device, of all processes.
@@ -21,7 +21,7 @@ pub(super) struct Held {
 }
 
 /// Of a file.
-pub(super) fn held(file: &TraceFile) -> Held {
+pub(super) fn held(file: &TraceFile) -> PoolHoldings {
     let mut readings: Vec<(u64, ProcessIndex, u32, u64)> = file
         .counters()
         .iter()
@@ -29,7 +29,7 @@ pub(super) fn held(file: &TraceFile) -> Held {
         .filter_map(|row| Some((row.time_ns, row.process?, row.device?, row.value as u64)))
         .collect();
     readings.sort_unstable();
-    let mut held = Held::default();
+    let mut held = PoolHoldings::default();
     for (time_ns, process, device, bytes) in readings {
         held.by_process.entry((process, device)).or_default().insert(time_ns, bytes);
         let of_device = held.by_process.iter().filter(|((_, of), _)| *of == device);
@@ -45,7 +45,7 @@ pub(super) fn held_at(held: &HeldBytes, time_ns: u64) -> u64 {
 }
 
 /// Adds it to the memory of pools that were replayed.
-pub(super) fn add_held(pools: &mut [PoolMemory], held: &Held) {
+pub(super) fn add_held(pools: &mut [PoolMemory], held: &PoolHoldings) {
     for memory in pools.iter_mut().filter(|memory| memory.pool.allocator == Allocator::Pool) {
         let Some(held) = memory.pool.device.and_then(|device| held.by_number.get(&device)) else {
             continue;

@@ -12,7 +12,7 @@ use crate::rank::call_names::is_wait;
 use crate::rank::{RankTrace, StreamIndex};
 
 /// The beginning of a rank's recording.
-pub(crate) struct Beginning {
+pub(crate) struct RecordingStart {
     /// Of each stream, the first work with a recorded launch.
     first_of: FxHashMap<StreamIndex, usize>,
     /// The first of all of these; none if no launch was recorded.
@@ -23,8 +23,8 @@ pub(crate) struct Beginning {
     waits: Cover,
 }
 
-impl Beginning {
-    pub(crate) fn of(rank: &RankTrace<'_>) -> Beginning {
+impl RecordingStart {
+    pub(crate) fn of(rank: &RankTrace<'_>) -> RecordingStart {
         let mut first_of: FxHashMap<StreamIndex, usize> = FxHashMap::default();
         let launched = |at: &usize| rank.launches.call_of(*at).is_some();
         for at in (0..rank.work.len()).filter(launched) {
@@ -37,7 +37,7 @@ impl Beginning {
         let waits = waits.filter(|call| is_wait(rank.name(call.name)));
         let waits =
             Cover::of(waits.map(|call| Interval::new(call.start_ns, call.end_ns().min(first_ns))));
-        Beginning { first_of, first, end_ns, waits }
+        RecordingStart { first_of, first, end_ns, waits }
     }
 
     /// The part of these gaps of devices with this work in which they may have had work that the

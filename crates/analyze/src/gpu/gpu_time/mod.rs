@@ -19,9 +19,9 @@ mod timeline;
 mod waterfall;
 
 use crate::base::intervals::Cover;
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::rank::{Busy, DeviceWindow, Needs, RankTrace};
-use beginning::Beginning;
+use beginning::RecordingStart;
 
 pub use cause::{CAUSES, IdleCause};
 pub use gaps::Gap;
@@ -48,13 +48,13 @@ impl Analysis for GpuTime {
         Needs::ALL
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Self::Part {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> Self::Part {
         of_devices(rank, None, |threads, waterfall, window| {
             tables::WaterfallRows::of(rank, threads, waterfall, window)
         })
     }
 
-    fn join(&self, parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, Self::Part)>, _: &Options) -> Body {
         tables::body(&parts)
     }
 }
@@ -68,7 +68,7 @@ pub(crate) fn of_devices<T>(
     if rank.work.is_empty() {
         return Vec::new();
     }
-    let (threads, beginning) = (Threads::of(rank), Beginning::of(rank));
+    let (threads, beginning) = (Threads::of(rank), RecordingStart::of(rank));
     let work = rank.work_by_device();
     let of_device = |(busy, mut window): (&Busy, DeviceWindow)| {
         if let Some(part) = part {
@@ -85,7 +85,7 @@ pub(crate) fn of_devices<T>(
 /// The waterfall of one device within a window.
 fn of_device(
     rank: &RankTrace<'_>,
-    known: (&Threads, &Beginning),
+    known: (&Threads, &RecordingStart),
     window: &Cover,
     busy: &Busy,
     work: &[u32],

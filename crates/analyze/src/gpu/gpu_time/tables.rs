@@ -10,7 +10,7 @@ use super::cause::IdleCause;
 use super::threads::Threads;
 use super::waterfall::{Waterfall, main_line};
 use crate::base::stats::median;
-use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
+use crate::document::{Body, Cell, Column, RankContext, Table, Unit};
 use crate::gpu::breakdown::NO_WORK;
 use crate::host::Place;
 use crate::rank::{DeviceWindow, RankTrace};
@@ -181,7 +181,7 @@ fn launches(rank: &RankTrace<'_>) -> Option<String> {
 }
 
 /// The tables `parts` and `windows` of all devices of all ranks.
-pub(super) fn body(ranks: &[(RankAt, Vec<WaterfallRows>)]) -> Body {
+pub(super) fn body(ranks: &[(RankContext, Vec<WaterfallRows>)]) -> Body {
     let rows = || ranks.iter().flat_map(|(at, rows)| rows.iter().map(move |row| (at, row)));
     let device = || Column::device(rows().map(|(_, row)| row.device));
     let columns = vec![

@@ -29,7 +29,7 @@ fn span(made: &mut Fixture, kind: SpanKind, thread: u32, from: u64, to: u64, nam
 
 fn of_device(rank: &RankTrace<'_>, threads: &Threads, window: &Cover, busy: &Busy) -> Waterfall {
     let work = rank.work_by_device();
-    super::of_device(rank, (threads, &Beginning::of(rank)), window, busy, &work[&busy.device])
+    super::of_device(rank, (threads, &RecordingStart::of(rank)), window, busy, &work[&busy.device])
 }
 
 /// The waterfall of the only device, from its first work to its last.

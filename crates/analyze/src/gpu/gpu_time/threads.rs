@@ -9,7 +9,7 @@ use tprof_trace::model::{
 use super::cause::IdleCause;
 use super::host_code::HostCode;
 use super::ranges;
-use super::timeline::{NO_CALL, Piece, QUIET_NS, ThreadTimeline, around, ordered};
+use super::timeline::{NO_CALL, QUIET_NS, ThreadTimeline, TimelinePiece, around, ordered};
 use crate::base::innermost::innermost;
 use crate::base::intervals::{Cover, Interval, Union};
 use crate::host::Place;
@@ -18,10 +18,10 @@ use crate::rank::call_names::{
     is_wait, loads_code,
 };
 use crate::rank::samples::{CpuTrace, Layer, Part};
-use crate::rank::{HostSpan, RankTrace, Stated, WorkKind};
+use crate::rank::{HostSpan, RankTrace, SpanPurpose, WorkKind};
 
-/// Hands through which a wait is followed.
-const MOST_HANDS: usize = 3;
+/// How many threads in a row a wait is followed through, at most.
+const MOST_HOPS: usize = 3;
 /// A thread that waits for the device again after no more launches than these never launches
 /// ahead of it.
 const FEW_LAUNCHES: usize = 8;
@@ -61,7 +61,7 @@ struct SampledRow {
 
 /// Idle time with its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Explained {
+pub struct ExplainedIdle {
     pub interval: Interval,
     pub cause: IdleCause,
     /// The thread that kept the device waiting, as an index into [`Threads`].
@@ -71,7 +71,7 @@ pub struct Explained {
 }
 
 /// What a span states, what its device waits for whatever is called in it, and what in the rest of it.
-type SpanCauses = (Option<Stated>, [Option<IdleCause>; 2]);
+type SpanCauses = (Option<SpanPurpose>, [Option<IdleCause>; 2]);
 
 impl Threads {
     /// Of a rank with calls, and with operators, annotations and samples as far as there are any.
@@ -178,7 +178,7 @@ impl Threads {
             let HostSpan { name, args, process, thread, .. } = *span;
             let (stated, [whole, rest]) = *known.entry((name, args)).or_insert_with(|| {
                 let name = rank.name(name);
-                let stated = Stated::of(name, rank.name(args));
+                let stated = SpanPurpose::of(name, rank.name(args));
                 (
                     stated,
                     [ranges::of_all_within(name, stated), ranges::of_rest_within(name, stated)],
@@ -306,9 +306,9 @@ impl Threads {
     }
 
     /// What kept a thread from launching in an interval, in order of time: causes that add up to it.
-    pub(super) fn explain(&self, thread: u32, interval: Interval) -> Vec<Explained> {
+    pub(super) fn explain(&self, thread: u32, interval: Interval) -> Vec<ExplainedIdle> {
         let mut found = Vec::new();
-        self.explain_by(thread, interval, MOST_HANDS, &mut found);
+        self.explain_by(thread, interval, MOST_HOPS, &mut found);
         found.sort_by_key(|one| one.interval);
         found
     }
@@ -317,21 +317,21 @@ impl Threads {
         &self,
         thread: u32,
         interval: Interval,
-        hands: usize,
-        found: &mut Vec<Explained>,
+        hops: usize,
+        found: &mut Vec<ExplainedIdle>,
     ) {
-        let mut pieces: Vec<Piece> = Vec::new();
+        let mut pieces: Vec<TimelinePiece> = Vec::new();
         self.all[thread as usize].split(interval, &mut pieces);
-        for Piece { interval, code, call } in pieces {
-            let explained = |cause| Explained { interval, cause, thread, call };
+        for TimelinePiece { interval, code, call } in pieces {
+            let explained = |cause| ExplainedIdle { interval, cause, thread, call };
             match code {
                 HostCode::Cause(cause) => found.push(explained(cause)),
                 HostCode::Operators => found.push(explained(IdleCause::Launch)),
                 HostCode::OtherThread => {
-                    self.follow(thread, interval, hands, found, |at| &self.active[at]);
+                    self.follow(thread, interval, hops, found, |at| &self.active[at]);
                 }
                 HostCode::Quiet => {
-                    self.follow(thread, interval, hands, found, |at| &self.all[at].busy);
+                    self.follow(thread, interval, hops, found, |at| &self.all[at].busy);
                 }
             }
         }
@@ -344,8 +344,8 @@ impl Threads {
         &'t self,
         thread: u32,
         interval: Interval,
-        hands: usize,
-        found: &mut Vec<Explained>,
+        hops: usize,
+        found: &mut Vec<ExplainedIdle>,
         at_work: impl Fn(usize) -> &'t Cover,
     ) {
         let mut rest = Cover::of([interval]);
@@ -355,7 +355,7 @@ impl Threads {
             false if self.all[thread as usize].samples.is_empty() => IdleCause::Unknown,
             false => IdleCause::Python,
         };
-        if hands > 0 {
+        if hops > 0 {
             let process = self.all[thread as usize].process;
             let others = (0..self.all.len())
                 .filter(|at| *at != thread as usize && self.all[*at].process == process);
@@ -365,7 +365,7 @@ impl Threads {
             for (_, at) in worked {
                 let part = rest.intersection(&at_work(at).within(interval));
                 for &part in part.parts() {
-                    self.explain_by(at as u32, part, hands - 1, found);
+                    self.explain_by(at as u32, part, hops - 1, found);
                 }
                 rest = rest.without(&part);
                 if rest.is_empty() {
@@ -374,7 +374,7 @@ impl Threads {
             }
         }
         for &interval in rest.parts() {
-            found.push(Explained { interval, cause: own, thread, call: NO_CALL });
+            found.push(ExplainedIdle { interval, cause: own, thread, call: NO_CALL });
         }
     }
 

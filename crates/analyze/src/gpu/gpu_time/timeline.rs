@@ -50,7 +50,7 @@ pub(super) struct ThreadTimeline {
 
 /// A part of a thread's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct TimelinePiece {
     pub interval: Interval,
     pub code: HostCode,
     /// The call that it was in, or [`NO_CALL`].
@@ -67,8 +67,8 @@ impl ThreadTimeline {
     }
 
     /// Cuts an interval into pieces that add up to it, in no order.
-    pub fn split(&self, interval: Interval, pieces: &mut Vec<Piece>) {
-        let mut push = |interval, code, call| pieces.push(Piece { interval, code, call });
+    pub fn split(&self, interval: Interval, pieces: &mut Vec<TimelinePiece>) {
+        let mut push = |interval, code, call| pieces.push(TimelinePiece { interval, code, call });
         let rest = carve(&[interval], &self.whole, |part, cause| {
             push(part, HostCode::Cause(*cause), NO_CALL)
         });

@@ -3,10 +3,10 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::CopyKind;
 
-use super::beginning::Beginning;
+use super::beginning::RecordingStart;
 use super::cause::{CAUSES, IdleCause};
 use super::gaps::{Gap, LAUNCH_NS};
-use super::threads::{Explained, Threads};
+use super::threads::{ExplainedIdle, Threads};
 use super::timeline::NO_CALL;
 use crate::base::intervals::{Cover, Interval};
 use crate::host::Place;
@@ -27,7 +27,7 @@ pub struct Waterfall {
     /// Copies and memsets with neither, by direction; most first.
     pub copies: Vec<(CopyKind, u64)>,
     /// Each idle nanosecond once, in order of time.
-    pub idle: Vec<Explained>,
+    pub idle: Vec<ExplainedIdle>,
 }
 
 /// When a device was busy, and with what.
@@ -44,7 +44,7 @@ impl Waterfall {
     /// Of some work (one device's, or all: [`RankTrace::work_by_device`]), within a window.
     pub(crate) fn of(
         rank: &RankTrace<'_>,
-        (threads, beginning): (&Threads, &Beginning),
+        (threads, beginning): (&Threads, &RecordingStart),
         window: &Cover,
         busy: &BusyTimes<'_>,
         work: &[u32],
@@ -89,7 +89,7 @@ impl Waterfall {
     }
 
     /// Idle intervals of one cause, in order.
-    pub fn of_cause(&self, cause: IdleCause) -> impl Iterator<Item = &Explained> {
+    pub fn of_cause(&self, cause: IdleCause) -> impl Iterator<Item = &ExplainedIdle> {
         self.idle.iter().filter(move |one| one.cause == cause)
     }
 
@@ -170,19 +170,19 @@ fn copies(rank: &RankTrace<'_>, alone: &Cover, work: &[u32]) -> Vec<(CopyKind, u
 /// Idle intervals with their causes.
 fn explained(
     rank: &RankTrace<'_>,
-    (threads, beginning): (&Threads, &Beginning),
+    (threads, beginning): (&Threads, &RecordingStart),
     idle: &Cover,
     work: &[u32],
-) -> Vec<Explained> {
+) -> Vec<ExplainedIdle> {
     let unknown = beginning.unknown(rank, &Gap::all(rank, idle, work), work);
-    let mut found: Vec<Explained> = Vec::new();
+    let mut found: Vec<ExplainedIdle> = Vec::new();
     let mut next = 0;
     for &gap in idle.parts() {
         let starts = |at: usize| rank.work[work[at] as usize].start_ns;
         while next < work.len() && starts(next) < gap.end {
             next += 1;
         }
-        let of = |interval, cause| Explained { interval, cause, thread: 0, call: NO_CALL };
+        let of = |interval, cause| ExplainedIdle { interval, cause, thread: 0, call: NO_CALL };
         let unknown = unknown.within(gap);
         for &interval in unknown.parts() {
             found.push(of(interval, IdleCause::Unknown));
@@ -213,7 +213,7 @@ fn of_gap(
     threads: &Threads,
     gap: Interval,
     call: usize,
-    found: &mut Vec<Explained>,
+    found: &mut Vec<ExplainedIdle>,
 ) {
     let launch = &rank.calls[call];
     // What was launched right before the gap is still on its way.
@@ -246,7 +246,7 @@ fn of_gap(
                     let Interval { start, end } = one.interval;
                     let until = start.saturating_add(most_ns).min(end);
                     let interval = Interval::new(start, until);
-                    push(found, from, Explained { interval, cause, thread, call });
+                    push(found, from, ExplainedIdle { interval, cause, thread, call });
                     one.interval = Interval::new(until, end);
                     blocked = blocked.filter(|_| until == end);
                 }
@@ -258,12 +258,12 @@ fn of_gap(
     }
     if late_ns < gap.end {
         let interval = Interval::new(late_ns, gap.end);
-        found.push(Explained { interval, cause: IdleCause::Stream, thread, call: NO_CALL });
+        found.push(ExplainedIdle { interval, cause: IdleCause::Stream, thread, call: NO_CALL });
     }
 }
 
 /// Adds an interval, to the one before if that is alike and of the same gap.
-fn push(found: &mut Vec<Explained>, from: usize, one: Explained) {
+fn push(found: &mut Vec<ExplainedIdle>, from: usize, one: ExplainedIdle) {
     if one.interval.length() == 0 {
         return;
     }

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 
 use crate::base::intervals::{Cover, Interval};
 use crate::base::stats::Description;
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::gpu::outside::OutsideWork;
 use crate::rank::{Needs, RankTrace, StreamKey, WINDOW_NEEDS, WorkKind, window_of};
 
@@ -104,7 +104,7 @@ pub struct RankIdle {
 }
 
 /// A gap as it is found.
-struct Found {
+struct FoundGap {
     start_ns: u64,
     length_ns: i64,
     cause: Cause,
@@ -122,7 +122,7 @@ pub fn of_rank(rank: &RankTrace<'_>) -> RankIdle {
         }
     }
     let mut streams = Vec::new();
-    let mut longest: Vec<(StreamKey, Found)> = Vec::new();
+    let mut longest: Vec<(StreamKey, FoundGap)> = Vec::new();
     let windows = rank.device_windows();
     for (stream, work) in rank.streams.iter().zip(&by_stream).filter(|(_, work)| !work.is_empty()) {
         let of_stream = window_of(&windows, Some(stream.device));
@@ -140,7 +140,7 @@ pub fn of_rank(rank: &RankTrace<'_>) -> RankIdle {
         longest.sort_by_key(|(_, gap)| Reverse(gap.length_ns));
         longest.truncate(LONGEST);
     }
-    let shown = |(stream, gap): (StreamKey, Found)| LongGap {
+    let shown = |(stream, gap): (StreamKey, FoundGap)| LongGap {
         stream,
         start_ns: gap.start_ns,
         length_ns: gap.length_ns.max(0) as u64,
@@ -155,7 +155,7 @@ fn busy(rank: &RankTrace<'_>, work: &[u32]) -> Cover {
     work.iter().map(|at| rank.work[*at as usize].interval()).collect()
 }
 
-impl Found {
+impl FoundGap {
     /// Leaves of it what is within a time, from the first such moment on; whether that is anything.
     fn cut(&mut self, time: &Cover) -> bool {
         let gap = Interval::new(self.start_ns, self.start_ns.saturating_add_signed(self.length_ns));
@@ -167,7 +167,7 @@ impl Found {
 }
 
 /// Gaps of one stream, in order of time.
-fn gaps(rank: &RankTrace<'_>, work: &[u32]) -> Vec<Found> {
+fn gaps(rank: &RankTrace<'_>, work: &[u32]) -> Vec<FoundGap> {
     let mut gaps = Vec::new();
     let mut idle_from: Option<u64> = None;
     for at in work {
@@ -176,7 +176,7 @@ fn gaps(rank: &RankTrace<'_>, work: &[u32]) -> Vec<Found> {
             let length_ns = row.start_ns as i64 - start_ns as i64;
             if rank.hta || length_ns > 0 {
                 let cause = cause(rank, *at as usize, start_ns, length_ns);
-                gaps.push(Found { start_ns, length_ns, cause, next: *at });
+                gaps.push(FoundGap { start_ns, length_ns, cause, next: *at });
             }
         }
         // Holistic Trace Analysis uses the last one to begin, not the last to end.
@@ -200,7 +200,7 @@ fn cause(rank: &RankTrace<'_>, work: usize, idle_from_ns: u64, length_ns: i64) -
     }
 }
 
-fn summary(stream: StreamKey, gaps: &[Found], busy_ns: u64) -> StreamIdle {
+fn summary(stream: StreamKey, gaps: &[FoundGap], busy_ns: u64) -> StreamIdle {
     let of = |cause| gaps.iter().filter(move |gap| gap.cause == cause).map(|gap| gap.length_ns);
     StreamIdle {
         stream,
@@ -223,11 +223,11 @@ impl Analysis for Idle {
         WINDOW_NEEDS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> RankIdle {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> RankIdle {
         of_rank(rank)
     }
 
-    fn join(&self, parts: Vec<(RankAt, RankIdle)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, RankIdle)>, _: &Options) -> Body {
         tables::body(&parts)
     }
 }

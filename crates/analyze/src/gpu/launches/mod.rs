@@ -10,8 +10,8 @@ use tprof_trace::calls::function;
 
 use crate::base::names::Names;
 use crate::base::stats::quantiles;
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
-use crate::gpu::outside::{LeftOut, add_left_out};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
+use crate::gpu::outside::{LeftOutRows, add_left_out};
 use crate::rank::{HostSpan, Needs, RankTrace, WINDOW_NEEDS, Work};
 use tables::{by_call, by_graph, each};
 
@@ -144,7 +144,7 @@ pub struct RankLaunches {
     /// One by one, where they were asked for.
     pub each: Vec<(Arc<str>, Launch)>,
     /// Launches outside of the steps.
-    pub left_out: LeftOut,
+    pub left_out: LeftOutRows,
 }
 
 /// Launches of a rank; one by one too if `each`.
@@ -153,7 +153,7 @@ pub fn of_rank(rank: &RankTrace<'_>, names: &Names, each: bool) -> RankLaunches 
     let is_orphan = |at: &usize| work_judged[*at] && rank.launches.call_of(*at).is_none();
     let mut found = RankLaunches {
         orphans: (0..rank.work.len()).filter(is_orphan).count() as u64,
-        left_out: LeftOut::of(rank),
+        left_out: LeftOutRows::of(rank),
         ..RankLaunches::default()
     };
     let is_judged = rank.is_call_judged();
@@ -246,11 +246,11 @@ impl Analysis for LaunchReport {
         WINDOW_NEEDS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, options: &Options) -> RankLaunches {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, options: &Options) -> RankLaunches {
         of_rank(rank, &self.names, options.lists_single_rows())
     }
 
-    fn join(&self, parts: Vec<(RankAt, RankLaunches)>, options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, RankLaunches)>, options: &Options) -> Body {
         let mut tables = vec![by_call(&parts)];
         if parts.iter().any(|(_, part)| !part.graphs.is_empty()) {
             tables.push(by_graph(&parts));

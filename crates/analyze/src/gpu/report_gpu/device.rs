@@ -7,7 +7,7 @@ use super::samples::{FileSamples, HostSamples, hosts, missing};
 use super::series::{SampleSeries, SeriesStats, share, slowing, sums};
 use crate::base::object::object;
 use crate::base::reading::Reading;
-use crate::document::RankAt;
+use crate::document::RankContext;
 
 const NO_READING: &str = "recording ended before the first reading";
 pub(super) const UNKNOWN: &str = "the driver does not report it";
@@ -38,7 +38,7 @@ object! { SampledGpu {
 } }
 
 /// All devices of a run in short; missing if none was read.
-pub(crate) fn sampled(parts: &[(RankAt, FileSamples)]) -> Reading<Vec<SampledGpu>> {
+pub(crate) fn sampled(parts: &[(RankContext, FileSamples)]) -> Reading<Vec<SampledGpu>> {
     let hosts = hosts(parts);
     let mut all = Vec::new();
     for (name, host) in &hosts {

@@ -7,7 +7,7 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::counter::*;
 
 use super::series::SampleSeries;
-use crate::document::RankAt;
+use crate::document::RankContext;
 
 const NOT_SAMPLED: &str =
     "no GPU samples in this run (needs `--activities gpu`, the default, and an NVIDIA driver)";
@@ -66,14 +66,14 @@ pub(crate) fn of_file(file: &TraceFile) -> FileSamples {
 #[derive(Default)]
 pub(super) struct HostSamples<'a> {
     /// One of its files; all have the same clock.
-    pub(super) at: Option<&'a RankAt>,
+    pub(super) at: Option<&'a RankContext>,
     pub(super) facts: Option<&'a Value>,
     pub(super) series: BTreeMap<(u32, &'static str), SampleSeries>,
     /// By UUID: which ranks see it, and under which number, in words.
     pub(super) visible_to: BTreeMap<&'a str, Vec<String>>,
 }
 
-pub(super) fn hosts(parts: &[(RankAt, FileSamples)]) -> BTreeMap<&str, HostSamples<'_>> {
+pub(super) fn hosts(parts: &[(RankContext, FileSamples)]) -> BTreeMap<&str, HostSamples<'_>> {
     let mut hosts: BTreeMap<&str, HostSamples<'_>> = BTreeMap::new();
     for (at, part) in parts {
         let host = hosts.entry(&part.host).or_default();

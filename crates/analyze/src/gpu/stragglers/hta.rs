@@ -85,7 +85,7 @@ const HOST_KINDS: [SpanKind; 6] = [
 ];
 
 /// The last long kernel of each rank, by step.
-type Lasts<'k> = BTreeMap<u64, BTreeMap<usize, &'k Kernel>>;
+type LastKernels<'k> = BTreeMap<u64, BTreeMap<usize, &'k Kernel>>;
 
 /// In how many steps each rank is a potential straggler, of the two that are named
 /// most; none without such kernels.
@@ -95,7 +95,7 @@ pub(super) fn potential(ranks: &[&RankKernelTimes]) -> Option<Vec<(usize, u64)>>
     let last = ranks.iter().filter_map(|rank| rank.extent).map(|extent| extent.1).max()?;
     let step_ns = (last - first) as f64 / steps.len() as f64;
     // The last long kernel of each rank in a step, by stream and name.
-    let mut lasts: BTreeMap<(u64, &str), Lasts> = BTreeMap::new();
+    let mut lasts: BTreeMap<(u64, &str), LastKernels> = BTreeMap::new();
     for (rank, kernels) in ranks.iter().enumerate() {
         let long = |kernel: &&Kernel| kernel.duration_ns as f64 >= step_ns * LEAST_SHARE;
         for kernel in kernels.kernels.iter().filter(long) {
@@ -121,7 +121,7 @@ pub(super) fn potential(ranks: &[&RankKernelTimes]) -> Option<Vec<(usize, u64)>>
 }
 
 /// Mean over steps of the standard deviation of durations over ranks.
-fn difference(steps: &Lasts) -> Option<f64> {
+fn difference(steps: &LastKernels) -> Option<f64> {
     let of_step = |ranks: &BTreeMap<usize, &Kernel>| {
         let times: Vec<f64> = ranks.values().map(|kernel| kernel.duration_ns as f64).collect();
         let mean = times.iter().sum::<f64>() / times.len() as f64;

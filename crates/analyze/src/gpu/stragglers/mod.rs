@@ -6,11 +6,11 @@ mod tables;
 
 use tprof_trace::model::SpanKind;
 
-pub use arrivals::{Arrival, Meetings, arrivals, named};
+pub use arrivals::{Arrival, ComparedCollectives, arrivals, named};
 
 use crate::base::intervals::Cover;
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
-use crate::gpu::outside::{LeftOut, add_left_out};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
+use crate::gpu::outside::{LeftOutRows, add_left_out};
 use crate::rank::collectives::{Operation, operations};
 use crate::rank::{Class, Needs, RankTrace};
 
@@ -27,10 +27,10 @@ pub struct Stragglers;
 /// What is kept of a rank.
 #[derive(Clone, Debug, Default)]
 pub struct RankStragglers {
-    meetings: Meetings,
+    compared: ComparedCollectives,
     load: Load,
     hta: hta::RankKernelTimes,
-    left_out: LeftOut,
+    left_out: LeftOutRows,
 }
 
 /// A rank's own work: what it does not share with others.
@@ -69,7 +69,7 @@ impl Analysis for Stragglers {
             | Needs::spans(SpanKind::Nvtx)
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> RankStragglers {
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankContext, options: &Options) -> RankStragglers {
         if options.hta {
             return RankStragglers {
                 hta: hta::RankKernelTimes::of(rank),
@@ -81,22 +81,22 @@ impl Analysis for Stragglers {
         let (operations, _) = operations(rank);
         let judged = rank.judged();
         let meets = |operation: &Operation| judged.holds(operation.work, operation.start_ns);
-        let mut left_out = LeftOut::of(rank);
+        let mut left_out = LeftOutRows::of(rank);
         for operation in &operations {
             let name = || operation.name.clone();
             left_out.count(meets(operation), operation.duration_ns, name);
         }
-        let meetings = Meetings::of(rank, &operations, &steps, &steps_of_work, meets);
+        let compared = ComparedCollectives::of(rank, &operations, &steps, &steps_of_work, meets);
         let counts = |at: usize| steps.is_empty() || steps_of_work[at].is_some();
         let computes = rank.work.iter().enumerate().filter(|(_, w)| w.class == Class::Compute);
         let cover: Cover =
             computes.filter(|(at, _)| counts(*at)).map(|(_, work)| work.interval()).collect();
         let steps = (!steps.is_empty()).then_some(steps.len() as u64);
         let load = Load { compute_ns: cover.length(), steps };
-        RankStragglers { meetings, load, left_out, ..RankStragglers::default() }
+        RankStragglers { compared, load, left_out, ..RankStragglers::default() }
     }
 
-    fn join(&self, parts: Vec<(RankAt, RankStragglers)>, options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, RankStragglers)>, options: &Options) -> Body {
         let mut body = tables::body(&parts, options);
         let left_out = parts.iter().map(|(at, part)| (at, &part.left_out));
         add_left_out(&mut body, "collectives", &[], left_out);

@@ -94,8 +94,9 @@ fn ledger(own: &[Sample], others: &[Sample]) -> Ledger {
     let cpu = CpuTrace::load(&file);
     let (process, thread, tid) = (0, 0, 100);
     let driver = Driver { process, thread, tid, name: "".into(), start_ns: 0, end_ns: WINDOW.end };
-    let (rows, hands) = follow(&file, &cpu, &driver, own.to_vec(), WINDOW, Hands::from(9));
-    Ledger::of(&file, &rows, WINDOW, &hands).0
+    let (rows, awaited_threads) =
+        follow(&file, &cpu, &driver, own.to_vec(), WINDOW, AwaitedThreads::from(9));
+    Ledger::of(&file, &rows, WINDOW, &awaited_threads).0
 }
 
 fn parts(ledger: &Ledger) -> Vec<(Part, u64)> {

@@ -4,7 +4,7 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{DeviceSpan, DeviceSpanKind, NameId};
 
-use super::caused::{Image, ImagesByName};
+use super::effects::{DeviceImage, ImagesByName};
 use crate::rank::RankTrace;
 
 /// Images of each name, and the kernels under them.
@@ -13,7 +13,7 @@ use crate::rank::RankTrace;
 pub(super) fn images(rank: &RankTrace) -> ImagesByName {
     let mut images: Vec<&DeviceSpan> =
         rank.device_spans.iter().filter(|span| span.kind == DeviceSpanKind::Annotation).collect();
-    let mut by_name: FxHashMap<NameId, Image> = FxHashMap::default();
+    let mut by_name: FxHashMap<NameId, DeviceImage> = FxHashMap::default();
     for image in &images {
         by_name.entry(image.name).or_default().times_ns.push(image.duration_ns);
     }

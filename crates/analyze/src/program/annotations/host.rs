@@ -10,18 +10,18 @@ use rustc_hash::FxHashMap;
 use tprof_facts::modules::ModuleName;
 use tprof_trace::model::{NameId, SpanKind};
 
-use super::caused::{Caused, CausedByName};
+use super::effects::{EffectsByName, RangeEffects};
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::{HostSpan, PROFILER_STEP, RankTrace};
 
 /// What the ranges of each name caused; calls of modules have a table of their own.
-pub(super) fn caused(rank: &RankTrace<'_>) -> CausedByName {
+pub(super) fn caused(rank: &RankTrace<'_>) -> EffectsByName {
     let ranges: Vec<&HostSpan> = [SpanKind::Annotation, SpanKind::Nvtx]
         .into_iter()
         .flat_map(|kind| rank.spans(kind))
         .filter(|range| ModuleName::of(rank.name(range.name)).is_none())
         .collect();
-    let mut named = CausedByName::default();
+    let mut named = EffectsByName::default();
     for (name, caused) in caused_by(rank, ranges, |range| range.name.0) {
         named.entry(rank.name(NameId(name)).to_owned()).or_insert(caused);
     }
@@ -33,7 +33,7 @@ pub(crate) fn caused_by(
     rank: &RankTrace<'_>,
     mut ranges: Vec<&HostSpan>,
     key: impl Fn(&HostSpan) -> u32,
-) -> FxHashMap<u32, Caused> {
+) -> FxHashMap<u32, RangeEffects> {
     ranges.sort_by_key(|range| (range.start_ns, std::cmp::Reverse(range.duration_ns)));
     let mut by_key: FxHashMap<u32, Building> = FxHashMap::default();
     for range in &ranges {
@@ -77,8 +77,8 @@ struct Building {
 }
 
 impl Building {
-    fn done(self) -> Caused {
-        Caused {
+    fn done(self) -> RangeEffects {
+        RangeEffects {
             runs: self.runs,
             host_ns: Cover::of(self.host).length(),
             kernels: self.kernels,

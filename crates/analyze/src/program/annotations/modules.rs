@@ -8,7 +8,7 @@ use tprof_facts::modules::ModuleName;
 use tprof_trace::model::NameId;
 
 use super::host::caused_by;
-use crate::document::{Cell, Column, RankAt, Table, Unit};
+use crate::document::{Cell, Column, RankContext, Table, Unit};
 use crate::gpu::breakdown::NO_WORK;
 use crate::rank::{HostSpan, RankTrace};
 
@@ -66,7 +66,7 @@ pub(super) fn times(rank: &RankTrace<'_>) -> TimeByModule {
 
 /// The modules of a rank.
 pub(super) struct ModulesOfRank<'a> {
-    pub at: &'a RankAt,
+    pub at: &'a RankContext,
     pub modules: &'a TimeByModule,
     /// Whether any work of a device was recorded.
     pub has_work: bool,

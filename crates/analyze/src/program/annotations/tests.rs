@@ -1,4 +1,4 @@
-use super::caused::Caused;
+use super::effects::RangeEffects;
 use super::*;
 use crate::fixture::Fixture;
 use tprof_trace::model::{DeviceSpan, DeviceSpanKind, Kernel, Span};
@@ -37,7 +37,7 @@ fn a_range_causes_what_is_launched_within_it_even_if_it_runs_later() {
     trace.kernel(kernel(7, 250_000, 2000, 5), "e");
     let file = trace.finish();
     let ranges = host::caused(&RankTrace::load(&file, needs()));
-    let forward = Caused {
+    let forward = RangeEffects {
         runs: 2,
         host_ns: 30_000,
         kernels: 2,
@@ -46,7 +46,7 @@ fn a_range_causes_what_is_launched_within_it_even_if_it_runs_later() {
         sum_ns: 20_000,
     };
     assert_eq!(ranges["forward"], forward);
-    let step = Caused {
+    let step = RangeEffects {
         runs: 1,
         host_ns: 100_000,
         kernels: 4,

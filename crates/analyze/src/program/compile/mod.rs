@@ -6,17 +6,17 @@
 mod breaks;
 mod code_tables;
 mod graphs;
-mod of_rank;
+mod per_rank;
 mod summary;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod words;
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, View, boxed};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, View, boxed};
 use crate::rank::{Needs, RankTrace};
 pub(crate) use breaks::gaps;
-use of_rank::RankCompiled;
+use per_rank::RankCompiled;
 use tprof_trace::model::SpanKind;
 
 /// The kind.
@@ -43,11 +43,11 @@ impl Analysis for Compile {
             | Needs::spans(SpanKind::Nvtx)
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, _: &Options) -> RankCompiled {
-        of_rank::read(rank, at)
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankContext, _: &Options) -> RankCompiled {
+        per_rank::read(rank, at)
     }
 
-    fn join(&self, parts: Vec<(RankAt, RankCompiled)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, RankCompiled)>, _: &Options) -> Body {
         let mut tables = vec![summary::table(&parts)];
         tables.extend(tables::all(&parts));
         tables.extend(code_tables::all(&parts));

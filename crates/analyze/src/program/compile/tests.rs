@@ -16,7 +16,7 @@ fn made(compile: RankCompile) -> Body {
     let file = Fixture::new().finish();
     let mut rank = RankTrace::load(&file, Needs::WORK);
     rank.compile = compile;
-    let at = RankAt {
+    let at = RankContext {
         rank: Some(0),
         label: "rank 0".to_owned(),
         file: "rank-0.tprof".to_owned(),

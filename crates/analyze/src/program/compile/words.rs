@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 use tprof_facts::compile::NO_LOG;
 use tprof_trace::compile_log::CompiledFrame;
 
-use super::of_rank::RankCompiled;
-use crate::document::{Column, RankAt, Unit};
+use super::per_rank::RankCompiled;
+use crate::document::{Column, RankContext, Unit};
 
 pub(super) const NO_FIGURE: &str = "this PyTorch's log has no such figure";
 pub(super) const NO_CLOCK: &str = "nothing joins the log's times to the run's clock";
@@ -19,7 +19,7 @@ pub(super) const NO_REASON: &str = "this PyTorch does not log the reason";
 pub(super) const NO_CODE: &str = "the log has not all generated code of it";
 pub(super) const NO_GRAPH: &str = "the log has no such graph of it";
 
-pub(super) type CompiledParts = [(RankAt, RankCompiled)];
+pub(super) type CompiledParts = [(RankContext, RankCompiled)];
 
 /// What a table without rows states: that there is no log, or none of it in the log.
 pub(super) fn empty(parts: &CompiledParts, none: &'static str) -> &'static str {

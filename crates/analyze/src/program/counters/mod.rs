@@ -10,7 +10,7 @@ use gauges::CounterValues;
 pub use gauges::{Gauge, GaugeKey};
 pub use ranges::Range;
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::rank::{Needs, RankTrace};
 
 /// The kind.
@@ -46,7 +46,7 @@ impl Analysis for Counters {
         Needs::CALLS | Needs::OPERATORS | Needs::DEVICE_SPANS | Needs::STEPS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> RankCounters {
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankContext, _: &Options) -> RankCounters {
         let (ranges, unmatched) = ranges::ranges(rank, rank.operator_tree());
         let readings = CounterValues::of(rank.file);
         let (gauges, by_step) = (readings.gauges(), readings.by_step(&rank.steps()));
@@ -54,7 +54,7 @@ impl Analysis for Counters {
         RankCounters { gauges, by_step, not_finite, ranges, unmatched }
     }
 
-    fn join(&self, parts: Vec<(RankAt, RankCounters)>, _options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, RankCounters)>, _options: &Options) -> Body {
         tables::body(&parts)
     }
 }

@@ -5,7 +5,7 @@
 //! run launched, and its host time, are its own but for those of the runs within it that count.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tprof_facts::flops::{self, Count, Level, Why, Work};
+use tprof_facts::flops::{self, Count, Level, WhyUncounted, Work};
 use tprof_trace::model::{NameId, SpanKind};
 
 use crate::rank::{CallTree, Class, RankTrace, WorkKind};
@@ -55,7 +55,7 @@ pub(super) struct CountedRuns {
     /// In the order of their spans.
     pub runs: Vec<CountedRun>,
     /// By operator: why it does not count, none where only operators within it do.
-    pub uncounted: FxHashMap<(NameId, Option<Why>), Uncounted>,
+    pub uncounted: FxHashMap<(NameId, Option<WhyUncounted>), Uncounted>,
     /// Device work that no operator launched, or with no recorded launch, but for collectives: how
     /// much, and how long.
     pub unowned: (u64, u64),
@@ -71,11 +71,11 @@ pub(super) struct CountedRuns {
 
 /// What a span counts as.
 #[derive(Clone, Copy)]
-enum Reads {
+enum CountedAs {
     /// Not an operator, or one that does nothing itself.
     Nothing,
     Shape(u32),
-    Unread(Why),
+    Unread(WhyUncounted),
 }
 
 pub(super) fn of(rank: &RankTrace<'_>, tree: &CallTree) -> CountedRuns {
@@ -83,7 +83,7 @@ pub(super) fn of(rank: &RankTrace<'_>, tree: &CallTree) -> CountedRuns {
     let reads = read(rank, tree, &mut counted);
     let within = levels_within(tree, &reads, &counted.shapes);
     let level = |at: usize| match reads[at] {
-        Reads::Shape(shape) => Some(counted.shapes[shape as usize].work.family.level()),
+        CountedAs::Shape(shape) => Some(counted.shapes[shape as usize].work.family.level()),
         _ => None,
     };
     let counts = |at: usize| level(at).is_some_and(|own| within[at] < Some(own));
@@ -93,7 +93,7 @@ pub(super) fn of(rank: &RankTrace<'_>, tree: &CallTree) -> CountedRuns {
     for at in 0..tree.spans.len() {
         let outer = tree.caller(at as u32).map_or(NONE, |caller| owner[caller as usize]);
         owner[at] = outer;
-        let (true, Reads::Shape(shape)) = (counts(at), reads[at]) else { continue };
+        let (true, CountedAs::Shape(shape)) = (counts(at), reads[at]) else { continue };
         let host_ns = tree.spans[at].duration_ns;
         if let Some(outer) = runs.get_mut(outer as usize) {
             outer.host_ns = outer.host_ns.saturating_sub(host_ns);
@@ -124,19 +124,19 @@ pub(crate) fn counted_work(rank: &RankTrace<'_>, tree: &CallTree) -> Vec<(u32, W
 }
 
 /// What each span counts as; every text of arguments is read once.
-fn read(rank: &RankTrace<'_>, tree: &CallTree, counted: &mut CountedRuns) -> Vec<Reads> {
-    let mut known: FxHashMap<(NameId, NameId), Reads> = FxHashMap::default();
+fn read(rank: &RankTrace<'_>, tree: &CallTree, counted: &mut CountedRuns) -> Vec<CountedAs> {
+    let mut known: FxHashMap<(NameId, NameId), CountedAs> = FxHashMap::default();
     let shapes = &mut counted.shapes;
     let mut has_sizes = false;
     let mut of = |name: NameId, args: NameId| {
         *known.entry((name, args)).or_insert_with(|| {
             has_sizes |= rank.name(args).contains("\"Input Dims\"");
             match flops::of(rank.name(name), rank.name(args)) {
-                Count::Nothing => Reads::Nothing,
-                Count::Unread(why) => Reads::Unread(why),
+                Count::Nothing => CountedAs::Nothing,
+                Count::Unread(why) => CountedAs::Unread(why),
                 Count::Work(work) => {
                     shapes.push(SizedOperator { name, args, work });
-                    Reads::Shape(shapes.len() as u32 - 1)
+                    CountedAs::Shape(shapes.len() as u32 - 1)
                 }
             }
         })
@@ -147,7 +147,7 @@ fn read(rank: &RankTrace<'_>, tree: &CallTree, counted: &mut CountedRuns) -> Vec
             operators += 1;
             of(span.name, span.args)
         }
-        _ => Reads::Nothing,
+        _ => CountedAs::Nothing,
     };
     let reads = tree.spans.iter().map(one).collect();
     counted.operators = operators;
@@ -156,12 +156,16 @@ fn read(rank: &RankTrace<'_>, tree: &CallTree, counted: &mut CountedRuns) -> Vec
 }
 
 /// Of each span, the highest level of those within it.
-fn levels_within(tree: &CallTree, reads: &[Reads], shapes: &[SizedOperator]) -> Vec<Option<Level>> {
+fn levels_within(
+    tree: &CallTree,
+    reads: &[CountedAs],
+    shapes: &[SizedOperator],
+) -> Vec<Option<Level>> {
     let mut within: Vec<Option<Level>> = vec![None; tree.spans.len()];
     // Callers come before what they call.
     for at in (0..tree.spans.len()).rev() {
         let own = match reads[at] {
-            Reads::Shape(shape) => Some(shapes[shape as usize].work.family.level()),
+            CountedAs::Shape(shape) => Some(shapes[shape as usize].work.family.level()),
             _ => None,
         };
         if let Some(caller) = tree.caller(at as u32) {
@@ -177,7 +181,7 @@ fn levels_within(tree: &CallTree, reads: &[Reads], shapes: &[SizedOperator]) -> 
 /// within; of several within each other, the innermost. These operators' spans.
 fn add_uncounted_hosts(
     tree: &CallTree,
-    reads: &[Reads],
+    reads: &[CountedAs],
     within: &[Option<Level>],
     owner: &[u32],
     counted: &mut CountedRuns,
@@ -185,11 +189,11 @@ fn add_uncounted_hosts(
     let mut named = FxHashSet::default();
     let mut holds_unread = vec![false; reads.len()];
     for at in (0..reads.len()).rev() {
-        let is_unread = matches!(reads[at], Reads::Unread(_));
+        let is_unread = matches!(reads[at], CountedAs::Unread(_));
         if let Some(caller) = tree.caller(at as u32) {
             holds_unread[caller as usize] |= is_unread || holds_unread[at];
         }
-        let Reads::Unread(why) = reads[at] else { continue };
+        let CountedAs::Unread(why) = reads[at] else { continue };
         if within[at].is_none() && owner[at] == NONE && !holds_unread[at] {
             let span = &tree.spans[at];
             let sum = counted.uncounted.entry((span.name, Some(why))).or_default();
@@ -204,7 +208,7 @@ fn add_uncounted_hosts(
 fn add_devices(
     rank: &RankTrace<'_>,
     tree: &CallTree,
-    reads: &[Reads],
+    reads: &[CountedAs],
     owner: &[u32],
     mut named: FxHashSet<u32>,
     counted: &mut CountedRuns,
@@ -231,9 +235,9 @@ fn add_devices(
         match place.and_then(|place| tree.innermost(place, SpanKind::Operator)) {
             Some(operator) => {
                 let why = match reads[operator as usize] {
-                    Reads::Unread(why) => Some(why),
-                    Reads::Nothing => Some(Why::NoFormula),
-                    Reads::Shape(_) => None,
+                    CountedAs::Unread(why) => Some(why),
+                    CountedAs::Nothing => Some(WhyUncounted::NoFormula),
+                    CountedAs::Shape(_) => None,
                 };
                 let name = tree.spans[operator as usize].name;
                 let sum = counted.uncounted.entry((name, why)).or_default();

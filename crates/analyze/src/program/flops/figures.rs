@@ -4,7 +4,7 @@ use serde_json::Value;
 use tprof_facts::flops::Work;
 
 use super::sums::{RankFlops, Row, SizesKey};
-use crate::document::{Cell, RankAt};
+use crate::document::{Cell, RankContext};
 
 pub(super) use super::roof::{NO_BYTES, NO_PEAKS};
 
@@ -14,7 +14,7 @@ const NO_SHAPES: &str = "no operator with sizes of its inputs was recorded (tpro
 const NO_FORMULA: &str = "no operator with sizes of its inputs has a formula that fits: table `uncounted` of `report flops`";
 
 /// Why nothing counts.
-pub(super) fn why_none(parts: &[(RankAt, RankFlops)]) -> &'static str {
+pub(super) fn why_nothing_counts(parts: &[(RankContext, RankFlops)]) -> &'static str {
     if parts.iter().any(|(_, part)| part.has_sizes) { NO_FORMULA } else { NO_SHAPES }
 }
 

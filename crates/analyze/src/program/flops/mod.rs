@@ -5,8 +5,8 @@ mod count;
 mod figures;
 mod joined;
 mod modelled;
-mod of_rank;
 mod parts;
+mod per_rank;
 mod rates;
 mod roof;
 mod roofline;
@@ -15,7 +15,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::rank::{Needs, RankTrace};
 pub(crate) use count::counted_work;
 pub(crate) use figures::tera_text;
@@ -54,11 +54,11 @@ impl<const ROOFLINE: bool> Analysis for FlopsReport<ROOFLINE> {
         needs()
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> RankFlops {
-        of_rank::of_rank(rank, at, options)
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankContext, options: &Options) -> RankFlops {
+        per_rank::of_rank(rank, at, options)
     }
 
-    fn join(&self, parts: Vec<(RankAt, RankFlops)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, RankFlops)>, _: &Options) -> Body {
         if ROOFLINE { roofline::body(&parts) } else { tables::body(&parts) }
     }
 }

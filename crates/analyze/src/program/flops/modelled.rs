@@ -5,8 +5,8 @@ use tprof_facts::flops::peaks::Peaks;
 use tprof_facts::flops::{self, ProductSizes, Work};
 
 use super::joined::AutogradLinks;
-use super::of_rank::{device, leasts, peaks};
-use super::roof::{Least, RoofBound};
+use super::per_rank::{device, least_times, peaks};
+use super::roof::{LeastTime, RoofBound};
 use crate::base::intervals::Interval;
 use crate::rank::RankTrace;
 
@@ -31,7 +31,7 @@ pub(crate) struct ModelledRun {
     pub device_ns: u64,
     /// Something of that crossed the bus.
     pub crosses: bool,
-    least: Least,
+    least: LeastTime,
 }
 
 impl ModelledRun {
@@ -79,7 +79,7 @@ impl Modelled {
         let counted = super::count::of(rank, tree);
         let device = device(rank, &counted);
         let peaks = peaks(device.as_ref(), &counted, None);
-        let leasts = leasts(rank, &counted, peaks.as_ref());
+        let least_times = least_times(rank, &counted, peaks.as_ref());
         let joined = AutogradLinks::of(rank, tree);
         let mut sizes: FxHashMap<u32, (Option<ProductSizes>, Option<u64>)> = FxHashMap::default();
         let one = |run: &super::count::CountedRun| {
@@ -99,7 +99,7 @@ impl Modelled {
                 host_ns: run.host_ns,
                 device_ns: run.device_ns,
                 crosses: run.crosses,
-                least: leasts[run.shape as usize],
+                least: least_times[run.shape as usize],
             }
         };
         let runs = counted.runs.iter().map(one).collect();

@@ -9,10 +9,10 @@ use tprof_trace::model::SpanKind;
 
 use super::figures::{NO_BYTES, NO_PEAKS, per_second, sizes_text, tera};
 use super::joined::AutogradLinks;
-use super::of_rank::{device, key, leasts, peaks, rows};
+use super::per_rank::{device, key, least_times, peaks, rows};
 use super::roof::RoofBound;
-use super::sums::{Row, SizesKey, Sums};
-use crate::document::{Cell, Column, Options, RankAt, Unit};
+use super::sums::{FlopSums, Row, SizesKey};
+use crate::document::{Cell, Column, Options, RankContext, Unit};
 use crate::rank::RankTrace;
 
 const NO_COUNT: &str =
@@ -101,7 +101,7 @@ pub(crate) fn rate_cells(rate: Option<&OperatorRate>) -> Vec<Cell> {
 /// Of a rank's operators with sizes and types as JSON, those that count and were timed.
 pub(crate) fn operator_rates(
     rank: &RankTrace<'_>,
-    at: &RankAt,
+    at: &RankContext,
     given: Option<Peaks>,
 ) -> BTreeMap<(String, String, String), OperatorRate> {
     let mut rates: BTreeMap<(String, String, String), OperatorRate> = BTreeMap::new();
@@ -111,10 +111,10 @@ pub(crate) fn operator_rates(
         return rates;
     }
     let peaks = peaks(device(rank, &counted).as_ref(), &counted, given);
-    let leasts = leasts(rank, &counted, peaks.as_ref());
+    let least_times = least_times(rank, &counted, peaks.as_ref());
     // What is done again is no matter here.
     let links = AutogradLinks::default();
-    for (key, row) in rows(rank, at, tree, &counted, &leasts, &links) {
+    for (key, row) in rows(rank, at, tree, &counted, &least_times, &links) {
         if row.launched == 0 && !rank.work.is_empty() {
             continue;
         }
@@ -143,15 +143,15 @@ pub(crate) fn use_of_steps(rank: &RankTrace<'_>, options: &Options) -> Vec<StepU
         return Vec::new();
     }
     let peaks = peaks(device(rank, &counted).as_ref(), &counted, options.peaks);
-    let leasts = leasts(rank, &counted, peaks.as_ref());
+    let least_times = least_times(rank, &counted, peaks.as_ref());
     let links = AutogradLinks::of(rank, tree);
     let of_run = |run: &super::count::CountedRun| {
         let shape = run.shape as usize;
-        (&counted.shapes[shape].work, leasts[shape], links.recomputes(run.at))
+        (&counted.shapes[shape].work, least_times[shape], links.recomputes(run.at))
     };
     let devices = counted.devices.len() as u64;
     let one = |step: super::sums::StepSums| {
-        let Sums { needed, .. } = step.sums;
+        let FlopSums { needed, .. } = step.sums;
         let [mfu, hfu] = step.sums.utilizations(devices, step.wall_ns);
         let known = peaks.is_some() && step.sums.runs > 0;
         StepUse { needed, mfu: mfu.filter(|_| known), hfu: hfu.filter(|_| known) }

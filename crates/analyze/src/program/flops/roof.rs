@@ -11,7 +11,7 @@ pub(super) const NO_BYTES: &str =
 
 /// The least time that some work takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Least {
+pub(super) struct LeastTime {
     /// For its operations, ns; none where the peak of its type is not known.
     pub compute_ns: Option<f64>,
     /// For its bytes, ns.
@@ -20,16 +20,16 @@ pub(super) struct Least {
     pub peak: &'static str,
 }
 
-impl Least {
+impl LeastTime {
     /// Of one run.
-    pub fn of(work: &Work, peaks: &Peaks, tf32: bool) -> Least {
+    pub fn of(work: &Work, peaks: &Peaks, tf32: bool) -> LeastTime {
         let compute = peaks.compute(work, tf32);
         let compute_ns = match work.needed {
             0 => Some(0.0),
             needed => compute.map(|(peak, _)| needed as f64 / peak * 1e9),
         };
         let memory_ns = work.bytes().zip(peaks.memory).map(|(all, peak)| all as f64 / peak * 1e9);
-        Least { compute_ns, memory_ns, peak: compute.map_or("", |(_, name)| name) }
+        LeastTime { compute_ns, memory_ns, peak: compute.map_or("", |(_, name)| name) }
     }
 
     /// The longer of both.
@@ -38,15 +38,15 @@ impl Least {
     }
 
     /// Of so many runs.
-    pub fn times(self, runs: u64) -> Least {
+    pub fn times(self, runs: u64) -> LeastTime {
         let all = |one: Option<f64>| one.map(|one| one * runs as f64);
-        Least { compute_ns: all(self.compute_ns), memory_ns: all(self.memory_ns), ..self }
+        LeastTime { compute_ns: all(self.compute_ns), memory_ns: all(self.memory_ns), ..self }
     }
 
     /// Of these and others of the same kind.
-    pub fn plus(self, other: Least) -> Least {
+    pub fn plus(self, other: LeastTime) -> LeastTime {
         let sum = |a: Option<f64>, b: Option<f64>| Some(a? + b?);
-        Least {
+        LeastTime {
             compute_ns: sum(self.compute_ns, other.compute_ns),
             memory_ns: sum(self.memory_ns, other.memory_ns),
             peak: if self.peak == other.peak { self.peak } else { "" },
@@ -81,7 +81,7 @@ impl RoofBound {
     }
 
     /// Of work that takes at least so long.
-    pub(super) fn modelled(least: &Least) -> Option<RoofBound> {
+    pub(super) fn modelled(least: &LeastTime) -> Option<RoofBound> {
         let (compute, memory) = (least.compute_ns?, least.memory_ns?);
         Some(if compute >= memory { RoofBound::Compute } else { RoofBound::Memory })
     }
@@ -100,14 +100,14 @@ mod tests {
                 r#"{{"Input Dims":[[{size},{size}],[{size},{size}]],"Input type":["float","float"]}}"#
             );
             let Count::Work(work) = of("aten::mm", &args) else { panic!("{args}") };
-            Least::of(&work, &peaks, false)
+            LeastTime::of(&work, &peaks, false)
         };
         // 2 n³ / 10¹³ s, 12 n² / 10¹² s.
         let large = least(1000);
         assert_eq!((large.compute_ns, large.memory_ns), (Some(200_000.0), Some(12_000.0)));
         assert_eq!(RoofBound::modelled(&large), Some(RoofBound::Compute));
         assert_eq!(RoofBound::modelled(&least(10)), Some(RoofBound::Memory));
-        let unknown = Least::of(
+        let unknown = LeastTime::of(
             &match of("aten::mm", r#"{"Input Dims":[[2,3],[3,4]]}"#) {
                 Count::Work(work) => work,
                 other => panic!("{other:?}"),

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use tprof_facts::flops::peaks::Peaks;
-use tprof_facts::flops::{Why, Work};
+use tprof_facts::flops::{WhyUncounted, Work};
 
 use super::count::{CountedRun, Uncounted};
-use super::roof::{Least, RoofBound};
+use super::roof::{LeastTime, RoofBound};
 
 /// Operations and the time that they are compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Sums {
+pub(super) struct FlopSums {
     /// As torch counts them.
     pub flops: u64,
     /// Those that results need.
@@ -29,10 +29,10 @@ pub(super) struct Sums {
     pub host_ns: u64,
 }
 
-impl Sums {
+impl FlopSums {
     /// Of nothing yet.
-    pub fn none() -> Sums {
-        Sums { products_ns: Some(0.0), recomputed_ns: Some(0.0), ..Sums::default() }
+    pub fn none() -> FlopSums {
+        FlopSums { products_ns: Some(0.0), recomputed_ns: Some(0.0), ..FlopSums::default() }
     }
 
     /// Of model and hardware, without and with what is done again: what the least time of products
@@ -44,9 +44,9 @@ impl Sums {
     }
 
     /// With those of others.
-    pub fn plus(self, other: &Sums) -> Sums {
+    pub fn plus(self, other: &FlopSums) -> FlopSums {
         let both = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a + b);
-        Sums {
+        FlopSums {
             flops: self.flops.saturating_add(other.flops),
             needed: self.needed.saturating_add(other.needed),
             recomputed: self.recomputed.saturating_add(other.recomputed),
@@ -59,7 +59,7 @@ impl Sums {
     }
 
     /// Adds a run.
-    pub fn add(&mut self, run: &CountedRun, work: &Work, least: &Least, recomputes: bool) {
+    pub fn add(&mut self, run: &CountedRun, work: &Work, least: &LeastTime, recomputes: bool) {
         let again = |value: u64| if recomputes { value } else { 0 };
         self.flops = self.flops.saturating_add(work.flops);
         self.needed = self.needed.saturating_add(work.needed);
@@ -108,7 +108,7 @@ pub(super) struct Row {
     pub longest: Option<(u64, String)>,
     pub crosses: bool,
     /// Of the runs that launched something, or of all where no rank has device work.
-    pub least: Least,
+    pub least: LeastTime,
     /// The longest run: when it began, since the run began, and for how long it was on a
     /// device, else on the host.
     pub slowest: (u64, u64),
@@ -163,16 +163,16 @@ pub(super) struct KernelSums {
 pub(super) struct StepSums {
     pub number: u64,
     pub wall_ns: u64,
-    pub sums: Sums,
+    pub sums: FlopSums,
 }
 
 /// A module, by path and class.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ModuleSums {
     /// Of operators in it and in modules within it.
-    pub total: Sums,
+    pub total: FlopSums,
     /// In no module within it.
-    pub own: Sums,
+    pub own: FlopSums,
     /// Of `total`, of backward passes.
     pub backward: u64,
 }
@@ -204,7 +204,7 @@ impl CollectiveSums {
 #[derive(Clone, Debug, Default)]
 pub struct RankFlops {
     pub(super) rows: Vec<(SizesKey, Row)>,
-    pub(super) uncounted: BTreeMap<(String, Option<Why>), Uncounted>,
+    pub(super) uncounted: BTreeMap<(String, Option<WhyUncounted>), Uncounted>,
     pub(super) unowned: (u64, u64),
     pub(super) operators: u64,
     /// Whether an operator has sizes of its inputs.
@@ -214,9 +214,9 @@ pub struct RankFlops {
     pub(super) kernels: BTreeMap<String, KernelSums>,
     /// By operation, type of elements, bytes, ranks.
     pub(super) collectives: BTreeMap<(String, String, Option<u64>, Option<u32>), CollectiveSums>,
-    pub(super) all: Sums,
+    pub(super) all: FlopSums,
     /// Of operators that began in steps; without steps, of all.
-    pub(super) in_window: Sums,
+    pub(super) in_window: FlopSums,
     /// The steps, as devices did them; without steps, from the first to the last moment of work that counts.
     pub(super) window_ns: u64,
     /// Name of the device that worked most; empty if unknown.

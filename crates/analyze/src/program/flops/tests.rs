@@ -49,8 +49,8 @@ fn device(made: &mut Fixture, name: &str) {
     made.writer.device(&Device { name, ..Device::default() });
 }
 
-fn at() -> RankAt {
-    RankAt {
+fn at() -> RankContext {
+    RankContext {
         rank: Some(0),
         label: "rank 0".to_owned(),
         file: "rank-0.tprof".to_owned(),
@@ -60,7 +60,7 @@ fn at() -> RankAt {
 }
 
 fn counted(file: &TraceFile, options: &Options) -> RankFlops {
-    of_rank::of_rank(&RankTrace::load(file, needs()), &at(), options)
+    per_rank::of_rank(&RankTrace::load(file, needs()), &at(), options)
 }
 
 fn read(file: &TraceFile, options: &Options) -> [Vec<Table>; 2] {

@@ -8,7 +8,7 @@ use tprof_trace::model::NameId;
 
 use super::shapes::CostByShape;
 use crate::program::flops::OperatorRate;
-use crate::program::sequences::{Ran, name_of};
+use crate::program::sequences::{WorkName, name_of};
 use crate::rank::{HostSpan, RankTrace};
 
 /// What one rank's operators cost.
@@ -103,7 +103,7 @@ impl OperatorCosts {
     pub(super) fn named(
         rank: &RankTrace,
         costs: FxHashMap<NameId, Cost>,
-        sequences: FxHashMap<(NameId, Vec<Ran>), Launched>,
+        sequences: FxHashMap<(NameId, Vec<WorkName>), Launched>,
         unowned: u64,
     ) -> OperatorCosts {
         let has_work = !rank.work.is_empty();
@@ -112,7 +112,8 @@ impl OperatorCosts {
             sums.costs.entry(rank.name(name).to_owned()).or_default().add(&cost);
         }
         for ((name, kernels), run) in sequences {
-            let kernels: Vec<Cow<str>> = kernels.iter().map(|&ran| name_of(rank, ran)).collect();
+            let kernels: Vec<Cow<str>> =
+                kernels.iter().map(|&work_name| name_of(rank, work_name)).collect();
             let key = (rank.name(name).to_owned(), kernels.join(" -> "));
             sums.sequences.entry(key).or_default().add(&run);
         }

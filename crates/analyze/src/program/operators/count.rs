@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SpanKind};
 
 use super::costs::{Cost, Launched, OperatorCosts};
-use crate::program::sequences::{Ran, ran};
+use crate::program::sequences::{WorkName, work_name};
 use crate::rank::RankTrace;
 use crate::rank::{CallTree, TreeSpan};
 
@@ -15,13 +15,13 @@ use crate::rank::{CallTree, TreeSpan};
 pub(super) fn count(rank: &RankTrace, tree: &CallTree) -> OperatorCosts {
     let mut costs: FxHashMap<NameId, Cost> = FxHashMap::default();
     add_host_time(tree, &mut costs);
-    let mut sequences: FxHashMap<(NameId, Vec<Ran>), Launched> = FxHashMap::default();
+    let mut sequences: FxHashMap<(NameId, Vec<WorkName>), Launched> = FxHashMap::default();
     let mut unowned = 0;
     for (operator, launches) in launches_by_operator(rank, tree, &mut unowned) {
         let span = &tree.spans[operator as usize];
         let work = || launches.iter().map(|&(_, work)| &rank.work[work as usize]);
         let device_ns = work().map(|work| work.duration_ns).sum::<u64>();
-        let kernels: Vec<Ran> = work().map(ran).collect();
+        let kernels: Vec<WorkName> = work().map(work_name).collect();
         for at in tree.outwards(operator) {
             let around = &tree.spans[at as usize];
             if around.kind == SpanKind::Operator {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SpanKind};
 
-use super::ran::{Ran, name_of, ran};
+use super::work_name::{WorkName, name_of, work_name};
 use super::{Pattern, Patterns};
 use crate::rank::CallTree;
 use crate::rank::RankTrace;
@@ -37,11 +37,11 @@ pub fn patterns(rank: &RankTrace, tree: &CallTree, roots: Roots) -> Patterns {
     }
     // Work is in order of time, so that indices order a run's kernels.
     launched.sort_unstable();
-    let mut found: FxHashMap<(NameId, Vec<Ran>), Pattern> = FxHashMap::default();
+    let mut found: FxHashMap<(NameId, Vec<WorkName>), Pattern> = FxHashMap::default();
     for run in launched.chunk_by(|a, b| a.0 == b.0).filter(|run| run.len() >= FEWEST_KERNELS) {
         let root = &tree.spans[run[0].0 as usize];
         let work = || run.iter().map(|&(_, at)| &rank.work[at as usize]);
-        let key = (root.name, work().map(ran).collect());
+        let key = (root.name, work().map(work_name).collect());
         let pattern = found.entry(key).or_default();
         pattern.runs += 1;
         pattern.device_ns += work().map(|work| work.duration_ns).sum::<u64>();
@@ -49,7 +49,8 @@ pub fn patterns(rank: &RankTrace, tree: &CallTree, roots: Roots) -> Patterns {
     }
     let mut patterns = Patterns::default();
     for ((root, kernels), pattern) in found {
-        let names: Vec<Cow<str>> = kernels.iter().map(|&ran| name_of(rank, ran)).collect();
+        let names: Vec<Cow<str>> =
+            kernels.iter().map(|&work_name| name_of(rank, work_name)).collect();
         let key = (rank.name(root).to_owned(), names.join(" | "));
         patterns.entry(key).or_default().add(&pattern);
     }

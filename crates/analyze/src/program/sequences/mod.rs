@@ -4,20 +4,21 @@
 //! put into a graph.
 
 mod find;
-mod ran;
 #[cfg(test)]
 mod tests;
+mod work_name;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 pub use find::{FEWEST_KERNELS, Roots, patterns};
-pub use ran::{Ran, name_of, ran};
+pub use work_name::{WorkName, name_of, work_name};
 
 use tprof_trace::model::SpanKind;
 
 use crate::document::{
-    Analysis, Body, Column, DocumentKind, Named, Options, RankAt, Table, Unit, View, boxed,
+    Analysis, Body, Column, DocumentKind, OptionMatches, Options, RankContext, Table, Unit, View,
+    boxed,
 };
 use crate::rank::{HostSpan, Needs, RankTrace};
 
@@ -68,17 +69,17 @@ impl Analysis for Sequences {
         }
     }
 
-    fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<Named> {
+    fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<OptionMatches> {
         // Holistic Trace Analysis answers with nothing, which is what is compared.
         let Some(operator) = options.operator.as_deref().filter(|_| !options.hta) else {
             return Vec::new();
         };
         let spans = rank.spans(SpanKind::Operator).iter();
         let name = |span: &HostSpan| rank.name(span.name).to_owned();
-        vec![Named::of(("--operator", "operators"), (operator, None), spans, name)]
+        vec![OptionMatches::of(("--operator", "operators"), (operator, None), spans, name)]
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> Patterns {
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankContext, options: &Options) -> Patterns {
         let roots = match (options.hta, options.operator.as_deref()) {
             (true, operator) => Roots::Shallowest(operator.unwrap_or(HTA_OPERATOR)),
             (false, Some(operator)) => Roots::Containing(operator),
@@ -87,7 +88,7 @@ impl Analysis for Sequences {
         patterns(rank, rank.operator_tree(), roots)
     }
 
-    fn join(&self, parts: Vec<(RankAt, Patterns)>, _options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, Patterns)>, _options: &Options) -> Body {
         let mut all = Patterns::default();
         for ((operator, kernels), pattern) in parts.iter().flat_map(|(_, patterns)| patterns) {
             all.entry((operator.clone(), kernels.clone())).or_default().add(pattern);
@@ -119,7 +120,7 @@ fn table(key: &'static str, first: &[Column]) -> Table {
         .empty(format!("no run of an operator with {FEWEST_KERNELS} kernels or more was recorded"))
 }
 
-fn add(table: &mut Table, patterns: &Patterns, at: Option<&RankAt>) {
+fn add(table: &mut Table, patterns: &Patterns, at: Option<&RankContext>) {
     let mut rows: Vec<(&(String, String), &Pattern)> = patterns.iter().collect();
     rows.sort_by_key(|(names, pattern)| (Reverse((pattern.runs, pattern.device_ns)), *names));
     for ((operator, kernels), pattern) in rows {

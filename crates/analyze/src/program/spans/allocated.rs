@@ -59,7 +59,7 @@ pub(super) fn of_spans(file: &TraceFile, spans: &[OwnSpan]) -> Vec<Allocated> {
     let one = |(at, span): (usize, &OwnSpan)| match of.get(&span.row.process) {
         None | Some(MemoryRecording::Off) => Allocated::missing(OFF),
         _ if span.any_thread => Allocated::missing(ANY_THREAD),
-        _ if pauses.reach_into(span) => Allocated::missing(PAUSED),
+        _ if pauses.overlap(span) => Allocated::missing(PAUSED),
         Some(MemoryRecording::Exact) => {
             match (&lost, counted(span).or_else(|| recorded.get(at).copied())) {
                 (None, Some((allocations, bytes))) => Allocated::is(allocations, bytes),

@@ -8,16 +8,16 @@ mod allocated;
 mod bounded;
 mod find;
 mod launched;
-mod of_rank;
 mod open;
 mod pauses;
+mod per_rank;
 mod sums;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod time;
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::rank::{Needs, RankTrace};
 use sums::SumsByName;
 
@@ -40,12 +40,12 @@ impl Analysis for Spans {
         Needs::STEPS | Needs::SAMPLES | Needs::WORK | Needs::CALLS | Needs::ALLOCATIONS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> SumsByName {
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankContext, options: &Options) -> SumsByName {
         let wanted = options.cut.interval(at.clock, &rank.steps());
-        of_rank::of_rank(rank, wanted, at.clock)
+        per_rank::of_rank(rank, wanted, at.clock)
     }
 
-    fn join(&self, parts: Vec<(RankAt, SumsByName)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, SumsByName)>, _: &Options) -> Body {
         tables::body(parts)
     }
 }

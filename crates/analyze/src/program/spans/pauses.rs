@@ -21,7 +21,7 @@ impl Pauses {
     }
 
     /// Whether recording was off for a part of a span.
-    pub fn reach_into(&self, span: &OwnSpan) -> bool {
+    pub fn overlap(&self, span: &OwnSpan) -> bool {
         let from = self.at.partition_point(|(_, time_ns)| *time_ns < span.row.start_ns);
         let within = self.at[from..].iter().take_while(|(_, time_ns)| *time_ns < span.end_ns());
         let mut of_it =

@@ -5,7 +5,7 @@ use tprof_trace::model::{
     OWN_SPANS, Process, ProcessEnd, Sample, Span, SpanKind, ThreadState, loss,
 };
 
-use super::of_rank::of_rank;
+use super::per_rank::of_rank;
 use super::sums::{SpanSums, SumsByName};
 use crate::base::intervals::Interval;
 use crate::base::reading::Reading;

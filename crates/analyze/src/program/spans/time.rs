@@ -215,7 +215,7 @@ impl Unknown {
             _ if self.threads.is_empty() => Some(NO_SAMPLES),
             _ if span.any_thread => Some(ANY_THREAD),
             (_, false) => Some(NO_THREAD),
-            _ if self.pauses.reach_into(span) => Some(PAUSED),
+            _ if self.pauses.overlap(span) => Some(PAUSED),
             (why, _) => why.as_deref(),
         }
     }

@@ -37,7 +37,7 @@ pub struct StepOrigin {
 
 /// A rank's steps, judged.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Judged {
+pub struct JudgedSteps {
     /// The steps, in order of time.
     pub steps: Vec<Step>,
     /// Where they come from, and what else there was.
@@ -61,9 +61,9 @@ pub struct Judged {
     pub phases: Vec<PhaseRow>,
 }
 
-impl Judged {
+impl JudgedSteps {
     /// Judges steps in order of time.
-    pub fn of(steps: Vec<Step>) -> Judged {
+    pub fn of(steps: Vec<Step>) -> JudgedSteps {
         let times: Vec<u64> = steps.iter().map(|step| step.time().length()).collect();
         let warm_up = warm_up(&times);
         let first = warm_up.unwrap_or(0);
@@ -73,7 +73,7 @@ impl Judged {
         let outliers = (times.len() - first >= FEWEST_FOR_OUTLIERS)
             .then(|| (first..times.len()).filter(is_outlier).collect());
         let found = StepOrigin::default();
-        Judged {
+        JudgedSteps {
             steps,
             found,
             warm_up,
@@ -145,13 +145,13 @@ mod tests {
     use crate::base::intervals::Interval;
     use proptest::prelude::*;
 
-    fn judged(times: &[u64]) -> Judged {
+    fn judged(times: &[u64]) -> JudgedSteps {
         let mut start = 1000;
         let step = |(&time, number): (&u64, u64)| {
             start += time;
             Step::on_host(number, 0, Interval::new(start - time, start))
         };
-        Judged::of(times.iter().zip(0..).map(step).collect())
+        JudgedSteps::of(times.iter().zip(0..).map(step).collect())
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
         assert!(matches!(judged.warm_up(), Reading::Missing(_)));
         assert!(matches!(judged.outlier_count(), Reading::Missing(_)));
         assert_eq!(judged.steady.unwrap().count, 3);
-        assert_eq!(Judged::of(Vec::new()).steady, None);
+        assert_eq!(JudgedSteps::of(Vec::new()).steady, None);
     }
 
     proptest! {

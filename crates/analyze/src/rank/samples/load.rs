@@ -8,9 +8,9 @@ use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState
 
 use super::names::{FrameFunctions, FuncId, FunctionTable, Stack};
 use super::part::Part;
-use super::shared::Shared;
 use super::stretch::Stretch;
-use super::unseen::{self, Short};
+use super::unsampled_share::UnsampledShare;
+use super::unsampled_waits::{self, ShortWaits};
 use super::waits::wait_of;
 
 /// A file's samples.
@@ -39,7 +39,7 @@ struct SampleSums {
     weight_ns: u64,
     count: u64,
     gil_ns: Option<u64>,
-    short: Short,
+    short: ShortWaits,
 }
 
 impl CpuTrace {
@@ -142,13 +142,13 @@ impl CpuTrace {
                 inlined: stack.inlined,
                 cut: stack.cut,
                 weight_ns: rows.weight_ns,
-                shared: Shared::default(),
+                shared: UnsampledShare::default(),
                 samples: rows.count,
                 gil_ns: rows.gil_ns,
             });
             shorts.push(rows.short);
         }
-        unseen::take_over(&mut trace.stretches, &shorts);
+        unsampled_waits::add_unsampled_waits(&mut trace.stretches, &shorts);
         trace
     }
 }

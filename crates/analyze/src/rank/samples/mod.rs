@@ -6,9 +6,9 @@ mod names;
 mod owner;
 mod part;
 mod role;
-mod shared;
 mod stretch;
-mod unseen;
+mod unsampled_share;
+mod unsampled_waits;
 mod waits;
 
 pub use load::CpuTrace;
@@ -17,8 +17,8 @@ pub use names::{Func, FuncId, FunctionTable, Layer, Stack};
 pub use part::{PARTS, Part};
 pub(crate) use part::{is_interpreter, joins, loads_inline, takes_from_thread, wants_held_lock};
 pub(crate) use role::Role;
-pub use shared::Shared;
 pub use stretch::Stretch;
+pub use unsampled_share::UnsampledShare;
 pub use waits::word;
 
 /// What to do where a run has no samples.

@@ -3,7 +3,7 @@
 use tprof_trace::model::{ProcessIndex, StackId, ThreadIndex, ThreadState};
 
 use super::names::FuncId;
-use super::shared::Shared;
+use super::unsampled_share::UnsampledShare;
 
 /// Time of one thread in one place and state.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub struct Stretch {
     /// Time; of waits, with the part taken over from waits without a sample.
     pub weight_ns: u64,
     /// The part that was taken over, for its error.
-    pub shared: Shared,
+    pub shared: UnsampledShare,
     /// Samples of it with a stack of their own, or waits.
     pub samples: u64,
     /// Of the weight, what was spent holding Python's lock; `None` if unknown.

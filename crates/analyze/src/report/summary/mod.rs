@@ -11,7 +11,7 @@ use tprof_trace::{RunDir, TraceFile};
 use crate::base::object::object;
 use crate::base::parallel;
 use crate::base::reading::Reading;
-use crate::document::{Options, REPORT_VERSION, RankAt};
+use crate::document::{Options, REPORT_VERSION, RankContext};
 use crate::findings::lines;
 pub use crate::findings::lines::Line;
 use crate::findings::{self, RankFindings};
@@ -20,7 +20,7 @@ use crate::memory::killed::Death;
 use crate::memory::timeline::{Cgroup, Timeline};
 use crate::memory::{HostMemory, rank_memory};
 use crate::rank::{Needs, RankTrace};
-use crate::run::completeness::{Completeness, Seen, unclosed};
+use crate::run::completeness::{Completeness, FileCompleteness, unclosed};
 use crate::run::info::{Run, run_of};
 use crate::run::overhead::Overhead;
 use crate::run::processes::{self, ProcessRow};
@@ -113,26 +113,26 @@ object! { Report {
 pub(crate) struct RankSummary {
     rank: Rank,
     processes: Vec<ProcessRow>,
-    seen: Seen,
+    seen: FileCompleteness,
     last_ns: u64,
     cgroup: Cgroup,
     deaths: Vec<Death>,
     sigkills: u64,
     findings: Option<RankFindings>,
-    devices: Option<(RankAt, report_gpu::FileSamples)>,
+    devices: Option<(RankContext, report_gpu::FileSamples)>,
     /// What of its file could not be read.
     pub(crate) problems: Vec<String>,
 }
 
 /// Tables that a summary reads of a rank.
-pub(crate) fn needs(trace: &TraceFile, at: &RankAt) -> Needs {
-    if findings::lines::are_worth_it(trace, at) { Needs::ALL } else { Needs::WORK }
+pub(crate) fn needs(trace: &TraceFile, at: &RankContext) -> Needs {
+    if findings::lines::can_be_judged(trace, at) { Needs::ALL } else { Needs::WORK }
 }
 
 /// What the summary and the report on memory, or one of them, take of a rank.
 pub(crate) fn part_of(
     rank: &RankTrace<'_>,
-    at: &RankAt,
+    at: &RankContext,
     dir: &RunDir,
     reports: &[Kind],
     judged: Option<RankFindings>,
@@ -144,7 +144,7 @@ pub(crate) fn part_of(
     let mut host_memory = memory.host_memory;
     let (gpu, findings) = match summed_up {
         true => {
-            let judged = judged.filter(|_| lines::are_worth_it(trace, at));
+            let judged = judged.filter(|_| lines::can_be_judged(trace, at));
             let findings = || judged.or_else(|| lines::of_rank(rank, at));
             parallel::both(rank.cores, || gpu::of_rank(rank), findings)
         }
@@ -160,7 +160,7 @@ pub(crate) fn part_of(
     // The memory of a part ends with that.
     let end_ns = if trace.part().is_some() { trace.last_ns() } else { memory.end_ns };
     RankSummary {
-        seen: Seen::of(trace),
+        seen: FileCompleteness::of(trace),
         last_ns: at.clock.since_start(end_ns),
         problems: Vec::new(),
         cgroup: memory.cgroup,

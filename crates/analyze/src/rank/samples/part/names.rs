@@ -1,7 +1,7 @@
 //! Names of functions that show what a thread does: of Linux, glibc, CPython, PyTorch, MPI,
 //! NCCL and allocators.
 
-use tprof_facts::passages::is_of_tprof;
+use tprof_facts::pass_through::is_of_tprof;
 
 use super::super::names::{Func, Layer};
 use super::super::waits;

@@ -7,26 +7,26 @@ use tprof_facts::labels;
 use tprof_trace::model::{Process, ProcessIndex, Sample, ThreadIndex};
 
 use super::windows::Windows;
-use crate::document::{Named, Options};
+use crate::document::{OptionMatches, Options};
 use crate::rank::RankTrace;
 
 /// The word for the first thread of each process.
 const MAIN: &str = "main";
 
 /// See the module.
-pub(super) struct Kept {
+pub(super) struct SampleFilter {
     windows: Option<Windows>,
     threads: Option<FxHashSet<(ProcessIndex, ThreadIndex)>>,
 }
 
-impl Kept {
+impl SampleFilter {
     /// What the options leave of a rank.
-    pub fn of(rank: &RankTrace<'_>, options: &Options) -> Kept {
+    pub fn of(rank: &RankTrace<'_>, options: &Options) -> SampleFilter {
         let threads = options.thread.as_deref().map(|text| {
             let chosen = candidates(rank).filter(|thread| thread.is_chosen(text));
             chosen.map(|thread| thread.key).collect()
         });
-        Kept { windows: options.within_text().map(|text| Windows::of(rank, text)), threads }
+        SampleFilter { windows: options.within_text().map(|text| Windows::of(rank, text)), threads }
     }
 
     /// Whether rows may be left out.
@@ -58,7 +58,7 @@ impl Kept {
 }
 
 /// A thread, as `--thread` finds it.
-struct Candidate {
+struct ThreadCandidate {
     key: (ProcessIndex, ThreadIndex),
     tid: u32,
     /// Its name, or its program where it has none.
@@ -67,7 +67,7 @@ struct Candidate {
     is_main: bool,
 }
 
-impl Candidate {
+impl ThreadCandidate {
     /// By its number, as `main`, or by a part of its name.
     fn is_chosen(&self, text: &str) -> bool {
         text == self.tid.to_string() || text == MAIN && self.is_main || self.name.contains(text)
@@ -75,7 +75,7 @@ impl Candidate {
 }
 
 /// What `--thread` chooses of a rank's threads.
-pub(super) fn named(rank: &RankTrace<'_>, text: &str) -> Named {
+pub(super) fn named(rank: &RankTrace<'_>, text: &str) -> OptionMatches {
     let mut there: BTreeMap<String, u64> = BTreeMap::new();
     let mut matching = 0;
     for thread in candidates(rank) {
@@ -86,10 +86,10 @@ pub(super) fn named(rank: &RankTrace<'_>, text: &str) -> Named {
         }
     }
     let (option, what) = ("--thread", "threads");
-    Named { option, what, text: text.to_owned(), chosen: matching > 0, matching, there }
+    OptionMatches { option, what, text: text.to_owned(), chosen: matching > 0, matching, there }
 }
 
-fn candidates(rank: &RankTrace<'_>) -> impl Iterator<Item = Candidate> {
+fn candidates(rank: &RankTrace<'_>) -> impl Iterator<Item = ThreadCandidate> {
     let file = rank.file;
     let processes: FxHashMap<ProcessIndex, &Process> =
         file.processes().iter().map(|row| (row.process, row)).collect();
@@ -97,7 +97,7 @@ fn candidates(rank: &RankTrace<'_>) -> impl Iterator<Item = Candidate> {
         let process = processes.get(&thread.process);
         let program = || process.map_or("", |row| labels::program(file.name(row.command)));
         let name = file.thread_name(thread.thread).unwrap_or_else(program).to_owned();
-        Candidate {
+        ThreadCandidate {
             key: (thread.process, thread.thread),
             tid: thread.tid,
             name,

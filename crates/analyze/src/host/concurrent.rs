@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::hash::Hash;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tprof_facts::passages::is_of_tprof;
+use tprof_facts::pass_through::is_of_tprof;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
 
@@ -16,7 +16,7 @@ use crate::rank::samples::{CpuTrace, Part};
 
 /// Another thread at one place.
 #[derive(Clone, Debug)]
-pub struct Doing {
+pub struct ThreadAtPlace {
     /// The thread's own name, or its number.
     pub thread: String,
     pub process: ProcessIndex,
@@ -33,7 +33,7 @@ pub struct Doing {
     pub outside_ns: u64,
 }
 
-impl Doing {
+impl ThreadAtPlace {
     /// `thread hog in spin (a.py:3)`.
     pub fn shown(&self) -> String {
         format!("{} in {}", self.thread, self.place.shown())
@@ -57,13 +57,13 @@ impl Doing {
 
 /// While the driving thread was kept by one cause.
 #[derive(Clone, Debug, Default)]
-pub struct Meanwhile {
+pub struct ConcurrentWork {
     /// How long it was.
-    pub kept_ns: u64,
+    pub blocked_ns: u64,
     /// The rest of the judged time.
     pub outside_ns: u64,
     /// The others, most time first.
-    pub doings: Vec<Doing>,
+    pub threads: Vec<ThreadAtPlace>,
 }
 
 /// Of threads that the driving thread waits for, the time in one part.
@@ -80,7 +80,7 @@ pub struct Delay {
 
 type Key = (ProcessIndex, ThreadIndex, StackId, ThreadState);
 
-impl Meanwhile {
+impl ConcurrentWork {
     /// While the driving thread was kept, a part of the judged time.
     pub fn of(
         file: &TraceFile,
@@ -88,7 +88,7 @@ impl Meanwhile {
         driver: &Driver,
         kept: &Cover,
         window: Interval,
-    ) -> Meanwhile {
+    ) -> ConcurrentWork {
         let outside = Cover::of([window]).without(kept);
         let (inside, rest) = (kept.measure(), outside.measure());
         let mut sums: FxHashMap<Key, [u64; 2]> = FxHashMap::default();
@@ -109,114 +109,124 @@ impl Meanwhile {
             sum[0] += part(&inside);
             sum[1] += part(&rest);
         }
-        let mut doings: FxHashMap<(ProcessIndex, ThreadIndex, Place), [u64; 2]> =
+        let mut threads: FxHashMap<(ProcessIndex, ThreadIndex, Place), [u64; 2]> =
             FxHashMap::default();
         for ((process, thread, stack, state), ns) in sums {
             let Some(part) = cpu.part(process, stack, state) else { continue };
             let waits = cpu.state(process, stack, state);
             let place = Place::of(part, waits, cpu.stack(process, stack), &cpu.names);
-            let sum = doings.entry((process, thread, place)).or_default();
+            let sum = threads.entry((process, thread, place)).or_default();
             (sum[0], sum[1]) = (sum[0] + ns[0], sum[1] + ns[1]);
         }
         let pids: FxHashMap<ProcessIndex, u32> =
             file.processes().iter().map(|row| (row.process, row.pid)).collect();
         let firsts = file.threads().iter().filter(|row| pids.get(&row.process) == Some(&row.tid));
         let firsts: FxHashSet<ThreadIndex> = firsts.map(|row| row.thread).collect();
-        let doing =
+        let other =
             |((process, thread, place), ns): ((ProcessIndex, ThreadIndex, Place), [u64; 2])| {
                 let (index, is_first) = (thread, firsts.contains(&thread));
                 let thread = name(file, process, thread);
                 let is_of_other = process != driver.process;
                 let [ns, outside_ns] = ns;
-                Doing { thread, process, index, is_of_other, is_first, place, ns, outside_ns }
+                ThreadAtPlace {
+                    thread,
+                    process,
+                    index,
+                    is_of_other,
+                    is_first,
+                    place,
+                    ns,
+                    outside_ns,
+                }
             };
-        let mut doings: Vec<Doing> =
-            doings.into_iter().filter(|(_, ns)| ns[0] > 0).map(doing).collect();
-        doings.sort_by(|a, b| (b.ns, &a.thread, &a.place).cmp(&(a.ns, &b.thread, &b.place)));
-        Meanwhile { kept_ns: kept.length(), outside_ns: outside.length(), doings }
+        let mut threads: Vec<ThreadAtPlace> =
+            threads.into_iter().filter(|(_, ns)| ns[0] > 0).map(other).collect();
+        threads.sort_by(|a, b| (b.ns, &a.thread, &a.place).cmp(&(a.ns, &b.thread, &b.place)));
+        ConcurrentWork { blocked_ns: kept.length(), outside_ns: outside.length(), threads }
     }
 
     /// Of the threads of the driving thread's process the one, at one place, that most likely
     /// held what it waited for: it was there while the thread waited, and not otherwise.
-    pub fn holder(&self) -> Option<&Doing> {
-        let may_hold = |doing: &&Doing| !doing.is_of_other && doing.may_hold();
+    pub fn holder(&self) -> Option<&ThreadAtPlace> {
+        let may_hold = |other: &&ThreadAtPlace| !other.is_of_other && other.may_hold();
         // Where a thread has no core, it is mostly unknown in which of its places that is.
         let mut threads: FxHashMap<&str, [u64; 2]> = FxHashMap::default();
-        for doing in self.doings.iter().filter(|doing| !doing.is_of_other) {
-            let [placed_ns, ready_ns] = threads.entry(&doing.thread).or_default();
-            *placed_ns += if doing.may_hold() { doing.ns } else { 0 };
-            let is_ready = doing.place.part == Part::NoCore && doing.place.function.is_empty();
-            *ready_ns += if is_ready { doing.ns } else { 0 };
+        for other in self.threads.iter().filter(|other| !other.is_of_other) {
+            let [placed_ns, ready_ns] = threads.entry(&other.thread).or_default();
+            *placed_ns += if other.may_hold() { other.ns } else { 0 };
+            let is_ready = other.place.part == Part::NoCore && other.place.function.is_empty();
+            *ready_ns += if is_ready { other.ns } else { 0 };
         }
-        let all = |doing: &Doing| {
-            let [placed_ns, ready_ns] = threads[&*doing.thread];
-            doing.ns as f64 * (1.0 + ready_ns as f64 / placed_ns.max(1) as f64)
+        let all = |other: &ThreadAtPlace| {
+            let [placed_ns, ready_ns] = threads[&*other.thread];
+            other.ns as f64 * (1.0 + ready_ns as f64 / placed_ns.max(1) as f64)
         };
-        let weight = |doing: &Doing| {
-            let inside = all(doing) / self.kept_ns.max(1) as f64;
-            let outside = doing.outside_ns as f64 / self.outside_ns.max(1) as f64;
+        let weight = |other: &ThreadAtPlace| {
+            let inside = all(other) / self.blocked_ns.max(1) as f64;
+            let outside = other.outside_ns as f64 / self.outside_ns.max(1) as f64;
             // A sample may reach over the end of a wait. If the time between waits is very short, most
             // of it comes from such samples and says nothing.
-            let is_told = self.outside_ns as f64 >= LEAST_BETWEEN * self.kept_ns as f64;
-            all(doing) * (inside - if is_told { outside } else { 0.0 }).max(0.0)
+            let is_told = self.outside_ns as f64 >= LEAST_BETWEEN * self.blocked_ns as f64;
+            all(other) * (inside - if is_told { outside } else { 0.0 }).max(0.0)
         };
-        let found = self.doings.iter().filter(may_hold);
+        let found = self.threads.iter().filter(may_hold);
         let found = found.max_by(|a, b| weight(a).total_cmp(&weight(b)))?;
-        (all(found) >= LEAST_HELD * self.kept_ns as f64 && weight(found) > 0.0).then_some(found)
+        (all(found) >= LEAST_HELD * self.blocked_ns as f64 && weight(found) > 0.0).then_some(found)
     }
 
     /// Of the threads of the driving thread's process that may be awaited the one that did most of what
     /// it waited for, at the line where it was longest, with all of its time there.
-    pub fn maker(&self, may_be: impl Fn(ThreadIndex) -> bool) -> Option<Doing> {
-        let works = |doing: &Doing| doing.place.is_work() && doing.place.part != Part::Lock;
-        let makes = |doing: &&Doing| !doing.is_of_other && works(doing) && may_be(doing.index);
-        let thread = |doing: &Doing| doing.thread.clone();
-        let (thread, ns) = longest(self.doings.iter().filter(makes), thread)?;
-        if (ns as f64) < LEAST_HELD * self.kept_ns as f64 {
+    pub fn maker(&self, may_be: impl Fn(ThreadIndex) -> bool) -> Option<ThreadAtPlace> {
+        let works = |other: &ThreadAtPlace| other.place.is_work() && other.place.part != Part::Lock;
+        let makes =
+            |other: &&ThreadAtPlace| !other.is_of_other && works(other) && may_be(other.index);
+        let thread = |other: &ThreadAtPlace| other.thread.clone();
+        let (thread, ns) = longest(self.threads.iter().filter(makes), thread)?;
+        if (ns as f64) < LEAST_HELD * self.blocked_ns as f64 {
             return None;
         }
-        let own = self.doings.iter().filter(makes).filter(|doing| doing.thread == thread);
-        let placed = own.filter(|doing| !doing.place.file.is_empty());
-        let (line, ns) = longest(placed.clone(), |doing| doing.place.shown())?;
-        let there = placed.filter(|doing| doing.place.shown() == line);
-        let (part, _) = longest(there.clone(), |doing| doing.place.part)?;
-        let most = there.max_by_key(|doing| (doing.place.part == part, doing.ns))?;
-        Some(Doing { ns, ..most.clone() })
+        let own = self.threads.iter().filter(makes).filter(|other| other.thread == thread);
+        let placed = own.filter(|other| !other.place.file.is_empty());
+        let (line, ns) = longest(placed.clone(), |other| other.place.shown())?;
+        let there = placed.filter(|other| other.place.shown() == line);
+        let (part, _) = longest(there.clone(), |other| other.place.part)?;
+        let most = there.max_by_key(|other| (other.place.part == part, other.ns))?;
+        Some(ThreadAtPlace { ns, ..most.clone() })
     }
 
     /// Time of the other threads of the driving thread's process.
     pub fn of_threads(&self, is_of: impl Fn(&Place) -> bool) -> u64 {
-        let threads = self.doings.iter().filter(|doing| !doing.is_of_other);
-        threads.filter(|doing| is_of(&doing.place)).map(|doing| doing.ns).sum()
+        let threads = self.threads.iter().filter(|other| !other.is_of_other);
+        threads.filter(|other| is_of(&other.place)).map(|other| other.ns).sum()
     }
 
     /// Their time in a part, where they are at work otherwise.
     pub fn delay(&self, part: Part) -> Delay {
-        let is_of = |doing: &&Doing| !doing.is_of_other && doing.place.part == part;
+        let is_of = |other: &&ThreadAtPlace| !other.is_of_other && other.place.part == part;
         let mut sums: FxHashMap<&Place, u64> = FxHashMap::default();
-        let waits = self.doings.iter().filter(is_of);
-        waits.for_each(|doing| *sums.entry(&doing.place).or_default() += doing.ns);
+        let waits = self.threads.iter().filter(is_of);
+        waits.for_each(|other| *sums.entry(&other.place).or_default() += other.ns);
         let mut places: Vec<(Place, u64)> =
             sums.into_iter().map(|(place, ns)| (place.clone(), ns)).collect();
         places.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
         let ns = places.iter().map(|(_, ns)| ns).sum();
         let share = ns as f64 / self.of_threads(Place::is_work).max(1) as f64;
-        Delay { ns, share, bound_ns: (self.kept_ns as f64 * share) as u64, places }
+        Delay { ns, share, bound_ns: (self.blocked_ns as f64 * share) as u64, places }
     }
 
     /// Those on a core, most time first.
-    pub fn running(&self) -> impl Iterator<Item = &Doing> {
-        self.doings.iter().filter(|doing| doing.place.part.is_running())
+    pub fn running(&self) -> impl Iterator<Item = &ThreadAtPlace> {
+        self.threads.iter().filter(|other| other.place.part.is_running())
     }
 }
 
 /// What has most time, by a key, and that time.
 fn longest<'d, K: Hash + Ord + Clone>(
-    doings: impl Iterator<Item = &'d Doing>,
-    key: impl Fn(&Doing) -> K,
+    threads: impl Iterator<Item = &'d ThreadAtPlace>,
+    key: impl Fn(&ThreadAtPlace) -> K,
 ) -> Option<(K, u64)> {
     let mut sums: FxHashMap<K, u64> = FxHashMap::default();
-    doings.for_each(|doing| *sums.entry(key(doing)).or_default() += doing.ns);
+    threads.for_each(|other| *sums.entry(key(other)).or_default() += other.ns);
     sums.into_iter().max_by_key(|(key, ns)| (*ns, Reverse(key.clone())))
 }
 

@@ -7,14 +7,14 @@ use tprof_trace::model::NameId;
 use crate::rank::{RankTrace, Work, WorkKind};
 
 /// What ran: its name, and its kind for a copy that has none.
-pub type Ran = (NameId, WorkKind);
+pub type WorkName = (NameId, WorkKind);
 
 /// What a piece of work ran.
-pub fn ran(work: &Work) -> Ran {
+pub fn work_name(work: &Work) -> WorkName {
     (work.name, work.kind)
 }
 
 /// Its name.
-pub fn name_of<'a>(rank: &RankTrace<'a>, (name, kind): Ran) -> Cow<'a, str> {
+pub fn name_of<'a>(rank: &RankTrace<'a>, (name, kind): WorkName) -> Cow<'a, str> {
     rank.name_of_work(name, kind)
 }

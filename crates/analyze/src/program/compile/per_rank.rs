@@ -9,7 +9,7 @@ use tprof_trace::compile_log::{
 };
 
 use super::graphs::{self, RankGraphs};
-use crate::document::RankAt;
+use crate::document::RankContext;
 use crate::gpu::kernels;
 use crate::rank::RankTrace;
 
@@ -99,7 +99,7 @@ pub(super) struct UncompiledRow {
 }
 
 /// Reads what a rank's logs have.
-pub(super) fn read(rank: &RankTrace<'_>, at: &RankAt) -> RankCompiled {
+pub(super) fn read(rank: &RankTrace<'_>, at: &RankContext) -> RankCompiled {
     let mut found = RankCompiled {
         problems: rank.compile.problems.clone(),
         has_work: !rank.work.is_empty(),
@@ -159,7 +159,7 @@ fn log_row(read: &ReadLog) -> LogRow {
     }
 }
 
-fn frames(read: &ReadLog, at: &RankAt, found: &mut RankCompiled) {
+fn frames(read: &ReadLog, at: &RankContext, found: &mut RankCompiled) {
     let log = &read.log;
     // Graphs and code of a forward and a backward have one number: the backward's come second.
     let mut before: FxHashMap<CompileId, u64> = FxHashMap::default();

@@ -10,7 +10,7 @@ use crate::rank::HostSpan;
 
 /// What a rank, or all ranks, have of what an option names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct OptionMatches {
     /// Option, as typed: `--within`.
     pub option: &'static str,
     /// What it chooses among, in the plural.
@@ -32,7 +32,7 @@ pub(crate) fn text_and_number(text: &str) -> (&str, Option<usize>) {
     parts.map_or((text, None), |(text, number)| (text, Some(number)))
 }
 
-impl Named {
+impl OptionMatches {
     /// What an option's text chooses of a rank's spans, by their names. With `:N` it
     /// means the Nth of them, where the option takes a number.
     pub(crate) fn of<'s>(
@@ -40,7 +40,7 @@ impl Named {
         (text, number): (&str, Option<usize>),
         spans: impl Iterator<Item = &'s HostSpan>,
         name: impl Fn(&HostSpan) -> String,
-    ) -> Named {
+    ) -> OptionMatches {
         let mut counts: FxHashMap<_, (&HostSpan, u64)> = FxHashMap::default();
         for span in spans {
             counts.entry((span.category, span.name)).or_insert((span, 0)).1 += 1;
@@ -52,11 +52,11 @@ impl Named {
         let matching = there.iter().filter(|(name, _)| name.contains(text)).map(|(_, n)| n).sum();
         let chosen = number.map_or(matching > 0, |number| (number as u64) < matching);
         let text = text.to_owned();
-        Named { option, what, text, chosen, matching, there }
+        OptionMatches { option, what, text, chosen, matching, there }
     }
 
     /// Adds another rank's.
-    pub(crate) fn add(&mut self, other: Named) {
+    pub(crate) fn add(&mut self, other: OptionMatches) {
         self.chosen |= other.chosen;
         self.matching = self.matching.max(other.matching);
         for (name, count) in other.there {

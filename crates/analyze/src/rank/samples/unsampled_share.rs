@@ -6,7 +6,7 @@ pub(super) const LENGTHS: usize = 11;
 /// What a time has of its thread's waits without a sample, for its error: other times of the thread
 /// lack what it has too much, so that errors of a sum are less than the sum of theirs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Shared {
+pub struct UnsampledShare {
     /// Of each length, W² p / n for a share p of the time W, by n sampled waits, ns²; added up.
     squares: f64,
     /// W p / √n of each, ns.
@@ -16,7 +16,7 @@ pub struct Shared {
 /// Less of what is added up is the rounding of it.
 const ROUNDING: f64 = 1e-9;
 
-impl Shared {
+impl UnsampledShare {
     /// Takes a share of the time of all waits of a length, which so many sampled ones show.
     pub(super) fn take(&mut self, length: usize, whole_ns: u64, share: f64, count: u64) {
         let (whole, count) = (whole_ns as f64, count as f64);
@@ -25,7 +25,7 @@ impl Shared {
     }
 
     /// Adds that of another time of the same thread.
-    pub fn add(&mut self, other: &Shared) {
+    pub fn add(&mut self, other: &UnsampledShare) {
         self.squares += other.squares;
         self.shares.iter_mut().zip(other.shares).for_each(|(share, other)| *share += other);
     }

@@ -6,7 +6,7 @@ use tprof_trace::{RankFile, RankLabel, Start, TraceFile};
 
 /// Which file of which run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Who {
+pub struct RowSource {
     /// Name of the run's directory.
     pub run: String,
     /// Rank; none for processes of no rank.
@@ -17,11 +17,11 @@ pub struct Who {
     pub host: String,
 }
 
-impl Who {
+impl RowSource {
     /// A file of a run.
-    pub fn of(run: &str, file: &RankFile, trace: &TraceFile) -> Who {
+    pub fn of(run: &str, file: &RankFile, trace: &TraceFile) -> RowSource {
         let host = trace.header().host.clone();
-        Who { run: run.to_owned(), rank: file.rank, instance: instance_of(file), host }
+        RowSource { run: run.to_owned(), rank: file.rank, instance: instance_of(file), host }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// What the ranges of one name caused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Caused {
+pub struct RangeEffects {
     /// How many ranges.
     pub runs: u64,
     /// Time in which at least one was open on a host thread.
@@ -21,7 +21,7 @@ pub struct Caused {
 
 /// Images on devices of the ranges of one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Image {
+pub struct DeviceImage {
     /// How long each lasted.
     pub times_ns: Vec<u64>,
     /// Work to which one of them is the shortest that overlaps it on its stream.
@@ -30,8 +30,8 @@ pub struct Image {
     pub kernel_ns: u64,
 }
 
-impl Image {
-    pub(super) fn add(&mut self, mut other: Image) {
+impl DeviceImage {
+    pub(super) fn add(&mut self, mut other: DeviceImage) {
         self.times_ns.append(&mut other.times_ns);
         self.kernels += other.kernels;
         self.kernel_ns += other.kernel_ns;
@@ -39,6 +39,6 @@ impl Image {
 }
 
 /// By name of the range.
-pub type CausedByName = BTreeMap<String, Caused>;
+pub type EffectsByName = BTreeMap<String, RangeEffects>;
 /// By name of the range.
-pub type ImagesByName = BTreeMap<String, Image>;
+pub type ImagesByName = BTreeMap<String, DeviceImage>;

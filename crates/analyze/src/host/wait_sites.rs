@@ -15,7 +15,7 @@ const ENGINE: &str = "torch::autograd::";
 
 /// Waits at one place.
 #[derive(Clone, Debug)]
-pub(super) struct Awaited {
+pub(super) struct WaitSite {
     pub at: Place,
     /// One of their stacks.
     pub stack: (ProcessIndex, StackId),
@@ -43,8 +43,8 @@ pub(super) enum Hint {
 }
 
 /// The waits among a thread's rows, by place.
-pub(super) fn awaited(rows: &[Sample], cpu: &CpuTrace, driver: &Driver) -> Vec<Awaited> {
-    let mut found: Vec<Awaited> = Vec::new();
+pub(super) fn wait_sites(rows: &[Sample], cpu: &CpuTrace, driver: &Driver) -> Vec<WaitSite> {
+    let mut found: Vec<WaitSite> = Vec::new();
     let mut by_place: FxHashMap<Place, usize> = FxHashMap::default();
     let mut by_stack: FxHashMap<(StackId, ThreadState), Option<usize>> = FxHashMap::default();
     let (mut unseen, mut short_ns) = (Vec::new(), 0);
@@ -71,7 +71,7 @@ pub(super) fn awaited(rows: &[Sample], cpu: &CpuTrace, driver: &Driver) -> Vec<A
                 let stack = (row.process, row.stack);
                 let (seen, unseen) = (Vec::new(), Vec::new());
                 let (of_unseen, ns) = (0.0, 0);
-                found.push(Awaited { at: place, stack, hint, seen, unseen, of_unseen, ns });
+                found.push(WaitSite { at: place, stack, hint, seen, unseen, of_unseen, ns });
                 found.len() - 1
             }))
         });
@@ -81,7 +81,7 @@ pub(super) fn awaited(rows: &[Sample], cpu: &CpuTrace, driver: &Driver) -> Vec<A
         }
     }
     // Those with a stack are a sample of those without one.
-    let short = |group: &Awaited| -> u64 {
+    let short = |group: &WaitSite| -> u64 {
         let all = group.seen.iter().map(|at| rows[*at].weight_ns);
         all.filter(|ns| *ns < LOOKED_AT_NS).sum()
     };

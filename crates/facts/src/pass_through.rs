@@ -26,27 +26,27 @@ pub fn is_of_tprof(module: &str) -> bool {
 }
 
 /// The function of a frame, that of the code into which others are inlined.
-pub(crate) struct Named {
+pub(crate) struct FrameFunction {
     pub function: String,
     pub is_kernel: bool,
 }
 
 /// Where tprof's libraries lie in the processes of a file.
 #[derive(Debug)]
-pub(crate) struct Passages {
+pub(crate) struct PassThroughFrames {
     libraries: FxHashMap<ProcessIndex, Vec<Range<u64>>>,
 }
 
-impl Passages {
+impl PassThroughFrames {
     /// In this file.
-    pub fn of(file: &TraceFile) -> Passages {
+    pub fn of(file: &TraceFile) -> PassThroughFrames {
         let mut libraries: FxHashMap<ProcessIndex, Vec<Range<u64>>> = FxHashMap::default();
         for module in file.modules() {
             if is_of_tprof(base_name(file.name(module.path))) {
                 libraries.entry(module.process).or_default().push(module.start..module.end);
             }
         }
-        Passages { libraries }
+        PassThroughFrames { libraries }
     }
 
     /// The frames of a stack, innermost first, without such passages.
@@ -54,7 +54,7 @@ impl Passages {
         &self,
         process: ProcessIndex,
         frames: &[u64],
-        name_of: impl Fn(u64) -> Option<Named>,
+        name_of: impl Fn(u64) -> Option<FrameFunction>,
     ) -> Vec<u64> {
         // Files of other recorders, and processes in which nothing was injected.
         let Some(libraries) = self.libraries.get(&process) else { return frames.to_vec() };
@@ -79,7 +79,7 @@ fn hold(libraries: &[Range<u64>], frame: u64) -> bool {
 }
 
 /// Whether frames of tprof that follow each other, innermost first, called `inner` for the job.
-fn passes(name_of: impl Fn(u64) -> Option<Named>, inner: u64, run: &[u64]) -> bool {
+fn passes(name_of: impl Fn(u64) -> Option<FrameFunction>, inner: u64, run: &[u64]) -> bool {
     let first = run.last().and_then(|first| name_of(*first));
     let (Some(called), Some(first)) = (name_of(inner), first) else { return false };
     if called.is_kernel {
@@ -118,10 +118,10 @@ mod tests {
         let named = |frame: u64| {
             let name = name_of(frame);
             let function = name.trim_start_matches('+').to_owned();
-            Some(Named { function, is_kernel: name.starts_with('[') })
+            Some(FrameFunction { function, is_kernel: name.starts_with('[') })
         };
         let own = std::iter::once(100..200).collect();
-        let passages = Passages { libraries: [(0, own)].into_iter().collect() };
+        let passages = PassThroughFrames { libraries: [(0, own)].into_iter().collect() };
         let shown = passages.without(0, &frames, named);
         shown.into_iter().map(name_of).collect::<Vec<_>>().join(" ")
     }

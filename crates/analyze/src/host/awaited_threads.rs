@@ -4,12 +4,12 @@ use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
 
 use super::line::Place;
-use crate::rank::Stated;
+use crate::rank::SpanPurpose;
 use crate::rank::samples::{CpuTrace, Layer, Part, Stack};
 
 /// A thread, or a team of them, while the driving thread waits for it at one place.
 #[derive(Clone, Debug)]
-pub struct Hand {
+pub struct AwaitedThread {
     /// The thread's own name, or its number; of a team the name with `*` for numbers, or that there are
     /// several.
     pub name: String,
@@ -27,22 +27,22 @@ const STATED: ThreadIndex = ThreadIndex::MAX - 64;
 
 /// All of them. In a driving thread's rows they have numbers of threads beyond those of the file.
 #[derive(Clone, Debug, Default)]
-pub struct Hands {
-    all: Vec<Hand>,
+pub struct AwaitedThreads {
+    all: Vec<AwaitedThread>,
     first: ThreadIndex,
     places: FxHashMap<(ThreadIndex, StackId, ThreadState), Place>,
 }
 
-impl Hands {
+impl AwaitedThreads {
     /// None yet, of a file whose threads have lower numbers than `first`.
-    pub(super) fn from(first: ThreadIndex) -> Hands {
-        Hands { first, ..Hands::default() }
+    pub(super) fn from(first: ThreadIndex) -> AwaitedThreads {
+        AwaitedThreads { first, ..AwaitedThreads::default() }
     }
 
     /// The number for rows in spans that state a cause; where those with this stack and state are.
     pub(super) fn state(
         &mut self,
-        stated: Stated,
+        stated: SpanPurpose,
         (stack, state): (StackId, ThreadState),
         place: Place,
     ) -> ThreadIndex {
@@ -62,7 +62,7 @@ impl Hands {
     }
 
     /// The hand that rows with the number of a thread are of; none of the driving thread's own.
-    pub fn get(&self, thread: ThreadIndex) -> Option<&Hand> {
+    pub fn get(&self, thread: ThreadIndex) -> Option<&AwaitedThread> {
         self.all.get(thread.checked_sub(self.first)? as usize)
     }
 
@@ -73,20 +73,23 @@ impl Hands {
         at: &Place,
         waits: (ProcessIndex, StackId),
     ) -> ThreadIndex {
-        self.all.push(Hand { name: name.to_owned(), at: at.clone(), waits });
+        self.all.push(AwaitedThread { name: name.to_owned(), at: at.clone(), waits });
         self.first + (self.all.len() - 1) as ThreadIndex
     }
 
     /// That a hand is another thread's, too.
     pub(super) fn share(&mut self, number: ThreadIndex, name: &str) {
-        let Some(hand) = self.all.get_mut((number - self.first) as usize) else { return };
-        if hand.name == name || hand.name.contains('*') || hand.name == SEVERAL {
+        let Some(awaited_thread) = self.all.get_mut((number - self.first) as usize) else { return };
+        if awaited_thread.name == name
+            || awaited_thread.name.contains('*')
+            || awaited_thread.name == SEVERAL
+        {
             return;
         }
         let is_number = |c: char| c.is_ascii_digit();
         let parts = name.split(is_number).filter(|part| !part.is_empty());
         let parts: Vec<&str> = parts.collect();
-        hand.name = match parts.is_empty() {
+        awaited_thread.name = match parts.is_empty() {
             true => SEVERAL.to_owned(),
             false => {
                 let end = if name.ends_with(is_number) { "*" } else { "" };
@@ -102,13 +105,13 @@ impl Hands {
         if self.places.contains_key(&key) {
             return;
         }
-        let Some(hand) = self.get(row.thread) else { return };
+        let Some(awaited_thread) = self.get(row.thread) else { return };
         let part = cpu.part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
-        let (process, id) = hand.waits;
+        let (process, id) = awaited_thread.waits;
         let place = place_of(cpu, (part, state), cpu.stack(row.process, row.stack), || {
             cpu.stack(process, id)
         });
-        let place = Place { thread: hand.name.clone(), ..place };
+        let place = Place { thread: awaited_thread.name.clone(), ..place };
         self.places.insert(key, place);
     }
 

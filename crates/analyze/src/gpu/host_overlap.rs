@@ -9,7 +9,7 @@
 use tprof_trace::model::SpanKind;
 
 use crate::base::intervals::{Cover, Interval};
-use crate::document::{Cell, Column, RankAt, Table, Unit};
+use crate::document::{Cell, Column, RankContext, Table, Unit};
 use crate::rank::{HostSpan, Needs, RankTrace};
 
 /// Tables that it is made of.
@@ -21,18 +21,18 @@ const UNKNOWN: &str = "no operators were recorded, nor Python functions; the hos
 /// When a rank's host and devices were busy: in the steps of its devices; without steps, from the
 /// first to the last thing that either did. Nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AtOnce {
+pub struct HostDeviceOverlap {
     /// Length of that window.
     pub window_ns: u64,
     /// Some device worked.
     pub gpu_ns: u64,
     /// What the host adds; none where its activity is not known.
-    pub host: Option<WithHost>,
+    pub host: Option<HostOverlapParts>,
 }
 
 /// The four parts of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WithHost {
+pub struct HostOverlapParts {
     /// Some thread was busy.
     pub host_ns: u64,
     /// Both were.
@@ -46,7 +46,7 @@ pub struct WithHost {
 }
 
 /// Of a rank with device work.
-pub fn of_rank(rank: &RankTrace<'_>) -> Option<AtOnce> {
+pub fn of_rank(rank: &RankTrace<'_>) -> Option<HostDeviceOverlap> {
     let gpu = Cover::any(rank.devices().iter().map(|one| &one.any));
     let of_gpu = gpu.span()?;
     let steps = rank.device_windows().into_iter().filter(|window| window.steps > 0);
@@ -58,26 +58,26 @@ pub fn of_rank(rank: &RankTrace<'_>) -> Option<AtOnce> {
     let ranges =
         || [SpanKind::Operator, SpanKind::Python].iter().flat_map(|kind| rank.spans(*kind));
     if ranges().next().is_none() {
-        return Some(AtOnce { window_ns: window(of_gpu.length()), gpu_ns, host: None });
+        return Some(HostDeviceOverlap { window_ns: window(of_gpu.length()), gpu_ns, host: None });
     }
     let host: Cover = ranges().chain(&rank.calls).map(HostSpan::interval).collect();
     let of_host = host.span().unwrap_or(of_gpu);
     let window_ns = Interval::hull([of_gpu, of_host].into_iter()).map_or(0, Interval::length);
     let (window_ns, host) = (window(window_ns), judged(host));
     let (host_ns, both_ns) = (host.length(), host.shared(&gpu));
-    let host = WithHost {
+    let host = HostOverlapParts {
         host_ns,
         both_ns,
         host_only_ns: host_ns - both_ns,
         gpu_only_ns: gpu_ns - both_ns,
         neither_ns: window_ns - (host_ns + gpu_ns - both_ns),
     };
-    Some(AtOnce { window_ns, gpu_ns, host: Some(host) })
+    Some(HostDeviceOverlap { window_ns, gpu_ns, host: Some(host) })
 }
 
 /// The table, a row for each rank.
 pub(crate) fn table<'a>(
-    rows: impl Iterator<Item = (&'a RankAt, AtOnce)>,
+    rows: impl Iterator<Item = (&'a RankContext, HostDeviceOverlap)>,
     empty: &'static str,
 ) -> Table {
     let columns = vec![
@@ -101,11 +101,11 @@ pub(crate) fn table<'a>(
         )
         .empty(empty);
     for (at, row) in rows {
-        let part = |of: fn(&WithHost) -> u64| row.host.as_ref().map(of);
-        let share = |of: fn(&WithHost) -> u64| {
+        let part = |of: fn(&HostOverlapParts) -> u64| row.host.as_ref().map(of);
+        let share = |of: fn(&HostOverlapParts) -> u64| {
             Cell::known(part(of).map(|ns| ns as f64 / row.window_ns.max(1) as f64), UNKNOWN)
         };
-        let ns = |of: fn(&WithHost) -> u64| Cell::known(part(of), UNKNOWN);
+        let ns = |of: fn(&HostOverlapParts) -> u64| Cell::known(part(of), UNKNOWN);
         table.row(vec![
             at.label.as_str().into(),
             row.window_ns.into(),
@@ -139,7 +139,7 @@ mod tests {
         operators: &[(u64, u64)],
         calls: &[(u64, u64)],
         kernels: &[(u64, u64)],
-    ) -> Option<AtOnce> {
+    ) -> Option<HostDeviceOverlap> {
         let mut trace = Fixture::new();
         for (at, &(start_ns, duration_ns)) in operators.iter().enumerate() {
             let kind = if at % 2 == 0 { SpanKind::Operator } else { SpanKind::Python };
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn calls_alone_leave_the_host_unknown_and_no_work_leaves_nothing() {
         let found = of(&[], &[(0, 50)], &[(10, 20)]).unwrap();
-        assert_eq!(found, AtOnce { window_ns: 20, gpu_ns: 20, host: None });
+        assert_eq!(found, HostDeviceOverlap { window_ns: 20, gpu_ns: 20, host: None });
         assert_eq!(of(&[(0, 50)], &[], &[]), None);
     }
 

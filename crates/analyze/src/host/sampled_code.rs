@@ -8,7 +8,7 @@ use crate::rank::samples::{CpuTrace, Layer, is_interpreter};
 /// Over all samples on a core of a rank. Waits have stacks of compiled code without perf events,
 /// too.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Visible {
+pub struct SampledCode {
     /// Compiled functions were sampled.
     pub native: bool,
     /// Python's functions were sampled, running or waiting.
@@ -19,10 +19,10 @@ pub struct Visible {
     pub nameless_interpreter: bool,
 }
 
-impl Visible {
+impl SampledCode {
     /// Of a rank's samples.
-    pub fn of(trace: &CpuTrace) -> Visible {
-        let mut found = Visible::default();
+    pub fn of(trace: &CpuTrace) -> SampledCode {
+        let mut found = SampledCode::default();
         let stretches = trace.stretches.iter().flat_map(|one| &one.stack);
         found.python = stretches.into_iter().any(|id| trace.names.get(*id).layer == Layer::Python);
         let running = trace.stretches.iter().filter(|one| one.state == ThreadState::Running);

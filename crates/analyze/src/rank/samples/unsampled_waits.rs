@@ -15,8 +15,8 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, Sample, ThreadIndex, ThreadState};
 
-use super::shared::LENGTHS;
 use super::stretch::Stretch;
+use super::unsampled_share::LENGTHS;
 
 /// The collector reads longer waits while they last.
 const LOOKED_AT_NS: u64 = 25_000_000;
@@ -32,36 +32,36 @@ const WHOLE: f64 = (1_u64 << 53) as f64;
 
 /// Alike that are no longer, by length.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Short([Alike; LENGTHS]);
+pub(super) struct ShortWaits([WaitsOfLength; LENGTHS]);
 
 /// Alike of about one length.
 #[derive(Clone, Copy, Debug, Default)]
-struct Alike {
+struct WaitsOfLength {
     /// Their time.
     ns: u64,
     /// How many rows.
     count: u64,
 }
 
-impl Alike {
-    fn add(&mut self, other: Alike) {
+impl WaitsOfLength {
+    fn add(&mut self, other: WaitsOfLength) {
         self.ns = self.ns.saturating_add(other.ns);
         self.count += other.count;
     }
 }
 
-impl Short {
+impl ShortWaits {
     /// Adds a row, if it is one.
     pub fn add(&mut self, row: &Sample) {
         if row.weight_ns < LOOKED_AT_NS {
             let is_added = row.spread_ns.is_some() || row.weight_ns < ADDED_NS;
             let at = if is_added { 0 } else { length(row.weight_ns) };
-            self.0[at].add(Alike { ns: row.weight_ns, count: 1 });
+            self.0[at].add(WaitsOfLength { ns: row.weight_ns, count: 1 });
         }
     }
 
-    fn all(&self) -> Alike {
-        self.0.iter().fold(Alike::default(), |mut all, one| {
+    fn all(&self) -> WaitsOfLength {
+        self.0.iter().fold(WaitsOfLength::default(), |mut all, one| {
             all.add(*one);
             all
         })
@@ -83,7 +83,7 @@ struct ThreadWaits {
 
 /// Gives the time of waits without a sample to sampled ones of the same thread. `shorts` has
 /// of each stretch how much of it is short. Sums of a thread stay as they are.
-pub(super) fn take_over(stretches: &mut [Stretch], shorts: &[Short]) {
+pub(super) fn add_unsampled_waits(stretches: &mut [Stretch], shorts: &[ShortWaits]) {
     let mut threads: FxHashMap<(ProcessIndex, ThreadIndex), ThreadWaits> = FxHashMap::default();
     for (at, stretch) in stretches.iter().enumerate() {
         if matches!(stretch.state, ThreadState::Running | ThreadState::Runnable) {
@@ -119,9 +119,9 @@ fn divide(
     seen: &[usize],
     whole_ns: u64,
     length: usize,
-    shorts: &[Short],
+    shorts: &[ShortWaits],
 ) {
-    let (mut alike, mut all) = (Alike::default(), Alike::default());
+    let (mut alike, mut all) = (WaitsOfLength::default(), WaitsOfLength::default());
     for at in seen {
         alike.add(shorts[*at].0[length]);
         all.add(shorts[*at].all());
@@ -149,7 +149,7 @@ fn divide(
 
 #[cfg(test)]
 mod tests {
-    use super::super::shared::Shared;
+    use super::super::unsampled_share::UnsampledShare;
     use super::*;
 
     fn stretch(thread: u32, state: ThreadState, stack: &[u32], weight_ns: u64) -> Stretch {
@@ -162,7 +162,7 @@ mod tests {
             inlined: 0,
             cut: false,
             weight_ns,
-            shared: Shared::default(),
+            shared: UnsampledShare::default(),
             samples: 1,
             gil_ns: None,
         }
@@ -186,11 +186,11 @@ mod tests {
         ];
         let whole: u64 = stretches.iter().map(|s| s.weight_ns).sum();
         let short = |ns, count| {
-            let mut short = Short::default();
-            short.0[0] = Alike { ns, count };
+            let mut short = ShortWaits::default();
+            short.0[0] = WaitsOfLength { ns, count };
             short
         };
-        let none = Short::default();
+        let none = ShortWaits::default();
         let shorts = [
             none,
             short(30, 15),
@@ -201,7 +201,7 @@ mod tests {
             short(10, 5),
             short(90, 9),
         ];
-        take_over(&mut stretches, &shorts);
+        add_unsampled_waits(&mut stretches, &shorts);
         let weights = stretches.clone().map(|s| s.weight_ns);
         assert_eq!(weights, [500, 330, 111, 700, 60, 50, 10, 90]);
         assert_eq!(weights.iter().sum::<u64>(), whole);
@@ -219,7 +219,7 @@ mod tests {
         use ThreadState::{Blocked, Sleep};
         let ms = |ms: f64| (ms * 1e6) as u64;
         let rows = |lengths: &[(f64, u64)]| {
-            let mut short = Short::default();
+            let mut short = ShortWaits::default();
             for (length_ms, count) in lengths {
                 let row = Sample { weight_ns: ms(*length_ms), ..Sample::default() };
                 (0..*count).for_each(|_| short.add(&row));
@@ -234,7 +234,7 @@ mod tests {
             stretch(1, Sleep, &[2], shorts[1].all().ns),
             stretch(1, Blocked, &[], shorts[2].all().ns),
         ];
-        take_over(&mut stretches, &shorts);
+        add_unsampled_waits(&mut stretches, &shorts);
         let (long, short, unseen) = (ms(10.1) * 20, ms(4.1) * 60, [ms(10.2) * 80, ms(4.2) * 40]);
         let of_all = long as f64 / (long + short) as f64;
         let share = [(20.0 + of_all) / 21.0, of_all / 61.0];

@@ -8,7 +8,7 @@ pub const BUSY: &str = "the machine was busy";
 
 /// The driving thread's time that other programs took, of the judged time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lost {
+pub(super) struct StolenTime {
     pub ns: u64,
     /// The judged time.
     pub of_ns: u64,
@@ -18,7 +18,7 @@ pub(super) struct Lost {
     pub own_cores: f64,
 }
 
-impl Lost {
+impl StolenTime {
     pub(super) fn share(&self) -> f64 {
         self.ns as f64 / self.of_ns.max(1) as f64
     }

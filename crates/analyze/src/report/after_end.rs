@@ -6,7 +6,7 @@ use tprof_trace::model::{Kernel, MemoryCopy, Span, SpanKind};
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Behind {
+pub(crate) struct WorkAfterEnd {
     /// Other work was launched until the program had waited for its devices: whose it is that ran
     /// in that time is not known.
     pub is_mixed: bool,
@@ -14,10 +14,10 @@ pub(crate) struct Behind {
     left_out: usize,
 }
 
-impl Behind {
+impl WorkAfterEnd {
     /// Of a part that ended at `to_ns`, whose program had waited for its devices at `waited_ns`, if it
     /// has: then what began later is not of the part.
-    pub fn of(file: &TraceFile, to_ns: u64, waited_ns: Option<u64>) -> Behind {
+    pub fn of(file: &TraceFile, to_ns: u64, waited_ns: Option<u64>) -> WorkAfterEnd {
         let until_ns = waited_ns.unwrap_or(u64::MAX);
         let is_behind = |start_ns: u64| (to_ns..until_ns).contains(&start_ns);
         let launches = |span: &Span| {
@@ -28,12 +28,12 @@ impl Behind {
         let is_mixed = waited_ns.is_some()
             && file.blocks_between::<Span>(to_ns, until_ns).any(|block| block.iter().any(launches));
         if waited_ns.is_some() && !is_mixed {
-            return Behind::default();
+            return WorkAfterEnd::default();
         }
         let kernels = file.blocks_between::<Kernel>(to_ns, until_ns).flatten();
         let copies = file.blocks_between::<MemoryCopy>(to_ns, until_ns).flatten();
         let starts = kernels.map(|row| row.start_ns).chain(copies.map(|row| row.start_ns));
-        Behind { is_mixed, left_out: starts.filter(|start| is_behind(*start)).count() }
+        WorkAfterEnd { is_mixed, left_out: starts.filter(|start| is_behind(*start)).count() }
     }
 
     /// What a reader should know.
