@@ -55,7 +55,7 @@ impl<'a> Frames<'a> {
         &self.texts[frame as usize]
     }
 
-    /// Texts of frames.
+    /// Returns the texts of several frames.
     pub fn texts(&self, frames: &[FrameId]) -> Vec<Arc<str>> {
         frames.iter().map(|&frame| Arc::clone(self.text(frame))).collect()
     }

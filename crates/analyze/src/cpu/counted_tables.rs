@@ -13,7 +13,7 @@ const CYCLES: &str = "cycles";
 const INSTRUCTIONS: &str = "instructions";
 const REFERENCES: &str = "cache-references";
 const MISSES: &str = "cache-misses";
-/// What has columns of its own.
+/// The events that have columns of their own.
 const STANDARD: [&str; 4] = [CYCLES, INSTRUCTIONS, REFERENCES, MISSES];
 
 const COLUMNS: [Column; 6] = [
@@ -25,10 +25,10 @@ const COLUMNS: [Column; 6] = [
     Column::new("cache_hit_share", "cache hits", Unit::Share),
 ];
 
-/// Rows of a table: what names them, and what was counted.
+/// Rows of a table: the cells that name a row, and its counts.
 pub(super) type CountedRows<'a> = Vec<(Vec<Cell>, &'a Counts)>;
 
-/// What several ranks were to count.
+/// The events that several ranks were asked to count.
 pub(super) struct RequestedByRanks<'a>(pub Vec<&'a RequestedEvents>);
 
 impl RequestedByRanks<'_> {
@@ -56,7 +56,7 @@ impl RequestedByRanks<'_> {
         asked.map_or_else(String::new, |asked| asked.why_missing(event))
     }
 
-    /// What a person must know: what is missing and why, what was scaled.
+    /// Notes on events: which are missing and why, and which were scaled.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let mut missing: Vec<(String, Vec<&str>)> = Vec::new();
@@ -94,7 +94,7 @@ fn count(counts: &Counts, event: &str, why: &str) -> Cell {
     }
 }
 
-/// One count by another, if both are known, and the error of that.
+/// The ratio of two counts with its error, if both are known.
 fn ratio(counts: &Counts, above: &str, below: &str) -> Option<(f64, f64)> {
     let (above, below) = (counts.get(above)?, counts.get(below)?);
     let relative = |tally: EventCount| tally.relative_error(counts.counters);
@@ -125,8 +125,8 @@ fn cells(counts: &Counts, all: &RequestedByRanks<'_>) -> Vec<Cell> {
     ]
 }
 
-/// The rows of which anything was counted, those with most of an event first;
-/// equal ones as they came.
+/// The rows in which anything was counted, largest count of an event first; rows with equal counts
+/// keep their order.
 fn sorted<'a>(mut rows: CountedRows<'a>, event: &str) -> CountedRows<'a> {
     rows.retain(|(_, counts)| !counts.is_empty());
     let of = |counts: &Counts| counts.get(event).map_or(0.0, |tally| tally.count);
@@ -144,8 +144,8 @@ fn standard(table: Table, rows: CountedRows<'_>, all: &RequestedByRanks<'_>) -> 
     })
 }
 
-/// One table for the standard events, one for all others, each where there are any.
-/// `titles` and `keys` of both; `names` are the columns that identify rows.
+/// Returns a table of the standard events and one of all others, where there are any. `titles` and
+/// `keys` are those of both; `names` are the columns that identify rows.
 fn both(
     keys: [&'static str; 2],
     by: &str,

@@ -1,4 +1,4 @@
-//! Which rows `--within` and `--thread` leave.
+//! Selects the rows that `--within` and `--thread` keep.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::rank::RankTrace;
 /// The word for the first thread of each process.
 const MAIN: &str = "main";
 
-/// See the module.
+/// Selects rows of a rank by their ranges and threads.
 pub(super) struct SampleFilter {
     windows: Option<Windows>,
     threads: Option<FxHashSet<(ProcessIndex, ThreadIndex)>>,
 }
 
 impl SampleFilter {
-    /// What the options leave of a rank.
+    /// Makes the filter that the options ask for.
     pub fn of(rank: &RankTrace<'_>, options: &Options) -> SampleFilter {
         let threads = options.thread.as_deref().map(|text| {
             let chosen = candidates(rank).filter(|thread| thread.is_chosen(text));
@@ -39,19 +39,19 @@ impl SampleFilter {
         self.windows.as_ref().map_or(0, |windows| windows.count)
     }
 
-    /// Whether a row of a thread's time is left.
+    /// Whether a row of a thread's time is kept.
     pub fn holds(&self, row: &Sample) -> bool {
         self.holds_thread(row.process, row.thread)
             && self.windows.as_ref().is_none_or(|windows| windows.hold(row))
     }
 
-    /// Whether a moment of a thread is left.
+    /// Whether a moment of a thread is kept.
     pub fn holds_at(&self, process: ProcessIndex, thread: ThreadIndex, time_ns: u64) -> bool {
         self.holds_thread(process, thread)
             && self.windows.as_ref().is_none_or(|windows| windows.hold_at(thread, time_ns))
     }
 
-    /// Whether a thread is left.
+    /// Whether a thread is kept.
     pub fn holds_thread(&self, process: ProcessIndex, thread: ThreadIndex) -> bool {
         self.threads.as_ref().is_none_or(|threads| threads.contains(&(process, thread)))
     }
@@ -61,20 +61,20 @@ impl SampleFilter {
 struct ThreadCandidate {
     key: (ProcessIndex, ThreadIndex),
     tid: u32,
-    /// Its name, or its program where it has none.
+    /// The thread's name, or the name of its program if it has none.
     name: String,
-    /// The first of its process.
+    /// Whether it is the first thread of its process.
     is_main: bool,
 }
 
 impl ThreadCandidate {
-    /// By its number, as `main`, or by a part of its name.
+    /// Whether the text names this thread: by its number, as `main`, or by a part of its name.
     fn is_chosen(&self, text: &str) -> bool {
         text == self.tid.to_string() || text == MAIN && self.is_main || self.name.contains(text)
     }
 }
 
-/// What `--thread` chooses of a rank's threads.
+/// The threads of a rank that `--thread` chooses.
 pub(super) fn named(rank: &RankTrace<'_>, text: &str) -> OptionMatches {
     let mut there: BTreeMap<String, u64> = BTreeMap::new();
     let mut matching = 0;

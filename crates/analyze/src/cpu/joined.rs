@@ -8,7 +8,7 @@ use super::{line_tables, split_tables, tables};
 use crate::document::{Body, LineTables, Options, RankContext, Table};
 use crate::rank::samples::NO_SAMPLES;
 
-/// Ranks added up.
+/// The ranks of a run, added up.
 pub(super) struct JoinedCpu {
     all: RankCpu,
     ranks: usize,
@@ -30,7 +30,7 @@ impl JoinedCpu {
         JoinedCpu { all, ranks, counted }
     }
 
-    /// All that is shown.
+    /// Makes all tables of the report.
     pub fn body(mut self, options: &Options) -> Body {
         let (mut notes, why) = (self.notes(options), self.why_empty(options));
         let mut made = Vec::new();
@@ -116,7 +116,7 @@ impl JoinedCpu {
         notes
     }
 
-    /// CPU time of which not all is known.
+    /// Notes on CPU time that is known only in part.
     fn unclear(&self) -> Vec<String> {
         let all = &self.all.functions;
         let much = |ns: u64| {

@@ -1,4 +1,4 @@
-//! What `report cpu` keeps of a rank, and of ranks added up.
+//! The data that `report cpu` keeps of a rank, and of ranks added up.
 
 use tprof_facts::sources::Sources;
 use tprof_trace::TraceFile;
@@ -20,7 +20,7 @@ use crate::rank::samples::CpuTrace;
 /// Callers kept above the innermost function, bottom up.
 const CALLERS: usize = 12;
 
-/// See the module.
+/// CPU time of a rank, by function, thread, wait, line and step.
 #[derive(Default)]
 pub struct RankCpu {
     pub(super) functions: Functions,
@@ -35,18 +35,18 @@ pub struct RankCpu {
     pub(super) ranges_within: usize,
     /// Samples, left or not.
     pub(super) rows: u64,
-    /// Of one rank: they are not added up.
+    /// Events counted in one rank: they are not added up.
     pub(super) counted: RankCounts,
     /// Why the kernel's functions have no names.
     pub(super) hidden: Option<String>,
 }
 
 impl RankCpu {
-    /// What the options leave of a rank.
+    /// Reads the part of a rank that the options keep.
     pub(super) fn of(rank: &RankTrace<'_>, at: &RankContext, options: &Options) -> RankCpu {
         let kept = SampleFilter::of(rank, options);
         let keep = |row: &Sample| kept.holds(row);
-        // What cannot be read was noted when all of it was read.
+        // Unreadable parts were noted when the whole file was read.
         let cut = kept.is_cut().then(|| CpuTrace::load_where(rank.file, keep));
         let cpu = cut.as_ref().unwrap_or(&rank.cpu);
         // A launcher drives no rank, and waits are not divided by range.

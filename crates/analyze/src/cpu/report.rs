@@ -22,7 +22,7 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(CpuReport),
 };
 
-/// See the module.
+/// The report `cpu`: CPU time by function and thread.
 pub struct CpuReport;
 
 impl Analysis for CpuReport {
@@ -61,7 +61,7 @@ impl Analysis for CpuReport {
     }
 }
 
-/// Files of the functions on sampled stacks: `--mine` chooses those of a person's own.
+/// Files of the functions on sampled stacks: `--mine` chooses the user's own.
 fn own_files(cpu: &CpuTrace) -> OptionMatches {
     let mut there: BTreeMap<String, u64> = BTreeMap::new();
     let mut chosen = false;

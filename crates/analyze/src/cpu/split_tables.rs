@@ -45,7 +45,8 @@ fn columns(name: &'static str) -> Vec<Column> {
     ]
 }
 
-/// One row each, and what no sample stands for: they add up to the whole.
+/// One row for each group, and one for the time that no sample stands for, so that the rows add up
+/// to the whole.
 fn filled(
     mut table: Table,
     groups: Vec<(&Option<Label>, &Group)>,

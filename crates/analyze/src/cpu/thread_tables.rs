@@ -22,12 +22,12 @@ const NO_FAULTS: &str = "the thread was short-lived, called exec, or its counter
 /// Why neither is known of a cycle.
 const NOT_BY_CYCLE: &str = "switches and faults are counted over a thread's life, not by cycle";
 
-/// How threads are shown.
+/// How threads are displayed.
 #[derive(Clone, Copy)]
 pub(super) struct ThreadsShown {
-    /// With their rank: there are several.
+    /// Whether each thread is shown with its rank, since there are several.
     pub ranked: bool,
-    /// Only a cycle of them.
+    /// Whether they are only a cycle of the threads' time.
     pub cycle: bool,
 }
 
@@ -137,7 +137,7 @@ const COUNTED: [Column; 5] = [
     Column::new("major_faults", "from disk", Unit::Count),
 ];
 
-/// What was counted of each thread.
+/// Context switches and page faults of each thread.
 pub(super) fn switches(all: &[(RankContext, ThreadRow)], shown: ThreadsShown) -> Table {
     let mut columns = COUNTED.to_vec();
     columns.extend([
@@ -174,7 +174,7 @@ pub(super) fn switches(all: &[(RankContext, ThreadRow)], shown: ThreadsShown) ->
     }
 }
 
-/// What was counted of threads beside time.
+/// Events counted in threads, beside time.
 pub(super) fn events(
     all: &[(RankContext, ThreadRow)],
     shown: ThreadsShown,
@@ -187,7 +187,7 @@ pub(super) fn events(
     counted_tables::of_threads(rows, asked)
 }
 
-/// Threads added up by process; what is unknown of one is unknown of all.
+/// Threads added up by process; a value that is unknown for one thread is unknown for the process.
 pub(super) fn processes(all: &[(RankContext, ThreadRow)], shown: ThreadsShown) -> Table {
     let mut columns = vec![
         Column::new("running_ns", "ran", Unit::Duration),
@@ -285,7 +285,7 @@ fn cells(at: &RankContext, row: &ThreadRow, how: ThreadsShown) -> Vec<Cell> {
     cells
 }
 
-/// A thread as a person names it; what it is by default has its program's name, cut off.
+/// A thread's displayed name; a thread without one of its own has its program's name, cut off.
 fn name_of(at: &RankContext, row: &ThreadRow, ranked: bool) -> String {
     let own = row.name.as_deref().filter(|name| !row.program.starts_with(*name));
     let name = match own {

@@ -19,7 +19,7 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(ThreadsReport),
 };
 
-/// See the module.
+/// The report `threads`: time of each thread.
 pub struct ThreadsReport;
 
 impl Analysis for ThreadsReport {

@@ -1,9 +1,9 @@
-//! Time or bytes under a name, summed over ranks, and what it is uncertain by.
+//! Time or bytes under a name, summed over ranks, with their uncertainty.
 
 /// Half the width of the 95 % interval of a normal variable, in standard deviations.
 pub(super) const Z: f64 = 1.96;
 
-/// What is compared by name of a side's hosts.
+/// The kinds of names under which a side's hosts are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum HostNameKind {
     /// CPU time of functions, code that was inlined into them included.
@@ -20,16 +20,16 @@ pub enum HostNameKind {
     Site,
     /// Wall time of the driving threads, by part.
     Part,
-    /// The same by part and function.
+    /// Wall time of the driving threads, by part and function.
     Cause,
-    /// The same by part and line.
+    /// Wall time of the driving threads, by part and line.
     CauseLine,
     /// Time of devices in the compared steps, by part and cause.
     Device,
 }
 
 impl HostNameKind {
-    /// Whether it divides the wall time of driving threads.
+    /// Whether this kind divides the wall time of driving threads.
     pub fn is_of_drivers(self) -> bool {
         matches!(self, HostNameKind::Part | HostNameKind::Cause | HostNameKind::CauseLine)
     }
@@ -38,13 +38,13 @@ impl HostNameKind {
 /// Time or bytes under one name.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Amount {
-    /// Nanoseconds, or bytes.
+    /// Nanoseconds, or bytes of a site.
     pub value: f64,
-    /// Its variance: what sampling leaves open.
+    /// Variance of the value that sampling leaves.
     pub variance: f64,
     /// Samples, waits, threads or allocations.
     pub count: f64,
-    /// Of each rank's value, its square: what the spread over ranks follows from.
+    /// Sum of the squares of each rank's value, from which the spread over ranks follows.
     pub squares: f64,
 }
 

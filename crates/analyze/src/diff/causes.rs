@@ -8,14 +8,14 @@ use crate::rank::samples::Part;
 
 /// Key of start-up beside those of [`Part`].
 pub(super) const START_UP: &str = "start_up";
-/// Name of start-up.
+/// The displayed name of start-up.
 pub(super) const START_UP_NAME: &str = "start-up";
-/// Whether a part of a rank's time is spent in its steps: start-up comes once, before them.
+/// Whether a part of a rank's time is spent in its steps. Start-up happens once, before them.
 pub(super) fn is_of_steps(part: &str) -> bool {
     part != START_UP
 }
 
-/// What a sum is of, its name, and what tells names apart.
+/// The kind of a sum, its displayed name, and the key that distinguishes equal names.
 pub(super) type AmountName = (HostNameKind, String, String);
 
 /// Amounts of a rank by cause: by part, by function, by line.

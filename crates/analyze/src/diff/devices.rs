@@ -1,4 +1,5 @@
-//! What a side's devices did in its steps, as `report gpu-time` divides it: work, and idle time by cause.
+//! Time of a side's devices in its steps, divided as in `report gpu-time`: work, and idle time by
+//! cause.
 
 use tprof_facts::copies::direction;
 

@@ -1,32 +1,32 @@
-//! What is compared of each step and of each run.
+//! The metrics of steps and runs that are compared.
 
 use crate::base::reading::Reading;
 use crate::document::Unit;
 use crate::program::steps::StepDeviceTime;
 
-/// Which way is better.
+/// The direction in which a metric is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BetterWhen {
-    /// Less of it.
+    /// A lower value is better.
     Less,
-    /// More of it.
+    /// A higher value is better.
     More,
-    /// Neither by itself.
+    /// Neither direction is better by itself.
     Neither,
 }
 
-/// A metric.
+/// A metric that is compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     /// Key, for `--fail-on` and JSON.
     pub key: &'static str,
-    /// Name for a person.
+    /// The displayed name of the metric.
     pub name: &'static str,
-    /// What its numbers are.
+    /// Unit of its values.
     pub unit: Unit,
-    /// Which way is better.
+    /// The direction in which it is better.
     pub better: BetterWhen,
-    /// Whether other hardware makes another value of the same code.
+    /// Whether other hardware changes its value for the same code.
     pub of_hardware: bool,
     /// Changes of a smaller share of A's value are none, where nothing shows how much
     /// repeats would vary.
@@ -35,7 +35,7 @@ pub struct Metric {
 
 /// Times and resident memory vary by more from run to run of the same code.
 const VARIES: f64 = 0.01;
-/// What a program asks for varies less; this is what a report's digits show.
+/// Quantities that the program itself asks for vary less; this is the precision that reports print.
 const SHOWN: f64 = 0.001;
 
 const fn metric(key: &'static str, name: &'static str, unit: Unit, better: BetterWhen) -> Metric {
@@ -87,9 +87,9 @@ pub fn keys() -> impl Iterator<Item = &'static str> {
 /// A figure of a whole run, in `RUN_METRICS`' units.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// Key of its metric.
+    /// Key of the figure's metric.
     pub key: &'static str,
-    /// Its value.
+    /// The value, in the unit of its metric.
     pub value: Reading<u64>,
 }
 
@@ -98,7 +98,7 @@ pub struct Figure {
 pub(super) struct FigureSum {
     ranks: u64,
     duration_ns: f64,
-    /// Ranks of which it is known how long their thread had no core, and for how long.
+    /// Number of ranks for which it is known how long their thread had no core, and that time.
     driven: u64,
     lost_ns: f64,
     /// Ranks on which something ran on a device, and their figures.
@@ -132,7 +132,7 @@ impl FigureSum {
     pub fn means(&self) -> Vec<(&'static str, f64)> {
         let ranks = self.ranks.max(1) as f64;
         let mut means = vec![("step_time", self.duration_ns / ranks)];
-        // The time of other ranks would not be the time of these.
+        // The time of other ranks would not be that of these.
         if self.driven == self.ranks {
             means.push((WITHOUT_LOST_CORES, (self.duration_ns - self.lost_ns) / ranks));
         }

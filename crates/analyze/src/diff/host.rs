@@ -1,5 +1,6 @@
-//! What a side's hosts did: CPU time by function and library, waits by cause, threads,
-//! the heap by site, the wall time of driving threads. Sums over ranks, each with the variance that sampling leaves it.
+//! Activity of a side's hosts: CPU time by function and library, waits by cause, threads, the heap
+//! by site, the wall time of driving threads. They are sums over ranks, each with the variance that
+//! sampling leaves.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::frames::NO_STACK;
@@ -22,41 +23,41 @@ use crate::rank::{RankTrace, Step};
 /// Amounts by name, and where the named code is.
 pub type Amounts = FxHashMap<(HostNameKind, String, String), Amount>;
 
-/// What the hosts of a side did, summed over its ranks.
+/// Activity of a side's hosts, summed over its ranks.
 #[derive(Clone, Debug, Default)]
 pub struct HostActivity {
     /// Ranks that were added up.
     pub ranks: u64,
-    /// Of these, ranks with CPU samples.
+    /// The number of ranks with CPU samples.
     pub sampled: u64,
-    /// Of these, ranks with a record of the heap.
+    /// The number of ranks with a record of the heap.
     pub with_heap: u64,
-    /// By name.
+    /// Amounts by kind and name.
     pub amounts: Amounts,
     /// Time on a core, all threads.
     pub cpu: Amount,
     /// Processes, each once however many programs it became.
     pub processes: u64,
-    /// Threads.
+    /// Number of threads on all ranks.
     pub threads: u64,
     /// Ranks with a driving thread that was sampled.
     pub driven: u64,
     /// Time in which these threads had no core, ns.
     pub lost_ns: u64,
-    /// Ranks of which that is known.
+    /// The number of ranks whose time without a core is known.
     pub with_lost: u64,
-    /// Steps of these ranks; 0 if one of them has none.
+    /// Steps of the ranks counted in `with_lost`; 0 if one of them has none.
     pub steps: u64,
-    /// Devices with work, each as often as a rank used it.
+    /// Devices with work, each counted once for every rank that used it.
     pub devices: u64,
-    /// Their steps; 0 if one of them has none.
+    /// Steps of these devices; 0 if one of them has none.
     pub device_steps: u64,
-    /// Of each of these ranks, its number and its parts.
+    /// The number of each sampled rank with its parts.
     pub by_rank: Vec<(u32, Amounts)>,
 }
 
 impl HostActivity {
-    /// Of one rank.
+    /// Measures one rank.
     pub fn of(
         rank: &RankTrace<'_>,
         memory: &RankMemory,
@@ -107,7 +108,7 @@ impl HostActivity {
         }
     }
 
-    /// Adds another rank.
+    /// Adds another rank's activity.
     pub fn add(&mut self, other: HostActivity) {
         self.ranks += other.ranks;
         self.sampled += other.sampled;
@@ -131,12 +132,12 @@ impl HostActivity {
         }
     }
 
-    /// A rank's mean.
+    /// The mean of an amount over ranks.
     pub fn mean(&self, amount: Amount) -> Amount {
         amount.divided_by(self.ranks.max(1) as f64)
     }
 
-    /// A rank's mean of an amount of a sort; of one step where `by_step`.
+    /// The mean of an amount of a kind over ranks; with `by_step`, per step.
     pub fn mean_of(&self, sort: HostNameKind, amount: Amount, by_step: bool) -> Amount {
         let (steps, all) = match sort {
             HostNameKind::Device => (self.device_steps, self.devices),
@@ -158,7 +159,7 @@ impl HostActivity {
         (ranks >= 2.0).then(|| (rest.max(0.0) / (ranks - 1.0)).sqrt() / per_rank)
     }
 
-    /// Time in which a rank's driving thread had no core, ns; `None` where that of one is not known.
+    /// Time in which a rank's driving thread had no core, ns; `None` if it is unknown for one rank.
     pub fn lost_of_rank(&self) -> Option<f64> {
         let is_known = self.ranks > 0 && self.with_lost == self.ranks;
         is_known.then(|| self.lost_ns as f64 / self.ranks as f64)
@@ -201,7 +202,7 @@ impl HostActivity {
                 waits.entry(stretch.state).or_default().add(amount);
                 continue;
             }
-            // Each sample stands for a period: so many of them lie about that far off.
+            // Each sample stands for a period; the sum of many is off by about one of these.
             let variance = match stretch.stack.is_empty() {
                 true => 0.0,
                 false => value * value / stretch.samples.max(1) as f64,

@@ -1,4 +1,4 @@
-//! What changed on the hosts, as tables: causes of the driving threads' time, CPU time, waits,
+//! Tables of what changed on the hosts: causes of the driving threads' time, CPU time, waits,
 //! threads, the heap's sites.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use super::host::HostActivity;
 use super::subject::TIME;
 use crate::document::{Cell, Column, Table, Unit, View};
 
-/// What a table is of.
+/// The texts of one table.
 struct TableWords {
     sort: HostNameKind,
     key: &'static str,
@@ -86,7 +86,7 @@ const SHOWN: [TableWords; 9] = [
     },
 ];
 
-/// What devices did.
+/// The table of device time.
 const DEVICES: TableWords = TableWords {
     sort: HostNameKind::Device,
     key: "gpu_time",
@@ -95,28 +95,28 @@ const DEVICES: TableWords = TableWords {
     counted: ["", ""],
 };
 
-/// Two sides' hosts.
+/// The hosts of two sides.
 pub(super) struct HostTables<'s> {
     pub a: &'s HostActivity,
     pub b: &'s HostActivity,
-    /// Whether times can be compared.
+    /// Whether times can be compared, since the hardware is the same.
     pub same_hardware: bool,
 }
 
 impl HostTables<'_> {
-    /// All of them: causes first.
+    /// All tables, causes first.
     pub fn all(&self) -> Vec<Table> {
         let mut tables: Vec<Table> = SHOWN.iter().map(|shown| self.table(shown)).collect();
         tables.insert(1, self.by_rank());
         tables
     }
 
-    /// What devices did.
+    /// The table of device time.
     pub fn of_devices(&self) -> Table {
         self.table(&DEVICES)
     }
 
-    /// Whether a sort is compared by step: driving threads, and devices.
+    /// Whether a kind is compared per step: driving threads, and devices.
     fn by_step(&self, sort: HostNameKind) -> bool {
         let has_steps = |host: &HostActivity| match sort {
             HostNameKind::Device => host.device_steps > 0,
@@ -180,14 +180,14 @@ impl HostTables<'_> {
         let mut table = Table::new(shown.key, self.title(shown), columns)
             .about(about)
             .empty(why_empty(shown.sort, has_a, has_b));
-        // What one side did not record is not compared with what the other did.
+        // If one side did not record it, the other has nothing to be compared with.
         if has_a && has_b {
             self.rows(shown.sort).into_iter().for_each(|cells| table.row(cells));
         }
         table
     }
 
-    /// Largest changes first.
+    /// The rows of a kind, largest changes first.
     fn rows(&self, sort: HostNameKind) -> Vec<Vec<Cell>> {
         let mut names: BTreeMap<(&str, &str), [Option<Amount>; 2]> = BTreeMap::new();
         for (at, host) in [self.a, self.b].into_iter().enumerate() {
@@ -237,7 +237,7 @@ impl HostTables<'_> {
         rows.into_iter().map(|(_, _, cells)| cells).collect()
     }
 
-    /// Whether sampling, or chance, explains a change.
+    /// The verdict on a change: whether sampling or chance explains it.
     fn verdict(&self, sort: HostNameKind, a: f64, change: f64, error: f64) -> &'static str {
         if change == 0.0 {
             "same"
@@ -307,8 +307,8 @@ impl HostTables<'_> {
     }
 }
 
-/// Whether it is known what a figure is uncertain by: what is measured of a time has no error by
-/// sampling, and differs from run to run. Bytes of sites do not, as a rule.
+/// Whether the uncertainty of a figure is known. A measured time has no sampling error and still
+/// differs from run to run; bytes of sites usually do not.
 fn bounded(sort: HostNameKind, error: f64) -> bool {
     sort == HostNameKind::Site || error > 0.0
 }
@@ -320,7 +320,7 @@ fn interval(sort: HostNameKind, error: f64) -> Cell {
     )
 }
 
-/// Whether a side recorded what would fill a table.
+/// Whether a side recorded the data of a table.
 fn has(host: &HostActivity, sort: HostNameKind) -> bool {
     match sort {
         HostNameKind::Site => host.with_heap > 0,

@@ -1,4 +1,4 @@
-//! What each name took in each step of a rank: kernels, operators, calls, collectives.
+//! Totals by name for each step of a rank: kernels, operators, calls, collectives.
 
 use std::collections::BTreeMap;
 
@@ -9,30 +9,30 @@ use tprof_trace::model::{NameId, SpanKind};
 use crate::program::flops::sized_runs;
 use crate::rank::{Class, RankTrace, Step, step_at};
 
-/// What is compared by name.
+/// The kinds of names that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NameKind {
     /// Kernels, copies and memsets.
     Work,
     /// Operators of a framework, and annotations once the sides are joined.
     Operator,
-    /// Annotations.
+    /// Annotations of the program.
     Annotation,
     /// Calls of the runtime and the driver.
     Call,
-    /// Collectives.
+    /// Collectives between ranks.
     Collective,
     /// Operators with sizes of their inputs, those that count.
     Shape,
 }
 
-/// What one name took in one step. Whole numbers, so that the order in which
-/// ranks are added does not matter.
+/// Totals of one name in one step. They are whole numbers, so that the order in which ranks are
+/// added does not matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NameTotals {
-    /// How often it ran.
+    /// Number of times it ran.
     pub count: u64,
-    /// How long, nanoseconds; of a collective, its kernels.
+    /// Total duration, nanoseconds; for a collective, that of its kernels.
     pub ns: u64,
     /// Bytes, of copies and collectives.
     pub bytes: u64,
@@ -49,10 +49,10 @@ impl NameTotals {
     }
 }
 
-/// Names, and what each took in each step, by the step's number.
+/// Totals of each name in each step, by the step's number.
 pub type TimesByName = FxHashMap<(NameKind, String), BTreeMap<u64, NameTotals>>;
 
-/// What each name took in each step.
+/// Sums up each name in each step.
 pub(super) fn names(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> TimesByName {
     let mut names: FxHashMap<(NameKind, NameId, u64), NameTotals> = FxHashMap::default();
     let at = |process: u32, time_ns: u64| match stepped {
@@ -91,7 +91,7 @@ pub(super) fn names(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Time
     let mut all = TimesByName::default();
     for ((sort, name, step), took) in names {
         let name = match (sort, rank.name(name)) {
-            // The other side may have it by another demangler.
+            // The other side may have demangled the name differently.
             (NameKind::Work, name) => canonical(name).into_owned(),
             (_, name) => name.to_owned(),
         };
@@ -121,7 +121,7 @@ pub(super) fn join_annotations(names: &mut TimesByName, operators_are_whole: boo
     }
 }
 
-/// What operators with inputs of one size took.
+/// Sums up operators by the sizes of their inputs.
 fn shapes(rank: &RankTrace<'_>, at: &impl Fn(u32, u64) -> Option<u64>, all: &mut TimesByName) {
     let (names, runs) = sized_runs(rank);
     let mut by_shape: FxHashMap<(u32, u64), NameTotals> = FxHashMap::default();
@@ -137,7 +137,7 @@ fn shapes(rank: &RankTrace<'_>, at: &impl Fn(u32, u64) -> Option<u64>, all: &mut
     }
 }
 
-/// What each collective took: its kernels' time, once, however many were grouped.
+/// Sums up each collective: its kernels' time, once, however many were grouped.
 fn collectives(
     rank: &RankTrace<'_>,
     at: &impl Fn(u32, u64) -> Option<u64>,

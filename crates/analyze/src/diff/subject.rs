@@ -1,4 +1,4 @@
-//! What a condition is on: a metric, a part of the driving threads' wall time, a function.
+//! Subjects of a condition: a metric, a part of the driving threads' wall time, a function.
 
 use super::amount::{Amount, HostNameKind};
 use super::causes::{START_UP, START_UP_NAME, is_of_steps};
@@ -9,17 +9,17 @@ use crate::base::reading::Reading;
 use crate::document::Unit;
 use crate::rank::samples::PARTS;
 
-/// Before the key of a part in which the thread waits.
+/// Prefix of the key of a part in which the thread waits.
 const WAIT: &str = "wait:";
-/// Before the key of any part.
+/// Prefix of the key of any part.
 const PART: &str = "part:";
-/// Before the name of a function.
+/// Prefix of the name of a function.
 const FUNCTION: &str = "function:";
 
-/// See the module.
+/// The subject of a condition.
 #[derive(Clone, Debug)]
 pub enum Subject {
-    /// A metric.
+    /// A metric of steps or of the run.
     Metric(&'static Metric),
     /// A part of the wall time, by its key and its name.
     Part(&'static str, &'static str),
@@ -28,7 +28,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// What a condition names; `None` if there is no such thing.
+    /// Finds the subject that a text names; `None` if there is none.
     pub fn of(text: &str) -> Option<Subject> {
         if let Some(name) = text.strip_prefix(FUNCTION) {
             return (!name.is_empty()).then(|| Subject::Function(name.to_owned()));
@@ -44,7 +44,7 @@ impl Subject {
         found.map(|(key, name, _)| Subject::Part(key, name))
     }
 
-    /// All that have a name of their own: metrics and parts.
+    /// All names that a subject may have, but those of functions: metrics and parts.
     pub fn names() -> Vec<String> {
         let waits = PARTS.iter().filter(|part| !part.is_running());
         let waits = waits.map(|part| format!("{WAIT}{}", part.key()));
@@ -53,10 +53,10 @@ impl Subject {
         keys().map(str::to_owned).chain(waits).chain(parts).collect()
     }
 
-    /// For a person.
+    /// The displayed name of the subject.
     pub fn title(&self) -> String {
         match self {
-            // Its name stands below the step time in a table.
+            // In a table, its name stands below the step time.
             Subject::Metric(metric) if metric.key == WITHOUT_LOST_CORES => {
                 "step time without lost cores".to_owned()
             }
@@ -66,7 +66,7 @@ impl Subject {
         }
     }
 
-    /// What its values are.
+    /// Unit of its values.
     pub fn unit(&self) -> Unit {
         match self {
             Subject::Metric(metric) => metric.unit,
@@ -74,7 +74,7 @@ impl Subject {
         }
     }
 
-    /// Whether other hardware makes another value of the same code.
+    /// Whether other hardware changes its value for the same code.
     pub fn of_hardware(&self) -> bool {
         match self {
             Subject::Metric(metric) => metric.of_hardware,
@@ -82,7 +82,7 @@ impl Subject {
         }
     }
 
-    /// How it changed on the hosts; `None` of a metric.
+    /// The change of the subject on the hosts; `None` for a metric.
     pub(super) fn change(&self, a: &HostActivity, b: &HostActivity) -> Option<Change> {
         let of_steps = !matches!(self, Subject::Part(part, _) if !is_of_steps(part));
         let by_step = of_steps && a.steps > 0 && b.steps > 0;
@@ -115,7 +115,7 @@ impl Subject {
     }
 }
 
-/// Whether a row's name is this function's: `f (me/train.py)` is `f`, and itself.
+/// Whether a row is named after this function: `f (me/train.py)` matches `f` and itself.
 fn is_named(row: &str, name: &str) -> bool {
     row == name || row.strip_prefix(name).is_some_and(|rest| rest.starts_with(" ("))
 }
@@ -140,7 +140,7 @@ impl HostActivity {
     }
 }
 
-/// How a verdict on a part of the wall time is made: as on other times of whole runs.
+/// The metric by which a part of the wall time is judged, like other times of whole runs.
 pub(super) const TIME: Metric = Metric {
     key: "part",
     name: "part",

@@ -1,4 +1,4 @@
-//! What changed from one side to the other, as tables.
+//! Tables of the changes from one side to the other.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ use crate::program::flops::tera_text;
 
 /// The tables of two sides.
 pub(super) struct ComparisonTables<'s> {
-    /// What is compared with.
+    /// The baseline of the comparison.
     pub a: &'s Side,
-    /// What is compared.
+    /// The side that is compared with the baseline.
     pub b: &'s Side,
 }
 
 impl ComparisonTables<'_> {
-    /// All of them, the one that answers the question first.
+    /// All tables, the one that answers the question first.
     pub(super) fn all(&self) -> Vec<Table> {
         let per = if self.a.stepped && self.b.stepped { "a step" } else { "the whole trace" };
         let of_unit = |metrics: &'static [Metric], unit| {
@@ -91,7 +91,7 @@ impl ComparisonTables<'_> {
         tables
     }
 
-    /// What wall and CPU time are of.
+    /// The title of wall and CPU time, which names what they cover.
     fn title_of_run(&self) -> String {
         match (self.a.in_part, self.b.in_part) {
             (false, false) => "Wall time of the run, CPU time of a rank".to_owned(),
@@ -263,7 +263,7 @@ impl ComparisonTables<'_> {
     }
 }
 
-/// What a name took in a step of one rank.
+/// Totals of a name per step and rank.
 struct PerStep {
     ns: Repeats,
     count: f64,

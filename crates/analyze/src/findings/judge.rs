@@ -63,7 +63,7 @@ fn outcome(scene: &Scene<'_>, rule: &dyn Rule) -> Outcome {
     outcome
 }
 
-/// What a finding that is too small to be one was measured at.
+/// The measurement of a finding that is too small to be reported.
 fn at_most(scene: &Scene<'_>, finding: &Finding) -> String {
     match finding.of_ns {
         Some(of_ns) => {

@@ -33,14 +33,14 @@ use scene::Scene;
 pub use outcome::RankFindings;
 pub use stolen_time::BUSY;
 
-/// The kind.
+/// The report `findings`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "findings",
     about: "what costs time, what fixing it may gain, what to do",
     analysis: || boxed(Findings),
 };
 
-/// Rules over ranks.
+/// Judges ranks by all rules.
 pub struct Findings;
 
 impl Analysis for Findings {

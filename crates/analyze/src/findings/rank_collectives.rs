@@ -13,13 +13,13 @@ use crate::rank::samples::{PARTS, Part};
 /// A rank's collectives, for the comparison.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RankCollectives {
-    /// Those that make all ranks wait, and ran a kernel or on the host.
+    /// The collectives that make all ranks wait and that ran a kernel or on the host.
     pub compared: ComparedCollectives,
-    /// Ranks of the job, or of its largest group, where the trace has it.
+    /// Number of ranks of the job, or of its largest group, if the trace has it.
     pub ranks: Option<u32>,
     /// Operations that ran a kernel or on the host, of any sort.
     pub operations: usize,
-    /// Whether some of them ran on the host, where its threads wait for the other ranks.
+    /// Whether some of the operations ran on the host, where threads wait for the other ranks.
     pub is_on_host: bool,
     /// Collectives without a recorded kernel.
     pub without_kernel: u64,
@@ -30,9 +30,9 @@ pub(super) struct RankCollectives {
 /// A driving thread in collectives, and elsewhere.
 #[derive(Clone, Debug)]
 pub(super) struct DriverCollectiveTime {
-    /// What is judged, since the run began.
+    /// The judged time, nanoseconds since the run began.
     pub window: Interval,
-    /// Where of it it is in collectives, waiting or polling.
+    /// The parts of the window that the thread spends in collectives, waiting or polling.
     pub cover: Cover,
     /// Time in them in all, with the time without a core of a thread that polls.
     pub ns: u64,
@@ -74,7 +74,7 @@ impl DriverCollectiveTime {
     }
 }
 
-/// Time without a core of a thread that polls in collectives: the share of them in its time on a
+/// Time without a core of a thread that polls in collectives: the share of polling in its time on a
 /// core, since it lost the core there.
 fn preempted_ns(ledger: &Ledger) -> u64 {
     let elsewhere = PARTS.iter().filter(|part| part.is_running() || **part == Part::Unknown);

@@ -1,4 +1,4 @@
-//! Findings as tables.
+//! The tables of the report `findings`.
 
 use tprof_facts::functions::in_sentence;
 use tprof_facts::units::{bytes, count, counted, duration, percent};
@@ -18,7 +18,7 @@ pub(super) const NO_STEPS: &str = "no steps were recorded on the rank of these f
 /// Why a time that is spent once is not divided by steps.
 pub(super) const ONCE: &str = "the time is spent once, outside of the steps";
 
-/// The report.
+/// Makes the report from all ranks.
 pub(super) fn body(ranks: &[RankFindings]) -> Body {
     let all = joined(ranks);
     let notes = notes(ranks, &all);
@@ -28,8 +28,7 @@ pub(super) fn body(ranks: &[RankFindings]) -> Body {
     Body { tables, notes }
 }
 
-/// What is said above all findings of ranks whose cores other programs took: of the rank that
-/// lost most.
+/// The note above all findings if other programs took cores from ranks, on the rank that lost most.
 pub(super) fn banner(ranks: &[RankFindings]) -> Option<String> {
     let lost = ranks.iter().filter_map(|rank| Some((rank, rank.lost?)));
     let (rank, lost) = lost.max_by(|(_, a), (_, b)| a.share().total_cmp(&b.share()))?;
@@ -125,7 +124,7 @@ fn findings(all: &[JoinedFinding<'_>], ranks: &[RankFindings]) -> Table {
             _ => Cell::from(ns),
         };
         let line = one.finding.line.as_ref();
-        // Of memory there is a size, and no time.
+        // A finding about memory has a size, and no time.
         let is_time = one.finding.bytes.is_none();
         table.row(vec![
             headline(one, number).into(),
@@ -178,7 +177,7 @@ fn headline(one: &JoinedFinding<'_>, number: u64) -> String {
     };
     let at = match one.finding.line.as_ref().filter(|line| !line.file.is_empty()) {
         Some(line) if line.line > 0 => format!(", at {}", line.shown()),
-        // Of several lines it is not known which one.
+        // Among several lines, it is unknown which one it is.
         Some(line) => format!(", in {} ({})", in_sentence(&line.function), line.shown()),
         None => String::new(),
     };
@@ -222,7 +221,7 @@ fn place(row: &PlaceRow) -> String {
     let place = match (row.thread, row.stream) {
         (Some(thread), _) => format!(", thread {thread}"),
         (None, Some(stream)) => match row.device {
-            // A stream's number may be that of a stream of another device too.
+            // A stream of another device may have the same number.
             Some(device) if row.names_device => format!(", stream {stream} of device {device}"),
             _ => format!(", stream {stream}"),
         },
@@ -276,7 +275,8 @@ struct VerdictRow {
     rule: &'static str,
     ranks: Vec<String>,
     text: Vec<String>,
-    /// Whether it denies something, so that it holds only of these ranks.
+    /// Whether the verdict states that there is none of something, so that it holds only for these
+    /// ranks.
     denies: bool,
 }
 
@@ -290,8 +290,8 @@ fn verdicts(
         for rank in ranks {
             let outcome = &rank.outcomes[at];
             let Some((text, denies)) = text(outcome) else { continue };
-            // Of figures those of the first rank are shown; that there is none of something
-            // may be untrue of another rank.
+            // Figures are those of the first rank. A statement that there is none of something may
+            // be untrue of another rank.
             let fits = |row: &VerdictRow| match denies || row.denies {
                 true => row.text == text,
                 false => true,
@@ -390,7 +390,7 @@ fn clear(ranks: &[RankFindings]) -> Table {
     table
 }
 
-/// What other programs took of each rank's driving thread.
+/// The table of time that other programs took from each rank's driving thread.
 fn lost(ranks: &[RankFindings]) -> Table {
     let columns = vec![
         Column::data("rank", Unit::Text),

@@ -10,7 +10,7 @@ use crate::document::{
 use crate::gpu::outside::{LeftOutRows, add_left_out};
 use crate::rank::{Needs, RankTrace, WINDOW_NEEDS};
 
-/// The report.
+/// The report `api`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "api",
     about: "CUDA runtime and driver calls by name: count, time",
@@ -19,10 +19,10 @@ pub const KIND: DocumentKind = DocumentKind {
 
 const NO_CALLS: &str = "no CUDA or HIP call was recorded";
 
-/// `tprof report api`.
+/// Times of API calls: `tprof report api`.
 struct Api;
 
-/// A function.
+/// The identity of a function, whose calls are summed.
 struct Function {
     name: String,
     interface: &'static str,

@@ -14,7 +14,7 @@ use crate::document::{
 use crate::gpu::outside::{LeftOutRows, add_left_out};
 use crate::rank::{Class, Needs, RankTrace, WINDOW_NEEDS, Work, WorkKind};
 
-/// The report.
+/// The report `bandwidth`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "bandwidth",
     about: "copies and memsets by kind: bytes, time, rate",
@@ -41,15 +41,15 @@ pub(crate) const NO_BYTES: &str = "the trace lacks the size of some of these cop
 /// Copies of one kind in one rank.
 #[derive(Clone, Debug)]
 pub struct KindCopies {
-    /// Which.
+    /// The kind of the copies.
     pub kind: CopyKind,
-    /// How many.
+    /// Number of copies.
     pub count: u64,
-    /// Bytes; none if some have no size.
+    /// Sum of their bytes; `None` if some have no size.
     pub bytes: Option<u64>,
-    /// When at least one ran.
+    /// Time in which at least one ran, ns.
     pub busy_ns: u64,
-    /// The highest rate of one copy, bytes a second.
+    /// The highest rate of a single copy, bytes per second.
     pub fastest: Option<f64>,
     /// Rates at each change while above 0, added up over concurrent copies, in
     /// gigabytes a second, as Holistic Trace Analysis describes them.
@@ -68,9 +68,9 @@ impl KindCopies {
 /// Bytes moved in one part of the time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bucket {
-    /// When it began.
+    /// The beginning of the part, ns.
     pub start_ns: u64,
-    /// How long it was.
+    /// Length of the part, ns.
     pub length_ns: u64,
     /// Bytes by kind, as in `CURVES`.
     pub bytes: [f64; CURVES.len()],
@@ -79,13 +79,13 @@ pub struct Bucket {
 /// Copies of one rank.
 #[derive(Clone, Debug, Default)]
 pub struct RankCopies {
-    /// By kind, most time first.
+    /// Copies by kind, most time first.
     pub kinds: Vec<KindCopies>,
-    /// Over time.
+    /// Bytes moved over time.
     pub curve: Vec<Bucket>,
     /// Rates at every change, where they were asked for.
     pub series: Vec<(CopyKind, RateSeries)>,
-    /// What ran outside of the steps.
+    /// The copies that ran outside of the steps.
     pub left_out: LeftOutRows,
 }
 
@@ -120,7 +120,7 @@ fn rate(rank: &RankTrace<'_>, row: &Work) -> Option<f64> {
         args.get("memory bandwidth (GB/s)")?.as_f64()
     };
     let measured = || match rank.hta {
-        // It takes an unknown rate for none at all.
+        // HTA takes an unknown rate for zero.
         true => Some(0.0),
         false => Some(row.bytes.get()? as f64 / row.duration_ns.max(1) as f64),
     };
@@ -216,7 +216,7 @@ fn curve(rank: &RankTrace<'_>, copies: &[(CopyKind, &Work)]) -> Vec<Bucket> {
     curve
 }
 
-/// `tprof report bandwidth`.
+/// Rates of copies: `tprof report bandwidth`.
 struct Bandwidth;
 
 impl Analysis for Bandwidth {

@@ -1,8 +1,8 @@
-//! Where a device's time went: compute, communication, copies, nothing.
+//! Divides a device's time: compute, communication, copies, idle.
 //!
-//! Five parts that share out the time of its steps; without steps, the time from the first
-//! work's start to the last one's end: whatever runs beside compute is no cost of its own, so that
-//! communication counts as exposed, and a copy at all, only where nothing computes.
+//! Five parts share out the time of the device's steps; without steps, the time from the first
+//! work's start to the last one's end. Work beside compute has no cost of its own, so that
+//! communication counts as exposed, and a copy counts at all, only where nothing computes.
 
 use crate::document::over_ranks::{RankShare, over_ranks};
 use crate::document::{
@@ -16,33 +16,33 @@ use crate::rank::{Busy, DeviceWindow, Needs, RankTrace, WINDOW_NEEDS};
 pub(crate) const NO_WORK: &str = "no kernel, copy or memset was recorded; `tprof doctor` checks \
                                   whether a GPU can be recorded here";
 
-/// The report.
+/// The report `breakdown`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "breakdown",
     about: "GPU time: compute, communication, copies, idle",
     analysis: || boxed(Breakdown),
 };
 
-/// Where one device's time went.
+/// The time of one device, by use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceTime {
-    /// Device; none if all of a rank's count as one.
+    /// The device; `None` if all devices of the rank count as one.
     pub device: Option<u32>,
-    /// How many steps it did in the window; 0 where there are none.
+    /// Number of the device's steps in the window; 0 if there are none.
     pub steps: usize,
-    /// Its steps; without any, from the first work's start to the last one's end.
+    /// Length of its steps, ns; without steps, from the first work's start to the last one's end.
     pub window_ns: u64,
-    /// Compute, nothing communicates.
+    /// Time in which compute runs and no communication, ns.
     pub compute_ns: u64,
     /// Compute and communication at once.
     pub overlapped_ns: u64,
-    /// Communication without compute.
+    /// Time in which communication runs without compute, ns.
     pub exposed_ns: u64,
     /// Copies and memsets, with neither.
     pub copies_ns: u64,
-    /// What has no class; only Holistic Trace Analysis has such rows.
+    /// Time of work without a class, ns; only Holistic Trace Analysis has such rows.
     pub other_ns: u64,
-    /// Nothing.
+    /// Time in which nothing runs, ns.
     pub idle_ns: u64,
 }
 
@@ -58,7 +58,7 @@ impl DeviceTime {
     }
 }
 
-/// Where the time of each of a rank's devices went.
+/// Divides the time of each of a rank's devices.
 pub fn of_rank(rank: &RankTrace<'_>) -> Vec<DeviceTime> {
     let of_device = |(busy, window): (Busy, DeviceWindow)| {
         let kernels = busy.compute.union(&busy.communication);
@@ -80,7 +80,7 @@ pub fn of_rank(rank: &RankTrace<'_>) -> Vec<DeviceTime> {
     rank.judged_devices().into_iter().map(of_device).collect()
 }
 
-/// What of a rank's devices' time is outside of their steps.
+/// The time of a rank's devices outside of their steps, by part.
 fn outside(rank: &RankTrace<'_>) -> Vec<(Option<u32>, OutsidePart)> {
     let devices = rank.devices().iter().filter(|busy| busy.window().is_some());
     let parts = devices.zip(rank.device_windows()).map(|(busy, window)| {
@@ -90,14 +90,14 @@ fn outside(rank: &RankTrace<'_>) -> Vec<(Option<u32>, OutsidePart)> {
     parts.flatten().collect()
 }
 
-/// Of a rank.
+/// The times of one rank.
 struct RankTime {
     devices: Vec<DeviceTime>,
     outside: Vec<(Option<u32>, OutsidePart)>,
     at_once: Option<HostDeviceOverlap>,
 }
 
-/// `tprof report breakdown`.
+/// Use of device time: `tprof report breakdown`.
 struct Breakdown;
 
 impl Analysis for Breakdown {

@@ -18,34 +18,34 @@ pub const NEEDS: Needs = Needs::CALLS.and(Needs::OPERATORS).and(Needs::spans(Spa
 const UNKNOWN: &str = "no operators were recorded, nor Python functions; the host's work \
                        between calls is unknown";
 
-/// When a rank's host and devices were busy: in the steps of its devices; without steps, from the
-/// first to the last thing that either did. Nanoseconds.
+/// The time in which a rank's host and devices were busy, ns: in the steps of its devices; without
+/// steps, from the first to the last event of either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostDeviceOverlap {
     /// Length of that window.
     pub window_ns: u64,
-    /// Some device worked.
+    /// Time in which some device worked, ns.
     pub gpu_ns: u64,
-    /// What the host adds; none where its activity is not known.
+    /// The parts with the host; `None` if its activity is not known.
     pub host: Option<HostOverlapParts>,
 }
 
 /// The four parts of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostOverlapParts {
-    /// Some thread was busy.
+    /// Time in which some thread was busy, ns.
     pub host_ns: u64,
-    /// Both were.
+    /// Time in which host and devices were busy, ns.
     pub both_ns: u64,
-    /// Only the host.
+    /// Time in which only the host was busy, ns.
     pub host_only_ns: u64,
-    /// Only a device.
+    /// Time in which only devices were busy, ns.
     pub gpu_only_ns: u64,
-    /// Neither.
+    /// Time in which neither was busy, ns.
     pub neither_ns: u64,
 }
 
-/// Of a rank with device work.
+/// Measures a rank with device work.
 pub fn of_rank(rank: &RankTrace<'_>) -> Option<HostDeviceOverlap> {
     let gpu = Cover::any(rank.devices().iter().map(|one| &one.any));
     let of_gpu = gpu.span()?;
@@ -133,8 +133,8 @@ mod tests {
 
     const ALL: Needs = Needs::ALL;
 
-    /// Operators and kernels as (start, length), each on a thread or device of its own
-    /// by turns.
+    /// Makes a rank of operators and kernels, given as (start, length), in turn on different
+    /// threads and devices.
     fn of(
         operators: &[(u64, u64)],
         calls: &[(u64, u64)],
@@ -181,7 +181,7 @@ mod tests {
         prop::collection::vec((0_u64..100, 1_u64..20), least..8)
     }
 
-    /// Which of the first nanoseconds are in one of these.
+    /// Marks which of the first nanoseconds are in one of these rows.
     fn bits(rows: &[(u64, u64)]) -> u128 {
         let of = |(start, length): &(u64, u64)| (*start..start + length).map(|at| 1_u128 << at);
         rows.iter().flat_map(of).fold(0, |all, one| all | one)

@@ -14,7 +14,7 @@ use crate::gpu::bandwidth::NO_BYTES;
 use crate::gpu::outside::{LeftOutRows, add_left_out};
 use crate::rank::{Needs, RankTrace, WINDOW_NEEDS, judges};
 
-/// The report.
+/// The report `memcpy`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "memcpy",
     about: "copies and memsets by kind of memory: time, bytes, pageable",
@@ -24,10 +24,10 @@ pub const KIND: DocumentKind = DocumentKind {
 const NO_COPIES: &str = "no copy or memset was recorded";
 const NO_KINDS: &str = "the trace lacks the kinds of memory of these copies";
 
-/// `tprof report memcpy`.
+/// Copies and memsets: `tprof report memcpy`.
 struct Memcpy;
 
-/// What was copied from where to where.
+/// The direction of a copy and the memory on both sides.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct CopyOperation {
     kind: CopyKind,
@@ -35,13 +35,13 @@ struct CopyOperation {
     to: MemoryKind,
 }
 
-/// Copies of one kind.
+/// The columns of copies of one kind.
 #[derive(Clone)]
 struct CopyColumns {
     operation: CopyOperation,
-    /// None if some have no size.
+    /// Bytes of each copy; `None` if some have no size.
     bytes: Option<Vec<u64>>,
-    /// When at least one ran.
+    /// Time in which at least one ran, ns.
     busy_ns: u64,
 }
 
@@ -58,7 +58,7 @@ impl CopyOperation {
         CopyOperation { kind: row.kind, from: row.from, to: row.to }
     }
 
-    /// As rows are named.
+    /// The displayed name of the rows.
     fn shown(self) -> String {
         let name = direction(self.kind);
         match self.memory() {
@@ -67,8 +67,8 @@ impl CopyOperation {
         }
     }
 
-    /// Whether one side is memory that may be paged out: such a copy goes through a
-    /// buffer of the driver's and makes its caller wait.
+    /// Whether one side is memory that may be paged out: such a copy goes through a buffer of the
+    /// driver and makes its caller wait.
     fn pageable(self) -> Option<bool> {
         let known = self.from != MemoryKind::Unknown || self.to != MemoryKind::Unknown;
         known.then_some(self.from == MemoryKind::Pageable || self.to == MemoryKind::Pageable)

@@ -1,4 +1,4 @@
-//! What GPUs did: one file or folder per kind of report.
+//! The activity of GPUs: one file or folder per kind of report.
 
 pub mod api;
 pub mod bandwidth;

@@ -1,5 +1,5 @@
-//! What devices did outside of the steps: reports on devices are of the steps where there are any, and say
-//! what they leave out.
+//! Device work outside of the steps. If there are steps, reports on devices cover only those, and
+//! state what they leave out.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,23 +10,23 @@ use crate::base::intervals::Interval;
 use crate::document::{Body, Cell, Column, RankContext, Table, Unit};
 use crate::rank::{Busy, Class, DeviceWindow, RankTrace};
 
-/// Kernels, copies and memsets of a rank that began outside of its devices' steps.
+/// The kernels, copies and memsets of a rank that began outside of its devices' steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutsideWork {
     /// Whether the rank has steps: only then is anything left out.
     pub has_steps: bool,
-    /// All that were recorded.
+    /// Number of recorded kernels, copies and memsets.
     pub all: u64,
-    /// How many kernels and copies began outside of the steps.
+    /// Number of kernels, copies and memsets that began outside of the steps.
     pub outside: u64,
     /// The sum of their durations.
     pub outside_ns: u64,
-    /// Whether any of those outside communicates.
+    /// Whether any of those outside of the steps communicates.
     pub communicates: bool,
 }
 
 impl OutsideWork {
-    /// Of a rank.
+    /// Counts the work of a rank.
     pub fn of(rank: &RankTrace<'_>) -> OutsideWork {
         let has_steps = rank.device_windows().iter().any(|window| window.steps > 0);
         let mut found =
@@ -41,7 +41,7 @@ impl OutsideWork {
     }
 }
 
-/// What reports say that leave out what ran outside of the steps; nothing where no rank has steps.
+/// The note in reports that leave out work outside of the steps; empty if no rank has steps.
 pub fn note(ranks: impl IntoIterator<Item = OutsideWork>) -> Vec<String> {
     let mut sum = OutsideWork::default();
     for of in ranks {
@@ -66,19 +66,19 @@ pub fn note(ranks: impl IntoIterator<Item = OutsideWork>) -> Vec<String> {
     }
 }
 
-/// What a report leaves out since it belongs to no step, by name.
+/// The rows that a report leaves out since they belong to no step, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOutRows {
     /// Whether the rank has steps: only then is anything left out.
     has_steps: bool,
-    /// How many rows there are in all.
+    /// Number of rows in all.
     all: u64,
-    /// How many are left out, and the sum of their durations.
+    /// For each name, the number of rows that are left out and the sum of their durations, ns.
     by_name: BTreeMap<String, [u64; 2]>,
 }
 
 impl LeftOutRows {
-    /// Of a rank of which nothing is counted yet.
+    /// Starts counting for a rank.
     pub fn of(rank: &RankTrace<'_>) -> LeftOutRows {
         let has_steps = rank.device_windows().iter().any(|window| window.steps > 0);
         LeftOutRows { has_steps, ..LeftOutRows::default() }
@@ -94,7 +94,7 @@ impl LeftOutRows {
         }
     }
 
-    /// How many are left out, and the sum of their durations.
+    /// Number of rows that are left out, and the sum of their durations, ns.
     fn sum(&self) -> [u64; 2] {
         let sum = |of: usize| self.by_name.values().map(|row| row[of]).fold(0, u64::saturating_add);
         [sum(0), sum(1)]
@@ -104,8 +104,8 @@ impl LeftOutRows {
 /// Why a table has no rows of what lies outside of the steps alone.
 const ONLY_OUTSIDE: &str = "none lies in the steps, only outside of them (see `outside_of_steps`)";
 
-/// Adds to a report what it leaves out of each rank: a table where there is any, and what it says of it.
-/// `what` are the rows that it is of: `calls`; `tables` have a row if there is any of them.
+/// Adds to a report the rows that it leaves out of each rank: a table if there are any, and a note.
+/// `what` is the noun for them, such as `calls`; `tables` have a row if there is any of these.
 pub fn add_left_out<'p>(
     body: &mut Body,
     what: &str,
@@ -160,15 +160,15 @@ pub fn add_left_out<'p>(
 /// A part of a device's time outside of its steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutsidePart {
-    /// Which part of the recording: before, between or after the steps.
+    /// Which part of the recording it is: before, between or after the steps.
     pub name: &'static str,
-    /// How long that part lasted, ns.
+    /// Length of the part, ns.
     pub window_ns: u64,
-    /// Of it, when the device did anything.
+    /// Time in the part in which the device did anything, ns.
     pub busy_ns: u64,
 }
 
-/// The parts of a device's time outside of its steps; nothing where all its time is judged.
+/// The parts of a device's time outside of its steps; empty if all of its time is judged.
 pub fn parts(busy: &Busy, window: &DeviceWindow) -> Vec<OutsidePart> {
     if window.is_whole() {
         return Vec::new();
@@ -190,7 +190,7 @@ pub fn parts(busy: &Busy, window: &DeviceWindow) -> Vec<OutsidePart> {
     all.into_iter().filter(|part| part.window_ns > 0).collect()
 }
 
-/// These parts of all devices.
+/// The table of these parts of all devices.
 pub fn table(rows: &[(&RankContext, Option<u32>, OutsidePart)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
@@ -230,8 +230,8 @@ mod tests {
     use tprof_trace::TraceFile;
     use tprof_trace::model::{CopyKind, Kernel, MemoryCopy, Span, SpanKind};
 
-    /// A warm-up of one kernel, two steps of a kernel and a collective each that follow each other on the
-    /// device, and a kernel after them.
+    /// A file with a warm-up of one kernel, then two steps with a kernel and a collective each,
+    /// which follow each other on the device, and a kernel after them.
     fn file() -> TraceFile {
         let mut made = Fixture::new();
         for (number, start_ns) in [(1, 100), (2, 110)] {
@@ -262,7 +262,7 @@ mod tests {
         let file = file();
         let rank = RankTrace::load(&file, WINDOW_NEEDS | Needs::ALL_SPANS);
         let [time] = breakdown::of_rank(&rank)[..] else { panic!("not one device") };
-        // From 100 to 235.
+        // The steps last from 100 to 235.
         assert_eq!((time.steps, time.window_ns), (2, 135));
         assert_eq!((time.compute_ns, time.exposed_ns, time.idle_ns), (100, 20, 15));
         let idle = idle::of_rank(&rank);
@@ -323,8 +323,8 @@ mod tests {
         analysis.finish(&options)
     }
 
-    /// As [`file`], with a copy, a call that starts nothing and a multiplication before the steps and in the
-    /// first one, and a collective before them.
+    /// Like [`file`], with a copy, a call that starts nothing and a multiplication before the steps
+    /// and in the first one, and a collective before them.
     fn file_of_copies() -> TraceFile {
         let mut made = Fixture::new();
         for (number, start_ns) in [(1, 100), (2, 200)] {
@@ -336,7 +336,7 @@ mod tests {
         let args = made.name(
             r#"{"m":2,"n":3,"k":5,"batch":1,"transposed":"NN","a":"Half","b":"Half","c":"Half","flops":60}"#,
         );
-        // Of the step's work, the device begins it after the step has ended on the host.
+        // The device begins the last of the step's work after the step has ended on the host.
         for (number, at, ran_ns) in [(0, 10, 20), (10, 101, 290), (20, 201, 400)] {
             let launched = |made: &mut Fixture, after: u64, name: &str| {
                 made.call(0, at + after, 1, name, number + after);
@@ -394,7 +394,7 @@ mod tests {
             let expected: &[u64] = match kind.name {
                 "launches" => &[2, 4],
                 "api" => &[2, 2, 4],
-                // Of a step.
+                // The collective of the steps.
                 "stragglers" => &[10],
                 _ => &[2],
             };

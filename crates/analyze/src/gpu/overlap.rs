@@ -1,4 +1,4 @@
-//! How much communication compute hides.
+//! Measures how much of the communication is hidden by compute.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::gpu::breakdown::NO_WORK;
 use crate::gpu::outside::{self, OutsideWork};
 use crate::rank::{Busy, Class, DeviceWindow, Needs, RankTrace, WINDOW_NEEDS};
 
-/// The report.
+/// The report `overlap`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "overlap",
     about: "communication hidden by compute, and the rest",
@@ -22,22 +22,22 @@ pub const KIND: DocumentKind = DocumentKind {
 
 /// Why a share of communication is not known.
 const NO_KERNEL: &str = "no communication kernel was recorded";
-/// Why there is none of it in the steps of a rank that has some.
+/// Why the steps of a rank have no communication although the rank has some.
 pub(crate) const ONLY_OUTSIDE: &str = "no communication kernel lies in the steps, only outside";
 const NO_COMMUNICATION: &str = "that device ran no communication kernel in its window";
 
-/// Communication of one device.
+/// The communication of one device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceOverlap {
-    /// Device; none if all of a rank's count as one.
+    /// The device; `None` if all devices of the rank count as one.
     pub device: Option<u32>,
     /// Time in which something communicated.
     pub communication_ns: u64,
-    /// Time of it in which something computed too.
+    /// The part of `total_ns` in which something computed too, ns.
     pub hidden_ns: u64,
     /// The device's steps; without any, from the first work's start to the last one's end.
     pub window_ns: u64,
-    /// By kernel, most exposed first.
+    /// The kernels, most exposed first.
     pub kernels: Vec<KernelOverlap>,
 }
 
@@ -55,14 +55,14 @@ impl DeviceOverlap {
 /// Runs of one communication kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelOverlap {
-    /// Name.
+    /// Name of the kernel.
     pub name: Arc<str>,
-    /// How often it ran.
+    /// Number of runs.
     pub count: u64,
-    /// Sum of its durations.
+    /// Sum of the durations, ns.
     pub total_ns: u64,
-    /// Sum of what of them no compute hid. Where several kernels communicate at
-    /// once, each counts.
+    /// Sum of the time that no compute hid, ns. If several kernels communicate at once, each
+    /// counts.
     pub exposed_ns: u64,
 }
 
@@ -97,7 +97,7 @@ pub fn of_rank(rank: &RankTrace<'_>, names: &Names) -> Vec<DeviceOverlap> {
     rank.judged_devices().into_iter().map(of_device).collect()
 }
 
-/// `tprof report overlap`.
+/// Hidden communication: `tprof report overlap`.
 #[derive(Default)]
 struct Overlap {
     names: Names,

@@ -12,7 +12,7 @@ use crate::document::{
 use crate::gpu::outside::{self, OutsideWork};
 use crate::rank::{HostSpan, Needs, RankTrace, StreamKey, WINDOW_NEEDS, window_of};
 
-/// The report.
+/// The report `queue`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "queue",
     about: "launched work that waits on streams; time with a full queue",
@@ -46,16 +46,16 @@ const NO_LAUNCHES: &str = "no call with a recorded kernel or copy was recorded";
 /// A queue's length from some moment on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// When.
+    /// The moment, ns.
     pub time_ns: u64,
-    /// How many wait.
+    /// Number of launches that wait.
     pub length: i64,
 }
 
 /// The queue of one stream.
 #[derive(Clone, Debug)]
 pub struct StreamQueue {
-    /// Which.
+    /// The stream of the queue.
     pub stream: StreamKey,
     /// Lengths at each change, as Holistic Trace Analysis describes them.
     pub points: Description,
@@ -63,20 +63,20 @@ pub struct StreamQueue {
     pub mean: f64,
     /// Time with [`FULL`] or more.
     pub full_ns: u64,
-    /// That, as a share of the device's steps; without steps, of the rank's time.
+    /// `full_ns` as a share of the device's steps; without steps, of the rank's time.
     pub full_share: f64,
 }
 
 /// Queues of one rank.
 #[derive(Clone, Debug, Default)]
 pub struct RankQueues {
-    /// By stream, in order.
+    /// The queues by stream, in order.
     pub streams: Vec<StreamQueue>,
     /// Highest sum over streams in each of `BUCKETS` parts of the time.
     pub curve: Vec<Point>,
     /// Every change, where it was asked for.
     pub series: Vec<(StreamKey, Vec<Point>)>,
-    /// What ran outside of the steps, and is left out.
+    /// The work outside of the steps, which is left out.
     pub outside: OutsideWork,
 }
 
@@ -90,7 +90,7 @@ pub fn series(rank: &RankTrace<'_>) -> Vec<(StreamKey, Vec<Point>)> {
         streams.clear();
         for row in rank.launches.work_of(at) {
             let row = &rank.work[*row as usize];
-            // A graph's work on a stream leaves the queue when the first of it begins.
+            // The work of a graph leaves the queue of a stream when its first piece there begins.
             if streams.iter().all(|(stream, _)| *stream != row.stream) {
                 streams.push((row.stream, row.start_ns));
             }
@@ -104,7 +104,7 @@ pub fn series(rank: &RankTrace<'_>) -> Vec<(StreamKey, Vec<Point>)> {
         if changes.is_empty() {
             continue;
         }
-        // At one moment launches come first: work cannot begin before its launch.
+        // At one moment, launches come first: work cannot begin before its launch.
         changes.sort_by_key(|(time_ns, change)| (*time_ns, Reverse(*change)));
         let mut length = 0;
         let point = |(time_ns, change): (u64, i64)| {
@@ -176,7 +176,7 @@ fn within(points: &[Point], interval: Option<Interval>) -> Vec<Point> {
     found
 }
 
-/// From the first call's or work's start to the last end.
+/// The time from the first call's or work's start to the last end.
 fn extent(rank: &RankTrace<'_>) -> Option<Interval> {
     let calls = rank.calls.iter().map(|row| row.interval());
     Interval::hull(calls.chain(rank.work.iter().map(|row| row.interval())))
@@ -200,7 +200,7 @@ fn curve(series: &[(StreamKey, Vec<Point>)]) -> Vec<Point> {
     let mut length = 0;
     for (time_ns, change) in changes {
         let bucket = first_ns + (time_ns - first_ns) / bucket_ns * bucket_ns;
-        // Until this change the last length held, also into a new bucket.
+        // The last length held until this change, also into a new bucket.
         if curve.last().is_none_or(|point| point.time_ns != bucket) {
             curve.push(Point { time_ns: bucket, length });
         }
@@ -212,7 +212,7 @@ fn curve(series: &[(StreamKey, Vec<Point>)]) -> Vec<Point> {
     curve
 }
 
-/// `tprof report queue`.
+/// Lengths of queues: `tprof report queue`.
 struct Queue;
 
 impl Analysis for Queue {

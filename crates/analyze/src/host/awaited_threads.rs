@@ -7,15 +7,15 @@ use super::line::Place;
 use crate::rank::SpanPurpose;
 use crate::rank::samples::{CpuTrace, Layer, Part, Stack};
 
-/// A thread, or a team of them, while the driving thread waits for it at one place.
+/// A thread, or a team of threads, that the driving thread waits for at one place.
 #[derive(Clone, Debug)]
 pub struct AwaitedThread {
-    /// The thread's own name, or its number; of a team the name with `*` for numbers, or that there are
-    /// several.
+    /// The thread's own name, or its number. A team has its name with `*` for numbers, or a phrase
+    /// that there are several.
     pub name: String,
-    /// Where the driving thread waits.
+    /// The place at which the driving thread waits.
     pub at: Place,
-    /// That place's stack.
+    /// Process and stack of that place.
     waits: (ProcessIndex, StackId),
 }
 
@@ -25,7 +25,8 @@ const SEVERAL: &str = "several threads";
 /// Rows in spans that state a cause have numbers of threads from here on, one for each cause.
 const STATED: ThreadIndex = ThreadIndex::MAX - 64;
 
-/// All of them. In a driving thread's rows they have numbers of threads beyond those of the file.
+/// The threads that a driving thread waits for. In its rows they have numbers beyond those of the
+/// file's threads.
 #[derive(Clone, Debug, Default)]
 pub struct AwaitedThreads {
     all: Vec<AwaitedThread>,
@@ -34,7 +35,7 @@ pub struct AwaitedThreads {
 }
 
 impl AwaitedThreads {
-    /// None yet, of a file whose threads have lower numbers than `first`.
+    /// Starts without any, for a file whose threads have lower numbers than `first`.
     pub(super) fn from(first: ThreadIndex) -> AwaitedThreads {
         AwaitedThreads { first, ..AwaitedThreads::default() }
     }
@@ -61,7 +62,7 @@ impl AwaitedThreads {
         (thread >= STATED).then(|| self.place(thread, stack, state)).flatten().map(|at| at.part)
     }
 
-    /// The hand that rows with the number of a thread are of; none of the driving thread's own.
+    /// The awaited thread that a number in rows stands for; `None` for the driving thread.
     pub fn get(&self, thread: ThreadIndex) -> Option<&AwaitedThread> {
         self.all.get(thread.checked_sub(self.first)? as usize)
     }
@@ -77,7 +78,7 @@ impl AwaitedThreads {
         self.first + (self.all.len() - 1) as ThreadIndex
     }
 
-    /// That a hand is another thread's, too.
+    /// Notes that an awaited thread is another one, too.
     pub(super) fn share(&mut self, number: ThreadIndex, name: &str) {
         let Some(awaited_thread) = self.all.get_mut((number - self.first) as usize) else { return };
         if awaited_thread.name == name
@@ -115,7 +116,7 @@ impl AwaitedThreads {
         self.places.insert(key, place);
     }
 
-    /// Where rows of a hand's are; `None` of others.
+    /// The place of a row of an awaited thread; `None` for other rows.
     pub(super) fn place(
         &self,
         thread: ThreadIndex,
@@ -126,7 +127,7 @@ impl AwaitedThreads {
     }
 }
 
-/// The line of the thread's own code; where it has none, that of who waits for it.
+/// The line of the thread's own code; if it has none, the line of the thread that waits for it.
 fn place_of<'c>(
     cpu: &'c CpuTrace,
     (part, state): (Part, ThreadState),

@@ -1,5 +1,5 @@
-//! What the rank's other threads did while the driving thread was kept: which of them may have
-//! held its lock, or had its core.
+//! The activity of the rank's other threads while the driving thread was blocked: which of them may
+//! have held its lock, or had its core.
 
 use std::cmp::Reverse;
 use std::hash::Hash;
@@ -14,22 +14,22 @@ use super::line::{OtherCause, Place};
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::samples::{CpuTrace, Part};
 
-/// Another thread at one place.
+/// The time of another thread at one place.
 #[derive(Clone, Debug)]
 pub struct ThreadAtPlace {
     /// The thread's own name, or its number.
     pub thread: String,
     pub process: ProcessIndex,
     pub index: ThreadIndex,
-    /// That process is not the driving thread's.
+    /// Whether the process is not the driving thread's.
     pub is_of_other: bool,
-    /// It is its process's first thread.
+    /// Whether it is the first thread of its process.
     pub is_first: bool,
-    /// What it did there.
+    /// The place, with what the thread did there.
     pub place: Place,
-    /// For how long while the driving thread was kept.
+    /// Time there while the driving thread was blocked, ns.
     pub ns: u64,
-    /// For how long in the rest of the judged time.
+    /// Time there in the rest of the judged time, ns.
     pub outside_ns: u64,
 }
 
@@ -39,9 +39,9 @@ impl ThreadAtPlace {
         format!("{} in {}", self.thread, self.place.shown())
     }
 
-    /// Whether it may have held a lock meanwhile: it ran, or it waited for what it needed in code of
-    /// the user's own, which may lie between taking a lock and giving it back. No thread of tprof's
-    /// takes a lock of the job's, and who waits for its next order holds none.
+    /// Whether the thread may have held a lock: it ran, or it waited for what it needed in code of
+    /// the user's own, which may lie between taking a lock and giving it back. No thread of tprof
+    /// takes a lock of the job, and a thread that waits for its next task holds none.
     fn may_hold(&self) -> bool {
         let place = &self.place;
         let is_of_tprof = is_of_tprof(&place.library) || place.function.starts_with("tprof_");
@@ -55,33 +55,34 @@ impl ThreadAtPlace {
     }
 }
 
-/// While the driving thread was kept by one cause.
+/// The work of other threads while the driving thread was blocked by one cause.
 #[derive(Clone, Debug, Default)]
 pub struct ConcurrentWork {
-    /// How long it was.
+    /// Time for which the driving thread was blocked, ns.
     pub blocked_ns: u64,
-    /// The rest of the judged time.
+    /// Length of the rest of the judged time, ns.
     pub outside_ns: u64,
-    /// The others, most time first.
+    /// The other threads by place, most time first.
     pub threads: Vec<ThreadAtPlace>,
 }
 
-/// Of threads that the driving thread waits for, the time in one part.
+/// The time in one part of the threads that the driving thread waits for.
 #[derive(Clone, Debug)]
 pub struct Delay {
     pub ns: u64,
-    /// Of all the time in which they work, or wait for what they need for that.
+    /// Its share of the time in which they work, or wait for what they need for that.
     pub share: f64,
-    /// So much earlier they would be done without it, at most.
+    /// Upper bound of the time by which they would end earlier without it, ns.
     pub bound_ns: u64,
-    /// Where, most first.
+    /// The places of that time, most first.
     pub places: Vec<(Place, u64)>,
 }
 
 type Key = (ProcessIndex, ThreadIndex, StackId, ThreadState);
 
 impl ConcurrentWork {
-    /// While the driving thread was kept, a part of the judged time.
+    /// Measures the other threads while the driving thread was blocked, which is a part of the
+    /// judged time.
     pub fn of(
         file: &TraceFile,
         cpu: &CpuTrace,
@@ -99,7 +100,7 @@ impl ConcurrentWork {
                 continue;
             }
             let part = |measure: &crate::base::intervals::Measure<'_>| match row.state {
-                // A sample is of a moment, and stands for all of its weight.
+                // A sample is taken at one moment, and stands for all of its weight.
                 ThreadState::Running => {
                     row.weight_ns * measure.within(Interval::new(row.time_ns, row.time_ns + 1))
                 }
@@ -145,11 +146,11 @@ impl ConcurrentWork {
         ConcurrentWork { blocked_ns: kept.length(), outside_ns: outside.length(), threads }
     }
 
-    /// Of the threads of the driving thread's process the one, at one place, that most likely
-    /// held what it waited for: it was there while the thread waited, and not otherwise.
+    /// The thread of the driving thread's process, at one place, that most likely held what the
+    /// driving thread waited for: it was there while the driving thread waited, and not otherwise.
     pub fn holder(&self) -> Option<&ThreadAtPlace> {
         let may_hold = |other: &&ThreadAtPlace| !other.is_of_other && other.may_hold();
-        // Where a thread has no core, it is mostly unknown in which of its places that is.
+        // If a thread has no core, it is mostly unknown at which of its places that is.
         let mut threads: FxHashMap<&str, [u64; 2]> = FxHashMap::default();
         for other in self.threads.iter().filter(|other| !other.is_of_other) {
             let [placed_ns, ready_ns] = threads.entry(&other.thread).or_default();
@@ -164,8 +165,8 @@ impl ConcurrentWork {
         let weight = |other: &ThreadAtPlace| {
             let inside = all(other) / self.blocked_ns.max(1) as f64;
             let outside = other.outside_ns as f64 / self.outside_ns.max(1) as f64;
-            // A sample may reach over the end of a wait. If the time between waits is very short, most
-            // of it comes from such samples and says nothing.
+            // A sample may reach beyond the end of a wait. If the time between waits is very short,
+            // most of it comes from such samples and shows nothing.
             let is_told = self.outside_ns as f64 >= LEAST_BETWEEN * self.blocked_ns as f64;
             all(other) * (inside - if is_told { outside } else { 0.0 }).max(0.0)
         };
@@ -174,8 +175,8 @@ impl ConcurrentWork {
         (all(found) >= LEAST_HELD * self.blocked_ns as f64 && weight(found) > 0.0).then_some(found)
     }
 
-    /// Of the threads of the driving thread's process that may be awaited the one that did most of what
-    /// it waited for, at the line where it was longest, with all of its time there.
+    /// Among the threads of the driving thread's process that it may wait for, the one that did
+    /// most of the work: at its line with most time, with all of its time there.
     pub fn maker(&self, may_be: impl Fn(ThreadIndex) -> bool) -> Option<ThreadAtPlace> {
         let works = |other: &ThreadAtPlace| other.place.is_work() && other.place.part != Part::Lock;
         let makes =
@@ -200,7 +201,7 @@ impl ConcurrentWork {
         threads.filter(|other| is_of(&other.place)).map(|other| other.ns).sum()
     }
 
-    /// Their time in a part, where they are at work otherwise.
+    /// The time of these threads in a part, while they are at work otherwise.
     pub fn delay(&self, part: Part) -> Delay {
         let is_of = |other: &&ThreadAtPlace| !other.is_of_other && other.place.part == part;
         let mut sums: FxHashMap<&Place, u64> = FxHashMap::default();
@@ -214,13 +215,13 @@ impl ConcurrentWork {
         Delay { ns, share, bound_ns: (self.blocked_ns as f64 * share) as u64, places }
     }
 
-    /// Those on a core, most time first.
+    /// The threads on a core, most time first.
     pub fn running(&self) -> impl Iterator<Item = &ThreadAtPlace> {
         self.threads.iter().filter(|other| other.place.part.is_running())
     }
 }
 
-/// What has most time, by a key, and that time.
+/// The key with the most time, and that time.
 fn longest<'d, K: Hash + Ord + Clone>(
     threads: impl Iterator<Item = &'d ThreadAtPlace>,
     key: impl Fn(&ThreadAtPlace) -> K,

@@ -1,10 +1,10 @@
-//! Waits of the driving thread for what another thread of its process does: that thread's time.
+//! Replaces waits of the driving thread for another thread of its process by that thread's time.
 //!
-//! A condition, the end of a thread, a future, a queue: whoever waits there could go on if another
-//! had done its work. Which thread that is, is not recorded. It is at work while it is waited for,
-//! and less so at other times; and some waits show it by their stack, as those of PyTorch's
-//! autograd for its threads. So such a wait is replaced by the rows of the threads that were at
-//! work in it, and what is left of it stays a wait.
+//! A thread that waits for a condition, a thread's end, a future or a queue could go on if another
+//! thread had done its work. It is not recorded which thread that is. That thread is at work while
+//! it is awaited, and less so at other times; and some waits show it by their stack, as those of
+//! PyTorch's autograd for its threads. So the rows of the threads that were at work during such a
+//! wait take its place, and the rest of it stays a wait.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::TraceFile;
@@ -21,11 +21,12 @@ use crate::rank::samples::CpuTrace;
 
 /// Waits are followed that take this share of the window, at least.
 const LEAST_SHARE: f64 = 0.01;
-/// What some threads leave of a wait, others may have: so many times, while this share is left.
+/// Up to this many teams of threads in turn are followed for one wait, while this share of it is
+/// left.
 const MOST_THREADS: usize = 4;
 const LEAST_LEFT: f64 = 0.05;
 
-/// A driving thread's rows in a window, with those of the threads that it waits for in the place of
+/// A driving thread's rows in a window, in which the rows of the threads that it waits for replace
 /// its waits. Together they stand for the same time.
 pub(super) fn follow(
     file: &TraceFile,
@@ -62,7 +63,7 @@ pub(super) fn follow(
 
 struct Follower<'r> {
     rows: &'r [Sample],
-    /// All time off a core that lies where it is recorded.
+    /// All time off a core whose place is exact.
     exact: Cover,
     awaited_threads: AwaitedThreads,
     /// Rows that others replace, and these.
@@ -98,7 +99,7 @@ impl Follower<'_> {
         }
         let mut numbers = ThreadNumbers { waits, of: FxHashMap::default() };
         let (unseen_exact, unseen_added) = self.divided(&waits.unseen);
-        // One without a stack is of this place if the thread worked then.
+        // A wait without a stack is at this place if the thread worked then.
         let works = |at: &&usize| {
             let row = &self.rows[**at];
             let work_ns: u64 = team.iter().map(|one| one.busy.length_within(extent(row))).sum();
@@ -129,8 +130,8 @@ impl Follower<'_> {
         self.share_unseen(from, waits);
     }
 
-    /// Of waits without a stack, this place has its share; what no thread has of that is a wait here.
-    /// The rest is of other places.
+    /// Takes the place's share of waits without a stack. The part of it that no thread works in is
+    /// a wait here; the rest belongs to other places.
     fn share_unseen(&mut self, from: usize, waits: &WaitSite) {
         let all_ns = self.sum(&waits.unseen) as f64;
         let thread = self.rows[waits.seen[0]].thread;
@@ -165,7 +166,8 @@ impl Follower<'_> {
         rows.iter().map(|at| self.rows[*at].weight_ns).sum()
     }
 
-    /// Gives waits to a team: at each moment to one that runs, or else works. What is left of them.
+    /// Assigns waits to a team: at each moment to a thread that runs, otherwise to one that works.
+    /// Returns the rest.
     fn claim(
         &mut self,
         mut left: Cover,
@@ -206,7 +208,7 @@ impl Follower<'_> {
         left
     }
 
-    /// Of rows that are exact only what is left.
+    /// Keeps of exact rows only the parts that are left.
     fn keep(&mut self, rows: &[usize], left: &Cover) {
         for at in rows {
             let row = self.rows[*at];
@@ -221,8 +223,8 @@ impl Follower<'_> {
         }
     }
 
-    /// The same of waits that were added up, which lie anywhere `within` a time: of that each thread has
-    /// as much as it worked there.
+    /// Assigns waits that were added up, which lie anywhere within a time, like [`Self::claim`]:
+    /// each thread gets as much of it as it worked there.
     fn added_up(
         &mut self,
         rows: &[usize],

@@ -1,4 +1,4 @@
-//! Which threads of the driving thread's process held Python's lock.
+//! Finds the threads of the driving thread's process that held Python's lock.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::ThreadState;
@@ -8,13 +8,13 @@ use super::driver::Driver;
 use super::line::Place;
 use crate::rank::samples::{CpuTrace, Part};
 
-/// See the module.
+/// The threads that held Python's lock, by line.
 #[derive(Clone, Debug, Default)]
 pub struct GilHolders {
     /// The lines at which other threads held it on a core, most time first.
     pub places: Vec<(Place, u64)>,
-    /// Whether samples show that they held it. Otherwise they ran Python while the driving thread
-    /// waited for the lock, which no thread does without it.
+    /// Whether samples show that they held the lock. Otherwise they ran Python while the driving
+    /// thread waited for the lock, which no thread can do without it.
     pub are_sampled: bool,
 }
 

@@ -9,26 +9,26 @@ use crate::rank::samples::{CpuTrace, Func, Layer, Part, Role};
 
 /// Start-up goes on over less than this time without an import.
 const LEAST_BREAK_NS: u64 = 50_000_000;
-/// Or over a share of the time of imports so far.
+/// Start-up also goes on over less than the time of imports so far, divided by this.
 const SHARE_OF_BREAK: u64 = 5;
 
-/// Where the judged time begins.
+/// The beginning of the judged time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowStart {
-    /// With the first step; it ends with the last one.
+    /// The first step; the window ends with the last one.
     FirstStep,
-    /// With the first batch that was taken from PyTorch's DataLoader.
+    /// The first batch that was taken from PyTorch's DataLoader.
     FirstBatch,
-    /// After start-up. It ends, as with the first batch, where Python was last running.
+    /// The end of start-up. The window ends, as with the first batch, where Python last ran.
     AfterStartUp,
-    /// With the thread's life: it has no Python.
+    /// The beginning of the thread's life, since it has no Python.
     Beginning,
-    /// With the cycle that was chosen; it ends with it.
+    /// The beginning of the chosen cycle; the window ends with it.
     Cycle,
 }
 
 impl WindowStart {
-    /// In words, after "from".
+    /// The words for it in a report, after "from".
     pub fn words(self) -> &'static str {
         match self {
             WindowStart::FirstStep => "the first step to the last",
@@ -40,22 +40,23 @@ impl WindowStart {
     }
 }
 
-/// See the module.
+/// The phases of a driving thread's life.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadLife {
-    /// All of it.
+    /// The whole life of the thread.
     pub whole: Interval,
-    /// From the beginning to the first step or batch; where there is neither, Python's start and
-    /// imports. Empty without Python, and where the beginning was not recorded.
+    /// The time from the beginning to the first step or batch; if there is neither, Python's start
+    /// and imports. Empty without Python, and if the beginning was not recorded.
     pub start_up: Interval,
-    /// What is judged.
+    /// The judged time of the thread.
     pub window: Interval,
     /// Why it begins there.
     pub start: WindowStart,
 }
 
 impl ThreadLife {
-    /// Of a driver with these rows, in order of time. `paused`: when recording was off.
+    /// Divides the life of a driver with these rows, in order of time. `paused` is when recording
+    /// was off.
     pub fn of(
         driver: &Driver,
         steps: &[Step],
@@ -91,8 +92,7 @@ impl ThreadLife {
             _ => (WindowStart::Beginning, whole),
         };
         let start_up = match start {
-            // Of what lies between, nothing is known to be start-up if steps may have gone
-            // unrecorded.
+            // None of the time between is known to be start-up if steps may have gone unrecorded.
             WindowStart::FirstStep | WindowStart::FirstBatch if start_up.length() > 0 => {
                 let between = Interval::new(start_up.end, window.start.max(start_up.end));
                 let is_recorded = paused.within(between).length() == 0;
@@ -103,8 +103,9 @@ impl ThreadLife {
         ThreadLife { whole, start_up, window, start }
     }
 
-    /// Of a cycle, from and to before: all of it is judged. The times are those in which the
-    /// cycle was recorded; those of the thread's process count.
+    /// The life of a cycle, all of which is judged: each time is a beginning and an end that is not
+    /// in it. They are the times in which the cycle was recorded; those of the thread's process
+    /// count.
     pub fn of_cycle(driver: &Driver, times_ns: &[(u64, u64)]) -> ThreadLife {
         let life = Interval::new(driver.start_ns, driver.end_ns);
         let of_process = times_ns.iter().map(|(from, to)| Interval::new(*from, *to).overlap(life));
@@ -115,7 +116,7 @@ impl ThreadLife {
         ThreadLife { whole, start_up, window: whole, start: WindowStart::Cycle }
     }
 
-    /// What of it lies in a part of time.
+    /// The parts of the life that lie in a part of the time.
     pub fn within(self, part: Interval) -> ThreadLife {
         let [whole, start_up, window] =
             [self.whole, self.start_up, self.window].map(|of| of.overlap(part));
@@ -123,7 +124,7 @@ impl ThreadLife {
     }
 }
 
-/// When what a row stands for began.
+/// The beginning of the time that a row stands for.
 fn began(row: &Sample) -> u64 {
     match row.state {
         ThreadState::Running => row.time_ns.saturating_sub(row.weight_ns),
@@ -138,17 +139,17 @@ fn ended(row: &Sample) -> u64 {
     }
 }
 
-/// What a row shows of the phases of a thread's life.
+/// The phase of a thread's life that a row shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowPhase {
-    /// No stack.
+    /// The row has no stack.
     Unknown,
-    /// No Python function.
+    /// The stack has no Python function.
     Native,
     Import,
     /// A batch is taken from the DataLoader.
     Batch,
-    /// Other ranks are waited for, as where a group of them is set up.
+    /// The thread waits for other ranks, as where a group of them is set up.
     Collective,
     Python,
 }
@@ -168,7 +169,7 @@ impl RowPhase {
         if python.peek().is_none() {
             return RowPhase::Native;
         }
-        // What the interpreter begins with is frozen into it.
+        // The modules that the interpreter begins with are frozen into it.
         let is_frozen =
             |func: &Func| func.layer != Layer::Python || func.file.starts_with("<frozen");
         if functions().any(Func::is_import) || functions().all(is_frozen) {
@@ -196,7 +197,7 @@ pub(super) fn end_of_start_up(rows: &[Sample], phases: &[RowPhase]) -> u64 {
             continue;
         }
         match phase {
-            // Of a wait Python's frames may not be read in time: it does not show that Python has
+            // In a wait, Python's frames may not be read in time: it does not show that Python has
             // not begun.
             RowPhase::Native if is_before_python && row.state == ThreadState::Running => {
                 end_ns = ended(row);
@@ -239,7 +240,7 @@ mod tests {
         ];
         let phases = [RowPhase::Native, RowPhase::Import, RowPhase::Native, RowPhase::Python];
         assert_eq!(end_of_start_up(&rows, &phases), 20);
-        // Not even before the first import that a sample has.
+        // There is no start-up before the first import that a sample has either.
         let phases = [RowPhase::Native, RowPhase::Native, RowPhase::Native, RowPhase::Python];
         assert_eq!(end_of_start_up(&rows, &phases), 20);
     }

@@ -1,4 +1,4 @@
-//! All that is known of the thread that drives a rank.
+//! Everything that is known of the thread that drives a rank.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,37 +26,38 @@ use crate::base::stats::Repeats;
 use crate::rank::samples::{CpuTrace, Part};
 use crate::rank::{Needs, RankTrace, Step, steps_of_one_process};
 
-/// See the module.
+/// The driving thread of a rank: its time by part, place and step.
 #[derive(Clone, Debug)]
 pub struct RankHost {
     pub driver: Driver,
     pub life: ThreadLife,
-    /// The judged time.
+    /// The parts of the judged time.
     pub ledger: Ledger,
-    /// Start-up.
+    /// The parts of start-up.
     pub start_up: Ledger,
     /// Wall time of start-up by imported module, most first; without a module that could be
     /// named: the rest.
     pub imports: Vec<(String, u64)>,
-    /// Each step.
+    /// The time of each step.
     pub steps: Vec<StepTime>,
     /// Other threads of its process that held Python's lock.
     pub gil_holders: GilHolders,
-    /// Processes that make the data it waits for; what they did meanwhile, once they had begun; and
-    /// what children did while it waited for their end.
+    /// The processes that make the data which it waits for. `made` is what they did during those
+    /// waits, once they had begun, and `children` what children did while it waited for their end.
     pub workers: Workers,
-    /// When it waits until processes of `multiprocessing` begin.
+    /// Time in which it waits until processes of `multiprocessing` begin.
     pub for_start: Cover,
     pub made: WorkersTime,
     pub children: WorkersTime,
-    /// What others did while the driving thread waited for a lock, for what other threads do or
-    /// for their end, or for data, and while it had no core; nothing where that took less than 1 % of
-    /// the judged time. In all but the second, what the threads that it waits for do is its own.
+    /// The activity of others while the driving thread waited for a lock, for the work of other
+    /// threads or their end, or for data, and while it had no core; empty if that took less than 1
+    /// % of the judged time. Except in the second, the work of the awaited threads is the driving
+    /// thread's own.
     pub locked: ConcurrentWork,
     pub awaiting: ConcurrentWork,
     pub without_data: ConcurrentWork,
     pub without_core: ConcurrentWork,
-    /// What samples could show.
+    /// The kinds of functions that samples could show.
     pub visible: SampledCode,
     /// Waits and samples in collectives in the judged time.
     pub collective: Vec<Interval>,
@@ -66,20 +67,22 @@ pub struct RankHost {
 
 const ALL_TIME: Interval = Interval { start: 0, end: u64::MAX };
 
-/// So many of each place, and of what a finding lists.
+/// Number of the longest waits and samples that are kept of each place, and of the places that a
+/// finding lists.
 pub const LONGEST: usize = 20;
 
 impl RankHost {
     /// Tables that it reads.
     pub const NEEDS: Needs = Needs::SAMPLES.and(Needs::STEPS);
 
-    /// Of a rank with annotations, and samples if they were read; `None` where no thread was sampled.
+    /// Measures a rank with annotations, and with samples if they were read; `None` if no thread
+    /// was sampled.
     pub fn of(rank: &RankTrace<'_>) -> Option<RankHost> {
         RankHost::within(rank, |_| ALL_TIME)
     }
 
-    /// The same of the part of its life that `part_of` makes of its steps, on the file's clock;
-    /// where only a part of the file is read, within that.
+    /// Like [`Self::of`], for the part of its life that `part_of` makes of its steps, on the file's
+    /// clock; if only a part of the file is read, within that.
     pub fn within(
         rank: &RankTrace<'_>,
         part_of: impl FnOnce(&[Step]) -> Interval,
@@ -95,7 +98,7 @@ impl RankHost {
         let mut steps = steps_of_one_process(rank);
         let driver = Driver::of(rank, cpu, &steps)?;
         let is_own = |row: &Sample| row.process == driver.process && row.thread == driver.thread;
-        // What cannot be read was noted when the samples were read first.
+        // Unreadable parts were noted when the samples were first read.
         let mut rows: Vec<Sample> = rank.file.blocks::<Sample>().flatten().filter(is_own).collect();
         rows.sort_by_key(|row| row.time_ns);
         let part = part_of(&steps);
@@ -190,8 +193,8 @@ impl RankHost {
         self.life.whole.length().saturating_sub(judged)
     }
 
-    /// Variance of a part's time over the judged time, ns², as far as steps differ: 0 without two
-    /// of them. Time on a core varies alike in all of its parts.
+    /// Variance of a part's time over the judged time, ns², as far as steps differ: 0 if there are
+    /// fewer than two. Time on a core varies alike in all of its parts.
     pub fn variance_by_step(&self, part: Part) -> f64 {
         let at = OF_STEPS.iter().position(|of| *of == part);
         let share = self.ledger.ns(part) as f64 / self.ledger.running_ns.max(1) as f64;
@@ -221,10 +224,10 @@ impl RankHost {
     }
 }
 
-/// File, line, function.
+/// The identity of a line: file, line, function.
 pub type LineKey = (String, u32, String);
 
-/// What each row stands for.
+/// The time that each row stands for.
 fn intervals(
     rows: &[Sample],
     trace: &CpuTrace,

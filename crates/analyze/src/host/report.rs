@@ -15,7 +15,7 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(HostReport),
 };
 
-/// See the folder.
+/// The report `host`: wall time of the thread that drives each rank.
 pub struct HostReport;
 
 impl Analysis for HostReport {
@@ -47,7 +47,7 @@ impl Analysis for HostReport {
     }
 }
 
-/// What was judged, and what else there is.
+/// States what was judged, and what other time there is.
 fn judged(rank: &str, host: &RankHost) -> String {
     let RankHost { driver, life, ledger, start_up, .. } = host;
     let mut text = format!(

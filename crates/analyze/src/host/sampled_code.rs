@@ -1,5 +1,5 @@
-//! Which functions samples could show: what rules that recognise a cause by names must know
-//! before they deny it.
+//! The kinds of functions that samples could show. Rules that recognise a cause by names must know
+//! them before they deny it.
 
 use tprof_trace::model::ThreadState;
 
@@ -15,12 +15,12 @@ pub struct SampledCode {
     pub python: bool,
     /// Functions of Python's interpreter were sampled.
     pub interpreter: bool,
-    /// Some of those have no names.
+    /// Some functions of the interpreter have no names.
     pub nameless_interpreter: bool,
 }
 
 impl SampledCode {
-    /// Of a rank's samples.
+    /// Examines a rank's samples.
     pub fn of(trace: &CpuTrace) -> SampledCode {
         let mut found = SampledCode::default();
         let stretches = trace.stretches.iter().flat_map(|one| &one.stack);

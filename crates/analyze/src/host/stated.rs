@@ -69,7 +69,7 @@ fn marked(
     let seen = Place::of(part, state, stack, &cpu.names);
     let Some(part) = part_of(stated, &seen) else { return row };
     let cause = if stated == SpanPurpose::Sync { OtherCause::Sync } else { OtherCause::default() };
-    // What it waits for others for, they make.
+    // Threads that it waits for make what the span is for.
     let waits = seen.part == Part::Other
         && (seen.cause.is_of_thread()
             || matches!(seen.cause, OtherCause::Child | OtherCause::Start));
@@ -79,8 +79,9 @@ fn marked(
     Sample { thread, ..row }
 }
 
-/// What the time of a place counts as in such a span; `None` as its stack shows. Time that belongs to
-/// Python's lock, to other ranks, to a device, to tprof or to who had the core stays theirs.
+/// The part that the time of a place counts as in such a span; `None` if it counts as its stack
+/// shows. Time for Python's lock, other ranks, a device or tprof, and time without a core, stays
+/// what it is.
 fn part_of(stated: SpanPurpose, seen: &Place) -> Option<Part> {
     let runs = seen.part.is_running();
     let waits = matches!(seen.part, Part::FileIo | Part::Socket | Part::Unknown)

@@ -29,30 +29,31 @@ pub(super) const OF_STEPS: [Part; 11] = [
 pub struct StepTime {
     pub number: u64,
     pub wall_ns: u64,
-    /// The rest of the wall time.
+    /// The rest of the wall time, on a core, ns.
     pub running_ns: u64,
-    /// Time of [`OF_STEPS`].
+    /// Time of each part in [`OF_STEPS`], ns.
     pub parts_ns: [u64; OF_STEPS.len()],
-    /// Of waits that were added up, whose place is not exact.
+    /// Time of each part in waits that were added up, whose place is not exact, ns.
     added_ns: [u64; OF_STEPS.len()],
-    /// Samples on a core, and of them those that poll in one of [`OF_STEPS`], ns.
+    /// Time that samples on a core stand for, ns, and below, the part of it that polls in one of
+    /// [`OF_STEPS`].
     sampled_ns: u64,
     polled_ns: [u64; OF_STEPS.len()],
 }
 
 impl StepTime {
-    /// Time of one of [`OF_STEPS`]; 0 of another.
+    /// Time of one of [`OF_STEPS`], ns; 0 for any other part.
     pub fn ns(&self, part: Part) -> u64 {
         OF_STEPS.iter().position(|of| *of == part).map_or(0, |at| self.parts_ns[at])
     }
 
-    /// [`StepTime::running_ns`]; `None` where waits and polling take all of the time, so that no
-    /// sample saw what the step itself ran: it did run, however short.
+    /// The value of [`StepTime::running_ns`]; `None` if waits and polling take all of the time, so
+    /// that no sample saw what the step itself ran: it did run, however short.
     pub fn ran_ns(&self) -> Option<u64> {
         (self.running_ns > 0).then_some(self.running_ns)
     }
 
-    /// Of all steps, which are in order and do not overlap.
+    /// Divides all steps, which are in order and do not overlap.
     pub fn all(
         steps: &[Step],
         rows: &[Sample],
@@ -104,8 +105,8 @@ impl StepTime {
         all
     }
 
-    /// What is left was on a core, for work or to poll, by its samples. Waits whose place is not
-    /// exact take no more than exact ones leave.
+    /// Assigns the remaining time to a core, for work or to poll, by its samples. Waits whose place
+    /// is not exact take no more than exact ones leave.
     fn close(&mut self) {
         at_most(self.wall_ns, &mut self.parts_ns);
         at_most(self.wall_ns - self.parts_ns.iter().sum::<u64>(), &mut self.added_ns);

@@ -9,7 +9,7 @@ use crate::rank::samples::{PARTS, Part};
 
 type Ranks = [(RankContext, RankHost)];
 
-/// All of them.
+/// All tables of the report.
 pub(super) fn all(ranks: &Ranks, why: &str) -> Vec<Table> {
     let mut tables = Vec::new();
     if ranks.len() > 1 {
@@ -40,7 +40,7 @@ fn amount(ledger: &Ledger, amount: &WallTime) -> Cell {
     }
 }
 
-/// Columns of the ranks side by side, each of one or several parts.
+/// Columns of the table with ranks side by side, each with one or several parts.
 const GROUPS: [(&str, &str, &[Part]); 9] = [
     ("python_share", "Python", &[Part::Python, Part::Gc]),
     ("native_share", "native", &[Part::Native, Part::Allocator, Part::PageFault]),
@@ -238,8 +238,8 @@ fn lines(ranks: &Ranks, why: &str) -> Table {
     table
 }
 
-/// Columns of steps for each of [`OF_STEPS`]. A person sees those of which any step has time: they
-/// and what ran add up to the wall time.
+/// Columns of steps, one for each of [`OF_STEPS`]. People see those in which any step has time:
+/// these and the time that ran add up to the wall time.
 const STEP_COLUMNS: [(&str, &str); OF_STEPS.len()] = [
     ("data_ns", "data"),
     ("gil_ns", "GIL"),

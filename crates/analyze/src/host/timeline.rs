@@ -1,4 +1,4 @@
-//! When another thread of the driving thread's process was at work.
+//! The times in which another thread of the driving thread's process was at work.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::pass_through::is_of_tprof;
@@ -14,40 +14,40 @@ use super::wait_sites::{LOOKED_AT_NS, is_of_pool};
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::samples::{CpuTrace, Layer, Part};
 
-/// What a row of another thread shows.
+/// The activity that a row of another thread shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RowActivity {
-    /// It is on a core, or would be but for others.
+    /// The thread is on a core, or would be but for others.
     Work,
-    /// It waits for a file or a peer, in code of the user's own.
+    /// The thread waits for a file or a peer, in code of the user's own.
     Wait,
-    /// It sleeps there.
+    /// The thread sleeps in code of the user's own.
     Sleep,
-    /// It waits for work, or for unknown things.
+    /// The thread waits for work, or for unknown things.
     Nothing,
 }
 
-/// See the module.
+/// A thread by time: when it worked, ran, waited and slept.
 #[derive(Debug)]
 pub(super) struct ThreadWork {
     pub thread: ThreadIndex,
-    /// Its own name, or its number.
+    /// The thread's own name, or its number.
     pub name: String,
-    /// Its name without numbers: of threads with one name any may do the next work.
+    /// The thread's name without numbers: any thread with this name may do the next work.
     pub team: String,
-    /// When it ended, where that was recorded.
+    /// The end of the thread, ns, if it was recorded.
     pub end_ns: Option<u64>,
-    /// It runs what was given to a pool of Python's.
+    /// Whether it runs tasks that were given to a pool of Python's.
     pub is_of_pool: bool,
-    /// All that is no waiting for work.
+    /// All time but that of waits for work.
     pub busy: Cover,
-    /// Of it, on a core.
+    /// The part of `busy` on a core.
     pub ran: Cover,
-    /// Of it, waiting for files and peers or asleep.
+    /// The part of `busy` in waits for files and peers, or asleep.
     pub waits: Cover,
-    /// Of that, asleep.
+    /// The part of `waits` asleep.
     pub asleep: Cover,
-    /// Time on a core, and that of it which samples stand for.
+    /// Time on a core, ns, and below, the part of it that samples stand for.
     pub running_ns: u64,
     pub sampled_ns: u64,
     rows: Vec<(Sample, RowActivity)>,
@@ -55,7 +55,8 @@ pub(super) struct ThreadWork {
     ends: Vec<u64>,
 }
 
-/// Of the other threads of the driving thread's process that can have worked for it in a window.
+/// The timelines of the other threads of the driving thread's process that may have worked for it
+/// in a window.
 pub(super) fn timelines(
     file: &TraceFile,
     cpu: &CpuTrace,
@@ -77,8 +78,8 @@ pub(super) fn timelines(
 }
 
 impl ThreadWork {
-    /// Of a thread's rows in a window in which only `recorded` was; `None` of a thread of tprof's,
-    /// and of one that only waited for work.
+    /// Reads a thread's rows in a window of which only `recorded` was recorded; `None` for a thread
+    /// of tprof, and for one that only waited for work.
     pub fn of(
         file: &TraceFile,
         cpu: &CpuTrace,
@@ -105,7 +106,8 @@ impl ThreadWork {
         let life = recorded.within(life);
         let off = |passes: &dyn Fn(RowActivity) -> bool| {
             let off = rows.iter().filter(|(row, does)| {
-                // Where waits that were added up lie is not known; most of the time it is theirs.
+                // The place of waits that were added up is unknown; the extent counts if most of it
+                // is theirs.
                 let is_most = row.weight_ns.saturating_mul(2) >= extent(row).length();
                 row.state != ThreadState::Running && is_most && passes(*does)
             });
@@ -155,8 +157,8 @@ impl ThreadWork {
         })
     }
 
-    /// What it did in a part of its time, at which it was not idle for the most part: its rows
-    /// there, and time of waits for work that lies somewhere in it, ns.
+    /// The activity in a part of the thread's time for most of which it was not idle: its rows
+    /// there, and the time of waits for work that lies somewhere in the part, ns.
     pub fn work_in(&self, part: Interval) -> (Vec<Sample>, u64) {
         let first = self.ends.partition_point(|end| *end <= part.start);
         let inside = self.rows[first..].iter().take_while(|(row, _)| row.time_ns < part.end);
@@ -183,7 +185,7 @@ impl ThreadWork {
     }
 }
 
-/// Whether all that is known of a thread lies in code of tprof's.
+/// Whether everything that is known of a thread lies in tprof's code.
 fn is_of_tprofs_own(rows: &[Sample], cpu: &CpuTrace) -> bool {
     let mut stacks = rows.iter().map(|row| &cpu.stack(row.process, row.stack).functions);
     let mut known = stacks.by_ref().filter(|stack| !stack.is_empty()).peekable();
@@ -197,7 +199,7 @@ fn is_of_tprofs_own(rows: &[Sample], cpu: &CpuTrace) -> bool {
         })
 }
 
-/// Short waits without a stack are as most of those with one.
+/// Short waits without a stack are taken to be like most of those with one.
 fn unseen(rows: &mut [(Sample, RowActivity)]) {
     let is_short = |row: &Sample| {
         let is_wait = !matches!(row.state, ThreadState::Running | ThreadState::Runnable);

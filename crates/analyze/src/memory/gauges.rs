@@ -9,10 +9,10 @@ use tprof_trace::model::ProcessIndex;
 
 use super::curve::{Axis, Curve};
 
-/// When processes ended; one that is absent has no recorded end.
+/// The ends of processes; a process that is absent has no recorded end.
 pub(crate) type ProcessEnds = FxHashMap<ProcessIndex, u64>;
 
-/// One sample of one process.
+/// One sample of one process: time in ns, process, value.
 pub(crate) type Sample = (u64, ProcessIndex, u64);
 
 /// Sum of a quantity over the processes of a rank.
@@ -80,7 +80,7 @@ pub(crate) fn sum(
     Some(GaugeSum { buckets: curve.buckets(), highest, highest_at_ns, readings })
 }
 
-/// How many different ones these are.
+/// Number of different moments among these.
 pub(crate) fn moments(times: impl Iterator<Item = u64>) -> u64 {
     times.collect::<FxHashSet<u64>>().len() as u64
 }
@@ -93,8 +93,8 @@ pub(crate) fn part_of(file: &TraceFile) -> (u64, u64) {
     (from_ns.unwrap_or(u64::MAX), to_ns.unwrap_or(u64::MAX))
 }
 
-/// Of samples in order of time, those in the part of a file that is read, and what held when it
-/// began: the last of each process before it, at its first moment.
+/// The samples, in order of time, in the part of a file that is read. At its first moment come the
+/// values that held then: the last sample of each process before it.
 pub(crate) fn in_part(file: &TraceFile, samples: Vec<Sample>) -> Vec<Sample> {
     let (from_ns, to_ns) = part_of(file);
     if from_ns == u64::MAX {

@@ -1,7 +1,7 @@
-//! What holds more from mark to mark, kept apart from what is merely alive at exit.
+//! Finds memory that grows from mark to mark, separately from memory that is merely live at exit.
 //!
-//! A cache filled once is alive at exit and is no leak; a site with live bytes that
-//! rise from step to step is one, whether or not it is freed at the end.
+//! A cache that is filled once is live at exit and is not a leak; a site with live bytes that rise
+//! from step to step is one, whether or not it is freed at the end.
 
 use tprof_facts::Clock;
 
@@ -17,19 +17,19 @@ use crate::base::reading::Reading;
 pub struct Growth {
     /// `step`, `mark` or `quarter`.
     pub by: &'static str,
-    /// How many of them were recorded.
+    /// Number of these points that were recorded.
     pub points: usize,
-    /// How many of the first are left out as warm-up.
+    /// Number of the first points, which are left out as warm-up.
     pub warm_up: usize,
     /// First one compared, since the run began.
     pub first_ns: u64,
-    /// Last one compared.
+    /// The last point that is compared.
     pub last_ns: u64,
     /// Live bytes at the first.
     pub first_bytes: Reading<u64>,
     /// Live bytes at the last.
     pub last_bytes: Reading<u64>,
-    /// Their difference.
+    /// The difference between first and last.
     pub growth_bytes: Reading<i64>,
     /// Slope of the least-squares line through all that are compared.
     pub bytes_per_interval: f64,
@@ -53,7 +53,7 @@ pub(crate) struct GrowthPair {
     pub quarters: Option<Growth>,
 }
 
-/// Computes what grew.
+/// Computes the growth between points.
 pub(crate) fn growth(
     replay: &Replay,
     merged: &MergedSites,

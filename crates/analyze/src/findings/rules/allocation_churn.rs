@@ -1,6 +1,6 @@
 //! AllocationChurn: threads spend their time in `malloc` and `free`.
 //!
-//! [`Part::Allocator`] has which functions these are, so that the rule and `report host` agree.
+//! [`Part::Allocator`] lists these functions, so that the rule and `report host` agree.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::{self, count, estimate, percent};
@@ -97,7 +97,7 @@ fn rates(scene: &Scene<'_>) -> Option<String> {
     ))
 }
 
-/// How many freed blocks were short-lived, which is known of the recording as a whole.
+/// States how many freed blocks were short-lived, which is known for the whole recording only.
 fn short_lived(scene: &Scene<'_>) -> Option<String> {
     let file = scene.rank.file;
     if file.heap_event_count() == 0 {

@@ -90,8 +90,9 @@ fn waited_for(host: &RankHost, part: Part, ns: u64) -> String {
     format!(" What it waits for: {}.", shown.join(", "))
 }
 
-/// ` The process read at least 1.2 GiB (3.0 MiB from storage) and wrote 8.0 KiB …`; nothing where that is not
-/// known. Of its whole life, for the kernel counts by process.
+/// Formats ` The process read at least 1.2 GiB (3.0 MiB from storage) and wrote 8.0 KiB …`; empty
+/// where that is unknown. It covers the whole life of the process, for the kernel counts by
+/// process.
 fn moved(scene: &Scene<'_>, host: &RankHost) -> String {
     let Some(moved) = transfers::of_process(scene.rank.file, host.driver.process) else {
         return String::new();

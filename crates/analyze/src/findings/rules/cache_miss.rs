@@ -17,7 +17,7 @@ pub(super) struct CacheMiss;
 /// AOTAutograd's cache, in the log.
 const OF_AOT: &str = "aotautograd";
 
-/// Whether a log has look-ups that found nothing.
+/// Whether a log has cache look-ups that found nothing.
 pub(super) fn has_misses(scene: &Scene<'_>) -> bool {
     let all = scene.rank.compile.logs.iter().flat_map(decisive);
     all.into_iter().any(|one| matches!(one.outcome, CacheOutcome::Miss | CacheOutcome::Bypass))
@@ -50,7 +50,7 @@ impl Rule for CacheMiss {
                 format!("all {} look-ups of compiled graphs are hits", count(all)),
             );
         }
-        // By log: processes number their functions each for itself.
+        // Functions are counted log by log: each process numbers its own.
         let ids: Vec<BTreeSet<CompileId>> = decisive
             .iter()
             .map(|these| {
@@ -110,8 +110,8 @@ impl Rule for CacheMiss {
     }
 }
 
-/// From the first process's start to the end of the recording, or what the logs cover of a job that
-/// was not recorded.
+/// Time from the first process's start to the end of the recording, or, if the job was not
+/// recorded, the time that its logs cover.
 fn life_ns(scene: &Scene<'_>) -> u64 {
     let file = scene.rank.file;
     let first_ns = file.processes().iter().map(|process| process.start_ns).min();

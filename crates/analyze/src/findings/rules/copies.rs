@@ -1,4 +1,4 @@
-//! What copies and memsets cost, in words: for the rules about them.
+//! Words for the rules about copies and memsets: what those cost.
 
 use tprof_facts::units::{bytes, duration};
 
@@ -11,17 +11,17 @@ use crate::findings::severity::LEAST_SHARE;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times};
 
-/// What is wrong with some copies, in words.
+/// A problem of some copies, in words.
 pub(super) struct CopyProblem {
-    /// What is wrong.
+    /// The problem, in a sentence without a full stop.
     pub what: &'static str,
-    /// What sort of copies: `asynchronous, to pageable memory`; empty if `what` has it.
+    /// A description of the copies: `asynchronous, to pageable memory`; empty if `what` has it.
     pub sort: &'static str,
-    /// `copies`.
+    /// The noun for them: `copies`.
     pub things: &'static str,
-    /// What a finding is about, if the rule has several.
+    /// The subject of a finding, if the rule has several.
     pub subject: &'static str,
-    /// What to do.
+    /// The advice: how to fix it.
     pub advice: &'static str,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn finding(scene: &Scene<'_>, copies: &[Copy], words: &CopyProblem) -
     }
     let calls = scene.call_places(&blocking.calls);
     let places = calls.chain(copies.iter().map(|copy| copy.place(rank)));
-    // Where the device goes on working meanwhile, nothing shows that they cost anything.
+    // If the device goes on working during the copies, nothing shows that they cost anything.
     let bound = if scene.share(direct) < LEAST_SHARE { bound.min(direct) } else { bound };
     scene
         .finding(words.what)
@@ -102,8 +102,8 @@ pub(super) fn judge_synchronous(
     }
 }
 
-/// Whether the call's name passes; where the call was not recorded, whether the
-/// trace marks the copy as synchronous.
+/// Whether the name of the copy's call passes. If the call was not recorded, whether the trace
+/// marks the copy as synchronous.
 pub(super) fn by_a_call_named(scene: &Scene<'_>, copy: &Copy, passes: fn(&str) -> bool) -> bool {
     match copy.call {
         Some(call) => passes(scene.rank.name(scene.rank.calls[call].name)),

@@ -53,7 +53,7 @@ fn is_inline(place: &Place) -> bool {
     place.part == Part::Data && place.is_inline
 }
 
-/// What workers would give: loading goes on beside the rest of a step then, divided among them.
+/// The gain from workers: loading then goes on beside the rest of a step, divided among them.
 fn advice(scene: &Scene<'_>, host: &RankHost, ns: u64) -> String {
     // Time without a core is lost to loading and to the rest alike.
     let wall_ns = host.ledger.wall_ns - host.ledger.ns(Part::NoCore);

@@ -34,7 +34,7 @@ impl Rule for DataWait {
         if scene.has_device() {
             return Verdict::none("a job with device work: DataLoadBound judges it");
         }
-        // What it loads itself is DataInline's.
+        // Loading by the thread itself belongs to DataInline.
         let places = host.ledger.places(Some(Part::Data));
         let places: Vec<_> = places.into_iter().filter(|(place, _)| !place.is_inline).collect();
         let all_ns: u64 = places.iter().map(|(_, time)| time.ns).sum();
@@ -119,7 +119,7 @@ fn of_starting(scene: &Scene<'_>, host: &RankHost, ns: u64) -> Finding {
         .on_line(widest(&places))
 }
 
-/// What a thread of the same process did.
+/// States what a thread of the same process did.
 fn of_thread(maker: &ThreadAtPlace) -> String {
     let part = maker.place.part.word();
     let (thread, place, ns) = (&maker.thread, maker.place.shown(), duration(maker.ns));
@@ -135,13 +135,13 @@ fn of_maker(maker: &ThreadAtPlace) -> String {
     )
 }
 
-/// Whether the workers wait for other things than their next task longer than they run.
+/// Whether the workers wait longer for other things than their next task than they run.
 fn waits_most(made: &WorkersTime) -> bool {
     let waits: u64 = made.waiting.iter().map(|(_, ns)| ns).sum();
     waits > made.running_ns + made.ready_ns
 }
 
-/// Where one worker has most of the work, more of them gain nothing.
+/// If one worker has most of the work, more workers gain nothing.
 fn of_alone(host: &RankHost) -> Option<String> {
     let (process, ns) = host.workers.alone?;
     let made = &host.made;

@@ -19,7 +19,8 @@ use crate::gpu::gpu_time::IdleCause;
 pub(super) struct DeviceAllocations;
 
 const CALL: SearchTarget = SearchTarget::of_main_threads("call such as cudaMalloc or cudaFree");
-/// In fewer steps what a job takes once cannot be told from what it takes again and again.
+/// In fewer steps, memory that a job takes once cannot be told from memory that it takes again and
+/// again.
 const LEAST_STEPS: usize = 4;
 /// Functions of PyTorch that give back what its allocator has cached.
 const EMPTYING: [&str; 4] =

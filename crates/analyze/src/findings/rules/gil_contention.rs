@@ -37,8 +37,8 @@ impl Rule for GilContention {
     }
 }
 
-/// The line that holds the lock is what to change, so that it comes first; where it was not sampled, the
-/// one that waits.
+/// The finding on the driving thread. The line that holds the lock is the one to change, so it
+/// comes first; if it was not sampled, the line that waits does.
 fn of_driver(scene: &Scene<'_>, host: &RankHost, ns: u64) -> Finding {
     let places = host.ledger.places(Some(Part::Gil));
     let advice = match holder(host) {
@@ -76,7 +76,7 @@ fn holder(host: &RankHost) -> Option<&Place> {
     host.gil_holders.places.first().map(|(place, _)| place)
 }
 
-/// In a sentence.
+/// States in a sentence which lines hold the lock.
 fn held(host: &RankHost) -> String {
     let GilHolders { places, are_sampled } = &host.gil_holders;
     match (places.is_empty(), are_sampled) {

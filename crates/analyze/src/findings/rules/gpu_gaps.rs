@@ -69,7 +69,7 @@ impl Rule for GpuGaps {
     }
 }
 
-/// Who let the device wait.
+/// States which threads let the device wait.
 fn causes(scene: &Scene<'_>, gaps: &[&Gap]) -> String {
     let late: u64 = gaps.iter().map(|gap| gap.late().length()).sum();
     let held = gaps.iter().map(|gap| gap.interval.length()).sum::<u64>() - late;
@@ -92,7 +92,7 @@ fn causes(scene: &Scene<'_>, gaps: &[&Gap]) -> String {
     text
 }
 
-/// What the thread that ended each gap did in the middle of its delay.
+/// States what the thread that ended each gap did in the middle of its delay.
 fn host_activity(scene: &Scene<'_>, gaps: &[&Gap]) -> String {
     let moments = gaps.iter().filter_map(|gap| {
         let (late, thread) = (gap.late(), scene.rank.calls[gap.launch()?].thread);

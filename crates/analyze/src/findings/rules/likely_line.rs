@@ -16,7 +16,7 @@ const LEAST_SAMPLES: u64 = 3;
 /// The line has this share of their time, or none has it.
 const LEAST_SHARE: f64 = 0.6;
 
-/// Of a stack's frames, `f (libx.so)` or `f (a.cpp:3)`, innermost first.
+/// Guesses the user's line from a stack's frames, `f (libx.so)` or `f (a.cpp:3)`, innermost first.
 pub(super) fn likely_line(
     cpu: &CpuTrace,
     process: ProcessIndex,

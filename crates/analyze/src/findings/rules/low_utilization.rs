@@ -74,7 +74,7 @@ impl Rule for LowUtilization {
     }
 }
 
-/// Those of the equal parts of the window that are low.
+/// The equal parts of the window in which utilization is low.
 fn low_parts(window: &Cover, idle: &Cover) -> Cover {
     let (all, none) = (window.measure(), idle.measure());
     parts(window)

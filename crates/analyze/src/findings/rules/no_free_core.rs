@@ -1,6 +1,6 @@
 //! NoFreeCore: the driving thread could run, but threads and processes of its own job have the
-//! cores, or the job's CPU limit keeps it off. What other programs take is no cause that the job
-//! can remove: it is said above the findings, and is none.
+//! cores, or the job's CPU limit keeps it off. The job cannot change how much other programs take,
+//! so that is a note above the findings and not a finding.
 
 use tprof_facts::units::duration;
 
@@ -57,10 +57,10 @@ impl Rule for NoFreeCore {
     }
 }
 
-/// Least share of the judged time that is said to be lost to other programs.
+/// Least share of the judged time for a note that other programs took it.
 const LEAST_LOST: f64 = 0.05;
 
-/// What other programs took of a rank; `None` where that is little, or the job's own doing.
+/// The time that other programs took from a rank; `None` if it is little, or due to the job itself.
 pub(in crate::findings) fn lost(scene: &Scene<'_>) -> Option<StolenTime> {
     let host = host(scene).ok()?;
     let (ns, of_ns) = (host.ledger.ns(Part::NoCore), host.ledger.wall_ns);
@@ -75,8 +75,9 @@ pub(in crate::findings) fn lost(scene: &Scene<'_>) -> Option<StolenTime> {
     })
 }
 
-/// Whether neither the rank's own threads and processes had half of a core while the driving thread
-/// had none, nor the CPU limit of its cgroup kept it off for half of that time.
+/// Whether other programs are the cause: the rank's own threads and processes had less than half a
+/// core while the driving thread had none, and the CPU limit of its cgroup kept it off for less
+/// than half of that time.
 fn is_of_others(taken: &CoreUse<'_>, load: &MachineLoad, blocked_ns: u64) -> bool {
     taken.own_ns() * 2 < blocked_ns && load.throttled_ns * 2 < blocked_ns
 }
@@ -93,16 +94,16 @@ const POOLS: [&str; 8] = [
     "libscipy_openblas",
 ];
 
-/// What ran on cores while the driving thread had none.
+/// The use of cores while the driving thread had none.
 struct CoreUse<'h> {
     /// The rank's other threads and processes, ns.
     threads_ns: u64,
     processes_ns: u64,
-    /// Of the processes, those that `multiprocessing` runs functions in.
+    /// The part of `processes_ns` of workers of `multiprocessing`, ns.
     workers_ns: u64,
-    /// Of both, in pools of threads.
+    /// The part of the threads and processes in thread pools, ns.
     pools_ns: u64,
-    /// The one at one place with most of it.
+    /// The thread at one place with most of the time.
     first: Option<&'h ThreadAtPlace>,
 }
 

@@ -36,7 +36,7 @@ impl Rule for OtherWait {
             OtherCause::Sync,
             OtherCause::Event,
         ];
-        // Without a device DataWait judges it, beside the rest of what workers take.
+        // Without a device, DataWait judges it together with the rest of what workers take.
         let is_judged = |cause: &OtherCause| *cause != OtherCause::Start || scene.has_device();
         let causes = causes.into_iter().filter(is_judged);
         let found: Vec<Finding> = causes.filter_map(|cause| of_cause(scene, host, cause)).collect();
@@ -120,19 +120,19 @@ fn of_cause(scene: &Scene<'_>, host: &RankHost, cause: OtherCause) -> Option<Fin
         .seen(seen)
         .advice(advice)
         .on_line(widest(&places));
-    // It may be on purpose.
+    // The wait may be on purpose.
     finding.most = Some(Severity::Medium);
     Some(finding)
 }
 
-/// Whether more of the waits at a place was the work of threads: what they leave is the time until
-/// one begins, or until this one goes on.
+/// Whether most of the waits at a place were for the work of threads: the rest is the time until
+/// one of them begins, or until this thread goes on.
 fn is_rest(host: &RankHost, place: &Place, ns: u64) -> bool {
     let of = host.ledger.followed.iter().filter(|((_, waits, _), _)| waits == place);
     of.map(|(_, time)| time.ns).sum::<u64>() > ns
 }
 
-/// What the threads did that are waited for.
+/// States what the awaited threads did.
 fn of_threads(concurrent: &ConcurrentWork) -> String {
     let all_ns = concurrent.of_threads(|_| true);
     if all_ns == 0 {

@@ -1,6 +1,5 @@
-//! PageableCopies: asynchronous copies with pageable host memory, so
-//! that they are not asynchronous. The rule "CUDA async memcpy with pageable
-//! memory" of Nsight Systems.
+//! PageableCopies: asynchronous copies with pageable host memory, which therefore are not
+//! asynchronous. This is the rule "CUDA async memcpy with pageable memory" of Nsight Systems.
 
 use tprof_trace::model::{CopyKind, MemoryKind};
 

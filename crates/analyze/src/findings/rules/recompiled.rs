@@ -13,7 +13,7 @@ use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
 
-/// What makes a function: name, file, line.
+/// The identity of a function: name, file, line.
 type FunctionKey<'s> = (Option<&'s str>, Option<&'s str>, Option<u32>);
 type Again<'s> = (&'s ReadLog, &'s CompiledFrame, &'s Recompiled);
 
@@ -84,7 +84,7 @@ fn finding(scene: &Scene<'_>, all: &[Again<'_>]) -> Finding {
     }
 }
 
-/// What to do, by the kind of the guard.
+/// The advice for a kind of guard.
 fn remedy(guards: &[&str]) -> String {
     let has =
         |words: &[&str]| guards.iter().any(|guard| words.iter().any(|word| guard.contains(word)));

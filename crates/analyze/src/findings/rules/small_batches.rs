@@ -18,7 +18,7 @@ use crate::findings::words::{short, time};
 use crate::gpu::waves::blocks_that_fill;
 use crate::rank::{Class, StreamKey, Work};
 
-/// What kernels of too few blocks leave empty.
+/// Finds multiprocessors that stay empty under kernels of too few blocks.
 pub(super) struct SmallBatches;
 
 /// A kernel that fills less of the device is one whose gaps a larger batch would share.
@@ -54,7 +54,7 @@ impl Rule for SmallBatches {
             let wave = f64::from(processors[row.stream as usize]) * each as f64;
             let filled = f64::from(row.blocks) / wave;
             kernels += 1;
-            // What an optimizer does depends on parameters, not on the batch.
+            // An optimizer's work depends on parameters, not on the batch.
             if let Some(call) = scene.rank.launches.call_of(at)
                 && filled < NARROW
                 && !updates.touches(scene.rank.calls[call].interval())
@@ -116,7 +116,7 @@ impl Rule for SmallBatches {
     }
 }
 
-/// When optimizers update parameters.
+/// The time in which optimizers update parameters.
 fn updates(scene: &Scene<'_>) -> Cover {
     let spans = scene.rank.spans(SpanKind::Annotation).iter();
     let is_update = |name: &str| name.starts_with("Optimizer.step");
@@ -144,8 +144,8 @@ fn computing<'s>(scene: &'s Scene<'_>) -> impl Iterator<Item = (usize, &'s Work)
     })
 }
 
-/// Multiprocessors of each stream's device; none if those of some, or the size of
-/// some kernel that computes, are not known.
+/// Multiprocessors of each stream's device; `None` if they are unknown for some device, or the size
+/// of a kernel that computes is.
 fn processors(scene: &Scene<'_>) -> Option<Vec<u32>> {
     let devices = scene.rank.file.devices();
     let of_stream = |stream: &StreamKey| {
@@ -157,8 +157,8 @@ fn processors(scene: &Scene<'_>) -> Option<Vec<u32>> {
     computing(scene).all(|(_, row)| is_known(row)).then_some(processors)
 }
 
-/// Σ, over the time in which something computes, of the share of the multiprocessors
-/// that stays empty: what runs at a moment, and what was empty until then.
+/// Integrates, over the time in which something computes, the share of the multiprocessors that
+/// stays empty. It holds the running kernels and the sum so far.
 #[derive(Default)]
 struct EmptyMultiprocessors {
     /// Ends of what runs, the next one first, with what each fills.

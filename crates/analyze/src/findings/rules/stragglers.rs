@@ -1,6 +1,6 @@
 //! Stragglers: ranks that come late to collectives, so that the others wait.
 //!
-//! The one rule that needs all ranks at once.
+//! This is the only rule that needs all ranks at once.
 
 use tprof_facts::units::{count, duration, percent};
 
@@ -107,7 +107,7 @@ fn compare(ranks: &mut [RankFindings], found: &[Arrival]) {
     }
 }
 
-/// What a rank's delays cost in the window; scaled up where a sample was kept.
+/// The cost of a rank's delays in the window, ns; scaled up if only a sample of them was kept.
 fn delay_ns(rank: &RankFindings, arrival: &Arrival) -> u64 {
     arrival.delay_ns.saturating_mul(rank.rank_collectives.compared.stride.max(1))
 }

@@ -49,7 +49,7 @@ impl Rule for SyncCheckpoint {
     }
 }
 
-/// Time of these parts of places.
+/// Sums the time of these parts over places.
 fn sum(places: &[(&Place, &WallTime)], of: impl Fn(Part) -> bool) -> u64 {
     places.iter().filter(|(place, _)| of(place.part)).map(|(_, time)| time.ns).sum()
 }

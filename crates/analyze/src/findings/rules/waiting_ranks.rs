@@ -15,16 +15,16 @@ const EXPLAINS: f64 = 0.3;
 /// Ranks are compared where their judged times share this part of the shortest.
 const SHARED: f64 = 0.2;
 
-/// A rank.
+/// The time of one rank in collectives.
 struct RankWait {
-    /// Its place.
+    /// The rank's place among the ranks.
     at: usize,
-    /// Its time in collectives while all ranks are judged.
+    /// Time in collectives while all ranks are judged, ns.
     ns: u64,
 }
 
-/// Compares the ranks by their time in collectives while all of them are judged; `None` if not
-/// all were sampled then, or none is in one.
+/// Compares the ranks by their time in collectives while all of them are judged; `None` if not all
+/// were sampled then, or none is in a collective.
 pub(super) fn compare(name: &'static str, ranks: &[RankFindings]) -> Option<Vec<Outcome>> {
     let all: Option<Vec<&DriverCollectiveTime>> =
         ranks.iter().map(|rank| rank.rank_collectives.in_collectives.as_ref()).collect();
@@ -38,7 +38,7 @@ pub(super) fn compare(name: &'static str, ranks: &[RankFindings]) -> Option<Vec<
     }
     all.sort_by_key(|one| (one.ns, one.at));
     let (late, next, last) = (&all[0], &all[1], &all[all.len() - 1]);
-    // With that rank on time, collectives begin when the next one comes.
+    // If that rank were on time, collectives would begin when the next one comes.
     let bound_ns = next.ns.saturating_sub(late.ns);
     let share = bound_ns as f64 / shared.length().max(1) as f64;
     let mut outcomes = vec![Outcome::of(name); ranks.len()];

@@ -10,19 +10,19 @@ use crate::gpu::gpu_time::{BusyTimes, CAUSES, IdleCause, Threads, Waterfall, mai
 use crate::host::Place;
 use crate::rank::of_devices;
 
-/// See the module.
+/// The devices' time by cause, with the lines behind each.
 #[derive(Debug)]
 pub(in crate::findings) struct TimeByCause {
     threads: Threads,
     pub waterfall: Waterfall,
-    /// By cause, once a rule asked: where its threads were.
+    /// The places of the threads behind each cause; set when a rule asks.
     places: [OnceLock<Vec<(Place, u64)>>; CAUSES.len()],
-    /// See [`Scene::compiled_outside`].
+    /// The result of [`Scene::compiled_outside`].
     compiled_outside: OnceLock<(Cover, Option<SourceLine>)>,
 }
 
 impl Scene<'_> {
-    /// Where the devices' time went. Found once, however many ask.
+    /// The devices' time by cause. It is computed once, however many rules ask.
     pub fn time_by_cause(&self) -> &TimeByCause {
         self.time_by_cause.get_or_init(|| {
             let threads = Threads::of(self.rank);
@@ -43,7 +43,7 @@ impl Scene<'_> {
         self.time_by_cause().waterfall.ns(cause)
     }
 
-    /// When the devices were idle by one cause.
+    /// The time in which the devices were idle by one cause.
     pub fn idle_by(&self, cause: IdleCause) -> Cover {
         self.time_by_cause().waterfall.cover(cause)
     }
@@ -64,15 +64,15 @@ impl Scene<'_> {
         main_line(self.idle_places(cause)).map(line_of)
     }
 
-    /// From the beginning of the first process to the end of the recording.
+    /// The time from the beginning of the first process to the end of the recording.
     pub fn life(&self) -> Option<Interval> {
         let processes = self.rank.file.processes().iter();
         let first_ns = processes.map(|process| process.start_ns).min()?;
         Some(Interval::new(first_ns, self.rank.file.last_ns().max(first_ns)))
     }
 
-    /// When the devices waited for compilers outside of the judged time, and the line that has most
-    /// of it. Found once, however many ask.
+    /// The time in which the devices waited for compilers outside of the judged time, and the line
+    /// that has most of it. It is computed once, however many rules ask.
     pub fn compiled_outside(&self) -> &(Cover, Option<SourceLine>) {
         let found = &self.time_by_cause().compiled_outside;
         found.get_or_init(|| self.find_compiled_outside())
@@ -117,7 +117,7 @@ impl Scene<'_> {
         CAUSES.iter().filter(is_judged).map(of_cause).sum()
     }
 
-    /// What of some idle time has a cause for which there is a rule with what it needs.
+    /// The part of some idle time, ns, whose cause has a rule with the data that it needs.
     pub fn explained_ns(&self, idle: &Cover) -> u64 {
         let waterfall = &self.time_by_cause().waterfall;
         let is_sampled = self.host().is_some();

@@ -1,4 +1,4 @@
-//! CacheMiss.
+//! Tests of the rule CacheMiss.
 
 use tprof_facts::Clock;
 use tprof_facts::compile::RankCompile;

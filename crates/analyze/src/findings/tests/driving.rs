@@ -1,4 +1,4 @@
-//! NoFreeCore and what other programs take, few samples, DataInline.
+//! Tests of NoFreeCore and the time of other programs, of few samples, and of DataInline.
 
 use tprof_trace::model::{Sample, Stack, Symbol, ThreadState};
 
@@ -116,7 +116,7 @@ fn what_the_driving_thread_loads_itself_is_data_with_the_datasets_line() {
     let workers = "num_workers=4, persistent_workers=True) a step takes 20.0 ms at best in place of \
                    100.0 ms";
     assert!(finding.advice.contains(workers), "{}", finding.advice);
-    // It is neither a wait for workers nor a hot function.
+    // The time is neither a wait for workers nor a hot function.
     assert!(ask(&file, "DataWait").found.is_empty());
     let hot = ask(&file, "HotFunction");
     assert_eq!(hot.found.len(), 1);

@@ -1,4 +1,4 @@
-//! What holds for every rule on any trace.
+//! Properties that hold for every rule on any trace.
 
 use proptest::prelude::*;
 use tprof_trace::TraceFile;
@@ -112,7 +112,7 @@ proptest! {
                 (j.rule, j.finding.subject.clone(), j.bound_ns(), j.severity(), j.ranks.len())
             };
             let mut rows: Vec<_> = found.iter().map(one).collect();
-            // Which of several ranks of the same delay is blamed depends on their order.
+            // Among ranks with the same delay, the order decides which one is blamed.
             rows.retain(|row| row.0 != "Stragglers");
             rows
         };

@@ -1,4 +1,4 @@
-//! The tables.
+//! Tests of the report's tables.
 
 use tprof_facts::Clock;
 

@@ -36,7 +36,7 @@ impl WorkersJob {
         made
     }
 
-    /// Another process of one thread, by the number of both.
+    /// Adds a process of one thread; the number is that of both.
     fn process(&mut self, number: u32, start_ns: u64) {
         let (command, exe) = (self.job.fixture.name("python -c x"), self.job.fixture.name(""));
         let (pid, parent, rank) = (4711 + number * 10, 4711, Some(0));
@@ -94,7 +94,7 @@ impl WorkersJob {
         }));
     }
 
-    /// One that waits at one place from the beginning to the end.
+    /// Adds a process that waits at one place from the beginning to the end.
     fn idles(&mut self, process: u32, functions: &[(&str, &str)], state: ThreadState) {
         self.process(process, 0);
         let stack = self.stack(process, functions);

@@ -23,24 +23,24 @@ use crate::gpu::outside::{LeftOutRows, add_left_out};
 use crate::rank::collectives::{Operation, operations};
 use crate::rank::{Needs, RankTrace, WINDOW_NEEDS};
 
-/// The kind.
+/// The report `comm`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "comm",
     about: "collectives by message size and algorithm: time and bandwidth",
     analysis: || boxed(Comm),
 };
 
-/// Collectives by size.
+/// Times of collectives, by operation and size.
 pub struct Comm;
 
-/// What separates operations: those of one key are repeats of each other.
+/// The key of operations that are repeats of each other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OperationKey {
-    /// Operation.
+    /// Name of the operation.
     pub name: String,
     /// Type of an element; empty if unknown.
     pub element_type: String,
-    /// Message size.
+    /// Size of the message, bytes.
     pub bytes: Option<u64>,
     /// Ranks that take part.
     pub group_size: Option<u32>,
@@ -49,7 +49,7 @@ pub struct OperationKey {
 /// Times by key, and operations without a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CollectiveTimes {
-    /// Times by key.
+    /// Times of operations, by key.
     pub times: BTreeMap<OperationKey, Times>,
     /// Operations without a recorded kernel.
     pub without_kernel: u64,
@@ -59,7 +59,7 @@ pub struct CollectiveTimes {
 }
 
 impl CollectiveTimes {
-    /// Of these operations.
+    /// Sums up these operations.
     pub fn of(operations: &[Operation], without_kernel: u64) -> CollectiveTimes {
         let choices = Choices::of(operations);
         let mut sums = CollectiveTimes { without_kernel, choices, ..CollectiveTimes::default() };

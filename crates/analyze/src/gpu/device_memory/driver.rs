@@ -1,5 +1,6 @@
-//! What was recorded beside what the driver reports as used: the rest is the contexts' own memory,
-//! CUPTI's buffers, other processes, and what is taken in ways that neither CUPTI nor a hook records.
+//! Compares the recorded device memory with what the driver reports as used. The difference is the
+//! contexts' own memory, CUPTI's buffers, other processes, and allocations that neither CUPTI nor a
+//! hook records.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,25 +16,26 @@ const NO_READINGS: &str = "no memory in use was read from the driver for a devic
                            process uses (needs `--activities gpu`, the default)";
 const MORE_RECORDED: &str = "more is recorded as live than the driver reports in use";
 
-/// Memory of a device by the driver, in all of its readings, and what a rank had of it then.
+/// Memory of a device by all readings of the driver, with the rank's live memory at each.
 pub(super) struct DriverReadings {
-    /// UUID.
+    /// UUID of the device.
     uuid: String,
-    /// The driver's number of it.
+    /// Number of the device in the driver.
     gpu: u32,
     /// Whether the driver counts its own reserve as used.
     includes_reserve: bool,
-    /// When, what the driver reports, what was recorded as live; bytes, in order of time.
+    /// The readings in order of time: time in ns, bytes that the driver reports as used, bytes that
+    /// were recorded as live.
     readings: Vec<(u64, u64, u64)>,
 }
 
-/// A device when most of its memory was in use.
+/// A device at the moment at which most of its memory was in use.
 pub(super) struct DriverGap {
-    /// Its host.
+    /// Name of its host.
     pub host: String,
-    /// The driver's number of it.
+    /// Number of the device in the driver.
     pub gpu: u32,
-    /// When, on the run's clock, ns since its start.
+    /// The moment, nanoseconds since the run began.
     pub at_ns: u64,
     /// Bytes in use by all processes, as the driver reports.
     pub used_bytes: u64,
@@ -54,7 +56,7 @@ fn is_on_device(row: &DeviceAllocation) -> bool {
     row.device.is_some() && kind && own
 }
 
-/// Of a rank; `rows` have no resets, and lie in order of time.
+/// The readings of a rank; `rows` have no resets, and are in order of time.
 pub(super) fn readings(
     rank: &RankTrace<'_>,
     rows: &[DeviceAllocation],
@@ -99,7 +101,7 @@ pub(super) fn readings(
 struct LiveBytes {
     blocks: HashMap<(ProcessIndex, u64), u64>,
     sum: u64,
-    /// Whether blocks of pools count: not where it is known what the pools hold.
+    /// Whether blocks of pools count: they do not where it is known what the pools hold.
     counts_pools: bool,
 }
 
@@ -152,7 +154,7 @@ pub(super) fn gaps<'p>(
     devices.into_iter().filter_map(of_device).collect()
 }
 
-/// The table of them.
+/// The table of devices at their fullest.
 pub(super) fn in_use(driver: &[DriverGap]) -> Table {
     let columns = vec![
         Column::data("host", Unit::Text),

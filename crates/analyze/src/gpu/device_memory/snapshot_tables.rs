@@ -12,7 +12,7 @@ const NO_TIMES: &str = "entries of this snapshot have no times, only an order";
 /// Ranks that are memory snapshots.
 pub(super) type Parts<'p> = Vec<(&'p RankContext, &'p MemorySnapshot)>;
 
-/// Tables of the ranks that are memory snapshots; none if no rank is.
+/// Tables of the ranks that are memory snapshots; empty if no rank is one.
 pub(super) fn tables(parts: &Parts<'_>) -> Vec<Table> {
     if parts.is_empty() {
         return Vec::new();
@@ -200,7 +200,7 @@ pub(super) fn moment(at: &RankContext, timed: bool, time_ns: u64) -> Cell {
     Cell::known(timed.then(|| at.clock.since_start(time_ns)), NO_TIMES)
 }
 
-/// What a reader must know of these snapshots, in sentences.
+/// Notes on these snapshots, in sentences.
 pub(super) fn notes(parts: &Parts<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     for (at, snapshot) in parts {

@@ -1,5 +1,5 @@
-//! What stream-ordered pools hold, by CUPTI's readings at each change of one: more than is given
-//! out, since a pool keeps what comes back.
+//! Memory that stream-ordered pools hold, by CUPTI's readings at each change. It is more than is
+//! given out, since a pool keeps what comes back.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use tprof_trace::model::{Allocator, ProcessIndex, counter};
 
 use super::pools::PoolMemory;
 
-/// Bytes that all pools of a device hold, of one process or of all: from each moment on.
+/// Bytes that all pools of a device hold from each moment on, in one process or in all.
 pub(super) type HeldBytes = BTreeMap<u64, u64>;
 
-/// What the pools of a file hold.
+/// The bytes that the pools of a file hold.
 #[derive(Default)]
 pub(super) struct PoolHoldings {
-    /// By device as its process numbers it.
+    /// Bytes by process and device, as the process numbers it.
     pub by_process: BTreeMap<(ProcessIndex, u32), HeldBytes>,
-    /// By number of the device, of all processes.
+    /// Bytes over all processes, by number of the device.
     by_number: BTreeMap<u32, HeldBytes>,
 }
 
-/// Of a file.
+/// Reads the pools of a file.
 pub(super) fn held(file: &TraceFile) -> PoolHoldings {
     let mut readings: Vec<(u64, ProcessIndex, u32, u64)> = file
         .counters()
@@ -39,7 +39,7 @@ pub(super) fn held(file: &TraceFile) -> PoolHoldings {
     held
 }
 
-/// What was held at a moment.
+/// The bytes held at a moment.
 pub(super) fn held_at(held: &HeldBytes, time_ns: u64) -> u64 {
     held.range(..=time_ns).next_back().map_or(0, |(_, bytes)| *bytes)
 }

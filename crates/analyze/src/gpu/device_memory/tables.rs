@@ -65,7 +65,7 @@ pub(super) fn body(parts: &[(RankContext, RankDeviceMemory)]) -> Body {
     Body { tables, notes }
 }
 
-/// What resets gave back, in a sentence.
+/// The note on memory that resets gave back.
 fn of_resets(at: &RankContext, part: &RankDeviceMemory) -> Option<String> {
     let resets = &part.resets;
     if resets.count == 0 {
@@ -256,7 +256,7 @@ fn curve(at: &RankContext, row: &PoolMemory) -> Table {
     table
 }
 
-/// The curve of a history without times: over the places of its entries.
+/// The curve of a history without times, over the positions of its entries.
 fn curve_by_entry(row: &PoolMemory) -> Table {
     let columns = vec![
         Column::new("entry", "entry", Unit::Id),

@@ -1,10 +1,10 @@
 //! `gpu-time`: a device's time as a waterfall. Each nanosecond of a window is work of one kind, or
 //! idle for exactly one cause, so that the parts add up to the window.
 //!
-//! An idle interval ends with the work that a call launched. Until that call the device waited for
-//! the call's thread, and what the thread did meanwhile is the cause: `timeline` divides it, call by
-//! call and sample by sample. A thread that itself waited for another thread passes the question on
-//! (`threads`). From the call on, the work waited on the device.
+//! An idle interval ends with the work that a call launched. Until that call, the device waited for
+//! the call's thread, and what the thread did during that time is the cause: `timeline` divides it,
+//! call by call and sample by sample. A thread that itself waited for another thread passes the
+//! question on (`threads`). From the call on, the work waited on the device.
 
 pub(crate) mod beginning;
 mod cause;
@@ -36,7 +36,7 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(GpuTime),
 };
 
-/// `tprof report gpu-time`.
+/// Device time as a waterfall: `tprof report gpu-time`.
 struct GpuTime;
 
 impl Analysis for GpuTime {
@@ -59,7 +59,8 @@ impl Analysis for GpuTime {
     }
 }
 
-/// What is made of the waterfall of each device of a rank in its judged time, or in a part of that.
+/// Applies a function to the waterfall of each device of a rank, in its judged time or a part of
+/// that.
 pub(crate) fn of_devices<T>(
     rank: &RankTrace<'_>,
     part: Option<&Cover>,

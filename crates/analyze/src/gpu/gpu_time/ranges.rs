@@ -1,4 +1,4 @@
-//! What ranges, operators and Python functions are about, by their names and categories.
+//! Causes that follow from names and categories of ranges, operators and Python functions.
 
 use super::cause::IdleCause;
 use crate::rank::SpanPurpose;
@@ -18,8 +18,8 @@ const SAVING: [&str; 5] =
 /// Names of ranges of Python's garbage collector.
 const COLLECTING: [&str; 2] = ["Python GC", "gc.collect"];
 
-/// What a device waits for while its host thread is in a range of this name, whatever is called
-/// there; `None` of most names.
+/// The cause while the host thread is in a range of this name, whatever is called there; `None` for
+/// most names.
 pub(super) fn of_all_within(name: &str, stated: Option<SpanPurpose>) -> Option<IdleCause> {
     let lower = || name.to_ascii_lowercase();
     if stated == Some(SpanPurpose::Compile) || COMPILING.iter().any(|start| name.starts_with(start))
@@ -29,7 +29,7 @@ pub(super) fn of_all_within(name: &str, stated: Option<SpanPurpose>) -> Option<I
     SAVING.iter().any(|start| lower().starts_with(start)).then_some(IdleCause::Checkpoint)
 }
 
-/// The same, except for calls that block, which are told apart.
+/// The cause in a range of this name except in calls that block, which have causes of their own.
 pub(super) fn of_rest_within(name: &str, stated: Option<SpanPurpose>) -> Option<IdleCause> {
     if COLLECTING.contains(&name) {
         return Some(IdleCause::Gc);
@@ -39,7 +39,7 @@ pub(super) fn of_rest_within(name: &str, stated: Option<SpanPurpose>) -> Option<
         SpanPurpose::Sync => IdleCause::Sync,
         SpanPurpose::Memory => IdleCause::Allocation,
         SpanPurpose::Communication => IdleCause::Collective,
-        // It may launch, as a forward pass does.
+        // The range may launch, as a forward pass does.
         SpanPurpose::Compute | SpanPurpose::Io | SpanPurpose::Compile => return None,
     })
 }

@@ -15,7 +15,7 @@ use crate::gpu::breakdown::NO_WORK;
 use crate::host::Place;
 use crate::rank::{DeviceWindow, RankTrace};
 
-/// One device's rows.
+/// The rows of one device.
 pub(super) struct WaterfallRows {
     device: Option<u32>,
     window_ns: u64,
@@ -28,9 +28,9 @@ struct PartRow {
     part: &'static str,
     cause: Option<IdleCause>,
     ns: u64,
-    /// What it is, for a person.
+    /// The displayed name of the part.
     words: &'static str,
-    /// What was called or ran, as far as it is known.
+    /// The call or code, as far as it is known.
     what: String,
     line: Option<Place>,
 }

@@ -18,11 +18,11 @@ const ARRIVES_NS: u64 = 20_000;
 /// The time of a device, or of several as one, within a window.
 #[derive(Debug, Default)]
 pub struct Waterfall {
-    /// The judged time.
+    /// Length of the window, ns.
     pub window_ns: u64,
     /// Compute, whatever runs beside it.
     pub compute_ns: u64,
-    /// Communication without compute.
+    /// Communication without compute, ns.
     pub communication_ns: u64,
     /// Copies and memsets with neither, by direction; most first.
     pub copies: Vec<(CopyKind, u64)>,
@@ -30,18 +30,19 @@ pub struct Waterfall {
     pub idle: Vec<ExplainedIdle>,
 }
 
-/// When a device was busy, and with what.
+/// The time in which a device was busy, by class.
 pub struct BusyTimes<'b> {
-    /// When anything ran: a kernel, a copy or a memset.
+    /// Time in which anything ran: a kernel, a copy or a memset.
     pub any: &'b Cover,
-    /// Kernels that compute.
+    /// Time in which kernels computed.
     pub compute: &'b Cover,
-    /// Kernels that communicate.
+    /// Time in which kernels communicated.
     pub communication: &'b Cover,
 }
 
 impl Waterfall {
-    /// Of some work (one device's, or all: [`RankTrace::work_by_device`]), within a window.
+    /// Makes the waterfall of some work within a window: of one device, or of all
+    /// ([`RankTrace::work_by_device`]).
     pub(crate) fn of(
         rank: &RankTrace<'_>,
         (threads, beginning): (&Threads, &RecordingStart),
@@ -69,12 +70,12 @@ impl Waterfall {
         self.idle.iter().map(|one| one.interval.length()).sum()
     }
 
-    /// Idle time of one cause.
+    /// Idle time of one cause, ns.
     pub fn ns(&self, cause: IdleCause) -> u64 {
         self.of_cause(cause).map(|one| one.interval.length()).sum()
     }
 
-    /// When it was idle for one cause.
+    /// The intervals that were idle for one cause.
     pub fn cover(&self, cause: IdleCause) -> Cover {
         Cover::of(self.of_cause(cause).map(|one| one.interval))
     }
@@ -105,8 +106,8 @@ impl Waterfall {
         calls
     }
 
-    /// Where the threads were that let the device wait by one cause, with the time that samples
-    /// stand for there, most first: estimated, and not all of the idle time.
+    /// The places of the threads that let the device wait by one cause, with the time that samples
+    /// stand for there, most first: estimates, which do not cover all of the idle time.
     pub fn places(
         &self,
         rank: &RankTrace<'_>,
@@ -117,9 +118,9 @@ impl Waterfall {
         for one in self.of_cause(cause) {
             let of = times.entry(threads.with_lines(one.thread)).or_default();
             let call = (one.call != NO_CALL).then(|| rank.calls[one.call as usize].interval());
-            // It may begin while the device still works.
+            // The call may begin while the device still works.
             of.extend(call);
-            // What is launched after a call for memory is not what calls it.
+            // Work that is launched after a call for memory is not the work that needed the memory.
             if cause != IdleCause::Allocation || call.is_none() {
                 of.push(one.interval);
             }
@@ -144,7 +145,7 @@ pub(crate) fn main_line(places: &[(Place, u64)]) -> Option<&Place> {
     most.map(|(_, (place, _))| place)
 }
 
-/// Copies and memsets by direction; where several ran at once, the time counts for one of them.
+/// Copies and memsets by direction. If several ran at once, the time counts for one of them.
 fn copies(rank: &RankTrace<'_>, alone: &Cover, work: &[u32]) -> Vec<(CopyKind, u64)> {
     let mut by_kind: FxHashMap<CopyKind, Vec<Interval>> = FxHashMap::default();
     for row in work.iter().map(|at| &rank.work[*at as usize]) {
@@ -192,7 +193,7 @@ fn explained(
                 found.push(of(gap, IdleCause::End));
                 continue;
             }
-            // Of several that start together, the one that was launched first ended it.
+            // Among several that start together, the one that was launched first ended the gap.
             let first_ns = starts(next);
             let together = (next..work.len()).take_while(|at| starts(*at) == first_ns);
             let calls = together.filter_map(|at| rank.launches.call_of(work[at] as usize));
@@ -216,14 +217,14 @@ fn of_gap(
     found: &mut Vec<ExplainedIdle>,
 ) {
     let launch = &rank.calls[call];
-    // What was launched right before the gap is still on its way.
+    // Work that was launched right before the gap is still on its way.
     let arrives_ns = match launch.end_ns() <= gap.start {
         true => launch.end_ns().saturating_add(ARRIVES_NS),
         false => launch.end_ns().saturating_add(LAUNCH_NS),
     };
     let late_ns = arrives_ns.clamp(gap.start, gap.end);
     let thread = threads.index(launch.thread).unwrap_or_default();
-    // The call that blocked the thread: until it launches again the device pays for that.
+    // The call that blocked the thread: until the thread launches again, the device pays for it.
     let mut blocked: Option<(IdleCause, u32, u32)> = None;
     let from = found.len();
     for mut one in threads.explain(thread, Interval::new(gap.start, late_ns)) {
@@ -251,7 +252,7 @@ fn of_gap(
                     blocked = blocked.filter(|_| until == end);
                 }
             }
-            // What else the thread does takes as long without the wait.
+            // The rest of what the thread does would take as long without the wait.
             _ => blocked = None,
         }
         push(found, from, one);

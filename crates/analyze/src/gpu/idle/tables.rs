@@ -24,8 +24,8 @@ fn share(row: &StreamIdle, at: usize) -> Option<f64> {
     (row.total_ns() != 0).then(|| row.idle_ns[at] as f64 / row.total_ns() as f64)
 }
 
-/// Why there are no gaps: a device may be idle while each of its streams has but one
-/// kernel, or before and after.
+/// Why there are no gaps: a device may be idle although each of its streams has only one kernel, or
+/// before and after the work.
 fn no_gap(parts: &[(RankContext, RankIdle)]) -> &'static str {
     match parts.iter().all(|(_, part)| part.streams.is_empty()) {
         true => NO_WORK,
@@ -133,7 +133,7 @@ fn longest(parts: &[(RankContext, RankIdle)]) -> Table {
     table
 }
 
-/// How long gaps are, by stream and cause.
+/// The table of lengths of gaps, by stream and cause.
 fn lengths(parts: &[(RankContext, RankIdle)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),

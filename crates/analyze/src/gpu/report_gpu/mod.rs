@@ -15,14 +15,14 @@ pub(crate) use samples::{FileSamples, of_file};
 use samples::{hosts, missing};
 use tables::{devices_table, readings_table, throttling_table};
 
-/// The report.
+/// The report `gpu`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "gpu",
     about: "GPUs from outside: utilization, memory, clocks, power, heat",
     analysis: || boxed(Devices),
 };
 
-/// `tprof report gpu`.
+/// Readings of devices: `tprof report gpu`.
 struct Devices;
 
 impl Analysis for Devices {

@@ -1,4 +1,4 @@
-//! What the management library reported of devices: by file, and joined by host.
+//! The management library's readings of devices, by file and joined by host.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ pub(super) const COUNTERS: [&str; 8] = [
 const HOLDS_NS: u64 = 2_500_000_000;
 const HOLDS_READINGS: u64 = 5;
 
-/// What a file has.
+/// The readings of a file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FileSamples {
     /// Name of the host.
@@ -42,7 +42,7 @@ pub(crate) struct FileSamples {
     pub(super) sees: BTreeSet<(String, u32)>,
 }
 
-/// Reads a file's.
+/// Reads a file's readings.
 pub(crate) fn of_file(file: &TraceFile) -> FileSamples {
     let mut part = FileSamples { host: file.header().host.clone(), ..FileSamples::default() };
     // The newest lists what devices stopped to report.
@@ -65,11 +65,11 @@ pub(crate) fn of_file(file: &TraceFile) -> FileSamples {
 /// A host, from all files that were written there.
 #[derive(Default)]
 pub(super) struct HostSamples<'a> {
-    /// One of its files; all have the same clock.
+    /// One of the host's files; all have the same clock.
     pub(super) at: Option<&'a RankContext>,
     pub(super) facts: Option<&'a Value>,
     pub(super) series: BTreeMap<(u32, &'static str), SampleSeries>,
-    /// By UUID: which ranks see it, and under which number, in words.
+    /// By UUID: the ranks that see the device, with the number that each has for it, in words.
     pub(super) visible_to: BTreeMap<&'a str, Vec<String>>,
 }
 
@@ -91,7 +91,7 @@ pub(super) fn hosts(parts: &[(RankContext, FileSamples)]) -> BTreeMap<&str, Host
 }
 
 impl HostSamples<'_> {
-    /// Why nothing is known of its devices, if so.
+    /// The reason if nothing is known of the host's devices.
     pub(super) fn missing(&self) -> Option<&str> {
         match self.facts {
             Some(facts) => facts["missing"].as_str(),
@@ -99,7 +99,7 @@ impl HostSamples<'_> {
         }
     }
 
-    /// How long a reading holds at most, ns.
+    /// The longest time for which a reading holds, ns.
     pub(super) fn holds_ns(&self) -> u64 {
         let every_ms = self.facts.and_then(|facts| facts["every_ms"].as_u64()).unwrap_or(0);
         every_ms.saturating_mul(HOLDS_READINGS * 1_000_000).max(HOLDS_NS)

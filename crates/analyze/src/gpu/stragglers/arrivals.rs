@@ -1,9 +1,9 @@
-//! Who came late to collectives.
+//! Finds which ranks come late to collectives.
 //!
-//! A kernel of a collective waits on its device for the last rank, and ends about
-//! when the others' do. So how long a rank's kernel ran is how long it waited plus
-//! what the transfer took: the rank with the shortest kernel came last. That
-//! needs no clock that hosts share. The same holds of a collective on the host.
+//! A kernel of a collective waits on its device for the last rank, and ends at about the same time
+//! as the others' kernels. So the duration of a rank's kernel is its wait plus the time of the
+//! transfer: the rank with the shortest kernel came last. This needs no clock that hosts share. The
+//! same holds for a collective on the host.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -13,20 +13,20 @@ use rustc_hash::{FxHashMap, FxHasher};
 use crate::rank::collectives::{Operation, waits_for_all};
 use crate::rank::{RankTrace, Step, step_at};
 
-/// Most collectives of a rank that are kept for comparing. Where there are more, a
-/// sample is: by a hash, so that all ranks keep the same ones.
+/// Number of a rank's collectives that are kept for comparison. If there are more, a sample is
+/// kept, chosen by a hash, so that all ranks keep the same ones.
 const MOST_KEPT: usize = 2048;
 
-/// A collective as all its ranks can name it: a hash of its communicator, operation
-/// and size, and of its number, or of its step and place in that.
+/// The identity of a collective, on which all its ranks agree: a hash of its communicator,
+/// operation and size, and of its number, or of its step and its place in that.
 pub type CollectiveId = u64;
 
 /// A collective of a rank, in the order of what all ranks call it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ComparedCollective {
-    /// Which one.
+    /// The collective, as all its ranks identify it.
     pub collective_id: CollectiveId,
-    /// What the rank's kernel, or its work on the host, added to the time before.
+    /// The time that the rank's kernel, or its work on the host, added to the time before, ns.
     pub added_ns: u64,
     /// Number of the rank's step; none outside of steps.
     pub step: Option<u64>,
@@ -35,16 +35,16 @@ pub struct ComparedCollective {
 /// Collectives of a rank, as it met others in them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ComparedCollectives {
-    /// Those that are compared.
+    /// The collectives that are compared.
     pub kept: Vec<ComparedCollective>,
-    /// One in how many is kept; a power of two.
+    /// One in this many collectives is kept; a power of two.
     pub stride: u64,
     /// Collectives that make all ranks wait for each other.
     pub seen: u64,
 }
 
 impl ComparedCollectives {
-    /// Of a rank's operations, as far as they count. `steps_of_work` has each kernel's step.
+    /// Identifies a rank's operations that count. `steps_of_work` has each kernel's step.
     pub fn of(
         rank: &RankTrace,
         operations: &[Operation],
@@ -53,7 +53,7 @@ impl ComparedCollectives {
         counts: impl Fn(&Operation) -> bool,
     ) -> ComparedCollectives {
         let named = named(rank, operations, steps, steps_of_work);
-        // Places are counted of all, so that those of two ranks are the same.
+        // Occurrences are counted over all operations, so that those of two ranks are the same.
         let counted = named.into_iter().filter(|(operation, _)| counts(operation));
         let met = |(operation, name): (&Operation, CollectiveName)| ComparedCollective {
             collective_id: name.collective_id,
@@ -77,7 +77,7 @@ impl ComparedCollectives {
 pub struct CollectiveName {
     /// Equal in all ranks that took part.
     pub collective_id: CollectiveId,
-    /// Its number on its communicator, or its place among those alike of its step, from 1.
+    /// Its number on its communicator, or its place among the equal ones of its step, from 1.
     pub occurrence: u64,
     /// Number of the rank's step; none outside of steps.
     pub step: Option<u64>,
@@ -99,7 +99,7 @@ pub fn named<'o>(
             None => step_at(steps, operation.process, operation.start_ns),
         };
         let step = step.map(|at| steps[at as usize].number);
-        // Kernels of one stream keep their order on all ranks; its number may differ.
+        // Kernels of one stream keep their order on all ranks; the stream's number may differ.
         let name = work.map(|at| rank.name(rank.work[at].name));
         let unnamed = name.filter(|_| operation.communicator.is_none());
         let kind = hash(&(operation.communicator, &operation.name, operation.bytes, unnamed));
@@ -124,12 +124,12 @@ fn hash(of: &impl Hash) -> u64 {
     (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(27)
 }
 
-/// How a rank came to the collectives in which it met others.
+/// The arrivals of a rank at the collectives in which it met others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
     /// Collectives that were compared.
     pub met: u64,
-    /// Those to which it came last.
+    /// Number of collectives to which it came last.
     pub last: u64,
     /// Sum of how long it came after the first.
     pub late_ns: u64,
@@ -167,8 +167,8 @@ pub fn arrivals(ranks: &[&ComparedCollectives]) -> Vec<Arrival> {
     arrivals
 }
 
-/// For each rank, by its steps in order: how many collectives were compared, and the sum of how long
-/// it came after the first.
+/// For each rank, by its steps in order: the number of compared collectives, and the sum of the
+/// times by which it came after the first rank, ns.
 pub fn lateness_by_step(ranks: &[&ComparedCollectives]) -> Vec<BTreeMap<u64, (u64, u64)>> {
     let mut late = vec![BTreeMap::new(); ranks.len()];
     for_each_meeting(ranks, |collective_id| {
@@ -242,7 +242,8 @@ mod tests {
             compared(&[(1, 70), (2, 90)]),
         ];
         let found = arrivals(&ranks.iter().collect::<Vec<_>>());
-        // Of the second, two came last together; the third was met by one rank.
+        // To the second collective, two ranks came last together; in the third, there was one rank
+        // only.
         let arrival = |met, last, late_ns, waited_ns, delay_ns| Arrival {
             met,
             last,

@@ -14,17 +14,17 @@ use crate::gpu::outside::{LeftOutRows, add_left_out};
 use crate::rank::collectives::{Operation, operations};
 use crate::rank::{Class, Needs, RankTrace};
 
-/// The kind.
+/// The report `stragglers`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "stragglers",
     about: "ranks that come late to collectives, load imbalance",
     analysis: || boxed(Stragglers),
 };
 
-/// Who holds the others up.
+/// Compares ranks by their arrivals and loads.
 pub struct Stragglers;
 
-/// What is kept of a rank.
+/// The data that is kept of a rank.
 #[derive(Clone, Debug, Default)]
 pub struct RankStragglers {
     compared: ComparedCollectives,
@@ -38,7 +38,7 @@ pub struct RankStragglers {
 pub struct Load {
     /// Time in which at least one kernel computed, in steps if there are any.
     pub compute_ns: u64,
-    /// How many steps that was; none if no steps were named.
+    /// Number of these steps; `None` if no steps were named.
     pub steps: Option<u64>,
 }
 
@@ -49,8 +49,8 @@ impl Load {
     }
 }
 
-/// How uneven loads are: highest over mean, less 1 (Pearce and others, "Quantifying
-/// the effectiveness of load balance algorithms", ICS 2012). None without load.
+/// Imbalance of loads: highest over mean, less 1 (Pearce and others, "Quantifying the effectiveness
+/// of load balance algorithms", ICS 2012). `None` without load.
 pub fn imbalance(loads: &[u64]) -> Option<f64> {
     let highest = *loads.iter().max()? as f64;
     let mean = loads.iter().map(|&load| load as f64).sum::<f64>() / loads.len() as f64;

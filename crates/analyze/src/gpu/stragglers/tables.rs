@@ -156,7 +156,7 @@ fn load(parts: &[(RankContext, RankStragglers)]) -> Table {
     table
 }
 
-/// As HTA names them.
+/// The potential stragglers by HTA's definition.
 fn potential(parts: &[(RankContext, RankStragglers)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),

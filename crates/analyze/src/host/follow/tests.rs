@@ -9,7 +9,7 @@ use tprof_trace::model::{SYNTHETIC_FRAME, Stack, Symbol, Thread};
 use ThreadState::{Lock, Poll, Running, Sleep};
 
 const WINDOW: Interval = Interval { start: 0, end: 10_000 };
-/// Threads: the driving one, then those of these names.
+/// The threads: the driving one, then those with these names.
 const THREADS: [&str; 7] =
     ["python3", "pt_autograd_0", "maker_0", "hog", "tprof-cupti", "cuda-EvtHandlr", "maker_1"];
 
@@ -201,14 +201,14 @@ fn who_sleeps_makes_data_late_and_who_runs_has_the_time() {
     assert_eq!(parts(&found), [(Part::Python, 6000), (Part::Data, 4000)]);
     let found = ledger(&waits(6, 4000, 8000), &works(2, 9, 5, 4000, 8000));
     assert_eq!(followed(&found), [("maker_0".to_owned(), Part::Python, 4000)]);
-    // At a condition it is the sleep that is waited for.
+    // In a wait for a condition, the sleep of the other thread is what is awaited.
     let found = ledger(&waits(9, 4000, 8000), &sleeps);
     assert_eq!(followed(&found), [("maker_0".to_owned(), Part::Other, 4000)]);
 }
 
 #[test]
 fn waits_that_were_added_up_and_waits_without_a_stack_are_followed_in_proportion() {
-    // Ten steps: each runs for 500 and waits for 500, of which one wait is exact.
+    // There are ten steps: each runs for 500 and waits for 500, with one exact wait.
     let mut own = Vec::new();
     let mut others = Vec::new();
     for step in 0..10_u64 {

@@ -51,7 +51,7 @@ struct StreamEdges<'r, 'a> {
     node_of_call: FxHashMap<u32, u32>,
     /// Last row of each stream so far.
     last: FxHashMap<u64, u32>,
-    /// What a row waits for on another stream.
+    /// For each row: the row of another stream that it waits for.
     waits_for: FxHashMap<u32, u32>,
 }
 
