@@ -1,4 +1,4 @@
-//! Reports of one cycle of a schedule: what is counted of it, and what is unknown of it.
+//! Reports of one cycle of a schedule: values that are known for it, and values that are not.
 
 mod common;
 
@@ -74,7 +74,7 @@ fn a_heap_is_counted_from_the_beginning_of_its_cycle() {
         let sites = heap["sites"].as_array().unwrap();
         assert_eq!(sites.len(), 1);
         assert!(sites[0]["stack"][0].as_str().unwrap().starts_with("second"));
-        // What was resident when the cycle began held until the next reading.
+        // The memory that was resident when the cycle began held until the next reading.
         assert_eq!(rank["timeline"]["rss_peak_bytes"], 3_000_000);
         assert_eq!(rank["timeline"]["start_ns"], 50 * MS);
     }
@@ -269,7 +269,7 @@ fn a_programs_part_has_the_device_work_that_it_waited_for() {
         let names: Vec<String> = kernels.into_iter().map(|(name, _)| name).collect();
         (names, notes.to_string().contains("kernels and copies began behind the end of this part"))
     };
-    // It began behind the end, and its program waited, or did not.
+    // The kernel began after the end, and its program waited for it, or did not.
     assert_eq!(of(26, Some(30)), (vec!["kernel 2".to_owned()], false));
     assert_eq!(of(26, None), (Vec::new(), true));
     // The third was launched meanwhile: whose work ran then is not known.

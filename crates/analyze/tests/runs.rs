@@ -20,7 +20,7 @@ use tprof_trace::{TraceHeader, TraceWriter};
 
 const MS: u64 = 1_000_000;
 
-/// A rank of one process that holds `blocks` blocks of 1,000 bytes at its peak.
+/// Writes a rank of one process that holds `blocks` blocks of 1,000 bytes at its peak.
 fn rank(dir: &Path, name: &str, pid: u32, blocks: u64, end: ProcessEnd) {
     let mut maker = Maker::new(dir, name);
     let p = maker.process(pid, MS, MemoryRecording::Exact);
@@ -363,7 +363,7 @@ fn a_file_cut_between_blocks_is_reported() {
     info.finished = false;
     write_run(dir.path(), &info);
     assert_eq!(read(dir.path(), Kind::Summary).problems, Vec::<String>::new());
-    // One file does not show which of the two it was.
+    // One file does not show which of the two states it was.
     std::fs::remove_file(dir.path().join("run.json")).unwrap();
     let made = report(&path, Kind::Summary, None).unwrap();
     assert!(made.problems[0].contains("or is still being written"), "{:?}", made.problems);

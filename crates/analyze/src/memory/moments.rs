@@ -23,11 +23,11 @@ impl Moments {
     }
 }
 
-/// What grew between these moments.
+/// Computes the growth between these moments.
 ///
 /// # Errors
 ///
-/// Why that is not known.
+/// The reason why it is not known.
 pub(crate) fn growth_at(
     file: &TraceFile,
     clock: Clock,

@@ -1,5 +1,5 @@
-//! From a file to the memory of a rank: the pass over its events, and what the
-//! parts of the report take from it.
+//! The pass over a file's events that measures the memory of a rank, and the parts that reports
+//! take from it.
 
 use tprof_facts::Clock;
 use tprof_trace::model::{
@@ -34,7 +34,7 @@ const UNREAD: &str = "no block of heap events could be read";
 /// Why live bytes are unknown in a file that was cut off, or still grows, before the first events.
 const UNWRITTEN: &str = "the file ends before its first heap events";
 
-/// How a rank's allocations were recorded.
+/// The way in which a rank's allocations were recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Recording {
     Off,
@@ -56,7 +56,7 @@ impl Recording {
     }
 }
 
-/// One pass over a file.
+/// The result of one pass over a file.
 pub(crate) struct Pass<'a> {
     pub(super) file: &'a TraceFile,
     pub(super) clock: Clock,
@@ -82,12 +82,12 @@ pub(crate) struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    /// With the moments for growth that suit the file best.
+    /// Passes over a file with the moments for growth that suit it best.
     pub fn over(file: &'a TraceFile, clock: Clock) -> Pass<'a> {
         Pass::at(file, clock, None)
     }
 
-    /// With these moments.
+    /// Passes over a file with these moments for growth.
     pub fn at(file: &'a TraceFile, clock: Clock, points: Option<Points>) -> Pass<'a> {
         let processes = file.processes();
         let end = |p: &Process| Some((p.process, file.process_end(p.process)?.0));
@@ -191,7 +191,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Frees without a block, of these processes.
+    /// Number of frees without a block in these processes.
     fn unmatched_frees(&self, of: impl Fn(ProcessIndex) -> bool) -> u64 {
         let unmatched = self.replay.processes.iter().filter(|sums| sums.unmatched_frees > 0);
         unmatched.filter(|sums| of(sums.process)).map(|sums| sums.unmatched_frees).sum()
@@ -255,7 +255,7 @@ impl<'a> Pass<'a> {
         growth::growth(replay, merged, &self.frames, sampled.as_ref(), self.clock, uncertain)
     }
 
-    /// What the live bytes of sampled processes never exceeded, by their own counters.
+    /// An upper bound of the live bytes of sampled processes, by their own counters.
     fn most_live(&self) -> Option<u64> {
         let peak = &self.totals.as_ref()?.peak_bytes;
         Some(peak.get()?.saturating_add(peak.error().copied().unwrap_or(0)))
@@ -266,7 +266,8 @@ impl<'a> Pass<'a> {
         if self.file.processes().is_empty() { NO_PROCESS } else { OFF }
     }
 
-    /// Why a file kept none of the events that were recorded, which is not the same as none.
+    /// Why a file kept none of the events that were recorded, which is not the same as there being
+    /// none.
     pub(super) fn why_unread(&self) -> Option<String> {
         if self.recording != Recording::Exact || !self.replay.is_empty() {
             return None;
@@ -335,7 +336,7 @@ impl<'a> Pass<'a> {
                 let mut curve = Curve::new(self.axis);
                 let mut samples = self.heap_samples(totals);
                 gauges::sweep(&mut samples, &self.ends, |time_ns, sum| curve.set(time_ns, sum));
-                // No sample need have met the peak, which the processes saw themselves.
+                // A sample need not have met the peak, which the processes saw themselves.
                 if let (Some(at_ns), Some(peak)) = (totals.peak_at_ns, totals.peak_bytes.get()) {
                     curve.raise(at_ns, peak);
                 }
@@ -368,15 +369,15 @@ fn extent(file: &TraceFile) -> (u64, u64) {
     within_part(file, (start, end.max(start)))
 }
 
-/// What of these times lies in the part of a file that is read.
+/// The part of this time within the part of a file that is read.
 fn within_part(file: &TraceFile, (start_ns, end_ns): (u64, u64)) -> (u64, u64) {
     let (from_ns, to_ns) = gauges::part_of(file);
     let start_ns = start_ns.max(from_ns);
     (start_ns, end_ns.min(to_ns).max(start_ns))
 }
 
-/// First and last moment of the processes with a recorded heap; the file's where the end of one
-/// is not known. What is read of the host goes on after them.
+/// First and last moment of the processes with a recorded heap; those of the file if the end of one
+/// is unknown. Readings of the host go on after them.
 fn life(file: &TraceFile, ends: &ProcessEnds, extent: (u64, u64)) -> (u64, u64) {
     let recorded = || file.processes().iter().filter(|p| p.memory != MemoryRecording::Off);
     let start_ns = recorded().map(|process| process.start_ns).min().unwrap_or(extent.0);
@@ -388,9 +389,9 @@ fn life(file: &TraceFile, ends: &ProcessEnds, extent: (u64, u64)) -> (u64, u64) 
 
 /// Whether some recorded process had recording off for a while.
 struct Switches {
-    /// Any: then blocks may have come or gone without a record.
+    /// Whether any process had: then blocks may have come or gone without a record.
     any: bool,
-    /// One that did not count them meanwhile: what is live is not known.
+    /// Whether such a process did not count blocks during that time: it is unknown what is live.
     unbalanced: bool,
 }
 

@@ -8,19 +8,19 @@ use tprof_facts::steps;
 use tprof_trace::TraceFile;
 use tprof_trace::model::MarkKind;
 
-/// What the moments are.
+/// The kind of moments at which live bytes are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MomentKind {
     /// Beginnings of training steps, and the end of the last.
     Step,
-    /// Marks set by a person or a program.
+    /// Marks that a person or a program set.
     Mark,
     /// Middles of the quarters of the run: no steps or marks were recorded.
     Quarter,
 }
 
 impl MomentKind {
-    /// One word.
+    /// The kind as one word.
     pub fn word(self) -> &'static str {
         match self {
             MomentKind::Step => "step",
@@ -30,7 +30,7 @@ impl MomentKind {
     }
 }
 
-/// Least steps or marks from which growth is computed.
+/// Growth is computed from this many steps or marks on.
 pub(crate) const LEAST: usize = 3;
 
 /// Moments at which live bytes are compared.
@@ -42,7 +42,7 @@ pub(crate) struct Points {
 }
 
 impl Points {
-    /// The best moments that a file has within the life of its processes.
+    /// Chooses the best moments that a file has within the life of its processes.
     pub fn choose(file: &TraceFile, (start_ns, end_ns): (u64, u64)) -> Points {
         let steps = steps::of_file(file, None).all;
         let end_ns_of_last = steps.iter().map(|step| step.end_ns).max();
@@ -73,8 +73,8 @@ impl Points {
         Some((*self.times.get(self.warm_up)?, *self.times.last()?))
     }
 
-    /// The steepest slope of a line through values from 0 to `most`, bytes per point: the first
-    /// half of them 0, the rest `most`.
+    /// The steepest slope, bytes per point, of a line through values from 0 to `most`: those whose
+    /// first half is 0 and whose rest is `most`.
     pub fn steepest_slope(&self, most: u64) -> f64 {
         let n = self.compared() as f64;
         if n < 2.0 {
@@ -85,10 +85,10 @@ impl Points {
     }
 }
 
-/// What was live at the points, as sums: enough for a least-squares line.
+/// Live bytes at the points, as sums: enough for a least-squares line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Trend {
-    /// Points taken in.
+    /// Number of points taken in.
     pub reached: u32,
     /// Live bytes at the first point after warm-up.
     pub first: u64,
@@ -101,7 +101,7 @@ pub(crate) struct Trend {
 }
 
 impl Trend {
-    /// Of a site that held nothing at the first `reached` points.
+    /// The trend of a site that held nothing at the first `reached` points.
     pub fn empty_until(reached: u32) -> Trend {
         Trend { reached, ..Trend::default() }
     }
@@ -126,7 +126,7 @@ impl Trend {
         self.sum_xy += value as f64 * (b * (b - 1.0) - a * (a - 1.0)) / 2.0;
     }
 
-    /// Adds another site's.
+    /// Adds another site's trend.
     pub fn add(&mut self, other: &Trend) {
         self.first = self.first.saturating_add(other.first);
         self.last = self.last.saturating_add(other.last);

@@ -1,14 +1,14 @@
 //! One pass over the heap events of a rank.
 //!
-//! Keeps what is live and, for each allocation site, the sums; memory is bounded
-//! by live blocks and sites, not by events. Two questions about moments that are
-//! known only later are answered lazily, when a site changes next:
+//! It keeps live blocks and, for each allocation site, sums; memory is bounded by the number of
+//! live blocks and sites, not by that of events. Two questions about moments that are known only
+//! later are answered lazily, when a site next changes:
 //!
-//! - *What was live here at the rank's peak?* Every new peak of the whole raises
-//!   an epoch. Before a site changes, it saves its value if its epoch is behind:
-//!   it has not changed since, so that is what it held at the last peak.
-//! - *What was live here at each mark?* The number of marks passed plays the
-//!   same part; the value is added once for all marks since the last change.
+//! - *What was live here at the rank's peak?* Every new peak of the rank raises an epoch. Before a
+//!   site changes, it saves its value if its epoch is behind: it has not changed since, so that it
+//!   held this value at the last peak.
+//! - *What was live here at each mark?* The number of marks passed plays the same part; the value
+//!   is added once for all marks since the last change.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{HeapEvent, HeapWhat, MemoryRecording, Process, ProcessIndex, StackId};
@@ -24,14 +24,14 @@ const LATE_NS: u64 = 100_000_000;
 /// A block that lives no longer than this counts as short-lived.
 pub(crate) const SHORT_NS: u64 = 1_000_000;
 
-/// Sums over one stack of one process.
+/// Sums of one stack of one process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RawSite {
     pub process: ProcessIndex,
     pub stack: StackId,
     pub bytes: u64,
     pub allocations: f64,
-    /// Bytes not freed.
+    /// Bytes that were not freed yet.
     pub live: u64,
     /// Bytes live at the rank's peak.
     pub peak: u64,
@@ -66,7 +66,7 @@ pub(crate) struct ProcessSums {
     sites: FxHashMap<StackId, u32>,
 }
 
-/// What happens between events, in this order at equal times.
+/// Actions between events, in this order at equal times.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum DueAction {
     Point,
@@ -88,7 +88,7 @@ pub(crate) struct Replay {
     pub points: Points,
     /// Live bytes of the rank at the points.
     pub trend: Trend,
-    /// The same at each of them.
+    /// Live bytes at each point.
     pub levels: Vec<u64>,
     /// Places of processes with an index that is not their place.
     places: FxHashMap<ProcessIndex, usize>,
@@ -101,8 +101,8 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// `ends` are the ends of `processes`, `axis` that of the curve. `peak_at_ns`
-    /// is given where the peak is known beforehand; otherwise the pass finds it.
+    /// `ends` are the ends of `processes`, `axis` is that of the curve. `peak_at_ns` is given if
+    /// the peak is already known; otherwise the pass finds it.
     pub fn new(
         processes: &[Process],
         ends: &ProcessEnds,
@@ -174,8 +174,8 @@ impl Replay {
         at_its_place.or_else(|| self.processes.iter().find(is_of))
     }
 
-    /// Where a process' sums are. Rows are complete and in order unless a part
-    /// of the file is damaged; a process without a row is taken for exact.
+    /// The index of a process' sums. Rows are complete and in order unless a part of the file is
+    /// damaged; a process without a row is taken to be exact.
     #[inline]
     fn place(&mut self, process: ProcessIndex) -> usize {
         match self.processes.get(process as usize) {

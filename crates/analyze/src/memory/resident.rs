@@ -1,5 +1,5 @@
-//! Resident memory of a rank, each page counted once: of one live process its RSS, of several the
-//! sum of their proportional set sizes (PSS), which divide shared pages among them.
+//! Resident memory of a rank, with each page counted once: of a single live process its RSS, of
+//! several the sum of their proportional set sizes (PSS), which divide shared pages among them.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use tprof_trace::model::{ProcessIndex, counter, property};
 use super::curve::{Axis, Curve};
 use super::gauges::{GaugeSum, ProcessEnds, Sample, in_part, moments, process_samples};
 
-/// What resident memory is the sum of.
+/// The readings that resident memory is the sum of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// RSS: processes lived one at a time.
@@ -61,7 +61,7 @@ pub(crate) fn resident(
     Ok((GaugeSum { buckets: curve.buckets(), highest, highest_at_ns, readings }, source))
 }
 
-/// PSS that was read together, summed as if of one process, in order of time.
+/// The PSS that was read in one round, summed as if of one process, in order of time.
 fn rounds(pss: Vec<Sample>) -> Vec<Sample> {
     let mut sums: BTreeMap<u64, u64> = BTreeMap::new();
     for (time_ns, _, bytes) in pss {
@@ -70,7 +70,7 @@ fn rounds(pss: Vec<Sample>) -> Vec<Sample> {
     sums.into_iter().map(|(time_ns, bytes)| (time_ns, 0, bytes)).collect()
 }
 
-/// RSS while one process at most was alive, and whether several ever were. Images of one pid are
+/// RSS while at most one process was alive, and whether several ever were. Images of one pid are
 /// one process: an `exec` is noticed a little after the new image was first read.
 fn alone(
     mut rss: Vec<Sample>,

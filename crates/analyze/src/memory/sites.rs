@@ -12,10 +12,10 @@ use crate::base::frames::{FrameId, Frames};
 use crate::base::object::object;
 use crate::base::reading::Reading;
 
-/// What one call stack allocated.
+/// The allocations of one call stack.
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// Requested bytes.
+    /// Sum of the requested bytes.
     pub bytes: Reading<u64>,
     /// Allocations; a realloc is one.
     pub allocations: Reading<u64>,
@@ -42,14 +42,14 @@ pub struct GrowingSite {
     pub bytes_per_interval: f64,
     /// Live bytes at the last point.
     pub last_bytes: Reading<u64>,
-    /// Frames, innermost first.
+    /// Frames of the stack, innermost first.
     pub stack: Vec<Arc<str>>,
 }
 object! { GrowingSite {
     reading growth_bytes, plain bytes_per_interval, reading last_bytes, plain stack,
 } }
 
-/// How allocations were sampled, and what is known of live bytes besides.
+/// The way in which allocations were sampled, and a bound of live bytes.
 pub(crate) struct Sampled {
     /// Mean bytes between samples.
     pub unit: u64,
@@ -65,7 +65,7 @@ pub(crate) struct SiteGrowth {
     pub bytes_per_interval: f64,
 }
 
-/// Sites of one rank, merged.
+/// The sites of one rank, merged over its processes.
 pub(crate) struct MergedSites {
     frames: Vec<Vec<FrameId>>,
     sums: Vec<RawSite>,
@@ -101,7 +101,7 @@ impl MergedSites {
         (all.count_reading(Some(unit)), all.bytes_reading(all.bytes, 0, Some(unit)))
     }
 
-    /// For each site of one process, the merged one.
+    /// For each site of one process: the index of its merged site.
     pub fn of_raw(&self) -> &[usize] {
         &self.of_raw
     }
@@ -137,7 +137,7 @@ impl MergedSites {
         sites
     }
 
-    /// What grew on the whole.
+    /// The growth of all sites together.
     pub fn grown(&self, total: &Trend, sampled: Option<&Sampled>, points: &Points) -> SiteGrowth {
         let mut all = RawSite::default();
         self.sums.iter().for_each(|sum| all.absorb(sum));

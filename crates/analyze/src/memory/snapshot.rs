@@ -1,6 +1,6 @@
-//! What a rank holds at this moment of a run that is still recorded: of processes that live.
+//! Memory that a rank's live processes hold at this moment, while the run is still recorded.
 //!
-//! `tprof ctl snapshot` makes it, right after the collector has written what it knows.
+//! `tprof ctl snapshot` makes it, right after the collector has written what it has.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub const KIND: DocumentKind = DocumentKind {
 /// Sites of a rank that are kept.
 const MOST_SITES: usize = 1000;
 
-/// What a rank holds now.
+/// Memory that a rank holds now.
 pub struct HeldMemory {
     processes: u64,
     live_bytes: Reading<u64>,
@@ -36,14 +36,14 @@ pub struct HeldMemory {
     sites: Vec<HeldSite>,
 }
 
-/// What a call stack holds now.
+/// Memory that a call stack holds now.
 pub struct HeldSite {
     live_bytes: Reading<u64>,
-    /// Innermost first.
+    /// Frames of the stack, innermost first.
     stack: Vec<Arc<str>>,
 }
 
-/// `tprof ctl snapshot`.
+/// A snapshot of the heap: `tprof ctl snapshot`.
 struct Snapshot;
 
 impl Analysis for Snapshot {
@@ -123,7 +123,7 @@ fn site_row(at: &RankContext, held: &HeldMemory, site: &HeldSite) -> Vec<Cell> {
 }
 
 impl Pass<'_> {
-    /// What processes hold that have not ended.
+    /// Sums what processes hold that have not ended.
     fn held(&self) -> HeldMemory {
         let live: Vec<&Process> = self.live_processes().collect();
         let live_bytes =

@@ -9,7 +9,7 @@ use super::pass::{Pass, Recording};
 use super::replay::ProcessSums;
 use crate::base::reading::Reading;
 
-/// The rank's totals.
+/// The totals of a rank.
 pub(crate) struct RankTotals {
     pub allocations: Reading<u64>,
     pub frees: Reading<u64>,
@@ -93,7 +93,8 @@ impl Pass<'_> {
     }
 
     /// The most live bytes in the part that is read, and those at its end. Peaks of processes that
-    /// ran side by side need not coincide: that of all lies between the highest and their sum.
+    /// ran side by side need not coincide: the peak of all lies between the highest of them and
+    /// their sum.
     fn within_part(&self) -> (Reading<u64>, Reading<u64>) {
         let recorded = self.file.part().map_or(&[][..], |part| &part.recorded_ns);
         let processes =

@@ -25,11 +25,11 @@ pub struct Timeline {
     pub resident_bytes: Reading<Series>,
     /// `RSS`, or `PSS` where several processes lived at once.
     pub resident_source: Reading<&'static str>,
-    /// Highest resident bytes.
+    /// The most resident bytes.
     pub resident_peak_bytes: Reading<u64>,
-    /// When that was, since the run began.
+    /// The moment of that peak, nanoseconds since the run began.
     pub resident_peak_at_ns: Reading<u64>,
-    /// At how many moments they were read.
+    /// Number of moments at which resident memory was read.
     pub resident_readings: Option<u64>,
     /// Why the peak is a lower bound.
     pub resident_peak_at_least: Option<String>,
@@ -45,9 +45,9 @@ pub struct Timeline {
     pub cgroup_bytes: Reading<Series>,
     /// Highest sum of RSS.
     pub rss_peak_bytes: Reading<u64>,
-    /// When that was, since the run began.
+    /// The moment of that peak, nanoseconds since the run began.
     pub rss_peak_at_ns: Reading<u64>,
-    /// At how many moments RSS was read.
+    /// Number of moments at which RSS was read.
     pub rss_readings: Option<u64>,
     /// Why the peak is a lower bound.
     pub rss_peak_at_least: Option<String>,
@@ -60,10 +60,10 @@ object! { Timeline {
     some rss_readings, some rss_peak_at_least,
 } }
 
-/// What the cgroup counted.
+/// The memory figures of the cgroup.
 #[derive(Clone, Debug)]
 pub struct Cgroup {
-    /// `memory.max`.
+    /// The limit `memory.max`, bytes.
     pub limit_bytes: Reading<u64>,
     /// Highest sample of `memory.current`.
     pub peak_bytes: Reading<u64>,
@@ -102,7 +102,7 @@ impl Cgroup {
         }
     }
 
-    /// Of a run without a readable file.
+    /// The figures if no file of the run is readable.
     pub(crate) fn unknown() -> Cgroup {
         let missing = || Reading::missing(NO_CGROUP);
         Cgroup {
@@ -147,7 +147,7 @@ fn held(file: &TraceFile, usage: &[Sample], limit: &[Sample]) -> Vec<Sample> {
     usage.iter().chain(&cache).filter_map(held).collect()
 }
 
-/// What the timeline needs beside the file.
+/// The inputs of the timeline beside the file.
 pub(crate) struct TimelineInputs<'a> {
     pub ends: &'a ProcessEnds,
     pub axis: Axis,

@@ -93,7 +93,7 @@ fn peak(file: &TraceFile, ends: &ProcessEnds, last: &Last) -> (Reading<u64>, Opt
     (Reading::Estimate { value: lower, error }, at)
 }
 
-/// Most threads alive at one time.
+/// The largest number of threads that were alive at one time.
 fn most_threads(file: &TraceFile, ends: &ProcessEnds) -> u64 {
     let mut changes: Vec<(u64, i64)> = Vec::new();
     for thread in file.threads() {

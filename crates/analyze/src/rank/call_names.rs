@@ -21,8 +21,8 @@ fn plain(name: &str) -> &str {
     if is_library { plain } else { "" }
 }
 
-/// Whether a call is of a library with names that are known here: the runtime and the driver
-/// of CUDA, and HIP.
+/// Whether a call's library has names that are known here: the runtime and the driver of CUDA, and
+/// HIP.
 pub(crate) fn is_known(name: &str) -> bool {
     !plain(name).is_empty()
 }

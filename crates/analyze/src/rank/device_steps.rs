@@ -1,17 +1,20 @@
 //! Training steps as devices do them.
 //!
-//! The host may be far ahead: it queues the work of a step in two milliseconds for which the device takes
-//! thirty, and waits only once a thousand launches are queued. So a step's time is the device's: from its
-//! first work to the first work of the next step. Where the device has nothing left to do before the next
-//! step even begins on the host, the idle time after that belongs to the next step, whose host is late:
+//! The host may be far ahead: it queues the work of a step in two milliseconds for which the device
+//! takes thirty, and waits only once a thousand launches are queued. So a step's time is the
+//! device's: from its first work to the first work of the next step. If the device has nothing left
+//! to do before the next step even begins on the host, the idle time after that belongs to the next
+//! step, whose host is late:
 //!
-//! - a step begins when it has begun on the host and the stream is done with all that came before, but no
-//!   later than its first work;
-//! - it ends when its work is done and it is over on the host, but no later than the next one begins.
+//! - a step begins when it has begun on the host and the stream is done with everything that came
+//!   before, but no later than its first work;
+//! - it ends when its work is done and it is over on the host, but no later than the next one
+//!   begins.
 //!
-//! Steps that follow each other on the host do so on the device, too, and what lies between two steps
-//! (validation, a checkpoint) belongs to neither. First works are those of one stream, which runs in order:
-//! a copy for the next batch on a stream of its own may run long before the work that it is for.
+//! Steps that follow each other on the host do so on the device, too, and the time between two
+//! steps (validation, a checkpoint) belongs to neither. First works are those of one stream, which
+//! runs in order: a copy for the next batch on a stream of its own may run long before the work
+//! that it is for.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -23,8 +26,8 @@ use super::rows::{StreamKey, Work};
 use super::step::Step;
 use crate::base::intervals::Interval;
 
-/// Of the steps of the stream with most of them, a stream has at least this share to be the one whose first
-/// works begin steps.
+/// A stream whose first works begin steps has at least this share of the steps that the stream with
+/// the most has.
 const MOST_STEPS: f64 = 0.9;
 
 /// Steps of one process as one device did them.
@@ -45,7 +48,7 @@ pub struct DeviceSteps {
 struct FirstWork {
     step: u32,
     start_ns: u64,
-    /// When all was done that began before it on the stream; 0 if nothing did.
+    /// The end of all work that began before it on the stream, ns; 0 if there was none.
     free_ns: u64,
 }
 
@@ -62,7 +65,8 @@ struct StreamSteps {
 impl StreamSteps {
     fn add(&mut self, row: &Work, step: Option<u32>) {
         if let Some(step) = step {
-            // The work of a stream is in the order of its steps; a thread that lags behind begins none.
+            // The work of a stream is in the order of its steps; a thread that lags behind begins
+            // none.
             if self.firsts.last().is_none_or(|last| last.step < step) {
                 self.firsts.push(FirstWork { step, start_ns: row.start_ns, free_ns: self.end_ns });
             }
@@ -73,13 +77,13 @@ impl StreamSteps {
     }
 }
 
-/// When the last work of each step ended on a device: only of the steps in which it worked, in order.
+/// The end of the last work of each step on a device, in order, for the steps in which it worked.
 #[derive(Clone, Debug, Default)]
 struct StepEnds(Vec<(u32, u64)>);
 
 impl StepEnds {
     fn add(&mut self, step: u32, end_ns: u64) {
-        // Work comes in the order of its steps, but for a thread that lags behind.
+        // Work comes in the order of its steps, except from a thread that lags behind.
         let at = match self.0.last() {
             Some(last) if last.0 >= step => self.0.binary_search_by_key(&step, |one| one.0),
             _ => Err(self.0.len()),
@@ -131,8 +135,8 @@ pub(super) fn of_devices(
     all.filter(|of| !of.steps.is_empty()).collect()
 }
 
-/// The stream whose first works begin steps: of those that take part in nearly all steps, the one that
-/// computes longest.
+/// The stream whose first works begin steps: among those that take part in nearly all steps, the
+/// one that computes longest.
 fn leading<'s>(streams: &[&'s StreamSteps]) -> Option<&'s StreamSteps> {
     let most = streams.iter().map(|stream| stream.firsts.len()).max()?;
     let is_in_most =
@@ -141,7 +145,7 @@ fn leading<'s>(streams: &[&'s StreamSteps]) -> Option<&'s StreamSteps> {
     of_most.copied().rev().max_by_key(|stream| (stream.compute_ns, stream.work_ns))
 }
 
-/// When the device was at each step.
+/// The time of the device at each step.
 fn intervals(steps: &[Step], firsts: &[FirstWork], ends: &StepEnds) -> Vec<(u32, Interval)> {
     let start = |first: &FirstWork| {
         let host = steps[first.step as usize].interval;
@@ -159,7 +163,7 @@ fn intervals(steps: &[Step], firsts: &[FirstWork], ends: &StepEnds) -> Vec<(u32,
     found
 }
 
-/// Of each step when it was on its device: of each process, the device that most of its steps used.
+/// Sets the device time of each step, by the device that most steps of its process used.
 pub(super) fn on_leading_devices(steps: &mut [Step], devices: &[DeviceSteps]) {
     let mut leading: BTreeMap<ProcessIndex, &DeviceSteps> = BTreeMap::new();
     let rank = |of: &DeviceSteps| (of.steps.len(), of.work_ns, Reverse(of.device));
@@ -181,7 +185,7 @@ mod tests {
     use crate::rank::{Needs, RankTrace, WINDOW_NEEDS};
     use tprof_trace::model::{Kernel, Span, SpanKind};
 
-    /// Start and end.
+    /// The start and the end, ns.
     type Times = (u64, u64);
 
     /// A trace in the making: steps on the host, and kernels with their launches.
@@ -218,7 +222,7 @@ mod tests {
             self
         }
 
-        /// When each step was on its device, and what is judged of each device.
+        /// Returns the device time of each step, and the judged time of each device.
         fn read(self) -> (Vec<Option<Times>>, Vec<Vec<Times>>) {
             let file = self.fixture.finish();
             let rank = RankTrace::load(&file, WINDOW_NEEDS);
@@ -242,7 +246,7 @@ mod tests {
             .ran(ONE, 12, (195, 200))
             .ran(ONE, 21, (204, 300));
         let (steps, windows) = made.read();
-        // In the gap before its first work the device waits for the third step.
+        // In the gap before its first work, the device waits for the third step.
         assert_eq!(steps, [Some((0, 100)), Some((100, 200)), Some((200, 300))]);
         assert_eq!(windows, [[(0, 300)]]);
     }
@@ -261,7 +265,8 @@ mod tests {
 
     #[test]
     fn the_device_is_at_a_step_once_it_is_done_with_what_came_before() {
-        // A warm-up and a validation of which the device does a part during the next step on the host.
+        // A warm-up and a validation, part of which the device does during the next step on the
+        // host.
         let made = TraceBuilder::of(&[(100, 200), (400, 500)])
             .ran(ONE, 10, (20, 150))
             .ran(ONE, 110, (150, 210))
@@ -280,7 +285,7 @@ mod tests {
             .ran(ONE, 3, (5, 100))
             .ran(copies, 11, (12, 13))
             .ran(ONE, 13, (100, 180))
-            // It is done when the last of its work is, wherever that runs.
+            // The step is done when the last of its work is, wherever that runs.
             .ran(copies, 14, (170, 190));
         assert_eq!(made.read().0, [Some((0, 100)), Some((100, 190))]);
     }
@@ -327,7 +332,7 @@ mod tests {
         let file = ran(&[(5, 10)]).fixture.finish();
         let hta = RankTrace::load_as(&file, WINDOW_NEEDS, true, 1);
         assert_eq!(hta.device_windows()[0].steps, 0);
-        // Without the calls that launched work nothing is known of whose it is.
+        // Without the calls that launched the work, it is unknown which step it belongs to.
         let rank = RankTrace::load(&file, Needs::WORK | Needs::STEPS);
         assert_eq!(rank.device_windows()[0].steps, 0);
         assert_eq!(rank.steps()[0].on_device, None);

@@ -1,8 +1,8 @@
-//! What a span is about, as the program says: by its category, else by its name.
+//! The purpose of a span, as the program states it: by its category, otherwise by its name.
 
-/// Words that follow one another in names of ranges that load data, as [`words`] has them: PyTorch's
-/// `enumerate(DataLoader)#….__next__` and its Python frames, TensorFlow's
-/// iterators, and what people and recommender libraries call their own.
+/// Words that follow one another in names of ranges that load data, in the form of [`words`]: those
+/// of PyTorch's `enumerate(DataLoader)#….__next__` and its Python frames, of TensorFlow's
+/// iterators, and of ranges in user code and recommender libraries.
 const LOADING: [&str; 11] = [
     " data loader ",
     " dataloader ",
@@ -19,7 +19,7 @@ const LOADING: [&str; 11] = [
 /// TensorFlow's own writing of the same.
 const ITERATOR: [&str; 2] = [" iterator get next ", " iteratorgetnext "];
 
-/// What the time in a span is for.
+/// The purpose of the time in a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum SpanPurpose {
     Compute,
@@ -44,7 +44,7 @@ const CATEGORIES: [(&str, SpanPurpose); 8] = [
 ];
 
 impl SpanPurpose {
-    /// Of a span of this name with these arguments, a JSON object.
+    /// The purpose of a span with this name and these arguments, a JSON object.
     pub fn of(name: &str, args: &str) -> Option<SpanPurpose> {
         by_category(args).or_else(|| loads_data(name).then_some(SpanPurpose::DataLoad))
     }

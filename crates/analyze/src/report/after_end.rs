@@ -1,10 +1,10 @@
-//! What devices do behind the end of a part of a program: launches return before their work runs.
+//! Device work after the end of a part of a program: launches return before their work runs.
 
 use tprof_trace::TraceFile;
 use tprof_trace::calls::is_launch;
 use tprof_trace::model::{Kernel, MemoryCopy, Span, SpanKind};
 
-/// See the module.
+/// The device work that began after the end of a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WorkAfterEnd {
     /// Other work was launched until the program had waited for its devices: whose it is that ran
@@ -15,8 +15,8 @@ pub(crate) struct WorkAfterEnd {
 }
 
 impl WorkAfterEnd {
-    /// Of a part that ended at `to_ns`, whose program had waited for its devices at `waited_ns`, if it
-    /// has: then what began later is not of the part.
+    /// Looks for work after a part that ended at `to_ns`. If its program had waited for its devices
+    /// at `waited_ns`, work that began later does not belong to the part.
     pub fn of(file: &TraceFile, to_ns: u64, waited_ns: Option<u64>) -> WorkAfterEnd {
         let until_ns = waited_ns.unwrap_or(u64::MAX);
         let is_behind = |start_ns: u64| (to_ns..until_ns).contains(&start_ns);
@@ -36,7 +36,7 @@ impl WorkAfterEnd {
         WorkAfterEnd { is_mixed, left_out: starts.filter(|start| is_behind(*start)).count() }
     }
 
-    /// What a reader should know.
+    /// The note for the reader, if there is any.
     pub fn note(self) -> Option<String> {
         (self.left_out > 0).then(|| {
             format!(

@@ -17,7 +17,7 @@ pub enum AnalyzeError {
     NoRank {
         /// The rank that was asked for.
         rank: u32,
-        /// Where.
+        /// Path of the file or directory.
         path: PathBuf,
         /// The ranks that are there.
         there: Vec<u32>,

@@ -1,4 +1,4 @@
-//! What makes reports of a run's files: every file is read once for all of them.
+//! Makes reports of a run's files: every file is read once for all of them.
 
 mod after_end;
 mod error;

@@ -1,10 +1,11 @@
-//! Several reports of one run at once: each file is opened and decoded once, and
-//! everything that is asked about a rank is answered before the next one is read.
+//! Makes several reports of one run at once: each file is opened and decoded once, and everything
+//! that is asked about a rank is answered before the next one is read.
 //!
-//! Ranks are read on all cores. A run of fewer ranks than cores gives the others to
-//! the questions: these are independent of each other too.
+//! Ranks are read on all cores. If a run has fewer ranks than cores, the other cores work on the
+//! questions, which are independent of each other too.
 //!
-//! Damage of a file is named in each report: whatever of it any of them asked for. Which table a
+//! Each report names the damage of a file, even if only another report read the damaged table: a
+//! reader need not know which table a figure comes from.
 //! figure comes from is no matter of who reads it.
 
 use std::any::Any;
@@ -32,16 +33,17 @@ use crate::report::summary::{Kind, RankSummary, Report, part_of, report_of};
 use crate::run::completeness::{Completeness, FileCompleteness, unclosed};
 use crate::run::info::{Run, run_of};
 
-/// What the summary and the report on memory have of the whole run, where the rest is of a cycle.
+/// The note that the summary and the report on memory have figures of the whole run, if the rest
+/// covers a cycle.
 const OF_WHOLE_RUN: &str =
     "processes, their ends, the cgroup, losses and overhead are of the whole run";
 
-/// Which reports to make.
+/// The reports to make.
 #[derive(Default)]
 pub struct ReportRequest<'a> {
-    /// Of these two.
+    /// The summary, the report on memory, or both.
     pub reports: &'a [Kind],
-    /// Of [`crate::KINDS`].
+    /// Kinds of documents, from [`crate::KINDS`].
     pub kinds: &'a [&'a DocumentKind],
 }
 
@@ -50,12 +52,13 @@ pub struct ReportRequest<'a> {
 pub struct Reports {
     /// The summary and the report on memory.
     pub reports: Vec<Report>,
-    /// All others.
+    /// All documents besides those reports.
     pub documents: Vec<Document>,
 }
 
-/// Makes reports of a run directory or one of its files; addresses without a name are
-/// found in the symbols. Each is what it would be by itself, with the damage that any of them met.
+/// Makes reports of a run directory or one of its files; addresses without a name are looked up in
+/// the symbols. Each report is the same as if it were made alone, but has the damage that any of
+/// them met.
 pub fn read_together(
     path: &Path,
     wanted: &ReportRequest<'_>,
@@ -96,8 +99,8 @@ pub fn read_together(
 }
 
 impl DocumentKind {
-    /// Makes a document of a run directory or one of its files; addresses without a
-    /// name are found in the symbols.
+    /// Makes a document of a run directory or one of its files; addresses without a name are looked
+    /// up in the symbols.
     pub fn make(
         &self,
         path: &Path,
@@ -110,13 +113,12 @@ impl DocumentKind {
     }
 }
 
-/// Reads a run, or one rank of it.
+/// Reads a run, or one rank of it, and makes a report.
 pub fn report(path: &Path, kind: Kind, rank: Option<u32>) -> Result<Report, AnalyzeError> {
     report_with(path, kind, rank, None)
 }
 
-/// As [`report`]; addresses that the recorder left without a name are searched
-/// in `symbols`.
+/// Like [`report`]; addresses that the recorder left without a name are looked up in `symbols`.
 pub fn report_with(
     path: &Path,
     kind: Kind,
@@ -128,7 +130,7 @@ pub fn report_with(
     Ok(read_together(path, &wanted, &options, symbols)?.reports.remove(0))
 }
 
-/// An option by which none of the analyses that honour it finds anything.
+/// Finds an option that chooses nothing in any of the analyses that honour it.
 fn chooses_nothing(started: &[&dyn StartedAnalysis]) -> Option<OptionMatches> {
     let all: Vec<OptionMatches> = started.iter().flat_map(|one| one.named()).collect();
     let is_chosen =
@@ -139,28 +141,30 @@ fn chooses_nothing(started: &[&dyn StartedAnalysis]) -> Option<OptionMatches> {
     none.pop()
 }
 
-/// What a document has of the run beside its tables.
+/// Properties of the run that a document states beside its tables.
 #[derive(Clone, Debug)]
 pub(crate) struct DocumentContext {
     pub completeness: Completeness,
     pub problems: Vec<String>,
-    /// Of one that reads operators: ranks with recording of these [`operators::ended`].
+    /// For documents that read operators: number of ranks whose recording of operators
+    /// [`operators::ended`] early.
     pub operators_ended: u64,
-    /// Of one that reads steps: whether a rank's [`steps::Steps::are_inferred`].
+    /// For documents that read steps: whether those of a rank are inferred
+    /// ([`steps::Steps::are_inferred`]).
     pub steps_inferred: bool,
 }
 
-/// A run with all of its ranks read.
+/// A run whose ranks have all been read.
 pub(crate) struct ReadRun {
     dir: RunDir,
     pub run: Run,
     /// The part that was asked for, in words.
     part: Option<String>,
-    /// What devices did behind the end of that part, in sentences.
+    /// The device work after the end of that part, in sentences.
     unfinished: Vec<String>,
-    /// For each analysis.
+    /// The properties for each analysis.
     pub of_kinds: Vec<DocumentContext>,
-    /// What the summary and the report on memory are made of.
+    /// The ranks' parts of the summary and the report on memory.
     parts: Vec<Result<RankSummary, String>>,
 }
 
@@ -168,22 +172,22 @@ pub(crate) struct ReadRun {
 struct ReadRank {
     seen: FileCompleteness,
     last_ns: u64,
-    /// What of its file could not be read.
+    /// Problems with the parts of its file that could not be read.
     problems: Vec<String>,
     part: Option<RankSummary>,
-    /// As [`operators::ended`].
+    /// Whether its recording of operators [`operators::ended`] early.
     operators_ended: bool,
-    /// As [`steps::Steps::are_inferred`], if anything asked for them.
+    /// Whether its steps are inferred ([`steps::Steps::are_inferred`]), if anything asked for them.
     steps_inferred: bool,
-    /// Where one of them was asked for.
+    /// The cycles of the file, if one of them was asked for.
     cycles: Vec<Cycle>,
-    /// Where a part of the run's time was asked for: that, since the run began.
+    /// The part of the run's time that was asked for, if any, nanoseconds since the run began.
     window_ns: Option<(u64, u64)>,
-    /// What of that part devices did behind its end, in a sentence.
+    /// The device work after the end of that part, in a sentence.
     unfinished: Option<String>,
 }
 
-/// What all ranks of a run have in common.
+/// The data that all ranks of a run share.
 struct Context<'a> {
     dir: &'a RunDir,
     zero: Zero,
@@ -274,7 +278,7 @@ fn named(cycle: u32, all: &[Cycle]) -> Result<String, AnalyzeError> {
     Err(AnalyzeError::NoCycle { cycle, there })
 }
 
-/// Files of a run, or of one rank of it.
+/// The files of a run, or of one rank of it.
 fn pick<'a>(
     dir: &'a RunDir,
     path: &Path,
@@ -334,7 +338,8 @@ impl Context<'_> {
         });
         let mut part = None;
         let mut steps_inferred = false;
-        // As it was recorded and as Holistic Trace Analysis reads it: one at a time.
+        // The two readings, as it was recorded and as Holistic Trace Analysis reads it, are done
+        // one at a time.
         for hta in [false, true] {
             let these: Vec<usize> =
                 (0..self.started.len()).filter(|&one| self.reads_as(one, hta)).collect();
@@ -384,7 +389,7 @@ impl Context<'_> {
         })
     }
 
-    /// What the analysis of findings made of a rank, if it is one of those begun.
+    /// The rank's part of the findings, if those are among the analyses.
     fn findings(&self, place: usize) -> Option<RankFindings> {
         self.started.iter().find_map(|&started| {
             let started: &dyn Any = started;

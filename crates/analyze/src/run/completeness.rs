@@ -1,4 +1,4 @@
-//! Is the recording complete, and what is missing?
+//! The completeness of a recording, and what is missing.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use tprof_trace::{Recorded, RunDir, TraceFile};
 use crate::base::object::object;
 use crate::run::{minor, missing};
 
-/// What was recorded, what was lost, which processes were not recorded.
+/// The completeness of a recording: events, losses, and processes that were not recorded.
 #[derive(Clone, Debug)]
 pub struct Completeness {
     /// True if the run was finished, nothing was lost, no process blind, and every file whole.
     pub complete: bool,
     /// Events recorded: those in the files that are read.
     pub recorded: u64,
-    /// CPU samples recorded.
+    /// Number of CPU samples recorded.
     pub samples: u64,
     /// Events known to be lost.
     pub lost: u64,
@@ -24,11 +24,11 @@ pub struct Completeness {
     pub losses: Vec<LossInfo>,
     /// Processes that were not recorded, wholly or in part.
     pub blind: Vec<Blind>,
-    /// Where all gaps are minor, and CPU samples, stacks or names were lost: the largest share
-    /// that a loss has of what was recorded and lost of its kind, 0.01 at most.
+    /// If all gaps are minor, and CPU samples, stacks or names were lost: the largest share of a
+    /// loss in the recorded and lost events of its kind, at most 0.01.
     pub minor_loss_share: Option<f64>,
-    /// Where all gaps are minor, and processes of at most a second are blind: their share of
-    /// the time that all program images lasted, 0.01 at most.
+    /// If all gaps are minor, and processes of at most a second are blind: their share of the time
+    /// that all program images lasted, at most 0.01.
     pub minor_blind_share: Option<f64>,
 }
 object! { Completeness {
@@ -36,7 +36,7 @@ object! { Completeness {
     plain minor_loss_share, plain minor_blind_share,
 } }
 
-/// What one file has.
+/// The recorded and lost events of one file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FileCompleteness {
     pub recorded: Recorded,
@@ -63,8 +63,8 @@ impl FileCompleteness {
 }
 
 impl Completeness {
-    /// What was recorded is counted from the files. What was lost comes from the collectors'
-    /// own account where it covers just these files and was closed, else by the files.
+    /// Recorded events are counted from the files. Losses come from the collectors' own accounts if
+    /// these cover exactly the same files and were closed, otherwise from the files.
     pub(crate) fn of(
         infos: &[RunInfo],
         closed: bool,
@@ -117,13 +117,13 @@ impl Completeness {
         (!words.is_empty()).then(|| words.join(" and "))
     }
 
-    /// How much was recorded, in words.
+    /// The number of recorded events, in words.
     pub fn recorded_words(&self) -> String {
         units::recorded(Recorded { events: self.recorded, samples: self.samples })
     }
 }
 
-/// One row for each kind of loss, in order of name.
+/// Joins losses to one row for each kind, in order of name.
 fn merge(losses: impl Iterator<Item = LossInfo>) -> Vec<LossInfo> {
     let mut kinds: BTreeMap<(String, String), u64> = BTreeMap::new();
     for loss in losses {
@@ -143,8 +143,7 @@ fn most(a: Vec<LossInfo>, b: Vec<LossInfo>) -> Vec<LossInfo> {
     kinds.into_iter().map(|((what, why), count)| LossInfo { what, why, count }).collect()
 }
 
-/// The note on a file without an end. Of a run that was cut off or
-/// still lasts, its state shows that.
+/// The note on a file without an end. For a run that was cut off or still lasts, its state says so.
 pub(crate) fn unclosed(trace: &TraceFile, name: &str, dir: &RunDir) -> Option<String> {
     if trace.is_closed() {
         return None;

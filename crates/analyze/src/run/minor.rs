@@ -4,21 +4,21 @@
 use tprof_trace::Recorded;
 use tprof_trace::run::{Blind, LossInfo, ProcessInfo, RunInfo};
 
-/// Up to this share a gap is minor.
+/// A gap is minor up to this share.
 const MINOR: f64 = 0.01;
-/// How long a process may last, ns, to be a helper of a moment: `ldconfig -p`, which PyTorch
+/// The longest life of a process that counts as a brief helper, ns: `ldconfig -p`, which PyTorch
 /// starts with an empty environment, takes 3 ms.
 const MOMENT_NS: u64 = 1_000_000_000;
 
-/// What a minor loss leaves without its place, or its name.
+/// The events that a minor loss leaves without a place or a name.
 enum LossScope {
     Samples,
     Events,
     Both,
 }
 
-/// What minor losses are of. None of them changes a count, a size or a time, unlike a lost
-/// record of an allocation or of device work.
+/// The kinds of minor losses. None of them changes a count, a size or a time, unlike a lost record
+/// of an allocation or of device work.
 const LOSSES: [(&str, LossScope); 8] = [
     ("CPU samples", LossScope::Samples),
     ("Python frames of CPU samples", LossScope::Samples),
@@ -30,8 +30,8 @@ const LOSSES: [(&str, LossScope); 8] = [
     ("ends of names", LossScope::Both),
 ];
 
-/// The largest share that a loss has of what was recorded and lost of its kind; nothing if one
-/// of them is not minor.
+/// The largest share of a loss in the recorded and lost events of its kind; `None` if one of the
+/// losses is not minor.
 pub(super) fn loss_share(recorded: Recorded, losses: &[LossInfo]) -> Option<f64> {
     let share = |loss: &LossInfo| {
         let of = &LOSSES.iter().find(|(what, _)| *what == loss.what)?.1;
@@ -45,8 +45,8 @@ pub(super) fn loss_share(recorded: Recorded, losses: &[LossInfo]) -> Option<f64>
     losses.iter().try_fold(0.0f64, |most, loss| Some(most.max(share(loss)?)))
 }
 
-/// The share of blind processes in the time that all program images lasted, added up; nothing
-/// if it is not known of one how long it lasted, or that was more than a moment.
+/// The share of blind processes in the sum of the times that all program images lasted; `None` if
+/// it is unknown how long one of them lasted, or if that was more than a moment.
 pub(super) fn blind_share(infos: &[RunInfo], blind: &[Blind]) -> Option<f64> {
     let mut lasted_ns = 0u64;
     for one in blind {
@@ -62,7 +62,7 @@ pub(super) fn blind_share(infos: &[RunInfo], blind: &[Blind]) -> Option<f64> {
     at_most(lasted_ns, all.fold(0, u64::saturating_add))
 }
 
-/// How long a process lasted that a run names as blind, ns.
+/// The time that a process lasted which a run names as blind, ns.
 fn of_blind(info: &RunInfo, blind: &Blind) -> Option<u64> {
     if !info.completeness.blind.iter().any(|one| one.process == blind.process) {
         return None;

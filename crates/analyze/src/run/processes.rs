@@ -11,16 +11,16 @@ use tprof_trace::run::{ImageLife, ProcessInfo, RunInfo, count_processes};
 
 use crate::base::reading::{Reading, entry};
 
-/// How a program image ended.
+/// The end of a program image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImageEnd {
     /// An `exec` began another image of the same process.
     Replaced,
-    /// With this status.
+    /// It exited with this status.
     Status(i32),
-    /// By this signal.
+    /// This signal ended it.
     Signal(i32),
-    /// Not known, or not at all: why.
+    /// The end is not known, or there was none: why.
     Otherwise(String),
 }
 
@@ -29,23 +29,23 @@ pub enum ImageEnd {
 pub struct ProcessRow {
     /// Host that it ran on; empty if unknown.
     pub host: String,
-    /// Process id.
+    /// Id of the process.
     pub pid: u32,
-    /// Parent's process id.
+    /// Id of the parent process.
     pub parent: u32,
     /// Rank that it counts for; `None` for launchers.
     pub rank: Option<u32>,
-    /// Command line.
+    /// Command line of the process.
     pub command: String,
-    /// How it ended.
+    /// The end of the image.
     pub ended: ImageEnd,
-    /// When it attached, since the run began.
+    /// The moment at which it attached, nanoseconds since the run began.
     pub start_ns: u64,
-    /// When it ended, since the run began.
+    /// The moment at which it ended, nanoseconds since the run began.
     pub end_ns: Reading<u64>,
     /// File that holds its data.
     pub file: Option<String>,
-    /// Its records that were lost, and events before it could attach.
+    /// Number of its lost records, and of events before it could attach.
     pub lost: Reading<u64>,
 }
 
@@ -85,8 +85,8 @@ impl ProcessRow {
     }
 }
 
-/// Whether a row of the collector's is that of a program which a file has a row of too, made
-/// from samples: nothing of it attached, so that its end is unknown.
+/// Whether a row of the collector is of the same program as a row of a file that was made from
+/// samples: nothing attached to that program, so that its end is unknown.
 fn is_same(row: &ProcessRow, collected: &ProcessRow) -> bool {
     row.pid == collected.pid
         && [otherwise(UNKNOWN), otherwise("")].contains(&row.ended)
@@ -95,7 +95,8 @@ fn is_same(row: &ProcessRow, collected: &ProcessRow) -> bool {
         && is_cut_to(labels::program(&row.command), labels::program(&collected.command))
 }
 
-/// Whether a program's name is one, or what the kernel keeps of one: its first 15 bytes.
+/// Whether a program is shown by its name, or by the first 15 bytes of it, which is what the kernel
+/// keeps.
 fn is_cut_to(shown: &str, name: &str) -> bool {
     shown == name || shown.len() == 15 && name.starts_with(shown)
 }
@@ -155,7 +156,7 @@ pub(crate) fn join(
             let mine = |files: &[&str]| process.file.as_deref().is_some_and(|f| files.contains(&f));
             let collected = of_info(process, &info.host, clock);
             if let Some(at) = known.get(&(collected.pid, collected.start_ns)) {
-                // How it ended may have been recorded after its file was written.
+                // The end may have been recorded after its file was written.
                 let row = &mut rows[*at];
                 row.lost = collected.lost.clone();
                 let ended = matches!(collected.ended, ImageEnd::Status(_) | ImageEnd::Signal(_));
@@ -213,7 +214,7 @@ fn otherwise(how: &str) -> ImageEnd {
     })
 }
 
-/// How many processes these images are.
+/// Number of processes that these images belong to.
 pub(crate) fn count(rows: &[ProcessRow]) -> usize {
     count_processes(rows.iter().map(|row| ImageLife {
         // An import has no host; its files are of processes of their own.
@@ -257,7 +258,7 @@ mod tests {
             ("./fixed a b", 20, &collected.ended)
         );
         assert_eq!(both.end_ns, Reading::Is(90));
-        // Another process, program or time, and one whose end is in its file.
+        // Another process, another program, another time, and a process whose end is in its file.
         assert!(!is_same(&row(8, "fixed", (0, 100), unknown()), &collected));
         assert!(!is_same(&row(7, "sh -c fixed", (0, 100), unknown()), &collected));
         assert!(!is_same(&row(7, "fixed", (95, 100), unknown()), &collected));

@@ -52,7 +52,7 @@ impl HasSchema for Overhead {
 
 impl HasSchema for ProcessRow {
     fn schema() -> Value {
-        // It has `exit_status`, null beside its reason where there is none, or `signal`.
+        // It has either `exit_status`, null beside its reason if there is none, or `signal`.
         ObjectSchema::default()
             .plain("host", plain_field(|of: &ProcessRow| &of.host))
             .plain("pid", plain_field(|of: &ProcessRow| &of.pid))

@@ -1,32 +1,33 @@
-//! What ranges of one name caused on devices.
+//! The device work that ranges of one name caused.
 
 use std::collections::BTreeMap;
 
-/// What the ranges of one name caused.
+/// The device work that the ranges of one name caused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RangeEffects {
-    /// How many ranges.
+    /// Number of ranges.
     pub runs: u64,
     /// Time in which at least one was open on a host thread.
     pub host_ns: u64,
     /// Kernels, copies and memsets launched within.
     pub kernels: u64,
-    /// Those that another thread launched.
+    /// The part of `kernels` that another thread launched.
     pub kernels_of_other_threads: u64,
-    /// Time in which at least one of them ran.
+    /// Time in which at least one of the kernels ran, ns.
     pub busy_ns: u64,
     /// Sum of their durations.
     pub sum_ns: u64,
 }
 
-/// Images on devices of the ranges of one name.
+/// The images on devices of the ranges of one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceImage {
-    /// How long each lasted.
+    /// Duration of each image, ns.
     pub times_ns: Vec<u64>,
-    /// Work to which one of them is the shortest that overlaps it on its stream.
+    /// Number of pieces of work for which one of these images is the shortest that overlaps the
+    /// work on its stream.
     pub kernels: u64,
-    /// Sum of its durations.
+    /// Sum of the durations of that work, ns.
     pub kernel_ns: u64,
 }
 
@@ -38,7 +39,7 @@ impl DeviceImage {
     }
 }
 
-/// By name of the range.
+/// Effects by name of the range.
 pub type EffectsByName = BTreeMap<String, RangeEffects>;
-/// By name of the range.
+/// Images by name of the range.
 pub type ImagesByName = BTreeMap<String, DeviceImage>;

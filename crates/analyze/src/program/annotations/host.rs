@@ -14,7 +14,7 @@ use super::effects::{EffectsByName, RangeEffects};
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::{HostSpan, PROFILER_STEP, RankTrace};
 
-/// What the ranges of each name caused; calls of modules have a table of their own.
+/// Finds the effects of the ranges by name; calls of modules have a table of their own.
 pub(super) fn caused(rank: &RankTrace<'_>) -> EffectsByName {
     let ranges: Vec<&HostSpan> = [SpanKind::Annotation, SpanKind::Nvtx]
         .into_iter()
@@ -28,7 +28,7 @@ pub(super) fn caused(rank: &RankTrace<'_>) -> EffectsByName {
     named
 }
 
-/// What ranges caused, those of one key together.
+/// Finds the effects of ranges, joining those with the same key.
 pub(crate) fn caused_by(
     rank: &RankTrace<'_>,
     mut ranges: Vec<&HostSpan>,
@@ -92,9 +92,9 @@ impl Building {
 /// Ranges that have begun and may not be over, by process and thread.
 #[derive(Default)]
 struct Open {
-    /// By process, the thread that names steps.
+    /// The thread that names steps, by process.
     step_threads: FxHashMap<u32, u32>,
-    /// By process and thread: keys and ends.
+    /// Keys and ends of open ranges, by process and thread.
     threads: FxHashMap<(u32, u32), Vec<(u32, u64)>>,
 }
 
@@ -105,8 +105,8 @@ impl Open {
         open.push((key, range.end_ns()));
     }
 
-    /// Keys of the ranges that a call lies in, each once; and whether the call's own
-    /// thread has none of them.
+    /// Keys of the ranges around a call, each once; and whether the call's own thread has none of
+    /// these ranges.
     fn around(&self, call: &HostSpan) -> (Vec<u32>, bool) {
         let own = self.open_on((call.process, call.thread), call.start_ns);
         let mut keys: Vec<u32> = own.collect();

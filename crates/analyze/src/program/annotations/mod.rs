@@ -17,14 +17,14 @@ use tprof_trace::model::SpanKind;
 use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::rank::{Needs, RankTrace};
 
-/// The kind.
+/// The report `annotations`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "annotations",
     about: "GPU time of annotations and NVTX ranges; time by PyTorch module",
     analysis: || boxed(Annotations),
 };
 
-/// What ranges of a rank took and caused, by their names.
+/// Times and effects of a rank's ranges, by name.
 pub struct NamedRanges {
     caused: EffectsByName,
     images: ImagesByName,

@@ -15,7 +15,7 @@ use crate::rank::{HostSpan, RankTrace};
 const NO_MODULES: &str =
     "no calls of modules were recorded (tprof run --modules; torch.profiler: with_modules)";
 
-/// The calls of one module.
+/// The calls of one module, with their effects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModuleTime {
     pub(super) runs: u64,
@@ -27,13 +27,13 @@ pub struct ModuleTime {
     pub(super) busy_ns: u64,
 }
 
-/// By path and class: what `torch.compile` wraps has its wrapper's path.
+/// Times by path and class. A module that `torch.compile` wraps has its wrapper's path.
 pub type TimeByModule = BTreeMap<(String, String), ModuleTime>;
 
 /// Calls of modules that have begun on a thread and are not over.
 type OpenCalls = Vec<(u64, NameId)>;
 
-/// What a rank's modules took.
+/// Measures the modules of a rank.
 pub(super) fn times(rank: &RankTrace<'_>) -> TimeByModule {
     let calls = rank.module_calls();
     let mut sums: FxHashMap<NameId, ModuleTime> = FxHashMap::default();
@@ -72,7 +72,7 @@ pub(super) struct ModulesOfRank<'a> {
     pub has_work: bool,
 }
 
-/// One row for each module and rank.
+/// The table with one row for each module and rank.
 pub(super) fn table<'a>(parts: impl Iterator<Item = ModulesOfRank<'a>>) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),

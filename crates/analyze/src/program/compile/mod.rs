@@ -1,7 +1,7 @@
-//! `compile`: what `torch.compile` did, from PyTorch's own structured log of it.
+//! `compile`: the activity of `torch.compile`, from PyTorch's own structured log of it.
 //!
-//! Figures are PyTorch's; nothing here is sampled. A run without such a log has no tables, and
-//! states how to get one.
+//! The figures are PyTorch's; nothing here is sampled. A run without such a log has no tables, and
+//! the report states how to get one.
 
 mod breaks;
 mod code_tables;
@@ -19,14 +19,14 @@ pub(crate) use breaks::gaps;
 use per_rank::RankCompiled;
 use tprof_trace::model::SpanKind;
 
-/// The kind.
+/// The report `compile`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "compile",
     about: "torch.compile: time by phase, graph breaks, recompilations",
     analysis: || boxed(Compile),
 };
 
-/// What `torch.compile` did.
+/// Reads logs of `torch.compile`.
 struct Compile;
 
 impl Analysis for Compile {
@@ -52,7 +52,7 @@ impl Analysis for Compile {
         tables.extend(tables::all(&parts));
         tables.extend(code_tables::all(&parts));
         if parts.iter().all(|(_, part)| part.logs.is_empty()) {
-            // One states for all how to get a log.
+            // One table states for all of them how to get a log.
             tables.iter_mut().skip(1).for_each(|table| table.view = View::Data);
         }
         let notes = parts.iter().flat_map(|(_, part)| part.problems.clone()).collect();

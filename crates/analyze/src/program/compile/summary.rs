@@ -58,7 +58,7 @@ fn row(at: &RankContext, part: &RankCompiled) -> Vec<Cell> {
         let sum = (!known.is_empty()).then(|| known.iter().sum::<u64>().saturating_mul(1000));
         Cell::known(sum, NO_FIGURE)
     };
-    // Of the code itself: which compilation it is of is not always known.
+    // Counts from the code itself: it is not always known which compilation that belongs to.
     let kernels = |is: &dyn Fn(KernelLanguage) -> bool| {
         let count = part.kernels.iter().filter(|one| is(one.language)).count();
         Cell::known(part.has_code.then_some(count), NO_CODE)

@@ -1,4 +1,4 @@
-//! The tables of `compile` beside that of ranks: what was compiled, and what was not.
+//! The tables of `compile` besides that of ranks: code that was compiled, and code that was not.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use super::words::{
 };
 use crate::document::{Cell, Column, RankContext, Table, Unit};
 
-/// All of them, in the order of a reader.
+/// All tables, in the order in which they are read.
 pub(super) fn all(parts: &CompiledParts) -> Vec<Table> {
     vec![frames(parts), graph_breaks(parts), recompiles(parts), uncompiled(parts)]
 }

@@ -13,22 +13,22 @@ pub use ranges::Range;
 use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::rank::{Needs, RankTrace};
 
-/// The kind.
+/// The report `counters`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "counters",
     about: "quantities over time, hardware counters by operator",
     analysis: || boxed(Counters),
 };
 
-/// Counters.
+/// Counters over time and by range.
 pub struct Counters;
 
-/// A rank's counters.
+/// The counters of a rank.
 #[derive(Clone, Debug, Default)]
 pub struct RankCounters {
-    /// Quantities over time.
+    /// Counters over the whole time.
     pub gauges: BTreeMap<GaugeKey, Gauge>,
-    /// The same of each step in which they were read, by its number.
+    /// Counters in each step in which they were read, by the step's number.
     pub by_step: BTreeMap<(GaugeKey, u64), Gauge>,
     /// Readings that are infinite or not a number, which the others leave out: how many.
     pub not_finite: BTreeMap<GaugeKey, u64>,

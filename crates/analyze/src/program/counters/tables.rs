@@ -30,7 +30,7 @@ pub(super) fn body(parts: &[(RankContext, RankCounters)]) -> Body {
         .filter_map(|(at, part)| part.unmatched.as_ref().map(|why| format!("{}: {why}", at.label)));
     let notes = notes.chain(parts.iter().flat_map(not_finite)).collect();
     let mut tables = vec![by_operator(parts), ranges(parts)];
-    // What there is comes first.
+    // Tables with rows come first.
     let has_ranges = parts.iter().any(|(_, part)| !part.ranges.is_empty());
     let place = if has_ranges { tables.len() } else { 0 };
     let of_gauges = [numbers, bytes].into_iter().filter(|table| !table.rows.is_empty());
@@ -43,7 +43,7 @@ pub(super) fn body(parts: &[(RankContext, RankCounters)]) -> Body {
     Body { tables, notes }
 }
 
-/// Which counters had readings that their rows leave out.
+/// Notes which counters had readings that their rows leave out.
 fn not_finite((at, part): &(RankContext, RankCounters)) -> impl Iterator<Item = String> {
     part.not_finite.iter().map(|((name, ..), count)| {
         let count = units::count(*count);

@@ -1,8 +1,9 @@
-//! Which runs of operators count, and the time that each took itself.
+//! Decides which runs of operators count, and measures the time that each took itself.
 //!
-//! Operators lie within each other, and so do their formulas: `aten::linear` calls `aten::addmm`. One
-//! counts unless an operator within it counts of its level ([`Level`]) or a higher one. What a
-//! run launched, and its host time, are its own but for those of the runs within it that count.
+//! Operators lie within each other, and so do their formulas: `aten::linear` calls `aten::addmm`.
+//! An operator counts unless an operator within it counts that has its level ([`Level`]) or a
+//! higher one. The launches and the host time of a run are its own, except for those of the runs
+//! within it that count.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::flops::{self, Count, Level, WhyUncounted, Work};
@@ -10,7 +11,7 @@ use tprof_trace::model::{NameId, SpanKind};
 
 use crate::rank::{CallTree, Class, RankTrace, WorkKind};
 
-/// No run.
+/// The index that stands for no run.
 const NONE: u32 = u32::MAX;
 
 /// An operator with its inputs.
@@ -24,17 +25,17 @@ pub(super) struct SizedOperator {
 /// One run of an operator that counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CountedRun {
-    /// Its span in the rank's operator tree.
+    /// Index of its span in the rank's operator tree.
     pub at: u32,
-    /// Of [`CountedRuns::shapes`].
+    /// Index in [`CountedRuns::shapes`].
     pub shape: u32,
-    /// Host time without that of runs within it that count.
+    /// Host time without that of runs within it that count, ns.
     pub host_ns: u64,
     /// Sum of the durations of what it launched.
     pub device_ns: u64,
     /// Kernels, copies and memsets that it launched.
     pub launched: u32,
-    /// The longest of them, and how long.
+    /// The longest of its kernels: its duration in ns, and its name.
     pub longest: Option<(u64, NameId)>,
     /// Something of that crossed the bus between host and device.
     pub crosses: bool,
@@ -52,27 +53,28 @@ pub(super) struct Uncounted {
 #[derive(Debug, Default)]
 pub(super) struct CountedRuns {
     pub shapes: Vec<SizedOperator>,
-    /// In the order of their spans.
+    /// The runs in the order of their spans.
     pub runs: Vec<CountedRun>,
-    /// By operator: why it does not count, none where only operators within it do.
+    /// Runs that do not count, by operator and reason; `None` as the reason if only operators
+    /// within it count.
     pub uncounted: FxHashMap<(NameId, Option<WhyUncounted>), Uncounted>,
     /// Device work that no operator launched, or with no recorded launch, but for collectives: how
     /// much, and how long.
     pub unowned: (u64, u64),
-    /// Of each device, how long work of runs that count ran there.
+    /// Device time of runs that count, by device, ns.
     pub devices: FxHashMap<u32, u64>,
-    /// Of each piece of the rank's work, the run that launched it.
+    /// For each piece of the rank's work: the run that launched it.
     pub run_of_work: Vec<Option<u32>>,
     /// Operators in the file.
     pub operators: u64,
-    /// Whether one of them has sizes of its inputs.
+    /// Whether any operator has sizes of its inputs.
     pub has_sizes: bool,
 }
 
-/// What a span counts as.
+/// The role of a span in the count.
 #[derive(Clone, Copy)]
 enum CountedAs {
-    /// Not an operator, or one that does nothing itself.
+    /// The span is not an operator, or one that does nothing itself.
     Nothing,
     Shape(u32),
     Unread(WhyUncounted),
@@ -87,7 +89,7 @@ pub(super) fn of(rank: &RankTrace<'_>, tree: &CallTree) -> CountedRuns {
         _ => None,
     };
     let counts = |at: usize| level(at).is_some_and(|own| within[at] < Some(own));
-    // Of each span, the innermost run that counts around it, itself included.
+    // For each span: the innermost run that counts around it, itself included.
     let mut owner = vec![NONE; tree.spans.len()];
     let mut runs: Vec<CountedRun> = Vec::new();
     for at in 0..tree.spans.len() {
@@ -116,14 +118,14 @@ pub(super) fn of(rank: &RankTrace<'_>, tree: &CallTree) -> CountedRuns {
     counted
 }
 
-/// What the runs that count have to do, by their spans in a tree.
+/// The work of the runs that count, each with its span's index in a tree.
 pub(crate) fn counted_work(rank: &RankTrace<'_>, tree: &CallTree) -> Vec<(u32, Work)> {
     let counted = of(rank, tree);
     let work = |run: &CountedRun| (run.at, counted.shapes[run.shape as usize].work);
     counted.runs.iter().map(work).collect()
 }
 
-/// What each span counts as; every text of arguments is read once.
+/// Reads the role of each span; every text of arguments is parsed once.
 fn read(rank: &RankTrace<'_>, tree: &CallTree, counted: &mut CountedRuns) -> Vec<CountedAs> {
     let mut known: FxHashMap<(NameId, NameId), CountedAs> = FxHashMap::default();
     let shapes = &mut counted.shapes;
@@ -155,7 +157,7 @@ fn read(rank: &RankTrace<'_>, tree: &CallTree, counted: &mut CountedRuns) -> Vec
     reads
 }
 
-/// Of each span, the highest level of those within it.
+/// For each span: the highest level of the spans within it.
 fn levels_within(
     tree: &CallTree,
     reads: &[CountedAs],

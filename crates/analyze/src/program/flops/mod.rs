@@ -27,14 +27,14 @@ pub(crate) use rates::{
 pub(crate) use roof::RoofBound;
 pub use sums::RankFlops;
 
-/// `tprof report flops`.
+/// The report `flops`.
 pub const FLOPS: DocumentKind = DocumentKind {
     name: "flops",
     about: "operations and bytes by operator, module, step; MFU and HFU",
     analysis: || boxed(FlopsReport::<false>),
 };
 
-/// `tprof report roofline`.
+/// The report `roofline`.
 pub const ROOFLINE: DocumentKind = DocumentKind {
     name: "roofline",
     about: "operators' rates against the device's peaks, and their bounds",

@@ -13,19 +13,19 @@ use crate::rank::RankTrace;
 /// A run of an operator that counts.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelledRun {
-    /// Its thread.
+    /// Index of its thread.
     pub thread: u32,
-    /// When it lasted on the host.
+    /// The time of the run on the host.
     pub interval: Interval,
-    /// What it had to do.
+    /// The work that it had to do.
     pub work: Work,
-    /// Sizes of its product, if it is one of matrices.
+    /// Sizes of its product, if it is a product of matrices.
     pub sizes: Option<ProductSizes>,
     /// The last size of its first tensor.
     pub last_size: Option<u64>,
-    /// It belongs to a forward pass that is done again.
+    /// Whether it belongs to a forward pass that is done again.
     pub recomputes: bool,
-    /// Own host time.
+    /// Host time without that of other runs within it, ns.
     pub host_ns: u64,
     /// Time of what it launched.
     pub device_ns: u64,
@@ -50,12 +50,12 @@ impl ModelledRun {
         self.least.memory_ns
     }
 
-    /// The peak of its operations: `tf32`; empty where that is not known.
+    /// The peak for its type: `tf32`; empty if unknown.
     pub fn peak(&self) -> &'static str {
         self.least.peak
     }
 
-    /// What takes longer at the device's peaks.
+    /// The limit of the device that bounds the run.
     pub fn bound(&self) -> Option<RoofBound> {
         RoofBound::modelled(&self.least).filter(|_| !self.crosses)
     }
@@ -64,16 +64,16 @@ impl ModelledRun {
 /// The runs of a rank.
 #[derive(Debug, Default)]
 pub(crate) struct Modelled {
-    /// In order of threads and starts.
+    /// The runs, in order of threads and starts.
     pub runs: Vec<ModelledRun>,
-    /// Of each piece of the rank's work, its run.
+    /// For each piece of the rank's work: its run.
     pub run_of_work: Vec<Option<u32>>,
-    /// Of the device, where they are known.
+    /// Peaks of the device, if they are known.
     pub peaks: Option<Peaks>,
 }
 
 impl Modelled {
-    /// Of a rank with operators, calls and work.
+    /// Models a rank with operators, calls and work.
     pub fn of(rank: &RankTrace<'_>) -> Modelled {
         let tree = rank.operator_tree();
         let counted = super::count::of(rank, tree);

@@ -1,4 +1,4 @@
-//! What the operators of a rank had to do, by training step and by module.
+//! Work of a rank's operators by training step and by module.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::roof::LeastTime;
 use super::sums::{FlopSums, ModuleSums, StepSums};
 use crate::rank::{CallTree, Moment, RankTrace, Step, enclosing, nesting_order, parents, step_at};
 
-/// Of each training step.
+/// Sums of each training step.
 pub(super) fn steps<'c>(
     rank: &RankTrace<'_>,
     tree: &CallTree,
@@ -39,7 +39,7 @@ pub(super) fn steps<'c>(
     steps.iter().zip(sums).map(one).collect()
 }
 
-/// Of each module; a backward operator belongs to that of its forward one.
+/// Sums of each module; a backward operator belongs to the module of its forward one.
 pub(super) fn modules<'c>(
     rank: &RankTrace<'_>,
     tree: &CallTree,

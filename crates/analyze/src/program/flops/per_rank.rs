@@ -1,4 +1,4 @@
-//! What the operators of one rank had to do: by size, kernel, step and module.
+//! Work of one rank's operators: by size, kernel, step and module.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -75,14 +75,14 @@ pub(super) fn of_rank(rank: &RankTrace<'_>, at: &RankContext, options: &Options)
     sums
 }
 
-/// Name and memory of the device on which most of it ran.
+/// Name and memory of the device on which most of the work ran.
 pub(super) fn device(rank: &RankTrace<'_>, counted: &CountedRuns) -> Option<(String, Option<u64>)> {
     let most = counted.devices.iter().max_by_key(|(device, time)| (**time, Reverse(**device)))?;
     let device = rank.file.devices().iter().find(|device| device.device == *most.0)?;
     Some((rank.name(device.name).to_owned(), device.memory_bytes))
 }
 
-/// Those of the device, or the given ones; the host has only given ones.
+/// The given peaks, or those of the device; the host has only given ones.
 pub(super) fn peaks(
     device: Option<&(String, Option<u64>)>,
     counted: &CountedRuns,
@@ -95,8 +95,8 @@ pub(super) fn peaks(
     }
 }
 
-/// Of each shape, how long one run takes at least; nothing known where it ran on the host of a
-/// rank with a device.
+/// The least time of one run of each shape; unknown if the run was on the host of a rank with a
+/// device.
 pub(super) fn least_times(
     rank: &RankTrace<'_>,
     counted: &CountedRuns,

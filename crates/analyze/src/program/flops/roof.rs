@@ -1,4 +1,4 @@
-//! How long work takes at least on a device, and what bounds it.
+//! The least time of work on a device, and what bounds it.
 
 use tprof_facts::flops::Work;
 use tprof_facts::flops::peaks::Peaks;
@@ -12,16 +12,16 @@ pub(super) const NO_BYTES: &str =
 /// The least time that some work takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct LeastTime {
-    /// For its operations, ns; none where the peak of its type is not known.
+    /// Least time of its operations, ns; `None` if the peak of its type is unknown.
     pub compute_ns: Option<f64>,
-    /// For its bytes, ns.
+    /// Least time of its bytes, ns.
     pub memory_ns: Option<f64>,
-    /// The peak of its type.
+    /// Name of the peak of its type.
     pub peak: &'static str,
 }
 
 impl LeastTime {
-    /// Of one run.
+    /// The least time of one run.
     pub fn of(work: &Work, peaks: &Peaks, tf32: bool) -> LeastTime {
         let compute = peaks.compute(work, tf32);
         let compute_ns = match work.needed {
@@ -37,13 +37,13 @@ impl LeastTime {
         Some(self.compute_ns?.max(self.memory_ns?))
     }
 
-    /// Of so many runs.
+    /// The least time of this many runs.
     pub fn times(self, runs: u64) -> LeastTime {
         let all = |one: Option<f64>| one.map(|one| one * runs as f64);
         LeastTime { compute_ns: all(self.compute_ns), memory_ns: all(self.memory_ns), ..self }
     }
 
-    /// Of these and others of the same kind.
+    /// The sum with other work of the same kind.
     pub fn plus(self, other: LeastTime) -> LeastTime {
         let sum = |a: Option<f64>, b: Option<f64>| Some(a? + b?);
         LeastTime {
@@ -54,16 +54,16 @@ impl LeastTime {
     }
 }
 
-/// What bounds runs of an operator.
+/// The limit that bounds the runs of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RoofBound {
-    /// Operations a second.
+    /// Operations per second of the device.
     Compute,
     /// Bytes a second of the device's memory.
     Memory,
     /// The host takes longer to begin it than the device to do it.
     Launch,
-    /// It waits for other ranks, or for links to them.
+    /// The run waits for other ranks, or for links to them.
     Communication,
     /// Bytes cross the bus between host and device.
     Bus,
@@ -80,7 +80,7 @@ impl RoofBound {
         }
     }
 
-    /// Of work that takes at least so long.
+    /// The limit of work that takes at least this time.
     pub(super) fn modelled(least: &LeastTime) -> Option<RoofBound> {
         let (compute, memory) = (least.compute_ns?, least.memory_ns?);
         Some(if compute >= memory { RoofBound::Compute } else { RoofBound::Memory })

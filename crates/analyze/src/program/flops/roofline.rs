@@ -17,7 +17,7 @@ const CROSSES: &str = "its bytes cross the bus between host and device: see `rep
 const NO_LEAST: &str = "the least time of a collective is not known";
 const NO_OPERATIONS: &str = "it has no operations of its own";
 
-/// All tables.
+/// All tables of the report.
 pub(super) fn body(parts: &[(RankContext, RankFlops)]) -> Body {
     let rows = joined(parts);
     let mut all_notes = notes(parts);
@@ -63,7 +63,7 @@ fn why(row: &Row, has_peaks: bool, has_work: bool) -> &'static str {
     }
 }
 
-/// One row for each operator with its sizes.
+/// The table with one row for each operator with its sizes.
 fn points(parts: &[(RankContext, RankFlops)], rows: &[(SizesKey, Row)]) -> Table {
     let columns = vec![
         Column::new("time_ns", "time", Unit::Duration),
@@ -104,7 +104,7 @@ fn points(parts: &[(RankContext, RankFlops)], rows: &[(SizesKey, Row)]) -> Table
     let collectives = collectives(parts);
     let of_operators = rows.iter().map(|(_, row)| row.timed().0);
     let of_collectives = collectives.iter().map(|(_, sums)| sums.time_ns);
-    // What of an operator ran on the host of a rank with a device is beside its time there.
+    // On a rank with a device, an operator's time on the host is shown beside its time there.
     let is_shown = |row: &Row| row.launched > 0 || !has_work;
     let all: u64 = of_operators
         .zip(rows)
@@ -171,7 +171,7 @@ fn collectives(parts: &[(RankContext, RankFlops)]) -> Vec<(Collective, Collectiv
     for (what, sums) in parts.iter().flat_map(|(_, part)| &part.collectives) {
         all.entry(what).or_default().add(sums);
     }
-    // A run of collectives without operators has a report of its own.
+    // A run with collectives and without operators has a report of its own.
     let any = parts.iter().any(|(_, part)| !part.rows.is_empty());
     all.into_iter().filter(|_| any).map(|(what, sums)| (what.clone(), sums)).collect()
 }

@@ -55,7 +55,7 @@ pub(super) fn notes(parts: &[(RankContext, RankFlops)]) -> Vec<String> {
     notes
 }
 
-/// All tables.
+/// All tables of the report.
 pub(super) fn body(parts: &[(RankContext, RankFlops)]) -> Body {
     let rows = joined(parts);
     let tables = vec![
@@ -69,7 +69,7 @@ pub(super) fn body(parts: &[(RankContext, RankFlops)]) -> Body {
     Body { tables, notes: notes(parts) }
 }
 
-/// Of model and hardware: without and with what is done again.
+/// Utilization of model and hardware: without and with recomputed work.
 fn utilizations(part: &RankFlops, sums: &FlopSums, wall_ns: u64) -> [Cell; 2] {
     let of_peaks = |share: Option<f64>| Cell::known(part.peaks.and(share), NO_PEAKS);
     sums.utilizations(part.devices, wall_ns).map(of_peaks)
@@ -130,7 +130,7 @@ fn ranks(parts: &[(RankContext, RankFlops)]) -> Table {
     table
 }
 
-/// By operator and sizes.
+/// The table by operator and sizes.
 fn operators(parts: &[(RankContext, RankFlops)], rows: &[(SizesKey, Row)]) -> Table {
     let columns = vec![
         Column::new("tflops", "TFLOP", Unit::Text),

@@ -1,4 +1,4 @@
-//! What each operator of a rank cost: its own host time, and what it launched.
+//! Measures the cost of each operator of a rank: its own host time, and the work that it launched.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SpanKind};
@@ -10,8 +10,8 @@ use crate::rank::{CallTree, TreeSpan};
 
 /// Costs by operator, and by operator and the kernels that one run of it launched.
 ///
-/// A call belongs to the innermost operator around it on its thread. What it
-/// launched is a kernel, a copy or a memset.
+/// A call belongs to the innermost operator around it on its thread. Launched work is a kernel, a
+/// copy or a memset.
 pub(super) fn count(rank: &RankTrace, tree: &CallTree) -> OperatorCosts {
     let mut costs: FxHashMap<NameId, Cost> = FxHashMap::default();
     add_host_time(tree, &mut costs);

@@ -1,9 +1,8 @@
 //! `get_aten_op_kernels_and_delay` as Holistic Trace Analysis 0.5.0 computes it.
 //!
-//! Only operators named `aten::…` and calls named like kernel launches count. A
-//! launch goes to the operator that began last among those of all threads that
-//! last from before the call to after it; operators of one thread, name and start
-//! count as one.
+//! Only operators named `aten::…` and calls named like kernel launches count. A launch goes to the
+//! operator that began last among those of all threads that last from before the call to after it.
+//! Operators with the same thread, name and start count as one.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::calls::function;

@@ -14,7 +14,7 @@ use crate::program::flops::operator_rates;
 use crate::rank::{Needs, RankTrace};
 use costs::OperatorCosts;
 
-/// The kind.
+/// The report `operators`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "operators",
     about: "host time of operators, the kernels they launch, launch delays",

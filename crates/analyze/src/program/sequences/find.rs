@@ -1,4 +1,4 @@
-//! Which kernels the runs of an operator launched, in the order in which they ran.
+//! Finds the kernels that the runs of an operator launched, in the order in which they ran.
 
 use std::borrow::Cow;
 
@@ -13,15 +13,15 @@ use crate::rank::RankTrace;
 /// Fewest kernels of a sequence that is kept: one or two are no pattern.
 pub const FEWEST_KERNELS: usize = 3;
 
-/// Which runs of operators count.
+/// Chooses the runs of operators that count.
 #[derive(Clone, Copy, Debug)]
 pub enum Roots<'a> {
     /// Each operator that no other operator called.
     Outermost,
     /// Operators with this in their name that no such operator called.
     Containing(&'a str),
-    /// As Holistic Trace Analysis has it: spans with this in their name, at the
-    /// least depth at which one is found anywhere.
+    /// As Holistic Trace Analysis does it: spans with this in their name, at the least depth at
+    /// which one is found anywhere.
     Shallowest(&'a str),
 }
 

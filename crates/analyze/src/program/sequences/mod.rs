@@ -22,7 +22,7 @@ use crate::document::{
 };
 use crate::rank::{HostSpan, Needs, RankTrace};
 
-/// The kind.
+/// The report `sequences`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "sequences",
     about: "kernels that operators launch in a row, most frequent first",
@@ -35,14 +35,14 @@ const HTA_OPERATOR: &str = "aten::linear";
 /// Frequent sequences of kernels.
 pub struct Sequences;
 
-/// How often a sequence ran, and for how long.
+/// Number and durations of the runs of a sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pattern {
-    /// Runs of its operator that launched it.
+    /// Number of the operator's runs that launched it.
     pub runs: u64,
-    /// Sum of the durations of its kernels, copies and memsets.
+    /// Sum of the durations of its kernels, copies and memsets, ns.
     pub device_ns: u64,
-    /// Sum of the durations of those runs on the host.
+    /// Sum of the durations of those runs on the host, ns.
     pub host_ns: u64,
 }
 
@@ -54,7 +54,7 @@ impl Pattern {
     }
 }
 
-/// By operator and kernels, joined by ` | `.
+/// Patterns by operator and by kernels, joined by ` | `.
 pub type Patterns = BTreeMap<(String, String), Pattern>;
 
 impl Analysis for Sequences {

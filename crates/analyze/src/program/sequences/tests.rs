@@ -4,7 +4,7 @@ use super::*;
 use crate::fixture::Fixture;
 use tprof_trace::model::{Kernel, Span, SpanKind};
 
-/// A block (annotation) with two runs of `mlp`, each of which calls `aten::linear`
+/// A file with a block (annotation) with two runs of `mlp`, each of which calls `aten::linear`
 /// (three kernels) and launches one more; and one `aten::linear` outside.
 fn file() -> TraceFile {
     let mut trace = Fixture::new();

@@ -1,4 +1,4 @@
-//! What ran, as a key that is cheap to compare.
+//! Names of work as keys that are cheap to compare.
 
 use std::borrow::Cow;
 
@@ -6,15 +6,15 @@ use tprof_trace::model::NameId;
 
 use crate::rank::{RankTrace, Work, WorkKind};
 
-/// What ran: its name, and its kind for a copy that has none.
+/// The name of the work, and its kind for a copy without a name.
 pub type WorkName = (NameId, WorkKind);
 
-/// What a piece of work ran.
+/// The key of a piece of work.
 pub fn work_name(work: &Work) -> WorkName {
     (work.name, work.kind)
 }
 
-/// Its name.
+/// The displayed name of a key.
 pub fn name_of<'a>(rank: &RankTrace<'a>, (name, kind): WorkName) -> Cow<'a, str> {
     rank.name_of_work(name, kind)
 }

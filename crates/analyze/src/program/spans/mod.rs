@@ -1,8 +1,9 @@
 //! `spans`: time, allocations and operations of the spans that a program names itself.
 //!
-//! What a span's thread allocated between its push and its pop is exact: both lie in the ring of
-//! that thread, in order with its allocations, or carry what it has counted. What the thread did
-//! then is from records of its switches, and from samples; what it launched, by correlation.
+//! The allocations of a span's thread between its push and its pop are exact: both are in the ring
+//! of that thread, in order with its allocations, or carry the thread's counts. The thread's
+//! activity in that time comes from records of its switches, and from samples; the work that it
+//! launched, from correlations.
 
 mod allocated;
 mod bounded;
@@ -21,14 +22,14 @@ use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed}
 use crate::rank::{Needs, RankTrace};
 use sums::SumsByName;
 
-/// The kind.
+/// The report `spans`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "spans",
     about: "spans of the program's own: time, allocations, FLOP/s",
     analysis: || boxed(Spans),
 };
 
-/// `tprof report spans`.
+/// Spans of the program: `tprof report spans`.
 struct Spans;
 
 impl Analysis for Spans {

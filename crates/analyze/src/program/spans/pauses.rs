@@ -7,7 +7,7 @@ use super::find::OwnSpan;
 
 pub(super) const PAUSED: &str = "recording was off for a part of a span";
 
-/// When recording was switched off, by process; none is of the whole run.
+/// The times in which recording was switched off, by process; `None` is for the whole run.
 pub(super) struct Pauses {
     at: Vec<(Option<ProcessIndex>, u64)>,
 }

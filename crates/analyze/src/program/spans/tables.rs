@@ -32,7 +32,7 @@ pub(super) fn body(parts: Vec<(RankContext, SumsByName)>) -> Body {
     Body { tables: vec![spans, slowest, by_rank], notes: Vec::new() }
 }
 
-/// Whether any span has operations, bytes, work that it launched, and a known peak of memory.
+/// Whether any span has operations, bytes, launched work, and a known peak of memory.
 #[derive(Clone, Copy)]
 struct ShownColumns {
     flops: bool,
@@ -205,7 +205,7 @@ fn slowest(parts: &[(RankContext, SumsByName)]) -> Table {
         }
     }
     all.sort_by_key(|(_, _, one)| (Reverse(one.duration_ns), one.start_ns));
-    // As options take it, to a microsecond.
+    // The moment as options take it, to a microsecond.
     let typed = |us: u64| format!("{}.{:06}s", us / 1_000_000, us % 1_000_000);
     for (at, name, one) in all {
         let end_ns = one.start_ns.saturating_add(one.duration_ns);

@@ -22,7 +22,7 @@ use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed}
 use crate::program::flops::use_of_steps;
 use crate::rank::{Needs, RankTrace, WINDOW_NEEDS};
 
-/// The kind.
+/// The report `steps`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "steps",
     about: "step times, their spread, outliers, where warm-up ends",
@@ -39,7 +39,7 @@ impl Analysis for Steps {
 
     fn needs(&self, options: &Options) -> Needs {
         let needs = WINDOW_NEEDS | Needs::spans(SpanKind::Nvtx) | Needs::COMPILE;
-        // A person does not see the columns that need them, which are most of a trace.
+        // The columns that need them are not displayed, and they are most of a trace.
         match options.data {
             true => needs | Needs::OPERATORS,
             false => needs,

@@ -42,8 +42,8 @@ pub(super) fn body(parts: &[(RankContext, JudgedSteps)], data: bool) -> Body {
     Body { tables, notes: notes(parts) }
 }
 
-/// Where steps come from, what else would have given some, and which batches are in none. Ranks that
-/// have the same of it share a note.
+/// Notes on the source of steps, on other sources, and on batches in no step. Ranks with the same
+/// text share a note.
 fn notes(parts: &[(RankContext, JudgedSteps)]) -> Vec<String> {
     let mut notes: Vec<(String, Vec<&str>)> = Vec::new();
     for (at, judged) in parts {
@@ -71,7 +71,7 @@ fn of_rank(judged: &JudgedSteps) -> Vec<String> {
     let would_give =
         (!others.is_empty()).then(|| format!("--steps-from would give {}", others.join(", ")));
     let mut notes: Vec<String> = match (source, would_give) {
-        // That they are an estimate is a note of each report that reads them.
+        // Each report that reads inferred steps notes that they are an estimate.
         (StepSource::Inferred, would_give) => would_give.into_iter().collect(),
         (_, Some(would_give)) => vec![format!("steps are {}; {would_give}", source.described())],
         (_, None) => vec![format!("steps are {}", source.described())],
@@ -281,7 +281,7 @@ fn each(parts: &[(RankContext, JudgedSteps)]) -> Table {
     table
 }
 
-/// What each step's time was for on devices, for programs.
+/// The table of each step's device time, for programs.
 fn device_time(parts: &[(RankContext, JudgedSteps)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),

@@ -1,4 +1,4 @@
-//! Steps of a host that is ahead of its device.
+//! Tests with steps of a host that is ahead of its device.
 
 use tprof_facts::Clock;
 use tprof_trace::model::{Kernel, Span, SpanKind};

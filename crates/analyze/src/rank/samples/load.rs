@@ -13,22 +13,22 @@ use super::unsampled_share::UnsampledShare;
 use super::unsampled_waits::{self, ShortWaits};
 use super::waits::wait_of;
 
-/// A file's samples.
+/// The CPU samples of a file.
 #[derive(Debug, Default)]
 pub struct CpuTrace {
-    /// Functions.
+    /// The functions of all stacks.
     pub names: FunctionTable,
     /// Stretches, in no order.
     pub stretches: Vec<Stretch>,
     /// First and last time of a sample.
     pub extent_ns: Option<(u64, u64)>,
-    /// Rows read.
+    /// Number of rows read.
     pub rows: u64,
-    /// What stacks consist of.
+    /// The functions and lines of each stack.
     stacks: HashMap<(ProcessIndex, StackId), Stack>,
 }
 
-/// Of a sample without a stack.
+/// The stack of a sample that has none.
 static NO_STACK: Stack = Stack { functions: Vec::new(), lines: Vec::new(), inlined: 0, cut: false };
 
 type SampleKey = (ProcessIndex, ThreadIndex, StackId, ThreadState);
@@ -43,18 +43,18 @@ struct SampleSums {
 }
 
 impl CpuTrace {
-    /// Reads a file.
+    /// Reads the samples of a file.
     pub fn load(file: &TraceFile) -> CpuTrace {
         CpuTrace::load_where(file, |_| true)
     }
 
-    /// What a stack consists of.
+    /// The functions and lines of a stack.
     pub(crate) fn stack(&self, process: ProcessIndex, stack: StackId) -> &Stack {
         self.stacks.get(&(process, stack)).unwrap_or(&NO_STACK)
     }
 
-    /// What a row of a thread with this stack and state counts as; `None` of a stack that was
-    /// not among the rows that were read.
+    /// The part that a row of a thread with this stack and state counts as; `None` for a stack that
+    /// was not among the rows that were read.
     pub(crate) fn part(
         &self,
         process: ProcessIndex,
@@ -64,7 +64,7 @@ impl CpuTrace {
         self.part_by(Part::of, process, stack, state)
     }
 
-    /// The same of a thread that drives a rank.
+    /// The part of a row of a thread that drives a rank.
     pub(crate) fn driver_part(
         &self,
         process: ProcessIndex,
@@ -86,7 +86,7 @@ impl CpuTrace {
         Some(part_of(state, functions, &self.names))
     }
 
-    /// What a row of a thread with this stack did, or waited for.
+    /// The state of a thread with this stack, with its waits separated by cause.
     pub(crate) fn state(
         &self,
         process: ProcessIndex,

@@ -21,6 +21,6 @@ pub use stretch::Stretch;
 pub use unsampled_share::UnsampledShare;
 pub use waits::word;
 
-/// What to do where a run has no samples.
+/// The advice if a run has no samples.
 pub(crate) const NO_SAMPLES: &str = "the run has no CPU samples: record with --activities cpu (`tprof doctor` checks what it \
      needs)";

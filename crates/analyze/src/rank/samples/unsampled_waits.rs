@@ -1,16 +1,16 @@
 //! Short waits without a sample.
 //!
-//! A thread's stack is sampled as it leaves its processor, but not each time; long
-//! waits are read while they last, short ones are not. Of a thread that
-//! leaves often (two that contend for Python's lock do so hundreds of times a
-//! second) most short waits are without a stack, and those with one are a sample of
-//! them. So that time gets their causes, in proportion: an estimate, with its error.
+//! A thread's stack is sampled as it leaves its processor, but not each time; long waits are read
+//! while they last, short ones are not. If a thread leaves often (two that contend for Python's
+//! lock do so hundreds of times a second), most short waits are without a stack, and those with one
+//! are a sample of them. So their causes are given to all that time, in proportion: an estimate,
+//! with its error.
 //!
-//! How long each wait lasted is known of all of them, and waits of one place are alike: two sleeps
-//! in a loop differ more by their place than in themselves. So a wait gets the causes of sampled
-//! ones of about its length. Where few of them were sampled, those of other lengths count as one
-//! more: on a busy machine that is what decides between a place that was read twice and one that
-//! was never read at that length.
+//! The length of each wait is known, and waits at one place are alike: two sleeps in a loop differ
+//! more by their place than among themselves. So a wait gets the causes of sampled waits of about
+//! its length. If few of those were sampled, the waits of other lengths together count as one more:
+//! on a busy machine, that decides between a place that was read twice and one that was never read
+//! at that length.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, Sample, ThreadIndex, ThreadState};
@@ -25,9 +25,9 @@ const ADDED_NS: u64 = 1_000_000;
 
 /// Fewer waits of a thread do not represent the others.
 const LEAST_SEEN: u64 = 10;
-/// As how many of a length the sampled waits of all lengths count.
+/// Number of waits of a length that the sampled waits of all lengths count as.
 const ALL_COUNT_AS: u64 = 1;
-/// What a share of 1 is as an integer.
+/// The integer that stands for a share of 1.
 const WHOLE: f64 = (1_u64 << 53) as f64;
 
 /// Alike that are no longer, by length.
@@ -37,9 +37,9 @@ pub(super) struct ShortWaits([WaitsOfLength; LENGTHS]);
 /// Alike of about one length.
 #[derive(Clone, Copy, Debug, Default)]
 struct WaitsOfLength {
-    /// Their time.
+    /// Time of the waits, ns.
     ns: u64,
-    /// How many rows.
+    /// Number of rows.
     count: u64,
 }
 
@@ -68,7 +68,7 @@ impl ShortWaits {
     }
 }
 
-/// Which length a wait of a millisecond and more has.
+/// The class of lengths that a wait belongs to; a millisecond and more is the last.
 fn length(ns: u64) -> usize {
     let halves = 2.0 * (ns as f64 / ADDED_NS as f64).log2();
     (1 + halves as usize).min(LENGTHS - 1)
@@ -81,8 +81,8 @@ struct ThreadWaits {
     unseen: Vec<usize>,
 }
 
-/// Gives the time of waits without a sample to sampled ones of the same thread. `shorts` has
-/// of each stretch how much of it is short. Sums of a thread stay as they are.
+/// Adds the time of waits without a sample to sampled ones of the same thread. `shorts` has the
+/// short waits of each stretch. Sums of a thread do not change.
 pub(super) fn add_unsampled_waits(stretches: &mut [Stretch], shorts: &[ShortWaits]) {
     let mut threads: FxHashMap<(ProcessIndex, ThreadIndex), ThreadWaits> = FxHashMap::default();
     for (at, stretch) in stretches.iter().enumerate() {
@@ -112,8 +112,8 @@ pub(super) fn add_unsampled_waits(stretches: &mut [Stretch], shorts: &[ShortWait
     }
 }
 
-/// Gives time of waits of a length to stretches with sampled waits, as those have it. The last one
-/// gets what is left, so that no nanosecond is lost.
+/// Divides the time of waits of a length among stretches with sampled waits, in proportion to
+/// those. The last one gets the rest, so that no nanosecond is lost.
 fn divide(
     stretches: &mut [Stretch],
     seen: &[usize],
@@ -177,10 +177,10 @@ mod tests {
             stretch(1, Lock, &[2], 10),
             // Long ones are no evidence for short ones.
             stretch(1, Sleep, &[3], 700),
-            // Of this, 60 are one long wait.
+            // 60 of this are one long wait.
             stretch(1, Blocked, &[], 461),
             stretch(1, Runnable, &[], 50),
-            // Of this thread too few were seen.
+            // Too few waits of this thread were sampled.
             stretch(2, Lock, &[2], 10),
             stretch(2, Blocked, &[], 90),
         ];
@@ -226,8 +226,8 @@ mod tests {
             }
             short
         };
-        // Of each ten of 10 ms two were sampled, of each ten of 4 ms six: by their time the first
-        // place would get less than it has.
+        // Of each ten waits of 10 ms, two were sampled, and of each ten of 4 ms, six: by time, the
+        // first place would get less than it has.
         let shorts = [rows(&[(10.1, 20)]), rows(&[(4.1, 60)]), rows(&[(10.2, 80), (4.2, 40)])];
         let mut stretches = [
             stretch(1, Sleep, &[1], shorts[0].all().ns),

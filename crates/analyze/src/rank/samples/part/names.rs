@@ -24,16 +24,16 @@ pub(super) const TAKES_DATA: [(&str, &[&str]); 8] = [
     ("datasets/iterable_dataset.py", &["__iter__"]),
 ];
 
-/// Of these files those whose workers may be threads.
+/// The ones among these files whose workers may be threads.
 pub(super) const THREADS_TOO: [&str; 3] =
     ["multiprocessing/pool.py", "concurrent/futures/_base.py", "/queue.py"];
 
 /// A part of the paths of the compiler of `torch.compile`, which has workers of its own.
 const COMPILER: &str = "torch/_inductor/";
 
-/// Functions of allocators that stand for `malloc`: of glibc, and C++'s operators, which call it.
-/// An interpreter's pools ([`is_interpreter`]) are none of them: `PyObject_Malloc` takes memory
-/// from `malloc` by the arena, so that no other `malloc` makes it faster.
+/// Functions of allocators that stand for `malloc`: those of glibc, and C++'s operators, which call
+/// it. An interpreter's pools ([`is_interpreter`]) are not among them: `PyObject_Malloc` takes
+/// memory from `malloc` by the arena, so that no other `malloc` makes it faster.
 const ALLOCATORS: [&str; 20] = [
     "malloc",
     "free",
@@ -56,7 +56,7 @@ const ALLOCATORS: [&str; 20] = [
     "operator new",
     "operator delete",
 ];
-/// The same by beginnings: glibc's with what compilers append, jemalloc's (`_rjem_` in Rust),
+/// Prefixes of such functions: glibc's with what compilers append, jemalloc's (`_rjem_` in Rust),
 /// gperftools' and Google's tcmalloc, mimalloc's.
 const ALLOCATOR_PREFIXES: [&str; 14] = [
     "__libc_malloc",
@@ -161,13 +161,13 @@ pub(super) fn compiles(frames: &[&Func]) -> bool {
     frames.iter().any(|func| is_of_compiler(func))
 }
 
-/// Whether a function is of PyTorch's compiler.
+/// Whether a function belongs to PyTorch's compiler.
 pub(super) fn is_of_compiler(func: &Func) -> bool {
     func.layer == Layer::Python && func.file.contains(COMPILER)
 }
 
-/// Whether a thread that waits does so in tprof's own code, which makes its system calls itself: what
-/// a hook calls for the job waits in the library that has it.
+/// Whether a waiting thread does so in tprof's own code, which makes its system calls itself: a
+/// call that a hook makes for the job waits in its own library.
 pub(super) fn waits_for_tprof(frames: &[&Func]) -> bool {
     let innermost = frames.iter().find(|func| func.layer != Layer::Kernel);
     innermost.is_some_and(|func| is_of_tprof(&func.module))
@@ -192,13 +192,13 @@ pub(super) fn is_in_allocator(frames: &[&Func]) -> bool {
     native.take_while(|func| func.layer == Layer::Native).any(|func| is_allocator(func))
 }
 
-/// Whether the kernel works on a page fault.
+/// Whether the kernel handles a page fault.
 pub(super) fn is_page_fault(frames: &[&Func]) -> bool {
     let kernel = frames.iter().take_while(|func| func.layer == Layer::Kernel);
     kernel.into_iter().any(|func| FAULTS.contains(&&*func.name))
 }
 
-/// Whether Python's garbage is collected, by no Python function further in.
+/// Whether Python's garbage is being collected, with no Python function further in.
 pub(super) fn is_collection(frames: &[&Func]) -> bool {
     let inner = native(frames).take_while(|func| func.layer == Layer::Native).take(DEPTH);
     let inner: Vec<&Func> = inner.copied().collect();
@@ -206,9 +206,9 @@ pub(super) fn is_collection(frames: &[&Func]) -> bool {
         || is_nameless_collection(&inner)
 }
 
-/// The same in an interpreter without names of its inner functions: a function that makes an
-/// object calls allocators and the collector. Allocators call no other nameless function but to
-/// map memory, which is the C library's.
+/// Whether an interpreter without names of its inner functions collects garbage: a function that
+/// makes an object calls allocators and the collector. Allocators call no other nameless function
+/// except to map memory, which is the C library's.
 fn is_nameless_collection(inner: &[&Func]) -> bool {
     let makes = |func: &&Func| GC_ALLOCATORS.contains(&&*func.name);
     let Some(at) = inner.iter().position(makes) else { return false };
@@ -258,7 +258,7 @@ pub(super) fn is_socket(frames: &[&Func]) -> bool {
     })
 }
 
-/// What the user's code called, innermost first.
+/// The functions that the user's code called, innermost first.
 fn native<'f>(frames: &'f [&'f Func]) -> impl Iterator<Item = &'f &'f Func> {
     frames.iter().skip_while(|func| func.layer == Layer::Kernel)
 }
