@@ -1,10 +1,9 @@
-//! Which kernels move data between ranks, and what they do.
+//! Kernels that move data between ranks, and their operations.
 //!
-//! A kernel communicates if a collective of the trace names its launch, if its own name
-//! is one of `KERNELS`, or if the innermost operator around its launch is one of
-//! `OPERATORS`: libraries have kernels of any name, and operators with names that show what they
-//! are for. Operators that compute and communicate in one (`symm_mem::fused_…_matmul`)
-//! are in neither table.
+//! A kernel communicates if a collective of the trace names its launch, if its own name is one of
+//! `KERNELS`, or if the innermost operator around its launch is one of `OPERATORS`: libraries have
+//! kernels of any name, and operators whose names show their purpose. Operators that compute and
+//! communicate in one (`symm_mem::fused_…_matmul`) are in neither table.
 
 pub mod arguments;
 pub mod on_host;
@@ -13,11 +12,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Collective, NameId, ProcessIndex, SpanKind, SpanOutline, ThreadIndex};
 
-/// What a name begins with.
+/// The part of a name that a prefix is compared with.
 enum Pattern {
     /// The function's own name, without namespaces, begins so.
     Function(&'static str),
-    /// Its name with namespaces begins so.
+    /// The name with namespaces begins with this.
     Path(&'static str),
 }
 use Pattern::{Function, Path};
@@ -80,7 +79,7 @@ const OPERATORS: [&str; 26] = [
     "_c10d_functional::",
     "c10d_functional::",
     "record_param_comms",
-    // What process groups call the annotations around a call (`nccl:all_reduce`).
+    // Prefix of the annotations that process groups put around a call (`nccl:all_reduce`).
     "nccl:",
     "xccl:",
     "ucc:",
@@ -120,8 +119,8 @@ const OPERATIONS: [(&str, &str); 8] = [
     ("reduce", "reduce"),
 ];
 
-/// The operation of a kernel that communicates, by its name; empty if the name does not
-/// show which. None if the name is no such kernel's.
+/// The operation of a kernel that communicates, by its name; empty if the name does not show which.
+/// `None` if it is not the name of such a kernel.
 pub fn kernel_operation(name: &str) -> Option<&'static str> {
     let path = path(name);
     let function = path.rsplit("::").next().unwrap_or(path);
@@ -139,7 +138,7 @@ pub fn kernel_operation(name: &str) -> Option<&'static str> {
     Some(found.map_or("", |(_, operation)| operation))
 }
 
-/// Whether what an operator or annotation launches itself is communication.
+/// Whether the kernels that an operator or annotation launches itself communicate.
 pub fn is_operator(name: &str) -> bool {
     OPERATORS.iter().any(|start| name.starts_with(start))
 }
@@ -168,7 +167,7 @@ fn path(name: &str) -> &str {
     }
 }
 
-/// Which kernels of a file communicate.
+/// Decides which kernels of a file communicate.
 #[derive(Debug)]
 pub struct Communication<'a> {
     file: &'a TraceFile,
@@ -178,8 +177,8 @@ pub struct Communication<'a> {
 }
 
 impl<'a> Communication<'a> {
-    /// Takes the file's collectives, and reads its host spans where one of its names is
-    /// an operator's that communicates.
+    /// Takes the file's collectives, and reads its host spans if one of its names is that of an
+    /// operator that communicates.
     pub fn of(file: &'a TraceFile, collectives: &[Collective]) -> Communication<'a> {
         let mut launches: FxHashSet<(ProcessIndex, u64)> =
             collectives.iter().filter_map(|row| Some((row.process, row.correlation?))).collect();
@@ -187,7 +186,7 @@ impl<'a> Communication<'a> {
         Communication { file, launches, names: FxHashMap::default() }
     }
 
-    /// As [`Self::of`], for a reader that has not the collectives at hand.
+    /// Like [`Self::of`], for a reader that does not have the collectives at hand.
     pub fn read(file: &'a TraceFile) -> Communication<'a> {
         let collectives: Vec<Collective> = file.blocks::<Collective>().flatten().collect();
         Communication::of(file, &collectives)
@@ -259,7 +258,7 @@ fn launches_of_operators(file: &TraceFile) -> Vec<(ProcessIndex, u64)> {
                     SpanRole::Call(row.process, number)
                 }
                 (SpanKind::Operator, _) => SpanRole::Operator(communicates.contains(&row.name)),
-                // Of annotations only those of process groups show what is launched.
+                // Among annotations, only those of process groups show what is launched.
                 (SpanKind::Annotation, _) if communicates.contains(&row.name) => {
                     SpanRole::Operator(true)
                 }

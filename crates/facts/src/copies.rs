@@ -19,12 +19,13 @@ pub fn direction(kind: CopyKind) -> &'static str {
     }
 }
 
-/// What identifies a copy's name: its source's own, and what stands in for that.
+/// The key of a copy's displayed name: the name from its source, and the properties that replace
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CopyNameKey {
     /// The name that its source gave it; 0 if none.
     pub name: NameId,
-    /// Direction.
+    /// The direction of the copy.
     pub kind: CopyKind,
     /// Kind of memory that was read.
     pub from: MemoryKind,

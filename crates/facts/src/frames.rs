@@ -13,13 +13,13 @@ use tprof_trace::{CodeMap, TraceFile, address_of};
 use crate::labels::base_name;
 use crate::pass_through::{FrameFunction, PassThroughFrames};
 
-/// What stands for the outer frames of a stack that was cut begins so; then comes why.
+/// Prefix of the text that stands for the outer frames of a cut stack; the reason follows.
 pub const CUT: &str = "(cut off";
-/// What stands for a stack that was not taken.
+/// The text that stands for a stack that was not taken.
 pub const NO_STACK: &str = "(no stack was taken)";
 
-/// What stands for the outer frames of a stack, by the file's number for why it
-/// ends early; none if it is whole.
+/// The text that stands for the outer frames of a stack, by the file's number for the reason why it
+/// ends early; `None` if the stack is whole.
 pub fn cut(end: u8) -> Option<&'static str> {
     match end {
         0 => None,
@@ -31,22 +31,22 @@ pub fn cut(end: u8) -> Option<&'static str> {
     }
 }
 
-/// What the name of functions without one ends with.
+/// Suffix of the displayed name of functions without a name.
 pub const NO_NAME: &str = ", no name)";
 
 /// The owner of a function's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Layer {
-    /// The kernel's.
+    /// Code of the kernel.
     Kernel,
-    /// Compiled.
+    /// Compiled code of the process.
     Native,
-    /// Python's.
+    /// Python code, run by the interpreter.
     Python,
 }
 
 impl Layer {
-    /// In a word.
+    /// The layer as one word.
     pub fn word(self) -> &'static str {
         match self {
             Layer::Kernel => "kernel",
@@ -56,23 +56,23 @@ impl Layer {
     }
 }
 
-/// How much is known of a frame.
+/// How far a frame could be resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Resolution {
-    /// Its function's name.
+    /// The name of its function is known.
     Function,
-    /// Where its code lies.
+    /// Only the place of its code is known.
     Place,
-    /// Nothing: it stands for frames that are missing.
+    /// Nothing is known: it stands for frames that are missing.
     Nothing,
 }
 
 /// One function of a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Its name, where its code lies, or what is missing.
+    /// Name of the function, or the place of its code, or the text for missing frames.
     pub function: Cow<'a, str>,
-    /// Which of these.
+    /// How far it could be resolved.
     pub known: Resolution,
     /// Source file; empty if unknown.
     pub file: &'a str,
@@ -87,7 +87,8 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Its function, where it is known; else what stands for all code of its module without a name.
+    /// The function if it is known; otherwise the name that stands for all code of its module
+    /// without a name.
     pub fn function_or_module(&self) -> Cow<'_, str> {
         match (self.known, base_name(self.module)) {
             (Resolution::Function, _) => Cow::Borrowed(&self.function),
@@ -98,7 +99,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// What stands for frames that are missing.
+    /// A frame that stands for missing ones.
     pub fn missing(what: &'static str) -> Frame<'a> {
         Frame {
             function: Cow::Borrowed(what),
@@ -134,7 +135,7 @@ pub struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    /// Of a file.
+    /// Prepares to resolve frames of a file.
     pub fn new(file: &'a TraceFile) -> Frames<'a> {
         Frames { file, code: CodeMap::new(file), passages: PassThroughFrames::of(file) }
     }
@@ -198,8 +199,8 @@ impl<'a> Frames<'a> {
     }
 }
 
-/// The recorder names the module of what is no native code; an import has none, and
-/// frames of its own making.
+/// The recorder names a module for frames that are not native code; an import has none, and frames
+/// of its own making.
 fn layer(module: &str, source: &str, address: u64) -> Layer {
     match module {
         "[kernel]" => Layer::Kernel,

@@ -1,4 +1,4 @@
-//! What ranks, processes, threads, devices and streams are called.
+//! Labels of ranks, processes, threads, devices and streams.
 
 use tprof_trace::model::{ProcessIndex, ThreadIndex};
 use tprof_trace::{RankFile, TraceFile};
@@ -6,9 +6,9 @@ use tprof_trace::{RankFile, TraceFile};
 /// Whether a label has ids of processes and threads, which differ from run to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ids {
-    /// `python3 [1234]`.
+    /// With ids: `python3 [1234]`.
     Shown,
-    /// `python3`.
+    /// Without ids: `python3`.
     LeftOut,
 }
 

@@ -1,12 +1,12 @@
-//! Whether PyTorch's operators were recorded for the whole run.
+//! Tells whether PyTorch's operators were recorded for the whole run.
 
 use serde_json::Value;
 use tprof_trace::TraceFile;
 
 use crate::units::counted;
 
-/// Whether recording of the operators of a file's process ended before that process did: beyond its budget
-/// `--operators auto` goes on with ranges only. What ran later is unknown, not absent.
+/// Whether the recording of operators ended before the process did: once its budget is spent,
+/// `--operators auto` only records ranges. Later operators are unknown, not absent.
 pub fn ended(file: &TraceFile) -> bool {
     let mut facts = file.properties().filter(|(key, _)| *key == "pytorch");
     facts.any(|(_, text)| {
@@ -14,7 +14,7 @@ pub fn ended(file: &TraceFile) -> bool {
     })
 }
 
-/// What a reader of operators should know where their recording [`ended`] in this many ranks.
+/// The note for readers of operators if their recording [`ended`] early in this many ranks.
 pub fn note(ended: u64) -> Option<String> {
     (ended > 0).then(|| {
         format!(

@@ -14,15 +14,15 @@ const HEADS: WhyUncounted =
 const RAGGED: WhyUncounted =
     WhyUncounted::Unfit("lengths of its sequences lie in a tensor, which is not recorded");
 
-/// Where an operator has its arguments.
+/// The positions of an operator's arguments.
 #[derive(Clone, Copy)]
 struct AttentionInputs {
     /// The query; key and value follow. The gradient of the result comes before, if there is one.
     query: usize,
     backward: bool,
-    /// What is added to the scores.
+    /// The tensor that is added to the scores.
     bias: Option<usize>,
-    /// Where each sequence begins, if several lie behind each other.
+    /// The offsets at which sequences begin, if several are in one tensor.
     offsets: Option<usize>,
     causal: Causal,
     /// The length comes before the heads.
@@ -118,7 +118,7 @@ fn attention(call: &Call, places: AttentionInputs) -> Result<Work, WhyUncounted>
         At(at) => call.flag(at),
         Mask(at) => call.number(at).map(|mask| mask != 0),
     };
-    // Where lengths differ, versions place the mask differently.
+    // If the lengths differ, versions of PyTorch place the mask differently.
     let needed = match causal {
         Some(true) if length == key_length && length > 0 => {
             (u128::from(all) * (u128::from(length) + 1) / (2 * u128::from(length))) as u64

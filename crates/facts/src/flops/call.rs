@@ -1,4 +1,4 @@
-//! What an operator was called with, read from a trace.
+//! The arguments of an operator's call, read from a trace.
 
 use serde_json::Value;
 
@@ -12,17 +12,17 @@ pub(super) type Dims = Vec<u64>;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tensor {
     pub dims: Dims,
-    /// None where the trace has no types, or one that is not known.
+    /// Type of the elements; `None` if the trace has no types, or one that is not known.
     pub of: Option<ElementType>,
 }
 
 impl Tensor {
-    /// Elements.
+    /// Number of elements.
     pub fn count(&self) -> Result<u64, WhyUncounted> {
         product(&self.dims)
     }
 
-    /// Bytes; none where the type is not known.
+    /// Bytes of the tensor; `None` if the type is unknown.
     pub fn bytes(&self) -> Option<u64> {
         self.count().ok()?.checked_mul(self.of?.bytes())
     }
@@ -36,32 +36,33 @@ pub(super) fn product(dims: &[u64]) -> Result<u64, WhyUncounted> {
 /// Sizes that no tensor has.
 pub(super) const TOO_LARGE: WhyUncounted = WhyUncounted::Unfit("sizes are too large");
 
-/// An input.
+/// One argument of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Input {
-    /// A tensor.
+    /// A tensor with its sizes.
     Tensor(Tensor),
     /// A list of tensors.
     Tensors(Vec<Tensor>),
-    /// Not a tensor, or one that could not be read: what the trace has of its value, else empty.
+    /// A value that is not a tensor, or a tensor that could not be read: the text that the trace
+    /// has of it, possibly empty.
     Value(String),
 }
 
-/// A call's inputs.
+/// The arguments of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Call {
     inputs: Vec<Input>,
 }
 
 impl Call {
-    /// Without inputs.
+    /// A call without arguments.
     pub fn none() -> Call {
         Call { inputs: Vec::new() }
     }
 
-    /// Of a span's arguments, a JSON object.
+    /// Reads a span's arguments, a JSON object.
     pub fn read(args: &str) -> Result<Call, WhyUncounted> {
-        // Most operators of a trace without sizes have none of this.
+        // In a trace without sizes, most operators lack this key.
         if !args.contains("\"Input Dims\"") {
             return Err(WhyUncounted::NoShapes);
         }
@@ -83,7 +84,7 @@ impl Call {
                     let of = text(&of_lists).and_then(|of| ElementType::of(&of));
                     Ok(Input::Tensors(tensors(dims, of)?))
                 }
-                // Without types, sizes within sizes are a list's.
+                // Without types, sizes within sizes are those of a list.
                 None if is_nested(dims) => Ok(Input::Tensors(tensors(dims, None)?)),
                 None => Ok(Input::Tensor(Tensor { dims: sizes(dims)?, of: None })),
                 // PyTorch 2.1 gives tprof no types.
@@ -143,7 +144,7 @@ impl Call {
         tensors.take(most).collect()
     }
 
-    /// How many inputs there are.
+    /// Number of arguments.
     pub fn len(&self) -> usize {
         self.inputs.len()
     }

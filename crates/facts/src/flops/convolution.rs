@@ -15,13 +15,13 @@ const UNRECORDED: WhyUncounted = WhyUncounted::Unfit(
 const LARGER: WhyUncounted = WhyUncounted::Unfit("the filter is larger than the padded input");
 const MASK: WhyUncounted = WhyUncounted::Unfit("which gradients were asked for was not recorded");
 
-/// Where an operator has its arguments.
+/// The positions of an operator's arguments.
 struct ConvolutionInputs {
     bias: Option<usize>,
     stride: usize,
     padding: usize,
     dilation: Option<usize>,
-    /// Whether it is transposed, or where that is an argument.
+    /// Whether the convolution is transposed, or the position of the argument that says so.
     transposed: Transposed,
     output_padding: Option<usize>,
 }
@@ -109,8 +109,8 @@ fn backward(call: &Call) -> Result<Work, WhyUncounted> {
     };
     let one = pairs(w.dims[0], w.dims[1])?;
     let input = if of_input { one } else { 0 };
-    // As torch counts it: every channel of the input with every one of the result, also of
-    // other groups.
+    // As torch counts it, every channel of the input is paired with every one of the result, even
+    // if they are of different groups.
     let weight = if of_weight { pairs(x.dims[1], grad.dims[1])? } else { 0 };
     let needed = input.checked_add(if of_weight { one } else { 0 }).ok_or(TOO_LARGE)?;
     let flops = input.checked_add(weight).ok_or(TOO_LARGE)?;
@@ -139,7 +139,7 @@ fn fits(x: &Tensor, w: &Tensor, transposed: bool) -> Result<(), WhyUncounted> {
     if fits { Ok(()) } else { Err(CHANNELS) }
 }
 
-/// 2 operations for each of these points, each place of the filter and each pair of channels
+/// 2 operations for each of these points, each position of the filter and each pair of channels
 /// that it joins.
 fn flops(batch: u64, w: &[u64], points: &[u64]) -> Result<u64, WhyUncounted> {
     let (points, filter) = (product(points)?, product(w)?);
@@ -156,7 +156,7 @@ fn out_dims(
     transposed: bool,
 ) -> Result<Vec<u64>, WhyUncounted> {
     let dims = x.dims.len() - 2;
-    // One number stands for all dimensions.
+    // A single number stands for all dimensions.
     let each = |numbers: Vec<i64>| -> Result<Vec<i64>, WhyUncounted> {
         match numbers.as_slice() {
             [one] => Ok(vec![*one; dims]),
@@ -175,8 +175,8 @@ fn out_dims(
         None => vec![0; dims],
     };
     let groups = if transposed { None } else { Some(w.dims[0]) };
-    // Of a transposed one, the weight has the result's channels of one group; how many groups
-    // there are is not in any size.
+    // The weight of a transposed convolution has the result's channels of one group; the number of
+    // groups is not in any size.
     let groups_at = places.output_padding.map(|at| match places.transposed {
         Yes if at == 5 => 6,
         Yes => at + 3,

@@ -21,7 +21,8 @@ const NO_WORK: &[&str] = &[
     "adjoint", "mH", "_nnpack_available", "resize_as_", "scalar_tensor", "_backward", "retain_grad", "broadcast_to", "broadcast_tensors", "atleast_1d", "atleast_2d", "sym_numel",
 ];
 
-/// Operators that only call others, which count, or none where nothing is to do (`contiguous`).
+/// Operators that only call others, which count, or call none if there is nothing to do
+/// (`contiguous`).
 #[rustfmt::skip]
 const CALLERS: &[&str] = &[
     "matmul", "einsum", "to", "_to_copy", "type_as", "contiguous", "item", "_local_scalar_dense", "zeros",
@@ -34,7 +35,7 @@ const CALLERS: &[&str] = &[
     "max_pool2d_dispatch", "_nested_tensor_from_mask", "lift", "cpu", "cuda", "tile", "sum_to_size", "outer",
 ];
 
-/// Whether an operator has nothing to do but for its host; `name` without `aten::`.
+/// Whether an operator has no work except on its host; `name` is without `aten::`.
 pub(super) fn is_free(name: &str) -> bool {
     NO_WORK.contains(&name) || CALLERS.contains(&name)
 }
@@ -114,7 +115,7 @@ fn masked(call: &Call) -> Result<Work, WhyUncounted> {
     Ok(moved(bytes([x, mask].into_iter()), written)?.of(x.of))
 }
 
-/// Only what is selected is read.
+/// Only the selected elements are read.
 fn index_select(call: &Call) -> Result<Work, WhyUncounted> {
     let (x, index) = (call.tensor(0)?, call.tensor(2)?);
     let dim = call.number(1).ok_or(WhyUncounted::Unfit("its dimension was not recorded"))?;
@@ -192,7 +193,7 @@ fn lists(call: &Call, reads: bool) -> Result<Work, WhyUncounted> {
     Ok(moved(read, bytes(first.iter()))?.of(first[0].of))
 }
 
-/// Parameters with so many states, of which gradients are not written.
+/// The update of parameters with these states, whose gradients are not written.
 fn update(call: &Call, states: &[usize], flops: u64) -> Result<Work, WhyUncounted> {
     let (own, grads) = (call.tensors(0)?, call.tensors(1)?);
     let count = elements(own)?;
@@ -217,7 +218,7 @@ fn adam(call: &Call) -> Result<Work, WhyUncounted> {
     }
 }
 
-/// A product and a difference; with momentum as many for that.
+/// A product and a difference for each parameter; with momentum twice that.
 fn sgd(call: &Call) -> Result<Work, WhyUncounted> {
     match call.tensors(2) {
         Ok(_) => update(call, &[2], 4),

@@ -1,7 +1,8 @@
-//! One result for each element: functions, arithmetic, and lists of tensors (`_foreach_…`).
+//! Operators with one result for each element: functions, arithmetic, and lists of tensors
+//! (`_foreach_…`).
 //!
-//! Each counts one operation for an element, whatever a device needs for it; what consists of
-//! several, their number.
+//! Each counts one operation per element, whatever a device needs for it; an operator that consists
+//! of several counts their number.
 
 use super::call::{Call, TOO_LARGE, Tensor, product};
 use super::element::ElementType;
@@ -14,9 +15,9 @@ const NONE: WhyUncounted = WhyUncounted::Unfit("a tensor's sizes were not record
 /// Type of the result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum ResultType {
-    /// What the inputs make together.
+    /// The type that the inputs' types are promoted to.
     Joined,
-    /// The same; of whole numbers `float`.
+    /// The promoted type, except `float` in place of whole numbers.
     Float,
     Bool,
 }
@@ -131,7 +132,7 @@ fn foreach(call: &Call, flops: u64, makes: ResultType) -> Result<Work, WhyUncoun
     Ok(Work::new(Family::Optimizer, flops).of(first[0].of).moves(read, written))
 }
 
-/// Sizes of the result of tensors of these sizes.
+/// Sizes of the result for tensors of these sizes.
 pub(super) fn broadcast(tensors: &[&Tensor]) -> Result<Vec<u64>, WhyUncounted> {
     let dims = tensors.iter().map(|tensor| tensor.dims.len()).max().ok_or(NONE)?;
     let mut out = vec![1; dims];
@@ -156,7 +157,7 @@ pub(super) fn joined(tensors: &[&Tensor]) -> Option<ElementType> {
     ElementType::joined(&of(true)?, &of(false)?)
 }
 
-/// Bytes of all of them; none if that of one is not known.
+/// Bytes of all of these; `None` if those of one are unknown.
 pub(super) fn bytes<'t>(tensors: impl Iterator<Item = &'t Tensor>) -> Option<u64> {
     let mut tensors = tensors;
     tensors.try_fold(0_u64, |sum, tensor| sum.checked_add(tensor.bytes()?))

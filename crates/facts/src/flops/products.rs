@@ -31,7 +31,7 @@ pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, WhyUncounted>> 
 /// Sizes of a product: so many of m x k by k x n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProductSizes {
-    /// How many.
+    /// Number of products in the batch.
     pub batch: u64,
     /// Rows of the first, and of the result.
     pub m: u64,
@@ -41,7 +41,7 @@ pub struct ProductSizes {
     pub k: u64,
 }
 
-/// Sizes of a product of matrices; none of others.
+/// Sizes of a product of matrices; `None` for other operators.
 pub(super) fn sizes(name: &str, call: &Call) -> Option<ProductSizes> {
     let at = match name {
         "mm" | "bmm" | "_scaled_mm" => 0,
@@ -58,7 +58,7 @@ pub(super) fn sizes(name: &str, call: &Call) -> Option<ProductSizes> {
     }
 }
 
-/// Whether the result's type is an input of its own.
+/// Whether the type of the result is an input of its own.
 #[derive(Clone, Copy)]
 enum Scaled {
     No,
@@ -79,7 +79,7 @@ pub(super) fn flops(batch: u64, m: u64, n: u64, k: u64) -> Result<u64, WhyUncoun
     all.ok_or(TOO_LARGE)
 }
 
-/// Bytes of these, and of what is added where there is any.
+/// Bytes of these, and of the added tensor if there is one.
 fn read(a: &Tensor, b: &Tensor, added: Option<&Tensor>) -> Option<u64> {
     let both = a.bytes()?.checked_add(b.bytes()?)?;
     both.checked_add(added.map_or(Some(0), Tensor::bytes)?)
@@ -105,7 +105,7 @@ fn two(call: &Call, at: usize, added: Option<usize>, scaled: Scaled) -> Result<W
     }
     let work = gemm(a, b, added.and_then(|at| call.maybe(at)), [1, m, n, k])?;
     let Scaled::By { out_type } = scaled else { return Ok(work) };
-    // Without its number the type of the result is not known.
+    // Without this number, the type of the result is unknown.
     let of = call.number(out_type).and_then(super::element::ElementType::of_number);
     let written = of.and_then(|of| m.checked_mul(n)?.checked_mul(of.bytes()));
     Ok(Work { written, ..work })
@@ -132,7 +132,7 @@ fn summed(work: Work, call: &Call) -> Result<Work, WhyUncounted> {
 /// Groups of rows, of columns or of the inner size; each row counts once.
 fn grouped(call: &Call, bias: usize, out_type: usize) -> Result<Work, WhyUncounted> {
     let (a, b) = (call.tensor(0)?, call.tensor(1)?);
-    // Which groups a row lies in is in a tensor of offsets: its size is their number.
+    // A tensor of offsets says which group a row belongs to: its size is the number of groups.
     let groups = || (2..call.len()).filter_map(|at| call.maybe(at)).find(|t| t.dims.len() == 1);
     let [batch, m, n, k, results] = match (a.dims.as_slice(), b.dims.as_slice()) {
         ([m, k], [_, k2, n]) if k == k2 => [1, *m, *n, *k, 1],

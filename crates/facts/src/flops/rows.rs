@@ -33,7 +33,7 @@ pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, WhyUncounted>> 
         "sum" | "nansum" | "mean" | "prod" | "amax" | "amin" => reduce(call, 1, 1, None),
         "any" | "all" => reduce(call, 1, 1, Some(ElementType::Bool)),
         "argmax" | "argmin" => reduce(call, 1, 1, Some(ElementType::Int64)),
-        // With a second tensor they are elementwise.
+        // With a second tensor, they are elementwise.
         "max" | "min" if call.len() > 1 && call.tensor(1).is_ok() => two(call),
         "max" | "min" => reduce(call, 1, 1, None),
         "linalg_vector_norm" => reduce(call, 2, 2, None),
@@ -87,7 +87,7 @@ fn rms_norm(call: &Call) -> Result<Work, WhyUncounted> {
     Ok(Work::new(Family::Norm, times(x.count()?, 3 + own)?).of(x.of).moves(read, x.bytes()))
 }
 
-/// As a norm; with recorded statistics (not training) without their computation.
+/// Counts like a norm; with recorded statistics (not training), without computing those.
 fn batch_norm(call: &Call) -> Result<Work, WhyUncounted> {
     let work = norm(call, &[1, 2])?;
     if call.flag(5) != Some(false) {
@@ -142,9 +142,9 @@ fn reduce(
     Ok(work.of(x.of).moves(x.bytes(), written))
 }
 
-/// Elements of a result without these dimensions; none if they were not recorded.
+/// Elements of a result without these dimensions; `None` if they were not recorded.
 fn results(call: &Call, x: &Tensor, dims_at: usize) -> Option<u64> {
-    // `sum(x)`, `sum(x, dtype)`: all of it.
+    // `sum(x)` and `sum(x, dtype)` reduce all dimensions.
     if call.len() <= 2 && dims_at == 1 {
         return (call.number(1).is_none() && call.numbers(1).is_none()).then_some(1);
     }
@@ -170,7 +170,7 @@ fn two(call: &Call) -> Result<Work, WhyUncounted> {
     Ok(work.moves(bytes(tensors.into_iter()), written))
 }
 
-/// So many operations for each element; one result unless it is asked for all.
+/// Counts these operations for each element; there is one result, unless all are asked for.
 fn loss(call: &Call, flops: u64) -> Result<Work, WhyUncounted> {
     let (x, target) = (call.tensor(0)?, call.tensor(1)?);
     let written = (2..call.len()).find_map(|at| call.number(at)).and_then(|reduction| {
@@ -201,7 +201,7 @@ fn pool(call: &Call, with_places: bool) -> Result<Work, WhyUncounted> {
         _ => None,
     };
     let window = pair(1).ok_or(POOLS)?;
-    // Without a stride, windows lie side by side.
+    // If there is no stride, windows lie side by side.
     let stride = pair(2).unwrap_or(window);
     let padding = pair(3).ok_or(POOLS)?;
     if call.flag(5).or_else(|| call.flag(4)) == Some(true) {

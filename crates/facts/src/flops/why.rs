@@ -5,11 +5,11 @@ use std::fmt;
 /// Why an operator has no count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WhyUncounted {
-    /// There is no formula for it.
+    /// There is no formula for the operator.
     NoFormula,
     /// Sizes of inputs were not recorded.
     NoShapes,
-    /// They do not fit the formula: how.
+    /// The sizes do not fit the formula, in this way.
     Unfit(&'static str),
 }
 

@@ -1,4 +1,4 @@
-//! Launches of device work: when each call was made, and what it started.
+//! Launches of device work: the time of each call, and the work that it started.
 
 use std::collections::BTreeMap;
 
@@ -27,22 +27,22 @@ pub(super) struct Launch {
     pub start_ns: u64,
     pub end_ns: u64,
     pub thread: ThreadIndex,
-    /// What it started; of a graph, what ran first.
+    /// The work that it started; for a graph, the work that ran first.
     pub what: WorkPattern,
     /// Sum of the durations of what it started, ns.
     pub work_ns: u64,
-    /// Of a launch of a graph: which, as far as that is known.
+    /// For the launch of a graph: its number, as far as that is known.
     pub of_graph: Option<Option<u32>>,
 }
 
-/// What one correlation number is of.
+/// The rows that share one correlation number.
 struct Correlated {
     first: (u64, WorkPattern),
     work_ns: u64,
     graph: Option<u32>,
 }
 
-/// Whether a name is that of a call that launches a whole graph.
+/// Whether a call of this name launches a whole graph.
 pub(super) fn launches_graph(name: &str) -> bool {
     GRAPH_LAUNCHES.contains(&function(name))
 }

@@ -13,17 +13,17 @@ use super::inherent::{self, StepSign};
 use super::step::{Step, StepRange};
 use super::windows::Windows;
 
-/// So many updates are kept; older ones change nothing about new steps.
+/// Number of updates that are kept; older ones do not affect new steps.
 const MOST_UPDATES: usize = 256;
-/// And so many fetches.
+/// Number of fetches that are kept.
 const MOST_FETCHES: usize = 1024;
-/// And switches of recording.
+/// Number of switches of recording that are kept.
 const MOST_SWITCHES: usize = 256;
-/// What a step consists of is judged by those before it: from so many groups of updates on.
+/// From this many groups of updates on, the groups so far show how many a step consists of.
 const LEAST_GROUPS: usize = 3;
 /// Processes of a file that are followed.
 const MOST_PROCESSES: usize = 64;
-/// How many sources are followed: marks and NVTX ranges each for itself.
+/// Number of sources that are followed; marks and NVTX ranges are followed separately.
 const SOURCES: usize = 5;
 
 /// Whether a span of this kind and name shows a step while its file grows.
@@ -57,12 +57,12 @@ struct ProcessSteps {
     /// End of the last step by updates, ns.
     settled_ns: u64,
     has_new: bool,
-    /// Of batches: the last fetch, and how many steps there were.
+    /// For steps by batches: the last fetch, and below, the number of steps.
     last_fetch: Option<StepRange>,
     batches: u64,
 }
 
-/// Steps by marks.
+/// Steps that are shown by marks.
 #[derive(Debug, Default)]
 struct MarkedSteps {
     last: Option<(u64, u64)>,
@@ -135,7 +135,7 @@ impl LiveSteps {
         steps
     }
 
-    /// Where the steps come from; none while there are none. A better source may show later.
+    /// The source of the steps; `None` while there are none. A better source may show later.
     pub fn source(&self) -> Option<StepSource> {
         Some(match self.best()? {
             MARKS | NVTX => StepSource::Explicit,
@@ -145,7 +145,7 @@ impl LiveSteps {
         })
     }
 
-    /// How many steps of that source ended.
+    /// Number of ended steps of that source.
     pub fn count(&self) -> u64 {
         self.best().map_or(0, |source| self.counts[source])
     }
@@ -225,8 +225,8 @@ impl ProcessSteps {
         new
     }
 
-    /// Whether the last group may get further updates: it has fewer than those before, or its
-    /// batch has.
+    /// Whether the last group may get further updates: it has fewer than those before, or its batch
+    /// has.
     fn is_open(&self, groups: &[u64]) -> bool {
         let until = |ns: &u64| self.updates.partition_point(|update| update.end_ns <= *ns);
         let fetched = |ns: &u64| self.fetches.partition_point(|fetch| fetch.end_ns <= *ns);
@@ -248,7 +248,7 @@ impl ProcessSteps {
         }
         let middle = self.updates[self.updates.len() / 2].end_ns;
         let Some(at) = ends.iter().rposition(|end_ns| *end_ns <= middle) else {
-            // One group without an end: what is followed begins anew.
+            // There is one group without an end: following starts again.
             self.updates.drain(..self.updates.len() / 2);
             return;
         };
@@ -361,7 +361,7 @@ mod tests {
         };
         alike(&each(&[(50, annotation(SGD))], 12), 0);
         alike(&each(&[(0, annotation(NEXT)), (50, annotation(SGD))], 700), 0);
-        // Gradients of two batches; a group of optimizers; two of one class.
+        // Gradients of two batches; a group of optimizers; two optimizers of one class.
         let (next, sgd, adam) = (annotation(NEXT), annotation(SGD), annotation(ADAM));
         alike(&each(&[(0, next), (40, next), (80, sgd)], 700), 0);
         alike(&each(&[(0, next), (50, adam), (80, sgd)], 700), 0);

@@ -16,12 +16,12 @@ const CHECK: &str = "aten::_amp_foreach_non_finite_check_and_unscale_";
 /// The operator that adapts the scale, once for each update or skipped update.
 const SCALE: &str = "aten::_amp_update_scale_";
 
-/// Whether a span of this kind and name is of a scaler.
+/// Whether a span of this kind and name belongs to a gradient scaler.
 pub(super) fn is_sign(kind: SpanKind, name: &str) -> bool {
     kind == SpanKind::Operator && (name == CHECK || name == SCALE)
 }
 
-/// What happened, in order of time.
+/// An event of a scaler or an update, in order of time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Check,
@@ -29,8 +29,8 @@ enum Event {
     Scale,
 }
 
-/// When the scales of skipped updates of a process were adapted, ns, in order; none where no scaler was
-/// recorded. `updates` are those of the process.
+/// The times at which a process's scales were adapted after skipped updates, ns, in order; `None`
+/// if no scaler was recorded. `updates` are those of the process.
 pub(super) fn of_process(
     file: &TraceFile,
     ranges: &[StepRange],
@@ -111,7 +111,7 @@ mod tests {
         steps.all.iter().map(|step| (step.start_ns, step.end_ns)).collect()
     }
 
-    /// One iteration from a time on, with a batch and an update or without.
+    /// One iteration from a time on, with or without a batch and an update.
     fn iteration(at: u64, fetches: bool, updates: bool) -> Vec<(u64, &'static str)> {
         let mut spans = vec![(at + 50, CHECK), (at + 80, SCALE)];
         spans.extend(fetches.then_some((at, NEXT)));
