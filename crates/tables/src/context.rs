@@ -1,4 +1,4 @@
-//! What the rows of a rank's file refer to.
+//! The data that the rows of a rank's file refer to.
 
 use std::cell::OnceCell;
 
@@ -15,9 +15,9 @@ use crate::row_source::RowSource;
 
 /// An open file of a rank.
 pub struct Context<'a> {
-    /// Which one.
+    /// The run and the file.
     pub source: RowSource,
-    /// What it holds.
+    /// The contents of the file.
     pub trace: &'a TraceFile,
     clock: Clock,
     steps_from: Option<StepSource>,
@@ -28,7 +28,7 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Of an open file of a run by this name.
+    /// Takes an open file of a run with this name.
     pub fn of(run: &str, part: &'a OpenRank<'_>) -> Context<'a> {
         Context {
             source: RowSource::of(run, part.file, &part.trace),

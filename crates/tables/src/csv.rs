@@ -78,7 +78,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     Ok(written)
 }
 
-/// One rank's rows.
+/// The rows of one rank.
 struct Rank<'a> {
     dir: &'a Path,
     files: &'a mut HashMap<&'static str, Output>,

@@ -1,4 +1,4 @@
-//! The tables of a rank's file: which there are, and what reads each.
+//! The tables of a rank's file, and how each is read.
 
 use tprof_analyze::joined::JoinedCollective;
 use tprof_export::external::{Called, ExternalIds};
@@ -58,7 +58,7 @@ pub struct RankTables<'a> {
 }
 
 impl<'a> RankTables<'a> {
-    /// Those of a file, as far as they lie in its window; with the wall times of its driving thread.
+    /// Takes the rows of a file within its window, with the wall times of its driving thread.
     pub fn of(
         context: &'a Context<'a>,
         part: &OpenRank<'_>,
@@ -67,7 +67,7 @@ impl<'a> RankTables<'a> {
         RankTables { context, window: part.window, host_times }
     }
 
-    /// Gives all tables.
+    /// Passes all tables to a sink.
     pub fn each<S: Sink>(&self, sink: &mut S) -> Result<(), S::Error> {
         let ids = ExternalIds::of(self.context.trace);
         RANK_TABLES.into_iter().try_for_each(|name| self.read(name, &ids, sink))
@@ -139,7 +139,7 @@ impl<'a> RankTables<'a> {
                 let rows = trace.marks().iter().filter(|row| window.holds(row.time_ns));
                 all.give(sink, small::MARKS, rows.copied())
             }
-            // What the rows above refer to; all of it, whatever the slice.
+            // The tables that rows above refer to are complete, whatever the slice.
             "losses" => all.give(sink, small::LOSSES, trace.losses().iter().copied()),
             "processes" => all.give(sink, small::PROCESSES, trace.processes().iter().cloned()),
             "threads" => all.give(sink, small::THREADS, trace.threads().iter().cloned()),
@@ -177,8 +177,8 @@ impl<'a> RankTables<'a> {
         })
     }
 
-    /// Rows of a large table, or parts of them, block by block in the file's order. Of blocks that
-    /// reach out of the window there are all rows.
+    /// The rows of a large table, or parts of them, block by block in the file's order. A block
+    /// that reaches beyond the window is passed with all of its rows.
     fn blocks<R: TracePart>(&self) -> impl Iterator<Item = R> {
         let Window { from_ns, to_ns } = self.window;
         self.context.trace.blocks_between(from_ns, to_ns).flatten()
@@ -264,7 +264,7 @@ const BESIDE_KERNEL_OUTLINE: [&str; 10] = [
     "submitted_ns",
 ];
 
-/// The same of spans.
+/// The columns that need the rest of a span besides its outline.
 const BESIDE_SPAN_OUTLINE: [&str; 9] = [
     "external",
     "id",
@@ -317,7 +317,7 @@ fn takes<S: Sink>(sink: &S, table: &'static str, columns: &[&'static str]) -> bo
     columns.iter().any(|column| sink.takes(table, column))
 }
 
-/// One table on its way to a sink.
+/// A table while it is passed to a sink.
 struct Table<'a> {
     name: &'static str,
     context: &'a Context<'a>,
@@ -355,7 +355,7 @@ pub(crate) fn count(trace: &TraceFile) -> u64 {
         + (small + trace.thread_counts().len()) as u64
 }
 
-/// Whether rows of a table are events, which have a time by which a slice takes or leaves them.
+/// Whether rows of a table are events, whose time decides whether a slice has them.
 pub(crate) fn is_timed(table: &str) -> bool {
     !matches!(
         table,

@@ -122,14 +122,14 @@ fn document<W: Write>(
 struct Document<W: Write> {
     to: W,
     text: Text,
-    /// Whether no table of the rank was written yet.
+    /// Whether no table of the rank has been written yet.
     first: bool,
     /// Rows of the rank that have a time.
     events: u64,
 }
 
 impl<W: Write> Document<W> {
-    /// Begins a table.
+    /// Begins a table with these columns.
     fn begin(&mut self, name: &str, columns: impl Iterator<Item = &'static str>) {
         self.text.raw(if self.first { "\n" } else { ",\n" });
         self.first = false;

@@ -2,11 +2,12 @@
 //! engines that query them.
 //!
 //! [`catalogue`] lists the tables and their columns; `docs/exports.md` is the same list. Tables of
-//! ranks ([`RankTables`]) have the rows of a file, joined to what reports derive of them; tables of
-//! runs ([`read_run`]) are what reports print of each rank. Names are resolved, times are
-//! nanoseconds since the run began. What is not known is null, never 0.
+//! ranks ([`RankTables`]) have the rows of a file, joined with the values that reports derive for
+//! them; tables of runs ([`read_run`]) are what reports print for each rank. Names are resolved,
+//! times are nanoseconds since the run began. An unknown value is null, never 0.
 //!
-//! [`mod@parquet`], [`csv`] and [`json`] write them; [`read`] gives chosen columns of one to an engine.
+//! [`mod@parquet`], [`csv`] and [`json`] write them; [`read`] passes chosen columns of one to an
+//! engine.
 
 mod row_source;
 

@@ -1,5 +1,5 @@
-//! Rows of a file together with what is derived of them: short names, places among other rows,
-//! sizes of inputs, lines of code.
+//! Rows of a file with derived values: short names, places among other rows, sizes of inputs, lines
+//! of code.
 
 use std::sync::Arc;
 
@@ -19,9 +19,9 @@ use crate::context::Context;
 #[derive(Clone, Debug)]
 pub(crate) struct PlacedWork<R> {
     pub row: R,
-    /// None where it was not asked for.
+    /// Index in the work of the rank; `None` if it was not asked for.
     pub at: Option<u32>,
-    /// Of a kernel; empty where it was not asked for.
+    /// Short name of a kernel; empty if it was not asked for.
     pub short_name: Arc<str>,
 }
 
@@ -35,12 +35,12 @@ impl<R> PlacedWork<R> {
     }
 }
 
-/// What of rows is asked for.
+/// The derived values that are wanted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RowRequest {
-    /// Their places.
+    /// Whether the places of rows are wanted.
     pub places: bool,
-    /// Their derived texts.
+    /// Whether their derived texts are wanted.
     pub texts: bool,
 }
 
@@ -100,9 +100,9 @@ pub(crate) fn copy(
 #[derive(Clone, Debug)]
 pub(crate) struct SpanRow {
     pub row: Span,
-    /// None where it was not asked for.
+    /// Index among the spans; `None` if it was not asked for.
     pub at: Option<u32>,
-    /// Of an operator, where they were recorded and asked for.
+    /// The inputs of an operator, if they were recorded and asked for.
     pub inputs: Option<Arc<OperatorInputs>>,
 }
 
@@ -144,7 +144,7 @@ fn inputs(trace: &TraceFile, args: NameId) -> Option<Arc<OperatorInputs>> {
 #[derive(Clone, Debug)]
 pub(crate) struct SampleRow {
     pub row: Sample,
-    /// None where it was not asked for, or not taken.
+    /// The innermost code of the stack; `None` if it was not asked for, or the stack was not taken.
     pub innermost: Option<Arc<Place>>,
 }
 

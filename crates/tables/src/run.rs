@@ -17,7 +17,7 @@ use crate::cell::{Cell, Type};
 use crate::column::ColumnAbout;
 use crate::row_source::{RowSource, instance_of};
 
-/// Names of the tables, and what their rows are.
+/// Names of the tables, with descriptions of their rows.
 pub const RUN_TABLES: [(&str, &str); 14] = [
     ("runs", "runs"),
     ("ranks", "files of ranks: where and when each ran, and how complete its file is"),
@@ -64,7 +64,7 @@ pub(crate) const NO_SUMS: &str = "the tables of the run as a whole (runs, ranks,
 /// A value of a [`RunTable`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum OwnedCell {
-    /// Not known, or it does not apply.
+    /// The value is not known, or does not apply.
     Null,
     /// A whole number.
     Int(i64),
@@ -72,12 +72,12 @@ pub enum OwnedCell {
     Float(f64),
     /// True or false.
     Bool(bool),
-    /// A text.
+    /// An owned text.
     Text(String),
 }
 
 impl OwnedCell {
-    /// The same, borrowed.
+    /// The value as a borrowed cell.
     pub fn cell(&self) -> Cell<'_> {
         match self {
             OwnedCell::Null => Cell::Null,
@@ -100,18 +100,18 @@ impl OwnedCell {
 /// A table of a run, whole.
 #[derive(Clone, Debug)]
 pub struct RunTable {
-    /// Name.
+    /// Name of the table.
     pub name: &'static str,
-    /// Its rows, a value for each of its columns.
+    /// The rows, with a value for each column.
     pub rows: Vec<Vec<OwnedCell>>,
 }
 
-/// Tables of a run, and what could not be read.
+/// Tables of a run, and problems with files that could not be read.
 #[derive(Clone, Debug, Default)]
 pub struct RunTables {
-    /// The tables.
+    /// The tables that were asked for.
     pub tables: Vec<RunTable>,
-    /// What could not be read, in sentences.
+    /// Problems with files that could not be read, in sentences.
     pub problems: Vec<String>,
 }
 
@@ -214,8 +214,8 @@ fn kind_of(unit: Unit) -> Type {
     }
 }
 
-/// Reads tables of a run by the names of [`RUN_TABLES`]. Of a report's tables each file is read
-/// once for all. What cannot be read at all has no rows, and a problem.
+/// Reads tables of a run by the names of [`RUN_TABLES`]. Tables of a report are read in one pass
+/// over each file. A table that cannot be read at all has no rows, and a problem.
 pub fn read_run(
     dir: &RunDir,
     run: &str,

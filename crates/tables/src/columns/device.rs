@@ -136,7 +136,7 @@ fn class<'a>(at: Option<u32>, context: &Context<'_>) -> Cell<'a> {
     at.map_or(Cell::Null, |at| Cell::Text(context.joined().class(at).name()))
 }
 
-/// One of three sizes; zeros are unknown.
+/// One of three sizes; if all are zero, they are unknown.
 fn size<'a>(sizes: [u32; 3], at: usize) -> Cell<'a> {
     Cell::opt((sizes != [0; 3]).then_some(sizes[at]))
 }

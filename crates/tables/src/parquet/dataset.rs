@@ -1,4 +1,4 @@
-//! All files of a dataset. Ranks are independent: they are written on all cores.
+//! Writes the files of a dataset. Ranks are independent: they are written on all cores.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -81,7 +81,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     Ok(written)
 }
 
-/// What all parts of an export share.
+/// The data that all parts of an export share.
 struct ExportContext<'a> {
     dir: &'a Path,
     run: &'a str,
@@ -90,7 +90,7 @@ struct ExportContext<'a> {
     options: &'a Options<'a>,
 }
 
-/// What was written of some ranks.
+/// The result of writing some ranks.
 #[derive(Default)]
 struct ExportPart {
     written: Written,
@@ -98,7 +98,7 @@ struct ExportPart {
 }
 
 impl ExportContext<'_> {
-    /// Each rank in files of its own.
+    /// Writes each rank to files of its own.
     fn each_apart(&self, files: &[(&RankFile, String)]) -> Vec<Result<ExportPart, ExportError>> {
         parallel::each(files, |(file, name)| {
             let rank = match file.rank {
@@ -110,7 +110,7 @@ impl ExportContext<'_> {
         })
     }
 
-    /// So many ranks in one file of each table.
+    /// Writes this many ranks to one file of each table.
     fn together(
         &self,
         files: &[(&RankFile, String)],
@@ -118,7 +118,7 @@ impl ExportContext<'_> {
     ) -> Vec<Result<ExportPart, ExportError>> {
         let chunks: Vec<&[(&RankFile, String)]> = files.chunks(ranks.max(1)).collect();
         parallel::each(&chunks, |chunk| {
-            // Of names, which differ: a rank that was started again has several files.
+            // Compares names without their prefix: a rank that was started again has several files.
             let of = |name: &'_ str| name.strip_prefix("rank-").unwrap_or(name).to_owned();
             let name = match chunk {
                 [first, .., last] => format!("ranks-{}-{}.parquet", of(&first.1), of(&last.1)),
@@ -142,7 +142,7 @@ impl ExportContext<'_> {
             let host_times = self.host_times.of_file(self.selection, file);
             let before = dataset.events;
             RankTables::of(&context, &rank, host_times).each(&mut dataset).map_err(failed)?;
-            // What is not wanted is not left out.
+            // A table that was not asked for does not count as left out.
             if self.options.tables.is_none() {
                 part.written.left_out +=
                     each::count(&rank.trace).saturating_sub(dataset.events - before);
@@ -156,7 +156,7 @@ impl ExportContext<'_> {
     }
 }
 
-/// Some ranks' files of all tables.
+/// The open files of all tables for some ranks.
 struct Dataset<'a> {
     dir: &'a Path,
     inside: PathBuf,
@@ -237,7 +237,7 @@ fn file_name(run: &str) -> String {
     if name.is_empty() { "run".to_owned() } else { name.to_owned() }
 }
 
-/// Describes the dataset.
+/// Writes a description of the dataset.
 fn about(
     dir: &Path,
     selection: &Selection<'_>,
