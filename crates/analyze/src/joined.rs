@@ -67,7 +67,7 @@ pub struct JoinedCollective {
     pub name: String,
     /// Type of an element; empty if unknown.
     pub element_type: String,
-    /// Bytes of the larger of what the rank gave and got.
+    /// Bytes that the rank sent or received, whichever is more.
     pub bytes: Option<u64>,
     /// Ranks that take part.
     pub group_size: Option<u32>,
@@ -153,7 +153,7 @@ impl<'t> JoinedRank<'t> {
         step_at(&self.steps, process, time_ns).map(|at| self.steps[at as usize].number)
     }
 
-    /// A piece of work, as an index for what follows.
+    /// Index of a piece of work, for the methods below.
     pub fn place(&self, row: &WorkRow) -> Option<u32> {
         let WorkRow { process, device, context, stream, .. } = *row;
         let stream = StreamKey { process, device, context, stream };

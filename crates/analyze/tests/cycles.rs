@@ -118,7 +118,7 @@ fn a_cycle_of_a_sampled_heap_is_estimated_from_its_samples() {
 fn live_bytes_of_a_cycle_of_a_sampled_heap_are_those_of_its_time() {
     let dir = tempfile::tempdir().unwrap();
     let mut maker = rank(dir.path(), MemoryRecording::Sampled { interval: 4096 });
-    // Read as recording is switched; what lies between was taken while it was off.
+    // Live bytes are read as recording is switched; the difference was taken while it was off.
     for (at, live) in [(10, 1e6), (20, 2e6), (50, 30e6), (60, 40e6)] {
         maker.counter(Some(0), at * MS, counter::HEAP_BYTES, live);
     }
@@ -272,7 +272,7 @@ fn a_programs_part_has_the_device_work_that_it_waited_for() {
     // The kernel began after the end, and its program waited for it, or did not.
     assert_eq!(of(26, Some(30)), (vec!["kernel 2".to_owned()], false));
     assert_eq!(of(26, None), (Vec::new(), true));
-    // The third was launched meanwhile: whose work ran then is not known.
+    // The third kernel was launched before the wait: it is unknown whose work ran then.
     assert_eq!(of(27, Some(36)), (Vec::new(), true));
     assert_eq!(of(35, Some(40)).0.len(), 2);
     assert!(!of(35, Some(40)).1);

@@ -115,7 +115,7 @@ fn large_blocks(bytes: &[u8]) -> Vec<usize> {
     blocks.filter(|at| LARGE.contains(&bytes[at + 4])).collect()
 }
 
-/// Every report by itself: its name, what it reports, and the damage that it names.
+/// Every report made separately: its name, its contents, and the damage that it names.
 fn reports(dir: &Path) -> Vec<(String, Value, Vec<String>)> {
     let mut all = Vec::new();
     for kind in [Kind::Summary, Kind::Memory] {

@@ -83,7 +83,7 @@ impl ObjectSchema {
         self
     }
 
-    /// Adds a member that is null where it is not known, with its error or that reason beside it.
+    /// Adds a member that is null if it is unknown, with its error or the reason beside it.
     pub fn reading(self, key: &str, schema: Value) -> ObjectSchema {
         self.plain(key, nullable(schema.clone()))
             .some(&format!("error_{key}"), schema)

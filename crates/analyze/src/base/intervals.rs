@@ -1,8 +1,7 @@
 //! Sets of intervals: union, intersection, difference, length.
 //!
-//! Work on different streams overlaps, so durations must never be summed: every
-//! share of time that a report names is the length of a [`Cover`] or of what two
-//! of them have in common.
+//! Work on different streams overlaps, so durations must never be summed: every share of time that
+//! a report names is the length of a [`Cover`] or of the intersection of two.
 
 use std::borrow::Borrow;
 

@@ -1,9 +1,8 @@
 //! A number, or the reason why there is none.
 //!
-//! Unknown is not zero: what was not measured has no value and has a reason, and an
-//! estimate carries its error. In JSON a reading named `key` is a value, a value
-//! beside `error_key` (an estimate: half the width of the 95 % interval), or
-//! `null` beside `key_missing`.
+//! Unknown is not zero: a number that was not measured has no value and has a reason, and an
+//! estimate carries its error. In JSON, a reading named `key` is a value, a value beside
+//! `error_key` (an estimate: half the width of the 95 % interval), or `null` beside `key_missing`.
 
 use serde::Serialize;
 use serde::ser::SerializeMap;

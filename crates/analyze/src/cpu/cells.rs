@@ -3,7 +3,7 @@
 use crate::document::{Cell, Column, Unit};
 use crate::rank::samples::{Func, Layer};
 
-/// A sum of samples: their number is what it is uncertain by.
+/// A sum of samples, whose number gives its uncertainty.
 pub(super) fn sampled(ns: u64, samples: u64) -> Cell {
     if samples == 0 {
         return Cell::from(ns);

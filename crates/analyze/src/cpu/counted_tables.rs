@@ -84,7 +84,7 @@ impl RequestedByRanks<'_> {
     }
 }
 
-/// A count: its samples are what it is uncertain by.
+/// A count, whose samples give its uncertainty.
 fn count(counts: &Counts, event: &str, why: &str) -> Cell {
     let Some(tally) = counts.get(event) else { return Cell::missing(why) };
     let error = tally.count * tally.relative_error(counts.counters);
@@ -248,7 +248,7 @@ pub(super) fn of_places<'a>(counted: impl Iterator<Item = &'a RankCounts> + Clon
     tables
 }
 
-/// The tables of threads: rows of `(what names them, counts)`.
+/// The tables of threads, from rows of `(cells that name the thread, counts)`.
 pub(super) fn of_threads(rows: CountedRows<'_>, all: &RequestedByRanks<'_>) -> Vec<Table> {
     let names = [
         Column::data("pid", Unit::Id),

@@ -12,7 +12,7 @@ use crate::rank::samples::NO_SAMPLES;
 pub(super) struct JoinedCpu {
     all: RankCpu,
     ranks: usize,
-    /// Tables of what was counted beside time, and notes on it.
+    /// Tables of events counted beside time, and notes on them.
     counted: CountTables,
 }
 
@@ -64,7 +64,8 @@ impl JoinedCpu {
         Body { tables: made, notes }
     }
 
-    /// Tables of lines, and notes on files without their source and on what `--mine` leaves out.
+    /// Tables of lines, and notes on files without their source and on lines that `--mine` leaves
+    /// out.
     fn lines(&mut self, options: &Options, why: &str, notes: &mut Vec<String>) -> [Table; 2] {
         let RankCpu { lines, sources, functions, .. } = &mut self.all;
         let made = [

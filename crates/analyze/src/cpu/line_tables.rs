@@ -88,7 +88,7 @@ fn row(lines: &Lines, time: &LineTime, depth: u64, place: String) -> Vec<Cell> {
     ]
 }
 
-/// A function and its file, or module where it has none.
+/// A function with its file, or with its module if it has no file.
 fn place(func: &Func, sum: &FunctionLines) -> String {
     match func.layer {
         Layer::Native if !func.file.is_empty() && sum.lines.keys().any(|line| *line > 0) => {

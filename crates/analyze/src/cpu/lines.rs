@@ -168,7 +168,7 @@ struct FunctionIds {
     below: FxHashMap<u32, u64>,
 }
 
-/// Which functions of a file are listed.
+/// The functions of a file that are listed.
 struct ListedFunctions<'a> {
     trace: &'a CpuTrace,
     mine: bool,

@@ -1,5 +1,5 @@
-//! Data loading: how long the driving threads wait for data, and what the workers of
-//! PyTorch's DataLoader do.
+//! Data loading: the time that driving threads wait for data, and the activity of the workers of
+//! PyTorch's DataLoader.
 //!
 //! The wait is the part `data` of `report host`, so that a run has one number for it.
 

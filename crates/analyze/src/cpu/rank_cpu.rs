@@ -86,7 +86,7 @@ impl RankCpu {
         }
     }
 
-    /// Adds another rank's, but for what was counted.
+    /// Adds another rank, except for the events that were counted.
     pub(super) fn add(&mut self, other: RankCpu) {
         self.hidden = self.hidden.take().or(other.hidden);
         self.functions.add(&other.functions);

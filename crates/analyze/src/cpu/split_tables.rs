@@ -9,7 +9,7 @@ use super::steps::Label;
 use crate::document::{Cell, Column, Table, Unit, View};
 use crate::rank::samples::Func;
 
-/// The tables of what there is.
+/// The tables by step and by range, as far as there are any.
 pub(super) fn tables(split: &Split, data: bool) -> Vec<Table> {
     let mut tables = Vec::new();
     if !split.steps.is_empty() {

@@ -18,7 +18,7 @@ pub(super) struct StepLookup {
 }
 
 impl StepLookup {
-    /// The rank's steps; without them, what lies between marks.
+    /// Takes the rank's steps; if there are none, the times between marks.
     pub(super) fn of(rank: &RankTrace<'_>) -> StepLookup {
         let mut steps = rank.steps();
         let label = |step: &Step| (step.number, format!("step {}", step.number));

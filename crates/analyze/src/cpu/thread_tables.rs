@@ -128,7 +128,7 @@ fn counted(counts: &ThreadCounts, shown: ThreadsShown) -> [Cell; 5] {
     ]
 }
 
-/// Columns of what is counted.
+/// Columns of context switches and page faults.
 const COUNTED: [Column; 5] = [
     Column::new("voluntary_switches", "waits", Unit::Count),
     Column::new("involuntary_switches", "preempted", Unit::Count),

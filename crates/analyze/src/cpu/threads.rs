@@ -1,4 +1,4 @@
-//! `tprof report threads`: what each thread did with its life.
+//! `tprof report threads`: the time of each thread, by state.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::labels;

@@ -1,4 +1,4 @@
-//! Calling contexts: who called whom, and how much time lies below.
+//! Calling contexts: trees of callers and callees, with the time of each node.
 
 use std::sync::Arc;
 

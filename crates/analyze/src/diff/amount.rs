@@ -12,7 +12,7 @@ pub enum HostNameKind {
     Python,
     /// CPU time of the files with the code.
     Module,
-    /// Time off a core, by what it waited for.
+    /// Time off a core, by cause.
     Wait,
     /// Threads by program and name: how many, and how long they ran.
     Thread,
@@ -57,7 +57,7 @@ impl Amount {
         self.squares += other.squares;
     }
 
-    /// A mean over so many ranks or steps; squares stay those of whole ranks.
+    /// The mean over this many ranks or steps; squares stay those of whole ranks.
     pub(super) fn divided_by(self, by: f64) -> Amount {
         let Amount { value, variance, count, squares } = self;
         Amount { value: value / by, variance: variance / (by * by), count: count / by, squares }

@@ -1,4 +1,4 @@
-//! Causes of a rank's time: what its driving thread did, as `report host` divides it.
+//! Causes of a rank's time: the time of its driving thread, divided as in `report host`.
 
 use tprof_facts::labels::base_name;
 

@@ -43,7 +43,8 @@ impl Change {
         let error = self.error.unwrap_or(metric.noise * a);
         let way = |change: f64| if change.abs() > error { change.signum() } else { 0.0 };
         let without = difference - lost;
-        // Less than half of the change, or of what would be one, decides nothing.
+        // The load decides only if it is at least half of the change, or of the smallest change
+        // that counts.
         let is_much = 2.0 * lost.abs() > difference.abs().max(error);
         // An interval that is wide by the load leaves room for any change.
         let is_open = way(difference) == 0.0 && error > WIDE * a.max(a + difference);

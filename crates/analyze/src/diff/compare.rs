@@ -126,7 +126,8 @@ impl Comparison {
         let (a, difference) = (change.a.get()?, change.difference()?);
         let trips = gate.trips(a, difference, change.error);
         let Some(without) = self.without_load(&subject) else { return Some(trips) };
-        // Lost cores make the interval of what remains too wide, but steps show it without them.
+        // Lost cores make the interval of the remaining change too wide, but steps without lost
+        // cores show it.
         let of_steps = change_of(&self.a, &self.b, WITHOUT_LOST_CORES);
         let of_steps = of_steps.filter(|_| change.repeats.is_some());
         let alone = match of_steps {

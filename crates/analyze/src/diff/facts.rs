@@ -1,5 +1,4 @@
-//! Hardware and configuration: what two runs may differ in without any code
-//! having changed.
+//! Hardware and configuration: facts in which two runs may differ without any change of the code.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -79,7 +79,7 @@ impl HostActivity {
         host
     }
 
-    /// Keeps the parts of the one rank that it is of, for a table by rank.
+    /// Keeps the parts of its only rank, for a table by rank.
     pub fn keep_parts(&mut self, rank: u32) {
         let parts = self.amounts.iter().filter(|((sort, ..), _)| *sort == HostNameKind::Part);
         let parts: Amounts = parts.map(|(key, amount)| (key.clone(), *amount)).collect();

@@ -43,7 +43,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A run of a thread that works for so long in each step, once it had no core for so long, ms.
+    /// A run of a thread that works and then has no core, once in each step, for these times in ms.
     fn side(steps: &[(u64, u64)]) -> Side {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");

@@ -1,4 +1,4 @@
-//! Two runs beside each other: what changed, and how sure that is.
+//! Two runs beside each other: the changes, and how certain they are.
 //!
 //! A step is a repeat: means over steps, and the 95 % interval of their
 //! difference, separate a change from chance. Without steps, whole traces are compared.

@@ -20,7 +20,7 @@ use crate::report::{DocumentContext, read_ranks};
 use crate::run::completeness::Completeness;
 use crate::run::info::Run;
 
-/// A run, as far as it is compared.
+/// The data of a run that is compared.
 #[derive(Debug)]
 pub struct Side {
     /// The run: command, hosts, state.

@@ -132,7 +132,7 @@ impl Options {
         self.cycle.is_some() || self.window.is_some()
     }
 
-    /// The text of `within`, where it has one.
+    /// The text of `within`, if it was given.
     pub fn within_text(&self) -> Option<&str> {
         self.within.as_deref().filter(|text| !text.is_empty())
     }

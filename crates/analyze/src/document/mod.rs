@@ -1,9 +1,8 @@
 //! A report as data: titled tables of typed columns.
 //!
-//! Every kind of report but the summary and `memory` is a [`Document`]. One
-//! renderer each turns it into text, JSON, CSV and HTML, so that an analysis
-//! only computes: it makes rows in the order in which a person should read
-//! them, and gives each column a meaning and a unit.
+//! Every kind of report but the summary and `memory` is a [`Document`]. One renderer each turns it
+//! into text, JSON, CSV and HTML, so that an analysis only computes: it makes rows in the order in
+//! which they should be read, and gives each column a meaning and a unit.
 
 mod cell;
 mod json;
@@ -177,8 +176,8 @@ impl Column {
         Column { key, heading, unit, signed: false }
     }
 
-    /// The device of each row: for everyone where another than a process's first one
-    /// was used, else only in JSON and CSV.
+    /// The device of each row. It is displayed if a device other than the first one of its process
+    /// was used, otherwise it is only in JSON and CSV.
     pub fn device(devices: impl IntoIterator<Item = Option<u32>>) -> Column {
         let many = devices.into_iter().flatten().any(|device| device > 0);
         Column::new("device", if many { "device" } else { "" }, Unit::Id)

@@ -1,5 +1,5 @@
-//! The sentences of rules that find nothing: that none was
-//! recorded, or that what was lies outside of what is judged.
+//! The sentences of rules that find nothing: nothing was recorded, or the recorded events lie
+//! outside of the judged time.
 
 use rustc_hash::FxHashSet;
 use tprof_trace::model::NameId;

@@ -41,12 +41,12 @@ pub(super) struct Finding {
     pub evidence: Vec<Evidence<'static>>,
     /// Number of such places, including those that are not kept.
     pub places: usize,
-    /// Why nothing is known of what may be gained.
+    /// Why the possible gain is unknown.
     pub gain_unknown: Option<&'static str>,
     /// Whether the finding is about one place that can be changed by itself, not about how the job
     /// is built.
     pub is_local: bool,
-    /// The places are not needed: none are kept or counted.
+    /// Whether the places are not needed, so that none are kept or counted.
     pub is_brief: bool,
 }
 

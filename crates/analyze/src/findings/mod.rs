@@ -1,10 +1,9 @@
-//! `findings`: what holds the job up, how much fixing it may gain, what to do.
+//! `findings`: what delays the job, how much a fix may gain, and how to fix it.
 //!
-//! One file per `rule::Rule`. A rule judges a `scene::Scene`, one rank's
-//! steps, and returns what it found, that it found nothing, or which data it
-//! needs. Each finding has an upper bound, from which its severity follows; bounds
-//! of different findings overlap and must not be added. `docs/metrics.md` states
-//! every trigger and the reasoning behind every bound.
+//! One file per `rule::Rule`. A rule judges a `scene::Scene`, one rank's steps, and returns its
+//! findings, or that there are none, or which data it needs. Each finding has an upper bound, from
+//! which its severity follows; bounds of different findings overlap and must not be added.
+//! `docs/metrics.md` states every trigger and the reasoning behind every bound.
 
 mod absent;
 mod blocking;

@@ -157,7 +157,7 @@ fn findings(all: &[JoinedFinding<'_>], ranks: &[RankFindings]) -> Table {
     table
 }
 
-/// A gain; why there is none, where it is not known; empty where it does not apply.
+/// A cell with the gain, or why it is unknown; empty if there is no gain to state.
 fn gain_cell<T: Into<Cell>>(unknown: Option<&str>, gain: Option<T>) -> Cell {
     unknown.map_or_else(|| Cell::applies(gain), Cell::missing)
 }
@@ -316,7 +316,7 @@ fn which(row: &VerdictRow, of: usize) -> String {
     }
 }
 
-/// Rules that lack the same data share a row from so many on: their names are only data.
+/// Rules that lack the same data share a row from this number on: then their names are only data.
 const MANY_RULES: usize = 4;
 
 /// Each rule that was not checked, and in a second table lines in which rules that lack the
@@ -333,7 +333,7 @@ fn not_checked(ranks: &[RankFindings]) -> [Table; 2] {
         let unchecked = outcome.unchecked.as_ref()?;
         Some((vec![unchecked.why.clone(), unchecked.needs.clone()], unchecked.denies))
     };
-    // Reasons hold figures of a rank; what is needed is the same on all.
+    // Reasons have figures of one rank; the data that is needed is the same for all.
     let mut lines: Vec<(Vec<String>, Vec<String>)> = Vec::new();
     for row in verdicts(ranks, text) {
         let [why, needs] = row.text.as_slice() else { continue };

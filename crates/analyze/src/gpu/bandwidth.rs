@@ -108,8 +108,8 @@ fn copies<'r>(rank: &'r RankTrace<'_>, left_out: &mut LeftOutRows) -> Vec<(CopyK
     found
 }
 
-/// Gigabytes a second: the trace's own rate, from a finer clock than the
-/// times that it wrote; else bytes over duration.
+/// The rate in gigabytes per second: the trace's own rate, which is from a finer clock than its
+/// times; otherwise bytes over duration.
 fn rate(rank: &RankTrace<'_>, row: &Work) -> Option<f64> {
     let recorded = || {
         let args = rank.name(row.args);

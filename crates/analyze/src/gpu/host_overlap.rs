@@ -1,10 +1,9 @@
-//! Host and GPU at once: which of the two was busy, both, or neither.
+//! Host and GPU at the same time: which of the two was busy, both, or neither.
 //!
-//! The host is busy while at least one thread is in an operator, a Python function
-//! or a call of the runtime or the driver; a call that waits for a device holds its
-//! thread, and counts. Ranges that someone named do not: nothing need happen in one.
-//! Calls do not show what a host does between them: without operators or
-//! Python functions its activity is not known.
+//! The host is busy while at least one thread is in an operator, a Python function or a call of the
+//! runtime or the driver; a call that waits for a device keeps its thread busy, and counts. Ranges
+//! of the program do not count: nothing need happen in one. Calls do not show the host's activity
+//! between them, so it is unknown without operators or Python functions.
 
 use tprof_trace::model::SpanKind;
 

@@ -53,10 +53,11 @@ pub struct KernelRuns {
     pub max_ns: u64,
     /// Sum of squares of durations, in square nanoseconds: joins over ranks.
     squares: f64,
-    /// Durations that 50, 95 and 99 of 100 runs stay below; none over several ranks,
-    /// since their single runs are not kept.
+    /// Durations that 50, 95 and 99 of 100 runs stay below; `None` over several ranks, since single
+    /// runs of those are not kept.
     pub quantiles_ns: Option<[f64; 3]>,
-    /// Runs outside of the steps, which count for nothing else here, and the sum of their durations.
+    /// Number of runs outside of the steps, which count nowhere else here, and the sum of their
+    /// durations.
     pub outside: [u64; 2],
 }
 

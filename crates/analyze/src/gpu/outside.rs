@@ -101,7 +101,7 @@ impl LeftOutRows {
     }
 }
 
-/// Why a table has no rows of what lies outside of the steps alone.
+/// Why a table has no rows if all of them lie outside of the steps.
 const ONLY_OUTSIDE: &str = "none lies in the steps, only outside of them (see `outside_of_steps`)";
 
 /// Adds to a report the rows that it leaves out of each rank: a table if there are any, and a note.
@@ -299,7 +299,7 @@ mod tests {
         );
     }
 
-    /// A row of a table, as far as a test looks at it.
+    /// The cells of a table's rows that a test compares.
     fn cells(body: &Body, table: &str, keys: &[&str]) -> Vec<Vec<Cell>> {
         let table = body.tables.iter().find(|of| of.key == table).unwrap();
         let at = |key: &&str| table.columns.iter().position(|column| column.key == *key).unwrap();

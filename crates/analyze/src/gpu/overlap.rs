@@ -42,7 +42,7 @@ pub struct DeviceOverlap {
 }
 
 impl DeviceOverlap {
-    /// Share of communication that compute hides; none without communication.
+    /// The share of communication that compute hides; `None` without communication.
     pub fn hidden_share(&self) -> Option<f64> {
         (self.communication_ns > 0).then(|| self.hidden_ns as f64 / self.communication_ns as f64)
     }

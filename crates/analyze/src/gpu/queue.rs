@@ -74,7 +74,7 @@ pub struct RankQueues {
     pub streams: Vec<StreamQueue>,
     /// Highest sum over streams in each of `BUCKETS` parts of the time.
     pub curve: Vec<Point>,
-    /// Every change, where it was asked for.
+    /// All changes of the lengths, if they were asked for.
     pub series: Vec<(StreamKey, Vec<Point>)>,
     /// The work outside of the steps, which is left out.
     pub outside: OutsideWork,
@@ -157,7 +157,8 @@ pub fn of_rank(rank: &RankTrace<'_>, all: bool) -> RankQueues {
     RankQueues { streams, curve, series: if all { series } else { Vec::new() }, outside }
 }
 
-/// The changes within an interval, with the lengths at its beginning and end; nothing where nothing waits.
+/// The changes within an interval, with the lengths at its beginning and end; empty if nothing
+/// waits.
 fn within(points: &[Point], interval: Option<Interval>) -> Vec<Point> {
     let Some(Interval { start, end }) = interval else { return points.to_vec() };
     let from = points.partition_point(|point| point.time_ns < start);

@@ -42,7 +42,8 @@ impl Multiprocessor {
         }
     }
 
-    /// Blocks of a kernel that it takes at once, by what is known; 1 where nothing is.
+    /// Number of the kernel's blocks that it takes at once, by the known limits; 1 if none is
+    /// known.
     fn blocks_of(&self, kernel: &KernelShape) -> u64 {
         let threads: u64 = kernel.block.iter().map(|side| u64::from(*side)).product();
         if threads == 0 {

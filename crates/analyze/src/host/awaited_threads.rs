@@ -1,4 +1,4 @@
-//! Time of other threads that is the driving thread's, since it waits for what they do.
+//! Time of other threads that counts as the driving thread's, since it waits for them.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};

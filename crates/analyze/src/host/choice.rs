@@ -15,7 +15,7 @@ use crate::rank::samples::Part;
 const LEAST_WORK: f64 = 0.3;
 /// Samples stand for the time on a core divided by this, at least.
 const MOST_UNSAMPLED: f64 = 2.0;
-/// Time on a core without samples is this share of what a team does, at most, where it does not matter.
+/// Time on a core without samples does not matter up to this share of a team's activity.
 const MOST_LEFT_OUT: f64 = 0.1;
 /// The end of a thread that is waited for is so far from the end of the wait, at most.
 const ENDS_WITHIN_NS: u64 = 2_000_000;

@@ -231,7 +231,7 @@ fn longest<'d, K: Hash + Ord + Clone>(
     sums.into_iter().max_by_key(|(key, ns)| (*ns, Reverse(key.clone())))
 }
 
-/// A holder, or who makes data, is at its place for this share of the wait.
+/// A thread that holds a lock, or makes data, is at its place for at least this share of the wait.
 const LEAST_HELD: f64 = 0.3;
 /// The time between waits tells who holds something only then if it is at least this share of theirs.
 const LEAST_BETWEEN: f64 = 0.05;

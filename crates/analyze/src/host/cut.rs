@@ -30,7 +30,7 @@ pub(super) fn rows_in(rows: &[Sample], window: Interval) -> Vec<Sample> {
 }
 
 /// The part of a row in a window; `None` if there is none, or if it is time on a core that no
-/// sample stands for: what is left of the window has it.
+/// sample stands for: that is in the rest of the window.
 fn row_in(row: &Sample, window: Interval) -> Option<Sample> {
     if row.state == ThreadState::Running {
         let is_in = (window.start..window.end).contains(&row.time_ns);

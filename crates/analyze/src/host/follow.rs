@@ -265,7 +265,7 @@ impl Follower<'_> {
         }
     }
 
-    /// Gives a part of a wait to what a thread did meanwhile; how much it took.
+    /// Assigns a part of a wait to the activity of a thread, and returns how much it took.
     fn give(
         &mut self,
         within: Interval,
@@ -297,7 +297,7 @@ impl Follower<'_> {
     }
 }
 
-/// A sample that stands for so many times its time.
+/// The sample with its time multiplied.
 fn more(row: Sample, times: f64) -> Sample {
     match row.state {
         ThreadState::Running => Sample { weight_ns: (row.weight_ns as f64 * times) as u64, ..row },

@@ -40,7 +40,7 @@ pub(super) fn module<'a>(functions: impl DoubleEndedIterator<Item = &'a Func>) -
     outermost
 }
 
-/// A module's package, or its own name where it is part of none.
+/// A module's package, or its own name if it is not part of one.
 fn name(file: &str) -> String {
     let frozen = file.strip_prefix("<frozen ").and_then(|name| name.strip_suffix('>'));
     let path = frozen.or(file.strip_suffix(".py")).unwrap_or(file);

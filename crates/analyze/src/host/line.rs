@@ -12,23 +12,23 @@ use tprof_trace::model::ThreadState;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
     pub part: Part,
-    /// The innermost function of the user's own Python code; where there is none, of Python;
-    /// else of compiled code. Empty if the stack is unknown.
+    /// The innermost function of the user's own Python code; if there is none, of Python; otherwise
+    /// of compiled code. Empty if the stack is unknown.
     pub function: String,
     /// File of the function; empty if unknown.
     pub file: String,
     /// Line in the file; 0 if unknown.
     pub line: u32,
-    /// The function is of the user's own code.
+    /// Whether the function is of the user's own code.
     pub is_own: bool,
     /// The innermost function below it, the interpreter's and the kernel's left out; empty if
     /// there is none.
     pub below: String,
-    /// Base name of that function's module, where it is compiled code.
+    /// Base name of that function's module, if it is compiled code.
     pub library: String,
     /// A checkpoint or a file is saved here, by the functions on the stack.
     pub saves: bool,
-    /// A database's library is on the stack: it waits for its own files where it commits.
+    /// Whether a database's library is on the stack: it waits for its own files when it commits.
     pub of_database: bool,
     /// For [`Part::Data`]: whether the thread makes the data itself, or waits for what it makes it
     /// from.
@@ -69,7 +69,7 @@ impl OtherCause {
     ) -> OtherCause {
         let waits_for_child = |func: &Func| match func.layer {
             Layer::Python => CHILD_FILES.iter().any(|file| func.file.ends_with(file)),
-            // `futex_do_wait` is of no child.
+            // A wait in `futex_do_wait` is not for a child.
             _ => {
                 let is_call = CHILD_CALLS.iter().any(|call| func.name.contains(call));
                 is_call && !func.name.starts_with("futex_")
@@ -156,7 +156,7 @@ impl Place {
         place
     }
 
-    /// The line, apart from what it calls; `None` without a function and a file.
+    /// The place without the code that the line calls; `None` without a function and a file.
     pub(super) fn line_only(self) -> Option<Place> {
         let is_line = !self.function.is_empty() && !self.file.is_empty();
         is_line.then(|| Place { below: String::new(), library: String::new(), ..self })

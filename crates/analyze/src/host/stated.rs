@@ -55,7 +55,7 @@ pub(super) fn in_spans(
     found
 }
 
-/// A row, with the number of what its span states if that is another cause than its stack shows.
+/// The row, with the number of its span's purpose if that is another cause than its stack shows.
 fn marked(
     row: Sample,
     stated: Option<SpanPurpose>,

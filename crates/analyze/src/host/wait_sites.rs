@@ -1,4 +1,4 @@
-//! Waits of the driving thread for what another thread of its process does.
+//! Waits of the driving thread for the work of other threads of its process, by place.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadState};

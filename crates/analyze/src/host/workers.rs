@@ -33,7 +33,7 @@ const LEAST_RUNNING: f64 = 0.1;
 /// A process that runs for more of the time than this is always on a core when a wait ends: its own
 /// waits are taken for a part of its work.
 const MOSTLY_RUNNING: f64 = 0.5;
-/// The most that one wait's end counts: it comes so soon after the process ran.
+/// A single wait's end counts at most this much, however soon it comes after the process ran.
 const MOST_SCORE: f64 = 7.0;
 /// Waits end this many standard errors more often after a run of the process than by chance.
 const LEAST_ERRORS: f64 = 3.0;
@@ -47,7 +47,7 @@ const HANDS_OVER_NS: u64 = 1_000_000;
 const MOST_ENDS: f64 = 2.0 / 3.0;
 /// One process works while the others of its team wait for tasks for this share of the waits.
 const LEAST_ALONE: f64 = 0.5;
-/// A child that is waited for ends so long after the wait at most.
+/// An awaited child ends at most this long after the wait, ns.
 const ENDS_WITHIN_NS: u64 = 2_000_000;
 
 /// The processes and threads that the driving thread waits for.
@@ -308,8 +308,8 @@ fn ahead(ran: &Cover, waits: &[Interval], window: Interval) -> HeadStart {
     };
     let ends = waits.iter().filter(|wait| (window.start..window.end).contains(&wait.end));
     let scores: Vec<f64> = ends.map(score).collect();
-    // Mean and mean square of the logarithm of what is evenly distributed, but for a share at its
-    // lower end that counts as one.
+    // Mean and mean square of the logarithm of an even distribution, except for a share at its
+    // lower end that counts as one value.
     let lowest = share(0).max((-MOST_SCORE).exp());
     let mean = 1.0 - lowest;
     let square = 2.0 + 2.0 * lowest * lowest.ln() - 2.0 * lowest;

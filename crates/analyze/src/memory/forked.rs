@@ -43,7 +43,7 @@ pub(crate) fn copies(file: &TraceFile) -> Result<Option<ForkedMemory>, String> {
             rounds.entry(sample.0).or_default().push(sample);
         }
     }
-    // The parent's pages count in parts only where it was read with its children.
+    // The parent's pages are counted in parts only if it was read together with its children.
     let of_all =
         |round: &[Sample]| round.len() > 1 && round.iter().any(|sample| sample.1 == parent.process);
     rounds.retain(|_, round| of_all(round));
@@ -72,7 +72,7 @@ pub(crate) fn copies(file: &TraceFile) -> Result<Option<ForkedMemory>, String> {
     Ok(Some(ForkedMemory { workers, before, pss, rss: rss_then, own, copied }))
 }
 
-/// Parts of the command lines of processes that start others for what they compile or track, and
+/// Parts of the command lines of processes that start others to compile or to track something, and
 /// load no data: Inductor's pool of compilers, and helpers of Python's `multiprocessing`.
 const HELPERS: [&str; 4] = [
     "compile_worker",

@@ -20,7 +20,7 @@ pub(crate) struct GaugeSum {
     pub buckets: Vec<Option<u64>>,
     pub highest: u64,
     pub highest_at_ns: u64,
-    /// Moments at which it was read: of what lay between them nothing is known.
+    /// Number of moments at which it was read: nothing is known of the time between them.
     pub readings: u64,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn sweep(samples: &mut [Sample], ends: &ProcessEnds, mut change: impl
                 change(end_ns.saturating_add(1), sum);
             }
         }
-        // A last reading may be stamped after the end; the process is gone all the same.
+        // A last reading may have a time after the end; the process is gone nevertheless.
         if ends.get(&process).is_some_and(|end_ns| *end_ns < time_ns) {
             continue;
         }

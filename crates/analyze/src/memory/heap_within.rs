@@ -164,7 +164,7 @@ impl HeapLevels {
         }
     }
 
-    /// Comes to a moment: what is known before it has its say.
+    /// Advances to a moment, after taking in everything that is known before it.
     fn reach(&mut self, time_ns: u64, sweep: &mut HeldSweep<'_>) {
         while self.known.get(self.at + 1).is_some_and(|next| next.time_ns < time_ns) {
             let to = self.known[self.at + 1];
@@ -176,8 +176,9 @@ impl HeapLevels {
         }
     }
 
-    /// Gives the levels that wait, with what the samples left out by then: until `to` that changes
-    /// by so much. No more was live than was known before, and was asked for since.
+    /// Passes on the levels that wait, with the bytes that the samples left out; until `to`, those
+    /// change by the given amount. No more was live than was known to be before, plus what was
+    /// requested since.
     fn give(&mut self, sweep: &mut HeldSweep<'_>, to: Option<(KnownLive, i128)>) {
         let from = self.known[self.at];
         let unit = self.interval.unwrap_or(1) as f64;

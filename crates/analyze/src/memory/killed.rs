@@ -1,7 +1,7 @@
-//! Why a process was killed, as far as the data shows it.
+//! Why a process was killed, to the extent that the data shows it.
 //!
-//! Only the cgroup's own count of OOM kills proves an OOM kill; a SIGKILL by itself
-//! proves nothing about memory, and neither does memory near its limit.
+//! Only the cgroup's own count of OOM kills proves an OOM kill; a SIGKILL by itself proves nothing
+//! about memory, and neither does memory near its limit.
 
 use std::sync::Arc;
 

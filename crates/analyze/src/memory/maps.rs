@@ -17,11 +17,11 @@ pub struct Maps {
     pub attached_segments: u64,
     /// Number of System V segments that `shmdt` detached.
     pub detached_segments: u64,
-    /// Bytes added by `mmap` and `shmat`, and by `mremap` where it grew.
+    /// Bytes added by `mmap` and `shmat`, and by `mremap` when it grew a mapping.
     pub mapped_bytes: u64,
     /// The part of `mapped_bytes` of System V segments.
     pub attached_bytes: u64,
-    /// Bytes taken away by `munmap` and `shmdt`, and by `mremap` where it shrank.
+    /// Bytes taken away by `munmap` and `shmdt`, and by `mremap` when it shrank a mapping.
     pub unmapped_bytes: u64,
     /// Set where events are missing, and why: the figures are then at least these.
     pub at_least: Option<String>,

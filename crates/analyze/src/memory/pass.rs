@@ -29,7 +29,7 @@ const MOST_DEATHS: usize = 10;
 /// Owners that are named for each.
 const MOST_OWNERS: usize = 3;
 
-/// Why nothing is known of the heap in a damaged file.
+/// The reason why nothing is known of the heap in a damaged file.
 const UNREAD: &str = "no block of heap events could be read";
 /// Why live bytes are unknown in a file that was cut off, or still grows, before the first events.
 const UNWRITTEN: &str = "the file ends before its first heap events";
@@ -261,7 +261,7 @@ impl<'a> Pass<'a> {
         Some(peak.get()?.saturating_add(peak.error().copied().unwrap_or(0)))
     }
 
-    /// Why nothing is known of the heap.
+    /// The reason why nothing is known of the heap.
     pub(super) fn off(&self) -> &'static str {
         if self.file.processes().is_empty() { NO_PROCESS } else { OFF }
     }

@@ -1,8 +1,8 @@
 //! Moments at which live bytes are compared, and the straight line through them.
 //!
-//! Steps where the job has them, else marks, else the middles of the run's
-//! quarters. The first tenth of the points, at least one, is warm-up: caches
-//! fill and pools grow there in every healthy job.
+//! The moments are steps if the job has them, otherwise marks, otherwise the middles of the run's
+//! quarters. The first tenth of the points, at least one, is warm-up: caches fill and pools grow
+//! there in every healthy job.
 
 use tprof_facts::steps;
 use tprof_trace::TraceFile;

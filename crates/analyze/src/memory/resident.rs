@@ -96,7 +96,7 @@ fn alone(
         while let Some((end_ns, gone)) = over.next_if(|end| end.0 < time_ns) {
             points.extend(ended(gone, end_ns, &mut alive));
         }
-        // A last reading may be stamped after the end; the process is gone all the same.
+        // A last reading may have a time after the end; the process is gone nevertheless.
         if ends.get(&process).is_some_and(|end_ns| *end_ns < time_ns) {
             continue;
         }

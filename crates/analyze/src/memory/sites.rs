@@ -128,7 +128,7 @@ impl MergedSites {
                 stack: frames.texts(stack),
             })
             .collect();
-        // Equal sites keep one order whatever the order of the events was.
+        // Equal sites keep the same order, whatever the order of events.
         sites.sort_by(|a, b| {
             let key =
                 |site: &Site| (site.peak_bytes.get(), site.bytes.get(), site.allocations.get());
@@ -170,7 +170,7 @@ impl MergedSites {
         growing
     }
 
-    /// The largest owners of what a process held at its end: bytes and stack.
+    /// The sites that hold most of the memory at a process's end: bytes and stack.
     pub fn owners(
         &self,
         replay: &Replay,

@@ -18,7 +18,7 @@ use crate::document::{
 };
 use crate::rank::{Needs, RankTrace};
 
-/// The kind; not one that `tprof report` lists, since it is of a moment.
+/// The report `snapshot`. `tprof report` does not list it, since it is about a single moment.
 pub const KIND: DocumentKind = DocumentKind {
     name: "snapshot",
     about: "live bytes and the sites that hold most, at this moment",
@@ -159,7 +159,7 @@ impl Pass<'_> {
         live.iter().map(last).fold(Reading::Is(0), Reading::plus)
     }
 
-    /// Sites by what they hold, most first.
+    /// Sites by the bytes that they hold, most first.
     fn held_sites(&self, of: &FxHashSet<ProcessIndex>) -> Vec<HeldSite> {
         if self.partial.is_some() {
             return Vec::new();

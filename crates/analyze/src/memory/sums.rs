@@ -50,7 +50,7 @@ impl Pass<'_> {
         if self.file.part().is_some()
             && let Some(interval) = self.interval()
         {
-            // The processes' own counters are of their whole lives.
+            // The processes' own counters cover their whole lives.
             let (allocations, allocated_bytes) = self.merged.estimates(interval);
             let frees = Reading::missing(SAMPLED_CYCLE);
             let (peak_bytes, live_at_exit_bytes) = self.within_part();

@@ -131,8 +131,8 @@ impl Cgroup {
     }
 }
 
-/// Use without page cache, of readings near the limit. A value is written where it changes, and
-/// holds until then.
+/// Memory in use without page cache, at readings near the limit. A value is written when it
+/// changes, and holds until then.
 fn held(file: &TraceFile, usage: &[Sample], limit: &[Sample]) -> Vec<Sample> {
     let cache = host_samples(file, counter::CGROUP_CACHE_BYTES);
     let at = |samples: &[Sample], time_ns: u64| {

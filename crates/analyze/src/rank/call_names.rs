@@ -35,7 +35,7 @@ pub(crate) fn is_wait(name: &str) -> bool {
 
 /// Whether a call copies, and returns when the copy is done.
 pub(crate) fn is_synchronous_copy(name: &str) -> bool {
-    // hipMemcpyWithStream is what PyTorch calls on AMD in place of a copy and a wait.
+    // On AMD, PyTorch calls hipMemcpyWithStream in place of a copy and a wait.
     plain(name).contains("Memcpy") && !name.contains("Async") && !name.contains("Batch")
 }
 

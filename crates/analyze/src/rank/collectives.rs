@@ -16,8 +16,8 @@ pub struct Operation {
     pub name: String,
     /// Type of an element; empty if unknown.
     pub element_type: String,
-    /// Bytes of the larger of what the rank gave and got; of operations that were
-    /// grouped into one kernel, their sum.
+    /// Bytes that the rank sent or received, whichever is more; for operations that were grouped
+    /// into one kernel, their sum.
     pub bytes: Option<u64>,
     /// Ranks that take part.
     pub group_size: Option<u32>,

@@ -76,7 +76,7 @@ impl Launches {
         self.call_of.get(work).filter(|call| **call != NONE).map(|call| *call as usize)
     }
 
-    /// The work that a call started, as indices in order of start; none for most calls.
+    /// The work that a call started, as indices in order of start; empty for most calls.
     pub fn work_of(&self, call: usize) -> &[u32] {
         match (self.starts.get(call), self.starts.get(call + 1)) {
             (Some(from), Some(to)) => &self.work[*from as usize..*to as usize],

@@ -82,7 +82,7 @@ fn rows<R: TraceRow>(file: &TraceFile, needs: Needs, of: Needs) -> Vec<R> {
     }
 }
 
-/// Makes room for rows, if there is any: what a damaged file promises may not fit.
+/// Reserves room for rows if possible: the number in a damaged file may not fit.
 fn reserve<T>(list: &mut Vec<T>, rows: u64) {
     let _ = usize::try_from(rows).map(|rows| list.try_reserve_exact(rows));
 }
@@ -132,7 +132,7 @@ impl DeviceRows {
         for row in &mut work {
             row.stream = order[row.stream as usize];
         }
-        // Ties are broken by what ran, not by where the file had it.
+        // Ties are broken by the contents of rows, not by their places in the file.
         work.sort_by_key(|row| (row.start_ns, row.duration_ns, row.stream, row.correlation));
         self.streams = streams;
         self.work = work;

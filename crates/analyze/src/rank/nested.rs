@@ -17,8 +17,8 @@ pub(super) const ALL_KINDS: [SpanKind; 6] = [
     SpanKind::Overhead,
 ];
 
-/// Rank of a kind where two spans have the same start and end: what people name
-/// holds what the framework calls, which holds what the device's library does.
+/// The rank of a kind among spans with the same start and end: ranges of the program hold the
+/// framework's calls, which hold those of the device's library.
 fn outwards(kind: SpanKind) -> u8 {
     match kind {
         SpanKind::Python => 0,

@@ -192,8 +192,7 @@ impl<'a> RankTrace<'a> {
         (0..self.work.len() as u32).collect()
     }
 
-    /// The places of each device's work, in order. Who asks for each device's own looks at all work
-    /// once.
+    /// The indices of each device's work, in order. It goes through all work once for all devices.
     pub fn work_by_device(&self) -> FxHashMap<Option<u32>, Vec<u32>> {
         let mut devices: FxHashMap<Option<u32>, Vec<u32>> = FxHashMap::default();
         for (row, at) in self.work.iter().zip(0..) {

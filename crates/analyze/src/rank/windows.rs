@@ -204,8 +204,8 @@ pub(crate) fn of_devices<'r>(rank: &'r RankTrace<'_>, of: fn(&Busy) -> &Cover) -
     }
 }
 
-/// The time of a rank that findings judge: its steps; without steps, from the first work on a device to
-/// the last, else its life.
+/// The time of a rank that findings judge: its steps; without steps, from the first work on a
+/// device to the last; without devices, its life.
 pub(crate) fn judged_window(rank: &RankTrace<'_>, steps: &[Step]) -> Cover {
     if steps.is_empty() {
         let end = rank.work.iter().map(Work::end_ns).max();

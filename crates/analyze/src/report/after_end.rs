@@ -7,8 +7,8 @@ use tprof_trace::model::{Kernel, MemoryCopy, Span, SpanKind};
 /// The device work that began after the end of a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WorkAfterEnd {
-    /// Other work was launched until the program had waited for its devices: whose it is that ran
-    /// in that time is not known.
+    /// Whether other work was launched before the program had waited for its devices: it is unknown
+    /// which part the work in that time belongs to.
     pub is_mixed: bool,
     /// Kernels and copies that began behind the end, and are not among those waited for.
     left_out: usize,

@@ -294,7 +294,7 @@ fn pick<'a>(
     Ok(files)
 }
 
-/// Leaves only a cycle of what is read of a file, which has these.
+/// Cuts a file to one of its cycles, and returns all of them.
 fn only_cycle(trace: &mut TraceFile, cycle: u32) -> Vec<Cycle> {
     let all = cycles::of(trace);
     let chosen = all.iter().find(|of| of.number == cycle);

@@ -105,8 +105,8 @@ impl Completeness {
         }
     }
 
-    /// Minor gaps in words, e.g. `0.42 %` or `0.42 % and 7 ldconfig (0.08 % of the time)`;
-    /// nothing if there is none, or one that is not minor.
+    /// Minor gaps in words, e.g. `0.42 %` or `0.42 % and 7 ldconfig (0.08 % of the time)`; `None`
+    /// if there is no gap, or one that is not minor.
     pub fn minor_gaps(&self) -> Option<String> {
         let lost = self.minor_loss_share.map(units::small_share);
         let blind = self.minor_blind_share.map(|share| {

@@ -1,4 +1,4 @@
-//! Every program image of a run: who, when, and how it ended.
+//! Every program image of a run: its process, its time, and its end.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,8 @@ pub enum ImageEnd {
     Otherwise(String),
 }
 
-/// A program image: what a process runs from its beginning or an `exec` to the next, or to its end.
+/// A program image: the program that a process runs from its beginning or an `exec` to the next
+/// `exec`, or to its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessRow {
     /// Host that it ran on; empty if unknown.
@@ -217,7 +218,7 @@ fn otherwise(how: &str) -> ImageEnd {
 /// Number of processes that these images belong to.
 pub(crate) fn count(rows: &[ProcessRow]) -> usize {
     count_processes(rows.iter().map(|row| ImageLife {
-        // An import has no host; its files are of processes of their own.
+        // An import has no host; each of its files has its own processes.
         place: if row.host.is_empty() { row.file.as_deref().unwrap_or("") } else { &row.host },
         pid: row.pid,
         start_ns: row.start_ns,

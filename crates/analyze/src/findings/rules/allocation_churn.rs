@@ -80,7 +80,7 @@ impl Rule for AllocationChurn {
     }
 }
 
-/// The line with most of the allocator's time, where it is the driving thread's.
+/// The line with most of the allocator's time, if the thread is the driving thread.
 fn line_of(scene: &Scene<'_>, thread: ThreadIndex) -> Option<SourceLine> {
     let host = scene.host().filter(|host| host.driver.thread == thread)?;
     widest(&host.ledger.places(Some(Part::Allocator)))

@@ -75,7 +75,7 @@ impl Rule for BlockingIo {
     }
 }
 
-/// ` Of files and peers most for /data/a.bin (1.2 s).`; nothing where none is known.
+/// Formats ` Of files and peers most for /data/a.bin (1.2 s).`; empty if none is known.
 fn waited_for(host: &RankHost, part: Part, ns: u64) -> String {
     let all = host.ledger.waited_for(part);
     let known: u64 = all.iter().map(|(_, ns)| ns).sum();

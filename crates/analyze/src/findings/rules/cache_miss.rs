@@ -119,8 +119,9 @@ fn life_ns(scene: &Scene<'_>) -> u64 {
     life_ns.max(logged_ns(scene))
 }
 
-/// Look-ups that decide whether Inductor compiles a graph. AOTAutograd's cache is asked first, of the
-/// whole function; where it misses, and Inductor's has each graph, functions are only traced again.
+/// Look-ups that decide whether Inductor compiles a graph. AOTAutograd's cache is asked first, for
+/// the whole function. If it misses, and Inductor's cache has each graph, functions are only traced
+/// again.
 fn decisive(read: &ReadLog) -> Vec<&CacheUse> {
     let caches = &read.log.caches;
     let is_graph = |one: &CacheUse| one.cache == "fx_graph";

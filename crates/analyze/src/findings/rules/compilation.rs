@@ -33,7 +33,7 @@ pub(super) fn counted<'s>(scene: &'s Scene<'_>) -> Option<&'s Cover> {
     is_counted.then_some(compiling)
 }
 
-/// Time in which devices wait for compilers, outside of what is judged.
+/// Judges the time in which devices wait for compilers outside of the judged time.
 pub(super) struct Compilation;
 
 impl Rule for Compilation {

@@ -75,7 +75,8 @@ fn advice(scene: &Scene<'_>, host: &RankHost, ns: u64) -> String {
     )
 }
 
-/// The fewest workers that hide the loading behind the rest, as far as there are cores for them.
+/// The fewest workers that hide the loading behind the rest of a step, limited by the cores that
+/// there are.
 fn workers(load_ns: u64, rest_ns: u64, cores: u64) -> u64 {
     load_ns.div_ceil(rest_ns.max(1)).min(cores).clamp(1, MOST_WORKERS)
 }

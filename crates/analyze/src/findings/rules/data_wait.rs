@@ -1,4 +1,5 @@
-//! DataWait: the driving thread waits for what worker processes or threads make, or for their start.
+//! DataWait: the driving thread waits for data from worker processes or threads, or for their
+//! start.
 
 use std::cmp::Reverse;
 
@@ -51,7 +52,7 @@ impl Rule for DataWait {
     }
 }
 
-/// The wait for what workers make once they have begun.
+/// The finding on the wait for workers after they have begun.
 fn of_making(
     scene: &Scene<'_>,
     host: &RankHost,

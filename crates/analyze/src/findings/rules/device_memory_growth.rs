@@ -31,7 +31,7 @@ const LATE_NS: u64 = 24 * SOON_NS;
 /// Bytes that are held of each device, at each step or at even moments.
 pub(super) struct DeviceMemoryGrowth;
 
-/// Growth of what a process holds of a device.
+/// Growth of the device memory that a process holds.
 struct DeviceGrowth<'h> {
     held: &'h HeldOverTime,
     first: u64,

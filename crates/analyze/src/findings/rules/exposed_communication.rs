@@ -1,4 +1,4 @@
-//! ExposedCommunication: the device communicates and computes nothing meanwhile.
+//! ExposedCommunication: the device communicates while it computes nothing.
 
 use tprof_facts::units::{bytes, duration, percent};
 use tprof_trace::model::Collective;

@@ -1,8 +1,8 @@
 //! Decides whether held memory rises all the time, unlike caches, data and pools, which are filled
 //! once.
 
-/// Parts of the time at whose lowest levels it is judged: what comes and goes within one is left
-/// out. Fewer where that takes longer.
+/// Numbers of parts of the time; the lowest level of each part is judged, so that memory which
+/// comes and goes within one is left out. The smaller number is for memory that takes longer to go.
 const PARTS: [usize; 2] = [16, 8];
 /// Moments of a later part of the time from which that is judged by itself.
 const LEAST_MOMENTS: usize = 8;
@@ -53,7 +53,8 @@ pub(super) fn grows_from(
     found.map(|(from, _)| from)
 }
 
-/// Divides the time into equal parts and returns the lowest level of each: what was held throughout.
+/// Divides the time into equal parts and returns the lowest level of each, which was held
+/// throughout.
 fn lowest_of_parts(levels: &[u64], most: usize) -> Vec<u64> {
     let parts = levels.len().min(most);
     let of_part = |at: usize| {

@@ -23,7 +23,8 @@ use crate::rank::samples::Func;
 const LEAST_BYTES: u64 = 1 << 20;
 /// Growth is found from this share of the live bytes at the end on.
 const LEAST_OF_LIVE: f64 = 0.05;
-/// Rises that growth consists of, at least: what is loaded once is one, and its other half a second.
+/// Growth consists of at least this many rises: data that is loaded once is one rise, and its other
+/// half a second.
 const LEAST_RISES: usize = 3;
 /// Steps are used as moments if there are at least this many.
 const LEAST_STEPS: usize = 4;
@@ -233,8 +234,8 @@ fn moments(scene: &Scene<'_>) -> Option<Vec<u64>> {
     Some((0..=PARTS).map(|at| window.start + at * part).collect())
 }
 
-/// The line of the user's own code, or else only the innermost function, of the site that grows
-/// most; with its bytes.
+/// The line of the user's own code of the site that grows most, or only the innermost function if
+/// it has none; with the site's bytes.
 fn site(growth: &Growth) -> Option<(SourceLine, u64)> {
     let site = growth.sites.first()?;
     let lines: Vec<SourceLine> = site.stack.iter().filter_map(|frame| line(frame)).collect();

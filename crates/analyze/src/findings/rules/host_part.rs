@@ -134,7 +134,7 @@ pub(super) fn waited(host: &RankHost, places: &[(&Place, &WallTime)]) -> String 
     format!("{} ({})", about(ns, &shared), percent(share))
 }
 
-/// Time with the error of what was given to it of waits without a stack.
+/// Formats a time with the error from waits without a stack that were added to it.
 fn about(ns: u64, shared: &UnsampledShare) -> String {
     let error_ns = (1.96 * shared.variance().sqrt()).round() as u64;
     match error_ns {

@@ -69,7 +69,7 @@ mod tests {
     use crate::fixture::Fixture;
     use tprof_trace::model::{SYNTHETIC_FRAME, Sample, Stack, Symbol, ThreadState};
 
-    /// Samples of two stacks: so many in `relu` below line 12, and in `mm` below line 15.
+    /// Samples of two stacks: this many in `relu` below line 12, and in `mm` below line 15.
     fn sampled(relu: u64, mm: u64) -> CpuTrace {
         let mut made = Fixture::new();
         let stacks: [(&str, u32); 2] = [("at::relu", 12), ("at::mm", 15)];

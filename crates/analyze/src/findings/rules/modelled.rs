@@ -41,7 +41,7 @@ pub(super) fn cover(scene: &Scene<'_>, work: &[&Work]) -> Cover {
     Cover::of(work.iter().map(|work| work.interval())).intersection(&scene.window)
 }
 
-/// `1.2 ms, 34 % of what the device can do`: the least time of some work against its time.
+/// Formats `1.2 ms, 34 % of what the device can do`: the least time of some work against its time.
 pub(super) fn of_roof(scene: &Scene<'_>, least_ns: f64, time_ns: u64) -> String {
     format!(
         "{} at the device's peaks, {} of their time",

@@ -1,7 +1,8 @@
 //! SmallBatches: kernels with fewer blocks than fill the device.
 //!
-//! Such a kernel takes a larger batch in about the same time: what it leaves empty, and where the
-//! device waits for the launches of such kernels, their gaps, too.
+//! Such a kernel takes a larger batch in about the same time: the multiprocessors that it leaves
+//! empty would be used, and if the device waits for the launches of such kernels, their gaps would
+//! be shared, too.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,7 +24,7 @@ pub(super) struct SmallBatches;
 
 /// A kernel that fills less of the device is one whose gaps a larger batch would share.
 const NARROW: f64 = 0.5;
-/// Share of such kernels among all that compute, from which on the batch is what makes them so.
+/// From this share of such kernels among all that compute on, the batch is the cause.
 const MOST_ARE_NARROW: f64 = 0.5;
 
 impl Rule for SmallBatches {
@@ -125,8 +126,9 @@ fn updates(scene: &Scene<'_>) -> Cover {
     )
 }
 
-/// Late time before kernels that fill so much of the device: × the share that they leave empty, a
-/// batch that fills it has as many samples with so much less waiting.
+/// The part of the waits before launches that a larger batch would share, ns. A kernel that fills a
+/// part of the device leaves the rest empty: a batch that fills the device has as many samples with
+/// that much less waiting.
 fn shared_gaps(scene: &Scene<'_>, by_launch: &FxHashMap<usize, f64>) -> u64 {
     let of_gap = |gap: &Gap| {
         let filled = by_launch.get(&gap.launch()?)?;
@@ -161,7 +163,8 @@ fn processors(scene: &Scene<'_>) -> Option<Vec<u32>> {
 /// stays empty. It holds the running kernels and the sum so far.
 #[derive(Default)]
 struct EmptyMultiprocessors {
-    /// Ends of what runs, the next one first, with what each fills.
+    /// Ends of the running kernels, the next one first, each with the part of the device that it
+    /// fills.
     running: BinaryHeap<Reverse<(u64, u64)>>,
     filled: f64,
     since_ns: u64,

@@ -31,7 +31,7 @@ impl Library {
         }
     }
 
-    /// A status in words; its number where it is not known.
+    /// The meaning of a status in words, or its number if it is not known.
     pub(super) fn words(self, status: u32) -> String {
         let known: &[(u32, &str)] = match self {
             Library::Cuda => &CUDA,
@@ -96,8 +96,7 @@ impl Library {
     }
 }
 
-/// Parts of the names of functions that only ask what there is or what something is: their callers
-/// try and see.
+/// Parts of the names of functions that only query something: their callers try and see.
 const ASKING: [&str; 9] = [
     "Get",
     "Query",

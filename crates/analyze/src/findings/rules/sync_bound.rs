@@ -1,5 +1,5 @@
 //! SyncBound: the host waits for the device, and then the device for the host.
-//! The rule "CUDA synchronization APIs" of Nsight Systems, with what it costs.
+//! This is the rule "CUDA synchronization APIs" of Nsight Systems, with the cost.
 
 use tprof_facts::units::duration;
 

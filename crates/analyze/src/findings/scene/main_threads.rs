@@ -5,8 +5,8 @@ use tprof_trace::model::{Process, SpanKind, Thread, ThreadIndex};
 
 use crate::rank::{HostSpan, RankTrace, Step, descends};
 
-/// Kinds of spans that show what a thread does where no thread launches work and none
-/// marks steps: named ranges, operators, Python functions.
+/// Kinds of spans that show the work of a thread if no thread launches work and none marks steps:
+/// named ranges, operators, Python functions.
 const SHOWING: [SpanKind; 5] =
     [SpanKind::Annotation, SpanKind::Nvtx, SpanKind::Operator, SpanKind::Python, SpanKind::Other];
 
@@ -19,9 +19,9 @@ pub(in crate::findings) struct MainThreads {
 }
 
 impl MainThreads {
-    /// The threads that launch device work; without any, those that mark steps; without
-    /// these, in each outermost process that has ranges, its first thread if that has
-    /// some, else the thread that is in them longest.
+    /// The threads that launch device work. If there are none, those that mark steps. If there are
+    /// none of these either, for each outermost process with ranges: its first thread if that has
+    /// some, otherwise the thread that is in them longest.
     pub fn of(rank: &RankTrace<'_>, steps: &[Step]) -> MainThreads {
         let known = [launching(rank), stepping(rank, steps)];
         match known.into_iter().find(|threads| !threads.is_empty()) {

@@ -84,7 +84,7 @@ pub(super) struct Scene<'a> {
     sampled_loading: OnceLock<SampledLoading>,
     /// The devices' time by cause; set when a rule asks.
     time_by_cause: OnceLock<TimeByCause>,
-    /// Operators' runs with what they take at least; once a rule asked.
+    /// Runs of operators with their least time; set when a rule asks.
     modelled: OnceLock<Modelled>,
     /// The driving thread's wall time; once a rule asked.
     host: OnceLock<Option<RankHost>>,
@@ -94,7 +94,7 @@ impl<'a> Scene<'a> {
     /// Prepares a rank for rules.
     pub fn of(rank: &'a RankTrace<'a>, clock: Clock) -> Scene<'a> {
         let steps = steps_of_one_process(rank);
-        // Start-up would make all else look small.
+        // Start-up would make everything else look small.
         let is_sampled = rank.file.row_count::<Sample>() > 0;
         let host =
             (is_sampled && steps.is_empty() && rank.work.is_empty()).then(|| RankHost::of(rank));
@@ -186,7 +186,7 @@ impl<'a> Scene<'a> {
         ns / self.steps.max(1) as u64
     }
 
-    /// `a step`, or what stands for it.
+    /// The words `a step`, or those for what stands for it.
     pub fn per_step_word(&self) -> &'static str {
         if self.steps > 0 { "a step" } else { "in all" }
     }
@@ -206,7 +206,7 @@ impl<'a> Scene<'a> {
         self.host.get_or_init(of_rank).as_ref()
     }
 
-    /// Operators' runs with what they take at least.
+    /// Runs of operators with their least time.
     pub fn modelled(&self) -> &Modelled {
         self.modelled.get_or_init(|| Modelled::of(self.rank))
     }

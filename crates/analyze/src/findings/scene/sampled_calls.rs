@@ -16,7 +16,7 @@ use crate::host::Place;
 use crate::rank::HostSpan;
 use crate::rank::samples::{FrameFunctions, FunctionTable, Part};
 
-/// A sample stands for the time around it by so much at most, where none lies within a call.
+/// If no sample lies within a call, a sample stands for at most this much time around it, ns.
 const MOST_APART_NS: u64 = 10_000_000;
 
 /// The samples within calls, by line.
@@ -210,7 +210,7 @@ impl<'s, F: Fn(&str) -> bool> LinesOfStacks<'s, F> {
             let named = stack.functions.iter().any(|id| is_named(&names.get(*id).name));
             let place = Place::of(Part::Unknown, ThreadState::Running, &stack, names);
             let line = SourceLine { function: place.function, file: place.file, line: place.line };
-            // A function of a library without a line is of no use to its user.
+            // A library's function without a line is of no use to the user.
             (Some(line).filter(|line| line.line > 0 && !line.file.is_empty()), named)
         })
     }

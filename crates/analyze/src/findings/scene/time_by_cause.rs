@@ -1,4 +1,5 @@
-//! The waterfall of a rank's devices as one, over the judged time: what each rule may gain at most.
+//! The waterfall of a rank's devices as one, over the judged time: an upper bound of what each rule
+//! may gain.
 
 use std::sync::OnceLock;
 

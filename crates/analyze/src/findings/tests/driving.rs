@@ -8,8 +8,8 @@ use crate::document::Cell;
 
 const LOADER: &str = "/lib/torch/utils/data/dataloader.py";
 
-/// A job of two steps of 100 ms. In so many of each ten periods it is ready to run, and no core is
-/// free; it is sampled in so many of the others.
+/// A job of two steps of 100 ms. In `of_ten` of each ten periods it is ready to run and no core is
+/// free; in `sampled` of the others it is sampled.
 fn without_core(of_ten: u64, sampled: u64) -> Job {
     let mut job = Job::new(2, 100 * MS);
     let symbol = Symbol {

@@ -176,7 +176,7 @@ fn samples_show_that_a_job_waits_for_pytorchs_loader() {
          DataLoader for 40.0 ms a step (40.0 %), estimated from 2 waits and samples a step: it \
          waits for 30.0 ms of that. The workers run in augment (25.0 ms)."
     );
-    // A device that is busy meanwhile waits for nobody.
+    // While it is busy, a device waits for no one.
     let mut job = sampled();
     job.busy(0, 100 * MS);
     let clear = job.ask("DataLoadBound").clear.unwrap();
@@ -293,8 +293,8 @@ fn a_trace_that_cannot_show_compilation_leaves_it_unchecked() {
     assert_eq!(unchecked.why, "one step: later compilation cannot be separated from the first");
 }
 
-/// A job of four steps of 100 ms that begins with 600 ms of imports. In so many of the first
-/// tens of milliseconds it is ready to run, and no core is free.
+/// A job of four steps of 100 ms that begins with 600 ms of imports. In this many of the first tens
+/// of milliseconds it is ready to run, and no core is free.
 fn slow_to_begin(without_core: u64) -> Job {
     let mut job = Job::new(0, MS);
     job.process();

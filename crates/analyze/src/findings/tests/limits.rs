@@ -60,7 +60,8 @@ fn page_cache_fills_no_cgroup() {
     assert!(seen.contains("990.0 MiB are not page cache"), "{seen}");
 }
 
-/// A process of 200 MiB that forks two workers, which copy so many MiB each and allocate 10.
+/// A process of 200 MiB that forks two workers, each of which copies this many MiB and allocates
+/// 10.
 fn forked(copied: u64, is_heap_recorded: bool) -> Job {
     let mut job = Job::new(1, 3000 * MS);
     let parent = job.process();

@@ -11,7 +11,7 @@ const BOOT: (&str, &str) = ("BaseProcess._bootstrap", "/lib/python3.14/multiproc
 const SPAWN: (&str, &str) = ("spawn_main", "/lib/python3.14/multiprocessing/spawn.py");
 const IMPORT: (&str, &str) = ("_find_and_load", "<frozen importlib._bootstrap>");
 const TORCH: (&str, &str) = ("<module>", "/lib/site-packages/torch/__init__.py");
-/// Each item: so long the driving thread waits for it, and so long it works.
+/// For each item, the driving thread waits for this long, and then works for the time below.
 const WAITS: u64 = 16 * MS;
 const WORKS: u64 = 4 * MS;
 const ITEMS: u64 = 50;

@@ -20,7 +20,7 @@ pub fn bus_factor(operation: &str, ranks: u32) -> Option<f64> {
     }
 }
 
-/// Bytes a second; none in no time.
+/// Bytes per second; `None` for no time.
 pub(super) fn per_second(bytes: u64, time_ns: f64) -> Option<f64> {
     (time_ns > 0.0).then(|| bytes as f64 / time_ns * 1e9)
 }

@@ -70,7 +70,7 @@ impl ChannelSums {
         }
     }
 
-    /// The table; none without such work.
+    /// The table of channels; `None` if there is no such work.
     pub fn table(&self) -> Option<Table> {
         let mut table = Table::new(
             "comm_channels",

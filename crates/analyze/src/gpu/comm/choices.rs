@@ -23,7 +23,7 @@ struct ChoiceKey {
     channels: Option<u32>,
 }
 
-/// Times by what NCCL chose, of collectives where that was recorded.
+/// Times of collectives by NCCL's choices, if those were recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choices(BTreeMap<ChoiceKey, Times>);
 

@@ -1,8 +1,8 @@
-//! `comm`: how long collectives take by size, and the bandwidth that this makes.
+//! `comm`: the time of collectives by size, and the resulting bandwidth.
 //!
-//! Bandwidths are those of NVIDIA's nccl-tests: of the algorithm, bytes over time;
-//! of the bus, what each link had to carry, which can be held against its speed. Where NCCL's
-//! profiler plugin was loaded, also by algorithm, protocol and channel.
+//! Bandwidths are those of NVIDIA's nccl-tests: the algorithm's is bytes over time; the bus's is
+//! the part that each link had to carry, which can be compared with its speed. If NCCL's profiler
+//! plugin was loaded, also by algorithm, protocol and channel.
 
 mod bandwidth;
 mod channels;

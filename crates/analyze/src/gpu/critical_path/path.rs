@@ -1,4 +1,4 @@
-//! A critical path, and its time by what bound it.
+//! A critical path, and its time by what bounds it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -92,7 +92,7 @@ impl Share {
 /// A rank's path, summed.
 #[derive(Clone, Debug, Default)]
 pub struct PathTimes {
-    /// Time by what bound it.
+    /// Time and number of parts, by what bounds them.
     pub bounds: BTreeMap<Bound, Share>,
     /// Time by that and by name.
     pub names: BTreeMap<(Bound, String), Share>,

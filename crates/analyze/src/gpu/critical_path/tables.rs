@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use super::path::{Bound, PathTimes, Share};
 use crate::document::{Body, Cell, Column, Options, RankContext, Table, Unit, View};
 
-/// Columns of what a path was bound by: bounds, key of the time, of the share, heading.
+/// Columns of the times by bound: the bounds, the key of the time, the key of the share, the
+/// heading.
 const BOUNDS: [(&[Bound], &str, &str, &str); 7] = [
     (&[Bound::Host, Bound::Untraced], "host_ns", "host", "host"),
     (&[Bound::Compute], "compute_ns", "compute", "compute"),

@@ -95,8 +95,8 @@ impl HostThread {
         busy[..near.get()].last().copied()
     }
 
-    /// Replaces `parts` by what was innermost in an interval, in order; where nothing
-    /// was, the name is 0.
+    /// Replaces `parts` with the innermost spans in an interval, in order; where no span was open,
+    /// the name is 0.
     pub fn cut(&self, interval: Interval, parts: &mut Vec<(Interval, NameId)>) {
         parts.clear();
         let mut now = interval.start;

@@ -1,17 +1,17 @@
-//! The walk: from the end of a window back to its start, always to what was
-//! waited for last.
+//! The walk: from the end of a window back to its start, always to the event that was waited for
+//! last.
 //!
-//! - Device work waited for the work before it on its stream, for work of another
-//!   stream through an event, for work of the same graph launch, or for its launch:
-//!   for whichever came last. Where the trace has no events, work that started long
-//!   after all that waited for whatever work of its process ended last.
-//! - A host call that returned after device work was done waited for that work, if
-//!   the work ended during the call.
-//! - A thread with nothing to do waited for the thread of its process that finished
-//!   an operator or call last.
+//! - Device work waited for the work before it on its stream, for work of another stream through an
+//!   event, for work of the same graph launch, or for its launch: for whichever came last. If the
+//!   trace has no events, work that started long after all of these waited for the work of its
+//!   process that ended last.
+//! - A host call that returned after device work was done waited for that work, if the work ended
+//!   during the call.
+//! - A thread with nothing to do waited for the thread of its process that finished an operator or
+//!   call last.
 //! - All other host time is the thread's own.
 //!
-//! So the parts of the path touch, and sum to the window.
+//! So the parts of the path touch, and add up to the window.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::NameId;
@@ -89,8 +89,7 @@ impl BusyEnds {
         BusyEnds { by_process }
     }
 
-    /// The thread of a process that was busy last before a moment: since when it was
-    /// not, and who.
+    /// The thread of a process that was busy last before a moment, and the end of its busy time.
     fn last_before(&self, process: u32, time_ns: u64) -> Option<(u64, u32)> {
         let rows = self.by_process.get(&process)?;
         let after = rows.partition_point(|(end, ..)| *end <= time_ns);
@@ -158,7 +157,7 @@ impl PathWalk<'_, '_> {
         }
     }
 
-    /// Goes through a piece of work to what it waited for.
+    /// Goes from a piece of work back to the event that it waited for.
     fn work(&mut self, at: u32) -> Option<WalkPosition> {
         let work = self.rank.work[at as usize];
         self.step_to(work.start_ns, bound_of(&work), work.name);
@@ -219,7 +218,7 @@ impl PathWalk<'_, '_> {
         recent.take_while(|other| end(other) > ready_ns).find(of_process).or(known)
     }
 
-    /// Goes back on a thread to where it waited.
+    /// Goes back on a thread to the place where it waited.
     fn thread(&mut self, index: u32) -> WalkPosition {
         let here = WalkPosition::Thread(index);
         let Some(thread) = self.threads.get(&index) else {
@@ -259,7 +258,7 @@ impl PathWalk<'_, '_> {
         }
     }
 
-    /// Adds a thread's own time, cut by what was innermost.
+    /// Adds a thread's own time, divided by the innermost spans.
     fn host_to(&mut self, thread: u32, time_ns: u64) {
         let interval = Interval::new(time_ns.max(self.window.start), self.now);
         let mut parts = std::mem::take(&mut self.parts);

@@ -39,7 +39,7 @@ pub(super) struct DriverGap {
     pub at_ns: u64,
     /// Bytes in use by all processes, as the driver reports.
     pub used_bytes: u64,
-    /// Bytes that all ranks had then, by what was recorded.
+    /// Bytes that all ranks had at that time, by the records.
     pub recorded_bytes: u64,
     /// Whether the driver counts its own reserve as used.
     pub includes_reserve: bool,

@@ -183,8 +183,9 @@ pub(super) fn categories(
             (Phase::Optimizer, _) => Category::Optimizer,
             (Phase::Backward, _) => Category::Gradient,
             (Phase::Forward, Some(Phase::Backward)) => Category::Activation,
-            // Backward passes give activations back before the optimizer's step: what outlives one is
-            // no activation, such as a parameter that was moved to the device.
+            // Backward passes give activations back before the optimizer's step. A block that
+            // outlives one is not an activation, but for example a parameter that was moved to the
+            // device.
             (Phase::Forward, None) if !operators.step_after(rows[at].time_ns) => {
                 Category::Activation
             }

@@ -10,7 +10,7 @@ pub(super) const BUCKETS: u64 = 200;
 /// An allocator, and the device whose memory it gives out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pool {
-    /// Device; none for host memory.
+    /// The device; `None` for host memory.
     pub device: Option<u32>,
     /// The allocator that gave the memory.
     pub allocator: Allocator,
@@ -25,7 +25,8 @@ pub struct Level {
     pub allocated_bytes: u64,
     /// Held by the allocator, by its own total.
     pub reserved_bytes: Option<u64>,
-    /// Given out, by category; what was taken before recording is in the first.
+    /// Bytes given out, by category; memory that was taken before the recording is in the first
+    /// one.
     pub by_category: [u64; Category::COUNT],
 }
 

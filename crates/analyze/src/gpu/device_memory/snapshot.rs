@@ -44,7 +44,7 @@ pub(crate) struct SegmentSums {
 /// Segments that can serve the same requests.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SegmentGroup {
-    /// Device; none for pinned host memory.
+    /// The device; `None` for pinned host memory.
     pub device: Option<u32>,
     /// The private pool; `None` if the file has none.
     pub pool: Option<(u64, u64)>,
@@ -122,7 +122,8 @@ impl MemorySnapshot {
     }
 }
 
-/// Sums of a file by segments that can serve the same requests; empty if it is of no snapshot.
+/// Sums of a file by segments that can serve the same requests; empty if the file is not a
+/// snapshot.
 pub(crate) fn held(file: &TraceFile) -> BTreeMap<SegmentGroup, SegmentSums> {
     let mut sums: FxHashMap<u64, SegmentSums> = FxHashMap::default();
     for block in file.blocks::<AllocatorBlock>().flatten() {

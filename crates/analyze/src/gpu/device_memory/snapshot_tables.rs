@@ -195,7 +195,7 @@ fn settings(parts: &Parts<'_>) -> Table {
     table
 }
 
-/// A moment on the run's clock; missing where it is only a place in an order.
+/// A moment on the run's clock; missing if it is only a position in a sequence.
 pub(super) fn moment(at: &RankContext, timed: bool, time_ns: u64) -> Cell {
     Cell::known(timed.then(|| at.clock.since_start(time_ns)), NO_TIMES)
 }

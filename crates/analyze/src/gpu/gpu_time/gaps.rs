@@ -1,4 +1,4 @@
-//! Gaps on the device, and who let it wait.
+//! Gaps on the device, each with the call that let it wait.
 
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::RankTrace;

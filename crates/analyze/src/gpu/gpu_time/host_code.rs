@@ -35,7 +35,7 @@ const WRAPPERS: [&str; 4] = ["eval_frame.py", "runtime_wrappers.py", "utils.py",
 /// Parts of names of native functions that compile.
 const COMPILING: [&str; 6] =
     ["nvrtc", "nvPTXCompiler", "llvm::", "mlir::", "xla::gpu::GpuCompiler", "cuModuleLoad"];
-/// Beginnings of names of modules that launch work: what runs in them between launches is
+/// Prefixes of names of modules that launch work: code that runs in them between launches is the
 /// operators' own time.
 const OPERATORS: [&str; 13] = [
     "libtorch",

@@ -401,7 +401,7 @@ impl Threads {
         self.all[thread as usize].computing(interval)
     }
 
-    /// The wait of a thread before a moment, where it waits for the device every few launches.
+    /// The wait of a thread before a moment, if it waits for the device every few launches.
     pub(super) fn wait_before(&self, thread: u32, time_ns: u64) -> Option<u32> {
         self.all[thread as usize].wait_before(time_ns)
     }

@@ -19,7 +19,7 @@ pub(super) const NO_CALL: u32 = u32::MAX;
 /// An operator that computes on the host is other code than launches.
 const COMPUTES: HostCode = HostCode::Cause(IdleCause::Python);
 
-/// An interval with what was then.
+/// Intervals, each with a value.
 pub(super) type Layer<T> = Vec<(Interval, T)>;
 
 /// The activity of one host thread, in layers.
@@ -40,7 +40,7 @@ pub(super) struct ThreadTimeline {
     pub quiet: Cover,
     /// Operators of at least [`QUIET_NS`] that call nothing of a device: they compute on the host.
     pub computing: Layer<NameId>,
-    /// Samples on a core: when, how much time each stands for, and at what.
+    /// Samples on a core: the moment, the time that the sample stands for, and the code.
     pub samples: Vec<(u64, u64, HostCode)>,
     /// The time around each sample that it explains: see [`around`].
     pub sampled: Layer<HostCode>,

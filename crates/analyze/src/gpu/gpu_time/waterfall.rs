@@ -12,7 +12,8 @@ use crate::base::intervals::{Cover, Interval};
 use crate::host::Place;
 use crate::rank::{RankTrace, WorkKind};
 
-/// A launch takes so long to arrive where nothing on the device holds it: 2 to 20 us.
+/// The longest time that a launch takes to arrive if nothing on the device holds it up, ns: 2 to 20
+/// us.
 const ARRIVES_NS: u64 = 20_000;
 
 /// The time of a device, or of several as one, within a window.
@@ -20,7 +21,7 @@ const ARRIVES_NS: u64 = 20_000;
 pub struct Waterfall {
     /// Length of the window, ns.
     pub window_ns: u64,
-    /// Compute, whatever runs beside it.
+    /// Compute, whatever runs beside it, ns.
     pub compute_ns: u64,
     /// Communication without compute, ns.
     pub communication_ns: u64,
@@ -130,8 +131,8 @@ impl Waterfall {
     }
 }
 
-/// The place with most of some time, its code of all parts together: the user's own, or else one with
-/// a file.
+/// The place with most of some time, with its code of all parts together: one of the user's own,
+/// otherwise one with a file.
 pub(crate) fn main_line(places: &[(Place, u64)]) -> Option<&Place> {
     let mut sums: FxHashMap<(&str, &str, u32), (&Place, u64)> = FxHashMap::default();
     for (place, ns) in places {

@@ -1,4 +1,4 @@
-//! Why streams were idle: what the next work waited for.
+//! Idle time of streams, by what the next work waited for.
 
 mod tables;
 #[cfg(test)]
@@ -116,7 +116,7 @@ struct FoundGap {
 pub fn of_rank(rank: &RankTrace<'_>) -> RankIdle {
     let mut by_stream: Vec<Vec<u32>> = vec![Vec::new(); rank.streams.len()];
     for (row, at) in rank.work.iter().zip(0..) {
-        // Holistic Trace Analysis leaves out waits here, if nowhere else.
+        // Holistic Trace Analysis leaves out waits here, and nowhere else.
         if matches!(row.kind, WorkKind::Kernel | WorkKind::Copy { .. }) {
             by_stream[row.stream as usize].push(at);
         }

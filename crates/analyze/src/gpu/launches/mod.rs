@@ -86,7 +86,7 @@ pub struct CallLaunches {
     pub call_ns: Quantiles,
     /// Time from a call's end to its first work's start, ns.
     pub delay_ns: Quantiles,
-    /// Calls that took longer than all that they started: what they start is too small.
+    /// Number of calls that took longer than the work that they started: it is too small.
     pub short: u64,
     /// Calls longer than [`LONG_CALL_NS`].
     pub long_calls: u64,

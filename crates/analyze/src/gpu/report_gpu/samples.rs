@@ -24,8 +24,8 @@ pub(super) const COUNTERS: [&str; 8] = [
     GPU_THROTTLE,
 ];
 
-/// A value holds until the next, but no longer than this, or than so many readings
-/// take: then they had stopped. One that stays is written once a second.
+/// A value holds until the next one, but no longer than this, ns, or than this many readings take:
+/// after that, readings had stopped. A value that does not change is written once a second.
 const HOLDS_NS: u64 = 2_500_000_000;
 const HOLDS_READINGS: u64 = 5;
 
@@ -110,7 +110,7 @@ impl HostSamples<'_> {
     }
 }
 
-/// Why nothing is known, if so.
+/// The reason if nothing is known.
 pub(super) fn missing(hosts: &BTreeMap<&str, HostSamples<'_>>) -> String {
     let mut why: Vec<&str> = hosts.values().filter_map(|host| host.missing()).collect();
     why.sort_unstable();

@@ -21,14 +21,14 @@ const MOST_KEPT: usize = 2048;
 /// operation and size, and of its number, or of its step and its place in that.
 pub type CollectiveId = u64;
 
-/// A collective of a rank, in the order of what all ranks call it.
+/// A collective of a rank, ordered by the identity on which all ranks agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ComparedCollective {
     /// The collective, as all its ranks identify it.
     pub collective_id: CollectiveId,
     /// The time that the rank's kernel, or its work on the host, added to the time before, ns.
     pub added_ns: u64,
-    /// Number of the rank's step; none outside of steps.
+    /// Number of the rank's step; `None` outside of steps.
     pub step: Option<u64>,
 }
 
@@ -75,11 +75,11 @@ impl ComparedCollectives {
 /// A collective's name among ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollectiveName {
-    /// Equal in all ranks that took part.
+    /// The identity of the collective, equal in all ranks that took part.
     pub collective_id: CollectiveId,
     /// Its number on its communicator, or its place among the equal ones of its step, from 1.
     pub occurrence: u64,
-    /// Number of the rank's step; none outside of steps.
+    /// Number of the rank's step; `None` outside of steps.
     pub step: Option<u64>,
 }
 
@@ -135,8 +135,8 @@ pub struct Arrival {
     pub late_ns: u64,
     /// Sum of how long it waited for the last.
     pub waited_ns: u64,
-    /// Sum, where it came last, of how long it came after the last but one: what
-    /// would be gained if it had come with that.
+    /// Sum of the times, where it came last, by which it came after the last but one, ns: the gain
+    /// if it had come together with that.
     pub delay_ns: u64,
 }
 

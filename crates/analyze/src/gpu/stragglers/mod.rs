@@ -33,7 +33,7 @@ pub struct RankStragglers {
     left_out: LeftOutRows,
 }
 
-/// A rank's own work: what it does not share with others.
+/// A rank's own work, which it does not share with others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Time in which at least one kernel computed, in steps if there are any.

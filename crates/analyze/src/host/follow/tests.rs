@@ -13,7 +13,7 @@ const WINDOW: Interval = Interval { start: 0, end: 10_000 };
 const THREADS: [&str; 7] =
     ["python3", "pt_autograd_0", "maker_0", "hog", "tprof-cupti", "cuda-EvtHandlr", "maker_1"];
 
-/// Stacks by number from 1 on: what a test's rows refer to.
+/// Stacks by number from 1 on, which the rows of tests refer to.
 const STACKS: [&[(&str, &str)]; 9] = [
     // 1: the driving thread at work.
     &[("train", "/me/train.py")],
@@ -32,7 +32,7 @@ const STACKS: [&[(&str, &str)]; 9] = [
     ],
     // 5: a function of the user's own.
     &[("make", "/me/train.py")],
-    // 6: who takes what a thread makes.
+    // 6: takes what a thread makes.
     &[
         ("pthread_cond_wait", "libc.so.6"),
         ("Queue.get", "/usr/lib/python3.11/queue.py"),
@@ -40,7 +40,7 @@ const STACKS: [&[(&str, &str)]; 9] = [
     ],
     // 7: a mutex.
     &[("pthread_mutex_lock", "libc.so.6"), ("train", "/me/train.py")],
-    // 8: who polls.
+    // 8: polls for a device.
     &[("__poll", "libc.so.6"), ("handle", "libcuda.so.1")],
     // 9: at a condition, without a hint.
     &[("pthread_cond_wait", "libc.so.6"), ("wait", "libwork.so"), ("train", "/me/train.py")],
@@ -160,7 +160,7 @@ fn where_no_thread_worked_it_stays_a_wait_and_is_no_lock() {
     let found = ledger(&waits(2, 4000, 8000), &others);
     assert_eq!(parts(&found), [(Part::Python, 6000), (Part::Other, 4000)]);
     assert_eq!(followed(&found), []);
-    // A mutex is one, whoever worked meanwhile.
+    // A wait for a mutex stays one, whichever thread worked during it.
     let found = ledger(&waits(7, 4000, 8000), &works(2, 9, 5, 4000, 8000));
     assert_eq!(parts(&found), [(Part::Python, 6000), (Part::Lock, 4000)]);
 }

@@ -1,5 +1,5 @@
-//! Annotations' images on devices, as torch.profiler writes them: from the first
-//! kernel of a range to its last, per stream, with what lies between.
+//! Images of annotations on devices, as torch.profiler writes them: from the first kernel of a
+//! range to its last, per stream, including the time in between.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{DeviceSpan, DeviceSpanKind, NameId};

@@ -1,10 +1,10 @@
 //! GPU time that ranges of host threads caused.
 //!
-//! A range caused the work that was launched within it on its own thread. An
-//! autograd thread works for the one that runs the training loop: what it launches
-//! belongs to the ranges open there at that moment too. That thread is the one that
-//! names steps; in a process without steps, the only other one on which a range is
-//! open, and then only while none is open on the launching thread itself.
+//! A range caused the work that was launched within it on its own thread. An autograd thread works
+//! for the thread that runs the training loop: its launches also belong to the ranges that are open
+//! there at that moment. That thread is the one that names steps; in a process without steps, it is
+//! the only other one on which a range is open, and only while none is open on the launching thread
+//! itself.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::modules::ModuleName;

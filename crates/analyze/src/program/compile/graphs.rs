@@ -44,7 +44,7 @@ pub(super) struct GraphRuns {
 #[derive(Clone, Debug, Default)]
 pub(super) struct RankGraphs {
     pub graphs: BTreeMap<CompiledGraph, GraphRuns>,
-    /// Length of the steps that are neither of warm-up nor have a compilation; none without any.
+    /// Length of the steps after warm-up without a compilation, ns; `None` if there are none.
     pub steps_ns: Option<u64>,
     /// Whether compilations are on the run's clock, so that they are not in the time of runs.
     pub is_timed: bool,

@@ -28,7 +28,7 @@ pub(super) struct RankCompiled {
     /// Operators by stage and name.
     pub operators: BTreeMap<(GraphStage, String), u64>,
     pub uncompiled: Vec<UncompiledRow>,
-    /// Runs of what was compiled.
+    /// Runs of the compiled code.
     pub graphs: RankGraphs,
     pub problems: Vec<String>,
     /// Whether the logs have all generated code.
@@ -188,7 +188,7 @@ fn frames(read: &ReadLog, at: &RankContext, found: &mut RankCompiled) {
     for frame in &log.frames {
         let place = usize::from(frame.is_backward);
         let directions = directions[&frame.id];
-        // A backward graph that was compiled with its forward one is of the same row.
+        // A backward graph that was compiled with its forward one is in the same row.
         let is_only = directions.iter().sum::<u32>() == 1;
         let has_both = directions == [1, 1];
         let of_frame = |all: &Vec<Option<(u64, u64)>>| match is_only {

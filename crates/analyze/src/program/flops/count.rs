@@ -31,7 +31,7 @@ pub(super) struct CountedRun {
     pub shape: u32,
     /// Host time without that of runs within it that count, ns.
     pub host_ns: u64,
-    /// Sum of the durations of what it launched.
+    /// Sum of the durations of the work that it launched, ns.
     pub device_ns: u64,
     /// Kernels, copies and memsets that it launched.
     pub launched: u32,

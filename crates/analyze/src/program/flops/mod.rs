@@ -1,5 +1,5 @@
-//! `flops` and `roofline`: what operators had to do by the sizes of their inputs, how fast they
-//! were, and how far from what their device can do.
+//! `flops` and `roofline`: the work of operators by the sizes of their inputs, their speed, and its
+//! distance from the device's peak.
 
 mod count;
 mod figures;

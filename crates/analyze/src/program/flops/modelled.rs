@@ -1,4 +1,4 @@
-//! The runs of a rank with what they take at least, for rules that judge them.
+//! The runs of a rank with their least times, for rules that judge them.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::flops::peaks::Peaks;
@@ -27,7 +27,7 @@ pub(crate) struct ModelledRun {
     pub recomputes: bool,
     /// Host time without that of other runs within it, ns.
     pub host_ns: u64,
-    /// Time of what it launched.
+    /// Time of the work that it launched, ns.
     pub device_ns: u64,
     /// Something of that crossed the bus.
     pub crosses: bool,

@@ -221,7 +221,7 @@ fn collective(what: &Collective, sums: &CollectiveSums, share: Cell) -> Vec<Cell
     ]
 }
 
-/// Time by what bounds it.
+/// The table of time by what bounds it.
 fn bounds(parts: &[(RankContext, RankFlops)], rows: &[(SizesKey, Row)]) -> Table {
     let columns = vec![
         Column::new("bound", "bound", Unit::Text),

@@ -109,8 +109,8 @@ pub(super) struct Row {
     pub crosses: bool,
     /// Least time of the runs that launched something, or of all if no rank has device work.
     pub least: LeastTime,
-    /// The longest run: when it began, since the run began, and for how long it was on a
-    /// device, else on the host.
+    /// The longest run: its beginning, since the run began, and its time on a device, or on the
+    /// host if it used none.
     pub slowest: (u64, u64),
 }
 
@@ -140,7 +140,8 @@ impl Row {
         }
     }
 
-    /// Time to compare with, and the runs that took it: of devices, else of the host.
+    /// The time to compare with, and the number of runs that took it: on devices, or on the host if
+    /// there is no device time.
     pub fn timed(&self) -> (u64, u64) {
         if self.launched > 0 { (self.device_ns, self.launched) } else { (self.host_ns, self.runs) }
     }

@@ -30,7 +30,7 @@ pub(super) fn joined(parts: &[(RankContext, RankFlops)]) -> Vec<(SizesKey, Row)>
     rows
 }
 
-/// Sentences on what the figures leave out.
+/// Notes on what the figures leave out.
 pub(super) fn notes(parts: &[(RankContext, RankFlops)]) -> Vec<String> {
     let mut notes = Vec::new();
     let sum = |of: fn(&RankFlops) -> u64| parts.iter().map(|(_, part)| of(part)).sum::<u64>();

@@ -40,8 +40,8 @@ pub(super) fn count(rank: &RankTrace, tree: &CallTree) -> OperatorCosts {
     OperatorCosts::named(rank, costs, sequences, unowned)
 }
 
-/// Adds runs, whole and own host time. Own time is what no operator called by
-/// this one covers; spans of other kinds in between do not count.
+/// Adds runs, total and own host time. Own time is the part that no operator called by this one
+/// covers; spans of other kinds in between do not count.
 fn add_host_time(tree: &CallTree, costs: &mut FxHashMap<NameId, Cost>) {
     let is_operator = |span: &TreeSpan| span.kind == SpanKind::Operator;
     for (span, at) in tree.spans.iter().zip(0..).filter(|(span, _)| is_operator(span)) {

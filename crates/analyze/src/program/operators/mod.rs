@@ -1,5 +1,5 @@
-//! `operators`: what the framework's operators cost on the host, and which
-//! kernels they launched how late.
+//! `operators`: the host cost of the framework's operators, the kernels that they launched, and the
+//! delays of those.
 
 mod costs;
 mod count;

@@ -103,7 +103,7 @@ fn add_costs(table: &mut Table, sums: &OperatorCosts, at: Option<&RankContext>) 
 
 fn delays(launched: &Launched) -> [Cell; 2] {
     [
-        // An operator that launches nothing is no slower for it.
+        // A run that launches nothing does not make the mean delay longer.
         Cell::applies(launched.mean_to_call_ns()),
         Cell::applies(launched.mean_to_kernel_ns()),
     ]

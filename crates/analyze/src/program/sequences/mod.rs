@@ -1,7 +1,6 @@
 //! `sequences`: kernels that run after one another again and again.
 //!
-//! A sequence that an operator launches hundreds of times is what to fuse, or to
-//! put into a graph.
+//! A sequence that an operator launches hundreds of times is worth fusing, or putting into a graph.
 
 mod find;
 #[cfg(test)]
@@ -70,7 +69,7 @@ impl Analysis for Sequences {
     }
 
     fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<OptionMatches> {
-        // Holistic Trace Analysis answers with nothing, which is what is compared.
+        // Holistic Trace Analysis returns nothing, and its result is what is compared.
         let Some(operator) = options.operator.as_deref().filter(|_| !options.hta) else {
             return Vec::new();
         };

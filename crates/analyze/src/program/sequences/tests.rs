@@ -64,7 +64,7 @@ fn the_outermost_operators_hold_all_their_kernels() {
 fn an_operator_is_found_wherever_it_was_called() {
     let linear = "aten::linear: set | gemm | bias".to_owned();
     assert_eq!(found(Roots::Containing("linear")), [(linear.clone(), pattern(3, 1800, 30_000))]);
-    // HTA looks at the least depth alone.
+    // HTA only searches the least depth.
     assert_eq!(found(Roots::Shallowest("linear")), [(linear, pattern(1, 600, 10_000))]);
     assert_eq!(found(Roots::Containing("conv")), []);
 }

@@ -93,7 +93,7 @@ impl JudgedSteps {
         self.steps.iter().any(|step| step.on_device.is_some())
     }
 
-    /// The median of the steps after warm-up on the host, where they are timed by what a device did.
+    /// The median on the host of the steps after warm-up, if they have the time of a device.
     pub(super) fn host_median_ns(&self) -> Option<f64> {
         let steady = self.steps.iter().skip(self.warm_up.unwrap_or(0));
         let times: Vec<u64> = steady.map(|step| step.interval.length()).collect();

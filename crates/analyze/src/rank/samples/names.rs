@@ -1,5 +1,4 @@
-//! Functions of frames: one for all the lines and addresses of a function, in
-//! whatever process.
+//! Functions of frames: one for all lines and addresses of a function, in any process.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -22,8 +22,8 @@ pub enum Part {
     Python,
     /// On a core in compiled code, or in the kernel for it.
     Native,
-    /// Waiting for what a worker process or thread makes: batches, results, queues; of a driving
-    /// thread also loading batches itself.
+    /// Waiting for a worker process or thread to make something: batches, results, queues. For a
+    /// driving thread, also loading batches itself.
     Data,
     /// Waiting for Python's global lock.
     Gil,
@@ -47,8 +47,8 @@ pub enum Part {
     Gc,
     /// Waiting for tprof, in a hook: without it the thread would not.
     Tprof,
-    /// Waiting for something else: a sleep, a child process, events, another thread's end or
-    /// what it does.
+    /// Waiting for something else: a sleep, a child process, events, the end or the work of another
+    /// thread.
     Other,
     /// The activity of the thread was not recorded.
     Unknown,
@@ -196,7 +196,7 @@ fn waiting(state: ThreadState, frames: &[&Func]) -> Part {
         return Part::Other;
     }
     match state {
-        // A condition is no lock: what another thread does is waited for.
+        // A condition is not a lock: it waits for another thread's work.
         ThreadState::Lock if is_lock(frames) => Part::Lock,
         ThreadState::Sleep if is_lock_of_database(frames) => Part::Lock,
         ThreadState::Io | ThreadState::Poll if names::is_socket(frames) => Part::Socket,

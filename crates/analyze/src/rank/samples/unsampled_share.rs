@@ -18,7 +18,7 @@ pub struct UnsampledShare {
 const ROUNDING: f64 = 1e-9;
 
 impl UnsampledShare {
-    /// Takes a share of the time of all waits of a length, which so many sampled ones show.
+    /// Takes a share of the time of all waits of a length, which `count` sampled ones show.
     pub(super) fn take(&mut self, length: usize, whole_ns: u64, share: f64, count: u64) {
         let (whole, count) = (whole_ns as f64, count as f64);
         self.squares += whole * whole * share / count;

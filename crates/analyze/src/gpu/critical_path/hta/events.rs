@@ -129,7 +129,7 @@ fn is_stream_wait(row: &DeviceEvent) -> bool {
 fn devices(rank: &RankTrace) -> (Vec<DeviceEvent>, FxHashMap<u32, u32>) {
     let mut rows: Vec<DeviceEvent> = Vec::with_capacity(rank.work.len());
     for (at, work) in rank.work.iter().enumerate() {
-        // Waits come below, with what they wait for.
+        // Waits are added below, with the work that they wait for.
         if work.kind != WorkKind::Wait {
             rows.push(DeviceEvent {
                 start_ns: work.start_ns,

@@ -36,7 +36,7 @@ pub struct Edge {
     pub from: u32,
     /// The node where the edge ends.
     pub to: u32,
-    /// Microseconds, or whatever the caller counts in; below zero where clocks disagree.
+    /// Length in microseconds, or in the caller's unit; negative if clocks disagree.
     pub weight: i64,
     /// The reason for the edge.
     pub kind: EdgeKind,

@@ -53,8 +53,8 @@ impl Waits {
         self.before_record.get(&wait.wait?.event_correlation?).copied()
     }
 
-    /// The device row that waits when a stream does: what the waiting call's thread
-    /// launched next on that stream.
+    /// The device row that waits when a stream waits: the next launch of the waiting call's thread
+    /// on that stream.
     pub fn target(&self, rank: &RankTrace, wait: &DeviceEvent) -> Option<u32> {
         let call = &rank.calls[wait.call? as usize];
         let stream = rank.streams[wait.stream? as usize].stream;

@@ -1,5 +1,5 @@
-//! Names of functions that show what a thread does: of Linux, glibc, CPython, PyTorch, MPI,
-//! NCCL and allocators.
+//! Names of functions that show the activity of a thread: those of Linux, glibc, CPython, PyTorch,
+//! MPI, NCCL and allocators.
 
 use tprof_facts::pass_through::is_of_tprof;
 
@@ -12,7 +12,7 @@ const ALLOCATOR_DEPTH: usize = 4;
 /// Frames from the innermost on in which others are.
 const DEPTH: usize = 40;
 
-/// Python's functions that wait for what a worker makes, by the end of their file.
+/// Python's functions that wait for something a worker makes, by the end of their file.
 pub(super) const TAKES_DATA: [(&str, &[&str]); 8] = [
     ("torch/utils/data/dataloader.py", &["__next__", "_next_data"]),
     ("multiprocessing/queues.py", &["get"]),
@@ -108,7 +108,7 @@ const COLLECTIVES: [&str; 9] =
 const COLLECTIVE_PARTS: [&str; 4] = ["c10d::", "gloo::", "ProcessGroup", "TCPStore"];
 /// Parts of such names of functions that sort gradients, and call a collective at most.
 const NO_COLLECTIVE_PARTS: [&str; 2] = ["c10d::Reducer::", "c10d::Logger::"];
-/// Beginnings of names of modules in which nothing else is done.
+/// Prefixes of names of modules that do nothing but communicate.
 const COLLECTIVE_MODULES: [&str; 5] =
     ["libmpi.so", "libmpich.so", "libnccl.so", "libopen-pal.so", "libgloo"];
 /// Files of Python's functions for collectives.
@@ -156,7 +156,7 @@ const SOCKET_PREFIXES: [&str; 1] = ["sock_"];
 /// Files of Python's functions for sockets.
 const SOCKET_FILES: [&str; 4] = ["/socket.py", "/ssl.py", "http/client.py", "/socketserver.py"];
 
-/// Whether PyTorch compiles, or waits for what it compiles.
+/// Whether PyTorch compiles, or waits for its compilers.
 pub(super) fn compiles(frames: &[&Func]) -> bool {
     frames.iter().any(|func| is_of_compiler(func))
 }
@@ -175,7 +175,7 @@ pub(super) fn waits_for_tprof(frames: &[&Func]) -> bool {
 
 /// Whether a function is one of a `malloc` that another one could replace.
 fn is_allocator(func: &Func) -> bool {
-    // The hooks of tprof have the names of what they stand before.
+    // The hooks of tprof have the names of the functions that they replace.
     if is_of_tprof(&func.module) {
         return false;
     }
