@@ -28,7 +28,7 @@ const KERNELS: [(Pattern, &str); 30] = [
     (Path("nccl"), ""),
     (Path("rccl"), ""),
     (Path("msccl"), ""),
-    // NVSHMEM: what its host calls launch (nvshmemi_h_to_d_coll_defs.cuh).
+    // NVSHMEM: kernels that its host calls launch (nvshmemi_h_to_d_coll_defs.cuh).
     (Path("nvshmem"), ""),
     (Function("barrier_on_stream_kernel"), "barrier"),
     // PyTorch, torch/csrc/distributed/c10d/symm_mem/CUDASymmetricMemoryOps.cu.

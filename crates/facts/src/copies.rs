@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{CopyKind, MemoryCopy, MemoryKind, NameId};
 
-/// A copy's direction, as Kineto and Holistic Trace Analysis write it: `Memcpy HtoD`;
-/// `Memcpy` where it is unknown.
+/// A copy's direction, as Kineto and Holistic Trace Analysis write it: `Memcpy HtoD`; `Memcpy` if
+/// it is unknown.
 pub fn direction(kind: CopyKind) -> &'static str {
     match kind {
         CopyKind::Unknown => "Memcpy",
@@ -39,9 +39,9 @@ impl From<&MemoryCopy> for CopyNameKey {
     }
 }
 
-/// Name of a copy: the one that its source gave it, else as Kineto would write it:
-/// `Memcpy HtoD (Pageable -> Device)`, `Memset (Device)`. The kinds of memory are left
-/// out where neither is known.
+/// Name of a copy: the one that its source gave it, otherwise as Kineto would write it: `Memcpy
+/// HtoD (Pageable -> Device)`, `Memset (Device)`. The kinds of memory are left out if neither is
+/// known.
 pub fn name<'a>(file: &'a TraceFile, copied: impl Into<CopyNameKey>) -> Cow<'a, str> {
     let CopyNameKey { name, kind, from, to } = copied.into();
     match file.name(name) {

@@ -1,8 +1,8 @@
-//! Frames of stacks: which functions an address stands for, and how they are written.
+//! Frames of stacks: the functions of an address, and how they are formatted.
 //!
-//! `function (file:line)` where there is debug information, `function (module)` where
-//! there is a symbol table, else `module+offset`: addresses themselves differ from process
-//! to process and would keep equal stacks apart.
+//! The format is `function (file:line)` if there is debug information, `function (module)` if there
+//! is a symbol table, otherwise `module+offset`: addresses themselves differ from process to
+//! process and would keep equal stacks apart.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -140,8 +140,8 @@ impl<'a> Frames<'a> {
         Frames { file, code: CodeMap::new(file), passages: PassThroughFrames::of(file) }
     }
 
-    /// Functions of an address, the innermost inlined one first; one without a name where
-    /// none is known.
+    /// Functions of an address, the innermost inlined one first; one without a name if none is
+    /// known.
     pub fn at(&self, process: ProcessIndex, address: u64) -> Vec<Frame<'a>> {
         let file = self.file;
         let module = self.code.module(process, address);
@@ -171,8 +171,8 @@ impl<'a> Frames<'a> {
         symbols.into_iter().map(frame).collect()
     }
 
-    /// The addresses of a stack that are of interest, innermost first: all but those of tprof's
-    /// libraries through which calls of the job only pass.
+    /// The addresses of a stack that matter, innermost first: all except those of tprof's libraries
+    /// through which calls of the job only pass.
     pub fn shown(&self, stack: &Stack) -> Vec<u64> {
         let process = stack.process;
         self.passages.without(process, &stack.frames, |frame| {
@@ -182,8 +182,8 @@ impl<'a> Frames<'a> {
         })
     }
 
-    /// Functions of a stack as [`Self::shown`], the outermost first; what stands for missing ones
-    /// included.
+    /// Functions of a stack as [`Self::shown`], the outermost first, including the texts for
+    /// missing ones.
     pub fn of_stack(&self, process: ProcessIndex, stack: StackId) -> Vec<Frame<'a>> {
         let Some(found) = self.file.stack(process, stack) else {
             return vec![Frame::missing(NO_STACK)];

@@ -1,4 +1,4 @@
-//! Histograms of a program's own values: marks whose names have what the program's SDK counted.
+//! Histograms of a program's own values: marks whose names have the counts of the program's SDK.
 
 use serde_json::Value;
 use tprof_trace::model::HISTOGRAM_SEPARATOR;
@@ -9,9 +9,9 @@ use tprof_trace::model::HISTOGRAM_SEPARATOR;
 pub struct ProgramHistogram {
     /// The number that the program gave it.
     pub step: Option<u64>,
-    /// Lowest value; none without values.
+    /// The lowest value; `None` without values.
     pub min: Option<f64>,
-    /// Highest value; none without values.
+    /// The highest value; `None` without values.
     pub max: Option<f64>,
     /// Sum of the values; `None` if no 64-bit number can hold it.
     pub sum: Option<f64>,

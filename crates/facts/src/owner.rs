@@ -32,7 +32,7 @@ const CPYTHON: &str = "/Python-3.";
 /// Files that Python names so are text of the job's own.
 const TYPED_IN: [&str; 3] = ["<string>", "<stdin>", "<ipython-input"];
 
-/// Code, as far as its owner follows from it.
+/// The properties of code that its owner follows from.
 #[derive(Clone, Copy, Debug)]
 pub struct Code<'a> {
     /// The layer that executes it.

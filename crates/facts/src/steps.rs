@@ -44,7 +44,8 @@ pub use step::{Batches, Bounds, Estimate, Repeated, Step, StepRange};
 /// Sources of steps, in order of trust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StepSource {
-    /// Marks of steps; else NVTX ranges `step 5`, `iteration 5` or `ProfilerStep#5`, of any domain.
+    /// Marks of steps; if there are none, NVTX ranges `step 5`, `iteration 5` or `ProfilerStep#5`,
+    /// of any domain.
     Explicit,
     /// Annotations `ProfilerStep#5`, as torch.profiler writes them.
     Profiler,

@@ -36,7 +36,7 @@ impl Clock {
         time_ns.wrapping_add(self.late_ns).wrapping_sub(self.start_ns) as i64
     }
 
-    /// The file's clock so many nanoseconds after the run began; 0 if it did not run yet.
+    /// The file's clock this many nanoseconds after the run began; 0 if the clock did not run yet.
     pub fn at(self, since_start_ns: u64) -> u64 {
         since_start_ns.saturating_add(self.start_ns).saturating_sub(self.late_ns)
     }

@@ -24,7 +24,7 @@ use tprof_trace::RunDir;
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// Writes a directory: `DIR/csv`, or what the options name.
+/// Writes a directory: `DIR/csv`, or the one that the options name.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     options.without_max_bytes("csv")?;
     let selection = Selection::new(run, &options.slice, options.symbols)?;

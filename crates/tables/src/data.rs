@@ -138,7 +138,7 @@ impl Data {
         self.nulls += usize::from(!there);
     }
 
-    /// Adds so many rows with one value.
+    /// Adds this many rows with one value.
     pub fn push_all(&mut self, cell: Cell<'_>, rows: usize) {
         if rows == 0 {
             return;

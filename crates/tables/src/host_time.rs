@@ -15,7 +15,7 @@ pub struct HostTime {
     pub rank: u32,
     /// `judged`, `step` or `start_up`.
     pub section: &'static str,
-    /// Number of the step, where it is one.
+    /// Number of the step, if the row is one.
     pub step: Option<u64>,
     /// Key of the part, as in `report host --json`.
     pub part: String,

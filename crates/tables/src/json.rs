@@ -7,8 +7,8 @@
 //!  "tables": {"runs": {"columns": ["run", …], "rows": [[…], …]}, …}}
 //! ```
 //!
-//! Tables of a rank have no columns for what its object has. What is not known is `null`. It is
-//! compressed if its name ends in `.gz`, and streamed.
+//! Tables of a rank lack the columns that its object has. Unknown values are `null`. The document
+//! is compressed if its name ends in `.gz`, and streamed.
 
 use std::io::{self, Write};
 
@@ -33,7 +33,7 @@ const BUFFER_BYTES: usize = 1 << 16;
 /// Fast: level 6 takes three times the CPU for half the size.
 const LEVEL: u32 = 1;
 
-/// Writes one document: `DIR/tables.json.gz`, or what the options name.
+/// Writes one document: `DIR/tables.json.gz`, or the file that the options name.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     options.without_max_bytes("json")?;
     let selection = Selection::new(run, &options.slice, options.symbols)?;

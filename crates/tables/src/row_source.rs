@@ -9,7 +9,7 @@ use tprof_trace::{RankFile, RankLabel, Start, TraceFile};
 pub struct RowSource {
     /// Name of the run's directory.
     pub run: String,
-    /// Rank; none for processes of no rank.
+    /// The rank; `None` for processes of no rank.
     pub rank: Option<u32>,
     /// Number of the file among those of its rank: 0 is the first.
     pub instance: u32,

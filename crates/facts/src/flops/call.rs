@@ -135,7 +135,7 @@ impl Call {
         })
     }
 
-    /// The first so many inputs that are tensors.
+    /// The first tensors among the arguments, at most this many.
     pub fn first_tensors(&self, most: usize) -> Vec<&Tensor> {
         let tensors = self.inputs.iter().filter_map(|input| match input {
             Input::Tensor(tensor) => Some(tensor),

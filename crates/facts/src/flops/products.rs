@@ -28,7 +28,7 @@ pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, WhyUncounted>> 
     })
 }
 
-/// Sizes of a product: so many of m x k by k x n.
+/// Sizes of a batch of products, each m x k by k x n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProductSizes {
     /// Number of products in the batch.
@@ -73,7 +73,7 @@ fn matrices(tensor: &Tensor) -> Result<[u64; 3], WhyUncounted> {
     tensor.dims.as_slice().try_into().map_err(|_| RANKS)
 }
 
-/// 2 m n k, of so many.
+/// The operations of this many products: 2 m n k for each.
 pub(super) fn flops(batch: u64, m: u64, n: u64, k: u64) -> Result<u64, WhyUncounted> {
     let all = [batch, m, n, k].into_iter().try_fold(2_u64, |all, one| all.checked_mul(one));
     all.ok_or(TOO_LARGE)

@@ -121,7 +121,7 @@ fn softmax(call: &Call) -> Result<Work, WhyUncounted> {
     Ok(work.of(x.of).moves(x.bytes(), written))
 }
 
-/// A result of the first tensor's sizes from so many tensors.
+/// A result with the first tensor's sizes, from this many tensors.
 fn same(call: &Call, family: Family, tensors: usize, flops: u64) -> Result<Work, WhyUncounted> {
     let first = call.tensor(0)?;
     let read = bytes(call.first_tensors(tensors).into_iter());

@@ -74,7 +74,7 @@ pub enum Level {
 pub struct Work {
     /// The kind of work.
     pub family: Family,
-    /// Floating-point operations, as `torch.utils.flop_counter` counts them where it has a
+    /// Floating-point operations; those that `torch.utils.flop_counter` counts, if it has a
     /// formula.
     pub flops: u64,
     /// The operations that the result needs: without pairs that a causal mask leaves out, and
@@ -84,7 +84,7 @@ pub struct Work {
     pub read: Option<u64>,
     /// Bytes of the results, each written once; as `read`.
     pub written: Option<u64>,
-    /// Type of what is computed with.
+    /// Type of the elements that it computes with.
     pub of: Option<ElementType>,
 }
 

@@ -76,7 +76,7 @@ pub(super) fn mark_count(file: &TraceFile) -> usize {
     file.marks().iter().filter(|mark| mark.kind == MarkKind::Step).count()
 }
 
-/// Numbers that names end in, if all do and these rise; else 0, 1, 2, ….
+/// Numbers at the ends of names, if all names have one and these rise; otherwise 0, 1, 2, ….
 fn numbers_of<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> Vec<u64> {
     let count = names.len() as u64;
     let numbers: Option<Vec<u64>> = names.map(number_at_end).collect();

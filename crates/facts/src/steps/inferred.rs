@@ -80,8 +80,8 @@ fn of_busiest_thread(events: Vec<Element>) -> Option<Vec<Element>> {
     (counts.len() > 1).then(|| events.into_iter().filter(is_of_it).collect())
 }
 
-/// Each repetition from its first event to the one after its last; what follows the last event of all has
-/// no recorded end.
+/// Each repetition lasts from its first event to the one after its last; the end of the very last
+/// repetition is not recorded.
 fn between(process: ProcessIndex, events: &[Element], found: &Period) -> Vec<Step> {
     let step = |(&at, number): (&usize, u64)| {
         let end_ns = events.get(at + found.length)?.start_ns;
@@ -90,7 +90,8 @@ fn between(process: ProcessIndex, events: &[Element], found: &Period) -> Vec<Ste
     found.starts.iter().zip(0..).filter_map(step).collect()
 }
 
-/// Launches in order of time: of all work, or of kernels alone; of a graph, what ran first stands for all.
+/// Launches in order of time: of all work, or of kernels only. For a graph, the work that ran first
+/// stands for all.
 fn elements(launches: &[Launch], copies: bool) -> Vec<Element> {
     let mut symbols: FxHashMap<WorkPattern, u32> = FxHashMap::default();
     let counts = |launch: &&Launch| copies || matches!(launch.what, WorkPattern::Kernel(_));
@@ -125,8 +126,8 @@ mod tests {
     use tprof_trace::model::{CopyKind, Kernel, MemoryCopy, Span, SpanKind};
     use tprof_trace::{TraceHeader, TraceWriter};
 
-    /// Launches of kernels with these names, of 1 us each with its driver's call within; a number is a copy to
-    /// the host of so many bytes, `_` a pause.
+    /// Launches of kernels with these names, of 1 us each with its driver's call within; a number
+    /// is a copy of this many bytes to the host, `_` a pause.
     fn of_launches(names: &[&str], more: impl FnOnce(&mut TraceWriter) -> Vec<Span>) -> Steps {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");

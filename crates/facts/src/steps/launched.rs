@@ -17,7 +17,7 @@ const GRAPH_LAUNCHES: [&str; 3] = ["cudaGraphLaunch", "cuGraphLaunch", "hipGraph
 pub(super) enum WorkPattern {
     /// A kernel with this name.
     Kernel(NameId),
-    /// A copy or memset of so many bytes.
+    /// A copy or memset of this many bytes.
     Copy(CopyKind, Option<u64>),
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Launch {
     pub thread: ThreadIndex,
     /// The work that it started; for a graph, the work that ran first.
     pub what: WorkPattern,
-    /// Sum of the durations of what it started, ns.
+    /// Sum of the durations of the work that it started, ns.
     pub work_ns: u64,
     /// For the launch of a graph: its number, as far as that is known.
     pub of_graph: Option<Option<u32>>,

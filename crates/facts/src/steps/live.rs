@@ -306,7 +306,7 @@ mod tests {
         of_file(&TraceFile::open(&path).unwrap(), None)
     }
 
-    /// Steps as they end, where so many rows come at once.
+    /// Steps in the order of their ends, if this many rows come at once.
     fn followed(rows: &[(u64, Row)], at_once: usize) -> (Option<StepSource>, Vec<Step>) {
         let (mut live, mut source) = (LiveSteps::default(), None);
         let mut steps = Vec::new();

@@ -20,17 +20,17 @@ const LEAST_STRETCH: f64 = 0.2;
 /// A sequence repeats through such a stretch at least this many times as often as one that covers
 /// the list must.
 const LEAST_IN_STRETCH: usize = 2;
-/// A sequence is the period, and no shorter one that repeats within it, if it does so this many times more
-/// often.
+/// A sequence is the period in place of a shorter one that repeats within it, if it repeats this
+/// many times more often than the shorter one does within it.
 const MORE_OFTEN: usize = 10;
-/// A sequence repeats at least so often.
+/// Least number of repetitions of a sequence.
 const LEAST_REPETITIONS: usize = 3;
 /// A shorter sequence than this may repeat by chance; it must do so at least [`SHORT_REPETITIONS`]
 /// times.
 const SHORT: usize = 32;
 /// Least number of repetitions of a sequence shorter than [`SHORT`].
 const SHORT_REPETITIONS: usize = 10;
-/// Candidates are looked for among so many symbols, in the middle of a longer list.
+/// Candidates are searched for among this many symbols, in the middle of a longer list.
 const WINDOW: usize = 1 << 17;
 /// Number of distances that are candidates, for each length of stretch.
 const CANDIDATES: usize = 3;
@@ -140,7 +140,7 @@ fn distances(symbols: &[u32]) -> BTreeSet<usize> {
     found
 }
 
-/// The most frequent sequence of a length, if it covers enough; shorter, where it repeats a shorter one.
+/// The most frequent sequence of a length, if it covers enough; if it repeats a shorter one, that.
 fn covering(symbols: &[u32], length: usize) -> Option<Period> {
     let mut counts: FxHashMap<u64, (usize, usize)> = FxHashMap::default();
     for (at, hash) in hashes(symbols, length).enumerate() {

@@ -1,8 +1,8 @@
 //! Phases of a job: epochs, training, validation and checkpoints.
 //!
-//! Ranges that a program names give them. Where it names none, epochs and validation are
-//! estimated from fetches of data loaders and updates of optimizers: an epoch ends with a
-//! fetch that finds no batch, and batches of validation are followed by no update.
+//! Ranges that a program names give them. If it names none, epochs and validation are estimated
+//! from fetches of data loaders and updates of optimizers: an epoch ends with a fetch that finds no
+//! batch, and batches of validation are followed by no update.
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, ProcessIndex, SpanKind};

@@ -17,8 +17,8 @@ const MOST: f64 = 0.5;
 /// Fewer launches of a graph show no steps.
 const FEWEST: usize = 3;
 
-/// Steps by launches of graphs, if `known` steps launched less than half of what devices did, and these
-/// launched more.
+/// Steps by launches of graphs, if `known` steps launched less than half of the devices' work, and
+/// these launched more.
 pub(super) fn steps(file: &TraceFile, known: &[Step]) -> Option<(Vec<Step>, Estimate)> {
     // Nearly all files launch none: their work need not be read.
     if !file.names().any(|(_, name)| launches_graph(name)) {

@@ -1,9 +1,10 @@
 //! Updates that a gradient scaler skipped, because a gradient was not finite.
 //!
-//! `GradScaler.step` checks the gradients and calls the optimizer only where all are finite;
-//! `GradScaler.update` follows in either case. Both run operators of PyTorch. Between a check and the
-//! update of the scale lies an update of an optimizer, or all were skipped. A fused optimizer gets the
-//! outcome of the check instead and is always called: what it skips by itself has a range like an update.
+//! `GradScaler.step` checks the gradients and calls the optimizer only if all are finite;
+//! `GradScaler.update` follows in either case. Both run operators of PyTorch. Between a check and
+//! the update of the scale there is an update of an optimizer, or all updates were skipped. A fused
+//! optimizer gets the outcome of the check instead and is always called: an update that it skips by
+//! itself has a range like any other.
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, SpanKind};

@@ -1,4 +1,4 @@
-//! Counts with what was counted, and names of signals.
+//! Counts with their nouns, and names of signals.
 
 use tprof_trace::Recorded;
 

@@ -41,7 +41,7 @@ pub fn bytes(value: u64) -> String {
     format!("{scaled:.1} {unit}")
 }
 
-/// Bytes a second: `2.3 GiB/s`; a rate that is none is `0 B/s`.
+/// Bytes per second: `2.3 GiB/s`; a rate that is not a number is `0 B/s`.
 pub fn rate(bytes_per_second: f64) -> String {
     // The cast takes what is below 0 or no number for 0.
     format!("{}/s", bytes(bytes_per_second.round() as u64))

@@ -1,4 +1,4 @@
-//! Tables of what ran on devices.
+//! Tables of the work of devices.
 
 use tprof_trace::model::*;
 

@@ -1,4 +1,4 @@
-//! Tables of what host threads did.
+//! Tables of the activity of host threads.
 
 use tprof_analyze::joined::{JoinedCollective, SpanPlace};
 use tprof_trace::model::*;

@@ -20,12 +20,12 @@ use crate::host_time::HostTimes;
 use crate::row_source::name_of;
 use crate::run::{NO_SUMS, OwnedCell, RUN_TABLES, RunTable, read_run, run_columns};
 
-/// Writes a dataset: `DIR/parquet`, or what the options name.
+/// Writes a dataset: `DIR/parquet`, or the one that the options name.
 ///
 /// # Errors
 ///
-/// If the run cannot be read, the slice is empty or the output cannot be written; then nothing is
-/// left under its name.
+/// Returns an error if the run cannot be read, the slice is empty or the output cannot be written;
+/// then nothing is left under its name.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     options.without_max_bytes("parquet")?;
     let selection = Selection::new(run, &options.slice, options.symbols)?;
@@ -225,7 +225,7 @@ fn empty_table(dir: &Path, table: &TableAbout) -> io::Result<()> {
     Ok(())
 }
 
-/// A run's name as a file's: what Hive's convention gives a meaning is left out.
+/// A run's name as a file's: characters with a meaning in Hive's convention are left out.
 fn file_name(run: &str) -> String {
     let plain = |letter: char| match letter {
         '/' | '=' | '%' | '\0' => '-',

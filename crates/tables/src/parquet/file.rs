@@ -90,7 +90,7 @@ impl TableFile {
     }
 }
 
-/// The disk's error, where it was the disk.
+/// The error of the disk, if that was the cause.
 fn parquet_failed(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(inner) => match inner.downcast::<io::Error>() {

@@ -12,7 +12,7 @@ const OTHERS: [&str; 8] = ["MIG", "Laptop", "Mobile", "Ti", "SUPER", "Max", "D",
 /// Figures in 10^12 operations a second, and 10^9 bytes a second; 0 where the data sheet has none.
 pub(super) struct Row {
     pub(super) device: &'static str,
-    /// Words that its name has, whatever lies between.
+    /// Words of its name, in any distance from each other.
     words: &'static str,
     /// The least memory of the device, bytes; 0 if any amount matches.
     least_bytes: u64,
@@ -57,7 +57,7 @@ impl Row {
     }
 }
 
-/// The row of a device with this name, as its driver has it, and so much memory.
+/// The row of a device with this name in the driver, and this much memory.
 pub(super) fn find(name: &str, memory_bytes: Option<u64>) -> Option<Peaks> {
     let words: Vec<&str> = name
         .split(|letter: char| !letter.is_ascii_alphanumeric())

@@ -139,7 +139,7 @@ pub fn is_tf32(kernel: &str) -> bool {
     ["tf32", "s1688", "tensorop_s"].iter().any(|part| kernel.contains(part))
 }
 
-/// `989T`, as so many a second.
+/// Parses `989T` as a rate per second.
 fn number(text: &str) -> Option<f64> {
     let (digits, unit) = match text.char_indices().last()? {
         (at, 'G') => (&text[..at], 1e9),
