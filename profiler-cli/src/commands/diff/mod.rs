@@ -212,7 +212,7 @@ fn side_text(side: &Side) -> String {
         steps => format!("{steps} steps"),
     };
     let ranks = if side.ranks == 1 { "1 rank".to_owned() } else { format!("{} ranks", side.ranks) };
-    let complete = match (side.completeness.complete, side.completeness.but_for()) {
+    let complete = match (side.completeness.complete, side.completeness.minor_gaps()) {
         (true, _) => "complete".to_owned(),
         (false, Some(gaps)) => format!("complete but for {gaps}"),
         (false, None) => "NOT COMPLETE".to_owned(),

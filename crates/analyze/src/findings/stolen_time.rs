@@ -1,24 +1,24 @@
-//! What other programs took of a rank's time: no cause that the job can remove, and so no finding,
-//! but said above all of them.
+//! Time that other programs took from a rank. The job cannot change that, so it is not a finding,
+//! but a note above all findings.
 
 use tprof_facts::units::percent;
 
-/// How the note begins that stands above all findings.
+/// The beginning of the note above all findings.
 pub const BUSY: &str = "the machine was busy";
 
 /// The driving thread's time that other programs took, of the judged time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lost {
+pub(super) struct StolenTime {
     pub ns: u64,
-    /// The judged time.
+    /// Length of the judged time, ns.
     pub of_ns: u64,
     /// Processors of the host that were busy with any program, on average, if that was recorded.
     pub busy_cores: Option<f64>,
-    /// Of them, with this rank.
+    /// The part of the busy processors that this rank used.
     pub own_cores: f64,
 }
 
-impl Lost {
+impl StolenTime {
     pub(super) fn share(&self) -> f64 {
         self.ns as f64 / self.of_ns.max(1) as f64
     }

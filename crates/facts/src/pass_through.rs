@@ -1,11 +1,11 @@
-//! Frames of tprof's own libraries through which calls of a job pass: no reader of its stacks
+//! Frames of tprof's own libraries through which calls of a job only pass: no reader of its stacks
 //! needs them.
 //!
-//! Two kinds lie between frames of the job: the first function of a thread, which calls the job's
-//! own, and functions in the place of the C library's, which call the real ones. They are left
-//! out where the frame further in is what they call for the job. Whatever tprof does for itself
-//! keeps its frames, with all that it calls: its time is tprof's, and must not look like the
-//! job's.
+//! There are two kinds between frames of the job: the first function of a thread, which calls the
+//! job's own, and functions that replace those of the C library and call the real ones. They are
+//! left out if the next frame inwards is the one that they call for the job. Code that tprof runs
+//! for itself keeps its frames, with everything that it calls: its time is tprof's, and must not
+//! look like the job's.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::labels::base_name;
 
 /// Libraries that tprof loads into a job's processes, by their beginnings.
 const TPROF: [&str; 2] = ["libtprof_preload.so", "libtprof_cupti.so"];
-/// The first function of threads, by the end of its name.
+/// The end of the name of threads' first function.
 const FIRST_OF_THREADS: &str = "::thread_main";
 
 /// Whether a module, by its base name, is a library that tprof loads into a job's processes.
@@ -25,28 +25,28 @@ pub fn is_of_tprof(module: &str) -> bool {
     TPROF.iter().any(|start| module.starts_with(start))
 }
 
-/// The function of a frame, that of the code into which others are inlined.
-pub(crate) struct Named {
+/// The function of a frame; for inlined ones, that of the code into which they are inlined.
+pub(crate) struct FrameFunction {
     pub function: String,
     pub is_kernel: bool,
 }
 
-/// Where tprof's libraries lie in the processes of a file.
+/// The address ranges of tprof's libraries in the processes of a file.
 #[derive(Debug)]
-pub(crate) struct Passages {
+pub(crate) struct PassThroughFrames {
     libraries: FxHashMap<ProcessIndex, Vec<Range<u64>>>,
 }
 
-impl Passages {
-    /// In this file.
-    pub fn of(file: &TraceFile) -> Passages {
+impl PassThroughFrames {
+    /// Finds the libraries in a file.
+    pub fn of(file: &TraceFile) -> PassThroughFrames {
         let mut libraries: FxHashMap<ProcessIndex, Vec<Range<u64>>> = FxHashMap::default();
         for module in file.modules() {
             if is_of_tprof(base_name(file.name(module.path))) {
                 libraries.entry(module.process).or_default().push(module.start..module.end);
             }
         }
-        Passages { libraries }
+        PassThroughFrames { libraries }
     }
 
     /// The frames of a stack, innermost first, without such passages.
@@ -54,12 +54,12 @@ impl Passages {
         &self,
         process: ProcessIndex,
         frames: &[u64],
-        name_of: impl Fn(u64) -> Option<Named>,
+        name_of: impl Fn(u64) -> Option<FrameFunction>,
     ) -> Vec<u64> {
         // Files of other recorders, and processes in which nothing was injected.
         let Some(libraries) = self.libraries.get(&process) else { return frames.to_vec() };
         let mut shown = Vec::with_capacity(frames.len());
-        // What called on, further in than the frames of tprof that follow each other.
+        // The frame that continued the call, further in than consecutive frames of tprof.
         let mut inner: Option<u64> = None;
         for run in frames.chunk_by(|a, b| hold(libraries, *a) == hold(libraries, *b)) {
             if !hold(libraries, run[0]) || !inner.is_some_and(|inner| passes(&name_of, inner, run))
@@ -72,20 +72,20 @@ impl Passages {
     }
 }
 
-/// Whether one of these ranges has the call that a frame returns to.
+/// Whether the call that a frame returns to lies in one of these ranges.
 fn hold(libraries: &[Range<u64>], frame: u64) -> bool {
     let pc = address_of(frame).wrapping_sub(1);
     pc & SYNTHETIC_FRAME == 0 && libraries.iter().any(|range| range.contains(&pc))
 }
 
-/// Whether frames of tprof that follow each other, innermost first, called `inner` for the job.
-fn passes(name_of: impl Fn(u64) -> Option<Named>, inner: u64, run: &[u64]) -> bool {
+/// Whether consecutive frames of tprof, innermost first, called `inner` for the job.
+fn passes(name_of: impl Fn(u64) -> Option<FrameFunction>, inner: u64, run: &[u64]) -> bool {
     let first = run.last().and_then(|first| name_of(*first));
     let (Some(called), Some(first)) = (name_of(inner), first) else { return false };
     if called.is_kernel {
         return false;
     }
-    // It calls nothing but the job's function and functions of tprof.
+    // This function calls only the job's function and functions of tprof.
     if run.len() == 1 && first.function.ends_with(FIRST_OF_THREADS) {
         return true;
     }
@@ -94,7 +94,7 @@ fn passes(name_of: impl Fn(u64) -> Option<Named>, inner: u64, run: &[u64]) -> bo
     real_name(&called.function) == real_name(hook)
 }
 
-/// A name of the C library's without what it puts around names of its own.
+/// A function name of the C library without what the library adds to its own names.
 fn real_name(name: &str) -> &str {
     let name = name.split('@').next().unwrap_or(name).trim_start_matches('_');
     let name = name.strip_prefix("GI_").unwrap_or(name).trim_start_matches('_');
@@ -118,10 +118,10 @@ mod tests {
         let named = |frame: u64| {
             let name = name_of(frame);
             let function = name.trim_start_matches('+').to_owned();
-            Some(Named { function, is_kernel: name.starts_with('[') })
+            Some(FrameFunction { function, is_kernel: name.starts_with('[') })
         };
         let own = std::iter::once(100..200).collect();
-        let passages = Passages { libraries: [(0, own)].into_iter().collect() };
+        let passages = PassThroughFrames { libraries: [(0, own)].into_iter().collect() };
         let shown = passages.without(0, &frames, named);
         shown.into_iter().map(name_of).collect::<Vec<_>>().join(" ")
     }
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn the_first_function_of_a_thread_is_left_out_between_the_jobs_frames() {
         assert_eq!(shown("work +hooks::thread::thread_main start_thread"), "work start_thread");
-        // In it, and in what it calls for tprof.
+        // These are in tprof's own code, and in what it calls for itself.
         for own in [
             "+hooks::thread::thread_main start_thread",
             "[irq] +hooks::thread::thread_main start_thread",

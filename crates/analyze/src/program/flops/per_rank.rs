@@ -1,4 +1,4 @@
-//! What the operators of one rank had to do: by size, kernel, step and module.
+//! Work of one rank's operators: by size, kernel, step and module.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,16 +11,16 @@ use tprof_trace::model::NameId;
 use super::count::{CountedRun, CountedRuns, SizedOperator};
 use super::joined::AutogradLinks;
 use super::parts::{modules, steps};
-use super::roof::Least;
-use super::sums::{CollectiveSums, KernelSums, RankFlops, Row, SizesKey, Sums, join};
+use super::roof::LeastTime;
+use super::sums::{CollectiveSums, FlopSums, KernelSums, RankFlops, Row, SizesKey, join};
 use crate::base::intervals::{Cover, Interval};
-use crate::document::{Options, RankAt};
+use crate::document::{Options, RankContext};
 use crate::gpu::comm::Links;
 use crate::rank::collectives::operations;
 use crate::rank::{CallTree, RankTrace};
 
 /// Adds up what the operators of a rank had to do.
-pub(super) fn of_rank(rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> RankFlops {
+pub(super) fn of_rank(rank: &RankTrace<'_>, at: &RankContext, options: &Options) -> RankFlops {
     let tree = rank.operator_tree();
     let counted = super::count::of(rank, tree);
     let device = device(rank, &counted);
@@ -33,7 +33,7 @@ pub(super) fn of_rank(rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> R
         device: device.map_or(String::new(), |(name, _)| name),
         peaks,
         has_work: !rank.work.is_empty(),
-        all: Sums::none(),
+        all: FlopSums::none(),
         ..RankFlops::default()
     };
     for (&(name, why), runs) in &counted.uncounted {
@@ -46,17 +46,17 @@ pub(super) fn of_rank(rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> R
     let links = Links::of(rank, peaks.and_then(|peaks| peaks.link), is_given);
     collectives(rank, &links, &mut sums);
     let joined = AutogradLinks::of(rank, tree);
-    let leasts = leasts(rank, &counted, peaks.as_ref());
+    let least_times = least_times(rank, &counted, peaks.as_ref());
     let of_run = |run: &CountedRun| {
         let shape = run.shape as usize;
-        (&counted.shapes[shape].work, leasts[shape], joined.recomputes(run.at))
+        (&counted.shapes[shape].work, least_times[shape], joined.recomputes(run.at))
     };
     for run in &counted.runs {
         let (work, least, recomputes) = of_run(run);
         sums.all.add(run, work, &least, recomputes);
     }
-    sums.rows = rows(rank, at, tree, &counted, &leasts, &joined);
-    sums.kernels = kernels(rank, &counted, &leasts);
+    sums.rows = rows(rank, at, tree, &counted, &least_times, &joined);
+    sums.kernels = kernels(rank, &counted, &least_times);
     sums.steps = steps(rank, tree, &counted, of_run);
     sums.modules = modules(rank, tree, &counted, &joined, of_run);
     let times = counted.runs.iter().map(|run| {
@@ -67,7 +67,7 @@ pub(super) fn of_rank(rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> R
     let devices = Interval::hull(rank.work.iter().map(|work| work.interval()));
     let window = Interval::hull(hosts.into_iter().chain(devices.filter(|_| hosts.is_some())));
     (sums.in_window, sums.window_ns) = (sums.all, window.map_or(0, Interval::length));
-    let in_steps = || sums.steps.iter().fold(Sums::none(), |all, step| all.plus(&step.sums));
+    let in_steps = || sums.steps.iter().fold(FlopSums::none(), |all, step| all.plus(&step.sums));
     let steps = Cover::of(rank.steps().iter().map(|step| step.time()));
     if sums.steps.iter().any(|step| step.sums.runs > 0) {
         (sums.in_window, sums.window_ns) = (in_steps(), steps.length());
@@ -75,14 +75,14 @@ pub(super) fn of_rank(rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> R
     sums
 }
 
-/// Name and memory of the device on which most of it ran.
+/// Name and memory of the device on which most of the work ran.
 pub(super) fn device(rank: &RankTrace<'_>, counted: &CountedRuns) -> Option<(String, Option<u64>)> {
     let most = counted.devices.iter().max_by_key(|(device, time)| (**time, Reverse(**device)))?;
     let device = rank.file.devices().iter().find(|device| device.device == *most.0)?;
     Some((rank.name(device.name).to_owned(), device.memory_bytes))
 }
 
-/// Those of the device, or the given ones; the host has only given ones.
+/// The given peaks, or those of the device; the host has only given ones.
 pub(super) fn peaks(
     device: Option<&(String, Option<u64>)>,
     counted: &CountedRuns,
@@ -95,24 +95,24 @@ pub(super) fn peaks(
     }
 }
 
-/// Of each shape, how long one run takes at least; nothing known where it ran on the host of a
-/// rank with a device.
-pub(super) fn leasts(
+/// The least time of one run of each shape; unknown if the run was on the host of a rank with a
+/// device.
+pub(super) fn least_times(
     rank: &RankTrace<'_>,
     counted: &CountedRuns,
     peaks: Option<&Peaks>,
-) -> Vec<Least> {
-    let Some(peaks) = peaks else { return vec![Least::default(); counted.shapes.len()] };
+) -> Vec<LeastTime> {
+    let Some(peaks) = peaks else { return vec![LeastTime::default(); counted.shapes.len()] };
     let mut longest: Vec<Option<(u64, NameId)>> = vec![None; counted.shapes.len()];
     for run in &counted.runs {
         let known = &mut longest[run.shape as usize];
         *known = (*known).max(run.longest);
     }
     let one = |(shape, longest): (&SizedOperator, Option<(u64, NameId)>)| match longest {
-        None if !rank.work.is_empty() => Least::default(),
+        None if !rank.work.is_empty() => LeastTime::default(),
         longest => {
             let tf32 = longest.is_some_and(|(_, kernel)| is_tf32(rank.name(kernel)));
-            Least::of(&shape.work, peaks, tf32)
+            LeastTime::of(&shape.work, peaks, tf32)
         }
     };
     counted.shapes.iter().zip(longest).map(one).collect()
@@ -120,10 +120,10 @@ pub(super) fn leasts(
 
 pub(super) fn rows(
     rank: &RankTrace<'_>,
-    at: &RankAt,
+    at: &RankContext,
     tree: &CallTree,
     counted: &CountedRuns,
-    leasts: &[Least],
+    least_times: &[LeastTime],
     joined: &AutogradLinks,
 ) -> Vec<(SizesKey, Row)> {
     let mut rows: Vec<Option<Row>> = vec![None; counted.shapes.len()];
@@ -143,7 +143,7 @@ pub(super) fn rows(
             kernels: 0,
             longest: None,
             crosses: false,
-            least: leasts[shape].times(0),
+            least: least_times[shape].times(0),
             slowest: (0, 0),
         });
         row.runs += 1;
@@ -163,7 +163,7 @@ pub(super) fn rows(
             row.slowest = (at.clock.since_start(span.start_ns), time);
         }
     }
-    let shapes = counted.shapes.iter().zip(rows).zip(leasts);
+    let shapes = counted.shapes.iter().zip(rows).zip(least_times);
     let named = shapes.filter_map(|((shape, row), least)| {
         let mut row = row?;
         row.least = least.times(row.timed().1);
@@ -194,7 +194,7 @@ pub(super) fn key(rank: &RankTrace<'_>, shape: &SizedOperator) -> SizesKey {
 fn kernels(
     rank: &RankTrace<'_>,
     counted: &CountedRuns,
-    leasts: &[Least],
+    least_times: &[LeastTime],
 ) -> BTreeMap<String, KernelSums> {
     let mut by_name: FxHashMap<NameId, KernelSums> = FxHashMap::default();
     for run in &counted.runs {
@@ -206,7 +206,7 @@ fn kernels(
         sum.needed = sum.needed.saturating_add(work.needed);
         sum.bytes = sum.bytes.zip(work.bytes()).and_then(|(a, b)| a.checked_add(b));
         sum.device_ns += run.device_ns;
-        sum.least_ns = sum.least_ns.zip(leasts[run.shape as usize].both()).map(|(a, b)| a + b);
+        sum.least_ns = sum.least_ns.zip(least_times[run.shape as usize].both()).map(|(a, b)| a + b);
     }
     let named = |(name, sum): (NameId, KernelSums)| (rank.name(name).to_owned(), sum);
     by_name.into_iter().map(named).filter(|(name, _)| !name.is_empty()).collect()

@@ -1,6 +1,5 @@
-//! What an option chooses by its name: whether there is such a thing in the run, and
-//! what there is. A text that chooses nothing is a slip; an empty report would
-//! look like an answer.
+//! The names that an option's text matches in a run, and all names that it could match. A text that
+//! matches nothing is a slip, and is refused: an empty report would look like an answer.
 
 use std::collections::BTreeMap;
 
@@ -8,39 +7,39 @@ use rustc_hash::FxHashMap;
 
 use crate::rank::HostSpan;
 
-/// What a rank, or all ranks, have of what an option names.
+/// The names in a rank, or in all ranks, that an option's text is compared with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct OptionMatches {
     /// Option, as typed: `--within`.
     pub option: &'static str,
-    /// What it chooses among, in the plural.
+    /// The things that the option chooses among, in the plural.
     pub what: &'static str,
-    /// Its value.
+    /// The text that was given to the option.
     pub text: String,
-    /// It chooses something.
+    /// Whether the text chooses something.
     pub chosen: bool,
-    /// How many of a rank contain its text, whatever number it gave.
+    /// The largest number of things in a rank whose name contains the text, whatever `:N` says.
     pub matching: u64,
-    /// All names, and how often each is there.
+    /// All names, and how often each occurs.
     pub there: BTreeMap<String, u64>,
 }
 
-/// `TEXT:N` taken apart.
+/// Splits `TEXT:N` into the text and the number.
 pub(crate) fn text_and_number(text: &str) -> (&str, Option<usize>) {
     let parts = text.rsplit_once(':');
     let parts = parts.and_then(|(text, number)| Some((text, number.parse().ok()?)));
     parts.map_or((text, None), |(text, number)| (text, Some(number)))
 }
 
-impl Named {
-    /// What an option's text chooses of a rank's spans, by their names. With `:N` it
-    /// means the Nth of them, where the option takes a number.
+impl OptionMatches {
+    /// Matches an option's text with the names of a rank's spans. `:N` chooses the Nth of these,
+    /// where the option takes a number.
     pub(crate) fn of<'s>(
         (option, what): (&'static str, &'static str),
         (text, number): (&str, Option<usize>),
         spans: impl Iterator<Item = &'s HostSpan>,
         name: impl Fn(&HostSpan) -> String,
-    ) -> Named {
+    ) -> OptionMatches {
         let mut counts: FxHashMap<_, (&HostSpan, u64)> = FxHashMap::default();
         for span in spans {
             counts.entry((span.category, span.name)).or_insert((span, 0)).1 += 1;
@@ -52,11 +51,11 @@ impl Named {
         let matching = there.iter().filter(|(name, _)| name.contains(text)).map(|(_, n)| n).sum();
         let chosen = number.map_or(matching > 0, |number| (number as u64) < matching);
         let text = text.to_owned();
-        Named { option, what, text, chosen, matching, there }
+        OptionMatches { option, what, text, chosen, matching, there }
     }
 
-    /// Adds another rank's.
-    pub(crate) fn add(&mut self, other: Named) {
+    /// Adds another rank's matches.
+    pub(crate) fn add(&mut self, other: OptionMatches) {
         self.chosen |= other.chosen;
         self.matching = self.matching.max(other.matching);
         for (name, count) in other.there {

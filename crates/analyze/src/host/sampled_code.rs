@@ -1,5 +1,5 @@
-//! Which functions samples could show: what rules that recognise a cause by names must know
-//! before they deny it.
+//! The kinds of functions that samples could show. Rules that recognise a cause by names must know
+//! them before they deny it.
 
 use tprof_trace::model::ThreadState;
 
@@ -8,21 +8,21 @@ use crate::rank::samples::{CpuTrace, Layer, is_interpreter};
 /// Over all samples on a core of a rank. Waits have stacks of compiled code without perf events,
 /// too.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Visible {
+pub struct SampledCode {
     /// Compiled functions were sampled.
     pub native: bool,
     /// Python's functions were sampled, running or waiting.
     pub python: bool,
     /// Functions of Python's interpreter were sampled.
     pub interpreter: bool,
-    /// Some of those have no names.
+    /// Some functions of the interpreter have no names.
     pub nameless_interpreter: bool,
 }
 
-impl Visible {
-    /// Of a rank's samples.
-    pub fn of(trace: &CpuTrace) -> Visible {
-        let mut found = Visible::default();
+impl SampledCode {
+    /// Examines a rank's samples.
+    pub fn of(trace: &CpuTrace) -> SampledCode {
+        let mut found = SampledCode::default();
         let stretches = trace.stretches.iter().flat_map(|one| &one.stack);
         found.python = stretches.into_iter().any(|id| trace.names.get(*id).layer == Layer::Python);
         let running = trace.stretches.iter().filter(|one| one.state == ThreadState::Running);

@@ -1,22 +1,22 @@
 //! Short waits without a sample.
 //!
-//! A thread's stack is sampled as it leaves its processor, but not each time; long
-//! waits are read while they last, short ones are not. Of a thread that
-//! leaves often (two that contend for Python's lock do so hundreds of times a
-//! second) most short waits are without a stack, and those with one are a sample of
-//! them. So that time gets their causes, in proportion: an estimate, with its error.
+//! A thread's stack is sampled as it leaves its processor, but not each time; long waits are read
+//! while they last, short ones are not. If a thread leaves often (two that contend for Python's
+//! lock do so hundreds of times a second), most short waits are without a stack, and those with one
+//! are a sample of them. So their causes are given to all that time, in proportion: an estimate,
+//! with its error.
 //!
-//! How long each wait lasted is known of all of them, and waits of one place are alike: two sleeps
-//! in a loop differ more by their place than in themselves. So a wait gets the causes of sampled
-//! ones of about its length. Where few of them were sampled, those of other lengths count as one
-//! more: on a busy machine that is what decides between a place that was read twice and one that
-//! was never read at that length.
+//! The length of each wait is known, and waits at one place are alike: two sleeps in a loop differ
+//! more by their place than among themselves. So a wait gets the causes of sampled waits of about
+//! its length. If few of those were sampled, the waits of other lengths together count as one more:
+//! on a busy machine, that decides between a place that was read twice and one that was never read
+//! at that length.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, Sample, ThreadIndex, ThreadState};
 
-use super::shared::LENGTHS;
 use super::stretch::Stretch;
+use super::unsampled_share::LENGTHS;
 
 /// The collector reads longer waits while they last.
 const LOOKED_AT_NS: u64 = 25_000_000;
@@ -25,50 +25,50 @@ const ADDED_NS: u64 = 1_000_000;
 
 /// Fewer waits of a thread do not represent the others.
 const LEAST_SEEN: u64 = 10;
-/// As how many of a length the sampled waits of all lengths count.
+/// Number of waits of a length that the sampled waits of all lengths count as.
 const ALL_COUNT_AS: u64 = 1;
-/// What a share of 1 is as an integer.
+/// The integer that stands for a share of 1.
 const WHOLE: f64 = (1_u64 << 53) as f64;
 
 /// Alike that are no longer, by length.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Short([Alike; LENGTHS]);
+pub(super) struct ShortWaits([WaitsOfLength; LENGTHS]);
 
 /// Alike of about one length.
 #[derive(Clone, Copy, Debug, Default)]
-struct Alike {
-    /// Their time.
+struct WaitsOfLength {
+    /// Time of the waits, ns.
     ns: u64,
-    /// How many rows.
+    /// Number of rows.
     count: u64,
 }
 
-impl Alike {
-    fn add(&mut self, other: Alike) {
+impl WaitsOfLength {
+    fn add(&mut self, other: WaitsOfLength) {
         self.ns = self.ns.saturating_add(other.ns);
         self.count += other.count;
     }
 }
 
-impl Short {
+impl ShortWaits {
     /// Adds a row, if it is one.
     pub fn add(&mut self, row: &Sample) {
         if row.weight_ns < LOOKED_AT_NS {
             let is_added = row.spread_ns.is_some() || row.weight_ns < ADDED_NS;
             let at = if is_added { 0 } else { length(row.weight_ns) };
-            self.0[at].add(Alike { ns: row.weight_ns, count: 1 });
+            self.0[at].add(WaitsOfLength { ns: row.weight_ns, count: 1 });
         }
     }
 
-    fn all(&self) -> Alike {
-        self.0.iter().fold(Alike::default(), |mut all, one| {
+    fn all(&self) -> WaitsOfLength {
+        self.0.iter().fold(WaitsOfLength::default(), |mut all, one| {
             all.add(*one);
             all
         })
     }
 }
 
-/// Which length a wait of a millisecond and more has.
+/// The class of lengths that a wait belongs to; a millisecond and more is the last.
 fn length(ns: u64) -> usize {
     let halves = 2.0 * (ns as f64 / ADDED_NS as f64).log2();
     (1 + halves as usize).min(LENGTHS - 1)
@@ -81,9 +81,9 @@ struct ThreadWaits {
     unseen: Vec<usize>,
 }
 
-/// Gives the time of waits without a sample to sampled ones of the same thread. `shorts` has
-/// of each stretch how much of it is short. Sums of a thread stay as they are.
-pub(super) fn take_over(stretches: &mut [Stretch], shorts: &[Short]) {
+/// Adds the time of waits without a sample to sampled ones of the same thread. `shorts` has the
+/// short waits of each stretch. Sums of a thread do not change.
+pub(super) fn add_unsampled_waits(stretches: &mut [Stretch], shorts: &[ShortWaits]) {
     let mut threads: FxHashMap<(ProcessIndex, ThreadIndex), ThreadWaits> = FxHashMap::default();
     for (at, stretch) in stretches.iter().enumerate() {
         if matches!(stretch.state, ThreadState::Running | ThreadState::Runnable) {
@@ -112,16 +112,16 @@ pub(super) fn take_over(stretches: &mut [Stretch], shorts: &[Short]) {
     }
 }
 
-/// Gives time of waits of a length to stretches with sampled waits, as those have it. The last one
-/// gets what is left, so that no nanosecond is lost.
+/// Divides the time of waits of a length among stretches with sampled waits, in proportion to
+/// those. The last one gets the rest, so that no nanosecond is lost.
 fn divide(
     stretches: &mut [Stretch],
     seen: &[usize],
     whole_ns: u64,
     length: usize,
-    shorts: &[Short],
+    shorts: &[ShortWaits],
 ) {
-    let (mut alike, mut all) = (Alike::default(), Alike::default());
+    let (mut alike, mut all) = (WaitsOfLength::default(), WaitsOfLength::default());
     for at in seen {
         alike.add(shorts[*at].0[length]);
         all.add(shorts[*at].all());
@@ -149,7 +149,7 @@ fn divide(
 
 #[cfg(test)]
 mod tests {
-    use super::super::shared::Shared;
+    use super::super::unsampled_share::UnsampledShare;
     use super::*;
 
     fn stretch(thread: u32, state: ThreadState, stack: &[u32], weight_ns: u64) -> Stretch {
@@ -162,7 +162,7 @@ mod tests {
             inlined: 0,
             cut: false,
             weight_ns,
-            shared: Shared::default(),
+            shared: UnsampledShare::default(),
             samples: 1,
             gil_ns: None,
         }
@@ -177,20 +177,20 @@ mod tests {
             stretch(1, Lock, &[2], 10),
             // Long ones are no evidence for short ones.
             stretch(1, Sleep, &[3], 700),
-            // Of this, 60 are one long wait.
+            // 60 of this are one long wait.
             stretch(1, Blocked, &[], 461),
             stretch(1, Runnable, &[], 50),
-            // Of this thread too few were seen.
+            // Too few waits of this thread were sampled.
             stretch(2, Lock, &[2], 10),
             stretch(2, Blocked, &[], 90),
         ];
         let whole: u64 = stretches.iter().map(|s| s.weight_ns).sum();
         let short = |ns, count| {
-            let mut short = Short::default();
-            short.0[0] = Alike { ns, count };
+            let mut short = ShortWaits::default();
+            short.0[0] = WaitsOfLength { ns, count };
             short
         };
-        let none = Short::default();
+        let none = ShortWaits::default();
         let shorts = [
             none,
             short(30, 15),
@@ -201,7 +201,7 @@ mod tests {
             short(10, 5),
             short(90, 9),
         ];
-        take_over(&mut stretches, &shorts);
+        add_unsampled_waits(&mut stretches, &shorts);
         let weights = stretches.clone().map(|s| s.weight_ns);
         assert_eq!(weights, [500, 330, 111, 700, 60, 50, 10, 90]);
         assert_eq!(weights.iter().sum::<u64>(), whole);
@@ -219,22 +219,22 @@ mod tests {
         use ThreadState::{Blocked, Sleep};
         let ms = |ms: f64| (ms * 1e6) as u64;
         let rows = |lengths: &[(f64, u64)]| {
-            let mut short = Short::default();
+            let mut short = ShortWaits::default();
             for (length_ms, count) in lengths {
                 let row = Sample { weight_ns: ms(*length_ms), ..Sample::default() };
                 (0..*count).for_each(|_| short.add(&row));
             }
             short
         };
-        // Of each ten of 10 ms two were sampled, of each ten of 4 ms six: by their time the first
-        // place would get less than it has.
+        // Of each ten waits of 10 ms, two were sampled, and of each ten of 4 ms, six: by time, the
+        // first place would get less than it has.
         let shorts = [rows(&[(10.1, 20)]), rows(&[(4.1, 60)]), rows(&[(10.2, 80), (4.2, 40)])];
         let mut stretches = [
             stretch(1, Sleep, &[1], shorts[0].all().ns),
             stretch(1, Sleep, &[2], shorts[1].all().ns),
             stretch(1, Blocked, &[], shorts[2].all().ns),
         ];
-        take_over(&mut stretches, &shorts);
+        add_unsampled_waits(&mut stretches, &shorts);
         let (long, short, unseen) = (ms(10.1) * 20, ms(4.1) * 60, [ms(10.2) * 80, ms(4.2) * 40]);
         let of_all = long as f64 / (long + short) as f64;
         let share = [(20.0 + of_all) / 21.0, of_all / 61.0];

@@ -1,8 +1,8 @@
-//! What a span is about, as the program says: by its category, else by its name.
+//! The purpose of a span, as the program states it: by its category, otherwise by its name.
 
-/// Words that follow one another in names of ranges that load data, as [`words`] has them: PyTorch's
-/// `enumerate(DataLoader)#….__next__` and its Python frames, TensorFlow's
-/// iterators, and what people and recommender libraries call their own.
+/// Words that follow one another in names of ranges that load data, in the form of [`words`]: those
+/// of PyTorch's `enumerate(DataLoader)#….__next__` and its Python frames, of TensorFlow's
+/// iterators, and of ranges in user code and recommender libraries.
 const LOADING: [&str; 11] = [
     " data loader ",
     " dataloader ",
@@ -19,9 +19,9 @@ const LOADING: [&str; 11] = [
 /// TensorFlow's own writing of the same.
 const ITERATOR: [&str; 2] = [" iterator get next ", " iteratorgetnext "];
 
-/// What the time in a span is for.
+/// The purpose of the time in a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Stated {
+pub(crate) enum SpanPurpose {
     Compute,
     Memory,
     DataLoad,
@@ -32,25 +32,25 @@ pub(crate) enum Stated {
 }
 
 /// Categories, as they are written in small letters and without what separates words.
-const CATEGORIES: [(&str, Stated); 8] = [
-    ("compute", Stated::Compute),
-    ("memory", Stated::Memory),
-    ("dataload", Stated::DataLoad),
-    ("dataloading", Stated::DataLoad),
-    ("sync", Stated::Sync),
-    ("communication", Stated::Communication),
-    ("compile", Stated::Compile),
-    ("io", Stated::Io),
+const CATEGORIES: [(&str, SpanPurpose); 8] = [
+    ("compute", SpanPurpose::Compute),
+    ("memory", SpanPurpose::Memory),
+    ("dataload", SpanPurpose::DataLoad),
+    ("dataloading", SpanPurpose::DataLoad),
+    ("sync", SpanPurpose::Sync),
+    ("communication", SpanPurpose::Communication),
+    ("compile", SpanPurpose::Compile),
+    ("io", SpanPurpose::Io),
 ];
 
-impl Stated {
-    /// Of a span of this name with these arguments, a JSON object.
-    pub fn of(name: &str, args: &str) -> Option<Stated> {
-        by_category(args).or_else(|| loads_data(name).then_some(Stated::DataLoad))
+impl SpanPurpose {
+    /// The purpose of a span with this name and these arguments, a JSON object.
+    pub fn of(name: &str, args: &str) -> Option<SpanPurpose> {
+        by_category(args).or_else(|| loads_data(name).then_some(SpanPurpose::DataLoad))
     }
 }
 
-fn by_category(args: &str) -> Option<Stated> {
+fn by_category(args: &str) -> Option<SpanPurpose> {
     if !args.contains("category") {
         return None;
     }
@@ -98,20 +98,23 @@ mod tests {
 
     #[test]
     fn a_category_decides_before_the_name() {
-        assert_eq!(Stated::of("data_load", ""), Some(Stated::DataLoad));
+        assert_eq!(SpanPurpose::of("data_load", ""), Some(SpanPurpose::DataLoad));
         assert_eq!(
-            Stated::of("enumerate(DataLoader)#_Iter.__next__", "{}"),
-            Some(Stated::DataLoad)
+            SpanPurpose::of("enumerate(DataLoader)#_Iter.__next__", "{}"),
+            Some(SpanPurpose::DataLoad)
         );
-        assert_eq!(Stated::of("data_load", r#"{"category":"compute"}"#), Some(Stated::Compute));
+        assert_eq!(
+            SpanPurpose::of("data_load", r#"{"category":"compute"}"#),
+            Some(SpanPurpose::Compute)
+        );
         for category in ["data_load", "DataLoad", "data-load", "Data Loading"] {
             let args = format!(r#"{{"n":1,"category":"{category}"}}"#);
-            assert_eq!(Stated::of("x", &args), Some(Stated::DataLoad), "{category}");
+            assert_eq!(SpanPurpose::of("x", &args), Some(SpanPurpose::DataLoad), "{category}");
         }
         for args in
             [r#"{"category":7}"#, r#"{"category":"mine"}"#, r#"{"of":"category"}"#, "category"]
         {
-            assert_eq!(Stated::of("x", args), None, "{args}");
+            assert_eq!(SpanPurpose::of("x", args), None, "{args}");
         }
     }
     #[test]

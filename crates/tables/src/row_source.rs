@@ -1,31 +1,31 @@
-//! Which run, and which file of it.
+//! The run and the file that rows come from.
 
 use std::path::Path;
 
 use tprof_trace::{RankFile, RankLabel, Start, TraceFile};
 
-/// Which file of which run.
+/// The file of a run that rows come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Who {
+pub struct RowSource {
     /// Name of the run's directory.
     pub run: String,
-    /// Rank; none for processes of no rank.
+    /// The rank; `None` for processes of no rank.
     pub rank: Option<u32>,
-    /// Which file of the rank: 0 is the first.
+    /// Number of the file among those of its rank: 0 is the first.
     pub instance: u32,
     /// Host; empty if an imported trace does not name it.
     pub host: String,
 }
 
-impl Who {
+impl RowSource {
     /// A file of a run.
-    pub fn of(run: &str, file: &RankFile, trace: &TraceFile) -> Who {
+    pub fn of(run: &str, file: &RankFile, trace: &TraceFile) -> RowSource {
         let host = trace.header().host.clone();
-        Who { run: run.to_owned(), rank: file.rank, instance: instance_of(file), host }
+        RowSource { run: run.to_owned(), rank: file.rank, instance: instance_of(file), host }
     }
 }
 
-/// Which file of the rank it is, from its name.
+/// The number of the file among those of its rank, from its name.
 pub(crate) fn instance_of(file: &RankFile) -> u32 {
     let name = file.path.file_name().unwrap_or_default().to_string_lossy();
     match RankLabel::of_name(&name) {

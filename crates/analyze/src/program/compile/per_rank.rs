@@ -1,4 +1,4 @@
-//! What the logs of a rank have, as rows of tables.
+//! The logs of a rank, as rows of tables.
 
 use std::collections::BTreeMap;
 
@@ -9,33 +9,34 @@ use tprof_trace::compile_log::{
 };
 
 use super::graphs::{self, RankGraphs};
-use crate::document::RankAt;
+use crate::document::RankContext;
 use crate::gpu::kernels;
 use crate::rank::RankTrace;
 
 pub(super) const NO_END: &str = "the log has no end of this compilation";
 
-/// What a rank compiled.
+/// The compilations of a rank.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RankCompiled {
     pub logs: Vec<LogRow>,
     pub frames: Vec<FrameRow>,
     pub breaks: Vec<GraphBreak>,
     pub recompiles: Vec<RecompileRow>,
-    /// By cache, outcome and reason.
+    /// Number of cache look-ups by cache, outcome and reason.
     pub caches: BTreeMap<(&'static str, CacheOutcome, Option<String>), u64>,
     pub kernels: Vec<KernelRow>,
     /// Operators by stage and name.
     pub operators: BTreeMap<(GraphStage, String), u64>,
     pub uncompiled: Vec<UncompiledRow>,
-    /// Runs of what was compiled.
+    /// Runs of the compiled code.
     pub graphs: RankGraphs,
     pub problems: Vec<String>,
-    /// Whether the logs have all code that was generated.
+    /// Whether the logs have all generated code.
     pub has_code: bool,
-    /// Whether they have all rows: only then none of a kind is known to be none.
+    /// Whether the logs have all rows: only then, a kind without rows is known not to have
+    /// happened.
     pub is_whole: bool,
-    /// Whether the rank has work of devices, to join kernels with.
+    /// Whether the rank has device work, which kernels can be joined with.
     pub has_work: bool,
 }
 
@@ -50,16 +51,16 @@ pub(super) struct LogRow {
     pub damaged: u64,
     pub is_cut: bool,
     pub is_read_in_part: bool,
-    /// What the reader's bounds left out of it.
+    /// Number of rows that the reader's limits left out.
     pub left_out: u64,
     pub events: Vec<(String, EventUse, u64, u64)>,
 }
 
-/// A compilation.
+/// One compilation of a function.
 #[derive(Clone, Debug)]
 pub(super) struct FrameRow {
     pub frame: CompiledFrame,
-    /// Since the run began.
+    /// Nanoseconds since the run began.
     pub start_ns: Option<u64>,
     pub operators_before: Option<u64>,
     pub operators_after: Option<u64>,
@@ -67,7 +68,7 @@ pub(super) struct FrameRow {
     pub kernels: Option<(u64, u64)>,
 }
 
-/// A recompilation.
+/// One recompilation of a function.
 #[derive(Clone, Debug)]
 pub(super) struct RecompileRow {
     pub id: CompileId,
@@ -88,7 +89,7 @@ pub(super) struct KernelRow {
     pub ran: Option<(u64, u64)>,
 }
 
-/// What runs without compiled code, or without what was wanted of it.
+/// Code that runs uncompiled, or without an optimization that was wanted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct UncompiledRow {
     pub what: &'static str,
@@ -99,7 +100,7 @@ pub(super) struct UncompiledRow {
 }
 
 /// Reads what a rank's logs have.
-pub(super) fn read(rank: &RankTrace<'_>, at: &RankAt) -> RankCompiled {
+pub(super) fn read(rank: &RankTrace<'_>, at: &RankContext) -> RankCompiled {
     let mut found = RankCompiled {
         problems: rank.compile.problems.clone(),
         has_work: !rank.work.is_empty(),
@@ -159,7 +160,7 @@ fn log_row(read: &ReadLog) -> LogRow {
     }
 }
 
-fn frames(read: &ReadLog, at: &RankAt, found: &mut RankCompiled) {
+fn frames(read: &ReadLog, at: &RankContext, found: &mut RankCompiled) {
     let log = &read.log;
     // Graphs and code of a forward and a backward have one number: the backward's come second.
     let mut before: FxHashMap<CompileId, u64> = FxHashMap::default();
@@ -187,7 +188,7 @@ fn frames(read: &ReadLog, at: &RankAt, found: &mut RankCompiled) {
     for frame in &log.frames {
         let place = usize::from(frame.is_backward);
         let directions = directions[&frame.id];
-        // A backward graph that was compiled with its forward one is of the same row.
+        // A backward graph that was compiled with its forward one is in the same row.
         let is_only = directions.iter().sum::<u32>() == 1;
         let has_both = directions == [1, 1];
         let of_frame = |all: &Vec<Option<(u64, u64)>>| match is_only {
@@ -210,7 +211,8 @@ fn frames(read: &ReadLog, at: &RankAt, found: &mut RankCompiled) {
     }
 }
 
-/// Of a graph each way; where there are more, as of a graph that was split, which is whose is not known.
+/// The value of the one graph in each direction. If there are more, as for a graph that was split,
+/// it is unknown which is which.
 fn of_direction<T: Copy>(all: &[T], place: usize) -> Option<T> {
     if all.len() == 2 { all.get(place).copied() } else { None }
 }

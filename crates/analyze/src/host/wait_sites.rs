@@ -1,4 +1,4 @@
-//! Waits of the driving thread for what another thread of its process does.
+//! Waits of the driving thread for the work of other threads of its process, by place.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadState};
@@ -15,41 +15,42 @@ const ENGINE: &str = "torch::autograd::";
 
 /// Waits at one place.
 #[derive(Clone, Debug)]
-pub(super) struct Awaited {
+pub(super) struct WaitSite {
     pub at: Place,
-    /// One of their stacks.
+    /// The process and the stack of one of the waits.
     pub stack: (ProcessIndex, StackId),
     pub hint: Hint,
-    /// Which of the driving thread's rows they are.
+    /// The waits, as indices of the driving thread's rows.
     pub seen: Vec<usize>,
-    /// Short ones without a stack, if most of those with one are here.
+    /// Short waits without a stack, if most of the short ones with a stack are here.
     pub unseen: Vec<usize>,
-    /// This share of those is here, as far as those with a stack show.
+    /// The share of the short waits without a stack that is here, as far as those with a stack
+    /// show.
     pub of_unseen: f64,
-    /// Of those that were seen, ns.
+    /// Time of the waits in `seen`, ns.
     pub ns: u64,
 }
 
-/// What the stack of a wait tells of the thread that is waited for.
+/// What the stack of a wait shows about the awaited thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hint {
     Nothing,
-    /// It is one of PyTorch's autograd.
+    /// The thread is one of PyTorch's autograd.
     Autograd,
-    /// It is one of a pool of Python's.
+    /// The thread is one of a pool of Python's.
     Pool,
-    /// It ends with the wait.
+    /// The thread ends with the wait.
     Ends,
 }
 
 /// The waits among a thread's rows, by place.
-pub(super) fn awaited(rows: &[Sample], cpu: &CpuTrace, driver: &Driver) -> Vec<Awaited> {
-    let mut found: Vec<Awaited> = Vec::new();
+pub(super) fn wait_sites(rows: &[Sample], cpu: &CpuTrace, driver: &Driver) -> Vec<WaitSite> {
+    let mut found: Vec<WaitSite> = Vec::new();
     let mut by_place: FxHashMap<Place, usize> = FxHashMap::default();
     let mut by_stack: FxHashMap<(StackId, ThreadState), Option<usize>> = FxHashMap::default();
     let (mut unseen, mut short_ns) = (Vec::new(), 0);
     for (at, row) in rows.iter().enumerate() {
-        // Of what a span states the cause is known.
+        // The cause of time in a span with a purpose is known.
         let is_own = row.thread == driver.thread;
         if !is_own || matches!(row.state, ThreadState::Running | ThreadState::Runnable) {
             continue;
@@ -71,7 +72,7 @@ pub(super) fn awaited(rows: &[Sample], cpu: &CpuTrace, driver: &Driver) -> Vec<A
                 let stack = (row.process, row.stack);
                 let (seen, unseen) = (Vec::new(), Vec::new());
                 let (of_unseen, ns) = (0.0, 0);
-                found.push(Awaited { at: place, stack, hint, seen, unseen, of_unseen, ns });
+                found.push(WaitSite { at: place, stack, hint, seen, unseen, of_unseen, ns });
                 found.len() - 1
             }))
         });
@@ -80,8 +81,8 @@ pub(super) fn awaited(rows: &[Sample], cpu: &CpuTrace, driver: &Driver) -> Vec<A
             group.ns += row.weight_ns;
         }
     }
-    // Those with a stack are a sample of those without one.
-    let short = |group: &Awaited| -> u64 {
+    // Short waits with a stack are a sample of those without one.
+    let short = |group: &WaitSite| -> u64 {
         let all = group.seen.iter().map(|at| rows[*at].weight_ns);
         all.filter(|ns| *ns < LOOKED_AT_NS).sum()
     };
@@ -94,7 +95,8 @@ pub(super) fn awaited(rows: &[Sample], cpu: &CpuTrace, driver: &Driver) -> Vec<A
     found
 }
 
-/// Whether a wait is for what another thread does, and what its stack tells of that one.
+/// The hint that the stack of a wait gives on the awaited thread; `None` if the wait is not for
+/// another thread's work.
 fn hint(place: &Place, stack: &Stack, cpu: &CpuTrace) -> Option<Hint> {
     let functions = || stack.functions.iter().map(|id| cpu.names.get(*id));
     let waits = match (place.part, place.cause) {

@@ -5,34 +5,34 @@ use tprof_facts::Clock;
 use super::finding::SourceLine;
 use super::scene::Scene;
 use crate::base::intervals::{Cover, Interval};
-use crate::gpu::stragglers::Meetings;
+use crate::gpu::stragglers::ComparedCollectives;
 use crate::host::{Ledger, RankHost};
 use crate::rank::collectives::{Operation, operations};
 use crate::rank::samples::{PARTS, Part};
 
 /// A rank's collectives, for the comparison.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Company {
-    /// Those that make all ranks wait, and ran a kernel or on the host.
-    pub meetings: Meetings,
-    /// Ranks of the job, or of its largest group, where the trace has it.
+pub(super) struct RankCollectives {
+    /// The collectives that make all ranks wait and that ran a kernel or on the host.
+    pub compared: ComparedCollectives,
+    /// Number of ranks of the job, or of its largest group, if the trace has it.
     pub ranks: Option<u32>,
     /// Operations that ran a kernel or on the host, of any sort.
     pub operations: usize,
-    /// Whether some of them ran on the host, where its threads wait for the other ranks.
+    /// Whether some of the operations ran on the host, where threads wait for the other ranks.
     pub is_on_host: bool,
     /// Collectives without a recorded kernel.
     pub without_kernel: u64,
     /// The driving thread's time in collectives, by its samples; `None` if it was not sampled.
-    pub in_collectives: Option<InCollectives>,
+    pub in_collectives: Option<DriverCollectiveTime>,
 }
 
 /// A driving thread in collectives, and elsewhere.
 #[derive(Clone, Debug)]
-pub(super) struct InCollectives {
-    /// What is judged, since the run began.
+pub(super) struct DriverCollectiveTime {
+    /// The judged time, nanoseconds since the run began.
     pub window: Interval,
-    /// Where of it it is in collectives, waiting or polling.
+    /// The parts of the window that the thread spends in collectives, waiting or polling.
     pub cover: Cover,
     /// Time in them in all, with the time without a core of a thread that polls.
     pub ns: u64,
@@ -43,8 +43,8 @@ pub(super) struct InCollectives {
 /// Lines that are kept for the comparison.
 const MOST_LINES: usize = 50;
 
-impl InCollectives {
-    fn of(host: &RankHost, clock: Clock) -> InCollectives {
+impl DriverCollectiveTime {
+    fn of(host: &RankHost, clock: Clock) -> DriverCollectiveTime {
         let mut lines: Vec<(SourceLine, u64)> = Vec::new();
         for (place, time) in host.ledger.places(None) {
             if place.part == Part::Collective || place.function.is_empty() {
@@ -63,7 +63,7 @@ impl InCollectives {
             |of: &Interval| Interval::new(clock.since_start(of.start), clock.since_start(of.end));
         let ns = host.ledger.ns(Part::Collective) + preempted_ns(&host.ledger);
         let cover = Cover::of(host.collective.iter().map(shifted));
-        InCollectives { window: shifted(&host.life.window), cover, ns, lines }
+        DriverCollectiveTime { window: shifted(&host.life.window), cover, ns, lines }
     }
 
     /// Time in collectives within a part of the window.
@@ -74,7 +74,7 @@ impl InCollectives {
     }
 }
 
-/// Time without a core of a thread that polls in collectives: the share of them in its time on a
+/// Time without a core of a thread that polls in collectives: the share of polling in its time on a
 /// core, since it lost the core there.
 fn preempted_ns(ledger: &Ledger) -> u64 {
     let elsewhere = PARTS.iter().filter(|part| part.is_running() || **part == Part::Unknown);
@@ -86,7 +86,7 @@ fn preempted_ns(ledger: &Ledger) -> u64 {
 }
 
 /// Reads a rank's collectives.
-pub(super) fn company(scene: &Scene<'_>) -> Company {
+pub(super) fn rank_collectives(scene: &Scene<'_>) -> RankCollectives {
     let steps = scene.rank.steps();
     let (operations, without_kernel) = operations(scene.rank);
     let steps_of_work = scene.rank.steps_of_work(&steps);
@@ -96,13 +96,13 @@ pub(super) fn company(scene: &Scene<'_>) -> Company {
     let counts = |of: &Operation| {
         of.work.is_some() || judged.is_none_or(|window| window.start <= of.start_ns)
     };
-    Company {
-        meetings: Meetings::of(scene.rank, &operations, &steps, &steps_of_work, counts),
+    RankCollectives {
+        compared: ComparedCollectives::of(scene.rank, &operations, &steps, &steps_of_work, counts),
         ranks: group.max(world_size(scene)),
         operations: operations.len(),
         is_on_host: operations.iter().any(|operation| operation.work.is_none()),
         without_kernel,
-        in_collectives: scene.host().map(|host| InCollectives::of(host, scene.clock)),
+        in_collectives: scene.host().map(|host| DriverCollectiveTime::of(host, scene.clock)),
     }
 }
 

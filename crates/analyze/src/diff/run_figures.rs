@@ -17,7 +17,7 @@ pub(super) struct Peaks {
 }
 
 impl Peaks {
-    /// Of a rank.
+    /// The peaks of one rank.
     pub fn of(rank: &RankTrace<'_>, memory: &RankMemory) -> Peaks {
         Peaks {
             heap: Some(memory.host_memory.peak_bytes.clone()),
@@ -39,7 +39,7 @@ impl Peaks {
         most(&mut self.device, other.device);
     }
 
-    /// As figures of a run.
+    /// Converts the peaks to figures of the run.
     pub fn figures(self) -> Vec<Figure> {
         let or_missing = |reading: Option<Reading<u64>>| {
             reading.unwrap_or_else(|| Reading::missing("no rank was recorded"))
@@ -52,8 +52,8 @@ impl Peaks {
     }
 }
 
-/// From the first process's start to the last one's end; to the last that was recorded,
-/// where one has no recorded end.
+/// Time from the first process's start to the last one's end, ns; to the last event, where a
+/// process has no recorded end.
 pub(super) fn life_ns(file: &TraceFile) -> Option<u64> {
     let processes = file.processes();
     let first_ns = processes.iter().map(|process| process.start_ns).min()?;

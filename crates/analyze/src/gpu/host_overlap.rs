@@ -1,15 +1,14 @@
-//! Host and GPU at once: which of the two was busy, both, or neither.
+//! Host and GPU at the same time: which of the two was busy, both, or neither.
 //!
-//! The host is busy while at least one thread is in an operator, a Python function
-//! or a call of the runtime or the driver; a call that waits for a device holds its
-//! thread, and counts. Ranges that someone named do not: nothing need happen in one.
-//! Calls do not show what a host does between them: without operators or
-//! Python functions its activity is not known.
+//! The host is busy while at least one thread is in an operator, a Python function or a call of the
+//! runtime or the driver; a call that waits for a device keeps its thread busy, and counts. Ranges
+//! of the program do not count: nothing need happen in one. Calls do not show the host's activity
+//! between them, so it is unknown without operators or Python functions.
 
 use tprof_trace::model::SpanKind;
 
 use crate::base::intervals::{Cover, Interval};
-use crate::document::{Cell, Column, RankAt, Table, Unit};
+use crate::document::{Cell, Column, RankContext, Table, Unit};
 use crate::rank::{HostSpan, Needs, RankTrace};
 
 /// Tables that it is made of.
@@ -18,35 +17,35 @@ pub const NEEDS: Needs = Needs::CALLS.and(Needs::OPERATORS).and(Needs::spans(Spa
 const UNKNOWN: &str = "no operators were recorded, nor Python functions; the host's work \
                        between calls is unknown";
 
-/// When a rank's host and devices were busy: in the steps of its devices; without steps, from the
-/// first to the last thing that either did. Nanoseconds.
+/// The time in which a rank's host and devices were busy, ns: in the steps of its devices; without
+/// steps, from the first to the last event of either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AtOnce {
+pub struct HostDeviceOverlap {
     /// Length of that window.
     pub window_ns: u64,
-    /// Some device worked.
+    /// Time in which some device worked, ns.
     pub gpu_ns: u64,
-    /// What the host adds; none where its activity is not known.
-    pub host: Option<WithHost>,
+    /// The parts with the host; `None` if its activity is not known.
+    pub host: Option<HostOverlapParts>,
 }
 
 /// The four parts of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WithHost {
-    /// Some thread was busy.
+pub struct HostOverlapParts {
+    /// Time in which some thread was busy, ns.
     pub host_ns: u64,
-    /// Both were.
+    /// Time in which host and devices were busy, ns.
     pub both_ns: u64,
-    /// Only the host.
+    /// Time in which only the host was busy, ns.
     pub host_only_ns: u64,
-    /// Only a device.
+    /// Time in which only devices were busy, ns.
     pub gpu_only_ns: u64,
-    /// Neither.
+    /// Time in which neither was busy, ns.
     pub neither_ns: u64,
 }
 
-/// Of a rank with device work.
-pub fn of_rank(rank: &RankTrace<'_>) -> Option<AtOnce> {
+/// Measures a rank with device work.
+pub fn of_rank(rank: &RankTrace<'_>) -> Option<HostDeviceOverlap> {
     let gpu = Cover::any(rank.devices().iter().map(|one| &one.any));
     let of_gpu = gpu.span()?;
     let steps = rank.device_windows().into_iter().filter(|window| window.steps > 0);
@@ -58,26 +57,26 @@ pub fn of_rank(rank: &RankTrace<'_>) -> Option<AtOnce> {
     let ranges =
         || [SpanKind::Operator, SpanKind::Python].iter().flat_map(|kind| rank.spans(*kind));
     if ranges().next().is_none() {
-        return Some(AtOnce { window_ns: window(of_gpu.length()), gpu_ns, host: None });
+        return Some(HostDeviceOverlap { window_ns: window(of_gpu.length()), gpu_ns, host: None });
     }
     let host: Cover = ranges().chain(&rank.calls).map(HostSpan::interval).collect();
     let of_host = host.span().unwrap_or(of_gpu);
     let window_ns = Interval::hull([of_gpu, of_host].into_iter()).map_or(0, Interval::length);
     let (window_ns, host) = (window(window_ns), judged(host));
     let (host_ns, both_ns) = (host.length(), host.shared(&gpu));
-    let host = WithHost {
+    let host = HostOverlapParts {
         host_ns,
         both_ns,
         host_only_ns: host_ns - both_ns,
         gpu_only_ns: gpu_ns - both_ns,
         neither_ns: window_ns - (host_ns + gpu_ns - both_ns),
     };
-    Some(AtOnce { window_ns, gpu_ns, host: Some(host) })
+    Some(HostDeviceOverlap { window_ns, gpu_ns, host: Some(host) })
 }
 
 /// The table, a row for each rank.
 pub(crate) fn table<'a>(
-    rows: impl Iterator<Item = (&'a RankAt, AtOnce)>,
+    rows: impl Iterator<Item = (&'a RankContext, HostDeviceOverlap)>,
     empty: &'static str,
 ) -> Table {
     let columns = vec![
@@ -101,11 +100,11 @@ pub(crate) fn table<'a>(
         )
         .empty(empty);
     for (at, row) in rows {
-        let part = |of: fn(&WithHost) -> u64| row.host.as_ref().map(of);
-        let share = |of: fn(&WithHost) -> u64| {
+        let part = |of: fn(&HostOverlapParts) -> u64| row.host.as_ref().map(of);
+        let share = |of: fn(&HostOverlapParts) -> u64| {
             Cell::known(part(of).map(|ns| ns as f64 / row.window_ns.max(1) as f64), UNKNOWN)
         };
-        let ns = |of: fn(&WithHost) -> u64| Cell::known(part(of), UNKNOWN);
+        let ns = |of: fn(&HostOverlapParts) -> u64| Cell::known(part(of), UNKNOWN);
         table.row(vec![
             at.label.as_str().into(),
             row.window_ns.into(),
@@ -133,13 +132,13 @@ mod tests {
 
     const ALL: Needs = Needs::ALL;
 
-    /// Operators and kernels as (start, length), each on a thread or device of its own
-    /// by turns.
+    /// Makes a rank of operators and kernels, given as (start, length), in turn on different
+    /// threads and devices.
     fn of(
         operators: &[(u64, u64)],
         calls: &[(u64, u64)],
         kernels: &[(u64, u64)],
-    ) -> Option<AtOnce> {
+    ) -> Option<HostDeviceOverlap> {
         let mut trace = Fixture::new();
         for (at, &(start_ns, duration_ns)) in operators.iter().enumerate() {
             let kind = if at % 2 == 0 { SpanKind::Operator } else { SpanKind::Python };
@@ -173,7 +172,7 @@ mod tests {
     #[test]
     fn calls_alone_leave_the_host_unknown_and_no_work_leaves_nothing() {
         let found = of(&[], &[(0, 50)], &[(10, 20)]).unwrap();
-        assert_eq!(found, AtOnce { window_ns: 20, gpu_ns: 20, host: None });
+        assert_eq!(found, HostDeviceOverlap { window_ns: 20, gpu_ns: 20, host: None });
         assert_eq!(of(&[(0, 50)], &[], &[]), None);
     }
 
@@ -181,7 +180,7 @@ mod tests {
         prop::collection::vec((0_u64..100, 1_u64..20), least..8)
     }
 
-    /// Which of the first nanoseconds are in one of these.
+    /// Marks which of the first nanoseconds are in one of these rows.
     fn bits(rows: &[(u64, u64)]) -> u128 {
         let of = |(start, length): &(u64, u64)| (*start..start + length).map(|at| 1_u128 << at);
         rows.iter().flat_map(of).fold(0, |all, one| all | one)

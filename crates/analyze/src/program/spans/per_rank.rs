@@ -20,7 +20,7 @@ use crate::rank::RankTrace;
 /// Slowest spans that are kept of each name and rank.
 const SLOWEST: usize = 5;
 
-/// The spans of one name, and which of them are the slowest, slowest first.
+/// The spans of one name, with the slowest of them, slowest first.
 #[derive(Default)]
 struct OfName {
     sums: SpanSums,
@@ -77,8 +77,8 @@ pub(super) fn of_rank(rank: &RankTrace<'_>, wanted: Interval, clock: Clock) -> S
     by_id.into_iter().map(named).collect()
 }
 
-/// Enters what threads did within the spans of each name, and what was launched there. What
-/// threads did within each of the slowest, in their order.
+/// Adds the activity of threads within the spans of each name, and the work launched there. Returns
+/// the activity within each of the slowest spans, in their order.
 fn times(
     rank: &RankTrace<'_>,
     spans: &[OwnSpan],
@@ -118,7 +118,7 @@ fn times(
     of_slowest
 }
 
-/// Of each span, time in spans directly within it, and operations of it and all within.
+/// For each span: time in spans directly within it, and operations of it and all spans within.
 fn within(spans: &[OwnSpan]) -> (Vec<u64>, Vec<u64>) {
     let mut inner_ns = vec![0_u64; spans.len()];
     let mut flops: Vec<u64> = spans.iter().map(|span| span.flops).collect();

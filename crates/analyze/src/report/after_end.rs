@@ -1,23 +1,23 @@
-//! What devices do behind the end of a part of a program: launches return before their work runs.
+//! Device work after the end of a part of a program: launches return before their work runs.
 
 use tprof_trace::TraceFile;
 use tprof_trace::calls::is_launch;
 use tprof_trace::model::{Kernel, MemoryCopy, Span, SpanKind};
 
-/// See the module.
+/// The device work that began after the end of a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Behind {
-    /// Other work was launched until the program had waited for its devices: whose it is that ran
-    /// in that time is not known.
+pub(crate) struct WorkAfterEnd {
+    /// Whether other work was launched before the program had waited for its devices: it is unknown
+    /// which part the work in that time belongs to.
     pub is_mixed: bool,
     /// Kernels and copies that began behind the end, and are not among those waited for.
     left_out: usize,
 }
 
-impl Behind {
-    /// Of a part that ended at `to_ns`, whose program had waited for its devices at `waited_ns`, if it
-    /// has: then what began later is not of the part.
-    pub fn of(file: &TraceFile, to_ns: u64, waited_ns: Option<u64>) -> Behind {
+impl WorkAfterEnd {
+    /// Looks for work after a part that ended at `to_ns`. If its program had waited for its devices
+    /// at `waited_ns`, work that began later does not belong to the part.
+    pub fn of(file: &TraceFile, to_ns: u64, waited_ns: Option<u64>) -> WorkAfterEnd {
         let until_ns = waited_ns.unwrap_or(u64::MAX);
         let is_behind = |start_ns: u64| (to_ns..until_ns).contains(&start_ns);
         let launches = |span: &Span| {
@@ -28,15 +28,15 @@ impl Behind {
         let is_mixed = waited_ns.is_some()
             && file.blocks_between::<Span>(to_ns, until_ns).any(|block| block.iter().any(launches));
         if waited_ns.is_some() && !is_mixed {
-            return Behind::default();
+            return WorkAfterEnd::default();
         }
         let kernels = file.blocks_between::<Kernel>(to_ns, until_ns).flatten();
         let copies = file.blocks_between::<MemoryCopy>(to_ns, until_ns).flatten();
         let starts = kernels.map(|row| row.start_ns).chain(copies.map(|row| row.start_ns));
-        Behind { is_mixed, left_out: starts.filter(|start| is_behind(*start)).count() }
+        WorkAfterEnd { is_mixed, left_out: starts.filter(|start| is_behind(*start)).count() }
     }
 
-    /// What a reader should know.
+    /// The note for the reader, if there is any.
     pub fn note(self) -> Option<String> {
         (self.left_out > 0).then(|| {
             format!(

@@ -1,21 +1,21 @@
-//! Time of other threads that is the driving thread's, since it waits for what they do.
+//! Time of other threads that counts as the driving thread's, since it waits for them.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
 
 use super::line::Place;
-use crate::rank::Stated;
+use crate::rank::SpanPurpose;
 use crate::rank::samples::{CpuTrace, Layer, Part, Stack};
 
-/// A thread, or a team of them, while the driving thread waits for it at one place.
+/// A thread, or a team of threads, that the driving thread waits for at one place.
 #[derive(Clone, Debug)]
-pub struct Hand {
-    /// The thread's own name, or its number; of a team the name with `*` for numbers, or that there are
-    /// several.
+pub struct AwaitedThread {
+    /// The thread's own name, or its number. A team has its name with `*` for numbers, or a phrase
+    /// that there are several.
     pub name: String,
-    /// Where the driving thread waits.
+    /// The place at which the driving thread waits.
     pub at: Place,
-    /// That place's stack.
+    /// Process and stack of that place.
     waits: (ProcessIndex, StackId),
 }
 
@@ -25,24 +25,25 @@ const SEVERAL: &str = "several threads";
 /// Rows in spans that state a cause have numbers of threads from here on, one for each cause.
 const STATED: ThreadIndex = ThreadIndex::MAX - 64;
 
-/// All of them. In a driving thread's rows they have numbers of threads beyond those of the file.
+/// The threads that a driving thread waits for. In its rows they have numbers beyond those of the
+/// file's threads.
 #[derive(Clone, Debug, Default)]
-pub struct Hands {
-    all: Vec<Hand>,
+pub struct AwaitedThreads {
+    all: Vec<AwaitedThread>,
     first: ThreadIndex,
     places: FxHashMap<(ThreadIndex, StackId, ThreadState), Place>,
 }
 
-impl Hands {
-    /// None yet, of a file whose threads have lower numbers than `first`.
-    pub(super) fn from(first: ThreadIndex) -> Hands {
-        Hands { first, ..Hands::default() }
+impl AwaitedThreads {
+    /// Starts without any, for a file whose threads have lower numbers than `first`.
+    pub(super) fn from(first: ThreadIndex) -> AwaitedThreads {
+        AwaitedThreads { first, ..AwaitedThreads::default() }
     }
 
     /// The number for rows in spans that state a cause; where those with this stack and state are.
     pub(super) fn state(
         &mut self,
-        stated: Stated,
+        stated: SpanPurpose,
         (stack, state): (StackId, ThreadState),
         place: Place,
     ) -> ThreadIndex {
@@ -61,8 +62,8 @@ impl Hands {
         (thread >= STATED).then(|| self.place(thread, stack, state)).flatten().map(|at| at.part)
     }
 
-    /// The hand that rows with the number of a thread are of; none of the driving thread's own.
-    pub fn get(&self, thread: ThreadIndex) -> Option<&Hand> {
+    /// The awaited thread that a number in rows stands for; `None` for the driving thread.
+    pub fn get(&self, thread: ThreadIndex) -> Option<&AwaitedThread> {
         self.all.get(thread.checked_sub(self.first)? as usize)
     }
 
@@ -73,20 +74,23 @@ impl Hands {
         at: &Place,
         waits: (ProcessIndex, StackId),
     ) -> ThreadIndex {
-        self.all.push(Hand { name: name.to_owned(), at: at.clone(), waits });
+        self.all.push(AwaitedThread { name: name.to_owned(), at: at.clone(), waits });
         self.first + (self.all.len() - 1) as ThreadIndex
     }
 
-    /// That a hand is another thread's, too.
+    /// Notes that an awaited thread is another one, too.
     pub(super) fn share(&mut self, number: ThreadIndex, name: &str) {
-        let Some(hand) = self.all.get_mut((number - self.first) as usize) else { return };
-        if hand.name == name || hand.name.contains('*') || hand.name == SEVERAL {
+        let Some(awaited_thread) = self.all.get_mut((number - self.first) as usize) else { return };
+        if awaited_thread.name == name
+            || awaited_thread.name.contains('*')
+            || awaited_thread.name == SEVERAL
+        {
             return;
         }
         let is_number = |c: char| c.is_ascii_digit();
         let parts = name.split(is_number).filter(|part| !part.is_empty());
         let parts: Vec<&str> = parts.collect();
-        hand.name = match parts.is_empty() {
+        awaited_thread.name = match parts.is_empty() {
             true => SEVERAL.to_owned(),
             false => {
                 let end = if name.ends_with(is_number) { "*" } else { "" };
@@ -102,17 +106,17 @@ impl Hands {
         if self.places.contains_key(&key) {
             return;
         }
-        let Some(hand) = self.get(row.thread) else { return };
+        let Some(awaited_thread) = self.get(row.thread) else { return };
         let part = cpu.part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
-        let (process, id) = hand.waits;
+        let (process, id) = awaited_thread.waits;
         let place = place_of(cpu, (part, state), cpu.stack(row.process, row.stack), || {
             cpu.stack(process, id)
         });
-        let place = Place { thread: hand.name.clone(), ..place };
+        let place = Place { thread: awaited_thread.name.clone(), ..place };
         self.places.insert(key, place);
     }
 
-    /// Where rows of a hand's are; `None` of others.
+    /// The place of a row of an awaited thread; `None` for other rows.
     pub(super) fn place(
         &self,
         thread: ThreadIndex,
@@ -123,7 +127,7 @@ impl Hands {
     }
 }
 
-/// The line of the thread's own code; where it has none, that of who waits for it.
+/// The line of the thread's own code; if it has none, the line of the thread that waits for it.
 fn place_of<'c>(
     cpu: &'c CpuTrace,
     (part, state): (Part, ThreadState),
