@@ -1,7 +1,7 @@
 //! `--capture-range`: the range of the program that is recorded.
 
 use serde::{Deserialize, Serialize};
-use tprof_wire::capture::{self, Opens};
+use tprof_wire::capture::{self, CaptureTrigger};
 
 /// A range, and what its end is.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
@@ -41,9 +41,9 @@ impl Capture {
     /// As the process reads it; `None` for a name that is too long.
     pub fn words(&self) -> Option<[u64; capture::WORDS]> {
         let (opens, name) = match &self.range {
-            CaptureRange::CudaProfiler => (Opens::CudaProfiler, ""),
-            CaptureRange::Nvtx(name) => (Opens::Nvtx, name.as_str()),
-            CaptureRange::Range(name) => (Opens::Range, name.as_str()),
+            CaptureRange::CudaProfiler => (CaptureTrigger::CudaProfiler, ""),
+            CaptureRange::Nvtx(name) => (CaptureTrigger::Nvtx, name.as_str()),
+            CaptureRange::Range(name) => (CaptureTrigger::Range, name.as_str()),
         };
         capture::pack(opens, name.as_bytes(), self.end == CaptureEnd::Repeat)
     }

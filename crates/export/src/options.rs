@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use tprof_facts::{operators, steps};
-use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, Unread};
+use tprof_trace::{DamageList, Problem, RankFile, RunDir, SymbolSource};
 
 use crate::error::ExportError;
 use crate::slice::{OpenRank, Selection, Slice};
@@ -68,7 +68,7 @@ pub struct Written {
     /// Whether steps of a rank that were written or chose what was are inferred.
     pub steps_inferred: bool,
     /// Of each file that was opened, its name, and what of it could not be read.
-    pub unread: Vec<(String, Unread)>,
+    pub unread: Vec<(String, DamageList)>,
 }
 
 impl Written {

@@ -9,7 +9,7 @@ use tprof_facts::units::duration;
 use tprof_facts::zero::{Clock, Zero};
 use tprof_facts::{Step, labels};
 use tprof_trace::model::{Counter, Mark, MarkKind, ProcessEnd};
-use tprof_trace::{TailDecoder, TailNews, TailWants, TraceHeader, TraceTail};
+use tprof_trace::{TailDecoder, TailOptions, TailUpdate, TraceHeader, TraceTail};
 
 use crate::doing::Doing;
 use crate::history::{Courses, Scale};
@@ -79,7 +79,7 @@ pub struct Context<'a> {
 impl Rank {
     /// Of a file that was not read yet.
     pub fn new(name: String, inode: u64) -> Rank {
-        let wants = TailWants { spans: Some(shows_step), samples: true };
+        let wants = TailOptions { spans: Some(shows_step), samples: true };
         Rank {
             tail: TraceTail::new(Path::new(&name), wants),
             name,
@@ -182,7 +182,7 @@ impl Rank {
     /// Beginnings and ends of processes, in order.
     fn processes(
         &mut self,
-        news: &mut TailNews,
+        news: &mut TailUpdate,
         file: &File,
         decoder: &mut TailDecoder,
     ) -> Vec<Happened> {

@@ -202,13 +202,13 @@ impl ProcessEvents {
         let realloc = bit(&block.is_realloc, at);
         let what = if bit(&block.is_free, at) {
             let distance = block.distances[at - block.alloc];
-            HeapWhat::Free { ordinal: self.freed(distance), realloc }
+            HeapChange::Free { ordinal: self.freed(distance), realloc }
         } else {
             let row = block.alloc;
             block.alloc += 1;
             let ordinal = self.next_ordinal;
             self.next_ordinal = ordinal.wrapping_add(1);
-            HeapWhat::Alloc { ordinal, size: block.sizes[row], stack: block.stacks[row], realloc }
+            HeapChange::Alloc { ordinal, size: block.sizes[row], stack: block.stacks[row], realloc }
         };
         HeapEvent {
             time_ns: self.block.times[at],

@@ -11,7 +11,7 @@ use crate::plain_file::open_plain;
 use crate::planes::PlaneReader;
 use crate::scan::{IndexRow, Source, note};
 use crate::tables::{TracePart, table};
-use crate::unread::Unread;
+use crate::unread::DamageList;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -28,7 +28,7 @@ pub struct TraceFile {
     source: Source,
     problems: Vec<Problem>,
     /// The same, and what readers of large tables met.
-    unread: Unread,
+    unread: DamageList,
     heap_blocks: Vec<IndexRow>,
     map_blocks: Vec<IndexRow>,
     /// Blocks of the large tables, in the order of the file.
@@ -100,7 +100,7 @@ impl TraceFile {
             header,
             source,
             problems,
-            unread: Unread::default(),
+            unread: DamageList::default(),
             heap_blocks: Vec::new(),
             map_blocks: Vec::new(),
             row_blocks: Vec::new(),
@@ -226,7 +226,7 @@ impl TraceFile {
     }
 
     /// All that could not be read so far, blocks of large tables that any reader asked for included.
-    pub fn unread(&self) -> &Unread {
+    pub fn unread(&self) -> &DamageList {
         &self.unread
     }
 

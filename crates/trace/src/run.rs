@@ -147,7 +147,7 @@ pub struct Completeness {
     /// The losses, by kind.
     pub losses: Vec<LossInfo>,
     /// Processes that were not recorded, wholly or in part.
-    pub blind: Vec<Blind>,
+    pub blind: Vec<BlindSpot>,
 }
 
 /// One kind of loss.
@@ -168,7 +168,7 @@ pub const LATER_EVENTS: &str = "later events";
 /// A process of which something was not recorded.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Blind {
+pub struct BlindSpot {
     /// `pid NAME` or a path.
     pub process: String,
     /// What was not recorded, e.g. `everything`, `allocations`.
@@ -177,7 +177,7 @@ pub struct Blind {
     pub why: String,
 }
 
-impl Blind {
+impl BlindSpot {
     /// The process in words: `sh (pid 7)`, since `7 sh` reads as seven of them.
     pub fn process_words(&self) -> String {
         match self.process.split_once(' ') {
@@ -191,7 +191,7 @@ impl Blind {
 
 /// Whether allocations of some process were not recorded, so that sums over a heap are no
 /// more than lower bounds.
-pub fn misses_allocations(blind: &[Blind]) -> bool {
+pub fn misses_allocations(blind: &[BlindSpot]) -> bool {
     blind.iter().any(|blind| blind.what == "allocations")
 }
 
@@ -199,8 +199,8 @@ pub fn misses_allocations(blind: &[Blind]) -> bool {
 /// the first.
 ///
 /// `(what, of whom, why)`, e.g. `("everything", "sh (pid 7) and 2 more", "statically linked")`.
-pub fn blind_alike(blind: &[Blind]) -> Vec<(&str, String, &str)> {
-    let mut groups: Vec<(&Blind, usize)> = Vec::new();
+pub fn group_blind_spots(blind: &[BlindSpot]) -> Vec<(&str, String, &str)> {
+    let mut groups: Vec<(&BlindSpot, usize)> = Vec::new();
     let mut known: HashMap<(&str, &str), usize> = HashMap::new();
     for one in blind {
         let at = *known.entry((&one.what, &one.why)).or_insert(groups.len());
@@ -209,7 +209,7 @@ pub fn blind_alike(blind: &[Blind]) -> Vec<(&str, String, &str)> {
             None => groups.push((one, 0)),
         }
     }
-    let processes = |(first, others): (&'_ Blind, usize)| match others {
+    let processes = |(first, others): (&'_ BlindSpot, usize)| match others {
         0 => first.process_words(),
         n => format!("{} and {n} more", first.process_words()),
     };
@@ -300,14 +300,14 @@ mod tests {
 
     #[test]
     fn processes_alike_are_named_by_the_first() {
-        let blind = |process: &str, why: &str| Blind {
+        let blind = |process: &str, why: &str| BlindSpot {
             process: process.to_owned(),
             what: "everything".to_owned(),
             why: why.to_owned(),
         };
         let all = [blind("7 sh", "static"), blind("rank 3", "absent"), blind("9 sh", "static")];
         assert_eq!(
-            blind_alike(&all),
+            group_blind_spots(&all),
             [
                 ("everything", "sh (pid 7) and 1 more".to_owned(), "static"),
                 ("everything", "rank 3".to_owned(), "absent"),

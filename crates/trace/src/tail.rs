@@ -29,7 +29,7 @@ const CALL_BLOCKS: usize = 1 << 16;
 
 /// What of the large tables is decoded.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct TailWants {
+pub struct TailOptions {
     /// Spans of these kinds and names; none: no span is decoded.
     pub spans: Option<fn(SpanKind, &str) -> bool>,
     /// What threads did at moments.
@@ -38,7 +38,7 @@ pub struct TailWants {
 
 /// What came since the last call.
 #[derive(Debug, Default)]
-pub struct TailNews {
+pub struct TailUpdate {
     /// The file is another one than before, or began anew: what was read of it before is void.
     pub restarted: bool,
     /// There is more to read at once.
@@ -70,7 +70,7 @@ pub struct TailNews {
 #[derive(Debug)]
 pub struct TraceTail {
     path: PathBuf,
-    wants: TailWants,
+    wants: TailOptions,
     at: Place,
 }
 
@@ -117,7 +117,7 @@ struct Place {
 
 impl TraceTail {
     /// At the beginning of a file; the path is only for what goes wrong.
-    pub fn new(path: &Path, wants: TailWants) -> TraceTail {
+    pub fn new(path: &Path, wants: TailOptions) -> TraceTail {
         TraceTail { path: path.to_path_buf(), wants, at: Place::default() }
     }
 
@@ -154,7 +154,7 @@ impl TraceTail {
     /// A name that a row of `news` refers to; empty if it is not known any more.
     pub fn name(
         &mut self,
-        news: &TailNews,
+        news: &TailUpdate,
         file: &File,
         decoder: &mut TailDecoder,
         id: NameId,
@@ -176,8 +176,8 @@ impl TraceTail {
         &mut self,
         file: &File,
         decoder: &mut TailDecoder,
-    ) -> Result<TailNews, TraceError> {
-        let mut news = TailNews::default();
+    ) -> Result<TailUpdate, TraceError> {
+        let mut news = TailUpdate::default();
         let length = file.metadata().map_err(|source| self.failed(source))?.len();
         if self.is_unchanged(length) {
             return Ok(news);
@@ -242,7 +242,7 @@ impl TraceTail {
         source: &Source,
         steady: bool,
         decoder: &mut TailDecoder,
-        news: &mut TailNews,
+        news: &mut TailUpdate,
     ) -> io::Result<()> {
         let (mut bytes, mut blocks) = (0, 0);
         while self.at.offset + BLOCK_HEADER_BYTES as u64 <= source.length {
@@ -310,7 +310,7 @@ impl TraceTail {
         source: &Source,
         block: &IndexRow,
         decoder: &mut TailDecoder,
-        news: &mut TailNews,
+        news: &mut TailUpdate,
     ) -> Result<u64, Damage> {
         let id = block.header.table;
         let is_large = table::is_large(id);
@@ -370,7 +370,7 @@ impl TraceTail {
         source: &Source,
         block: &IndexRow,
         decoder: &mut TailDecoder,
-        news: &mut TailNews,
+        news: &mut TailUpdate,
     ) -> Result<(), Damage> {
         let rows: Vec<NameRow> = decoder.rows(source, block)?;
         let spans = self.wants.spans;
@@ -389,7 +389,7 @@ impl TraceTail {
         source: &Source,
         block: &IndexRow,
         decoder: &mut TailDecoder,
-        news: &mut TailNews,
+        news: &mut TailUpdate,
     ) -> Result<(), Damage> {
         let Some(wants) = self.wants.spans else { return Ok(()) };
         let TailDecoder { planes, payload } = decoder;

@@ -10,9 +10,9 @@ const MAX_PROBLEMS: usize = 1000;
 /// The damage that readers of one file have met so far, each block's once. Readings of large tables
 /// are many, and each passes over what it cannot decode: this list has it whether or not they ask.
 #[derive(Clone, Debug, Default)]
-pub struct Unread(Arc<Mutex<BTreeSet<(u64, String)>>>);
+pub struct DamageList(Arc<Mutex<BTreeSet<(u64, String)>>>);
 
-impl Unread {
+impl DamageList {
     /// Adds what could not be read.
     pub(crate) fn add(&self, problem: &Problem) {
         let mut met = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -104,18 +104,18 @@ fn a_damaged_block_hides_no_other() {
 
 #[test]
 fn a_free_of_an_allocation_in_a_lost_block_has_no_ordinal() {
-    use tprof_trace::model::HeapWhat;
+    use tprof_trace::model::HeapChange;
     let small = small(true);
     std::fs::write(&small.path, small.bytes).unwrap();
     let file = TraceFile::open(&small.path).unwrap();
     let free = |file: &TraceFile| {
         let last = file
             .heap_events_of(0)
-            .filter(|event| matches!(event.what, HeapWhat::Free { .. }))
+            .filter(|event| matches!(event.what, HeapChange::Free { .. }))
             .last();
         last.map(|event| event.what)
     };
-    assert_eq!(free(&file), Some(HeapWhat::Free { ordinal: Some(0), realloc: false }));
+    assert_eq!(free(&file), Some(HeapChange::Free { ordinal: Some(0), realloc: false }));
     // The first block of heap events: table id 16.
     let at =
         (0..small.bytes.len()).find(|at| small.bytes[*at..].starts_with(b"tpB\xf1\x10\0")).unwrap();
@@ -123,10 +123,10 @@ fn a_free_of_an_allocation_in_a_lost_block_has_no_ordinal() {
     bytes[at + 70] ^= 1;
     std::fs::write(&small.path, bytes).unwrap();
     let file = TraceFile::open(&small.path).unwrap();
-    assert_eq!(free(&file), Some(HeapWhat::Free { ordinal: None, realloc: false }));
+    assert_eq!(free(&file), Some(HeapChange::Free { ordinal: None, realloc: false }));
     let next = file.heap_events_of(0).find_map(|event| match event.what {
-        HeapWhat::Alloc { ordinal, .. } => Some(ordinal),
-        HeapWhat::Free { .. } => None,
+        HeapChange::Alloc { ordinal, .. } => Some(ordinal),
+        HeapChange::Free { .. } => None,
     });
     assert_eq!(next, Some(20));
 }

@@ -56,11 +56,11 @@ fn write(events: &[Event], per_block: usize, writer: &mut TraceWriter) -> Vec<He
         let what = match event.distance {
             None => {
                 block.alloc(time_ns, thread, event.size, event.stack, realloc);
-                HeapWhat::Alloc { ordinal: next, size: event.size, stack: event.stack, realloc }
+                HeapChange::Alloc { ordinal: next, size: event.size, stack: event.stack, realloc }
             }
             Some(distance) => {
                 block.free(time_ns, thread, distance, realloc);
-                HeapWhat::Free {
+                HeapChange::Free {
                     ordinal: next.checked_sub(distance).filter(|_| distance > 0),
                     realloc,
                 }

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use tprof_trace::model::*;
 use tprof_trace::{
-    TailDecoder, TailNews, TailWants, TraceError, TraceFile, TraceHeader, TraceTail, TraceWriter,
+    TailDecoder, TailOptions, TailUpdate, TraceError, TraceFile, TraceHeader, TraceTail,
+    TraceWriter,
 };
 
 const UPDATE: &str = "Optimizer.step#SGD.step";
@@ -19,7 +20,7 @@ fn wanted(kind: SpanKind, name: &str) -> bool {
     kind == SpanKind::Annotation && name.starts_with("Optimizer.step#")
 }
 
-const WANTS: TailWants = TailWants { spans: Some(wanted), samples: true };
+const WANTS: TailOptions = TailOptions { spans: Some(wanted), samples: true };
 
 /// A file of many small blocks, as a collector writes them.
 fn written(path: &Path, rounds: u64) -> TraceWriter {
@@ -116,7 +117,7 @@ impl Growing {
         }
     }
 
-    fn take(&mut self, news: &TailNews, file: &File) {
+    fn take(&mut self, news: &TailUpdate, file: &File) {
         let Growing { tail, decoder, lines, .. } = self;
         let mut name = |id: NameId| tail.name(news, file, decoder, id);
         lines.extend(news.processes.iter().map(|row| format!("{row:?} {}", name(row.command))));
@@ -195,7 +196,7 @@ fn a_name_of_long_ago_is_found_again() {
     let file = File::open(&growing.path).unwrap();
     let news = growing.tail.read_more(&file, &mut growing.decoder).unwrap();
     let (id, other) = (news.counters[0].name, news.losses[1].why);
-    let none = TailNews::default();
+    let none = TailUpdate::default();
     let names = [id, other, id].map(|id| growing.tail.name(&none, &file, &mut growing.decoder, id));
     assert_eq!(names, ["rss_bytes", "why 9", "rss_bytes"]);
     assert_eq!(growing.tail.name(&none, &file, &mut growing.decoder, NameId(0)), "");

@@ -26,7 +26,7 @@ pub enum Library {
 /// What a call does, as far as its arguments add to its name. Arguments
 /// are counted from 0; those passed in memory are words of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Does {
+pub enum Effect {
     /// Nothing that is read, but for a stream.
     Plain {
         /// Which argument is the stream.
@@ -35,7 +35,7 @@ pub enum Does {
     /// Takes memory: where it goes is argument 0, which of [`memory::REGISTERED`] is the memory itself.
     Allocates {
         /// How many bytes.
-        bytes: Bytes,
+        bytes: SizeArgument,
         /// Which argument is the stream.
         stream: Option<u8>,
         /// [`memory`] that it takes.
@@ -130,7 +130,7 @@ pub enum Does {
 
 /// How many bytes an allocation takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bytes {
+pub enum SizeArgument {
     /// Argument 1.
     Plain,
     /// What argument 1 points at (the pitch), times argument 3 (the height).
@@ -218,7 +218,7 @@ pub enum Joins {
     Leaves,
 }
 
-/// Values of `memory` in [`Does::Allocates`].
+/// Values of `memory` in [`Effect::Allocates`].
 pub mod memory {
     /// Device memory.
     pub const DEVICE: u32 = 0;
@@ -246,33 +246,33 @@ pub struct Function {
     /// Words of arguments on the stack, beyond the six in registers.
     pub stack_words: u8,
     /// What it does.
-    pub does: Does,
+    pub does: Effect,
 }
 
-const fn frees(memory: u32) -> Does {
-    Does::Frees { stream: None, memory }
+const fn frees(memory: u32) -> Effect {
+    Effect::Frees { stream: None, memory }
 }
 
-const fn sized(bytes: Bytes, memory: u32) -> Does {
-    Does::Allocates { bytes, stream: None, memory }
+const fn sized(bytes: SizeArgument, memory: u32) -> Effect {
+    Effect::Allocates { bytes, stream: None, memory }
 }
 
-const fn plain(stream: u8) -> Does {
-    Does::Plain { stream: Some(stream) }
+const fn plain(stream: u8) -> Effect {
+    Effect::Plain { stream: Some(stream) }
 }
 
-const NOTHING: Does = Does::Plain { stream: None };
+const NOTHING: Effect = Effect::Plain { stream: None };
 
-const fn takes(memory: u32, stream: Option<u8>) -> Does {
-    Does::Allocates { bytes: Bytes::Plain, stream, memory }
+const fn takes(memory: u32, stream: Option<u8>) -> Effect {
+    Effect::Allocates { bytes: SizeArgument::Plain, stream, memory }
 }
 
-const fn copies(bytes: u8, kind: Option<u8>, stream: Option<u8>) -> Does {
-    Does::Copies { bytes, kind, stream }
+const fn copies(bytes: u8, kind: Option<u8>, stream: Option<u8>) -> Effect {
+    Effect::Copies { bytes, kind, stream }
 }
 
-const fn launches(kernel: u8, stream: ArgumentAt) -> Does {
-    Does::Launches { kernel, stream }
+const fn launches(kernel: u8, stream: ArgumentAt) -> Effect {
+    Effect::Launches { kernel, stream }
 }
 
 const fn talks(
@@ -281,12 +281,12 @@ const fn talks(
     peer: Option<u8>,
     communicator: ArgumentAt,
     stream: ArgumentAt,
-) -> Does {
-    Does::Communicates { elements: Some((count, data_type)), peer, communicator, stream }
+) -> Effect {
+    Effect::Communicates { elements: Some((count, data_type)), peer, communicator, stream }
 }
 
-const fn signals(peer: Option<u8>, communicator: u8, stream: u8) -> Does {
-    Does::Communicates {
+const fn signals(peer: Option<u8>, communicator: u8, stream: u8) -> Effect {
+    Effect::Communicates {
         elements: None,
         peer,
         communicator: ArgumentAt::Register(communicator),
@@ -302,8 +302,8 @@ const fn meets(
     message: Option<MpiMessage>,
     peer: Option<ArgumentAt>,
     communicator: ArgumentAt,
-) -> Does {
-    Does::Meets { message, peer, communicator }
+) -> Effect {
+    Effect::Meets { message, peer, communicator }
 }
 
 const fn batch(word: Option<u8>) -> Batch {
@@ -313,17 +313,17 @@ const fn batch(word: Option<u8>) -> Batch {
     }
 }
 
-const fn gemm(data_type: u8, word: Option<u8>, wide: bool) -> Does {
-    Does::Multiplies(Gemm { types: Types::All(data_type), batch: batch(word), wide })
+const fn gemm(data_type: u8, word: Option<u8>, wide: bool) -> Effect {
+    Effect::Multiplies(Gemm { types: Types::All(data_type), batch: batch(word), wide })
 }
 
-const fn typed(words: [u8; 3], word: Option<u8>, compute: Option<u8>, wide: bool) -> Does {
+const fn typed(words: [u8; 3], word: Option<u8>, compute: Option<u8>, wide: bool) -> Effect {
     let [a, b, c] = words;
-    Does::Multiplies(Gemm { types: Types::At { a, b, c, compute }, batch: batch(word), wide })
+    Effect::Multiplies(Gemm { types: Types::At { a, b, c, compute }, batch: batch(word), wide })
 }
 
-const fn groups(types: Types, word: u8, wide: bool) -> Does {
-    Does::Multiplies(Gemm { types, batch: Batch::Groups(word), wide })
+const fn groups(types: Types, word: u8, wide: bool) -> Effect {
+    Effect::Multiplies(Gemm { types, batch: Batch::Groups(word), wide })
 }
 
 const GROUPED: Types = Types::At { a: 2, b: 5, c: 9, compute: Some(13) };
@@ -370,12 +370,12 @@ functions! {
     Runtime cudaMallocManaged 0 takes(memory::MANAGED, None);
     Runtime cudaMallocHost 0 takes(memory::PINNED, None);
     Runtime cudaHostAlloc 0 takes(memory::PINNED, None);
-    Runtime cudaMallocPitch 0 Does::Allocates { bytes: Bytes::Pitch, stream: None, memory: memory::DEVICE };
-    Runtime cudaMalloc3D 3 Does::Allocates { bytes: Bytes::Extent, stream: None, memory: memory::DEVICE };
-    Runtime cudaFree 0 Does::Frees { stream: None, memory: memory::DEVICE };
-    Runtime cudaFreeAsync 0 Does::Frees { stream: Some(1), memory: memory::POOL };
-    Runtime cudaFreeAsync_ptsz 0 Does::Frees { stream: Some(1), memory: memory::POOL };
-    Runtime cudaFreeHost 0 Does::Frees { stream: None, memory: memory::PINNED };
+    Runtime cudaMallocPitch 0 Effect::Allocates { bytes: SizeArgument::Pitch, stream: None, memory: memory::DEVICE };
+    Runtime cudaMalloc3D 3 Effect::Allocates { bytes: SizeArgument::Extent, stream: None, memory: memory::DEVICE };
+    Runtime cudaFree 0 Effect::Frees { stream: None, memory: memory::DEVICE };
+    Runtime cudaFreeAsync 0 Effect::Frees { stream: Some(1), memory: memory::POOL };
+    Runtime cudaFreeAsync_ptsz 0 Effect::Frees { stream: Some(1), memory: memory::POOL };
+    Runtime cudaFreeHost 0 Effect::Frees { stream: None, memory: memory::PINNED };
     Runtime cudaLaunchKernel 2 launches(0, Stack(1));
     Runtime cudaLaunchKernel_ptsz 2 launches(0, Stack(1));
     Runtime cudaLaunchCooperativeKernel 2 launches(0, Stack(1));
@@ -412,12 +412,12 @@ functions! {
     Runtime cudaStreamBeginCapture_ptsz 0 plain(0);
     Runtime cudaStreamEndCapture 0 plain(0);
     Runtime cudaStreamEndCapture_ptsz 0 plain(0);
-    Runtime cudaGraphInstantiate 0 Does::Instantiates { flags: Register(2) };
-    Runtime cudaGraphInstantiateWithFlags 0 Does::Instantiates { flags: Register(2) };
+    Runtime cudaGraphInstantiate 0 Effect::Instantiates { flags: Register(2) };
+    Runtime cudaGraphInstantiateWithFlags 0 Effect::Instantiates { flags: Register(2) };
     Runtime cudaGraphExecDestroy 0 NOTHING;
-    Runtime cudaSetDevice 0 Does::Selects;
-    Runtime cudaProfilerStart 0 Does::Profiles { starts: true };
-    Runtime cudaProfilerStop 0 Does::Profiles { starts: false };
+    Runtime cudaSetDevice 0 Effect::Selects;
+    Runtime cudaProfilerStart 0 Effect::Profiles { starts: true };
+    Runtime cudaProfilerStop 0 Effect::Profiles { starts: false };
     Nccl ncclGroupStart 0 NOTHING;
     Nccl ncclGroupEnd 0 NOTHING;
     Nccl ncclAllReduce 1 talks(2, 3, None, Register(5), Stack(0));
@@ -431,11 +431,11 @@ functions! {
     Nccl ncclScatter 1 talks(2, 3, Some(4), Register(5), Stack(0));
     Nccl ncclSend 0 talks(1, 2, Some(3), Register(4), Register(5));
     Nccl ncclRecv 0 talks(1, 2, Some(3), Register(4), Register(5));
-    Nccl ncclCommInitRank 16 Does::Joins(Joins::Rank);
-    Nccl ncclCommInitRankConfig 16 Does::Joins(Joins::Rank);
-    Nccl ncclCommSplit 0 Does::Joins(Joins::Split);
-    Nccl ncclCommDestroy 0 Does::Joins(Joins::Leaves);
-    Nccl ncclCommAbort 0 Does::Joins(Joins::Leaves);
+    Nccl ncclCommInitRank 16 Effect::Joins(Joins::Rank);
+    Nccl ncclCommInitRankConfig 16 Effect::Joins(Joins::Rank);
+    Nccl ncclCommSplit 0 Effect::Joins(Joins::Split);
+    Nccl ncclCommDestroy 0 Effect::Joins(Joins::Leaves);
+    Nccl ncclCommAbort 0 Effect::Joins(Joins::Leaves);
     Cublas cublasSgemm_v2 8 gemm(gemm::FLOAT, None, false);
     Cublas cublasDgemm_v2 8 gemm(gemm::DOUBLE, None, false);
     Cublas cublasCgemm_v2 8 gemm(gemm::COMPLEX_FLOAT, None, false);
@@ -476,57 +476,57 @@ functions! {
     Cublas cublasGemmEx_64 13 typed([2, 5, 9], None, Some(11), true);
     Cublas cublasGemmBatchedEx_64 14 typed([2, 5, 9], Some(11), Some(12), true);
     Cublas cublasGemmStridedBatchedEx_64 17 typed([2, 6, 11], Some(14), Some(15), true);
-    CublasLt cublasLtMatmul 10 Does::Matmul;
+    CublasLt cublasLtMatmul 10 Effect::Matmul;
     Cublas cublasSgemmGroupedBatched 10 groups(Types::All(gemm::FLOAT), 8, false);
     Cublas cublasDgemmGroupedBatched 10 groups(Types::All(gemm::DOUBLE), 8, false);
     Cublas cublasGemmGroupedBatchedEx 14 groups(GROUPED, 11, false);
     Cublas cublasSgemmGroupedBatched_64 10 groups(Types::All(gemm::FLOAT), 8, true);
     Cublas cublasDgemmGroupedBatched_64 10 groups(Types::All(gemm::DOUBLE), 8, true);
     Cublas cublasGemmGroupedBatchedEx_64 14 groups(GROUPED, 11, true);
-    Runtime cudaDeviceReset 0 Does::Resets { named: false };
-    Runtime cudaMallocArray 0 sized(Bytes::Array, memory::ARRAY);
-    Runtime cudaMalloc3DArray 3 sized(Bytes::ArrayExtent, memory::ARRAY);
-    Runtime cudaMallocMipmappedArray 3 sized(Bytes::Levels, memory::ARRAY);
+    Runtime cudaDeviceReset 0 Effect::Resets { named: false };
+    Runtime cudaMallocArray 0 sized(SizeArgument::Array, memory::ARRAY);
+    Runtime cudaMalloc3DArray 3 sized(SizeArgument::ArrayExtent, memory::ARRAY);
+    Runtime cudaMallocMipmappedArray 3 sized(SizeArgument::Levels, memory::ARRAY);
     Runtime cudaFreeArray 0 frees(memory::ARRAY);
     Runtime cudaFreeMipmappedArray 0 frees(memory::ARRAY);
-    Runtime cudaIpcOpenMemHandle 8 sized(Bytes::Unknown, memory::IMPORTED);
+    Runtime cudaIpcOpenMemHandle 8 sized(SizeArgument::Unknown, memory::IMPORTED);
     Runtime cudaIpcCloseMemHandle 0 frees(memory::IMPORTED);
-    Runtime cudaHostRegister 0 sized(Bytes::Plain, memory::REGISTERED);
+    Runtime cudaHostRegister 0 sized(SizeArgument::Plain, memory::REGISTERED);
     Runtime cudaHostUnregister 0 frees(memory::REGISTERED);
-    Runtime cudaGetDriverEntryPoint 0 Does::Finds;
-    Runtime cudaGetDriverEntryPoint_ptsz 0 Does::Finds;
-    Runtime cudaGetDriverEntryPointByVersion 0 Does::Finds;
-    Runtime cudaGetDriverEntryPointByVersion_ptsz 0 Does::Finds;
-    Runtime cudaGraphInstantiateWithParams 0 Does::Instantiates { flags: Pointee(2) };
-    Runtime cudaGraphInstantiateWithParams_ptsz 0 Does::Instantiates { flags: Pointee(2) };
-    Runtime cudaGraphConditionalHandleCreate 0 Does::Conditions;
-    Runtime cudaGraphConditionalHandleCreate_v2 0 Does::Conditions;
+    Runtime cudaGetDriverEntryPoint 0 Effect::Finds;
+    Runtime cudaGetDriverEntryPoint_ptsz 0 Effect::Finds;
+    Runtime cudaGetDriverEntryPointByVersion 0 Effect::Finds;
+    Runtime cudaGetDriverEntryPointByVersion_ptsz 0 Effect::Finds;
+    Runtime cudaGraphInstantiateWithParams 0 Effect::Instantiates { flags: Pointee(2) };
+    Runtime cudaGraphInstantiateWithParams_ptsz 0 Effect::Instantiates { flags: Pointee(2) };
+    Runtime cudaGraphConditionalHandleCreate 0 Effect::Conditions;
+    Runtime cudaGraphConditionalHandleCreate_v2 0 Effect::Conditions;
     Nccl ncclMemAlloc 0 takes(memory::DEVICE, None);
     Nccl ncclMemFree 0 frees(memory::DEVICE);
-    Driver cuGetProcAddress 0 Does::Finds;
-    Driver cuGetProcAddress_v2 0 Does::Finds;
+    Driver cuGetProcAddress 0 Effect::Finds;
+    Driver cuGetProcAddress_v2 0 Effect::Finds;
     Driver cuMemAlloc_v2 0 takes(memory::DEVICE, None);
     Driver cuMemFree_v2 0 frees(memory::DEVICE);
     Driver cuMemAllocAsync 0 takes(memory::POOL, Some(2));
     Driver cuMemAllocAsync_ptsz 0 takes(memory::POOL, Some(2));
-    Driver cuMemFreeAsync 0 Does::Frees { stream: Some(1), memory: memory::POOL };
-    Driver cuMemFreeAsync_ptsz 0 Does::Frees { stream: Some(1), memory: memory::POOL };
-    Driver cuArrayCreate_v2 0 sized(Bytes::Descriptor, memory::ARRAY);
-    Driver cuArray3DCreate_v2 0 sized(Bytes::Descriptor3D, memory::ARRAY);
+    Driver cuMemFreeAsync 0 Effect::Frees { stream: Some(1), memory: memory::POOL };
+    Driver cuMemFreeAsync_ptsz 0 Effect::Frees { stream: Some(1), memory: memory::POOL };
+    Driver cuArrayCreate_v2 0 sized(SizeArgument::Descriptor, memory::ARRAY);
+    Driver cuArray3DCreate_v2 0 sized(SizeArgument::Descriptor3D, memory::ARRAY);
     Driver cuArrayDestroy 0 frees(memory::ARRAY);
-    Driver cuMemCreate 0 Does::Maps(Mapping::Create);
-    Driver cuMemImportFromShareableHandle 0 Does::Maps(Mapping::Import);
-    Driver cuMemRetainAllocationHandle 0 Does::Maps(Mapping::Retain);
-    Driver cuMemMap 0 Does::Maps(Mapping::Map);
-    Driver cuMemUnmap 0 Does::Maps(Mapping::Unmap);
-    Driver cuMemRelease 0 Does::Maps(Mapping::Release);
-    Driver cuDevicePrimaryCtxReset_v2 0 Does::Resets { named: true };
+    Driver cuMemCreate 0 Effect::Maps(Mapping::Create);
+    Driver cuMemImportFromShareableHandle 0 Effect::Maps(Mapping::Import);
+    Driver cuMemRetainAllocationHandle 0 Effect::Maps(Mapping::Retain);
+    Driver cuMemMap 0 Effect::Maps(Mapping::Map);
+    Driver cuMemUnmap 0 Effect::Maps(Mapping::Unmap);
+    Driver cuMemRelease 0 Effect::Maps(Mapping::Release);
+    Driver cuDevicePrimaryCtxReset_v2 0 Effect::Resets { named: true };
     Runtime __cudaLaunchKernel 2 launches(0, Stack(1));
     Runtime __cudaLaunchKernel_ptsz 2 launches(0, Stack(1));
-    Nccl ncclCommInitRankScalable 0 Does::Joins(Joins::Scalable);
-    Nccl ncclCommInitAll 0 Does::Joins(Joins::All);
-    Nccl ncclCommShrink 0 Does::Joins(Joins::Shrink);
-    Nccl ncclCommGrow 0 Does::Joins(Joins::Grow);
+    Nccl ncclCommInitRankScalable 0 Effect::Joins(Joins::Scalable);
+    Nccl ncclCommInitAll 0 Effect::Joins(Joins::All);
+    Nccl ncclCommShrink 0 Effect::Joins(Joins::Shrink);
+    Nccl ncclCommGrow 0 Effect::Joins(Joins::Grow);
     Nccl ncclPutSignal 5 talks(1, 2, Some(3), Stack(3), Stack(4));
     Nccl ncclSignal 0 signals(Some(0), 4, 5);
     Nccl ncclWaitSignal 0 signals(None, 2, 3);
@@ -540,12 +540,12 @@ functions! {
     Nccl ncclScatterConfig 2 talks(2, 3, Some(4), Register(5), Stack(0));
     Runtime cudaMemcpy2D_ptds 1 NOTHING;
     Runtime cudaMemcpy2DAsync_ptsz 2 NOTHING;
-    Runtime __cudaRegisterFunction 4 Does::Registers;
-    Runtime __cudaGetKernel 0 Does::Handles;
-    Runtime cudaGetKernel 0 Does::Handles;
-    Driver cuCtxDestroy_v2 0 Does::Ends;
-    Runtime cudaDeviceSetLimit 0 Does::Limits;
-    Driver cuCtxSetLimit 0 Does::Limits;
+    Runtime __cudaRegisterFunction 4 Effect::Registers;
+    Runtime __cudaGetKernel 0 Effect::Handles;
+    Runtime cudaGetKernel 0 Effect::Handles;
+    Driver cuCtxDestroy_v2 0 Effect::Ends;
+    Runtime cudaDeviceSetLimit 0 Effect::Limits;
+    Driver cuCtxSetLimit 0 Effect::Limits;
     Mpi MPI_Barrier 0 meets(None, None, Register(0));
     Mpi MPI_Bcast 0 meets(message(0, 1, false), Some(Register(3)), Register(4));
     Mpi MPI_Allreduce 0 meets(message(1, 2, false), None, Register(5));
@@ -569,19 +569,19 @@ functions! {
     Mpi MPI_Sendrecv 6 meets(message(0, 1, false), Some(Register(3)), Stack(4));
     Mpi MPI_Wait 0 NOTHING;
     Mpi MPI_Waitall 0 NOTHING;
-    Driver cuCtxCreate_v2 0 Does::MakesContext;
-    Driver cuCtxCreate_v3 0 Does::MakesContext;
-    Driver cuCtxCreate_v4 0 Does::MakesContext;
-    Driver cuGraphInstantiateWithFlags 0 Does::Instantiates { flags: Register(2) };
-    Driver cuGraphInstantiateWithParams 0 Does::Instantiates { flags: Pointee(2) };
-    Driver cuGraphInstantiateWithParams_ptsz 0 Does::Instantiates { flags: Pointee(2) };
-    Driver cuGraphConditionalHandleCreate 0 Does::Conditions;
+    Driver cuCtxCreate_v2 0 Effect::MakesContext;
+    Driver cuCtxCreate_v3 0 Effect::MakesContext;
+    Driver cuCtxCreate_v4 0 Effect::MakesContext;
+    Driver cuGraphInstantiateWithFlags 0 Effect::Instantiates { flags: Register(2) };
+    Driver cuGraphInstantiateWithParams 0 Effect::Instantiates { flags: Pointee(2) };
+    Driver cuGraphInstantiateWithParams_ptsz 0 Effect::Instantiates { flags: Pointee(2) };
+    Driver cuGraphConditionalHandleCreate 0 Effect::Conditions;
 }
 
 /// [`crate::record::ExtKind::HostCall`]: a call returned. The record's clock is the call's
 /// beginning, its argument the function's number. Words: clock when it returned; what it
 /// returned, `cudaMemcpyKind` plus one in the high half; stream; bytes, the kernel (its
-/// stub or handle), or the device. Of [`Does::Meets`]: root or other rank plus one, or 0, in the high
+/// stub or handle), or the device. Of [`Effect::Meets`]: root or other rank plus one, or 0, in the high
 /// half of the second word; ranks of the communicator, or 0; bytes, or [`NO_BYTES`]. Of some calls that
 /// take long, and of those that failed for lack of memory, a fifth: the stack's id.
 pub const HOST_CALL_WORDS: usize = 4;
@@ -590,7 +590,7 @@ pub const NO_BYTES: u64 = u64::MAX;
 /// [`crate::record::ExtKind::HostMemory`]: memory was taken (stamped after) or is about to be
 /// given back (stamped before). Argument: the function's number. Words: address (0: all that is
 /// live on a device); bytes (0 for a free, or where they are not known); stream, or of a reset the
-/// device plus one, or 0 for the thread's; stack id, bit 32 set for a free. Of [`Does::Maps`],
+/// device plus one, or 0 for the thread's; stack id, bit 32 set for a free. Of [`Effect::Maps`],
 /// which is written once it succeeded: address or handle; bytes; of a creation the kind of place
 /// and, in the high half, its number, of a mapping the handle; stack id. In a process that made
 /// a context of its own, what is taken has two words more: the context, and its device plus one.
@@ -632,23 +632,23 @@ mod tests {
                 Pointee(at) => at < 6,
             };
             let fits = match function.does {
-                Does::Launches { kernel, stream } => kernel < 6 && within(stream),
-                Does::Communicates { communicator, stream, elements, peer } => {
+                Effect::Launches { kernel, stream } => kernel < 6 && within(stream),
+                Effect::Communicates { communicator, stream, elements, peer } => {
                     within(communicator)
                         && within(stream)
                         && elements.is_none_or(|(count, data_type)| count < 6 && data_type < 6)
                         && peer.is_none_or(|peer| peer < 6)
                 }
-                Does::Meets { message, peer, communicator } => {
+                Effect::Meets { message, peer, communicator } => {
                     within(communicator)
                         && peer.is_none_or(within)
                         && message.is_none_or(|of| of.buffer < of.count && of.data_type < 6)
                 }
-                Does::Plain { stream } => stream.is_none_or(|at| at < 6),
-                Does::Copies { bytes, kind, stream } => {
+                Effect::Plain { stream } => stream.is_none_or(|at| at < 6),
+                Effect::Copies { bytes, kind, stream } => {
                     bytes < 6 && kind.is_none_or(|at| at < 6) && stream.is_none_or(|at| at < 6)
                 }
-                Does::Multiplies(Gemm { types, batch, .. }) => {
+                Effect::Multiplies(Gemm { types, batch, .. }) => {
                     let on_stack = |word: u8| word < function.stack_words;
                     let typed = match types {
                         Types::All(_) => true,
@@ -663,22 +663,22 @@ mod tests {
                     };
                     typed && counted
                 }
-                Does::Matmul => function.stack_words > 5,
-                Does::Allocates { .. }
-                | Does::Frees { .. }
-                | Does::Resets { .. }
-                | Does::Maps(_)
-                | Does::Finds
-                | Does::Conditions
-                | Does::Registers
-                | Does::Profiles { .. }
-                | Does::MakesContext
-                | Does::Ends
-                | Does::Limits
-                | Does::Handles
-                | Does::Joins(_)
-                | Does::Selects => true,
-                Does::Instantiates { flags } => within(flags),
+                Effect::Matmul => function.stack_words > 5,
+                Effect::Allocates { .. }
+                | Effect::Frees { .. }
+                | Effect::Resets { .. }
+                | Effect::Maps(_)
+                | Effect::Finds
+                | Effect::Conditions
+                | Effect::Registers
+                | Effect::Profiles { .. }
+                | Effect::MakesContext
+                | Effect::Ends
+                | Effect::Limits
+                | Effect::Handles
+                | Effect::Joins(_)
+                | Effect::Selects => true,
+                Effect::Instantiates { flags } => within(flags),
             };
             assert!(fits, "{}", function.name.text());
         }

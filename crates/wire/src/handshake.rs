@@ -34,7 +34,7 @@ pub mod hello_flags {
     pub const AGENT: u32 = 8;
     /// It sent a hello before, and got no answer in time.
     pub const LATE: u32 = 16;
-    /// [`BeganWith`](super::BeganWith) follows in the same message.
+    /// [`ExecArguments`](super::BeganWith) follows in the same message.
     pub const BEGAN_WITH: u32 = 32;
 }
 
@@ -122,18 +122,18 @@ impl Hello {
 /// What an image began with, as the kernel gave it: in the same message as a [`Hello`] with
 /// [`hello_flags::BEGAN_WITH`], since the process waits while the collector reads it from /proc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BeganWith<'m> {
+pub struct ExecArguments<'m> {
     /// Arguments, each with its NUL: /proc/PID/cmdline.
     pub arguments: &'m [u8],
     /// Variables, each with its NUL: /proc/PID/environ.
     pub environment: &'m [u8],
 }
 
-impl<'m> BeganWith<'m> {
+impl<'m> ExecArguments<'m> {
     /// Bytes of arguments and environment that are sent, at most.
     pub const MOST: usize = 64 << 10;
     /// Bytes of the longest message.
-    pub const MESSAGE: usize = Hello::BYTES + 4 + BeganWith::MOST;
+    pub const MESSAGE: usize = Hello::BYTES + 4 + ExecArguments::MOST;
 
     /// What precedes `arguments` and `environment`.
     pub fn head(&self) -> [u8; 4] {
@@ -141,10 +141,10 @@ impl<'m> BeganWith<'m> {
     }
 
     /// What follows a hello; `None` if it makes no sense.
-    pub fn from_bytes(bytes: &'m [u8]) -> Option<BeganWith<'m>> {
+    pub fn from_bytes(bytes: &'m [u8]) -> Option<ExecArguments<'m>> {
         let (head, rest) = bytes.split_first_chunk()?;
         let (arguments, environment) = rest.split_at_checked(u32::from_ne_bytes(*head) as usize)?;
-        Some(BeganWith { arguments, environment })
+        Some(ExecArguments { arguments, environment })
     }
 }
 
@@ -243,15 +243,15 @@ mod tests {
 
     #[test]
     fn what_an_image_began_with_comes_back_or_is_refused() {
-        let began = BeganWith { arguments: b"job\0-x\0", environment: b"A=1\0" };
+        let began = ExecArguments { arguments: b"job\0-x\0", environment: b"A=1\0" };
         let mut bytes = began.head().to_vec();
         bytes.extend_from_slice(began.arguments);
         bytes.extend_from_slice(began.environment);
-        assert_eq!(BeganWith::from_bytes(&bytes), Some(began));
+        assert_eq!(ExecArguments::from_bytes(&bytes), Some(began));
         // Cut in the environment it is a shorter one; before it, none.
-        assert_eq!(BeganWith::from_bytes(&bytes[..13]).unwrap().environment, b"A=");
+        assert_eq!(ExecArguments::from_bytes(&bytes[..13]).unwrap().environment, b"A=");
         for length in 0..4 + began.arguments.len() {
-            assert_eq!(BeganWith::from_bytes(&bytes[..length]), None, "{length}");
+            assert_eq!(ExecArguments::from_bytes(&bytes[..length]), None, "{length}");
         }
     }
 

@@ -18,7 +18,7 @@ const STACK_BYTES: usize = 32 << 10;
 
 /// A thread that waits.
 #[derive(Debug, Default)]
-pub struct Blocked {
+pub struct BlockedThread {
     /// What for, if its system call shows it.
     pub waits_for: Option<ThreadState>,
     /// The descriptor that it waits for, if its system call has one.
@@ -34,10 +34,10 @@ pub struct Blocked {
 
 /// A thread that waits; `None` if it does not, or nothing can be known of it.
 /// `stack`: what is on its stack is wanted.
-pub fn look(pid: u32, tid: u32, stack: bool) -> Option<Blocked> {
+pub fn inspect(pid: u32, tid: u32, stack: bool) -> Option<BlockedThread> {
     let file = file_of(pid, tid);
     let text = text_of(file.as_ref());
-    let mut blocked = Blocked::default();
+    let mut blocked = BlockedThread::default();
     if let Some(at) = parse(&text) {
         let call = at.call();
         blocked.waits_for = call.and_then(|call| call.waits_for(pid, tid));
@@ -95,14 +95,14 @@ fn function_of(pid: u32, tid: u32) -> Option<String> {
 
 /// What the kernel shows of a thread that waits.
 #[derive(Debug, PartialEq, Eq)]
-struct Shown {
+struct SyscallLine {
     /// Number and arguments of its system call; none if something else holds it up.
     words: Option<(i64, [u64; 6])>,
     sp: u64,
     pc: u64,
 }
 
-impl Shown {
+impl SyscallLine {
     /// Numbers of system calls are another's in a 32-bit program; its stack and code lie
     /// below 4 GiB.
     fn call(&self) -> Option<Call> {
@@ -112,7 +112,7 @@ impl Shown {
     }
 }
 
-fn parse(text: &str) -> Option<Shown> {
+fn parse(text: &str) -> Option<SyscallLine> {
     // "running", or number, six arguments, sp, pc; or "-1", sp, pc.
     let words: Vec<&str> = text.split_whitespace().collect();
     let [.., sp, pc] = words.as_slice() else { return None };
@@ -123,7 +123,7 @@ fn parse(text: &str) -> Option<Shown> {
         let args: Option<Vec<u64>> = args.iter().map(|word| hex(word)).collect();
         Some((number.parse().ok()?, args?.try_into().ok()?))
     };
-    (sp != 0).then(|| Shown { words: call(), sp, pc })
+    (sp != 0).then(|| SyscallLine { words: call(), sp, pc })
 }
 
 #[cfg(test)]
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn a_thread_that_runs_has_no_place() {
         assert_eq!(parse("running\n"), None);
-        let held_up = Shown { words: None, sp: 0x7ffd_0000_0010, pc: 0x55aa };
+        let held_up = SyscallLine { words: None, sp: 0x7ffd_0000_0010, pc: 0x55aa };
         assert_eq!(parse("-1 0x7ffd00000010 0x55aa\n"), Some(held_up));
         let shown = parse("202 0x1 0x80 0x0 0x0 0x0 0x0 0x7ffd00000010 0x55aa\n").unwrap();
         let call = Call { number: 202, args: [1, 0x80, 0, 0, 0, 0] };
@@ -161,7 +161,7 @@ mod tests {
         });
         let (pid, tid): (_, u32) = (std::process::id(), receiver.recv().unwrap());
         let blocked = loop {
-            let found = look(pid, tid, true);
+            let found = inspect(pid, tid, true);
             match found.filter(|found| found.waits_for == Some(ThreadState::Io)) {
                 Some(found) => break found,
                 None => std::thread::yield_now(),

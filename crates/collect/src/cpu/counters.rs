@@ -6,7 +6,7 @@
 
 use super::events::EventCounters;
 use super::refusal::why_refused;
-use super::wanted::Wanted;
+use super::wanted::SamplingOptions;
 use crate::config::{PerfEvent, StackMode};
 use crate::os::proc;
 use crate::perf::record::Layout;
@@ -81,7 +81,12 @@ pub fn processors() -> Vec<u32> {
 impl Counters {
     /// Opens counters of threads and what they will start, on every processor.
     /// `on_exec`: they begin with the next exec.
-    pub fn open(&mut self, wanted: &Wanted, tids: &[u32], on_exec: bool) -> io::Result<()> {
+    pub fn open(
+        &mut self,
+        wanted: &SamplingOptions,
+        tids: &[u32],
+        on_exec: bool,
+    ) -> io::Result<()> {
         let processors = processors();
         if tids.len() * processors.len() > MOST_COUNTERS {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
@@ -116,7 +121,13 @@ impl Counters {
         }
     }
 
-    fn open_one(&mut self, wanted: &Wanted, tid: u32, cpu: u32, on_exec: bool) -> io::Result<()> {
+    fn open_one(
+        &mut self,
+        wanted: &SamplingOptions,
+        tid: u32,
+        cpu: u32,
+        on_exec: bool,
+    ) -> io::Result<()> {
         let open = |attr: Attr| Counter::open(&attr, tid as i32, cpu as i32);
         let clock = match self.kernel_refused {
             Some(_) => open(wanted.clock(false, on_exec))?,
@@ -249,7 +260,13 @@ impl Counters {
 
     /// Opens the counters of events of a thread on a processor that has a ring.
     /// An event that is refused is not tried again.
-    pub(super) fn open_events(&mut self, wanted: &Wanted, tid: u32, cpu: u32, on_exec: bool) {
+    pub(super) fn open_events(
+        &mut self,
+        wanted: &SamplingOptions,
+        tid: u32,
+        cpu: u32,
+        on_exec: bool,
+    ) {
         let kernel = self.kernel_refused.is_none();
         if self.events.is_empty() {
             let counted = |event: &PerfEvent| EventCounters {

@@ -20,7 +20,7 @@ const FAULTS_PER_SAMPLE: u64 = 16;
 
 /// How many events are in a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Every {
+enum SamplePeriod {
     /// As many as bring that many samples a second.
     Often,
     /// So many.
@@ -42,11 +42,11 @@ impl PerfEvent {
         }
     }
 
-    fn every(self) -> Every {
+    fn every(self) -> SamplePeriod {
         match self {
-            PerfEvent::PageFaults => Every::Events(FAULTS_PER_SAMPLE),
-            PerfEvent::MajorFaults => Every::Events(1),
-            _ => Every::Often,
+            PerfEvent::PageFaults => SamplePeriod::Events(FAULTS_PER_SAMPLE),
+            PerfEvent::MajorFaults => SamplePeriod::Events(1),
+            _ => SamplePeriod::Often,
         }
     }
 
@@ -65,8 +65,8 @@ impl PerfEvent {
     /// by event, whatever the period is (`perf_swevent_event`).
     pub(super) fn layout(self) -> Layout {
         match self.every() {
-            Every::Often => Layout::Counted,
-            Every::Events(events) => Layout::Every(events),
+            SamplePeriod::Often => Layout::Counted,
+            SamplePeriod::Events(events) => Layout::Every(events),
         }
     }
 
@@ -76,12 +76,12 @@ impl PerfEvent {
         let mut attr = sampling(kind, config, kernel, on_exec);
         attr.sample_type = EVENT_FIELDS;
         match self.every() {
-            Every::Often => {
+            SamplePeriod::Often => {
                 attr.set_freq(1);
                 attr.sample_freq = rate.min(MOST_SAMPLES).into();
                 attr.sample_type |= WITH_COUNT;
             }
-            Every::Events(events) => attr.sample_period = events,
+            SamplePeriod::Events(events) => attr.sample_period = events,
         }
         attr
     }

@@ -32,4 +32,4 @@ pub use sample::{
     Counts, CpuSample, Frame, Interruptions, Kind, Measure, SamplerEvent, ThreadTotals,
 };
 pub use sampler::CpuSampler;
-pub use wanted::Wanted;
+pub use wanted::SamplingOptions;

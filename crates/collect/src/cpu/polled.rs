@@ -9,8 +9,8 @@
 //! not known, so it is given to none.
 
 pub use super::polled_thread::ThreadActivity;
-use super::polled_thread::{PolledThread, SchedStat, Times};
-use super::threads::{Stretch, WaitSite};
+use super::polled_thread::{PolledThread, RunTimes, SchedStat};
+use super::threads::{ThreadInterval, WaitSite};
 use crate::os::proc::{self, Stat};
 use crate::os::sys;
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ const LIST_NS: u64 = 100_000_000;
 pub fn is_possible() -> bool {
     let pid = std::process::id();
     let times = SchedStat::open(pid, pid).and_then(|source| source.read());
-    times.is_some_and(|times| times != Times::default())
+    times.is_some_and(|times| times != RunTimes::default())
 }
 
 /// A process.
@@ -43,13 +43,13 @@ struct PolledProcess {
     clock_ns: u64,
     /// What its threads ran since, as far as they were read.
     ran_ns: u64,
-    /// See [`Polled::read_clock`].
+    /// See [`PolledProcesses::read_clock`].
     unseen_ns: u64,
 }
 
 /// All processes that are asked.
 #[derive(Debug, Default)]
-pub struct Polled {
+pub struct PolledProcesses {
     of: HashMap<u32, PolledProcess>,
 }
 
@@ -69,7 +69,7 @@ fn program_of(pid: u32) -> Option<u64> {
     Stat::of(pid).filter(Stat::lives)?.stack_start()
 }
 
-impl Polled {
+impl PolledProcesses {
     /// Whether any process is.
     pub fn is_empty(&self) -> bool {
         self.of.is_empty()
@@ -136,13 +136,13 @@ impl Polled {
     }
 
     /// Reads a thread; its state is read only if it ran.
-    pub fn look(
+    pub fn observe(
         &mut self,
         pid: u32,
         tid: u32,
         now_ns: u64,
         runs: impl FnOnce() -> bool,
-        out: &mut Vec<Stretch>,
+        out: &mut Vec<ThreadInterval>,
     ) -> Option<ThreadActivity> {
         let process = self.of.get_mut(&pid)?;
         let thread = match process.threads.entry(tid) {
@@ -150,7 +150,7 @@ impl Polled {
             // One that began since the last look.
             Entry::Vacant(place) => place.insert(PolledThread::new(
                 SchedStat::open(pid, tid)?,
-                Times::default(),
+                RunTimes::default(),
                 now_ns,
             )),
         };
@@ -161,7 +161,7 @@ impl Polled {
             return None;
         };
         process.ran_ns += times.ran_ns.saturating_sub(thread.times.ran_ns);
-        Some(thread.look(pid, tid, times, now_ns, runs, out))
+        Some(thread.observe(pid, tid, times, now_ns, runs, out))
     }
 
     /// Whether a thread had another name when it was last read.
@@ -182,16 +182,16 @@ impl Polled {
     }
 
     /// Hands out what was added up of all threads.
-    pub fn give(&mut self, out: &mut Vec<Stretch>) {
+    pub fn emit(&mut self, out: &mut Vec<ThreadInterval>) {
         for (pid, process) in &mut self.of {
             for (tid, thread) in &mut process.threads {
-                thread.give(*pid, *tid, out);
+                thread.emit(*pid, *tid, out);
             }
         }
     }
 
     /// Forgets threads that are gone.
-    pub fn keep_threads(&mut self, pid: u32, tids: &[u32], out: &mut Vec<Stretch>) {
+    pub fn keep_threads(&mut self, pid: u32, tids: &[u32], out: &mut Vec<ThreadInterval>) {
         let Some(process) = self.of.get_mut(&pid) else { return };
         process.threads.retain(|tid, thread| {
             let lives = !thread.is_gone && tids.contains(tid);
@@ -220,7 +220,7 @@ impl Polled {
     }
 
     /// All threads of a program end; those of its process begin anew if `goes_on`.
-    pub fn ended(&mut self, pid: u32, goes_on: bool, out: &mut Vec<Stretch>) {
+    pub fn ended(&mut self, pid: u32, goes_on: bool, out: &mut Vec<ThreadInterval>) {
         let Some(process) = self.of.get_mut(&pid) else { return };
         for (tid, thread) in &mut process.threads {
             thread.end(pid, *tid, out);
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn this_process_is_found_and_one_that_is_gone_is_not() {
         let pid = std::process::id();
-        let mut polled = Polled::default();
+        let mut polled = PolledProcesses::default();
         assert!(polled.begin(pid, 5, false) && is_possible());
         assert_eq!(polled.program(pid, 7), ProgramChange::Same);
         polled.of.get_mut(&pid).unwrap().program += 16;

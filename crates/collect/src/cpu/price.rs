@@ -2,7 +2,7 @@
 //! counters like the run's: fixed work, with and without being sampled.
 
 use super::counters::processors;
-use super::wanted::Wanted;
+use super::wanted::SamplingOptions;
 use crate::config::StackMode;
 use crate::os::sys;
 use crate::perf::{Attr, Counter, Ring};
@@ -50,7 +50,7 @@ pub struct SamplingCosts {
 }
 
 /// Measures; takes some 15 ms. An error where counters are refused.
-pub fn measure(wanted: &Wanted) -> io::Result<SamplingCosts> {
+pub fn measure(wanted: &SamplingOptions) -> io::Result<SamplingCosts> {
     let mut clock = wanted.clock(true, false);
     let kernel = Counter::open(&clock, 0, -1).is_ok();
     clock = wanted.clock(kernel, false);
@@ -150,7 +150,7 @@ fn sample_cost(clock: &Attr, work: &Work<'_>) -> io::Result<CostSpread> {
     )
 }
 
-fn switch_cost(wanted: &Wanted, kernel: bool) -> io::Result<CostSpread> {
+fn switch_cost(wanted: &SamplingOptions, kernel: bool) -> io::Result<CostSpread> {
     let mut counters = Vec::new();
     let mut rings = Vec::new();
     for cpu in processors() {
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_sample_and_a_switch_cost_something() {
-        let wanted = Wanted { rate: 99, stacks: StackMode::Auto, events: Vec::new() };
+        let wanted = SamplingOptions { rate: 99, stacks: StackMode::Auto, events: Vec::new() };
         match measure(&wanted) {
             Ok(costs) => {
                 assert!(costs.sample.high_ns > 0.0 && costs.switch.high_ns > 0.0, "{costs:?}");

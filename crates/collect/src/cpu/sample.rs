@@ -1,7 +1,7 @@
 //! What the sampler gives: samples, and what it learns of processes meanwhile.
 
 use crate::config::PerfEvent;
-use crate::modules::MetModule;
+use crate::modules::ModuleLoad;
 use crate::python::PyFunction;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -133,7 +133,7 @@ pub enum SamplerEvent {
     /// A thread was given a name.
     Named(u32, u32, u64, String),
     /// A module that samples lie in.
-    Met(MetModule),
+    ModuleLoaded(ModuleLoad),
     /// Samples, nearly in order.
     Samples(Vec<CpuSample>),
     /// Something was lost: what, why, how many.

@@ -1,7 +1,7 @@
 //! The sampler as the collector holds it: a thread of its own, and its commands.
 
 use super::sample::{Interruptions, SamplerEvent};
-use super::wanted::Wanted;
+use super::wanted::SamplingOptions;
 use super::worker::{self, Command};
 use crate::os::sys;
 use nix::sys::eventfd::EventFd;
@@ -19,7 +19,7 @@ pub struct CpuSampler {
     /// What the job's threads were interrupted for.
     pub interruptions: Arc<Interruptions>,
     /// What it samples.
-    pub wanted: Wanted,
+    pub wanted: SamplingOptions,
     commands: Sender<Command>,
     wake: Arc<EventFd>,
     /// All that happened until then was handed out.
@@ -31,9 +31,9 @@ pub struct CpuSampler {
 
 impl CpuSampler {
     /// Starts it. What it records goes through `emit`; `settled` is called when what was asked for
-    /// by [`CpuSampler::hurry`] has gone through it.
+    /// by [`CpuSampler::deliver_now`] has gone through it.
     pub fn start(
-        wanted: Wanted,
+        wanted: SamplingOptions,
         emit: Box<dyn Fn(SamplerEvent) + Send>,
         settled: Box<dyn Fn() + Send>,
     ) -> io::Result<CpuSampler> {
@@ -79,8 +79,8 @@ impl CpuSampler {
     }
 
     /// Watches a process that attached by itself, unless it is watched already.
-    pub fn cover(&self, pid: u32) {
-        self.send(Command::Cover(pid));
+    pub fn watch_attached(&self, pid: u32) {
+        self.send(Command::WatchAttached(pid));
     }
 
     /// Whether perf events are refused, so that processes are read from `/proc` instead.
@@ -90,8 +90,8 @@ impl CpuSampler {
 
     /// A process attached that a launched one started: there is no other source for it where
     /// perf events are refused.
-    pub fn met(&self, pid: u32) {
-        self.send(Command::Met(pid));
+    pub fn poll_attached(&self, pid: u32) {
+        self.send(Command::PollAttached(pid));
     }
 
     /// Until when everything was handed out.
@@ -100,7 +100,7 @@ impl CpuSampler {
     }
 
     /// Asks for what there is, now; until when all is handed out then.
-    pub fn hurry(&self) -> u64 {
+    pub fn deliver_now(&self) -> u64 {
         let now = sys::monotonic_ns();
         self.send(Command::Drain(now));
         now

@@ -29,7 +29,7 @@ pub struct WaitSite {
 
 /// A stretch of time of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct ThreadInterval {
     /// Process.
     pub pid: u32,
     /// Thread.
@@ -66,12 +66,12 @@ struct Thread {
     counts: Counts,
     last_cpu: Option<u32>,
     /// Short stretches by kind and place.
-    short: HashMap<(Kind, Option<WaitSite>), ShortStretches>,
+    short: HashMap<(Kind, Option<WaitSite>), ShortIntervals>,
 }
 
 /// Short stretches that are added up.
 #[derive(Clone, Copy, Debug)]
-struct ShortStretches {
+struct ShortIntervals {
     /// The first one's beginning.
     since_ns: u64,
     /// The last one's end.
@@ -219,7 +219,14 @@ impl Threads {
     }
 
     /// It came back, on a processor.
-    pub fn came(&mut self, pid: u32, tid: u32, cpu: u32, time_ns: u64, out: &mut Vec<Stretch>) {
+    pub fn came(
+        &mut self,
+        pid: u32,
+        tid: u32,
+        cpu: u32,
+        time_ns: u64,
+        out: &mut Vec<ThreadInterval>,
+    ) {
         if self.is_gone(tid, time_ns) {
             return;
         }
@@ -241,7 +248,7 @@ impl Threads {
     }
 
     /// It ended.
-    pub fn ended(&mut self, tid: u32, time_ns: u64, out: &mut Vec<Stretch>) {
+    pub fn ended(&mut self, tid: u32, time_ns: u64, out: &mut Vec<ThreadInterval>) {
         if self.gone.len() >= MOST_GONE {
             self.gone.retain(|_, end_ns| *end_ns + GONE_NS > time_ns);
         }
@@ -251,30 +258,30 @@ impl Threads {
             thread.unsampled_ns += time_ns.saturating_sub(since) as i64;
         }
         thread.close(tid, time_ns, out);
-        thread.give_short(tid, out);
-        thread.give_unsampled(tid, out);
+        thread.emit_short(tid, out);
+        thread.emit_unsampled(tid, out);
     }
 
     /// Hands out what was added up.
-    pub fn give(&mut self, out: &mut Vec<Stretch>) {
+    pub fn emit(&mut self, out: &mut Vec<ThreadInterval>) {
         for (tid, thread) in &mut self.of {
-            thread.give_short(*tid, out);
+            thread.emit_short(*tid, out);
         }
     }
 
     /// It runs another program from now on: what was added up belongs to the old one.
-    pub fn replaced(&mut self, tid: u32, time_ns: u64, out: &mut Vec<Stretch>) {
+    pub fn replaced(&mut self, tid: u32, time_ns: u64, out: &mut Vec<ThreadInterval>) {
         let Some(thread) = self.of.get_mut(&tid) else { return };
         if let Some(since) = thread.on_since.replace(time_ns) {
             thread.unsampled_ns += time_ns.saturating_sub(since) as i64;
         }
-        thread.give_short(tid, out);
-        thread.give_unsampled(tid, out);
+        thread.emit_short(tid, out);
+        thread.emit_unsampled(tid, out);
         thread.first_ns = time_ns;
     }
 
     /// The run is over: all that is open ends now.
-    pub fn end(&mut self, time_ns: u64, out: &mut Vec<Stretch>) {
+    pub fn end(&mut self, time_ns: u64, out: &mut Vec<ThreadInterval>) {
         let tids: Vec<u32> = self.of.keys().copied().collect();
         for tid in tids {
             self.ended(tid, time_ns, out);
@@ -289,7 +296,7 @@ impl Threads {
 
 impl Thread {
     /// Ends an absence.
-    fn close(&mut self, tid: u32, time_ns: u64, out: &mut Vec<Stretch>) {
+    fn close(&mut self, tid: u32, time_ns: u64, out: &mut Vec<ThreadInterval>) {
         let place = self.leaving.take();
         let Some((since, preempted)) = self.off_since.take() else { return };
         let kind = if preempted { Kind::Ready } else { Kind::Waited };
@@ -297,11 +304,19 @@ impl Thread {
         let short_ns = if preempted { SHORT_READY_NS } else { SHORT_WAIT_NS };
         if length_ns >= short_ns {
             let (pid, spread_ns) = (self.pid, None);
-            out.push(Stretch { pid, tid, time_ns: since, length_ns, spread_ns, kind, place });
+            out.push(ThreadInterval {
+                pid,
+                tid,
+                time_ns: since,
+                length_ns,
+                spread_ns,
+                kind,
+                place,
+            });
         } else {
             // Samples show better where a thread ran when it lost its core.
             let place = if preempted { None } else { place };
-            let none = ShortStretches { since_ns: since, until_ns: since, length_ns: 0, count: 0 };
+            let none = ShortIntervals { since_ns: since, until_ns: since, length_ns: 0, count: 0 };
             let short = self.short.entry((kind, place)).or_insert(none);
             short.until_ns = time_ns;
             short.length_ns += length_ns;
@@ -309,18 +324,18 @@ impl Thread {
         }
     }
 
-    fn give_short(&mut self, tid: u32, out: &mut Vec<Stretch>) {
+    fn emit_short(&mut self, tid: u32, out: &mut Vec<ThreadInterval>) {
         for ((kind, place), short) in self.short.drain() {
-            let ShortStretches { since_ns: time_ns, until_ns, length_ns, count } = short;
+            let ShortIntervals { since_ns: time_ns, until_ns, length_ns, count } = short;
             let (pid, spread_ns) =
                 (self.pid, (count > 1).then(|| until_ns.saturating_sub(time_ns)));
-            out.push(Stretch { pid, tid, time_ns, length_ns, spread_ns, kind, place });
+            out.push(ThreadInterval { pid, tid, time_ns, length_ns, spread_ns, kind, place });
         }
     }
 
-    fn give_unsampled(&mut self, tid: u32, out: &mut Vec<Stretch>) {
+    fn emit_unsampled(&mut self, tid: u32, out: &mut Vec<ThreadInterval>) {
         if self.unsampled_ns > 0 {
-            out.push(Stretch {
+            out.push(ThreadInterval {
                 pid: self.pid,
                 tid,
                 time_ns: self.first_ns,
@@ -392,7 +407,7 @@ mod tests {
         threads.replaced(1, 5 * ms, &mut out);
         let old = std::mem::take(&mut out);
         threads.ended(1, 9 * ms, &mut out);
-        let times = |stretches: &[Stretch]| -> Vec<(u64, u64, Kind)> {
+        let times = |stretches: &[ThreadInterval]| -> Vec<(u64, u64, Kind)> {
             stretches.iter().map(|s| (s.time_ns, s.length_ns, s.kind)).collect()
         };
         let ran = 5 * ms - 500;

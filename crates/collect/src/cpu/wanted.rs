@@ -15,7 +15,7 @@ const WAKE_UPS: u32 = 250;
 
 /// What is asked for.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct SamplingOptions {
     /// Samples a second.
     pub rate: u32,
     /// How stacks are taken.
@@ -24,7 +24,7 @@ pub struct Wanted {
     pub events: Vec<PerfEvent>,
 }
 
-impl Wanted {
+impl SamplingOptions {
     /// Nanoseconds between two samples.
     pub fn period_ns(&self) -> u64 {
         1_000_000_000 / u64::from(self.rate.max(1))

@@ -14,14 +14,14 @@ mod watch;
 use super::blocked;
 use super::counters::Counters;
 use super::descriptors::Descriptors;
-use super::polled::Polled;
+use super::polled::PolledProcesses;
 use super::probe::why_kernel_names_are_hidden;
 use super::sample::{CpuSample, Frame, Interruptions, SamplerEvent};
 use super::threads::Threads;
-use super::wanted::Wanted;
-use crate::modules::Spaces;
+use super::wanted::SamplingOptions;
+use crate::modules::AddressSpaces;
 use crate::os::sys;
-use crate::python::Pythons;
+use crate::python::PythonProcesses;
 use nix::sys::eventfd::EventFd;
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
-use waiting::Waiting;
+use waiting::QueuedRecord;
 
 /// Longest sleep; samples wake the thread sooner.
 const PASS: Duration = Duration::from_millis(50);
@@ -67,9 +67,9 @@ pub enum Command {
     /// Watch processes that run already, with all their threads.
     Attach(Vec<u32>, Sender<Result<(), String>>),
     /// Watch a process that runs already, unless it is watched through its parent.
-    Cover(u32),
+    WatchAttached(u32),
     /// A process attached, and processes are read from `/proc`.
-    Met(u32),
+    PollAttached(u32),
     /// Hand out all until this moment.
     Drain(u64),
     /// Hand out everything and end.
@@ -78,7 +78,7 @@ pub enum Command {
 
 /// What the thread is made of.
 pub struct SamplerParts {
-    pub wanted: Wanted,
+    pub wanted: SamplingOptions,
     pub interruptions: Arc<Interruptions>,
     pub orders: Receiver<Command>,
     pub emit: Box<dyn Fn(SamplerEvent) + Send>,
@@ -92,7 +92,7 @@ pub struct SamplerParts {
 
 /// What was lost since it was last handed out.
 #[derive(Default)]
-struct Lost {
+struct LossCounts {
     records: u64,
     throttled: u64,
     refused: u64,
@@ -104,7 +104,7 @@ struct Lost {
 
 /// Processes that are read from `/proc`, as perf events are refused.
 struct Polling {
-    polled: Polled,
+    polled: PolledProcesses,
     /// When they were last read, and will be next.
     at_ns: u64,
     next_ns: u64,
@@ -132,18 +132,18 @@ enum Watched {
 }
 
 struct Worker {
-    wanted: Wanted,
+    wanted: SamplingOptions,
     interruptions: Arc<Interruptions>,
     emit: Box<dyn Fn(SamplerEvent) + Send>,
     counters: Counters,
-    spaces: Spaces,
+    spaces: AddressSpaces,
     threads: Threads,
     descriptors: Descriptors,
-    pythons: Pythons,
+    pythons: PythonProcesses,
     polling: Polling,
-    waiting: Vec<Waiting>,
+    waiting: Vec<QueuedRecord>,
     taken: Vec<CpuSample>,
-    lost: Lost,
+    lost: LossCounts,
     /// All rings were read past this.
     read_ns: u64,
     /// Everything until then was handed out.
@@ -175,12 +175,12 @@ pub fn run(parts: SamplerParts) {
         interruptions,
         emit,
         counters: Counters::default(),
-        spaces: Spaces::default(),
+        spaces: AddressSpaces::default(),
         threads: Threads::default(),
         descriptors: Descriptors::default(),
-        pythons: Pythons::default(),
+        pythons: PythonProcesses::default(),
         polling: Polling {
-            polled: Polled::default(),
+            polled: PolledProcesses::default(),
             at_ns: 0,
             next_ns: 0,
             took_ns: 0,
@@ -191,7 +191,7 @@ pub fn run(parts: SamplerParts) {
         },
         waiting: Vec::new(),
         taken: Vec::new(),
-        lost: Lost::default(),
+        lost: LossCounts::default(),
         read_ns: 0,
         settled_ns: 0,
         wanted_ns: 0,
@@ -204,7 +204,7 @@ pub fn run(parts: SamplerParts) {
         watched: Watched::default(),
     };
     loop {
-        worker.rest(&wake);
+        worker.sleep_until_next(&wake);
         let mut finish = false;
         while let Ok(order) = orders.try_recv() {
             match order {
@@ -216,12 +216,12 @@ pub fn run(parts: SamplerParts) {
                     let _ = done.send(worker.attach(&pids, sys::monotonic_ns()));
                 }
                 // It is known by its own row; when it began does not matter.
-                Command::Cover(pid) => {
+                Command::WatchAttached(pid) => {
                     if let Err(why) = worker.attach(&[pid], 0) {
                         (worker.emit)(SamplerEvent::Missing(pid.to_string(), "CPU samples", why));
                     }
                 }
-                Command::Met(pid) => worker.met(pid),
+                Command::PollAttached(pid) => worker.poll_attached(pid),
                 Command::Drain(until_ns) => worker.wanted_ns = worker.wanted_ns.max(until_ns),
                 Command::Finish => finish = true,
             }
@@ -242,7 +242,7 @@ pub fn run(parts: SamplerParts) {
 }
 
 impl Worker {
-    fn rest(&mut self, wake: &EventFd) {
+    fn sleep_until_next(&mut self, wake: &EventFd) {
         let mut fds = vec![wake.as_fd()];
         let mut rings = Vec::new();
         for at in 0..self.counters.rings.len() {
@@ -276,7 +276,7 @@ impl Worker {
     /// Everybody who was watched has ended, so that no ring gets another record. The kernel lets
     /// a counter hang up once its thread and all that inherited it have ended, after their last
     /// records.
-    fn are_all_over(&self) -> bool {
+    fn have_all_ended(&self) -> bool {
         self.watched == Watched::OneLaunched
             && !self.hung_up.is_empty()
             && self.hung_up.iter().all(|over| *over)
@@ -306,11 +306,11 @@ impl Worker {
             self.stirred_ns = now;
         }
         // All that there will be was read; else a record may yet come that is older than some.
-        self.settled_ns = match self.are_all_over() {
+        self.settled_ns = match self.have_all_ended() {
             true => now,
             false => self.read_ns.saturating_sub(MARGIN_NS),
         };
-        self.work_off(self.settled_ns);
+        self.process_queued(self.settled_ns);
         self.read_ns = now;
         self.poll(now);
         self.look_at_waits(now);
@@ -319,18 +319,18 @@ impl Worker {
         if is_asked || now - self.given_ns > GIVE_NS {
             self.given_ns = now;
             let mut stretches = Vec::new();
-            self.threads.give(&mut stretches);
-            self.polling.polled.give(&mut stretches);
-            self.take_stretches(stretches);
+            self.threads.emit(&mut stretches);
+            self.polling.polled.emit(&mut stretches);
+            self.take_intervals(stretches);
         }
-        self.hand_out();
+        self.deliver();
     }
 
     /// Long waits that were not sampled as they began are read while they last.
     fn look_at_waits(&mut self, now: u64) {
         let mut waits = self.threads.waits_unseen(now.saturating_sub(LONG_WAIT_NS));
         // What the threads are known to do is as old as the records that wait for their turn.
-        let come = waiting::come(&self.waiting);
+        let come = waiting::resumed_threads(&self.waiting);
         waits.retain(|(_, tid)| !come.contains(tid));
         let mut places = Vec::new();
         for (pid, tid) in waits.into_iter().take(MOST_LOOKS) {
@@ -339,7 +339,7 @@ impl Worker {
         if !places.is_empty() {
             // One that came back meanwhile may have been read in its next wait.
             self.drain();
-            let come = waiting::come(&self.waiting);
+            let come = waiting::resumed_threads(&self.waiting);
             for (tid, place) in places.into_iter().filter(|(tid, _)| !come.contains(tid)) {
                 self.threads.waits_at(tid, place);
             }
@@ -357,7 +357,7 @@ impl Worker {
     fn end(&mut self) {
         self.counters.disable();
         self.drain();
-        self.work_off(u64::MAX);
+        self.process_queued(u64::MAX);
         let (mut stretches, now) = (Vec::new(), sys::monotonic_ns());
         for (pid, tid) in self.threads.all() {
             let faults = self.counters.faults_of_live(pid, tid);
@@ -369,9 +369,9 @@ impl Worker {
             self.lose_unseen(pid);
             self.polling.polled.ended(pid, false, &mut stretches);
         }
-        self.take_stretches(stretches);
+        self.take_intervals(stretches);
         self.pythons.forget_all();
-        self.hand_out();
+        self.deliver();
         (self.emit)(SamplerEvent::EventShares(self.counters.event_shares()));
         let sampled = !self.counters.rings.is_empty();
         let sees_kernel = sampled && self.counters.kernel_refused.is_none();

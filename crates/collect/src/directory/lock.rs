@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Takes charge of a session directory, made if need be, for as long as the file is open.
 /// `None` if another collector listens there.
-pub fn take_charge(session: &Path) -> Result<Option<File>, CollectError> {
+pub fn lock_session(session: &Path) -> Result<Option<File>, CollectError> {
     let by = Instant::now() + PATIENCE;
     loop {
         make(session)?;

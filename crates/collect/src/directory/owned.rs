@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn a_session_that_a_collector_takes_charge_of_stays() {
         let (place, directory) = dead();
-        let charge = lock::take_charge(&directory).unwrap().unwrap();
+        let charge = lock::lock_session(&directory).unwrap().unwrap();
         assert_eq!(swept(&place), 0);
         // It takes the claim over, too.
         drop(claim(&directory).unwrap());

@@ -85,7 +85,7 @@ impl SessionSocket {
 
 #[cfg(test)]
 mod tests {
-    use super::super::lock::take_charge;
+    use super::super::lock::lock_session;
     use super::*;
     use std::io::ErrorKind;
     use std::time::Duration;
@@ -97,15 +97,15 @@ mod tests {
     #[test]
     fn one_is_in_charge_until_it_leaves() {
         let session = directory();
-        let charge = take_charge(&session).unwrap().unwrap();
+        let charge = lock_session(&session).unwrap().unwrap();
         let (socket, listener) = SessionSocket::open(&session).unwrap();
-        assert!(take_charge(&session).unwrap().is_none());
+        assert!(lock_session(&session).unwrap().is_none());
         socket.leave();
         // The first still holds its lock, of a name that is gone.
-        let next = take_charge(&session).unwrap().unwrap();
+        let next = lock_session(&session).unwrap().unwrap();
         drop((charge, listener));
         let (second, _listener) = SessionSocket::open(&session).unwrap();
-        assert!(take_charge(&session).unwrap().is_none());
+        assert!(lock_session(&session).unwrap().is_none());
         // Leaving twice touches nothing of the next one's.
         socket.leave();
         assert!(sys::connect(&session.join(SOCKET_NAME)).is_ok());
@@ -138,11 +138,11 @@ mod tests {
     #[test]
     fn a_collector_waits_for_one_that_leaves() {
         let session = directory();
-        let charge = take_charge(&session).unwrap().unwrap();
+        let charge = lock_session(&session).unwrap().unwrap();
         let (socket, _listener) = SessionSocket::open(&session).unwrap();
         socket.hide();
         std::thread::scope(|scope| {
-            let next = scope.spawn(|| take_charge(&session).unwrap().is_some());
+            let next = scope.spawn(|| lock_session(&session).unwrap().is_some());
             std::thread::sleep(Duration::from_millis(20));
             socket.leave();
             assert!(next.join().unwrap());

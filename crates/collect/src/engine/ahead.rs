@@ -8,7 +8,7 @@
 //! published with its region. Programs that never asked are not examined: to find the files
 //! behind the mappings costs a system call each.
 
-use crate::kept::Kept;
+use crate::kept::DiskCache;
 use crate::modules::{LoadedModule, Mapping, ModuleCache, TableState};
 use crate::shared::{Region, publish};
 use std::collections::HashMap;
@@ -20,16 +20,19 @@ const MOST: usize = 4096;
 
 /// See the module.
 #[derive(Default)]
-pub struct Ahead {
+pub struct PrebuiltTables {
     /// Paths of programs that asked, each with whether it finds rows without a table by itself.
     asked: Mutex<HashMap<String, bool>>,
     cache: Mutex<ModuleCache>,
 }
 
-impl Ahead {
+impl PrebuiltTables {
     /// With the tables that are kept between runs.
-    pub fn new(kept: Option<Arc<Kept>>) -> Ahead {
-        Ahead { cache: Mutex::new(ModuleCache::with_kept(kept)), ..Ahead::default() }
+    pub fn new(kept: Option<Arc<DiskCache>>) -> PrebuiltTables {
+        PrebuiltTables {
+            cache: Mutex::new(ModuleCache::with_kept(kept)),
+            ..PrebuiltTables::default()
+        }
     }
 
     /// The files and tables, for the thread that answers questions about them.
@@ -38,7 +41,7 @@ impl Ahead {
     }
 
     /// A program asked for its tables; `finds_rows`: it finds rows without a table by itself.
-    pub fn asks(&self, program: &str, finds_rows: bool) {
+    pub fn request_tables(&self, program: &str, finds_rows: bool) {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = asked.get_mut(program) {
             *known = finds_rows;
@@ -100,7 +103,7 @@ mod tests {
         }
     }
 
-    fn compile_all(ahead: &Ahead, maps: &[Mapping]) {
+    fn compile_all(ahead: &PrebuiltTables, maps: &[Mapping]) {
         let mut cache = ahead.cache();
         let mut nowhere = Nowhere(8);
         for file in
@@ -117,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_process_finds_the_tables_that_an_earlier_one_asked_for() {
-        let (pid, ahead) = (std::process::id(), Ahead::default());
+        let (pid, ahead) = (std::process::id(), PrebuiltTables::default());
         let maps = read_code_maps(pid).unwrap();
         compile_all(&ahead, &maps);
         let (region, _file) = Region::new().unwrap();
@@ -138,7 +141,7 @@ mod tests {
 
     #[test]
     fn nothing_is_published_while_a_table_is_missing_or_made() {
-        let (pid, ahead) = (std::process::id(), Ahead::default());
+        let (pid, ahead) = (std::process::id(), PrebuiltTables::default());
         let maps = read_code_maps(pid).unwrap();
         let (region, _file) = Region::new().unwrap();
         assert!(ahead.publish(pid, &maps, &region, false).is_none());
@@ -153,15 +156,15 @@ mod tests {
 
     #[test]
     fn only_programs_that_asked_are_awaited() {
-        let ahead = Ahead::default();
+        let ahead = PrebuiltTables::default();
         assert_eq!(ahead.awaited("/usr/bin/cc1"), None);
-        ahead.asks("/usr/bin/cc1", true);
+        ahead.request_tables("/usr/bin/cc1", true);
         assert_eq!(ahead.awaited("/usr/bin/cc1"), Some(true));
         assert_eq!(ahead.awaited("/usr/bin/as"), None);
     }
     #[test]
     fn a_process_that_finds_rows_by_itself_waits_for_no_table() {
-        let (pid, ahead) = (std::process::id(), Ahead::default());
+        let (pid, ahead) = (std::process::id(), PrebuiltTables::default());
         let maps = read_code_maps(pid).unwrap();
         let (region, _file) = Region::new().unwrap();
         assert!(ahead.publish(pid, &maps, &region, true).is_some());

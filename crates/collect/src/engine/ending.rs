@@ -26,14 +26,14 @@ const KEEPING: Duration = Duration::from_secs(1);
 impl Engine {
     pub(super) fn is_over(&mut self, now: u64) -> bool {
         if let Some(by) = self.ending.finish_by_ns {
-            return now >= by || self.nobody_is_left(now, 1);
+            return now >= by || self.no_survivors(now, 1);
         }
         if self.ending.follows {
-            return self.recording.over || self.nobody_is_left(now, 2);
+            return self.recording.over || self.no_survivors(now, 2);
         }
         let Some(linger) = self.parts.linger else { return false };
         if let closing @ Some(_) = self.parts.socket.closing() {
-            return self.ending.all_accepted == closing && self.leaves();
+            return self.ending.all_accepted == closing && self.release_session();
         }
         if !self.targets.is_empty() {
             self.ending.empty_since_ns = None;
@@ -48,17 +48,17 @@ impl Engine {
 
     /// Whether the job's last process has ended, by so many counts in a row: one that
     /// ends during a look may have left a child behind its back.
-    fn nobody_is_left(&mut self, now: u64, looks: u32) -> bool {
+    fn no_survivors(&mut self, now: u64, looks: u32) -> bool {
         if !self.targets.is_empty() {
             self.ending.survivors.nobody = 0;
             return false;
         }
-        self.look_for_survivors(now);
+        self.find_survivors(now);
         self.ending.survivors.nobody >= looks
     }
 
     /// Finds out who of the job still runs, at most as often as it is worth.
-    fn look_for_survivors(&mut self, now: u64) {
+    fn find_survivors(&mut self, now: u64) {
         let pause = match (self.ending.survivors.found.is_empty(), self.ending.follows) {
             (false, true) => FOLLOWING_NS,
             _ => ENDING_NS,
@@ -94,12 +94,12 @@ impl Engine {
         if !self.targets.is_empty() {
             self.ending.survivors.at_ns = 0;
         }
-        self.look_for_survivors(now);
+        self.find_survivors(now);
         std::mem::take(&mut self.ending.survivors.found)
     }
 
     /// Leaves the session to the next collector, unless a process came while the socket closed.
-    fn leaves(&mut self) -> bool {
+    fn release_session(&mut self) -> bool {
         self.ending.empty_since_ns = None;
         let empty = self.targets.is_empty();
         match empty {
@@ -133,7 +133,7 @@ impl Engine {
         for number in numbers {
             self.finish_image(number, now);
         }
-        self.state_schedule(now);
+        self.write_schedule(now);
         self.flush_samples(u64::MAX, u64::MAX, true);
         let last = self.parts.workers.symbols.send(SymbolsWanted::Last);
         self.open.keeping += usize::from(last.is_ok());
@@ -168,10 +168,10 @@ impl Engine {
         self.parts.info.completeness.blind = blind;
         let notes = &mut self.parts.info.notes;
         notes.extend(self.wall_at_start.set_until(&WallClock::now()));
-        notes.extend(wall_clock::bent_programs(self.out.processes.bent));
+        notes.extend(wall_clock::faketime_programs(self.out.processes.bent));
         self.parts.info.finished = true;
         // What is kept for the end is given up piece by piece, so that no file takes all of it.
-        self.reserve.keep_for_info(self.info_bytes.max(LEAST_INFO_BYTES));
+        self.reserve.reserve_for_info(self.info_bytes.max(LEAST_INFO_BYTES));
         info::close_files(&mut self.out.files, &mut self.out.processes.losses, now);
         self.reserve.release();
         self.write_info_now();

@@ -65,7 +65,7 @@ impl Engine {
         let explained_ns = now.saturating_sub(STATUS_NS);
         self.attribution.write_ends(explained_ns, &mut self.out);
         for own in self.attribution.flush_own(settled_ns, &mut self.out) {
-            self.have_named(own);
+            self.request_names(own);
         }
         let due = now - self.timers.samples_ns >= SAMPLES_NS;
         if due || all {

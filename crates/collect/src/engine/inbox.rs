@@ -1,6 +1,6 @@
 //! What reaches the engine, from all other threads of the collector.
 
-use super::pss::Round;
+use super::pss::PssRound;
 use crate::cpu::SamplerEvent;
 use crate::nvml;
 use crate::out::processes::Unanswered;
@@ -11,10 +11,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
-use tprof_trace::run::{Blind, ProcessInfo};
+use tprof_trace::run::{BlindSpot, ProcessInfo};
 
 /// Finds by a run's processes what was not recorded.
-pub type Judge = Box<dyn FnOnce(&[ProcessInfo]) -> Vec<Blind> + Send>;
+pub type BlindSpotFinder = Box<dyn FnOnce(&[ProcessInfo]) -> Vec<BlindSpot> + Send>;
 
 /// What reaches the engine.
 pub enum Event {
@@ -22,7 +22,7 @@ pub enum Event {
     Attached(Box<Attached>),
     /// The CUPTI agent of an attached process brings a region of its own, or its hooks do where
     /// the agent was first.
-    Joined {
+    JoinCall {
         /// Which.
         image: u64,
         /// Shared memory.
@@ -66,7 +66,7 @@ pub enum Event {
     /// Something from the sampler of devices.
     Device(nvml::NvmlMessage),
     /// Proportional set sizes were read.
-    Sizes(Round),
+    Sizes(PssRound),
     /// The launcher started this process.
     RootStarted(u32),
     /// The launcher's process ended with this wait status.
@@ -76,9 +76,9 @@ pub enum Event {
     /// The launcher was asked to end, by this signal.
     AskedToEnd(i32),
     /// Something that the launcher could not record.
-    Lacks(Blind),
+    AddBlindSpot(BlindSpot),
     /// What the launcher could not record, which it finds at the end, by the run's processes.
-    LacksAtEnd(Judge),
+    AddBlindSpotsAtEnd(BlindSpotFinder),
     /// Do not wait any longer.
     StopWaiting,
     /// Finish: wait for descendants that long.

@@ -1,9 +1,9 @@
 //! The main loop: drains every target, and does what is due.
 
-use super::ahead::Ahead;
-use super::inbox::{Event, Judge, Reply};
-use super::prices::Pricer;
-use super::pss::Sizer;
+use super::ahead::PrebuiltTables;
+use super::inbox::{BlindSpotFinder, Event, Reply};
+use super::prices::CostEstimator;
+use super::pss::PssReader;
 use super::reserve::Reserve;
 use super::workers::{Answer, ModuleTask, ModulesWanted, Workers};
 use crate::config::Config;
@@ -52,7 +52,7 @@ pub struct EngineParts {
     /// SessionMemory page.
     pub session: Arc<SessionMemory>,
     /// What hooks and samples cost here.
-    pub prices: Pricer,
+    pub prices: CostEstimator,
     /// Messages.
     pub events: Receiver<Event>,
     /// Answers of the workers.
@@ -60,7 +60,7 @@ pub struct EngineParts {
     /// Workers.
     pub workers: Workers,
     /// Tables for programs that are known to ask.
-    pub ahead: Arc<Ahead>,
+    pub ahead: Arc<PrebuiltTables>,
     /// Contents of `run.json`.
     pub info: RunInfo,
     /// Path of `run.json`.
@@ -73,7 +73,7 @@ pub struct EngineParts {
     /// Takes samples of the CPU.
     pub sampler: Option<Arc<CpuSampler>>,
     /// Reads proportional set sizes.
-    pub sizer: Option<Sizer>,
+    pub sizer: Option<PssReader>,
 }
 
 /// When things were last done, or are due; ns.
@@ -128,7 +128,7 @@ pub(super) struct Ending {
     /// The closing of the socket in which all were accepted that had found it.
     pub all_accepted: Option<u32>,
     /// What find at the end what was not recorded.
-    pub judges: Vec<Judge>,
+    pub judges: Vec<BlindSpotFinder>,
 }
 
 /// The last look at who of the job still runs.
@@ -254,7 +254,7 @@ impl Engine {
         loop {
             // Before answers: a job that gets one from a collector that stood still waits for it
             // again from then on.
-            self.show_life(sys::monotonic_ns());
+            self.beat(sys::monotonic_ns());
             self.take_messages();
             let now = sys::monotonic_ns();
             let taken = self.pass(now);
@@ -263,13 +263,13 @@ impl Engine {
             if self.is_over(now) {
                 break;
             }
-            self.rest(taken);
+            self.sleep_while_idle(taken);
         }
         self.end()
     }
 
     /// Shows the jobs' threads that the collector gets on: they wait for one that does only.
-    fn show_life(&mut self, now: u64) {
+    fn beat(&mut self, now: u64) {
         self.notice_standstill(now);
         self.parts.session.page().coarse_clock.store(self.out.clock.now(), Release);
     }
@@ -281,16 +281,16 @@ impl Engine {
 
     /// One pass over every ring, as far as that.
     pub(super) fn read_rings(&mut self, now: u64, pass: Pass) -> u64 {
-        self.show_life(now);
+        self.beat(now);
         let mut taken = 0;
         for target in self.targets.values_mut() {
             taken += target.drain(&mut self.out, now, pass);
             let request = target.modules_request();
             if request.is_some() {
                 let finds_rows = target.hooks.region.finds_rows();
-                self.parts.ahead.asks(&target.exe, finds_rows);
+                self.parts.ahead.request_tables(&target.exe, finds_rows);
             }
-            if request.is_some() || target.wants_modules() {
+            if request.is_some() || target.needs_modules() {
                 self.open.modules += 1;
                 target.modules.asked = true;
                 target.modules.open += 1;
@@ -310,7 +310,7 @@ impl Engine {
     }
 
     /// Sleeps as long as nothing seems to happen.
-    fn rest(&mut self, taken: u64) {
+    fn sleep_while_idle(&mut self, taken: u64) {
         // A busy ring is read again at once; else ever longer sleeps, cut
         // short by a thread that fills a chunk.
         if taken >= 2048 {
@@ -352,11 +352,11 @@ impl Engine {
         if now - self.timers.threads_ns >= THREADS_NS {
             self.timers.threads_ns = now;
             for target in self.targets.values_mut() {
-                target.look_after_threads(&mut self.out, now);
+                target.reap_threads(&mut self.out, now);
             }
         }
         self.assign_samples(now);
-        self.write_off(now);
+        self.finish_ended_images(now);
         if now - self.timers.cpu_time_ns >= CPU_TIME_NS {
             self.timers.cpu_time_ns = now;
             self.targets.values_mut().for_each(Target::read_cpu_time);

@@ -11,7 +11,7 @@ use crate::targets::attribution::Destination;
 use crate::targets::placing::PlacedIn;
 use crate::targets::target::{End, Target};
 use std::sync::atomic::Ordering::*;
-use tprof_trace::run::Blind;
+use tprof_trace::run::BlindSpot;
 
 /// What is lost of devices, and why.
 pub(super) const READINGS: &str = "readings of devices";
@@ -36,7 +36,7 @@ impl Engine {
             self.messages += 1;
             match event {
                 Event::Attached(attached) => self.attached(*attached),
-                Event::Joined { image, region, agent } => {
+                Event::JoinCall { image, region, agent } => {
                     if let Some(target) = self.targets.get_mut(&image) {
                         target.joined(region, agent);
                         target.switch(self.parts.session.page().recording.load(Relaxed) != 0);
@@ -79,8 +79,8 @@ impl Engine {
                     // At once: SIGKILL may be next.
                     self.write_info_now();
                 }
-                Event::Lacks(blind) => self.out.processes.losses.add_blind(blind),
-                Event::LacksAtEnd(judge) => self.ending.judges.push(judge),
+                Event::AddBlindSpot(blind) => self.out.processes.losses.add_blind(blind),
+                Event::AddBlindSpotsAtEnd(judge) => self.ending.judges.push(judge),
                 Event::StopWaiting => self.ending.finish_by_ns = Some(0),
                 Event::Finish(wait) => {
                     // What is still to come takes less than the longest sleep.
@@ -90,7 +90,7 @@ impl Engine {
                         Some(self.ending.finish_by_ns.map_or(by, |old| old.min(by)));
                     self.parts.session.eager.store(true, Release);
                     if let Some(sampler) = &self.parts.sampler {
-                        let _ = sampler.hurry();
+                        let _ = sampler.deliver_now();
                     }
                 }
             }
@@ -113,13 +113,13 @@ impl Engine {
                         target.code.interprets(interpreter);
                     }
                 }
-                Answer::Kept => {
+                Answer::Saved => {
                     self.open.keeping = self.open.keeping.saturating_sub(1);
                     self.messages += 1;
                 }
                 Answer::NoPython(process, why) => {
                     let what = "Python frames in stacks of allocations".to_owned();
-                    self.out.processes.losses.add_blind(Blind { process, what, why });
+                    self.out.processes.losses.add_blind(BlindSpot { process, what, why });
                 }
                 Answer::Symbols(file, symbols) => {
                     self.open.symbols = self.open.symbols.saturating_sub(1);
@@ -148,10 +148,10 @@ impl Engine {
         let now = sys::monotonic_ns();
         // Without a launcher there is no other source for what is to be sampled.
         match &self.parts.sampler {
-            Some(sampler) if self.parts.linger.is_some() => sampler.cover(attached.pid),
+            Some(sampler) if self.parts.linger.is_some() => sampler.watch_attached(attached.pid),
             Some(sampler) if sampler.polls() => {
                 self.parts.session.eager.store(true, Release);
-                sampler.met(attached.pid);
+                sampler.poll_attached(attached.pid);
             }
             Some(_) | None => {}
         }
@@ -178,7 +178,7 @@ impl Engine {
             if let Some(sampler) =
                 self.parts.sampler.as_ref().filter(|_| self.parts.session.eager.load(Acquire))
             {
-                let _ = sampler.hurry();
+                let _ = sampler.deliver_now();
             }
             // From here on a restarted rank gets a file of its own.
             if let Some(open) = self.out.files.open.get_mut(target.file) {

@@ -23,7 +23,7 @@ const WALK_NS_PER_GIB: u64 = 7_000_000;
 const GIB: u64 = 1 << 30;
 
 /// A live process of a rank that has several.
-pub struct Sharer {
+pub struct PssProcess {
     /// Its image.
     pub image: u64,
     /// Its pid.
@@ -33,7 +33,7 @@ pub struct Sharer {
 }
 
 /// What was read of one file's processes at one moment.
-pub struct Sizes {
+pub struct PssSizes {
     /// Index of the file.
     pub file: usize,
     /// When, ns.
@@ -43,28 +43,28 @@ pub struct Sizes {
 }
 
 /// All files' sizes.
-pub struct Round {
+pub struct PssRound {
     /// Those of each file that was asked for.
-    pub all: Vec<Sizes>,
+    pub all: Vec<PssSizes>,
     /// How long it took, ns.
     pub took_ns: u64,
 }
 
 /// Asks for rounds.
-pub struct Sizer {
-    wanted: Sender<BTreeMap<usize, Vec<Sharer>>>,
+pub struct PssReader {
+    wanted: Sender<BTreeMap<usize, Vec<PssProcess>>>,
     due_ns: u64,
     open: bool,
 }
 
-impl Sizer {
+impl PssReader {
     /// Starts the thread that reads. Its rounds go to `deliver`, which returns whether there is still
     /// takes them.
-    pub fn start(deliver: impl FnMut(Round) -> bool + Send + 'static) -> io::Result<Sizer> {
+    pub fn start(deliver: impl FnMut(PssRound) -> bool + Send + 'static) -> io::Result<PssReader> {
         let (wanted, asked) = channel();
         let thread = std::thread::Builder::new().name("tprof-sizes".to_owned());
         thread.spawn(move || serve(&asked, deliver))?;
-        Ok(Sizer { wanted, due_ns: 0, open: false })
+        Ok(PssReader { wanted, due_ns: 0, open: false })
     }
 
     /// Whether another round may be asked for.
@@ -73,7 +73,7 @@ impl Sizer {
     }
 
     /// Asks for the processes of these files, each of which has several.
-    pub fn ask(&mut self, files: BTreeMap<usize, Vec<Sharer>>) {
+    pub fn ask(&mut self, files: BTreeMap<usize, Vec<PssProcess>>) {
         self.open = self.wanted.send(files).is_ok();
     }
 
@@ -85,35 +85,38 @@ impl Sizer {
     }
 }
 
-fn serve(asked: &Receiver<BTreeMap<usize, Vec<Sharer>>>, mut deliver: impl FnMut(Round) -> bool) {
-    let mut walks = Walks { ns_per_gib: WALK_NS_PER_GIB };
+fn serve(
+    asked: &Receiver<BTreeMap<usize, Vec<PssProcess>>>,
+    mut deliver: impl FnMut(PssRound) -> bool,
+) {
+    let mut walks = WalkCost { ns_per_gib: WALK_NS_PER_GIB };
     while let Ok(files) = asked.recv() {
         let began_ns = sys::monotonic_ns();
         let all = files.into_iter().map(|(file, sharers)| {
             let sizes = walks.sizes(&sharers);
-            Sizes { file, time_ns: sys::monotonic_ns(), sizes }
+            PssSizes { file, time_ns: sys::monotonic_ns(), sizes }
         });
         let all = all.collect();
         let took_ns = sys::monotonic_ns() - began_ns;
-        if !deliver(Round { all, took_ns }) {
+        if !deliver(PssRound { all, took_ns }) {
             return;
         }
     }
 }
 
 /// What walks cost here.
-struct Walks {
+struct WalkCost {
     ns_per_gib: u64,
 }
 
-impl Walks {
-    fn sizes(&mut self, sharers: &[Sharer]) -> Result<Vec<(u64, u64)>, String> {
+impl WalkCost {
+    fn sizes(&mut self, sharers: &[PssProcess]) -> Result<Vec<(u64, u64)>, String> {
         let mut sizes = Vec::with_capacity(sharers.len());
-        let long = |sharer: &&Sharer| {
+        let long = |sharer: &&PssProcess| {
             let ns = u128::from(sharer.rss) * u128::from(self.ns_per_gib) / u128::from(GIB);
             ns > u128::from(WALK_MOST_NS)
         };
-        if let Some(Sharer { pid, .. }) = sharers.iter().find(long) {
+        if let Some(PssProcess { pid, .. }) = sharers.iter().find(long) {
             let most = Duration::from_nanos(WALK_MOST_NS);
             return Err(format!(
                 "reading it would lock the memory map of process {pid} for more than {most:?}"
@@ -173,8 +176,8 @@ mod tests {
 
     #[test]
     fn a_process_whose_walk_would_be_long_is_not_read() {
-        let mut walks = Walks { ns_per_gib: WALK_NS_PER_GIB };
-        let sharer = |rss| Sharer { image: 1, pid: std::process::id(), rss };
+        let mut walks = WalkCost { ns_per_gib: WALK_NS_PER_GIB };
+        let sharer = |rss| PssProcess { image: 1, pid: std::process::id(), rss };
         let refused = walks.sizes(&[sharer(1 << 20), sharer(64 * GIB)]).unwrap_err();
         assert!(refused.contains("more than 50ms"), "{refused}");
         assert_eq!(walks.sizes(&[sharer(1 << 20)]).unwrap().len(), 1);

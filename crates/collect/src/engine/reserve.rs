@@ -41,7 +41,7 @@ impl Reserve {
     }
 
     /// Gives up what the trace files need to end.
-    pub fn keep_for_info(&mut self, info_bytes: usize) {
+    pub fn reserve_for_info(&mut self, info_bytes: usize) {
         let bytes = room_for(info_bytes).min(self.bytes);
         if let Some(held) = self.held.take().map(File::from) {
             // Where it cannot be cut, all of it goes.
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(reserve.bytes, first, "what is held stays");
         reserve.hold(100_000, 2);
         assert!(reserve.bytes > 200_000);
-        reserve.keep_for_info(1000);
+        reserve.reserve_for_info(1000);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
         reserve.release();
     }

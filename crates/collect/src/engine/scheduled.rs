@@ -4,11 +4,11 @@ use super::inbox::Reply;
 use super::main_loop::{Engine, Recording};
 use crate::config::CaptureEnd;
 use crate::os::sys;
-use crate::targets::own_switch::{Asked, Leader};
+use crate::targets::own_switch::{ScheduleOrigin, StepSource};
 use crate::targets::target::Target;
 use std::collections::HashMap;
 use std::sync::atomic::{Ordering::SeqCst, fence};
-use tprof_trace::run::Blind;
+use tprof_trace::run::BlindSpot;
 use tprof_wire::schedule::Schedule;
 
 /// What switches processes by their steps where no option does.
@@ -20,8 +20,8 @@ pub const STEPS_AHEAD: u64 = 2;
 
 impl Recording {
     /// What sets the schedule that `tprof ctl start --steps` asked for last.
-    pub(super) fn by(&self) -> Asked {
-        Asked { command: START_STEPS, cycles_before: self.asked.saturating_sub(1) }
+    pub(super) fn by(&self) -> ScheduleOrigin {
+        ScheduleOrigin { command: START_STEPS, cycles_before: self.asked.saturating_sub(1) }
     }
 }
 
@@ -46,7 +46,7 @@ impl Engine {
         if !self.parts.config.switches_by_process() && self.recording.steps.is_none() {
             return;
         }
-        let mut leaders: HashMap<usize, Leader> = HashMap::new();
+        let mut leaders: HashMap<usize, StepSource> = HashMap::new();
         for leader in self.targets.values().filter_map(|target| target.leader()) {
             let first = leaders.entry(leader.file).or_insert(leader);
             if leader.count > first.count {
@@ -70,13 +70,13 @@ impl Engine {
             && let Some(root) = self.out.processes.root.filter(|_| !self.out.processes.root_ended)
         {
             // Where that fails, it has ended.
-            let _ = sys::ask_to_end(root);
+            let _ = sys::send_sigterm(root);
         }
     }
 
     /// States what of the schedule or the capture the job was too short for, and that the rest was
     /// not recorded.
-    pub(super) fn state_schedule(&mut self, now: u64) {
+    pub(super) fn write_schedule(&mut self, now: u64) {
         let config = &self.parts.config;
         let process = "the job".to_owned();
         let end_ns = self.out.processes.last_end_ns.unwrap_or(now);
@@ -96,9 +96,9 @@ impl Engine {
         let Some((outside, missing)) = found else { return };
         let losses = &mut self.out.processes.losses;
         if let Some((what, why)) = missing {
-            losses.add_blind(Blind { process: process.clone(), what, why });
+            losses.add_blind(BlindSpot { process: process.clone(), what, why });
         }
-        losses.add_blind(Blind { process, what: outside.0, why: outside.1 });
+        losses.add_blind(BlindSpot { process, what: outside.0, why: outside.1 });
     }
 
     /// Records steps as `tprof ctl start --steps` asks: all processes count them since they began,
@@ -165,7 +165,7 @@ impl Engine {
     pub(super) fn end_steps(&mut self) {
         if self.recording.steps.take().is_some() {
             let now = sys::monotonic_ns();
-            let by = Asked { command: "tprof ctl", ..self.recording.by() };
+            let by = ScheduleOrigin { command: "tprof ctl", ..self.recording.by() };
             for target in self.targets.values_mut() {
                 target.schedule(Schedule::COUNT, by, &mut self.out, now);
             }

@@ -1,7 +1,7 @@
 //! The contents of `run.json` while the job runs.
 
 use super::in_place;
-use super::prices::Pricer;
+use super::prices::CostEstimator;
 use crate::cpu::{CostSpread, Interruptions};
 use crate::os::sys;
 use crate::out::output::Output;
@@ -19,7 +19,7 @@ pub fn refresh(
     out: &Output,
     work: RecordedWork,
     interruptions: Option<&Interruptions>,
-    prices: &Pricer,
+    prices: &CostEstimator,
 ) {
     let Output { files, processes, .. } = out;
     let losses = &processes.losses;
@@ -59,7 +59,7 @@ pub fn has_share(cpu_ns: u64) -> bool {
 fn parts(
     work: &RecordedWork,
     interruptions: Option<&Interruptions>,
-    prices: &Pricer,
+    prices: &CostEstimator,
 ) -> Vec<OverheadPart> {
     let (hot, slow) = (prices.hot, prices.slow());
     let cold = slow.map(|slow| slow.cold);

@@ -1,8 +1,8 @@
 //! What takes longer than a drain pass may: reading a process's mappings and
 //! compiling unwind tables (one thread), resolving symbols (another).
 
-use crate::engine::ahead::Ahead;
-use crate::kept::Kept;
+use crate::engine::ahead::PrebuiltTables;
+use crate::kept::DiskCache;
 use crate::modules::{CompileJob, FileKey, LoadedModule, Mapping, ModuleCache, TableState};
 use crate::os::sys;
 use crate::python;
@@ -94,7 +94,7 @@ pub enum ModuleTask {
 /// What the workers send back.
 pub enum Answer {
     /// A worker has kept what it was to keep.
-    Kept,
+    Saved,
     /// What an image has mapped.
     Modules(MappingsRead),
     /// A question of an image was answered, with the mappings that it had before.
@@ -119,9 +119,9 @@ pub struct Workers {
 /// runs need not find again, and whether names are kept there, too.
 pub fn start(
     tables: Tables,
-    ahead: Arc<Ahead>,
+    ahead: Arc<PrebuiltTables>,
     session: Arc<SessionMemory>,
-    kept: (Option<Arc<Kept>>, bool),
+    kept: (Option<Arc<DiskCache>>, bool),
     answers: Sender<Answer>,
 ) -> std::io::Result<Workers> {
     let (modules, wanted) = channel();
@@ -138,7 +138,7 @@ pub fn start(
 fn serve_modules(
     tasks: &Receiver<ModuleTask>,
     mut tables: Tables,
-    ahead: &Ahead,
+    ahead: &PrebuiltTables,
     answers: &Sender<Answer>,
     session: &SessionMemory,
 ) {
@@ -150,7 +150,7 @@ fn serve_modules(
             ModuleTask::Look(question) => question,
             ModuleTask::Keep => {
                 keep_tables(ahead);
-                let _ = answers.send(Answer::Kept);
+                let _ = answers.send(Answer::Saved);
                 session.wake();
                 continue;
             }
@@ -183,7 +183,7 @@ fn serve_modules(
         publish(&question.region, modules, &mut cache);
         if !late
             && wants_python(&question, modules)
-            && let Some(answer) = look_for_python(&question, unloads, modules, &mut pythons)
+            && let Some(answer) = find_python(&question, unloads, modules, &mut pythons)
         {
             let _ = answers.send(answer);
         }
@@ -238,7 +238,7 @@ fn to_compile(
 }
 
 /// Once the run is over: jobs' threads wait for this thread, which must not wait for a disk.
-fn keep_tables(ahead: &Ahead) {
+fn keep_tables(ahead: &PrebuiltTables) {
     // Not while the cache is held: it is for those who begin meanwhile.
     let fresh = ahead.cache().take_fresh();
     fresh.keep();
@@ -330,7 +330,7 @@ enum PythonSearch {
 /// Whether the target takes Python's frames: with each stack, or of calls that wait for a device.
 fn wants_python(question: &ModulesWanted, modules: &[LoadedModule]) -> bool {
     let header = question.region.header();
-    let has_runtime = || modules.iter().any(|module| of_cuda(&module.path));
+    let has_runtime = || modules.iter().any(|module| is_cuda_library(&module.path));
     match header.stack_mode.load(Relaxed) {
         stack_mode::PYTHON => true,
         stack_mode::OFF => false,
@@ -339,13 +339,13 @@ fn wants_python(question: &ModulesWanted, modules: &[LoadedModule]) -> bool {
 }
 
 /// Whether a path is that of CUDA's shared runtime, which has hooks.
-fn of_cuda(path: &Path) -> bool {
+fn is_cuda_library(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"libcudart.so"))
 }
 
 /// Searches an image's interpreter, unless that is known, and sends it to the image.
 /// `unloads`: those that it recorded as unloaded before its modules were read.
-fn look_for_python(
+fn find_python(
     question: &ModulesWanted,
     unloads: u32,
     modules: &[LoadedModule],
@@ -404,7 +404,7 @@ fn answer(question: &ModulesWanted) {
 
 fn serve_symbols(
     wanted: &Receiver<SymbolsWanted>,
-    (kept, keeps_names): (Option<Arc<Kept>>, bool),
+    (kept, keeps_names): (Option<Arc<DiskCache>>, bool),
     kernel_after: Duration,
     answers: &Sender<Answer>,
     session: &SessionMemory,
@@ -449,7 +449,7 @@ fn serve_symbols(
         }
         if last {
             symbolizer.keep();
-            let _ = answers.send(Answer::Kept);
+            let _ = answers.send(Answer::Saved);
             session.wake();
         }
     }

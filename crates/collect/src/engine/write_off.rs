@@ -8,7 +8,7 @@ use crate::symbols::KERNEL;
 use crate::targets::code::Unresolved;
 use crate::targets::target::Target;
 use std::path::Path;
-use tprof_trace::run::Blind;
+use tprof_trace::run::BlindSpot;
 
 /// How long the end of a process waits to learn how it ended.
 pub(super) const STATUS_NS: u64 = 1_000_000_000;
@@ -22,7 +22,7 @@ impl Engine {
     }
 
     /// Finishes images of ended processes.
-    pub(super) fn write_off(&mut self, now: u64) {
+    pub(super) fn finish_ended_images(&mut self, now: u64) {
         let gone: Vec<u64> = self
             .targets
             .iter()
@@ -60,7 +60,7 @@ impl Engine {
             let command = self.out.processes.process(target.number).map(|row| row.command.as_str());
             let program = proc::program_of(command.unwrap_or_default());
             let library = module.path.file_name().unwrap_or_default().to_string_lossy();
-            self.out.processes.losses.add_blind(Blind {
+            self.out.processes.losses.add_blind(BlindSpot {
                 process: format!("{} {program}", target.pid),
                 what: "allocations".to_owned(),
                 why: elf::own_allocator(&library, &allocator),
@@ -71,10 +71,10 @@ impl Engine {
     /// Sends addresses that are new to the symbol worker.
     pub(super) fn ask_symbols(&mut self, target: &mut Target) {
         let (target, places) = (target.symbol_target(), target.code.drain_unnamed());
-        self.have_named(Unresolved { target, places });
+        self.request_names(Unresolved { target, places });
     }
 
-    pub(super) fn have_named(&mut self, Unresolved { target, places }: Unresolved) {
+    pub(super) fn request_names(&mut self, Unresolved { target, places }: Unresolved) {
         let (kernel, user): (Vec<_>, Vec<_>) =
             places.into_iter().partition(|(_, module, _)| module.path == Path::new(KERNEL));
         let user = SymbolsWanted::User(Unresolved { target, places: user });

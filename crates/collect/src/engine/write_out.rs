@@ -23,7 +23,7 @@ impl Engine {
     /// Takes a request: it is answered from the main loop.
     pub(super) fn write_until(&mut self, until_ns: Option<u64>, reply: Sender<Reply>) {
         let now = sys::monotonic_ns();
-        let sampled_ns = self.parts.sampler.as_ref().map_or(0, |sampler| sampler.hurry());
+        let sampled_ns = self.parts.sampler.as_ref().map_or(0, |sampler| sampler.deliver_now());
         let _ = self.parts.workers.symbols.send(SymbolsWanted::Now);
         self.idle = 0;
         self.write_requests.push(WriteRequest {
@@ -50,7 +50,7 @@ impl Engine {
             let any = |of: fn(&Target, u64) -> bool| {
                 self.targets.values().any(|target| of(target, request.until_ns))
             };
-            let is_joined = !any(Target::joins_operations);
+            let is_joined = !any(Target::needs_operations);
             if !(request.is_written && has_names && is_joined || is_late) {
                 self.write_requests.push(request);
                 continue;
@@ -60,7 +60,7 @@ impl Engine {
                 (self.open.modules == 0, "mappings of code"),
                 (self.open.symbols == 0, "names of functions"),
                 (is_joined, "NCCL operations of the last moments"),
-                (!any(Target::matches_memory), "changes of device memory of the last seconds"),
+                (!any(Target::needs_memory), "changes of device memory of the last seconds"),
             ];
             let missing: Vec<&str> = came
                 .into_iter()
@@ -79,7 +79,7 @@ impl Engine {
                 break;
             }
         }
-        self.targets.values_mut().for_each(Target::hasten);
+        self.targets.values_mut().for_each(Target::write_all_next);
         self.read_rings(now, Pass::Partial);
         self.assign_samples(now);
         self.flush_all(now, settled_ns);

@@ -15,7 +15,7 @@ const EARLY_MOST: usize = 1 << 16;
 
 /// A range that has begun.
 #[derive(Clone, Copy)]
-struct Open {
+struct OpenRange {
     range: Range,
     thread: ThreadIndex,
     start_ns: u64,
@@ -23,7 +23,7 @@ struct Open {
 
 /// What becomes of an event once its names are known.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Becomes {
+enum RowKind {
     /// A range of one thread.
     Nested,
     /// A range that any thread may end.
@@ -36,10 +36,10 @@ enum Becomes {
 
 /// A range that is over, or an instant; its name may not have come yet.
 #[derive(Clone, Copy)]
-struct Over {
-    open: Open,
+struct FinishedRange {
+    open: OpenRange,
     end_ns: u64,
-    becomes: Becomes,
+    becomes: RowKind,
 }
 
 /// What could not be recorded, by reason.
@@ -56,20 +56,20 @@ pub struct Unrecorded {
 }
 
 /// A thread and a domain.
-type Whose = (ThreadIndex, u32);
+type RangeOwner = (ThreadIndex, u32);
 
 /// Open ranges, innermost last, by thread and domain. The list that was asked for last is at
 /// hand: a thread that is quick about its ranges has one domain.
 #[derive(Default)]
 struct Stacks {
-    places: HashMap<Whose, usize>,
-    lists: Vec<Vec<Open>>,
-    last: Option<(Whose, usize)>,
+    places: HashMap<RangeOwner, usize>,
+    lists: Vec<Vec<OpenRange>>,
+    last: Option<(RangeOwner, usize)>,
 }
 
 impl Stacks {
     /// The list; none if nothing was ever pushed there.
-    fn find(&mut self, whose: Whose) -> Option<&mut Vec<Open>> {
+    fn find(&mut self, whose: RangeOwner) -> Option<&mut Vec<OpenRange>> {
         let at = match self.last {
             Some((last, at)) if last == whose => at,
             _ => {
@@ -81,7 +81,7 @@ impl Stacks {
         self.lists.get_mut(at)
     }
 
-    fn push(&mut self, whose: Whose, open: Open) {
+    fn push(&mut self, whose: RangeOwner, open: OpenRange) {
         match self.find(whose) {
             Some(list) => list.push(open),
             None => {
@@ -97,11 +97,11 @@ impl Stacks {
 pub struct Ranges {
     stacks: Stacks,
     /// By id: those that any thread may end.
-    free: HashMap<u64, Open>,
+    free: HashMap<u64, OpenRange>,
     /// By id, when: ends in another thread's ring that came before the beginning, and
     /// those of what began while recording was off.
     early: HashMap<u64, u64>,
-    over: Vec<Over>,
+    over: Vec<FinishedRange>,
     /// Of these, how many came since they were last turned into rows.
     fresh: usize,
     open: usize,
@@ -112,8 +112,8 @@ impl Ranges {
     /// Takes an event of a thread. An end without a beginning is none: what it ends
     /// began while recording was off.
     pub fn take(&mut self, kind: ExtKind, range: &Range, thread: ThreadIndex, time_ns: u64) {
-        let open = Open { range: *range, thread, start_ns: time_ns };
-        let instant = |becomes| Over { open, end_ns: time_ns, becomes };
+        let open = OpenRange { range: *range, thread, start_ns: time_ns };
+        let instant = |becomes| FinishedRange { open, end_ns: time_ns, becomes };
         match kind {
             ExtKind::RangePush if self.open < OPEN_MOST => {
                 self.unwind(thread, range, true);
@@ -124,13 +124,13 @@ impl Ranges {
                 self.unwind(thread, range, false);
                 let stack = self.stacks.find((thread, range.domain));
                 let found = stack.and_then(|stack| stack.pop_if(|top| top.range.id == range.id));
-                self.end(found, time_ns, Becomes::Nested);
+                self.end(found, time_ns, RowKind::Nested);
             }
             ExtKind::RangeStart if self.open < OPEN_MOST => {
                 // An earlier end is that of a range with the same id: of NVTX none has, of ITT many.
                 let end = self.early.remove(&range.id).filter(|end_ns| *end_ns >= time_ns);
                 if let Some(end_ns) = end {
-                    self.push_over(Over { open, end_ns, becomes: Becomes::Free });
+                    self.push_over(FinishedRange { open, end_ns, becomes: RowKind::Free });
                 } else if self.free.insert(range.id, open).is_none() {
                     self.open += 1;
                 } else {
@@ -142,7 +142,7 @@ impl Ranges {
                 Some(open) if open.start_ns > time_ns => {}
                 Some(_) => {
                     let open = self.free.remove(&range.id);
-                    self.end(open, time_ns, Becomes::Free);
+                    self.end(open, time_ns, RowKind::Free);
                 }
                 None => {
                     if self.early.len() >= EARLY_MOST {
@@ -152,8 +152,8 @@ impl Ranges {
                 }
             },
             ExtKind::RangePush | ExtKind::RangeStart => self.endless += 1,
-            ExtKind::RangeMark => self.push_over(instant(Becomes::Mark)),
-            ExtKind::RangeThread => self.push_over(instant(Becomes::ThreadName)),
+            ExtKind::RangeMark => self.push_over(instant(RowKind::Mark)),
+            ExtKind::RangeThread => self.push_over(instant(RowKind::ThreadName)),
             _ => {}
         }
     }
@@ -165,21 +165,22 @@ impl Ranges {
             return;
         }
         let Some(stack) = self.stacks.find((thread, range.domain)) else { return };
-        let deeper = |top: &mut Open| top.range.id > range.id || push && top.range.id == range.id;
+        let deeper =
+            |top: &mut OpenRange| top.range.id > range.id || push && top.range.id == range.id;
         while stack.pop_if(deeper).is_some() {
             self.open -= 1;
             self.endless += 1;
         }
     }
 
-    fn end(&mut self, found: Option<Open>, end_ns: u64, becomes: Becomes) {
+    fn end(&mut self, found: Option<OpenRange>, end_ns: u64, becomes: RowKind) {
         if let Some(open) = found {
             self.open -= 1;
-            self.push_over(Over { open, end_ns, becomes });
+            self.push_over(FinishedRange { open, end_ns, becomes });
         }
     }
 
-    fn push_over(&mut self, over: Over) {
+    fn push_over(&mut self, over: FinishedRange) {
         self.fresh += 1;
         self.over.push(over);
     }
@@ -201,25 +202,25 @@ impl Ranges {
     ) {
         self.fresh = 0;
         self.over.retain(|over| {
-            let Over { open, end_ns, becomes } = *over;
+            let FinishedRange { open, end_ns, becomes } = *over;
             let range = &open.range;
             let names = (texts.plain(range.name, writer), texts.plain(range.domain, writer));
             let (Some(text), Some(domain)) = names else { return true };
             match becomes {
-                Becomes::ThreadName => {
+                RowKind::ThreadName => {
                     let thread = u32::try_from(range.id).ok().and_then(|tid| threads.get(&tid));
                     let Some(thread) = thread else { return true };
                     writer.thread_name(*thread, open.start_ns, text);
                 }
-                Becomes::Mark => writer.mark(Mark {
+                RowKind::Mark => writer.mark(Mark {
                     time_ns: open.start_ns,
                     process: Some(process),
                     name: text,
                     kind: MarkKind::Mark,
                 }),
-                Becomes::Nested | Becomes::Free => {
+                RowKind::Nested | RowKind::Free => {
                     let category = texts.text(range.category_name).map(str::to_owned);
-                    let args = arguments(range, category, becomes == Becomes::Free, writer);
+                    let args = arguments(range, category, becomes == RowKind::Free, writer);
                     spans.push(Span {
                         start_ns: open.start_ns,
                         duration_ns: end_ns.saturating_sub(open.start_ns),
@@ -244,15 +245,15 @@ impl Ranges {
             Unrecorded { endless: std::mem::take(&mut self.endless), ..Unrecorded::default() };
         for over in self.over.drain(..) {
             match over.becomes {
-                Becomes::ThreadName => unrecorded.unknown_threads += 1,
+                RowKind::ThreadName => unrecorded.unknown_threads += 1,
                 _ => unrecorded.nameless += 1,
             }
         }
-        let close = |becomes| move |open| Over { open, end_ns, becomes };
+        let close = |becomes| move |open| FinishedRange { open, end_ns, becomes };
         let stacks = std::mem::take(&mut self.stacks).lists.into_iter().flatten();
-        self.over.extend(stacks.map(close(Becomes::Nested)));
+        self.over.extend(stacks.map(close(RowKind::Nested)));
         let free = std::mem::take(&mut self.free).into_values();
-        self.over.extend(free.map(close(Becomes::Free)));
+        self.over.extend(free.map(close(RowKind::Free)));
         unrecorded.cut = self.over.len() as u64;
         self.open = 0;
         unrecorded

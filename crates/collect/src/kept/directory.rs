@@ -30,12 +30,12 @@ const BEGUN: &str = ".new-";
 
 /// What was read of a kept file.
 #[derive(Debug)]
-pub struct KeptContent {
+pub struct CachedContent {
     file: Vec<u8>,
     content: Range<usize>,
 }
 
-impl Deref for KeptContent {
+impl Deref for CachedContent {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         &self.file[self.content.clone()]
@@ -44,7 +44,7 @@ impl Deref for KeptContent {
 
 /// Where tables and symbols are kept between runs.
 #[derive(Debug)]
-pub struct Kept {
+pub struct DiskCache {
     path: PathBuf,
     most_bytes: u64,
     program: Option<String>,
@@ -53,19 +53,19 @@ pub struct Kept {
     written: AtomicU64,
 }
 
-impl Kept {
+impl DiskCache {
     /// A directory, which need not exist: it is made when something is written.
-    pub fn new(path: PathBuf) -> Kept {
-        Kept::bounded(path, MOST_BYTES)
+    pub fn new(path: PathBuf) -> DiskCache {
+        DiskCache::bounded(path, MOST_BYTES)
     }
 
-    fn bounded(path: PathBuf, most_bytes: u64) -> Kept {
+    fn bounded(path: PathBuf, most_bytes: u64) -> DiskCache {
         let (opened, written) = (OnceLock::new(), AtomicU64::new(0));
-        Kept { path, most_bytes, program: this_program(), opened, written }
+        DiskCache { path, most_bytes, program: this_program(), opened, written }
     }
 
     /// What is kept of a library; `None` if nothing is, or nothing that is to be trusted.
-    pub(crate) fn read(&self, key: &LibraryKey, kind: FileKind) -> Option<KeptContent> {
+    pub(crate) fn read(&self, key: &LibraryKey, kind: FileKind) -> Option<CachedContent> {
         let directory = self.directory(false)?;
         let text = key.text(kind, self.program.as_ref()?);
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
@@ -81,7 +81,7 @@ impl Kept {
         if meta.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > A_DAY)) {
             let _ = file.set_modified(SystemTime::now());
         }
-        Some(KeptContent { file: bytes, content })
+        Some(CachedContent { file: bytes, content })
     }
 
     /// Keeps something of a library in place of what was kept. Failures leave things as they were.
@@ -203,7 +203,7 @@ mod tests {
     fn the_oldest_files_go_and_what_is_read_stays() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("tables");
-        let kept = Kept::bounded(path.clone(), 3 * 8192);
+        let kept = DiskCache::bounded(path.clone(), 3 * 8192);
         let key = own_key();
         let content = vec![7; 8000];
         kept.write(&key, FileKind::Rows, &[&content]);
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn what_is_larger_than_the_bound_is_not_kept() {
         let scratch = tempfile::tempdir().unwrap();
-        let kept = Kept::bounded(scratch.path().join("tables"), 8192);
+        let kept = DiskCache::bounded(scratch.path().join("tables"), 8192);
         kept.write(&own_key(), FileKind::Rows, &[&[1; 8192]]);
         assert!(kept.read(&own_key(), FileKind::Rows).is_none());
         assert!(!scratch.path().join("tables").exists());
@@ -236,11 +236,11 @@ mod tests {
     fn a_directory_of_another_user_is_refused() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("tables");
-        let kept = Kept::new(path.clone());
+        let kept = DiskCache::new(path.clone());
         kept.write(&own_key(), FileKind::Rows, &[b"content"]);
         // Only root gives a directory away; for others root's own is another user's.
         let is_given = std::os::unix::fs::chown(&path, Some(12345), None).is_ok();
-        let kept = Kept::new(if is_given { path } else { "/usr".into() });
+        let kept = DiskCache::new(if is_given { path } else { "/usr".into() });
         assert!(kept.read(&own_key(), FileKind::Rows).is_none());
     }
 }

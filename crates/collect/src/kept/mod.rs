@@ -16,9 +16,9 @@ mod file;
 mod key;
 mod rows;
 
-pub use directory::{Kept, KeptContent};
+pub use directory::{CachedContent, DiskCache};
 pub use key::{FileKind, LibraryKey};
-pub use rows::{KeptRows, RowSpan, SpanRows};
+pub use rows::{CachedRows, RowSpan, SpanRows};
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests;

@@ -1,7 +1,7 @@
 //! Unwind tables of one file, as they are kept: of all of it, or of the parts that stacks met.
 
-use super::directory::KeptContent;
-use super::{FileKind, Kept, LibraryKey};
+use super::directory::CachedContent;
+use super::{DiskCache, FileKind, LibraryKey};
 use crate::elf::{u32_at, u64_at};
 use std::ops::Range;
 use tprof_wire::unwind::{TableHeader, table_bytes};
@@ -29,17 +29,17 @@ pub type SpanRows = (RowSpan, Vec<u8>);
 
 /// The tables of one file.
 #[derive(Debug, Default)]
-pub struct KeptRows {
-    content: Option<KeptContent>,
+pub struct CachedRows {
+    content: Option<CachedContent>,
     tables: Vec<(RowSpan, Range<usize>)>,
 }
 
-impl KeptRows {
+impl CachedRows {
     /// Those that are kept of a file; none if there are none.
-    pub fn read(kept: &Kept, key: &LibraryKey) -> KeptRows {
+    pub fn read(kept: &DiskCache, key: &LibraryKey) -> CachedRows {
         let content = kept.read(key, FileKind::Rows);
         let tables = content.as_deref().and_then(tables_in);
-        KeptRows { content, tables: tables.unwrap_or_default() }
+        CachedRows { content, tables: tables.unwrap_or_default() }
     }
 
     /// The tables, each with the part that it is of.
@@ -49,8 +49,8 @@ impl KeptRows {
     }
 
     /// Keeps tables of a file beside those that are kept already.
-    pub fn add(kept: &Kept, key: &LibraryKey, fresh: &[SpanRows]) {
-        let before = KeptRows::read(kept, key);
+    pub fn add(kept: &DiskCache, key: &LibraryKey, fresh: &[SpanRows]) {
+        let before = CachedRows::read(kept, key);
         let is_fresh = |span: &RowSpan| fresh.iter().any(|(other, _)| other == span);
         let old = before.tables().filter(|(span, _)| !is_fresh(span));
         let new = fresh.iter().map(|(span, bytes)| (*span, bytes.as_slice()));

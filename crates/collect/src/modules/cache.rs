@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::files::{Candidate, address_of, candidates, reopen};
 use crate::elf::{Elf, FileId, Segment, VDSO, own_vdso};
-use crate::kept::{Kept, KeptRows, LibraryKey, RowSpan, SpanRows};
+use crate::kept::{CachedRows, DiskCache, LibraryKey, RowSpan, SpanRows};
 use crate::os::maps::{Mapping, read_code_maps};
 use crate::symbols::ModuleFile;
 use crate::unwind_table::{self, ModulePart};
@@ -167,7 +167,7 @@ impl Fresh {
 /// Compiled tables on their way to where they are kept.
 #[derive(Debug)]
 pub struct FreshRows {
-    kept: Option<Arc<Kept>>,
+    kept: Option<Arc<DiskCache>>,
     tables: HashMap<Arc<LibraryKey>, Vec<SpanRows>>,
 }
 
@@ -175,7 +175,7 @@ impl FreshRows {
     /// Writes them.
     pub fn keep(self) {
         let Some(kept) = self.kept else { return };
-        self.tables.iter().for_each(|(key, tables)| KeptRows::add(&kept, key, tables));
+        self.tables.iter().for_each(|(key, tables)| CachedRows::add(&kept, key, tables));
     }
 }
 
@@ -240,7 +240,7 @@ const _: () = {
 #[derive(Debug, Default)]
 pub struct ModuleCache {
     /// Where tables are kept between runs, if they are.
-    kept: Option<Arc<Kept>>,
+    kept: Option<Arc<DiskCache>>,
     /// Whether tables that are made are kept. A process that finds rows without a table needs none:
     /// to compile a part takes 0.4 ms, to read what is kept of PyTorch 17, in which all who ask wait.
     keeps_rows: bool,
@@ -262,7 +262,7 @@ impl ModuleCache {
     }
 
     /// An empty cache that takes tables of earlier runs.
-    pub fn with_kept(kept: Option<Arc<Kept>>) -> ModuleCache {
+    pub fn with_kept(kept: Option<Arc<DiskCache>>) -> ModuleCache {
         ModuleCache { kept, ..ModuleCache::default() }
     }
 
@@ -429,7 +429,7 @@ impl ModuleCache {
         for file in std::mem::take(&mut self.unread) {
             let key = &self.entries[file.0 as usize].kept_as;
             let (Some(kept), Some(key)) = (&self.kept, key) else { continue };
-            let rows = KeptRows::read(kept, key);
+            let rows = CachedRows::read(kept, key);
             let parts = &self.entries[file.0 as usize].parts;
             let files: Vec<_> = match parts.is_empty() {
                 true => vec![file],

@@ -20,4 +20,4 @@ pub use cache::{
     CompileJob, Compiled, FileKey, FreshRows, LoadedModule, ModuleCache, TableId, TableState,
     TableStore,
 };
-pub use spaces::{MetModule, Spaces};
+pub use spaces::{AddressSpaces, ModuleLoad};

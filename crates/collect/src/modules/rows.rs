@@ -21,7 +21,7 @@ pub struct ModuleRows {
     index: Index,
     /// Compiled descriptions, by place in the index.
     functions: HashMap<usize, UnwindTable>,
-    descriptions: Descriptions,
+    descriptions: FrameDescriptions,
 }
 
 enum Index {
@@ -38,7 +38,12 @@ impl ModuleRows {
             Some(entries) => Index::Sorted(entries),
             None => Index::Whole(unwind_table::compile_elf(&elf).unwrap_or_default()),
         };
-        ModuleRows { elf, index, functions: HashMap::new(), descriptions: Descriptions::default() }
+        ModuleRows {
+            elf,
+            index,
+            functions: HashMap::new(),
+            descriptions: FrameDescriptions::default(),
+        }
     }
 
     /// The row for an ELF address.
@@ -74,13 +79,13 @@ fn sorted(elf: &Elf) -> Option<Vec<(u64, u64)>> {
 }
 
 #[derive(Default)]
-struct Descriptions {
+struct FrameDescriptions {
     window: Window,
     /// What descriptions refer to, by its address: a compiler's many functions have few of them.
     shared: HashMap<u64, Vec<u8>>,
 }
 
-impl Descriptions {
+impl FrameDescriptions {
     /// Compiles one: a section of its own is made of it and of the entry that it refers to.
     fn compile(&mut self, elf: &Elf, address: u64) -> Option<UnwindTable> {
         let mut description = self.window.entry(elf, address)?;

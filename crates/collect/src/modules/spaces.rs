@@ -42,7 +42,7 @@ enum RegionState {
 
 /// The code of one process.
 #[derive(Clone, Debug, Default)]
-struct Space {
+struct AddressSpace {
     /// Sorted by address, without overlaps. Shared with forked children until
     /// one of them changes.
     regions: Arc<Vec<CodeRegion>>,
@@ -55,7 +55,7 @@ struct Space {
 
 /// A module that a sample lay in, for the writer of the trace.
 #[derive(Clone, Debug)]
-pub struct MetModule {
+pub struct ModuleLoad {
     /// Its process.
     pub pid: u32,
     /// When it was mapped.
@@ -66,17 +66,17 @@ pub struct MetModule {
 
 /// All processes.
 #[derive(Default)]
-pub struct Spaces {
-    of: FxHashMap<u32, Space>,
+pub struct AddressSpaces {
+    of: FxHashMap<u32, AddressSpace>,
     cache: ModuleCache,
     rows: Vec<Option<ModuleRows>>,
     by_file: HashMap<FileId, usize>,
     memo: FxHashMap<(usize, u64), Row>,
     /// Modules met since they were last asked for.
-    pub met: Vec<MetModule>,
+    pub met: Vec<ModuleLoad>,
 }
 
-impl Spaces {
+impl AddressSpaces {
     /// Whether a process is known.
     pub fn knows(&self, pid: u32) -> bool {
         self.of.contains_key(&pid)
@@ -84,7 +84,7 @@ impl Spaces {
 
     /// Reads the mappings of a process that was running before.
     pub fn read(&mut self, pid: u32, time_ns: u64) {
-        let mut space = Space::default();
+        let mut space = AddressSpace::default();
         for mapping in read_code_maps(pid).unwrap_or_default() {
             insert(&mut space, mapping, time_ns);
         }
@@ -112,13 +112,14 @@ impl Spaces {
     /// A process forked.
     pub fn forked(&mut self, pid: u32, parent: u32) {
         let regions = self.of.get(&parent).map(|space| Arc::clone(&space.regions));
-        let space = Space { regions: regions.unwrap_or_default(), ..Space::default() };
+        let space =
+            AddressSpace { regions: regions.unwrap_or_default(), ..AddressSpace::default() };
         self.of.insert(pid, space);
     }
 
     /// A process runs another program.
     pub fn replaced(&mut self, pid: u32) {
-        self.of.insert(pid, Space::default());
+        self.of.insert(pid, AddressSpace::default());
     }
 
     /// A process is gone.
@@ -145,7 +146,7 @@ impl Spaces {
             RegionState::Seen { module, rows } => (Arc::clone(module), *rows),
             RegionState::Unseen(time_ns) => {
                 let (mapping, time_ns) = (Arc::clone(&space.regions[at].mapping), *time_ns);
-                let (module, rows) = self.look_at(pid, &mapping);
+                let (module, rows) = self.find_file(pid, &mapping);
                 let module = Arc::new((time_ns, module));
                 let space = self.of.get_mut(&pid)?;
                 Arc::make_mut(&mut space.regions)[at].state =
@@ -156,7 +157,7 @@ impl Spaces {
         let (time_ns, module) = &*module;
         let space = self.of.get_mut(&pid)?;
         if rows.is_some() && space.reported.insert(module.start) {
-            self.met.push(MetModule { pid, time_ns: *time_ns, module: module.clone() });
+            self.met.push(ModuleLoad { pid, time_ns: *time_ns, module: module.clone() });
         }
         let bias = module.bias;
         let rows = rows?;
@@ -207,7 +208,7 @@ impl Spaces {
     }
 
     /// Finds the file behind a mapping, and where its rows are.
-    fn look_at(&mut self, pid: u32, mapping: &Mapping) -> (LoadedModule, Option<usize>) {
+    fn find_file(&mut self, pid: u32, mapping: &Mapping) -> (LoadedModule, Option<usize>) {
         let vdso = mapping.path == Path::new(VDSO);
         let module = self.cache.identify(pid, mapping.clone());
         let Some(identity) = module.identity.filter(|_| mapping.inode != 0 || vdso) else {
@@ -232,7 +233,7 @@ impl Spaces {
 }
 
 /// Puts a mapping in force; what lay there before is gone.
-fn insert(space: &mut Space, mapping: Mapping, time_ns: u64) {
+fn insert(space: &mut AddressSpace, mapping: Mapping, time_ns: u64) {
     let (start, end) = (mapping.start, mapping.end);
     space.reported.remove(&start);
     space.known.clear();

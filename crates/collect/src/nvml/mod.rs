@@ -73,7 +73,7 @@ impl Drop for Sampler {
 }
 
 /// A device and what it does not report.
-struct Known {
+struct KnownDevice {
     index: u32,
     device: Device,
     uuid: String,
@@ -114,7 +114,7 @@ fn sample(every: Duration, stop: &AtomicBool, send: &dyn Fn(NvmlMessage)) {
     }
 }
 
-fn devices(library: &Library) -> Result<Vec<Known>, String> {
+fn devices(library: &Library) -> Result<Vec<KnownDevice>, String> {
     let mut known = Vec::new();
     for index in 0..library.devices()? {
         // One that is not this user's to see is passed over by its number.
@@ -138,13 +138,13 @@ fn devices(library: &Library) -> Result<Vec<Known>, String> {
         );
         let highest = library.highest_clock(device, CLOCK_SM);
         fact("highest_sm_clock_hz", highest.map(|mhz| (u64::from(mhz) * 1_000_000).into()));
-        known.push(Known { index, device, uuid, facts, missing: BTreeMap::new() });
+        known.push(KnownDevice { index, device, uuid, facts, missing: BTreeMap::new() });
     }
     Ok(known)
 }
 
-fn facts(every: Duration, driver: &str, devices: &[Known]) -> Value {
-    let of_device = |device: &Known| {
+fn facts(every: Duration, driver: &str, devices: &[KnownDevice]) -> Value {
+    let of_device = |device: &KnownDevice| {
         let mut facts = device.facts.clone();
         facts.insert("index".to_owned(), device.index.into());
         facts.insert("uuid".to_owned(), device.uuid.as_str().into());

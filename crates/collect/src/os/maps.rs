@@ -40,7 +40,7 @@ pub fn read_maps(pid: u32) -> io::Result<Vec<Mapping>> {
 
 /// Reads the mappings of its own from which a process may run code.
 pub fn read_code_maps(pid: u32) -> io::Result<Vec<Mapping>> {
-    match ask_for_code(pid) {
+    match query_code_maps(pid) {
         // It has none any more: as an empty file.
         Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(Vec::new()),
         // An older kernel, or a filter that refuses what it does not know.
@@ -57,7 +57,7 @@ fn code_of(text: &[u8]) -> Vec<Mapping> {
 }
 
 /// The same, mapping by mapping.
-fn ask_for_code(pid: u32) -> io::Result<Vec<Mapping>> {
+fn query_code_maps(pid: u32) -> io::Result<Vec<Mapping>> {
     let file = File::open(format!("/proc/{pid}/maps"))?;
     let mut name = [0; libc::PATH_MAX as usize];
     let mut mappings = Vec::new();
@@ -65,7 +65,7 @@ fn ask_for_code(pid: u32) -> io::Result<Vec<Mapping>> {
     while let Some(found) = sys::code_mapping_from(&file, from, &mut name)? {
         from = found.end;
         let path = &name[..(found.name_len as usize).saturating_sub(1).min(name.len())];
-        let (path, deleted) = without_mark(path, found.inode);
+        let (path, deleted) = strip_deleted_mark(path, found.inode);
         mappings.push(Mapping {
             start: found.start,
             end: found.end,
@@ -81,7 +81,7 @@ fn ask_for_code(pid: u32) -> io::Result<Vec<Mapping>> {
 }
 
 /// A path without the kernel's mark of a file that was removed, and whether it had that.
-fn without_mark(path: &[u8], inode: u64) -> (&[u8], bool) {
+fn strip_deleted_mark(path: &[u8], inode: u64) -> (&[u8], bool) {
     match path.strip_suffix(b" (deleted)") {
         Some(path) if inode != 0 => (path, true),
         _ => (path, false),
@@ -133,7 +133,7 @@ fn parse_line(line: &[u8], keep: impl Fn(bool) -> bool) -> Option<Mapping> {
     let inode = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
     // The kernel pads to a column, then writes the path as it is.
     let path = rest[digits..].trim_ascii_start();
-    let (path, deleted) = without_mark(path, inode);
+    let (path, deleted) = strip_deleted_mark(path, inode);
     let path = PathBuf::from(OsString::from_vec(unescape(path)));
     let dev = major << 32 | (minor & 0xffff_ffff);
     (start < end).then_some(Mapping { start, end, offset, dev, inode, path, exec, deleted })

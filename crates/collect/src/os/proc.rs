@@ -193,11 +193,11 @@ fn transferred_in(text: &str) -> Option<Transferred> {
 
 /// Words of a process's command line; none of a zombie or a thread of the kernel.
 pub fn words_of(pid: u32) -> Vec<String> {
-    words_in(&read(&format!("/proc/{pid}/cmdline")))
+    split_arguments(&read(&format!("/proc/{pid}/cmdline")))
 }
 
 /// Words of a command line as /proc has it: each with its NUL.
-pub fn words_in(text: &[u8]) -> Vec<String> {
+pub fn split_arguments(text: &[u8]) -> Vec<String> {
     let Some(text) = Some(text.strip_suffix(b"\0").unwrap_or(text)).filter(|t| !t.is_empty())
     else {
         return Vec::new();

@@ -29,7 +29,7 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 /// Asks a process to end, with SIGTERM.
-pub fn ask_to_end(pid: u32) -> io::Result<()> {
+pub fn send_sigterm(pid: u32) -> io::Result<()> {
     Ok(nix::sys::signal::kill(Pid::from_raw(pid.cast_signed()), nix::sys::signal::Signal::SIGTERM)?)
 }
 
@@ -64,16 +64,16 @@ pub fn pidfd(pid: u32) -> io::Result<OwnedFd> {
 pub fn exit_status(pidfd: &OwnedFd) -> Option<i32> {
     #[repr(C)]
     #[derive(Default)]
-    struct Info {
+    struct PidfdInfo {
         mask: u64,
         cgroup: u64,
         ids: [u32; 11],
         exit_code: i32,
     }
-    const _: () = assert!(size_of::<Info>() == 64);
+    const _: () = assert!(size_of::<PidfdInfo>() == 64);
     const EXIT: u64 = 1 << 3;
-    const GET_INFO: u32 = 0xc000_ff0b | (size_of::<Info>() as u32) << 16;
-    let mut info = Info { mask: EXIT, ..Info::default() };
+    const GET_INFO: u32 = 0xc000_ff0b | (size_of::<PidfdInfo>() as u32) << 16;
+    let mut info = PidfdInfo { mask: EXIT, ..PidfdInfo::default() };
     // SAFETY: the ioctl carries the struct's size and writes no more than that.
     let result = unsafe { libc::ioctl(pidfd.as_raw_fd(), GET_INFO as libc::Ioctl, &raw mut info) };
     (result == 0 && info.mask & EXIT != 0).then_some(info.exit_code)

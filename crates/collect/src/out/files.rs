@@ -22,7 +22,7 @@ const RETRY_NS: u64 = 1_000_000_000;
 
 /// What a file holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Holds {
+pub enum FileOwner {
     /// Processes that named no rank: rank 0 until a rank shows up, then a launcher.
     Unranked,
     /// A rank.
@@ -36,7 +36,7 @@ pub struct OpenFile {
     /// Its writer.
     pub writer: TraceWriter,
     /// What it holds.
-    pub holds: Holds,
+    pub holds: FileOwner,
     /// Processes in it so far.
     pub processes: u32,
     /// Threads in it so far.
@@ -76,7 +76,7 @@ struct LastReading {
 
 impl OpenFile {
     /// A file without processes yet.
-    pub fn new(writer: TraceWriter, holds: Holds, path: PathBuf) -> OpenFile {
+    pub fn new(writer: TraceWriter, holds: FileOwner, path: PathBuf) -> OpenFile {
         OpenFile {
             writer,
             holds,
@@ -100,8 +100,8 @@ impl OpenFile {
     /// The rank that it holds.
     pub fn rank(&self) -> Option<u32> {
         match self.holds {
-            Holds::Rank(rank) => Some(rank.number),
-            Holds::Unranked | Holds::Launcher => None,
+            FileOwner::Rank(rank) => Some(rank.number),
+            FileOwner::Unranked | FileOwner::Launcher => None,
         }
     }
 
@@ -134,7 +134,7 @@ impl OpenFile {
     }
 
     /// Writes a fact about the whole file: key, and value as JSON.
-    pub fn fact(&mut self, key: &str, value: &str) {
+    pub fn write_property(&mut self, key: &str, value: &str) {
         let (key, value) = (self.writer.name(key), self.writer.name(value));
         self.writer.property(Property { key, value });
     }
@@ -142,14 +142,14 @@ impl OpenFile {
     /// Writes size and time of a file of Python's code, the first time that it is named.
     pub fn python_source(&mut self, path: &str, pid: u32) {
         if let Some((key, value)) = self.sources.of_python(path, pid) {
-            self.fact(&key, &value);
+            self.write_property(&key, &value);
         }
     }
 
     /// The same of a file that a module was compiled from.
     pub fn module_source(&mut self, path: &str, module: &ModuleFile) {
         if let Some((key, value)) = self.sources.of_module(path, module) {
-            self.fact(&key, &value);
+            self.write_property(&key, &value);
         }
     }
 
@@ -222,29 +222,29 @@ impl Files {
     /// Opens a file under the first name that is free.
     fn create(
         &mut self,
-        holds: Holds,
+        holds: FileOwner,
         names: &mut dyn Iterator<Item = String>,
     ) -> Result<usize, CollectError> {
         let mut last = None;
         for name in names.take(10_000) {
             let path = self.directory.join(name);
             let header = TraceHeader {
-                rank: if let Holds::Rank(rank) = holds { Some(rank.number) } else { None },
-                provisional: holds == Holds::Unranked,
-                instance: if let Holds::Rank(rank) = holds { rank.restarts } else { 0 },
+                rank: if let FileOwner::Rank(rank) = holds { Some(rank.number) } else { None },
+                provisional: holds == FileOwner::Unranked,
+                instance: if let FileOwner::Rank(rank) = holds { rank.restarts } else { 0 },
                 ..self.header.clone()
             };
             match TraceWriter::create(&path, &header) {
                 Ok(writer) => {
-                    return Ok(self.opened(writer, holds, path));
+                    return Ok(self.register(writer, holds, path));
                 }
                 Err(e) if exists(&path) => {
-                    self.make_way(&path, &holds);
+                    self.rename_launcher_file(&path, &holds);
                     // The name may be free now.
                     if !exists(&path)
                         && let Ok(writer) = TraceWriter::create(&path, &header)
                     {
-                        return Ok(self.opened(writer, holds, path));
+                        return Ok(self.register(writer, holds, path));
                     }
                     last = Some(e);
                 }
@@ -258,10 +258,10 @@ impl Files {
     }
 
     /// Takes an opened file in; its index.
-    fn opened(&mut self, writer: TraceWriter, holds: Holds, path: PathBuf) -> usize {
+    fn register(&mut self, writer: TraceWriter, holds: FileOwner, path: PathBuf) -> usize {
         let mut open = OpenFile::new(writer, holds, path);
         for (key, value) in &self.facts {
-            open.fact(key, value);
+            open.write_property(key, value);
         }
         self.open.push(open);
         self.open.len() - 1
@@ -269,8 +269,8 @@ impl Files {
 
     /// A rank's name may be held by a collector on another host that opened it
     /// before any rank was known: that one is a launcher.
-    fn make_way(&self, path: &Path, holds: &Holds) {
-        if !matches!(holds, Holds::Rank(Rank { number: 0, .. })) {
+    fn rename_launcher_file(&self, path: &Path, holds: &FileOwner) {
+        if !matches!(holds, FileOwner::Rank(Rank { number: 0, .. })) {
             return;
         }
         let Ok(file) = TraceFile::open(path) else { return };
@@ -287,7 +287,7 @@ impl Files {
     /// The file of processes without a rank, opened when first needed. Each of thousands of
     /// samples may need it: one that cannot be made is tried again a second later.
     pub fn unranked(&mut self) -> Result<usize, CollectError> {
-        let wanted = if self.ranked { Holds::Launcher } else { Holds::Unranked };
+        let wanted = if self.ranked { FileOwner::Launcher } else { FileOwner::Unranked };
         if let Some(at) = self.open.iter().position(|f| f.holds == wanted) {
             return Ok(at);
         }
@@ -306,12 +306,12 @@ impl Files {
     fn create_unranked(&mut self) -> Result<usize, CollectError> {
         let host = self.header.host.clone();
         if self.ranked {
-            self.create(Holds::Launcher, &mut numbered(&format!("launcher-{host}")))
+            self.create(FileOwner::Launcher, &mut numbered(&format!("launcher-{host}")))
         } else {
             let first = std::iter::once("rank-0.tprof".to_owned());
             let pid = std::process::id();
             self.create(
-                Holds::Unranked,
+                FileOwner::Unranked,
                 &mut first.chain(numbered(&format!("process-{host}-{pid}"))),
             )
         }
@@ -321,18 +321,18 @@ impl Files {
     pub fn rank(&mut self, rank: Rank) -> Result<usize, CollectError> {
         if !self.ranked {
             self.ranked = true;
-            if let Some(at) = self.open.iter().position(|f| f.holds == Holds::Unranked) {
+            if let Some(at) = self.open.iter().position(|f| f.holds == FileOwner::Unranked) {
                 self.becomes_launcher(at);
             }
         }
-        self.create(Holds::Rank(rank), &mut numbered(&format!("rank-{}", rank.number)))
+        self.create(FileOwner::Rank(rank), &mut numbered(&format!("rank-{}", rank.number)))
     }
 
     /// Renames a file after its processes turned out to be launchers.
     pub fn becomes_launcher(&mut self, at: usize) {
         let host = self.header.host.clone();
         let Some(file) = self.open.get_mut(at) else { return };
-        file.holds = Holds::Launcher;
+        file.holds = FileOwner::Launcher;
         for name in numbered(&format!("launcher-{host}")).take(1000) {
             let to = self.directory.join(name);
             match sys::rename_new(&file.path, &to) {
@@ -358,13 +358,13 @@ impl Files {
 
     /// Newest file of `rank`.
     pub fn newest_of(&self, rank: &Rank) -> Option<usize> {
-        self.open.iter().rposition(|f| matches!(&f.holds, Holds::Rank(of) if of.is_same(rank)))
+        self.open.iter().rposition(|f| matches!(&f.holds, FileOwner::Rank(of) if of.is_same(rank)))
     }
 
     /// The ranks that have files.
     pub fn ranks(&self) -> Vec<RankInfo> {
         let info = |open: &OpenFile| match (&open.holds, open.path.file_name()) {
-            (Holds::Rank(rank), Some(name)) => Some(RankInfo {
+            (FileOwner::Rank(rank), Some(name)) => Some(RankInfo {
                 rank: rank.number,
                 size: rank.size,
                 launch: rank.launch.map(|hash| format!("{hash:016x}")),
@@ -416,7 +416,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("rank-0.tprof");
         let writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
-        let mut open = OpenFile::new(writer, Holds::Unranked, path.clone());
+        let mut open = OpenFile::new(writer, FileOwner::Unranked, path.clone());
         let name = open.writer.name("rss");
         let mut read = |tenth: u64, value: f64| {
             let time_ns = tenth * 100_000_000;

@@ -1,8 +1,8 @@
 //! What a run lost, and what of it could not be recorded.
 
-use super::standstill::Standstill;
+use super::standstill::CollectorStall;
 use std::collections::{BTreeMap, HashSet};
-use tprof_trace::run::Blind;
+use tprof_trace::run::BlindSpot;
 
 /// Entries of this kind that are kept; a build of millions of processes must not
 /// fill the collector's memory.
@@ -13,15 +13,15 @@ pub(super) const MOST_BLIND: usize = 10_000;
 pub struct Losses {
     by_kind: BTreeMap<(String, String), u64>,
     /// What could not be recorded, and of which process.
-    pub(super) blind: Vec<Blind>,
+    pub(super) blind: Vec<BlindSpot>,
     /// Whether the collector gets on, and what was lost for that it does not.
-    pub standstill: Standstill,
+    pub standstill: CollectorStall,
     complaints: HashSet<String>,
 }
 
 impl Losses {
     /// Adds a process of which something cannot be recorded.
-    pub fn add_blind(&mut self, blind: Blind) {
+    pub fn add_blind(&mut self, blind: BlindSpot) {
         if self.blind.len() < MOST_BLIND {
             self.blind.push(blind);
         } else {
@@ -34,7 +34,7 @@ impl Losses {
     }
 
     /// As [`Losses::add_blind`], once however many processes it concerns.
-    pub fn add_blind_once(&mut self, blind: Blind) {
+    pub fn add_blind_once(&mut self, blind: BlindSpot) {
         if !self.blind.iter().any(|known| known.what == blind.what && known.why == blind.why) {
             self.add_blind(blind);
         }
@@ -47,7 +47,7 @@ impl Losses {
 
     /// What could not be recorded so far, and of which process.
     #[cfg(test)]
-    pub fn blind(&self) -> &[Blind] {
+    pub fn blind(&self) -> &[BlindSpot] {
         &self.blind
     }
 

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use tprof_trace::run::Blind;
+use tprof_trace::run::BlindSpot;
 
 /// The hook's file, in a directory of PYTHONPATH.
 pub const HOOK_FILE: &str = "sitecustomize.py";
@@ -118,7 +118,7 @@ impl HookedImages {
         let mut ran: Vec<(&u64, &HookedImage)> =
             self.images.iter().filter(|(_, image)| image.ran_torch).collect();
         ran.sort_by_key(|(number, _)| **number);
-        let blind = |process: &str, why: &str| Blind {
+        let blind = |process: &str, why: &str| BlindSpot {
             process: process.to_owned(),
             what: WHAT.to_owned(),
             why: why.to_owned(),

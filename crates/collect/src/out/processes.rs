@@ -205,7 +205,7 @@ impl Processes {
     }
 
     /// A forked child came and went, and recorded nothing.
-    fn quiet_child(
+    fn child_without_records(
         &mut self,
         pid: u32,
         (parent, start_ns): (u64, u64),
@@ -245,7 +245,7 @@ impl Processes {
     fn gone(&mut self, pid: u32, status: i32, time_ns: u64) {
         self.expected_ended(pid, status, time_ns);
         if let Some(fork) = self.forks.remove(&pid) {
-            self.quiet_child(pid, fork, Some(status), Some(time_ns));
+            self.child_without_records(pid, fork, Some(status), Some(time_ns));
         }
     }
 

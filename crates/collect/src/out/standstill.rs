@@ -8,12 +8,12 @@ const CATCHING_UP_NS: u64 = 300_000_000;
 
 /// Whether the engine gets on, by the times of its passes.
 #[derive(Default)]
-pub struct Standstill {
+pub struct CollectorStall {
     looked_at: u64,
     catching_up_until: u64,
 }
 
-impl Standstill {
+impl CollectorStall {
     /// Whether what is found lost at this moment was lost while the engine stood still: it may
     /// have been stopped in the middle of anything, without a pass since.
     pub fn explains(&self, now: u64) -> bool {
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn a_standstill_explains_what_is_found_before_and_just_after_it_is_noticed() {
-        let mut standstill = Standstill::default();
+        let mut standstill = CollectorStall::default();
         let second = 1_000_000_000;
         assert_eq!((standstill.look(second), standstill.explains(second)), (None, false));
         assert_eq!(standstill.look(second + 10_000_000), None);

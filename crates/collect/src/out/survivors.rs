@@ -7,7 +7,7 @@
 use crate::os::proc;
 use std::collections::BTreeMap;
 use std::path::Path;
-use tprof_trace::run::{Blind, LATER_EVENTS};
+use tprof_trace::run::{BlindSpot, LATER_EVENTS};
 use tprof_wire::env;
 
 /// A process that still runs.
@@ -21,8 +21,8 @@ pub struct Survivor {
 
 impl Survivor {
     /// The note on it when recording ends.
-    pub fn blind(&self) -> Blind {
-        Blind {
+    pub fn blind(&self) -> BlindSpot {
+        BlindSpot {
             process: format!("{} {}", self.pid, self.name),
             what: LATER_EVENTS.to_owned(),
             why: "still running when recording ended; events after that are not recorded"

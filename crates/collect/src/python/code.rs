@@ -1,7 +1,7 @@
 //! CodeObject objects: name, file, and lines by instruction.
 
 use super::memory::ProcessMemory;
-use super::naming::NamedBy;
+use super::naming::NamingFunction;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ pub struct CodeObject {
     /// The interpreter keeps it for itself: it belongs to no function.
     pub is_own: bool,
     /// What its frames know of their thread's name.
-    pub named_by: Option<NamedBy>,
+    pub named_by: Option<NamingFunction>,
     first_line: u32,
     lines: Vec<u8>,
     /// Lines of the instructions met so far: the table is read from its beginning for each.
@@ -40,11 +40,11 @@ pub struct CodeObject {
 
 /// CodeObject objects met so far, by address; `None` for what is none.
 #[derive(Default)]
-pub struct Codes {
+pub struct CodeCache {
     known: FxHashMap<u64, Option<CodeObject>>,
 }
 
-impl Codes {
+impl CodeCache {
     /// Where to read ahead, of those at these addresses that will be checked.
     pub fn due(&self, at: impl Iterator<Item = u64>) -> impl Iterator<Item = (u64, usize)> {
         let due = at.filter(|at| matches!(self.known.get(at), Some(Some(code)) if code.is_due()));
@@ -94,7 +94,7 @@ fn read(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<CodeObje
         return None;
     }
     Some(CodeObject {
-        named_by: NamedBy::of(&name, &file),
+        named_by: NamingFunction::of(&name, &file),
         name,
         file,
         is_own,

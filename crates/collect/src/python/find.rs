@@ -1,7 +1,7 @@
 //! Finds the interpreter of a process: which file it is in, which version it
 //! is, where its runtime lies, and which code is its loop.
 
-use super::layout::{KnownLayout, Lock};
+use super::layout::{KnownLayout, LockLocation};
 use super::memory::ProcessMemory;
 use crate::elf::Elf;
 use crate::modules::LoadedModule;
@@ -67,7 +67,7 @@ impl FoundPython {
             current: code(&["_PyThreadState_UncheckedGet", "PyThreadState_GetUnchecked"])?,
             code_type: code_type.wrapping_add(self.bias),
             text: (self.start, self.end),
-            one_lock: matches!(self.known.lock, Lock::Runtime(..)),
+            one_lock: matches!(self.known.lock, LockLocation::Runtime(..)),
             layout: self.known.layout.clone(),
         })
     }
@@ -91,7 +91,7 @@ pub fn find(
         let Some(runtime) = place_of(&elf, "_PyRuntime") else {
             if is_whole(&module.path, &elf) {
                 let why = "it is stripped and does not export its state (`_PyRuntime`)";
-                last = Some(Err((whose(pid, &module.path), why.to_owned())));
+                last = Some(Err((describe_process(pid, &module.path), why.to_owned())));
             }
             continue;
         };
@@ -99,7 +99,7 @@ pub fn find(
         let memory = ProcessMemory::new(pid);
         if let Err(e) = sys::can_read(pid, runtime) {
             if e.raw_os_error() == Some(libc::EPERM) {
-                last = Some(Err((whose(pid, &module.path), unreadable())));
+                last = Some(Err((describe_process(pid, &module.path), unreadable())));
             }
             continue;
         }
@@ -107,7 +107,7 @@ pub fn find(
         let known = match layout(&memory, runtime, minor, &module.path) {
             Ok(known) => known,
             Err(why) => {
-                last = Some(Err((whose(pid, &module.path), why)));
+                last = Some(Err((describe_process(pid, &module.path), why)));
                 continue;
             }
         };
@@ -115,7 +115,7 @@ pub fn find(
         return Some(Ok(FoundPython {
             known,
             runtime,
-            process: whose(pid, &module.path),
+            process: describe_process(pid, &module.path),
             elf,
             symbols,
             bias: module.bias,
@@ -142,7 +142,7 @@ fn is_whole(path: &Path, elf: &Elf) -> bool {
         && !elf.facts().needed.iter().any(|library| library.starts_with("libpython"))
 }
 
-fn whose(pid: u32, path: &Path) -> String {
+fn describe_process(pid: u32, path: &Path) -> String {
     format!("{pid} {}", path.file_name().unwrap_or_default().to_string_lossy())
 }
 

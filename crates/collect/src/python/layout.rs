@@ -9,7 +9,7 @@ use tprof_wire::python::{Instruction, Layout, Lines, Memory as _};
 
 /// Where the lock is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lock {
+pub enum LockLocation {
     /// In the runtime: holder, and whether it is locked.
     Runtime(u64, u64),
     /// Behind a pointer of the interpreter: pointer, holder, locked.
@@ -24,7 +24,7 @@ pub struct KnownLayout {
     /// Offsets.
     pub layout: Layout,
     /// The lock.
-    pub lock: Lock,
+    pub lock: LockLocation,
     /// Where objects keep variables and attributes; `None` in a build without the lock, which
     /// lays them out differently.
     pub objects: Option<Objects>,
@@ -86,10 +86,10 @@ impl KnownLayout {
             copies: None,
         };
         let lock = match minor {
-            8 => Lock::Runtime(1160, 1168),
-            9 | 10 => Lock::Runtime(360, 368),
-            11 => Lock::Runtime(368, 376),
-            _ => Lock::Interpreter(384, 8, 16),
+            8 => LockLocation::Runtime(1160, 1168),
+            9 | 10 => LockLocation::Runtime(360, 368),
+            11 => LockLocation::Runtime(368, 376),
+            _ => LockLocation::Interpreter(384, 8, 16),
         };
         let layout = match minor {
             8 | 9 => old,
@@ -181,8 +181,8 @@ impl KnownLayout {
         };
         let (ascii, base) = (word(strings + 3)?, word(gil + 1)?);
         let lock = match free_threaded {
-            true => Lock::Free,
-            false => Lock::Interpreter(
+            true => LockLocation::Free,
+            false => LockLocation::Interpreter(
                 word(gil)?,
                 word(gil + 4)?.wrapping_sub(base),
                 word(gil + 3)?.wrapping_sub(base),

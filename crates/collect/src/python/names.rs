@@ -6,7 +6,7 @@
 
 use super::layout::Objects;
 use super::memory::ProcessMemory;
-use super::naming::NamedBy;
+use super::naming::NamingFunction;
 use super::objects::ObjectReader;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ const MOST_BYTES: usize = 128;
 /// A frame that has a thread's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamingFrame {
-    pub by: NamedBy,
+    pub by: NamingFunction,
     pub frame: u64,
     pub code: u64,
 }
@@ -84,8 +84,8 @@ impl ThreadNames {
 
 fn name(reader: &ObjectReader<'_>, from: NamingFrame) -> Option<String> {
     let name = match from.by {
-        NamedBy::Owner => reader.string_attribute(reader.local(from.frame, 0)?, "_name")?,
-        NamedBy::Loader => {
+        NamingFunction::Owner => reader.string_attribute(reader.local(from.frame, 0)?, "_name")?,
+        NamingFunction::Loader => {
             let id = reader.local_named(from.frame, from.code, "worker_id")?;
             format!("DataLoader worker {}", reader.integer(id)?)
         }

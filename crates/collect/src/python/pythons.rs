@@ -5,7 +5,7 @@ use super::function::PyFunction;
 use super::memory::{Places, ProcessMemory};
 use super::names::{NamingFrame, ThreadNames};
 use super::{code, stack};
-use crate::modules::Spaces;
+use crate::modules::AddressSpaces;
 use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -48,7 +48,7 @@ struct Interpreter {
     threads: HashMap<u32, u64>,
     /// What was read of each thread, by tid.
     places: HashMap<u32, Places>,
-    codes: code::Codes,
+    codes: code::CodeCache,
     named: FxHashMap<(u64, u32), Arc<PyFunction>>,
     /// Where locks lie that were read: several interpreters may each have their own. Latest last.
     locks: Vec<Range<u64>>,
@@ -75,7 +75,7 @@ pub struct PyThreadName {
 
 /// All processes.
 #[derive(Default)]
-pub struct Pythons {
+pub struct PythonProcesses {
     of: HashMap<u32, PyProcess>,
     /// Interpreters that cannot be read, not reported yet.
     pub refused: Vec<(String, String)>,
@@ -83,10 +83,10 @@ pub struct Pythons {
     pub met: Vec<PyThreadName>,
 }
 
-impl Pythons {
+impl PythonProcesses {
     /// The Python frames of a thread; `None` if its process runs no Python, or
     /// the thread none.
-    pub fn stack(&mut self, pid: u32, tid: u32, spaces: &mut Spaces) -> Option<PyStack> {
+    pub fn stack(&mut self, pid: u32, tid: u32, spaces: &mut AddressSpaces) -> Option<PyStack> {
         let PyProcess::Python(interpreter) = self.process(pid, spaces) else { return None };
         let read = interpreter.stack(pid, tid);
         if interpreter.unread == Some(MOST_UNREAD) {
@@ -151,7 +151,7 @@ impl Pythons {
         }
     }
 
-    fn process(&mut self, pid: u32, spaces: &mut Spaces) -> &mut PyProcess {
+    fn process(&mut self, pid: u32, spaces: &mut AddressSpaces) -> &mut PyProcess {
         let count = spaces.count(pid);
         let look = match self.of.get(&pid) {
             None => true,
@@ -171,7 +171,7 @@ impl Pythons {
                     found,
                     threads: HashMap::new(),
                     places: HashMap::new(),
-                    codes: code::Codes::default(),
+                    codes: code::CodeCache::default(),
                     named: FxHashMap::default(),
                     locks: Vec::new(),
                     names: ThreadNames::default(),

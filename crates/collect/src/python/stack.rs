@@ -1,9 +1,9 @@
 //! Walks an interpreter's threads and frames.
 
-use super::layout::{KnownLayout, Lock};
+use super::layout::{KnownLayout, LockLocation};
 use super::memory::ProcessMemory;
 use std::ops::Range;
-use tprof_wire::python::{Ends, Frames, Layout, Memory as _, RawFrame};
+use tprof_wire::python::{Frames, Layout, Memory as _, RawFrame, WalkEnd};
 
 /// Most Python frames of a stack.
 const MAX_FRAMES: usize = 256;
@@ -112,7 +112,7 @@ pub fn read(
     while let Some(frame) = walk.next(&mut memory) {
         frames.push(frame);
     }
-    Some((frames, walk.ends() != Ends::Whole))
+    Some((frames, walk.ends() != WalkEnd::Whole))
 }
 
 /// What the lock consists of, from its holder on: whether it is taken, how often it was,
@@ -120,7 +120,7 @@ pub fn read(
 const LOCK_BYTES: u64 = 24 + 2 * (48 + 40);
 
 /// The lock of a thread's interpreter.
-pub struct LockSeen {
+pub struct LockState {
     /// Where it lies.
     pub place: Range<u64>,
     /// Whether the thread holds it; `None` if unknown.
@@ -129,7 +129,7 @@ pub struct LockSeen {
 
 /// Where the lock of the interpreter lies that began first.
 pub fn lock_of_main(mut memory: &ProcessMemory, known: &KnownLayout, runtime: u64) -> Option<u64> {
-    let Lock::Interpreter(pointer, holder, _) = known.lock else { return None };
+    let LockLocation::Interpreter(pointer, holder, _) = known.lock else { return None };
     let mut interpreter = memory.u64(runtime + known.layout.interpreters)?;
     for _ in 0..MAX_INTERPRETERS {
         match memory.u64(interpreter + known.layout.next_interpreter)? {
@@ -146,11 +146,11 @@ pub fn look_at_lock(
     known: &KnownLayout,
     runtime: u64,
     state: u64,
-) -> Option<LockSeen> {
+) -> Option<LockState> {
     let (holder, locked) = match known.lock {
-        Lock::Free => return None,
-        Lock::Runtime(holder, locked) => (runtime + holder, runtime + locked),
-        Lock::Interpreter(pointer, holder, locked) => {
+        LockLocation::Free => return None,
+        LockLocation::Runtime(holder, locked) => (runtime + holder, runtime + locked),
+        LockLocation::Interpreter(pointer, holder, locked) => {
             let interpreter = memory.u64(state + known.layout.interpreter)?;
             let lock = memory.u64(interpreter + pointer)?;
             (lock + holder, lock + locked)
@@ -158,5 +158,5 @@ pub fn look_at_lock(
     };
     let (by, taken) = (memory.u64(holder), memory.u32(locked));
     let held = by.zip(taken).map(|(by, taken)| by == state && taken == 1);
-    Some(LockSeen { place: holder..holder.saturating_add(LOCK_BYTES), held })
+    Some(LockState { place: holder..holder.saturating_add(LOCK_BYTES), held })
 }

@@ -28,7 +28,10 @@ pub fn identity(redact: bool) -> RunInfo {
         collector_start_tick: proc::start_tick(own),
         own_rank: Rank::of_process(own).map(|rank| rank.named()),
         job: JobId::own().shown(redact),
-        machine: live::here().into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+        machine: live::this_machine()
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect(),
         ..RunInfo::default()
     }
 }
@@ -82,7 +85,7 @@ pub fn first_info(config: &Config, session: &Path, clock: &Clock) -> RunInfo {
         commit,
         start_ns,
         start_unix_ns: wall.unix_ns,
-        notes: wall.bent().into_iter().collect(),
+        notes: wall.faketime_note().into_iter().collect(),
         session: session.to_string_lossy().into_owned(),
         options: serde_json::to_value(shown).unwrap_or_default(),
         machine,

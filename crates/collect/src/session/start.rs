@@ -2,18 +2,18 @@
 //! attached process.
 
 use crate::config::{Activity, Config, PerfEvent};
-use crate::cpu::{CpuSampler, Wanted, processors};
+use crate::cpu::{CpuSampler, SamplingOptions, processors};
 use crate::directory::lock;
 use crate::directory::owned::{self, Owned};
 use crate::directory::socket::SessionSocket;
-use crate::engine::ahead::Ahead;
+use crate::engine::ahead::PrebuiltTables;
 use crate::engine::inbox::Event;
-use crate::engine::prices::Pricer;
-use crate::engine::pss::Sizer;
+use crate::engine::prices::CostEstimator;
+use crate::engine::pss::PssReader;
 use crate::engine::workers;
 use crate::engine::{Engine, EngineParts};
 use crate::error::CollectError;
-use crate::kept::Kept;
+use crate::kept::DiskCache;
 use crate::nvml;
 use crate::os::proc;
 use crate::os::sys;
@@ -38,7 +38,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tprof_trace::TraceHeader;
 use tprof_trace::model::property;
-use tprof_trace::run::{Blind, ProcessInfo, RunInfo};
+use tprof_trace::run::{BlindSpot, ProcessInfo, RunInfo};
 use tprof_wire::env;
 
 /// How long a target waits on a full ring before it drops, and after how long without a pass
@@ -123,8 +123,8 @@ impl Session {
             .map_err(|source| CollectError::Unwritable { path: info_path.clone(), source })?;
         let (events, engine_events) = channel();
         let (answers, engine_answers) = channel();
-        let kept = config.table_cache.clone().map(|path| Arc::new(Kept::new(path)));
-        let ahead = Arc::new(Ahead::new(kept.clone()));
+        let kept = config.table_cache.clone().map(|path| Arc::new(DiskCache::new(path)));
+        let ahead = Arc::new(PrebuiltTables::new(kept.clone()));
         let kept = (kept, !config.redact);
         let workers = workers::start(tables, Arc::clone(&ahead), Arc::clone(&page), kept, answers)
             .map_err(system("start a thread"))?;
@@ -170,7 +170,7 @@ impl Session {
         let parts = EngineParts {
             config: config.clone(),
             session: Arc::clone(&page),
-            prices: Pricer::new(clock.is_tsc(), sampler.as_ref()),
+            prices: CostEstimator::new(clock.is_tsc(), sampler.as_ref()),
             events: engine_events,
             answers: engine_answers,
             workers,
@@ -187,7 +187,7 @@ impl Session {
                     page.wake();
                     taken
                 };
-                Sizer::start(deliver).ok()
+                PssReader::start(deliver).ok()
             },
         };
         let recorded = Output::new(clock, files);
@@ -299,13 +299,16 @@ impl Session {
     }
 
     /// Notes what the launcher could not record.
-    pub fn lacks(&self, blind: Blind) {
-        self.send(Event::Lacks(blind));
+    pub fn add_blind_spot(&self, blind: BlindSpot) {
+        self.send(Event::AddBlindSpot(blind));
     }
 
-    /// As [`Session::lacks`], found at the end by the run's processes, on the collector's thread.
-    pub fn lacks_at_end(&self, judge: impl FnOnce(&[ProcessInfo]) -> Vec<Blind> + Send + 'static) {
-        self.send(Event::LacksAtEnd(Box::new(judge)));
+    /// As [`Session::add_blind_spot`], found at the end by the run's processes, on the collector's thread.
+    pub fn add_blind_spots_at_end(
+        &self,
+        judge: impl FnOnce(&[ProcessInfo]) -> Vec<BlindSpot> + Send + 'static,
+    ) {
+        self.send(Event::AddBlindSpotsAtEnd(Box::new(judge)));
     }
 
     /// Whether the run came to its end by itself.
@@ -362,7 +365,7 @@ impl Drop for Session {
 /// Body of the hidden command that an attached process starts when no collector
 /// listens in its session directory. Returns at once if another one does.
 pub fn collect_on_demand(session: &Path, config: Config) -> Result<(), CollectError> {
-    let Some(_charge) = lock::take_charge(session)? else { return Ok(()) };
+    let Some(_charge) = lock::lock_session(session)? else { return Ok(()) };
     let info_path = rundir::join(&config.output, config.redact)?;
     let libraries = Libraries { preload: PathBuf::new(), agent: None };
     let mut running =
@@ -391,7 +394,7 @@ fn start_sampler(
     page: &Arc<shared::SessionMemory>,
 ) -> std::io::Result<CpuSampler> {
     let counted = |event: &PerfEvent| counted[event.name()].is_null();
-    let wanted = Wanted {
+    let wanted = SamplingOptions {
         rate: config.sample_rate,
         stacks: config.stacks,
         events: config.counters.iter().copied().filter(counted).collect(),

@@ -7,7 +7,7 @@ use super::frame::ResolvedFrame;
 use super::kallsyms::{each_function, lines};
 use super::kernel_image::KernelImage;
 use super::module_file::ModuleFile;
-use crate::kept::Kept;
+use crate::kept::DiskCache;
 use std::cell::OnceCell;
 use std::io::BufRead;
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ pub struct KernelNames {
 
 impl KernelNames {
     /// The function that holds an address; `[kernel]` if that is not known.
-    pub fn name_at(&self, address: u64, kept: Option<&Kept>) -> String {
+    pub fn name_at(&self, address: u64, kept: Option<&DiskCache>) -> String {
         let image = self.image.get_or_init(|| KernelImage::read(kept?, lines()?));
         if let Some(name) = image.as_ref().and_then(|image| image.name_at(address)) {
             return name;
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn names_by_what_is_kept_are_those_of_the_whole_file() {
         let scratch = tempfile::tempdir().unwrap();
-        let kept = Kept::new(scratch.path().join("tables"));
+        let kept = DiskCache::new(scratch.path().join("tables"));
         let mut addresses = vec![1 << 63, u64::MAX];
         if let Some(lines) = lines() {
             each_function(lines, |address, _| {

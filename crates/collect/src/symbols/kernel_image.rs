@@ -8,7 +8,7 @@
 
 use super::kallsyms::each_function;
 use crate::elf::{u32_at, u64_at};
-use crate::kept::{FileKind, Kept, KeptContent, LibraryKey};
+use crate::kept::{CachedContent, DiskCache, FileKind, LibraryKey};
 use std::io::BufRead;
 use std::ops::Deref;
 
@@ -25,7 +25,7 @@ const MOST: usize = 2 << 20;
 /// See the module.
 pub(super) struct KernelImage {
     begin: u64,
-    functions: Functions<KeptContent>,
+    functions: Functions<CachedContent>,
 }
 
 /// Functions by their distance from the image's beginning: how many, then each one's distance, then
@@ -40,7 +40,7 @@ const HEAD: usize = 8;
 
 impl KernelImage {
     /// The functions that are kept of the running kernel, of which `lines` are.
-    pub fn read(kept: &Kept, lines: impl BufRead) -> Option<KernelImage> {
+    pub fn read(kept: &DiskCache, lines: impl BufRead) -> Option<KernelImage> {
         let content = kept.read(&LibraryKey::of_kernel()?, FileKind::KernelSymbols)?;
         let functions = Functions::in_bytes(content)?;
         let begin = functions.place(lines)?;
@@ -48,7 +48,7 @@ impl KernelImage {
     }
 
     /// Keeps the functions of the running kernel, given by address.
-    pub fn keep<'a>(kept: &Kept, functions: impl Iterator<Item = (u64, &'a [u8])>) {
+    pub fn keep<'a>(kept: &DiskCache, functions: impl Iterator<Item = (u64, &'a [u8])>) {
         if let Some(key) = LibraryKey::of_kernel()
             && let Some(bytes) = encode(functions)
         {

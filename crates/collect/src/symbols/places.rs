@@ -6,7 +6,7 @@
 
 use super::frame::ResolvedFrame;
 use crate::elf::{Elf, u32_at, u64_at};
-use crate::kept::{FileKind, Kept, KeptContent, LibraryKey};
+use crate::kept::{CachedContent, DiskCache, FileKind, LibraryKey};
 use std::collections::HashMap;
 use std::ops::Deref;
 
@@ -23,14 +23,14 @@ const END: usize = 4;
 /// See the module.
 pub(super) struct KnownPlaces {
     key: LibraryKey,
-    kept: Option<EncodedPlaces<KeptContent>>,
+    kept: Option<EncodedPlaces<CachedContent>>,
     /// What was found beside; `None` where nothing more may be kept.
     fresh: Option<Vec<(u64, Vec<ResolvedFrame>)>>,
 }
 
 impl KnownPlaces {
     /// Those of a file, if its may be kept; `learns`: what is found beside is to be kept as well.
-    pub fn of(elf: &Elf, kept: &Kept, learns: bool) -> Option<KnownPlaces> {
+    pub fn of(elf: &Elf, kept: &DiskCache, learns: bool) -> Option<KnownPlaces> {
         if elf.sections().iter().any(|section| section.name == ".gnu_debugaltlink") {
             return None;
         }
@@ -60,7 +60,7 @@ impl KnownPlaces {
     }
 
     /// Keeps what was learnt, beside what is kept by now.
-    pub fn keep(&mut self, kept: &Kept) {
+    pub fn keep(&mut self, kept: &DiskCache) {
         let Some(fresh) = self.fresh.as_mut().filter(|fresh| !fresh.is_empty()) else { return };
         let mut all: HashMap<u64, Vec<ResolvedFrame>> = fresh.drain(..).collect();
         if let Some(before) =

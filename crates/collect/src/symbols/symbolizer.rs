@@ -9,7 +9,7 @@ use super::module_file::ModuleFile;
 use super::places::KnownPlaces;
 use super::table::SymbolTable;
 use crate::elf::{Elf, FileId, called_by_stub};
-use crate::kept::Kept;
+use crate::kept::DiskCache;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ pub struct Symbolizer {
     clock: u64,
     sparing: bool,
     /// Where sorted symbols are kept between runs, if they are.
-    kept: Option<Arc<Kept>>,
+    kept: Option<Arc<DiskCache>>,
     /// What is found in debug information is kept there as well.
     keeps_names: bool,
     kernel: KernelNames,
@@ -106,7 +106,7 @@ impl Symbolizer {
     /// that are compressed. Distributions ship such files for system libraries;
     /// unfolding libc's takes 60 ms and 30 MB.
     /// `keeps_names`: for later runs, which `--redact` forbids.
-    pub fn sparing(kept: Option<Arc<Kept>>, keeps_names: bool) -> Symbolizer {
+    pub fn sparing(kept: Option<Arc<DiskCache>>, keeps_names: bool) -> Symbolizer {
         Symbolizer { sparing: true, kept, keeps_names, ..Symbolizer::default() }
     }
 
@@ -124,7 +124,7 @@ impl Symbolizer {
         }
         self.clock += 1;
         let used = self.clock;
-        if self.open.get(&id).is_some_and(|open| open.is_worth_another_look(module)) {
+        if self.open.get(&id).is_some_and(|open| open.is_new_path(module)) {
             self.open.remove(&id);
         }
         // The parsers do not panic on any file known; should one, the run goes
@@ -206,7 +206,7 @@ impl Symbolizer {
 }
 
 impl OpenModule {
-    fn open(module: &ModuleFile, kept: Option<&Kept>, keeps_names: bool) -> OpenModule {
+    fn open(module: &ModuleFile, kept: Option<&DiskCache>, keeps_names: bool) -> OpenModule {
         let found = find_module(module);
         let missed = module.reached.clone().filter(|_| found.is_none());
         let own = found.as_ref().map(|(elf, _)| elf).filter(|elf| DebugInfo::is_in(elf));
@@ -215,7 +215,7 @@ impl OpenModule {
     }
 
     /// Whether the file was missed under another path than this one.
-    fn is_worth_another_look(&self, module: &ModuleFile) -> bool {
+    fn is_new_path(&self, module: &ModuleFile) -> bool {
         self.missed.is_some() && self.missed != module.reached
     }
 
@@ -224,7 +224,7 @@ impl OpenModule {
         module: &ModuleFile,
         pc: u64,
         sparing: bool,
-        kept: Option<&Kept>,
+        kept: Option<&DiskCache>,
     ) -> Vec<ResolvedFrame> {
         if let Some(frames) = self.places.as_ref().and_then(|places| places.at(pc)) {
             return frames;
@@ -254,7 +254,7 @@ impl Sources {
         module: &ModuleFile,
         own: Option<(&Elf, &Path)>,
         sparing: bool,
-        kept: Option<&Kept>,
+        kept: Option<&DiskCache>,
     ) -> Sources {
         let mut open = Sources::default();
         let separate = match own {

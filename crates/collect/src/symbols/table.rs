@@ -5,7 +5,7 @@
 //! names from the file when they are asked for.
 
 use crate::elf::{Elf, Section, u32_at, u64_at};
-use crate::kept::{FileKind, Kept, LibraryKey};
+use crate::kept::{DiskCache, FileKind, LibraryKey};
 
 const SHT_SYMTAB: u32 = 2;
 const SHT_DYNSYM: u32 = 11;
@@ -52,12 +52,12 @@ pub(crate) struct SymbolTable {
 
 impl SymbolTable {
     /// Reads `.symtab`, which has static functions too.
-    pub fn full(elf: &Elf, kept: Option<&Kept>) -> Option<SymbolTable> {
+    pub fn full(elf: &Elf, kept: Option<&DiskCache>) -> Option<SymbolTable> {
         SymbolTable::of_kind(elf, SHT_SYMTAB, kept)
     }
 
     /// Reads `.dynsym`, which even stripped files have.
-    pub fn dynamic(elf: &Elf, kept: Option<&Kept>) -> Option<SymbolTable> {
+    pub fn dynamic(elf: &Elf, kept: Option<&DiskCache>) -> Option<SymbolTable> {
         SymbolTable::of_kind(elf, SHT_DYNSYM, kept)
     }
 
@@ -67,7 +67,7 @@ impl SymbolTable {
     }
 
     /// The table that an earlier run kept, or one that is read and kept.
-    fn of_kind(elf: &Elf, kind: u32, kept: Option<&Kept>) -> Option<SymbolTable> {
+    fn of_kind(elf: &Elf, kind: u32, kept: Option<&DiskCache>) -> Option<SymbolTable> {
         let sections = elf.sections();
         let table = sections.iter().find(|s| s.kind == kind && s.has_contents())?;
         let names = sections.get(table.link as usize)?;

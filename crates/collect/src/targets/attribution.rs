@@ -15,7 +15,7 @@ use crate::targets::cpu_rows::{CpuRows, RowSink};
 use crate::targets::target::Targets;
 use std::collections::{BTreeMap, HashMap};
 use tprof_trace::model::*;
-use tprof_trace::run::{Blind, ProcessInfo};
+use tprof_trace::run::{BlindSpot, ProcessInfo};
 
 /// How long samples wait for a process to attach that may not.
 const HOLD_NS: u64 = 250_000_000;
@@ -61,7 +61,7 @@ struct Epoch {
 
 /// Samples that wait for their program to attach.
 #[derive(Default)]
-struct Held {
+struct HeldSamples {
     /// When the first arrived, ns.
     since_ns: u64,
     samples: Vec<CpuSample>,
@@ -84,7 +84,7 @@ struct SampledPid {
 pub struct Attribution {
     pids: HashMap<u32, SampledPid>,
     /// Samples of programs whose owner is not known, by pid and index among its epochs.
-    held: BTreeMap<(u32, usize), Held>,
+    held: BTreeMap<(u32, usize), HeldSamples>,
     own: Vec<SampledOnly>,
     ended_programs: Vec<EndedProgram>,
     redact: bool,
@@ -116,7 +116,7 @@ impl Attribution {
             SamplerEvent::Replaced(pid, time_ns) => self.begins(pid, time_ns),
             SamplerEvent::Ended(pid, time_ns) => self.ended(pid, time_ns, to),
             SamplerEvent::Named(pid, tid, time_ns, name) => self.named(pid, tid, time_ns, name, to),
-            SamplerEvent::Met(met) => {
+            SamplerEvent::ModuleLoaded(met) => {
                 let known = self.known(met.pid);
                 let Some(epoch) = known.epochs.last_mut() else { return };
                 let owner = epoch.owner;
@@ -135,7 +135,8 @@ impl Attribution {
                     let began = epochs.partition_point(|epoch| epoch.since_ns <= taken.time_ns);
                     let program = began.saturating_sub(1);
                     let held = self.held.entry((taken.pid, program));
-                    let held = held.or_insert_with(|| Held { since_ns: now, samples: Vec::new() });
+                    let held =
+                        held.or_insert_with(|| HeldSamples { since_ns: now, samples: Vec::new() });
                     held.samples.push(taken);
                 }
             }
@@ -144,21 +145,23 @@ impl Attribution {
                     shares.into_iter().map(|(event, share)| (event.name(), share)).collect();
                 let value = serde_json::json!(shares).to_string();
                 for open in &mut to.out.files.open {
-                    open.fact(property::EVENT_SHARES, &value);
+                    open.write_property(property::EVENT_SHARES, &value);
                 }
             }
             SamplerEvent::KernelNamesHidden(why) => {
                 let value = serde_json::json!(why).to_string();
                 for open in &mut to.out.files.open {
-                    open.fact(property::KERNEL_NAMES_HIDDEN, &value);
+                    open.write_property(property::KERNEL_NAMES_HIDDEN, &value);
                 }
             }
             SamplerEvent::Lost(what, why, count) => to.out.processes.losses.lose(what, why, count),
-            SamplerEvent::Missing(process, what, why) => to.out.processes.losses.add_blind(Blind {
-                process: if process.is_empty() { "all processes".to_owned() } else { process },
-                what: what.to_owned(),
-                why,
-            }),
+            SamplerEvent::Missing(process, what, why) => {
+                to.out.processes.losses.add_blind(BlindSpot {
+                    process: if process.is_empty() { "all processes".to_owned() } else { process },
+                    what: what.to_owned(),
+                    why,
+                })
+            }
         }
     }
 
@@ -382,7 +385,7 @@ impl Attribution {
         pid: u32,
         program: usize,
         to: &mut Destination<'_>,
-    ) -> Vec<std::sync::Arc<crate::targets::code::Placement>> {
+    ) -> Vec<std::sync::Arc<crate::targets::code::MappedModule>> {
         let parent = self.pids.get(&pid).map_or(0, |p| p.parent);
         if program > 0 || parent == 0 {
             return Vec::new();

@@ -27,7 +27,7 @@ use crate::targets::gemms::Gemms;
 use std::collections::HashMap;
 use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
-use tprof_wire::calls::{Does, FUNCTIONS, Function, Library, Number, memory};
+use tprof_wire::calls::{Effect, FUNCTIONS, Function, Library, Number, memory};
 
 /// Rows that are written at the latest together.
 const MOST_ROWS: usize = 16_384;
@@ -36,7 +36,7 @@ const LONGEST_WAIT_NS: u64 = 250_000_000;
 
 /// A thread's state between calls.
 #[derive(Debug, Default)]
-struct OfThread {
+struct ThreadCalls {
     device: u32,
     /// The last change of memory, until the record of its call comes: function, and the change.
     memory: Option<(u32, MemoryCall)>,
@@ -68,7 +68,7 @@ pub struct Calls {
     allocations: Vec<DeviceAllocation>,
     /// Collectives, which other records are joined to.
     pub collectives: Collectives,
-    threads: HashMap<ThreadIndex, OfThread>,
+    threads: HashMap<ThreadIndex, ThreadCalls>,
     gemms: Gemms,
     first_waiting_ns: Option<u64>,
     /// Rows that could not be written.
@@ -117,13 +117,13 @@ impl Calls {
                 self.of_thread(thread, function, number, result, detail, time_ns + duration_ns);
                 self.changed_memory(thread, number, time_ns, time_ns + duration_ns);
                 self.unseen.called(function, result, detail);
-                if function.does == Does::Ends && result == 0 {
+                if function.does == Effect::Ends && result == 0 {
                     self.context_ended(detail, thread, [time_ns, time_ns + duration_ns]);
                 }
                 if matches!(function.library, Library::Runtime | Library::Driver) {
                     // What starts work is counted while recording is on, as CUPTI's records are.
                     let starts_work =
-                        matches!(function.does, Does::Launches { .. } | Does::Copies { .. });
+                        matches!(function.does, Effect::Launches { .. } | Effect::Copies { .. });
                     match self.is_recorded_by_cupti(time_ns) {
                         true if starts_work => self.coverage.counted(thread, time_ns),
                         // CUPTI's agent may report later that its records cover this moment.
@@ -132,7 +132,7 @@ impl Calls {
                     }
                     // CUPTI has no arguments: what was asked for in vain is in no row of memory. Its
                     // agent may report later that its records cover this moment, too.
-                    let takes = matches!(function.does, Does::Allocates { .. } | Does::Maps(_));
+                    let takes = matches!(function.does, Effect::Allocates { .. } | Effect::Maps(_));
                     let args = (takes && result != 0)
                         .then(|| arguments(function, kind, stream, detail))
                         .flatten();
@@ -148,7 +148,7 @@ impl Calls {
                 let mut row =
                     self.row(thread, function, number, (time_ns, duration_ns, result), writer);
                 row.stack = stack;
-                if let Does::Launches { .. } = function.does {
+                if let Effect::Launches { .. } = function.does {
                     self.kernels.launched(row, detail, stream);
                 } else {
                     let args = arguments(function, kind, stream, detail);
@@ -263,7 +263,7 @@ impl Calls {
         end_ns: u64,
     ) {
         let state = self.threads.entry(thread).or_default();
-        if function.does == Does::Selects && result == 0 {
+        if function.does == Effect::Selects && result == 0 {
             state.device = detail as u32;
         } else if number == Number::ncclGroupStart as u32 {
             self.collectives.group_begins(thread);
@@ -283,13 +283,13 @@ impl Calls {
         let of_thread = self.threads.entry(thread).or_default().device;
         let selected = context.map_or(of_thread, |(_, device)| device);
         let (of, in_stream, device) = match function.does {
-            Does::Allocates { memory, stream, .. } | Does::Frees { memory, stream } => {
+            Effect::Allocates { memory, stream, .. } | Effect::Frees { memory, stream } => {
                 (memory, stream.is_some(), selected)
             }
-            Does::Resets { .. } => {
+            Effect::Resets { .. } => {
                 (memory::DEVICE, false, (stream as u32).checked_sub(1).unwrap_or(selected))
             }
-            Does::Maps(how) => {
+            Effect::Maps(how) => {
                 let (what, of) = (address, stream);
                 let call = MappingCall { how, time_ns, thread, what, bytes, of, stack };
                 self.virtual_memory.called(call);
@@ -298,7 +298,7 @@ impl Calls {
             _ => return,
         };
         let how = match function.does {
-            Does::Resets { .. } => CallKind::Reset(device),
+            Effect::Resets { .. } => CallKind::Reset(device),
             _ => CallKind::Plain,
         };
         let change = MemoryCall { address, bytes, free, from_ns: time_ns, to_ns: time_ns, how };
@@ -386,7 +386,7 @@ impl Calls {
     }
 
     /// Has what waits for more written by the next call of [`Self::write`].
-    pub fn hasten(&mut self) {
+    pub fn write_all_next(&mut self) {
         self.first_waiting_ns = self.first_waiting_ns.map(|_| 0);
     }
 
@@ -438,7 +438,7 @@ mod tests {
     #[test]
     fn hooks_of_launches_are_launches_in_traces_too() {
         for function in FUNCTIONS {
-            let launches = matches!(function.does, Does::Launches { .. });
+            let launches = matches!(function.does, Effect::Launches { .. });
             let is_named_so = tprof_trace::calls::is_launch(function.name.text());
             assert_eq!(launches, is_named_so, "{}", function.name.text());
         }

@@ -13,14 +13,14 @@ use crate::modules::LoadedModule;
 use crate::out::info::shown_path;
 use crate::python::{FoundPython, SentFrame, SentNames, merge};
 use crate::symbols::{self, ModuleFile};
-use crate::targets::mappers::Mappers;
+use crate::targets::mappers::MmapCallers;
 use rustc_hash::FxHashSet;
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use tprof_trace::TraceWriter;
 use tprof_trace::model::{Module, ProcessIndex, SYNTHETIC_FRAME, Stack};
-use tprof_wire::python::Ends;
+use tprof_wire::python::WalkEnd;
 use tprof_wire::record::StackEnd;
 
 /// Where a frame's generation begins.
@@ -30,18 +30,18 @@ const ADDRESS_BITS: u64 = (1 << ADDRESS_SHIFT) - 1;
 const MOST_GENERATIONS: u64 = 0x7f;
 
 /// An address to be named: as the trace has it, its module, its pc in ELF terms.
-pub type ToName = (u64, Arc<ModuleFile>, u64);
+pub type UnnamedFrame = (u64, Arc<ModuleFile>, u64);
 
 /// Addresses to resolve.
 pub struct Unresolved {
     /// File index << 32 | process index.
     pub target: u64,
     /// What to name.
-    pub places: Vec<ToName>,
+    pub places: Vec<UnnamedFrame>,
 }
 
 /// Code that lies or lay somewhere.
-pub struct Placement {
+pub struct MappedModule {
     start: u64,
     end: u64,
     /// Address minus ELF address, wrapping.
@@ -55,7 +55,7 @@ pub struct Placement {
 /// each is the outermost of its call of the interpreter's loop; and how they end.
 struct PythonFrames {
     frames: Vec<(u64, bool)>,
-    ends: Ends,
+    ends: WalkEnd,
 }
 
 /// An interpreter, as more than one image may have it.
@@ -66,11 +66,11 @@ pub struct Code {
     process: ProcessIndex,
     redact: bool,
     /// In force, by address, and since when.
-    current: Vec<(u64, Arc<Placement>)>,
+    current: Vec<(u64, Arc<MappedModule>)>,
     /// No longer in force: since when, until when.
-    past: Vec<(u64, u64, Arc<Placement>)>,
+    past: Vec<(u64, u64, Arc<MappedModule>)>,
     /// All there ever were.
-    known: Vec<Arc<Placement>>,
+    known: Vec<Arc<MappedModule>>,
     /// Mappings that were read, and when; not in force yet.
     read: VecDeque<(u64, Vec<LoadedModule>)>,
     /// Stacks of the last pass, and when they were taken.
@@ -78,7 +78,7 @@ pub struct Code {
     /// Python frames that the process defined.
     names: SentNames,
     /// Who maps memory for itself.
-    mappers: Mappers,
+    mappers: MmapCallers,
     /// Its interpreter; shared with forked children.
     interpreter: Option<SharedPython>,
     /// Addresses that were met, as the trace has them.
@@ -87,7 +87,7 @@ pub struct Code {
     recent: Recent,
     /// Those without a known module yet, and when they were met.
     homeless: Vec<(u64, u64)>,
-    to_name: Vec<ToName>,
+    to_name: Vec<UnnamedFrame>,
     /// Stacks that were cut for want of tables.
     pub not_ready: u64,
     /// Its mappings could not be read when they were asked for.
@@ -106,7 +106,7 @@ impl Code {
             read: VecDeque::new(),
             stacks: Vec::new(),
             names: SentNames::default(),
-            mappers: Mappers::default(),
+            mappers: MmapCallers::default(),
             interpreter: None,
             seen: FxHashSet::default(),
             recent: Recent::default(),
@@ -118,12 +118,12 @@ impl Code {
     }
 
     /// What is in force, for a forked child.
-    pub fn in_force(&self) -> Vec<Arc<Placement>> {
+    pub fn in_force(&self) -> Vec<Arc<MappedModule>> {
         self.current.iter().map(|(_, p)| Arc::clone(p)).collect()
     }
 
     /// Takes over what was in force in the parent.
-    pub fn inherit(&mut self, from: &[Arc<Placement>], now: u64, writer: &mut TraceWriter) {
+    pub fn inherit(&mut self, from: &[Arc<MappedModule>], now: u64, writer: &mut TraceWriter) {
         for p in from {
             self.place(p.start, p.end, p.bias, Arc::clone(&p.module), now, writer);
         }
@@ -133,7 +133,7 @@ impl Code {
     /// Takes a stack; it is written in the next pass. Not sooner: the mappings
     /// that a target waited for before it took the stack have arrived by then.
     pub fn take(&mut self, time_ns: u64, stack: Stack) {
-        let none = PythonFrames { frames: Vec::new(), ends: Ends::Whole };
+        let none = PythonFrames { frames: Vec::new(), ends: WalkEnd::Whole };
         self.stacks.push((time_ns, stack, none));
     }
 
@@ -144,7 +144,7 @@ impl Code {
             python.keys.iter().filter_map(|key| Some((self.names.frame(key & !1)?, key & 1 == 1)));
         let frames = known.collect();
         if let Some(innermost) = stack.frames.first() {
-            self.mappers.met(stack.stack, *innermost, time_ns);
+            self.mappers.stack_defined(stack.stack, *innermost, time_ns);
         }
         self.stacks.push((time_ns, stack, PythonFrames { frames, ends: python.ends }));
     }
@@ -172,7 +172,7 @@ impl Code {
     }
 
     /// Names that never came; called once, at the end.
-    pub fn names_lost(&mut self, writer: &mut TraceWriter) -> u64 {
+    pub fn drop_undefined_names(&mut self, writer: &mut TraceWriter) -> u64 {
         self.names.give_up(self.process, writer)
     }
 
@@ -197,13 +197,13 @@ impl Code {
             .map(|found| found.lock().unwrap_or_else(PoisonError::into_inner));
         let is_loop = |frame: &u64| found.as_mut().is_some_and(|found| found.is_loop(*frame));
         let whole = stack.end == StackEnd::Whole as u8;
-        let cut = python.ends != Ends::Whole;
+        let cut = python.ends != WalkEnd::Whole;
         stack.frames = merge(std::mem::take(&mut stack.frames), python.frames, whole, cut, is_loop);
         stack.end = match python.ends {
             // Python's outermost frame is as good an end as the C library's.
-            Ends::Whole => StackEnd::Whole as u8,
-            Ends::TooDeep => StackEnd::TooDeep as u8,
-            Ends::Unreadable => stack.end,
+            WalkEnd::Whole => StackEnd::Whole as u8,
+            WalkEnd::TooDeep => StackEnd::TooDeep as u8,
+            WalkEnd::Unreadable => stack.end,
         };
     }
 
@@ -215,7 +215,7 @@ impl Code {
     }
 
     /// Whether there are stacks, and no mappings at all.
-    pub fn is_in_the_dark(&self) -> bool {
+    pub fn has_unresolved_stacks(&self) -> bool {
         let none = self.current.is_empty() && self.read.is_empty();
         none && !(self.homeless.is_empty() && self.stacks.is_empty())
     }
@@ -229,7 +229,7 @@ impl Code {
 
     /// Writes the stacks taken so far, each by the mappings of its time.
     pub fn write_stacks(&mut self, writer: &mut TraceWriter) {
-        self.mappers.passed();
+        self.mappers.pass_ended();
         if self.stacks.is_empty() {
             return;
         }
@@ -284,26 +284,26 @@ impl Code {
     }
 
     /// Addresses to be named, not given out before.
-    pub fn drain_unnamed(&mut self) -> Vec<ToName> {
+    pub fn drain_unnamed(&mut self) -> Vec<UnnamedFrame> {
         std::mem::take(&mut self.to_name)
     }
 
     /// The code that held a return address at a time; the code there now, if
     /// that time is unknown.
-    fn at(&self, address: u64, time_ns: u64) -> Option<&Arc<Placement>> {
+    fn at(&self, address: u64, time_ns: u64) -> Option<&Arc<MappedModule>> {
         let pc = address.wrapping_sub(1);
         let now = self.in_force_at(address);
         if now.is_some_and(|(since, _)| *since <= time_ns) {
             return now.map(|(_, p)| p);
         }
-        let then = |(since, until, p): &&(u64, u64, Arc<Placement>)| {
+        let then = |(since, until, p): &&(u64, u64, Arc<MappedModule>)| {
             (*since..*until).contains(&time_ns) && (p.start..p.end).contains(&pc)
         };
         self.past.iter().rev().find(then).map(|(_, _, p)| p).or(now.map(|(_, p)| p))
     }
 
     /// The code at a return address now, and since when.
-    fn in_force_at(&self, address: u64) -> Option<&(u64, Arc<Placement>)> {
+    fn in_force_at(&self, address: u64) -> Option<&(u64, Arc<MappedModule>)> {
         let pc = address.wrapping_sub(1);
         let after = self.current.partition_point(|(_, p)| p.start <= pc);
         let now = after.checked_sub(1).and_then(|i| self.current.get(i));
@@ -321,7 +321,7 @@ impl Code {
         writer: &mut TraceWriter,
     ) {
         self.recent.forget();
-        let same = |p: &Placement| {
+        let same = |p: &MappedModule| {
             (p.start, p.end, p.bias) == (start, end, bias) && p.module.is_same_file(&module)
         };
         if let Some((since, _)) = self.current.iter_mut().find(|(_, p)| same(p)) {
@@ -330,7 +330,7 @@ impl Code {
         }
         // Other code that lay here is gone; its addresses keep their meaning.
         // Unless it came later: then this is news of the past.
-        let overlaps = |p: &Placement| p.start < end && start < p.end;
+        let overlaps = |p: &MappedModule| p.start < end && start < p.end;
         let later = self.current.iter().filter(|(since, p)| *since > time_ns && overlaps(p));
         let gone_ns = later.map(|(since, _)| *since).min();
         if gone_ns.is_none() {
@@ -361,7 +361,7 @@ impl Code {
                 let others = self.known.iter().filter(|p| p.start < end && start < p.end);
                 let generation = others.map(|p| p.generation + 1).max().unwrap_or(0);
                 let generation = generation.min(MOST_GENERATIONS);
-                let new = Arc::new(Placement { start, end, bias, module, generation });
+                let new = Arc::new(MappedModule { start, end, bias, module, generation });
                 self.known.push(Arc::clone(&new));
                 new
             }

@@ -9,7 +9,7 @@ mod records;
 mod ring;
 mod totals;
 
-pub use follow::Follow;
+pub use follow::FollowedThread;
 pub use note::{Note, PythonKeys};
 pub use totals::SlotTotals;
 
@@ -60,11 +60,11 @@ struct RingRead<'a> {
 /// Where notes go.
 pub trait Notes {
     /// Takes one, by `thread` at `clock`.
-    fn note(&mut self, thread: &mut Follow, clock: u64, note: Note);
+    fn note(&mut self, thread: &mut FollowedThread, clock: u64, note: Note);
     /// Takes a record of the CUPTI agent; false if it makes no sense.
     fn agent(
         &mut self,
-        thread: &Follow,
+        thread: &FollowedThread,
         clock: u64,
         kind: ExtKind,
         argument: u32,
@@ -81,7 +81,7 @@ pub struct Image {
     /// Row in the trace file.
     pub index: ProcessIndex,
     /// Live threads.
-    pub threads: Vec<Follow>,
+    pub threads: Vec<FollowedThread>,
     known: Box<[u64; SLOT_WORDS]>,
     threads_changed: u32,
     /// Heap state and its block.
@@ -164,7 +164,7 @@ impl Image {
     /// Begins to follow a thread.
     pub fn follow(&mut self, new: &NewThread, index: ThreadIndex) {
         let chunk = ChunkRef(self.region.slot(new.slot).first_chunk.load(Relaxed));
-        let mut thread = Follow {
+        let mut thread = FollowedThread {
             slot: new.slot,
             index,
             tid: new.tid,
@@ -188,7 +188,7 @@ impl Image {
 
     /// Stops following the thread at `at` in [`Image::threads`], which is gone
     /// for good, and recycles its slot and chunk.
-    pub fn retire(&mut self, at: usize) -> Follow {
+    pub fn retire(&mut self, at: usize) -> FollowedThread {
         let thread = self.threads.swap_remove(at);
         let slot = self.region.slot(thread.slot);
         // What it had not added up yet: the sum that gives the peak is that of all threads.
@@ -266,7 +266,13 @@ impl Image {
     }
 
     /// Reads the last of a thread that is gone, while others go on.
-    pub fn drain_gone(&mut self, at: usize, clock: &Clock, now_ns: u64, notes: &mut dyn Notes) {
+    pub fn drain_ended_thread(
+        &mut self,
+        at: usize,
+        clock: &Clock,
+        now_ns: u64,
+        notes: &mut dyn Notes,
+    ) {
         let mut thread = self.threads.swap_remove(at);
         for _ in 0..100_000 {
             let before = (thread.chunk, thread.at);

@@ -6,7 +6,7 @@ use crate::os::sys;
 use crate::out::output::Output;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use tprof_trace::model::loss;
-use tprof_trace::run::Blind;
+use tprof_trace::run::BlindSpot;
 
 /// Why the target dropped what it did.
 const STOOD_STILL: &str = "the collector stood still, and the ring was full";
@@ -26,7 +26,7 @@ impl Target {
             };
             let why = "it could not attach: it had another user, root or environment, no descriptor \
                        left, or a seccomp filter";
-            out.processes.losses.add_blind(Blind {
+            out.processes.losses.add_blind(BlindSpot {
                 process: who,
                 what: "everything".to_owned(),
                 why: why.to_owned(),

@@ -7,7 +7,7 @@ type Top = (u64, u64);
 
 /// Anonymous memory by the code that mapped it.
 #[derive(Debug, Default)]
-pub struct Mappers {
+pub struct MmapCallers {
     /// Stacks of this pass and of the last: a stack is defined just before the first event
     /// that has it.
     tops: HashMap<u32, Top>,
@@ -15,14 +15,14 @@ pub struct Mappers {
     mapped: HashMap<u32, (Top, u64)>,
 }
 
-impl Mappers {
+impl MmapCallers {
     /// A stack was defined.
-    pub fn met(&mut self, stack: u32, innermost: u64, time_ns: u64) {
+    pub fn stack_defined(&mut self, stack: u32, innermost: u64, time_ns: u64) {
         self.tops.insert(stack, (innermost, time_ns));
     }
 
     /// A pass is over.
-    pub fn passed(&mut self) {
+    pub fn pass_ended(&mut self) {
         if !(self.tops.is_empty() && self.last.is_empty()) {
             self.last = std::mem::take(&mut self.tops);
         }
@@ -49,14 +49,14 @@ mod tests {
 
     #[test]
     fn bytes_are_summed_by_the_call_that_mapped_them() {
-        let mut mappers = Mappers::default();
-        mappers.met(1, 0x10, 5);
-        mappers.met(2, 0x20, 6);
+        let mut mappers = MmapCallers::default();
+        mappers.stack_defined(1, 0x10, 5);
+        mappers.stack_defined(2, 0x20, 6);
         mappers.mapped(1, 100);
-        mappers.passed();
+        mappers.pass_ended();
         mappers.mapped(2, 30);
-        mappers.passed();
-        mappers.passed();
+        mappers.pass_ended();
+        mappers.pass_ended();
         mappers.mapped(1, 1);
         // Reported too long ago, or never.
         mappers.mapped(3, 7);

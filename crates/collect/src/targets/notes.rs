@@ -7,7 +7,7 @@ use crate::out::processes::Processes;
 use crate::shared::clock::Clock;
 use crate::targets::calls::Calls;
 use crate::targets::code::Code;
-use crate::targets::image::{Follow, Note, Notes};
+use crate::targets::image::{FollowedThread, Note, Notes};
 use crate::targets::interned::Interned;
 use crate::targets::operators::Operators;
 use crate::targets::spans::Spans;
@@ -53,7 +53,7 @@ pub struct NoteSink<'a> {
 }
 
 impl Notes for NoteSink<'_> {
-    fn note(&mut self, thread: &mut Follow, clock: u64, note: Note) {
+    fn note(&mut self, thread: &mut FollowedThread, clock: u64, note: Note) {
         let time_ns = self.clock.ns(clock);
         let process = self.index;
         let Some(file) = self.files.open.get_mut(self.file) else { return };
@@ -110,7 +110,7 @@ impl Notes for NoteSink<'_> {
             Note::Operator(record) => {
                 let (of, interned) = (self.clock, &mut *self.interned);
                 self.operators.take(record, thread.index, clock, of, interned, file);
-                if let Some(has_stepped) = self.operators.news() {
+                if let Some(has_stepped) = self.operators.take_progress() {
                     self.processes.runs_operators(self.number, has_stepped);
                 }
             }
@@ -145,7 +145,7 @@ impl Notes for NoteSink<'_> {
 
     fn agent(
         &mut self,
-        thread: &Follow,
+        thread: &FollowedThread,
         clock: u64,
         kind: ExtKind,
         argument: u32,

@@ -9,7 +9,7 @@ use tprof_wire::schedule::Schedule;
 
 /// A process that makes steps or has the range that is captured.
 #[derive(Clone, Copy, Debug)]
-pub struct Leader {
+pub struct StepSource {
     /// The trace file of its rank.
     pub file: usize,
     /// Steps and captures so far.
@@ -22,7 +22,7 @@ pub struct Leader {
 
 /// The command that sets a schedule, in words, and the cycles that the run had before.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub struct ScheduleOrigin {
     /// `tprof ctl start --steps`.
     pub command: &'static str,
     /// How many.
@@ -31,11 +31,11 @@ pub struct Asked {
 
 impl Target {
     /// What decides for the others of its file, if this one makes steps.
-    pub fn leader(&self) -> Option<Leader> {
+    pub fn leader(&self) -> Option<StepSource> {
         let header = self.hooks.region.header();
         let captures = header.captures.load(Relaxed);
         let count = header.steps.load(Relaxed) + captures;
-        (count > 0 && self.end.is_none()).then(|| Leader {
+        (count > 0 && self.end.is_none()).then(|| StepSource {
             file: self.file,
             count,
             captured: captures > 0 && header.captured.load(Relaxed) == 0,
@@ -45,7 +45,7 @@ impl Target {
     }
 
     /// Switches it as another of its file is, unless it makes steps of its own.
-    pub fn follow(&mut self, by: &Leader, out: &mut Output, now: u64) {
+    pub fn follow(&mut self, by: &StepSource, out: &mut Output, now: u64) {
         if self.leader().is_some() || self.end.is_some() {
             return;
         }
@@ -73,7 +73,7 @@ impl Target {
     }
 
     /// From now on its steps follow this schedule.
-    pub fn schedule(&mut self, schedule: Schedule, by: Asked, out: &mut Output, now: u64) {
+    pub fn schedule(&mut self, schedule: Schedule, by: ScheduleOrigin, out: &mut Output, now: u64) {
         (self.spans.schedule, self.spans.by) = (Some(schedule), by.command);
         self.spans.cycles_before = by.cycles_before;
         let off = if schedule.active == 0 { 0 } else { off::SCHEDULE };

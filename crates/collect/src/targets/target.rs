@@ -181,20 +181,20 @@ impl Target {
     }
 
     /// Has rows written by the next drain that wait for more: someone asks for them.
-    pub fn hasten(&mut self) {
-        self.calls.hasten();
-        self.spans.hasten();
-        self.operators.hasten();
+    pub fn write_all_next(&mut self) {
+        self.calls.write_all_next();
+        self.spans.write_all_next();
+        self.operators.write_all_next();
     }
 
     /// Whether NCCL operations that began until then wait for what belongs to them: a fraction of a
     /// second.
-    pub fn joins_operations(&self, until_ns: u64) -> bool {
+    pub fn needs_operations(&self, until_ns: u64) -> bool {
         self.calls.collectives.first_ns().is_some_and(|first| first <= until_ns)
     }
 
     /// Whether changes of device memory until then wait to be those of hooks: for seconds.
-    pub fn matches_memory(&self, until_ns: u64) -> bool {
+    pub fn needs_memory(&self, until_ns: u64) -> bool {
         self.gpu.first_unmatched_ns().is_some_and(|first| first <= until_ns)
     }
 
@@ -295,9 +295,9 @@ impl Target {
     }
 
     /// Whether there are stacks of modules that were not read yet.
-    pub fn wants_modules(&self) -> bool {
+    pub fn needs_modules(&self) -> bool {
         let known = self.end.is_none() || !self.modules.begun_with.is_empty();
-        !self.modules.asked && known && self.code.is_in_the_dark()
+        !self.modules.asked && known && self.code.has_unresolved_stacks()
     }
 
     /// Puts the mappings into force that were read until then.

@@ -5,11 +5,11 @@
 //! Regions are made from fixed seeds, so that a failure is found again.
 
 use crate::gpu::{self, Gpu, ThreadRows};
-use crate::out::files::{Holds, OpenFile};
+use crate::out::files::{FileOwner, OpenFile};
 use crate::out::losses::Losses;
 use crate::shared::Region;
 use crate::shared::clock::Clock;
-use crate::targets::image::{Follow, Image, Note, Notes, Pass};
+use crate::targets::image::{FollowedThread, Image, Note, Notes, Pass};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -89,14 +89,14 @@ impl TestSink {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.tprof");
         let writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
-        let file = OpenFile::new(writer, Holds::Unranked, path);
+        let file = OpenFile::new(writer, FileOwner::Unranked, path);
         let (gpu, losses) = (Gpu::new(0, "1 job".to_owned()), Losses::default());
         TestSink { notes: 0, file, gpu, losses, tids: HashMap::new(), _directory: directory }
     }
 }
 
 impl Notes for TestSink {
-    fn note(&mut self, _: &mut Follow, _: u64, note: Note) {
+    fn note(&mut self, _: &mut FollowedThread, _: u64, note: Note) {
         self.notes += 1;
         match note {
             Note::Stack(id, _, frames, python) => {
@@ -114,7 +114,14 @@ impl Notes for TestSink {
         }
     }
 
-    fn agent(&mut self, thread: &Follow, at: u64, kind: ExtKind, argument: u32, p: &[u64]) -> bool {
+    fn agent(
+        &mut self,
+        thread: &FollowedThread,
+        at: u64,
+        kind: ExtKind,
+        argument: u32,
+        p: &[u64],
+    ) -> bool {
         let mut place = ThreadRows { file: &mut self.file, threads: &mut self.tids };
         let record =
             gpu::AgentRecord { kind, argument, clock: at, thread: thread.index, payload: p };

@@ -15,7 +15,7 @@ enum Side {
 
 impl Target {
     /// Threads that are gone give their slots back.
-    pub fn look_after_threads(&mut self, out: &mut Output, now: u64) {
+    pub fn reap_threads(&mut self, out: &mut Output, now: u64) {
         if !self.watched && self.end.is_none() && !proc::lives(self.pid) {
             self.end = Some(End { time_ns: now, status: None, pidfd: None, exec: false });
         }
@@ -56,7 +56,7 @@ impl Target {
                 Side::Agent => agent,
             };
             let Some(image) = image else { return };
-            image.drain_gone(at, sink.clock, now, &mut sink);
+            image.drain_ended_thread(at, sink.clock, now, &mut sink);
             let thread = image.retire(at);
             self.count_lost_records(out);
             if of == Side::Agent {

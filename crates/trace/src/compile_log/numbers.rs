@@ -26,12 +26,12 @@ pub(super) enum Stage {
 /// Which of the compilations with one number is meant.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
-    of: FxHashMap<CompileId, Given>,
+    of: FxHashMap<CompileId, CompileCounts>,
 }
 
 /// What is known of a number.
 #[derive(Debug, Default)]
-struct Given {
+struct CompileCounts {
     /// How often it was given, less one.
     latest: u32,
     /// Of the latest.
@@ -59,7 +59,7 @@ impl Numbers {
     }
 }
 
-impl Given {
+impl CompileCounts {
     fn which(&mut self, stage: Stage) -> u32 {
         match stage {
             Stage::Reasons => {

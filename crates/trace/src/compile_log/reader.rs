@@ -49,7 +49,7 @@ pub fn read(source: impl BufRead, bounds: Bounds) -> io::Result<CompileLog> {
 /// What the lines of a payload are for.
 #[derive(Debug)]
 struct Payload {
-    want: Want,
+    want: PayloadUse,
     /// Under which name the event is counted.
     counted: String,
     id: CompileId,
@@ -61,7 +61,7 @@ struct Payload {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Want {
+enum PayloadUse {
     Nothing,
     /// The time of a `chromium_event`, until one is known.
     Anchor,
@@ -98,7 +98,7 @@ impl Reader {
             }
             LineContent::Hole => {
                 if let Some(payload) = &mut self.payload {
-                    payload.want = Want::Nothing;
+                    payload.want = PayloadUse::Nothing;
                 }
                 self.end_payload();
                 self.rows.log.bytes_not_kept += line.bytes;
@@ -129,7 +129,7 @@ impl Reader {
         // Behind a hole or a damaged line it belongs to that.
         let Some(payload) = &mut self.payload else { return };
         payload.bytes += bytes;
-        if payload.want == Want::Nothing {
+        if payload.want == PayloadUse::Nothing {
             return;
         }
         payload.is_cut |= self.text.len() + text.len() >= MOST_PAYLOAD;
@@ -172,7 +172,7 @@ impl Reader {
             row.bytes += payload.bytes;
         }
         self.rows.payload_ends(payload.is_cut);
-        if payload.want != Want::Nothing {
+        if payload.want != PayloadUse::Nothing {
             let bytes = std::mem::take(&mut self.text);
             self.read_payload(&payload, &String::from_utf8_lossy(&bytes));
             self.text = bytes;
@@ -184,23 +184,23 @@ impl Reader {
         let Payload { want, id, at, is_cut, .. } = *payload;
         let rows = &mut self.rows;
         match want {
-            Want::Nothing => {}
-            Want::Anchor => {
+            PayloadUse::Nothing => {}
+            PayloadUse::Anchor => {
                 if let Some(us) = payload::moment(text) {
                     rows.anchor(at, us);
                 }
             }
-            Want::Break => rows.graph_break(id, text),
-            Want::Reasons => rows.recompiled(id, text),
-            Want::Bypass(cache) => {
+            PayloadUse::Break => rows.graph_break(id, text),
+            PayloadUse::Reasons => rows.recompiled(id, text),
+            PayloadUse::Bypass(cache) => {
                 rows.cache(id, cache, CacheOutcome::Bypass, payload::bypass(text));
             }
             // Of a part, numbers would be those of the part.
-            Want::Graph(_) | Want::Code | Want::KernelStacks if is_cut => {}
-            Want::Graph(stage) => rows.graph(id, stage, text),
-            Want::Code => rows.kernels(id, text),
-            Want::KernelStacks => rows.kernel_stacks(id, text),
-            Want::Version => rows.log.torch = payload::version(text),
+            PayloadUse::Graph(_) | PayloadUse::Code | PayloadUse::KernelStacks if is_cut => {}
+            PayloadUse::Graph(stage) => rows.graph(id, stage, text),
+            PayloadUse::Code => rows.kernels(id, text),
+            PayloadUse::KernelStacks => rows.kernel_stacks(id, text),
+            PayloadUse::Version => rows.log.torch = payload::version(text),
         }
     }
 }
@@ -234,18 +234,18 @@ fn look_up(event: &str) -> Option<(&'static str, CacheOutcome)> {
 }
 
 /// What is read of an event's payload.
-fn want(event: &str, lacks_zone: bool) -> Want {
+fn want(event: &str, lacks_zone: bool) -> PayloadUse {
     match event {
-        "chromium_event" if lacks_zone => Want::Anchor,
-        "dynamo_graph_break_reason" => Want::Break,
-        "recompile_reasons" => Want::Reasons,
-        "fx_graph_cache_bypass" => Want::Bypass("fx_graph"),
-        "aotautograd_cache_bypass" => Want::Bypass("aotautograd"),
-        "dynamo_output_graph" => Want::Graph(GraphStage::Traced),
-        "inductor_post_grad_graph" => Want::Graph(GraphStage::Lowered),
-        "inductor_output_code" => Want::Code,
-        "inductor_provenance_tracking_kernel_stack_traces" => Want::KernelStacks,
-        "torch_version" => Want::Version,
-        _ => Want::Nothing,
+        "chromium_event" if lacks_zone => PayloadUse::Anchor,
+        "dynamo_graph_break_reason" => PayloadUse::Break,
+        "recompile_reasons" => PayloadUse::Reasons,
+        "fx_graph_cache_bypass" => PayloadUse::Bypass("fx_graph"),
+        "aotautograd_cache_bypass" => PayloadUse::Bypass("aotautograd"),
+        "dynamo_output_graph" => PayloadUse::Graph(GraphStage::Traced),
+        "inductor_post_grad_graph" => PayloadUse::Graph(GraphStage::Lowered),
+        "inductor_output_code" => PayloadUse::Code,
+        "inductor_provenance_tracking_kernel_stack_traces" => PayloadUse::KernelStacks,
+        "torch_version" => PayloadUse::Version,
+        _ => PayloadUse::Nothing,
     }
 }

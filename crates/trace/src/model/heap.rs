@@ -12,12 +12,12 @@ pub struct HeapEvent {
     /// By which thread.
     pub thread: ThreadIndex,
     /// What.
-    pub what: HeapWhat,
+    pub what: HeapChange,
 }
 
 /// What happened to the heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeapWhat {
+pub enum HeapChange {
     /// A block. `ordinal` counts the allocations of a process in this table, from 0.
     Alloc {
         /// Number of this allocation in its process.

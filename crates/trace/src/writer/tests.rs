@@ -42,7 +42,7 @@ fn a_failed_write_is_cut_off_and_made_up_for() {
     let file = TraceFile::open(&path).unwrap();
     let freed: Vec<_> = file.heap_events().map(|event| event.what).collect();
     // Its allocation was in the block that could not be written.
-    assert_eq!(freed, [HeapWhat::Free { ordinal: None, realloc: false }]);
+    assert_eq!(freed, [HeapChange::Free { ordinal: None, realloc: false }]);
 }
 
 #[test]

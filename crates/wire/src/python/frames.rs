@@ -26,7 +26,7 @@ pub struct RawFrame {
 /// How a walk ends.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ends {
+pub enum WalkEnd {
     /// At the outermost frame.
     Whole = 0,
     /// There are more frames than were asked for.
@@ -35,13 +35,13 @@ pub enum Ends {
     Unreadable = 2,
 }
 
-impl Ends {
+impl WalkEnd {
     /// Decodes what a target wrote.
-    pub fn of(value: u64) -> Ends {
+    pub fn of(value: u64) -> WalkEnd {
         match value {
-            0 => Ends::Whole,
-            1 => Ends::TooDeep,
-            _ => Ends::Unreadable,
+            0 => WalkEnd::Whole,
+            1 => WalkEnd::TooDeep,
+            _ => WalkEnd::Unreadable,
         }
     }
 }
@@ -64,7 +64,7 @@ pub struct Frames<'l> {
     held: Option<RawFrame>,
     left: usize,
     own_in_a_row: usize,
-    ends: Option<Ends>,
+    ends: Option<WalkEnd>,
 }
 
 impl<'l> Frames<'l> {
@@ -111,10 +111,10 @@ impl<'l> Frames<'l> {
     pub fn next(&mut self, memory: &mut impl Memory) -> Option<RawFrame> {
         while self.ends.is_none() {
             if self.next == 0 {
-                return self.end(Ends::Whole, true);
+                return self.end(WalkEnd::Whole, true);
             }
             let Some((raw, own, previous)) = self.one(memory, self.next) else {
-                return self.end(Ends::Unreadable, false);
+                return self.end(WalkEnd::Unreadable, false);
             };
             self.next = previous;
             if own {
@@ -124,13 +124,13 @@ impl<'l> Frames<'l> {
                 }
                 self.own_in_a_row += 1;
                 if self.own_in_a_row > MOST_OWN && previous != 0 {
-                    return self.end(Ends::Unreadable, true);
+                    return self.end(WalkEnd::Unreadable, true);
                 }
                 continue;
             }
             self.own_in_a_row = 0;
             if self.left == 0 {
-                return self.end(Ends::TooDeep, false);
+                return self.end(WalkEnd::TooDeep, false);
             }
             self.left -= 1;
             if let Some(held) = self.held.replace(raw) {
@@ -161,12 +161,12 @@ impl<'l> Frames<'l> {
     }
 
     /// How they end, once [`Frames::next`] gave `None`; unreadable before.
-    pub fn ends(&self) -> Ends {
-        self.ends.unwrap_or(Ends::Unreadable)
+    pub fn ends(&self) -> WalkEnd {
+        self.ends.unwrap_or(WalkEnd::Unreadable)
     }
 
     #[inline(always)]
-    fn end(&mut self, ends: Ends, is_entry: bool) -> Option<RawFrame> {
+    fn end(&mut self, ends: WalkEnd, is_entry: bool) -> Option<RawFrame> {
         self.ends = Some(ends);
         let held = self.held.take()?;
         Some(RawFrame { entry: held.entry | u64::from(is_entry), ..held })

@@ -12,7 +12,7 @@ mod objects;
 #[cfg(test)]
 mod tests;
 
-pub use frames::{Ends, Frames, RawFrame};
+pub use frames::{Frames, RawFrame, WalkEnd};
 pub use layout::{INTERPRETER_WORDS, Instruction, Interpreter, Layout, Lines};
 pub use lines::{line, offset};
 pub use memory::{Memory, OBJECT, below};

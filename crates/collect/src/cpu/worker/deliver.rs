@@ -1,14 +1,14 @@
 //! Hands out what has gathered.
 
 use super::super::sample::{CpuSample, Measure, SamplerEvent, ThreadTotals};
-use super::super::threads::{Stretch, WaitSite};
+use super::super::threads::{ThreadInterval, WaitSite};
 use super::Worker;
 use crate::os::sys;
 use crate::python::PyThreadName;
 use tprof_trace::model::loss;
 
 impl Worker {
-    pub(super) fn take_stretches(&mut self, stretches: Vec<Stretch>) {
+    pub(super) fn take_intervals(&mut self, stretches: Vec<ThreadInterval>) {
         for s in stretches {
             let WaitSite { frames, end, waits_for } = s.place.unwrap_or_default();
             self.taken.push(CpuSample {
@@ -31,7 +31,7 @@ impl Worker {
         self.taken.push(CpuSample::of(pid, tid, time_ns, Measure::Counted(counted)));
     }
 
-    pub(super) fn hand_out(&mut self) {
+    pub(super) fn deliver(&mut self) {
         for (process, why) in self.pythons.refused.drain(..) {
             (self.emit)(SamplerEvent::Missing(process, "Python frames", why));
         }
@@ -39,7 +39,7 @@ impl Worker {
             (self.emit)(SamplerEvent::Named(pid, tid, sys::monotonic_ns(), name));
         }
         for met in self.spaces.met.drain(..) {
-            (self.emit)(SamplerEvent::Met(met));
+            (self.emit)(SamplerEvent::ModuleLoaded(met));
         }
         if !self.taken.is_empty() {
             (self.emit)(SamplerEvent::Samples(std::mem::take(&mut self.taken)));

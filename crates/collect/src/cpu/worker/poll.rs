@@ -24,7 +24,7 @@ const MAPS_NS: u64 = 200_000_000;
 impl Worker {
     /// Watches a process by reading it, and reports what that lacks. `refused`: why there are
     /// no perf events.
-    pub(super) fn poll_instead(&mut self, pid: u32, since_ns: u64, refused: &str) -> bool {
+    pub(super) fn fall_back_to_polling(&mut self, pid: u32, since_ns: u64, refused: &str) -> bool {
         let now = sys::monotonic_ns();
         if !polled::is_possible() || !self.polling.polled.begin(pid, now, since_ns == 0) {
             return false;
@@ -82,18 +82,18 @@ impl Worker {
     }
 
     /// A process attached: a new one, or another program of one that is watched.
-    pub(super) fn met(&mut self, pid: u32) {
+    pub(super) fn poll_attached(&mut self, pid: u32) {
         let now_ns = sys::monotonic_ns();
         match self.polling.polled.has(pid) {
             true => self.poll_process(pid, now_ns),
-            false => drop(self.poll_instead(pid, 0, "")),
+            false => drop(self.fall_back_to_polling(pid, 0, "")),
         }
     }
 
     fn find_children(&mut self, pid: u32) {
         for child in proc::children_of(pid) {
             if !self.polling.polled.has(child) {
-                self.poll_instead(child, 0, "");
+                self.fall_back_to_polling(child, 0, "");
             }
         }
     }
@@ -104,9 +104,9 @@ impl Worker {
             ProgramChange::Same => {}
             ProgramChange::Replaced(last_ns) => {
                 self.polling.polled.ended(pid, true, &mut stretches);
-                self.take_stretches(std::mem::take(&mut stretches));
+                self.take_intervals(std::mem::take(&mut stretches));
                 self.pythons.forget(pid);
-                self.hand_out();
+                self.deliver();
                 (self.emit)(SamplerEvent::Replaced(pid, last_ns));
                 self.spaces.read(pid, last_ns);
                 self.polling.maps_ns.remove(&pid);
@@ -116,9 +116,9 @@ impl Worker {
                 let why = "the processes had ended at the next reading";
                 (self.emit)(SamplerEvent::Lost("last moments of processes", why, 1));
                 self.polling.polled.ended(pid, false, &mut stretches);
-                self.take_stretches(stretches);
+                self.take_intervals(stretches);
                 self.pythons.forget(pid);
-                self.hand_out();
+                self.deliver();
                 self.spaces.gone(pid);
                 self.polling.maps_ns.remove(&pid);
                 return (self.emit)(SamplerEvent::Ended(pid, now_ns));
@@ -130,7 +130,7 @@ impl Worker {
         }
         self.polling.polled.keep_threads(pid, &tids, &mut stretches);
         self.polling.polled.read_clock(pid);
-        self.take_stretches(stretches);
+        self.take_intervals(stretches);
     }
 
     /// Counts as lost what a process ran that no thread is known to have run.
@@ -146,7 +146,7 @@ impl Worker {
         &mut self,
         pid: u32,
         tid: u32,
-        stretches: &mut Vec<super::super::threads::Stretch>,
+        stretches: &mut Vec<super::super::threads::ThreadInterval>,
     ) {
         let now_ns = sys::monotonic_ns();
         let (mut cpu, mut name) = (None, None);
@@ -156,7 +156,7 @@ impl Worker {
             (cpu, name) = (Some(on), Some(stat.name().into_owned()));
             stat.state() == b'R'
         };
-        let found = self.polling.polled.look(pid, tid, now_ns, runs, stretches);
+        let found = self.polling.polled.observe(pid, tid, now_ns, runs, stretches);
         if let Some(name) = name.filter(|name| self.polling.polled.is_new_name(pid, tid, name)) {
             (self.emit)(SamplerEvent::Named(pid, tid, now_ns, name));
         }

@@ -3,7 +3,7 @@
 
 use super::super::refusal::why_refused;
 use super::super::sample::SamplerEvent;
-use super::waiting::{Waiting, What};
+use super::waiting::{QueuedEvent, QueuedRecord};
 use super::{Watched, Worker};
 use crate::os::proc::{self, Stat};
 use crate::os::sys;
@@ -46,7 +46,9 @@ impl Worker {
                 self.spaces.replaced(pid);
             }
             // Its exec shows at the next reading.
-            Err(why) if self.poll_instead(pid, 0, &why) => self.polling.is_on.store(true, Release),
+            Err(why) if self.fall_back_to_polling(pid, 0, &why) => {
+                self.polling.is_on.store(true, Release)
+            }
             Err(why) => (self.emit)(SamplerEvent::Missing(String::new(), "CPU samples", why)),
         }
     }
@@ -58,8 +60,7 @@ impl Worker {
         for pid in pids {
             // What was read so far may show that it is watched through its parent.
             self.drain();
-            let began =
-                |w: &Waiting| matches!(w.what, What::Began { pid: child, .. } if child == *pid);
+            let began = |w: &QueuedRecord| matches!(w.what, QueuedEvent::Began { pid: child, .. } if child == *pid);
             if self.spaces.knows(*pid) || self.waiting.iter().any(began) {
                 result = Ok(());
                 continue;
@@ -70,7 +71,7 @@ impl Worker {
                 // The kernel refuses counters of a process in its exit, too, which `/proc` still
                 // has: nothing is left to read, and counters are refused to no other one.
                 let ends = Stat::of(*pid).is_none_or(|stat| stat.is_ending()) && tids.len() <= 1;
-                if !ends && self.poll_instead(*pid, since_ns, &why) {
+                if !ends && self.fall_back_to_polling(*pid, since_ns, &why) {
                     result = Ok(());
                     continue;
                 }

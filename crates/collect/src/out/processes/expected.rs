@@ -4,7 +4,7 @@ use super::{Expected, Processes, in_words};
 use crate::elf;
 use crate::out::losses::MOST_BLIND;
 use std::path::Path;
-use tprof_trace::run::{Blind, ProcessInfo};
+use tprof_trace::run::{BlindSpot, ProcessInfo};
 use tprof_wire::WIRE_VERSION;
 
 /// Verdicts of an exec, as records carry them.
@@ -89,7 +89,7 @@ impl Processes {
             None => self.reason(pid, expected),
         };
         if !is_own_command(expected) {
-            self.losses.add_blind(Blind { process: format!("{pid} {name}"), what, why });
+            self.losses.add_blind(BlindSpot { process: format!("{pid} {name}"), what, why });
         }
         let (exit_status, signal, ended_by) = in_words(end.map(|(status, _)| status));
         let program = ProcessInfo {
@@ -139,8 +139,9 @@ impl Processes {
     pub fn refused(&mut self, pid: u32, version: u32) {
         // Its parent's records may have had its end before.
         let name = format!("{pid} ");
-        let is_it =
-            |known: &&mut Blind| known.why == NEVER_ATTACHED && known.process.starts_with(&name);
+        let is_it = |known: &&mut BlindSpot| {
+            known.why == NEVER_ATTACHED && known.process.starts_with(&name)
+        };
         if let Some(known) = self.losses.blind.iter_mut().find(is_it) {
             known.why = of_another(version);
         } else if self.refused.len() < MOST_BLIND {

@@ -8,7 +8,7 @@ use crate::os::proc;
 use crate::out::losses::MOST_BLIND;
 use crate::out::survivors::Survivor;
 use std::path::{Path, PathBuf};
-use tprof_trace::run::{Blind, ProcessInfo};
+use tprof_trace::run::{BlindSpot, ProcessInfo};
 
 impl Processes {
     /// A process went on by itself, or ended, before it was answered.
@@ -19,7 +19,7 @@ impl Processes {
         // Its parent's records may have had its end before.
         let pid = format!("{} ", late.pid);
         let is_it =
-            |known: &&mut Blind| known.why == NEVER_ATTACHED && known.process.starts_with(&pid);
+            |known: &&mut BlindSpot| known.why == NEVER_ATTACHED && known.process.starts_with(&pid);
         if let Some(known) = self.losses.blind.iter_mut().find(is_it).filter(|_| !late.agent) {
             known.why = STOOD_STILL_THEN.to_owned();
             return;
@@ -37,7 +37,7 @@ impl Processes {
     }
 
     /// Every process of which something cannot be recorded, at the end of the run.
-    pub fn blind(&mut self, config: &Config, survivors: &[Survivor]) -> Vec<Blind> {
+    pub fn blind(&mut self, config: &Config, survivors: &[Survivor]) -> Vec<BlindSpot> {
         self.settle();
         let left: Vec<(u32, Expected)> = self.expected.drain().collect();
         for (pid, expected) in left {
@@ -45,7 +45,7 @@ impl Processes {
             self.unseen(pid, &expected, None);
         }
         for (pid, fork) in std::mem::take(&mut self.forks) {
-            self.quiet_child(pid, fork, None, None);
+            self.child_without_records(pid, fork, None, None);
         }
         self.list_unanswered();
         if let Some(root) = self.root
@@ -57,7 +57,7 @@ impl Processes {
             let base = Path::new(&name)
                 .file_name()
                 .map_or_else(|| name.clone(), |n| n.to_string_lossy().into_owned());
-            self.losses.add_blind(Blind { process: format!("{root} {base}"), what, why });
+            self.losses.add_blind(BlindSpot { process: format!("{root} {base}"), what, why });
             let status = self.status_of(root, 0);
             let (exit_status, signal, ended_by) = in_words(status);
             let program = ProcessInfo {
@@ -105,7 +105,7 @@ impl Processes {
     }
 
     /// Those known so far. What was sampled from outside was recorded after all.
-    pub fn blind_so_far(&self) -> Vec<Blind> {
+    pub fn blind_so_far(&self) -> Vec<BlindSpot> {
         let mut all = self.losses.blind.clone();
         all.extend(self.unanswered.values().map(|late| {
             let name = match late.command.first().filter(|name| !name.is_empty()) {
@@ -113,7 +113,7 @@ impl Processes {
                 None => format!("child of {}", late.parent),
             };
             let what = if late.agent { "devices and NVTX ranges" } else { "everything" };
-            Blind {
+            BlindSpot {
                 process: format!("{} {name}", late.pid),
                 what: what.to_owned(),
                 why: STOOD_STILL_THEN.to_owned(),

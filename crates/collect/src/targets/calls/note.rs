@@ -1,7 +1,7 @@
 //! Records of calls, as the hooks write them.
 
 use crate::gpu::texts::unpack_text;
-use crate::targets::collectives::Joined;
+use crate::targets::collectives::JoinCall;
 use tprof_wire::calls::{FUNCTIONS, Function};
 use tprof_wire::gemm::{self, Shape};
 use tprof_wire::record::ExtKind;
@@ -74,7 +74,7 @@ pub enum CallNote {
     /// Matrices were multiplied: function, its number, clock when it returned, result, what.
     Gemm(&'static Function, u32, u64, u32, Option<Shape>),
     /// A communicator was made or ends.
-    Communicator(Joined),
+    Communicator(JoinCall),
     /// A kernel's stub or handle, and its name as the compiler has it.
     Kernel(u64, String),
 }
@@ -117,7 +117,7 @@ impl CallNote {
                 let (end, result, shape) = gemm::unpack(words)?;
                 CallNote::Gemm(function, number, end, result, shape)
             }
-            ExtKind::Communicator => CallNote::Communicator(Joined {
+            ExtKind::Communicator => CallNote::Communicator(JoinCall {
                 number,
                 address: at(0)?,
                 identity: at(1)?,

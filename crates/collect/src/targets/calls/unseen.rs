@@ -1,7 +1,7 @@
 //! What programs have devices start by themselves, of which there are no records: counted by the
 //! calls that prepare it.
 
-use tprof_wire::calls::{Does, Function};
+use tprof_wire::calls::{Effect, Function};
 
 /// `cudaGraphInstantiateFlagDeviceLaunch`, and the driver's flag.
 const DEVICE_LAUNCH: u64 = 4;
@@ -26,9 +26,9 @@ impl UnseenLaunches {
     pub fn called(&mut self, function: &Function, result: u32, detail: u64) {
         match function.does {
             _ if result != 0 => {}
-            Does::Instantiates { .. } if detail & DEVICE_LAUNCH != 0 => self.device_graphs += 1,
-            Does::Conditions => self.conditions += 1,
-            Does::Limits if OF_NESTED_KERNELS.contains(&detail) => self.nested_limits += 1,
+            Effect::Instantiates { .. } if detail & DEVICE_LAUNCH != 0 => self.device_graphs += 1,
+            Effect::Conditions => self.conditions += 1,
+            Effect::Limits if OF_NESTED_KERNELS.contains(&detail) => self.nested_limits += 1,
             _ => {}
         }
     }

@@ -13,7 +13,7 @@ use tprof_wire::nccl;
 
 /// A communicator by its address, from the hooks.
 #[derive(Clone, Copy, Debug)]
-pub struct Live {
+pub struct LiveCommunicator {
     /// Number.
     pub id: u64,
     /// Ranks.
@@ -29,7 +29,7 @@ pub struct Live {
 
 /// What a hook recorded of a call that makes or ends communicators.
 #[derive(Clone, Copy, Debug)]
-pub struct Joined {
+pub struct JoinCall {
     /// The function's number.
     pub number: u32,
     /// Address; 0 if none was made.
@@ -47,16 +47,16 @@ pub struct Joined {
 }
 
 /// Number of a communicator that a hook recorded, in its process.
-pub type Nth = usize;
+pub type CommunicatorIndex = usize;
 
 /// All of a process.
 #[derive(Debug, Default)]
 pub struct Communicators {
     process: ProcessIndex,
     /// All that hooks recorded: what refers to one may be joined after its end.
-    made: Vec<Live>,
+    made: Vec<LiveCommunicator>,
     /// By address, those that live.
-    live: HashMap<u64, Nth>,
+    live: HashMap<u64, CommunicatorIndex>,
     contexts: HashMap<u64, nccl::Context>,
     written: HashSet<u64>,
 }
@@ -68,7 +68,7 @@ impl Communicators {
     }
 
     /// A hook's record.
-    pub fn joined(&mut self, call: Joined) {
+    pub fn joined(&mut self, call: JoinCall) {
         let number = call.number;
         let leaves = [Number::ncclCommDestroy as u32, Number::ncclCommAbort as u32];
         if leaves.contains(&number) {
@@ -99,18 +99,18 @@ impl Communicators {
         } else {
             (call.identity, Some(call.size), Some(call.rank))
         };
-        let live = Live { id, size, rank, operations: 0, splits: 0, plugins: None };
+        let live = LiveCommunicator { id, size, rank, operations: 0, splits: 0, plugins: None };
         self.live.insert(call.address, self.made.len());
         self.made.push(live);
     }
 
     /// The communicator that lives at an address.
-    pub fn at(&self, address: u64) -> Option<Nth> {
+    pub fn at(&self, address: u64) -> Option<CommunicatorIndex> {
         self.live.get(&address).copied()
     }
 
     /// One that a hook recorded.
-    pub fn of_hook(&mut self, nth: Nth) -> Option<&mut Live> {
+    pub fn of_hook(&mut self, nth: CommunicatorIndex) -> Option<&mut LiveCommunicator> {
         self.made.get_mut(nth)
     }
 
@@ -134,7 +134,12 @@ impl Communicators {
     }
 
     /// The plugin reported an operation, of this number and context, that a hook reported too.
-    pub fn is_plugins(&mut self, nth: Nth, id: Option<u64>, context: u64) -> Option<Live> {
+    pub fn is_plugins(
+        &mut self,
+        nth: CommunicatorIndex,
+        id: Option<u64>,
+        context: u64,
+    ) -> Option<LiveCommunicator> {
         let live = self.made.get_mut(nth)?;
         live.plugins = id.map(|id| (id, context)).or(live.plugins);
         Some(*live)
@@ -203,7 +208,7 @@ impl Communicators {
             return;
         }
         let unused = self.made.iter().filter(|live| live.plugins.is_none());
-        let unused: Vec<Live> = unused.copied().collect();
+        let unused: Vec<LiveCommunicator> = unused.copied().collect();
         for live in unused {
             self.write(live.id, live.size, live.rank, "", writer);
         }
@@ -214,12 +219,12 @@ impl Communicators {
 mod tests {
     use super::*;
 
-    fn call(number: Number, address: u64) -> Joined {
+    fn call(number: Number, address: u64) -> JoinCall {
         let number = number as u32;
-        Joined { number, address, identity: 77, size: 8, rank: 3, parent: 0, detail: 0 }
+        JoinCall { number, address, identity: 77, size: 8, rank: 3, parent: 0, detail: 0 }
     }
 
-    fn live(all: &mut Communicators, address: u64) -> Live {
+    fn live(all: &mut Communicators, address: u64) -> LiveCommunicator {
         *all.of_hook(all.at(address).unwrap()).unwrap()
     }
 
@@ -236,7 +241,11 @@ mod tests {
         let mut all = Communicators::new(0);
         all.joined(call(Number::ncclCommInitRank, 0x10));
         for address in [0x20, 0x30] {
-            all.joined(Joined { parent: 0x10, detail: 1, ..call(Number::ncclCommSplit, address) });
+            all.joined(JoinCall {
+                parent: 0x10,
+                detail: 1,
+                ..call(Number::ncclCommSplit, address)
+            });
         }
         let ids = [0x10, 0x20, 0x30].map(|address| id(&mut all, address));
         assert!(ids[0] == 77 && ids[1] != ids[0] && ids[1] != ids[2] && ids[2] != ids[0]);
@@ -247,8 +256,8 @@ mod tests {
     fn a_communicator_shrinks_by_the_ranks_that_are_left_out() {
         let mut all = Communicators::new(0);
         all.joined(call(Number::ncclCommInitRankScalable, 0x10));
-        all.joined(Joined { parent: 0x10, detail: 2, ..call(Number::ncclCommShrink, 0x20) });
-        all.joined(Joined { parent: 0x20, ..call(Number::ncclCommGrow, 0x30) });
+        all.joined(JoinCall { parent: 0x10, detail: 2, ..call(Number::ncclCommShrink, 0x20) });
+        all.joined(JoinCall { parent: 0x20, ..call(Number::ncclCommGrow, 0x30) });
         assert_eq!(size(&mut all, 0x20), Some(6));
         assert_eq!((id(&mut all, 0x30), size(&mut all, 0x30)), (77, Some(8)));
         assert_eq!(live(&mut all, 0x30).rank, None);

@@ -11,7 +11,7 @@
 //!   finds none is a row by itself.
 
 use super::pending::Pending;
-use super::plugin::{At, has_waited};
+use super::plugin::{Timed, has_waited};
 use super::words::{has_peer, type_of_text};
 use super::{Collectives, LONGEST_WAIT_FOR_TASKS_NS, operation_of};
 use crate::gpu::Gpu;
@@ -22,7 +22,7 @@ use tprof_trace::model::*;
 use tprof_wire::nccl::{Call, Task, task_kind};
 
 /// Rows of hooks by their key, in order of their starts.
-type Unjoined = HashMap<(Cow<'static, str>, Option<u64>), Vec<u64>>;
+type UnmatchedRows = HashMap<(Cow<'static, str>, Option<u64>), Vec<u64>>;
 
 impl Collectives {
     /// Joins all that has come.
@@ -77,7 +77,7 @@ impl Collectives {
     }
 
     /// Gives a hook's row what the plugin reported of its call.
-    fn merge(&mut self, at: u64, call: &At<Call>) {
+    fn merge(&mut self, at: u64, call: &Timed<Call>) {
         let (id, size) = self.communicators.of_context(call.of.context, 0);
         let Some(pending) = self.rows.get_mut(&at) else { return };
         pending.call = call.of.id;
@@ -92,7 +92,7 @@ impl Collectives {
     }
 
     /// A call that no hook reported.
-    fn add_call(&mut self, call: &At<Call>, gpu: &Gpu, writer: &mut TraceWriter) {
+    fn add_call(&mut self, call: &Timed<Call>, gpu: &Gpu, writer: &mut TraceWriter) {
         let operation = operation_of(gpu, call.of.function);
         let data_type = type_of_text(gpu.text(call.of.data_type));
         let (communicator, size) = self.communicators.of_context(call.of.context, 0);
@@ -166,8 +166,8 @@ impl Collectives {
         }
     }
 
-    fn unjoined(&self) -> Unjoined {
-        let mut unjoined = Unjoined::new();
+    fn unjoined(&self) -> UnmatchedRows {
+        let mut unjoined = UnmatchedRows::new();
         let mut rows: Vec<(&u64, &Pending)> = self
             .rows
             .iter()
@@ -182,7 +182,12 @@ impl Collectives {
     }
 
     /// The hook's row of a task that does not name its call.
-    fn row_of(&mut self, task: &At<Task>, unjoined: &mut Unjoined, gpu: &Gpu) -> Option<u64> {
+    fn row_of(
+        &mut self,
+        task: &Timed<Task>,
+        unjoined: &mut UnmatchedRows,
+        gpu: &Gpu,
+    ) -> Option<u64> {
         let operation = operation_of(gpu, task.of.function);
         let each = type_of_text(gpu.text(task.of.data_type)).map(|(_, bytes)| bytes);
         let bytes = each.map(|each| task.of.count.saturating_mul(each));
@@ -211,7 +216,7 @@ impl Collectives {
     /// A task without a call that anything else reported.
     fn add_task(
         &mut self,
-        task: &At<Task>,
+        task: &Timed<Task>,
         time_ns: u64,
         gpu: &Gpu,
         writer: &mut TraceWriter,
@@ -244,7 +249,7 @@ impl Collectives {
     fn enqueued(
         &mut self,
         at: u64,
-        task: &At<Task>,
+        task: &Timed<Task>,
         group_ns: u64,
         gpu: &Gpu,
         writer: &mut TraceWriter,

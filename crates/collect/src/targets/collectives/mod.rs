@@ -17,13 +17,13 @@ mod pending;
 mod plugin;
 mod words;
 
-pub use communicators::Joined;
+pub use communicators::JoinCall;
 
 use crate::gpu::Gpu;
 use channels::Channels;
 use communicators::Communicators;
 use pending::Pending;
-use plugin::Reported;
+use plugin::PluginRecords;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use tprof_trace::model::*;
@@ -80,7 +80,7 @@ pub struct Collectives {
     next: u64,
     threads: HashMap<ThreadIndex, ThreadGroups>,
     communicators: Communicators,
-    reported: Reported,
+    reported: PluginRecords,
     channels: Channels,
     /// The process's NCCL calls pass through hooks, as far as one did.
     is_hooked: bool,
@@ -100,7 +100,7 @@ impl Collectives {
             next: 0,
             threads: HashMap::new(),
             communicators: Communicators::new(process),
-            reported: Reported::default(),
+            reported: PluginRecords::default(),
             channels: Channels::default(),
             is_hooked: false,
             own_tasks: HashSet::new(),
@@ -192,7 +192,7 @@ impl Collectives {
     }
 
     /// A hook recorded that communicators are made or end.
-    pub fn joined(&mut self, call: Joined) {
+    pub fn joined(&mut self, call: JoinCall) {
         self.is_hooked = true;
         self.communicators.joined(call);
     }

@@ -1,6 +1,6 @@
 //! Rows of collectives that wait to be written.
 
-use super::communicators::Nth;
+use super::communicators::CommunicatorIndex;
 use super::words::{elements, has_peer};
 use std::borrow::Cow;
 use tprof_trace::model::Collective;
@@ -23,7 +23,7 @@ pub struct Pending {
     /// A hook recorded it.
     pub is_hooked: bool,
     /// Its communicator, if a hook recorded that.
-    pub made: Option<Nth>,
+    pub made: Option<CommunicatorIndex>,
     /// The plugin's id of the call; 0 for none.
     pub call: u64,
     /// The plugin's context; 0 for none.

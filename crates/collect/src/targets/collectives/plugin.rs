@@ -8,7 +8,7 @@ use tprof_wire::record::ExtKind;
 
 /// A record, with its thread and time.
 #[derive(Clone, Copy, Debug)]
-pub struct At<T> {
+pub struct Timed<T> {
     /// Thread that wrote it.
     pub thread: ThreadIndex,
     /// When.
@@ -19,14 +19,14 @@ pub struct At<T> {
 
 /// Records that wait to be joined.
 #[derive(Debug, Default)]
-pub struct Reported {
+pub struct PluginRecords {
     /// Calls, from version 5 on.
-    pub calls: Vec<At<Call>>,
+    pub calls: Vec<Timed<Call>>,
     /// Operations as enqueued.
-    pub tasks: Vec<At<Task>>,
+    pub tasks: Vec<Timed<Task>>,
 }
 
-impl Reported {
+impl PluginRecords {
     /// None waits.
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.tasks.is_empty()
@@ -53,11 +53,11 @@ impl Collectives {
             ExtKind::NcclContext => self.communicators.context(Context::unpack(payload)?),
             ExtKind::NcclCall => {
                 let of = Call::unpack(payload)?;
-                self.reported.calls.push(At { thread, time_ns, of });
+                self.reported.calls.push(Timed { thread, time_ns, of });
             }
             ExtKind::NcclTask => {
                 let of = Task::unpack(payload)?;
-                self.reported.tasks.push(At { thread, time_ns, of });
+                self.reported.tasks.push(Timed { thread, time_ns, of });
             }
             ExtKind::NcclTransfer => {
                 let of = Transfer::unpack(payload)?;

@@ -6,7 +6,7 @@ use tprof_wire::record::SLOT_BYTES;
 use tprof_wire::region::ChunkRef;
 
 /// A thread of the image, as the collector follows it.
-pub struct Follow {
+pub struct FollowedThread {
     /// Slot in the region.
     pub slot: usize,
     /// Row in the trace.
@@ -36,7 +36,7 @@ pub struct Follow {
     pub counts: bool,
 }
 
-impl Follow {
+impl FollowedThread {
     /// Begins to read a chunk.
     pub(super) fn enter(&mut self, chunk: ChunkRef) {
         self.chunk = chunk;

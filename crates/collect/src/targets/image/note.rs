@@ -6,7 +6,7 @@ use crate::targets::interned::Definition;
 use crate::targets::operators::{OperatorNote, OperatorRecord};
 use crate::targets::spans::SpanRecord;
 use tprof_wire::operators::{Operator, RangeEdge};
-use tprof_wire::python::{Ends, MAX_PYTHON_FRAMES};
+use tprof_wire::python::{MAX_PYTHON_FRAMES, WalkEnd};
 use tprof_wire::record::{self, ExtKind};
 
 /// Python's frames of a stack.
@@ -15,7 +15,7 @@ pub struct PythonKeys {
     /// What stands for each, innermost first; bit 0: see [`ExtKind::Stack`].
     pub keys: Vec<u64>,
     /// How they end.
-    pub ends: Ends,
+    pub ends: WalkEnd,
 }
 
 /// Something other than a heap event.
@@ -72,7 +72,7 @@ impl Note {
                 let python = ((head >> 16 & 0xffff) as usize).min(MAX_PYTHON_FRAMES);
                 let python = PythonKeys {
                     keys: p.get(len + 1..len + 1 + python)?.to_vec(),
-                    ends: Ends::of(head >> 32),
+                    ends: WalkEnd::of(head >> 32),
                 };
                 let frames = p.get(1..=len)?.to_vec();
                 Note::Stack(argument & 0xff_ffff, (argument >> 24) as u8, frames, python)

@@ -3,7 +3,7 @@
 //! Nothing that is read from the region is trusted: unknown kinds, wrong
 //! lengths and foreign chunk references are counted as refused and skipped.
 
-use super::{Follow, Image, Note, Pass, RingRead, TAKE_MOST};
+use super::{FollowedThread, Image, Note, Pass, RingRead, TAKE_MOST};
 use crate::os::sys;
 use crate::shared::SlotRead;
 use crate::targets::heap::HeapOp;
@@ -26,7 +26,11 @@ const ADDRESS_SPACE: u64 = 1 << 47;
 impl Image {
     /// Reads one thread's ring; false if it was left before its end, so that
     /// the others get their turn.
-    pub(super) fn drain_thread(&mut self, thread: &mut Follow, reading: &mut RingRead<'_>) -> bool {
+    pub(super) fn drain_thread(
+        &mut self,
+        thread: &mut FollowedThread,
+        reading: &mut RingRead<'_>,
+    ) -> bool {
         let (now_ns, last) = (reading.now_ns, reading.pass == Pass::Last);
         thread.taken = 0;
         loop {
@@ -94,7 +98,7 @@ impl Image {
     }
 
     /// Whether one of the next few slots is written: the empty one is a hole then.
-    fn later_slot_written(&self, thread: &Follow) -> bool {
+    fn later_slot_written(&self, thread: &FollowedThread) -> bool {
         (1..8).any(|i| {
             let at = thread.at + i * SLOT_BYTES;
             at < thread.bytes && matches!(self.region.read(thread.base + at), SlotRead::Record(..))
@@ -103,7 +107,7 @@ impl Image {
 
     /// Whether a record of so many bytes that is being written will never be done:
     /// something has stood behind it for a while.
-    fn is_abandoned(&self, thread: &mut Follow, bytes: usize, now_ns: u64) -> bool {
+    fn is_abandoned(&self, thread: &mut FollowedThread, bytes: usize, now_ns: u64) -> bool {
         let behind = thread.at + bytes;
         let written = behind < thread.bytes
             && matches!(self.region.read(thread.base + behind), SlotRead::Record(..));
@@ -119,7 +123,7 @@ impl Image {
     }
 
     /// An empty slot before written ones: waits a while, then skips; true if skipped.
-    fn hole(&mut self, thread: &mut Follow, now_ns: u64, last: bool) -> bool {
+    fn hole(&mut self, thread: &mut FollowedThread, now_ns: u64, last: bool) -> bool {
         if !last {
             if thread.hole_since == 0 {
                 thread.hole_since = now_ns.max(1);
@@ -135,7 +139,7 @@ impl Image {
         true
     }
 
-    fn leave_chunk(&mut self, thread: &mut Follow, next: ChunkRef) {
+    fn leave_chunk(&mut self, thread: &mut FollowedThread, next: ChunkRef) {
         let (done, used) = (thread.chunk, thread.at);
         thread.taken += used;
         thread.enter(next);
@@ -156,7 +160,7 @@ impl Image {
     #[inline(always)]
     fn take(
         &mut self,
-        thread: &mut Follow,
+        thread: &mut FollowedThread,
         word0: u64,
         word1: u64,
         end: usize,
@@ -201,7 +205,7 @@ impl Image {
 
     /// Takes heap records as long as there are any; the common case, in a loop of its own.
     #[inline(never)]
-    fn take_heap(&mut self, thread: &mut Follow, end: usize, reading: &mut RingRead<'_>) {
+    fn take_heap(&mut self, thread: &mut FollowedThread, end: usize, reading: &mut RingRead<'_>) {
         let slots = self.region.slots(thread.base + thread.at, thread.base + end);
         let mut records = HeapRecords::new(slots, thread.index, thread.clock);
         if reading.alone {
@@ -238,7 +242,7 @@ impl Image {
     #[cold]
     fn take_ext(
         &mut self,
-        thread: &mut Follow,
+        thread: &mut FollowedThread,
         word0: u64,
         word1: u64,
         end: usize,

@@ -55,29 +55,29 @@ fn describe(mut words: &[u64]) -> Option<String> {
     while !words.is_empty() {
         let (mut value, mut of_tensors) = (String::new(), String::new());
         let (of_one, of) = match next(&mut words)? {
-            One::Input(dims, of) => (dims, of),
-            One::Value(of, text) => {
+            InputValue::Input(dims, of) => (dims, of),
+            InputValue::Value(of, text) => {
                 value = text;
                 ("[]".to_owned(), of.to_owned())
             }
-            One::List(count) => {
+            InputValue::List(count) => {
                 let mut of_list = Vec::new();
                 let mut of_all: Option<String> = None;
                 while of_list.len() < count && is_whole {
                     match next(&mut words)? {
-                        One::Input(dims, of) => {
+                        InputValue::Input(dims, of) => {
                             of_list.push(dims);
                             let is_same = of_all.as_ref().is_none_or(|all| *all == of);
                             of_all = Some(if is_same { of } else { String::new() });
                         }
-                        One::More => is_whole = false,
-                        One::List(_) | One::Value(..) => return None,
+                        InputValue::More => is_whole = false,
+                        InputValue::List(_) | InputValue::Value(..) => return None,
                     }
                 }
                 of_tensors = of_all.unwrap_or_default();
                 (format!("[{}]", of_list.join(",")), "TensorList".to_owned())
             }
-            One::More => {
+            InputValue::More => {
                 is_whole = false;
                 break;
             }
@@ -105,7 +105,7 @@ fn describe(mut words: &[u64]) -> Option<String> {
 }
 
 /// What comes next in a list.
-enum One {
+enum InputValue {
     /// Its sizes and its type.
     Input(String, String),
     /// Its type and its value.
@@ -116,7 +116,7 @@ enum One {
     More,
 }
 
-fn next(words: &mut &[u64]) -> Option<One> {
+fn next(words: &mut &[u64]) -> Option<InputValue> {
     let (first, rest) = words.split_first()?;
     *words = rest;
     let none = "[]".to_owned();
@@ -125,13 +125,13 @@ fn next(words: &mut &[u64]) -> Option<One> {
             let (sizes, rest) = words.split_at_checked(usize::from(dims))?;
             *words = rest;
             let sizes: Vec<String> = sizes.iter().map(|size| (*size as i64).to_string()).collect();
-            One::Input(format!("[{}]", sizes.join(",")), type_name(of))
+            InputValue::Input(format!("[{}]", sizes.join(",")), type_name(of))
         }
         Input::Tensors { count } => match count as usize {
-            count @ 0..=LIST_MOST => One::List(count),
-            _ => One::Input(none, "TensorList".to_owned()),
+            count @ 0..=LIST_MOST => InputValue::List(count),
+            _ => InputValue::Input(none, "TensorList".to_owned()),
         },
-        Input::Truth { value } => One::Value("Scalar", truth(value).to_owned()),
+        Input::Truth { value } => InputValue::Value("Scalar", truth(value).to_owned()),
         Input::Numbers { count, truths } => {
             let count = Some(count as usize).filter(|count| *count <= NUMBERS_MOST)?;
             let (numbers, rest) = words.split_at_checked(count)?;
@@ -141,11 +141,11 @@ fn next(words: &mut &[u64]) -> Option<One> {
                 false => (*number as i64).to_string(),
             };
             let numbers: Vec<String> = numbers.iter().map(number).collect();
-            One::Value("ScalarList", format!("[{}]", numbers.join(", ")))
+            InputValue::Value("ScalarList", format!("[{}]", numbers.join(", ")))
         }
-        Input::Other { tag } => One::Input(none, other(tag).to_owned()),
-        Input::Unread => One::Input(none, String::new()),
-        Input::More => One::More,
+        Input::Other { tag } => InputValue::Input(none, other(tag).to_owned()),
+        Input::Unread => InputValue::Input(none, String::new()),
+        Input::More => InputValue::More,
     })
 }
 

@@ -6,7 +6,7 @@ mod recorded;
 mod version;
 
 use inputs::InputTexts;
-use ranges::{OpenRanges, RangeOver};
+use ranges::{OpenRanges, RangesLeft};
 pub use recorded::OperatorNote;
 use recorded::Recorded;
 
@@ -41,7 +41,7 @@ pub enum OperatorRecord {
 
 /// An operator or range that is over; its name may not be defined yet.
 #[derive(Clone, Copy, Debug)]
-struct OverOperator {
+struct FinishedOperator {
     kind: SpanKind,
     name: u32,
     inputs: Inputs,
@@ -57,14 +57,14 @@ pub struct Operators {
     ranges: OpenRanges,
     texts: InputTexts,
     spans: Vec<Span>,
-    waiting: Vec<OverOperator>,
+    waiting: Vec<FinishedOperator>,
     recorded: Recorded,
     first_waiting_ns: Option<u64>,
     /// When the last look at the rings began: all records before have been read.
     read_until_ns: u64,
     /// A range was over that is a step of PyTorch's.
     has_stepped: bool,
-    /// What [`Self::news`] returned last.
+    /// What [`Self::take_progress`] returned last.
     known: Option<bool>,
     /// Operators and ranges so far.
     pub taken: u64,
@@ -112,7 +112,7 @@ impl Operators {
                 let duration_ns = time_ns.saturating_sub(start_ns);
                 let kind = SpanKind::Operator;
                 self.operators += 1;
-                Some(OverOperator { kind, name, inputs, thread, start_ns, duration_ns })
+                Some(FinishedOperator { kind, name, inputs, thread, start_ns, duration_ns })
             }
             OperatorRecord::Opens(name, edge) => {
                 self.ranges.opens(name, edge, thread, time_ns);
@@ -132,7 +132,7 @@ impl Operators {
         }
     }
 
-    fn over(&mut self, over: OverOperator, interned: &mut Interned, writer: &mut TraceWriter) {
+    fn over(&mut self, over: FinishedOperator, interned: &mut Interned, writer: &mut TraceWriter) {
         self.taken += 1;
         self.first_waiting_ns.get_or_insert(over.start_ns + over.duration_ns);
         if !self.row(&over, interned, writer) {
@@ -144,7 +144,7 @@ impl Operators {
     }
 
     /// Once there is one, and once more where it ended a step: whether it did.
-    pub fn news(&mut self) -> Option<bool> {
+    pub fn take_progress(&mut self) -> Option<bool> {
         let now = (self.taken > 0).then_some(self.has_stepped);
         (now != self.known).then(|| self.known = now).and(now)
     }
@@ -152,7 +152,7 @@ impl Operators {
     /// Makes its row; false if its name or its inputs are not defined yet.
     fn row(
         &mut self,
-        over: &OverOperator,
+        over: &FinishedOperator,
         interned: &mut Interned,
         writer: &mut TraceWriter,
     ) -> bool {
@@ -176,7 +176,7 @@ impl Operators {
     }
 
     /// Has what waits for more written by the next call of [`Self::write`].
-    pub fn hasten(&mut self) {
+    pub fn write_all_next(&mut self) {
         self.first_waiting_ns = self.first_waiting_ns.map(|_| 0);
     }
 
@@ -222,7 +222,7 @@ impl Operators {
         for over in self.ranges.over(u64::MAX) {
             self.over(over, interned, writer);
         }
-        let RangeOver { cut, endless } = self.ranges.finish(end_ns);
+        let RangesLeft { cut, endless } = self.ranges.finish(end_ns);
         let open = cut.len() as u64;
         for over in cut {
             self.over(over, interned, writer);

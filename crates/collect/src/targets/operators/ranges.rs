@@ -4,7 +4,7 @@
 //! Threads' records are read one thread after the other, so edges are kept until all threads' of
 //! their time have been read, and are joined in order of time.
 
-use super::OverOperator;
+use super::FinishedOperator;
 use std::collections::HashMap;
 use tprof_trace::model::{SpanKind, ThreadIndex};
 use tprof_wire::operators::RangeEdge;
@@ -39,9 +39,9 @@ pub struct OpenRanges {
 }
 
 /// What is left at a process's end.
-pub struct RangeOver {
+pub struct RangesLeft {
     /// Ranges that were open: they last until then.
-    pub cut: Vec<OverOperator>,
+    pub cut: Vec<FinishedOperator>,
     /// Ranges without a recorded end.
     pub endless: u64,
 }
@@ -59,7 +59,7 @@ impl OpenRanges {
 
     /// Ranges that are over, of edges before this time: records of all threads until then have
     /// been read.
-    pub fn over(&mut self, until_ns: u64) -> Vec<OverOperator> {
+    pub fn over(&mut self, until_ns: u64) -> Vec<FinishedOperator> {
         let mut edges = std::mem::take(&mut self.kept);
         if edges.len() < KEPT_MOST {
             self.kept = edges.extract_if(.., |edge| edge.time_ns() >= until_ns).collect();
@@ -69,7 +69,7 @@ impl OpenRanges {
         edges.into_iter().filter_map(|edge| self.joined(edge)).collect()
     }
 
-    fn joined(&mut self, edge: Edge) -> Option<OverOperator> {
+    fn joined(&mut self, edge: Edge) -> Option<FinishedOperator> {
         match edge {
             Edge::Closes { object, end_ns } => {
                 // One that began while recording was off has no beginning.
@@ -89,11 +89,11 @@ impl OpenRanges {
     }
 
     /// Ends what is open, once [`Self::over`] has taken all edges.
-    pub fn finish(&mut self, end_ns: u64) -> RangeOver {
+    pub fn finish(&mut self, end_ns: u64) -> RangesLeft {
         let open = std::mem::take(&mut self.open).into_values();
         let mut cut: Vec<_> = open.map(|range| range.until(end_ns.max(range.start_ns))).collect();
         cut.sort_by_key(|over| over.start_ns);
-        RangeOver { cut, endless: std::mem::take(&mut self.endless) }
+        RangesLeft { cut, endless: std::mem::take(&mut self.endless) }
     }
 }
 
@@ -107,8 +107,8 @@ impl Edge {
 }
 
 impl OpenRange {
-    fn until(&self, end_ns: u64) -> OverOperator {
-        OverOperator {
+    fn until(&self, end_ns: u64) -> FinishedOperator {
+        FinishedOperator {
             kind: SpanKind::Annotation,
             name: self.name,
             inputs: self.edge.inputs,
@@ -127,7 +127,7 @@ mod tests {
         RangeEdge { object, ..RangeEdge::default() }
     }
 
-    fn times(over: Vec<OverOperator>) -> Vec<(u32, u64, u64)> {
+    fn times(over: Vec<FinishedOperator>) -> Vec<(u32, u64, u64)> {
         over.iter().map(|over| (over.name, over.start_ns, over.duration_ns)).collect()
     }
 

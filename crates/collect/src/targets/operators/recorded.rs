@@ -79,7 +79,7 @@ impl Recorded {
         {
             self.version = version::beside(Path::new(path));
         }
-        file.fact(KEY, &self.property(process).to_string());
+        file.write_property(KEY, &self.property(process).to_string());
     }
 
     fn property(&self, process: ProcessIndex) -> Value {

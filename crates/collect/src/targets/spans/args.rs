@@ -12,14 +12,14 @@ const SEVERAL: &str = "several";
 
 /// Floating-point operations that were stated of a span.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Stated {
+pub struct StatedFlops {
     count: u64,
     /// [`dtype`]; `None` once they differ.
     dtype: Option<u32>,
     is_stated: bool,
 }
 
-impl Stated {
+impl StatedFlops {
     /// Adds some.
     pub fn add(&mut self, count: u64, dtype: u32) {
         let is_same = !self.is_stated || self.dtype == Some(dtype);
@@ -50,7 +50,7 @@ pub type Described = Vec<(u32, Arguments)>;
 pub fn object(
     given: Option<&str>,
     described: &Described,
-    stated: &Stated,
+    stated: &StatedFlops,
     any_thread: bool,
     interned: &Interned,
     redacted: bool,
@@ -121,7 +121,7 @@ mod tests {
     }
 
     fn of(described: Described, texts: &[&str]) -> Result<Option<String>, Undefined> {
-        object(None, &described, &Stated::default(), false, &interned(texts), false)
+        object(None, &described, &StatedFlops::default(), false, &interned(texts), false)
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn operations_on_several_types_have_none_of_them() {
         let text = |stated: &[(u64, u32)]| {
-            let mut all = Stated::default();
+            let mut all = StatedFlops::default();
             stated.iter().for_each(|(count, dtype)| all.add(*count, *dtype));
             object(None, &Vec::new(), &all, false, &Interned::default(), true)
                 .unwrap()

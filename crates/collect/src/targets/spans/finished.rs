@@ -1,6 +1,6 @@
 //! What has come of records, and waits for its name.
 
-use super::args::{Described, Stated};
+use super::args::{Described, StatedFlops};
 use tprof_trace::model::ThreadIndex;
 use tprof_wire::spans::{OnStack, Place};
 
@@ -11,7 +11,7 @@ pub struct OpenSpan {
     pub thread: ThreadIndex,
     pub start_ns: u64,
     pub place: Place,
-    pub stated: Stated,
+    pub stated: StatedFlops,
     pub described: Described,
     /// Of one on a thread's stack, what its thread had counted.
     pub counted: OnStack,

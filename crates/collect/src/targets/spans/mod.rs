@@ -340,7 +340,7 @@ impl Spans {
     }
 
     /// Has what waits for more written by the next call of [`Self::write`].
-    pub fn hasten(&mut self) {
+    pub fn write_all_next(&mut self) {
         self.first_waiting_ns = self.first_waiting_ns.map(|_| 0);
     }
 

@@ -1,7 +1,7 @@
 //! The rules by which calls, the plugin's reports and tasks become one row.
 
 use super::super::HookedCall;
-use super::super::communicators::Joined;
+use super::super::communicators::JoinCall;
 use super::*;
 use tprof_trace::TraceFile;
 use tprof_wire::calls::Number;
@@ -36,7 +36,7 @@ impl Process {
     /// One communicator of eight ranks, as the hooks know it.
     fn hooked() -> Process {
         let mut process = Process::unhooked();
-        process.all.joined(Joined {
+        process.all.joined(JoinCall {
             number: Number::ncclCommInitRank as u32,
             address: ADDRESS,
             identity: 0xabc,
@@ -113,11 +113,11 @@ impl Process {
             root: 0,
             captured: 0,
         };
-        self.all.reported.calls.push(At { thread, time_ns: at_ms * MS, of });
+        self.all.reported.calls.push(Timed { thread, time_ns: at_ms * MS, of });
     }
 
     fn task(&mut self, thread: ThreadIndex, at_ms: u64, of: Task) {
-        self.all.reported.tasks.push(At { thread, time_ns: at_ms * MS, of });
+        self.all.reported.tasks.push(Timed { thread, time_ns: at_ms * MS, of });
     }
 
     fn write(&mut self, now_ms: u64, last: bool) {
