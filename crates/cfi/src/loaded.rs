@@ -13,7 +13,7 @@ const ENTRY: usize = 8;
 /// to the table: what all linkers write.
 const FORM: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
 /// Longest description of a function that is run, bytes.
-const MOST_BYTES: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 
 /// Code at the entry point without frame information (`ld.so`, musl's `crt1.o`) has no caller; it is
 /// no longer than so many bytes.
@@ -60,7 +60,7 @@ impl<'a> LoadedFrames<'a> {
         let place = self.description_of(pc)?;
         let at = usize::try_from(place.checked_sub(self.address)?).ok()?;
         let (CfiEntry::Description(shared), end) = entry_at(self.bytes, at)? else { return None };
-        let description = self.bytes.get(at..end).filter(|bytes| bytes.len() <= MOST_BYTES)?;
+        let description = self.bytes.get(at..end).filter(|bytes| bytes.len() <= MAX_BYTES)?;
         let (start, code_end) = code_at(description, place)?;
         if !(start..code_end).contains(&pc) {
             let is_entry = (self.entry..self.entry.saturating_add(ENTRY_BYTES)).contains(&pc);

@@ -6,7 +6,7 @@ use crate::state::CfaState;
 /// `DW_EH_PE_pcrel | DW_EH_PE_sdata4`: addresses are 32-bit and relative to where they stand.
 const RELATIVE: u8 = 0x1b;
 /// Longest entry that is run, bytes. Its program begins each description of its own; real ones have some thirty.
-const MOST_BYTES: usize = 1024;
+const MAX_BYTES: usize = 1024;
 
 /// The entry that descriptions of functions refer to.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ impl SharedEntry {
         let mut input = Input::new(bytes);
         let length = input.u32()?;
         let is_whole = usize::try_from(length).ok()?.checked_add(4)? == bytes.len();
-        if !is_whole || bytes.len() > MOST_BYTES || input.u32()? != 0 {
+        if !is_whole || bytes.len() > MAX_BYTES || input.u32()? != 0 {
             return None;
         }
         let version = input.u8()?;

@@ -24,8 +24,8 @@ mod error;
 mod os;
 mod schedule;
 
+pub mod disk_cache;
 pub mod elf;
-pub mod kept;
 pub mod modules;
 pub mod symbols;
 pub mod unwind_table;

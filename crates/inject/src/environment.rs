@@ -79,7 +79,7 @@ pub fn beginning() -> Option<ExecArguments<'static>> {
         }
         let (len, whole) = (end_of_arguments.offset_from(first), end.offset_from(first));
         let whole = core::slice::from_raw_parts(first.cast::<u8>(), usize::try_from(whole).ok()?);
-        if whole.len() > ExecArguments::MOST {
+        if whole.len() > ExecArguments::MAX_BYTES {
             return None;
         }
         let (arguments, environment) = whole.split_at_checked(usize::try_from(len).ok()?)?;

@@ -12,7 +12,7 @@ use tprof_wire::capture::CaptureTrigger;
 use tprof_wire::record::ExtKind;
 use tprof_wire::region::off;
 use tprof_wire::schedule::is_epoch;
-use tprof_wire::spans::{ARGUMENTS, ARGUMENTS_MOST, Arguments, BY_DEPTH, OnStack, Place, value};
+use tprof_wire::spans::{ARGUMENTS, Arguments, BY_DEPTH, MAX_ARGUMENTS, OnStack, Place, value};
 
 /// Depths below which is known whether a span was recorded; deeper ones count as recorded.
 const KNOWN_DEPTHS: u16 = 64;
@@ -271,7 +271,7 @@ pub unsafe fn describe(span: u64, keys: *const SpanName, values: *const SpanValu
     if span & BY_DEPTH != 0 && !(is_recorded && depth < thread.spans.get()) {
         return;
     }
-    let count = count.min(ARGUMENTS_MOST);
+    let count = count.min(MAX_ARGUMENTS);
     let mut all = Arguments { span, count: count as u8, ..Arguments::default() };
     // SAFETY: the caller's premise.
     let values = unsafe { core::slice::from_raw_parts(values, count) };

@@ -71,7 +71,7 @@ pub struct CompileLogFile {
     /// Where it is.
     pub path: PathBuf,
     /// Whose it is.
-    pub of: CompileLogOwner,
+    pub owner: CompileLogOwner,
 }
 
 /// Whose a log of `torch.compile` is, by its directory.
@@ -335,7 +335,7 @@ impl RunDir {
                 name.ends_with(".log") || name.ends_with(".log.zst")
             };
             let logs = listed(&directory).into_iter().filter(is_log);
-            found.extend(logs.map(|path| CompileLogFile { path, of: of.clone() }));
+            found.extend(logs.map(|path| CompileLogFile { path, owner: of.clone() }));
         }
         found
     }

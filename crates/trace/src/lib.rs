@@ -12,7 +12,7 @@
 //!   mean, what can be wrong with it, and how its files are opened;
 //! - `file`, `info_file`, `planes`, `columns`, `columns_read`, `tables`: from rows to blocks of columns
 //!   and back;
-//! - `heap_block`, `pending`, `scan`, `loaded`, `unread`: blocks before they are written, and as they
+//! - `heap_block`, `pending`, `scan`, `loaded`, `damage_list`: blocks before they are written, and as they
 //!   are found again;
 //! - `reader`: a file opened, its small tables in memory;
 //! - `row_blocks`, `in_order`, `heap_events`, `map_events`, `recorded`, `code`: what of it is
@@ -37,11 +37,11 @@ mod info_file;
 mod planes;
 mod tables;
 
+mod damage_list;
 mod heap_block;
 mod loaded;
 mod pending;
 mod scan;
-mod unread;
 
 mod reader;
 
@@ -61,6 +61,7 @@ pub mod compile_log;
 mod dir;
 
 pub use code::{CodeMap, CodePlace, Function, SymbolSource, address_of};
+pub use damage_list::DamageList;
 pub use dir::{CompileLogFile, CompileLogOwner, RankFile, RankLabel, RunDir, Start};
 pub use error::{Problem, TraceError};
 pub use file::{FORMAT_VERSION, OLDEST_READABLE, TraceHeader};
@@ -78,5 +79,4 @@ pub use row_blocks::RowBlocks;
 pub use tables::{TracePart, TraceRow};
 pub use tail::{TailDecoder, TailOptions, TailUpdate, TraceTail};
 pub use tprof_wire::hash;
-pub use unread::DamageList;
 pub use writer::TraceWriter;

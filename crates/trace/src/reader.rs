@@ -3,6 +3,7 @@
 //! The file is taken for hostile: lengths are checked before memory is taken,
 //! what is damaged is skipped and noted.
 
+use crate::damage_list::DamageList;
 use crate::error::{Damage, Problem, TraceError};
 use crate::file::{BlockHeader, MAGIC, PREFIX_BYTES, Prefix, TraceHeader};
 use crate::loaded::Tables;
@@ -11,7 +12,6 @@ use crate::plain_file::open_plain;
 use crate::planes::PlaneReader;
 use crate::scan::{IndexRow, Source, note};
 use crate::tables::{TracePart, table};
-use crate::unread::DamageList;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;

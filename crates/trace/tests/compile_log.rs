@@ -38,7 +38,7 @@ fn every_line_and_event_of_each_version_is_known() {
     for version in VERSIONS {
         let log = log(version);
         let unknown: Vec<_> =
-            log.events.iter().filter(|(_, row)| row.of == EventUse::Unknown).collect();
+            log.events.iter().filter(|(_, row)| row.usage == EventUse::Unknown).collect();
         assert!(unknown.is_empty(), "{version}: {unknown:?}");
         assert_eq!((log.damaged, log.is_cut, log.bytes_not_kept), (0, false, 0), "{version}");
         assert_eq!(log.bytes, text(version).len() as u64, "{version}");
@@ -357,7 +357,7 @@ fn unknown_events_are_counted_by_name() {
     );
     let log = read(text.as_bytes());
     let row = &log.events["quantum_graph"];
-    assert_eq!((row.of, row.count, row.bytes > 60), (EventUse::Unknown, 1, true));
+    assert_eq!((row.usage, row.count, row.bytes > 60), (EventUse::Unknown, 1, true));
     assert_eq!((log.damaged, log.rank, log.frames.len()), (1, Some(3), 1));
     // Nothing in it joins the prefix to a year.
     assert_eq!((log.extent_unix_us, log.frames[0].start_unix_us), (None, None));

@@ -13,9 +13,9 @@ pub enum CaptureTrigger {
 }
 
 /// Longest name, bytes.
-pub const NAME_MOST: usize = 120;
+pub const MAX_NAME_BYTES: usize = 120;
 /// Words of [`pack`].
-pub const WORDS: usize = 1 + NAME_MOST / 8;
+pub const WORDS: usize = 1 + MAX_NAME_BYTES / 8;
 const REPEATS: u64 = 1 << 8;
 
 /// As words of [`crate::region::RegionHeader::capture`]; `None` for a name that is too long.
@@ -61,7 +61,7 @@ mod tests {
         assert!(!is_opened(&words, CaptureTrigger::Nvtx, b"a range of te"));
         assert!(!is_opened(&words, CaptureTrigger::Range, b"a range of ten"));
         assert_eq!((opens(words[0]), repeats(words[0])), (2, true));
-        assert!(pack(CaptureTrigger::Nvtx, &[b'x'; NAME_MOST], false).is_some());
-        assert!(pack(CaptureTrigger::Nvtx, &[b'x'; NAME_MOST + 1], false).is_none());
+        assert!(pack(CaptureTrigger::Nvtx, &[b'x'; MAX_NAME_BYTES], false).is_some());
+        assert!(pack(CaptureTrigger::Nvtx, &[b'x'; MAX_NAME_BYTES + 1], false).is_none());
     }
 }

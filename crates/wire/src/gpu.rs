@@ -439,13 +439,13 @@ pub mod trouble {
 }
 
 /// Longest text of one record, bytes.
-pub const TEXT_MOST: usize = 3_800;
+pub const MAX_TEXT_BYTES: usize = 3_800;
 /// Words that a text takes at most.
-pub const TEXT_WORDS: usize = 1 + TEXT_MOST / 8;
+pub const TEXT_WORDS: usize = 1 + MAX_TEXT_BYTES / 8;
 
-/// Lays a text out, cut at [`TEXT_MOST`]: its length in bytes, and these. How many words that are.
+/// Lays a text out, cut at [`MAX_TEXT_BYTES`]: its length in bytes, and these. How many words that are.
 pub fn pack_text(text: &[u8], words: &mut [u64]) -> usize {
-    let kept = text.get(..TEXT_MOST).unwrap_or(text);
+    let kept = text.get(..MAX_TEXT_BYTES).unwrap_or(text);
     let Some((len, rest)) = words.split_first_mut() else { return 0 };
     *len = kept.len() as u64;
     for (word, bytes) in rest.iter_mut().zip(kept.chunks(8)) {

@@ -131,9 +131,9 @@ pub struct ExecArguments<'m> {
 
 impl<'m> ExecArguments<'m> {
     /// Bytes of arguments and environment that are sent, at most.
-    pub const MOST: usize = 64 << 10;
+    pub const MAX_BYTES: usize = 64 << 10;
     /// Bytes of the longest message.
-    pub const MESSAGE: usize = Hello::BYTES + 4 + ExecArguments::MOST;
+    pub const MESSAGE: usize = Hello::BYTES + 4 + ExecArguments::MAX_BYTES;
 
     /// What precedes `arguments` and `environment`.
     pub fn head(&self) -> [u8; 4] {

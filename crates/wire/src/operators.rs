@@ -116,13 +116,13 @@ pub mod unread {
 /// Words of a list of sizes at most: inputs beyond are left out, which the list states.
 pub const SIZES_WORDS: usize = 440;
 
-const _: () = assert!(SIZES_WORDS * 8 <= crate::interned::KEPT_MOST);
+const _: () = assert!(SIZES_WORDS * 8 <= crate::interned::MAX_KEPT_BYTES);
 
 /// Tensors of a list at most: torch.profiler writes a longer one as `[]` as well.
-pub const LIST_MOST: usize = 30;
+pub const MAX_LISTED: usize = 30;
 
 /// Numbers of a list at most: a longer one is [`Input::Other`].
-pub const NUMBERS_MOST: usize = 16;
+pub const MAX_NUMBERS: usize = 16;
 
 /// An input, as the first word of it in a list; a tensor's sizes follow, a word each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +135,7 @@ pub enum Input {
         of: u8,
     },
     /// A list of so many tensors, which follow as inputs of their own unless they are more than
-    /// [`LIST_MOST`].
+    /// [`MAX_LISTED`].
     Tensors {
         /// Tensors.
         count: u32,
@@ -152,7 +152,7 @@ pub enum Input {
     },
     /// A list of so many whole numbers or truth values, which follow, a word each.
     Numbers {
-        /// Numbers, at most [`NUMBERS_MOST`].
+        /// Numbers, at most [`MAX_NUMBERS`].
         count: u32,
         /// They are truth values.
         truths: bool,

@@ -10,9 +10,9 @@ pub const HISTOGRAM: &str = "{\"histogram\":";
 /// Set in the number of a span's place where it is a depth on its thread's stack.
 pub const BY_DEPTH: u64 = 1 << 63;
 /// Arguments of one record at most.
-pub const ARGUMENTS_MOST: usize = 4;
+pub const MAX_ARGUMENTS: usize = 4;
 /// Words of [`Arguments`] at most.
-pub const ARGUMENTS_WORDS: usize = 2 + ARGUMENTS_MOST;
+pub const ARGUMENTS_WORDS: usize = 2 + MAX_ARGUMENTS;
 
 /// Types of arguments.
 pub mod value {
@@ -35,18 +35,18 @@ pub mod dtype {
         &["", "f64", "f32", "tf32", "bf16", "f16", "fp8", "fp4", "int8", "int4"];
 }
 
-/// Values of up to [`ARGUMENTS_MOST`] arguments of a span. Their keys are one name, with
+/// Values of up to [`MAX_ARGUMENTS`] arguments of a span. Their keys are one name, with
 /// [`ARGUMENTS`] between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
     /// The span: its number, or [`BY_DEPTH`] and how many lie around it on this thread.
     pub span: u64,
     /// [`value`] of each.
-    pub kinds: [u8; ARGUMENTS_MOST],
+    pub kinds: [u8; MAX_ARGUMENTS],
     /// How many there are.
     pub count: u8,
     /// As their kind has it.
-    pub bits: [u64; ARGUMENTS_MOST],
+    pub bits: [u64; MAX_ARGUMENTS],
 }
 
 impl Arguments {
@@ -62,8 +62,8 @@ impl Arguments {
     /// From a payload, from which values at the end may be left out that there are not.
     pub fn unpack(words: &[u64]) -> Option<Arguments> {
         let (&[span, kinds], values) = words.split_first_chunk()?;
-        let count = usize::from((kinds >> 32) as u8).min(ARGUMENTS_MOST);
-        let mut bits = [0; ARGUMENTS_MOST];
+        let count = usize::from((kinds >> 32) as u8).min(MAX_ARGUMENTS);
+        let mut bits = [0; MAX_ARGUMENTS];
         bits.get_mut(..count)?.copy_from_slice(values.get(..count)?);
         let kinds = (kinds as u32).to_le_bytes();
         Some(Arguments { span, kinds, count: count as u8, bits })

@@ -5,8 +5,8 @@
 //! counters of a processor write into one ring.
 
 use super::events::EventCounters;
+use super::options::SamplingOptions;
 use super::refusal::why_refused;
-use super::wanted::SamplingOptions;
 use crate::config::{PerfEvent, StackMode};
 use crate::os::proc;
 use crate::perf::record::Layout;
@@ -24,7 +24,7 @@ const RING_BYTES: [usize; 5] = [4 << 20, 1 << 20, 512 << 10, 128 << 10, 32 << 10
 /// second.
 const RINGS_BYTES: usize = 16 << 20;
 /// Counters of a process that runs already, at most.
-const MOST_COUNTERS: usize = 8192;
+const MAX_COUNTERS: usize = 8192;
 
 /// What a counter is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl Counters {
         on_exec: bool,
     ) -> io::Result<()> {
         let processors = processors();
-        if tids.len() * processors.len() > MOST_COUNTERS {
+        if tids.len() * processors.len() > MAX_COUNTERS {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
         self.with_stack = wanted.with_stack();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Sockets and files that are kept.
-const MOST: usize = 4096;
+const MAX_KNOWN: usize = 4096;
 /// The kernel's lists of sockets are read that often at most, and for that share of the time.
 const EVERY: Duration = Duration::from_millis(500);
 const SHARE: u32 = 50;
@@ -44,7 +44,7 @@ impl Descriptors {
             _ => return None,
         };
         let frame: Arc<str> = frame(what).into();
-        if self.files.len() >= MOST {
+        if self.files.len() >= MAX_KNOWN {
             self.files.clear();
         }
         self.files.insert(link.into_owned(), Arc::clone(&frame));
@@ -57,7 +57,7 @@ impl Descriptors {
             if self.next.is_some_and(|next| now < next) {
                 return Some(frame("socket").into());
             }
-            if self.sockets.len() >= MOST {
+            if self.sockets.len() >= MAX_KNOWN {
                 self.sockets.clear();
             }
             self.list(pid);
@@ -72,12 +72,12 @@ impl Descriptors {
         let read = |name: &str| read_to_string(format!("/proc/{pid}/net/{name}"));
         for name in ["tcp", "tcp6", "udp", "udp6"] {
             let text = read(name).unwrap_or_default();
-            for (inode, peer) in text.lines().skip(1).filter_map(internet).take(MOST) {
+            for (inode, peer) in text.lines().skip(1).filter_map(internet).take(MAX_KNOWN) {
                 self.sockets.insert(inode, frame(&peer).into());
             }
         }
         let text = read("unix").unwrap_or_default();
-        for (inode, path) in text.lines().skip(1).filter_map(unix).take(MOST) {
+        for (inode, path) in text.lines().skip(1).filter_map(unix).take(MAX_KNOWN) {
             self.sockets.insert(inode, frame(&path).into());
         }
     }

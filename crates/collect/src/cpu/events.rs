@@ -6,15 +6,15 @@
 //! Reading the counters at each sample of the clock would charge a function with
 //! what others did since the sample before.
 
+use super::options::sampling;
 use super::refusal::why_no_hardware;
-use super::wanted::sampling;
 use crate::config::PerfEvent;
 use crate::perf::record::{EVENT_FIELDS, Layout, WITH_COUNT};
 use crate::perf::{Attr, Counter, attr_of};
 use perf_event_open_sys::bindings::*;
 
 /// Most samples of one event a second: each interrupts its thread.
-const MOST_SAMPLES: u32 = 250;
+const MAX_SAMPLES: u32 = 250;
 /// Page faults come by the hundred thousand a second.
 const FAULTS_PER_SAMPLE: u64 = 16;
 
@@ -78,7 +78,7 @@ impl PerfEvent {
         match self.every() {
             SamplePeriod::Often => {
                 attr.set_freq(1);
-                attr.sample_freq = rate.min(MOST_SAMPLES).into();
+                attr.sample_freq = rate.min(MAX_SAMPLES).into();
                 attr.sample_type |= WITH_COUNT;
             }
             SamplePeriod::Events(events) => attr.sample_period = events,

@@ -8,12 +8,13 @@
 
 mod blocked;
 mod call;
+mod cost;
 mod counters;
 mod descriptors;
 mod events;
+mod options;
 mod polled;
 mod polled_thread;
-mod price;
 mod probe;
 mod rate;
 mod refusal;
@@ -21,15 +22,14 @@ mod sample;
 mod sampler;
 mod threads;
 mod unwind;
-mod wanted;
 mod worker;
 
+pub use cost::{CostSpread, SamplingCosts, measure as measure_sampling};
 pub use counters::processors;
-pub use price::{CostSpread, SamplingCosts, measure as measure_sampling};
+pub use options::SamplingOptions;
 pub use probe::{Permitted, permitted};
 pub use rate::{DEFAULT_RATE, highest_rate};
 pub use sample::{
     Counts, CpuSample, Frame, Interruptions, Kind, Measure, SamplerEvent, ThreadTotals,
 };
 pub use sampler::CpuSampler;
-pub use wanted::SamplingOptions;

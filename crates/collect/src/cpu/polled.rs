@@ -50,7 +50,7 @@ struct PolledProcess {
 /// All processes that are asked.
 #[derive(Debug, Default)]
 pub struct PolledProcesses {
-    of: HashMap<u32, PolledProcess>,
+    by_pid: HashMap<u32, PolledProcess>,
 }
 
 /// What became of a process since the last look.
@@ -72,17 +72,17 @@ fn program_of(pid: u32) -> Option<u64> {
 impl PolledProcesses {
     /// Whether any process is.
     pub fn is_empty(&self) -> bool {
-        self.of.is_empty()
+        self.by_pid.is_empty()
     }
 
     /// Whether a process is.
     pub fn has(&self, pid: u32) -> bool {
-        self.of.contains_key(&pid)
+        self.by_pid.contains_key(&pid)
     }
 
     /// All of them.
     pub fn pids(&self) -> Vec<u32> {
-        self.of.keys().copied().collect()
+        self.by_pid.keys().copied().collect()
     }
 
     /// Begins with a process. `from_start`: what its threads did before counts too.
@@ -108,13 +108,13 @@ impl PolledProcesses {
             ran_ns: 0,
             unseen_ns: 0,
         };
-        self.of.insert(pid, process);
+        self.by_pid.insert(pid, process);
         true
     }
 
     /// Checks whether a process still runs its program.
     pub fn program(&mut self, pid: u32, now_ns: u64) -> ProgramChange {
-        let Some(process) = self.of.get_mut(&pid) else { return ProgramChange::Gone };
+        let Some(process) = self.by_pid.get_mut(&pid) else { return ProgramChange::Gone };
         let Some(program) = program_of(pid) else { return ProgramChange::Gone };
         let last_ns = std::mem::replace(&mut process.at_ns, now_ns);
         match std::mem::replace(&mut process.program, program) == program {
@@ -126,7 +126,7 @@ impl PolledProcesses {
     /// Threads of a process. They are listed anew when there are more or fewer, and now
     /// and then in case that as many began as ended.
     pub fn tids(&mut self, pid: u32, now_ns: u64) -> Vec<u32> {
-        let Some(process) = self.of.get_mut(&pid) else { return Vec::new() };
+        let Some(process) = self.by_pid.get_mut(&pid) else { return Vec::new() };
         let count = proc::count_threads(pid);
         if count != process.count || now_ns.saturating_sub(process.listed_ns) >= LIST_NS {
             process.tids = proc::threads_of(pid);
@@ -144,7 +144,7 @@ impl PolledProcesses {
         runs: impl FnOnce() -> bool,
         out: &mut Vec<ThreadInterval>,
     ) -> Option<ThreadActivity> {
-        let process = self.of.get_mut(&pid)?;
+        let process = self.by_pid.get_mut(&pid)?;
         let thread = match process.threads.entry(tid) {
             Entry::Occupied(thread) => thread.into_mut(),
             // One that began since the last look.
@@ -166,7 +166,7 @@ impl PolledProcesses {
 
     /// Whether a thread had another name when it was last read.
     pub fn is_new_name(&mut self, pid: u32, tid: u32, name: &str) -> bool {
-        let thread = self.of.get_mut(&pid).and_then(|process| process.threads.get_mut(&tid));
+        let thread = self.by_pid.get_mut(&pid).and_then(|process| process.threads.get_mut(&tid));
         thread.filter(|thread| thread.name != name).is_some_and(|thread| {
             name.clone_into(&mut thread.name);
             true
@@ -175,7 +175,7 @@ impl PolledProcesses {
 
     /// Where a thread was found to wait.
     pub fn waits_at(&mut self, pid: u32, tid: u32, place: WaitSite) {
-        let thread = self.of.get_mut(&pid).and_then(|process| process.threads.get_mut(&tid));
+        let thread = self.by_pid.get_mut(&pid).and_then(|process| process.threads.get_mut(&tid));
         if let Some(wait) = thread.and_then(|thread| thread.wait.as_mut()) {
             wait.place = Some(place);
         }
@@ -183,7 +183,7 @@ impl PolledProcesses {
 
     /// Hands out what was added up of all threads.
     pub fn emit(&mut self, out: &mut Vec<ThreadInterval>) {
-        for (pid, process) in &mut self.of {
+        for (pid, process) in &mut self.by_pid {
             for (tid, thread) in &mut process.threads {
                 thread.emit(*pid, *tid, out);
             }
@@ -192,7 +192,7 @@ impl PolledProcesses {
 
     /// Forgets threads that are gone.
     pub fn keep_threads(&mut self, pid: u32, tids: &[u32], out: &mut Vec<ThreadInterval>) {
-        let Some(process) = self.of.get_mut(&pid) else { return };
+        let Some(process) = self.by_pid.get_mut(&pid) else { return };
         process.threads.retain(|tid, thread| {
             let lives = !thread.is_gone && tids.contains(tid);
             if !lives {
@@ -205,7 +205,7 @@ impl PolledProcesses {
     /// Reads a process's clock, after a look at its threads: what it ran that no thread
     /// is known to have run.
     pub fn read_clock(&mut self, pid: u32) {
-        let Some(process) = self.of.get_mut(&pid) else { return };
+        let Some(process) = self.by_pid.get_mut(&pid) else { return };
         let Some(clock_ns) = sys::process_clock_ns(pid) else { return };
         process.unseen_ns = clock_ns.saturating_sub(process.clock_ns + process.ran_ns);
     }
@@ -214,21 +214,21 @@ impl PolledProcesses {
     /// ended between two readings. Threads that run on have done so since they were read
     /// at: less than a millisecond for each of them is none.
     pub fn unseen_ms(&self, pid: u32) -> u64 {
-        let Some(process) = self.of.get(&pid) else { return 0 };
+        let Some(process) = self.by_pid.get(&pid) else { return 0 };
         let unseen_ms = process.unseen_ns / 1_000_000;
         if unseen_ms > process.tids.len() as u64 { unseen_ms } else { 0 }
     }
 
     /// All threads of a program end; those of its process begin anew if `goes_on`.
     pub fn ended(&mut self, pid: u32, goes_on: bool, out: &mut Vec<ThreadInterval>) {
-        let Some(process) = self.of.get_mut(&pid) else { return };
+        let Some(process) = self.by_pid.get_mut(&pid) else { return };
         for (tid, thread) in &mut process.threads {
             thread.end(pid, *tid, out);
         }
         match goes_on {
             // The thread that goes on has run before.
             true => process.threads.retain(|tid, _| *tid == pid),
-            false => drop(self.of.remove(&pid)),
+            false => drop(self.by_pid.remove(&pid)),
         }
     }
 }
@@ -243,7 +243,7 @@ mod tests {
         let mut polled = PolledProcesses::default();
         assert!(polled.begin(pid, 5, false) && is_possible());
         assert_eq!(polled.program(pid, 7), ProgramChange::Same);
-        polled.of.get_mut(&pid).unwrap().program += 16;
+        polled.by_pid.get_mut(&pid).unwrap().program += 16;
         assert_eq!(polled.program(pid, 9), ProgramChange::Replaced(7));
         assert!(!polled.begin(u32::MAX, 5, false));
     }

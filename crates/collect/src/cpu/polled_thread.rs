@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 /// A thread that runs in short bursts is seldom found running: what it ran since it was
 /// last read is that of the place where it is found, up to so many times between two readings.
-const MOST_LOOKS: u64 = 4;
+const MAX_READINGS: u64 = 4;
 
 /// What the kernel counts of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub struct Wait {
 }
 
 /// A stack that could not be read is tried again, so often.
-const MOST_TRIES: u32 = 8;
+const MAX_TRIES: u32 = 8;
 
 /// What a thread was found to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl PolledThread {
             self.owed_ns += rest_ns;
             wait.looks += 1;
             let seen = wait.place.as_ref().is_some_and(|place| !place.frames.is_empty());
-            let look = !seen && wait.looks <= MOST_TRIES;
+            let look = !seen && wait.looks <= MAX_TRIES;
             return if look { ThreadActivity::Waits } else { ThreadActivity::Still };
         }
         // What it was ready for after the wait is not part of it.
@@ -133,7 +133,7 @@ impl PolledThread {
         self.close(pid, tid, out);
         self.owed_ns += rest_ns.max(0);
         if runs() {
-            let seen_ns = self.unseen_ns.min(passed_ns.max(ran_ns).saturating_mul(MOST_LOOKS));
+            let seen_ns = self.unseen_ns.min(passed_ns.max(ran_ns).saturating_mul(MAX_READINGS));
             self.unplaced_ns += self.unseen_ns - seen_ns;
             self.unseen_ns = 0;
             return ThreadActivity::Runs(seen_ns);
@@ -214,8 +214,8 @@ mod tests {
         assert_eq!(observe(&mut thread, 50, 20, 2, true), (ThreadActivity::Runs(10 * MS), 24));
         let mut out = Vec::new();
         thread.end(1, 1, &mut out);
-        let stretches: Vec<_> = out.iter().map(|s| (s.kind, s.length_ns)).collect();
-        assert_eq!(stretches, [(Kind::Waited, 4 * MS), (Kind::Ready, 2 * MS)]);
+        let intervals: Vec<_> = out.iter().map(|s| (s.kind, s.length_ns)).collect();
+        assert_eq!(intervals, [(Kind::Waited, 4 * MS), (Kind::Ready, 2 * MS)]);
     }
 
     #[test]
@@ -227,8 +227,8 @@ mod tests {
         assert_eq!(observe(&mut thread, 30, 14, 16, true), (ThreadActivity::Runs(10 * MS), 0));
         let mut out = Vec::new();
         thread.end(1, 1, &mut out);
-        let stretches: Vec<_> = out.iter().map(|s| (s.kind, s.length_ns)).collect();
-        assert_eq!(stretches, [(Kind::Ready, 16 * MS)]);
+        let intervals: Vec<_> = out.iter().map(|s| (s.kind, s.length_ns)).collect();
+        assert_eq!(intervals, [(Kind::Ready, 16 * MS)]);
         // Woken, and ready for 6 ms of the 10 that it seemed to wait.
         let mut thread = self::thread();
         assert_eq!(observe(&mut thread, 10, 10, 0, false).0, ThreadActivity::Waits);

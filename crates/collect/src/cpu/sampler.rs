@@ -1,7 +1,7 @@
 //! The sampler as the collector holds it: a thread of its own, and its commands.
 
+use super::options::SamplingOptions;
 use super::sample::{Interruptions, SamplerEvent};
-use super::wanted::SamplingOptions;
 use super::worker::{self, Command};
 use crate::os::sys;
 use nix::sys::eventfd::EventFd;
@@ -45,7 +45,7 @@ impl CpuSampler {
         let parts = worker::SamplerParts {
             wanted: wanted.clone(),
             interruptions: Arc::clone(&interruptions),
-            orders,
+            commands: orders,
             emit,
             settled,
             wake: Arc::clone(&wake),

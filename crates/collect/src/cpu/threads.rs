@@ -12,7 +12,7 @@ const SHORT_WAIT_NS: u64 = 1_000_000;
 /// A wait that may be for several descriptors, or for none, is read if it is that long.
 const LONG_WAIT_NS: u64 = 10_000_000;
 /// Descriptors are hardly larger; addresses are.
-const MOST_DESCRIPTOR: u64 = 1 << 16;
+const MAX_DESCRIPTOR: u64 = 1 << 16;
 /// As are shorter times of being ready.
 const SHORT_READY_NS: u64 = 20_000_000;
 
@@ -83,7 +83,7 @@ struct ShortIntervals {
 /// All threads.
 #[derive(Debug, Default)]
 pub struct Threads {
-    of: FxHashMap<u32, Thread>,
+    by_tid: FxHashMap<u32, Thread>,
     /// When threads ended, by tid.
     gone: HashMap<u32, u64>,
 }
@@ -92,11 +92,11 @@ pub struct Threads {
 /// twice: nothing of it begins anew for that long, unless its number does.
 const GONE_NS: u64 = 1_000_000_000;
 /// Ends that are remembered, before old ones are forgotten.
-const MOST_GONE: usize = 1 << 15;
+const MAX_GONE: usize = 1 << 15;
 
 impl Threads {
     fn of(&mut self, pid: u32, tid: u32, time_ns: u64) -> &mut Thread {
-        let thread = self.of.entry(tid).or_insert_with(|| Thread {
+        let thread = self.by_tid.entry(tid).or_insert_with(|| Thread {
             pid,
             first_ns: time_ns,
             ..Thread::default()
@@ -173,7 +173,7 @@ impl Threads {
     /// and were not asked for before.
     pub fn waits_unseen(&mut self, before_ns: u64) -> Vec<(u32, u32)> {
         let mut found = Vec::new();
-        for (tid, thread) in &mut self.of {
+        for (tid, thread) in &mut self.by_tid {
             let waits = thread.off_since.is_some_and(|(at, ready)| at <= before_ns && !ready);
             if waits && thread.leaving.is_none() && !thread.looked {
                 thread.looked = true;
@@ -187,9 +187,9 @@ impl Threads {
     /// before in this wait.
     pub fn waits_unnamed(&mut self, now_ns: u64) -> Vec<(u32, u32, Registers)> {
         let mut found = Vec::new();
-        for (tid, thread) in &mut self.of {
+        for (tid, thread) in &mut self.by_tid {
             let Some(at) = thread.left_at else { continue };
-            let least_ns = match at.argument <= MOST_DESCRIPTOR {
+            let least_ns = match at.argument <= MAX_DESCRIPTOR {
                 true => SHORT_WAIT_NS,
                 // What it polls, or a lock.
                 false => LONG_WAIT_NS,
@@ -206,14 +206,14 @@ impl Threads {
 
     /// What a thread was found to wait for.
     pub fn waits_for(&mut self, tid: u32, frame: Frame) {
-        if let Some(place) = self.of.get_mut(&tid).and_then(|thread| thread.leaving.as_mut()) {
+        if let Some(place) = self.by_tid.get_mut(&tid).and_then(|thread| thread.leaving.as_mut()) {
             place.frames.insert(0, frame);
         }
     }
 
     /// Where a thread was found to wait.
     pub fn waits_at(&mut self, tid: u32, place: WaitSite) {
-        if let Some(thread) = self.of.get_mut(&tid).filter(|t| t.off_since.is_some()) {
+        if let Some(thread) = self.by_tid.get_mut(&tid).filter(|t| t.off_since.is_some()) {
             thread.leaving = Some(place);
         }
     }
@@ -239,21 +239,21 @@ impl Threads {
 
     /// What was counted of a thread so far; counting begins anew.
     pub fn take_counts(&mut self, tid: u32) -> Option<Counts> {
-        self.of.get_mut(&tid).map(|thread| std::mem::take(&mut thread.counts))
+        self.by_tid.get_mut(&tid).map(|thread| std::mem::take(&mut thread.counts))
     }
 
     /// Processes and threads that there are.
     pub fn all(&self) -> Vec<(u32, u32)> {
-        self.of.iter().map(|(tid, thread)| (thread.pid, *tid)).collect()
+        self.by_tid.iter().map(|(tid, thread)| (thread.pid, *tid)).collect()
     }
 
     /// It ended.
     pub fn ended(&mut self, tid: u32, time_ns: u64, out: &mut Vec<ThreadInterval>) {
-        if self.gone.len() >= MOST_GONE {
+        if self.gone.len() >= MAX_GONE {
             self.gone.retain(|_, end_ns| *end_ns + GONE_NS > time_ns);
         }
         self.gone.insert(tid, time_ns);
-        let Some(mut thread) = self.of.remove(&tid) else { return };
+        let Some(mut thread) = self.by_tid.remove(&tid) else { return };
         if let Some(since) = thread.on_since.take() {
             thread.unsampled_ns += time_ns.saturating_sub(since) as i64;
         }
@@ -264,14 +264,14 @@ impl Threads {
 
     /// Hands out what was added up.
     pub fn emit(&mut self, out: &mut Vec<ThreadInterval>) {
-        for (tid, thread) in &mut self.of {
+        for (tid, thread) in &mut self.by_tid {
             thread.emit_short(*tid, out);
         }
     }
 
     /// It runs another program from now on: what was added up belongs to the old one.
     pub fn replaced(&mut self, tid: u32, time_ns: u64, out: &mut Vec<ThreadInterval>) {
-        let Some(thread) = self.of.get_mut(&tid) else { return };
+        let Some(thread) = self.by_tid.get_mut(&tid) else { return };
         if let Some(since) = thread.on_since.replace(time_ns) {
             thread.unsampled_ns += time_ns.saturating_sub(since) as i64;
         }
@@ -282,7 +282,7 @@ impl Threads {
 
     /// The run is over: all that is open ends now.
     pub fn end(&mut self, time_ns: u64, out: &mut Vec<ThreadInterval>) {
-        let tids: Vec<u32> = self.of.keys().copied().collect();
+        let tids: Vec<u32> = self.by_tid.keys().copied().collect();
         for tid in tids {
             self.ended(tid, time_ns, out);
         }
@@ -290,7 +290,7 @@ impl Threads {
 
     /// Threads of a process.
     pub fn of_process(&self, pid: u32) -> impl Iterator<Item = u32> + '_ {
-        self.of.iter().filter(move |(_, t)| t.pid == pid).map(|(tid, _)| *tid)
+        self.by_tid.iter().filter(move |(_, t)| t.pid == pid).map(|(tid, _)| *tid)
     }
 }
 
@@ -407,8 +407,8 @@ mod tests {
         threads.replaced(1, 5 * ms, &mut out);
         let old = std::mem::take(&mut out);
         threads.ended(1, 9 * ms, &mut out);
-        let times = |stretches: &[ThreadInterval]| -> Vec<(u64, u64, Kind)> {
-            stretches.iter().map(|s| (s.time_ns, s.length_ns, s.kind)).collect()
+        let times = |intervals: &[ThreadInterval]| -> Vec<(u64, u64, Kind)> {
+            intervals.iter().map(|s| (s.time_ns, s.length_ns, s.kind)).collect()
         };
         let ran = 5 * ms - 500;
         assert_eq!(times(&old), [(2 * ms, 500, Kind::Waited), (0, ran, Kind::Ran)]);

@@ -7,29 +7,29 @@
 mod deliver;
 mod frames;
 mod poll;
+mod queued_record;
 mod records;
-mod waiting;
 mod watch;
 
 use super::blocked;
 use super::counters::Counters;
 use super::descriptors::Descriptors;
+use super::options::SamplingOptions;
 use super::polled::PolledProcesses;
 use super::probe::why_kernel_names_are_hidden;
 use super::sample::{CpuSample, Frame, Interruptions, SamplerEvent};
 use super::threads::Threads;
-use super::wanted::SamplingOptions;
 use crate::modules::AddressSpaces;
 use crate::os::sys;
 use crate::python::PythonProcesses;
 use nix::sys::eventfd::EventFd;
+use queued_record::QueuedRecord;
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
-use waiting::QueuedRecord;
 
 /// Longest sleep; samples wake the thread sooner.
 const PASS: Duration = Duration::from_millis(50);
@@ -49,16 +49,16 @@ const LONG_WAIT_NS: u64 = 10_000_000;
 /// Python frames are read for samples that are no older.
 const FRESH_NS: u64 = 10_000_000;
 /// Readings in one pass, at most: some 10 us each.
-const MOST_LOOKS: usize = 256;
+const MAX_WAITS_READ: usize = 256;
 /// So many waits are asked for their files in one pass.
-const MOST_NAMED: usize = 8;
+const MAX_NAMED: usize = 8;
 /// Sleep while a caller waits.
-const HURRY: Duration = Duration::from_millis(1);
+const AWAITED_PASS: Duration = Duration::from_millis(1);
 /// A record's time is taken before it is written; a virtual processor may stand
 /// still between.
 const MARGIN_NS: u64 = 2_000_000;
 /// How often short stretches are handed out.
-const GIVE_NS: u64 = 200_000_000;
+const EMIT_NS: u64 = 200_000_000;
 
 /// The sampler's commands.
 pub enum Command {
@@ -80,7 +80,7 @@ pub enum Command {
 pub struct SamplerParts {
     pub wanted: SamplingOptions,
     pub interruptions: Arc<Interruptions>,
-    pub orders: Receiver<Command>,
+    pub commands: Receiver<Command>,
     pub emit: Box<dyn Fn(SamplerEvent) + Send>,
     /// Called when what a caller waits for was handed out.
     pub settled: Box<dyn Fn() + Send>,
@@ -167,7 +167,7 @@ struct Worker {
 
 /// Runs until the command to finish.
 pub fn run(parts: SamplerParts) {
-    let SamplerParts { wanted, interruptions, orders, emit, settled, wake, until_ns, polls } =
+    let SamplerParts { wanted, interruptions, commands, emit, settled, wake, until_ns, polls } =
         parts;
     sys::raise_priority();
     let mut worker = Worker {
@@ -206,7 +206,7 @@ pub fn run(parts: SamplerParts) {
     loop {
         worker.sleep_until_next(&wake);
         let mut finish = false;
-        while let Ok(order) = orders.try_recv() {
+        while let Ok(order) = commands.try_recv() {
             match order {
                 Command::Launch(pid, done) => {
                     worker.launch(pid);
@@ -252,7 +252,7 @@ impl Worker {
             }
         }
         let mut time = match self.is_awaited() {
-            true => HURRY,
+            true => AWAITED_PASS,
             false if !self.wanted.wakes() && self.may_be_python() => PYTHON_PASS,
             false if self.read_ns.saturating_sub(self.stirred_ns) < BUSY_NS => BUSY_PASS,
             false => PASS,
@@ -313,39 +313,39 @@ impl Worker {
         self.process_queued(self.settled_ns);
         self.read_ns = now;
         self.poll(now);
-        self.look_at_waits(now);
+        self.read_long_waits(now);
         // A caller gets all that it waits for.
         let is_asked = self.given_ns < self.wanted_ns && self.settled_ns() >= self.wanted_ns;
-        if is_asked || now - self.given_ns > GIVE_NS {
+        if is_asked || now - self.given_ns > EMIT_NS {
             self.given_ns = now;
-            let mut stretches = Vec::new();
-            self.threads.emit(&mut stretches);
-            self.polling.polled.emit(&mut stretches);
-            self.take_intervals(stretches);
+            let mut intervals = Vec::new();
+            self.threads.emit(&mut intervals);
+            self.polling.polled.emit(&mut intervals);
+            self.take_intervals(intervals);
         }
         self.deliver();
     }
 
     /// Long waits that were not sampled as they began are read while they last.
-    fn look_at_waits(&mut self, now: u64) {
+    fn read_long_waits(&mut self, now: u64) {
         let mut waits = self.threads.waits_unseen(now.saturating_sub(LONG_WAIT_NS));
         // What the threads are known to do is as old as the records that wait for their turn.
-        let come = waiting::resumed_threads(&self.waiting);
+        let come = queued_record::resumed_threads(&self.waiting);
         waits.retain(|(_, tid)| !come.contains(tid));
         let mut places = Vec::new();
-        for (pid, tid) in waits.into_iter().take(MOST_LOOKS) {
+        for (pid, tid) in waits.into_iter().take(MAX_WAITS_READ) {
             places.extend(self.place_of_wait(pid, tid, None).map(|place| (tid, place)));
         }
         if !places.is_empty() {
             // One that came back meanwhile may have been read in its next wait.
             self.drain();
-            let come = waiting::resumed_threads(&self.waiting);
+            let come = queued_record::resumed_threads(&self.waiting);
             for (tid, place) in places.into_iter().filter(|(tid, _)| !come.contains(tid)) {
                 self.threads.waits_at(tid, place);
             }
         }
         let waits = self.threads.waits_unnamed(now);
-        for (pid, tid, at) in waits.into_iter().take(MOST_NAMED) {
+        for (pid, tid, at) in waits.into_iter().take(MAX_NAMED) {
             if let Some(descriptor) = blocked::descriptor(pid, tid, at)
                 && let Some(frame) = self.descriptors.frame(pid, tid, descriptor)
             {
@@ -358,18 +358,18 @@ impl Worker {
         self.counters.disable();
         self.drain();
         self.process_queued(u64::MAX);
-        let (mut stretches, now) = (Vec::new(), sys::monotonic_ns());
+        let (mut intervals, now) = (Vec::new(), sys::monotonic_ns());
         for (pid, tid) in self.threads.all() {
             let faults = self.counters.faults_of_live(pid, tid);
             self.count(pid, tid, now, faults);
         }
-        self.threads.end(now, &mut stretches);
+        self.threads.end(now, &mut intervals);
         for pid in self.polling.polled.pids() {
             self.poll_process(pid, now);
             self.lose_unseen(pid);
-            self.polling.polled.ended(pid, false, &mut stretches);
+            self.polling.polled.ended(pid, false, &mut intervals);
         }
-        self.take_intervals(stretches);
+        self.take_intervals(intervals);
         self.pythons.forget_all();
         self.deliver();
         (self.emit)(SamplerEvent::EventShares(self.counters.event_shares()));

@@ -24,8 +24,8 @@ const MAGIC: &str = "tprof directory 1";
 const OWNER_BYTES: u64 = 4096;
 /// Entries of a shared place that are read, and directories that are examined: a sweep
 /// costs some milliseconds at most.
-const MOST_ENTRIES: usize = 10_000;
-const MOST_EXAMINED: usize = 64;
+const MAX_ENTRIES: usize = 10_000;
+const MAX_EXAMINED: usize = 64;
 
 /// This boot of this machine.
 fn boot() -> Option<String> {
@@ -82,7 +82,7 @@ pub fn sweep(places: &[PathBuf]) -> usize {
         let named = |entry: &fs::DirEntry| {
             entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes())
         };
-        let ours = entries.take(MOST_ENTRIES).flatten().filter(named).take(MOST_EXAMINED);
+        let ours = entries.take(MAX_ENTRIES).flatten().filter(named).take(MAX_EXAMINED);
         swept += ours.filter(|entry| sweep_one(&entry.path(), &boot).is_some()).count();
     }
     swept

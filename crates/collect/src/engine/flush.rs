@@ -1,8 +1,8 @@
 //! Writes what has gathered, and `run.json`.
 
+use super::finish::STATUS_NS;
 use super::main_loop::{Engine, MS};
 use super::summary;
-use super::write_off::STATUS_NS;
 use crate::error::CollectError;
 use crate::os::sys;
 use crate::out::info;

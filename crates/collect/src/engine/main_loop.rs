@@ -1,8 +1,8 @@
 //! The main loop: drains every target, and does what is due.
 
-use super::ahead::PrebuiltTables;
+use super::costs::CostEstimator;
 use super::inbox::{BlindSpotFinder, Event, Reply};
-use super::prices::CostEstimator;
+use super::prebuilt_tables::PrebuiltTables;
 use super::pss::PssReader;
 use super::reserve::Reserve;
 use super::workers::{Answer, ModuleTask, ModulesWanted, Workers};
@@ -39,7 +39,7 @@ const CPU_TIME_NS: u64 = 100 * MS;
 const THREADS_NS: u64 = 50 * MS;
 /// Longest sleep while images are attached. Targets wake the collector when a
 /// chunk is full; this bounds what a kill of the collector can lose.
-const SLEEP_MOST: Duration = Duration::from_millis(10);
+const MAX_SLEEP: Duration = Duration::from_millis(10);
 /// Records that are not worth another look soon: who fills a chunk wakes the engine.
 const LITTLE: u64 = 128;
 /// A `run.json` of one process.
@@ -60,7 +60,7 @@ pub struct EngineParts {
     /// Workers.
     pub workers: Workers,
     /// Tables for programs that are known to ask.
-    pub ahead: Arc<PrebuiltTables>,
+    pub prebuilt: Arc<PrebuiltTables>,
     /// Contents of `run.json`.
     pub info: RunInfo,
     /// Path of `run.json`.
@@ -288,7 +288,7 @@ impl Engine {
             let request = target.modules_request();
             if request.is_some() {
                 let finds_rows = target.hooks.region.finds_rows();
-                self.parts.ahead.request_tables(&target.exe, finds_rows);
+                self.parts.prebuilt.request_tables(&target.exe, finds_rows);
             }
             if request.is_some() || target.needs_modules() {
                 self.open.modules += 1;
@@ -318,7 +318,7 @@ impl Engine {
             return;
         }
         self.idle = if taken >= LITTLE { 1 } else { (self.idle + 1).min(6) };
-        let time = Duration::from_micros(500 << self.idle).min(SLEEP_MOST);
+        let time = Duration::from_micros(500 << self.idle).min(MAX_SLEEP);
         let session = Arc::clone(&self.parts.session);
         let page = session.page();
         let seen = page.sleep.load(Acquire);

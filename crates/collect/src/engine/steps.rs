@@ -48,7 +48,7 @@ impl Engine {
 
     /// Index in its file of the process that has a file's steps; none of a launcher's.
     fn process_of_steps(&mut self, file: usize) -> Option<u32> {
-        if self.out.files.open.get(file)?.holds == FileOwner::Launcher {
+        if self.out.files.open.get(file)?.owner == FileOwner::Launcher {
             return None;
         }
         let known = self.steps.of_file.get(&file).and_then(|number| self.targets.get(number));

@@ -1,7 +1,7 @@
 //! The contents of `run.json` while the job runs.
 
+use super::costs::CostEstimator;
 use super::in_place;
-use super::prices::CostEstimator;
 use crate::cpu::{CostSpread, Interruptions};
 use crate::os::sys;
 use crate::out::output::Output;

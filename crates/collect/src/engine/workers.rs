@@ -1,8 +1,8 @@
 //! What takes longer than a drain pass may: reading a process's mappings and
 //! compiling unwind tables (one thread), resolving symbols (another).
 
-use crate::engine::ahead::PrebuiltTables;
-use crate::kept::DiskCache;
+use crate::disk_cache::DiskCache;
+use crate::engine::prebuilt_tables::PrebuiltTables;
 use crate::modules::{CompileJob, FileKey, LoadedModule, Mapping, ModuleCache, TableState};
 use crate::os::sys;
 use crate::python;
@@ -27,7 +27,7 @@ const AT_ONCE: u64 = 64 << 20;
 const AT_THE_START: u64 = 1 << 20;
 /// Frame information that is worth more threads, bytes, and how many at most.
 const WORTH_THREADS: u64 = 1 << 20;
-const MOST_THREADS: usize = 4;
+const MAX_THREADS: usize = 4;
 
 /// Images with mappings that are not read again for a question about a table of them.
 const RECENT: usize = 32;
@@ -115,11 +115,11 @@ pub struct Workers {
     pub symbols: Sender<SymbolsWanted>,
 }
 
-/// Starts the workers; their answers go through `answers`, and wake the engine. `kept`: where they keep what later
+/// Starts the workers; their answers go through `answers`, and wake the engine. `disk_cache`: where they keep what later
 /// runs need not find again, and whether names are kept there, too.
 pub fn start(
     tables: Tables,
-    ahead: Arc<PrebuiltTables>,
+    prebuilt: Arc<PrebuiltTables>,
     session: Arc<SessionMemory>,
     kept: (Option<Arc<DiskCache>>, bool),
     answers: Sender<Answer>,
@@ -128,8 +128,9 @@ pub fn start(
     let (symbols, places) = channel();
     let (module_answers, module_session) = (answers.clone(), Arc::clone(&session));
     let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
-    named("tprof-modules")
-        .spawn(move || serve_modules(&wanted, tables, &ahead, &module_answers, &module_session))?;
+    named("tprof-modules").spawn(move || {
+        serve_modules(&wanted, tables, &prebuilt, &module_answers, &module_session)
+    })?;
     named("tprof-symbols")
         .spawn(move || serve_symbols(&places, kept, KERNEL_AFTER, &answers, &session))?;
     Ok(Workers { modules, symbols })
@@ -138,7 +139,7 @@ pub fn start(
 fn serve_modules(
     tasks: &Receiver<ModuleTask>,
     mut tables: Tables,
-    ahead: &PrebuiltTables,
+    prebuilt: &PrebuiltTables,
     answers: &Sender<Answer>,
     session: &SessionMemory,
 ) {
@@ -149,13 +150,13 @@ fn serve_modules(
         let mut question = match task {
             ModuleTask::Look(question) => question,
             ModuleTask::Keep => {
-                keep_tables(ahead);
+                keep_tables(prebuilt);
                 let _ = answers.send(Answer::Saved);
                 session.wake();
                 continue;
             }
         };
-        let mut cache = ahead.cache();
+        let mut cache = prebuilt.cache();
         let unloads = question.region.header().python_unloads.load(Acquire);
         let wanted = question.region.header().maps_wanted.load(Acquire);
         let known = match question.request {
@@ -238,9 +239,9 @@ fn to_compile(
 }
 
 /// Once the run is over: jobs' threads wait for this thread, which must not wait for a disk.
-fn keep_tables(ahead: &PrebuiltTables) {
+fn keep_tables(prebuilt: &PrebuiltTables) {
     // Not while the cache is held: it is for those who begin meanwhile.
-    let fresh = ahead.cache().take_fresh();
+    let fresh = prebuilt.cache().take_fresh();
     fresh.keep();
 }
 
@@ -265,7 +266,7 @@ impl Batch {
             WORTH_THREADS.. => std::thread::available_parallelism().map_or(1, |n| n.get()),
             _ => 1,
         };
-        let threads = threads.min(MOST_THREADS).min(self.jobs.len());
+        let threads = threads.min(MAX_THREADS).min(self.jobs.len());
         // The dearest is taken first.
         let jobs = Mutex::new(self.jobs);
         let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).pop();

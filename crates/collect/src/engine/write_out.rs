@@ -17,7 +17,7 @@ use std::sync::mpsc::Sender;
 const PATIENCE_NS: u64 = 2_000 * MS;
 
 /// Passes over the rings for one request: threads that go on write more meanwhile.
-const MOST_PASSES: u32 = 64;
+const MAX_PASSES: u32 = 64;
 
 impl Engine {
     /// Takes a request: it is answered from the main loop.
@@ -74,7 +74,7 @@ impl Engine {
 
     /// Writes all that has come, stacks until then with the mappings of that time.
     fn write_out(&mut self, now: u64, settled_ns: u64) {
-        for _ in 0..MOST_PASSES {
+        for _ in 0..MAX_PASSES {
             if self.read_rings(now, Pass::Partial) == 0 {
                 break;
             }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use tprof_trace::model::{NameId, Span, StackId, ThreadIndex};
 
 /// Calls of a thread that wait for CUPTI's record, at most: beyond it the oldest are forgotten.
-const MOST: usize = 1 << 12;
+const MAX_CALLS: usize = 1 << 12;
 
 /// A call that got a stack or arguments.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ impl CallStacks {
     /// A hook took them: its record comes before CUPTI's of the call, which waits for a flush.
     pub fn called(&mut self, call: StackOfCall) {
         let waiting = self.of_thread.entry(call.thread).or_default();
-        if waiting.len() == MOST {
+        if waiting.len() == MAX_CALLS {
             waiting.pop_front();
         }
         waiting.push_back(call);
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn the_oldest_of_many_are_forgotten() {
         let mut all = CallStacks::default();
-        for at in 1..=MOST as u64 + 3 {
+        for at in 1..=MAX_CALLS as u64 + 3 {
             all.called(call(at * 10, at * 10 + 5, at as StackId));
         }
         assert_eq!(taken(&mut all, row(30, 5), || NAME), 0);

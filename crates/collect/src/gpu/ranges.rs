@@ -8,14 +8,14 @@ use tprof_wire::gpu::{NO_LEVEL, Range};
 use tprof_wire::record::ExtKind;
 
 /// Ranges that may be open at one time in one process.
-const OPEN_MOST: usize = 1 << 20;
+const MAX_OPEN: usize = 1 << 20;
 
 /// Ends that are remembered without a beginning.
-const EARLY_MOST: usize = 1 << 16;
+const MAX_EARLY: usize = 1 << 16;
 
 /// A range that has begun.
 #[derive(Clone, Copy)]
-struct OpenRange {
+struct OpenNvtxRange {
     range: Range,
     thread: ThreadIndex,
     start_ns: u64,
@@ -37,7 +37,7 @@ enum RowKind {
 /// A range that is over, or an instant; its name may not have come yet.
 #[derive(Clone, Copy)]
 struct FinishedRange {
-    open: OpenRange,
+    open: OpenNvtxRange,
     end_ns: u64,
     becomes: RowKind,
 }
@@ -63,13 +63,13 @@ type RangeOwner = (ThreadIndex, u32);
 #[derive(Default)]
 struct Stacks {
     places: HashMap<RangeOwner, usize>,
-    lists: Vec<Vec<OpenRange>>,
+    lists: Vec<Vec<OpenNvtxRange>>,
     last: Option<(RangeOwner, usize)>,
 }
 
 impl Stacks {
     /// The list; none if nothing was ever pushed there.
-    fn find(&mut self, whose: RangeOwner) -> Option<&mut Vec<OpenRange>> {
+    fn find(&mut self, whose: RangeOwner) -> Option<&mut Vec<OpenNvtxRange>> {
         let at = match self.last {
             Some((last, at)) if last == whose => at,
             _ => {
@@ -81,7 +81,7 @@ impl Stacks {
         self.lists.get_mut(at)
     }
 
-    fn push(&mut self, whose: RangeOwner, open: OpenRange) {
+    fn push(&mut self, whose: RangeOwner, open: OpenNvtxRange) {
         match self.find(whose) {
             Some(list) => list.push(open),
             None => {
@@ -97,7 +97,7 @@ impl Stacks {
 pub struct Ranges {
     stacks: Stacks,
     /// By id: those that any thread may end.
-    free: HashMap<u64, OpenRange>,
+    free: HashMap<u64, OpenNvtxRange>,
     /// By id, when: ends in another thread's ring that came before the beginning, and
     /// those of what began while recording was off.
     early: HashMap<u64, u64>,
@@ -112,10 +112,10 @@ impl Ranges {
     /// Takes an event of a thread. An end without a beginning is none: what it ends
     /// began while recording was off.
     pub fn take(&mut self, kind: ExtKind, range: &Range, thread: ThreadIndex, time_ns: u64) {
-        let open = OpenRange { range: *range, thread, start_ns: time_ns };
+        let open = OpenNvtxRange { range: *range, thread, start_ns: time_ns };
         let instant = |becomes| FinishedRange { open, end_ns: time_ns, becomes };
         match kind {
-            ExtKind::RangePush if self.open < OPEN_MOST => {
+            ExtKind::RangePush if self.open < MAX_OPEN => {
                 self.unwind(thread, range, true);
                 self.open += 1;
                 self.stacks.push((thread, range.domain), open);
@@ -126,7 +126,7 @@ impl Ranges {
                 let found = stack.and_then(|stack| stack.pop_if(|top| top.range.id == range.id));
                 self.end(found, time_ns, RowKind::Nested);
             }
-            ExtKind::RangeStart if self.open < OPEN_MOST => {
+            ExtKind::RangeStart if self.open < MAX_OPEN => {
                 // An earlier end is that of a range with the same id: of NVTX none has, of ITT many.
                 let end = self.early.remove(&range.id).filter(|end_ns| *end_ns >= time_ns);
                 if let Some(end_ns) = end {
@@ -145,7 +145,7 @@ impl Ranges {
                     self.end(open, time_ns, RowKind::Free);
                 }
                 None => {
-                    if self.early.len() >= EARLY_MOST {
+                    if self.early.len() >= MAX_EARLY {
                         self.early.clear();
                     }
                     self.early.insert(range.id, time_ns);
@@ -166,14 +166,14 @@ impl Ranges {
         }
         let Some(stack) = self.stacks.find((thread, range.domain)) else { return };
         let deeper =
-            |top: &mut OpenRange| top.range.id > range.id || push && top.range.id == range.id;
+            |top: &mut OpenNvtxRange| top.range.id > range.id || push && top.range.id == range.id;
         while stack.pop_if(deeper).is_some() {
             self.open -= 1;
             self.endless += 1;
         }
     }
 
-    fn end(&mut self, found: Option<OpenRange>, end_ns: u64, becomes: RowKind) {
+    fn end(&mut self, found: Option<OpenNvtxRange>, end_ns: u64, becomes: RowKind) {
         if let Some(open) = found {
             self.open -= 1;
             self.push_over(FinishedRange { open, end_ns, becomes });

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::files::{Candidate, address_of, candidates, reopen};
+use crate::disk_cache::{CachedRows, DiskCache, LibraryKey, RowSpan, SpanRows};
 use crate::elf::{Elf, FileId, Segment, VDSO, own_vdso};
-use crate::kept::{CachedRows, DiskCache, LibraryKey, RowSpan, SpanRows};
 use crate::os::maps::{Mapping, read_code_maps};
 use crate::symbols::ModuleFile;
 use crate::unwind_table::{self, ModulePart};
@@ -22,7 +22,7 @@ const DEFERRED_FROM: u64 = 1 << 20;
 /// The same from which on tables are kept for later runs: 0.4 ms.
 const KEPT_FROM: u64 = 64 << 10;
 /// Bytes of tables that wait to be kept, at most; what is compiled beyond is not kept.
-const MOST_FRESH: usize = 48 << 20;
+const MAX_FRESH: usize = 48 << 20;
 
 /// Takes compiled tables into memory that targets can read.
 pub trait TableStore {
@@ -157,7 +157,7 @@ struct Fresh {
 
 impl Fresh {
     fn add(&mut self, key: &Arc<LibraryKey>, span: RowSpan, bytes: Vec<u8>) {
-        if self.bytes + bytes.len() <= MOST_FRESH {
+        if self.bytes + bytes.len() <= MAX_FRESH {
             self.bytes += bytes.len();
             self.tables.entry(Arc::clone(key)).or_default().push((span, bytes));
         }

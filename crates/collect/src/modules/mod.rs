@@ -9,15 +9,15 @@
 //! Compilation may run on another thread: [`ModuleCache::job`] hands out what
 //! is to be done, [`ModuleCache::publish`] takes the result.
 
+mod address_spaces;
 mod cache;
 mod files;
 mod rows;
-mod spaces;
 
 pub use crate::elf::FileId;
 pub use crate::os::maps::{Mapping, parse_maps, read_code_maps, read_maps};
+pub use address_spaces::{AddressSpaces, ModuleLoad};
 pub use cache::{
     CompileJob, Compiled, FileKey, FreshRows, LoadedModule, ModuleCache, TableId, TableState,
     TableStore,
 };
-pub use spaces::{AddressSpaces, ModuleLoad};

@@ -20,7 +20,7 @@ const STEADY_NS: u64 = 1_000_000_000;
 /// How long a file that could not be made is not tried again.
 const RETRY_NS: u64 = 1_000_000_000;
 
-/// What a file holds.
+/// What a file owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileOwner {
     /// Processes that named no rank: rank 0 until a rank shows up, then a launcher.
@@ -35,8 +35,8 @@ pub enum FileOwner {
 pub struct OpenFile {
     /// Its writer.
     pub writer: TraceWriter,
-    /// What it holds.
-    pub holds: FileOwner,
+    /// What it owner.
+    pub owner: FileOwner,
     /// Processes in it so far.
     pub processes: u32,
     /// Threads in it so far.
@@ -76,10 +76,10 @@ struct LastReading {
 
 impl OpenFile {
     /// A file without processes yet.
-    pub fn new(writer: TraceWriter, holds: FileOwner, path: PathBuf) -> OpenFile {
+    pub fn new(writer: TraceWriter, owner: FileOwner, path: PathBuf) -> OpenFile {
         OpenFile {
             writer,
-            holds,
+            owner,
             processes: 0,
             threads: 0,
             inode: inode_of(&path),
@@ -97,9 +97,9 @@ impl OpenFile {
         }
     }
 
-    /// The rank that it holds.
+    /// The rank that it owner.
     pub fn rank(&self) -> Option<u32> {
-        match self.holds {
+        match self.owner {
             FileOwner::Rank(rank) => Some(rank.number),
             FileOwner::Unranked | FileOwner::Launcher => None,
         }
@@ -222,29 +222,29 @@ impl Files {
     /// Opens a file under the first name that is free.
     fn create(
         &mut self,
-        holds: FileOwner,
+        owner: FileOwner,
         names: &mut dyn Iterator<Item = String>,
     ) -> Result<usize, CollectError> {
         let mut last = None;
         for name in names.take(10_000) {
             let path = self.directory.join(name);
             let header = TraceHeader {
-                rank: if let FileOwner::Rank(rank) = holds { Some(rank.number) } else { None },
-                provisional: holds == FileOwner::Unranked,
-                instance: if let FileOwner::Rank(rank) = holds { rank.restarts } else { 0 },
+                rank: if let FileOwner::Rank(rank) = owner { Some(rank.number) } else { None },
+                provisional: owner == FileOwner::Unranked,
+                instance: if let FileOwner::Rank(rank) = owner { rank.restarts } else { 0 },
                 ..self.header.clone()
             };
             match TraceWriter::create(&path, &header) {
                 Ok(writer) => {
-                    return Ok(self.register(writer, holds, path));
+                    return Ok(self.register(writer, owner, path));
                 }
                 Err(e) if exists(&path) => {
-                    self.rename_launcher_file(&path, &holds);
+                    self.rename_launcher_file(&path, &owner);
                     // The name may be free now.
                     if !exists(&path)
                         && let Ok(writer) = TraceWriter::create(&path, &header)
                     {
-                        return Ok(self.register(writer, holds, path));
+                        return Ok(self.register(writer, owner, path));
                     }
                     last = Some(e);
                 }
@@ -258,8 +258,8 @@ impl Files {
     }
 
     /// Takes an opened file in; its index.
-    fn register(&mut self, writer: TraceWriter, holds: FileOwner, path: PathBuf) -> usize {
-        let mut open = OpenFile::new(writer, holds, path);
+    fn register(&mut self, writer: TraceWriter, owner: FileOwner, path: PathBuf) -> usize {
+        let mut open = OpenFile::new(writer, owner, path);
         for (key, value) in &self.facts {
             open.write_property(key, value);
         }
@@ -269,8 +269,8 @@ impl Files {
 
     /// A rank's name may be held by a collector on another host that opened it
     /// before any rank was known: that one is a launcher.
-    fn rename_launcher_file(&self, path: &Path, holds: &FileOwner) {
-        if !matches!(holds, FileOwner::Rank(Rank { number: 0, .. })) {
+    fn rename_launcher_file(&self, path: &Path, owner: &FileOwner) {
+        if !matches!(owner, FileOwner::Rank(Rank { number: 0, .. })) {
             return;
         }
         let Ok(file) = TraceFile::open(path) else { return };
@@ -288,7 +288,7 @@ impl Files {
     /// samples may need it: one that cannot be made is tried again a second later.
     pub fn unranked(&mut self) -> Result<usize, CollectError> {
         let wanted = if self.ranked { FileOwner::Launcher } else { FileOwner::Unranked };
-        if let Some(at) = self.open.iter().position(|f| f.holds == wanted) {
+        if let Some(at) = self.open.iter().position(|f| f.owner == wanted) {
             return Ok(at);
         }
         let now_ns = sys::monotonic_ns();
@@ -321,7 +321,7 @@ impl Files {
     pub fn rank(&mut self, rank: Rank) -> Result<usize, CollectError> {
         if !self.ranked {
             self.ranked = true;
-            if let Some(at) = self.open.iter().position(|f| f.holds == FileOwner::Unranked) {
+            if let Some(at) = self.open.iter().position(|f| f.owner == FileOwner::Unranked) {
                 self.becomes_launcher(at);
             }
         }
@@ -332,7 +332,7 @@ impl Files {
     pub fn becomes_launcher(&mut self, at: usize) {
         let host = self.header.host.clone();
         let Some(file) = self.open.get_mut(at) else { return };
-        file.holds = FileOwner::Launcher;
+        file.owner = FileOwner::Launcher;
         for name in numbered(&format!("launcher-{host}")).take(1000) {
             let to = self.directory.join(name);
             match sys::rename_new(&file.path, &to) {
@@ -358,12 +358,12 @@ impl Files {
 
     /// Newest file of `rank`.
     pub fn newest_of(&self, rank: &Rank) -> Option<usize> {
-        self.open.iter().rposition(|f| matches!(&f.holds, FileOwner::Rank(of) if of.is_same(rank)))
+        self.open.iter().rposition(|f| matches!(&f.owner, FileOwner::Rank(of) if of.is_same(rank)))
     }
 
     /// The ranks that have files.
     pub fn ranks(&self) -> Vec<RankInfo> {
-        let info = |open: &OpenFile| match (&open.holds, open.path.file_name()) {
+        let info = |open: &OpenFile| match (&open.owner, open.path.file_name()) {
             (FileOwner::Rank(rank), Some(name)) => Some(RankInfo {
                 rank: rank.number,
                 size: rank.size,

@@ -1,12 +1,12 @@
 //! What a run lost, and what of it could not be recorded.
 
-use super::standstill::CollectorStall;
+use super::collector_stall::CollectorStall;
 use std::collections::{BTreeMap, HashSet};
 use tprof_trace::run::BlindSpot;
 
 /// Entries of this kind that are kept; a build of millions of processes must not
 /// fill the collector's memory.
-pub(super) const MOST_BLIND: usize = 10_000;
+pub(super) const MAX_BLIND: usize = 10_000;
 
 /// See the module.
 #[derive(Default)]
@@ -22,7 +22,7 @@ pub struct Losses {
 impl Losses {
     /// Adds a process of which something cannot be recorded.
     pub fn add_blind(&mut self, blind: BlindSpot) {
-        if self.blind.len() < MOST_BLIND {
+        if self.blind.len() < MAX_BLIND {
             self.blind.push(blind);
         } else {
             self.lose(

@@ -15,7 +15,7 @@ use crate::os::{proc, sys};
 use crate::symbols::ModuleFile;
 
 /// Files of which a rank records the stamps, at most.
-const MOST: usize = 20_000;
+const MAX_FILES: usize = 20_000;
 
 /// Source files that were looked up already.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ impl SourceFiles {
         path: &str,
         find: impl FnOnce() -> Option<(Metadata, i64)>,
     ) -> Option<(String, String)> {
-        if !path.starts_with('/') || self.seen.contains(path) || self.seen.len() >= MOST {
+        if !path.starts_with('/') || self.seen.contains(path) || self.seen.len() >= MAX_FILES {
             return None;
         }
         self.seen.insert(path.to_owned());

@@ -18,7 +18,7 @@ const CHECK: Duration = Duration::from_secs(1);
 /// twice as long each time, up to [`CHECK`]: a worker may live for less than that.
 const RETRY: Duration = Duration::from_millis(5);
 /// Longest name that is kept, bytes.
-const MOST_BYTES: usize = 128;
+const MAX_BYTES: usize = 128;
 
 /// A frame that has a thread's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ struct KnownName {
 /// Names of a process's threads, by tid.
 #[derive(Default)]
 pub struct ThreadNames {
-    of: HashMap<u32, KnownName>,
+    by_tid: HashMap<u32, KnownName>,
 }
 
 impl ThreadNames {
@@ -52,7 +52,7 @@ impl ThreadNames {
         layout: &Layout,
         objects: Objects,
     ) -> Option<String> {
-        let before = self.of.get(&tid);
+        let before = self.by_tid.get(&tid);
         if before.is_some_and(|known| known.from == from && known.read.elapsed() < known.holds) {
             return None;
         }
@@ -67,18 +67,19 @@ impl ThreadNames {
         let name = name.or_else(|| before.and_then(|known| known.name.clone()));
         let is_new =
             name.is_some() && before.and_then(|known| known.name.as_ref()) != name.as_ref();
-        self.of.insert(tid, KnownName { from, read: Instant::now(), holds, name: name.clone() });
+        self.by_tid
+            .insert(tid, KnownName { from, read: Instant::now(), holds, name: name.clone() });
         name.filter(|_| is_new)
     }
 
     /// A thread is gone; its name.
     pub fn forget(&mut self, tid: u32) -> Option<String> {
-        self.of.remove(&tid)?.name
+        self.by_tid.remove(&tid)?.name
     }
 
     /// All names, by tid.
     pub fn into_all(self) -> impl Iterator<Item = (u32, String)> {
-        self.of.into_iter().filter_map(|(tid, known)| Some((tid, known.name?)))
+        self.by_tid.into_iter().filter_map(|(tid, known)| Some((tid, known.name?)))
     }
 }
 
@@ -90,6 +91,6 @@ fn name(reader: &ObjectReader<'_>, from: NamingFrame) -> Option<String> {
             format!("DataLoader worker {}", reader.integer(id)?)
         }
     };
-    let end = (0..=MOST_BYTES.min(name.len())).rev().find(|at| name.is_char_boundary(*at));
+    let end = (0..=MAX_BYTES.min(name.len())).rev().find(|at| name.is_char_boundary(*at));
     Some(name[..end.unwrap_or(0)].to_owned())
 }

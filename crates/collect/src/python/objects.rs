@@ -22,7 +22,7 @@ const INLINE: u64 = 1 << 2;
 const KEYS: u64 = 32;
 const VALUES: u64 = 40;
 /// Keys and variables that are looked at.
-const MOST: u64 = 256;
+const MAX_ENTRIES: u64 = 256;
 
 /// Objects of a process.
 pub struct ObjectReader<'a> {
@@ -52,7 +52,7 @@ impl ObjectReader<'_> {
     /// A local variable of a frame, by its name.
     pub fn local_named(&self, frame: u64, code: u64, name: &str) -> Option<u64> {
         let names = self.word(code.wrapping_add(self.objects.local_names))?;
-        let count = self.word(names.wrapping_add(16))?.min(MOST);
+        let count = self.word(names.wrapping_add(16))?.min(MAX_ENTRIES);
         let is_it = |place: &u64| {
             let at = self.word(names.wrapping_add(24 + 8 * place));
             at.is_some_and(|at| self.string(at).is_some_and(|text| text == name))
@@ -154,7 +154,7 @@ impl ObjectReader<'_> {
             let key = self.word(key_at(*place)).filter(|key| *key != 0);
             key.is_some_and(|key| self.string(key).is_some_and(|text| text == name))
         };
-        let place = (0..count.min(MOST)).find(is_it)?;
+        let place = (0..count.min(MAX_ENTRIES)).find(is_it)?;
         let value = match values {
             Some(values) => self.word(values.wrapping_add(8 * place))?,
             None => self.word(key_at(place) + 8)?,

@@ -58,10 +58,10 @@ struct Interpreter {
 }
 
 /// So many stacks without a frame, and none with one, are no accident.
-const MOST_UNREAD: u32 = 16;
+const MAX_UNREAD: u32 = 16;
 
 /// Locks of interpreters that are known at a time.
-const MOST_LOCKS: usize = 64;
+const MAX_LOCKS: usize = 64;
 
 /// A thread that Python gave a name.
 pub struct PyThreadName {
@@ -76,7 +76,7 @@ pub struct PyThreadName {
 /// All processes.
 #[derive(Default)]
 pub struct PythonProcesses {
-    of: HashMap<u32, PyProcess>,
+    by_pid: HashMap<u32, PyProcess>,
     /// Interpreters that cannot be read, not reported yet.
     pub refused: Vec<(String, String)>,
     /// Names of threads, not reported yet.
@@ -89,7 +89,7 @@ impl PythonProcesses {
     pub fn stack(&mut self, pid: u32, tid: u32, spaces: &mut AddressSpaces) -> Option<PyStack> {
         let PyProcess::Python(interpreter) = self.process(pid, spaces) else { return None };
         let read = interpreter.stack(pid, tid);
-        if interpreter.unread == Some(MOST_UNREAD) {
+        if interpreter.unread == Some(MAX_UNREAD) {
             interpreter.unread = None;
             let why = "its functions could not be read: it may lay its objects out differently";
             let process = interpreter.found.process.clone();
@@ -102,7 +102,7 @@ impl PythonProcesses {
 
     /// Whether a lock of a process's interpreters lies at an address, of those that were read.
     pub fn is_lock(&self, pid: u32, address: u64) -> bool {
-        match self.of.get(&pid) {
+        match self.by_pid.get(&pid) {
             Some(PyProcess::Python(interpreter)) => {
                 interpreter.locks.iter().any(|lock| lock.contains(&address))
             }
@@ -112,17 +112,17 @@ impl PythonProcesses {
 
     /// Whether a process is known to run Python.
     pub fn is_python(&self, pid: u32) -> bool {
-        matches!(self.of.get(&pid), Some(PyProcess::Python(_)))
+        matches!(self.by_pid.get(&pid), Some(PyProcess::Python(_)))
     }
 
     /// Whether any process is known to.
     pub fn any(&self) -> bool {
-        self.of.values().any(|process| matches!(process, PyProcess::Python(_)))
+        self.by_pid.values().any(|process| matches!(process, PyProcess::Python(_)))
     }
 
     /// Whether a return address lies in the interpreter's loop.
     pub fn is_loop(&mut self, pid: u32, address: u64) -> bool {
-        match self.of.get_mut(&pid) {
+        match self.by_pid.get_mut(&pid) {
             Some(PyProcess::Python(interpreter)) => interpreter.found.is_loop(address),
             _ => false,
         }
@@ -131,14 +131,14 @@ impl PythonProcesses {
     /// A thread is gone. Its name is reported once more: what Python calls a thread goes
     /// before what the kernel does.
     pub fn thread_ended(&mut self, pid: u32, tid: u32) {
-        let Some(PyProcess::Python(interpreter)) = self.of.get_mut(&pid) else { return };
+        let Some(PyProcess::Python(interpreter)) = self.by_pid.get_mut(&pid) else { return };
         let name = interpreter.names.forget(tid);
         self.met.extend(name.map(|name| PyThreadName { pid, tid, name }));
     }
 
     /// A process runs another program, or is gone, with all its threads.
     pub fn forget(&mut self, pid: u32) {
-        if let Some(PyProcess::Python(interpreter)) = self.of.remove(&pid) {
+        if let Some(PyProcess::Python(interpreter)) = self.by_pid.remove(&pid) {
             let names = interpreter.names.into_all();
             self.met.extend(names.map(|(tid, name)| PyThreadName { pid, tid, name }));
         }
@@ -146,14 +146,14 @@ impl PythonProcesses {
 
     /// The same of all processes.
     pub fn forget_all(&mut self) {
-        for pid in self.of.keys().copied().collect::<Vec<u32>>() {
+        for pid in self.by_pid.keys().copied().collect::<Vec<u32>>() {
             self.forget(pid);
         }
     }
 
     fn process(&mut self, pid: u32, spaces: &mut AddressSpaces) -> &mut PyProcess {
         let count = spaces.count(pid);
-        let look = match self.of.get(&pid) {
+        let look = match self.by_pid.get(&pid) {
             None => true,
             Some(PyProcess::None(before)) => *before != count,
             Some(_) => false,
@@ -178,9 +178,9 @@ impl PythonProcesses {
                     unread: Some(0),
                 })),
             };
-            self.of.insert(pid, process);
+            self.by_pid.insert(pid, process);
         }
-        self.of.entry(pid).or_insert(PyProcess::Refused)
+        self.by_pid.entry(pid).or_insert(PyProcess::Refused)
     }
 }
 
@@ -216,7 +216,7 @@ impl Interpreter {
         if let Some(lock) = lock {
             self.locks.retain(|known| *known != lock.place);
             self.locks.push(lock.place);
-            let too_many = self.locks.len().saturating_sub(MOST_LOCKS);
+            let too_many = self.locks.len().saturating_sub(MAX_LOCKS);
             self.locks.drain(..too_many);
         }
         // Code is read once in a while: its places are not these.

@@ -12,7 +12,7 @@ use tprof_wire::env::SOCKET_NAME;
 use tprof_wire::handshake::{Hello, Role};
 
 /// Longest message either way.
-pub(crate) const MESSAGE_MOST: usize = 64 << 10;
+pub(crate) const MAX_MESSAGE: usize = 64 << 10;
 
 /// Sends a request to the live run in the directory `run`: to each of its collectors on this host.
 pub fn request(run: &Path, request: &Request) -> Result<Reply, CollectError> {
@@ -98,7 +98,7 @@ fn ask(socket: &Path, request: &Request) -> std::io::Result<Reply> {
     let hello = Hello::new(Role::Control, std::process::id());
     sys::send(&fd, &hello.to_bytes(), &[])?;
     sys::send(&fd, &serde_json::to_vec(request)?, &[])?;
-    let mut buffer = vec![0; MESSAGE_MOST];
+    let mut buffer = vec![0; MAX_MESSAGE];
     let len = sys::receive(&fd, &mut buffer)?;
     if len == 0 {
         return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, "refused"));
@@ -108,7 +108,7 @@ fn ask(socket: &Path, request: &Request) -> std::io::Result<Reply> {
 
 /// Reads one request from a control connection.
 pub(crate) fn receive(fd: &OwnedFd) -> Option<Request> {
-    let mut buffer = vec![0; MESSAGE_MOST];
+    let mut buffer = vec![0; MAX_MESSAGE];
     let len = sys::receive(fd, &mut buffer).ok()?;
     serde_json::from_slice(buffer.get(..len)?).ok()
 }

@@ -20,7 +20,7 @@ const NO_TORCH_RUN: &str = "none";
 /// Marks a value that `--redact` replaced by its hash.
 const HASHED: char = '#';
 /// Ancestors that are searched for the launcher: deeper than any real tree.
-const MOST_ANCESTORS: usize = 64;
+const MAX_ANCESTORS: usize = 64;
 
 /// What two collectors' environments have of their jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl JobId {
 /// its ranks, or cannot be read: pid and start.
 fn launcher(variable: &str) -> Option<String> {
     let mut pid = std::process::id();
-    for _ in 0..MOST_ANCESTORS {
+    for _ in 0..MAX_ANCESTORS {
         pid = proc::parent_of(pid).filter(|parent| *parent > 0)?;
         let environ = proc::environment_of(pid);
         if value_of(&environ, variable).is_none() {

@@ -30,7 +30,7 @@ pub struct RunPath {
 }
 
 /// Names that are tried before a run is refused.
-const MOST_NAMES: u32 = 10_000;
+const MAX_NAMES: u32 = 10_000;
 /// How long a rank waits while others of its job decide on the run's directory.
 const TURN_WAIT: Duration = Duration::from_secs(10);
 
@@ -67,7 +67,7 @@ fn settle(
         return Err(refusal);
     }
     let name = asked.file_name().unwrap_or_default();
-    for number in 2..MOST_NAMES {
+    for number in 2..MAX_NAMES {
         let mut next = name.to_owned();
         next.push(format!("-{number}"));
         let directory = asked.with_file_name(next);
@@ -142,7 +142,7 @@ pub fn join(directory: &Path, redact: bool) -> Result<PathBuf, CollectError> {
         Err(CollectError::RunExists(_)) => {}
         other => return other,
     }
-    for name in further_infos(&sys::host_name(), std::process::id()).take(MOST_NAMES as usize) {
+    for name in further_infos(&sys::host_name(), std::process::id()).take(MAX_NAMES as usize) {
         match claim(&directory.join(name), redact) {
             Err(CollectError::RunExists(_)) => {}
             other => return other,

@@ -6,8 +6,8 @@ use super::owners::{itt_owner, nccl_owner, nvtx_owner};
 use crate::config::{Activity, Config, MemMode, StackMode};
 use crate::directory::socket::SessionSocket;
 use crate::elf;
-use crate::engine::ahead::PrebuiltTables;
 use crate::engine::inbox::Event;
+use crate::engine::prebuilt_tables::PrebuiltTables;
 use crate::modules;
 use crate::os::proc;
 use crate::os::sys;
@@ -44,7 +44,7 @@ pub struct Server {
     /// SessionMemory page and its file.
     pub session: Arc<SessionMemory>,
     /// Tables for programs that are known to ask.
-    pub ahead: Arc<PrebuiltTables>,
+    pub prebuilt: Arc<PrebuiltTables>,
     /// File of the session page.
     pub session_fd: OwnedFd,
     /// File of the unwind tables.
@@ -185,13 +185,13 @@ impl Server {
             images.agents.insert(image);
         }
         let has_stacks = !agent && self.has_native_stacks();
-        let awaited = has_stacks.then(|| self.ahead.awaited(&attached.exe)).flatten();
+        let awaited = has_stacks.then(|| self.prebuilt.awaited(&attached.exe)).flatten();
         if !forked || awaited.is_some() {
             // While it waits: a short process can be gone before anybody asks.
             let maps = modules::read_code_maps(attached.pid).unwrap_or_default();
             if let Some(finds_rows) = awaited {
                 let (pid, region) = (attached.pid, &attached.region);
-                attached.modules = self.ahead.publish(pid, &maps, region, finds_rows);
+                attached.modules = self.prebuilt.publish(pid, &maps, region, finds_rows);
             }
             // A forked child has its parent's.
             attached.begun_with = if forked { Vec::new() } else { maps };

@@ -6,14 +6,14 @@ use crate::cpu::{CpuSampler, SamplingOptions, processors};
 use crate::directory::lock;
 use crate::directory::owned::{self, Owned};
 use crate::directory::socket::SessionSocket;
-use crate::engine::ahead::PrebuiltTables;
+use crate::disk_cache::DiskCache;
+use crate::engine::costs::CostEstimator;
 use crate::engine::inbox::Event;
-use crate::engine::prices::CostEstimator;
+use crate::engine::prebuilt_tables::PrebuiltTables;
 use crate::engine::pss::PssReader;
 use crate::engine::workers;
 use crate::engine::{Engine, EngineParts};
 use crate::error::CollectError;
-use crate::kept::DiskCache;
 use crate::nvml;
 use crate::os::proc;
 use crate::os::sys;
@@ -124,10 +124,11 @@ impl Session {
         let (events, engine_events) = channel();
         let (answers, engine_answers) = channel();
         let kept = config.table_cache.clone().map(|path| Arc::new(DiskCache::new(path)));
-        let ahead = Arc::new(PrebuiltTables::new(kept.clone()));
+        let prebuilt = Arc::new(PrebuiltTables::new(kept.clone()));
         let kept = (kept, !config.redact);
-        let workers = workers::start(tables, Arc::clone(&ahead), Arc::clone(&page), kept, answers)
-            .map_err(system("start a thread"))?;
+        let workers =
+            workers::start(tables, Arc::clone(&prebuilt), Arc::clone(&page), kept, answers)
+                .map_err(system("start a thread"))?;
         let sampler = match config.activities.contains(&Activity::Cpu) {
             true => Some(Arc::new(
                 start_sampler(&config, &counted, &events, &page)
@@ -150,7 +151,7 @@ impl Session {
             socket: Arc::clone(&socket),
             config: config.clone(),
             session: Arc::clone(&page),
-            ahead: Arc::clone(&ahead),
+            prebuilt: Arc::clone(&prebuilt),
             session_fd,
             tables_fd,
             targets_clock: TargetClock {
@@ -174,7 +175,7 @@ impl Session {
             events: engine_events,
             answers: engine_answers,
             workers,
-            ahead,
+            prebuilt,
             info,
             info_path,
             linger,

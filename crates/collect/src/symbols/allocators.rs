@@ -92,7 +92,7 @@ const SHT_SYMTAB: u32 = 2;
 const SHT_DYNSYM: u32 = 11;
 const STT_FUNC: u8 = 2;
 /// Longest table or text that is searched, which the collector has to hold.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 impl Elf {
     /// The allocators that are linked into the file under names of their own; `None` if there
@@ -127,7 +127,7 @@ impl Elf {
 
     fn allocators_with_messages(&self, sections: &[Section]) -> Vec<&'static str> {
         let text = sections.iter().find(|section| section.name == ".rodata");
-        let text = text.and_then(|text| self.contents(text, MOST_BYTES).ok()).unwrap_or_default();
+        let text = text.and_then(|text| self.contents(text, MAX_BYTES).ok()).unwrap_or_default();
         let carries = |halves: [&str; 2]| memmem::find(&text, halves.concat().as_bytes()).is_some();
         let known = KNOWN.iter().filter(|known| known.message.is_some_and(carries));
         known.map(|known| known.name).collect()
@@ -144,7 +144,7 @@ impl Symbols {
     fn read(elf: &Elf, sections: &[Section], kind: u32) -> Option<Symbols> {
         let table = sections.iter().find(|section| section.kind == kind)?;
         let names = sections.get(table.link as usize)?;
-        let read = |section| elf.contents(section, MOST_BYTES).ok();
+        let read = |section| elf.contents(section, MAX_BYTES).ok();
         Some(Symbols { symbols: read(table)?, names: read(names)? })
     }
 

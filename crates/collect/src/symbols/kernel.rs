@@ -7,7 +7,7 @@ use super::frame::ResolvedFrame;
 use super::kallsyms::{each_function, lines};
 use super::kernel_image::KernelImage;
 use super::module_file::ModuleFile;
-use crate::kept::DiskCache;
+use crate::disk_cache::DiskCache;
 use std::cell::OnceCell;
 use std::io::BufRead;
 use std::path::PathBuf;

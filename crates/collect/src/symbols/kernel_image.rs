@@ -7,8 +7,8 @@
 //! ones. What lies outside of the image, as modules do, is not kept.
 
 use super::kallsyms::each_function;
+use crate::disk_cache::{CachedContent, DiskCache, FileKind, LibraryKey};
 use crate::elf::{u32_at, u64_at};
-use crate::kept::{CachedContent, DiskCache, FileKind, LibraryKey};
 use std::io::BufRead;
 use std::ops::Deref;
 
@@ -18,9 +18,9 @@ const END: &[u8] = b"_etext";
 /// Functions that must be the same.
 const SAME: usize = 64;
 /// Functions before the image's that are skipped at most.
-const SKIPPED_MOST: usize = 4096;
+const MAX_SKIPPED: usize = 4096;
 /// Most functions of an image: ten times a distribution's.
-const MOST: usize = 2 << 20;
+const MAX_FUNCTIONS: usize = 2 << 20;
 
 /// See the module.
 pub(super) struct KernelImage {
@@ -66,7 +66,8 @@ impl KernelImage {
 impl<B: Deref<Target = [u8]>> Functions<B> {
     /// Those in some bytes, if these make sense.
     fn in_bytes(bytes: B) -> Option<Functions<B>> {
-        let count = usize::try_from(u64_at(bytes.get(..HEAD)?, 0)).ok().filter(|n| *n <= MOST)?;
+        let count =
+            usize::try_from(u64_at(bytes.get(..HEAD)?, 0)).ok().filter(|n| *n <= MAX_FUNCTIONS)?;
         let functions = Functions { bytes, count };
         let is_sorted = |from: usize| {
             let words = functions.bytes.get(from..from + 4 * count)?;
@@ -122,7 +123,7 @@ impl<B: Deref<Target = [u8]>> Functions<B> {
                 before.push((address, name.to_vec()));
                 if name != BEGIN {
                     skipped += 1;
-                    return skipped < SKIPPED_MOST;
+                    return skipped < MAX_SKIPPED;
                 }
                 begin = Some(address);
                 before.iter().all(|(at, name)| check(address, *at, name))
@@ -146,7 +147,7 @@ fn encode<'a>(all: impl Iterator<Item = (u64, &'a [u8])>) -> Option<Vec<u8>> {
     let mut bytes = (ends.len() as u64).to_ne_bytes().to_vec();
     bytes.extend(distances.iter().chain(&ends).flat_map(|word| word.to_ne_bytes()));
     bytes.extend_from_slice(&names);
-    (SAME..=MOST).contains(&ends.len()).then_some(bytes)
+    (SAME..=MAX_FUNCTIONS).contains(&ends.len()).then_some(bytes)
 }
 
 #[cfg(test)]

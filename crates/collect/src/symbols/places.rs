@@ -5,13 +5,13 @@
 //! installed or removed at any time, does not follow from the file that is asked about.
 
 use super::frame::ResolvedFrame;
+use crate::disk_cache::{CachedContent, DiskCache, FileKind, LibraryKey};
 use crate::elf::{Elf, u32_at, u64_at};
-use crate::kept::{CachedContent, DiskCache, FileKind, LibraryKey};
 use std::collections::HashMap;
 use std::ops::Deref;
 
 /// Addresses of one file that are kept at most.
-const MOST: usize = 1 << 16;
+const MAX_ADDRESSES: usize = 1 << 16;
 /// Bytes before the places: how many places, frames and texts there are.
 const HEAD: usize = 3 * 8;
 /// Bytes of a place (address, first frame, frames), of a frame (function, file, line) and of the
@@ -46,7 +46,7 @@ impl KnownPlaces {
 
     /// Takes what was found for an address.
     pub fn learn(&mut self, pc: u64, frames: &[ResolvedFrame]) {
-        if let Some(fresh) = self.fresh.as_mut().filter(|fresh| fresh.len() < MOST) {
+        if let Some(fresh) = self.fresh.as_mut().filter(|fresh| fresh.len() < MAX_ADDRESSES) {
             fresh.push((pc, frames.to_vec()));
         }
     }
@@ -67,7 +67,7 @@ impl KnownPlaces {
             kept.read(&self.key, FileKind::Places).and_then(EncodedPlaces::in_bytes)
         {
             for (pc, frames) in before.all() {
-                if all.len() >= MOST {
+                if all.len() >= MAX_ADDRESSES {
                     break;
                 }
                 all.entry(pc).or_insert(frames);

@@ -4,8 +4,8 @@
 //! needs some hundreds. So the table keeps 16 bytes per function and reads
 //! names from the file when they are asked for.
 
+use crate::disk_cache::{DiskCache, FileKind, LibraryKey};
 use crate::elf::{Elf, Section, u32_at, u64_at};
-use crate::kept::{DiskCache, FileKind, LibraryKey};
 
 const SHT_SYMTAB: u32 = 2;
 const SHT_DYNSYM: u32 = 11;
@@ -21,7 +21,7 @@ const BLOCK: u64 = 24 << 15;
 const MAX_NAMES: u64 = 64 << 20;
 /// How far back a function is searched that holds an address; labels of
 /// hand-written assembly lie inside functions.
-const LOOK_BACK: usize = 64;
+const MAX_LOOK_BACK: usize = 64;
 /// Code that counts for a label without a size.
 const LABEL_BYTES: u64 = 4096;
 
@@ -126,7 +126,7 @@ impl SymbolTable {
     /// Linker name of the function that holds an ELF address.
     pub fn name_at(&self, elf: &Elf, pc: u64) -> Option<String> {
         let after = self.symbols.partition_point(|s| s.address <= pc);
-        let before = &self.symbols[after.saturating_sub(LOOK_BACK)..after];
+        let before = &self.symbols[after.saturating_sub(MAX_LOOK_BACK)..after];
         let nearest = before.last()?;
         let holder = before.iter().rev().find(|s| s.holds(pc)).or_else(|| {
             let is_near = nearest.size() == 0 && pc - nearest.address < LABEL_BYTES;

@@ -24,7 +24,7 @@ const HOLD_NS: u64 = 250_000_000;
 /// many and not in memory.
 const LOAD_NS: u64 = 60_000_000_000;
 /// How many samples may wait beyond [`HOLD_NS`].
-const MOST_HELD: usize = 16_384;
+const MAX_HELD: usize = 16_384;
 
 /// A process in samples that did not attach.
 struct SampledOnly {
@@ -266,7 +266,7 @@ impl Attribution {
         let programs = (*pids.start(), 0)..=(*pids.end(), usize::MAX);
         let waiting: Vec<_> =
             self.held.range(programs).map(|(key, of)| (*key, of.since_ns)).collect();
-        let is_full = self.held.values().map(|of| of.samples.len()).sum::<usize>() > MOST_HELD;
+        let is_full = self.held.values().map(|of| of.samples.len()).sum::<usize>() > MAX_HELD;
         for ((pid, program), since_ns) in waiting {
             let waited = now_ns.saturating_sub(since_ns);
             let loads = || waited <= LOAD_NS && !is_full && to.out.processes.may_attach(pid);

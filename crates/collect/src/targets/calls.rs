@@ -30,7 +30,7 @@ use tprof_trace::{TraceError, TraceWriter};
 use tprof_wire::calls::{Effect, FUNCTIONS, Function, Library, Number, memory};
 
 /// Rows that are written at the latest together.
-const MOST_ROWS: usize = 16_384;
+const MAX_ROWS: usize = 16_384;
 /// Rows wait this long at most, so that a run that is cut off lacks little.
 const LONGEST_WAIT_NS: u64 = 250_000_000;
 
@@ -401,7 +401,7 @@ impl Calls {
         self.allocations.extend(self.context_memory.settle(now_ns, last));
         let rows = self.rows();
         let waited = self.first_waiting_ns.map_or(0, |first| now_ns.saturating_sub(first));
-        if rows == 0 || !(last || rows >= MOST_ROWS || waited >= LONGEST_WAIT_NS) {
+        if rows == 0 || !(last || rows >= MAX_ROWS || waited >= LONGEST_WAIT_NS) {
             return Ok(());
         }
         self.first_waiting_ns = None;

@@ -13,7 +13,7 @@ use crate::modules::LoadedModule;
 use crate::out::info::shown_path;
 use crate::python::{FoundPython, SentFrame, SentNames, merge};
 use crate::symbols::{self, ModuleFile};
-use crate::targets::mappers::MmapCallers;
+use crate::targets::mmap_callers::MmapCallers;
 use rustc_hash::FxHashSet;
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -27,7 +27,7 @@ use tprof_wire::record::StackEnd;
 const ADDRESS_SHIFT: u32 = 57;
 const ADDRESS_BITS: u64 = (1 << ADDRESS_SHIFT) - 1;
 /// Largest generation that fits above an address.
-const MOST_GENERATIONS: u64 = 0x7f;
+const MAX_GENERATIONS: u64 = 0x7f;
 
 /// An address to be named: as the trace has it, its module, its pc in ELF terms.
 pub type UnnamedFrame = (u64, Arc<ModuleFile>, u64);
@@ -360,7 +360,7 @@ impl Code {
                 writer.module(&row);
                 let others = self.known.iter().filter(|p| p.start < end && start < p.end);
                 let generation = others.map(|p| p.generation + 1).max().unwrap_or(0);
-                let generation = generation.min(MOST_GENERATIONS);
+                let generation = generation.min(MAX_GENERATIONS);
                 let new = Arc::new(MappedModule { start, end, bias, module, generation });
                 self.known.push(Arc::clone(&new));
                 new

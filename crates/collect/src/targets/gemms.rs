@@ -11,7 +11,7 @@ use tprof_wire::gemm::{Extent, NOT_GIVEN, Shape};
 
 /// Shapes that are kept apart: a program with groups of other sizes each time would fill
 /// memory with their texts.
-const MOST: usize = 65_536;
+const MAX_SHAPES: usize = 65_536;
 
 /// Texts of shapes.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ impl Gemms {
         if let Some(name) = self.known.get(shape) {
             return Some(*name);
         }
-        if self.known.len() >= MOST {
+        if self.known.len() >= MAX_SHAPES {
             return None;
         }
         let name = writer.name(&describe(shape));
@@ -171,10 +171,10 @@ mod tests {
         let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();
         let mut gemms = Gemms::default();
         let shape = |batch| Shape { batch, ..SHAPE };
-        for batch in 0..MOST as u64 {
+        for batch in 0..MAX_SHAPES as u64 {
             assert!(gemms.text(&shape(batch), &mut writer).is_some());
         }
-        assert_eq!(gemms.text(&shape(MOST as u64), &mut writer), None);
+        assert_eq!(gemms.text(&shape(MAX_SHAPES as u64), &mut writer), None);
         assert!(gemms.text(&shape(7), &mut writer).is_some());
     }
 }

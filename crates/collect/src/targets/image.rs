@@ -3,13 +3,13 @@
 //! Nothing that is read from the region is trusted: unknown kinds, wrong
 //! lengths and foreign chunk references are counted as refused and skipped.
 
-mod follow;
+mod followed_thread;
 mod note;
 mod records;
 mod ring;
 mod totals;
 
-pub use follow::FollowedThread;
+pub use followed_thread::FollowedThread;
 pub use note::{Note, PythonKeys};
 pub use totals::SlotTotals;
 
@@ -30,11 +30,11 @@ const PARTIAL_NS: u64 = 4_000_000;
 /// Events between fetching a block's entry and using it.
 const AHEAD: usize = 16;
 /// Events that may wait for a thread that does not get on.
-const PENDING_MOST: usize = 1 << 20;
+const MAX_PENDING: usize = 1 << 20;
 /// After this long without any progress they are taken in the order that is known.
 const STUCK_NS: u64 = 1_000_000_000;
 /// Bytes taken from one ring before the next one's turn: two large chunks.
-const TAKE_MOST: usize = 2 * LARGE_BYTES - SLOT_BYTES * 64;
+const MAX_TAKEN_BYTES: usize = 2 * LARGE_BYTES - SLOT_BYTES * 64;
 
 /// How far a ring is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,7 +236,7 @@ impl Image {
         let mut threads = std::mem::take(&mut self.threads);
         // When much waits for one slow ring, the others are not touched: they
         // wait in turn, and the order is kept.
-        let crowded = self.pending.len() > PENDING_MOST / 2;
+        let crowded = self.pending.len() > MAX_PENDING / 2;
         let slowest = threads.iter().filter(|t| !t.whole).map(|t| t.clock).min();
         for thread in &mut threads {
             if crowded && !last && slowest.is_some_and(|slowest| thread.clock > slowest) {
@@ -251,10 +251,10 @@ impl Image {
                 horizon = horizon.min(thread.clock);
             }
         }
-        let whole = last && threads.iter().all(|t| t.bytes == 0 || t.taken < TAKE_MOST);
+        let whole = last && threads.iter().all(|t| t.bytes == 0 || t.taken < MAX_TAKEN_BYTES);
         self.threads = threads;
         if !self.pending.is_empty() {
-            let stuck = self.pending.len() > PENDING_MOST && now_ns - self.settled_at > STUCK_NS;
+            let stuck = self.pending.len() > MAX_PENDING && now_ns - self.settled_at > STUCK_NS;
             // Forced, the order is only nearly right: that is counted, as a refusal.
             self.refused += u64::from(stuck && !whole);
             let settled = self.merge(clock, if whole || stuck { u64::MAX } else { horizon }, notes);

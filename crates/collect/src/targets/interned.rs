@@ -14,7 +14,7 @@ use tprof_wire::spans::ARGUMENTS;
 
 /// Definitions that are kept: a program that makes up names without end must not fill memory.
 /// Later ones count as refused, and what refers to them has no name.
-const MOST: usize = 1 << 20;
+const MAX_NAMES: usize = 1 << 20;
 
 /// A definition, as it came.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl Interned {
 
     /// No more definitions are kept: an id that has none gets none.
     pub fn is_full(&self) -> bool {
-        self.names.len() + self.sizes.len() >= MOST
+        self.names.len() + self.sizes.len() >= MAX_NAMES
     }
 
     /// A name's text; none if it is not defined (yet).
@@ -118,7 +118,7 @@ fn split_arguments(text: &mut String) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tprof_wire::interned::{KEPT_MOST, WORDS, pack};
+    use tprof_wire::interned::{MAX_KEPT_BYTES, WORDS, pack};
 
     fn definition(kind: ExtKind, bytes: &[u8]) -> Definition {
         let mut words = [0; WORDS];
@@ -134,11 +134,11 @@ mod tests {
         };
         define(1, ExtKind::Name, b"aten::mm");
         define(2, ExtKind::Sizes, b"aten::mm");
-        define(3, ExtKind::Name, &[b'a'; KEPT_MOST + 1]);
+        define(3, ExtKind::Name, &[b'a'; MAX_KEPT_BYTES + 1]);
         assert_eq!((interned.text(1), interned.text(2)), (Some("aten::mm"), None));
         assert_eq!((interned.sizes(1), interned.sizes(2)), (None, Some(&b"aten::mm"[..])));
         let text = interned.text(3).unwrap();
-        assert_eq!((text.chars().count(), text.ends_with("a…")), (KEPT_MOST + 1, true));
+        assert_eq!((text.chars().count(), text.ends_with("a…")), (MAX_KEPT_BYTES + 1, true));
         let lost: Vec<_> = losses.iter().collect();
         assert_eq!(lost, [("ends of names", "they were too long", 1)]);
     }

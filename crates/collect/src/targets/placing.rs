@@ -54,7 +54,7 @@ impl Target {
                 named.zip(of.rank).is_some_and(|(rank, of_it)| rank.is_launched_by(&of_it))
             };
             let Some(Assignment { file, .. }) = of_ancestor.filter(launched) else { continue };
-            if files.open.get(file).is_some_and(|f| matches!(f.holds, FileOwner::Rank(_))) {
+            if files.open.get(file).is_some_and(|f| matches!(f.owner, FileOwner::Rank(_))) {
                 files.becomes_launcher(file);
                 processes.launch(file);
             }
@@ -90,7 +90,7 @@ impl Target {
         let assigned = named.or(parent.and_then(|p| p.rank));
         let command = shown_command(&attached.command, config.redact);
         let open = files.open.get_mut(file)?;
-        let is_rank = matches!(open.holds, FileOwner::Rank(_));
+        let is_rank = matches!(open.owner, FileOwner::Rank(_));
         let rank = assigned.filter(|_| is_rank).map(|rank| rank.number);
         let index = open.processes;
         open.processes += 1;

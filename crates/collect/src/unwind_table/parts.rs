@@ -8,14 +8,14 @@
 use super::compile::{compile_section, mark_entry};
 use super::search::{SearchTable, Window};
 use super::table::{UnwindError, UnwindTable};
+use crate::disk_cache::RowSpan;
 use crate::elf::{Elf, u32_at};
-use crate::kept::RowSpan;
 use std::collections::HashMap;
 
 /// Functions of a part, and parts of a module at most: the module table of a target has 2,048
 /// places, and a part of 1,024 functions takes 0.4 ms.
 const FUNCTIONS: u64 = 1024;
-const MOST_PARTS: u64 = 256;
+const MAX_PARTS: u64 = 256;
 /// Descriptions that are read, spread over the module, to know whether all are of the form that
 /// is compiled here: a linker writes one form. Each is a read of its own, from a disk the first time.
 const CHECKED: u64 = 8;
@@ -49,7 +49,7 @@ fn found_parts(elf: &Elf) -> Option<Vec<ModulePart>> {
     if elf.sections().iter().any(|s| s.name == ".debug_frame" && s.has_contents()) {
         return None;
     }
-    let count = (table.count / FUNCTIONS).min(MOST_PARTS);
+    let count = (table.count / FUNCTIONS).min(MAX_PARTS);
     if count < 2 {
         return None;
     }

@@ -44,10 +44,10 @@ pub struct GeneratedKernel {
 }
 
 /// Most kernels of one graph: code that has more is not read.
-const MOST_KERNELS: usize = 20_000;
+const MAX_KERNELS: usize = 20_000;
 /// Most lines of source of one kernel, and most operators.
-const MOST_SOURCES: usize = 64;
-const MOST_OPERATORS: usize = 256;
+const MAX_SOURCES: usize = 64;
+const MAX_OPERATORS: usize = 256;
 
 /// The kernels of a graph's code.
 #[derive(Debug, Default)]
@@ -82,7 +82,7 @@ pub(super) fn find_kernels(code: &str, lines: GraphLines<'_>) -> FoundKernels {
         }
         // Comments are of the line that follows them.
         let comments = std::mem::take(&mut comments);
-        let is_beyond = found.kernels.len() + externs.len() >= MOST_KERNELS;
+        let is_beyond = found.kernels.len() + externs.len() >= MAX_KERNELS;
         if let Some((name, language)) = definition(line) {
             if is_beyond {
                 found.kernels_left_out += 1;
@@ -165,7 +165,7 @@ impl Comments {
     fn operator(&mut self, name: String) {
         match self.operators.contains(&name) {
             true => {}
-            false if self.operators.len() < MOST_OPERATORS => self.operators.push(name),
+            false if self.operators.len() < MAX_OPERATORS => self.operators.push(name),
             false => self.left_out += 1,
         }
     }
@@ -209,7 +209,7 @@ impl GeneratedKernel {
 /// Adds a line, once; false where there are too many.
 fn add_source(sources: &mut Vec<String>, place: String) -> bool {
     let is_known = sources.contains(&place);
-    let fits = is_known || sources.len() < MOST_SOURCES;
+    let fits = is_known || sources.len() < MAX_SOURCES;
     if fits && !is_known {
         sources.push(place);
     }
@@ -311,11 +311,11 @@ mod tests {
     #[test]
     fn what_is_beyond_the_most_is_counted() {
         let definition = "a = async_compile.triton(\n";
-        let found = find_kernels(&definition.repeat(MOST_KERNELS + 3), GraphLines::default());
-        assert_eq!((found.kernels.len(), found.kernels_left_out), (MOST_KERNELS, 3));
-        let operators: String = (0..MOST_OPERATORS + 5).map(|at| format!("aten.x{at}, ")).collect();
+        let found = find_kernels(&definition.repeat(MAX_KERNELS + 3), GraphLines::default());
+        assert_eq!((found.kernels.len(), found.kernels_left_out), (MAX_KERNELS, 3));
+        let operators: String = (0..MAX_OPERATORS + 5).map(|at| format!("aten.x{at}, ")).collect();
         let files: String =
-            (0..MOST_SOURCES + 2).map(|at| format!("# File: a.py:{at} in f\n")).collect();
+            (0..MAX_SOURCES + 2).map(|at| format!("# File: a.py:{at} in f\n")).collect();
         let found = find_kernels(
             &format!("# Original ATen: [{operators}]\n{files}{definition}"),
             GraphLines::default(),

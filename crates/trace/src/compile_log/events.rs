@@ -17,7 +17,7 @@ pub enum EventUse {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventCount {
     /// What became of it.
-    pub of: EventUse,
+    pub usage: EventUse,
     /// How many.
     pub count: u64,
     /// Bytes of its lines and payloads.
@@ -95,7 +95,7 @@ const ARTIFACTS: &[&str] = &[
 ];
 
 /// Different names that are kept; any further ones count as this.
-const MOST_NAMES: usize = 500;
+const MAX_NAMES: usize = 500;
 const OTHERS: &str = "(others)";
 
 /// What this reader makes of an event of this name.
@@ -126,8 +126,8 @@ pub(super) fn count(
     bytes: u64,
 ) -> String {
     let is_new = !counts.contains_key(&name);
-    let name = if is_new && counts.len() >= MOST_NAMES { OTHERS.to_owned() } else { name };
-    let row = counts.entry(name.clone()).or_insert(EventCount { of, count: 0, bytes: 0 });
+    let name = if is_new && counts.len() >= MAX_NAMES { OTHERS.to_owned() } else { name };
+    let row = counts.entry(name.clone()).or_insert(EventCount { usage: of, count: 0, bytes: 0 });
     row.count += 1;
     row.bytes += bytes;
     name

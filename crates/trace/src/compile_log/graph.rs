@@ -15,7 +15,7 @@ pub enum GraphStage {
 pub type OperatorCounts = BTreeMap<String, u64>;
 
 /// Different operators of one graph; calls of any further ones count as this.
-const MOST_OPERATORS: usize = 10_000;
+const MAX_OPERATORS: usize = 10_000;
 const OTHERS: &str = "(others)";
 
 /// Counts calls in the printed code of a graph: lines `name = call(…)`. Arguments, attributes
@@ -28,7 +28,7 @@ pub(super) fn count_operators(text: &str) -> OperatorCounts {
             continue;
         }
         if let Some(name) = assigned(line).and_then(operator) {
-            let is_beyond = counts.len() >= MOST_OPERATORS && !counts.contains_key(&name);
+            let is_beyond = counts.len() >= MAX_OPERATORS && !counts.contains_key(&name);
             let name = if is_beyond { OTHERS.to_owned() } else { name };
             *counts.entry(name).or_default() += 1;
         }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 /// Most texts of a list that are kept.
-const MOST_TEXTS: usize = 64;
+const MAX_TEXTS: usize = 64;
 
 /// The first texts of a list.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl<'de> Visitor<'de> for FirstVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<FirstTexts, A::Error> {
         let mut found = FirstTexts::default();
-        while found.texts.len() < MOST_TEXTS {
+        while found.texts.len() < MAX_TEXTS {
             let Some(text) = list.next_element()? else { return Ok(found) };
             found.texts.push(text);
         }

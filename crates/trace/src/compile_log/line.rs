@@ -3,7 +3,7 @@
 use super::dates::PrefixTime;
 
 /// Linux's largest process number.
-const MOST_PID: u32 = 1 << 22;
+const MAX_PID: u32 = 1 << 22;
 
 /// What stands before a line's JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(super) fn split(line: &[u8]) -> Option<(LinePrefix, &[u8])> {
     }
     let rest = &rest[21..];
     let end = rest.iter().position(|&byte| byte == b' ')?;
-    let pid = u32::try_from(number(&rest[..end])?).ok().filter(|&pid| pid <= MOST_PID);
+    let pid = u32::try_from(number(&rest[..end])?).ok().filter(|&pid| pid <= MAX_PID);
     let rest = &rest[end + 1..];
     let end = rest.windows(2).position(|pair| pair == b"] ")?;
     let of_day_us = ((hour * 60 + minute) * 60 + second) * 1_000_000 + micros;

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, Read};
 
 /// Longest line that is read; a longer one is damaged.
-const MOST_LINE: u64 = 16 << 20;
+const MAX_LINE: u64 = 16 << 20;
 
 /// What stands between two line ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl<R: BufRead> Lines<R> {
         let (mut bytes, mut parts, mut has_zeros) = (0, 0_u32, false);
         loop {
             self.buffer.clear();
-            let most = MOST_LINE.min(self.left);
+            let most = MAX_LINE.min(self.left);
             let read = self.source.by_ref().take(most).read_until(b'\n', &mut self.buffer)? as u64;
             if read == 0 {
                 break;
@@ -62,7 +62,7 @@ impl<R: BufRead> Lines<R> {
             if self.left == 0 {
                 self.has_more = !self.source.fill_buf()?.is_empty();
             }
-            if self.is_ended || read < MOST_LINE {
+            if self.is_ended || read < MAX_LINE {
                 break;
             }
         }
@@ -118,10 +118,10 @@ mod tests {
 
     #[test]
     fn a_line_that_is_too_long_is_one() {
-        let mut source = vec![b'x'; MOST_LINE as usize + 10];
+        let mut source = vec![b'x'; MAX_LINE as usize + 10];
         source.extend_from_slice(b"\nnext\n");
         let (lines, _) = all(&source, u64::MAX);
-        let long = Line { content: LineContent::TooLong, bytes: MOST_LINE + 11, has_end: true };
+        let long = Line { content: LineContent::TooLong, bytes: MAX_LINE + 11, has_end: true };
         assert_eq!(lines, [long, text(b"next", true)]);
     }
 }

@@ -6,7 +6,7 @@ use super::texts::short;
 use serde::{Deserialize, Deserializer};
 
 /// Longest compilation that is believed: sums of as many rows as are kept stay far from 2^64 ns.
-const MOST_US: u64 = 24 * 3600 * 1_000_000;
+const MAX_US: u64 = 24 * 3600 * 1_000_000;
 /// Times since 1970 that may be: the years 2001 to 2286.
 const POSSIBLE_UNIX_US: std::ops::Range<u64> = 1_000_000_000_000_000..10_000_000_000_000_000;
 
@@ -73,7 +73,7 @@ impl Metrics {
             false => self.dynamo_cumulative_compile_time_us,
         };
         let found = self.duration_us.or_else(seconds).or_else(between).or(outermost);
-        found.filter(|us| *us <= MOST_US)
+        found.filter(|us| *us <= MAX_US)
     }
 
     /// Whether it is of a backward graph.
@@ -103,7 +103,7 @@ impl Metrics {
     /// Adds a compilation's figures to what is known of it.
     pub(super) fn add_to(self, frame: &mut CompiledFrame) {
         let is_backward = frame.is_backward;
-        let seconds = |s: Option<f64>| s.and_then(micros).filter(|us| *us <= MOST_US);
+        let seconds = |s: Option<f64>| s.and_then(micros).filter(|us| *us <= MAX_US);
         let total = self.total_us(is_backward);
         let backend = self.aot_autograd_cumulative_compile_time_us;
         let backend = backend.or_else(|| seconds(self.backend_compile_time_s));
@@ -153,7 +153,7 @@ fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>
 
 /// Microseconds; none of what is no duration.
 fn duration<'de, D: Deserializer<'de>>(value: D) -> Result<Option<u64>, D::Error> {
-    Ok(Option::<u64>::deserialize(value)?.filter(|us| *us <= MOST_US))
+    Ok(Option::<u64>::deserialize(value)?.filter(|us| *us <= MAX_US))
 }
 
 fn take(kept: &mut Option<String>, given: &Option<String>) {

@@ -11,7 +11,7 @@ const ENTRY_BYTES: usize = 48;
 #[derive(Debug, Default)]
 pub(super) struct NodeLines {
     places: Vec<String>,
-    of: FxHashMap<String, usize>,
+    place_of: FxHashMap<String, usize>,
     /// The place of the nodes that follow.
     current: Option<usize>,
     /// That these take, about.
@@ -37,7 +37,7 @@ impl NodeLines {
                 && let Some(name) = line.split([':', ' ']).next()
             {
                 found.bytes += name.len() + ENTRY_BYTES;
-                found.of.insert(name.to_owned(), last);
+                found.place_of.insert(name.to_owned(), last);
             }
             if found.bytes > most {
                 return None;
@@ -48,7 +48,7 @@ impl NodeLines {
 
     /// `FILE:LINE` of a node.
     pub fn place(&self, node: &str) -> Option<&str> {
-        self.of.get(node).map(|&at| self.places[at].as_str())
+        self.place_of.get(node).map(|&at| self.places[at].as_str())
     }
 }
 

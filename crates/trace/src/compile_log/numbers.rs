@@ -26,7 +26,7 @@ pub(super) enum Stage {
 /// Which of the compilations with one number is meant.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
-    of: FxHashMap<CompileId, CompileCounts>,
+    by_id: FxHashMap<CompileId, CompileCounts>,
 }
 
 /// What is known of a number.
@@ -50,11 +50,11 @@ impl Numbers {
         stage: Stage,
         budget: &mut Budget,
     ) -> CompileId {
-        let is_known = self.of.contains_key(&id);
+        let is_known = self.by_id.contains_key(&id);
         if !is_known && (stage == Stage::Within || !budget.takes(ENTRY_BYTES)) {
             return id;
         }
-        let given = self.of.entry(id).or_default();
+        let given = self.by_id.entry(id).or_default();
         CompileId { given_before: given.which(stage), ..id }
     }
 }

@@ -15,7 +15,7 @@ use std::io::{self, BufRead};
 use std::path::Path;
 
 /// Longest payload that is kept; what is beyond is passed over.
-const MOST_PAYLOAD: usize = 16 << 20;
+const MAX_PAYLOAD: usize = 16 << 20;
 
 /// Reads a file, plain or compressed by zstd.
 pub fn open(path: &Path, bounds: Bounds) -> io::Result<CompileLog> {
@@ -132,7 +132,7 @@ impl Reader {
         if payload.want == PayloadUse::Nothing {
             return;
         }
-        payload.is_cut |= self.text.len() + text.len() >= MOST_PAYLOAD;
+        payload.is_cut |= self.text.len() + text.len() >= MAX_PAYLOAD;
         if !payload.is_cut {
             self.text.extend_from_slice(text);
             self.text.push(b'\n');

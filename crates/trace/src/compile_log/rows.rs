@@ -20,10 +20,10 @@ use super::texts::{one_line, short};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Longest interned text, and bytes of all of them.
-const MOST_TEXT: usize = 4 << 10;
-const MOST_TEXTS: usize = 16 << 20;
+const MAX_TEXT: usize = 4 << 10;
+const MAX_TEXTS: usize = 16 << 20;
 /// Bytes of places of nodes, while a log is read.
-const MOST_NODES: usize = 32 << 20;
+const MAX_NODES: usize = 32 << 20;
 /// What the tables of frames and of texts take for an entry beside what it refers to.
 const ENTRY_BYTES: usize = 96;
 
@@ -114,7 +114,7 @@ impl LogRows {
 
     pub(super) fn intern(&mut self, text: String, number: u64) {
         let bytes = text.len() + ENTRY_BYTES;
-        let fits = text.len() <= MOST_TEXT && self.strings_bytes + bytes <= MOST_TEXTS;
+        let fits = text.len() <= MAX_TEXT && self.strings_bytes + bytes <= MAX_TEXTS;
         if fits && self.budget.takes(bytes) {
             self.strings_bytes += bytes;
             self.strings.insert(number, text);
@@ -301,7 +301,7 @@ impl LogRows {
             // Traced again, a graph takes the place of the one before.
             let before = self.nodes.remove(&id).map_or(0, |nodes| nodes.bytes);
             self.nodes_bytes -= before;
-            match NodeLines::of(text, MOST_NODES - self.nodes_bytes) {
+            match NodeLines::of(text, MAX_NODES - self.nodes_bytes) {
                 Some(nodes) => {
                     self.nodes_bytes += nodes.bytes;
                     self.nodes.insert(id, nodes);
@@ -310,7 +310,7 @@ impl LogRows {
             }
         }
         if stage == GraphStage::Lowered {
-            let lines = NodeLines::of(text, MOST_NODES);
+            let lines = NodeLines::of(text, MAX_NODES);
             self.budget.left_out.names += u64::from(lines.is_none());
             self.lowered = lines.map(|lines| (id, lines));
         }

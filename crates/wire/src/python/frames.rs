@@ -6,7 +6,7 @@ use super::memory::{Memory, OBJECT, u8_in, u32_in};
 /// From 3.12 on: frames that are the interpreter's own have an owner from here on.
 const FIRST_OWN: u16 = 3;
 /// Frames of the interpreter's own between two of Python's that are accepted.
-const MOST_OWN: usize = 8;
+const MAX_OWN_IN_A_ROW: usize = 8;
 
 /// A frame before its code was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +123,7 @@ impl<'l> Frames<'l> {
                     held.entry = 1;
                 }
                 self.own_in_a_row += 1;
-                if self.own_in_a_row > MOST_OWN && previous != 0 {
+                if self.own_in_a_row > MAX_OWN_IN_A_ROW && previous != 0 {
                     return self.end(WalkEnd::Unreadable, true);
                 }
                 continue;

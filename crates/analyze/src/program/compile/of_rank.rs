@@ -143,7 +143,7 @@ pub(super) fn read(rank: &RankTrace<'_>, at: &RankAt) -> RankCompiled {
 fn log_row(read: &ReadLog) -> LogRow {
     let log = &read.log;
     let event = |(name, row): (&String, &tprof_trace::compile_log::EventCount)| {
-        (name.clone(), row.of, row.count, row.bytes)
+        (name.clone(), row.usage, row.count, row.bytes)
     };
     LogRow {
         name: read.name.clone(),

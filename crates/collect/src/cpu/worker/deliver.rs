@@ -8,8 +8,8 @@ use crate::python::PyThreadName;
 use tprof_trace::model::loss;
 
 impl Worker {
-    pub(super) fn take_intervals(&mut self, stretches: Vec<ThreadInterval>) {
-        for s in stretches {
+    pub(super) fn take_intervals(&mut self, intervals: Vec<ThreadInterval>) {
+        for s in intervals {
             let WaitSite { frames, end, waits_for } = s.place.unwrap_or_default();
             self.taken.push(CpuSample {
                 weight_ns: s.length_ns,

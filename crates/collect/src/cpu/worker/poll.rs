@@ -11,7 +11,7 @@ use tprof_wire::record::StackEnd;
 
 /// Readings may take this share of the time, in CPU time of this thread: with many threads
 /// they become rarer.
-const MOST_OF_TIME: u64 = 10;
+const MAX_OF_TIME: u64 = 10;
 /// The weight of one reading's time in the mean: meeting a program takes long
 /// once, and delays several readings a little instead of the next one for long.
 const SHARE_OF_LAST: u64 = 8;
@@ -78,7 +78,7 @@ impl Worker {
         self.polling.took_ns =
             (self.polling.took_ns * (SHARE_OF_LAST - 1) + took_ns) / SHARE_OF_LAST;
         self.polling.next_ns =
-            now_ns + self.wanted.period_ns().max(self.polling.took_ns * MOST_OF_TIME);
+            now_ns + self.wanted.period_ns().max(self.polling.took_ns * MAX_OF_TIME);
     }
 
     /// A process attached: a new one, or another program of one that is watched.
@@ -99,12 +99,12 @@ impl Worker {
     }
 
     pub(super) fn poll_process(&mut self, pid: u32, now_ns: u64) {
-        let mut stretches = Vec::new();
+        let mut intervals = Vec::new();
         match self.polling.polled.program(pid, now_ns) {
             ProgramChange::Same => {}
             ProgramChange::Replaced(last_ns) => {
-                self.polling.polled.ended(pid, true, &mut stretches);
-                self.take_intervals(std::mem::take(&mut stretches));
+                self.polling.polled.ended(pid, true, &mut intervals);
+                self.take_intervals(std::mem::take(&mut intervals));
                 self.pythons.forget(pid);
                 self.deliver();
                 (self.emit)(SamplerEvent::Replaced(pid, last_ns));
@@ -115,8 +115,8 @@ impl Worker {
                 self.lose_unseen(pid);
                 let why = "the processes had ended at the next reading";
                 (self.emit)(SamplerEvent::Lost("last moments of processes", why, 1));
-                self.polling.polled.ended(pid, false, &mut stretches);
-                self.take_intervals(stretches);
+                self.polling.polled.ended(pid, false, &mut intervals);
+                self.take_intervals(intervals);
                 self.pythons.forget(pid);
                 self.deliver();
                 self.spaces.gone(pid);
@@ -126,11 +126,11 @@ impl Worker {
         }
         let tids = self.polling.polled.tids(pid, now_ns);
         for tid in &tids {
-            self.poll_thread(pid, *tid, &mut stretches);
+            self.poll_thread(pid, *tid, &mut intervals);
         }
-        self.polling.polled.keep_threads(pid, &tids, &mut stretches);
+        self.polling.polled.keep_threads(pid, &tids, &mut intervals);
         self.polling.polled.read_clock(pid);
-        self.take_intervals(stretches);
+        self.take_intervals(intervals);
     }
 
     /// Counts as lost what a process ran that no thread is known to have run.
@@ -146,7 +146,7 @@ impl Worker {
         &mut self,
         pid: u32,
         tid: u32,
-        stretches: &mut Vec<super::super::threads::ThreadInterval>,
+        intervals: &mut Vec<super::super::threads::ThreadInterval>,
     ) {
         let now_ns = sys::monotonic_ns();
         let (mut cpu, mut name) = (None, None);
@@ -156,7 +156,7 @@ impl Worker {
             (cpu, name) = (Some(on), Some(stat.name().into_owned()));
             stat.state() == b'R'
         };
-        let found = self.polling.polled.observe(pid, tid, now_ns, runs, stretches);
+        let found = self.polling.polled.observe(pid, tid, now_ns, runs, intervals);
         if let Some(name) = name.filter(|name| self.polling.polled.is_new_name(pid, tid, name)) {
             (self.emit)(SamplerEvent::Named(pid, tid, now_ns, name));
         }

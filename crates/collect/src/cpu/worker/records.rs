@@ -3,7 +3,7 @@
 use super::super::counters::Purpose;
 use super::super::sample::{CpuSample, Frame, Measure, SamplerEvent};
 use super::super::threads::{ThreadInterval, WaitSite};
-use super::waiting::{QueuedEvent, QueuedRecord};
+use super::queued_record::{QueuedEvent, QueuedRecord};
 use super::{FRESH_NS, Worker};
 use crate::os::maps::Mapping;
 use crate::os::sys;
@@ -128,14 +128,14 @@ impl Worker {
         self.waiting.sort_by_key(|w| w.origin.time_ns);
         let ready = self.waiting.partition_point(|w| w.origin.time_ns <= until_ns);
         let ready: Vec<QueuedRecord> = self.waiting.drain(..ready).collect();
-        let mut stretches = Vec::new();
+        let mut intervals = Vec::new();
         for QueuedRecord { origin, what } in ready {
-            self.take(origin, what, &mut stretches);
+            self.take(origin, what, &mut intervals);
         }
-        self.take_intervals(stretches);
+        self.take_intervals(intervals);
     }
 
-    fn take(&mut self, origin: Origin, what: QueuedEvent, stretches: &mut Vec<ThreadInterval>) {
+    fn take(&mut self, origin: Origin, what: QueuedEvent, intervals: &mut Vec<ThreadInterval>) {
         let Origin { pid, tid, time_ns, cpu } = origin;
         match what {
             // The kernel's last work for a process of which nothing is left.
@@ -187,12 +187,12 @@ impl Worker {
                     for other in others {
                         let faults = self.counters.faults_of_ended(other);
                         self.count(pid, other, time_ns, faults);
-                        self.threads.ended(other, time_ns, stretches);
+                        self.threads.ended(other, time_ns, intervals);
                     }
                     // Its faults are counted with the program that it becomes.
                     self.count(pid, tid, time_ns, None);
-                    self.threads.replaced(tid, time_ns, stretches);
-                    self.take_intervals(std::mem::take(stretches));
+                    self.threads.replaced(tid, time_ns, intervals);
+                    self.take_intervals(std::mem::take(intervals));
                     self.pythons.forget(pid);
                     self.deliver();
                     self.spaces.replaced(pid);
@@ -209,10 +209,10 @@ impl Worker {
             QueuedEvent::Ended { pid, tid } => {
                 let faults = self.counters.faults_of_ended(tid);
                 self.count(pid, tid, time_ns, faults);
-                self.threads.ended(tid, time_ns, stretches);
+                self.threads.ended(tid, time_ns, intervals);
                 self.pythons.thread_ended(pid, tid);
                 if self.threads.of_process(pid).next().is_none() {
-                    self.take_intervals(std::mem::take(stretches));
+                    self.take_intervals(std::mem::take(intervals));
                     self.pythons.forget(pid);
                     self.deliver();
                     self.spaces.gone(pid);
@@ -222,7 +222,7 @@ impl Worker {
             QueuedEvent::Switch { out: true, preempted } => {
                 self.threads.left(pid, tid, time_ns, preempted);
             }
-            QueuedEvent::Switch { .. } => self.threads.came(pid, tid, cpu, time_ns, stretches),
+            QueuedEvent::Switch { .. } => self.threads.came(pid, tid, cpu, time_ns, intervals),
         }
     }
 }

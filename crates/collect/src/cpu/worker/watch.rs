@@ -3,7 +3,7 @@
 
 use super::super::refusal::why_refused;
 use super::super::sample::SamplerEvent;
-use super::waiting::{QueuedEvent, QueuedRecord};
+use super::queued_record::{QueuedEvent, QueuedRecord};
 use super::{Watched, Worker};
 use crate::os::proc::{self, Stat};
 use crate::os::sys;

@@ -2,7 +2,7 @@
 
 use super::{Expected, Processes, in_words};
 use crate::elf;
-use crate::out::losses::MOST_BLIND;
+use crate::out::losses::MAX_BLIND;
 use std::path::Path;
 use tprof_trace::run::{BlindSpot, ProcessInfo};
 use tprof_wire::WIRE_VERSION;
@@ -144,7 +144,7 @@ impl Processes {
         };
         if let Some(known) = self.losses.blind.iter_mut().find(is_it) {
             known.why = of_another(version);
-        } else if self.refused.len() < MOST_BLIND {
+        } else if self.refused.len() < MAX_BLIND {
             self.refused.insert(pid, version);
         }
     }

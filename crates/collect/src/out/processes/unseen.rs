@@ -5,7 +5,7 @@ use super::expected::{NEVER_ATTACHED, STOOD_STILL_THEN};
 use super::{Expected, Processes, Unanswered, in_words};
 use crate::config::Config;
 use crate::os::proc;
-use crate::out::losses::MOST_BLIND;
+use crate::out::losses::MAX_BLIND;
 use crate::out::survivors::Survivor;
 use std::path::{Path, PathBuf};
 use tprof_trace::run::{BlindSpot, ProcessInfo};
@@ -24,7 +24,7 @@ impl Processes {
             known.why = STOOD_STILL_THEN.to_owned();
             return;
         }
-        if self.unanswered.len() < MOST_BLIND {
+        if self.unanswered.len() < MAX_BLIND {
             self.unanswered.insert((late.pid, late.agent), late);
         } else {
             self.losses.lose("processes", STOOD_STILL_THEN, 1);

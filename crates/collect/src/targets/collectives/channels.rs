@@ -8,7 +8,7 @@ use tprof_trace::{TraceError, TraceWriter};
 use tprof_wire::nccl::{Transfer, transfer_kind};
 
 /// Operations that work may still refer to.
-const MOST_OPERATIONS: usize = 65_536;
+const MAX_OPERATIONS: usize = 65_536;
 
 /// Name, sequence number and communicator of an operation.
 type Operation = (NameId, Option<u64>, Option<u64>);
@@ -72,7 +72,7 @@ impl Channels {
         if self.operations.insert(task, (name, sequence, communicator)).is_none() {
             self.order.push_back(task);
         }
-        if self.order.len() > MOST_OPERATIONS
+        if self.order.len() > MAX_OPERATIONS
             && let Some(oldest) = self.order.pop_front()
         {
             self.operations.remove(&oldest);

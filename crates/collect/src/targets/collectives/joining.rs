@@ -29,7 +29,7 @@ impl Collectives {
     pub(super) fn join(&mut self, now_ns: u64, last: bool, gpu: &Gpu, writer: &mut TraceWriter) {
         self.join_calls(now_ns, last, gpu, writer);
         self.join_tasks(now_ns, last, gpu, writer);
-        let waiting = self.reported.tasks.iter().map(|task| task.of.id).collect();
+        let waiting = self.reported.tasks.iter().map(|task| task.record.id).collect();
         self.channels.name(&self.communicators, &waiting);
     }
 
@@ -78,24 +78,24 @@ impl Collectives {
 
     /// Gives a hook's row what the plugin reported of its call.
     fn merge(&mut self, at: u64, call: &Timed<Call>) {
-        let (id, size) = self.communicators.of_context(call.of.context, 0);
+        let (id, size) = self.communicators.of_context(call.record.context, 0);
         let Some(pending) = self.rows.get_mut(&at) else { return };
-        pending.call = call.of.id;
-        pending.context = call.of.context;
+        pending.call = call.record.id;
+        pending.context = call.record.context;
         pending.row.communicator = id.or(pending.row.communicator);
         pending.measure(size);
         // Of another count; the task has the plugin's.
         pending.row.sequence = None;
         if let Some(nth) = pending.made {
-            self.communicators.is_plugins(nth, id, call.of.context);
+            self.communicators.is_plugins(nth, id, call.record.context);
         }
     }
 
     /// A call that no hook reported.
     fn add_call(&mut self, call: &Timed<Call>, gpu: &Gpu, writer: &mut TraceWriter) {
-        let operation = operation_of(gpu, call.of.function);
-        let data_type = type_of_text(gpu.text(call.of.data_type));
-        let (communicator, size) = self.communicators.of_context(call.of.context, 0);
+        let operation = operation_of(gpu, call.record.function);
+        let data_type = type_of_text(gpu.text(call.record.data_type));
+        let (communicator, size) = self.communicators.of_context(call.record.context, 0);
         let mut pending = Pending {
             row: Collective {
                 start_ns: call.time_ns,
@@ -104,22 +104,22 @@ impl Collectives {
                 name: writer.name(&operation),
                 element_type: writer.name(data_type.map_or("", |(name, _)| name)),
                 communicator,
-                stream: Some(call.of.stream),
+                stream: Some(call.record.stream),
                 ..Collective::default()
             },
             operation,
-            count: call.of.count,
+            count: call.record.count,
             type_bytes: data_type.map(|(_, bytes)| bytes),
             returned_ns: call.time_ns,
             is_open: false,
             is_hooked: false,
             made: None,
-            call: call.of.id,
-            context: call.of.context,
+            call: call.record.id,
+            context: call.record.context,
             is_joined: false,
         };
         pending.measure(size);
-        pending.set_peer(call.of.root);
+        pending.set_peer(call.record.root);
         self.add(pending);
     }
 
@@ -139,13 +139,14 @@ impl Collectives {
         // What is handed over together begins at one moment.
         let mut groups: HashMap<u64, u64> = HashMap::new();
         for task in tasks {
-            let group_ns = match task.of.group {
+            let group_ns = match task.record.group {
                 0 => task.time_ns,
                 group => *groups.entry(group).or_insert(task.time_ns),
             };
-            if task.of.call != 0 {
-                let waits = || self.reported.calls.iter().any(|call| call.of.id == task.of.call);
-                if let Some(at) = by_call.get(&task.of.call) {
+            if task.record.call != 0 {
+                let waits =
+                    || self.reported.calls.iter().any(|call| call.record.id == task.record.call);
+                if let Some(at) = by_call.get(&task.record.call) {
                     self.enqueued(*at, &task, group_ns, gpu, writer);
                 } else if waits() {
                     self.reported.tasks.push(task);
@@ -188,10 +189,10 @@ impl Collectives {
         unjoined: &mut UnmatchedRows,
         gpu: &Gpu,
     ) -> Option<u64> {
-        let operation = operation_of(gpu, task.of.function);
-        let each = type_of_text(gpu.text(task.of.data_type)).map(|(_, bytes)| bytes);
-        let bytes = each.map(|each| task.of.count.saturating_mul(each));
-        let peer = has_peer(&operation).then(|| task.of.peer.checked_sub(1)).flatten();
+        let operation = operation_of(gpu, task.record.function);
+        let each = type_of_text(gpu.text(task.record.data_type)).map(|(_, bytes)| bytes);
+        let bytes = each.map(|each| task.record.count.saturating_mul(each));
+        let peer = has_peer(&operation).then(|| task.record.peer.checked_sub(1)).flatten();
         let rows = unjoined.get_mut(&(operation, bytes))?;
         let fits = |at: &u64, own: bool| {
             self.rows.get(at).is_some_and(|pending| {
@@ -221,8 +222,8 @@ impl Collectives {
         gpu: &Gpu,
         writer: &mut TraceWriter,
     ) -> u64 {
-        let operation = operation_of(gpu, task.of.function);
-        let data_type = type_of_text(gpu.text(task.of.data_type));
+        let operation = operation_of(gpu, task.record.function);
+        let data_type = type_of_text(gpu.text(task.record.data_type));
         self.add(Pending {
             row: Collective {
                 start_ns: time_ns,
@@ -233,7 +234,7 @@ impl Collectives {
                 ..Collective::default()
             },
             operation,
-            count: task.of.count,
+            count: task.record.count,
             type_bytes: data_type.map(|(_, bytes)| bytes),
             returned_ns: time_ns,
             is_open: false,
@@ -254,7 +255,7 @@ impl Collectives {
         gpu: &Gpu,
         writer: &mut TraceWriter,
     ) {
-        let of = &task.of;
+        let of = &task.record;
         let (id, size) = self.communicators.of_context(of.context, of.hash);
         let Some(pending) = self.rows.get_mut(&at) else { return };
         let mut size = size;

@@ -35,7 +35,7 @@ const LONGEST_WAIT_NS: u64 = 250_000_000;
 /// and its first operation sets up connections.
 const LONGEST_WAIT_FOR_TASKS_NS: u64 = 5_000_000_000;
 /// Rows that are written at the latest together.
-const MOST_ROWS: usize = 16_384;
+const MAX_ROWS: usize = 16_384;
 
 /// A call that a hook recorded.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ pub struct HookedCall {
 }
 
 /// Calls that a group may hold. An exchange of all with all of 1,024 ranks is 2,048.
-const GROUP_MOST: usize = 1 << 14;
+const MAX_GROUP: usize = 1 << 14;
 
 /// A thread's state between calls.
 #[derive(Debug, Default)]
@@ -148,7 +148,7 @@ impl Collectives {
         };
         pending.measure(size);
         let state = self.threads.entry(call.thread).or_default();
-        if state.groups > 0 && state.grouped.len() < GROUP_MOST {
+        if state.groups > 0 && state.grouped.len() < MAX_GROUP {
             pending.is_open = true;
             state.grouped.push(self.next);
         } else if state.groups > 0 {
@@ -216,7 +216,7 @@ impl Collectives {
         writer: &mut TraceWriter,
     ) -> Result<(), TraceError> {
         let due = now_ns.saturating_sub(self.joined_ns) >= LONGEST_WAIT_NS;
-        let much = self.rows.len() + self.reported.len() + self.channels.len() >= MOST_ROWS;
+        let much = self.rows.len() + self.reported.len() + self.channels.len() >= MAX_ROWS;
         if !(last || !self.is_empty() && (due || much)) {
             return Ok(());
         }

@@ -14,7 +14,7 @@ pub struct Timed<T> {
     /// When.
     pub time_ns: u64,
     /// What.
-    pub of: T,
+    pub record: T,
 }
 
 /// Records that wait to be joined.
@@ -53,11 +53,11 @@ impl Collectives {
             ExtKind::NcclContext => self.communicators.context(Context::unpack(payload)?),
             ExtKind::NcclCall => {
                 let of = Call::unpack(payload)?;
-                self.reported.calls.push(Timed { thread, time_ns, of });
+                self.reported.calls.push(Timed { thread, time_ns, record: of });
             }
             ExtKind::NcclTask => {
                 let of = Task::unpack(payload)?;
-                self.reported.tasks.push(Timed { thread, time_ns, of });
+                self.reported.tasks.push(Timed { thread, time_ns, record: of });
             }
             ExtKind::NcclTransfer => {
                 let of = Transfer::unpack(payload)?;

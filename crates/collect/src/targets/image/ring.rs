@@ -3,7 +3,7 @@
 //! Nothing that is read from the region is trusted: unknown kinds, wrong
 //! lengths and foreign chunk references are counted as refused and skipped.
 
-use super::{FollowedThread, Image, Note, Pass, RingRead, TAKE_MOST};
+use super::{FollowedThread, Image, MAX_TAKEN_BYTES, Note, Pass, RingRead};
 use crate::os::sys;
 use crate::shared::SlotRead;
 use crate::targets::heap::HeapOp;
@@ -37,7 +37,7 @@ impl Image {
             if thread.bytes == 0 {
                 return true; // its chunk reference was nonsense
             }
-            if thread.taken >= TAKE_MOST {
+            if thread.taken >= MAX_TAKEN_BYTES {
                 return false;
             }
             let mut next = self.region.chunk_next(thread.base);

@@ -25,7 +25,7 @@ pub const ADDRESS: u64 = 0xffff_ffff_fff8;
 const PASSED_BITS: u32 = 3;
 const PASSED: u64 = (1 << PASSED_BITS) - 1;
 /// The most blocks that are counted as passed; a bucket that had so many keeps that number.
-const MOST_PASSED: u64 = (1 << (PASSED_BITS * WAYS as u32)) - 1;
+const MAX_PASSED: u64 = (1 << (PASSED_BITS * WAYS as u32)) - 1;
 
 impl Bucket {
     /// The entries of an address, a bit for each.
@@ -69,7 +69,7 @@ impl Bucket {
     #[cold]
     pub fn pass(&mut self, is_more: bool) {
         let mut passed = match (self.passed(), is_more) {
-            (MOST_PASSED, _) => return,
+            (MAX_PASSED, _) => return,
             (passed, true) => passed + 1,
             (passed, false) => passed.saturating_sub(1),
         };

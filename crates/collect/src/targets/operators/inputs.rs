@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::NameId;
-use tprof_wire::operators::{Input, LIST_MOST, NO_TYPE, NUMBERS_MOST};
+use tprof_wire::operators::{Input, MAX_LISTED, MAX_NUMBERS, NO_TYPE};
 
 /// Lists that are kept apart: a program with other sizes each time would fill memory with them.
-const MOST: usize = 65_536;
+const MAX_TEXTS: usize = 65_536;
 
 /// Texts of lists of sizes, by their ids.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl InputTexts {
             return Some(*name);
         }
         let bytes = interned.sizes(id)?;
-        if self.known.len() >= MOST {
+        if self.known.len() >= MAX_TEXTS {
             self.left_out += 1;
             return Some(NameId::default());
         }
@@ -128,12 +128,12 @@ fn next(words: &mut &[u64]) -> Option<InputValue> {
             InputValue::Input(format!("[{}]", sizes.join(",")), type_name(of))
         }
         Input::Tensors { count } => match count as usize {
-            count @ 0..=LIST_MOST => InputValue::List(count),
+            count @ 0..=MAX_LISTED => InputValue::List(count),
             _ => InputValue::Input(none, "TensorList".to_owned()),
         },
         Input::Truth { value } => InputValue::Value("Scalar", truth(value).to_owned()),
         Input::Numbers { count, truths } => {
-            let count = Some(count as usize).filter(|count| *count <= NUMBERS_MOST)?;
+            let count = Some(count as usize).filter(|count| *count <= MAX_NUMBERS)?;
             let (numbers, rest) = words.split_at_checked(count)?;
             *words = rest;
             let number = |number: &u64| match truths {

@@ -20,11 +20,11 @@ use tprof_trace::{TraceError, TraceWriter};
 use tprof_wire::operators::{Inputs, Operator, RangeEdge};
 
 /// Rows that are written at the latest together.
-const MOST_ROWS: usize = 16_384;
+const MAX_ROWS: usize = 16_384;
 /// Rows wait this long at most, so that a run that is cut off lacks little.
 const LONGEST_WAIT_NS: u64 = 250_000_000;
 /// Rows that wait for their names at most.
-const WAITING_MOST: usize = 1 << 18;
+const MAX_WAITING: usize = 1 << 18;
 
 /// A record, as it came.
 #[derive(Debug)]
@@ -136,7 +136,7 @@ impl Operators {
         self.taken += 1;
         self.first_waiting_ns.get_or_insert(over.start_ns + over.duration_ns);
         if !self.row(&over, interned, writer) {
-            match over.name == 0 || self.waiting.len() >= WAITING_MOST {
+            match over.name == 0 || self.waiting.len() >= MAX_WAITING {
                 true => self.nameless += 1,
                 false => self.waiting.push(over),
             }
@@ -196,7 +196,7 @@ impl Operators {
         }
         let waited = self.first_waiting_ns.map_or(0, |first| now_ns.saturating_sub(first));
         let rows = self.spans.len() + self.waiting.len();
-        if rows == 0 || !(last || rows >= MOST_ROWS || waited >= LONGEST_WAIT_NS) {
+        if rows == 0 || !(last || rows >= MAX_ROWS || waited >= LONGEST_WAIT_NS) {
             return Ok(());
         }
         for over in std::mem::take(&mut self.waiting) {

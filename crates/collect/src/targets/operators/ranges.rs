@@ -10,9 +10,9 @@ use tprof_trace::model::{SpanKind, ThreadIndex};
 use tprof_wire::operators::RangeEdge;
 
 /// Ranges that may be open at one time in one process.
-const OPEN_MOST: usize = 1 << 16;
+const MAX_OPEN: usize = 1 << 16;
 /// Edges that are kept at most: then they are joined as they are.
-const KEPT_MOST: usize = 1 << 16;
+const MAX_KEPT: usize = 1 << 16;
 
 #[derive(Clone, Copy, Debug)]
 struct OpenRange {
@@ -61,7 +61,7 @@ impl OpenRanges {
     /// been read.
     pub fn over(&mut self, until_ns: u64) -> Vec<FinishedOperator> {
         let mut edges = std::mem::take(&mut self.kept);
-        if edges.len() < KEPT_MOST {
+        if edges.len() < MAX_KEPT {
             self.kept = edges.extract_if(.., |edge| edge.time_ns() >= until_ns).collect();
         }
         // Stable: at one moment edges of a thread stay in their order.
@@ -75,7 +75,7 @@ impl OpenRanges {
                 // One that began while recording was off has no beginning.
                 Some(self.open.remove(&object)?.until(end_ns))
             }
-            Edge::Opens(_) if self.open.len() >= OPEN_MOST => {
+            Edge::Opens(_) if self.open.len() >= MAX_OPEN => {
                 self.endless += 1;
                 None
             }

@@ -6,7 +6,7 @@ use serde_json::{Map, Number, Value};
 use tprof_wire::spans::{ARGUMENTS, Arguments, dtype, value};
 
 /// Records of arguments that one span keeps.
-pub const RECORDS_MOST: usize = 16;
+pub const MAX_RECORDS: usize = 16;
 /// Of operations on several types.
 const SEVERAL: &str = "several";
 

@@ -23,14 +23,14 @@ use tprof_wire::schedule::Schedule;
 use tprof_wire::spans::{Arguments, HISTOGRAM, OnStack, Place};
 
 /// Rows that are written at the latest together.
-const MOST_ROWS: usize = 16_384;
+const MAX_ROWS: usize = 16_384;
 /// Rows wait this long at most, so that a run that is cut off lacks little.
 const LONGEST_WAIT_NS: u64 = 250_000_000;
 /// Different arguments that spans of an image have in records of their own at most: each is a name
 /// in the file.
-const ARGUMENTS_MOST: u32 = 1 << 20;
+const MAX_ARGUMENTS: u32 = 1 << 20;
 /// Rows that wait for their names at most.
-const WAITING_MOST: usize = 1 << 18;
+const MAX_WAITING: usize = 1 << 18;
 /// What a process switches itself, of [`off`].
 const OWN: u32 = off::PROGRAM | off::SCHEDULE;
 
@@ -264,7 +264,7 @@ impl Spans {
     ) {
         self.first_waiting_ns.get_or_insert(time_ns);
         if !self.row(&over, interned, writer) {
-            match over.name() == 0 || self.waiting.len() >= WAITING_MOST {
+            match over.name() == 0 || self.waiting.len() >= MAX_WAITING {
                 true => self.nameless += 1,
                 // To ask for these again and again would hold up the job.
                 false if interned.is_full() => self.refused += 1,
@@ -326,7 +326,7 @@ impl Spans {
         writer: &mut TraceWriter,
     ) -> Result<NameId, args::Undefined> {
         let given = interned.arguments(span.name);
-        let is_refused = !span.described.is_empty() && self.different >= ARGUMENTS_MOST;
+        let is_refused = !span.described.is_empty() && self.different >= MAX_ARGUMENTS;
         let none = args::Described::new();
         let described = if is_refused { &none } else { &span.described };
         let text = args::object(given, described, &span.stated, any_thread, interned, self.redact)?;
@@ -358,7 +358,7 @@ impl Spans {
         }
         let waited = self.first_waiting_ns.map_or(0, |first| now_ns.saturating_sub(first));
         let rows = self.rows.len() + self.waiting.len();
-        if rows == 0 || !(last || rows >= MOST_ROWS || waited >= LONGEST_WAIT_NS) {
+        if rows == 0 || !(last || rows >= MAX_ROWS || waited >= LONGEST_WAIT_NS) {
             return Ok(());
         }
         for over in std::mem::take(&mut self.waiting) {

@@ -1,15 +1,15 @@
 //! Spans that have begun: of a thread innermost last, or by number where any thread may end them.
 
-use super::args::RECORDS_MOST;
+use super::args::MAX_RECORDS;
 use super::finished::{Finished, OpenSpan};
 use std::collections::HashMap;
 use tprof_trace::model::ThreadIndex;
 use tprof_wire::spans::{Arguments, BY_DEPTH, OnStack, Place};
 
 /// Spans that may be open at one time in one process.
-const OPEN_MOST: usize = 1 << 16;
+const MAX_OPEN: usize = 1 << 16;
 /// Ends that are remembered without a beginning, which may be in a ring that is read later.
-const EARLY_MOST: usize = 1 << 12;
+const MAX_EARLY: usize = 1 << 12;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub struct OpenSpans {
     endless: u64,
     /// Arguments without their span.
     pub unplaced: u64,
-    /// Arguments of spans that have [`RECORDS_MOST`] already.
+    /// Arguments of spans that have [`MAX_RECORDS`] already.
     pub surplus: u64,
 }
 
@@ -31,7 +31,7 @@ impl OpenSpans {
     /// A span begins on its thread.
     pub fn push(&mut self, span: OpenSpan) -> Option<Finished> {
         self.unwind(span.thread, span.place.number);
-        if self.len >= OPEN_MOST {
+        if self.len >= MAX_OPEN {
             self.endless += 1;
             return None;
         }
@@ -77,7 +77,7 @@ impl OpenSpans {
             }
         };
         match span {
-            Some(span) if span.described.len() < RECORDS_MOST => {
+            Some(span) if span.described.len() < MAX_RECORDS => {
                 span.described.push((keys, arguments));
             }
             Some(_) => self.surplus += 1,
@@ -121,7 +121,7 @@ impl OpenSpans {
             self.late.insert(span.place.number, (span, end_ns));
             return None;
         }
-        if self.len >= OPEN_MOST {
+        if self.len >= MAX_OPEN {
             self.endless += 1;
             return None;
         }
@@ -138,7 +138,7 @@ impl OpenSpans {
             self.len -= 1;
             return Some(Finished::Span { span, end_ns, any_thread: true, allocated: None });
         }
-        if self.early.len() >= EARLY_MOST {
+        if self.early.len() >= MAX_EARLY {
             self.early.clear();
         }
         self.early.insert(place.number, end_ns);

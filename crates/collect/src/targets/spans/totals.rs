@@ -14,7 +14,7 @@ use tprof_trace::TraceWriter;
 use tprof_trace::model::{Counter, NameId, ProcessIndex};
 
 /// Blocks of pools that are live at one time and known.
-const BLOCKS_MOST: usize = 1 << 20;
+const MAX_BLOCKS: usize = 1 << 20;
 
 /// What a record changes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -126,7 +126,7 @@ impl Totals {
         let (live, curve) =
             self.pools.entry(name).or_insert_with(|| (LastValue::default(), curve(writer)));
         match one.change {
-            TotalChange::Took(..) if self.blocks.len() >= BLOCKS_MOST => {
+            TotalChange::Took(..) if self.blocks.len() >= MAX_BLOCKS => {
                 self.refused += 1;
                 return None;
             }

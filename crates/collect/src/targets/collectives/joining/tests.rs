@@ -113,11 +113,11 @@ impl Process {
             root: 0,
             captured: 0,
         };
-        self.all.reported.calls.push(Timed { thread, time_ns: at_ms * MS, of });
+        self.all.reported.calls.push(Timed { thread, time_ns: at_ms * MS, record: of });
     }
 
     fn task(&mut self, thread: ThreadIndex, at_ms: u64, of: Task) {
-        self.all.reported.tasks.push(Timed { thread, time_ns: at_ms * MS, of });
+        self.all.reported.tasks.push(Timed { thread, time_ns: at_ms * MS, record: of });
     }
 
     fn write(&mut self, now_ms: u64, last: bool) {
@@ -332,7 +332,7 @@ fn what_no_hook_reports_is_a_row_from_its_call_to_its_group() {
 fn a_group_without_a_recorded_end_keeps_no_more_than_its_share_of_rows() {
     let mut process = Process::hooked();
     process.all.group_begins(MAIN);
-    let many = super::super::GROUP_MOST as u64 + 10;
+    let many = super::super::MAX_GROUP as u64 + 10;
     for at_ms in 0..many {
         process.hook(MAIN, "send", at_ms, at_ms);
     }

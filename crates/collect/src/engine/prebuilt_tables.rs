@@ -1,4 +1,4 @@
-//! Unwind tables that are handed out ahead: a program that asked for them in one process is
+//! Unwind tables that are handed out prebuilt: a program that asked for them in one process is
 //! given them in the next before it begins.
 //!
 //! A process that takes its first stack asks which code lies where and waits for the answer:
@@ -8,7 +8,7 @@
 //! published with its region. Programs that never asked are not examined: to find the files
 //! behind the mappings costs a system call each.
 
-use crate::kept::DiskCache;
+use crate::disk_cache::DiskCache;
 use crate::modules::{LoadedModule, Mapping, ModuleCache, TableState};
 use crate::shared::{Region, publish};
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Programs that are remembered, at most.
-const MOST: usize = 4096;
+const MAX_PROGRAMS: usize = 4096;
 
 /// See the module.
 #[derive(Default)]
@@ -45,7 +45,7 @@ impl PrebuiltTables {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = asked.get_mut(program) {
             *known = finds_rows;
-        } else if asked.len() < MOST {
+        } else if asked.len() < MAX_PROGRAMS {
             asked.insert(program.to_owned(), finds_rows);
         }
     }
@@ -103,8 +103,8 @@ mod tests {
         }
     }
 
-    fn compile_all(ahead: &PrebuiltTables, maps: &[Mapping]) {
-        let mut cache = ahead.cache();
+    fn compile_all(prebuilt: &PrebuiltTables, maps: &[Mapping]) {
+        let mut cache = prebuilt.cache();
         let mut nowhere = Nowhere(8);
         for file in
             cache.identified(std::process::id(), maps.to_vec()).iter().filter_map(|m| m.file)
@@ -120,14 +120,14 @@ mod tests {
 
     #[test]
     fn a_process_finds_the_tables_that_an_earlier_one_asked_for() {
-        let (pid, ahead) = (std::process::id(), PrebuiltTables::default());
+        let (pid, prebuilt) = (std::process::id(), PrebuiltTables::default());
         let maps = read_code_maps(pid).unwrap();
-        compile_all(&ahead, &maps);
+        compile_all(&prebuilt, &maps);
         let (region, _file) = Region::new().unwrap();
-        let modules = ahead.publish(pid, &maps, &region, false).unwrap();
+        let modules = prebuilt.publish(pid, &maps, &region, false).unwrap();
         let code = compile_all as *const () as u64;
         let module = modules.iter().find(|m| (m.start..m.end).contains(&code)).unwrap();
-        let cache = ahead.cache();
+        let cache = prebuilt.cache();
         let (address, file) = (code - module.bias, module.file.unwrap());
         let part = cache.parts(file).iter().rfind(|(from, _)| *from <= address);
         let table = cache.state(part.map_or(file, |(_, part)| *part));
@@ -141,33 +141,33 @@ mod tests {
 
     #[test]
     fn nothing_is_published_while_a_table_is_missing_or_made() {
-        let (pid, ahead) = (std::process::id(), PrebuiltTables::default());
+        let (pid, prebuilt) = (std::process::id(), PrebuiltTables::default());
         let maps = read_code_maps(pid).unwrap();
         let (region, _file) = Region::new().unwrap();
-        assert!(ahead.publish(pid, &maps, &region, false).is_none());
-        compile_all(&ahead, &maps);
-        let at_work = ahead.cache();
-        assert!(ahead.publish(pid, &maps, &region, false).is_none());
+        assert!(prebuilt.publish(pid, &maps, &region, false).is_none());
+        compile_all(&prebuilt, &maps);
+        let at_work = prebuilt.cache();
+        assert!(prebuilt.publish(pid, &maps, &region, false).is_none());
         drop(at_work);
-        assert!(ahead.publish(pid, &[], &region, false).is_none());
+        assert!(prebuilt.publish(pid, &[], &region, false).is_none());
         assert_eq!(region.header().modules_seq.load(Relaxed), 0);
-        assert!(ahead.publish(pid, &maps, &region, false).is_some());
+        assert!(prebuilt.publish(pid, &maps, &region, false).is_some());
     }
 
     #[test]
     fn only_programs_that_asked_are_awaited() {
-        let ahead = PrebuiltTables::default();
-        assert_eq!(ahead.awaited("/usr/bin/cc1"), None);
-        ahead.request_tables("/usr/bin/cc1", true);
-        assert_eq!(ahead.awaited("/usr/bin/cc1"), Some(true));
-        assert_eq!(ahead.awaited("/usr/bin/as"), None);
+        let prebuilt = PrebuiltTables::default();
+        assert_eq!(prebuilt.awaited("/usr/bin/cc1"), None);
+        prebuilt.request_tables("/usr/bin/cc1", true);
+        assert_eq!(prebuilt.awaited("/usr/bin/cc1"), Some(true));
+        assert_eq!(prebuilt.awaited("/usr/bin/as"), None);
     }
     #[test]
     fn a_process_that_finds_rows_by_itself_waits_for_no_table() {
-        let (pid, ahead) = (std::process::id(), PrebuiltTables::default());
+        let (pid, prebuilt) = (std::process::id(), PrebuiltTables::default());
         let maps = read_code_maps(pid).unwrap();
         let (region, _file) = Region::new().unwrap();
-        assert!(ahead.publish(pid, &maps, &region, true).is_some());
+        assert!(prebuilt.publish(pid, &maps, &region, true).is_some());
         assert!(region.finds_rows());
         let len = region.header().modules_len.load(Relaxed) as usize;
         let deferred = (0..len)

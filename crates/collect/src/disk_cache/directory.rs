@@ -18,10 +18,10 @@ use tprof_wire::hash;
 
 /// Bytes and files that are kept at most. The oldest go first: a file counts as used on the day
 /// that it was read.
-const MOST_BYTES: u64 = 256 << 20;
-const MOST_FILES: usize = 512;
+const MAX_BYTES: u64 = 256 << 20;
+const MAX_FILES: usize = 512;
 /// Bytes of one file at most.
-const MOST_OF_ONE: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 /// How long a file that was begun may take; what is older was left by a process that was killed.
 const BEGUN_FOR: Duration = Duration::from_secs(3600);
 const A_DAY: Duration = Duration::from_secs(24 * 3600);
@@ -56,7 +56,7 @@ pub struct DiskCache {
 impl DiskCache {
     /// A directory, which need not exist: it is made when something is written.
     pub fn new(path: PathBuf) -> DiskCache {
-        DiskCache::bounded(path, MOST_BYTES)
+        DiskCache::bounded(path, MAX_BYTES)
     }
 
     fn bounded(path: PathBuf, most_bytes: u64) -> DiskCache {
@@ -72,11 +72,11 @@ impl DiskCache {
         let name = name_of(key, kind, &text);
         let file = File::from(openat(directory, name.as_str(), flags, Mode::empty()).ok()?);
         let meta = file.metadata().ok().filter(is_own)?;
-        if !meta.is_file() || meta.len() > MOST_OF_ONE {
+        if !meta.is_file() || meta.len() > MAX_FILE_BYTES {
             return None;
         }
         let mut bytes = Vec::with_capacity(meta.len() as usize + 1);
-        (&file).take(MOST_OF_ONE).read_to_end(&mut bytes).ok()?;
+        (&file).take(MAX_FILE_BYTES).read_to_end(&mut bytes).ok()?;
         let content = file::content(&bytes, &text)?;
         if meta.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > A_DAY)) {
             let _ = file.set_modified(SystemTime::now());
@@ -89,7 +89,7 @@ impl DiskCache {
         let Some(program) = &self.program else { return };
         let text = key.text(kind, program);
         let bytes: usize = content.iter().map(|part| part.len()).sum();
-        if bytes as u64 + 4096 > MOST_OF_ONE.min(self.most_bytes) {
+        if bytes as u64 + 4096 > MAX_FILE_BYTES.min(self.most_bytes) {
             return;
         }
         let Some(directory) = self.directory(true) else { return };
@@ -132,7 +132,7 @@ impl DiskCache {
             let begun = name.as_encoded_bytes().starts_with(BEGUN.as_bytes());
             let is_left = begun && modified.elapsed().is_ok_and(|age| age > BEGUN_FOR);
             (bytes, count) = (bytes + len, count + 1);
-            let has_room = bytes <= self.most_bytes && count <= MOST_FILES;
+            let has_room = bytes <= self.most_bytes && count <= MAX_FILES;
             if is_left || !has_room && !begun {
                 let _ = unlinkat(directory, name.as_os_str(), UnlinkatFlags::NoRemoveDir);
                 (bytes, count) = (bytes - len, count - 1);

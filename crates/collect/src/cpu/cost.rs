@@ -2,7 +2,7 @@
 //! counters like the run's: fixed work, with and without being sampled.
 
 use super::counters::processors;
-use super::wanted::SamplingOptions;
+use super::options::SamplingOptions;
 use crate::config::StackMode;
 use crate::os::sys;
 use crate::perf::{Attr, Counter, Ring};

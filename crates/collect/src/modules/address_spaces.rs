@@ -67,7 +67,7 @@ pub struct ModuleLoad {
 /// All processes.
 #[derive(Default)]
 pub struct AddressSpaces {
-    of: FxHashMap<u32, AddressSpace>,
+    by_pid: FxHashMap<u32, AddressSpace>,
     cache: ModuleCache,
     rows: Vec<Option<ModuleRows>>,
     by_file: HashMap<FileId, usize>,
@@ -79,7 +79,7 @@ pub struct AddressSpaces {
 impl AddressSpaces {
     /// Whether a process is known.
     pub fn knows(&self, pid: u32) -> bool {
-        self.of.contains_key(&pid)
+        self.by_pid.contains_key(&pid)
     }
 
     /// Reads the mappings of a process that was running before.
@@ -88,12 +88,12 @@ impl AddressSpaces {
         for mapping in read_code_maps(pid).unwrap_or_default() {
             insert(&mut space, mapping, time_ns);
         }
-        self.of.insert(pid, space);
+        self.by_pid.insert(pid, space);
     }
 
     /// Takes in mappings that are new; whether there are any.
     pub fn refresh(&mut self, pid: u32, mappings: Vec<Mapping>, time_ns: u64) -> bool {
-        let space = self.of.entry(pid).or_default();
+        let space = self.by_pid.entry(pid).or_default();
         let mut any = false;
         for mapping in mappings {
             let at = space.regions.partition_point(|r| r.start < mapping.start);
@@ -111,30 +111,30 @@ impl AddressSpaces {
 
     /// A process forked.
     pub fn forked(&mut self, pid: u32, parent: u32) {
-        let regions = self.of.get(&parent).map(|space| Arc::clone(&space.regions));
+        let regions = self.by_pid.get(&parent).map(|space| Arc::clone(&space.regions));
         let space =
             AddressSpace { regions: regions.unwrap_or_default(), ..AddressSpace::default() };
-        self.of.insert(pid, space);
+        self.by_pid.insert(pid, space);
     }
 
     /// A process runs another program.
     pub fn replaced(&mut self, pid: u32) {
-        self.of.insert(pid, AddressSpace::default());
+        self.by_pid.insert(pid, AddressSpace::default());
     }
 
     /// A process is gone.
     pub fn gone(&mut self, pid: u32) {
-        self.of.remove(&pid);
+        self.by_pid.remove(&pid);
     }
 
     /// Code was mapped.
     pub fn mapped(&mut self, pid: u32, mapping: Mapping, time_ns: u64) {
-        insert(self.of.entry(pid).or_default(), mapping, time_ns);
+        insert(self.by_pid.entry(pid).or_default(), mapping, time_ns);
     }
 
     /// The row for an address, and whether it lies in any mapping at all.
     pub fn row_at(&mut self, pid: u32, pc: u64) -> Option<Row> {
-        let space = self.of.get_mut(&pid)?;
+        let space = self.by_pid.get_mut(&pid)?;
         if let Some(row) = space.known.get(&pc) {
             return Some(*row);
         }
@@ -148,14 +148,14 @@ impl AddressSpaces {
                 let (mapping, time_ns) = (Arc::clone(&space.regions[at].mapping), *time_ns);
                 let (module, rows) = self.find_file(pid, &mapping);
                 let module = Arc::new((time_ns, module));
-                let space = self.of.get_mut(&pid)?;
+                let space = self.by_pid.get_mut(&pid)?;
                 Arc::make_mut(&mut space.regions)[at].state =
                     RegionState::Seen { module: Arc::clone(&module), rows };
                 (module, rows)
             }
         };
         let (time_ns, module) = &*module;
-        let space = self.of.get_mut(&pid)?;
+        let space = self.by_pid.get_mut(&pid)?;
         if rows.is_some() && space.reported.insert(module.start) {
             self.met.push(ModuleLoad { pid, time_ns: *time_ns, module: module.clone() });
         }
@@ -179,7 +179,7 @@ impl AddressSpaces {
 
     /// The file whose code is at an address.
     pub fn file_at(&self, pid: u32, pc: u64) -> Option<&Path> {
-        let regions = &self.of.get(&pid)?.regions;
+        let regions = &self.by_pid.get(&pid)?.regions;
         let after = regions.partition_point(|r| r.start <= pc);
         let region = &regions[after.checked_sub(1)?];
         (pc < region.end).then_some(&*region.mapping.path)
@@ -193,13 +193,14 @@ impl AddressSpaces {
 
     /// The mappings of code of a process.
     pub fn mappings(&self, pid: u32) -> Vec<Arc<Mapping>> {
-        let regions = self.of.get(&pid).map(|space| Arc::clone(&space.regions)).unwrap_or_default();
+        let regions =
+            self.by_pid.get(&pid).map(|space| Arc::clone(&space.regions)).unwrap_or_default();
         regions.iter().map(|region| Arc::clone(&region.mapping)).collect()
     }
 
     /// How many mappings of code a process has.
     pub fn count(&self, pid: u32) -> usize {
-        self.of.get(&pid).map_or(0, |space| space.regions.len())
+        self.by_pid.get(&pid).map_or(0, |space| space.regions.len())
     }
 
     /// The module behind a mapping.
