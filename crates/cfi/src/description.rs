@@ -11,7 +11,7 @@ const MAX_REMEMBERED: usize = 8;
 /// An entry of `.eh_frame`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CfiEntry {
-    /// What descriptions share.
+    /// The part that descriptions share.
     Shared,
     /// The description of a function; what it refers to is at this offset.
     Description(usize),

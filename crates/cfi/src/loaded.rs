@@ -25,7 +25,7 @@ pub struct LoadedFrames<'a> {
     /// The segment of `.eh_frame`, and where it begins.
     bytes: &'a [u8],
     address: u64,
-    /// Where `.eh_frame_hdr` begins.
+    /// Address where `.eh_frame_hdr` begins.
     table: u64,
     entry: u64,
     entries: &'a [u8],
@@ -84,7 +84,7 @@ impl<'a> LoadedFrames<'a> {
         let address = |word: u32| self.table.wrapping_add_signed(i64::from(word.cast_signed()));
         let start = |index: usize| Some(address(u32_at(self.entries, index * ENTRY)?));
         let (mut low, mut high) = (0, self.entries.len() / ENTRY);
-        // Those before `low` begin at or before the address, those from `high` on behind it.
+        // Entries before `low` begin at or before the address, those from `high` on after it.
         while low < high {
             let middle = low.midpoint(high);
             match start(middle)? <= pc {

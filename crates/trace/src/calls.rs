@@ -1,5 +1,5 @@
-//! What the name of a CUDA or HIP call means, from any source: a hook, CUPTI, or the trace
-//! of another tool. One function has several names: `cudaLaunchKernel`, CUPTI's
+//! The meaning of a CUDA or HIP call's name, from any source: a hook, CUPTI, or the trace of
+//! another tool. One function has several names: `cudaLaunchKernel`, CUPTI's
 //! `cudaLaunchKernel_v7000`, `cudaLaunchKernel_ptsz` where streams are per thread, and
 //! `__cudaLaunchKernel` in what nvcc compiles since CUDA 12.9.
 

@@ -24,9 +24,9 @@ pub struct RunDir {
 /// A trace file of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankFile {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Its owner, by its name.
+    /// The file's owner, by its name.
     pub label: RankLabel,
     /// Rank that it counts as: the label's; 0 for a file that was never given
     /// a rank in a run where no file was; none for launchers.
@@ -50,7 +50,7 @@ pub enum RankLabel {
 /// Which start of a rank a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Start {
-    /// Its first, of the first launch.
+    /// The first start of the first launch.
     First,
     /// The first of another launch that shares the run: the second is 2.
     Launch(u32),
@@ -59,7 +59,7 @@ pub enum Start {
 }
 
 impl Start {
-    /// Of the number in a file's name. Without a `run.json` a further file counts as a restart.
+    /// Reads the number in a file's name. Without a `run.json` a further file counts as a restart.
     fn of_number(number: u32) -> Start {
         if number == 0 { Start::First } else { Start::Restart(number) }
     }
@@ -68,13 +68,13 @@ impl Start {
 /// A log of `torch.compile` in a run: see [`crate::compile_log`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileLogFile {
-    /// Where it is.
+    /// Path of the log.
     pub path: PathBuf,
-    /// Whose it is.
+    /// The process that wrote it.
     pub owner: CompileLogOwner,
 }
 
-/// Whose a log of `torch.compile` is, by its directory.
+/// The owner of a `torch.compile` log, by its directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompileLogOwner {
     /// `compile/host-HOST/`: of a process of this host, which recorded it.
@@ -132,7 +132,7 @@ impl RankFile {
         let restarts: HashMap<&str, u32> =
             known.map(|rank| (rank.file.as_str(), rank.restarts)).collect();
         let mut launches: HashMap<(u32, u32), u32> = HashMap::new();
-        // In order of the numbers in the names.
+        // The files are in the order of the numbers in their names.
         files.sort_by(|a, b| (&a.label, &a.path).cmp(&(&b.label, &b.path)));
         for file in files.iter_mut() {
             let RankLabel::Rank(rank, start) = &mut file.label else { continue };
@@ -267,7 +267,7 @@ impl RunDir {
         Ok(())
     }
 
-    /// Adds a trace file. One that was renamed by hand has its owner in its header.
+    /// Adds a trace file. If it was renamed by hand, its header names its owner.
     fn add(&mut self, path: PathBuf) {
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let label = RankLabel::of_name(name).unwrap_or_else(|| {
@@ -340,12 +340,12 @@ impl RunDir {
         found
     }
 
-    /// What the collectors of this run wrote about it: `run.json` and every `run-*.json`.
+    /// Returns what the collectors of this run wrote about it: `run.json` and every `run-*.json`.
     pub fn infos(&self) -> &[RunInfo] {
         &self.infos
     }
 
-    /// What could not be read.
+    /// Returns what could not be read.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
@@ -353,7 +353,7 @@ impl RunDir {
     /// Why not all of the run can be read, as far as that shows without reading rows: what of a list
     /// of runs must not be taken for a whole run.
     pub fn unreadable(&self) -> Option<String> {
-        // Of a run that begins, a file may have nothing yet.
+        // A run that is just beginning may have an empty file.
         let may_be_empty = !self.infos.iter().all(|info| info.finished);
         let counts =
             |error: &TraceError| !(may_be_empty && matches!(error, TraceError::Empty { .. }));
@@ -363,7 +363,7 @@ impl RunDir {
     }
 }
 
-/// What is in a directory, in order.
+/// Lists a directory's entries in order.
 fn listed(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();

@@ -19,7 +19,7 @@ const BATCH_ROWS: usize = 512;
 #[derive(Debug)]
 pub struct RowsInOrder<'a, R> {
     blocks: RowBlocks<'a, R>,
-    /// What is left of the blocks that have begun, each in order.
+    /// Remaining rows of the blocks that have begun, each in order.
     runs: Vec<IntoIter<R>>,
     /// The first row of each of them, and which it is.
     heads: BinaryHeap<Reverse<(Key, usize)>>,
@@ -35,7 +35,7 @@ impl TraceFile {
     }
 }
 
-/// When a row begins, and its end: later ones first.
+/// Time when a row begins, and its end; later ends come first.
 type Key = (u64, Reverse<u64>);
 
 fn key<R: TraceRow>(row: &R) -> Key {
@@ -48,7 +48,7 @@ impl<'a, R: TraceRow> RowsInOrder<'a, R> {
         RowsInOrder { blocks, runs: Vec::new(), heads: BinaryHeap::new(), from_ns, to_ns }
     }
 
-    /// What could not be read so far.
+    /// Returns what could not be read so far.
     pub fn problems(&self) -> &[Problem] {
         self.blocks.problems()
     }
@@ -87,7 +87,7 @@ impl<'a, R: TraceRow> RowsInOrder<'a, R> {
         batch.extend(rows.by_ref().take(count));
         match rows.as_slice().first().map(key) {
             Some(first) => self.heads.push(Reverse((first, run))),
-            // Its memory is given back.
+            // Frees the memory of the run.
             None => *rows = Vec::new().into_iter(),
         }
     }

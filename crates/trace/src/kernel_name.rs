@@ -1,5 +1,5 @@
-//! How names of kernels are written: as torch.profiler's traces have them, by the demangler of the
-//! C++ library. One kernel has one name then, whoever recorded it.
+//! The canonical spelling of kernel names: as torch.profiler's traces have them, by the demangler
+//! of the C++ library. A kernel then has one name, whichever tool recorded it.
 
 use std::borrow::Cow;
 
@@ -81,7 +81,7 @@ fn with_const_behind_lambdas(name: &str) -> String {
     name
 }
 
-/// Where the parenthesis opens that closes at `close`.
+/// Finds the parenthesis that closes at `close`.
 fn opening(name: &str, close: usize) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, byte) in name.bytes().enumerate().take(close + 1).collect::<Vec<_>>().into_iter().rev()

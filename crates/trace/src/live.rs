@@ -12,10 +12,10 @@ const SILENT: Duration = Duration::from_secs(120);
 
 /// Keys of [`RunInfo::machine`] that define where a collector's pid has a meaning.
 pub const BOOT: &str = "boot_id";
-/// See [`BOOT`].
+/// Key of the machine's pid namespace; see [`BOOT`].
 pub const PID_NAMESPACE: &str = "pid_namespace";
 
-/// What [`BOOT`] and [`PID_NAMESPACE`] are here.
+/// Returns this machine's [`BOOT`] and [`PID_NAMESPACE`].
 pub fn this_machine() -> [(&'static str, String); 2] {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
@@ -28,7 +28,8 @@ pub fn is_collector_alive(info: &RunInfo, directory: &Path) -> bool {
     lives(info, || is_fresh(&own_file(info, directory)))
 }
 
-/// As [`is_collector_alive`], for a reader that holds the collector's own file: when that was written.
+/// Like [`is_collector_alive`], for a reader that has the collector's file open: `written` is when
+/// that was written.
 pub fn is_collector_writing(info: &RunInfo, written: SystemTime) -> bool {
     lives(info, || is_recent(written))
 }
@@ -51,7 +52,7 @@ fn own_file(info: &RunInfo, directory: &Path) -> PathBuf {
     let names = further_infos(&info.host, info.collector_pid).map(|name| directory.join(name));
     let further: Vec<PathBuf> = names.take_while(|path| path.exists()).collect();
     let Some(usual) = further.first().cloned() else { return first };
-    // In pid namespaces of their own, several of one host name have one pid.
+    // Processes of one host name can have the same pid in different pid namespaces.
     let is_own = |path: &PathBuf| {
         let read = read_plain(path).unwrap_or_default();
         serde_json::from_slice::<RunInfo>(&read).is_ok_and(|other| is_same(info, &other))

@@ -6,10 +6,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-/// As Linux has it on every architecture that tprof is built for.
+/// The value on every architecture that tprof is built for.
 const O_NONBLOCK: i32 = 0o4000;
 
-/// Opens a plain file for reading. Anything else is refused without being opened.
+/// Opens a plain file for reading. Any other file is refused without being opened.
 pub fn open_plain(path: &Path) -> io::Result<File> {
     check(&fs::metadata(path)?)?;
     let file = unblocked(path)?;

@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 
 /// Longest header that is accepted.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
-/// One trace file, open for reading. It may still be growing; what was there
-/// when it was opened is read.
+/// One trace file, open for reading. It may still be growing; only what was there when it was
+/// opened is read.
 #[derive(Debug)]
 pub struct TraceFile {
     path: PathBuf,
@@ -36,19 +36,19 @@ pub struct TraceFile {
     tables: Tables,
     last_ns: u64,
     closed: bool,
-    /// What of it is read; none: all.
+    /// The part of the file that is read; `None` reads all.
     only: Option<FilePart>,
 }
 
 /// A part of a file; times are from and to before, CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilePart {
-    /// What began within these is read.
+    /// Times within which events must begin to be read.
     pub times_ns: Vec<(u64, u64)>,
     /// Within them, when recording was on.
     pub recorded_ns: Vec<(u64, u64)>,
-    /// Where devices work on for it after the last of these times: until when. Kernels and copies
-    /// that begin until then belong to it.
+    /// If devices went on working for this part after the last of these times, the time until which
+    /// they did. Kernels and copies that begin until then belong to the part.
     pub device_until_ns: Option<u64>,
 }
 
@@ -61,7 +61,8 @@ impl FilePart {
                 && self.times_ns.iter().map(|(_, to)| *to).max().is_some_and(|to| to <= time_ns)
     }
 
-    /// Whether rows of a block may be of it. Without times in its head nothing is known of them.
+    /// Whether rows of a block may belong to the part. Without times in the block's header nothing
+    /// is known of them.
     pub(crate) fn may_hold(&self, block: &BlockHeader) -> bool {
         let from = self.times_ns.iter().map(|(from, _)| *from).min();
         let to = self.times_ns.iter().map(|(_, to)| *to).max().max(self.device_until_ns);
@@ -151,9 +152,9 @@ impl TraceFile {
         self.tables.settle();
     }
 
-    /// From now on reads, of large tables, heap and mapping events, only what began within a part,
-    /// and only its marks. Counts by the headers of blocks and small tables remain those of the
-    /// whole file: [`Self::holds`] chooses among readings.
+    /// From now on reads, from large tables, heap and mapping events, only what began within a
+    /// part, and only its marks. Counts that come from block headers, and small tables, remain
+    /// those of the whole file: [`Self::holds`] chooses among readings.
     pub fn read_only(&mut self, part: FilePart) {
         self.tables.marks.retain(|mark| {
             matches!(mark.kind, MarkKind::RecordingOn | MarkKind::RecordingOff)
@@ -203,7 +204,7 @@ impl TraceFile {
         &self.header
     }
 
-    /// Where the file is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -213,8 +214,8 @@ impl TraceFile {
         self.source.length
     }
 
-    /// Whether the recorder closed the file in good order. One that it did not
-    /// is still being written, or was cut off: between two blocks, nothing else shows it.
+    /// Whether the recorder closed the file in good order. If not, it is still being written, or
+    /// was cut off: a cut between two blocks shows in no other way.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
@@ -253,7 +254,7 @@ impl TraceFile {
         rows.get(at)
     }
 
-    /// When and how a process image ended, if that was recorded.
+    /// Returns when and how a process image ended, if that was recorded.
     pub fn process_end(&self, process: ProcessIndex) -> Option<(u64, ProcessEnd)> {
         self.tables.process_ends.get(&process).copied()
     }
@@ -263,7 +264,7 @@ impl TraceFile {
         &self.tables.threads
     }
 
-    /// A thread.
+    /// Returns a thread by its index.
     pub fn thread(&self, thread: ThreadIndex) -> Option<&Thread> {
         let rows = self.threads();
         let at = rows.binary_search_by_key(&thread, |row| row.thread).ok()?;
@@ -275,7 +276,7 @@ impl TraceFile {
         self.tables.thread_names.get(&thread).map(|name| self.name(*name))
     }
 
-    /// When a thread ended, if that was recorded.
+    /// Returns when a thread ended, if that was recorded.
     pub fn thread_end(&self, thread: ThreadIndex) -> Option<u64> {
         self.tables.thread_ends.get(&thread).copied()
     }
@@ -300,7 +301,7 @@ impl TraceFile {
         self.tables.stacks.get(*row as usize)
     }
 
-    /// What an address means: innermost inlined function first; empty if unknown.
+    /// Returns the functions at an address, the innermost inlined one first; empty if unknown.
     pub fn symbols(&self, process: ProcessIndex, address: u64) -> &[Symbol] {
         let symbols = &self.tables.symbols;
         let start = symbols.partition_point(|s| (s.process, s.address) < (process, address));
@@ -334,7 +335,7 @@ impl TraceFile {
         &self.tables.devices
     }
 
-    /// What was counted of threads.
+    /// Returns the kernel's counts for threads.
     pub fn thread_counts(&self) -> &[ThreadCounts] {
         &self.tables.thread_counts
     }

@@ -22,42 +22,43 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// One call decodes no more than this, and a block.
+/// Bytes that one call decodes at most, beyond the last block.
 const CALL_BYTES: u64 = 32 << 20;
-/// And passes over no more blocks than this.
+/// Blocks that one call skips at most.
 const CALL_BLOCKS: usize = 1 << 16;
 
-/// What of the large tables is decoded.
+/// The large tables that are decoded.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TailOptions {
     /// Spans of these kinds and names; none: no span is decoded.
     pub spans: Option<fn(SpanKind, &str) -> bool>,
-    /// What threads did at moments.
+    /// Samples of threads.
     pub samples: bool,
 }
 
-/// What came since the last call.
+/// The rows that came since the last call.
 #[derive(Debug, Default)]
 pub struct TailUpdate {
-    /// The file is another one than before, or began anew: what was read of it before is void.
+    /// Whether the file is another one than before, or began again: everything read of it before is
+    /// void.
     pub restarted: bool,
-    /// There is more to read at once.
+    /// Whether more can be read at once.
     pub more: bool,
-    /// Process images.
+    /// New process images.
     pub processes: Vec<Process>,
     /// Ends of process images.
     pub process_ends: Vec<(ProcessIndex, u64, ProcessEnd)>,
-    /// Threads.
+    /// New threads.
     pub threads: Vec<Thread>,
     /// Names of threads.
     pub thread_names: Vec<(ThreadIndex, NameId)>,
-    /// Measured quantities.
+    /// New measured quantities.
     pub counters: Vec<Counter>,
     /// Totals of heaps.
     pub totals: Vec<HeapTotals>,
-    /// Marks.
+    /// New marks.
     pub marks: Vec<Mark>,
-    /// Losses.
+    /// New losses.
     pub losses: Vec<Loss>,
     /// Spans that were asked for, with their names.
     pub spans: Vec<(SpanOutline, Box<str>)>,
@@ -102,7 +103,7 @@ struct Place {
     offset: u64,
     /// Bytes of the file at the last call.
     length: u64,
-    /// As far as was searched for a block behind a damaged one.
+    /// Offset up to which a block was searched behind a damaged one.
     searched: u64,
     /// The last block of the file did not match its checksum: it may not have been whole.
     retried: Option<u64>,
@@ -116,7 +117,7 @@ struct Place {
 }
 
 impl TraceTail {
-    /// At the beginning of a file; the path is only for what goes wrong.
+    /// Starts at the beginning of a file; the path is only used in errors.
     pub fn new(path: &Path, wants: TailOptions) -> TraceTail {
         TraceTail { path: path.to_path_buf(), wants, at: Place::default() }
     }
@@ -230,7 +231,7 @@ impl TraceTail {
         let header = body(source, &prefix).map_err(|source| self.failed(source))?;
         self.at.damaged += u64::from(header.is_err());
         self.at.header = header.unwrap_or_default();
-        // As in `TraceFile::open`: a length that was damaged is of no use.
+        // As in `TraceFile::open`: a damaged length is of no use.
         self.at.offset = PREFIX_BYTES as u64 + if prefix.sound { prefix.body.into() } else { 0 };
         self.at.prefix = Some(bytes);
         Ok(true)
@@ -262,7 +263,8 @@ impl TraceTail {
             };
             let end = offset + BLOCK_HEADER_BYTES as u64 + u64::from(header.stored_len);
             if end > source.length {
-                // Not whole yet, or its length is a lie: then blocks behind it will show.
+                // The block is incomplete, or its length is wrong: then blocks behind it will show
+                // that.
                 match self.behind_damage(source, steady)? {
                     true => continue,
                     false => return Ok(()),
@@ -286,10 +288,10 @@ impl TraceTail {
         Ok(())
     }
 
-    /// Moves to the next block behind what is no whole one; false where there is none yet.
+    /// Moves to the next block behind an incomplete one; returns false where there is none yet.
     ///
-    /// The bytes behind are searched again only when there are a quarter more of them, or
-    /// when the file does not grow: all searches of a file together are in proportion to it.
+    /// The bytes behind it are searched again only when there are a quarter more of them, or when
+    /// the file does not grow, so that all searches of a file together are in proportion to it.
     fn behind_damage(&mut self, source: &Source, steady: bool) -> io::Result<bool> {
         let (offset, length) = (self.at.offset, source.length);
         let searched = self.at.searched.saturating_sub(offset);
@@ -304,7 +306,7 @@ impl TraceTail {
         Ok(true)
     }
 
-    /// Decodes a block, if anything of it is wanted; its bytes decoded.
+    /// Decodes a block if anything in it is wanted, and returns its decoded bytes.
     fn take(
         &mut self,
         source: &Source,

@@ -19,7 +19,7 @@ const MAX_WANTED: usize = 1 << 14;
 /// A longer name than this is no wanted one.
 const MAX_WANTED_BYTES: usize = 256;
 
-/// Where a block of names is, and which it has.
+/// The position of a block of names, and the ids in it.
 #[derive(Clone, Copy, Debug)]
 struct NamesBlock {
     offset: u64,
@@ -33,12 +33,12 @@ pub(crate) struct TailNames {
     blocks: Vec<NamesBlock>,
     kept: FxHashMap<u32, Box<str>>,
     kept_bytes: usize,
-    /// Those that the reader of the file asked for, and how many rows had them.
+    /// Names that the reader of the file asked for, with the number of rows that use them.
     wanted: FxHashMap<u32, (Box<str>, u32)>,
 }
 
 impl TailNames {
-    /// Takes note of a block's names; those that are wanted are kept.
+    /// Remembers a block's names, and keeps those that are wanted.
     pub fn add(&mut self, offset: u64, rows: &[NameRow], is_wanted: impl Fn(&str) -> bool) {
         let ids = || rows.iter().map(|row| row.id);
         if let (Some(first), Some(last)) = (ids().min(), ids().max())

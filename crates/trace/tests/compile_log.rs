@@ -172,7 +172,7 @@ fn what_is_beyond_a_bound_is_left_out_and_counted() {
             log.frames.len() + log.graph_breaks.len() + log.recompiled.len() + log.caches.len()
         };
         assert!(log.left_out.rows > 0 && rows(&log) < rows(&all), "{:?}", log.left_out);
-        // What costs nothing is known all the same.
+        // Whatever costs nothing is known all the same.
         assert_eq!((&log.events, log.bytes, log.damaged), (&all.events, all.bytes, 0));
     }
 }
@@ -212,10 +212,10 @@ fn lists_of_a_hostile_log_are_bounded_and_counted() {
     let frame = &log.frames[0];
     assert_eq!((frame.line, frame.function.as_deref()), (Some(9), Some("f")));
     assert_eq!((frame.restart_reasons.len(), log.recompiled[0].reasons.len()), (64, 64));
-    // Of the graph every call is counted.
+    // Every call of the graph is counted.
     let operators = &log.graphs[0].2;
     assert_eq!((operators.len(), operators["(others)"]), (10_001, 1000));
-    // How many kernels the code has is not known by a part of them.
+    // A part of the code does not show how many kernels it has.
     assert_eq!(log.code[0].kernels, None);
     assert_eq!((log.left_out.parts, log.left_out.rows), (937 * 2 + 20_001, 0));
     assert_eq!(log.bytes_not_kept, u64::MAX);
@@ -250,7 +250,7 @@ fn numbers_that_are_given_again_are_other_compilations() {
         ("f", 0, 0, took),
         ("f", 0, 1, took),
         ("g", 1, 0, took),
-        // After torch._dynamo.reset().
+        // This one comes after torch._dynamo.reset().
         ("g", 0, 0, took),
         ("f", 1, 0, took),
         ("f", 1, 1, took),
@@ -330,7 +330,7 @@ fn a_compilation_has_its_time_in_whichever_field_the_version_has_it() {
     let parts = [phases.dynamo_us, phases.aot_us, phases.inductor_us, phases.kernels_us];
     assert_eq!(parts, [Some(350_000), Some(600_000), Some(700_000), None]);
     assert!(log.frames.iter().all(|one| one.is_ended));
-    // Of one without a time, its end is where its figures were written.
+    // A frame without a time ends when its figures were written.
     let last = &log.frames[3];
     assert_eq!(last.end_unix_us.unwrap() - last.start_unix_us.unwrap(), 100_000);
     let cut = text.rsplit_once("V1122").unwrap().0;

@@ -1,4 +1,4 @@
-//! Cut, damaged and foreign files: what is whole is read, what is not is reported, nothing panics.
+//! Cut, damaged and foreign files: whole parts are read, others are reported, nothing panics.
 
 mod common;
 
@@ -90,7 +90,7 @@ fn a_damaged_block_hides_no_other() {
     let blocks: Vec<usize> =
         (0..small.bytes.len()).filter(|at| small.bytes[*at..].starts_with(b"tpB\xf1")).collect();
     for at in &blocks {
-        // In the magic, a length, the process, the header's checksum, the payload.
+        // Damage in the magic, a length, the process, the header's checksum, the payload.
         for within in [0, 17, 21, 61, 66] {
             let mut bytes = small.bytes.to_vec();
             bytes[at + within] ^= 0x40;
@@ -186,7 +186,7 @@ fn forged(table: u16, process: u32, rows: u32, columns: &[(u16, u8, u8, u32, &[u
 fn a_small_file_cannot_ask_for_much_memory() {
     let small = small(false);
     let (rows, zero, bits) = (1 << 20, &[0][..], &[1, 0, 0][..]);
-    // From 0 in steps of 1, so that all processes run side by side.
+    // Times go up from 0 in steps of 1, so that all processes run side by side.
     let times = &[0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1][..];
     let mut bytes = small.bytes.to_vec();
     for process in 10..200 {

@@ -1,4 +1,4 @@
-//! What is written is read: heap events of any kind, and rows of every table.
+//! Whatever is written is read back: heap events of any kind, and rows of every table.
 
 mod common;
 

@@ -76,7 +76,7 @@ fn bytes(finished: bool) -> &'static [u8] {
     &BYTES[usize::from(finished)]
 }
 
-/// A file that grows, and what was read of it, as text.
+/// A file that grows, and the text of what was read of it.
 struct Growing {
     _directory: tempfile::TempDir,
     path: PathBuf,
@@ -131,7 +131,7 @@ impl Growing {
         lines.extend(news.samples.iter().map(|row| format!("{row:?}")));
     }
 
-    /// What was read so far, in an order that does not depend on when.
+    /// Returns what was read so far, in an order that does not depend on when.
     fn sorted(&self) -> Vec<String> {
         let mut lines = self.lines.clone();
         lines.sort();
@@ -218,10 +218,10 @@ fn a_damaged_block_is_counted_and_hides_no_other() {
             growing.read();
             growing.append(&bytes[half..]);
             growing.read();
-            // What is behind damage at the end is searched once the file does not grow.
+            // Blocks behind damage at the end are searched once the file does not grow.
             growing.read();
             assert_eq!(growing.sorted(), whole(&growing.path), "byte {within} of {at}");
-            // Of a payload that is not decoded, damage does not show.
+            // Damage in a payload that is not decoded does not show.
             assert!(within == 66 || growing.tail.damaged() > 0);
         }
     }
@@ -233,7 +233,7 @@ fn a_file_that_began_anew_is_read_anew() {
     growing.append(bytes(true));
     growing.read();
     let before = growing.sorted();
-    // It shrinks.
+    // The file shrinks.
     std::fs::write(&growing.path, &bytes(true)[..2000]).unwrap();
     growing.read();
     assert_eq!((growing.sorted(), growing.restarts), (whole(&growing.path), 1));

@@ -6,44 +6,44 @@ mod names;
 use crate::gemm::{self, Batch, Gemm, Types};
 pub use names::Name;
 
-/// Which library a call belongs to.
+/// The library that a call belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Library {
-    /// CUDA's runtime.
+    /// The CUDA runtime (`libcudart`).
     Runtime,
-    /// CUDA's driver.
+    /// The CUDA driver (`libcuda`).
     Driver,
-    /// NCCL.
+    /// The NCCL library.
     Nccl,
-    /// cuBLAS.
+    /// The cuBLAS library.
     Cublas,
-    /// cuBLASLt.
+    /// The cuBLASLt library.
     CublasLt,
-    /// MPI.
+    /// Any MPI library.
     Mpi,
 }
 
-/// What a call does, as far as its arguments add to its name. Arguments
-/// are counted from 0; those passed in memory are words of the stack.
+/// The effect of a call, as far as its arguments add to its name. Arguments are counted from 0;
+/// those passed in memory are words of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing that is read, but for a stream.
+    /// The call has no effect that is read, except that it may name a stream.
     Plain {
-        /// Which argument is the stream.
+        /// Index of the argument that is the stream.
         stream: Option<u8>,
     },
     /// Takes memory: where it goes is argument 0, which of [`memory::REGISTERED`] is the memory itself.
     Allocates {
-        /// How many bytes.
+        /// Where the number of bytes is.
         bytes: SizeArgument,
-        /// Which argument is the stream.
+        /// Index of the argument that is the stream.
         stream: Option<u8>,
         /// [`memory`] that it takes.
         memory: u32,
     },
     /// Gives memory back: argument 0.
     Frees {
-        /// Which argument is the stream.
+        /// Index of the argument that is the stream.
         stream: Option<u8>,
         /// [`memory`] that it gives back.
         memory: u32,
@@ -63,14 +63,14 @@ pub enum Effect {
     Finds,
     /// Makes a graph executable.
     Instantiates {
-        /// Where its flags are.
+        /// Where the flags of the call are.
         flags: ArgumentAt,
     },
     /// Makes a handle of a condition, by which a node of a graph decides on the device what runs.
     Conditions,
     /// Starts or stops a profiler that waits for that.
     Profiles {
-        /// Which.
+        /// Whether the call starts the profiler; otherwise it stops it.
         starts: bool,
     },
     /// Registers a kernel: the address of its stub is argument 1, its name argument 3.
@@ -82,58 +82,58 @@ pub enum Effect {
     Limits,
     /// Launches a kernel, known by the address of its stub or by its handle (`cudaKernel_t`).
     Launches {
-        /// Which argument is the kernel.
+        /// Index of the argument that is the kernel.
         kernel: u8,
-        /// Where the stream is.
+        /// Where the stream is among the arguments.
         stream: ArgumentAt,
     },
     /// Copies or fills.
     Copies {
-        /// Which argument is the number of bytes.
+        /// Index of the argument that is the number of bytes.
         bytes: u8,
-        /// Which argument is `cudaMemcpyKind`.
+        /// Index of the argument that is the `cudaMemcpyKind`.
         kind: Option<u8>,
-        /// Which argument is the stream.
+        /// Index of the argument that is the stream.
         stream: Option<u8>,
     },
     /// Exchanges data with other ranks.
     Communicates {
-        /// Which argument is the number of elements, and which `ncclDataType_t`; none where
-        /// only a signal is exchanged.
+        /// Indexes of the arguments that are the number of elements and the `ncclDataType_t`;
+        /// `None` where only a signal is exchanged.
         elements: Option<(u8, u8)>,
-        /// Which argument is the root, or the other rank.
+        /// Index of the argument that is the root, or the other rank.
         peer: Option<u8>,
-        /// Which argument is the communicator.
+        /// Where the communicator is among the arguments.
         communicator: ArgumentAt,
-        /// Which argument is the stream.
+        /// Where the stream is among the arguments.
         stream: ArgumentAt,
     },
     /// Exchanges data with other ranks over MPI, and returns when this rank's part is over.
     Meets {
-        /// What this rank exchanges, where the arguments have it.
+        /// The elements that this rank exchanges, where the arguments state them.
         message: Option<MpiMessage>,
-        /// Where the root, or the other rank, is.
+        /// Where the root, or the other rank, is among the arguments.
         peer: Option<ArgumentAt>,
-        /// Where the communicator is.
+        /// Where the communicator is among the arguments.
         communicator: ArgumentAt,
     },
     /// Makes or ends a communicator.
     Joins(Joins),
     /// Selects the device of what this thread does from now on: argument 0.
     Selects,
-    /// Multiplies matrices.
+    /// Multiplies two matrices.
     Multiplies(Gemm),
     /// `cublasLtMatmul`: descriptor in argument 1, layouts of A in 4, of B and of the
     /// result in words 0 and 5 of the stack.
     Matmul,
 }
 
-/// How many bytes an allocation takes.
+/// How to find the number of bytes that an allocation takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeArgument {
-    /// Argument 1.
+    /// Argument 1 is the number of bytes.
     Plain,
-    /// What argument 1 points at (the pitch), times argument 3 (the height).
+    /// The word that argument 1 points at (the pitch), times argument 3 (the height).
     Pitch,
     /// A `cudaPitchedPtr` at argument 0; height and depth are words 1 and 2 of the stack.
     Extent,
@@ -148,12 +148,12 @@ pub enum SizeArgument {
     Descriptor,
     /// A `CUDA_ARRAY3D_DESCRIPTOR` at argument 1.
     Descriptor3D,
-    /// Not among the arguments.
+    /// The size is not among the arguments.
     Unknown,
 }
 
-/// What a call of the driver's virtual memory management does. Physical memory is known by a
-/// handle, and lives as long as references to the handle or mappings of it.
+/// The effect of a call of the driver's virtual memory management. Physical memory is known by a
+/// handle, and lives as long as there are references to the handle or mappings of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mapping {
     /// `cuMemCreate`: argument 1 bytes; the handle goes to argument 0, the place is in the
@@ -174,20 +174,21 @@ pub enum Mapping {
 /// Elements that a call of MPI's exchanges, by its arguments in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MpiMessage {
-    /// Which is the buffer: where that is `MPI_IN_PLACE`, the other two mean nothing.
+    /// Index of the buffer argument. Where the buffer is `MPI_IN_PLACE`, the other two mean
+    /// nothing.
     pub buffer: u8,
-    /// Which is the number of elements.
+    /// Index of the argument that is the number of elements.
     pub count: u8,
-    /// Which is their `MPI_Datatype`.
+    /// Index of the argument that is their `MPI_Datatype`.
     pub data_type: u8,
     /// Whether so many go to, or come from, each rank.
     pub each: bool,
 }
 
-/// Where an argument is.
+/// The location of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgumentAt {
-    /// One of the six in registers.
+    /// One of the six arguments in registers, from 0.
     Register(u8),
     /// A word of the stack.
     Stack(u8),
@@ -197,7 +198,7 @@ pub enum ArgumentAt {
     Pointee(u8),
 }
 
-/// How a communicator is made.
+/// How a call makes or ends a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joins {
     /// `ncclCommInitRank`: it goes to argument 0; size, id (128 bytes on the stack), rank.
@@ -214,17 +215,17 @@ pub enum Joins {
     /// `ncclCommGrow`: it goes to argument 4; of the one at argument 0 (null in a new rank), size
     /// in argument 1, id at argument 2 or null, rank in argument 3.
     Grow,
-    /// It ends: argument 0.
+    /// Ends the communicator in argument 0.
     Leaves,
 }
 
 /// Values of `memory` in [`Effect::Allocates`].
 pub mod memory {
-    /// Device memory.
+    /// Memory of the device.
     pub const DEVICE: u32 = 0;
     /// Pinned host memory.
     pub const PINNED: u32 = 1;
-    /// Managed memory.
+    /// Managed (unified) memory.
     pub const MANAGED: u32 = 2;
     /// Device memory, in the order of a stream.
     pub const POOL: u32 = 3;
@@ -239,13 +240,13 @@ pub mod memory {
 /// An intercepted function.
 #[derive(Clone, Copy, Debug)]
 pub struct Function {
-    /// Name.
+    /// The function's symbol name.
     pub name: Name,
-    /// Its library.
+    /// The library that exports it.
     pub library: Library,
     /// Words of arguments on the stack, beyond the six in registers.
     pub stack_words: u8,
-    /// What it does.
+    /// The effect of a call.
     pub does: Effect,
 }
 
@@ -578,12 +579,13 @@ functions! {
     Driver cuGraphConditionalHandleCreate 0 Effect::Conditions;
 }
 
-/// [`crate::record::ExtKind::HostCall`]: a call returned. The record's clock is the call's
-/// beginning, its argument the function's number. Words: clock when it returned; what it
-/// returned, `cudaMemcpyKind` plus one in the high half; stream; bytes, the kernel (its
-/// stub or handle), or the device. Of [`Effect::Meets`]: root or other rank plus one, or 0, in the high
-/// half of the second word; ranks of the communicator, or 0; bytes, or [`NO_BYTES`]. Of some calls that
-/// take long, and of those that failed for lack of memory, a fifth: the stack's id.
+/// [`crate::record::ExtKind::HostCall`]: a call returned. The record's clock is the beginning of
+/// the call, its argument the function's number. Words: clock when the call returned; its result,
+/// with `cudaMemcpyKind` plus one in the high half; stream; bytes, the kernel (its stub or handle),
+/// or the device. For [`Effect::Meets`] the words are: the root or other rank plus one, or 0, in
+/// the high half of the second word; ranks of the communicator, or 0; bytes, or [`NO_BYTES`]. Some
+/// calls that take long, and those that failed for lack of memory, have a fifth word: the stack's
+/// id.
 pub const HOST_CALL_WORDS: usize = 4;
 /// Bytes of a message that are not known.
 pub const NO_BYTES: u64 = u64::MAX;

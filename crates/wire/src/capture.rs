@@ -1,6 +1,6 @@
 //! The range of a program's that is recorded, and nothing else: `--capture-range`.
 
-/// What opens and closes the capture.
+/// The event that opens and closes the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CaptureTrigger {
@@ -18,7 +18,8 @@ pub const MAX_NAME_BYTES: usize = 120;
 pub const WORDS: usize = 1 + MAX_NAME_BYTES / 8;
 const REPEATS: u64 = 1 << 8;
 
-/// As words of [`crate::region::RegionHeader::capture`]; `None` for a name that is too long.
+/// Packs the trigger into the words of [`crate::region::RegionHeader::capture`]; `None` for a name
+/// that is too long.
 pub fn pack(opens: CaptureTrigger, name: &[u8], repeats: bool) -> Option<[u64; WORDS]> {
     let mut words = [0; WORDS];
     let [first, rest @ ..] = &mut words;
@@ -40,7 +41,7 @@ pub fn is_opened(words: &[u64; WORDS], by: CaptureTrigger, name: &[u8]) -> bool 
     pack(by, name, first & REPEATS != 0).is_some_and(|these| these == *words)
 }
 
-/// What opens a capture by the first of its words; 0 without one.
+/// Returns the trigger's number from the first word; 0 if no capture is set.
 pub fn opens(first: u64) -> u64 {
     first & 0xff
 }

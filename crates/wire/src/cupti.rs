@@ -25,8 +25,8 @@ impl core::fmt::Display for Release {
     }
 }
 
-/// What was mended after a version, by NVIDIA's release notes, where it bears on a recording that
-/// is always on.
+/// Returns the fault that NVIDIA mended after a version, by its release notes, where it matters for
+/// a recording that is always on.
 pub fn known_fault(version: u32) -> Option<&'static str> {
     match version {
         130_000 => Some(

@@ -1,16 +1,16 @@
 //! The messages that a process and the collector exchange on `SESSION/sock`.
 //!
-//! A target sends one [`Hello`], with what its image [began with](BeganWith), and
-//! receives one [`Welcome`] with three descriptors (SCM_RIGHTS): the session page,
-//! its region, the unwind tables. It maps them and closes everything. Control
-//! clients send [`Hello`] with [`Role::Control`] and then exchange JSON lines.
+//! A target sends one [`Hello`], with the [arguments and environment](ExecArguments) of its image,
+//! and receives one [`Welcome`] with three descriptors (SCM_RIGHTS): the session page, its region,
+//! and the unwind tables. It maps them and closes everything. Control clients send [`Hello`] with
+//! [`Role::Control`] and then exchange JSON lines.
 
 use crate::version::WIRE_VERSION;
 
 /// First word of a [`Hello`] and a [`Welcome`].
 pub const HELLO_MAGIC: u64 = 0x3168_6d73_666f_7270; // "profsmh1"
 
-/// Who sends a [`Hello`].
+/// The kind of process that sends a [`Hello`].
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -32,7 +32,7 @@ pub mod hello_flags {
     /// The sender is the CUPTI agent: this region is one more of a process with hooks that
     /// attached before, if they are there.
     pub const AGENT: u32 = 8;
-    /// It sent a hello before, and got no answer in time.
+    /// The process sent a hello before, and got no answer in time.
     pub const LATE: u32 = 16;
     /// [`ExecArguments`](super::BeganWith) follows in the same message.
     pub const BEGAN_WITH: u32 = 32;
@@ -41,17 +41,17 @@ pub mod hello_flags {
 /// First message from a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// [`HELLO_MAGIC`].
+    /// Always [`HELLO_MAGIC`].
     pub magic: u64,
-    /// [`crate::WIRE_VERSION`].
+    /// The sender's [`crate::WIRE_VERSION`].
     pub version: u32,
-    /// [`Role`].
+    /// The sender's [`Role`].
     pub role: u32,
     /// Pid in the sender's namespace.
     pub pid: u32,
     /// Parent's pid in the sender's namespace.
     pub parent: u32,
-    /// [`hello_flags`].
+    /// Bits of [`hello_flags`].
     pub flags: u32,
     /// Thread that attaches.
     pub tid: u32,
@@ -80,7 +80,8 @@ impl Hello {
         }
     }
 
-    /// Whether the sender is of this version. Of another one only `magic` and `version` are known.
+    /// Whether the sender has this version. If it has another one, only `magic` and `version` are
+    /// known.
     pub const fn is_of_this_version(&self) -> bool {
         self.magic == HELLO_MAGIC && self.version == WIRE_VERSION
     }
@@ -90,7 +91,7 @@ impl Hello {
         self.magic == HELLO_MAGIC && self.version != WIRE_VERSION
     }
 
-    /// The message.
+    /// Encodes the message.
     pub fn to_bytes(&self) -> [u8; Hello::BYTES] {
         let mut message = Message { bytes: [0; Hello::BYTES], len: 0 };
         message.push(self.magic.to_ne_bytes());
@@ -102,7 +103,7 @@ impl Hello {
         message.bytes
     }
 
-    /// What a message holds; `None` for one of another length.
+    /// Decodes a message; `None` for one of another length.
     pub fn from_bytes(bytes: &[u8]) -> Option<Hello> {
         let bytes: &[u8; Hello::BYTES] = bytes.try_into().ok()?;
         Some(Hello {
@@ -119,8 +120,9 @@ impl Hello {
     }
 }
 
-/// What an image began with, as the kernel gave it: in the same message as a [`Hello`] with
-/// [`hello_flags::BEGAN_WITH`], since the process waits while the collector reads it from /proc.
+/// The arguments and environment of an image, as the kernel gave them. They are in the same message
+/// as a [`Hello`] with [`hello_flags::BEGAN_WITH`], since the process would wait while the
+/// collector reads them from /proc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecArguments<'m> {
     /// Arguments, each with its NUL: /proc/PID/cmdline.
@@ -135,12 +137,12 @@ impl<'m> ExecArguments<'m> {
     /// Bytes of the longest message.
     pub const MESSAGE: usize = Hello::BYTES + 4 + ExecArguments::MAX_BYTES;
 
-    /// What precedes `arguments` and `environment`.
+    /// Returns the bytes that precede `arguments` and `environment`.
     pub fn head(&self) -> [u8; 4] {
         (self.arguments.len() as u32).to_ne_bytes()
     }
 
-    /// What follows a hello; `None` if it makes no sense.
+    /// Decodes the bytes that follow a hello; `None` if they make no sense.
     pub fn from_bytes(bytes: &'m [u8]) -> Option<ExecArguments<'m>> {
         let (head, rest) = bytes.split_first_chunk()?;
         let (arguments, environment) = rest.split_at_checked(u32::from_ne_bytes(*head) as usize)?;
@@ -151,9 +153,9 @@ impl<'m> ExecArguments<'m> {
 /// The collector's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// [`HELLO_MAGIC`].
+    /// Always [`HELLO_MAGIC`].
     pub magic: u64,
-    /// [`crate::WIRE_VERSION`].
+    /// The collector's [`crate::WIRE_VERSION`].
     pub version: u32,
     /// 1: recording may begin; 0: the target stays inert.
     pub accepted: u32,
@@ -173,7 +175,7 @@ impl Welcome {
         self.magic == HELLO_MAGIC && self.version == WIRE_VERSION && self.accepted == 1
     }
 
-    /// The message.
+    /// Encodes the message.
     pub fn to_bytes(&self) -> [u8; Welcome::BYTES] {
         let mut message = Message { bytes: [0; Welcome::BYTES], len: 0 };
         message.push(self.magic.to_ne_bytes());
@@ -182,7 +184,7 @@ impl Welcome {
         message.bytes
     }
 
-    /// What a message holds; `None` for one of another length.
+    /// Decodes a message; `None` for one of another length.
     pub fn from_bytes(bytes: &[u8]) -> Option<Welcome> {
         let bytes: &[u8; Welcome::BYTES] = bytes.try_into().ok()?;
         Some(Welcome {
@@ -309,7 +311,7 @@ mod tests {
         let mut bytes = Welcome::new(true).to_bytes();
         bytes[0] ^= 1;
         assert!(!Welcome::from_bytes(&bytes).unwrap().admits());
-        // Anything but 1 is no permission.
+        // Only 1 is a permission.
         let odd = Welcome { accepted: 0x101, ..Welcome::new(true) };
         assert!(!odd.admits());
     }

@@ -7,8 +7,8 @@ pub const MAX_KEPT_BYTES: usize = MAX_TEXT_BYTES;
 /// Words of a definition's payload at most.
 pub const WORDS: usize = TEXT_WORDS;
 
-/// Lays a definition out: bytes that follow | bytes in whole << 32, then the bytes, cut at
-/// [`MAX_KEPT_BYTES`] and NUL padded. How many words that are.
+/// Packs a definition: kept bytes | all bytes << 32, then the bytes, cut at [`MAX_KEPT_BYTES`] and
+/// padded with NULs. Returns the number of words.
 pub fn pack(bytes: &[u8], words: &mut [u64; WORDS]) -> usize {
     let used = pack_text(bytes, words);
     let whole = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -17,8 +17,8 @@ pub fn pack(bytes: &[u8], words: &mut [u64; WORDS]) -> usize {
     used
 }
 
-/// A definition's words behind the first, how many bytes of them are kept, and how many there
-/// were; `None` where more bytes are stated than follow.
+/// Returns a definition's words after the first, how many bytes of them are kept, and how many
+/// there were; `None` where more bytes are stated than follow.
 pub fn unpack(payload: &[u64]) -> Option<(&[u64], usize, usize)> {
     let (first, words) = payload.split_first()?;
     let (kept, whole) = (*first as u32 as usize, (*first >> 32) as usize);

@@ -5,7 +5,7 @@ use super::stacks::KernelLines;
 use super::texts::short;
 use rustc_hash::FxHashMap;
 
-/// In what a kernel is written.
+/// The language that a kernel is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KernelLanguage {
     /// A Triton kernel.
@@ -14,12 +14,12 @@ pub enum KernelLanguage {
     Cpp,
     /// Generated for another backend (CUTLASS, Halide, Pallas, Metal …).
     Other,
-    /// Not generated: a call of a library or of an ATen operator.
+    /// The kernel is not generated, but is a call of a library or of an ATen operator.
     Extern,
 }
 
 impl KernelLanguage {
-    /// As reports name it.
+    /// Returns the word that reports use.
     pub fn word(self) -> &'static str {
         match self {
             KernelLanguage::Triton => "triton",
@@ -33,9 +33,9 @@ impl KernelLanguage {
 /// A kernel that a compiled graph has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeneratedKernel {
-    /// Its name: that of a Triton kernel on the device.
+    /// The kernel's name; for a Triton kernel, its name on the device.
     pub name: String,
-    /// Its language.
+    /// The kernel's language.
     pub language: KernelLanguage,
     /// Lines of the user's source that it comes from, `FILE:LINE`, where the code names them.
     pub sources: Vec<String>,
@@ -62,9 +62,9 @@ pub(super) struct FoundKernels {
 /// Places of the nodes that comments name.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct GraphLines<'a> {
-    /// Of the graph as Dynamo traced it: forward only.
+    /// Lines of the graph as Dynamo traced it: forward only.
     pub traced: Option<&'a NodeLines>,
-    /// Of the graph that the code is of, in ATen's operators.
+    /// Lines of the graph that the code was generated from, in ATen's operators.
     pub lowered: Option<&'a NodeLines>,
 }
 
@@ -131,14 +131,14 @@ fn external(line: &str) -> Option<&str> {
     (is_external && line.starts_with(' ') && !callee.contains("inductor.")).then_some(callee)
 }
 
-/// What the comments before a kernel have.
+/// The content of the comments before a kernel.
 #[derive(Debug, Default)]
 struct Comments {
     sources: Vec<String>,
     /// Lines of nodes of the traced graph, which count where no other comment has a line.
     of_traced: Vec<String>,
     operators: Vec<String>,
-    /// Of these, beyond the most.
+    /// Number of operators and sources beyond the limit.
     left_out: u64,
 }
 

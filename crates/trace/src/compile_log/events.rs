@@ -2,23 +2,23 @@
 
 use std::collections::BTreeMap;
 
-/// What this reader makes of an event.
+/// How this reader uses an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventUse {
     /// Its content is in the [`super::CompileLog`].
     Read,
-    /// It is known, and only counted.
+    /// The event is known, and only counted.
     Counted,
     /// No version of PyTorch that this reader was made for writes it.
     Unknown,
 }
 
-/// How many there are of an event.
+/// The number of events with one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventCount {
-    /// What became of it.
+    /// How the reader used them.
     pub usage: EventUse,
-    /// How many.
+    /// Number of events.
     pub count: u64,
     /// Bytes of its lines and payloads.
     pub bytes: u64,
@@ -98,7 +98,7 @@ const ARTIFACTS: &[&str] = &[
 const MAX_NAMES: usize = 500;
 const OTHERS: &str = "(others)";
 
-/// What this reader makes of an event of this name.
+/// Returns how this reader uses an event of this name.
 pub(super) fn use_of(event: &str) -> EventUse {
     match event {
         _ if READ.contains(&event) => EventUse::Read,

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-/// Which graph of a compilation it is.
+/// The stage of compilation that a graph shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GraphStage {
-    /// As Dynamo traced it (`dynamo_output_graph`): calls of the program.
+    /// The graph that Dynamo traced (`dynamo_output_graph`): calls of the program.
     Traced,
-    /// Before Inductor generates code (`inductor_post_grad_graph`): ATen's operators.
+    /// The graph before Inductor generates code (`inductor_post_grad_graph`): ATen's operators.
     Lowered,
 }
 

@@ -12,7 +12,7 @@ const MAX_TEXTS: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct FirstTexts {
     pub texts: Vec<String>,
-    /// How many follow.
+    /// Number of texts beyond those.
     pub more: u64,
 }
 

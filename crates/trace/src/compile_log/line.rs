@@ -5,7 +5,7 @@ use super::dates::PrefixTime;
 /// Linux's largest process number.
 const MAX_PID: u32 = 1 << 22;
 
-/// What stands before a line's JSON.
+/// The prefix before a line's JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LinePrefix {
     pub time: PrefixTime,

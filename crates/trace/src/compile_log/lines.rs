@@ -5,11 +5,11 @@ use std::io::{self, BufRead, Read};
 /// Longest line that is read; a longer one is damaged.
 const MAX_LINE: u64 = 16 << 20;
 
-/// What stands between two line ends.
+/// The text between two line ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Line<'a> {
     pub content: LineContent<'a>,
-    /// With its end.
+    /// Bytes of the line, including its end.
     pub bytes: u64,
     pub has_end: bool,
 }
@@ -18,14 +18,14 @@ pub(super) struct Line<'a> {
 pub(super) enum LineContent<'a> {
     /// Without its end.
     Text(&'a [u8]),
-    /// More than any line has that is read.
+    /// The line is longer than any line that is read.
     TooLong,
-    /// Zero bytes: of a log that was longer than its bound, the middle is a hole; what is left of the
-    /// lines around it is a part of it.
+    /// The line is zero bytes. Where a log was longer than its bound, its middle is a hole, and the
+    /// remains of the lines around the hole are part of this line.
     Hole,
 }
 
-/// Reads lines.
+/// Reads a log line by line.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     source: R,
@@ -39,7 +39,7 @@ pub(super) struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Of a source, as many bytes as this.
+    /// Reads at most `most` bytes of a source.
     pub(super) fn new(source: R, most: u64) -> Lines<R> {
         Lines { source, buffer: Vec::new(), left: most, is_ended: true, has_more: false }
     }

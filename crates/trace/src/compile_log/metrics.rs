@@ -57,14 +57,15 @@ impl Metrics {
         self.cudagraph_skip_reason.is_some()
     }
 
-    /// When the compilation began, microseconds since 1970.
+    /// Returns when the compilation began, microseconds since 1970.
     pub(super) fn start_unix_us(&self) -> Option<u64> {
         self.start_time_us
             .or_else(|| self.start_time.and_then(micros))
             .filter(|us| POSSIBLE_UNIX_US.contains(us))
     }
 
-    /// How long the compilation took, microseconds. Versions differ in the fields that have it.
+    /// Returns the duration of the compilation, microseconds. Versions of PyTorch differ in the
+    /// fields that have it.
     pub(super) fn total_us(&self, is_backward: bool) -> Option<u64> {
         let seconds = || self.entire_frame_compile_time_s.and_then(micros);
         let between = || self.end_time_us?.checked_sub(self.start_time_us?);
@@ -110,7 +111,7 @@ impl Metrics {
         let inductor = self.inductor_cumulative_compile_time_us;
         let inductor = inductor.or_else(|| seconds(self.inductor_compile_time_s));
         let kernels = self.triton_compile_time_us;
-        // What is within each other, from the outside; a cached graph has no Inductor.
+        // Each time contains the one after it; a cached graph has no Inductor.
         let without = |of: Option<u64>, inner: &[Option<u64>]| {
             Some(of?.saturating_sub(inner.iter().flatten().next().copied().unwrap_or(0)))
         };

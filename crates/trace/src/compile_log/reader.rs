@@ -1,4 +1,4 @@
-//! From a log's bytes to a [`CompileLog`]: a line at a time, in bounded memory.
+//! Reads a log into a [`CompileLog`]: one line at a time, in bounded memory.
 
 use super::bounds::Bounds;
 use super::dates::PrefixTime;
@@ -14,7 +14,7 @@ use super::source::{CUT_LINE, text};
 use std::io::{self, BufRead};
 use std::path::Path;
 
-/// Longest payload that is kept; what is beyond is passed over.
+/// Longest payload that is kept; bytes beyond it are skipped.
 const MAX_PAYLOAD: usize = 16 << 20;
 
 /// Reads a file, plain or compressed by zstd.
@@ -46,7 +46,7 @@ pub fn read(source: impl BufRead, bounds: Bounds) -> io::Result<CompileLog> {
     })
 }
 
-/// What the lines of a payload are for.
+/// How the lines of a payload are used.
 #[derive(Debug)]
 struct Payload {
     want: PayloadUse,
@@ -54,7 +54,7 @@ struct Payload {
     counted: String,
     id: CompileId,
     at: PrefixTime,
-    /// Of its lines.
+    /// Bytes of the lines.
     bytes: u64,
     /// Whether more is there than is kept.
     is_cut: bool,
@@ -165,7 +165,7 @@ impl Reader {
         }
     }
 
-    /// Reads what was kept of a payload.
+    /// Reads the part of a payload that was kept.
     fn end_payload(&mut self) {
         let Some(payload) = self.payload.take() else { return };
         if let Some(row) = self.rows.log.events.get_mut(&payload.counted) {
@@ -195,7 +195,7 @@ impl Reader {
             PayloadUse::Bypass(cache) => {
                 rows.cache(id, cache, CacheOutcome::Bypass, payload::bypass(text));
             }
-            // Of a part, numbers would be those of the part.
+            // A cut payload would give the numbers of a part only.
             PayloadUse::Graph(_) | PayloadUse::Code | PayloadUse::KernelStacks if is_cut => {}
             PayloadUse::Graph(stage) => rows.graph(id, stage, text),
             PayloadUse::Code => rows.kernels(id, text),
@@ -205,7 +205,7 @@ impl Reader {
     }
 }
 
-/// What an event of this name shows of its compilation.
+/// Returns what an event of this name says about its compilation.
 fn stage(head: &Head, name: &str) -> Stage {
     match &head.content {
         Content::Start(_) => Stage::Begin(head.attempt.unwrap_or(0)),
@@ -233,7 +233,7 @@ fn look_up(event: &str) -> Option<(&'static str, CacheOutcome)> {
     })
 }
 
-/// What is read of an event's payload.
+/// Returns how an event's payload is used.
 fn want(event: &str, lacks_zone: bool) -> PayloadUse {
     match event {
         "chromium_event" if lacks_zone => PayloadUse::Anchor,

@@ -1,4 +1,4 @@
-//! What events and payloads add to a [`CompileLog`], within its bounds.
+//! Adds events and payloads to a [`CompileLog`], within its bounds.
 
 use super::bounds::{Bounds, Budget, Kept};
 use super::code::{GraphLines, find_kernels};
@@ -24,10 +24,10 @@ const MAX_TEXT: usize = 4 << 10;
 const MAX_TEXTS: usize = 16 << 20;
 /// Bytes of places of nodes, while a log is read.
 const MAX_NODES: usize = 32 << 20;
-/// What the tables of frames and of texts take for an entry beside what it refers to.
+/// Bytes that an entry in the tables of frames and texts takes, without what it refers to.
 const ENTRY_BYTES: usize = 96;
 
-/// Which compilation an event is of, and when it was written.
+/// The compilation that an event belongs to, and the time when it was written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EventAt {
     pub id: CompileId,
@@ -123,7 +123,7 @@ impl LogRows {
         }
     }
 
-    /// Which of the compilations with its number an event is of.
+    /// Returns which of the compilations with its number an event belongs to.
     pub(super) fn compilation(&mut self, id: CompileId, stage: Stage) -> CompileId {
         self.numbers.compilation(id, stage, &mut self.budget)
     }
@@ -334,8 +334,9 @@ impl LogRows {
         self.log
     }
 
-    /// What versions of PyTorch do not log, and frames show all the same: that there was a break, by
-    /// the name of the function behind it; that a function was compiled again, by its number.
+    /// Derives what some versions of PyTorch do not log but frames show all the same: that there
+    /// was a graph break, by the name of the function that resumes after it; that a function was
+    /// compiled again, by its number.
     fn derive(&mut self) {
         let CompileLog { frames, graph_breaks, recompiled, .. } = &mut self.log;
         if graph_breaks.is_empty() {

@@ -9,7 +9,8 @@ use std::path::Path;
 pub const COMPILE_DIRECTORY: &str = "compile";
 /// The names of PyTorch's files begin so.
 pub const LOG_PREFIX: &str = "dedicated_log_torch_trace_";
-/// What tprof writes at the end of a log of which it keeps the beginning; a number of bytes follows.
+/// The text that tprof writes at the end of a log of which it keeps the beginning; a number of
+/// bytes follows.
 pub const CUT_LINE: &str = "tprof: bytes not kept: ";
 
 /// Whether a text begins as such a log does.

@@ -1,4 +1,4 @@
-//! One method per small table: the row waits for the next flush.
+//! One method for each small table; the row waits for the next flush.
 
 use super::TraceWriter;
 use crate::model::*;
@@ -50,7 +50,7 @@ impl TraceWriter {
         self.pending.modules.push(row.clone());
     }
 
-    /// Defines a stack; cut at 65,536 frames. It may come after its first use.
+    /// Defines a stack, cut at 65,536 frames. The definition may come after its first use.
     pub fn stack(&mut self, row: &Stack) {
         let frames = row.frames[..row.frames.len().min(MAX_STACK_FRAMES)].to_vec();
         self.pending.bytes += size_of::<Stack>() + 8 * frames.len();

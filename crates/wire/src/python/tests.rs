@@ -33,7 +33,7 @@ impl Memory for Words {
     }
 }
 
-/// As CPython 3.14.6 without the lock publishes it.
+/// The layout that CPython 3.14.6 without the GIL publishes.
 fn without_lock() -> Layout {
     Layout {
         interpreters: 0,
@@ -112,7 +112,7 @@ fn a_frame_of_the_interpreters_own_ends_a_call_of_the_loop() {
     };
     let frames = vec![(0x1000, 1), (0x3000, 0), (0x4000, 1)];
     assert_eq!(walk(&mut memory), (WalkEnd::Whole, frames));
-    // One that calls itself: no thread has so many in a row.
+    // A frame that is its own caller: no thread has so many interpreter frames in a row.
     memory.put(0x2008, &[0x2000]);
     assert_eq!(walk(&mut memory), (WalkEnd::Unreadable, vec![(0x1000, 1)]));
     // Nor does a field lie so far away.
