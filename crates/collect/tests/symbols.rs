@@ -102,8 +102,8 @@ fn a_sparing_symbolizer_takes_names_alone_from_compressed_debug_files() {
     assert_eq!(shown(&frames), [("hidden", "program.c", 8)]);
 }
 
-/// A module as a process has it that was reached in `root`; what it is, not where it lies, is
-/// known of it there.
+/// A module that was reached in `root`, as a process has it: its identity is known there, not its
+/// path.
 fn through(root: &Path, program: &Path) -> ModuleFile {
     let reached = root.join(program.strip_prefix("/").unwrap());
     let identity = FileId::of(&std::fs::metadata(program).unwrap());

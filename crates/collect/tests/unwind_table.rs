@@ -30,7 +30,7 @@ fn libc_path() -> PathBuf {
     maps.into_iter().map(|m| m.path).find(|p| p.to_string_lossy().contains("/libc.so")).unwrap()
 }
 
-/// What a row should be, by rules other than the compiler's.
+/// Returns what a row should be, by rules other than the compiler's.
 fn expected(row: &gimli::UnwindTableRow<usize>, signal: bool) -> Option<Row> {
     match row.register(X86_64::RA) {
         Some(RegisterRule::Undefined) => return Some(Row::END),

@@ -66,7 +66,7 @@ payload! {
             id,
             /// The call that asked for it, from version 5 on.
             call,
-            /// Id of the group call that it was enqueued with.
+            /// Id that operations handed over together share.
             group,
             /// Id of its communicator.
             context,

@@ -1,9 +1,8 @@
-//! Where a thread waits and what for, read while it waits: its system call, pc and stack
-//! pointer from `/proc`, its stack from its memory. It is not stopped, and does not notice.
+//! Reads where a thread waits and what for, while it waits: its system call, pc and stack pointer
+//! from `/proc`, its stack from its memory. The thread is not stopped, and does not notice.
 //!
-//! This needs the permission that a debugger needs, which a user has over their
-//! own processes unless Yama restricts it. The name of the kernel's function (`wchan`)
-//! needs less.
+//! This needs the permission that a debugger needs, which users have for their own processes unless
+//! Yama restricts it. The name of the kernel's function (`wchan`) needs less.
 
 use super::call::Call;
 use crate::os::proc;
@@ -19,21 +18,21 @@ const STACK_BYTES: usize = 32 << 10;
 /// A thread that waits.
 #[derive(Debug, Default)]
 pub struct BlockedThread {
-    /// What for, if its system call shows it.
+    /// The kind of wait, if its system call shows it.
     pub waits_for: Option<ThreadState>,
     /// The descriptor that it waits for, if its system call has one.
     pub descriptor: Option<u32>,
     /// The kernel's function in which it waits; read where the call does not show it.
     pub function: Option<String>,
-    /// Its registers, if they may be read. The frame pointer is not included: 0 stands for
-    /// unknown and leads nowhere. The argument is the futex that it waits for.
+    /// The thread's registers, if they may be read. The frame pointer is not included: it is 0 for
+    /// unknown and leads nowhere. The argument is the futex that the thread waits for.
     pub registers: Option<Registers>,
     /// The top of its stack; empty if that may not be read.
     pub stack: Vec<u8>,
 }
 
-/// A thread that waits; `None` if it does not, or nothing can be known of it.
-/// `stack`: what is on its stack is wanted.
+/// Inspects a thread that waits; `None` if it does not wait, or nothing can be known of it.
+/// `stack`: whether the content of its stack is wanted.
 pub fn inspect(pid: u32, tid: u32, stack: bool) -> Option<BlockedThread> {
     let file = file_of(pid, tid);
     let text = text_of(file.as_ref());
@@ -58,7 +57,7 @@ pub fn inspect(pid: u32, tid: u32, stack: bool) -> Option<BlockedThread> {
     }
     let known =
         blocked.registers.is_some() || blocked.waits_for.is_some() || blocked.function.is_some();
-    // It may have gone on meanwhile.
+    // The thread may have gone on meanwhile.
     (known && text_of(file.as_ref()) == text).then_some(blocked)
 }
 
@@ -78,7 +77,7 @@ fn file_of(pid: u32, tid: u32) -> Option<File> {
     File::open(format!("/proc/{pid}/task/{tid}/syscall")).ok()
 }
 
-/// What the file of a thread's system call has now; empty if that may not be read.
+/// Returns the present content of a thread's system call file; empty if that may not be read.
 fn text_of(file: Option<&File>) -> String {
     // Number, eight words of 16 digits.
     let mut text = [0; 256];
@@ -93,7 +92,7 @@ fn function_of(pid: u32, tid: u32) -> Option<String> {
     String::from_utf8(name).ok().filter(|name| !name.is_empty() && name != "0")
 }
 
-/// What the kernel shows of a thread that waits.
+/// The kernel's description of a thread that waits.
 #[derive(Debug, PartialEq, Eq)]
 struct SyscallLine {
     /// Number and arguments of its system call; none if something else holds it up.

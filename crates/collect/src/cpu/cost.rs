@@ -1,5 +1,5 @@
-//! What samples and switches cost a thread on this machine, measured on the calling thread with
-//! counters like the run's: fixed work, with and without being sampled.
+//! Measures what samples and switches cost a thread on this machine: the calling thread does fixed
+//! work, with and without being sampled by counters like the run's.
 
 use super::counters::processors;
 use super::options::SamplingOptions;
@@ -43,9 +43,9 @@ pub struct CostSpread {
 /// See the module.
 #[derive(Clone, Copy, Debug)]
 pub struct SamplingCosts {
-    /// One sample.
+    /// Cost of one sample.
     pub sample: CostSpread,
-    /// One leave of a processor, with the return to one.
+    /// Cost of leaving a processor once, with the return to one.
     pub switch: CostSpread,
 }
 
@@ -90,7 +90,7 @@ fn below(bytes: usize, memory: &[u8], rounds: u64) {
     black_box(&frame);
 }
 
-/// What is done while samples are taken.
+/// The work that is done while samples are taken.
 struct Work<'a> {
     /// Nanoseconds between them.
     period_ns: u64,
@@ -106,7 +106,7 @@ fn sample_cost(clock: &Attr, work: &Work<'_>) -> io::Result<CostSpread> {
     attr.sample_period = period_ns;
     let counter = Counter::open(&attr, 0, -1)?;
     let mut ring = ring_of(&counter)?;
-    // As many rounds as take the time, from the fastest of some.
+    // Do as many rounds as take the time, by the fastest of some.
     let timed = |rounds| {
         let began = sys::thread_cpu_ns();
         run(rounds);
@@ -155,7 +155,7 @@ fn switch_cost(wanted: &SamplingOptions, kernel: bool) -> io::Result<CostSpread>
     let mut rings = Vec::new();
     for cpu in processors() {
         let counter = Counter::open(&wanted.clock(kernel, false), 0, cpu as i32)?;
-        // Where no more memory may be locked, its records are dropped as soon as they begin.
+        // Where no more memory may be locked, the ring's records are dropped from the start.
         rings.extend(ring_of(&counter));
         counters.push(counter);
     }

@@ -1,8 +1,8 @@
-//! Opens the counters of a run, as many and as rich as the machine allows.
+//! Opens the counters of a run, as many and as detailed as the machine allows.
 //!
-//! One clock per thread tree and processor: a ring can be mapped only for a
-//! counter that is bound to one processor if the counter is inherited. All
-//! counters of a processor write into one ring.
+//! There is one clock for each thread tree and processor: the ring of an inherited counter can only
+//! be mapped if the counter is bound to one processor. All counters of a processor write into one
+//! ring.
 
 use super::events::EventCounters;
 use super::options::SamplingOptions;
@@ -26,7 +26,7 @@ const RINGS_BYTES: usize = 16 << 20;
 /// Counters of a process that runs already, at most.
 const MAX_COUNTERS: usize = 8192;
 
-/// What a counter is for.
+/// The purpose of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Samples of running threads, and all other records.
@@ -44,25 +44,25 @@ const FAULTS: [u32; 2] = [PERF_COUNT_SW_PAGE_FAULTS_MIN, PERF_COUNT_SW_PAGE_FAUL
 #[derive(Debug, Default)]
 pub struct Counters {
     counters: Vec<Counter>,
-    /// Which of them count time.
+    /// Indexes of the counters that count time.
     clocks: Vec<usize>,
-    /// By processor: the index of the counter that owns the ring, and the ring.
+    /// For each processor: its number, the index of the counter that owns the ring, and the ring.
     pub rings: Vec<(u32, usize, Ring)>,
     purpose: HashMap<u64, Purpose>,
-    /// By thread that counters were opened of: its own faults, not those of
+    /// For each thread that counters were opened for: counters of its own faults, without those of
     /// threads that it started.
     own: HashMap<u32, [Counter; 2]>,
-    /// What the machine refused: kernel frames, stacks of waits.
+    /// The error number with which the machine refused kernel frames and stacks of waits, if it did.
     pub kernel_refused: Option<i32>,
     /// Samples hold registers and stack.
     pub with_stack: bool,
-    /// What is counted beside time.
+    /// Counters of events other than time.
     pub(super) events: Vec<EventCounters>,
     /// Events that could not be counted although the machine can, and why.
     pub(super) refused_events: Vec<(PerfEvent, String)>,
 }
 
-/// Online processors.
+/// Lists the online processors.
 pub fn processors() -> Vec<u32> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let mut all = Vec::new();
@@ -160,11 +160,11 @@ impl Counters {
         Some([minor.value().ok()?, major.value().ok()?])
     }
 
-    /// Those of a thread that runs on.
+    /// Returns the faults of a thread that runs on.
     pub fn faults_of_live(&mut self, pid: u32, tid: u32) -> Option<[u64; 2]> {
         match self.own.contains_key(&tid) {
             true => self.faults_of_ended(tid),
-            // It began while it was watched: all its faults count.
+            // The thread began while it was watched, so all its faults count.
             false => proc::Stat::of_thread(pid, tid)?.faults(),
         }
     }
@@ -222,16 +222,16 @@ impl Counters {
         Ok(())
     }
 
-    /// What a sample's counter is for.
+    /// Returns the purpose of the counter that took a sample.
     ///
-    /// Where another profiler counts how threads leave their processors as well, the kernel
-    /// (6.18) writes one's samples with the id of the other's counter: all counters of a
-    /// software event share what it prepared for the first. The clock's are never shared.
+    /// Where another profiler also counts how threads leave their processors, the kernel (6.18) may
+    /// write one's samples with the id of the other's counter, since all counters of a software
+    /// event share what it prepared for the first. The clock's samples are never mixed up.
     pub fn purpose(&self, id: u64) -> Purpose {
         self.purpose.get(&id).copied().unwrap_or(Purpose::Leave)
     }
 
-    /// What a counter's samples hold.
+    /// Returns the layout of a counter's samples.
     pub fn layout(&self, id: u64) -> Layout {
         match self.purpose(id) {
             Purpose::Event(event) => event.layout(),
@@ -295,12 +295,12 @@ impl Counters {
         }
     }
 
-    /// For which share of the time on a core events were counted: below 1 where the
-    /// processor has too few counters for all at once, and they take turns.
+    /// Returns the share of the time on a core for which events were counted: below 1 where the
+    /// processor has too few counters for all at once, so that they take turns.
     ///
-    /// The clock always runs: what it ran for is the whole. A counter's own time
-    /// enabled is not, since it goes on while the thread is on another processor
-    /// (with two, twice the time).
+    /// The clock always runs, so the time that it ran is the whole. A counter's own enabled time is
+    /// not, since it goes on while the thread is on another processor (with two processors it is
+    /// twice the time).
     pub fn event_shares(&self) -> Vec<(PerfEvent, f64)> {
         let ran = |counters: &mut dyn Iterator<Item = &Counter>| -> u64 {
             counters.filter_map(|counter| counter.ran_ns().ok()).sum()

@@ -1,7 +1,8 @@
-//! Which file or peer a thread waits for, by the descriptor of its system call.
+//! Finds the file or peer that a thread waits for, by the descriptor of its system call.
 //!
-//! A wait has it as its innermost frame, `(waits for /data/a.bin)`, so that time by file and peer
-//! needs no table of its own. It is read while the thread waits: of short waits some have none.
+//! The result becomes the innermost frame of the wait, `(waits for /data/a.bin)`, so that time by
+//! file and peer needs no table of its own. It is read while the thread waits, so some short waits
+//! have none.
 
 use std::collections::HashMap;
 use std::fs::{read_link, read_to_string};
@@ -40,7 +41,7 @@ impl Descriptors {
         let what = match link.split_once(':') {
             _ if link.starts_with('/') => link.trim_end_matches(" (deleted)"),
             Some(("pipe", _)) => "a pipe",
-            // Of many descriptors: which one ends the wait is not known.
+            // With many descriptors it is not known which one ends the wait.
             _ => return None,
         };
         let frame: Arc<str> = frame(what).into();

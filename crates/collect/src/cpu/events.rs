@@ -1,10 +1,9 @@
-//! What is counted beside time: cycles, cache misses, page faults.
+//! Counters of events other than time: cycles, cache misses, page faults.
 //!
-//! A counter interrupts its thread after so many events, and records how many and
-//! where: no stack is taken, so that a few events cost little more than one.
-//! Numbers of a thread, of a function or of a step are sums over such samples.
-//! Reading the counters at each sample of the clock would charge a function with
-//! what others did since the sample before.
+//! A counter interrupts its thread after so many events, and records how many and where. No stack
+//! is taken, so that a few events cost little more than one. The numbers of a thread, of a function
+//! or of a step are sums over such samples. To read the counters at each sample of the clock
+//! instead would charge a function with what others did since the sample before.
 
 use super::options::sampling;
 use super::refusal::why_no_hardware;
@@ -18,12 +17,12 @@ const MAX_SAMPLES: u32 = 250;
 /// Page faults come by the hundred thousand a second.
 const FAULTS_PER_SAMPLE: u64 = 16;
 
-/// How many events are in a sample.
+/// Number of events between two samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SamplePeriod {
-    /// As many as bring that many samples a second.
+    /// Chosen by the kernel, to give a number of samples a second.
     Often,
-    /// So many.
+    /// A fixed number of events.
     Events(u64),
 }
 
@@ -61,8 +60,8 @@ impl PerfEvent {
         Counter::open(&attr, 0, -1).map(drop).map_err(|e| why_no_hardware(&e))
     }
 
-    /// What its samples hold. A software event that records its period does so event
-    /// by event, whatever the period is (`perf_swevent_event`).
+    /// Returns the layout of its samples. A software event that records its period does so event by
+    /// event, whatever the period is (`perf_swevent_event`).
     pub(super) fn layout(self) -> Layout {
         match self.every() {
             SamplePeriod::Often => Layout::Counted,
@@ -72,7 +71,7 @@ impl PerfEvent {
 
     pub(super) fn attr(self, rate: u32, kernel: bool, on_exec: bool) -> Attr {
         let (kind, config) = self.code();
-        // None of its samples wakes the reader: the clock's do.
+        // Its samples do not wake the reader; those of the clock do.
         let mut attr = sampling(kind, config, kernel, on_exec);
         attr.sample_type = EVENT_FIELDS;
         match self.every() {

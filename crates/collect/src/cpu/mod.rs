@@ -1,10 +1,9 @@
-//! Samples what threads do, from outside: perf events of the whole process
-//! tree, read and unwound on a thread of their own.
+//! Samples threads from outside: perf events of the whole process tree, read and unwound on a
+//! separate thread.
 //!
-//! The kernel interrupts a thread that runs, copies its registers and the top of
-//! its stack, and goes on: nothing is stopped, nothing is loaded into the job,
-//! and the job does not notice. What a thread does while it waits follows from the
-//! records of it leaving its processor.
+//! The kernel interrupts a thread that runs, copies its registers and the top of its stack, and
+//! goes on: nothing is stopped, nothing is loaded into the job, and the job does not notice. The
+//! waits of a thread follow from the records of it leaving its processor.
 
 mod blocked;
 mod call;

@@ -1,12 +1,11 @@
-//! What threads do where perf events are refused, as in most containers: asked of
-//! `/proc`, so many times a second, without a trace in the job.
+//! Samples threads where perf events are refused, as in most containers: by reading `/proc` so many
+//! times a second, without a trace in the job.
 //!
-//! The kernel counts for each thread how long it ran and how long it was ready
-//! (`schedstat`), so those times are exact; the rest is waiting. Where a thread
-//! waits is read as for long waits elsewhere. Of one that runs, only Python's frames
-//! can be read: its registers cannot be read. What threads ran after the last reading
-//! at them is in the process's own clock, which goes on counting them; the thread is
-//! not known, so it is given to none.
+//! The kernel counts for each thread how long it ran and how long it was ready (`schedstat`), so
+//! those times are exact; the rest is waiting. The place of a wait is read as for long waits
+//! elsewhere. For a thread that runs only Python's frames can be read, since its registers cannot.
+//! Time that threads ran after their last reading is in the process's own clock, which goes on
+//! counting it; since it is not known which thread ran, that time is given to none.
 
 pub use super::polled_thread::ThreadActivity;
 use super::polled_thread::{PolledThread, RunTimes, SchedStat};
@@ -16,7 +15,7 @@ use crate::os::sys;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// How often threads are listed while their number has not changed.
+/// Time between two listings of threads while their number has not changed.
 const LIST_NS: u64 = 100_000_000;
 
 /// Whether this kernel has times of threads.
@@ -26,24 +25,24 @@ pub fn is_possible() -> bool {
     times.is_some_and(|times| times != RunTimes::default())
 }
 
-/// A process.
+/// A process that is polled.
 #[derive(Debug)]
 struct PolledProcess {
-    /// Where its program's stack begins: another program has another one.
+    /// Address at which its program's stack begins, which differs from program to program.
     program: u64,
-    /// When it was last read.
+    /// Time when it was last read.
     at_ns: u64,
     threads: HashMap<u32, PolledThread>,
-    /// Its threads when they were last listed, when that was, and how many the kernel
-    /// reported.
+    /// Its threads when they were last listed, the time of that, and their number according to the
+    /// kernel.
     tids: Vec<u32>,
     listed_ns: u64,
     count: u64,
-    /// What the process's clock showed when it began to be watched.
+    /// The process's clock when it began to be watched.
     clock_ns: u64,
-    /// What its threads ran since, as far as they were read.
+    /// Time that its threads ran since, as far as they were read.
     ran_ns: u64,
-    /// See [`PolledProcesses::read_clock`].
+    /// Time that ran in unknown threads; see [`PolledProcesses::read_clock`].
     unseen_ns: u64,
 }
 
@@ -53,18 +52,19 @@ pub struct PolledProcesses {
     by_pid: HashMap<u32, PolledProcess>,
 }
 
-/// What became of a process since the last look.
+/// What became of a process since the last reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramChange {
-    /// It runs on.
+    /// The process runs on.
     Same,
-    /// It runs another program; the old one was last read then.
+    /// The process runs another program; the old one was last read at this time.
     Replaced(u64),
-    /// It is gone.
+    /// The process is gone.
     Gone,
 }
 
-/// Where the stack of a process's program begins; 0 where that may not be read.
+/// Returns the address at which the stack of a process's program begins; 0 where that may not be
+/// read.
 fn program_of(pid: u32) -> Option<u64> {
     Stat::of(pid).filter(Stat::lives)?.stack_start()
 }
@@ -123,8 +123,8 @@ impl PolledProcesses {
         }
     }
 
-    /// Threads of a process. They are listed anew when there are more or fewer, and now
-    /// and then in case that as many began as ended.
+    /// Lists the threads of a process. They are listed again when there are more or fewer, and now
+    /// and then in case as many began as ended.
     pub fn tids(&mut self, pid: u32, now_ns: u64) -> Vec<u32> {
         let Some(process) = self.by_pid.get_mut(&pid) else { return Vec::new() };
         let count = proc::count_threads(pid);
@@ -147,7 +147,7 @@ impl PolledProcesses {
         let process = self.by_pid.get_mut(&pid)?;
         let thread = match process.threads.entry(tid) {
             Entry::Occupied(thread) => thread.into_mut(),
-            // One that began since the last look.
+            // The thread began since the last reading.
             Entry::Vacant(place) => place.insert(PolledThread::new(
                 SchedStat::open(pid, tid)?,
                 RunTimes::default(),
@@ -173,7 +173,7 @@ impl PolledProcesses {
         })
     }
 
-    /// Where a thread was found to wait.
+    /// Records where a thread was found to wait.
     pub fn waits_at(&mut self, pid: u32, tid: u32, place: WaitSite) {
         let thread = self.by_pid.get_mut(&pid).and_then(|process| process.threads.get_mut(&tid));
         if let Some(wait) = thread.and_then(|thread| thread.wait.as_mut()) {
@@ -202,17 +202,17 @@ impl PolledProcesses {
         });
     }
 
-    /// Reads a process's clock, after a look at its threads: what it ran that no thread
-    /// is known to have run.
+    /// Reads a process's clock, after its threads were read, to find the time that no known thread
+    /// ran.
     pub fn read_clock(&mut self, pid: u32) {
         let Some(process) = self.by_pid.get_mut(&pid) else { return };
         let Some(clock_ns) = sys::process_clock_ns(pid) else { return };
         process.unseen_ns = clock_ns.saturating_sub(process.clock_ns + process.ran_ns);
     }
 
-    /// What a process ran, by its clock, in unknown threads: those that
-    /// ended between two readings. Threads that run on have done so since they were read
-    /// at: less than a millisecond for each of them is none.
+    /// Returns the time that a process ran, by its clock, in unknown threads: those that ended
+    /// between two readings. Threads that run on have done so since they were last read, so less
+    /// than a millisecond for each of them counts as none.
     pub fn unseen_ms(&self, pid: u32) -> u64 {
         let Some(process) = self.by_pid.get(&pid) else { return 0 };
         let unseen_ms = process.unseen_ns / 1_000_000;

@@ -5,20 +5,21 @@ use super::threads::{ThreadInterval, WaitSite};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// A thread that runs in short bursts is seldom found running: what it ran since it was
-/// last read is that of the place where it is found, up to so many times between two readings.
+/// A thread that runs in short bursts is seldom found running: the time that it ran since it was
+/// last read counts for the place where it is found, up to so many times the interval between two
+/// readings.
 const MAX_READINGS: u64 = 4;
 
-/// What the kernel counts of a thread.
+/// The kernel's times of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunTimes {
-    /// On a core, ns.
+    /// Time on a core, ns.
     pub ran_ns: u64,
     /// Ready, but not on one, ns.
     pub ready_ns: u64,
 }
 
-/// Where the kernel has them: kept open, since opening costs more than reading.
+/// The kernel's file with these times; it is kept open, since opening costs more than reading.
 #[derive(Debug)]
 pub struct SchedStat(File);
 
@@ -38,27 +39,27 @@ impl SchedStat {
     }
 }
 
-/// A thread.
+/// A thread that is polled.
 #[derive(Debug)]
 pub struct PolledThread {
     pub source: SchedStat,
     /// The source has no more.
     pub is_gone: bool,
     pub times: RunTimes,
-    /// When it was last read.
+    /// Time when it was last read.
     at_ns: u64,
-    /// When it was first, or when that for which places are unknown was last reported.
+    /// Time when it was first read, or when time in unknown places was last reported.
     given_ns: u64,
-    /// It ran so long since it was last found running, in unknown places.
+    /// Time that it ran since it was last found running, in unknown places.
     unseen_ns: u64,
-    /// It ran so long in places that stay unknown; not reported yet.
+    /// Time that it ran in places that stay unknown, and that is not reported yet.
     unplaced_ns: u64,
     ready_ns: u64,
     /// Time that it neither ran nor was ready, not reported yet. The kernel counts a thread
     /// as ready once it runs again: what appeared as waiting may turn out not to be.
     owed_ns: i64,
     pub wait: Option<Wait>,
-    /// Its name, as far as it was reported.
+    /// Its name, as last reported.
     pub name: String,
 }
 
@@ -67,7 +68,7 @@ pub struct PolledThread {
 pub struct Wait {
     since_ns: u64,
     pub place: Option<WaitSite>,
-    /// How often its place was searched.
+    /// Number of times that its place was searched.
     looks: u32,
 }
 
@@ -77,11 +78,11 @@ const MAX_TRIES: u32 = 8;
 /// What a thread was found to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ThreadActivity {
-    /// It ran, and still does; that time counts for where it is now.
+    /// The thread ran, and still does; that time counts for where it is now.
     Runs(u64),
-    /// It waits in a place that was not read yet.
+    /// The thread waits in a place that was not read yet.
     Waits,
-    /// It waits as before.
+    /// The thread waits as before.
     Still,
 }
 
@@ -128,7 +129,7 @@ impl PolledThread {
             let look = !seen && wait.looks <= MAX_TRIES;
             return if look { ThreadActivity::Waits } else { ThreadActivity::Still };
         }
-        // What it was ready for after the wait is not part of it.
+        // Time that it was ready after the wait is not part of the wait.
         self.owed_ns += rest_ns.min(0);
         self.close(pid, tid, out);
         self.owed_ns += rest_ns.max(0);
@@ -148,7 +149,7 @@ impl PolledThread {
         let Some(Wait { since_ns: time_ns, place, looks }) = self.wait.take() else { return };
         if let Some(length_ns) = u64::try_from(self.owed_ns).ok().filter(|ns| *ns > 0) {
             self.owed_ns = 0;
-            // Of a wait that no reading found unbroken, only the time between readings is known.
+            // For a wait that no reading found unbroken, only the time between readings is known.
             let within_ns = self.at_ns.saturating_sub(time_ns).max(length_ns);
             let (kind, spread_ns) = (Kind::Waited, (looks == 0).then_some(within_ns));
             out.push(ThreadInterval { pid, tid, time_ns, length_ns, spread_ns, kind, place });

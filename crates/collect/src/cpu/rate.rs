@@ -1,4 +1,4 @@
-//! How often is sampled.
+//! The highest rate of sampling.
 
 use crate::os::proc;
 

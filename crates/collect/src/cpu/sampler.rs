@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long the launcher waits for counters to be open.
+/// Longest time that the launcher waits for counters to be open.
 const OPEN_TIME: Duration = Duration::from_secs(2);
 /// A running sampler.
 pub struct CpuSampler {
-    /// What the job's threads were interrupted for.
+    /// Number of interruptions of the job's threads.
     pub interruptions: Arc<Interruptions>,
-    /// What it samples.
+    /// The options of sampling.
     pub wanted: SamplingOptions,
     commands: Sender<Command>,
     wake: Arc<EventFd>,
@@ -30,8 +30,8 @@ pub struct CpuSampler {
 }
 
 impl CpuSampler {
-    /// Starts it. What it records goes through `emit`; `settled` is called when what was asked for
-    /// by [`CpuSampler::deliver_now`] has gone through it.
+    /// Starts the sampler. Its records go through `emit`; `settled` is called when everything that
+    /// [`CpuSampler::deliver_now`] asked for has gone through it.
     pub fn start(
         wanted: SamplingOptions,
         emit: Box<dyn Fn(SamplerEvent) + Send>,
@@ -94,7 +94,7 @@ impl CpuSampler {
         self.send(Command::PollAttached(pid));
     }
 
-    /// Until when everything was handed out.
+    /// Returns the time until which everything was delivered.
     pub fn until_ns(&self) -> u64 {
         self.until_ns.load(Acquire)
     }

@@ -1,5 +1,5 @@
-//! What each thread did while no sample was taken: when it left its processor
-//! and came back, and so how long it ran, was ready, and waited.
+//! Follows each thread between its samples: when it left its processor and came back, and so how
+//! long it ran, was ready, and waited.
 
 use super::sample::{Counts, Frame, Kind};
 use crate::perf::record::Registers;
@@ -13,10 +13,10 @@ const SHORT_WAIT_NS: u64 = 1_000_000;
 const LONG_WAIT_NS: u64 = 10_000_000;
 /// Descriptors are hardly larger; addresses are.
 const MAX_DESCRIPTOR: u64 = 1 << 16;
-/// As are shorter times of being ready.
+/// Shorter times of being ready are added up in the same way.
 const SHORT_READY_NS: u64 = 20_000_000;
 
-/// Where a thread was when it left its processor, and what for.
+/// The place of a thread when it left its processor, and what it waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct WaitSite {
     /// Innermost first; none if its stack could not be read.
@@ -30,35 +30,35 @@ pub struct WaitSite {
 /// A stretch of time of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadInterval {
-    /// Process.
+    /// Pid of the process.
     pub pid: u32,
-    /// Thread.
+    /// Tid of the thread.
     pub tid: u32,
-    /// Its beginning; of several that were added up, the first one's.
+    /// Time of its beginning; for several that were added up, that of the first.
     pub time_ns: u64,
-    /// Length.
+    /// Length of the interval, ns.
     pub length_ns: u64,
-    /// Of several that were added up, and of one whose place in time is not exact: it lies within
+    /// For several that were added up, and for one whose place in time is not exact: it lies within
     /// so much from its beginning on.
     pub spread_ns: Option<u64>,
-    /// What it was.
+    /// What the thread did.
     pub kind: Kind,
-    /// Where, if that is known.
+    /// The place, if it is known.
     pub place: Option<WaitSite>,
 }
 
 #[derive(Debug, Default)]
 struct Thread {
     pid: u32,
-    /// On its processor since.
+    /// Time since which it is on its processor.
     on_since: Option<u64>,
     /// Off since, and whether it could have gone on.
     off_since: Option<(u64, bool)>,
     /// Sampled as it left.
     leaving: Option<WaitSite>,
-    /// Its registers then; the argument is its system call's first.
+    /// Its registers at that moment; the argument is the first of its system call.
     left_at: Option<Registers>,
-    /// It was read while it waited.
+    /// Whether it was read while it waited.
     looked: bool,
     /// Exact time on processors that no sample stands for yet.
     unsampled_ns: i64,
@@ -80,16 +80,16 @@ struct ShortIntervals {
     count: u64,
 }
 
-/// All threads.
+/// All threads that are followed.
 #[derive(Debug, Default)]
 pub struct Threads {
     by_tid: FxHashMap<u32, Thread>,
-    /// When threads ended, by tid.
+    /// Times when threads ended, by tid.
     gone: HashMap<u32, u64>,
 }
 
-/// A thread with a reported end may still lose its processor, once or
-/// twice: nothing of it begins anew for that long, unless its number does.
+/// Time after the reported end of a thread in which it may still lose its processor, once or twice.
+/// Until then nothing of it begins again, unless its number is reused.
 const GONE_NS: u64 = 1_000_000_000;
 /// Ends that are remembered, before old ones are forgotten.
 const MAX_GONE: usize = 1 << 15;
@@ -152,7 +152,7 @@ impl Threads {
         thread.left_at = at;
     }
 
-    /// It left.
+    /// Records that a thread left its processor.
     pub fn left(&mut self, pid: u32, tid: u32, time_ns: u64, preempted: bool) {
         if self.is_gone(tid, time_ns) {
             return;
@@ -191,7 +191,7 @@ impl Threads {
             let Some(at) = thread.left_at else { continue };
             let least_ns = match at.argument <= MAX_DESCRIPTOR {
                 true => SHORT_WAIT_NS,
-                // What it polls, or a lock.
+                // It waits for what it polls, or for a lock.
                 false => LONG_WAIT_NS,
             };
             let since_ns = thread.off_since.filter(|(_, ready)| !ready).map(|(at_ns, _)| at_ns);
@@ -204,21 +204,21 @@ impl Threads {
         found
     }
 
-    /// What a thread was found to wait for.
+    /// Records what a thread was found to wait for.
     pub fn waits_for(&mut self, tid: u32, frame: Frame) {
         if let Some(place) = self.by_tid.get_mut(&tid).and_then(|thread| thread.leaving.as_mut()) {
             place.frames.insert(0, frame);
         }
     }
 
-    /// Where a thread was found to wait.
+    /// Records where a thread was found to wait.
     pub fn waits_at(&mut self, tid: u32, place: WaitSite) {
         if let Some(thread) = self.by_tid.get_mut(&tid).filter(|t| t.off_since.is_some()) {
             thread.leaving = Some(place);
         }
     }
 
-    /// It came back, on a processor.
+    /// Records that a thread came back, on a processor.
     pub fn came(
         &mut self,
         pid: u32,
@@ -237,7 +237,7 @@ impl Threads {
         thread.close(tid, time_ns, out);
     }
 
-    /// What was counted of a thread so far; counting begins anew.
+    /// Takes the counts of a thread so far; counting begins again from 0.
     pub fn take_counts(&mut self, tid: u32) -> Option<Counts> {
         self.by_tid.get_mut(&tid).map(|thread| std::mem::take(&mut thread.counts))
     }
@@ -247,7 +247,7 @@ impl Threads {
         self.by_tid.iter().map(|(tid, thread)| (thread.pid, *tid)).collect()
     }
 
-    /// It ended.
+    /// Records that a thread ended.
     pub fn ended(&mut self, tid: u32, time_ns: u64, out: &mut Vec<ThreadInterval>) {
         if self.gone.len() >= MAX_GONE {
             self.gone.retain(|_, end_ns| *end_ns + GONE_NS > time_ns);
@@ -269,7 +269,8 @@ impl Threads {
         }
     }
 
-    /// It runs another program from now on: what was added up belongs to the old one.
+    /// Records that a thread runs another program from now on: times that were added up belong to
+    /// the old one.
     pub fn replaced(&mut self, tid: u32, time_ns: u64, out: &mut Vec<ThreadInterval>) {
         let Some(thread) = self.by_tid.get_mut(&tid) else { return };
         if let Some(since) = thread.on_since.replace(time_ns) {

@@ -33,9 +33,9 @@ use std::time::Duration;
 
 /// Longest sleep; samples wake the thread sooner.
 const PASS: Duration = Duration::from_millis(50);
-/// Longest sleep while threads come and go. A record is worked off one pass after it was
-/// read: a wait without a stack is then read after some 22 ms. With passes of 50 ms half of
-/// the waits of 30 ms were over before that.
+/// Longest sleep while threads come and go. A record is processed one pass after it was read: a
+/// wait without a stack is then read after some 22 ms. With passes of 50 ms half of the waits of 30
+/// ms were over before that.
 const BUSY_PASS: Duration = Duration::from_millis(10);
 /// Threads come and go for that long after the last record of one.
 const BUSY_NS: u64 = 1_000_000_000;
@@ -50,14 +50,14 @@ const LONG_WAIT_NS: u64 = 10_000_000;
 const FRESH_NS: u64 = 10_000_000;
 /// Readings in one pass, at most: some 10 us each.
 const MAX_WAITS_READ: usize = 256;
-/// So many waits are asked for their files in one pass.
+/// Waits whose files are looked up in one pass, at most.
 const MAX_NAMED: usize = 8;
 /// Sleep while a caller waits.
 const AWAITED_PASS: Duration = Duration::from_millis(1);
 /// A record's time is taken before it is written; a virtual processor may stand
 /// still between.
 const MARGIN_NS: u64 = 2_000_000;
-/// How often short stretches are handed out.
+/// Time between two deliveries of short intervals.
 const EMIT_NS: u64 = 200_000_000;
 
 /// The sampler's commands.
@@ -76,7 +76,7 @@ pub enum Command {
     Finish,
 }
 
-/// What the thread is made of.
+/// The parts that the sampler's thread is given.
 pub struct SamplerParts {
     pub wanted: SamplingOptions,
     pub interruptions: Arc<Interruptions>,
@@ -90,7 +90,7 @@ pub struct SamplerParts {
     pub polls: Arc<AtomicBool>,
 }
 
-/// What was lost since it was last handed out.
+/// Losses since they were last delivered.
 #[derive(Default)]
 struct LossCounts {
     records: u64,
@@ -105,18 +105,18 @@ struct LossCounts {
 /// Processes that are read from `/proc`, as perf events are refused.
 struct Polling {
     polled: PolledProcesses,
-    /// When they were last read, and will be next.
+    /// Time when they were last read, and of the next reading.
     at_ns: u64,
     next_ns: u64,
     /// CPU time that a look takes, lately.
     took_ns: u64,
-    /// When their children were last searched.
+    /// Time when their children were last searched.
     children_ns: u64,
-    /// When the mappings of each were last read.
+    /// Time when the mappings of each were last read.
     maps_ns: HashMap<u32, u64>,
-    /// Its gaps were reported.
+    /// Whether its gaps were reported.
     explained: bool,
-    /// For others: processes are read from `/proc`.
+    /// Tells other threads that processes are read from `/proc`.
     is_on: Arc<AtomicBool>,
 }
 
@@ -125,8 +125,8 @@ struct Polling {
 enum Watched {
     #[default]
     Nobody,
-    /// One process that was launched, and what it starts: once the owners of all rings hang up,
-    /// all of them have ended, and their last records are in the rings.
+    /// One process that was launched, and what it starts. Once the owners of all rings hang up, all
+    /// of them have ended, and their last records are in the rings.
     OneLaunched,
     Others,
 }
@@ -151,9 +151,9 @@ struct Worker {
     /// A caller waits for everything until then.
     wanted_ns: u64,
     given_ns: u64,
-    /// When records were last read.
+    /// Time when records were last read.
     stirred_ns: u64,
-    /// When code was last mapped, or a process began to be watched.
+    /// Time when code was last mapped, or a process began to be watched.
     mapped_ns: u64,
     /// The machine's refusals were reported.
     refusal_explained: bool,
@@ -215,7 +215,7 @@ pub fn run(parts: SamplerParts) {
                 Command::Attach(pids, done) => {
                     let _ = done.send(worker.attach(&pids, sys::monotonic_ns()));
                 }
-                // It is known by its own row; when it began does not matter.
+                // The process has a row of its own; when it began does not matter.
                 Command::WatchAttached(pid) => {
                     if let Err(why) = worker.attach(&[pid], 0) {
                         (worker.emit)(SamplerEvent::Missing(pid.to_string(), "CPU samples", why));
@@ -329,7 +329,7 @@ impl Worker {
     /// Long waits that were not sampled as they began are read while they last.
     fn read_long_waits(&mut self, now: u64) {
         let mut waits = self.threads.waits_unseen(now.saturating_sub(LONG_WAIT_NS));
-        // What the threads are known to do is as old as the records that wait for their turn.
+        // The states of threads are as old as the records that wait for their turn.
         let come = queued_record::resumed_threads(&self.waiting);
         waits.retain(|(_, tid)| !come.contains(tid));
         let mut places = Vec::new();
@@ -337,7 +337,7 @@ impl Worker {
             places.extend(self.place_of_wait(pid, tid, None).map(|place| (tid, place)));
         }
         if !places.is_empty() {
-            // One that came back meanwhile may have been read in its next wait.
+            // A thread that came back meanwhile may have been read in its next wait.
             self.drain();
             let come = queued_record::resumed_threads(&self.waiting);
             for (tid, place) in places.into_iter().filter(|(tid, _)| !come.contains(tid)) {

@@ -16,11 +16,11 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// What names of such directories begin with.
+/// Prefix of the names of such directories.
 pub const PREFIX: &str = "tprof-";
 /// Marks the contents of such a file.
 const MAGIC: &str = "tprof directory 1";
-/// Longest contents.
+/// Longest contents, bytes.
 const OWNER_BYTES: u64 = 4096;
 /// Entries of a shared place that are read, and directories that are examined: a sweep
 /// costs some milliseconds at most.
@@ -38,7 +38,7 @@ fn boot() -> Option<String> {
 struct OwnerFile {
     magic: String,
     boot: String,
-    /// For people: who it was.
+    /// Pid of the owner, only for people.
     pid: u32,
     /// Inode of the file itself.
     inode: u64,
@@ -112,7 +112,7 @@ fn sweep_one(directory: &Path, boot: &str) -> Option<()> {
         return None;
     }
     file.try_lock().ok()?;
-    // As a collector on demand does before it takes a session over.
+    // A collector on demand does the same before it takes a session over.
     let _charge = lock::lock(directory, LOCK).ok()??;
     // Another sweep may have been faster, and the name may be a new directory's.
     let now = fs::symlink_metadata(directory.join(OWNER)).ok()?;

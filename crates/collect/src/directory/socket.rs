@@ -1,10 +1,10 @@
-//! The way into a session: the socket in its directory. A process finds it listening or
+//! The entrance to a session: the socket in its directory. A process either finds it listening or
 //! does not find it, and a collector on demand leaves without losing a process at the socket.
 //!
-//! Leaving takes three steps. The socket is renamed, so that newcomers find none and start a
-//! collector of their own; those that had found it are served; then, if none of them came to
-//! stay, the directory is given up to the next collector, which begins while this one still
-//! writes its files. If a process came, the socket gets its name back.
+//! Leaving takes three steps. The socket is renamed, so that newcomers find none and start their
+//! own collector; those that had found it are served; then, if none of them stayed, the directory
+//! is left to the next collector, which begins while this one still writes its files. If a process
+//! stayed, the socket gets its name back.
 
 use super::names::{LEAVING, LOCK, OWNER, UNREADY};
 use crate::os::sys;
@@ -18,7 +18,7 @@ use tprof_wire::env::SOCKET_NAME;
 /// The way into a session.
 pub struct SessionSocket {
     directory: PathBuf,
-    /// How often it was pulled to and opened again, together: odd while it is closing.
+    /// Number of times that it was closed and opened again, together: odd while it is closing.
     turns: AtomicU32,
     gone: AtomicBool,
 }
@@ -41,7 +41,7 @@ impl SessionSocket {
         self.turns.fetch_add(1, AcqRel);
     }
 
-    /// Which closing goes on, if one does: it may still open again.
+    /// Returns the number of the closing that goes on, if one does: it may still open again.
     pub fn closing(&self) -> Option<u32> {
         Some(self.turns.load(Acquire)).filter(|turns| turns % 2 == 1)
     }

@@ -1,4 +1,5 @@
-//! The directory of kept files: opened with care, read whole, written beside and renamed, bounded.
+//! The directory of cached files: opened with care, read whole, written under another name and
+//! renamed, bounded.
 
 use super::file;
 use super::key::{FileKind, LibraryKey, this_program};
@@ -22,13 +23,13 @@ const MAX_BYTES: u64 = 256 << 20;
 const MAX_FILES: usize = 512;
 /// Bytes of one file at most.
 const MAX_FILE_BYTES: u64 = 64 << 20;
-/// How long a file that was begun may take; what is older was left by a process that was killed.
+/// Longest time that writing a file may take; an older one was left by a process that was killed.
 const BEGUN_FOR: Duration = Duration::from_secs(3600);
 const A_DAY: Duration = Duration::from_secs(24 * 3600);
-/// How names of files begin that are being written.
+/// Prefix of the names of files that are being written.
 const BEGUN: &str = ".new-";
 
-/// What was read of a kept file.
+/// The content of a cached file.
 #[derive(Debug)]
 pub struct CachedContent {
     file: Vec<u8>,
@@ -42,7 +43,7 @@ impl Deref for CachedContent {
     }
 }
 
-/// Where tables and symbols are kept between runs.
+/// The cache of tables and symbols between runs.
 #[derive(Debug)]
 pub struct DiskCache {
     path: PathBuf,
@@ -64,7 +65,7 @@ impl DiskCache {
         DiskCache { path, most_bytes, program: this_program(), opened, written }
     }
 
-    /// What is kept of a library; `None` if nothing is, or nothing that is to be trusted.
+    /// Returns what is cached of a library; `None` if nothing is, or nothing that can be trusted.
     pub(crate) fn read(&self, key: &LibraryKey, kind: FileKind) -> Option<CachedContent> {
         let directory = self.directory(false)?;
         let text = key.text(kind, self.program.as_ref()?);
@@ -84,7 +85,8 @@ impl DiskCache {
         Some(CachedContent { file: bytes, content })
     }
 
-    /// Keeps something of a library in place of what was kept. Failures leave things as they were.
+    /// Stores something of a library in place of what was cached. Failures leave things as they
+    /// were.
     pub(crate) fn write(&self, key: &LibraryKey, kind: FileKind, content: &[&[u8]]) {
         let Some(program) = &self.program else { return };
         let text = key.text(kind, program);

@@ -1,4 +1,4 @@
-//! Unwind tables of one file, as they are kept: of all of it, or of the parts that stacks met.
+//! The cached unwind tables of one file: of the whole file, or of the parts that stacks met.
 
 use super::directory::CachedContent;
 use super::{DiskCache, FileKind, LibraryKey};
@@ -9,8 +9,8 @@ use tprof_wire::unwind::{TableHeader, table_bytes};
 /// Words that describe one table.
 const WORDS: usize = 6;
 
-/// Which part of a file a table is of: its ELF addresses, and its entries in the search table.
-/// All of it from 0 to `u64::MAX`.
+/// The part of a file that a table covers: its ELF addresses, and its entries in the search table.
+/// The whole file is from 0 to `u64::MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowSpan {
     /// First and one past the last ELF address.
@@ -35,7 +35,7 @@ pub struct CachedRows {
 }
 
 impl CachedRows {
-    /// Those that are kept of a file; none if there are none.
+    /// Reads the cached tables of a file; empty if there are none.
     pub fn read(kept: &DiskCache, key: &LibraryKey) -> CachedRows {
         let content = kept.read(key, FileKind::Rows);
         let tables = content.as_deref().and_then(tables_in);
@@ -48,7 +48,7 @@ impl CachedRows {
         self.tables.iter().map(|(span, range)| (*span, &content[range.clone()]))
     }
 
-    /// Keeps tables of a file beside those that are kept already.
+    /// Adds tables of a file to those that are cached already.
     pub fn add(kept: &DiskCache, key: &LibraryKey, fresh: &[SpanRows]) {
         let before = CachedRows::read(kept, key);
         let is_fresh = |span: &RowSpan| fresh.iter().any(|(other, _)| other == span);
@@ -71,7 +71,8 @@ impl CachedRows {
     }
 }
 
-/// Where the tables lie in the content of a kept file; `None` if any would mislead a target.
+/// Returns the ranges of the tables in the content of a cached file; `None` if any would mislead a
+/// target.
 fn tables_in(bytes: &[u8]) -> Option<Vec<(RowSpan, Range<usize>)>> {
     let count = usize::try_from(u64_at(bytes.get(..8)?, 0)).ok()?;
     let index = bytes.get(8..count.checked_mul(WORDS * 8)?.checked_add(8)?)?;
@@ -80,7 +81,7 @@ fn tables_in(bytes: &[u8]) -> Option<Vec<(RowSpan, Range<usize>)>> {
         let from = usize::try_from(word(4)).ok()?;
         let range = from..from.checked_add(usize::try_from(word(5)).ok()?)?;
         let table = bytes.get(range.clone())?;
-        // What targets go by without a further check.
+        // Targets rely on these without a further check.
         let is_table = table.len() >= size_of::<TableHeader>()
             && table.len() == table_bytes(u32_at(table, 0) as usize)
             && u32_at(table, 4) == tprof_wire::WIRE_VERSION;

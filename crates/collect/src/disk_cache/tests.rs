@@ -42,7 +42,7 @@ impl Store {
     }
 }
 
-/// What came of a directory: the table of each file or part, and how many of them were there
+/// The result for a directory: the table of each file or part, and how many of them were there
 /// before anything was compiled.
 #[derive(PartialEq, Debug)]
 struct Tables {
@@ -252,7 +252,7 @@ fn names_from_kept_symbols_are_those_of_the_file() {
     names_of(&mut symbolizer);
     symbolizer.keep();
     assert!(names(Some(&kept)) == without, "names of kept places differ");
-    // Of one place more, beside those that are kept.
+    // One more place, in addition to those that are cached.
     let of_one = |pc| Symbolizer::sparing(Some(Arc::clone(&kept)), true).resolve(&module, pc);
     let other = of_one(code.address + 1);
     let mut symbolizer = Symbolizer::sparing(Some(Arc::clone(&kept)), true);

@@ -11,12 +11,12 @@ use super::file::{EM_NATIVE, ET_DYN, ET_EXEC, Elf, ElfError, PT_INTERP, PT_LOAD,
 const SIGNIFICANT: [&str; 6] =
     ["malloc", "__asan_init", "__hwasan_init", "__lsan_init", "__msan_init", "__tsan_init"];
 
-/// What there is to know about an ELF file.
+/// Properties of an ELF file.
 #[derive(Clone, Debug)]
 pub struct ElfFacts {
-    /// 64-bit, little-endian.
+    /// Whether it is 64-bit and little-endian.
     pub is_64: bool,
-    /// `e_machine`.
+    /// The header's `e_machine`.
     pub machine: u16,
     /// Executable (position-independent or not), as opposed to an object or a core file.
     pub loadable: bool,
@@ -24,7 +24,7 @@ pub struct ElfFacts {
     pub interpreter: Option<PathBuf>,
     /// Libraries it asks for.
     pub needed: Vec<String>,
-    /// Its own name as a library.
+    /// Its own name as a library (`DT_SONAME`).
     pub soname: Option<String>,
     /// Build id in hex; empty if it has none.
     pub build_id: String,
@@ -32,7 +32,7 @@ pub struct ElfFacts {
     pub setuid: bool,
     /// Set-group-id bit, with a group that is not that of the one running tprof.
     pub setgid: bool,
-    /// Load segments.
+    /// The load segments.
     pub segments: Vec<Segment>,
     exports: Vec<&'static str>,
 }
@@ -50,8 +50,8 @@ pub fn inspect(path: &Path) -> Result<ElfFacts, ElfError> {
     Ok(Elf::open(path)?.facts())
 }
 
-/// What of a program started from `path` cannot be recorded, and why; `None`
-/// if everything can. A script stands for its interpreter.
+/// Returns what cannot be recorded of a program started from `path`, and why; `None` if everything
+/// can. A script is judged by its interpreter.
 pub fn blind_reason(path: &Path) -> Option<(&'static str, String)> {
     let program = resolve_script(path.to_path_buf())?;
     let shown = program.display();

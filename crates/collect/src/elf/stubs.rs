@@ -1,6 +1,7 @@
-//! Names the linker's stubs, through which a file calls functions of others (`.plt` and its like).
+//! Names the linker's stubs, through which a file calls functions of other files (`.plt` and its
+//! like).
 //!
-//! A stub has no symbol. It jumps through a slot that a relocation names, or, of the older kind,
+//! A stub has no symbol. It jumps through a slot that a relocation names, or, in the older kind,
 //! pushes that relocation's number first.
 
 use super::{EM_X86_64, Elf, Section, u32_at, u64_at};

@@ -1,16 +1,16 @@
-//! What hooks and samples cost on this machine. The least cost of hooks is measured as the run
-//! begins; the rest takes longer, and is measured beside the job once that has run for a while,
-//! or, of a job that was over before, at its end.
+//! Measures what hooks and samples cost on this machine. The least cost of hooks is measured as the
+//! run begins. The rest takes longer: it is measured beside the job once that has run for a while,
+//! or at the end of a job that was over before.
 
 use crate::cpu::{CpuSampler, SamplingCosts, SamplingOptions, measure_sampling};
 use crate::shared::calibrate::{self, Costs};
 use std::sync::{Arc, OnceLock};
 
-/// What takes longer.
+/// The costs that take longer to measure.
 pub struct SlowCosts {
     /// The most that hooks cost.
     pub cold: Costs,
-    /// What samples and switches cost; `None` where that could not be measured.
+    /// Cost of samples and switches; `None` where it could not be measured.
     pub sampling: Option<SamplingCosts>,
 }
 

@@ -1,4 +1,4 @@
-//! How a run comes to its end: when it is over, and what is still written then.
+//! Ends a run: decides when it is over, and writes what is still to be written.
 
 use super::main_loop::{Engine, LEAST_INFO_BYTES, MS, OpenQuestions};
 use super::messages::{NO_FILE, READINGS};
@@ -15,12 +15,12 @@ use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 use tprof_trace::run::RunInfo;
 
-/// How often the job's running processes are counted, after its command: some 10 us for each
-/// process of the machine.
+/// Time between two counts of the job's running processes after its command has ended: a count
+/// takes some 10 us for each process of the machine.
 const ENDING_NS: u64 = 20 * MS;
-/// As [`ENDING_NS`], while some are followed that did not attach.
+/// The same as [`ENDING_NS`] while processes are followed that did not attach.
 const FOLLOWING_NS: u64 = 500 * MS;
-/// How long the end of a run waits for tables to be kept; a slow disk is not worth more.
+/// Longest time that the end of a run waits for tables to be cached; a slow disk is not worth more.
 const KEEPING: Duration = Duration::from_secs(1);
 
 impl Engine {
@@ -85,7 +85,7 @@ impl Engine {
         (looked.at_ns, looked.found) = (now, found);
     }
 
-    /// Who of a launched job still runs as recording ends.
+    /// Finds the processes of a launched job that still run as recording ends.
     fn survivors(&mut self, now: u64) -> Vec<Survivor> {
         // No launcher started what `tprof attach` samples, or an on-demand collector records.
         if self.out.processes.root.is_none() {
@@ -170,7 +170,8 @@ impl Engine {
         notes.extend(self.wall_at_start.set_until(&WallClock::now()));
         notes.extend(wall_clock::faketime_programs(self.out.processes.bent));
         self.parts.info.finished = true;
-        // What is kept for the end is given up piece by piece, so that no file takes all of it.
+        // The space reserved for the end is released piece by piece, so that no file takes all of
+        // it.
         self.reserve.reserve_for_info(self.info_bytes.max(LEAST_INFO_BYTES));
         info::close_files(&mut self.out.files, &mut self.out.processes.losses, now);
         self.reserve.release();

@@ -10,9 +10,9 @@ use crate::targets::target::Target;
 use std::path::Path;
 use tprof_trace::run::BlindSpot;
 
-/// How long the end of a process waits to learn how it ended.
+/// Longest time that the end of a process waits to learn how it ended.
 pub(super) const STATUS_NS: u64 = 1_000_000_000;
-/// How long it waits for its mappings to be read.
+/// Longest time that it waits for its mappings to be read.
 const MODULES_NS: u64 = 10_000_000_000;
 
 impl Engine {

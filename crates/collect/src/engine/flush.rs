@@ -11,11 +11,11 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use tprof_trace::unwritten_marker;
 
-/// How often `run.json` is written, at most; less often where that is dear.
+/// Least time between two writings of `run.json`; more where writing takes long.
 const INFO_NS: u64 = 500 * MS;
 /// Share of the time that writing `run.json` may take.
 const INFO_SHARE: u64 = 50;
-/// How often samples are written, at least: small blocks are dear.
+/// Longest time between two writings of samples: small blocks are expensive.
 const SAMPLES_NS: u64 = 1000 * MS;
 /// Stacks that were taken this long ago have been read from the rings.
 const SETTLED_NS: u64 = 200 * MS;

@@ -1,4 +1,4 @@
-//! What the engine does with what reaches it.
+//! Handles the messages that reach the engine.
 
 use super::inbox::Event;
 use super::main_loop::Engine;
@@ -13,7 +13,7 @@ use crate::targets::target::{End, Target};
 use std::sync::atomic::Ordering::*;
 use tprof_trace::run::BlindSpot;
 
-/// What is lost of devices, and why.
+/// The loss of readings of devices, and its reason.
 pub(super) const READINGS: &str = "readings of devices";
 pub(super) const NO_FILE: &str = "no process was recorded with a file to hold them";
 
@@ -76,14 +76,14 @@ impl Engine {
                 Event::Follow => self.ending.follows = true,
                 Event::AskedToEnd(signal) => {
                     self.parts.info.asked_to_end = Some((signal, sys::monotonic_ns()));
-                    // At once: SIGKILL may be next.
+                    // Write at once: SIGKILL may be next.
                     self.write_info_now();
                 }
                 Event::AddBlindSpot(blind) => self.out.processes.losses.add_blind(blind),
                 Event::AddBlindSpotsAtEnd(judge) => self.ending.judges.push(judge),
                 Event::StopWaiting => self.ending.finish_by_ns = Some(0),
                 Event::Finish(wait) => {
-                    // What is still to come takes less than the longest sleep.
+                    // Whatever is still to come takes less than the longest sleep.
                     self.idle = 0;
                     let by = sys::monotonic_ns() + wait.as_nanos() as u64;
                     self.ending.finish_by_ns =
@@ -166,7 +166,7 @@ impl Engine {
             if let Some(schedule) = self.recording.steps {
                 target.schedule(schedule, self.recording.by(), &mut self.out, now);
             }
-            // It may have been switched since the process was answered.
+            // Recording may have been switched since the process was answered.
             target.switch(self.parts.session.page().recording.load(Relaxed) != 0);
             self.targets.insert(target.number, target);
         }
@@ -180,7 +180,7 @@ impl Engine {
             {
                 let _ = sampler.deliver_now();
             }
-            // From here on a restarted rank gets a file of its own.
+            // From here on a restarted rank gets its own file.
             if let Some(open) = self.out.files.open.get_mut(target.file) {
                 open.live = open.live.saturating_sub(1);
             }

@@ -27,7 +27,7 @@ pub struct PrebuiltTables {
 }
 
 impl PrebuiltTables {
-    /// With the tables that are kept between runs.
+    /// Starts with the tables that are cached between runs.
     pub fn new(kept: Option<Arc<DiskCache>>) -> PrebuiltTables {
         PrebuiltTables {
             cache: Mutex::new(ModuleCache::with_kept(kept)),
@@ -55,9 +55,9 @@ impl PrebuiltTables {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).get(program).copied()
     }
 
-    /// Publishes the tables of what a process has mapped in its region, which it has not been
-    /// given yet, and passes the modules on; nothing if a table is missing, or the cache is at work
-    /// on one: the process asks then. One that finds rows by itself is in want of no table.
+    /// Publishes the tables of a process's mappings in its region, which it has not been given yet,
+    /// and returns the modules. Returns `None` if a table is missing, or if the cache is in use to
+    /// compile one: the process then asks. A process that finds rows by itself needs no table.
     pub fn publish(
         &self,
         pid: u32,

@@ -1,10 +1,10 @@
 //! Proportional set sizes (PSS): resident bytes of processes that share pages, each page divided
 //! among those that map it, so that sums over processes count it once.
 //!
-//! The kernel adds one up by walking the process's page tables, and holds the lock of its memory
-//! map meanwhile: 5.5 to 7 ms for a GiB of 4 KiB pages (0.14 ms of huge ones) on the machine at
-//! hand, in which the job's `mmap` and `munmap` wait. So it is read where a rank has several live
-//! processes only, by a thread of its own, seldom, and never of a process with a long walk.
+//! The kernel computes one by walking the process's page tables, and holds the lock of its memory
+//! map meanwhile: 5.5 to 7 ms for a GiB of 4 KiB pages (0.14 ms of huge ones) on the development
+//! machine, in which the job's `mmap` and `munmap` wait. So PSS is only read where a rank has
+//! several live processes, by a separate thread, seldom, and never for a process with a long walk.
 
 use crate::os::proc;
 use crate::os::sys;
@@ -24,19 +24,19 @@ const GIB: u64 = 1 << 30;
 
 /// A live process of a rank that has several.
 pub struct PssProcess {
-    /// Its image.
+    /// Number of its image.
     pub image: u64,
-    /// Its pid.
+    /// Its process id.
     pub pid: u32,
-    /// Its RSS as last read, bytes.
+    /// RSS when last read, bytes.
     pub rss: u64,
 }
 
-/// What was read of one file's processes at one moment.
+/// The sizes of one file's processes at one moment.
 pub struct PssSizes {
     /// Index of the file.
     pub file: usize,
-    /// When, ns.
+    /// Time of the reading, ns.
     pub time_ns: u64,
     /// Image and PSS of each, or why there is no sum.
     pub sizes: Result<Vec<(u64, u64)>, String>,
@@ -44,9 +44,9 @@ pub struct PssSizes {
 
 /// All files' sizes.
 pub struct PssRound {
-    /// Those of each file that was asked for.
+    /// Sizes of each file that was asked for.
     pub all: Vec<PssSizes>,
-    /// How long it took, ns.
+    /// Time that the round took, ns.
     pub took_ns: u64,
 }
 
@@ -58,8 +58,8 @@ pub struct PssReader {
 }
 
 impl PssReader {
-    /// Starts the thread that reads. Its rounds go to `deliver`, which returns whether there is still
-    /// takes them.
+    /// Starts the thread that reads. Its rounds go to `deliver`, which returns whether there is
+    /// still a receiver.
     pub fn start(deliver: impl FnMut(PssRound) -> bool + Send + 'static) -> io::Result<PssReader> {
         let (wanted, asked) = channel();
         let thread = std::thread::Builder::new().name("tprof-sizes".to_owned());
@@ -104,7 +104,7 @@ fn serve(
     }
 }
 
-/// What walks cost here.
+/// The cost of a walk on this machine.
 struct WalkCost {
     ns_per_gib: u64,
 }

@@ -1,4 +1,4 @@
-//! What is asked of a live run: start, stop, marks, steps, status.
+//! Handles requests to a live run: start, stop, marks, steps, status.
 
 use super::inbox::{Reply, Request};
 use super::main_loop::Engine;

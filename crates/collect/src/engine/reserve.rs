@@ -17,19 +17,19 @@ const BLOCKS_PER_FILE: u64 = 3;
 
 /// See the module.
 pub struct Reserve {
-    /// None where no such file can be had.
+    /// The file; `None` where no such file can be had.
     held: Option<OwnedFd>,
     bytes: u64,
 }
 
 impl Reserve {
-    /// Nothing yet, on the disk of a run's directory.
+    /// Reserves nothing yet, on the disk of a run's directory.
     pub fn new(directory: &Path) -> Reserve {
         Reserve { held: nameless(directory).ok().map(OwnedFd::from), bytes: 0 }
     }
 
-    /// Destination for a `run.json` of so many bytes, which grows at its end, and for so many files.
-    /// Where there is less, what is held stays.
+    /// Reserves space for a `run.json` of `info_bytes`, which grows at its end, and for so many
+    /// files. Where there is less space, the reserve stays as it is.
     pub fn hold(&mut self, info_bytes: usize, files: usize) {
         let bytes = room_for(info_bytes) + files as u64 * BLOCKS_PER_FILE * BLOCK_BYTES;
         if bytes > self.bytes
@@ -44,7 +44,7 @@ impl Reserve {
     pub fn reserve_for_info(&mut self, info_bytes: usize) {
         let bytes = room_for(info_bytes).min(self.bytes);
         if let Some(held) = self.held.take().map(File::from) {
-            // Where it cannot be cut, all of it goes.
+            // If the file cannot be cut, all of it is released.
             self.held = held.set_len(bytes).is_ok().then(|| held.into());
         }
     }

@@ -1,4 +1,4 @@
-//! What the engine does where a schedule or a captured range decides what is recorded.
+//! Follows a schedule or a captured range, where one decides what is recorded.
 
 use super::inbox::Reply;
 use super::main_loop::{Engine, Recording};
@@ -11,15 +11,15 @@ use std::sync::atomic::{Ordering::SeqCst, fence};
 use tprof_trace::run::BlindSpot;
 use tprof_wire::schedule::Schedule;
 
-/// What switches processes by their steps where no option does.
+/// The command that switches processes by their steps where no option does.
 pub const START_STEPS: &str = "tprof ctl start --steps";
-/// The first step that `tprof ctl start --steps` records comes so many after the last one that any
-/// process has begun: what is asked for reaches all of them before. It is asked again, for later
-/// ones, where steps are too short for that.
+/// Number of steps between the last one that any process has begun and the first that `tprof ctl
+/// start --steps` records, so that the request reaches all of them in time. It is asked again, for
+/// later steps, where steps are too short for that.
 pub const STEPS_AHEAD: u64 = 2;
 
 impl Recording {
-    /// What sets the schedule that `tprof ctl start --steps` asked for last.
+    /// The origin of the schedule that `tprof ctl start --steps` set last.
     pub(super) fn by(&self) -> ScheduleOrigin {
         ScheduleOrigin { command: START_STEPS, cycles_before: self.asked.saturating_sub(1) }
     }
@@ -69,7 +69,7 @@ impl Engine {
             && !std::mem::replace(&mut self.recording.job_ends, true)
             && let Some(root) = self.out.processes.root.filter(|_| !self.out.processes.root_ended)
         {
-            // Where that fails, it has ended.
+            // If that fails, the job has ended.
             let _ = sys::send_sigterm(root);
         }
     }
@@ -134,7 +134,7 @@ impl Engine {
         }
         let schedule = Schedule { active: count, skip_first, ..Schedule::COUNT };
         let now = sys::monotonic_ns();
-        // One that no process has come to is replaced.
+        // A schedule that no process has come to is replaced.
         if self.recording.steps.is_none_or(|before| made > u64::from(before.skip_first)) {
             self.recording.asked += 1;
         }

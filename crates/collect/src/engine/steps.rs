@@ -1,9 +1,9 @@
 //! Training steps that `tprof ctl step` marks: at one moment in the files of all ranks.
 //!
-//! A step belongs to a process, since what others of its rank do (workers of a data loader, a
-//! shell around the job) is in no step of theirs. Of a rank's processes it is the one that has
-//! used its CPUs most when the first step is marked, of those that run their own program; it
-//! keeps the steps as long as it lives.
+//! A step belongs to a process, since other processes of its rank (workers of a data loader, a
+//! shell around the job) take no part in its steps. Among a rank's processes that run their own
+//! program, it is the one that has used its CPUs most when the first step is marked; it keeps the
+//! steps as long as it lives.
 
 use super::inbox::Reply;
 use super::main_loop::Engine;

@@ -45,8 +45,8 @@ pub fn refresh(
 /// Parts whose work tprof's library does, in the job's threads.
 const LIBRARY_PARTS: [&str; 3] = ["events", "notes", "stacks"];
 
-/// What operators cost at least and at most, in terms of the time in their callbacks: PyTorch's own
-/// part, which it has only while callbacks are registered, was 1.6 to 3.6 of that where it was
+/// Least and largest cost of operators as multiples of the time in their callbacks. PyTorch's own
+/// part, which it only has while callbacks are registered, was 1.6 to 3.6 of that where it was
 /// measured (docs/operators.md), and is taken for 1 to 5.
 const OF_OPERATORS: [u64; 2] = [2, 6];
 
@@ -55,7 +55,7 @@ pub fn has_share(cpu_ns: u64) -> bool {
     cpu_ns >= SHORTEST_CPU_NS
 }
 
-/// What each kind of recording cost.
+/// Returns the cost of each kind of recording.
 fn parts(
     work: &RecordedWork,
     interruptions: Option<&Interruptions>,

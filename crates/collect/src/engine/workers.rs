@@ -1,5 +1,5 @@
-//! What takes longer than a drain pass may: reading a process's mappings and
-//! compiling unwind tables (one thread), resolving symbols (another).
+//! Work that takes longer than a drain pass may: reading a process's mappings and compiling unwind
+//! tables (one thread), resolving symbols (another).
 
 use crate::disk_cache::DiskCache;
 use crate::engine::prebuilt_tables::PrebuiltTables;
@@ -39,15 +39,15 @@ const NOBODY: u32 = 0;
 pub struct ModulesWanted {
     /// Image that asks.
     pub image: u64,
-    /// Its pid.
+    /// Its process id.
     pub pid: u32,
-    /// Where the answer goes.
+    /// The region that the answer is published in.
     pub region: Arc<Region>,
     /// The request that is answered; `None` if the target did not ask.
     pub request: Option<u32>,
     /// The image is gone: its pid may be another's.
     pub ended: bool,
-    /// Its mappings at its beginning, and when that was, ns; taken if it is gone.
+    /// Its mappings at its beginning, and the time of that, ns; they are used if it is gone.
     pub begun_with: Vec<Mapping>,
     #[allow(missing_docs)]
     pub begun_ns: u64,
@@ -56,11 +56,11 @@ pub struct ModulesWanted {
 /// The executable mappings of an image.
 #[derive(Clone)]
 pub struct MappingsRead {
-    /// Image.
+    /// Number of the image.
     pub image: u64,
     /// The time of this state, ns.
     pub read_ns: u64,
-    /// Mappings.
+    /// The modules that it maps.
     pub modules: Vec<LoadedModule>,
     /// The image was gone: these are those of its beginning, if they are known.
     pub late: bool,
@@ -83,19 +83,19 @@ pub enum SymbolsWanted {
 /// the kernel 40 ms, longer than most such runs.
 const KERNEL_AFTER: Duration = Duration::from_secs(1);
 
-/// What the module worker is asked.
+/// A task of the module worker.
 pub enum ModuleTask {
-    /// To look at what an image has mapped.
+    /// Read what an image has mapped.
     Look(ModulesWanted),
-    /// To keep what was compiled: the run is over.
+    /// Store what was compiled: the run is over.
     Keep,
 }
 
-/// What the workers send back.
+/// A message from the workers.
 pub enum Answer {
-    /// A worker has kept what it was to keep.
+    /// A worker has stored what it had to store.
     Saved,
-    /// What an image has mapped.
+    /// The modules that an image has mapped.
     Modules(MappingsRead),
     /// A question of an image was answered, with the mappings that it had before.
     SameModules(u64),
@@ -107,7 +107,7 @@ pub enum Answer {
     NoPython(String, String),
 }
 
-/// Both workers.
+/// Handles of both workers.
 pub struct Workers {
     /// Questions about mappings.
     pub modules: Sender<ModuleTask>,
@@ -144,7 +144,7 @@ fn serve_modules(
     session: &SessionMemory,
 ) {
     let mut pythons: HashMap<u64, PythonSearch> = HashMap::new();
-    // What images had mapped, each with how often it had asked for that before.
+    // The mappings of recent images, each with how often it had asked for them before.
     let mut recent: VecDeque<(u64, u32, MappingsRead)> = VecDeque::new();
     while let Ok(task) = tasks.recv() {
         let mut question = match task {
@@ -171,7 +171,7 @@ fn serve_modules(
         };
         let late = mappings.late;
         let modules = &mut mappings.modules;
-        // It waits for what is mapped, and for no table.
+        // The thread waits for the list of mappings, and for no table.
         let finds_rows = question.region.finds_rows();
         let mut later = Batch::default();
         if !finds_rows {
@@ -188,7 +188,7 @@ fn serve_modules(
         {
             let _ = answers.send(answer);
         }
-        // Before the target goes on: it may be gone in no time.
+        // Answer before the target goes on: it may be gone in no time.
         let done = match known {
             Some(_) => Answer::SameModules(mappings.image),
             None => Answer::Modules(mappings.clone()),
@@ -201,7 +201,7 @@ fn serve_modules(
         session.wake();
         if finds_rows {
             take_marks(&question.region, &mappings.modules, &mut cache);
-            // Short processes of a program meet the same code, each of them anew.
+            // Short processes of a program run through the same code, each of them again.
             if wanted <= 1 {
                 cache.ask_small(&mappings.modules, AT_THE_START);
             }
@@ -238,9 +238,9 @@ fn to_compile(
     })
 }
 
-/// Once the run is over: jobs' threads wait for this thread, which must not wait for a disk.
+/// Called once the run is over: jobs' threads wait for this thread, which must not wait for a disk.
 fn keep_tables(prebuilt: &PrebuiltTables) {
-    // Not while the cache is held: it is for those who begin meanwhile.
+    // The cache is not held meanwhile: processes that begin now need it.
     let fresh = prebuilt.cache().take_fresh();
     fresh.keep();
 }
@@ -248,14 +248,14 @@ fn keep_tables(prebuilt: &PrebuiltTables) {
 /// Tables to be compiled.
 #[derive(Default)]
 struct Batch {
-    /// In order of what they cost.
+    /// Jobs, in the order of their cost.
     jobs: Vec<CompileJob>,
     /// Bytes of frame information.
     cost: u64,
 }
 
 impl Batch {
-    /// Those of files, given in order of what they cost.
+    /// Takes the jobs of files, which are given in the order of their cost.
     fn of(files: &[FileKey], cache: &mut ModuleCache) -> Batch {
         let cost = files.iter().map(|file| cache.module_cost(*file)).sum();
         Batch { jobs: files.iter().filter_map(|file| cache.job(*file)).collect(), cost }
@@ -297,7 +297,8 @@ impl Batch {
     }
 }
 
-/// What an image has mapped: now, or as it began if it is gone; `before`: what it had last.
+/// Reads what an image has mapped: now, or as it began if it is gone. `before`: what it had mapped
+/// last.
 fn read(
     question: &mut ModulesWanted,
     before: Option<MappingsRead>,
@@ -318,13 +319,13 @@ fn read(
     }
 }
 
-/// What was found when a process was last searched for an interpreter.
+/// The result of the last search for an interpreter in a process.
 enum PythonSearch {
-    /// None among that many modules.
+    /// There was none among that many modules.
     None(usize),
-    /// One with its code from there on.
+    /// There was one, with its code from there on.
     At(u64),
-    /// One without readable frames.
+    /// There was one without readable frames.
     Refused,
 }
 
@@ -376,7 +377,7 @@ fn find_python(
     let (looked, answer) = match found {
         None => (PythonSearch::None(modules.len()), None),
         Some(Err((whose, why))) => {
-            // Who did not ask for Python's frames does not miss them.
+            // A user who did not ask for Python's frames does not miss them.
             let is_asked = header.stack_mode.load(Relaxed) == stack_mode::PYTHON;
             (PythonSearch::Refused, is_asked.then(|| Answer::NoPython(whose, why)))
         }
@@ -474,7 +475,7 @@ mod tests {
         };
         ask(7);
         questions.send(SymbolsWanted::Now).unwrap();
-        // And those that are asked for meanwhile.
+        // Tables that are asked for meanwhile are compiled too.
         ask(8);
         for target in [7, 8] {
             let answer = answered.recv_timeout(Duration::from_secs(60));

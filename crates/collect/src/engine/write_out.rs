@@ -1,9 +1,9 @@
-//! Requests to have everything in the run's files that was recorded until a moment: a program asks so
-//! for the results of a part of itself that has just ended.
+//! Requests to write everything into the run's files that was recorded until a moment: a program
+//! asks for the results of a part of itself that has just ended.
 //!
-//! What is on its way then are CPU samples, which the sampler puts in order first, and the
-//! mappings and names of their stacks, which workers read. The reply waits for them, and says
-//! what did not come in time.
+//! At that moment CPU samples are still on their way, which the sampler puts in order first, and so
+//! are the mappings and names of their stacks, which workers read. The reply waits for them, and
+//! states what did not come in time.
 
 use super::inbox::Reply;
 use super::main_loop::{Engine, MS, WriteRequest};

@@ -14,13 +14,13 @@ pub struct StackOfCall {
     pub thread: ThreadIndex,
     /// The name of the function that was called.
     pub name: &'static str,
-    /// When it began.
+    /// Time when it began.
     pub from_ns: u64,
-    /// When it returned.
+    /// Time when it returned.
     pub to_ns: u64,
     /// The stack from which it was called; 0 for none.
     pub stack: StackId,
-    /// Its arguments, as [`Span::args`].
+    /// Its arguments, like [`Span::args`].
     pub args: NameId,
 }
 
@@ -40,8 +40,9 @@ impl CallStacks {
         waiting.push_back(call);
     }
 
-    /// Gives CUPTI's row of a call what a hook took of it. By the clocks' join the call may lie beside
-    /// itself, and beside another of the name: more than half of it must be the hook's.
+    /// Completes CUPTI's row of a call by what a hook recorded of it. By the error of the clocks'
+    /// join the call's two times may be apart, and overlap another call of the same name: more than
+    /// half of it must be the hook's.
     pub fn complete<'n>(&mut self, row: &mut Span, name: impl FnOnce() -> &'n str) {
         let Some(waiting) = self.of_thread.get_mut(&row.thread).filter(|all| !all.is_empty())
         else {

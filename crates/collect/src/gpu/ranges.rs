@@ -21,14 +21,14 @@ struct OpenNvtxRange {
     start_ns: u64,
 }
 
-/// What becomes of an event once its names are known.
+/// The kind of row that an event becomes once its names are known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RowKind {
     /// A range of one thread.
     Nested,
     /// A range that any thread may end.
     Free,
-    /// An instant.
+    /// A mark: an instant.
     Mark,
     /// The name of a thread.
     ThreadName,
@@ -42,7 +42,7 @@ struct FinishedRange {
     becomes: RowKind,
 }
 
-/// What could not be recorded, by reason.
+/// Ranges that could not be recorded, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unrecorded {
     /// Ranges that were open when their process ended: they last until then.
@@ -96,13 +96,13 @@ impl Stacks {
 #[derive(Default)]
 pub struct Ranges {
     stacks: Stacks,
-    /// By id: those that any thread may end.
+    /// Ranges that any thread may end, by id.
     free: HashMap<u64, OpenNvtxRange>,
-    /// By id, when: ends in another thread's ring that came before the beginning, and
-    /// those of what began while recording was off.
+    /// Times by id: ends in another thread's ring that came before the beginning, and ends of
+    /// ranges that began while recording was off.
     early: HashMap<u64, u64>,
     over: Vec<FinishedRange>,
-    /// Of these, how many came since they were last turned into rows.
+    /// Number of these that came since they were last turned into rows.
     fresh: usize,
     open: usize,
     endless: u64,
@@ -185,7 +185,7 @@ impl Ranges {
         self.over.push(over);
     }
 
-    /// How many may become rows that could not before.
+    /// Returns how many may become rows that could not before.
     pub fn fresh(&self) -> usize {
         self.fresh
     }
@@ -338,7 +338,7 @@ mod tests {
         let mut ranges = Ranges::default();
         push(&mut ranges, 0, 1);
         push(&mut ranges, 1, 2);
-        // Its pop is missing; another one at its depth, then the outer one's end.
+        // Its pop is missing; another range at its depth follows, then the outer one's end.
         push(&mut ranges, 1, 5);
         pop(&mut ranges, 1, 6);
         pop(&mut ranges, 0, 7);
@@ -370,7 +370,7 @@ mod tests {
     fn an_end_of_an_earlier_range_of_the_same_id_ends_no_later_one() {
         let mut ranges = Ranges::default();
         let range = Range { id: 7, ..Range::default() };
-        // Its beginning was not recorded.
+        // The beginning of this range was not recorded.
         ranges.take(ExtKind::RangeEnd, &range, 0, 5);
         ranges.take(ExtKind::RangeStart, &range, 0, 7);
         ranges.take(ExtKind::RangeEnd, &range, 0, 9);

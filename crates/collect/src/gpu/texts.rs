@@ -15,10 +15,10 @@ struct Text {
 /// Names that are found without their table: a job runs few kernels, many times.
 const RECENT: usize = 256;
 
-/// By their ids.
+/// The texts by their ids.
 pub struct Texts {
     known: HashMap<u32, Text>,
-    /// By the low bits of ids: an id, and its changed name.
+    /// The last changed names, by the low bits of ids: an id, and its changed name.
     recent: Box<[(u32, NameId); RECENT]>,
     /// The same of names as they are.
     recent_plain: Box<[(u32, NameId); RECENT]>,
@@ -112,7 +112,7 @@ pub fn without_version(name: &str) -> &str {
 mod tests {
     use super::{name_of_kernel, without_version};
 
-    /// As `__cxa_demangle` of GCC 12 has them.
+    /// The names as `__cxa_demangle` of GCC 12 writes them.
     #[test]
     fn names_of_kernels_are_those_of_the_cpp_library() {
         for (raw, wanted) in [

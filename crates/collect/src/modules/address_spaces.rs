@@ -1,8 +1,8 @@
-//! What code lies where in the processes that are sampled, from the kernel's
-//! records of mappings, forks and execs: also of processes that are long gone.
+//! The code that is mapped in each sampled process, from the kernel's records of mappings, forks
+//! and execs, even for processes that are long gone.
 //!
-//! Files are read when a sample first lies in them: most processes of a
-//! build map ten files and are sampled once.
+//! Files are read when a sample first lies in them: most processes of a build map ten files and are
+//! sampled once.
 
 use super::cache::{LoadedModule, ModuleCache};
 use super::rows::ModuleRows;
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tprof_wire::unwind::Row;
 
-/// Memoised rows; past this they are thrown away and met anew.
+/// Memoised rows; beyond this number they are dropped and computed again.
 const MAX_MEMO: usize = 1 << 17;
 /// The same of one process.
 const MAX_KNOWN: usize = 1 << 14;
@@ -25,7 +25,7 @@ struct CodeRegion {
     start: u64,
     end: u64,
     mapping: Arc<Mapping>,
-    /// Not read yet, or what was found.
+    /// The result of reading its file, if that was done.
     state: RegionState,
 }
 
@@ -56,15 +56,15 @@ struct AddressSpace {
 /// A module that a sample lay in, for the writer of the trace.
 #[derive(Clone, Debug)]
 pub struct ModuleLoad {
-    /// Its process.
+    /// Pid of its process.
     pub pid: u32,
-    /// When it was mapped.
+    /// Time when it was mapped.
     pub time_ns: u64,
-    /// What.
+    /// The mapped module.
     pub module: LoadedModule,
 }
 
-/// All processes.
+/// Address spaces of all processes.
 #[derive(Default)]
 pub struct AddressSpaces {
     by_pid: FxHashMap<u32, AddressSpace>,
@@ -198,7 +198,7 @@ impl AddressSpaces {
         regions.iter().map(|region| Arc::clone(&region.mapping)).collect()
     }
 
-    /// How many mappings of code a process has.
+    /// Returns the number of mappings of code that a process has.
     pub fn count(&self, pid: u32) -> usize {
         self.by_pid.get(&pid).map_or(0, |space| space.regions.len())
     }
@@ -225,7 +225,7 @@ impl AddressSpaces {
         let found = elf.is_some();
         self.rows.push(elf.map(ModuleRows::new));
         let rows = self.rows.len() - 1;
-        // What one process took along may be reached through the next.
+        // A file that one process took along may be reached through the next.
         if found {
             self.by_file.insert(identity, rows);
         }

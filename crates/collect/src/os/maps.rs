@@ -15,7 +15,7 @@ use super::sys;
 /// One mapping of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// First address.
+    /// First address of the mapping.
     pub start: u64,
     /// One past the last address.
     pub end: u64,
@@ -41,7 +41,7 @@ pub fn read_maps(pid: u32) -> io::Result<Vec<Mapping>> {
 /// Reads the mappings of its own from which a process may run code.
 pub fn read_code_maps(pid: u32) -> io::Result<Vec<Mapping>> {
     match query_code_maps(pid) {
-        // It has none any more: as an empty file.
+        // The process has no mappings any more: treat it as an empty file.
         Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(Vec::new()),
         // An older kernel, or a filter that refuses what it does not know.
         Err(_) => Ok(code_of(&read(pid)?)),

@@ -1,7 +1,7 @@
 //! System calls that the standard library lacks, each behind a safe function.
 //!
-//! Most are nix's. It has no futex, no pidfd and what a pidfd has of an end, no `tgkill`
-//! and no `setpriority`; those are libc's.
+//! Most come from nix. It lacks futexes, pidfds and what a pidfd tells of an end, `tgkill` and
+//! `setpriority`; those come from libc.
 #![allow(unsafe_code)] // system calls that nix lacks
 
 pub use super::socket::{
@@ -79,14 +79,14 @@ pub fn exit_status(pidfd: &OwnedFd) -> Option<i32> {
     (result == 0 && info.mask & EXIT != 0).then_some(info.exit_code)
 }
 
-/// One executable mapping, as the kernel answers for it: `struct procmap_query` of `linux/fs.h`.
+/// One executable mapping, as the kernel returns it: `struct procmap_query` of `linux/fs.h`.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct CodeMapping {
     size: u64,
     flags: u64,
     from: u64,
-    /// First address.
+    /// First address of the mapping.
     pub start: u64,
     /// One past the last address.
     pub end: u64,
@@ -98,7 +98,7 @@ pub struct CodeMapping {
     pub inode: u64,
     /// Device of the file.
     pub major: u32,
-    /// See `major`.
+    /// Minor number of the device.
     pub minor: u32,
     /// Bytes of its name, with the NUL at its end; 0 if it has none.
     pub name_len: u32,
@@ -233,7 +233,7 @@ pub fn ticks() -> u64 {
     monotonic_ns()
 }
 
-/// Host name.
+/// Returns the name of the host.
 pub fn host_name() -> String {
     gethostname().unwrap_or_default().to_string_lossy().into_owned()
 }
@@ -263,7 +263,7 @@ pub fn touch(path: &Path) -> io::Result<()> {
 
 /// Renames a file without replacing anything.
 pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    // By number: musl has no function for it before 1.2.6, glibc before 2.28.
+    // Called by number: musl has no function for it before 1.2.6, glibc none before 2.28.
     let number = from.with_nix_path(|from| {
         to.with_nix_path(|to| {
             let (here, keep) = (libc::AT_FDCWD, libc::RENAME_NOREPLACE);
@@ -280,7 +280,8 @@ pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// As [`rename_new`] where the file system cannot do that in one step: a link never replaces.
+/// Does the same as [`rename_new`] where the file system cannot do it in one step: a link never
+/// replaces.
 fn link_new(from: &Path, to: &Path) -> io::Result<()> {
     match fs::hard_link(from, to) {
         Ok(()) => fs::remove_file(from),
@@ -304,7 +305,8 @@ impl Poller {
         Ok(Poller(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
     }
 
-    /// Watches `fd` for input, always or only `once`. It leaves the set when it is closed.
+    /// Watches `fd` for input, always or only `once`. The descriptor leaves the set when it is
+    /// closed.
     pub fn add(&self, fd: &OwnedFd, token: u64, once: bool) -> io::Result<()> {
         let mut flags = EpollFlags::EPOLLIN;
         flags.set(EpollFlags::EPOLLONESHOT, once);
@@ -328,7 +330,8 @@ pub fn eventfd() -> io::Result<EventFd> {
 /// Waits until one of these can be read; whether each has hung up.
 pub fn poll_readable(fds: &[BorrowedFd], time: Duration) -> Vec<bool> {
     let mut polled: Vec<_> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
-    // To the nanosecond: whole milliseconds would make a shorter wait none at all.
+    // The time is exact to the nanosecond: rounding to milliseconds would turn a shorter wait into
+    // none.
     let _ = ppoll(&mut polled, Some(time.into()), None);
     let gone = PollFlags::POLLHUP | PollFlags::POLLERR;
     polled.iter().map(|fd| fd.revents().is_some_and(|got| got.intersects(gone))).collect()

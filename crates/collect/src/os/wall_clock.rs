@@ -28,16 +28,16 @@ pub fn faketime_programs(count: u64) -> Option<String> {
 /// The time of day at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct WallClock {
-    /// By the kernel, since 1970.
+    /// The kernel's time since 1970.
     pub unix_ns: u64,
-    /// By the C library.
+    /// The C library's time since 1970.
     seen_ns: u64,
-    /// Since the machine's boot, its sleep included.
+    /// Time since the machine's boot, including its sleep.
     boot_ns: u64,
 }
 
 impl WallClock {
-    /// As it is now.
+    /// Reads the clocks now.
     pub fn now() -> WallClock {
         let seen = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let seen_ns = seen.as_nanos() as u64;
@@ -92,7 +92,7 @@ mod tests {
     fn a_clock_that_only_goes_on_is_no_matter() {
         let begin = WallClock::now();
         assert_eq!((begin.faketime_note(), begin.set_until(&WallClock::now())), (None, None));
-        // As after a night in which the machine slept.
+        // The clocks look like this after a night in which the machine slept.
         let at = |unix_s: u64, boot_s: u64| WallClock {
             unix_ns: unix_s * S,
             seen_ns: unix_s * S,

@@ -1,5 +1,5 @@
-//! What the engine does when it was kept from its work for long: stopped by a signal, on a
-//! suspended machine, in a frozen cgroup, or held up by a disk.
+//! Detects that the collector was kept from its work for long: stopped by a signal, on a suspended
+//! machine, in a frozen cgroup, or held up by a disk.
 
 /// Longer than a pass and its sleep take on any machine that gets on.
 const STANDSTILL_NS: u64 = 1_000_000_000;

@@ -17,33 +17,33 @@ const WORTH_A_BLOCK: usize = 512;
 const SAMPLES_WAIT_NS: u64 = 3_000_000_000;
 /// A quantity that stays as it is has a row this often.
 const STEADY_NS: u64 = 1_000_000_000;
-/// How long a file that could not be made is not tried again.
+/// Time before a file that could not be created is tried again.
 const RETRY_NS: u64 = 1_000_000_000;
 
-/// What a file owner.
+/// The processes whose rows a file holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileOwner {
     /// Processes that named no rank: rank 0 until a rank shows up, then a launcher.
     Unranked,
-    /// A rank.
+    /// Processes of one rank.
     Rank(Rank),
-    /// Launchers.
+    /// Processes that only launched ranks.
     Launcher,
 }
 
-/// One open rank file.
+/// One open trace file.
 pub struct OpenFile {
-    /// Its writer.
+    /// Writer of the file.
     pub writer: TraceWriter,
-    /// What it owner.
+    /// The processes whose rows it holds.
     pub owner: FileOwner,
     /// Processes in it so far.
     pub processes: u32,
     /// Threads in it so far.
     pub threads: u32,
-    /// Path now.
+    /// Present path of the file.
     pub path: PathBuf,
-    /// By which it is found again where it was moved.
+    /// Inode by which the file is found again where it was moved.
     inode: u64,
     /// Live process images that write here.
     pub live: u32,
@@ -51,13 +51,13 @@ pub struct OpenFile {
     pub failed: Option<String>,
     /// Samples that wait for a block to be worth its head.
     pub samples: Vec<Sample>,
-    /// As `samples`.
+    /// Samples of events that wait, like `samples`.
     pub event_samples: Vec<EventSample>,
-    /// When its rows were last written.
+    /// Time when its rows were last written.
     pub flushed_ns: u64,
-    /// When its samples were last written.
+    /// Time when its samples were last written.
     samples_ns: u64,
-    /// What was last read of each quantity.
+    /// The last reading of each quantity.
     read: HashMap<(Option<ProcessIndex>, Option<u32>, NameId), LastReading>,
     /// Why proportional set sizes are missing, as the file has it.
     pub sizes_missing: Option<String>,
@@ -70,7 +70,7 @@ pub struct OpenFile {
 /// The newest reading of a quantity.
 struct LastReading {
     row: Counter,
-    /// When a row was last written.
+    /// Time when a row was last written.
     written_ns: u64,
 }
 
@@ -105,8 +105,8 @@ impl OpenFile {
         }
     }
 
-    /// Writes the samples that wait. Those of a kind lie together: what they have
-    /// in common then costs next to nothing. A few wait for more.
+    /// Writes the samples that wait. Samples of one kind are written together: what they have in
+    /// common then costs next to nothing. A few wait for more.
     pub fn write_samples(&mut self) -> Result<(), TraceError> {
         let waited_ns = sys::monotonic_ns().saturating_sub(self.samples_ns);
         match self.samples_waiting() < WORTH_A_BLOCK && waited_ns < SAMPLES_WAIT_NS {
@@ -115,7 +115,7 @@ impl OpenFile {
         }
     }
 
-    /// As [`Self::write_samples`], however few they are.
+    /// Does the same as [`Self::write_samples`], however few they are.
     pub fn write_all_samples(&mut self) -> Result<(), TraceError> {
         if self.samples_waiting() == 0 {
             return Ok(());
@@ -153,8 +153,8 @@ impl OpenFile {
         }
     }
 
-    /// Writes a reading. One that equals the last row waits until that is
-    /// a second old, or another follows: curves are as they would be with all.
+    /// Writes a reading. One that equals the last row waits until that is a second old, or another
+    /// follows: curves look the same as with all readings.
     pub fn counter(&mut self, row: Counter) {
         let written_ns = row.time_ns;
         match self.read.get_mut(&(row.process, row.device, row.name)) {
@@ -196,18 +196,18 @@ impl OpenFile {
 pub struct Files {
     directory: PathBuf,
     header: TraceHeader,
-    /// What each file has of the whole run: key, and value as JSON.
+    /// Facts of the whole run that each file gets: key, and value as JSON.
     facts: Vec<(&'static str, String)>,
     /// Open files; never removed, so that indexes stay valid.
     pub open: Vec<OpenFile>,
     /// Whether any process named a rank.
     pub ranked: bool,
-    /// When a file for processes without a rank could not be made, ns, and why.
+    /// Time (ns) when a file for processes without a rank could not be created, and why.
     refused: Option<(u64, String)>,
 }
 
 impl Files {
-    /// None open yet.
+    /// Starts without open files.
     pub fn new(directory: &Path, header: TraceHeader, facts: Vec<(&'static str, String)>) -> Files {
         Files {
             directory: directory.to_owned(),
@@ -284,8 +284,8 @@ impl Files {
         }
     }
 
-    /// The file of processes without a rank, opened when first needed. Each of thousands of
-    /// samples may need it: one that cannot be made is tried again a second later.
+    /// Returns the file of processes without a rank, which is opened when first needed. Since
+    /// thousands of samples may need it, a failure to create it is only retried a second later.
     pub fn unranked(&mut self) -> Result<usize, CollectError> {
         let wanted = if self.ranked { FileOwner::Launcher } else { FileOwner::Unranked };
         if let Some(at) = self.open.iter().position(|f| f.owner == wanted) {

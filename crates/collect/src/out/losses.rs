@@ -1,4 +1,4 @@
-//! What a run lost, and what of it could not be recorded.
+//! The losses of a run, and the data that could not be recorded.
 
 use super::collector_stall::CollectorStall;
 use std::collections::{BTreeMap, HashSet};
@@ -12,7 +12,7 @@ pub(super) const MAX_BLIND: usize = 10_000;
 #[derive(Default)]
 pub struct Losses {
     by_kind: BTreeMap<(String, String), u64>,
-    /// What could not be recorded, and of which process.
+    /// Data that could not be recorded, by process.
     pub(super) blind: Vec<BlindSpot>,
     /// Whether the collector gets on, and what was lost for that it does not.
     pub standstill: CollectorStall,
@@ -33,7 +33,7 @@ impl Losses {
         }
     }
 
-    /// As [`Losses::add_blind`], once however many processes it concerns.
+    /// Does the same as [`Losses::add_blind`], but only once however many processes it concerns.
     pub fn add_blind_once(&mut self, blind: BlindSpot) {
         if !self.blind.iter().any(|known| known.what == blind.what && known.why == blind.why) {
             self.add_blind(blind);
@@ -45,7 +45,7 @@ impl Losses {
         *self.by_kind.entry((what.to_owned(), why.to_owned())).or_insert(0) += count;
     }
 
-    /// What could not be recorded so far, and of which process.
+    /// Returns what could not be recorded so far, by process.
     #[cfg(test)]
     pub fn blind(&self) -> &[BlindSpot] {
         &self.blind

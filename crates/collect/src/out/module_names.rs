@@ -1,9 +1,9 @@
-//! `--modules`: whether the start-up hook of Python ran in an image that ran PyTorch, and why
-//! it did not.
+//! `--modules`: whether the start-up hook of Python ran in an image that ran PyTorch, and if not,
+//! why.
 //!
-//! The hook is a `sitecustomize.py` in a directory of PYTHONPATH. Once PyTorch is imported it
-//! adds a line to a file of the session: pid, CLOCK_MONOTONIC nanoseconds, `named` or `missing`
-//! with the reason. A forked child has its parent's hook, and no line of its own.
+//! The hook is a `sitecustomize.py` in a directory of PYTHONPATH. Once PyTorch is imported it adds
+//! a line to a file of the session: pid, CLOCK_MONOTONIC nanoseconds, `named` or `missing` with the
+//! reason. A forked child has its parent's hook, and no line of its own.
 
 use crate::out::losses::Losses;
 use std::collections::HashMap;
@@ -14,13 +14,13 @@ use tprof_trace::run::BlindSpot;
 
 /// The hook's file, in a directory of PYTHONPATH.
 pub const HOOK_FILE: &str = "sitecustomize.py";
-/// How the hook's file begins.
+/// The beginning of the hook's file.
 pub const HOOK_TITLE: &str = "\"\"\"Start-up hook of `--modules`";
 /// The variable with that directory.
 pub const PYTHON_PATH: &str = "PYTHONPATH";
 /// File of the session to which hooks add lines.
 const NOTES: &str = "modules";
-/// What is not recorded without the hook.
+/// The data that is not recorded without the hook.
 const WHAT: &str = "names of modules (--modules)";
 
 /// Whether a directory of PYTHONPATH is the hook's.
@@ -77,17 +77,17 @@ fn switch_of(command: &[String]) -> Option<char> {
 /// An image of a run with `--modules`.
 #[derive(Clone, Debug)]
 pub struct HookedImage {
-    /// Its pid in its own namespace.
+    /// Pid in its own pid namespace.
     pub own_pid: u32,
-    /// `pid NAME`.
+    /// Pid and name, as `pid NAME`.
     pub process: String,
-    /// When it attached, ns.
+    /// Time when it attached, ns.
     pub start_ns: u64,
     /// The image that it was forked from.
     pub forked_from: Option<u64>,
     /// [`why_not`], of its beginning.
     pub why_not: &'static str,
-    /// It ran operators of PyTorch.
+    /// Whether it ran operators of PyTorch.
     pub ran_torch: bool,
 }
 
@@ -103,7 +103,7 @@ impl HookedImages {
         self.images.insert(number, image);
     }
 
-    /// It ran operators of PyTorch.
+    /// Records that it ran operators of PyTorch.
     pub fn ran_torch(&mut self, number: u64) {
         if let Some(image) = self.images.get_mut(&number) {
             image.ran_torch = true;
@@ -136,7 +136,7 @@ impl HookedImages {
     /// Why modules of an image have no names, if that is so.
     fn why_unnamed<'a>(&self, image: &HookedImage, notes: &[HookNote<'a>]) -> Option<&'a str> {
         let mut own = image;
-        // Each was begun after the one that it was forked from: no circle.
+        // Each image began after the one that it was forked from, so there is no circle.
         loop {
             let is_own =
                 |note: &&HookNote<'_>| note.pid == own.own_pid && note.time_ns >= own.start_ns;

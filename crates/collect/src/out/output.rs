@@ -1,4 +1,4 @@
-//! Where everything that is recorded goes.
+//! The destination of everything that is recorded.
 
 use super::files::Files;
 use super::processes::Processes;
@@ -8,9 +8,9 @@ use crate::shared::clock::Clock;
 pub struct Output {
     /// Converts the targets' clock.
     pub clock: Clock,
-    /// Rank files.
+    /// The open trace files.
     pub files: Files,
-    /// What is known of every process, and what was lost.
+    /// Records of every process, and of losses.
     pub processes: Processes,
 }
 

@@ -1,5 +1,5 @@
-//! What became of every process: who began whom, how each ended, who could not
-//! be recorded, and what was lost.
+//! What became of every process: which one started it, how it ended, whether it could be recorded,
+//! and what was lost.
 
 mod expected;
 mod unattached;
@@ -30,17 +30,17 @@ struct Expected {
 pub struct Unanswered {
     /// Pid in the collector's namespace.
     pub pid: u32,
-    /// Parent's pid.
+    /// Pid of its parent.
     pub parent: u32,
-    /// Its CUPTI agent sent it.
+    /// Whether its CUPTI agent sent the message.
     pub agent: bool,
     /// Command line, if it was still there.
     pub command: Vec<String>,
-    /// When this was noticed, ns.
+    /// Time when this was noticed, ns.
     pub time_ns: u64,
 }
 
-/// Where an image belongs; its children may ask after it is gone.
+/// The file and rank of an image; its children may ask after it is gone.
 #[derive(Clone, Copy, Debug)]
 pub struct Assignment {
     /// Index of its file.
@@ -64,8 +64,9 @@ pub struct Processes {
     newest: HashMap<u32, u64>,
     /// Wait statuses, by pid, in order of time.
     reaped: HashMap<u32, Vec<(u64, i32)>>,
-    /// Those of them of which it is not settled whether they attached: rings are read between
-    /// two checks of who did, and a process may have done so and be reaped in the meantime.
+    /// Reaped processes of which it is not known yet whether they attached: rings are read between
+    /// two checks of which processes did, and a process may have attached and been reaped in the
+    /// meantime.
     unsettled: Vec<(u32, i32, u64)>,
     /// Statuses that processes announced themselves.
     announced: HashMap<u64, i32>,
@@ -84,7 +85,7 @@ pub struct Processes {
     pub root: Option<u32>,
     /// Whether its program does not keep it from attaching, once that was asked.
     root_may_attach: OnceCell<bool>,
-    /// It has ended.
+    /// Whether the root has ended.
     pub root_ended: bool,
     /// End of the last process that ended.
     pub last_end_ns: Option<u64>,
@@ -100,14 +101,14 @@ pub struct Processes {
     pub hooked: HookedImages,
     /// Which of them run operators, and step.
     pub stepping: Arc<Stepping>,
-    /// What was lost, and could not be recorded.
+    /// Losses, and what could not be recorded.
     pub losses: Losses,
 }
 
 impl Processes {
     /// An image attached.
     pub fn began(&mut self, image: u64, info: ProcessInfo, place: Assignment) {
-        // Its pid was another's before.
+        // Its pid belonged to another process before.
         let before = |(pid, _, at): &mut (u32, i32, u64)| *pid == info.pid && *at <= info.start_ns;
         let gone: Vec<_> = self.unsettled.extract_if(.., before).collect();
         for (pid, status, time_ns) in gone {
@@ -131,7 +132,7 @@ impl Processes {
         }
     }
 
-    /// Where an image belongs.
+    /// Returns the file and rank of an image.
     pub fn assignment_of(&self, image: u64) -> Option<Assignment> {
         self.assignments.get(&image).copied()
     }
@@ -254,7 +255,7 @@ impl Processes {
         self.announced.insert(image, status);
     }
 
-    /// How a process that began at `start_ns` ended, if anyone saw it.
+    /// Returns how a process that began at `start_ns` ended, if anyone saw it.
     pub fn status_of(&self, pid: u32, start_ns: u64) -> Option<i32> {
         self.reaped.get(&pid)?.iter().find(|(at, _)| *at >= start_ns).map(|(_, status)| *status)
     }

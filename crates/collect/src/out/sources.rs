@@ -1,7 +1,7 @@
 //! Size and time of the source files that stacks name, for reports that show their lines.
 //!
-//! One `stat` for each file and rank. A file that was changed after the code that ran was
-//! made has other lines than that code, and is marked as newer.
+//! This takes one `stat` for each file and rank. A file that was changed after the code that ran
+//! was made has other lines than that code, and is marked as newer.
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata};
@@ -80,7 +80,7 @@ fn changed_unix_ns(about: &Metadata) -> i64 {
     about.mtime().saturating_mul(1_000_000_000).saturating_add(about.mtime_nsec())
 }
 
-/// When a process began, to a clock tick.
+/// Returns when a process began, to a clock tick.
 fn started_unix_ns(pid: u32) -> Option<i64> {
     let age_ns = sys::monotonic_ns().saturating_sub(proc::started_ns(pid)?);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;

@@ -21,7 +21,7 @@ pub struct FoundPython {
     pub known: KnownLayout,
     /// Address of `_PyRuntime`.
     pub runtime: u64,
-    /// Its process, as a run names it.
+    /// Its process, in the form that a run uses.
     pub process: String,
     elf: Elf,
     symbols: Option<SymbolTable>,
@@ -48,7 +48,7 @@ impl FoundPython {
         })
     }
 
-    /// What a target must know to read its own frames; why it cannot be had.
+    /// Returns what a target must know to read its own frames, or why that cannot be had.
     pub fn interpreter(&self) -> Result<Interpreter, String> {
         let missing =
             |name: &str| format!("it is stripped and does not export the thread state (`{name}`)");
@@ -127,8 +127,8 @@ pub fn find(
     last
 }
 
-/// Where a variable lies. A statically linked interpreter exports nothing, but
-/// names it all the same unless it was stripped.
+/// Returns the address of a variable. A statically linked interpreter exports nothing, but has its
+/// symbols unless it was stripped.
 fn place_of(elf: &Elf, name: &str) -> Option<u64> {
     elf.export(name).map(|(address, _)| address).or_else(|| variable(elf, name))
 }

@@ -17,7 +17,7 @@ struct MemoryBlock {
     used: bool,
 }
 
-/// Where the blocks of a reading lay that were used. Most lie there at the next one of the same
+/// Addresses of the blocks that a reading used. Most are used again at the next reading of the same
 /// thread, so that one system call reads them all: a call costs several times what its bytes do.
 #[derive(Clone, Debug, Default)]
 pub struct Places(Vec<(u64, usize)>);
@@ -30,12 +30,12 @@ pub struct ProcessMemory {
 }
 
 impl ProcessMemory {
-    /// Nothing read yet.
+    /// Starts with nothing read.
     pub fn new(pid: u32) -> ProcessMemory {
         ProcessMemory { pid, blocks: RefCell::new(Vec::new()) }
     }
 
-    /// What lies at these places is read.
+    /// Reads these places first.
     pub fn with(pid: u32, places: &Places) -> ProcessMemory {
         let memory = ProcessMemory::new(pid);
         memory.read_ahead(places.0.iter().take(MAX_AHEAD).copied());
@@ -57,7 +57,7 @@ impl ProcessMemory {
         self.blocks.borrow_mut().extend(ahead);
     }
 
-    /// Where the blocks lie that were used, for the next reading.
+    /// Returns the blocks that were used, for the next reading.
     pub fn places(&self) -> Places {
         let blocks = self.blocks.borrow();
         let used = blocks.iter().filter(|block| block.used && !block.bytes.is_empty());
@@ -104,7 +104,7 @@ impl ProcessMemory {
 
     /// Reads what lies around an address.
     fn block_with(&self, address: u64, len: usize) -> MemoryBlock {
-        // More of what lies below than above: callers' frames lie below.
+        // Read more below the address than above: callers' frames are below.
         let below = (BLOCK * 3 / 4) as u64 & !7;
         let page = address & !4095;
         let mut start = address.saturating_sub(below).max(page.saturating_sub(4096)).max(4096);

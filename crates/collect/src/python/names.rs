@@ -1,8 +1,8 @@
 //! Names that Python gives its threads and processes: `threading.Thread(name=...)`,
-//! `multiprocessing.Process(name=...)`, and which worker of PyTorch's `DataLoader` it is.
+//! `multiprocessing.Process(name=...)`, and the number of a worker of PyTorch's `DataLoader`.
 //!
-//! Such a thread begins in a function of the standard library (or of PyTorch) with the object
-//! that has the name among its variables. So a name costs no search: the frame is read anyway.
+//! Such a thread begins in a function of the standard library (or of PyTorch) whose variables
+//! include the object with the name. So a name costs no search: the frame is read anyway.
 
 use super::layout::Objects;
 use super::memory::ProcessMemory;
@@ -14,7 +14,7 @@ use tprof_wire::python::Layout;
 
 /// A name is read again that often: it may be given another.
 const CHECK: Duration = Duration::from_secs(1);
-/// One that could not be read, while the thread ran, is tried again after this, then after
+/// A name that could not be read, while the thread ran, is tried again after this time, then after
 /// twice as long each time, up to [`CHECK`]: a worker may live for less than that.
 const RETRY: Duration = Duration::from_millis(5);
 /// Longest name that is kept, bytes.
@@ -31,7 +31,7 @@ pub struct NamingFrame {
 struct KnownName {
     from: NamingFrame,
     read: Instant,
-    /// How long this is believed.
+    /// Time for which this name is believed.
     holds: Duration,
     name: Option<String>,
 }
@@ -43,7 +43,7 @@ pub struct ThreadNames {
 }
 
 impl ThreadNames {
-    /// A thread runs in such a frame. Its name, where that is new.
+    /// Reads the name of a thread that runs in such a frame. Returns it if it is new.
     pub fn met(
         &mut self,
         tid: u32,
@@ -63,7 +63,7 @@ impl ThreadNames {
             Some(known) => (known.holds * 2).min(CHECK),
             None => RETRY,
         };
-        // What cannot be read now keeps its name.
+        // A thread whose name cannot be read now keeps the one it had.
         let name = name.or_else(|| before.and_then(|known| known.name.clone()));
         let is_new =
             name.is_some() && before.and_then(|known| known.name.as_ref()) != name.as_ref();

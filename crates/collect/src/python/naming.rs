@@ -1,16 +1,16 @@
 //! Functions with the name of the thread that runs them among their variables.
 
-/// What a function knows of the name of the thread that runs it.
+/// The way in which a function knows the name of the thread that runs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamingFunction {
-    /// Its first variable is a `Thread`, or a `Process`.
+    /// The function's first variable is a `Thread`, or a `Process`.
     Owner,
-    /// Its variable `worker_id` is the number of a worker of PyTorch's `DataLoader`.
+    /// The function's variable `worker_id` is the number of a worker of PyTorch's `DataLoader`.
     Loader,
 }
 
 impl NamingFunction {
-    /// By a function's name and file.
+    /// Recognises a function by its name and file.
     pub fn of(function: &str, file: &str) -> Option<NamingFunction> {
         let begins = function.strip_suffix("_bootstrap");
         match begins {

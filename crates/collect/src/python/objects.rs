@@ -8,9 +8,10 @@ use super::layout::{Attributes, Objects};
 use super::memory::ProcessMemory;
 use tprof_wire::python::{Layout, Memory as _};
 
-/// In an object: its type.
+/// In an object: offset of its type.
 const TYPE: u64 = 8;
-/// In a type: size of its objects, flags, where they have their dictionary.
+/// In a type: offsets of the size of its objects, of its flags, and of where objects have their
+/// dictionary.
 const BASIC_SIZE: u64 = 32;
 const FLAGS: u64 = 168;
 const DICTIONARY: u64 = 288;
@@ -18,7 +19,7 @@ const DICTIONARY: u64 = 288;
 /// them (from 3.13).
 const MANAGED: u64 = 1 << 4;
 const INLINE: u64 = 1 << 2;
-/// In a dictionary: its keys, and values where it shares keys.
+/// In a dictionary: offsets of its keys, and of its values where it shares keys.
 const KEYS: u64 = 32;
 const VALUES: u64 = 40;
 /// Keys and variables that are looked at.
@@ -79,7 +80,7 @@ impl ObjectReader<'_> {
         }
     }
 
-    /// A string.
+    /// Reads a string.
     pub fn string(&self, at: u64) -> Option<String> {
         text(self.memory, self.layout, at)
     }
@@ -130,7 +131,7 @@ impl ObjectReader<'_> {
         self.find(self.word(dictionary.wrapping_add(KEYS))?, values, name)
     }
 
-    /// A key of that name among keys, and its value: of these values, or beside the key.
+    /// Finds a key of that name among keys, and its value: in `values`, or beside the key.
     fn find(&self, keys: u64, values: Option<u64>, name: &str) -> Option<(u64, u64)> {
         let (entries, size, count) = match self.objects.attributes {
             Attributes::Dictionary => {

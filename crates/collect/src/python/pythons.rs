@@ -14,16 +14,16 @@ use std::sync::Arc;
 /// One Python frame.
 #[derive(Clone, Debug)]
 pub struct PyFrame {
-    /// What it is.
+    /// The function, file and line.
     pub named: Arc<PyFunction>,
-    /// It is the outermost that its call of the interpreter's loop runs.
+    /// Whether it is the outermost frame of its call of the interpreter's loop.
     pub entry: bool,
 }
 
 /// A thread's Python frames.
 #[derive(Clone, Debug, Default)]
 pub struct PyStack {
-    /// Innermost first.
+    /// Frames, the innermost first.
     pub frames: Vec<PyFrame>,
     /// The reading ended early.
     pub cut: bool,
@@ -37,7 +37,7 @@ enum PyProcess {
     None(usize),
     /// An interpreter that cannot be read, and why.
     Refused,
-    /// One that can.
+    /// A process whose frames can be read.
     Python(Box<Interpreter>),
 }
 
@@ -46,18 +46,19 @@ struct Interpreter {
     found: FoundPython,
     /// Address of each thread's state, by tid, while there is one interpreter.
     threads: HashMap<u32, u64>,
-    /// What was read of each thread, by tid.
+    /// Places that were read for each thread, by tid.
     places: HashMap<u32, Places>,
     codes: code::CodeCache,
     named: FxHashMap<(u64, u32), Arc<PyFunction>>,
-    /// Where locks lie that were read: several interpreters may each have their own. Latest last.
+    /// Addresses of the locks that were read, the latest last: several interpreters may each have
+    /// their own.
     locks: Vec<Range<u64>>,
     names: ThreadNames,
-    /// How many stacks were there of which no frame could be read; none once one was read.
+    /// Number of stacks of which no frame could be read; `None` once one could be.
     unread: Option<u32>,
 }
 
-/// So many stacks without a frame, and none with one, are no accident.
+/// Number of stacks without a frame that is no accident, if there was none with one.
 const MAX_UNREAD: u32 = 16;
 
 /// Locks of interpreters that are known at a time.
@@ -65,15 +66,15 @@ const MAX_LOCKS: usize = 64;
 
 /// A thread that Python gave a name.
 pub struct PyThreadName {
-    /// Process.
+    /// Pid of the process.
     pub pid: u32,
-    /// Thread.
+    /// Tid of the thread.
     pub tid: u32,
-    /// Its name.
+    /// The thread's name.
     pub name: String,
 }
 
-/// All processes.
+/// All processes that are examined.
 #[derive(Default)]
 pub struct PythonProcesses {
     by_pid: HashMap<u32, PyProcess>,
@@ -100,7 +101,7 @@ impl PythonProcesses {
         Some(stack)
     }
 
-    /// Whether a lock of a process's interpreters lies at an address, of those that were read.
+    /// Whether an address is in a lock of a process's interpreters, as far as those were read.
     pub fn is_lock(&self, pid: u32, address: u64) -> bool {
         match self.by_pid.get(&pid) {
             Some(PyProcess::Python(interpreter)) => {
@@ -128,8 +129,8 @@ impl PythonProcesses {
         }
     }
 
-    /// A thread is gone. Its name is reported once more: what Python calls a thread goes
-    /// before what the kernel does.
+    /// Forgets a thread that is gone. Its name is reported once more, since Python's name for a
+    /// thread takes precedence over the kernel's.
     pub fn thread_ended(&mut self, pid: u32, tid: u32) {
         let Some(PyProcess::Python(interpreter)) = self.by_pid.get_mut(&pid) else { return };
         let name = interpreter.names.forget(tid);
@@ -193,7 +194,8 @@ impl Interpreter {
         };
         let states = self.states(&memory, tid);
         let layout = &self.found.known.layout;
-        // Where one interpreter runs code in another, the frames of that one lie within its own.
+        // Where one interpreter runs code in another, the frames of the inner one lie within its
+        // own.
         let (mut raw, mut cut, mut inner) = (Vec::new(), false, None);
         for state in &states {
             let (frames, is_cut) = stack::read(&memory, layout, *state)?;
@@ -206,7 +208,8 @@ impl Interpreter {
         let state = inner.or(states.last().copied())?;
         let lock = stack::look_at_lock(&memory, &self.found.known, self.found.runtime, state);
         let mut gil = lock.as_ref().and_then(|lock| lock.held);
-        // Who holds the lock of an interpreter that has one of its own keeps no thread of another.
+        // A thread that holds the lock of an interpreter that has its own keeps no other
+        // interpreter's state.
         if states.len() > 1
             && let Some(lock) = &lock
             && let Some(main) = stack::lock_of_main(&memory, &self.found.known, self.found.runtime)
@@ -231,7 +234,7 @@ impl Interpreter {
                 break;
             };
             if code.is_own {
-                // It may have begun the call of the loop all the same.
+                // The frame may have begun the call of the loop all the same.
                 if let Some(last) = stack.frames.last_mut() {
                     last.entry |= frame.entry == 1;
                 }

@@ -18,9 +18,9 @@ const MAX_FRAMES: usize = 1 << 20;
 /// A frame's name, as it was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentFrame {
-    /// What stands for it in stacks.
+    /// The key that stands for it in stacks.
     pub key: u64,
-    /// What it is.
+    /// The function, file and line.
     pub named: PyFunction,
 }
 

@@ -17,13 +17,14 @@ pub(crate) const MAX_MESSAGE: usize = 64 << 10;
 /// Sends a request to the live run in the directory `run`: to each of its collectors on this host.
 pub fn request(run: &Path, request: &Request) -> Result<Reply, CollectError> {
     let replies = replies(run, request)?;
-    // What asking again does not change comes first.
+    // A refusal that asking again does not change comes first.
     let refused = replies.iter().find(|reply| !reply.ok && !reply.late);
     let chosen = refused.or(replies.iter().find(|reply| !reply.ok)).or(replies.last());
     chosen.cloned().ok_or_else(|| CollectError::NotLive("no collector replied".to_owned()))
 }
 
-/// How often steps are asked for, each time four times as far ahead: 32,768 steps at last.
+/// Number of times that steps are asked for, each time four times as far ahead: 32,768 steps at
+/// last.
 const ATTEMPTS: u32 = 8;
 
 /// Records so many steps: the same ones of all processes of the run on this host.
@@ -42,7 +43,7 @@ pub fn start_steps(run: &Path, count: u32) -> Result<Reply, CollectError> {
     }
 }
 
-/// What the collectors of a run reply, at least one.
+/// Returns the replies of a run's collectors, at least one.
 fn replies(run: &Path, request: &Request) -> Result<Vec<Reply>, CollectError> {
     let not_live = |why: String| CollectError::NotLive(why);
     let mut sessions = Vec::new();
@@ -75,7 +76,8 @@ fn replies(run: &Path, request: &Request) -> Result<Vec<Reply>, CollectError> {
                     ErrorKind::WouldBlock => {
                         "no answer in five seconds, as if it were stopped".into()
                     }
-                    // It closes before it reads what it would misread.
+                    // A collector of another version closes the connection before it misreads
+                    // anything.
                     ErrorKind::ConnectionReset => of_another(&info.tprof),
                     _ => e.to_string(),
                 };

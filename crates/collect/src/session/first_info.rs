@@ -17,7 +17,7 @@ fn cpu_model() -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// Who collects, and of which job: what other collectors compare.
+/// Identifies the collector and its job: what other collectors compare.
 pub fn identity(redact: bool) -> RunInfo {
     let own = std::process::id();
     RunInfo {
@@ -36,7 +36,7 @@ pub fn identity(redact: bool) -> RunInfo {
     }
 }
 
-/// What is known of a run before its first process.
+/// Returns what is known of a run before its first process.
 pub fn first_info(config: &Config, session: &Path, clock: &Clock) -> RunInfo {
     let start_ns = sys::monotonic_ns();
     let wall = WallClock::now();

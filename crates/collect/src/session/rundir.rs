@@ -31,7 +31,7 @@ pub struct RunPath {
 
 /// Names that are tried before a run is refused.
 const MAX_NAMES: u32 = 10_000;
-/// How long a rank waits while others of its job decide on the run's directory.
+/// Longest time that a rank waits while others of its job decide on the run's directory.
 const TURN_WAIT: Duration = Duration::from_secs(10);
 
 /// Makes the run directory of a launch, and this collector's info file in it.
@@ -88,7 +88,7 @@ fn open(directory: &Path, config: &Config) -> Result<PathBuf, CollectError> {
         return join(directory, config.redact);
     }
     let rank = Rank::of_process(std::process::id());
-    // Once more if another rank was quicker to begin the run.
+    // Try once more if another rank was quicker to begin the run.
     for _ in 0..2 {
         let found = ExistingRun::read(directory)?;
         if found.names.is_empty() {
@@ -197,7 +197,7 @@ impl Drop for RankLock {
 struct ExistingRun {
     /// Names of its files: those that collectors wrote.
     names: Vec<String>,
-    /// What its collectors wrote of it.
+    /// The collectors' info files of the run.
     infos: Vec<RunInfo>,
     /// A collector is about to write.
     begins: bool,
@@ -253,7 +253,8 @@ impl ExistingRun {
             });
         }
         let is_own = |name: &str| is_of_rank(name, rank.number);
-        // Not by the files: those of the ranks below a launcher have their own numbers.
+        // The names of files do not decide: those of the ranks below a launcher have their own
+        // numbers.
         let named = Some(rank.named());
         match self.infos.iter().any(|info| info.own_rank == named) {
             true if own.is_restarted() && relations.contains(&Relation::Same) => Ok(()),
@@ -308,8 +309,8 @@ fn make(directory: &Path) -> Result<(), CollectError> {
     }
 }
 
-/// Creates an info file that must not exist: the process that succeeds owns the name. It has its
-/// content from the beginning, so that a rank which comes now can compare the jobs.
+/// Creates an info file that must not exist: the process that succeeds owns the name. The file has
+/// its content from the beginning, so that a rank which comes now can compare the jobs.
 fn claim(path: &Path, redact: bool) -> Result<PathBuf, CollectError> {
     let taken = |path: &Path| CollectError::RunExists(path.to_owned());
     let unwritable = |source| CollectError::Unwritable { path: path.to_owned(), source };
@@ -333,7 +334,7 @@ fn claim(path: &Path, redact: bool) -> Result<PathBuf, CollectError> {
 enum LinkError {
     /// The name is taken.
     Taken,
-    /// Anything else.
+    /// Any other error.
     Failed,
 }
 

@@ -30,16 +30,16 @@ use std::time::Duration;
 use tprof_wire::handshake::{ExecArguments, Hello, Role, Welcome, hello_flags};
 use tprof_wire::region::off;
 
-/// How long a client may take to send `Hello`.
+/// Longest time that a client may take to send `Hello`.
 const HELLO_TIME: Duration = Duration::from_secs(1);
 
-/// What the server needs to answer.
+/// The parts that the server needs to answer.
 pub struct Server {
-    /// Listening socket.
+    /// The listening socket.
     pub listener: OwnedFd,
     /// Whether others still find it.
     pub socket: Arc<SessionSocket>,
-    /// Options.
+    /// Options of the run.
     pub config: Config,
     /// SessionMemory page and its file.
     pub session: Arc<SessionMemory>,
@@ -49,9 +49,9 @@ pub struct Server {
     pub session_fd: OwnedFd,
     /// File of the unwind tables.
     pub tables_fd: OwnedFd,
-    /// By what targets measure time.
+    /// The clock of the targets.
     pub targets_clock: TargetClock,
-    /// Where events go.
+    /// The channel to the engine.
     pub events: Sender<Event>,
     /// Set when the run is over.
     pub stop: Arc<AtomicBool>,
@@ -64,12 +64,12 @@ struct WatchedImages {
     poller: sys::Poller,
     /// Number of the next one.
     next: u64,
-    /// Those for which the kernel reports the end.
+    /// Pidfds of images for which the kernel reports the end.
     watched: HashMap<u64, OwnedFd>,
     /// The newest of a pid.
     newest: HashMap<u32, u64>,
-    /// Those of which only the agent has attached: in a forked child the one with the first
-    /// event is first.
+    /// Images of which only the agent has attached: in a forked child the library that has the
+    /// first event comes first.
     agents: HashSet<u64>,
 }
 
@@ -212,7 +212,7 @@ impl Server {
         matches!(self.config.stacks, StackMode::Auto | StackMode::Dwarf)
     }
 
-    /// Lets a target begin. If this fails it is gone, or did not wait any longer.
+    /// Lets a target begin. If this fails, the target is gone, or did not wait any longer.
     fn admit(&self, client: &OwnedFd, region: &OwnedFd, late: Unanswered) {
         let fds = [self.session_fd.as_raw_fd(), region.as_raw_fd(), self.tables_fd.as_raw_fd()];
         if sys::send(client, &Welcome::new(true).to_bytes(), &fds).is_err() {

@@ -41,12 +41,12 @@ use tprof_trace::model::property;
 use tprof_trace::run::{BlindSpot, ProcessInfo, RunInfo};
 use tprof_wire::env;
 
-/// How long a target waits on a full ring before it drops, and after how long without a pass
-/// of the collector's it takes the collector to stand still.
+/// Longest time that a target waits on a full ring before it drops records, and the time without a
+/// pass of the collector after which it takes the collector to stand still.
 const FULL_WAIT_NS: u64 = 2_000_000_000;
-/// How long a run waits for descendants of the command it launched.
+/// Longest time that a run waits for descendants of the command it launched.
 const GRACE: Duration = Duration::from_millis(900);
-/// How long a collector on demand stays after its last process.
+/// Time that a collector on demand stays after its last process.
 const LINGER: Duration = Duration::from_millis(500);
 
 /// A running collector.
@@ -294,7 +294,7 @@ impl Session {
         self.send(Event::AskedToEnd(signal));
     }
 
-    /// Which processes run PyTorch's operators, and which have made a step.
+    /// Returns which processes run PyTorch's operators, and which have made a step.
     pub fn stepping(&self) -> Arc<Stepping> {
         Arc::clone(&self.stepping)
     }
@@ -304,7 +304,8 @@ impl Session {
         self.send(Event::AddBlindSpot(blind));
     }
 
-    /// As [`Session::add_blind_spot`], found at the end by the run's processes, on the collector's thread.
+    /// Like [`Session::add_blind_spot`], for what is found at the end by the run's processes, on
+    /// the collector's thread.
     pub fn add_blind_spots_at_end(
         &self,
         judge: impl FnOnce(&[ProcessInfo]) -> Vec<BlindSpot> + Send + 'static,
@@ -322,7 +323,7 @@ impl Session {
         self.send(Event::StopWaiting);
     }
 
-    /// Where the run is.
+    /// Returns the directory of the run.
     pub fn run_dir(&self) -> &Path {
         &self.output
     }
@@ -376,8 +377,8 @@ pub fn collect_on_demand(session: &Path, config: Config) -> Result<(), CollectEr
     Ok(())
 }
 
-/// Each event that was asked for, with why this machine does not count it; `null`
-/// if it does.
+/// Returns each event that was asked for, with why this machine does not count it; `null` if it
+/// does.
 fn why_not_counted(config: &Config) -> serde_json::Value {
     let sampled = config.activities.contains(&Activity::Cpu);
     let why_not = |event: &PerfEvent| match sampled {

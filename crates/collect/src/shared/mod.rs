@@ -102,7 +102,7 @@ impl SessionMemory {
         Ok((session, fd))
     }
 
-    /// Its contents.
+    /// Returns the content of the page.
     pub fn page(&self) -> &SessionPage {
         self.map.view(0)
     }
@@ -120,11 +120,11 @@ pub struct Region {
     map: SharedMemory,
 }
 
-/// What a slot of a chunk holds.
+/// The content of a chunk's slot.
 pub enum SlotRead {
     /// A record's two words.
     Record(u64, u64),
-    /// Not written (yet).
+    /// The slot is not written (yet).
     Empty,
 }
 
@@ -133,8 +133,8 @@ impl Region {
     pub fn new() -> io::Result<(Region, OwnedFd)> {
         let fd = sys::memfd("tprof-region", REGION_BYTES)?;
         sys::reserve(&fd, 0, MODULES_OFFSET)?;
-        // What every process touches besides, the first thread's page and chunk: made here, while no
-        // process waits. A process makes them by itself where there is no memory now.
+        // Every process also touches the first thread's page and chunk: they are made here, while
+        // no process waits. Where there is no memory now, a process makes them by itself.
         let _ = sys::reserve(&fd, SLOTS_OFFSET, size_of::<ThreadSlot>());
         let _ = sys::reserve(&fd, SMALL_OFFSET, SMALL_BYTES);
         let region = Region { map: SharedMemory::new(&fd, REGION_BYTES)? };
@@ -152,7 +152,7 @@ impl Region {
         Ok((region, fd))
     }
 
-    /// Its header.
+    /// Returns the region's header.
     pub fn header(&self) -> &RegionHeader {
         self.map.view(0)
     }

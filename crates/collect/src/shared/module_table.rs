@@ -41,11 +41,11 @@ fn places(modules: &[LoadedModule], cache: &ModuleCache) -> Vec<ModulePlace> {
     places
 }
 
-/// Rewrites a target's module table. What the target has asked for so far is marked in `cache`,
-/// and stays marked in the table until it is there.
+/// Rewrites a target's module table. Tables that the target has asked for so far are marked in
+/// `cache`, and stay marked in the table until they are there.
 pub fn publish(region: &Region, modules: &mut [LoadedModule], cache: &mut ModuleCache) {
     modules.sort_by_key(|m| m.start);
-    // What takes time is done before: threads of the target spin while the table is rewritten.
+    // Slow work is done before: threads of the target spin while the table is rewritten.
     let header = region.header();
     let finds_rows = region.finds_rows();
     let places = places(modules, cache);
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use crate::modules::{TableId, TableStore};
 
-    /// Keeps nothing.
+    /// A store that keeps nothing.
     struct Nowhere;
 
     impl TableStore for Nowhere {

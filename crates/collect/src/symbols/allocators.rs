@@ -24,10 +24,10 @@ struct KnownAllocator {
     message: Option<[&'static str; 2]>,
 }
 
-/// From each project's header, and from the prefixes that others build it with:
-/// `mimalloc.h`; `jemalloc.h` (`_rjem_` in tikv-jemalloc-sys, `je_` in Redis, `je_arrow_`
-/// in Arrow); `gperftools/tcmalloc.h` and google/tcmalloc's `internal`; snmalloc's
-/// `rust.cc`; `rpmalloc.h`.
+/// The names come from each project's header, and from the prefixes that others build it with:
+/// `mimalloc.h`; `jemalloc.h` (`_rjem_` in tikv-jemalloc-sys, `je_` in Redis, `je_arrow_` in
+/// Arrow); `gperftools/tcmalloc.h` and google/tcmalloc's `internal`; snmalloc's `rust.cc`;
+/// `rpmalloc.h`.
 const KNOWN: [KnownAllocator; 5] = [
     KnownAllocator {
         name: MIMALLOC,
@@ -196,7 +196,7 @@ impl Allocators {
         self.read(identity, || Elf::from_file(Arc::new(file)).ok())
     }
 
-    /// As [`Allocators::of`], of a module of a process that may be gone.
+    /// Like [`Allocators::of`], for a module of a process that may be gone.
     pub fn of_module(&mut self, module: &ModuleFile) -> Option<Arc<str>> {
         let paths = module.reached.iter().chain([&module.path]);
         let is_it = |path: &&PathBuf| {

@@ -1,12 +1,12 @@
 //! Turns linker names into names that people read.
 //!
-//! C++ names keep their parameters (`ns::Class::method(int)`), which separate
-//! overloads, and lose their return type. Rust names lose their hash. C
-//! names stay as they are. What optimisers append (`.isra.0`, `.cold`) is cut
-//! from all of them, so that the parts of one function count as one.
+//! C++ names keep their parameters (`ns::Class::method(int)`), which separate overloads, and lose
+//! their return type. Rust names lose their hash. C names stay as they are. The suffixes that
+//! optimisers append (`.isra.0`, `.cold`) are cut from all of them, so that the parts of one
+//! function count as one.
 //!
-//! Names come from the job's files: a short mangled name can stand for one
-//! without end, so output is written into a bounded buffer.
+//! Names come from the job's files: a short mangled name can stand for an endless one, so output is
+//! written into a bounded buffer.
 
 use std::fmt::{self, Write};
 

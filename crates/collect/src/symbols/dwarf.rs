@@ -1,11 +1,11 @@
 //! Inlined functions and lines from `.debug_info`.
 //!
-//! Debug information is mapped, not read: a lookup touches few of its pages.
-//! The file is the job's and may be cut while it is mapped, so its size is
-//! checked before each lookup, and a file that shrank is given up.
+//! Debug information is mapped, not read: a lookup touches few of its pages. The file is the job's
+//! and may be cut while it is mapped, so its size is checked before each lookup, and a file that
+//! shrank is given up.
 //!
-//! What addr2line has parsed stays in memory, per unit. Once that is estimated
-//! at more than [`MAX_PARSED`], parsing begins afresh.
+//! Whatever addr2line has parsed stays in memory, per unit. Once that is estimated at more than
+//! [`MAX_PARSED`], parsing starts over.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -96,10 +96,10 @@ impl MappedFile {
     }
 }
 
-/// What debug information has for one address.
+/// The debug information for one address.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Frames {
-    /// Innermost first.
+    /// Frames, the innermost first.
     pub frames: Vec<ResolvedFrame>,
     /// Whether the last frame's name comes from a mangled one, and so is
     /// complete: compilers leave out the namespace where only lines are wanted.
@@ -157,7 +157,7 @@ impl DebugInfo {
         })
     }
 
-    /// Bytes mapped.
+    /// Returns the bytes that are mapped.
     pub fn mapped_bytes(&self) -> u64 {
         self.files.iter().map(|f| f.map.len() as u64).sum()
     }

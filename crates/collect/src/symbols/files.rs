@@ -21,7 +21,7 @@ pub(super) fn find_module(module: &ModuleFile) -> Option<(Elf, PathBuf)> {
     })
 }
 
-/// Where distributions put the debug file of a build id.
+/// Returns the path at which distributions install the debug file of a build id.
 pub(super) fn debug_file_of(build_id: &str) -> Option<PathBuf> {
     let (first, rest) = build_id.split_at_checked(2)?;
     (!rest.is_empty())

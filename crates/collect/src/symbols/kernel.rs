@@ -28,8 +28,8 @@ pub fn some_function() -> ResolvedFrame {
     ResolvedFrame { function: KERNEL.to_owned(), ..ResolvedFrame::default() }
 }
 
-/// Names of kernel functions: of the kernel's own image as they are kept, where they are, and of
-/// all that an address asks for that lies elsewhere, or where nothing is kept.
+/// Names of kernel functions: cached ones for the kernel's own image, where there are any, and the
+/// whole list for other addresses, or where nothing is cached.
 #[derive(Default)]
 pub struct KernelNames {
     image: OnceCell<Option<KernelImage>>,
@@ -57,7 +57,7 @@ impl KernelNames {
 /// Functions by address.
 #[derive(Default)]
 struct KernelTable {
-    /// One behind the other.
+    /// The names, one after the other.
     names: Vec<u8>,
     /// Address, and where the name lies.
     functions: Vec<(u64, u32, u16)>,

@@ -1,10 +1,10 @@
-//! Functions of the kernel's own image, as they are kept between runs: for each process that reads
-//! `/proc/kallsyms` the kernel makes each of its lines anew, which takes 36 ms.
+//! Functions of the kernel's own image, as they are cached between runs: the kernel makes each line
+//! of `/proc/kallsyms` again for each process that reads it, which takes 36 ms.
 //!
-//! What must stay true: a name that the kernel hides from the user now is not given, and what is
-//! kept does not reveal where the image lies. So distances from its beginning are kept, and each
-//! run first reads from the kernel where that is, with some functions, which must be the kept
-//! ones. What lies outside of the image, as modules do, is not kept.
+//! What must stay true: a name that the kernel hides from the user now is not shown, and the cache
+//! does not reveal the address of the image. So distances from its beginning are cached, and each
+//! run first reads from the kernel where that is, with some functions, which must match the cached
+//! ones. Functions outside the image, such as modules', are not cached.
 
 use super::kallsyms::each_function;
 use crate::disk_cache::{CachedContent, DiskCache, FileKind, LibraryKey};
@@ -12,7 +12,7 @@ use crate::elf::{u32_at, u64_at};
 use std::io::BufRead;
 use std::ops::Deref;
 
-/// Where the image's code begins and ends.
+/// Symbols at the beginning and the end of the image's code.
 const BEGIN: &[u8] = b"_stext";
 const END: &[u8] = b"_etext";
 /// Functions that must be the same.
@@ -28,8 +28,8 @@ pub(super) struct KernelImage {
     functions: Functions<CachedContent>,
 }
 
-/// Functions by their distance from the image's beginning: how many, then each one's distance, then
-/// one past the last byte of each name, then the names. They are read where they lie.
+/// Functions by their distance from the image's beginning: their number, then each one's distance,
+/// then one past the last byte of each name, then the names. They are read in place.
 struct Functions<B> {
     bytes: B,
     count: usize,
@@ -64,7 +64,7 @@ impl KernelImage {
 }
 
 impl<B: Deref<Target = [u8]>> Functions<B> {
-    /// Those in some bytes, if these make sense.
+    /// Reads them from some bytes; `None` if these make no sense.
     fn in_bytes(bytes: B) -> Option<Functions<B>> {
         let count =
             usize::try_from(u64_at(bytes.get(..HEAD)?, 0)).ok().filter(|n| *n <= MAX_FUNCTIONS)?;
@@ -88,7 +88,7 @@ impl<B: Deref<Target = [u8]>> Functions<B> {
         names.get(at.checked_sub(1).map_or(0, end)..end(at))
     }
 
-    /// The function that holds what is so far from the beginning.
+    /// Returns the function that contains the address at this distance from the beginning.
     fn name_at(&self, distance: u64) -> Option<&[u8]> {
         let (mut from, mut to) = (0, self.count);
         while from < to {
@@ -98,7 +98,7 @@ impl<B: Deref<Target = [u8]>> Functions<B> {
                 false => to = middle,
             }
         }
-        // What is past the last function may be another's.
+        // An address past the last function may belong to another image.
         let is_inside = from > 0 && from < self.count;
         is_inside.then(|| self.name(from - 1)).flatten()
     }
@@ -107,7 +107,8 @@ impl<B: Deref<Target = [u8]>> Functions<B> {
     fn place(&self, lines: impl BufRead) -> Option<u64> {
         let mut begin = None;
         let (mut skipped, mut same, mut differs) = (0, 0, false);
-        // Those before the beginning's name at the beginning's address are the image's, too.
+        // Symbols before the beginning's name that have the beginning's address belong to the
+        // image, too.
         let mut before: Vec<(u64, Vec<u8>)> = Vec::new();
         let mut check = |begin: u64, address: u64, name: &[u8]| {
             differs |= same >= self.count

@@ -23,12 +23,12 @@ const MAX_MAPPED: u64 = 2 << 30;
 const MAX_HEAP: u64 = 48 << 20;
 /// Modules open at one time.
 const MAX_OPEN: usize = 64;
-/// Answers kept.
+/// Number of answers that are remembered.
 const MAX_ANSWERS: usize = 16_384;
 /// Modules that are known to have been asked about.
 const MAX_KNOWN: usize = 65_536;
-/// What a module is remembered by. A file that was read is the same one under every
-/// path, above all under those through the thousand processes of a build that ran it.
+/// The identity of a module. A file that was read is the same one under every path, above all under
+/// those through the thousand processes of a build that ran it.
 #[derive(PartialEq, Eq, Hash)]
 enum ModuleKey {
     File(FileId, String),
@@ -52,9 +52,9 @@ pub struct Symbolizer {
     answers: HashMap<(u32, u64), Arc<[ResolvedFrame]>>,
     clock: u64,
     sparing: bool,
-    /// Where sorted symbols are kept between runs, if they are.
+    /// The cache of sorted symbols between runs, if there is one.
     kept: Option<Arc<DiskCache>>,
-    /// What is found in debug information is kept there as well.
+    /// Whether names found in debug information are cached there as well.
     keeps_names: bool,
     kernel: KernelNames,
 }
@@ -72,13 +72,13 @@ struct OpenModule {
     /// The path that led to no such file: another process may still lead there.
     missed: Option<PathBuf>,
     found: Option<(Elf, PathBuf)>,
-    /// What earlier runs found, if the file has debug information of its own.
+    /// Names that earlier runs found, if the file has its own debug information.
     places: Option<KnownPlaces>,
     /// Opened for the first address that is not among those.
     sources: Option<Sources>,
 }
 
-/// What addresses are looked up in.
+/// The tables in which addresses are looked up.
 #[derive(Default)]
 struct Sources {
     debug: Option<DebugInfo>,
@@ -235,7 +235,7 @@ impl OpenModule {
         if let Some((elf, _)) = self.found.as_ref().filter(|_| frames.is_empty()) {
             frames.extend(stub(elf, pc));
         }
-        // Not what is found without the file's own.
+        // Frames found without the file's own debug information are not cached.
         if let (Some(places), Some(_)) = (&mut self.places, &sources.debug) {
             places.learn(pc, &frames);
         }

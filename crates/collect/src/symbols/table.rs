@@ -9,7 +9,7 @@ use crate::elf::{Elf, Section, u32_at, u64_at};
 
 const SHT_SYMTAB: u32 = 2;
 const SHT_DYNSYM: u32 = 11;
-/// Most functions kept of one file: 32 MB. What lies past them has no name.
+/// Most functions that are kept of one file: 32 MB. Functions past them have no name.
 const MAX_SYMBOLS: usize = 2 << 20;
 /// Bytes of a symbol as it is kept.
 const SYMBOL_BYTES: usize = 16;
@@ -19,8 +19,8 @@ const KEPT_FROM: u64 = 256 << 10;
 const BLOCK: u64 = 24 << 15;
 /// Most bytes of names that are searched for a variable.
 const MAX_NAMES: u64 = 64 << 20;
-/// How far back a function is searched that holds an address; labels of
-/// hand-written assembly lie inside functions.
+/// Number of entries that are searched backwards for the function that contains an address; labels
+/// of hand-written assembly lie inside functions.
 const MAX_LOOK_BACK: usize = 64;
 /// Code that counts for a label without a size.
 const LABEL_BYTES: u64 = 4096;
@@ -66,7 +66,7 @@ impl SymbolTable {
         (self.symbols.capacity() * size_of::<Symbol>()) as u64
     }
 
-    /// The table that an earlier run kept, or one that is read and kept.
+    /// Returns the table that an earlier run cached, or reads it and caches it.
     fn of_kind(elf: &Elf, kind: u32, kept: Option<&DiskCache>) -> Option<SymbolTable> {
         let sections = elf.sections();
         let table = sections.iter().find(|s| s.kind == kind && s.has_contents())?;

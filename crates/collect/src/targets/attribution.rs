@@ -17,13 +17,13 @@ use std::collections::{BTreeMap, HashMap};
 use tprof_trace::model::*;
 use tprof_trace::run::{BlindSpot, ProcessInfo};
 
-/// How long samples wait for a process to attach that may not.
+/// Time that samples wait for a process that may not attach.
 const HOLD_NS: u64 = 250_000_000;
-/// How long they wait where nothing is known that keeps the program from attaching: it does so
+/// Time that they wait where nothing is known that keeps the program from attaching. It attaches
 /// when its libraries are loaded and their constructors ran, which takes seconds where they are
 /// many and not in memory.
 const LOAD_NS: u64 = 60_000_000_000;
-/// How many samples may wait beyond [`HOLD_NS`].
+/// Number of samples that may wait beyond [`HOLD_NS`].
 const MAX_HELD: usize = 16_384;
 
 /// A process in samples that did not attach.
@@ -33,11 +33,11 @@ struct SampledOnly {
     index: ProcessIndex,
     code: Code,
     cpu_rows: CpuRows,
-    /// Its row in the processes.
+    /// Index of its row in the processes.
     row: usize,
 }
 
-/// A program of a row of its own that has ended, in an unknown way so far.
+/// A program with its own row that has ended; it is not known yet how.
 struct EndedProgram {
     own: usize,
     end_ns: u64,
@@ -62,12 +62,12 @@ struct Epoch {
 /// Samples that wait for their program to attach.
 #[derive(Default)]
 struct HeldSamples {
-    /// When the first arrived, ns.
+    /// Time when the first arrived, ns.
     since_ns: u64,
     samples: Vec<CpuSample>,
 }
 
-/// What is known of a pid.
+/// The state of a pid.
 #[derive(Default)]
 struct SampledPid {
     parent: u32,
@@ -90,16 +90,16 @@ pub struct Attribution {
     redact: bool,
 }
 
-/// What of the engine samples need.
+/// The parts of the engine that samples need.
 pub struct Destination<'a> {
-    /// Attached images.
+    /// The attached images.
     pub targets: &'a mut Targets,
-    /// Where rows go.
+    /// The destination of rows.
     pub out: &'a mut Output,
 }
 
 impl Attribution {
-    /// None yet.
+    /// Starts without any samples.
     pub fn new(redact: bool) -> Attribution {
         Attribution { redact, ..Attribution::default() }
     }
@@ -129,8 +129,8 @@ impl Attribution {
             SamplerEvent::Samples(all) => {
                 let now = sys::monotonic_ns();
                 for taken in all {
-                    // By time: a wait is reported when it is over, which may be in
-                    // the next program.
+                    // The time decides: a wait is reported when it is over, which may be in the
+                    // next program.
                     let epochs = &self.known(taken.pid).epochs;
                     let began = epochs.partition_point(|epoch| epoch.since_ns <= taken.time_ns);
                     let program = began.saturating_sub(1);
@@ -167,7 +167,7 @@ impl Attribution {
 
     /// Pids of the processes that are sampled, each with when it is known to be there, ns.
     pub fn pids(&self) -> impl Iterator<Item = (u32, u64)> {
-        // Of some it is not known since when they are there.
+        // For some programs it is not known since when they run.
         let since =
             |known: &SampledPid| known.epochs.first().map(|e| e.since_ns).filter(|ns| *ns > 0);
         self.pids.iter().map(move |(pid, known)| (*pid, since(known).unwrap_or(u64::MAX)))
@@ -196,8 +196,8 @@ impl Attribution {
         }
     }
 
-    /// Writes how programs ended that have rows of their own, once it is known: the reaper's report
-    /// comes after that of their end. Those that ended before `until_ns` wait no more.
+    /// Writes how programs with their own rows ended, once it is known: the reaper's report comes
+    /// after that of their end. Programs that ended before `until_ns` wait no longer.
     pub fn write_ends(&mut self, until_ns: u64, out: &mut Output) {
         self.ended_programs.retain(|left| {
             let Some(own) = self.own.get(left.own) else { return false };

@@ -1,6 +1,6 @@
-//! CUDA runtime and driver, NCCL, cuBLAS and MPI calls, as the preloaded library recorded
-//! them: rows of the trace. Where CUPTI records the same calls, its records are used; collectives
-//! come also from NCCL's profiler plugin.
+//! Turns CUDA runtime and driver, NCCL, cuBLAS and MPI calls, as the preloaded library recorded
+//! them, into rows of the trace. Where CUPTI records the same calls, its records are used;
+//! collectives also come from NCCL's profiler plugin.
 
 mod in_progress;
 mod kernels;
@@ -46,20 +46,20 @@ struct ThreadCalls {
 #[derive(Debug)]
 pub struct Calls {
     process: ProcessIndex,
-    /// From then on CUPTI records this process's calls: the hooks' would be there
-    /// twice.
+    /// Time from which CUPTI records this process's calls: with the hooks' records they would be
+    /// there twice.
     pub cupti_calls_from_ns: Option<u64>,
-    /// What the hooks counted, beside what CUPTI recorded.
+    /// Compares the hooks' counts with CUPTI's records.
     pub coverage: Coverage,
-    /// Of the rows that wait, those that started work: by whom, and when.
+    /// Of the rows that wait, those that started work: thread and time.
     started: Vec<(ThreadIndex, u64)>,
     /// Calls that changed memory, for [`Matching`](crate::gpu::matching::Matching).
     pub memory_calls: Vec<MemoryCall>,
-    /// What else is known of the last call, where CUPTI records the call.
+    /// Further data of the last call, where CUPTI records the call.
     pub stack_of_call: Option<StackOfCall>,
     virtual_memory: VirtualMemory,
     context_memory: ContextMemory,
-    /// What graphs do that no record shows.
+    /// Work of graphs that no record shows.
     pub unseen: UnseenLaunches,
     names: Vec<NameId>,
     spans: Vec<Span>,
@@ -76,7 +76,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Of an image that has made none yet.
+    /// Starts for an image that has made no call yet.
     pub fn new(process: ProcessIndex) -> Calls {
         Calls {
             process,
@@ -121,7 +121,8 @@ impl Calls {
                     self.context_ended(detail, thread, [time_ns, time_ns + duration_ns]);
                 }
                 if matches!(function.library, Library::Runtime | Library::Driver) {
-                    // What starts work is counted while recording is on, as CUPTI's records are.
+                    // Calls that start work are counted while recording is on, as CUPTI's records
+                    // are.
                     let starts_work =
                         matches!(function.does, Effect::Launches { .. } | Effect::Copies { .. });
                     match self.is_recorded_by_cupti(time_ns) {
@@ -130,8 +131,8 @@ impl Calls {
                         false if starts_work => self.started.push((thread, time_ns)),
                         _ => {}
                     }
-                    // CUPTI has no arguments: what was asked for in vain is in no row of memory. Its
-                    // agent may report later that its records cover this moment, too.
+                    // CUPTI has no arguments, and an allocation that failed is in no row of memory.
+                    // Its agent may report later that its records cover this moment, too.
                     let takes = matches!(function.does, Effect::Allocates { .. } | Effect::Maps(_));
                     let args = (takes && result != 0)
                         .then(|| arguments(function, kind, stream, detail))
@@ -252,7 +253,7 @@ impl Calls {
         }
     }
 
-    /// What a call changes for its thread.
+    /// Applies what a call changes for its thread.
     fn of_thread(
         &mut self,
         thread: ThreadIndex,

@@ -1,9 +1,9 @@
-//! Which code lay where in an image, and when: stacks are read by the mappings
-//! of their own time, and addresses are handed on to be named.
+//! Knows which code was mapped where in an image, and when: stacks are read by the mappings of
+//! their own time, and addresses are passed on to be named.
 //!
-//! After `dlclose` and `dlopen` an address may mean another function. Frames in
-//! the trace therefore carry, above the address, how many other codes lay at it
-//! before (`docs/format.md`).
+//! After `dlclose` and `dlopen` an address may mean another function. Frames in the trace therefore
+//! carry, above the address, the number of other modules that were mapped there before
+//! (`docs/format.md`).
 
 mod recent;
 
@@ -23,7 +23,7 @@ use tprof_trace::model::{Module, ProcessIndex, SYNTHETIC_FRAME, Stack};
 use tprof_wire::python::WalkEnd;
 use tprof_wire::record::StackEnd;
 
-/// Where a frame's generation begins.
+/// The bit at which a frame's generation begins.
 const ADDRESS_SHIFT: u32 = 57;
 const ADDRESS_BITS: u64 = (1 << ADDRESS_SHIFT) - 1;
 /// Largest generation that fits above an address.
@@ -36,18 +36,18 @@ pub type UnnamedFrame = (u64, Arc<ModuleFile>, u64);
 pub struct Unresolved {
     /// File index << 32 | process index.
     pub target: u64,
-    /// What to name.
+    /// The frames without a name.
     pub places: Vec<UnnamedFrame>,
 }
 
-/// Code that lies or lay somewhere.
+/// A module that is or was mapped.
 pub struct MappedModule {
     start: u64,
     end: u64,
     /// Address minus ELF address, wrapping.
     bias: u64,
     module: Arc<ModuleFile>,
-    /// How many other codes lay there before it.
+    /// Number of other modules that were mapped there before it.
     generation: u64,
 }
 
@@ -65,7 +65,7 @@ pub type SharedPython = Arc<Mutex<FoundPython>>;
 pub struct Code {
     process: ProcessIndex,
     redact: bool,
-    /// In force, by address, and since when.
+    /// Modules in force, by address, with the time since when.
     current: Vec<(u64, Arc<MappedModule>)>,
     /// No longer in force: since when, until when.
     past: Vec<(u64, u64, Arc<MappedModule>)>,
@@ -77,20 +77,20 @@ pub struct Code {
     stacks: Vec<(u64, Stack, PythonFrames)>,
     /// Python frames that the process defined.
     names: SentNames,
-    /// Who maps memory for itself.
+    /// The code that maps memory for itself.
     mappers: MmapCallers,
-    /// Its interpreter; shared with forked children.
+    /// Its interpreter; forked children share it.
     interpreter: Option<SharedPython>,
     /// Addresses that were met, as the trace has them.
     seen: FxHashSet<u64>,
-    /// Those met lately in code that is in force.
+    /// Addresses recently seen in code that is in force.
     recent: Recent,
-    /// Those without a known module yet, and when they were met.
+    /// Addresses without a known module so far, with the time when they were seen.
     homeless: Vec<(u64, u64)>,
     to_name: Vec<UnnamedFrame>,
     /// Stacks that were cut for want of tables.
     pub not_ready: u64,
-    /// Its mappings could not be read when they were asked for.
+    /// Whether its mappings could not be read when they were asked for.
     pub was_late: bool,
 }
 
@@ -117,7 +117,7 @@ impl Code {
         }
     }
 
-    /// What is in force, for a forked child.
+    /// Returns the modules in force, for a forked child.
     pub fn in_force(&self) -> Vec<Arc<MappedModule>> {
         self.current.iter().map(|(_, p)| Arc::clone(p)).collect()
     }
@@ -130,14 +130,14 @@ impl Code {
         self.locate(0);
     }
 
-    /// Takes a stack; it is written in the next pass. Not sooner: the mappings
-    /// that a target waited for before it took the stack have arrived by then.
+    /// Takes a stack, which is written in the next pass. By then the mappings that a target waited
+    /// for before it took the stack have arrived.
     pub fn take(&mut self, time_ns: u64, stack: Stack) {
         let none = PythonFrames { frames: Vec::new(), ends: WalkEnd::Whole };
         self.stacks.push((time_ns, stack, none));
     }
 
-    /// As [`Code::take`], with Python frames that are put in then: the interpreter that a
+    /// Like [`Code::take`], with Python frames that are inserted then: the interpreter that a
     /// target waited for has arrived as well.
     pub fn take_sent(&mut self, time_ns: u64, stack: Stack, python: &PythonKeys) {
         let known =
@@ -181,7 +181,7 @@ impl Code {
         self.interpreter = Some(interpreter);
     }
 
-    /// Its interpreter, for a forked child.
+    /// Returns its interpreter, for a forked child.
     pub fn interpreter(&self) -> Option<SharedPython> {
         self.interpreter.clone()
     }
@@ -209,7 +209,7 @@ impl Code {
 
     /// Takes the mappings as they were at a time.
     pub fn take_modules(&mut self, read_ns: u64, modules: Vec<LoadedModule>) {
-        // What samples show comes later than what was read.
+        // Mappings that samples show are newer than those that were read.
         let at = self.read.partition_point(|(time, _)| *time <= read_ns);
         self.read.insert(at, (read_ns, modules));
     }

@@ -1,8 +1,7 @@
-//! Matrix multiplications of cuBLAS and cuBLASLt, as the preloaded library saw
-//! them: what is kept of a call besides its times.
+//! Describes matrix multiplications of cuBLAS and cuBLASLt, as the preloaded library recorded them.
 //!
-//! A model multiplies few shapes many times. The text of each is made once, and
-//! costs a row nothing but its number.
+//! A model multiplies few shapes many times. The text of each is made once, and costs a row nothing
+//! but its number.
 
 use std::collections::HashMap;
 use tprof_trace::TraceWriter;

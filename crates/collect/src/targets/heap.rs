@@ -13,13 +13,13 @@ use tprof_wire::record::Kind;
 pub struct HeapOp {
     /// Clock of the target.
     pub clock: u64,
-    /// Block.
+    /// Address of the block.
     pub address: u64,
     /// Bytes asked for.
     pub size: u64,
-    /// Stack id.
+    /// Id of the stack.
     pub stack: u32,
-    /// By whom, and what: `thread << 3 | kind`.
+    /// Thread and kind: `thread << 3 | kind`.
     pub tag: u32,
 }
 
@@ -64,7 +64,7 @@ const ORPHANS: usize = 256;
 
 /// See the module.
 pub struct Heap {
-    /// Live blocks.
+    /// The live blocks.
     pub live: LiveMap,
     /// Events on their way to the file.
     pub block: HeapBlock,
@@ -78,7 +78,7 @@ pub struct Heap {
     pub live_bytes: u64,
     /// Most bytes live at once.
     pub peak_bytes: u64,
-    /// When that was, ns.
+    /// Time of the peak, ns.
     pub peak_ns: u64,
     /// Blocks handed out at an address that was live: a free was missed.
     pub missed_frees: u64,
@@ -120,8 +120,8 @@ impl Heap {
         self.block.is_full()
     }
 
-    /// As [`Self::apply`]; with the free of what the event allocates, where that is the very next
-    /// event and by the same thread, at `end`.
+    /// Like [`Self::apply`]; `end` is the time of the free of what the event allocates, where that
+    /// is the very next event and by the same thread.
     ///
     /// Such a block never enters the table of live blocks: temporaries are most of what many
     /// programs allocate.
@@ -131,14 +131,14 @@ impl Heap {
         match end {
             None => self.apply(op, clock),
             Some(end) if op.clock < self.last => {
-                // Both, whether the first fills the block or not.
+                // Apply both, whether the first fills the block or not.
                 self.apply(op, clock) | self.apply(op.ended(end), clock)
             }
             Some(end) => self.temporary(op, end, clock),
         }
     }
 
-    /// As [`Self::apply_with`], where the events of threads alternate.
+    /// Like [`Self::apply_with`], where the events of threads alternate.
     #[inline(always)]
     #[must_use]
     pub fn apply_in_turn(&mut self, op: HeapOp, end: Option<u64>, clock: &Clock) -> bool {

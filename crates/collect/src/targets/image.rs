@@ -1,7 +1,7 @@
-//! One process image: its threads' rings, and what their records add up to.
+//! One process image: its threads' rings, and the sums of their records.
 //!
-//! Nothing that is read from the region is trusted: unknown kinds, wrong
-//! lengths and foreign chunk references are counted as refused and skipped.
+//! Nothing that is read from the region is trusted: unknown kinds, wrong lengths and foreign chunk
+//! references are counted as refused and skipped.
 
 mod followed_thread;
 mod note;
@@ -31,7 +31,7 @@ const PARTIAL_NS: u64 = 4_000_000;
 const AHEAD: usize = 16;
 /// Events that may wait for a thread that does not get on.
 const MAX_PENDING: usize = 1 << 20;
-/// After this long without any progress they are taken in the order that is known.
+/// Time without any progress after which they are taken in the order that is known.
 const STUCK_NS: u64 = 1_000_000_000;
 /// Bytes taken from one ring before the next one's turn: two large chunks.
 const MAX_TAKEN_BYTES: usize = 2 * LARGE_BYTES - SLOT_BYTES * 64;
@@ -43,11 +43,11 @@ pub enum Pass {
     Live,
     /// Up to its last record.
     Partial,
-    /// Its process or thread is gone: nothing is waited for.
+    /// Everything: its process or thread is gone, and nothing is waited for.
     Last,
 }
 
-/// One reading of a ring: up to where, and where its records go.
+/// One reading of a ring: its limit, and the destination of its records.
 struct RingRead<'a> {
     clock: &'a Clock,
     now_ns: u64,
@@ -57,7 +57,7 @@ struct RingRead<'a> {
     notes: &'a mut dyn Notes,
 }
 
-/// Where notes go.
+/// The receiver of notes.
 pub trait Notes {
     /// Takes one, by `thread` at `clock`.
     fn note(&mut self, thread: &mut FollowedThread, clock: u64, note: Note);
@@ -76,18 +76,18 @@ pub trait Notes {
 
 /// An image under observation.
 pub struct Image {
-    /// Shared memory.
+    /// The shared memory.
     pub region: Arc<Region>,
     /// Row in the trace file.
     pub index: ProcessIndex,
-    /// Live threads.
+    /// The live threads.
     pub threads: Vec<FollowedThread>,
     known: Box<[u64; SLOT_WORDS]>,
     threads_changed: u32,
     /// Heap state and its block.
     pub heap: Heap,
     pending: Vec<HeapOp>,
-    /// Records taken.
+    /// Number of records taken.
     pub recorded: u64,
     /// Other records taken.
     pub(in crate::targets) taken: u64,
@@ -96,15 +96,15 @@ pub struct Image {
     /// Counters of threads that ended.
     pub past: SlotTotals,
     payload: Vec<u64>,
-    /// When events were last brought into order.
+    /// Time when events were last brought into order.
     settled_at: u64,
 }
 
 /// A slot's place in the region and what to do about new threads.
 pub struct NewThread {
-    /// Slot index.
+    /// Index of the slot.
     pub slot: usize,
-    /// Thread id.
+    /// Id of the thread.
     pub tid: u32,
     /// Clock at its first reading.
     pub clock: u64,
@@ -191,7 +191,8 @@ impl Image {
     pub fn retire(&mut self, at: usize) -> FollowedThread {
         let thread = self.threads.swap_remove(at);
         let slot = self.region.slot(thread.slot);
-        // What it had not added up yet: the sum that gives the peak is that of all threads.
+        // The part that it had not added up yet: the sum that gives the peak is that of all
+        // threads.
         let left = slot.live_delta.swap(0, AcqRel);
         self.region.header().live_bytes.fetch_add(left, AcqRel);
         self.past.add(slot);
@@ -234,8 +235,8 @@ impl Image {
         let alone = self.threads.len() == 1 && self.pending.is_empty();
         let before = self.recorded + self.taken;
         let mut threads = std::mem::take(&mut self.threads);
-        // When much waits for one slow ring, the others are not touched: they
-        // wait in turn, and the order is kept.
+        // When much waits for one slow ring, the others are not read: they wait in turn, and the
+        // order is kept.
         let crowded = self.pending.len() > MAX_PENDING / 2;
         let slowest = threads.iter().filter(|t| !t.whole).map(|t| t.clock).min();
         for thread in &mut threads {

@@ -82,7 +82,8 @@ impl Interned {
         self.names.get(&id).map(|defined| defined.text.as_str())
     }
 
-    /// What was defined, whatever it has of a span's arguments; none if it is not defined (yet).
+    /// Returns the definition in whole, including a span's arguments; `None` if it is not defined
+    /// (yet).
     pub fn whole(&self, id: u32) -> Option<Cow<'_, str>> {
         let defined = self.names.get(&id)?;
         Some(match &defined.arguments {

@@ -1,9 +1,8 @@
-//! Which allocation lives at an address: buckets of one cache line, of four blocks each.
+//! The table of live allocations by address: buckets of one cache line, of four blocks each.
 //!
 //! On a heap of 100,000 blocks nearly every look-up misses the caches: callers
-//! [`LiveMap::prefetch`] some events ahead, which hides most of it (80 ns an
-//! event without, 12 with it). Nothing beside that line is read, but for blocks of a full
-//! bucket, which are in one of the next.
+//! [`LiveMap::prefetch`] some events ahead, which hides most of it (80 ns an event without, 12 with
+//! it). Only that line is read, except for blocks of a full bucket, which are in one of the next.
 
 mod bucket;
 

@@ -1,4 +1,4 @@
-//! What a target could not write.
+//! Counts what a target could not write.
 
 use super::image::Image;
 use super::target::Target;

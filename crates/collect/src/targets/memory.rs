@@ -1,4 +1,4 @@
-//! What is read of a target's memory and CPU time, and the totals of its heap.
+//! Reads a target's memory and CPU time, and writes the totals of its heap.
 
 use super::target::Target;
 use crate::os::proc::{self, Transferred};
@@ -163,8 +163,8 @@ impl Target {
         }
     }
 
-    /// What its threads counted, at the moment after it was read: records of all blocks in it lie
-    /// before.
+    /// Returns what its threads counted, at the moment after it was read: records of all blocks in
+    /// it lie before.
     fn counted_totals(&mut self, out: &Output, now: u64, whole: bool) -> HeapTotals {
         let header = self.hooks.region.header();
         let (flushed, clock) =

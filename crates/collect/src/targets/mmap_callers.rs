@@ -1,8 +1,8 @@
-//! Which code maps memory for itself: the caller of `mmap`, found by the stack.
+//! Finds the code that maps memory for itself: the caller of `mmap`, by the stack.
 
 use std::collections::HashMap;
 
-/// Where a stack's innermost frame returns to, and when the stack was taken.
+/// Return address of a stack's innermost frame, and the time when the stack was taken.
 type Top = (u64, u64);
 
 /// Anonymous memory by the code that mapped it.
@@ -37,7 +37,8 @@ impl MmapCallers {
         }
     }
 
-    /// What each mapped: where the call returns to, when it was first made, bytes.
+    /// Returns each caller: its return address, the time of its first call, and the bytes that it
+    /// mapped.
     pub fn all(&self) -> impl Iterator<Item = (u64, u64, u64)> {
         self.mapped.values().map(|((address, time_ns), bytes)| (*address, *time_ns, *bytes))
     }

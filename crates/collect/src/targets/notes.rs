@@ -1,4 +1,4 @@
-//! What an image's notes mean: rows of the trace, and what became of processes.
+//! Turns an image's notes into rows of the trace, and into what became of processes.
 
 use crate::gpu::{self, Gpu};
 use crate::out::files::Files;
@@ -16,21 +16,21 @@ use tprof_trace::HeapBlock;
 use tprof_trace::model::*;
 use tprof_wire::record::ExtKind;
 
-/// Where notes of an image go.
+/// The destination of an image's notes.
 pub struct NoteSink<'a> {
-    /// As in [`Target`](super::target::Target).
+    /// Index of the file, as in [`Target`](super::target::Target).
     pub file: usize,
-    /// As in [`Target`](super::target::Target).
+    /// Index of the process, as in [`Target`](super::target::Target).
     pub index: ProcessIndex,
-    /// As in [`Target`](super::target::Target).
+    /// Number of the image, as in [`Target`](super::target::Target).
     pub number: u64,
-    /// As in [`Target`](super::target::Target).
+    /// Process id, as in [`Target`](super::target::Target).
     pub pid: u32,
-    /// As in [`Target`](super::target::Target).
+    /// The open trace files.
     pub files: &'a mut Files,
-    /// As in [`Target`](super::target::Target).
+    /// The records of all processes.
     pub processes: &'a mut Processes,
-    /// As in [`Target`](super::target::Target).
+    /// The clock of the targets.
     pub clock: &'a Clock,
     /// Its CUDA runtime and NCCL calls.
     pub calls: &'a mut Calls,
@@ -42,11 +42,11 @@ pub struct NoteSink<'a> {
     pub spans: &'a mut Spans,
     /// Its code, which takes the stacks.
     pub code: &'a mut Code,
-    /// As in [`Target`](super::target::Target).
+    /// Its shared memory segments, as in [`Target`](super::target::Target).
     pub segments: &'a mut HashMap<u64, u64>,
     /// Path of the executable.
     pub exe: &'a str,
-    /// What its devices did.
+    /// The work of its devices.
     pub gpu: &'a mut Gpu,
     /// Rows of its threads, by their ids.
     pub threads: &'a mut HashMap<u32, ThreadIndex>,
@@ -87,7 +87,7 @@ impl Notes for NoteSink<'_> {
                 self.segments.insert(address, length);
                 writer.map(map(MapKind::Attach, address, length, 0, stack))
             }
-            // Of one that was attached while recording was off the length is not known.
+            // For a segment that was attached while recording was off the length is not known.
             Note::Detach(address) => {
                 let length = self.segments.remove(&address).unwrap_or(0);
                 writer.map(map(MapKind::Detach, address, length, 0, 0))

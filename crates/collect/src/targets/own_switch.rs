@@ -25,12 +25,12 @@ pub struct StepSource {
 pub struct ScheduleOrigin {
     /// `tprof ctl start --steps`.
     pub command: &'static str,
-    /// How many.
+    /// Number of cycles that the run had before.
     pub cycles_before: u32,
 }
 
 impl Target {
-    /// What decides for the others of its file, if this one makes steps.
+    /// Returns what decides for the other processes of its file, if this one makes steps.
     pub fn leader(&self) -> Option<StepSource> {
         let header = self.hooks.region.header();
         let captures = header.captures.load(Relaxed);
@@ -72,7 +72,7 @@ impl Target {
         self.hooks.region.header().steps.load(Relaxed)
     }
 
-    /// From now on its steps follow this schedule.
+    /// Makes its steps follow this schedule from now on.
     pub fn schedule(&mut self, schedule: Schedule, by: ScheduleOrigin, out: &mut Output, now: u64) {
         (self.spans.schedule, self.spans.by) = (Some(schedule), by.command);
         self.spans.cycles_before = by.cycles_before;

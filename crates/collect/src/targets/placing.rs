@@ -25,13 +25,13 @@ use tprof_trace::model::*;
 use tprof_trace::run::{BlindSpot, ProcessInfo};
 use tprof_wire::handshake::hello_flags;
 
-/// What of the run decides where an image belongs, and how it is recorded.
+/// The parts of the run that decide where an image belongs, and how it is recorded.
 pub struct PlacedIn<'a> {
     /// Images that are attached.
     pub targets: &'a Targets,
-    /// Where its rows go.
+    /// The destination of its rows.
     pub out: &'a mut Output,
-    /// Options.
+    /// Options of the run.
     pub config: &'a Config,
     /// Recording is on.
     pub recording: bool,

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Words in a slot.
 const WORDS: usize = SLOT_BYTES / 8;
 
-/// Marsaglia's xorshift.
+/// A random generator: Marsaglia's xorshift.
 struct Random(u64);
 
 impl Random {
@@ -316,7 +316,7 @@ fn drained(region: Region) -> (Image, u64) {
     let mut image = Image::new(Arc::new(region), 0);
     let mut sink = TestSink::new();
     let mut now = 1_000_000_000;
-    // As while the target lives: holes are waited for.
+    // While the target lives, holes are waited for.
     for _ in 0..4 {
         follow(&mut image);
         image.drain(clock(), now, Pass::Live, &mut sink);

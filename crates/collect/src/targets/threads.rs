@@ -6,7 +6,7 @@ use crate::out::output::Output;
 use std::sync::atomic::Ordering::Acquire;
 use tprof_wire::region::slot_state;
 
-/// Which of a target's two regions.
+/// One of a target's two regions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Hooks,
@@ -49,7 +49,7 @@ impl Target {
                 at += 1;
                 continue;
             }
-            // What it wrote last is there now: it is gone.
+            // Whatever it wrote last is there now: it is gone.
             let ([hooks, agent], mut sink) = self.split(out);
             let image = match of {
                 Side::Hooks => hooks,

@@ -19,8 +19,8 @@ type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
 /// Most rows in one table: what the tables file has room for.
 const MAX_ROWS: usize = 64 << 20;
-/// Longest initial instructions of a CIE. They run again for every FDE, so that
-/// a long one in a hostile file would cost time without end; real ones have some ten.
+/// Longest initial instructions of a CIE, bytes. They run again for every FDE, so that a long one
+/// in a hostile file would cost time without end; real ones have some ten.
 const MAX_CIE_INSTRUCTIONS: usize = 1024;
 /// CIEs kept parsed; real modules have some ten.
 const MAX_CIES: usize = 4096;
@@ -38,7 +38,7 @@ struct FrameSection<'a, S: UnwindSection<Bytes<'a>>> {
     section: S,
     bases: BaseAddresses,
     cies: Cies<'a>,
-    /// Its bytes, where its entries may be plain.
+    /// The bytes of the section, where its entries may be plain.
     plain: Option<Plain<'a>>,
 }
 
@@ -92,8 +92,8 @@ impl<'a, S: UnwindSection<Bytes<'a>>> FrameSection<'a, S> {
         FrameSection { section, bases, cies: Cies::default(), plain: None }
     }
 
-    /// As [`FrameSection::list`], of a section that compilers wrote; false, and nothing listed, if
-    /// anything about its structure is odd.
+    /// Like [`FrameSection::list`], for a section that compilers wrote; returns false, and lists
+    /// nothing, if anything about its structure is odd.
     fn list_plain(&mut self, ranges: &mut Vec<CodeRange>) -> bool {
         let FrameSection { section, bases, cies, plain } = self;
         let Some(plain) = plain else { return false };
@@ -213,8 +213,8 @@ impl<'a> Compiler<'a> {
         self.debug = Some(section);
     }
 
-    /// Runs all FDEs in order of address. Where two claim the same code the
-    /// first keeps it, `.eh_frame` before `.debug_frame`.
+    /// Runs all FDEs in the order of addresses. Where two claim the same code the first keeps it,
+    /// `.eh_frame` before `.debug_frame`.
     pub fn run(mut self) -> Result<UnwindTable, UnwindError> {
         self.ranges.sort_unstable_by_key(|r| (r.start, r.debug, r.end));
         let mut context = UnwindContext::new();
@@ -307,7 +307,7 @@ mod tests {
     use crate::elf::Elf;
     use std::path::Path;
 
-    /// What is plain gives the rows that gimli gives, in whole files and in all of them.
+    /// Plain programs give the same rows as gimli, in whole files and in all of them.
     #[test]
     fn plain_programs_are_run_as_gimli_runs_them() {
         let maps = crate::modules::read_code_maps(std::process::id()).unwrap();

@@ -1,9 +1,9 @@
 //! Compiles a large module part by part.
 //!
-//! PyTorch loads 57 MB of frame information, and its stacks lie in a few percent of that code.
-//! The binary search table beside `.eh_frame` lists each function in order of address with the
-//! place of its description: a part is a run of its entries, and only their descriptions are
-//! read. Rows are those of the whole module.
+//! PyTorch loads 57 MB of frame information, and its stacks lie in a few percent of that code. The
+//! binary search table beside `.eh_frame` lists each function in the order of addresses with the
+//! place of its description: a part is a run of its entries, and only their descriptions are read.
+//! The rows are those of the whole module.
 
 use super::compile::{compile_section, mark_entry};
 use super::search::{SearchTable, Window};
@@ -16,8 +16,9 @@ use std::collections::HashMap;
 /// places, and a part of 1,024 functions takes 0.4 ms.
 const FUNCTIONS: u64 = 1024;
 const MAX_PARTS: u64 = 256;
-/// Descriptions that are read, spread over the module, to know whether all are of the form that
-/// is compiled here: a linker writes one form. Each is a read of its own, from a disk the first time.
+/// Number of descriptions, spread over the module, that are read to find out whether all have the
+/// form that is compiled here: a linker writes one form. Each takes its own read, from a disk the
+/// first time.
 const CHECKED: u64 = 8;
 
 /// A part of a module.
@@ -32,7 +33,7 @@ pub struct ModulePart {
 }
 
 impl ModulePart {
-    /// By what its rows are kept.
+    /// Returns the key by which its rows are cached.
     pub fn span(&self) -> RowSpan {
         RowSpan { addresses: (self.start, self.end), entries: self.entries }
     }
@@ -88,7 +89,7 @@ pub fn compile_part(elf: &Elf, part: &ModulePart) -> Result<UnwindTable, UnwindE
     let mut section = PartSection { base: *base, bytes: Vec::new(), shared: HashMap::new() };
     let mut window = Window::default();
     for (start, description) in &entries {
-        // What is of another form has no rows.
+        // A description of another form has no rows.
         let Some((bytes, shared)) = window.description(elf, *description, *start) else { continue };
         let _ = section.add(bytes, shared, *start, (elf, &mut window));
     }
@@ -104,12 +105,12 @@ struct PartSection {
     /// ELF address of its first byte.
     base: u64,
     bytes: Vec<u8>,
-    /// Where the entries lie that several functions share, by ELF address.
+    /// Addresses of the entries that several functions share, by ELF address.
     shared: HashMap<u64, u64>,
 }
 
 impl PartSection {
-    /// Takes a description, and what it refers to: what is relative to its place is made
+    /// Takes a description, and what it refers to: references relative to its place are made
     /// relative to the new one.
     fn add(
         &mut self,

@@ -19,8 +19,8 @@ pub(super) struct CodeRange {
 }
 
 impl CodeRange {
-    /// `None` for what has no place in a table. Address 0 stands for code that the linker
-    /// threw away.
+    /// Returns `None` for a range that has no place in a table. Address 0 stands for code that the
+    /// linker threw away.
     pub fn new(start: u64, end: u64, fde: usize, debug: bool) -> Option<CodeRange> {
         let (start, end) = (u32::try_from(start).ok()?, u32::try_from(end).ok()?);
         (start != 0 && start < end).then_some(CodeRange { start, end, fde, debug })
@@ -124,7 +124,7 @@ mod tests {
         fn frames(&self) -> Option<LoadedFrames<'_>> {
             let (bytes, start) = self.segment(self.header)?;
             let header = &bytes[(self.header - start) as usize..];
-            // As if `.eh_frame` lay in a segment of its own.
+            // The test treats `.eh_frame` as if it lay in a separate segment.
             LoadedFrames::new(header, self.header, self.entry, |address| {
                 let (bytes, start) = self.segment(address)?;
                 Some((&bytes[(address - start) as usize..], address))
@@ -132,7 +132,7 @@ mod tests {
         }
     }
 
-    /// What a process finds in the segments that it has mapped is what its table would have.
+    /// A process finds in the segments that it has mapped what its table would have.
     #[test]
     fn rows_of_loaded_objects_are_those_of_their_tables() {
         let maps = crate::modules::read_code_maps(std::process::id()).unwrap();

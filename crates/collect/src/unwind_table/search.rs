@@ -46,7 +46,7 @@ impl SearchTable {
     }
 }
 
-/// What was read last of a file.
+/// The part of a file that was read last.
 #[derive(Default)]
 pub struct Window {
     offset: u64,

@@ -83,8 +83,8 @@ impl Worker {
         registers.is_some_and(|at| self.pythons.is_lock(pid, at.argument))
     }
 
-    /// Where a thread waits, read from outside while it does, and what for.
-    /// `maps_at_ns`: no event lists what the process maps; if need be it is read again then.
+    /// Reads where a thread waits and what for, from outside, while it waits. `maps_at_ns`: set if
+    /// no event lists what the process maps; the mappings are then read again if need be.
     pub(super) fn place_of_wait(
         &mut self,
         pid: u32,

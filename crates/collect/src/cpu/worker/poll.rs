@@ -15,10 +15,11 @@ const MAX_OF_TIME: u64 = 10;
 /// The weight of one reading's time in the mean: meeting a program takes long
 /// once, and delays several readings a little instead of the next one for long.
 const SHARE_OF_LAST: u64 = 8;
-/// How often children are searched: no event announces those of programs without
-/// tprof's library.
+/// Time between two searches for children: no event announces those of programs without tprof's
+/// library.
 const CHILDREN_NS: u64 = 100_000_000;
-/// What a process has mapped is read again when a wait lies elsewhere, not more often.
+/// Least time between two readings of a process's mappings, which are read again when a wait lies
+/// outside them.
 const MAPS_NS: u64 = 200_000_000;
 
 impl Worker {
@@ -50,7 +51,7 @@ impl Worker {
         true
     }
 
-    /// When the next look is due, if any is.
+    /// Returns when the next reading is due, if any is.
     pub(super) fn next_poll_ns(&self) -> Option<u64> {
         (!self.polling.polled.is_empty()).then_some(self.polling.next_ns)
     }

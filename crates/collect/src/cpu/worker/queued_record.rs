@@ -20,7 +20,7 @@ pub fn resumed_threads(waiting: &[QueuedRecord]) -> FxHashSet<u32> {
     waiting.iter().filter(|one| came(&one.what)).map(|one| one.origin.tid).collect()
 }
 
-/// What it holds.
+/// The content of a record.
 pub enum QueuedEvent {
     Sample {
         purpose: Purpose,

@@ -38,8 +38,8 @@ impl Worker {
         self.waiting.sort_by_key(|w| w.origin.time_ns);
         let mut waiting = std::mem::take(&mut self.waiting);
         let mut read: HashMap<u32, Option<PyStack>> = HashMap::new();
-        // From the last record back: how long each thread has run since, and
-        // until when it ran before that.
+        // From the last record back: how long each thread has run since, and until when it ran
+        // before that.
         let mut ran: HashMap<u32, (u64, u64)> = HashMap::new();
         for QueuedRecord { origin, what } in waiting.iter_mut().rev() {
             let Origin { pid, tid, time_ns, .. } = *origin;
@@ -86,7 +86,7 @@ impl Worker {
                 let Purpose::Event(event) = self.counters.purpose(id) else { return };
                 let frame = match kernel {
                     true => Frame::Kernel(address),
-                    // As a return address: one past it.
+                    // One past the address, like a return address.
                     false => Frame::Address(address.wrapping_add(1)),
                 };
                 QueuedEvent::Events { event, frame, count }
@@ -180,8 +180,8 @@ impl Worker {
             QueuedEvent::Mapped(pid, mapping) => self.spaces.mapped(pid, mapping, time_ns),
             QueuedEvent::Named { pid, tid, name, exec } => {
                 if exec {
-                    // What came before belongs to the old program; its other
-                    // threads are gone; one of them may have become this one.
+                    // Earlier records belong to the old program. Its other threads are gone; one of
+                    // them may have become this one.
                     let others: Vec<u32> =
                         self.threads.of_process(pid).filter(|other| *other != tid).collect();
                     for other in others {

@@ -10,7 +10,7 @@ use crate::os::sys;
 use std::sync::atomic::Ordering::Release;
 
 impl Worker {
-    /// What came of opening counters; what they lack is reported once.
+    /// Handles the result of opening counters; what they lack is reported once.
     fn opened(&mut self, result: std::io::Result<()>) -> Result<(), String> {
         for (event, why) in self.counters.refused_events.drain(..) {
             (self.emit)(SamplerEvent::Missing(String::new(), event.name(), why));
@@ -45,7 +45,7 @@ impl Worker {
                 };
                 self.spaces.replaced(pid);
             }
-            // Its exec shows at the next reading.
+            // The next reading will show its exec.
             Err(why) if self.fall_back_to_polling(pid, 0, &why) => {
                 self.polling.is_on.store(true, Release)
             }
@@ -58,7 +58,7 @@ impl Worker {
     pub(super) fn attach(&mut self, pids: &[u32], since_ns: u64) -> Result<(), String> {
         let mut result = Err("the process is gone".to_owned());
         for pid in pids {
-            // What was read so far may show that it is watched through its parent.
+            // The records read so far may show that it is watched through its parent.
             self.drain();
             let began = |w: &QueuedRecord| matches!(w.what, QueuedEvent::Began { pid: child, .. } if child == *pid);
             if self.spaces.knows(*pid) || self.waiting.iter().any(began) {

@@ -41,7 +41,7 @@ impl Processes {
         self.expected.insert(pid, Expected { path, verdict, parent, time_ns });
     }
 
-    /// It did not.
+    /// The exec did not happen after all.
     pub fn exec_failed(&mut self, pid: u32) {
         self.expected.remove(&pid);
     }
@@ -137,7 +137,7 @@ impl Processes {
 
     /// The library of `pid` is another tprof's: two are installed, and an older `LD_PRELOAD` is there.
     pub fn refused(&mut self, pid: u32, version: u32) {
-        // Its parent's records may have had its end before.
+        // Its parent's records may have reported its end before.
         let name = format!("{pid} ");
         let is_it = |known: &&mut BlindSpot| {
             known.why == NEVER_ATTACHED && known.process.starts_with(&name)

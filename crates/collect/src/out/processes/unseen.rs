@@ -16,7 +16,7 @@ impl Processes {
         if redact {
             late.command = vec![proc::program_of(&late.command.join(" "))];
         }
-        // Its parent's records may have had its end before.
+        // Its parent's records may have reported its end before.
         let pid = format!("{} ", late.pid);
         let is_it =
             |known: &&mut BlindSpot| known.why == NEVER_ATTACHED && known.process.starts_with(&pid);
@@ -31,7 +31,7 @@ impl Processes {
         }
     }
 
-    /// It came again.
+    /// A process that was not answered in time came again.
     pub fn answered(&mut self, pid: u32, agent: bool) {
         self.unanswered.remove(&(pid, agent));
     }
@@ -104,7 +104,7 @@ impl Processes {
         }
     }
 
-    /// Those known so far. What was sampled from outside was recorded after all.
+    /// Returns those known so far. A process that was sampled from outside was recorded after all.
     pub fn blind_so_far(&self) -> Vec<BlindSpot> {
         let mut all = self.losses.blind.clone();
         all.extend(self.unanswered.values().map(|late| {

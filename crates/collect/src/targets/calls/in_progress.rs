@@ -6,7 +6,7 @@ use crate::gpu::coverage::SETTLED_MS;
 use std::collections::HashMap;
 use tprof_trace::model::*;
 
-/// How long CUPTI's record of a call may take to come.
+/// Latest time at which CUPTI's record of a call may come, ns after the call.
 const LATE_NS: u64 = SETTLED_MS * 1_000_000;
 
 /// See the module.

@@ -9,13 +9,13 @@ use tprof_wire::record::ExtKind;
 /// A change of memory, as a hook recorded it.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryChange {
-    /// Address.
+    /// Address of the memory.
     pub address: u64,
     /// Bytes; 0 for a free.
     pub bytes: u64,
-    /// Stream.
+    /// Handle of the stream.
     pub stream: u64,
-    /// Stack.
+    /// Id of the stack.
     pub stack: u32,
     /// Whether it gives back.
     pub free: bool,
@@ -34,39 +34,39 @@ pub enum CallNote {
         number: u32,
         /// Clock when it returned.
         end: u64,
-        /// What it returned.
+        /// Result of the call.
         result: u32,
         /// Copy kind plus one.
         kind: u32,
         /// The handle of the stream that was passed; 0 for none.
         stream: u64,
-        /// See [`tprof_wire::calls::HOST_CALL_WORDS`].
+        /// Further data: see [`tprof_wire::calls::HOST_CALL_WORDS`].
         detail: u64,
         /// Stack; 0 for none.
         stack: u32,
     },
-    /// It took memory, or is about to give it back.
+    /// The call took memory, or is about to give it back.
     Memory {
-        /// The function.
+        /// The function that was called.
         function: &'static Function,
-        /// Its number.
+        /// Number of the function.
         number: u32,
-        /// What changed.
+        /// The change of memory.
         change: MemoryChange,
     },
     /// A collective was called.
     Collective {
-        /// The function.
+        /// The function that was called.
         function: &'static Function,
         /// Clock when it returned.
         end: u64,
-        /// `ncclDataType_t`.
+        /// Element type, an `ncclDataType_t`.
         data_type: u32,
-        /// Communicator's address.
+        /// Address of the communicator.
         communicator: u64,
-        /// Elements.
+        /// Number of elements.
         count: u64,
-        /// Stream.
+        /// Handle of the stream.
         stream: u64,
         /// Root or other rank.
         peer: Option<u32>,

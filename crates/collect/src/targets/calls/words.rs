@@ -1,8 +1,8 @@
-//! How calls are shown: names, types and arguments as PyTorch's traces write them.
+//! Formats calls: names, types and arguments as PyTorch's traces write them.
 
 use tprof_wire::calls::{Effect, Function, NO_BYTES};
 
-/// What is known of a call besides its name, as a JSON object.
+/// Formats what is known of a call besides its name, as a JSON object.
 pub(super) fn arguments(
     function: &Function,
     kind: u32,

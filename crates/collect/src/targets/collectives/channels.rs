@@ -96,12 +96,12 @@ impl Channels {
         }
     }
 
-    /// None waits.
+    /// Whether no work waits.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.ready.is_empty()
     }
 
-    /// How many.
+    /// Number of rows that wait.
     pub fn len(&self) -> usize {
         self.rows.len() + self.ready.len()
     }

@@ -1,8 +1,8 @@
 //! Communicators, as hooks and NCCL's profiler plugin record them.
 //!
-//! The plugin numbers a communicator alike in all ranks, whichever call made it; the hooks only
-//! know the arguments. Where both report one, the plugin's number counts: a hook's communicator
-//! is written only once an operation refers to it.
+//! The plugin gives a communicator the same number in all ranks, whichever call made it; the hooks
+//! only know the arguments. Where both report one, the plugin's number counts: a hook's
+//! communicator is written only once an operation refers to it.
 
 use std::collections::{HashMap, HashSet};
 use tprof_trace::TraceWriter;
@@ -14,20 +14,20 @@ use tprof_wire::nccl;
 /// A communicator by its address, from the hooks.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveCommunicator {
-    /// Number.
+    /// Id of the communicator.
     pub id: u64,
-    /// Ranks.
+    /// Number of ranks.
     pub size: Option<u32>,
     rank: Option<u32>,
     /// Operations on it so far.
     pub operations: u64,
-    /// Splits of it so far.
+    /// Number of splits of it so far.
     splits: u64,
     /// The plugin's number for it, and its context.
     pub plugins: Option<(u64, u64)>,
 }
 
-/// What a hook recorded of a call that makes or ends communicators.
+/// A hook's record of a call that makes or ends communicators.
 #[derive(Clone, Copy, Debug)]
 pub struct JoinCall {
     /// The function's number.
@@ -55,14 +55,14 @@ pub struct Communicators {
     process: ProcessIndex,
     /// All that hooks recorded: what refers to one may be joined after its end.
     made: Vec<LiveCommunicator>,
-    /// By address, those that live.
+    /// Live communicators, by address.
     live: HashMap<u64, CommunicatorIndex>,
     contexts: HashMap<u64, nccl::Context>,
     written: HashSet<u64>,
 }
 
 impl Communicators {
-    /// Of a process.
+    /// Starts for a process without communicators.
     pub fn new(process: ProcessIndex) -> Communicators {
         Communicators { process, ..Communicators::default() }
     }
@@ -81,8 +81,8 @@ impl Communicators {
         let parent = self.live.get(&call.parent).and_then(|nth| self.made.get_mut(*nth));
         let of = parent.as_ref().map_or(call.parent, |live| live.id);
         let (id, size, rank) = if number == Number::ncclCommSplit as u32 {
-            // All ranks of a communicator split it in the same order; those that gave the
-            // same colour share what comes of it. How many they are, only all of them show.
+            // All ranks of a communicator split it in the same order; those that gave the same
+            // colour share the result. Only all ranks together show how many they are.
             let nth = parent.map_or(0, |live| {
                 live.splits += 1;
                 live.splits
@@ -109,7 +109,7 @@ impl Communicators {
         self.live.get(&address).copied()
     }
 
-    /// One that a hook recorded.
+    /// Returns a communicator that a hook recorded.
     pub fn of_hook(&mut self, nth: CommunicatorIndex) -> Option<&mut LiveCommunicator> {
         self.made.get_mut(nth)
     }

@@ -84,7 +84,7 @@ impl Collectives {
         pending.context = call.record.context;
         pending.row.communicator = id.or(pending.row.communicator);
         pending.measure(size);
-        // Of another count; the task has the plugin's.
+        // The hook counted another number; the task has the plugin's.
         pending.row.sequence = None;
         if let Some(nth) = pending.made {
             self.communicators.is_plugins(nth, id, call.record.context);
@@ -136,7 +136,7 @@ impl Collectives {
             .map(|(at, pending)| (pending.call, *at))
             .collect();
         let mut unjoined = self.unjoined();
-        // What is handed over together begins at one moment.
+        // Operations that are handed over together begin at one moment.
         let mut groups: HashMap<u64, u64> = HashMap::new();
         for task in tasks {
             let group_ns = match task.record.group {

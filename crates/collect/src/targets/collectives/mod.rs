@@ -31,8 +31,8 @@ use tprof_trace::{TraceError, TraceWriter};
 
 /// Rows wait this long at most, so that a run that is cut off lacks little.
 const LONGEST_WAIT_NS: u64 = 250_000_000;
-/// Where the plugin is loaded: a communicator that does not block is served by another thread,
-/// and its first operation sets up connections.
+/// The wait where the plugin is loaded: a communicator that does not block is served by another
+/// thread, and its first operation sets up connections.
 const LONGEST_WAIT_FOR_TASKS_NS: u64 = 5_000_000_000;
 /// Rows that are written at the latest together.
 const MAX_ROWS: usize = 16_384;
@@ -40,21 +40,21 @@ const MAX_ROWS: usize = 16_384;
 /// A call that a hook recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct HookedCall {
-    /// By which thread.
+    /// Thread that called.
     pub thread: ThreadIndex,
     /// Name of the function.
     pub function: &'static str,
-    /// When it began.
+    /// Time when it began.
     pub start_ns: u64,
-    /// When it returned.
+    /// Time when it returned.
     pub end_ns: u64,
     /// Address of its communicator.
     pub address: u64,
-    /// Elements.
+    /// Number of elements.
     pub count: u64,
-    /// `ncclDataType_t`.
+    /// Element type, an `ncclDataType_t`.
     pub data_type: u32,
-    /// Stream.
+    /// Handle of the stream.
     pub stream: u64,
     /// Root or other rank.
     pub peer: Option<u32>,
@@ -92,7 +92,7 @@ pub struct Collectives {
 }
 
 impl Collectives {
-    /// Of a process that has made none yet.
+    /// Starts for a process that has made no call yet.
     pub fn new(process: ProcessIndex) -> Collectives {
         Collectives {
             process,
@@ -152,7 +152,7 @@ impl Collectives {
             pending.is_open = true;
             state.grouped.push(self.next);
         } else if state.groups > 0 {
-            // Its end was not recorded, as where recording was switched off meanwhile.
+            // The end of the group was not recorded, as where recording was switched off meanwhile.
             state.groups = 0;
             for at in std::mem::take(&mut state.grouped) {
                 if let Some(pending) = self.rows.get_mut(&at) {
@@ -176,7 +176,8 @@ impl Collectives {
         self.threads.entry(thread).or_default().groups += 1;
     }
 
-    /// It ended one: the work of all that the outermost held is handed to the device by then.
+    /// The thread ended a group: the work of everything in the outermost one is handed to the
+    /// device by then.
     pub fn group_ends(&mut self, thread: ThreadIndex, end_ns: u64) {
         let state = self.threads.entry(thread).or_default();
         state.groups = state.groups.saturating_sub(1);
@@ -197,7 +198,7 @@ impl Collectives {
         self.communicators.joined(call);
     }
 
-    /// When the first operation returned whose row waits.
+    /// Returns the time when the first operation returned whose row waits.
     pub fn first_ns(&self) -> Option<u64> {
         self.rows.values().map(|pending| pending.returned_ns).min()
     }
@@ -252,8 +253,7 @@ impl Collectives {
         written.and(self.channels.write(&mut self.lost, writer))
     }
 
-    /// Of a communicator that the plugin numbers, also operations that it does not report have
-    /// that number.
+    /// Gives an operation that the plugin does not report the plugin's number of its communicator.
     fn renumber(&mut self, pending: &mut Pending) {
         let live = pending.made.and_then(|nth| self.communicators.of_hook(nth));
         if let Some((id, context)) = live.and_then(|live| live.plugins)
@@ -270,7 +270,7 @@ impl Collectives {
     fn name_communicator(&mut self, pending: &Pending, gpu: &Gpu, writer: &mut TraceWriter) {
         let Some(id) = pending.row.communicator else { return };
         if pending.context == 0 {
-            // Not of one that was made before recording began: its address is all there is.
+            // A communicator that was made before recording began has only its address.
             if pending.row.sequence.is_some() {
                 self.communicators.use_hooks(id, pending.row.group_size, writer);
             }

@@ -14,11 +14,11 @@ pub struct Pending {
     pub operation: Cow<'static, str>,
     /// Elements, as the call gave them, and bytes of one.
     pub count: u64,
-    /// See `count`.
+    /// Bytes of an element; see `count`.
     pub type_bytes: Option<u64>,
-    /// When the call itself returned, which may be before its group ended.
+    /// Time when the call itself returned, which may be before its group ended.
     pub returned_ns: u64,
-    /// Its group is not over.
+    /// Whether its group is not over.
     pub is_open: bool,
     /// A hook recorded it.
     pub is_hooked: bool,
@@ -44,7 +44,7 @@ impl Pending {
         self.row.group_size = size;
     }
 
-    /// What the call was given, in bytes.
+    /// Returns the bytes that the call was given.
     pub fn given_bytes(&self) -> Option<u64> {
         self.type_bytes.map(|each| self.count.saturating_mul(each))
     }

@@ -1,4 +1,4 @@
-//! What NCCL's profiler plugin reported, until it is joined.
+//! The records of NCCL's profiler plugin, until they are joined.
 
 use super::{Collectives, LONGEST_WAIT_NS};
 use crate::shared::clock::Clock;
@@ -11,9 +11,9 @@ use tprof_wire::record::ExtKind;
 pub struct Timed<T> {
     /// Thread that wrote it.
     pub thread: ThreadIndex,
-    /// When.
+    /// Time of the record.
     pub time_ns: u64,
-    /// What.
+    /// The record itself.
     pub record: T,
 }
 
@@ -27,12 +27,12 @@ pub struct PluginRecords {
 }
 
 impl PluginRecords {
-    /// None waits.
+    /// Whether no record waits.
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.tasks.is_empty()
     }
 
-    /// How many.
+    /// Number of records that wait.
     pub fn len(&self) -> usize {
         self.calls.len() + self.tasks.len()
     }

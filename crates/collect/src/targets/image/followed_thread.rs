@@ -11,7 +11,7 @@ pub struct FollowedThread {
     pub slot: usize,
     /// Row in the trace.
     pub index: ThreadIndex,
-    /// Thread id.
+    /// Id of the thread.
     pub tid: u32,
     pub(super) chunk: ChunkRef,
     pub(super) base: usize,
@@ -30,9 +30,9 @@ pub struct FollowedThread {
     pub(super) whole: bool,
     /// Its recorded allocations so far, once [`Self::counts`], and the bytes asked for.
     pub allocated: (u64, u64),
-    /// It has spans, whose records need the count: a ring holds them in their order, where clocks of
-    /// records that follow each other may be the same (an EPYC's counter moves in steps of 26 ticks,
-    /// 10 ns, and reads within a step are a tick apart, 0.4 ns).
+    /// Whether it has spans, whose records need the count: a ring holds them in their order, while
+    /// clocks of records that follow each other may be the same (an EPYC's counter moves in steps
+    /// of 26 ticks, 10 ns, and reads within a step are a tick apart, 0.4 ns).
     pub counts: bool,
 }
 
@@ -53,7 +53,7 @@ impl FollowedThread {
         }
     }
 
-    /// Adds allocations.
+    /// Adds allocations and their bytes.
     pub(super) fn add(&mut self, allocations: u64, bytes: u64) {
         let (count, all) = self.allocated;
         self.allocated = (count.wrapping_add(allocations), all.wrapping_add(bytes));

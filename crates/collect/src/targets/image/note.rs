@@ -12,9 +12,9 @@ use tprof_wire::record::{self, ExtKind};
 /// Python's frames of a stack.
 #[derive(Debug)]
 pub struct PythonKeys {
-    /// What stands for each, innermost first; bit 0: see [`ExtKind::Stack`].
+    /// The key of each frame, innermost first; bit 0: see [`ExtKind::Stack`].
     pub keys: Vec<u64>,
-    /// How they end.
+    /// The way in which the walk ended.
     pub ends: WalkEnd,
 }
 
@@ -23,11 +23,11 @@ pub struct PythonKeys {
 pub enum Note {
     /// A stack: id, end, frames, Python's frames.
     Stack(u32, u8, Vec<u64>, PythonKeys),
-    /// What a Python frame is.
+    /// The definition of a Python frame.
     PythonFrame(SentFrame),
     /// `mmap`: address, length, stack, and whether no file is behind it.
     Map(u64, u64, u32, bool),
-    /// `munmap`.
+    /// A mapping was removed: address and length.
     Unmap(u64, u64),
     /// `shmat`: address, length, stack.
     Attach(u64, u64, u32),
@@ -35,9 +35,9 @@ pub enum Note {
     Detach(u64),
     /// `mremap`: old length, new address, new length.
     Remap(u64, u64, u64),
-    /// Thread renamed.
+    /// The thread was renamed.
     Name(String),
-    /// Thread ended.
+    /// The thread has ended.
     ThreadExit,
     /// The process leaves with this status.
     Exit(i32),

@@ -12,7 +12,7 @@ const LINES_AHEAD: usize = AHEAD + 64;
 
 /// See the module.
 pub(super) struct HeapRecords<'r> {
-    /// What is left of the chunk.
+    /// Remaining slots of the chunk.
     slots: &'r [[AtomicU64; 2]],
     thread: ThreadIndex,
     /// Clock of the last record that was taken.
@@ -51,8 +51,8 @@ impl<'r> HeapRecords<'r> {
         })
     }
 
-    /// When a block that was just allocated is freed, if that is the very next record, which is
-    /// taken.
+    /// Returns when a block that was just allocated is freed, if that is the very next record,
+    /// which is then taken.
     #[inline(always)]
     pub fn end_of(&mut self, op: &HeapOp) -> Option<u64> {
         if op.tag & 7 != Kind::Alloc as u32 {

@@ -1,7 +1,7 @@
 //! Reads one thread's ring.
 //!
-//! Nothing that is read from the region is trusted: unknown kinds, wrong
-//! lengths and foreign chunk references are counted as refused and skipped.
+//! Nothing that is read from the region is trusted: unknown kinds, wrong lengths and foreign chunk
+//! references are counted as refused and skipped.
 
 use super::{FollowedThread, Image, MAX_TAKEN_BYTES, Note, Pass, RingRead};
 use crate::os::sys;
@@ -16,9 +16,9 @@ use tprof_wire::region::{CHUNKS_PER_THREAD, ChunkRef};
 /// skipped after this long: its writer left by `longjmp` or died. Longer than
 /// the scheduler keeps a thread waiting on a busy machine.
 const HOLE_NS: u64 = 200_000_000;
-/// Chunks that a thread with a full ring may fill once it is woken: woken for each, a thread that
-/// writes faster than this reads would make two switches for every chunk. Its own time limit ends
-/// a wait that no wake ends.
+/// Chunks that a thread with a full ring may fill once it is woken: if it were woken for each, a
+/// thread that writes faster than this reads would make two switches for every chunk. A wait that
+/// no wake ends is ended by its own time limit.
 const WAKE_ROOM: u32 = 4;
 /// No block is larger.
 const ADDRESS_SPACE: u64 = 1 << 47;
@@ -52,8 +52,8 @@ impl Image {
                 match self.region.read(thread.base + thread.at) {
                     SlotRead::Record(word0, _) if word0 & 15 == Kind::Pending as u64 => {
                         let bytes = (word0 >> 16 & 0xffff).max(1) as usize * SLOT_BYTES;
-                        // Its writer was interrupted: by the scheduler, or by a handler,
-                        // which may never return but then writes behind it.
+                        // Its writer was interrupted: by the scheduler, or by a handler, which may
+                        // never return but then writes behind it.
                         if !last && !self.is_abandoned(thread, bytes, now_ns) {
                             return false;
                         }
@@ -89,7 +89,7 @@ impl Image {
         }
     }
 
-    /// Where a chunk's records end: in it, at a slot, whatever is in its head.
+    /// Returns where a chunk's records end: inside it, at a slot, whatever its header holds.
     fn end_of(&mut self, next: u64, bytes: usize) -> usize {
         let stated = if next == 0 { bytes } else { (next >> 32) as usize };
         let end = stated.min(bytes) & !(SLOT_BYTES - 1);

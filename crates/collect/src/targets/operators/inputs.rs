@@ -1,4 +1,4 @@
-//! What an operator was called with, as torch.profiler writes it.
+//! Formats the inputs of operators like torch.profiler.
 
 use crate::targets::interned::Interned;
 use std::collections::HashMap;
@@ -104,13 +104,13 @@ fn describe(mut words: &[u64]) -> Option<String> {
     Some(text + "}")
 }
 
-/// What comes next in a list.
+/// The next element of a list.
 enum InputValue {
-    /// Its sizes and its type.
+    /// An input: its sizes and its type.
     Input(String, String),
-    /// Its type and its value.
+    /// A value: its type and its text.
     Value(&'static str, String),
-    /// So many tensors follow.
+    /// A list of so many tensors, which follow.
     List(usize),
     /// The rest had no place.
     More,

@@ -35,7 +35,7 @@ pub enum OperatorRecord {
     Opens(u32, RangeEdge),
     /// A range ends.
     Closes(RangeEdge),
-    /// What is recorded from here on.
+    /// States what is recorded from here on.
     Note(OperatorNote),
 }
 
@@ -50,7 +50,7 @@ struct FinishedOperator {
     duration_ns: u64,
 }
 
-/// Those of an image, on their way into its file.
+/// The operators of an image, on their way into its file.
 #[derive(Debug)]
 pub struct Operators {
     process: ProcessIndex,
@@ -60,11 +60,11 @@ pub struct Operators {
     waiting: Vec<FinishedOperator>,
     recorded: Recorded,
     first_waiting_ns: Option<u64>,
-    /// When the last look at the rings began: all records before have been read.
+    /// Time when the last reading of the rings began: all earlier records have been read.
     read_until_ns: u64,
     /// A range was over that is a step of PyTorch's.
     has_stepped: bool,
-    /// What [`Self::take_progress`] returned last.
+    /// The last result of [`Self::take_progress`].
     known: Option<bool>,
     /// Operators and ranges so far.
     pub taken: u64,
@@ -75,7 +75,7 @@ pub struct Operators {
 }
 
 impl Operators {
-    /// Of an image that has run none yet.
+    /// Starts for an image that has run no operator yet.
     pub fn new(process: ProcessIndex) -> Operators {
         Operators {
             process,
@@ -143,7 +143,8 @@ impl Operators {
         }
     }
 
-    /// Once there is one, and once more where it ended a step: whether it did.
+    /// Returns whether the process has made a step, each time that this changes: once its first
+    /// operator is read, and once after its first step.
     pub fn take_progress(&mut self) -> Option<bool> {
         let now = (self.taken > 0).then_some(self.has_stepped);
         (now != self.known).then(|| self.known = now).and(now)
@@ -211,7 +212,7 @@ impl Operators {
         written
     }
 
-    /// Ends what is open at the end of its process; counts what is lost.
+    /// Ends what is open at the end of its process, and counts what is lost.
     pub fn finish(
         &mut self,
         end_ns: u64,

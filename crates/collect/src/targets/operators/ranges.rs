@@ -1,8 +1,8 @@
-//! Ranges of PyTorch's: a record when one begins, and one when it ends, perhaps in another thread.
+//! Ranges of PyTorch: a record when one begins, and one when it ends, perhaps in another thread.
 //!
-//! Both name the address of the range's object, which is another range's as soon as it has ended.
+//! Both name the address of the range's object, which another range has as soon as it has ended.
 //! Threads' records are read one thread after the other, so edges are kept until all threads' of
-//! their time have been read, and are joined in order of time.
+//! their time have been read, and are joined in the order of time.
 
 use super::FinishedOperator;
 use std::collections::HashMap;
@@ -31,14 +31,14 @@ enum Edge {
 /// See the module.
 #[derive(Debug, Default)]
 pub struct OpenRanges {
-    /// As they were read.
+    /// The edges, as they were read.
     kept: Vec<Edge>,
-    /// By address.
+    /// Open ranges, by address of their object.
     open: HashMap<u64, OpenRange>,
     endless: u64,
 }
 
-/// What is left at a process's end.
+/// The ranges that are left when a process ends.
 pub struct RangesLeft {
     /// Ranges that were open: they last until then.
     pub cut: Vec<FinishedOperator>,
@@ -72,7 +72,7 @@ impl OpenRanges {
     fn joined(&mut self, edge: Edge) -> Option<FinishedOperator> {
         match edge {
             Edge::Closes { object, end_ns } => {
-                // One that began while recording was off has no beginning.
+                // A range that began while recording was off has no beginning.
                 Some(self.open.remove(&object)?.until(end_ns))
             }
             Edge::Opens(_) if self.open.len() >= MAX_OPEN => {
@@ -80,7 +80,8 @@ impl OpenRanges {
                 None
             }
             Edge::Opens(range) => {
-                // Its object is this range's now: what had it before is over, its end was lost.
+                // Its object belongs to this range now: the range that had it before is over, and
+                // its end was lost.
                 let before = self.open.insert(range.edge.object, range);
                 self.endless += u64::from(before.is_some());
                 None
@@ -157,7 +158,7 @@ mod tests {
     fn an_end_waits_for_records_of_its_time_that_are_not_read_yet() {
         let mut ranges = OpenRanges::default();
         ranges.opens(1, edge(8), 0, 10);
-        // Of the range after it, the beginning is read later, and so is the end of this one.
+        // The beginning of the range after it is read later, and so is the end of this one.
         ranges.closes(edge(8), 40);
         assert!(ranges.over(15).is_empty());
         ranges.opens(2, edge(8), 0, 30);

@@ -1,5 +1,5 @@
-//! What is recorded of a process's operators, and why not more: a property of its file, and a mark
-//! where that changes.
+//! States what is recorded of a process's operators, and why not more: as a property of its file,
+//! and a mark where that changes.
 
 use super::version;
 use crate::out::files::OpenFile;
@@ -15,7 +15,7 @@ pub const KEY: &str = "pytorch";
 /// A record of that.
 #[derive(Clone, Copy, Debug)]
 pub struct OperatorNote {
-    /// [`note`].
+    /// One of the numbers in [`note`].
     pub what: u32,
     /// A number, see there.
     pub number: u64,

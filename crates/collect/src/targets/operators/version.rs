@@ -7,7 +7,8 @@ use std::path::Path;
 /// Bytes of such a file that are read.
 const MAX_BYTES: u64 = 4096;
 
-/// Of `…/torch/lib/libtorch_cpu.so`: a wheel has `torch/version.py`, LibTorch `build-version`.
+/// Finds the version beside `…/torch/lib/libtorch_cpu.so`: a wheel has `torch/version.py`, LibTorch
+/// `build-version`.
 pub fn beside(library: &Path) -> Option<String> {
     let root = library.parent()?.parent()?;
     let of_wheel = read(&root.join("version.py")).and_then(|text| {

@@ -7,7 +7,7 @@ use tprof_wire::spans::{ARGUMENTS, Arguments, dtype, value};
 
 /// Records of arguments that one span keeps.
 pub const MAX_RECORDS: usize = 16;
-/// Of operations on several types.
+/// The type that is stated for operations on several types.
 const SEVERAL: &str = "several";
 
 /// Floating-point operations that were stated of a span.
@@ -20,7 +20,7 @@ pub struct StatedFlops {
 }
 
 impl StatedFlops {
-    /// Adds some.
+    /// Adds operations of one type.
     pub fn add(&mut self, count: u64, dtype: u32) {
         let is_same = !self.is_stated || self.dtype == Some(dtype);
         self.dtype = is_same.then_some(dtype);
@@ -28,7 +28,7 @@ impl StatedFlops {
         self.count = self.count.saturating_add(count);
     }
 
-    /// As arguments.
+    /// Adds them to the arguments.
     fn put(&self, all: &mut Map<String, Value>) {
         if self.count == 0 {
             return;
@@ -82,7 +82,8 @@ pub fn object(
 #[derive(Debug, PartialEq)]
 pub struct Undefined;
 
-/// One value. What JSON has no number for is its text; null: it could not be kept.
+/// Converts one value. A value for which JSON has no number becomes its text; null means that it
+/// could not be kept.
 fn argument(kind: u8, bits: u64, interned: &Interned) -> Result<Value, Undefined> {
     Ok(match kind {
         value::UNSIGNED => bits.into(),

@@ -1,4 +1,4 @@
-//! What has come of records, and waits for its name.
+//! Finished spans and marks that wait for their name.
 
 use super::args::{Described, StatedFlops};
 use tprof_trace::model::ThreadIndex;
@@ -13,14 +13,14 @@ pub struct OpenSpan {
     pub place: Place,
     pub stated: StatedFlops,
     pub described: Described,
-    /// Of one on a thread's stack, what its thread had counted.
+    /// For a span on a thread's stack, the thread's counts at its beginning.
     pub counted: OnStack,
 }
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub enum Finished {
-    /// With allocations within, and their bytes, as its thread counted them.
+    /// A span, with the allocations within it and their bytes, as its thread counted them.
     Span {
         span: OpenSpan,
         end_ns: u64,

@@ -31,7 +31,7 @@ const LONGEST_WAIT_NS: u64 = 250_000_000;
 const MAX_ARGUMENTS: u32 = 1 << 20;
 /// Rows that wait for their names at most.
 const MAX_WAITING: usize = 1 << 18;
-/// What a process switches itself, of [`off`].
+/// The bits of [`off`] that a process switches itself.
 const OWN: u32 = off::PROGRAM | off::SCHEDULE;
 
 /// A record, as it came.
@@ -40,7 +40,7 @@ pub struct SpanRecord {
     kind: ExtKind,
     name: u32,
     words: [u64; 2],
-    /// Of [`ExtKind::SpanArguments`].
+    /// The content of [`ExtKind::SpanArguments`].
     arguments: Arguments,
 }
 
@@ -56,12 +56,12 @@ impl SpanRecord {
     }
 }
 
-/// Those of an image, on their way into its file.
+/// The spans of an image, on their way into its file.
 #[derive(Debug, Default)]
 pub struct Spans {
     process: ProcessIndex,
-    /// Where all allocations are recorded, they are counted as their records are read; else its
-    /// threads count them.
+    /// How its allocations are recorded. If all of them are, they are counted as their records are
+    /// read; otherwise its threads count them.
     memory: MemoryRecording,
     /// Texts among arguments are left out.
     redact: bool,
@@ -78,7 +78,7 @@ pub struct Spans {
     pub off: u32,
     /// The process has switched its recording: its totals have a gap.
     pub was_switched: bool,
-    /// By what its steps are counted, where they are.
+    /// The schedule that counts its steps, if there is one.
     pub schedule: Option<Schedule>,
     /// The option or command that has it switch its recording.
     pub by: &'static str,
@@ -95,12 +95,12 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// Of an image that has had none yet.
+    /// Starts for an image that has had no span yet.
     pub fn new(process: ProcessIndex, memory: MemoryRecording) -> Spans {
         Spans { process, memory, ..Spans::default() }
     }
 
-    /// Of one that begins with this [`off`], and switches it as the run's options have it.
+    /// Sets the [`off`] that an image begins with, and which the run's options let it switch.
     pub fn switched_by(self, config: &Config, off: u32) -> Spans {
         let off_since_ns = (off & OWN != 0).then_some(0);
         let schedule = config.steps().map(|timetable| timetable.schedule());
@@ -135,7 +135,7 @@ impl Spans {
     }
 
     /// Takes a record that a thread wrote at this time, after so many recorded allocations and
-    /// bytes of them.
+    /// bytes.
     pub fn take(
         &mut self,
         record: SpanRecord,
@@ -243,7 +243,7 @@ impl Spans {
         }
     }
 
-    /// What its schedule or capture switches to, in words: `cycle 1: step 4 (--schedule)`.
+    /// Describes what its schedule or capture switches to: `cycle 1: step 4 (--schedule)`.
     fn window(&mut self, on: bool, cycle: u32) -> String {
         if !on {
             return self.by.to_owned();
@@ -266,7 +266,7 @@ impl Spans {
         if !self.row(&over, interned, writer) {
             match over.name() == 0 || self.waiting.len() >= MAX_WAITING {
                 true => self.nameless += 1,
-                // To ask for these again and again would hold up the job.
+                // Asking for these again and again would hold up the job.
                 false if interned.is_full() => self.refused += 1,
                 false => self.waiting.push(over),
             }
@@ -390,7 +390,7 @@ impl Spans {
         }
     }
 
-    /// Ends what is open at the end of its process; counts what is lost.
+    /// Ends what is open at the end of its process, and counts what is lost.
     pub fn finish(
         &mut self,
         end_ns: u64,

@@ -52,8 +52,8 @@ impl OpenSpans {
         Some(Finished::Span { span, end_ns, any_thread: false, allocated })
     }
 
-    /// A span ends that others were begun within, and go on. It nests no more: any thread might have
-    /// ended it.
+    /// Ends a span while others that were begun within it go on. It nests no more: any thread might
+    /// have ended it.
     pub fn pop_around(&mut self, thread: ThreadIndex, depth: u16, end_ns: u64) -> Option<Finished> {
         let place = Place { number: depth.into() };
         let stack = self.stacks.get_mut(&thread)?;
@@ -132,7 +132,7 @@ impl OpenSpans {
         None
     }
 
-    /// That span ends.
+    /// Ends the span at `place`.
     pub fn end(&mut self, place: Place, end_ns: u64) -> Option<Finished> {
         if let Some(span) = self.free.remove(&place.number) {
             self.len -= 1;
@@ -156,7 +156,8 @@ impl OpenSpans {
         left.into_iter().map(over).collect()
     }
 
-    /// What is open at the end, which lasts until then, and how many spans have no recorded end.
+    /// Ends what is open at the end of the process, and returns how many spans have no recorded
+    /// end.
     pub fn finish(&mut self, end_ns: u64) -> (Vec<Finished>, u64) {
         let stacks = std::mem::take(&mut self.stacks).into_values().flatten();
         let over = |any_thread| {

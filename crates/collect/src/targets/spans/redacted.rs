@@ -11,7 +11,7 @@ const CATEGORY: &str = "category";
 /// Categories by `tprof::Category`.
 const CATEGORIES: [&str; 7] =
     ["compute", "memory", "data_load", "sync", "communication", "compile", "io"];
-/// How Rust and Python write numbers that are not finite.
+/// Texts by which Rust and Python write numbers that are not finite.
 const NUMBERS: [&str; 4] = ["NaN", "nan", "inf", "-inf"];
 
 /// Takes the texts out of arguments.
@@ -22,7 +22,7 @@ pub fn redact(arguments: &mut Map<String, Value>) {
             Value::String(text) => {
                 NUMBERS.contains(&&**text) || key == CATEGORY && CATEGORIES.contains(&&**text)
             }
-            // Nothing that tprof makes has any: what they hold is not known.
+            // tprof itself writes no such values, so what they hold is not known.
             Value::Array(_) | Value::Object(_) => false,
         };
         if !stays {

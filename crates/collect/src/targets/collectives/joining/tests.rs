@@ -19,7 +19,7 @@ const LL: u32 = 6;
 const WORLD: u32 = 7;
 const MAIN: ThreadIndex = 0;
 const OTHER: ThreadIndex = 1;
-/// Of NCCL's own, which serves communicators that do not block.
+/// A thread of NCCL's own, which serves communicators that do not block.
 const NCCLS: ThreadIndex = 9;
 const ADDRESS: u64 = 0x1000;
 const CONTEXT: u64 = 3;
@@ -321,7 +321,7 @@ fn what_no_hook_reports_is_a_row_from_its_call_to_its_group() {
     let found = process.rows();
     let of = |row: &Collective| (row.start_ns / MS, row.duration_ns.map(|ns| ns / MS), row.bytes);
     let rows: Vec<_> = found.rows.iter().map(of).collect();
-    // What is handed over together is handed over at one moment.
+    // Operations that are handed over together begin at one moment.
     let wanted = [(10, Some(10), Some(40)), (12, Some(8), Some(40)), (40, Some(0), Some(120))];
     assert_eq!(rows, wanted);
     assert_eq!(found.file.communicators().len(), 1);
