@@ -1,4 +1,4 @@
-//! The row of one address, out of what a loader has mapped: through the binary search table beside
+//! Finds the row of one address in what a loader has mapped: through the binary search table beside
 //! `.eh_frame` to the description of the function, which is run as far as the address.
 
 use crate::description::{CfiEntry, code_at, entry_at, run};
@@ -15,8 +15,8 @@ const FORM: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
 /// Longest description of a function that is run, bytes.
 const MAX_BYTES: usize = 64 << 10;
 
-/// Code at the entry point without frame information (`ld.so`, musl's `crt1.o`) has no caller; it is
-/// no longer than so many bytes.
+/// Code at the entry point without frame information (`ld.so`, musl's `crt1.o`) has no caller, and
+/// is no longer than this many bytes.
 pub const ENTRY_BYTES: u64 = 96;
 
 /// The frame information of a loaded object.
@@ -54,8 +54,8 @@ impl<'a> LoadedFrames<'a> {
         Some(LoadedFrames { bytes, address, table, entry, entries })
     }
 
-    /// The row of an address. `None` if no description covers it, or one that is not as compilers
-    /// write them.
+    /// Returns the row of an address; `None` if no description covers it, or one that is not as
+    /// compilers write them.
     pub fn row_at(&self, pc: u64) -> Option<Row> {
         let place = self.description_of(pc)?;
         let at = usize::try_from(place.checked_sub(self.address)?).ok()?;

@@ -18,8 +18,8 @@ pub struct SharedEntry {
 }
 
 impl SharedEntry {
-    /// Reads an entry, which `bytes` begin with the length of and end with. `None` unless addresses
-    /// are of the form that compilers write, nor for signal trampolines.
+    /// Reads an entry, whose length `bytes` begin with. `None` unless addresses have the form that
+    /// compilers write; also `None` for signal trampolines.
     pub fn read(bytes: &[u8]) -> Option<SharedEntry> {
         let mut input = Input::new(bytes);
         let length = input.u32()?;

@@ -11,7 +11,7 @@ const RA: u64 = 16;
 /// How the CFA is computed.
 #[derive(Clone, Copy, Debug)]
 enum Cfa {
-    /// A register plus so much.
+    /// The value of a register plus an offset.
     At(u64, i64),
     /// The result of an expression.
     Expression,
@@ -23,7 +23,7 @@ enum Rule {
     /// The register is not mentioned, or keeps its value.
     Same,
     Undefined,
-    /// Saved at the CFA plus so much.
+    /// The value is saved at the CFA plus this offset.
     Offset(i64),
     Other,
 }
@@ -79,7 +79,8 @@ impl CfaState {
         }
     }
 
-    /// Runs an instruction that refers to nothing but this state; `None` if it is none of those.
+    /// Runs an instruction that only changes this state; `None` if it is another kind of
+    /// instruction.
     pub fn step(&mut self, op: u8, input: &mut Input<'_>, data_align: i64) -> Option<()> {
         match op {
             // nop

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tprof_wire::capture::{self, CaptureTrigger};
 
-/// A range, and what its end is.
+/// The range to capture, and what its end does.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Capture {
     /// The range that is recorded.
@@ -56,7 +56,7 @@ impl Capture {
         }
     }
 
-    /// The plan: what is recorded, and what then happens.
+    /// Describes what is recorded, and what then happens.
     pub fn plan(&self) -> String {
         let then = match self.end {
             CaptureEnd::Stop => "the first one",

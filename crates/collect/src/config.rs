@@ -120,7 +120,7 @@ impl Config {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum IfExists {
-    /// Record into the next free name beside it: `r1-2`.
+    /// Record into the next free name next to it: `r1-2`.
     #[default]
     Rename,
     /// Record into it too.
@@ -190,7 +190,8 @@ impl Default for KinetoWindow {
     }
 }
 
-/// `--nccl`: what NCCL's profiler plugin records beside operations, which costs more.
+/// The values of `--nccl`: what NCCL's profiler plugin records in addition to operations, at a
+/// higher cost.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
 pub enum NcclEvent {

@@ -168,7 +168,7 @@ fn a_stripped_library_has_the_names_it_exports() {
     let dir = tempfile::tempdir().unwrap();
     let copy = dir.path().join("libc.so.6");
     std::fs::copy(&libc.path, &copy).unwrap();
-    // A copy without build id: no debug file of this machine stands for it.
+    // A copy without a build id: no debug file of this machine belongs to it.
     run(
         "objcopy",
         &["--remove-section=.note.gnu.build-id", "--strip-all", "libc.so.6"],

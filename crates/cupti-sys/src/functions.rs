@@ -110,7 +110,7 @@ function!(
     SetThreadIdType = cuptiSetThreadIdType(CUpti_ActivityThreadIdType)
 );
 function!(
-    /// Becomes a client beside others (CUDA 13).
+    /// Subscribes as one client among several (CUDA 13).
     SubscribeV2 = cuptiSubscribe_v2(
         *mut CUpti_SubscriberHandle,
         CUpti_CallbackFunc,

@@ -14,7 +14,7 @@ const MAX_PROBLEMS: usize = 1000;
 pub struct DamageList(Arc<Mutex<BTreeSet<(u64, String)>>>);
 
 impl DamageList {
-    /// Adds what could not be read.
+    /// Adds a part that could not be read.
     pub(crate) fn add(&self, problem: &Problem) {
         let mut met = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if met.len() < MAX_PROBLEMS {

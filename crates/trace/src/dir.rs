@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A run: its rank files, its `run.json`, and what of them could not be read.
+/// A run: its rank files, its `run.json`, and the problems in reading them.
 #[derive(Debug)]
 pub struct RunDir {
     path: PathBuf,
@@ -28,8 +28,8 @@ pub struct RankFile {
     pub path: PathBuf,
     /// The file's owner, by its name.
     pub label: RankLabel,
-    /// Rank that it counts as: the label's; 0 for a file that was never given
-    /// a rank in a run where no file was; none for launchers.
+    /// Rank that it counts as: the label's; 0 for a file that was never given a rank in a run where
+    /// no file was; `None` for launchers.
     pub rank: Option<u32>,
     /// Ranks that its launcher started, if it gave that.
     pub world_size: Option<u32>,
@@ -38,7 +38,8 @@ pub struct RankFile {
 /// The owner of a trace file. Sorted: ranks first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RankLabel {
-    /// `rank-3.tprof`, or `rank-3.1.tprof` where that name was taken: rank, and which start of it.
+    /// `rank-3.tprof`, or `rank-3.1.tprof` where that name was taken: the rank, and which start of
+    /// it.
     Rank(u32, Start),
     /// `launcher-HOST.tprof`, or `launcher-HOST.1.tprof` where that name was taken: processes of
     /// a host that belong to no rank; the host, and which of its files this is, from 1.
@@ -54,7 +55,7 @@ pub enum Start {
     First,
     /// The first of another launch that shares the run: the second is 2.
     Launch(u32),
-    /// An elastic launcher had started it so many times before.
+    /// An elastic launcher had started it this many times before.
     Restart(u32),
 }
 
@@ -125,8 +126,8 @@ impl RankFile {
         }
     }
 
-    /// Names the starts of each rank by what the collectors wrote: the number in a file's name
-    /// is only that of the first free one.
+    /// Names the starts of each rank by what the collectors wrote: the number in a file's name is
+    /// only that of the first free one.
     fn name_starts(files: &mut [RankFile], infos: &[RunInfo]) {
         let known = infos.iter().flat_map(|info| &info.ranks);
         let restarts: HashMap<&str, u32> =
@@ -187,10 +188,10 @@ impl std::fmt::Display for RankLabel {
 }
 
 impl RunDir {
-    /// Opens a run directory, or one trace file as a run of its own.
+    /// Opens a run directory, or one trace file as a run.
     ///
-    /// A missing or damaged `run.json` (the run was killed) is a problem, not
-    /// an error, as long as there is a trace file.
+    /// A missing or damaged `run.json` (the run was killed) is a problem, not an error, as long as
+    /// there is a trace file.
     pub fn open(path: &Path) -> Result<RunDir, TraceError> {
         let metadata = fs::metadata(path).map_err(|source| io(path, "open", source))?;
         let mut run = RunDir {
@@ -320,7 +321,8 @@ impl RunDir {
         &self.files
     }
 
-    /// Logs of `torch.compile`, in order of their paths; what cannot be listed is left out.
+    /// Returns the logs of `torch.compile`, in the order of their paths; directories that cannot be
+    /// listed are left out.
     pub fn compile_logs(&self) -> Vec<CompileLogFile> {
         let base =
             if self.path.is_dir() { &self.path } else { self.path.parent().unwrap_or(&self.path) };
@@ -350,8 +352,8 @@ impl RunDir {
         &self.problems
     }
 
-    /// Why not all of the run can be read, as far as that shows without reading rows: what of a list
-    /// of runs must not be taken for a whole run.
+    /// Returns why not all of the run can be read, as far as that shows without reading rows: such
+    /// a run in a list of runs must not be taken for a whole one.
     pub fn unreadable(&self) -> Option<String> {
         // A run that is just beginning may have an empty file.
         let may_be_empty = !self.infos.iter().all(|info| info.finished);

@@ -12,8 +12,8 @@ use std::path::Path;
 pub const FORMAT_VERSION: u16 = 2;
 /// Oldest format that this build reads: N - 1.
 pub const OLDEST_READABLE: u16 = 1;
-/// Oldest format with readers for what this build writes. Format 2 keeps
-/// stacks in columns that readers of format 1 do not know.
+/// Oldest format whose readers can read what this build writes. Format 2 keeps stacks in columns
+/// that readers of format 1 do not know.
 const OLDEST_READER: u16 = 2;
 
 /// First bytes of a file. The NUL and the line ends betray a copy in text mode.
@@ -28,7 +28,7 @@ pub(crate) const BLOCK_HEADER_BYTES: usize = 64;
 pub(crate) const MAX_BLOCK_BYTES: usize = 64 << 20;
 /// Most rows that a block may hold.
 pub(crate) const MAX_ROWS: usize = 1 << 20;
-/// Features that a reader must know and this one does: none yet.
+/// Features that a reader must know, and that this one knows: none yet.
 pub(crate) const KNOWN_FEATURES: u64 = 0;
 /// [`BlockHeader::process`] of a block that belongs to no single process.
 pub(crate) const NO_PROCESS: u32 = u32::MAX;

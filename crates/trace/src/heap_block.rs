@@ -163,7 +163,7 @@ impl HeapBlock {
         self.changes.resize((self.runs * 2).max(4), (0, 0));
     }
 
-    /// Keeps aside what does not fit its column's word.
+    /// Stores a value that does not fit its column's word separately.
     #[cold]
     #[inline(never)]
     fn wide(&mut self, step: u64, operation: u32, value: u64) {
@@ -223,8 +223,8 @@ impl HeapBlock {
                 + self.wide_distances.capacity())
     }
 
-    /// Forgets the events, keeps counting ordinals. Memory stays only where
-    /// the events just forgotten made good use of it.
+    /// Removes the events, and goes on counting ordinals. Memory is only kept where the removed
+    /// events made good use of it.
     pub(crate) fn clear(&mut self) {
         fn empty<T>(column: &mut Vec<T>) {
             let used = column.len();

@@ -8,20 +8,20 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::vec::IntoIter;
 
-/// Rows handed out at once.
+/// Rows that are returned at once.
 const BATCH_ROWS: usize = 512;
 
-/// Rows of a large table, sorted by time, in batches; of rows that begin
-/// together the longest comes first, so that what encloses precedes.
+/// Rows of a large table, sorted by time, in batches; among rows that begin together the longest
+/// comes first, so that enclosing rows precede.
 ///
-/// Blocks are merged: memory holds those that overlap each other in time, not the
-/// table, and a row is moved once.
+/// Blocks are merged: memory holds those that overlap each other in time, not the table, and a row
+/// is moved once.
 #[derive(Debug)]
 pub struct RowsInOrder<'a, R> {
     blocks: RowBlocks<'a, R>,
     /// Remaining rows of the blocks that have begun, each in order.
     runs: Vec<IntoIter<R>>,
-    /// The first row of each of them, and which it is.
+    /// The first row of each run, with the run's index.
     heads: BinaryHeap<Reverse<(Key, usize)>>,
     from_ns: u64,
     to_ns: u64,

@@ -5,9 +5,9 @@ use crate::run::RunInfo;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// A collector on another host, which writes its `run.json` every half second, or less
-/// often where that is dear, counts as gone after this time. A network file system may
-/// show a file's time up to a minute late.
+/// A collector on another host, which writes its `run.json` every half second, or less often where
+/// writing takes long, counts as gone after this time. A network file system may show a file's time
+/// up to a minute late.
 const SILENT: Duration = Duration::from_secs(120);
 
 /// Keys of [`RunInfo::machine`] that define where a collector's pid has a meaning.
@@ -22,8 +22,8 @@ pub fn this_machine() -> [(&'static str, String); 2] {
     [(BOOT, boot.trim().to_owned()), (PID_NAMESPACE, namespace.to_string_lossy().into_owned())]
 }
 
-/// Whether a collector that records into `directory` is at work: by its process where its
-/// pid means something here, else by the age of what it writes.
+/// Whether a collector that records into `directory` is at work: by its process where its pid has a
+/// meaning here, otherwise by the age of its files.
 pub fn is_collector_alive(info: &RunInfo, directory: &Path) -> bool {
     lives(info, || is_fresh(&own_file(info, directory)))
 }
@@ -155,7 +155,7 @@ mod tests {
         assert!(is_collector_alive(&other_namespace, directory));
         age(SystemTime::now() - 2 * SILENT).unwrap();
         assert!(!is_collector_alive(&elsewhere, directory));
-        // Two of one host name and pid, in containers: each by its own file.
+        // Two collectors in containers have one host name and pid: each is judged by its own file.
         let further: Vec<_> = further_infos("elsewhere", gone.collector_pid).take(2).collect();
         let text = |rank: &str| {
             let info = RunInfo { own_rank: Some(rank.to_owned()), ..elsewhere.clone() };

@@ -49,7 +49,7 @@ impl<'a> MapEvents<'a> {
         }
     }
 
-    /// Blocks skipped so far because they could not be decoded.
+    /// Returns the blocks skipped so far because they could not be decoded.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }

@@ -1,13 +1,12 @@
-//! Byte planes: a column of integers as all its lowest bytes, then all its
-//! next bytes, and so on, as many as the largest value needs.
+//! Byte planes: a column of integers as all its lowest bytes, then all its next bytes, and so on,
+//! as many as the largest value needs.
 //!
-//! A byte of a size, a distance or a time step has a shape of its own, which
-//! an entropy coder exploits once the bytes lie together; a plane of one value
-//! takes one byte. Splitting and joining are plain loops that vectorise.
+//! Each byte of a size, a distance or a time step has its own distribution, which an entropy coder
+//! exploits once the bytes are together; a plane of one value takes one byte. Splitting and joining
+//! are plain loops that vectorise.
 //!
-//! Stored form: number of planes (u8), then for each plane, lowest first, a
-//! form (u8) and: one byte ([`CONSTANT`]), the bytes ([`RAW`]), or a length
-//! (u32) and a zstd frame ([`ZSTD`]).
+//! Stored form: number of planes (u8), then for each plane, lowest first, a form (u8) and: one byte
+//! ([`CONSTANT`]), the bytes ([`RAW`]), or a length (u32) and a zstd frame ([`ZSTD`]).
 
 use crate::error::Damage;
 use crate::file::u32_at;

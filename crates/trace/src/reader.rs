@@ -1,7 +1,7 @@
 //! Opens one `.tprof`: small tables in memory, heap and map events on demand.
 //!
-//! The file is taken for hostile: lengths are checked before memory is taken,
-//! what is damaged is skipped and noted.
+//! The file is treated as hostile: lengths are checked before memory is taken, and damaged parts
+//! are skipped and noted.
 
 use crate::damage_list::DamageList;
 use crate::error::{Damage, Problem, TraceError};
@@ -27,7 +27,7 @@ pub struct TraceFile {
     header: TraceHeader,
     source: Source,
     problems: Vec<Problem>,
-    /// The same, and what readers of large tables met.
+    /// The same, and the damage that readers of large tables found.
     unread: DamageList,
     heap_blocks: Vec<IndexRow>,
     map_blocks: Vec<IndexRow>,
@@ -53,7 +53,7 @@ pub struct FilePart {
 }
 
 impl FilePart {
-    /// Whether what began then is of it, of a table's rows.
+    /// Whether a row of a table that began at this time belongs to the part.
     fn has(&self, table: u16, time_ns: u64) -> bool {
         is_within(&self.times_ns, time_ns)
             || matches!(table, table::KERNELS | table::COPIES)
@@ -163,7 +163,7 @@ impl TraceFile {
         self.only = Some(part);
     }
 
-    /// The part that is read; none: all of it.
+    /// Returns the part that is read; `None` if all of it is.
     pub fn part(&self) -> Option<&FilePart> {
         self.only.as_ref()
     }
@@ -173,7 +173,7 @@ impl TraceFile {
         self.part().is_none_or(|part| is_within(&part.recorded_ns, time_ns))
     }
 
-    /// Whether what began at this time is read.
+    /// Whether a row that began at this time is read.
     pub(crate) fn reads(&self, time_ns: u64) -> bool {
         self.part().is_none_or(|part| is_within(&part.times_ns, time_ns))
     }
@@ -220,13 +220,14 @@ impl TraceFile {
         self.closed
     }
 
-    /// Parts that could not be read when the file was opened: its header, small tables, and what lies
-    /// between blocks.
+    /// Returns the parts that could not be read when the file was opened: its header, small tables,
+    /// and bytes between blocks.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
-    /// All that could not be read so far, blocks of large tables that any reader asked for included.
+    /// Returns everything that could not be read so far, including blocks of large tables that any
+    /// reader asked for.
     pub fn unread(&self) -> &DamageList {
         &self.unread
     }
@@ -384,7 +385,7 @@ impl TraceFile {
         NameId(self.tables.names.keys().copied().max().unwrap_or(0))
     }
 
-    /// First and last moment in any table; none if no row has a time.
+    /// Returns the first and last moment in any table; `None` if no row has a time.
     pub fn extent_ns(&self) -> Option<(u64, u64)> {
         let blocks = self.row_blocks.iter().chain(&self.heap_blocks).chain(&self.map_blocks);
         let blocks = blocks.map(|block| (block.header.first_ns, block.header.last_ns));
@@ -427,7 +428,7 @@ fn open_prefix(path: &Path) -> Result<(Source, Prefix), TraceError> {
     prefix_of(open_plain(path).map_err(failed("open"))?, path)
 }
 
-/// The beginning of an open file; the path is only for what goes wrong.
+/// Reads the beginning of an open file; the path is only used in errors.
 pub(crate) fn prefix_of(file: File, path: &Path) -> Result<(Source, Prefix), TraceError> {
     let failed = |what| move |source| TraceError::Io { path: path.to_path_buf(), what, source };
     let metadata = file.metadata().map_err(failed("open"))?;

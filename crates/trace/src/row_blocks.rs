@@ -35,7 +35,7 @@ impl TraceFile {
         RowBlocks::new(self, from_ns, to_ns)
     }
 
-    /// All rows of a large table, sorted by time, and what of it could not be read.
+    /// Returns all rows of a large table, sorted by time, and the problems in reading them.
     pub fn rows<R: TraceRow>(&self) -> (Vec<R>, Vec<Problem>) {
         let mut blocks = self.blocks::<R>();
         let mut rows = Vec::with_capacity(blocks.rows_left());

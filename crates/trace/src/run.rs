@@ -1,5 +1,5 @@
-//! `run.json`: what a run was, and how complete it is. Versioned; written anew
-//! (to a temporary name, then renamed) while the job runs and at its end.
+//! `run.json`: what a run was, and how complete it is. It has a version, and is rewritten (to a
+//! temporary name, then renamed) while the job runs and at its end.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -54,8 +54,8 @@ pub struct RunInfo {
     pub files: Vec<String>,
     /// The rank that the collector's own environment names, as `VARIABLE=NUMBER`, if any.
     pub own_rank: Option<String>,
-    /// The last signal that asked the launcher to end, and when (CLOCK_MONOTONIC
-    /// nanoseconds): of a run that was cut off after it, what came before.
+    /// The last signal that asked the launcher to end, with its time (CLOCK_MONOTONIC nanoseconds):
+    /// a run that was cut off after it may have been cut off by what followed.
     pub asked_to_end: Option<(i32, u64)>,
     /// The ranks among `files`.
     pub ranks: Vec<RankInfo>,
@@ -79,7 +79,7 @@ pub struct RankInfo {
     pub rank: u32,
     /// Number of ranks that its launcher started, if it states that.
     pub size: Option<u32>,
-    /// Hash of what names the launch, in hexadecimal; `null` if nothing does.
+    /// Hash of the launch's name, in hexadecimal; `null` if nothing names it.
     pub launch: Option<String>,
     /// Number of times that an elastic launcher had started it before.
     pub restarts: u32,
@@ -248,11 +248,11 @@ pub struct Overhead {
     pub fraction_high: Option<f64>,
     /// CPU time of the collector; measured.
     pub collector_cpu_ns: u64,
-    /// Always true: what has bounds is an estimate.
+    /// Always true: a cost with bounds is an estimate.
     pub estimate: bool,
 }
 
-/// A part of what recording cost.
+/// One part of the recording's cost.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OverheadPart {
@@ -266,7 +266,8 @@ pub struct OverheadPart {
     pub ns_high: Option<u64>,
 }
 
-/// A program image: what a process runs from its beginning or an `exec` to the next, or to its end.
+/// A program image: the life of a process from its beginning or an `exec` to the next, or to its
+/// end.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessInfo {

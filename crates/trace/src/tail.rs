@@ -1,10 +1,11 @@
-//! Reads a `.tprof` that still grows: at each call what came since the last one, nothing twice.
+//! Reads a `.tprof` that still grows: each call returns what came since the last one, and nothing
+//! twice.
 //!
-//! A [`TraceTail`] is a place in a file, and holds no file open: a reader of a thousand ranks
+//! A [`TraceTail`] is a position in a file, and holds no file open: a reader of a thousand ranks
 //! opens each when it reads it, and decodes all with one [`TailDecoder`]. Small tables that change
-//! while a job runs are decoded, of the large ones only what is asked for; of the rest the heads
-//! are counted. A block that is not whole yet is read next time. The file is taken for hostile, as
-//! [`crate::TraceFile`] takes it.
+//! while a job runs are decoded; large tables are only decoded as far as asked for, and the headers
+//! of other blocks are counted. An incomplete block is read next time. The file is treated as
+//! hostile, as by [`crate::TraceFile`].
 
 use crate::columns_read::Columns;
 use crate::error::{Damage, TraceError};
@@ -30,7 +31,7 @@ const CALL_BLOCKS: usize = 1 << 16;
 /// The large tables that are decoded.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TailOptions {
-    /// Spans of these kinds and names; none: no span is decoded.
+    /// Spans of these kinds and names; `None` decodes no span.
     pub spans: Option<fn(SpanKind, &str) -> bool>,
     /// Samples of threads.
     pub samples: bool,
@@ -132,7 +133,7 @@ impl TraceTail {
         self.at.events
     }
 
-    /// Damaged blocks, and stretches without a block, that were passed over.
+    /// Returns the number of damaged blocks, and stretches without a block, that were skipped.
     pub fn damaged(&self) -> u64 {
         self.at.damaged
     }
@@ -142,7 +143,7 @@ impl TraceTail {
         self.at.length
     }
 
-    /// Latest time of anything in a block so far; 0 if nothing had one.
+    /// Returns the latest time of anything in a block so far; 0 if nothing had one.
     pub fn last_ns(&self) -> u64 {
         self.at.last_ns
     }
@@ -169,10 +170,10 @@ impl TraceTail {
         source.ok().filter(|_| id.0 != 0).and_then(find).unwrap_or_default()
     }
 
-    /// Reads what came since the last call. A file that has no whole header yet gives nothing.
+    /// Reads what came since the last call. A file whose header is incomplete gives nothing.
     ///
-    /// Fails where the file cannot be read, or is none of tprof's, or of a format that this
-    /// build does not read. Damage is no error: see [`Self::damaged`].
+    /// Fails where the file cannot be read, is not one of tprof's, or has a format that this build
+    /// does not read. Damage is not an error: see [`Self::damaged`].
     pub fn read_more(
         &mut self,
         file: &File,

@@ -282,7 +282,7 @@ impl TraceWriter {
             self.block(header, |columns| R::write(part, columns))?;
             rows.drain(..count);
         }
-        // A list that is soon as long again would have the kernel map its pages anew.
+        // Otherwise a list that is soon as long again would make the kernel map its pages again.
         rows.shrink_to(ROWS_PER_BLOCK / 8);
         Ok(())
     }

@@ -145,7 +145,7 @@ fn a_log_is_read_as_far_as_it_goes() {
     assert!(half.is_cut && half.damaged == 0, "{} {}", half.is_cut, half.damaged);
     assert!(!half.frames.is_empty() && half.frames.len() < log("2.8").frames.len());
     assert!(half.extent_unix_us.is_some());
-    // A hole, where the run keeps no more; then what the job wrote since.
+    // A hole, where the run keeps no more; then the lines that the job wrote since.
     let mut holed = text[..20_000].to_vec();
     holed.resize(70_000, 0);
     holed.extend_from_slice(&text[70_000..]);
@@ -254,7 +254,7 @@ fn numbers_that_are_given_again_are_other_compilations() {
         ("g", 0, 0, took),
         ("f", 1, 0, took),
         ("f", 1, 1, took),
-        // A function whose recompilations are isolated, of which others know nothing.
+        // A function whose recompilations are isolated, and unknown to others.
         ("f", 1, 0, took),
         ("f", 1, 1, took),
     ]);

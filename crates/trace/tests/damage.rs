@@ -248,7 +248,7 @@ fn stacks_that_share_more_than_there_is_are_refused() {
         let found = file.stack(0, 8).map(|stack| stack.frames.clone());
         (found, file.problems().first().map(|problem| problem.what.clone()))
     };
-    // One frame of its own, and the outer one of two.
+    // One frame that is not shared, and the outer one of two.
     assert_eq!(problem(&[1, 1, 0, 1, 0], &[1, 1, 0, 1], 8), (Some(vec![5, 6]), None));
     let refused = |found: (Option<Vec<u64>>, Option<String>), why: &str| {
         assert!(found.0.is_none() && found.1.is_some_and(|what| what.contains(why)), "{why}");

@@ -13,7 +13,7 @@ struct Event {
     thread: u32,
     size: u64,
     stack: u32,
-    /// Allocation: none. Free: how far back.
+    /// For a free, how many allocations back; `None` for an allocation.
     distance: Option<u64>,
     realloc: bool,
 }
@@ -45,7 +45,7 @@ fn events(backwards: bool) -> impl Strategy<Value = Vec<Event>> {
     })
 }
 
-/// Writes events, in blocks of the given length, and returns what must be read.
+/// Writes events, in blocks of the given length, and returns what reading must give.
 fn write(events: &[Event], per_block: usize, writer: &mut TraceWriter) -> Vec<HeapEvent> {
     let mut blocks: Vec<HeapBlock> = (0..3).map(HeapBlock::new).collect();
     let mut expected = Vec::new();

@@ -1,5 +1,5 @@
-//! Files that grow while they are read: what comes is read once, whole, and as a reader of the
-//! whole file has it.
+//! Files that grow while they are read: new rows are read once, whole, and the same as by a reader
+//! of the whole file.
 
 mod common;
 
@@ -100,7 +100,7 @@ impl Growing {
         File::options().append(true).open(&self.path).unwrap().write_all(bytes).unwrap();
     }
 
-    /// Reads what came; how many rows.
+    /// Reads what came, and returns the number of rows.
     fn read(&mut self) -> usize {
         let before = self.lines.len();
         loop {

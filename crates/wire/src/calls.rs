@@ -1,5 +1,5 @@
-//! CUDA runtime and driver, NCCL, cuBLAS and MPI calls that the preloaded library
-//! intercepts: which there are, and the records that it writes of them.
+//! CUDA runtime and driver, NCCL, cuBLAS and MPI calls that the preloaded library intercepts: the
+//! list of them, and the records that it writes about them.
 
 mod names;
 
@@ -45,10 +45,10 @@ pub enum Effect {
     Frees {
         /// Index of the argument that is the stream.
         stream: Option<u8>,
-        /// [`memory`] that it gives back.
+        /// The kind of [`memory`] that it gives back.
         memory: u32,
     },
-    /// Gives back all memory of a device: of argument 0, or of the thread's.
+    /// Gives back all memory of a device: that of argument 0, or the thread's.
     Resets {
         /// Whether argument 0 is the device.
         named: bool,
@@ -75,8 +75,8 @@ pub enum Effect {
     },
     /// Registers a kernel: the address of its stub is argument 1, its name argument 3.
     Registers,
-    /// Makes a handle of a kernel (`cudaKernel_t`), which goes to argument 0, of the one with its
-    /// stub at argument 1.
+    /// Makes a handle (`cudaKernel_t`) of the kernel whose stub is argument 1; the handle goes to
+    /// argument 0.
     Handles,
     /// Sets a limit (argument 0) of the device's.
     Limits,
@@ -119,7 +119,7 @@ pub enum Effect {
     },
     /// Makes or ends a communicator.
     Joins(Joins),
-    /// Selects the device of what this thread does from now on: argument 0.
+    /// Selects the device in argument 0 for all later calls of this thread.
     Selects,
     /// Multiplies two matrices.
     Multiplies(Gemm),
@@ -142,7 +142,8 @@ pub enum SizeArgument {
     Array,
     /// The same; width, height and depth are words 0 to 2 of the stack.
     ArrayExtent,
-    /// The same of as many levels as argument 2, each half as wide, high and deep as the one before.
+    /// Like `ArrayExtent`, for as many levels as argument 2, each half as wide, high and deep as
+    /// the one before.
     Levels,
     /// A `CUDA_ARRAY_DESCRIPTOR` at argument 1.
     Descriptor,
@@ -181,7 +182,7 @@ pub struct MpiMessage {
     pub count: u8,
     /// Index of the argument that is their `MPI_Datatype`.
     pub data_type: u8,
-    /// Whether so many go to, or come from, each rank.
+    /// Whether that number goes to, or comes from, each rank.
     pub each: bool,
 }
 
@@ -192,9 +193,9 @@ pub enum ArgumentAt {
     Register(u8),
     /// A word of the stack.
     Stack(u8),
-    /// A field, at this offset in bytes, of what argument 0 points at.
+    /// A field at this offset in bytes from the address in argument 0.
     Field(u8),
-    /// The first word of what this argument points at.
+    /// The first word at the address in this argument.
     Pointee(u8),
 }
 
@@ -207,13 +208,15 @@ pub enum Joins {
     Scalable,
     /// `ncclCommInitAll`: they go to an array at argument 0; size.
     All,
-    /// `ncclCommSplit`: it goes to argument 3; of the one at argument 0, by colour and key.
+    /// `ncclCommSplit`: splits the communicator in argument 0 by colour and key; the new one goes
+    /// to argument 3.
     Split,
-    /// `ncclCommShrink`: it goes to argument 3; of the one at argument 0, without the ranks in the
-    /// list at argument 1, of the length in argument 2.
+    /// `ncclCommShrink`: shrinks the communicator in argument 0 by the ranks in the list at
+    /// argument 1, of the length in argument 2; the new one goes to argument 3.
     Shrink,
-    /// `ncclCommGrow`: it goes to argument 4; of the one at argument 0 (null in a new rank), size
-    /// in argument 1, id at argument 2 or null, rank in argument 3.
+    /// `ncclCommGrow`: grows the communicator in argument 0 (null in a new rank) to the size in
+    /// argument 1, with the id at argument 2 or null, and the rank in argument 3; the new one goes
+    /// to argument 4.
     Grow,
     /// Ends the communicator in argument 0.
     Leaves,
@@ -329,9 +332,9 @@ const fn groups(types: Types, word: u8, wide: bool) -> Effect {
 
 const GROUPED: Types = Types::At { a: 2, b: 5, c: 9, compute: Some(13) };
 
-/// The functions, by number. The macro hands `name = stack words` of each to another macro, which
-/// makes the hooks; the table has what each does. A name's place is its number on the wire, so
-/// that names are only ever added at the end.
+/// The functions, by number. The macro passes `name = stack words` of each to another macro, which
+/// makes the hooks; the table has the effect of each. A name's position is its number on the wire,
+/// so names are only ever added at the end.
 macro_rules! functions {
     ($($library:ident $name:ident $words:literal $does:expr;)*) => {
         /// The names of the functions, each with its NUL, by number.
@@ -597,9 +600,9 @@ pub const NO_BYTES: u64 = u64::MAX;
 /// and, in the high half, its number, of a mapping the handle; stack id. In a process that made
 /// a context of its own, what is taken has two words more: the context, and its device plus one.
 pub const HOST_MEMORY_WORDS: usize = 4;
-/// [`crate::record::ExtKind::Collective`]: as a host call. Words: clock when it returned; what it
-/// returned, `ncclDataType_t` in the high half; communicator; elements; stream; root or other
-/// rank plus one, or 0.
+/// [`crate::record::ExtKind::Collective`]: a collective, recorded like a host call. Words: clock
+/// when it returned; its result, with `ncclDataType_t` in the high half; communicator; elements;
+/// stream; root or other rank plus one, or 0.
 pub const COLLECTIVE_WORDS: usize = 6;
 /// [`crate::record::ExtKind::Communicator`]: argument: the function's number. Words: communicator
 /// (0 if it could not be made); a number that is the same in all ranks, or 0; size; rank; of a

@@ -38,8 +38,8 @@ pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 pub const ITT_COLLECTOR: &str = "INTEL_LIBITTNOTIFY64";
 /// ITT loads `libittnotify.so` if one of these is set and [`ITT_COLLECTOR`] is not.
 pub const ITT_GROUPS: [&str; 3] = ["INTEL_ITTNOTIFY_GROUPS", "KMP_FOR_TPROFILE", "KMP_FOR_TCHECK"];
-/// NCCL loads the library that this names as its profiler plugin, with the first communicator: a
-/// path, the end of a name, or `none`.
+/// NCCL loads the library that this names as its profiler plugin, with the first communicator. The
+/// value is a path, the end of a name, or `none`.
 pub const NCCL_PROFILER: &str = "NCCL_PROFILER_PLUGIN";
 /// Names of NCCL's costly events that are to be recorded, with commas: `proxy`, `kernels`.
 pub const NCCL_EVENTS: &str = "TPROF_NCCL_EVENTS";
@@ -76,11 +76,11 @@ pub const MPI_JOB_VARIABLES: [&str; 4] =
 pub const HYDRA_VARIABLES: [&str; 2] = ["PMI_RANK", "PMI_FD"];
 /// Variable that the same launcher gives to its ranks only; Slurm gives those above too.
 pub const HYDRA_LOCAL_RANK: &str = "MPI_LOCALRANKID";
-/// Name of a torchrun, `none` if its user gave it none.
+/// Name of the torchrun job, or `none` if its user gave it none.
 pub const TORCH_RUN: &str = "TORCHELASTIC_RUN_ID";
 /// Number of times that torchrun restarted its ranks.
 pub const TORCH_RESTART: &str = "TORCHELASTIC_RESTART_COUNT";
-/// A job of Slurm, its step, and how often the job was queued anew.
+/// The id of a Slurm job.
 pub const SLURM_JOB: &str = "SLURM_JOB_ID";
 /// The step of a Slurm job; see [`SLURM_JOB`].
 pub const SLURM_STEP: &str = "SLURM_STEP_ID";

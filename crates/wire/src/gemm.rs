@@ -112,10 +112,10 @@ pub const NOT_GIVEN: u8 = u8::MAX;
 /// [`Shape::operations`] that differ from group to group.
 pub const SEVERAL: u8 = 3;
 
-/// [`crate::record::ExtKind::Gemm`]: a call returned, of the function in the record's argument,
-/// at the record's clock. Words: clock when it returned; what it returned, in the high half
-/// 1 if the shape is known, 2 if it is one of groups; m, n and k, or products and groups; batch;
-/// operations, types and compute, a byte each.
+/// [`crate::record::ExtKind::Gemm`]: a call returned, of the function in the record's argument, at
+/// the record's clock. Words: clock when it returned; its result, with 1 in the high half if the
+/// shape is known, 2 if the call has groups; m, n and k, or products and groups; batch; operations,
+/// types and compute type, a byte each.
 pub const GEMM_WORDS: usize = 7;
 
 const KNOWN: u64 = 1;

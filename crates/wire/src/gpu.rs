@@ -1,9 +1,9 @@
-//! Payloads of the records that the CUPTI agent writes: what devices did, the
-//! calls that asked for it, and ranges that the program named.
+//! Payloads of the records that the CUPTI agent writes: the work of devices, the calls that asked
+//! for it, and ranges that the program named.
 //!
-//! Times in them are on CUPTI's clock, which the collector joins to ours by
-//! [`ClockJoin`]: it differs from process to process, and can be set back. A
-//! payload is words: whole ones first, then pairs of narrow values.
+//! Their times are on CUPTI's clock, which the collector joins to ours by [`ClockJoin`]: it differs
+//! from process to process, and can be set back. A payload consists of words: whole ones first,
+//! then pairs of narrow values.
 
 /// Declares a payload: its fields, and how it becomes words and is read back.
 macro_rules! payload {
@@ -174,7 +174,7 @@ payload! {
             end,
         }
         narrow {
-            /// Number that what it started carries too.
+            /// Number that the call shares with the work it started.
             correlation,
             /// Thread, as the kernel names it.
             thread,
@@ -200,13 +200,13 @@ payload! {
         narrow {
             /// Call that waited.
             correlation,
-            /// Stream; all ones for none.
+            /// Number of the stream; all ones if there is none.
             stream,
             /// Number of the context.
             context,
             /// Kind of the wait, a `CUpti_ActivitySynchronizationType`.
             kind,
-            /// Event; all ones for none.
+            /// Number of the event; all ones if there is none.
             event,
         }
     }
@@ -238,11 +238,12 @@ payload! {
             address,
             /// Number of bytes.
             bytes,
-            /// Address of the stream-ordered pool that it belongs to; 0 if of none of this process.
+            /// Address of the stream-ordered pool that it belongs to; 0 if it belongs to no pool of
+            /// this process.
             pool,
             /// Bytes that this pool holds.
             pool_held,
-            /// Bytes of them that are given out.
+            /// The part of these bytes that is given out.
             pool_given,
         }
         narrow {
@@ -276,7 +277,7 @@ payload! {
         narrow {
             /// Kind of overhead, a `CUpti_ActivityOverheadKind`.
             kind,
-            /// Thread, as the kernel names it; 0 if none is named.
+            /// Thread, as the kernel names it; 0 if there is none.
             thread,
         }
     }
@@ -382,7 +383,7 @@ payload! {
             category_name,
             /// Colour as ARGB; 0 if none was given.
             colour,
-            /// NVTX's number for the payload's type; 0 is none.
+            /// NVTX's number for the payload's type; 0 if there is no payload.
             value_type,
         }
     }
@@ -410,8 +411,8 @@ pub mod trouble {
     pub const NOT_CHAINED: u32 = 7;
     /// The version and the path of the CUPTI that is used.
     pub const USES: u32 = 8;
-    /// Requests for a buffer that could not be met: what CUPTI lost by it, it counts itself
-    /// ([`DROPPED`]).
+    /// Requests for a buffer that could not be met. CUPTI itself counts the records that it lost by
+    /// that ([`DROPPED`]).
     pub const NO_BUFFER: u32 = 9;
     /// Names were cut.
     pub const NAMES_CUT: u32 = 10;

@@ -86,7 +86,8 @@ impl Hello {
         self.magic == HELLO_MAGIC && self.version == WIRE_VERSION
     }
 
-    /// Whether a program of another version of tprof sent it; what else is sent is none of it.
+    /// Whether a program of another version of tprof sent it, so that the rest of it must not be
+    /// read.
     pub const fn is_of_another_version(&self) -> bool {
         self.magic == HELLO_MAGIC && self.version != WIRE_VERSION
     }
@@ -250,7 +251,8 @@ mod tests {
         bytes.extend_from_slice(began.arguments);
         bytes.extend_from_slice(began.environment);
         assert_eq!(ExecArguments::from_bytes(&bytes), Some(began));
-        // Cut in the environment it is a shorter one; before it, none.
+        // A message that is cut in the environment has a shorter one; one that is cut before it has
+        // none.
         assert_eq!(ExecArguments::from_bytes(&bytes[..13]).unwrap().environment, b"A=");
         for length in 0..4 + began.arguments.len() {
             assert_eq!(ExecArguments::from_bytes(&bytes[..length]), None, "{length}");
@@ -276,7 +278,7 @@ mod tests {
         assert_eq!((&bytes[8..12], &bytes[12..]), (&[20, 0, 0, 0][..], &[1, 0, 0, 0][..]));
     }
 
-    /// The collector reads what any process of the user's may send.
+    /// The collector reads whatever any process of the user may send.
     #[test]
     fn any_bytes_of_the_right_length_come_back() {
         let mut word = 7u64;

@@ -95,7 +95,7 @@ fn function_of(pid: u32, tid: u32) -> Option<String> {
 /// The kernel's description of a thread that waits.
 #[derive(Debug, PartialEq, Eq)]
 struct SyscallLine {
-    /// Number and arguments of its system call; none if something else holds it up.
+    /// Number and arguments of its system call; `None` if something else holds it up.
     words: Option<(i64, [u64; 6])>,
     sp: u64,
     pc: u64,

@@ -23,8 +23,8 @@ impl Call {
         waits.then_some(self.args[0])
     }
 
-    /// The descriptor that it waits for: its first argument, or the only one of those that it
-    /// polls, which `read` reads at an address.
+    /// Returns the descriptor that it waits for: its first argument, or the only one of those that
+    /// it polls, which `read` reads at an address.
     pub fn descriptor(&self, read: impl FnOnce(u64) -> Option<u32>) -> Option<u32> {
         let Call { number, args } = *self;
         if number == libc::SYS_ppoll || is_poll(number) {

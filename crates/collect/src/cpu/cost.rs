@@ -24,11 +24,11 @@ const NAPS: u32 = 10;
 const RING_BYTES: [usize; 4] = [1 << 20, 256 << 10, 128 << 10, 32 << 10];
 /// Stack below which the work is sampled: as much as a sample can hold, as in a deep program.
 const DEPTH_BYTES: usize = 32 << 10;
-/// Memory that the work goes through: what an interrupt displaces of it is read again.
+/// Memory that the work goes through: it reads again what an interrupt displaced from the cache.
 const WORK_BYTES: usize = 32 << 10;
 /// The same of work that leaves nothing of the kernel's in the near caches between two samples.
 const LARGE_BYTES: usize = 2 << 20;
-/// Nanoseconds between samples of it: long enough to go through its memory.
+/// Nanoseconds between samples of this work: long enough to go through its memory.
 const LARGE_PERIOD_NS: u64 = 250_000;
 
 /// Least and most CPU time, ns.
@@ -96,7 +96,7 @@ struct Work<'a> {
     period_ns: u64,
     /// Rounds that take some microseconds at least.
     few: u64,
-    /// Does so many rounds.
+    /// Does a number of rounds.
     run: &'a dyn Fn(u64),
 }
 

@@ -79,8 +79,8 @@ pub fn processors() -> Vec<u32> {
 }
 
 impl Counters {
-    /// Opens counters of threads and what they will start, on every processor.
-    /// `on_exec`: they begin with the next exec.
+    /// Opens counters of threads and of those that they will start, on every processor. `on_exec`:
+    /// the counters begin with the next exec.
     pub fn open(
         &mut self,
         wanted: &SamplingOptions,
@@ -151,10 +151,10 @@ impl Counters {
         Ok(())
     }
 
-    /// Minor and major faults of a thread that has ended; `None` if they are not
-    /// known, as of all threads that began while they were watched. Counters that
-    /// pass on to those and report each end (`inherit_stat`) made the kernel
-    /// (6.18) leave out the ends of some: 500 of 12,000.
+    /// Returns the minor and major faults of a thread that has ended; `None` if they are not known,
+    /// as for all threads that began while they were watched. Counters that pass on to those and
+    /// report each end (`inherit_stat`) made the kernel (6.18) leave out the ends of some: 500 of
+    /// 12,000.
     pub fn faults_of_ended(&mut self, tid: u32) -> Option<[u64; 2]> {
         let [minor, major] = self.own.remove(&tid)?;
         Some([minor.value().ok()?, major.value().ok()?])

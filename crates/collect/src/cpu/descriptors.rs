@@ -27,7 +27,7 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// The frame that stands for what a thread's descriptor is open for; `None` where that is
+    /// Returns the frame that names what a thread's descriptor is open for; `None` where that is
     /// unknown.
     pub fn frame(&mut self, pid: u32, tid: u32, descriptor: u32) -> Option<Arc<str>> {
         let link = read_link(format!("/proc/{pid}/task/{tid}/fd/{descriptor}")).ok()?;

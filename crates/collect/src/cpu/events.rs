@@ -91,7 +91,7 @@ impl PerfEvent {
 pub(super) struct EventCounters {
     pub(super) event: PerfEvent,
     pub(super) counters: Vec<Counter>,
-    /// No more of them are opened.
+    /// Whether no more of them are opened.
     pub(super) refused: bool,
 }
 

@@ -80,12 +80,12 @@ impl PolledProcesses {
         self.by_pid.contains_key(&pid)
     }
 
-    /// All of them.
+    /// Returns the pids of all processes.
     pub fn pids(&self) -> Vec<u32> {
         self.by_pid.keys().copied().collect()
     }
 
-    /// Begins with a process. `from_start`: what its threads did before counts too.
+    /// Begins to poll a process. `from_start`: the time of its threads before now counts too.
     pub fn begin(&mut self, pid: u32, now_ns: u64, from_start: bool) -> bool {
         let Some(program) = program_of(pid) else { return false };
         let mut threads = HashMap::new();
@@ -181,7 +181,7 @@ impl PolledProcesses {
         }
     }
 
-    /// Hands out what was added up of all threads.
+    /// Emits the times that were added up for all threads.
     pub fn emit(&mut self, out: &mut Vec<ThreadInterval>) {
         for (pid, process) in &mut self.by_pid {
             for (tid, thread) in &mut process.threads {
@@ -219,14 +219,14 @@ impl PolledProcesses {
         if unseen_ms > process.tids.len() as u64 { unseen_ms } else { 0 }
     }
 
-    /// All threads of a program end; those of its process begin anew if `goes_on`.
+    /// Ends all threads of a program; if `goes_on`, the process runs another program from now on.
     pub fn ended(&mut self, pid: u32, goes_on: bool, out: &mut Vec<ThreadInterval>) {
         let Some(process) = self.by_pid.get_mut(&pid) else { return };
         for (tid, thread) in &mut process.threads {
             thread.end(pid, *tid, out);
         }
         match goes_on {
-            // The thread that goes on has run before.
+            // Only the thread that goes on has run before.
             true => process.threads.retain(|tid, _| *tid == pid),
             false => drop(self.by_pid.remove(&pid)),
         }

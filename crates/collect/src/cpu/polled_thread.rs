@@ -28,7 +28,7 @@ impl SchedStat {
         File::open(format!("/proc/{pid}/task/{tid}/schedstat")).ok().map(SchedStat)
     }
 
-    /// `None` if the thread is gone, or the kernel does not count.
+    /// Reads the times; `None` if the thread is gone, or the kernel does not count.
     pub fn read(&self) -> Option<RunTimes> {
         // Three numbers of up to 20 digits.
         let mut text = [0; 64];
@@ -55,15 +55,16 @@ pub struct PolledThread {
     /// Time that it ran in places that stay unknown, and that is not reported yet.
     unplaced_ns: u64,
     ready_ns: u64,
-    /// Time that it neither ran nor was ready, not reported yet. The kernel counts a thread
-    /// as ready once it runs again: what appeared as waiting may turn out not to be.
+    /// Time that it neither ran nor was ready, not reported yet. The kernel counts a thread as
+    /// ready only once it runs again, so time that looked like waiting may turn out to be ready
+    /// time.
     owed_ns: i64,
     pub wait: Option<Wait>,
     /// Its name, as last reported.
     pub name: String,
 }
 
-/// A wait that goes on.
+/// A wait that has not ended.
 #[derive(Debug)]
 pub struct Wait {
     since_ns: u64,

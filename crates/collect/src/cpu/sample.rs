@@ -21,7 +21,7 @@ pub struct Counts {
 /// Kinds of stretches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Ran, and no sample stands for it.
+    /// It ran, for a time that no sample covers.
     Ran,
     /// Could have run.
     Ready,
@@ -34,7 +34,7 @@ pub enum Kind {
 pub struct ThreadTotals {
     /// Time of the counts.
     pub time_ns: u64,
-    /// Switches; `None` if records of them were lost.
+    /// Context switches; `None` if records of them were lost.
     pub counts: Option<Counts>,
     /// Minor and major page faults, if they are known.
     pub faults: Option<[u64; 2]>,
@@ -49,7 +49,7 @@ pub struct CpuSample {
     pub pid: u32,
     /// Tid of the thread.
     pub tid: u32,
-    /// Time that it stands for.
+    /// Time that the sample covers.
     pub weight_ns: u64,
     /// For several waits that were added up, and for one at no exact time: the wait lies within so
     /// many nanoseconds from `time_ns` on.
@@ -136,13 +136,13 @@ pub enum SamplerEvent {
     ModuleLoaded(ModuleLoad),
     /// Samples, nearly in order.
     Samples(Vec<CpuSample>),
-    /// Something was lost: what, why, how many.
+    /// Something was lost: what, why, and how many.
     Lost(&'static str, &'static str, u64),
     /// The share of the time for which each event was counted.
     EventShares(Vec<(PerfEvent, f64)>),
     /// The kernel was sampled, but its functions have no names; why.
     KernelNamesHidden(String),
-    /// Something cannot be recorded: of which process (empty: of all), what, why.
+    /// Something cannot be recorded: of which process (empty: of all), what, and why.
     Missing(String, &'static str, String),
 }
 
@@ -153,7 +153,7 @@ pub struct Interruptions {
     pub samples: AtomicU64,
     /// Interruptions to record that a thread left its processor.
     pub switches: AtomicU64,
-    /// Samples of running threads by the clock: each stands for a period.
+    /// Samples of running threads by the clock, each of which covers one period.
     pub clocked: AtomicU64,
     /// Those of them that found a thread in tprof's library, or in the kernel on its behalf.
     pub in_library: AtomicU64,

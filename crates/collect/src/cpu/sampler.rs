@@ -1,4 +1,4 @@
-//! The sampler as the collector holds it: a thread of its own, and its commands.
+//! The collector's handle to the sampler: its thread, and the commands to it.
 
 use super::options::SamplingOptions;
 use super::sample::{Interruptions, SamplerEvent};
@@ -22,7 +22,7 @@ pub struct CpuSampler {
     pub wanted: SamplingOptions,
     commands: Sender<Command>,
     wake: Arc<EventFd>,
-    /// All that happened until then was handed out.
+    /// Time until which everything was delivered.
     until_ns: Arc<AtomicU64>,
     /// Perf events are refused: processes are read from `/proc` instead.
     polls: Arc<AtomicBool>,
@@ -78,7 +78,7 @@ impl CpuSampler {
         wait.recv_timeout(OPEN_TIME).unwrap_or_else(|_| Err("the sampler did not answer".into()))
     }
 
-    /// Watches a process that attached by itself, unless it is watched already.
+    /// Watches a process that attached on its own, unless it is watched already.
     pub fn watch_attached(&self, pid: u32) {
         self.send(Command::WatchAttached(pid));
     }
@@ -99,14 +99,15 @@ impl CpuSampler {
         self.until_ns.load(Acquire)
     }
 
-    /// Asks for what there is, now; until when all is handed out then.
+    /// Asks for everything recorded until now, and returns the time until which it will be
+    /// delivered.
     pub fn deliver_now(&self) -> u64 {
         let now = sys::monotonic_ns();
         self.send(Command::Drain(now));
         now
     }
 
-    /// Hands out everything and ends.
+    /// Delivers everything and ends.
     pub fn finish(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {

@@ -9,7 +9,7 @@ use tprof_trace::model::ThreadState;
 
 /// Shorter waits are added up by thread and place.
 const SHORT_WAIT_NS: u64 = 1_000_000;
-/// A wait that may be for several descriptors, or for none, is read if it is that long.
+/// A wait that may be for several descriptors, or for none, is read if it lasts this long.
 const LONG_WAIT_NS: u64 = 10_000_000;
 /// Descriptors are hardly larger; addresses are.
 const MAX_DESCRIPTOR: u64 = 1 << 16;
@@ -19,7 +19,7 @@ const SHORT_READY_NS: u64 = 20_000_000;
 /// The place of a thread when it left its processor, and what it waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct WaitSite {
-    /// Innermost first; none if its stack could not be read.
+    /// Frames, innermost first; empty if its stack could not be read.
     pub frames: Vec<Frame>,
     /// Why they end.
     pub end: u8,
@@ -60,7 +60,7 @@ struct Thread {
     left_at: Option<Registers>,
     /// Whether it was read while it waited.
     looked: bool,
-    /// Exact time on processors that no sample stands for yet.
+    /// Exact time on processors that no sample covers yet.
     unsampled_ns: i64,
     first_ns: u64,
     counts: Counts,
@@ -125,7 +125,7 @@ impl Threads {
         }
     }
 
-    /// A sample of a running thread, which stands for `period_ns`.
+    /// Records a sample of a running thread, which covers `period_ns`.
     pub fn sampled(&mut self, pid: u32, tid: u32, time_ns: u64, period_ns: u64) {
         if self.is_gone(tid, time_ns) {
             return;
@@ -262,7 +262,7 @@ impl Threads {
         thread.emit_unsampled(tid, out);
     }
 
-    /// Hands out what was added up.
+    /// Emits what was added up.
     pub fn emit(&mut self, out: &mut Vec<ThreadInterval>) {
         for (tid, thread) in &mut self.by_tid {
             thread.emit_short(*tid, out);

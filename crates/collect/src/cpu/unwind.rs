@@ -29,8 +29,8 @@ impl StackCopy<'_> {
     }
 }
 
-/// Pushes the frames of a sample, innermost first, as return addresses: one
-/// past the pc for code that was interrupted, which is what readers take off.
+/// Pushes the frames of a sample, innermost first, as return addresses: for code that was
+/// interrupted one past the pc, since readers subtract one.
 pub fn walk(
     spaces: &mut AddressSpaces,
     pid: u32,
@@ -41,7 +41,7 @@ pub fn walk(
     let copy = StackCopy { base: registers.sp, bytes: stack };
     let Registers { mut fp, mut sp, mut pc, .. } = registers;
     let most = out.len() + MAX_FRAMES;
-    // Whether `pc` is a return address; its call lies before it.
+    // Whether `pc` is a return address: its call is before it.
     let mut after_call = 0;
     loop {
         if out.len() == most {

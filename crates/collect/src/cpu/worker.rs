@@ -1,8 +1,8 @@
 //! The sampler's thread: drains the rings, puts their records in order, unwinds.
 //!
-//! Rings are per processor, and a process moves between them: a mapping made on
-//! one may be met by a sample from another. So records wait until every ring was
-//! read past their time, one pass later.
+//! Rings are per processor, and a process moves between them: a sample from one may need a mapping
+//! that was made on another. So records wait until every ring was read past their time, one pass
+//! later.
 
 mod deliver;
 mod frames;
@@ -41,8 +41,8 @@ const BUSY_PASS: Duration = Duration::from_millis(10);
 const BUSY_NS: u64 = 1_000_000_000;
 /// Longest sleep where Python's frames must be read and samples do not wake the thread.
 const PYTHON_PASS: Duration = Duration::from_millis(4);
-/// A process that mapped code so lately may be about to run Python: its mappings must
-/// be known before its frames can be read.
+/// A process that mapped code this recently may be about to run Python: its mappings must be known
+/// before its frames can be read.
 const STIR_NS: u64 = 200_000_000;
 /// Waits of this length are read, if nothing else shows where they are.
 const LONG_WAIT_NS: u64 = 10_000_000;
@@ -70,9 +70,9 @@ pub enum Command {
     WatchAttached(u32),
     /// A process attached, and processes are read from `/proc`.
     PollAttached(u32),
-    /// Hand out all until this moment.
+    /// Deliver everything until this moment.
     Drain(u64),
-    /// Hand out everything and end.
+    /// Deliver everything and end.
     Finish,
 }
 
@@ -82,7 +82,7 @@ pub struct SamplerParts {
     pub interruptions: Arc<Interruptions>,
     pub commands: Receiver<Command>,
     pub emit: Box<dyn Fn(SamplerEvent) + Send>,
-    /// Called when what a caller waits for was handed out.
+    /// Called when everything that a caller waits for was delivered.
     pub settled: Box<dyn Fn() + Send>,
     pub wake: Arc<EventFd>,
     pub until_ns: Arc<AtomicU64>,
@@ -108,7 +108,7 @@ struct Polling {
     /// Time when they were last read, and of the next reading.
     at_ns: u64,
     next_ns: u64,
-    /// CPU time that a look takes, lately.
+    /// CPU time that a recent reading took.
     took_ns: u64,
     /// Time when their children were last searched.
     children_ns: u64,
@@ -146,7 +146,7 @@ struct Worker {
     lost: LossCounts,
     /// All rings were read past this.
     read_ns: u64,
-    /// Everything until then was handed out.
+    /// Time until which everything was delivered.
     settled_ns: u64,
     /// A caller waits for everything until then.
     wanted_ns: u64,
@@ -157,7 +157,7 @@ struct Worker {
     mapped_ns: u64,
     /// The machine's refusals were reported.
     refusal_explained: bool,
-    /// Frames of the sample at hand.
+    /// Frames of the sample that is being unwound.
     scratch: Vec<u64>,
     /// The ring of a processor without its thread is not waited for any more.
     hung_up: Vec<bool>,
@@ -268,7 +268,7 @@ impl Worker {
         let _ = wake.read();
     }
 
-    /// A caller waits for what happened until a moment ago.
+    /// Whether a caller waits for what happened until a moment ago.
     fn is_awaited(&self) -> bool {
         self.settled_ns() < self.wanted_ns
     }
@@ -288,7 +288,7 @@ impl Worker {
         self.pythons.any() || stir_ns < STIR_NS
     }
 
-    /// Everything until then was handed out.
+    /// Returns the time until which everything was delivered.
     fn settled_ns(&self) -> u64 {
         match self.counters.rings.is_empty() {
             true if self.polling.polled.is_empty() => u64::MAX,
@@ -297,7 +297,7 @@ impl Worker {
         }
     }
 
-    /// Reads all rings, and works off what every ring was read past.
+    /// Reads all rings, and processes the records that every ring was read past.
     fn pass(&mut self) {
         let now = sys::monotonic_ns();
         let kept = self.waiting.len();

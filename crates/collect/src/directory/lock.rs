@@ -13,8 +13,8 @@ use tprof_wire::env::SOCKET_NAME;
 /// Longest time that a collector waits for another that is just coming or going.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Takes charge of a session directory, made if need be, for as long as the file is open.
-/// `None` if another collector listens there.
+/// Locks a session directory, which is created if need be, for as long as the file is open. `None`
+/// if another collector listens there.
 pub fn lock_session(session: &Path) -> Result<Option<File>, CollectError> {
     let by = Instant::now() + PATIENCE;
     loop {

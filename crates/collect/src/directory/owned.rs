@@ -27,7 +27,7 @@ const OWNER_BYTES: u64 = 4096;
 const MAX_ENTRIES: usize = 10_000;
 const MAX_EXAMINED: usize = 64;
 
-/// This boot of this machine.
+/// Returns the id of this machine's present boot.
 fn boot() -> Option<String> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(text.trim().to_owned()).filter(|boot| !boot.is_empty())

@@ -49,7 +49,7 @@ pub struct DiskCache {
     path: PathBuf,
     most_bytes: u64,
     program: Option<String>,
-    /// Opened when first needed; `None` inside where it is not to be used.
+    /// The directory, opened when first needed; the inner `None` means that it is not used.
     opened: OnceLock<Option<OwnedFd>>,
     written: AtomicU64,
 }
@@ -165,7 +165,7 @@ fn open(path: &Path) -> Option<OwnedFd> {
     is_own(&meta).then(|| directory.into())
 }
 
-/// Makes what is missing of a path, in the user's own directory only: `sudo` may leave the
+/// Creates missing directories of a path, only in the user's own directory: `sudo` may leave the
 /// variable that names another user's.
 fn make_parents(parent: &Path) -> Option<()> {
     let there = parent.ancestors().find(|above| above.exists())?;

@@ -1,5 +1,5 @@
-//! Tables and symbols that are kept between runs are those that would be made again, and what
-//! cannot be trusted is made again.
+//! Tables and symbols that are kept between runs equal those that would be computed again; what
+//! cannot be trusted is computed again.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -50,7 +50,7 @@ struct Tables {
     taken: usize,
 }
 
-/// Finds the tables of the files that this process runs code from, and keeps what was compiled.
+/// Finds the tables of the files that this process runs code from, and stores what was compiled.
 fn tables_by(directory: &Path) -> Tables {
     let mut cache = ModuleCache::with_kept(Some(Arc::new(DiskCache::new(directory.to_owned()))));
     let modules = cache.loaded(std::process::id()).unwrap();
@@ -258,7 +258,7 @@ fn names_from_kept_symbols_are_those_of_the_file() {
     let mut symbolizer = Symbolizer::sparing(Some(Arc::clone(&kept)), true);
     symbolizer.resolve(&module, code.address + 1);
     symbolizer.keep();
-    // All are there without the symbols, which are not sorted anew.
+    // All are there without the symbols, which are not sorted again.
     let symbols = kept_files(&scratch.path().join("tables"));
     let symbols = symbols.iter().find(|path| path.extension().unwrap() == "symtab").unwrap();
     std::fs::remove_file(symbols).unwrap();

@@ -1,4 +1,4 @@
-//! The facts of an ELF file, and what they mean for which processes can be recorded.
+//! Properties of an ELF file, and their consequences for which processes can be recorded.
 
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -28,9 +28,10 @@ pub struct ElfFacts {
     pub soname: Option<String>,
     /// Build id in hex; empty if it has none.
     pub build_id: String,
-    /// Set-user-id bit, with an owner who is not the one running tprof.
+    /// Whether the set-user-id bit is set, with another owner than the user who runs tprof.
     pub setuid: bool,
-    /// Set-group-id bit, with a group that is not that of the one running tprof.
+    /// Whether the set-group-id bit is set, with another group than that of the user who runs
+    /// tprof.
     pub setgid: bool,
     /// The load segments.
     pub segments: Vec<Segment>,
@@ -121,7 +122,7 @@ fn resolve_script(mut path: PathBuf) -> Option<PathBuf> {
 }
 
 impl Elf {
-    /// Gathers the facts; what cannot be read is left out.
+    /// Gathers the facts; those that cannot be read are left out.
     pub fn facts(&self) -> ElfFacts {
         let dynamic = self.dynamic();
         let value = |tag: u64| dynamic.iter().find(|e| e.0 == tag).map(|e| e.1);

@@ -32,7 +32,7 @@ impl CostEstimator {
         CostEstimator { is_tsc, wanted, hot, slow: Arc::default(), begun: false }
     }
 
-    /// Measures the rest, on a thread of its own, unless that has begun.
+    /// Begins to measure the rest, on a separate thread, unless that has begun.
     pub fn begin(&mut self) {
         if std::mem::replace(&mut self.begun, true) {
             return;
@@ -43,7 +43,7 @@ impl CostEstimator {
         let _ = named.spawn(move || _ = slow.get_or_init(|| measured(is_tsc, wanted.as_ref())));
     }
 
-    /// Time that a sample stands for, ns; 0 where none are taken.
+    /// Returns the time between two samples, ns; 0 where none are taken.
     pub fn period_ns(&self) -> u64 {
         self.wanted.as_ref().map_or(0, SamplingOptions::period_ns)
     }

@@ -46,15 +46,15 @@ impl Engine {
         false
     }
 
-    /// Whether the job's last process has ended, by so many counts in a row: one that
-    /// ends during a look may have left a child behind its back.
-    fn no_survivors(&mut self, now: u64, looks: u32) -> bool {
+    /// Whether the job's last process has ended, by this many counts in a row: a process that ends
+    /// during a count may have left a child that the count missed.
+    fn no_survivors(&mut self, now: u64, checks: u32) -> bool {
         if !self.targets.is_empty() {
             self.ending.survivors.nobody = 0;
             return false;
         }
         self.find_survivors(now);
-        self.ending.survivors.nobody >= looks
+        self.ending.survivors.nobody >= checks
     }
 
     /// Finds out who of the job still runs, at most as often as it is worth.
@@ -87,7 +87,8 @@ impl Engine {
 
     /// Finds the processes of a launched job that still run as recording ends.
     fn survivors(&mut self, now: u64) -> Vec<Survivor> {
-        // No launcher started what `tprof attach` samples, or an on-demand collector records.
+        // Processes that `tprof attach` samples, or an on-demand collector records, had no
+        // launcher.
         if self.out.processes.root.is_none() {
             return Vec::new();
         }

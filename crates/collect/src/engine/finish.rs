@@ -41,8 +41,8 @@ impl Engine {
     }
 
     pub(super) fn finish_image(&mut self, number: u64, now: u64) {
-        // Symbols need the mappings, which must be read while the process lives;
-        // what is missing then is noted in the report.
+        // Symbols need the mappings, which must be read while the process lives; the report states
+        // what is missing then.
         let Some(mut target) = self.targets.remove(&number) else { return };
         target.drain_all(&mut self.out, now);
         target.learn_modules(&mut self.out, u64::MAX);

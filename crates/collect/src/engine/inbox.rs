@@ -13,15 +13,15 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 use tprof_trace::run::{BlindSpot, ProcessInfo};
 
-/// Finds by a run's processes what was not recorded.
+/// A function that finds by a run's processes what was not recorded.
 pub type BlindSpotFinder = Box<dyn FnOnce(&[ProcessInfo]) -> Vec<BlindSpot> + Send>;
 
 /// A message to the engine.
 pub enum Event {
     /// A process attached.
     Attached(Box<Attached>),
-    /// The CUPTI agent of an attached process brings a region of its own, or its hooks do where
-    /// the agent was first.
+    /// The CUPTI agent of an attached process brings its own region, or its hooks do where the
+    /// agent was first.
     JoinCall {
         /// Number of the image.
         image: u64,
@@ -84,7 +84,7 @@ pub enum Event {
     StopWaiting,
     /// Finish: wait for descendants that long.
     Finish(Duration),
-    /// All were served that had found the socket open before this closing of it.
+    /// All processes were served that had found the socket open before this closing of it.
     AllAccepted(u32),
 }
 
@@ -94,11 +94,11 @@ pub enum Event {
 pub enum Request {
     /// Begin to record.
     Start,
-    /// Record so many steps of each process, once that step begins.
+    /// Record this many steps of each process, from `first` on.
     Steps {
         /// Number of steps.
         count: u32,
-        /// The first; none for two after the last one that any process has begun.
+        /// Number of the first step; `None` for two after the last one that any process has begun.
         first: Option<u64>,
     },
     /// Stop recording; the run goes on.
@@ -113,9 +113,9 @@ pub enum Request {
         /// Number of the step; without one, the number after the last.
         number: Option<u64>,
     },
-    /// Write what is known at this moment into the files.
+    /// Write everything known at this moment into the files.
     Snapshot,
-    /// Write all that was recorded until a moment into the files, what is on its way included.
+    /// Write everything recorded until a moment into the files, including what is on its way.
     Write {
         /// A time on the monotonic clock; `None` is now.
         until_ns: Option<u64>,

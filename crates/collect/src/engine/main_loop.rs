@@ -1,4 +1,4 @@
-//! The main loop: drains every target, and does what is due.
+//! The main loop: drains every target, and does periodic work when it is due.
 
 use super::costs::CostEstimator;
 use super::inbox::{BlindSpotFinder, Event, Reply};
@@ -37,10 +37,11 @@ const FLUSH_NS: u64 = 150 * MS;
 const CPU_TIME_NS: u64 = 100 * MS;
 /// Time between two checks of threads that may be gone.
 const THREADS_NS: u64 = 50 * MS;
-/// Longest sleep while images are attached. Targets wake the collector when a
-/// chunk is full; this bounds what a kill of the collector can lose.
+/// Longest sleep while images are attached. Targets wake the collector when a chunk is full; this
+/// bounds how much a kill of the collector can lose.
 const MAX_SLEEP: Duration = Duration::from_millis(10);
-/// Records that are not worth another look soon: who fills a chunk wakes the engine.
+/// Number of records up to which another pass soon is not worthwhile: a thread that fills a chunk
+/// wakes the engine.
 const LITTLE: u64 = 128;
 /// A `run.json` of one process.
 pub(super) const LEAST_INFO_BYTES: usize = 3 << 10;
@@ -131,7 +132,7 @@ pub(super) struct Ending {
     pub judges: Vec<BlindSpotFinder>,
 }
 
-/// The last look at who of the job still runs.
+/// The result of the last search for processes of the job that still run.
 #[derive(Default)]
 pub(super) struct SurvivorSearch {
     pub at_ns: u64,
@@ -268,7 +269,7 @@ impl Engine {
         self.end()
     }
 
-    /// Shows the jobs' threads that the collector gets on: they wait for one that does only.
+    /// Shows the jobs' threads that the collector makes progress: they only wait for one that does.
     fn beat(&mut self, now: u64) {
         self.notice_standstill(now);
         self.parts.session.page().coarse_clock.store(self.out.clock.now(), Release);

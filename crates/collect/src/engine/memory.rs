@@ -1,4 +1,5 @@
-//! Readings of the host's processors and of the job's memory: of its cgroup, of each process, and of what processes share.
+//! Reads the host's processors and the job's memory: of its cgroup, of each process, and of pages
+//! that processes share.
 
 use super::main_loop::Engine;
 use super::pss::{PssProcess, PssRound, PssSizes};

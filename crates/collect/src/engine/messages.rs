@@ -146,7 +146,7 @@ impl Engine {
 
     fn attached(&mut self, attached: Attached) {
         let now = sys::monotonic_ns();
-        // Without a launcher there is no other source for what is to be sampled.
+        // Without a launcher nothing else tells the sampler which processes to sample.
         match &self.parts.sampler {
             Some(sampler) if self.parts.linger.is_some() => sampler.watch_attached(attached.pid),
             Some(sampler) if sampler.polls() => {

@@ -21,7 +21,7 @@ const MAX_PROGRAMS: usize = 4096;
 /// See the module.
 #[derive(Default)]
 pub struct PrebuiltTables {
-    /// Paths of programs that asked, each with whether it finds rows without a table by itself.
+    /// Paths of programs that asked, each with whether it finds rows by itself, without a table.
     asked: Mutex<HashMap<String, bool>>,
     cache: Mutex<ModuleCache>,
 }
@@ -40,7 +40,8 @@ impl PrebuiltTables {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A program asked for its tables; `finds_rows`: it finds rows without a table by itself.
+    /// Records that a program asked for its tables; `finds_rows`: it finds rows by itself, without
+    /// a table.
     pub fn request_tables(&self, program: &str, finds_rows: bool) {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = asked.get_mut(program) {

@@ -15,10 +15,11 @@ use std::time::Duration;
 
 /// Least time between two rounds.
 const LEAST: Duration = Duration::from_secs(1);
-/// A round may take one part in so many of the time: half a percent.
+/// A round may take one part in this many of the time: half a percent.
 const SHARE: u64 = 200;
-/// Longest walk that is risked, and what one is expected to take at first, for a GiB.
-const WALK_MOST_NS: u64 = 50_000_000;
+/// Longest walk that is risked.
+const MAX_WALK_NS: u64 = 50_000_000;
+/// Time that a walk is expected to take at first, for a GiB.
 const WALK_NS_PER_GIB: u64 = 7_000_000;
 const GIB: u64 = 1 << 30;
 
@@ -114,10 +115,10 @@ impl WalkCost {
         let mut sizes = Vec::with_capacity(sharers.len());
         let long = |sharer: &&PssProcess| {
             let ns = u128::from(sharer.rss) * u128::from(self.ns_per_gib) / u128::from(GIB);
-            ns > u128::from(WALK_MOST_NS)
+            ns > u128::from(MAX_WALK_NS)
         };
         if let Some(PssProcess { pid, .. }) = sharers.iter().find(long) {
-            let most = Duration::from_nanos(WALK_MOST_NS);
+            let most = Duration::from_nanos(MAX_WALK_NS);
             return Err(format!(
                 "reading it would lock the memory map of process {pid} for more than {most:?}"
             ));
@@ -142,7 +143,7 @@ impl WalkCost {
     }
 }
 
-/// PSS of a process, bytes; `None` if it is gone.
+/// Returns the PSS of a process, bytes; `None` if it is gone.
 fn pss_of(pid: u32) -> Result<Option<u64>, String> {
     let gone = |error: &io::Error| error.raw_os_error() == Some(libc::ESRCH) || !proc::lives(pid);
     let mut text = String::new();

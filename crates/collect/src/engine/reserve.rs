@@ -40,7 +40,7 @@ impl Reserve {
         }
     }
 
-    /// Gives up what the trace files need to end.
+    /// Releases the space that the trace files need to end.
     pub fn reserve_for_info(&mut self, info_bytes: usize) {
         let bytes = room_for(info_bytes).min(self.bytes);
         if let Some(held) = self.held.take().map(File::from) {

@@ -41,7 +41,7 @@ impl Engine {
         }
     }
 
-    /// Switches processes that make no steps with the one of their file that does.
+    /// Switches processes that make no steps together with the one of their file that does.
     pub(super) fn follow_steps(&mut self, now: u64) {
         if !self.parts.config.switches_by_process() && self.recording.steps.is_none() {
             return;
@@ -74,8 +74,8 @@ impl Engine {
         }
     }
 
-    /// States what of the schedule or the capture the job was too short for, and that the rest was
-    /// not recorded.
+    /// States which part of the schedule or the capture the job was too short for, and that the
+    /// rest was not recorded.
     pub(super) fn write_schedule(&mut self, now: u64) {
         let config = &self.parts.config;
         let process = "the job".to_owned();
@@ -144,8 +144,8 @@ impl Engine {
             target.schedule(schedule, by, &mut self.out, now);
         }
         self.switch(true, START_STEPS);
-        // A process adds to its count, then reads the schedule: one that has not come to the first step
-        // will read this one. Another may have read none.
+        // A process first adds to its count, then reads the schedule: one that has not come to the
+        // first step will read this schedule. Another may have read none.
         fence(SeqCst);
         if self.steps_begun() >= first {
             self.end_steps();
@@ -156,7 +156,7 @@ impl Engine {
         reply(true, format!("steps {first} to {last} are recorded"))
     }
 
-    /// Steps that the process with the most of them has begun.
+    /// Returns the number of steps that the process with the most of them has begun.
     fn steps_begun(&self) -> u64 {
         self.targets.values().map(Target::steps).max().unwrap_or(0)
     }

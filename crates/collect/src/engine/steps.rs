@@ -13,7 +13,7 @@ use crate::targets::target::Target;
 use tprof_trace::model::{Mark, MarkKind};
 
 impl Engine {
-    /// Marks that a step begins. Numbers rise, or reports would number the steps anew.
+    /// Marks that a step begins. Numbers must rise, or reports would number the steps again.
     pub(super) fn step(&mut self, number: Option<u64>) -> Reply {
         let reply = Reply::new;
         let next = self.steps.last.map_or(Some(0), |last| last.checked_add(1));
@@ -46,7 +46,8 @@ impl Engine {
         marked
     }
 
-    /// Index in its file of the process that has a file's steps; none of a launcher's.
+    /// Returns the index in its file of the process that has the file's steps; `None` for a
+    /// launcher's file.
     fn process_of_steps(&mut self, file: usize) -> Option<u32> {
         if self.out.files.open.get(file)?.owner == FileOwner::Launcher {
             return None;

@@ -42,7 +42,7 @@ pub fn refresh(
     info.processes = processes.rows(&info.files);
 }
 
-/// Parts whose work tprof's library does, in the job's threads.
+/// Parts of the work that tprof's library does, in the job's threads.
 const LIBRARY_PARTS: [&str; 3] = ["events", "notes", "stacks"];
 
 /// Least and largest cost of operators as multiples of the time in their callbacks. PyTorch's own
@@ -116,8 +116,8 @@ fn overhead(work: &RecordedWork, cpu_ns: u64, parts: Vec<OverheadPart>) -> Overh
     let low: u64 = parts.iter().map(|part| part.ns_low).sum();
     let high: Option<u64> = parts.iter().map(|part| part.ns_high).sum();
     let middle = high.map(|high| low.midpoint(high));
-    // CPU time of CPU time: waits take none. The kernel counts it in steps of 10 ms, so a
-    // short job has no fraction.
+    // This divides CPU time by CPU time, since waits take none. The kernel counts it in steps of 10
+    // ms, so a short job has no fraction.
     let share = |ns: u64| has_share(cpu_ns).then(|| (ns as f64 / cpu_ns as f64).min(1.0));
     Overhead {
         version: OVERHEAD_VERSION,

@@ -17,19 +17,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tprof_wire::region::stack_mode;
 
-/// Frame information that is compiled before a target gets its answer, bytes: some 400 ms on
-/// one processor, of the second that a target waits. Enough for PyTorch with CUDA, which loads
-/// 27 MB of it at once (180 ms on two): the stacks of its start would be cut otherwise. The
-/// rest follows.
+/// Frame information that is compiled before a target gets its answer, bytes: some 400 ms on one
+/// processor, of the second that a target waits. That is enough for PyTorch with CUDA, which loads
+/// 27 MB of it at once (180 ms on two): the stacks of its start would be cut otherwise. The rest
+/// follows.
 const AT_ONCE: u64 = 64 << 20;
-/// Frame information of what a process begins with that is compiled once it has its first answer,
-/// for those that come after it, bytes: 6 ms.
+/// Frame information of a process's first mappings that is compiled once it has its first answer,
+/// for processes that come later, bytes: 6 ms.
 const AT_THE_START: u64 = 1 << 20;
 /// Frame information that is worth more threads, bytes, and how many at most.
 const WORTH_THREADS: u64 = 1 << 20;
 const MAX_THREADS: usize = 4;
 
-/// Images with mappings that are not read again for a question about a table of them.
+/// Number of images whose mappings are not read again for a question about a table of them.
 const RECENT: usize = 32;
 
 /// A number that no process has.
@@ -115,8 +115,8 @@ pub struct Workers {
     pub symbols: Sender<SymbolsWanted>,
 }
 
-/// Starts the workers; their answers go through `answers`, and wake the engine. `disk_cache`: where they keep what later
-/// runs need not find again, and whether names are kept there, too.
+/// Starts the workers; their answers go through `answers`, and wake the engine. `disk_cache`: the
+/// cache between runs, and whether names are cached there, too.
 pub fn start(
     tables: Tables,
     prebuilt: Arc<PrebuiltTables>,
@@ -196,7 +196,7 @@ fn serve_modules(
         if answers.send(done).is_err() {
             return;
         }
-        // The target's thread before the engine's, which may want the same processor.
+        // The target's thread is woken before the engine's, which may want the same processor.
         answer(&question);
         session.wake();
         if finds_rows {
@@ -217,8 +217,8 @@ fn serve_modules(
     }
 }
 
-/// The files and parts with tables that are to be compiled now, in order of what they cost: those
-/// that cost no more than `most` bytes of frame information together, and the others.
+/// Returns the files and parts with tables that are to be compiled now, in the order of cost: those
+/// that take no more than `most` bytes of frame information together, and the others.
 fn to_compile(
     modules: &[LoadedModule],
     cache: &ModuleCache,

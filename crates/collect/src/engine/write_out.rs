@@ -16,7 +16,7 @@ use std::sync::mpsc::Sender;
 /// is busy.
 const PATIENCE_NS: u64 = 2_000 * MS;
 
-/// Passes over the rings for one request: threads that go on write more meanwhile.
+/// Passes over the rings for one request: threads that go on running write more meanwhile.
 const MAX_PASSES: u32 = 64;
 
 impl Engine {
@@ -72,7 +72,7 @@ impl Engine {
         }
     }
 
-    /// Writes all that has come, stacks until then with the mappings of that time.
+    /// Writes everything that has come, with stacks until then by the mappings of that time.
     fn write_out(&mut self, now: u64, settled_ns: u64) {
         for _ in 0..MAX_PASSES {
             if self.read_rings(now, Pass::Partial) == 0 {

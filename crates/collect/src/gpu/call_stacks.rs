@@ -18,7 +18,7 @@ pub struct StackOfCall {
     pub from_ns: u64,
     /// Time when it returned.
     pub to_ns: u64,
-    /// The stack from which it was called; 0 for none.
+    /// The stack from which it was called; 0 if there is none.
     pub stack: StackId,
     /// Its arguments, like [`Span::args`].
     pub args: NameId,

@@ -46,7 +46,8 @@ impl Default for Classes {
 }
 
 impl Classes {
-    /// The class of a call whose name has this id; its text is read where it is not remembered.
+    /// Returns the class of a call whose name has this id; its text is only read where the class is
+    /// not remembered.
     pub fn of<'t>(&mut self, name: u32, text: impl FnOnce() -> &'t str) -> Class {
         let recent = &mut self.recent[name as usize % RECENT];
         if recent.0 != name {

@@ -32,7 +32,7 @@ impl ContextMemory {
         self.changes.push((row.time_ns, Change::Taken(context, row)));
     }
 
-    /// Memory is given back.
+    /// Records that memory was given back.
     pub fn given(&mut self, address: u64, time_ns: u64) {
         // Most processes have no such contexts, and nothing to keep.
         if !(self.changes.is_empty() && self.living.is_empty()) {
@@ -52,7 +52,8 @@ impl ContextMemory {
         device
     }
 
-    /// Rows of what contexts gave back, as far as it is old enough: all of it at the end.
+    /// Returns rows of the memory that contexts gave back, as far as it is old enough, or all of it
+    /// at the end.
     pub fn settle(&mut self, now_ns: u64, last: bool) -> Vec<DeviceAllocation> {
         if self.changes.is_empty() {
             return Vec::new();

@@ -11,9 +11,9 @@ use tprof_trace::model::ThreadIndex;
 pub const SETTLED_MS: u64 = 30_000;
 /// Largest distance between the times that the two have for one call, milliseconds.
 const APART_MS: u64 = 2;
-/// A shorter stretch is no gap: what a switch of recording, or a flush, cuts off.
+/// A shorter stretch is not a gap: a switch of recording, or a flush, cuts off as much.
 const SHORTEST_MS: u64 = 300;
-/// Fewer calls are none either.
+/// Fewer calls are not a gap either.
 const FEWEST: u64 = 16;
 
 /// A stretch of calls without records.
@@ -31,7 +31,7 @@ pub struct Gap {
 #[derive(Debug, Default)]
 pub struct Coverage {
     counted: BTreeMap<(u64, ThreadIndex), u64>,
-    /// The last of them: many calls lie in one millisecond.
+    /// The call that was counted last: many calls lie in one millisecond.
     counting: Option<((u64, ThreadIndex), u64)>,
     recorded: HashSet<(u64, ThreadIndex)>,
     last_recorded: Option<(u64, ThreadIndex)>,
@@ -67,7 +67,7 @@ impl Coverage {
         }
     }
 
-    /// Judges what is old enough.
+    /// Judges calls that are old enough.
     pub fn settle(&mut self, now_ns: u64) {
         let until = (now_ns / 1_000_000).saturating_sub(SETTLED_MS);
         while let Some(entry) = self.counted.first_entry().filter(|entry| entry.key().0 < until) {

@@ -58,8 +58,8 @@ pub struct Unrecorded {
 /// A thread and a domain.
 type RangeOwner = (ThreadIndex, u32);
 
-/// Open ranges, innermost last, by thread and domain. The list that was asked for last is at
-/// hand: a thread that is quick about its ranges has one domain.
+/// Open ranges, innermost last, by thread and domain. The list that was used last is remembered: a
+/// thread that opens ranges fast has one domain.
 #[derive(Default)]
 struct Stacks {
     places: HashMap<RangeOwner, usize>,
@@ -68,7 +68,7 @@ struct Stacks {
 }
 
 impl Stacks {
-    /// The list; none if nothing was ever pushed there.
+    /// Returns the list; `None` if nothing was ever pushed there.
     fn find(&mut self, whose: RangeOwner) -> Option<&mut Vec<OpenNvtxRange>> {
         let at = match self.last {
             Some((last, at)) if last == whose => at,
@@ -109,8 +109,8 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Takes an event of a thread. An end without a beginning is none: what it ends
-    /// began while recording was off.
+    /// Takes an event of a thread. An end without a beginning makes no row: its range began while
+    /// recording was off.
     pub fn take(&mut self, kind: ExtKind, range: &Range, thread: ThreadIndex, time_ns: u64) {
         let open = OpenNvtxRange { range: *range, thread, start_ns: time_ns };
         let instant = |becomes| FinishedRange { open, end_ns: time_ns, becomes };
@@ -127,7 +127,8 @@ impl Ranges {
                 self.end(found, time_ns, RowKind::Nested);
             }
             ExtKind::RangeStart if self.open < MAX_OPEN => {
-                // An earlier end is that of a range with the same id: of NVTX none has, of ITT many.
+                // An earlier end belongs to another range with the same id: NVTX never reuses one,
+                // ITT often does.
                 let end = self.early.remove(&range.id).filter(|end_ns| *end_ns >= time_ns);
                 if let Some(end_ns) = end {
                     self.push_over(FinishedRange { open, end_ns, becomes: RowKind::Free });
@@ -158,8 +159,8 @@ impl Ranges {
         }
     }
 
-    /// Gives up ranges that lie deeper than this event, and so must be over: their
-    /// ends were lost. A push also ends what lay at its own depth.
+    /// Ends ranges that lie deeper than this event, and so must be over: their ends were lost. A
+    /// push also ends a range at its own depth.
     fn unwind(&mut self, thread: ThreadIndex, range: &Range, push: bool) {
         if range.id == NO_LEVEL {
             return;
@@ -190,8 +191,8 @@ impl Ranges {
         self.fresh
     }
 
-    /// Turns what is over into rows, as far as names are known; `threads` are the rows
-    /// of the process's threads, by their ids.
+    /// Turns finished ranges into rows, as far as names are known; `threads` are the rows of the
+    /// process's threads, by their ids.
     pub fn settle(
         &mut self,
         process: ProcessIndex,
@@ -238,7 +239,7 @@ impl Ranges {
         });
     }
 
-    /// Ends what is open at the end of its process; what cannot be recorded any more is
+    /// Ends what is open at the end of its process; ranges that cannot be recorded any more are
     /// counted.
     pub fn close(&mut self, end_ns: u64) -> Unrecorded {
         let mut unrecorded =
@@ -288,7 +289,7 @@ fn arguments(
     writer.name(&serde_json::Value::Object(all).to_string())
 }
 
-/// The number that the program gave; as text where JSON has none for it.
+/// Returns the number that the program gave; as text where JSON has none for it.
 fn payload(range: &Range) -> Option<serde_json::Value> {
     let real = |value: f64| match value.is_finite() {
         true => serde_json::Value::from(value),
@@ -375,7 +376,7 @@ mod tests {
         ranges.take(ExtKind::RangeStart, &range, 0, 7);
         ranges.take(ExtKind::RangeEnd, &range, 0, 9);
         assert_eq!(over(&ranges), [(7, 9)]);
-        // Ends of two of another thread, whose ring is read later.
+        // These are the ends of two ranges of another thread, whose ring is read later.
         ranges.take(ExtKind::RangeStart, &range, 0, 10);
         ranges.take(ExtKind::RangeStart, &range, 0, 12);
         ranges.take(ExtKind::RangeEnd, &range, 1, 11);

@@ -42,12 +42,12 @@ impl Texts {
         Some(())
     }
 
-    /// A text; none if there is none, or if it is not defined (yet).
+    /// Returns a text; `None` if there is none, or if it is not defined (yet).
     pub fn text(&self, id: u32) -> Option<&str> {
         self.known.get(&id).map(|text| text.raw.as_str())
     }
 
-    /// The name of a text as it is; none if it is not defined (yet).
+    /// Returns the unchanged text as a name; `None` if it is not defined (yet).
     pub fn plain(&mut self, id: u32, writer: &mut TraceWriter) -> Option<NameId> {
         if id == 0 {
             return Some(NameId::default());

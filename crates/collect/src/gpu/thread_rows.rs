@@ -19,7 +19,7 @@ impl ThreadRows<'_> {
         &mut self.file.writer
     }
 
-    /// The row of a thread, which is made where there is none.
+    /// Returns the row of a thread, which is created if there is none.
     pub fn thread(&mut self, process: ProcessIndex, tid: u32, start_ns: u64) -> ThreadIndex {
         if let Some(index) = self.threads.get(&tid) {
             return *index;

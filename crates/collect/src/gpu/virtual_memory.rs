@@ -54,7 +54,8 @@ pub struct VirtualMemory {
     next: u64,
     /// Handles with references: serial number of their memory.
     handles: HashMap<u64, u64>,
-    /// Address → bytes, and serial number; none for memory that another process took.
+    /// Mappings by address: bytes, and the memory's serial number; `None` for memory that another
+    /// process took.
     mappings: BTreeMap<u64, (u64, Option<u64>)>,
     /// Numbers of rows that live: a handle may come again while its memory is still mapped.
     numbers: HashSet<u64>,

@@ -43,8 +43,8 @@ enum RegionState {
 /// The code of one process.
 #[derive(Clone, Debug, Default)]
 struct AddressSpace {
-    /// Sorted by address, without overlaps. Shared with forked children until
-    /// one of them changes.
+    /// Regions sorted by address, without overlaps. They are shared with forked children until one
+    /// of them changes.
     regions: Arc<Vec<CodeRegion>>,
     /// First addresses of modules that were reported.
     reported: HashSet<u64>,
@@ -53,7 +53,7 @@ struct AddressSpace {
     known: FxHashMap<u64, Row>,
 }
 
-/// A module that a sample lay in, for the writer of the trace.
+/// A module that contains a sample, for the writer of the trace.
 #[derive(Clone, Debug)]
 pub struct ModuleLoad {
     /// Pid of its process.
@@ -72,7 +72,7 @@ pub struct AddressSpaces {
     rows: Vec<Option<ModuleRows>>,
     by_file: HashMap<FileId, usize>,
     memo: FxHashMap<(usize, u64), Row>,
-    /// Modules met since they were last asked for.
+    /// Modules that samples lay in since they were last asked for.
     pub met: Vec<ModuleLoad>,
 }
 
@@ -132,7 +132,7 @@ impl AddressSpaces {
         insert(self.by_pid.entry(pid).or_default(), mapping, time_ns);
     }
 
-    /// The row for an address, and whether it lies in any mapping at all.
+    /// Returns the row for an address; `None` if the address is in no mapping.
     pub fn row_at(&mut self, pid: u32, pc: u64) -> Option<Row> {
         let space = self.by_pid.get_mut(&pid)?;
         if let Some(row) = space.known.get(&pc) {
@@ -177,7 +177,7 @@ impl AddressSpaces {
         Some(*row)
     }
 
-    /// The file whose code is at an address.
+    /// Returns the file whose code is at an address.
     pub fn file_at(&self, pid: u32, pc: u64) -> Option<&Path> {
         let regions = &self.by_pid.get(&pid)?.regions;
         let after = regions.partition_point(|r| r.start <= pc);
@@ -185,8 +185,8 @@ impl AddressSpaces {
         (pc < region.end).then_some(&*region.mapping.path)
     }
 
-    /// Whether an address lies in code of a process. Registers of a thread in the
-    /// middle of an exec lie nowhere.
+    /// Whether an address is in code of a process. The registers of a thread in the middle of an
+    /// exec are in none.
     pub fn holds(&self, pid: u32, pc: u64) -> bool {
         self.file_at(pid, pc).is_some()
     }
@@ -233,13 +233,13 @@ impl AddressSpaces {
     }
 }
 
-/// Puts a mapping in force; what lay there before is gone.
+/// Inserts a mapping, in place of any that were there before.
 fn insert(space: &mut AddressSpace, mapping: Mapping, time_ns: u64) {
     let (start, end) = (mapping.start, mapping.end);
     space.reported.remove(&start);
     space.known.clear();
     let regions = Arc::make_mut(&mut space.regions);
-    // Parts of an older mapping beside the new one stay.
+    // Parts of an older mapping next to the new one stay.
     let mut kept = Vec::new();
     regions.retain(|r| {
         if r.end <= start || end <= r.start {

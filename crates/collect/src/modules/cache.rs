@@ -45,7 +45,7 @@ pub struct FileKey(u32);
 pub enum TableState {
     /// The table was not needed yet.
     Wanted,
-    /// Handed out by [`ModuleCache::job`].
+    /// The table is being compiled, by a job from [`ModuleCache::job`].
     Compiling,
     /// The table is in the store.
     At(TableId),
@@ -136,7 +136,7 @@ struct CachedFile {
     /// a part.
     parts: Vec<(u64, FileKey)>,
     state: TableState,
-    /// Under what its tables are kept for later runs, if they are.
+    /// The key under which its tables are stored for later runs, if they are.
     kept_as: Option<Arc<LibraryKey>>,
     /// Kept until the table is compiled.
     elf: Option<Elf>,
@@ -361,7 +361,7 @@ impl ModuleCache {
         self.entries[file.0 as usize].asked = true;
     }
 
-    /// The tables of these modules are needed, but for those of large files, and for what is beyond
+    /// Asks for the tables of these modules, except for those of large files, and for tables beyond
     /// `most` bytes of frame information.
     pub fn ask_small(&mut self, modules: &[LoadedModule], most: u64) {
         let mut bytes = 0;
@@ -374,16 +374,16 @@ impl ModuleCache {
         }
     }
 
-    /// Whether the table of a file is not to be compiled until a stack needs it. `finds_rows`: the
-    /// process finds rows of code without a table by itself.
+    /// Whether the table of a file is not compiled until a stack needs it. `finds_rows`: the
+    /// process finds rows of code by itself, without a table.
     pub fn is_deferred(&self, file: FileKey, finds_rows: bool) -> bool {
         let entry = &self.entries[file.0 as usize];
         let is_large = entry.part.is_some() || entry.frame_bytes >= DEFERRED_FROM;
         entry.state == TableState::Wanted && (is_large || finds_rows) && !entry.asked
     }
 
-    /// Takes the compilation of a file that is [`TableState::Wanted`], to be
-    /// run anywhere; `None` if there is nothing to do.
+    /// Takes the compilation of a file that is [`TableState::Wanted`], which can run on any thread;
+    /// `None` if there is nothing to do.
     pub fn job(&mut self, file: FileKey) -> Option<CompileJob> {
         let entry = &mut self.entries[file.0 as usize];
         if entry.state != TableState::Wanted {
@@ -495,7 +495,7 @@ impl ModuleCache {
             DEFERRED_FROM.. => unwind_table::parts(&elf),
             _ => Vec::new(),
         };
-        // Parts open it anew.
+        // Each part opens the file again.
         let keep = self.open < MAX_OPEN && parts.is_empty();
         self.open += usize::from(keep);
         self.entries.push(CachedFile {
@@ -541,8 +541,8 @@ impl ModuleCache {
         }
     }
 
-    /// The parts of a file that are compiled one by one: from which ELF address on each has the
-    /// rows, in order; none of a file that is compiled whole.
+    /// Returns the parts of a file that are compiled one by one, in order, each with the ELF
+    /// address from which on it has the rows; empty for a file that is compiled whole.
     pub fn parts(&self, file: FileKey) -> &[(u64, FileKey)] {
         &self.entries[file.0 as usize].parts
     }

@@ -32,7 +32,7 @@ pub enum NvmlMessage {
 pub struct Reading {
     /// Time of the reading, on CLOCK_MONOTONIC.
     time_ns: u64,
-    /// NVML's number of it.
+    /// NVML's number of the device.
     index: u32,
     /// The device's UUID, as `GPU-…`; empty if it is not known.
     uuid: String,
@@ -73,7 +73,7 @@ impl Drop for Sampler {
     }
 }
 
-/// A device and what it does not report.
+/// A device, and what it does not report.
 struct KnownDevice {
     index: u32,
     device: Device,
@@ -194,7 +194,7 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Takes what the sampler sent; false if there was no room for a reading.
+    /// Takes a message of the sampler; returns false if there was no room for a reading.
     #[must_use]
     pub fn take(&mut self, message: NvmlMessage, recording: bool) -> bool {
         match message {
@@ -215,8 +215,8 @@ impl Devices {
         self.waiting.len() as u64
     }
 
-    /// Writes what waits, once there is a file. Readings go into the files of those who
-    /// use the device, and of a device without a known user into the first.
+    /// Writes the readings that wait, once there is a file. Readings go into the files of the
+    /// processes that use the device; those of a device without a known user into the first file.
     pub fn write(&mut self, files: &mut Files) {
         if files.open.is_empty() {
             return;

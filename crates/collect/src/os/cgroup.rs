@@ -1,4 +1,4 @@
-//! The memory cgroup of the job, with those around it: a limit may be set on any of them.
+//! The memory cgroup of the job, and those around it: any of them may have a limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,8 @@ impl Version {
         }
     }
 
-    /// Keys of `memory.stat`: pages of files, and those of them that no file backs.
+    /// Returns the keys of `memory.stat` for pages of files, and for those of them that no file
+    /// backs.
     fn stats(self) -> [&'static str; 2] {
         match self {
             Version::One => ["total_cache", "total_shmem"],
@@ -154,7 +155,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A tree of cgroups: files and what they hold.
+    /// Creates a tree of cgroups from files and their contents.
     fn tree(files: &[(&str, String)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {

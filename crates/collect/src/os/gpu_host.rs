@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-/// Something that bears on what is recorded of GPUs.
+/// A property of the machine that affects what is recorded of GPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuHost {
     /// Name of the obstacle.

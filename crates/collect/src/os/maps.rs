@@ -1,8 +1,8 @@
 //! Reads what a process has mapped: from `/proc/PID/maps`, or by questions to the kernel.
 //!
-//! A CUDA process has thousands of mappings and is asked after each `dlopen`. Executable ones
-//! are asked for one by one where the kernel answers that; else lines are parsed from one read, and
-//! paths copied only for those kept.
+//! A CUDA process has thousands of mappings, and they are read after each `dlopen`. Executable ones
+//! are asked for one by one where the kernel answers that; otherwise lines are parsed from one
+//! read, and paths copied only for those that are kept.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -38,12 +38,12 @@ pub fn read_maps(pid: u32) -> io::Result<Vec<Mapping>> {
     Ok(parse_maps(&read(pid)?, |_| true))
 }
 
-/// Reads the mappings of its own from which a process may run code.
+/// Reads the mappings from which a process may run code.
 pub fn read_code_maps(pid: u32) -> io::Result<Vec<Mapping>> {
     match query_code_maps(pid) {
         // The process has no mappings any more: treat it as an empty file.
         Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(Vec::new()),
-        // An older kernel, or a filter that refuses what it does not know.
+        // The kernel is older, or a filter refuses requests that it does not know.
         Err(_) => Ok(code_of(&read(pid)?)),
         mappings => mappings,
     }
@@ -111,8 +111,8 @@ fn read(pid: u32) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Parses the text of a `maps` file; `keep` decides whether a mapping is
-/// executable. Lines that are not understood are passed over.
+/// Parses the text of a `maps` file; `keep` decides by whether a mapping is executable. Lines that
+/// are not understood are skipped.
 pub fn parse_maps(text: &[u8], keep: impl Fn(bool) -> bool) -> Vec<Mapping> {
     text.split(|b| *b == b'\n').filter_map(|line| parse_line(line, &keep)).collect()
 }
@@ -139,7 +139,7 @@ fn parse_line(line: &[u8], keep: impl Fn(bool) -> bool) -> Option<Mapping> {
     (start < end).then_some(Mapping { start, end, offset, dev, inode, path, exec, deleted })
 }
 
-/// A hexadecimal number and what follows it.
+/// Parses a hexadecimal number, and returns the text after it.
 fn hex(text: &[u8]) -> Option<(u64, &[u8])> {
     let digits = text.iter().position(|b| !b.is_ascii_hexdigit()).unwrap_or(text.len());
     if digits == 0 || digits > 16 {

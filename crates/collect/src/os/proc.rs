@@ -173,7 +173,8 @@ pub(crate) struct Transferred {
     pub storage_written: u64,
 }
 
-/// See [`Transferred`]; `None` without permission (that of a debugger) or the kernel's account.
+/// Reads [`Transferred`]; `None` without permission (that of a debugger), or if the kernel does not
+/// count.
 pub(crate) fn transferred_by(pid: u32) -> Option<Transferred> {
     transferred_in(&String::from_utf8(read(&format!("/proc/{pid}/io"))).ok()?)
 }
@@ -191,7 +192,7 @@ fn transferred_in(text: &str) -> Option<Transferred> {
     })
 }
 
-/// Words of a process's command line; none of a zombie or a thread of the kernel.
+/// Returns the words of a process's command line; empty for a zombie or a thread of the kernel.
 pub fn words_of(pid: u32) -> Vec<String> {
     split_arguments(&read(&format!("/proc/{pid}/cmdline")))
 }
@@ -276,7 +277,7 @@ pub(crate) fn with_descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// A setting of the kernel, by its path below `/proc/sys`; `None` if there is none.
+/// Returns a setting of the kernel, by its path below `/proc/sys`; `None` if there is none.
 pub(crate) fn setting(path: &str) -> Option<String> {
     let text = read(&format!("/proc/sys/{path}"));
     Some(String::from_utf8_lossy(&text).trim().to_owned()).filter(|text| !text.is_empty())

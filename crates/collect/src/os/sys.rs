@@ -100,18 +100,19 @@ pub struct CodeMapping {
     pub major: u32,
     /// Minor number of the device.
     pub minor: u32,
-    /// Bytes of its name, with the NUL at its end; 0 if it has none.
+    /// Bytes of its name, including the NUL; 0 if it has none.
     pub name_len: u32,
     build_id_len: u32,
     name: u64,
     build_id: u64,
 }
 
-/// The first executable mapping at or above an address, of the process with this `maps` file
-/// (PROCMAP_QUERY, Linux 6.11); `name` gets its path as it is. `None` if there are no more.
+/// Returns the first executable mapping at or above an address, of the process with this `maps`
+/// file (PROCMAP_QUERY, Linux 6.11); `name` gets its path unchanged. `None` if there are no more.
 ///
 /// # Errors
-/// `ENOTTY` of older kernels; `ESRCH` if the process has no memory any more.
+///
+/// `ENOTTY` on older kernels; `ESRCH` if the process has no memory any more.
 pub fn code_mapping_from(
     maps: &fs::File,
     from: u64,
@@ -215,7 +216,7 @@ pub fn children_cpu_ns() -> u64 {
         .map_or(0, |usage| ns(usage.user_time()) + ns(usage.system_time()))
 }
 
-/// CPU time of another process, its threads that have ended included; `None` if it is
+/// Returns the CPU time of another process, including threads that have ended; `None` if it is
 /// gone.
 pub fn process_clock_ns(pid: u32) -> Option<u64> {
     let clock = clock_getcpuclockid(Pid::from_raw(pid as i32)).ok()?;
@@ -342,7 +343,8 @@ pub fn read_memory(pid: u32, address: u64, into: &mut [u8]) -> usize {
     try_read(pid, address, into).unwrap_or(0)
 }
 
-/// Reads several pieces of it by one system call; how many bytes could be read from the front.
+/// Reads several pieces of it by one system call; returns how many bytes could be read from the
+/// front.
 pub fn read_pieces<'a>(pid: u32, pieces: impl Iterator<Item = (u64, &'a mut [u8])>) -> usize {
     let (mut local, mut remote) = (Vec::new(), Vec::new());
     for (address, into) in pieces {
@@ -381,8 +383,8 @@ pub fn can_read(pid: u32, address: u64) -> io::Result<()> {
     }
 }
 
-/// Lets this thread run before others of the same urge, where that is permitted:
-/// what it reads must be fresh.
+/// Lets this thread run before others of the same priority, where that is permitted: its readings
+/// must be fresh.
 pub fn raise_priority() {
     const NICE: libc::c_int = -10;
     // SAFETY: no pointers; 0 is the calling thread.

@@ -5,7 +5,7 @@ use nix::time::ClockId;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const FAKETIME: &[u8] = b"libfaketime";
-/// A clock may be read so much later than another, and be set by so little, without a word.
+/// Differences below this may come from reading one clock later than another, and are not reported.
 const SLACK_NS: u64 = 1_000_000_000;
 
 /// Whether a list of libraries (`LD_PRELOAD`) has one that gives programs another time.

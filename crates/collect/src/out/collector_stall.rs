@@ -1,12 +1,12 @@
 //! Detects that the collector was kept from its work for long: stopped by a signal, on a suspended
 //! machine, in a frozen cgroup, or held up by a disk.
 
-/// Longer than a pass and its sleep take on any machine that gets on.
+/// Longer than a pass and its sleep take on any machine that makes progress.
 const STANDSTILL_NS: u64 = 1_000_000_000;
 /// Rings are full for a moment longer.
 const CATCHING_UP_NS: u64 = 300_000_000;
 
-/// Whether the engine gets on, by the times of its passes.
+/// Detects by the times of its passes whether the engine makes progress.
 #[derive(Default)]
 pub struct CollectorStall {
     looked_at: u64,
@@ -14,7 +14,7 @@ pub struct CollectorStall {
 }
 
 impl CollectorStall {
-    /// Whether what is found lost at this moment was lost while the engine stood still: it may
+    /// Whether losses that are found at this moment happened while the engine stood still: it may
     /// have been stopped in the middle of anything, without a pass since.
     pub fn explains(&self, now: u64) -> bool {
         now < self.catching_up_until

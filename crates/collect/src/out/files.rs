@@ -1,4 +1,4 @@
-//! The rank files of a run: which exist, what they are called, when they are written.
+//! The rank files of a run: which there are, their names, and when they are written.
 
 use crate::error::CollectError;
 use crate::os::sys;
@@ -389,7 +389,7 @@ fn found(directory: &Path, inode: u64) -> Option<PathBuf> {
     traces.find(|path| inode_of(path) == inode)
 }
 
-/// 0 of what is not there.
+/// Returns a file's inode; 0 if there is no file.
 fn inode_of(path: &Path) -> u64 {
     path.symlink_metadata().map_or(0, |meta| meta.ino())
 }

@@ -103,7 +103,7 @@ fn write_counters(files: &mut Files, time_ns: u64, values: &[(&str, Option<f64>)
     }
 }
 
-/// Writes the run's losses into every file, so that each file by itself has them.
+/// Writes the run's losses into every file, so that each file is complete on its own.
 fn write_losses(files: &mut Files, losses: &Losses, time_ns: u64) {
     for open in &mut files.open {
         for (what, why, count) in losses.iter() {
@@ -177,7 +177,7 @@ pub fn close_files(files: &mut Files, losses: &mut Losses, time_ns: u64) {
     }
 }
 
-/// Leaves of programs only their base names, whoever found them; arguments are gone before.
+/// Reduces programs to their base names, whoever found them; arguments were removed before.
 pub fn redact(info: &mut RunInfo) {
     for process in &mut info.processes {
         process.command = base(&process.command).to_owned();

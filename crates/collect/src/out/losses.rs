@@ -14,7 +14,7 @@ pub struct Losses {
     by_kind: BTreeMap<(String, String), u64>,
     /// Data that could not be recorded, by process.
     pub(super) blind: Vec<BlindSpot>,
-    /// Whether the collector gets on, and what was lost for that it does not.
+    /// Whether the collector makes progress, and what was lost because it did not.
     pub standstill: CollectorStall,
     complaints: HashSet<String>,
 }

@@ -110,7 +110,7 @@ impl HookedImages {
         }
     }
 
-    /// Names the images that ran PyTorch without the hook; and the job, if none ran PyTorch.
+    /// Names the images that ran PyTorch without the hook, or the job if none ran PyTorch.
     /// `session` is the session's directory.
     pub fn judge(&self, session: &Path, losses: &mut Losses) {
         let notes = std::fs::read_to_string(session.join(NOTES)).unwrap_or_default();
@@ -155,7 +155,7 @@ impl HookedImages {
 struct HookNote<'a> {
     pid: u32,
     time_ns: u64,
-    /// Why modules have no names; none if they have.
+    /// Why modules have no names; `None` if they have.
     missing: Option<&'a str>,
 }
 

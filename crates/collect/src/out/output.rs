@@ -4,7 +4,7 @@ use super::files::Files;
 use super::processes::Processes;
 use crate::shared::clock::Clock;
 
-/// The rank files, what is known of every process, and the clock that joins both to the targets'.
+/// The rank files, the records of every process, and the clock that joins both to the targets'.
 pub struct Output {
     /// Converts the targets' clock.
     pub clock: Clock,

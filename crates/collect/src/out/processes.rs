@@ -25,7 +25,7 @@ struct Expected {
     time_ns: u64,
 }
 
-/// A process that sent `Hello` and was gone, or went on by itself, before it was answered.
+/// A process that sent `Hello` and was gone, or went on without an answer.
 #[derive(Clone, Debug)]
 pub struct Unanswered {
     /// Pid in the collector's namespace.
@@ -73,7 +73,7 @@ pub struct Processes {
     expected: HashMap<u32, Expected>,
     /// Pids with a last program that did not attach and has been reported.
     replaced: HashSet<u32>,
-    /// Forked children that recorded nothing so far: parent's image and when.
+    /// Forked children that recorded nothing so far: the parent's image, and when they were forked.
     forks: HashMap<u32, (u64, u64)>,
     /// Processes that were not answered in time, by pid and whether it was their agent.
     unanswered: BTreeMap<(u32, bool), Unanswered>,
@@ -89,9 +89,9 @@ pub struct Processes {
     pub root_ended: bool,
     /// End of the last process that ended.
     pub last_end_ns: Option<u64>,
-    /// Steps that the process with the most of them made, where a schedule counts them.
+    /// Number of steps of the process that made most of them, where a schedule counts them.
     pub steps: u64,
-    /// Ranges that the process with the most of them had captured.
+    /// Number of captured ranges of the process that had most of them.
     pub captures: u64,
     /// CPU time of the launched tree, as the kernel adds it up; ns.
     pub tree_cpu_ns: u64,
@@ -324,7 +324,7 @@ mod tests {
         processes.began(1, row(150), place);
         processes.settle();
         assert!(processes.losses.blind.is_empty() && processes.processes.len() == 1);
-        // The next of that pid is another, and the first is settled all the same.
+        // The next process with that pid is another one, and the first is settled all the same.
         processes.spawned(7, 1, "/nosuch/program".to_owned(), 0, 300);
         processes.reaped(7, 0, 400);
         processes.began(2, row(500), place);

@@ -17,7 +17,7 @@ pub struct Rank {
     pub size: Option<u32>,
     /// Index of its variable among [`RANK_VARIABLES`]: the less, the more trusted.
     source: usize,
-    /// Hash of what names the launch, if anything does.
+    /// Hash of the launch's name, if there is one.
     pub launch: Option<u64>,
     /// Number of times that an elastic launcher started it again.
     pub restarts: u32,
@@ -43,7 +43,7 @@ impl Rank {
             })
         };
         let number = |name: &str| value(name).and_then(|text| text.parse::<u32>().ok());
-        // A batch script has a task's number too, and is none.
+        // A batch script has a task's number too, but is not a task.
         let step = number(SLURM_STEP).filter(|step| *step < SLURM_FIRST_OWN_STEP);
         let of = |source: usize| {
             let (rank, size) = RANK_VARIABLES[source];
@@ -56,7 +56,7 @@ impl Rank {
         };
         let (source, rank) = (0..RANK_VARIABLES.len()).find_map(|at| Some((at, of(at)?)))?;
         let size = match RANK_VARIABLES[source] {
-            // Slurm's size is that of its own tasks.
+            // Slurm's size counts its own tasks.
             ("PMIX_RANK", size) => number(size).filter(|_| of(4) == Some(rank)),
             (_, size) => number(size),
         };
@@ -98,8 +98,8 @@ impl Rank {
             && one(self.launch, other.launch)
     }
 
-    /// The variable that names it, and its number: what two collectors of one job share only
-    /// where both record the same rank.
+    /// Returns the variable that names the rank, and its number: two collectors of one job share
+    /// this only if both record the same rank.
     pub fn named(&self) -> String {
         format!("{}={}", RANK_VARIABLES[self.source].0, self.number)
     }
@@ -163,7 +163,7 @@ mod tests {
         assert!(!of("PMI_RANK=1 PMI_SIZE=2").unwrap().is_launched_by(&proxy));
         // These are the rank's own workers, after it named its rank for PyTorch too.
         assert!(!below("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0"));
-        // An agent whose rank is a node's, as Kubernetes gives it.
+        // An agent of Kubernetes, whose rank is that of a node.
         let node = of("RANK=0 WORLD_SIZE=2").unwrap();
         assert!(of("RANK=1 WORLD_SIZE=4 LOCAL_RANK=1").unwrap().is_launched_by(&node));
     }

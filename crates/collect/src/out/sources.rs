@@ -17,15 +17,15 @@ use crate::symbols::ModuleFile;
 /// Files of which a rank records the stamps, at most.
 const MAX_FILES: usize = 20_000;
 
-/// Source files that were looked up already.
+/// The source files that were looked up already.
 #[derive(Debug, Default)]
 pub struct SourceFiles {
     seen: HashSet<String>,
 }
 
 impl SourceFiles {
-    /// Key and value of a property for a file of Python's code that runs in a process; none if
-    /// it was looked up before, or cannot be read.
+    /// Returns key and value of a property for a file of Python code that runs in a process; `None`
+    /// if it was looked up before, or cannot be read.
     pub fn of_python(&mut self, path: &str, pid: u32) -> Option<(String, String)> {
         self.stamp(path, || {
             // The process may have another root.

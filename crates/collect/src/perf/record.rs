@@ -51,7 +51,7 @@ pub enum Layout {
     Stack,
     /// [`EVENT_FIELDS`], then how many events there were.
     Counted,
-    /// [`EVENT_FIELDS`]: so many events a sample.
+    /// The fields of [`EVENT_FIELDS`], with this many events for each sample.
     Every(u64),
 }
 
@@ -81,7 +81,7 @@ pub enum Record<'a> {
         len: u64,
         /// Offset in the file.
         offset: u64,
-        /// The file's inode; 0 for none.
+        /// The file's inode; 0 if there is none.
         inode: u64,
         /// Path of the file.
         path: &'a [u8],
@@ -180,8 +180,8 @@ fn has(misc: u16, bit: u32) -> bool {
     u32::from(misc) & bit != 0
 }
 
-/// Decodes one record; `None` for unused kinds, and damage.
-/// `layout`: what the samples of a counter hold, by its id.
+/// Decodes one record; `None` for unused kinds, and damage. `layout` returns the layout of a
+/// counter's samples, by its id.
 pub fn decode(
     kind: u32,
     misc: u16,

@@ -77,7 +77,7 @@ fn identity(head: &CodeHead) -> [u64; 3] {
     [head.name, head.file, u64::from(head.first_line)]
 }
 
-/// The same of what lies at an address now.
+/// Does the same for the object that is at an address now.
 fn identity_at(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<[u64; 3]> {
     let name = memory.u64(at.wrapping_add(layout.name))?;
     let file = memory.u64(at.wrapping_add(layout.file))?;
@@ -107,8 +107,8 @@ fn read(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<CodeObje
     })
 }
 
-/// Whether a text is no file's name: the object went while it was read, and a message lies where
-/// the name was.
+/// Whether a text is not a file's name: the object went away while it was read, and a message is
+/// where the name was.
 fn is_prose(file: &str) -> bool {
     file.contains(' ') && !file.contains(['/', '<']) && !file.ends_with(".py")
 }

@@ -1,5 +1,5 @@
-//! Finds the interpreter of a process: which file it is in, which version it
-//! is, where its runtime lies, and which code is its loop.
+//! Finds the interpreter of a process: the file it is in, its version, the address of its runtime,
+//! and the code of its loop.
 
 use super::layout::{KnownLayout, LockLocation};
 use super::memory::ProcessMemory;
@@ -34,7 +34,7 @@ pub struct FoundPython {
 }
 
 impl FoundPython {
-    /// Whether a return address lies in the interpreter's loop.
+    /// Whether a return address is in the interpreter's loop.
     pub fn is_loop(&mut self, address: u64) -> bool {
         let pc = address.wrapping_sub(1);
         if !(self.start..self.end).contains(&pc) {
@@ -78,8 +78,8 @@ pub fn may_be(path: &Path) -> bool {
     minor_of(path).is_some()
 }
 
-/// The interpreter of a process among modules that [`may_be`] one, if it has any. An error
-/// has the one that cannot be read, and why.
+/// Finds the interpreter of a process among modules that [`may_be`] one, if it has any. An error
+/// names the interpreter that cannot be read, and why.
 pub fn find(
     pid: u32,
     modules: impl IntoIterator<Item = LoadedModule>,

@@ -9,7 +9,7 @@ const BLOCK: usize = 2048;
 /// Blocks that are read ahead, at most.
 const MAX_AHEAD: usize = 8;
 
-/// Some of a process's memory.
+/// A piece of a process's memory.
 struct MemoryBlock {
     start: u64,
     bytes: Vec<u8>,
@@ -22,8 +22,8 @@ struct MemoryBlock {
 #[derive(Clone, Debug, Default)]
 pub struct Places(Vec<(u64, usize)>);
 
-/// The memory of a process, as it is at one moment: what was read once is not
-/// read again, so that one value is the same throughout a reading.
+/// The memory of a process at one moment: each place is only read once, so that a value is the same
+/// throughout a reading.
 pub struct ProcessMemory {
     pid: u32,
     blocks: RefCell<Vec<MemoryBlock>>,
@@ -102,7 +102,7 @@ impl ProcessMemory {
         found.inspect(|found| into.copy_from_slice(found)).is_some()
     }
 
-    /// Reads what lies around an address.
+    /// Reads the surroundings of an address.
     fn block_with(&self, address: u64, len: usize) -> MemoryBlock {
         // Read more below the address than above: callers' frames are below.
         let below = (BLOCK * 3 / 4) as u64 & !7;

@@ -1,7 +1,7 @@
-//! Variables and attributes of Python's objects: where they lie, by version.
+//! Reads variables and attributes of Python's objects, by version.
 //!
-//! Read without the interpreter's lock: what moves meanwhile does not fit together, and has no
-//! value then.
+//! This happens without the GIL: parts that move meanwhile do not fit together, and then have no
+//! value.
 
 use super::code::text;
 use super::layout::{Attributes, Objects};
@@ -22,7 +22,7 @@ const INLINE: u64 = 1 << 2;
 /// In a dictionary: offsets of its keys, and of its values where it shares keys.
 const KEYS: u64 = 32;
 const VALUES: u64 = 40;
-/// Keys and variables that are looked at.
+/// Number of keys and variables that are examined.
 const MAX_ENTRIES: u64 = 256;
 
 /// Objects of a process.

@@ -85,8 +85,8 @@ pub struct PythonProcesses {
 }
 
 impl PythonProcesses {
-    /// The Python frames of a thread; `None` if its process runs no Python, or
-    /// the thread none.
+    /// Returns the Python frames of a thread; `None` if its process does not run Python, or the
+    /// thread does not.
     pub fn stack(&mut self, pid: u32, tid: u32, spaces: &mut AddressSpaces) -> Option<PyStack> {
         let PyProcess::Python(interpreter) = self.process(pid, spaces) else { return None };
         let read = interpreter.stack(pid, tid);
@@ -121,7 +121,7 @@ impl PythonProcesses {
         self.by_pid.values().any(|process| matches!(process, PyProcess::Python(_)))
     }
 
-    /// Whether a return address lies in the interpreter's loop.
+    /// Whether a return address is in the interpreter's loop.
     pub fn is_loop(&mut self, pid: u32, address: u64) -> bool {
         match self.by_pid.get_mut(&pid) {
             Some(PyProcess::Python(interpreter)) => interpreter.found.is_loop(address),
@@ -248,7 +248,7 @@ impl Interpreter {
                 Arc::new(PyFunction { function: code.name.clone(), file: code.file.clone(), line })
             });
             if named.function != code.name || named.file != code.file {
-                // Other code lies where this one was.
+                // Other code is where this one was.
                 let (function, file) = (code.name.clone(), code.file.clone());
                 *named = Arc::new(PyFunction { function, file, line });
             }
@@ -265,8 +265,8 @@ impl Interpreter {
         (!stack.frames.is_empty()).then_some((stack, name))
     }
 
-    /// The states of a thread, of the interpreter that it entered last first. The one state where there
-    /// is one interpreter is found once and then checked.
+    /// Returns the states of a thread, that of the interpreter that it entered last first. Where
+    /// there is one interpreter, its one state is found once and then checked.
     fn states(&mut self, memory: &ProcessMemory, tid: u32) -> Vec<u64> {
         let layout = &self.found.known.layout;
         let runtime = self.found.runtime;

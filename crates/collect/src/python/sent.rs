@@ -70,7 +70,7 @@ impl SentNames {
         SYNTHETIC_FRAME | number
     }
 
-    /// The frame of the trace that stands for a key; `None` past what a target defines.
+    /// Returns the trace's frame for a key; `None` for keys past the limit.
     pub fn frame(&mut self, key: u64) -> Option<u64> {
         if let Some(frame) = self.numbers.get(&key) {
             return Some(*frame);

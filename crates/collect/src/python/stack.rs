@@ -18,7 +18,7 @@ const PTHREAD_TID: u64 = 720;
 #[cfg(not(target_arch = "x86_64"))]
 const PTHREAD_TID: u64 = 208;
 
-/// A thread has a state of its own in each interpreter in which it runs.
+/// The state of a thread in an interpreter: it has one in each interpreter in which it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadState {
     pub at: u64,

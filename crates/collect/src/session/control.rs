@@ -27,7 +27,7 @@ pub fn request(run: &Path, request: &Request) -> Result<Reply, CollectError> {
 /// last.
 const ATTEMPTS: u32 = 8;
 
-/// Records so many steps: the same ones of all processes of the run on this host.
+/// Records this many steps, the same ones in all processes of the run on this host.
 pub fn start_steps(run: &Path, count: u32) -> Result<Reply, CollectError> {
     let mut attempt = 0;
     loop {

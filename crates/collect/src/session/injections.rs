@@ -11,7 +11,7 @@ use tprof_wire::env;
 pub struct Libraries {
     /// Absolute path of `libtprof_preload.so`.
     pub preload: PathBuf,
-    /// Absolute path of `libtprof_cupti.so`; none where nothing that it records is wanted.
+    /// Absolute path of `libtprof_cupti.so`; `None` where nothing that it records is wanted.
     pub agent: Option<PathBuf>,
 }
 

@@ -70,7 +70,7 @@ impl JobId {
         JobId { values: values.collect(), restarted: restarts.is_some_and(|count| count > 0) }
     }
 
-    /// Whether an elastic launcher started these ranks anew, after some that had failed.
+    /// Whether an elastic launcher restarted these ranks after some had failed.
     pub fn is_restarted(&self) -> bool {
         self.restarted
     }

@@ -70,7 +70,7 @@ fn shown(path: &[u8], redact: bool) -> String {
     if redact { String::new() } else { format!(" ({})", String::from_utf8_lossy(last_part(path))) }
 }
 
-/// Whether a process finds a library under a path; `None` where that is unknown.
+/// Whether a process finds a library at a path; `None` where that is unknown.
 fn is_library(pid: u32, path: &[u8]) -> Option<bool> {
     // A bare name is searched by the loader.
     let folder = match path.first()? {

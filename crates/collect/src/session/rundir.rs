@@ -23,9 +23,9 @@ use tprof_trace::{InfoFile, is_info_name, is_trace_file, is_unwritten_name};
 /// A run directory that a collector was given.
 #[derive(Debug)]
 pub struct RunPath {
-    /// The directory: the one that was asked for, or the next free name.
+    /// The directory that was asked for, or the next free name.
     pub directory: PathBuf,
-    /// Why it is another than the one that was asked for.
+    /// Why it is not the one that was asked for.
     pub renamed: Option<CollectError>,
 }
 
@@ -151,22 +151,22 @@ pub fn join(directory: &Path, redact: bool) -> Result<PathBuf, CollectError> {
     Err(CollectError::RunExists(directory.to_owned()))
 }
 
-/// Takes back what [`create`] made, for a run that did not begin.
+/// Removes what [`create`] made, for a run that did not begin.
 pub fn withdraw(directory: &Path, info: &Path) {
     let _ = fs::remove_file(info);
     let _ = fs::remove_dir(directory);
 }
 
-/// Keeps the other ranks of a job out while one decides under [`IfExists::Force`]: what a second
-/// one removes would be what the first has just made. Otherwise nothing is removed, and names
-/// are claimed by links: a thousand ranks need not wait for each other.
+/// Keeps the other ranks of a job out while one decides under [`IfExists::Force`]: otherwise a
+/// second one would remove what the first has just made. In other modes nothing is removed, and
+/// names are claimed by links: a thousand ranks need not wait for each other.
 struct RankLock {
     held: Option<(PathBuf, fs::File)>,
 }
 
 impl RankLock {
-    /// Waits for it. A file system without locks has none, and one that is held for too long
-    /// stops no job.
+    /// Waits for the lock. A file system without locks has none, and one that is held for too long
+    /// does not stop a job.
     fn take(directory: &Path, if_exists: IfExists) -> RankLock {
         if if_exists != IfExists::Force {
             return RankLock { held: None };

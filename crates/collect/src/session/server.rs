@@ -176,8 +176,8 @@ impl Server {
             self.send(Event::JoinCall { image, region, agent });
             return self.admit(client, region_fd, late);
         }
-        // All is noted before the process may go on: it can be gone at once. The engine knows of it as
-        // well: what its parent records of its end may come to be read before.
+        // Everything is recorded before the process may go on, since it can be gone at once. The
+        // engine is told as well: it may read its parent's records of its end before.
         let image = images.next;
         images.next += 1;
         attached.watched = images.watch(image, attached.pid);
@@ -220,7 +220,7 @@ impl Server {
         }
     }
 
-    /// A process that went on by itself may come again.
+    /// Remembers a process that went on without an answer: it may come again.
     fn unanswered_client(&self, late: Unanswered) {
         self.send(Event::Unanswered(late));
         self.socket.touch();
@@ -319,7 +319,7 @@ impl Server {
         Some((attached, region_fd))
     }
 
-    /// Serves a control client beside, so that processes need not wait for it.
+    /// Serves a control client on a separate thread, so that processes need not wait for it.
     fn control(&self, client: OwnedFd) {
         let (events, session) = (self.events.clone(), Arc::clone(&self.session));
         let answer = move || {

@@ -92,7 +92,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Why the run is in another directory than the one that was asked for.
+    /// Returns why the run is not in the directory that was asked for.
     pub fn renamed(&self) -> Option<&CollectError> {
         self.renamed.as_ref()
     }
@@ -257,7 +257,7 @@ impl Session {
         }
     }
 
-    /// Begins to sample devices, if what they do is wanted.
+    /// Begins to sample devices, if that is wanted.
     fn sample_devices(&self) {
         if self.config.activities.contains(&Activity::Gpu)
             && let Ok(mut devices) = self.devices.lock()
@@ -299,7 +299,7 @@ impl Session {
         Arc::clone(&self.stepping)
     }
 
-    /// Notes what the launcher could not record.
+    /// Records that the launcher could not record something.
     pub fn add_blind_spot(&self, blind: BlindSpot) {
         self.send(Event::AddBlindSpot(blind));
     }
@@ -313,12 +313,12 @@ impl Session {
         self.send(Event::AddBlindSpotsAtEnd(Box::new(judge)));
     }
 
-    /// Whether the run came to its end by itself.
+    /// Whether the run has ended on its own.
     pub fn is_over(&self) -> bool {
         self.engine.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Finishes with what is there.
+    /// Ends the run with what is there.
     pub fn stop_waiting(&self) {
         self.send(Event::StopWaiting);
     }

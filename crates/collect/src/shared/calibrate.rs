@@ -128,9 +128,9 @@ impl Hooks {
         number.load(Acquire) as u32
     }
 
-    /// Nanoseconds per record of several slots where another core has read and cleared the ring,
-    /// as the collector does while a program records much; the median. `None` where no thread
-    /// may be started, or none gets a processor in time.
+    /// Returns nanoseconds per record of several slots where another core has read and cleared the
+    /// ring, as the collector does while a program records much; the median. `None` where no thread
+    /// can be started, or none gets a processor in time.
     fn handed_over(&self) -> Option<f64> {
         let by = sys::monotonic_ns() + HANDED_FOR_NS;
         let is_cleared = AtomicBool::new(false);
@@ -225,7 +225,7 @@ fn cold(work: [&dyn Fn(u64); 3], memory: &[u8]) -> [f64; 3] {
     })
 }
 
-/// Nanoseconds that so many rounds take.
+/// Returns the nanoseconds that this many rounds take.
 fn timed(work: &dyn Fn(u64), rounds: u64) -> u64 {
     let start = sys::monotonic_ns();
     work(rounds);

@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn a_reading_keeps_its_time_after_later_joins() {
         let mut clock = settled();
-        // Two seconds after the last join, and the joins that follow find the other clock ahead.
+        // Two seconds after the last join, and the later joins find the other clock ahead.
         let reading = 33_000_000_000 + 6_000_000_000;
         let then = clock.ns(reading);
         for second in 3..20u64 {

@@ -84,10 +84,10 @@ impl Drop for SharedMemory {
 /// The session page.
 pub struct SessionMemory {
     map: SharedMemory,
-    /// Whether the engine needs processes that come and go at once: where nothing
-    /// else reports them to the sampler, and once the run waits for their ends. Otherwise its
-    /// next pass, 10 ms later at most, is soon enough; waking it twice for each process of a
-    /// build cost more than what it then did.
+    /// Whether the engine needs processes that come and go at once: where nothing else reports them
+    /// to the sampler, and once the run waits for their ends. Otherwise its next pass, at most 10
+    /// ms later, is soon enough; waking it twice for each process of a build cost more than its
+    /// work did.
     pub eager: AtomicBool,
 }
 
@@ -157,7 +157,7 @@ impl Region {
         self.map.view(0)
     }
 
-    /// Whether the target finds rows of code without a table by itself.
+    /// Whether the target finds rows of code by itself, without a table.
     pub fn finds_rows(&self) -> bool {
         self.header().finds_rows.load(Relaxed) != 0
     }

@@ -1,8 +1,8 @@
-//! Allocators that are linked into a file under names of their own, as a Rust program's
-//! `#[global_allocator]` is: what goes through them never calls `malloc`.
+//! Allocators that are linked into a file under their own names, as a Rust program's
+//! `#[global_allocator]` is: their allocations never call `malloc`.
 //!
-//! A file that was not stripped is judged by the functions that it defines, any other by
-//! messages that the allocator carries.
+//! A file that was not stripped is judged by the functions that it defines, any other by messages
+//! that the allocator contains.
 
 use crate::elf::FileId;
 use crate::elf::{Elf, Section, u16_at, u32_at};
@@ -13,14 +13,15 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// An allocator, and what shows that a file holds it.
+/// An allocator, and how to recognise a file that contains it.
 struct KnownAllocator {
     name: &'static str,
     /// Functions that it defines.
     functions: &'static [&'static str],
     /// Ends of names of such, where it may be built with any prefix.
     endings: &'static [&'static str],
-    /// Beginning of a message of its own, in two halves: tprof holds no allocator.
+    /// The beginning of one of its messages, in two halves, so that tprof's own file does not
+    /// contain it.
     message: Option<[&'static str; 2]>,
 }
 
@@ -83,7 +84,7 @@ const REPORTS: &str = ".note.tprof.alloc";
 
 /// The name for the unknown allocator of a Rust program.
 const RUST: &str = "Rust's #[global_allocator]";
-/// Rust's function that allocates, its default, and what leads from there to libc's.
+/// Rust's function that allocates, its default, and those that lead from there to libc's.
 const RUST_ALLOC: &str = "__rust_alloc";
 const RUST_DEFAULT: &str = "__rdl_alloc";
 const RUST_TO_LIBC: [&str; 3] = ["posix_memalign", "aligned_alloc", "memalign"];
@@ -95,9 +96,9 @@ const STT_FUNC: u8 = 2;
 const MAX_BYTES: u64 = 64 << 20;
 
 impl Elf {
-    /// The allocators that are linked into the file under names of their own; `None` if there
-    /// are none that are known, one stands in for `malloc`, which is another matter, or its calls
-    /// are reported.
+    /// Returns the allocators that are linked into the file under their own names; `None` if no
+    /// known one is, if it replaces `malloc`, which is another matter, or if its calls are
+    /// reported.
     pub fn linked_allocators(&self) -> Option<String> {
         if self.exports("malloc") {
             return None;
@@ -165,7 +166,7 @@ impl Symbols {
     }
 
     fn known_allocators(&self) -> Vec<&'static str> {
-        // Most files hold none of the names, and need no look at each symbol.
+        // Most files contain none of the names, so that each symbol need not be examined.
         let held = |known: &&KnownAllocator| known.names().any(|name| self.names_hold(name));
         let defined = |known: &&KnownAllocator| self.functions().any(|name| known.defines(name));
         KNOWN.iter().filter(held).filter(defined).map(|known| known.name).collect()
@@ -190,7 +191,7 @@ pub struct Allocators {
 }
 
 impl Allocators {
-    /// The allocators that are linked into a file under names of its own.
+    /// Returns the allocators that are linked into a file under their own names.
     pub fn of(&mut self, file: File) -> Option<Arc<str>> {
         let identity = FileId::of(&file.metadata().ok()?);
         self.read(identity, || Elf::from_file(Arc::new(file)).ok())

@@ -48,7 +48,7 @@ fn is_legacy_rust(name: &str) -> bool {
             .is_some_and(|h| h.len() == 16 && h.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// Cuts what GCC and LLVM append to the names of copies and parts.
+/// Cuts the suffixes that GCC and LLVM append to the names of copies and parts.
 fn without_suffix(name: &str) -> &str {
     const SUFFIXES: [&str; 7] =
         [".isra.", ".part.", ".constprop.", ".lto_priv.", ".llvm.", ".cold", ".localalias"];
@@ -62,7 +62,7 @@ fn without_suffix(name: &str) -> &str {
 /// Runs a writer until the name is whole or too long.
 fn bounded(write: impl FnOnce(&mut Bounded) -> fmt::Result) -> String {
     let mut out = Bounded(String::new());
-    // An error means that the name is cut, which is better than none.
+    // An error means that the name is cut, which is better than no name.
     let _ = write(&mut out);
     out.0
 }

@@ -27,7 +27,7 @@ const MAX_FUNCTIONS_INFO: u64 = 64 << 20;
 const MAX_INFO: u64 = 1 << 30;
 /// Most bytes that compressed sections of one file may unfold to.
 const MAX_UNFOLDED: u64 = 64 << 20;
-/// Estimate of what one module's parsed units may take.
+/// Estimated bytes that one module's parsed units may take.
 const MAX_PARSED: u64 = 32 << 20;
 /// Memory of a parsed unit whatever its size: file names, abbreviations. This
 /// and the factors in [`DebugInfo::account`] were measured on libc (912 units,
@@ -122,7 +122,7 @@ pub(crate) struct DebugInfo {
 }
 
 impl DebugInfo {
-    /// Whether a file has debug information of its own.
+    /// Whether a file contains debug information itself.
     pub fn is_in(elf: &Elf) -> bool {
         elf.sections().iter().any(|s| s.name == ".debug_info" && s.has_contents())
     }
@@ -132,7 +132,7 @@ impl DebugInfo {
         elf.sections().iter().any(|s| s.name == ".debug_info" && s.is_compressed())
     }
 
-    /// Maps the debug information of `elf`, which lies at `path`.
+    /// Maps the debug information of `elf`, whose path is `path`.
     pub fn open(elf: &Elf, path: &Path) -> Option<DebugInfo> {
         let mut files = Vec::new();
         let mut unfolded = 0;
@@ -315,7 +315,7 @@ fn unfold(elf: &Elf, section: &elf::Section, limit: u64) -> Option<Arc<Vec<u8>>>
     (out.len() as u64 == size).then(|| Arc::new(out))
 }
 
-/// The file that holds what several debug files share (`.gnu_debugaltlink`).
+/// Opens the file with what several debug files share (`.gnu_debugaltlink`).
 fn supplement(elf: &Elf, path: &Path) -> Option<Elf> {
     let section = elf.sections().into_iter().find(|s| s.name == ".gnu_debugaltlink")?;
     let link = elf.contents(&section, 8192).ok()?;

@@ -4,7 +4,7 @@ use super::module_file::ModuleFile;
 use crate::elf::{Elf, VDSO, own_vdso, u32_at};
 use std::path::{Path, PathBuf};
 
-/// Largest debug file with a computed checksum, for want of a build id.
+/// Largest debug file whose checksum is computed where it has no build id.
 const MAX_CHECKED: u64 = 256 << 20;
 
 /// Opens a module by the paths that may lead to it.

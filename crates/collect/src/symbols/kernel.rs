@@ -59,7 +59,7 @@ impl KernelNames {
 struct KernelTable {
     /// The names, one after the other.
     names: Vec<u8>,
-    /// Address, and where the name lies.
+    /// Address, and offset and length of the name.
     functions: Vec<(u64, u32, u16)>,
 }
 

@@ -134,7 +134,8 @@ impl<B: Deref<Target = [u8]>> Functions<B> {
     }
 }
 
-/// The functions of the image among all; `None` if it is not clear where it begins and ends.
+/// Encodes the functions of the image among all; `None` if it is not clear where it begins and
+/// ends.
 fn encode<'a>(all: impl Iterator<Item = (u64, &'a [u8])>) -> Option<Vec<u8>> {
     let all: Vec<_> = all.collect();
     let place = |mark: &[u8]| all.iter().find(|f| f.1 == mark).map(|f| f.0);

@@ -3,7 +3,7 @@
 use crate::elf::FileId;
 use std::path::PathBuf;
 
-/// A module to look into.
+/// A module whose addresses are resolved.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ModuleFile {
     /// Path as the process saw it; `[vdso]` for the vDSO.

@@ -46,7 +46,7 @@ impl KnownPlaces {
         self.kept.as_ref()?.at(pc)
     }
 
-    /// Takes what was found for an address.
+    /// Remembers what was found for an address.
     pub fn learn(&mut self, pc: u64, frames: &[ResolvedFrame]) {
         if let Some(fresh) = self.fresh.as_mut().filter(|fresh| fresh.len() < MAX_ADDRESSES) {
             fresh.push((pc, frames.to_vec()));
@@ -153,7 +153,7 @@ impl<B: Deref<Target = [u8]>> EncodedPlaces<B> {
     }
 }
 
-/// The bytes of places in order of address; `None` of too many.
+/// Encodes places in the order of addresses; `None` if there are too many.
 fn encode(all: &[(u64, Vec<ResolvedFrame>)]) -> Option<Vec<u8>> {
     let mut numbers: HashMap<&str, u32> = HashMap::new();
     let (mut ends, mut texts) = (Vec::new(), Vec::new());

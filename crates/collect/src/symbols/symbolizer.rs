@@ -15,9 +15,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Files with debug information that are mapped at one time; few of their pages are resident.
-/// Triton's compiler has 500 MB: as much again must fit, or each module that stacks share with it
-/// is closed and read anew.
+/// Bytes of files with debug information that are mapped at one time; few of their pages are
+/// resident. Triton's compiler has 500 MB: as much again must fit, or each module that stacks share
+/// with it is closed and read again.
 const MAX_MAPPED: u64 = 2 << 30;
 /// Memory that open modules may take, estimated.
 const MAX_HEAP: u64 = 48 << 20;
@@ -127,8 +127,8 @@ impl Symbolizer {
         if self.open.get(&id).is_some_and(|open| open.is_new_path(module)) {
             self.open.remove(&id);
         }
-        // The parsers do not panic on any file known; should one, the run goes
-        // on without this module's names.
+        // The parsers do not panic on any known file; if one does, the run goes on without this
+        // module's names.
         let resolved = catch_unwind(AssertUnwindSafe(|| {
             let kept = self.kept.as_deref();
             let keeps_names = self.keeps_names;
@@ -153,7 +153,7 @@ impl Symbolizer {
         answer
     }
 
-    /// Keeps for later runs what was found.
+    /// Stores what was found for later runs.
     pub fn keep(&mut self) {
         let Some(kept) = &self.kept else { return };
         for places in self.open.values_mut().filter_map(|open| open.places.as_mut()) {

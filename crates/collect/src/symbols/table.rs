@@ -155,8 +155,8 @@ impl SymbolTable {
     }
 }
 
-/// Whether a file's section holds both addresses: what follows it is no part of a label's code.
-/// `true` where the file has no sections.
+/// Whether a section of the file contains both addresses: code after a section is not part of a
+/// label's. `true` where the file has no sections.
 fn share_a_section(elf: &Elf, a: u64, b: u64) -> bool {
     let sections = elf.sections();
     let holds = |section: &&Section, pc: u64| pc.wrapping_sub(section.address) < section.bytes;

@@ -1,8 +1,7 @@
 //! Finds the process image that each sample belongs to.
 //!
-//! Samples name pids. An image attaches a little after its exec, and some never
-//! do (static programs, `tprof attach`): samples wait for a moment, then such a
-//! process gets a row of its own.
+//! Samples name pids. An image attaches a little after its exec, and some never do (static
+//! programs, `tprof attach`): samples wait for a moment, then such a process gets its own row.
 
 use crate::cpu::{CpuSample, SamplerEvent};
 use crate::modules::LoadedModule;
@@ -55,7 +54,7 @@ enum Owner {
 struct Epoch {
     since_ns: u64,
     owner: Owner,
-    /// Modules met before the owner was known.
+    /// Modules that samples lay in before the owner was known.
     met: Vec<(u64, LoadedModule)>,
 }
 
@@ -273,8 +272,7 @@ impl Attribution {
             let force = waited > HOLD_NS && !loads();
             let mut owner = self.owner(pid, program, false, to);
             let last = self.known(pid).epochs.len() - 1;
-            // Between fork and exec a child is about to be what it becomes, and runs its
-            // parent's code.
+            // Between fork and exec a child runs its parent's code.
             let is_before = owner == Owner::Unknown && program < last;
             if owner == Owner::Unknown && force {
                 owner = self.owner(pid, last, true, to);
@@ -417,8 +415,8 @@ impl Attribution {
         cpu_rows.take(taken, &mut RowSink { open, process, pid, code, names, redact });
     }
 
-    /// Writes stacks and modules of processes that did not attach; what of them
-    /// is to be named.
+    /// Writes stacks and modules of processes that did not attach, and returns the frames that need
+    /// names.
     pub fn flush_own(&mut self, until_ns: u64, out: &mut Output) -> Vec<Unresolved> {
         let mut all = Vec::new();
         for own in &mut self.own {

@@ -339,8 +339,8 @@ impl Calls {
         self.allocations.push(row);
     }
 
-    /// A context ended, by a call of this length: whatever CUPTI gives back of its device meanwhile
-    /// is counted here already.
+    /// Records that a context ended, by a call of this length: memory of its device that CUPTI
+    /// reports as given back meanwhile is counted here already.
     fn context_ended(&mut self, context: u64, thread: ThreadIndex, [from_ns, to_ns]: [u64; 2]) {
         if let Some(device) = self.context_memory.ended(context, thread, from_ns) {
             let how = CallKind::Reset(device);
@@ -363,7 +363,7 @@ impl Calls {
         }
     }
 
-    /// A call returned: if it changed memory, that lies within it.
+    /// Records that a call returned: if it changed memory, the change lies within it.
     fn changed_memory(&mut self, thread: ThreadIndex, number: u32, from_ns: u64, to_ns: u64) {
         let Some(state) = self.threads.get_mut(&thread) else { return };
         let Some((_, change)) = state.memory.take_if(|(of, _)| *of == number) else { return };
@@ -386,12 +386,12 @@ impl Calls {
         self.spans.len() + self.kernels.len() + self.in_progress.len() + self.allocations.len()
     }
 
-    /// Has what waits for more written by the next call of [`Self::write`].
+    /// Makes the next call of [`Self::write`] write everything that waits for more.
     pub fn write_all_next(&mut self) {
         self.first_waiting_ns = self.first_waiting_ns.map(|_| 0);
     }
 
-    /// Writes what waits, if there is enough of it or it has waited long enough.
+    /// Writes the rows that wait, if there are enough of them or they have waited long enough.
     pub fn write(
         &mut self,
         now_ns: u64,
@@ -467,7 +467,7 @@ mod tests {
         for at in 0..10 {
             calls.take(note(), 0, 1_000_000_000 + at, &clock, &mut writer);
         }
-        // The agent reports only now that CUPTI records since the fifth of them.
+        // Only now the agent reports that CUPTI records since the fifth of them.
         calls.cupti_calls_from_ns = Some(1_000_000_005);
         calls.take(note(), 0, 1_000_000_010, &clock, &mut writer);
         calls.write(2_000_000_000, true, &mut writer).unwrap();

@@ -81,14 +81,14 @@ pub struct Code {
     mappers: MmapCallers,
     /// Its interpreter; forked children share it.
     interpreter: Option<SharedPython>,
-    /// Addresses that were met, as the trace has them.
+    /// Addresses that stacks contained, in the trace's form.
     seen: FxHashSet<u64>,
     /// Addresses recently seen in code that is in force.
     recent: Recent,
     /// Addresses without a known module so far, with the time when they were seen.
     homeless: Vec<(u64, u64)>,
     to_name: Vec<UnnamedFrame>,
-    /// Stacks that were cut for want of tables.
+    /// Stacks that were cut because tables were missing.
     pub not_ready: u64,
     /// Whether its mappings could not be read when they were asked for.
     pub was_late: bool,
@@ -122,7 +122,7 @@ impl Code {
         self.current.iter().map(|(_, p)| Arc::clone(p)).collect()
     }
 
-    /// Takes over what was in force in the parent.
+    /// Takes over the modules in force in the parent.
     pub fn inherit(&mut self, from: &[Arc<MappedModule>], now: u64, writer: &mut TraceWriter) {
         for p in from {
             self.place(p.start, p.end, p.bias, Arc::clone(&p.module), now, writer);
@@ -222,7 +222,7 @@ impl Code {
 
     /// Addresses that will never be named, since their mapping was not read.
     pub fn nameless(&self) -> u64 {
-        // Others lie in code that no file holds.
+        // The other addresses lie in code that no file contains.
         let unread = self.current.is_empty() || self.was_late;
         if unread { self.homeless.len() as u64 } else { 0 }
     }
@@ -250,7 +250,7 @@ impl Code {
         self.stacks = stacks;
     }
 
-    /// An address of a stack as the trace has it; one met for the first time is to be named.
+    /// Returns the trace's frame for an address; one seen for the first time is queued to be named.
     fn frame(&mut self, address: u64, time_ns: u64) -> u64 {
         if let Some(frame) = self.recent.frame(address, time_ns) {
             return frame;
@@ -328,8 +328,8 @@ impl Code {
             *since = time_ns.min(*since);
             return;
         }
-        // Other code that lay here is gone; its addresses keep their meaning.
-        // Unless it came later: then this is news of the past.
+        // Other code that was here is gone, and its addresses keep their meaning, unless it came
+        // later: then this module is news of the past.
         let overlaps = |p: &MappedModule| p.start < end && start < p.end;
         let later = self.current.iter().filter(|(since, p)| *since > time_ns && overlaps(p));
         let gone_ns = later.map(|(since, _)| *since).min();

@@ -16,7 +16,7 @@ use tprof_trace::model::*;
 /// Stacks of samples are numbered from here; those that the process took itself
 /// have 24 bits.
 const FIRST_STACK: StackId = 1 << 24;
-/// Stacks that are known again; past this they are written anew.
+/// Number of stacks that are recognised; stacks past this are written again.
 const MAX_STACKS: usize = 1 << 16;
 
 /// Times are kept to 1,024 ns: their last ten bits are noise that no compression
@@ -28,8 +28,8 @@ const GRAIN_NS: u64 = 1023;
 pub struct CpuRows {
     /// Rows of threads, by tid; those that recorded themselves as well.
     threads: HashMap<u32, ThreadIndex>,
-    /// Threads that have ended: what comes of their tid is late, until another
-    /// thread of that tid shows up.
+    /// Threads that have ended: records of their tid are late ones, until another thread with that
+    /// tid appears.
     ended: HashSet<u32>,
     stacks: FxHashMap<(Vec<u64>, u8), StackId>,
     next_stack: StackId,
@@ -140,7 +140,7 @@ impl CpuRows {
         index
     }
 
-    /// The row of a thread that recorded itself: samples may have met it before.
+    /// Returns the row of a thread that recorded itself: samples may have created it before.
     pub fn recorded(&mut self, tid: u32, next: ThreadIndex) -> ThreadIndex {
         if self.ended.remove(&tid) {
             self.threads.remove(&tid);

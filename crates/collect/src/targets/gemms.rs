@@ -19,7 +19,7 @@ pub struct Gemms {
 }
 
 impl Gemms {
-    /// The JSON object of a shape, as a name; `None` for one too many.
+    /// Returns the JSON object of a shape, as a name; `None` if there are too many shapes.
     pub fn text(&mut self, shape: &Shape, writer: &mut TraceWriter) -> Option<NameId> {
         if let Some(name) = self.known.get(shape) {
             return Some(*name);
@@ -54,8 +54,8 @@ fn describe(shape: &Shape) -> String {
     text + "}"
 }
 
-/// Floating-point operations: a multiplication and an addition for each of m · n ·
-/// k · batch; of complex numbers four of each. `None` where the number does not fit.
+/// Returns the floating-point operations: a multiplication and an addition for each of m · n · k ·
+/// batch; for complex numbers four of each. `None` where the number does not fit.
 fn flops(shape: &Shape) -> Option<u64> {
     let each = if shape.types.iter().any(|number| is_complex(*number)) { 8 } else { 2 };
     match shape.extent {

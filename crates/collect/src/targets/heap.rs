@@ -1,5 +1,5 @@
-//! The heap of one image, event by event, in time order: who lives where, what
-//! is live, when it was most; and the block that goes to the trace.
+//! The heap of one image, event by event, in the order of time: live blocks and bytes, their peak,
+//! and the block of events that goes to the trace.
 
 use crate::shared::clock::Clock;
 use crate::targets::live::{Block, LiveMap};
@@ -46,7 +46,7 @@ impl HeapOp {
         }
     }
 
-    /// The free of what this allocates, at `clock` by the same thread.
+    /// Returns the free of the block that this allocates, at `clock` by the same thread.
     #[inline(always)]
     pub fn ended(self, clock: u64) -> HeapOp {
         HeapOp { clock, size: 0, stack: 0, tag: self.tag - ALLOC + FREE, ..self }
@@ -68,11 +68,11 @@ pub struct Heap {
     pub live: LiveMap,
     /// Events on their way to the file.
     pub block: HeapBlock,
-    /// Allocations so far.
+    /// Number of allocations so far.
     pub allocations: u64,
-    /// Frees so far.
+    /// Number of frees so far.
     pub frees: u64,
-    /// Bytes asked for so far.
+    /// Bytes that were asked for so far.
     pub allocated_bytes: u64,
     /// Bytes live now.
     pub live_bytes: u64,
@@ -80,10 +80,10 @@ pub struct Heap {
     pub peak_bytes: u64,
     /// Time of the peak, ns.
     pub peak_ns: u64,
-    /// Blocks handed out at an address that was live: a free was missed.
+    /// Blocks that were handed out at an address that was live: a free was missed.
     pub missed_frees: u64,
     orphans: VecDeque<(u64, u64)>,
-    /// Blocks that a `realloc` has taken and not given back: thread, address, block.
+    /// Blocks that a `realloc` has taken and not given back yet: thread, address, block.
     aside: Vec<(ThreadIndex, u64, Option<Block>)>,
     last: u64,
 }
@@ -211,7 +211,7 @@ impl Heap {
             self.aside.push((thread, op.address, old));
             return;
         }
-        // The newest of this thread: a signal handler's lies above the interrupted one's.
+        // The newest one of this thread: a signal handler's comes after the interrupted one's.
         let begun = self.aside.iter().rposition(|(of, ..)| *of == thread);
         let begun = begun.map(|at| self.aside.remove(at));
         if op.tag & 7 != REALLOC_ALLOC {

@@ -29,7 +29,7 @@ const PARTIAL_NS: u64 = 4_000_000;
 
 /// Events between fetching a block's entry and using it.
 const AHEAD: usize = 16;
-/// Events that may wait for a thread that does not get on.
+/// Events that may wait for a thread that makes no progress.
 const MAX_PENDING: usize = 1 << 20;
 /// Time without any progress after which they are taken in the order that is known.
 const STUCK_NS: u64 = 1_000_000_000;
@@ -100,7 +100,7 @@ pub struct Image {
     settled_at: u64,
 }
 
-/// A slot's place in the region and what to do about new threads.
+/// A new thread: its slot in the region, and its id.
 pub struct NewThread {
     /// Index of the slot.
     pub slot: usize,
@@ -146,7 +146,7 @@ impl Image {
                 let slot = word * 64 + bit;
                 let place = self.region.slot(slot);
                 if place.state.load(Acquire) == slot_state::FREE {
-                    // Taken, not filled in yet: look again next time.
+                    // The slot is taken, but not filled in yet: read it again next time.
                     self.threads_changed = changed.wrapping_sub(1);
                     continue;
                 }
@@ -228,7 +228,7 @@ impl Image {
         totals
     }
 
-    /// Reads what the rings hold; number of records taken.
+    /// Reads the records in the rings, and returns how many.
     pub fn drain(&mut self, clock: &Clock, now_ns: u64, pass: Pass, notes: &mut dyn Notes) -> u64 {
         let last = pass == Pass::Last;
         let mut horizon = clock.now();
@@ -266,7 +266,7 @@ impl Image {
         self.recorded + self.taken - before
     }
 
-    /// Reads the last of a thread that is gone, while others go on.
+    /// Reads the last records of a thread that is gone, while others go on.
     pub fn drain_ended_thread(
         &mut self,
         at: usize,

@@ -12,8 +12,8 @@ use tprof_wire::interned::unpack;
 use tprof_wire::record::ExtKind;
 use tprof_wire::spans::ARGUMENTS;
 
-/// Definitions that are kept: a program that makes up names without end must not fill memory.
-/// Later ones count as refused, and what refers to them has no name.
+/// Number of definitions that are kept: a program that makes up endless names must not fill memory.
+/// Later ones count as refused, and records that refer to them have no name.
 const MAX_NAMES: usize = 1 << 20;
 
 /// A definition, as it came.
@@ -37,7 +37,7 @@ impl Definition {
 #[derive(Debug)]
 struct DefinedName {
     text: String,
-    /// Arguments of the span that is named: a JSON object, or what is left of one.
+    /// Arguments of the named span: a JSON object, or what is left of one.
     arguments: Option<String>,
     name: Option<NameId>,
 }
@@ -72,12 +72,12 @@ impl Interned {
         }
     }
 
-    /// No more definitions are kept: an id that has none gets none.
+    /// Whether no more definitions are kept: an id without a definition gets none.
     pub fn is_full(&self) -> bool {
         self.names.len() + self.sizes.len() >= MAX_NAMES
     }
 
-    /// A name's text; none if it is not defined (yet).
+    /// Returns a name's text; `None` if it is not defined (yet).
     pub fn text(&self, id: u32) -> Option<&str> {
         self.names.get(&id).map(|defined| defined.text.as_str())
     }
@@ -97,13 +97,13 @@ impl Interned {
         self.names.get(&id)?.arguments.as_deref()
     }
 
-    /// A name in the file; none if it is not defined (yet).
+    /// Returns a name in the file; `None` if it is not defined (yet).
     pub fn name(&mut self, id: u32, writer: &mut TraceWriter) -> Option<NameId> {
         let defined = self.names.get_mut(&id)?;
         Some(*defined.name.get_or_insert_with(|| writer.name(&defined.text)))
     }
 
-    /// A list of sizes, as its writer laid it out; none if it is not defined (yet).
+    /// Returns a list of sizes, in its writer's layout; `None` if it is not defined (yet).
     pub fn sizes(&self, id: u32) -> Option<&[u8]> {
         self.sizes.get(&id).map(Vec::as_slice)
     }

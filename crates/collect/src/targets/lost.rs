@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use tprof_trace::model::loss;
 use tprof_trace::run::BlindSpot;
 
-/// Why the target dropped what it did.
+/// The reason why the target dropped records.
 const STOOD_STILL: &str = "the collector stood still, and the ring was full";
 const STOOD_STILL_FIRST: &str = "the collector stood still when their process began";
 
@@ -40,7 +40,7 @@ impl Target {
         self.counted.children = count;
     }
 
-    /// Counts what the target dropped since the last look, and what it did before it attached.
+    /// Counts what the target dropped since the last count, and what it did before it attached.
     pub(super) fn count_lost_records(&mut self, out: &mut Output) {
         let of =
             |image: &Image| image.slot_totals().lost + image.region.header().lost.load(Relaxed);

@@ -11,8 +11,8 @@ use tprof_wire::region::{REGION_BYTES, SESSION_BYTES, TABLES_BYTES};
 
 /// Address space that an attached process maps for tprof.
 const OWN_MAPPINGS: u64 = (REGION_BYTES + SESSION_BYTES + TABLES_BYTES) as u64;
-/// Anonymous memory that code with an allocator of its own in use has mapped: jemalloc maps 8 MiB
-/// as it is loaded, Arrow's libraries with theirs 11 MiB.
+/// Anonymous memory that code must have mapped to count as an allocator in use, bytes: jemalloc
+/// maps 8 MiB as it is loaded, Arrow's libraries with theirs 11 MiB.
 const MAPPER_BYTES: u64 = 16 << 20;
 
 impl Target {
@@ -63,7 +63,7 @@ impl Target {
         self.write_readings(out, now, &[(counter::HEAP_BYTES, live)]);
     }
 
-    /// Reads what it read and wrote; writes what changed.
+    /// Reads the bytes that it read and wrote, and writes those that changed.
     pub(super) fn observe_transfers(&mut self, out: &mut Output, now: u64) {
         let Some(all) = proc::transferred_by(self.pid) else { return };
         let known = self.usage.transferred.replace(all);

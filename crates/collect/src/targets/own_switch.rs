@@ -12,7 +12,7 @@ use tprof_wire::schedule::Schedule;
 pub struct StepSource {
     /// The trace file of its rank.
     pub file: usize,
-    /// Steps and captures so far.
+    /// Number of steps and captures so far.
     pub count: u64,
     /// A range was captured, and is over.
     pub captured: bool,
@@ -44,7 +44,7 @@ impl Target {
         })
     }
 
-    /// Switches it as another of its file is, unless it makes steps of its own.
+    /// Switches it like another process of its file, unless it makes steps itself.
     pub fn follow(&mut self, by: &StepSource, out: &mut Output, now: u64) {
         if self.leader().is_some() || self.end.is_some() {
             return;
@@ -77,7 +77,7 @@ impl Target {
         (self.spans.schedule, self.spans.by) = (Some(schedule), by.command);
         self.spans.cycles_before = by.cycles_before;
         let off = if schedule.active == 0 { 0 } else { off::SCHEDULE };
-        // Off before the process reads the schedule, on after it reads none.
+        // It is off before the process reads the schedule, and on after it reads none.
         if off != 0 {
             self.set_off(off, 0, out, now);
         }

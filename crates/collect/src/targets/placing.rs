@@ -69,8 +69,8 @@ impl Target {
                 Ok(file)
             }
             (Some(rank), parent) => match files.newest_of(&rank) {
-                // Unknown parents: processes started one after another by hand
-                // share a file while one of them lives.
+                // Parents are unknown: processes started one after another by hand share a file
+                // while one of them lives.
                 Some(file) if files.open[file].live > 0 || parent.is_none() => Ok(file),
                 _ => files.rank(rank),
             },

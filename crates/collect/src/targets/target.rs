@@ -1,5 +1,5 @@
-//! An attached image and its place in the run: its file, its threads' rows, its
-//! mappings, what its notes mean.
+//! An attached image and its place in the run: its file, its threads' rows, its mappings, and its
+//! notes.
 
 use super::calls::Calls;
 use super::code::Code;
@@ -187,8 +187,8 @@ impl Target {
         self.operators.write_all_next();
     }
 
-    /// Whether NCCL operations that began until then wait for what belongs to them: a fraction of a
-    /// second.
+    /// Whether NCCL operations that began until then still wait for their other records: a fraction
+    /// of a second.
     pub fn needs_operations(&self, until_ns: u64) -> bool {
         self.calls.collectives.first_ns().is_some_and(|first| first <= until_ns)
     }
@@ -312,7 +312,7 @@ impl Target {
         (self.file as u64) << 32 | u64::from(self.hooks.index)
     }
 
-    /// Writes what has gathered.
+    /// Writes the rows that wait.
     pub fn flush(&mut self, out: &mut Output, now: u64, always_on: bool) {
         self.count_lost_records(out);
         self.calls.coverage.settle(now);

@@ -1,8 +1,8 @@
-//! The drain and the handshake against a target that scribbles on what it
-//! shares: whatever a region holds, reading it ends, does not panic, and takes
-//! no more memory than the region could fill.
+//! Tests of the drain and the handshake against a target that scribbles on the memory it shares:
+//! whatever a region holds, reading it ends, does not panic, and takes no more memory than the
+//! region could fill.
 //!
-//! Regions are made from fixed seeds, so that a failure is found again.
+//! Regions are made from fixed seeds, so that a failure can be reproduced.
 
 use crate::gpu::{self, Gpu, ThreadRows};
 use crate::out::files::{FileOwner, OpenFile};
@@ -20,8 +20,7 @@ use tprof_trace::{HeapBlock, TraceHeader, TraceWriter};
 use tprof_wire::record::{self, ExtKind, Kind, SLOT_BYTES};
 use tprof_wire::region::*;
 
-/// A few seconds of work may take this long on a busy machine; what takes
-/// longer does not end.
+/// A few seconds of work may take this long on a busy machine; work that takes longer does not end.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Words in a slot.
 const WORDS: usize = SLOT_BYTES / 8;
@@ -74,7 +73,7 @@ impl Random {
     }
 }
 
-/// Takes what the drain gives, and checks that it is of bounded size.
+/// Takes the drain's output, and checks that it is of bounded size.
 struct TestSink {
     notes: u64,
     file: OpenFile,
@@ -225,7 +224,7 @@ fn honest(random: &mut Random, slots: usize) -> Vec<(u64, u64)> {
     out
 }
 
-/// Fills a region with bytes made from the seed, and hands out threads.
+/// Fills a region with bytes made from the seed, and gives out threads.
 fn scribble(region: &Region, random: &mut Random) {
     let style = random.below(6);
     let threads = 1 + random.below(6);

@@ -17,7 +17,7 @@ use super::table::{UnwindError, UnwindTable};
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
-/// Most rows in one table: what the tables file has room for.
+/// Most rows in one table, limited by the size of the tables file.
 const MAX_ROWS: usize = 64 << 20;
 /// Longest initial instructions of a CIE, bytes. They run again for every FDE, so that a long one
 /// in a hostile file would cost time without end; real ones have some ten.
@@ -150,7 +150,7 @@ impl<'a, S: UnwindSection<Bytes<'a>>> FrameSection<'a, S> {
         }
     }
 
-    /// Runs one FDE and pushes its rows, none before `from`.
+    /// Runs one FDE and pushes its rows from `from` on.
     fn rows(
         &mut self,
         range: CodeRange,
@@ -192,7 +192,7 @@ impl<'a> Compiler<'a> {
         self.ranges.is_empty()
     }
 
-    /// Lists what `.eh_frame` describes.
+    /// Lists the functions that `.eh_frame` describes.
     pub fn add(&mut self, bytes: &'a [u8], address: u64) {
         let mut section = EhFrame::new(bytes, LittleEndian);
         section.set_address_size(8);
@@ -206,7 +206,7 @@ impl<'a> Compiler<'a> {
         self.eh = Some(section);
     }
 
-    /// Lists what `.debug_frame` describes.
+    /// Lists the functions that `.debug_frame` describes.
     pub fn add_debug(&mut self, section: DebugFrame<Bytes<'a>>) {
         let mut section = FrameSection::new(section, BaseAddresses::default());
         section.list(true, &mut self.ranges);

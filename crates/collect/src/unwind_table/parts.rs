@@ -39,8 +39,8 @@ impl ModulePart {
     }
 }
 
-/// The parts of a module, in order of address; none if it is small, or has frame information
-/// that the search table does not lead to.
+/// Returns the parts of a module, in the order of addresses; empty if it is small, or has frame
+/// information that the search table does not lead to.
 pub fn parts(elf: &Elf) -> Vec<ModulePart> {
     found_parts(elf).unwrap_or_default()
 }

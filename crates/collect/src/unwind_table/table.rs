@@ -11,7 +11,7 @@ pub struct UnwindTable {
     pub pcs: Vec<u32>,
     /// Rows of the table.
     pub rows: Vec<Row>,
-    /// Why there are no rows, if there are none.
+    /// The reason why there are no rows, if there are none.
     pub empty: Option<&'static str>,
 }
 

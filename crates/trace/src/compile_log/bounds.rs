@@ -38,7 +38,7 @@ impl Budget {
         Budget { left: bytes, left_out: LeftOut::default() }
     }
 
-    /// Takes bytes; false, and none, where fewer are left.
+    /// Takes bytes from the budget; returns false, and takes none, where fewer are left.
     pub(super) fn takes(&mut self, bytes: usize) -> bool {
         let left = self.left.checked_sub(bytes);
         self.left = left.unwrap_or(self.left);
@@ -60,7 +60,7 @@ impl Budget {
 
 /// The memory that a row holds.
 pub(super) trait Kept: Sized {
-    /// Bytes of what it refers to.
+    /// Returns the bytes that it refers to.
     fn referred(&self) -> usize;
 
     /// Bytes of the row, including those it refers to.

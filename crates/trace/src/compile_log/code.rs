@@ -39,7 +39,7 @@ pub struct GeneratedKernel {
     pub language: KernelLanguage,
     /// Lines of the user's source that it comes from, `FILE:LINE`, where the code names them.
     pub sources: Vec<String>,
-    /// Operators that it stands for, as the code's comment lists them.
+    /// Operators that the kernel computes, as the code's comment lists them.
     pub operators: Vec<String>,
 }
 
@@ -127,7 +127,7 @@ fn external(line: &str) -> Option<&str> {
     let text = text.split_once(" = ").map_or(text, |(_, right)| right);
     let callee = &text[..text.find('(')?];
     let is_external = callee.starts_with("extern_kernels.") || callee.starts_with("torch.ops.");
-    // Checks, and memory that the code gives back, are no kernels.
+    // Checks, and calls that free memory, are not kernels.
     (is_external && line.starts_with(' ') && !callee.contains("inductor.")).then_some(callee)
 }
 
@@ -304,7 +304,7 @@ mod tests {
         let lines = GraphLines { traced: traced.as_ref(), lowered: lowered.as_ref() };
         let found = find_kernels(code, lines).kernels;
         assert_eq!(found[0].sources, ["a.py:8", "a.py:7"]);
-        // Not the line before, nor that of a node of another graph with this name.
+        // Neither the line before, nor that of a node of another graph with this name.
         assert!(found[1].sources.is_empty(), "{found:?}");
     }
 

@@ -19,7 +19,7 @@ const MAX_OPERATORS: usize = 10_000;
 const OTHERS: &str = "(others)";
 
 /// Counts calls in the printed code of a graph: lines `name = call(…)`. Arguments, attributes
-/// (`self.…`), submodules and what is no call are none.
+/// (`self.…`), submodules and other expressions are not counted.
 pub(super) fn count_operators(text: &str) -> OperatorCounts {
     let mut counts = OperatorCounts::new();
     for line in text.lines() {
@@ -51,7 +51,7 @@ pub(super) fn assigned(line: &str) -> Option<&str> {
     rest.strip_prefix("= ")
 }
 
-/// The operator of an expression; none where it is no call.
+/// Returns the operator of an expression; `None` if it is not a call.
 fn operator(expression: &str) -> Option<String> {
     let own = expression.split(';').next().unwrap_or(expression).trim_end();
     let Some(open) = own.find('(') else {

@@ -19,7 +19,7 @@ pub(super) fn parse(payload: &str) -> (GraphBreak, u64) {
             .or_else(|| text.strip_prefix("Reason: "))
             .filter(|_| found.reason.is_none())
         {
-            // Some versions write the instruction first, and the reason in a line of its own.
+            // Some versions write the instruction first, and the reason in another line.
             let reason = match reason.starts_with("Encountered graph break") {
                 true => lines.by_ref().map(str::trim).find(|line| !line.is_empty()),
                 false => Some(reason),

@@ -72,7 +72,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for LastVisitor<T> {
     }
 }
 
-/// A text or a number; none of anything else.
+/// A text or a number; `None` for any other value.
 #[derive(Debug, Default, PartialEq)]
 pub(super) enum Scalar {
     #[default]

@@ -9,11 +9,11 @@ const MAX_PID: u32 = 1 << 22;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LinePrefix {
     pub time: PrefixTime,
-    /// The process; none of PyTorch 2.4, which writes the thread's address there.
+    /// Pid of the process; `None` for PyTorch 2.4, which writes the thread's address there.
     pub pid: Option<u32>,
 }
 
-/// Splits a line into its prefix and what follows; none of a line without a prefix.
+/// Splits a line into its prefix and the rest; `None` for a line without a prefix.
 pub(super) fn split(line: &[u8]) -> Option<(LinePrefix, &[u8])> {
     let (first, rest) = line.split_first()?;
     if !first.is_ascii_uppercase() || rest.len() < 22 {

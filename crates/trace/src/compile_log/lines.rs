@@ -44,7 +44,7 @@ impl<R: BufRead> Lines<R> {
         Lines { source, buffer: Vec::new(), left: most, is_ended: true, has_more: false }
     }
 
-    /// The next line; none at the end.
+    /// Returns the next line; `None` at the end.
     pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         let (mut bytes, mut parts, mut has_zeros) = (0, 0_u32, false);
         loop {

@@ -51,7 +51,7 @@ impl fmt::Display for CompileId {
     }
 }
 
-/// Time by phase, microseconds; what is within another is not in that.
+/// Time by phase, microseconds; the time of a phase within another is not part of the other's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompilePhases {
     /// Tracing of the function, guards: all that is in no other phase.
@@ -106,7 +106,8 @@ pub struct CompiledFrame {
 }
 
 impl CompiledFrame {
-    /// Removes what texts it has, and counts them; that it failed, or has no CUDA graph, stays.
+    /// Removes the texts that it has, and counts them; whether it failed, or has no CUDA graph,
+    /// stays.
     pub(super) fn drop_texts(&mut self) -> u64 {
         let names = [&mut self.function, &mut self.file, &mut self.recompile_reason];
         let names = names.into_iter().filter_map(Option::take).count();
@@ -119,13 +120,13 @@ impl CompiledFrame {
 /// A graph break, as PyTorch states it. A break that a recompilation repeats is stated again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GraphBreak {
-    /// The compilation that met it.
+    /// The compilation in which the break happened.
     pub compile_id: CompileId,
-    /// The user's file; none where the log does not name it.
+    /// The user's file; `None` where the log does not name it.
     pub file: Option<String>,
     /// The line in it.
     pub line: Option<u32>,
-    /// The reason, one line; none of a PyTorch that does not log it (2.4).
+    /// The reason, one line; `None` for a PyTorch that does not log it (2.4).
     pub reason: Option<String>,
     /// PyTorch's explanation of the break.
     pub explanation: Option<String>,
@@ -202,7 +203,7 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// All of it, counted.
+    /// Returns the sum of all.
     pub fn count(&self) -> u64 {
         [self.parts, self.names, self.payloads].into_iter().fold(self.rows, u64::saturating_add)
     }
@@ -217,8 +218,8 @@ pub struct CompileLog {
     pub rank: Option<u32>,
     /// Version of PyTorch, where the log has it.
     pub torch: Option<String>,
-    /// The first and the last line, microseconds since 1970; none where no event has the time
-    /// since 1970, which the prefixes lack.
+    /// Times of the first and the last line, microseconds since 1970; `None` where no event has the
+    /// time since 1970, which the prefixes lack.
     pub extent_unix_us: Option<(u64, u64)>,
     /// Events by name.
     pub events: BTreeMap<String, EventCount>,
@@ -234,7 +235,7 @@ pub struct CompileLog {
     pub is_read_in_part: bool,
     /// Content that is not in the fields below.
     pub left_out: LeftOut,
-    /// Bytes of these and of what they refer to.
+    /// Bytes of these rows and of what they refer to.
     pub kept_bytes: usize,
     /// Bytes that were read.
     pub bytes: u64,
@@ -253,8 +254,8 @@ pub struct CompileLog {
 }
 
 impl CompileLog {
-    /// Whether it has all compilations, breaks and look-ups of its process: only then the absence of
-    /// one is known.
+    /// Whether it has all compilations, breaks and look-ups of its process: only then one that is
+    /// absent did not happen.
     pub fn is_whole(&self) -> bool {
         self.bytes_not_kept == 0 && !self.is_read_in_part && self.left_out.rows == 0
     }

@@ -101,7 +101,7 @@ impl Metrics {
         take(&mut frame.cuda_graphs_skipped, &self.cudagraph_skip_reason.clone().flatten());
     }
 
-    /// Adds a compilation's figures to what is known of it.
+    /// Adds a compilation's figures to its frame.
     pub(super) fn add_to(self, frame: &mut CompiledFrame) {
         let is_backward = frame.is_backward;
         let seconds = |s: Option<f64>| s.and_then(micros).filter(|us| *us <= MAX_US);
@@ -152,7 +152,7 @@ fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>
     Option::<String>::deserialize(value).map(Some)
 }
 
-/// Microseconds; none of what is no duration.
+/// Reads microseconds; `None` for anything that is not a duration.
 fn duration<'de, D: Deserializer<'de>>(value: D) -> Result<Option<u64>, D::Error> {
     Ok(Option::<u64>::deserialize(value)?.filter(|us| *us <= MAX_US))
 }
@@ -163,7 +163,7 @@ fn take(kept: &mut Option<String>, given: &Option<String>) {
     }
 }
 
-/// Seconds as microseconds; none of what is no time.
+/// Converts seconds to microseconds; `None` for anything that is not a time.
 fn micros(seconds: f64) -> Option<u64> {
     (seconds.is_finite() && (0.0..1e13).contains(&seconds)).then(|| (seconds * 1e6).round() as u64)
 }

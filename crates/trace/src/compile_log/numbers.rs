@@ -1,5 +1,5 @@
-//! Numbers that PyTorch gives to more than one compilation of a process: `torch._dynamo.reset()` begins
-//! again at `0/0`, and so does a function whose recompilations are isolated.
+//! Numbers that PyTorch gives to more than one compilation of a process: `torch._dynamo.reset()`
+//! starts again at `0/0`, and so does a function whose recompilations are isolated.
 
 use super::bounds::Budget;
 use super::log::CompileId;
@@ -17,7 +17,7 @@ pub(super) enum Stage {
     Begin(u32),
     /// The compilation ends.
     End,
-    /// A backward graph of it ends, perhaps long after the compilation itself.
+    /// A backward graph of the compilation ends, perhaps long after the compilation itself.
     BackwardEnd,
     /// Any other event.
     Within,

@@ -222,7 +222,7 @@ fn bytes_left_out(line: &[u8]) -> Option<u64> {
     std::str::from_utf8(line.strip_prefix(CUT_LINE.as_bytes())?).ok()?.trim().parse().ok()
 }
 
-/// A look-up of which the event itself has all that is kept.
+/// Returns the cache and the outcome of a look-up whose event itself holds everything that is kept.
 fn look_up(event: &str) -> Option<(&'static str, CacheOutcome)> {
     Some(match event {
         "fx_graph_cache_hit" | "fx_graph_bundled_cache_hit" => ("fx_graph", CacheOutcome::Hit),

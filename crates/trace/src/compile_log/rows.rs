@@ -19,7 +19,7 @@ use super::stacks;
 use super::texts::{one_line, short};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Longest interned text, and bytes of all of them.
+/// Longest interned text, bytes.
 const MAX_TEXT: usize = 4 << 10;
 const MAX_TEXTS: usize = 16 << 20;
 /// Bytes of places of nodes, while a log is read.
@@ -43,7 +43,7 @@ pub(super) struct LogRows {
     budget: Budget,
     strings: FxHashMap<u64, String>,
     strings_bytes: usize,
-    /// Lines of the nodes of traced graphs, for the kernels that are made of them.
+    /// Lines of the nodes of traced graphs, for the kernels that are generated from them.
     nodes: FxHashMap<CompileId, NodeLines>,
     nodes_bytes: usize,
     /// Lines of the nodes of the last graph that Inductor was given, whose code follows it.
@@ -98,7 +98,7 @@ impl LogRows {
         events::count(&mut self.log.events, name, of, bytes)
     }
 
-    /// Whether nothing joins prefixes to the time since 1970 so far.
+    /// Whether nothing has joined the prefixes to the time since 1970 so far.
     pub(super) fn lacks_zone(&self) -> bool {
         self.zone.is_none()
     }
@@ -183,8 +183,8 @@ impl LogRows {
             self.anchor(time, end);
         }
         if metrics.is_of_run(event) {
-            // No compilation: a backward graph that was compiled with its forward one has none of its
-            // own, and one that is made up would have no end.
+            // This is not a compilation: a backward graph that was compiled with its forward one
+            // has no separate one, and an invented one would have no end.
             let is_known = |is_backward: &bool| self.frames.contains_key(&(id, *is_backward));
             if let Some(direction) = [is_backward, false].into_iter().find(is_known)
                 && let Some(frame) = self.frame(id, direction, time, false)
@@ -215,7 +215,8 @@ impl LogRows {
         self.frame_grew(id, is_backward, before);
     }
 
-    /// Takes what texts of a compilation grew by; they go again where that is too much.
+    /// Charges the growth of a compilation's texts to the budget; texts that exceed it are removed
+    /// again.
     fn frame_grew(&mut self, id: CompileId, is_backward: bool, before: usize) {
         let index = self.frames.get(&(id, is_backward)).copied();
         let Some(frame) = index.and_then(|index| self.log.frames.get_mut(index)) else { return };
@@ -298,7 +299,7 @@ impl LogRows {
 
     pub(super) fn graph(&mut self, id: CompileId, stage: GraphStage, text: &str) {
         if stage == GraphStage::Traced {
-            // Traced again, a graph takes the place of the one before.
+            // A graph that is traced again takes the place of the one before.
             let before = self.nodes.remove(&id).map_or(0, |nodes| nodes.bytes);
             self.nodes_bytes -= before;
             match NodeLines::of(text, MAX_NODES - self.nodes_bytes) {

@@ -19,7 +19,7 @@ pub fn is_compile_log(bytes: &[u8]) -> bool {
     line::split(&bytes[..end]).is_some_and(|(_, json)| json.starts_with(b"{\""))
 }
 
-/// The process of a log, by its first line; none of another file.
+/// Returns the process of a log, by its first line; `None` for another file.
 pub fn process_of(path: &Path) -> Option<u32> {
     let mut start = Vec::new();
     text(path).ok()?.take(4096).read_to_end(&mut start).ok()?;

@@ -8,7 +8,7 @@ use super::{NameId, ProcessIndex, StackId};
 pub struct AllocatorSegment {
     /// Index of the process.
     pub process: ProcessIndex,
-    /// Device; none for pinned host memory.
+    /// Number of the device; `None` for pinned host memory.
     pub device: Option<u32>,
     /// Number of the segment in its file, from 0 on.
     pub segment: u64,
@@ -20,12 +20,12 @@ pub struct AllocatorSegment {
     pub stream: u64,
     /// Kind, as the framework names it: `small`, `large`.
     pub kind: NameId,
-    /// First part of the number of its private pool (a CUDA graph's, or the program's; 0 and 0 are
-    /// the default pool); none where the file has no pools.
+    /// First part of the id of its private pool (a CUDA graph's, or the program's; 0 and 0 are the
+    /// default pool); `None` where the file has no pools.
     pub pool_major: Option<u64>,
     /// Second part of the pool's id.
     pub pool_minor: Option<u64>,
-    /// Whether it can grow (expandable segments); none where the file has no such key.
+    /// Whether it can grow (expandable segments); `None` where the file does not state it.
     pub expandable: Option<bool>,
     /// Stack that made the allocator take it; 0 if no stack was taken.
     pub stack: StackId,
@@ -44,7 +44,7 @@ pub struct AllocatorBlock {
     pub address: u64,
     /// Size in bytes.
     pub bytes: u64,
-    /// Bytes that the program asked for; none where the file has no such key.
+    /// Bytes that the program asked for; `None` where the file does not state them.
     pub requested_bytes: Option<u64>,
     /// State, as the framework names it: `active_allocated`, `inactive`, `active_pending_free`.
     pub state: NameId,
@@ -63,12 +63,12 @@ pub struct AllocatorEvent {
     pub time_ns: Option<u64>,
     /// Index of the process.
     pub process: ProcessIndex,
-    /// Device; none for pinned host memory.
+    /// Number of the device; `None` for pinned host memory.
     pub device: Option<u32>,
     /// The framework's name of the action: `alloc`, `free_completed`, `segment_alloc`, `oom` and
     /// others.
     pub action: NameId,
-    /// Address; none where the action has none.
+    /// Address of the memory; `None` where the action has none.
     pub address: Option<u64>,
     /// Size in bytes.
     pub bytes: u64,

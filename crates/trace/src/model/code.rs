@@ -1,4 +1,4 @@
-//! Code and stacks: mappings, frames, what an address means.
+//! Code and stacks: mappings, frames, and the functions at addresses.
 
 use super::ids::{NameId, ProcessIndex, StackId};
 

@@ -39,9 +39,9 @@ pub struct Collective {
     pub stream: Option<u64>,
     /// Correlation of its kernel.
     pub correlation: Option<u64>,
-    /// Algorithm, as its library names it: `RING`, `TREE`, `NVLS`, …; none if not recorded.
+    /// Algorithm, as its library names it: `RING`, `TREE`, `NVLS`, …; `None` if not recorded.
     pub algorithm: Option<NameId>,
-    /// Protocol: `LL`, `LL128`, `SIMPLE`; none if not recorded.
+    /// Protocol: `LL`, `LL128`, `SIMPLE`; `None` if not recorded.
     pub protocol: Option<NameId>,
     /// Number of channels on which it runs.
     pub channels: Option<u32>,
@@ -61,8 +61,8 @@ pub enum ChannelWorkKind {
 
 /// Work of an operation on one channel.
 ///
-/// A kernel's duration is by its device's clock where the library reads it, its start is when
-/// the library noticed it: later by up to what that thread was busy with.
+/// A kernel's duration is by its device's clock where the library reads it. Its start is when the
+/// library noticed it, which is late by as much as that thread was busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelWork {
     /// Start of the work.
@@ -85,11 +85,11 @@ pub struct ChannelWork {
     pub channel: u32,
     /// The other rank.
     pub peer: Option<u32>,
-    /// Steps; none for a kernel.
+    /// Number of steps; `None` for a kernel.
     pub steps: Option<u32>,
     /// Bytes that were moved.
     pub bytes: Option<u64>,
-    /// Time that steps waited for the device, summed; none for a kernel.
+    /// Time that steps waited for the device, summed; `None` for a kernel.
     pub device_wait_ns: Option<u64>,
     /// Time that steps waited for the other rank to make room, summed.
     pub peer_wait_ns: Option<u64>,
@@ -112,7 +112,7 @@ pub struct Communicator {
     pub backend: NameId,
     /// Ranks in it.
     pub size: Option<u32>,
-    /// This process's rank in it.
+    /// Rank of this process in it.
     pub rank: Option<u32>,
     /// Ranks of the run that are in it, in order; empty if unknown.
     pub ranks: Vec<u64>,

@@ -25,7 +25,7 @@ pub struct Device {
     pub properties: NameId,
 }
 
-/// A stream that has a name or a priority of its own.
+/// A stream that has a name or a priority.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stream {
     /// Index of the process.
@@ -38,7 +38,7 @@ pub struct Stream {
     pub stream: u64,
     /// Name; empty if it has none.
     pub name: NameId,
-    /// Priority as its library has it, offset by 2^31; none if unknown.
+    /// Priority as its library has it, offset by 2^31; `None` if unknown.
     pub priority: Option<u32>,
 }
 
@@ -266,8 +266,8 @@ pub enum SyncKind {
     Context = 4,
 }
 
-/// An interval on a stream that is no work of its own: an annotation's image on
-/// the device, a range of a range profiler.
+/// An interval on a stream that is not work itself: an annotation's image on the device, a range of
+/// a range profiler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceSpan {
     /// Time when it began.
@@ -278,7 +278,7 @@ pub struct DeviceSpan {
     pub process: ProcessIndex,
     /// Number of the device.
     pub device: u32,
-    /// Stream; none if it covers the device.
+    /// Number of the stream; `None` if it covers the device.
     pub stream: Option<u64>,
     /// Kind of the span.
     pub kind: DeviceSpanKind,
@@ -307,7 +307,8 @@ pub enum DeviceSpanKind {
     Other = 2,
 }
 
-/// Memory of a device (or of the host, in a framework's allocator) taken or given back.
+/// A change of memory of a device (or of the host, in a framework's allocator): taken or given
+/// back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceAllocation {
     /// Time of the change.
@@ -318,16 +319,16 @@ pub struct DeviceAllocation {
     pub thread: ThreadIndex,
     /// Allocator of the memory.
     pub allocator: Allocator,
-    /// Given back rather than taken.
+    /// Whether it was given back rather than taken.
     pub free: bool,
-    /// Device; none for host memory.
+    /// Number of the device; `None` for host memory.
     pub device: Option<u32>,
-    /// Address; 0 in a free: all that the process has live on this device is given back
-    /// (`cudaDeviceReset`), however it was taken from the device's library. A framework's
-    /// rows have 0 where the address is not known ([`Self::is_placed`]).
+    /// Address of the memory. 0 in a free: everything that the process has live on this device is
+    /// given back (`cudaDeviceReset`), however it was taken from the device's library. A
+    /// framework's rows have 0 where the address is not known ([`Self::is_placed`]).
     pub address: u64,
-    /// Bytes; none for a free without a size: the last allocation at its
-    /// address does, in order of time.
+    /// Number of bytes; `None` for a free without a size, whose size is that of the last allocation
+    /// at its address, in the order of time.
     pub bytes: Option<u64>,
     /// Kind of memory.
     pub kind: MemoryKind,
@@ -346,8 +347,8 @@ pub struct DeviceAllocation {
 }
 
 impl DeviceAllocation {
-    /// Whether the address is known, by which a free finds its allocation: PyTorch wrote
-    /// none before 1.10.
+    /// Whether the address, by which a free finds its allocation, is known: PyTorch wrote none
+    /// before 1.10.
     pub fn is_placed(&self) -> bool {
         self.address != 0 || self.allocator != Allocator::Framework
     }
@@ -365,7 +366,7 @@ pub enum Allocator {
     /// A stream-ordered pool (cudaMallocAsync).
     Pool = 2,
     /// Physical memory of the driver's virtual memory management (cuMemCreate): the address is a
-    /// number that no other living memory of it has, near its handle.
+    /// number near its handle that no other live memory has.
     Virtual = 3,
     /// Memory that another process took, opened here (cudaIpcOpenMemHandle); without bytes.
     Imported = 4,
@@ -388,13 +389,13 @@ pub struct ClockJoin {
     pub source: NameId,
 }
 
-/// An id that a thread had pushed when it made a call of the device's library: what a
-/// profiler inside the job joins calls to its operators by.
+/// An id that a thread had pushed when it made a call of the device's library: a profiler inside
+/// the job uses it to join calls to its operators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExternalId {
     /// Index of the process.
     pub process: ProcessIndex,
-    /// Number that the call and what it started carry too.
+    /// Number that the call and the work it started share.
     pub correlation: u64,
     /// Owner of the numbering.
     pub kind: ExternalKind,

@@ -29,7 +29,7 @@ pub enum HeapChange {
         /// Result of a `realloc`; the free of its old block comes just before.
         realloc: bool,
     },
-    /// A block given back.
+    /// A block was given back.
     Free {
         /// The allocation that it ends; `None` if that was not recorded.
         ordinal: Option<u64>,
@@ -81,11 +81,11 @@ pub struct HeapTotals {
     pub time_ns: u64,
     /// Index of the process.
     pub process: ProcessIndex,
-    /// Allocations so far.
+    /// Number of allocations so far.
     pub allocations: u64,
-    /// Frees so far.
+    /// Number of frees so far.
     pub frees: u64,
-    /// Bytes asked for so far.
+    /// Bytes that were asked for so far.
     pub allocated_bytes: u64,
     /// Live bytes; `None` if recording did not cover the whole life.
     pub live_bytes: Option<u64>,

@@ -56,16 +56,16 @@ pub mod counter {
     /// Time that the CPU limit of the run's cgroup has kept its tasks off the processors since the
     /// run began, ns, summed over processors; absent where the kernel keeps no such account.
     pub const CGROUP_THROTTLED_NS: &str = "cgroup_throttled_ns";
-    /// Share of the driver's last sampling period in which a kernel ran on a device. This
-    /// and what follows is of no process; devices are numbered as NVML numbers the host's.
+    /// Share of the driver's last sampling period in which a kernel ran on a device. This and the
+    /// following belong to no process; devices are numbered as NVML numbers the host's.
     pub const GPU_UTILIZATION: &str = "gpu_utilization";
-    /// Share of it in which the device's memory was read or written.
+    /// Share of that period in which the device's memory was read or written.
     pub const GPU_MEMORY_UTILIZATION: &str = "gpu_memory_utilization";
     /// Memory of a device in use by all processes, bytes.
     pub const GPU_MEMORY_BYTES: &str = "gpu_memory_used_bytes";
     /// Bytes that a process's stream-ordered pools of a device hold, as it numbers its devices.
     pub const POOL_HELD_BYTES: &str = "gpu_pool_held_bytes";
-    /// Bytes of them that are given out.
+    /// The part of these bytes that is given out.
     pub const POOL_GIVEN_BYTES: &str = "gpu_pool_given_bytes";
     /// Clock of the multiprocessors, Hz.
     pub const GPU_SM_CLOCK: &str = "gpu_sm_clock_hz";

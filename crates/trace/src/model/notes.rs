@@ -27,7 +27,7 @@ pub struct Mark {
     pub kind: MarkKind,
 }
 
-/// Between the name of a histogram and what it counted, in the name of its mark.
+/// Separates the name of a histogram from its counts, in the name of its mark.
 pub const HISTOGRAM_SEPARATOR: char = '\u{1f}';
 
 /// Kinds of marks.
@@ -82,7 +82,7 @@ pub struct Loss {
     pub time_ns: u64,
     /// Index of the process; `None` for the run.
     pub process: Option<ProcessIndex>,
-    /// What was lost, e.g. `heap events`.
+    /// Kind of record that was lost, e.g. `heap events`.
     pub what: NameId,
     /// Number of records; 0 if that is not known.
     pub count: u64,

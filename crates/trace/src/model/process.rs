@@ -5,7 +5,7 @@ use super::ids::{NameId, ProcessIndex, ThreadIndex};
 /// One image of a process; an `exec` begins another one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Process {
-    /// This row's index.
+    /// Index of this row.
     pub process: ProcessIndex,
     /// Process id on the host.
     pub pid: u32,
@@ -54,7 +54,7 @@ pub enum ProcessEnd {
 /// A thread of a process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thread {
-    /// This row's index.
+    /// Index of this row.
     pub thread: ThreadIndex,
     /// Index of the process.
     pub process: ProcessIndex,

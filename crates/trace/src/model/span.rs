@@ -21,7 +21,7 @@ pub struct Span {
     pub name: NameId,
     /// NVTX domain; of an import, the category where `kind` does not imply it.
     pub category: NameId,
-    /// Number that what this call started on a device carries too.
+    /// Number that the call shares with the work it started on a device.
     pub correlation: Option<u64>,
     /// Number that joins a call to the operator around it (Kineto's `External id`).
     pub external: Option<u64>,
@@ -39,9 +39,9 @@ pub struct Span {
     pub stack: StackId,
     /// Everything else that was known of it, as a JSON object; 0 if nothing.
     pub args: NameId,
-    /// Allocations of its thread within it, as the thread counted them
-    /// ([`super::MemoryRecording::Sampled`]), or of what is recorded
-    /// ([`super::MemoryRecording::Exact`]), by the order of its records: their times may be
+    /// Allocations of its thread within it: as the thread counted them
+    /// ([`super::MemoryRecording::Sampled`]), or counted from the recorded ones
+    /// ([`super::MemoryRecording::Exact`]) in the order of its records, since their times may be
     /// the same as the span's.
     pub allocations: Option<u64>,
     /// Bytes asked for by those.
@@ -150,7 +150,7 @@ pub struct SpanOutline {
     pub name: NameId,
     /// NVTX domain; of an import, the category where `kind` does not imply it.
     pub category: NameId,
-    /// Number that what this call started on a device carries too.
+    /// Number that the call shares with the work it started on a device.
     pub correlation: Option<u64>,
     /// Everything else that was known of it, as a JSON object; 0 if nothing.
     pub args: NameId,
@@ -188,7 +188,7 @@ pub struct FlowPoint {
     pub time_ns: u64,
     /// Index of the process.
     pub process: ProcessIndex,
-    /// Thread of the span; none if it lies on a device.
+    /// Thread of the span; `None` if it is on a device.
     pub thread: Option<ThreadIndex>,
     /// Device of what it points at, if that is on a device.
     pub device: Option<u32>,
@@ -250,7 +250,7 @@ pub struct Sample {
     pub thread: ThreadIndex,
     /// Stack of the thread; 0 if no stack could be taken.
     pub stack: StackId,
-    /// Time that it stands for: the sampling period, or the length of the wait.
+    /// Time that the sample covers: the sampling period, or the length of the wait.
     pub weight_ns: u64,
     /// Whether it was on a core, or why not.
     pub state: ThreadState,
@@ -274,7 +274,7 @@ pub struct SampleMoment {
     pub thread: ThreadIndex,
     /// Stack of the thread; 0 if no stack could be taken.
     pub stack: StackId,
-    /// Time that it stands for.
+    /// Time that the sample covers.
     pub weight_ns: u64,
     /// Whether it was on a core, or why not.
     pub state: ThreadState,
@@ -333,8 +333,8 @@ pub enum ThreadState {
 }
 
 impl ThreadState {
-    /// Whether a row of the samples table in this state is a CPU sample: others are waits,
-    /// or time on a core that no sample stands for.
+    /// Whether a row of the samples table in this state is a CPU sample: others are waits, or time
+    /// on a core that no sample covers.
     pub(crate) fn is_cpu_sample(self, stack: StackId) -> bool {
         self == ThreadState::Running && stack != 0
     }

@@ -113,8 +113,7 @@ impl TraceRow for AllocatorSegment {}
 impl TraceRow for AllocatorBlock {}
 impl TraceRow for AllocatorEvent {}
 
-/// A row of a large table, or the part of one that is read by itself. Sealed, as
-/// [`TraceRow`] is.
+/// A row of a large table, or the part of a row that is read on its own. Sealed, like [`TraceRow`].
 #[expect(private_bounds)]
 pub trait TracePart: Part {}
 

@@ -38,7 +38,7 @@ impl TraceWriter {
         self.pending.thread_ends.push(ThreadEndRow { thread, end_ns });
     }
 
-    /// Adds what was counted of a thread; a later row replaces it.
+    /// Adds the counts of a thread; a later row replaces it.
     pub fn thread_counts(&mut self, row: ThreadCounts) {
         self.pending.bytes += size_of::<ThreadCounts>();
         self.pending.thread_counts.push(row);
@@ -62,7 +62,7 @@ impl TraceWriter {
         });
     }
 
-    /// Adds what an address means.
+    /// Adds a function at an address.
     pub fn symbol(&mut self, row: &Symbol) {
         self.pending.bytes += size_of::<Symbol>();
         self.pending.symbols.push(row.clone());

@@ -1,4 +1,4 @@
-//! Failures of the disk, and what the file looks like afterwards.
+//! Failures of the disk, and the state of the file afterwards.
 
 use super::*;
 use crate::reader::TraceFile;

@@ -44,7 +44,7 @@ impl Worker {
         (frames, end)
     }
 
-    /// Whether a thread ran code of tprof's library: what its recording costs in place.
+    /// Whether a thread ran code of tprof's library: the cost of its recording.
     pub(super) fn is_in_library(
         &self,
         pid: u32,

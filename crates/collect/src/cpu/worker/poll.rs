@@ -23,8 +23,8 @@ const CHILDREN_NS: u64 = 100_000_000;
 const MAPS_NS: u64 = 200_000_000;
 
 impl Worker {
-    /// Watches a process by reading it, and reports what that lacks. `refused`: why there are
-    /// no perf events.
+    /// Watches a process by reading it, and reports what that cannot record. `refused`: why there
+    /// are no perf events.
     pub(super) fn fall_back_to_polling(&mut self, pid: u32, since_ns: u64, refused: &str) -> bool {
         let now = sys::monotonic_ns();
         if !polled::is_possible() || !self.polling.polled.begin(pid, now, since_ns == 0) {
@@ -134,7 +134,7 @@ impl Worker {
         self.take_intervals(intervals);
     }
 
-    /// Counts as lost what a process ran that no thread is known to have run.
+    /// Counts as lost the time of a process that no known thread ran.
     pub(super) fn lose_unseen(&self, pid: u32) {
         let unseen_ms = self.polling.polled.unseen_ms(pid);
         if unseen_ms > 0 {
@@ -170,7 +170,7 @@ impl Worker {
                 };
                 let gil = python.as_ref().and_then(|python| python.gil);
                 let (frames, end) = self.with_python(pid, Vec::new(), StackEnd::Whole, python);
-                // Without a stack it is no sample, but time that none stands for.
+                // Without a stack it is not a sample, but time that no sample covers.
                 let cpu = cpu.filter(|_| !frames.is_empty());
                 self.taken.push(CpuSample {
                     weight_ns: ran_ns,
@@ -189,7 +189,7 @@ impl Worker {
         }
     }
 
-    /// Reads what a process has mapped since, if that was not done a moment ago.
+    /// Reads what a process has mapped since, unless it was read a moment ago.
     pub(super) fn read_maps_again(&mut self, pid: u32, now_ns: u64) -> bool {
         let read_ns = self.polling.maps_ns.entry(pid).or_insert(0);
         if now_ns.saturating_sub(*read_ns) < MAPS_NS {

@@ -47,7 +47,7 @@ pub enum QueuedEvent {
         pid: u32,
         parent: u32,
     },
-    /// A thread of a process that goes on.
+    /// A thread began in a process that goes on.
     Started {
         tid: u32,
     },

@@ -53,8 +53,7 @@ impl Worker {
         }
     }
 
-    /// Watches processes that run already; what they did since `since_ns` counts as
-    /// theirs.
+    /// Watches processes that run already; their work since `since_ns` counts.
     pub(super) fn attach(&mut self, pids: &[u32], since_ns: u64) -> Result<(), String> {
         let mut result = Err("the process is gone".to_owned());
         for pid in pids {

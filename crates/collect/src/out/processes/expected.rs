@@ -1,4 +1,5 @@
-//! Programs that processes are about to become, and that never attach: why nothing is recorded of them.
+//! Programs that processes are about to become, and that never attach: the reason why they are not
+//! recorded.
 
 use super::{Expected, Processes, in_words};
 use crate::elf;
@@ -79,7 +80,7 @@ impl Processes {
         self.unseen(pid, &expected, Some((status, time_ns)));
     }
 
-    /// A program ran and nothing of it was recorded.
+    /// Records that a program ran and nothing of it was recorded.
     pub(super) fn unseen(&mut self, pid: u32, expected: &Expected, end: Option<(i32, u64)>) {
         let name = Path::new(&expected.path)
             .file_name()

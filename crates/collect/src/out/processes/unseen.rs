@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use tprof_trace::run::{BlindSpot, ProcessInfo};
 
 impl Processes {
-    /// A process went on by itself, or ended, before it was answered.
+    /// Records that a process went on without an answer, or ended before it got one.
     pub fn unanswered(&mut self, mut late: Unanswered, redact: bool) {
         if redact {
             late.command = vec![proc::program_of(&late.command.join(" "))];
@@ -83,7 +83,7 @@ impl Processes {
         self.blind_so_far()
     }
 
-    /// A row for each process that was not answered and has none.
+    /// Adds a row for each process that was not answered and has none.
     fn list_unanswered(&mut self) {
         for late in self.unanswered.clone().into_values().filter(|late| !late.agent) {
             if self.processes.iter().any(|known| known.pid == late.pid) {

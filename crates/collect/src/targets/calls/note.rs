@@ -17,7 +17,7 @@ pub struct MemoryChange {
     pub stream: u64,
     /// Id of the stack.
     pub stack: u32,
-    /// Whether it gives back.
+    /// Whether the memory is given back.
     pub free: bool,
     /// The context that it is taken in, and its device, in a process that made one.
     pub context: Option<(u64, u32)>,
@@ -38,11 +38,11 @@ pub enum CallNote {
         result: u32,
         /// Copy kind plus one.
         kind: u32,
-        /// The handle of the stream that was passed; 0 for none.
+        /// The handle of the stream that was passed; 0 if there is none.
         stream: u64,
         /// Further data: see [`tprof_wire::calls::HOST_CALL_WORDS`].
         detail: u64,
-        /// Stack; 0 for none.
+        /// Id of the stack; 0 if there is none.
         stack: u32,
     },
     /// The call took memory, or is about to give it back.
@@ -71,7 +71,7 @@ pub enum CallNote {
         /// Root or other rank.
         peer: Option<u32>,
     },
-    /// Matrices were multiplied: function, its number, clock when it returned, result, what.
+    /// Matrices were multiplied: function, its number, clock when it returned, result, shape.
     Gemm(&'static Function, u32, u64, u32, Option<Shape>),
     /// A communicator was made or ends.
     Communicator(JoinCall),

@@ -37,7 +37,7 @@ pub(super) fn arguments(
     })
 }
 
-/// The same of a launch; none where neither is known.
+/// Does the same for a launch; `None` where neither is known.
 pub(super) fn launch_arguments(kernel: Option<&str>, stream: u64) -> Option<String> {
     let kernel = kernel.map(|name| format!(r#""kernel":{}"#, serde_json::Value::from(name)));
     let stream = (stream != 0).then(|| format!(r#""stream":"{stream:#x}""#));

@@ -29,7 +29,7 @@ impl Recent {
         (entry.address == address && entry.since_ns <= time_ns).then_some(entry.frame)
     }
 
-    /// Remembers an address whose code is in force since a time.
+    /// Remembers an address whose code is in force since `since_ns`.
     pub fn remember(&mut self, address: u64, since_ns: u64, frame: u64) {
         if self.entries.is_empty() {
             // No time is before this one, so that an unused place never answers.

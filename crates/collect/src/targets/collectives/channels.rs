@@ -1,4 +1,4 @@
-//! Work on channels: rows of its own, named by their operations.
+//! Work on channels: rows that are named by their operations.
 
 use super::communicators::Communicators;
 use crate::shared::clock::Clock;
@@ -79,8 +79,8 @@ impl Channels {
         }
     }
 
-    /// Gives work what is known of its operation.
-    /// Operations that still wait keep theirs back.
+    /// Completes work by what is known of its operation. Work of operations that still wait is kept
+    /// back.
     pub fn name(&mut self, communicators: &Communicators, waiting: &HashSet<u64>) {
         for (task, context, mut row) in std::mem::take(&mut self.rows) {
             if waiting.contains(&task) {
@@ -106,7 +106,7 @@ impl Channels {
         self.rows.len() + self.ready.len()
     }
 
-    /// Writes what is ready.
+    /// Writes the rows that are ready.
     pub fn write(&mut self, lost: &mut u64, writer: &mut TraceWriter) -> Result<(), TraceError> {
         let count = self.ready.len() as u64;
         self.ready.sort_by_key(|row| row.start_ns);

@@ -19,7 +19,7 @@ pub struct LiveCommunicator {
     /// Number of ranks.
     pub size: Option<u32>,
     rank: Option<u32>,
-    /// Operations on it so far.
+    /// Number of operations on it so far.
     pub operations: u64,
     /// Number of splits of it so far.
     splits: u64,
@@ -32,15 +32,15 @@ pub struct LiveCommunicator {
 pub struct JoinCall {
     /// The function's number.
     pub number: u32,
-    /// Address; 0 if none was made.
+    /// Address of the communicator; 0 if none was made.
     pub address: u64,
     /// The same in all ranks, or 0.
     pub identity: u64,
     /// Ranks in it, or 0.
     pub size: u32,
-    /// This rank in it.
+    /// Number of this rank in it.
     pub rank: u32,
-    /// The one that it was made of.
+    /// Address of the communicator that it was made from.
     pub parent: u64,
     /// Colour and key of a split; how many ranks were left out.
     pub detail: u64,
@@ -53,7 +53,8 @@ pub type CommunicatorIndex = usize;
 #[derive(Debug, Default)]
 pub struct Communicators {
     process: ProcessIndex,
-    /// All that hooks recorded: what refers to one may be joined after its end.
+    /// All communicators that hooks recorded: a record that refers to one may be joined after its
+    /// end.
     made: Vec<LiveCommunicator>,
     /// Live communicators, by address.
     live: HashMap<u64, CommunicatorIndex>,

@@ -76,7 +76,7 @@ impl Collectives {
         threads
     }
 
-    /// Gives a hook's row what the plugin reported of its call.
+    /// Completes a hook's row by what the plugin reported of its call.
     fn merge(&mut self, at: u64, call: &Timed<Call>) {
         let (id, size) = self.communicators.of_context(call.record.context, 0);
         let Some(pending) = self.rows.get_mut(&at) else { return };
@@ -246,7 +246,7 @@ impl Collectives {
         })
     }
 
-    /// Gives a row what NCCL chose for it.
+    /// Completes a row by what NCCL chose for it.
     fn enqueued(
         &mut self,
         at: u64,

@@ -208,7 +208,7 @@ impl Collectives {
         self.rows.is_empty() && self.reported.is_empty() && self.channels.is_empty()
     }
 
-    /// Writes what has waited long enough, and all at the end.
+    /// Writes the rows that have waited long enough, or all of them at the end.
     pub fn write(
         &mut self,
         now_ns: u64,

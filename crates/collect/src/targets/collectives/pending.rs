@@ -8,7 +8,7 @@ use tprof_trace::model::Collective;
 /// A row on its way into the file.
 #[derive(Debug)]
 pub struct Pending {
-    /// The row. Names of operation and type are set; what the plugin adds may be missing.
+    /// The row. Names of operation and type are set; the plugin's columns may be missing.
     pub row: Collective,
     /// Operation, as in the row.
     pub operation: Cow<'static, str>,
@@ -24,16 +24,16 @@ pub struct Pending {
     pub is_hooked: bool,
     /// Its communicator, if a hook recorded that.
     pub made: Option<CommunicatorIndex>,
-    /// The plugin's id of the call; 0 for none.
+    /// The plugin's id of the call; 0 if there is none.
     pub call: u64,
-    /// The plugin's context; 0 for none.
+    /// The plugin's context; 0 if there is none.
     pub context: u64,
     /// NCCL has enqueued it, and its task was joined.
     pub is_joined: bool,
 }
 
 impl Pending {
-    /// Sets what follows from the size of the group, if that was not known before.
+    /// Sets the columns that follow from the size of the group, if it was not known before.
     pub fn measure(&mut self, size: Option<u32>) {
         let size = self.row.group_size.or(size);
         let (given, got) = elements(&self.operation, self.count, size);

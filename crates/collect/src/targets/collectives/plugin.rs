@@ -39,7 +39,7 @@ impl PluginRecords {
 }
 
 impl Collectives {
-    /// Takes a record of the plugin's; `None` if it makes no sense.
+    /// Takes a record of the plugin; `None` if it makes no sense.
     pub fn plugin(
         &mut self,
         kind: ExtKind,
@@ -69,7 +69,7 @@ impl Collectives {
     }
 }
 
-/// Whether what happened then has waited.
+/// Whether a record of that time has waited long enough.
 pub fn has_waited(time_ns: u64, now_ns: u64, last: bool) -> bool {
     last || time_ns.saturating_add(LONGEST_WAIT_NS) <= now_ns
 }

@@ -53,7 +53,7 @@ pub enum Note {
     Spawned(u32),
     /// A CUDA runtime or NCCL call.
     Call(CallNote),
-    /// An id stands for this from here on.
+    /// The definition of an id, from here on.
     Defined(u32, Definition),
     /// An operator or range of PyTorch's.
     Operator(OperatorRecord),

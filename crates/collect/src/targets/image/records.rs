@@ -7,7 +7,7 @@ use tprof_wire::record::{self, Kind};
 
 /// Records whose blocks are looked up before they are taken.
 const AHEAD: usize = 32;
-/// Records whose cache lines are fetched from the writer's core before they are looked at.
+/// Records whose cache lines are fetched from the writer's core before they are read.
 const LINES_AHEAD: usize = AHEAD + 64;
 
 /// See the module.
@@ -30,7 +30,7 @@ impl<'r> HeapRecords<'r> {
         self.slots.len()
     }
 
-    /// The next one; none where the next slot holds something else, or nothing.
+    /// Takes the next record; `None` where the next slot holds something else, or nothing.
     #[inline(always)]
     pub fn next(&mut self) -> Option<HeapOp> {
         let (slot, rest) = self.slots.split_first()?;

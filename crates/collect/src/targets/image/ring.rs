@@ -105,8 +105,8 @@ impl Image {
         })
     }
 
-    /// Whether a record of so many bytes that is being written will never be done:
-    /// something has stood behind it for a while.
+    /// Whether a record of `bytes` that is being written will never be finished: a later record has
+    /// been there for a while.
     fn is_abandoned(&self, thread: &mut FollowedThread, bytes: usize, now_ns: u64) -> bool {
         let behind = thread.at + bytes;
         let written = behind < thread.bytes
@@ -203,7 +203,7 @@ impl Image {
         }
     }
 
-    /// Takes heap records as long as there are any; the common case, in a loop of its own.
+    /// Takes heap records as long as there are any; this is the common case, in a separate loop.
     #[inline(never)]
     fn take_heap(&mut self, thread: &mut FollowedThread, end: usize, reading: &mut RingRead<'_>) {
         let slots = self.region.slots(thread.base + thread.at, thread.base + end);

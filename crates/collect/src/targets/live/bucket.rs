@@ -35,7 +35,7 @@ impl Bucket {
         zeros(self.keys.map(|key| (key ^ address) & ADDRESS))
     }
 
-    /// The address of an entry's block; [`EMPTY`] if it has none.
+    /// Returns the address of an entry's block; [`EMPTY`] if it has none.
     pub fn address(&self, way: usize) -> u64 {
         self.keys[way] & ADDRESS
     }

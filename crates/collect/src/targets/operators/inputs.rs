@@ -19,7 +19,7 @@ pub struct InputTexts {
 }
 
 impl InputTexts {
-    /// The JSON object of a list, as a name; `None` if the list is not defined yet.
+    /// Returns the JSON object of a list, as a name; `None` if the list is not defined yet.
     pub fn text(
         &mut self,
         id: u32,
@@ -45,9 +45,9 @@ impl InputTexts {
     }
 }
 
-/// `{"Input Dims":[[8,3],[]],"Input type":["float","ScalarList"],"Concrete Inputs":["","[1, 1]"]}`; `None`
-/// for what is no list. Values, and the types of lists of tensors that all have the same, are
-/// there where an input has one.
+/// Formats a list like `{"Input Dims":[[8,3],[]],"Input type":["float","ScalarList"],"Concrete
+/// Inputs":["","[1, 1]"]}`; `None` if it is no list. Values, and the types of lists of tensors that
+/// all have the same type, are there where an input has one.
 fn describe(mut words: &[u64]) -> Option<String> {
     let (mut dims, mut types) = (Vec::new(), Vec::new());
     let (mut values, mut of_lists) = (Vec::new(), Vec::new());

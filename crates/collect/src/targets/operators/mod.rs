@@ -66,9 +66,9 @@ pub struct Operators {
     has_stepped: bool,
     /// The last result of [`Self::take_progress`].
     known: Option<bool>,
-    /// Operators and ranges so far.
+    /// Number of operators and ranges so far.
     pub taken: u64,
-    /// Records of operators so far, without ranges.
+    /// Number of operators so far, without ranges.
     pub operators: u64,
     nameless: u64,
     unwritten: u64,
@@ -176,13 +176,13 @@ impl Operators {
         true
     }
 
-    /// Has what waits for more written by the next call of [`Self::write`].
+    /// Makes the next call of [`Self::write`] write everything that waits for more.
     pub fn write_all_next(&mut self) {
         self.first_waiting_ns = self.first_waiting_ns.map(|_| 0);
     }
 
-    /// Writes what waits, if there is enough of it or it has waited long enough. The rings have been
-    /// read since `now_ns`, and for the last time if this is the last call.
+    /// Writes the rows that wait, if there are enough of them or they have waited long enough. The
+    /// rings have been read since `now_ns`, and for the last time if this is the last call.
     pub fn write(
         &mut self,
         now_ns: u64,

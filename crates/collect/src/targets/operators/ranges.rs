@@ -89,7 +89,7 @@ impl OpenRanges {
         }
     }
 
-    /// Ends what is open, once [`Self::over`] has taken all edges.
+    /// Ends ranges that are open, once [`Self::over`] has taken all edges.
     pub fn finish(&mut self, end_ns: u64) -> RangesLeft {
         let open = std::mem::take(&mut self.open).into_values();
         let mut cut: Vec<_> = open.map(|range| range.until(end_ns.max(range.start_ns))).collect();

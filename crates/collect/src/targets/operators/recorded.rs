@@ -12,7 +12,7 @@ use tprof_wire::operators::{mode, note, unread};
 /// The key of the property.
 pub const KEY: &str = "pytorch";
 
-/// A record of that.
+/// A note about what is recorded of operators.
 #[derive(Clone, Copy, Debug)]
 pub struct OperatorNote {
     /// One of the numbers in [`note`].

@@ -1,4 +1,4 @@
-//! Arguments of spans: what came of them in records becomes a JSON object.
+//! Turns the arguments of spans into a JSON object.
 
 use super::redacted::redact;
 use crate::targets::interned::Interned;
@@ -14,7 +14,7 @@ const SEVERAL: &str = "several";
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StatedFlops {
     count: u64,
-    /// [`dtype`]; `None` once they differ.
+    /// One of [`dtype`]; `None` once they differ.
     dtype: Option<u32>,
     is_stated: bool,
 }
@@ -41,12 +41,12 @@ impl StatedFlops {
     }
 }
 
-/// Values that came in records of their own: the id of their keys, and what there was.
+/// Values that came in separate records: the id of their keys, and the values.
 pub type Described = Vec<(u32, Arguments)>;
 
-/// A span's arguments as a JSON object: those that its name has, those that came in records, what
-/// was stated of its operations, and whether any thread might end it. `Ok(None)` where there are
-/// none, `Err` where a text is not defined yet. `redacted`: without texts of the program's own.
+/// Formats a span's arguments as a JSON object: those that its name has, those that came in
+/// records, its operations, and whether any thread might end it. `Ok(None)` where there are none,
+/// `Err` where a text is not defined yet. `redacted`: without the program's own texts.
 pub fn object(
     given: Option<&str>,
     described: &Described,
@@ -78,7 +78,7 @@ pub fn object(
     Ok((!all.is_empty()).then(|| Value::Object(all).to_string()))
 }
 
-/// A text has no definition so far.
+/// A text that has no definition so far.
 #[derive(Debug, PartialEq)]
 pub struct Undefined;
 

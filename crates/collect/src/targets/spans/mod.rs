@@ -67,7 +67,7 @@ pub struct Spans {
     redact: bool,
     open: OpenSpans,
     totals: Totals,
-    /// Different arguments so far, and spans that are without theirs since there are too many.
+    /// Number of different arguments so far, and spans without theirs since there are too many.
     different: u32,
     newest: NameId,
     undescribed: u64,
@@ -339,12 +339,12 @@ impl Spans {
         Ok(args)
     }
 
-    /// Has what waits for more written by the next call of [`Self::write`].
+    /// Makes the next call of [`Self::write`] write everything that waits for more.
     pub fn write_all_next(&mut self) {
         self.first_waiting_ns = self.first_waiting_ns.map(|_| 0);
     }
 
-    /// Writes what waits, if there is enough of it or it has waited long enough.
+    /// Writes the rows that wait, if there are enough of them or they have waited long enough.
     pub fn write(
         &mut self,
         now_ns: u64,
@@ -376,7 +376,7 @@ impl Spans {
         written
     }
 
-    /// A thread is gone: ends what it has left open.
+    /// Ends the spans that a thread which is gone has left open.
     pub fn thread_ended(
         &mut self,
         thread: ThreadIndex,

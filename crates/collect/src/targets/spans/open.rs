@@ -145,7 +145,7 @@ impl OpenSpans {
         None
     }
 
-    /// A thread is gone: what it has left open lasts until its end.
+    /// Ends the spans that a thread which is gone has left open: they last until its end.
     pub fn leave(&mut self, thread: ThreadIndex, end_ns: u64) -> Vec<Finished> {
         let left = self.stacks.remove(&thread).unwrap_or_default();
         self.len -= left.len();
@@ -245,7 +245,7 @@ mod tests {
         for (thread, number, start_ns) in [(1, 0, 3), (1, 1, 9), (2, 0, 4)] {
             assert!(spans.push(OpenSpan { thread, ..at(number, start_ns) }).is_none());
         }
-        // The second was pushed by what runs after the record of the thread's end.
+        // The second was pushed by code that runs after the record of the thread's end.
         let left: Vec<_> =
             spans.leave(1, 8).into_iter().map(|over| times(Some(over)).unwrap()).collect();
         assert_eq!((left, spans.len), (vec![(3, 8), (9, 9)], 1));

@@ -1,8 +1,8 @@
-//! Arguments of spans without what may be a user's own: under `--redact` texts become null.
+//! Removes from arguments of spans what may be a user's own: under `--redact` texts become null.
 //!
-//! A text may be a path, a prompt or a key. Numbers, truths and the names of arguments stay, and
-//! the words that are no one's own: numbers that JSON has as texts, categories that the Rust
-//! library names.
+//! A text may be a path, a prompt or a key. Numbers, booleans and the names of arguments stay, and
+//! so do words that belong to no one: numbers that JSON writes as texts, and categories that the
+//! Rust library names.
 
 use serde_json::{Map, Value};
 

@@ -43,7 +43,8 @@ struct LastValue<T> {
 }
 
 impl<T> LastValue<T> {
-    /// The time of a change at `time_ns`, which is never before the one that was written last.
+    /// Returns the time of a change at `time_ns`, which is never before the one that was written
+    /// last.
     fn advance(&mut self, time_ns: u64) -> u64 {
         self.time_ns = self.time_ns.max(time_ns);
         self.time_ns
@@ -60,7 +61,7 @@ pub struct Totals {
     /// Bytes, and the name of the curve, by pool.
     pools: HashMap<NameId, (LastValue<u64>, NameId)>,
     blocks: HashMap<(NameId, u64), u64>,
-    /// Blocks that were given back without having been taken.
+    /// Number of blocks that were taken back without having been given out.
     unknown: u64,
     /// Blocks beyond those that are kept.
     refused: u64,

@@ -281,7 +281,7 @@ fn an_old_task_of_nccls_own_thread_belongs_to_a_thread_without_tasks() {
     process.hook(OTHER, "ncclAllReduce", 5, 10);
     process.task(OTHER, 6, old_task(10, 1));
     process.write(1_000, false);
-    // This thread hands its own tasks over, so a foreign one is the other's.
+    // This thread hands over its own tasks, so a foreign one belongs to the other.
     process.hook(OTHER, "ncclAllReduce", 10, 10);
     process.hook(MAIN, "ncclAllReduce", 20, 10);
     process.task(NCCLS, 30, old_task(10, 2));
