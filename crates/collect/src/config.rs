@@ -255,7 +255,7 @@ pub enum PerfEvent {
     CacheReferences,
     /// Requests that the cache could not answer.
     CacheMisses,
-    /// Branch instructions.
+    /// Branch instructions that ran.
     Branches,
     /// Branches that were guessed wrong.
     BranchMisses,

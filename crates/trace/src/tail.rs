@@ -49,7 +49,7 @@ pub struct TailUpdate {
     pub processes: Vec<Process>,
     /// Ends of process images.
     pub process_ends: Vec<(ProcessIndex, u64, ProcessEnd)>,
-    /// New threads.
+    /// Threads that began.
     pub threads: Vec<Thread>,
     /// Names of threads.
     pub thread_names: Vec<(ThreadIndex, NameId)>,
@@ -57,9 +57,9 @@ pub struct TailUpdate {
     pub counters: Vec<Counter>,
     /// Totals of heaps.
     pub totals: Vec<HeapTotals>,
-    /// New marks.
+    /// Marks that were made.
     pub marks: Vec<Mark>,
-    /// New losses.
+    /// Losses that were reported.
     pub losses: Vec<Loss>,
     /// Spans that were asked for, with their names.
     pub spans: Vec<(SpanOutline, Box<str>)>,

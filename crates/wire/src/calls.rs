@@ -593,12 +593,13 @@ pub const HOST_CALL_WORDS: usize = 4;
 /// Bytes of a message that are not known.
 pub const NO_BYTES: u64 = u64::MAX;
 /// [`crate::record::ExtKind::HostMemory`]: memory was taken (stamped after) or is about to be
-/// given back (stamped before). Argument: the function's number. Words: address (0: all that is
-/// live on a device); bytes (0 for a free, or where they are not known); stream, or of a reset the
-/// device plus one, or 0 for the thread's; stack id, bit 32 set for a free. Of [`Effect::Maps`],
-/// which is written once it succeeded: address or handle; bytes; of a creation the kind of place
-/// and, in the high half, its number, of a mapping the handle; stack id. In a process that made
-/// a context of its own, what is taken has two words more: the context, and its device plus one.
+/// given back (stamped before). Argument: the function's number. Words: address (0: everything live
+/// on a device); bytes (0 for a free, or where they are not known); stream, or for a reset the
+/// device plus one, or 0 for the thread's device; stack id, with bit 32 set for a free. For
+/// [`Effect::Maps`], which is written once it succeeded: address or handle; bytes; for a creation
+/// the kind of place and, in the high half, its number, for a mapping the handle; stack id. In a
+/// process that made its own context, memory that is taken has two more words: the context, and its
+/// device plus one.
 pub const HOST_MEMORY_WORDS: usize = 4;
 /// [`crate::record::ExtKind::Collective`]: a collective, recorded like a host call. Words: clock
 /// when it returned; its result, with `ncclDataType_t` in the high half; communicator; elements;

@@ -41,7 +41,7 @@ pub mod hello_flags {
 /// First message from a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Always [`HELLO_MAGIC`].
+    /// The constant [`HELLO_MAGIC`].
     pub magic: u64,
     /// The sender's [`crate::WIRE_VERSION`].
     pub version: u32,
@@ -154,7 +154,7 @@ impl<'m> ExecArguments<'m> {
 /// The collector's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// Always [`HELLO_MAGIC`].
+    /// The constant [`HELLO_MAGIC`].
     pub magic: u64,
     /// The collector's [`crate::WIRE_VERSION`].
     pub version: u32,

@@ -109,7 +109,7 @@ pub mod stack_mode {
 /// ends; the target writes the rest.
 #[repr(C, align(64))]
 pub struct RegionHeader {
-    /// Always [`REGION_MAGIC`].
+    /// The constant [`REGION_MAGIC`].
     pub magic: AtomicU64,
     /// The collector's [`crate::WIRE_VERSION`].
     pub version: AtomicU32,
@@ -330,7 +330,7 @@ impl ChunkRef {
 /// The page that every process of a session maps read-only.
 #[repr(C, align(64))]
 pub struct SessionPage {
-    /// Always [`REGION_MAGIC`].
+    /// The constant [`REGION_MAGIC`].
     pub magic: AtomicU64,
     /// Futex on which the collector sleeps; raised by the collector itself.
     pub sleep: AtomicU32,

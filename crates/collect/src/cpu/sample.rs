@@ -25,7 +25,7 @@ pub enum Kind {
     Ran,
     /// Could have run.
     Ready,
-    /// It waited.
+    /// It waited for something.
     Waited,
 }
 

@@ -1,15 +1,15 @@
-//! What a later run need not make again: unwind tables and sorted symbols of large files, and what
-//! debug information has for addresses that were named.
+//! Caches for later runs what takes long to compute: unwind tables and sorted symbols of large
+//! files, and the debug information of addresses that were named.
 //!
-//! Compiling what the stacks of `import torch` need takes 70 ms of processor time and has the
-//! job wait a dozen times; sorting the symbols of its libraries takes 40 ms. Both follow from
-//! the file alone, so they are kept in a directory of the user's, by build id, size and time of
-//! change of the file, and by the program that made them.
+//! Compiling the tables for the stacks of `import torch` takes 70 ms of processor time and makes
+//! the job wait a dozen times; sorting the symbols of its libraries takes 40 ms. Both follow from
+//! the file alone, so they are stored in a directory of the user's, by build id, size and time of
+//! change of the file, and by the program that computed them.
 //!
-//! What must stay true: nothing is taken that another user could have written, or that does not
-//! come whole from the disk; a directory that is absent, full, read-only or not the user's own
-//! costs a run nothing but the time that it would have saved. Of names and paths kept files have
-//! those of the kernel's functions, and of functions and source files of named addresses.
+//! What must stay true: nothing is used that another user could have written, or that is incomplete
+//! on the disk. If the directory is absent, full, read-only or not the user's own, a run only loses
+//! the time that the cache would have saved. Cache files hold the names of the kernel's functions
+//! and, for symbolized addresses, function and source names; they hold no other names or paths.
 
 mod directory;
 mod file;

@@ -1,12 +1,12 @@
-//! Unwind tables that are handed out prebuilt: a program that asked for them in one process is
-//! given them in the next before it begins.
+//! Unwind tables that are ready before a process begins: a program that asked for them in one
+//! process is given them at the start of the next.
 //!
-//! A process that takes its first stack asks which code lies where and waits for the answer:
-//! three threads wake one after the other, which on a busy machine takes milliseconds, and the
-//! compilers of a build last no longer than some ten. What a process of the same program had
-//! mapped when it attached is read anyhow; where the tables of all of it are ready, they are
-//! published with its region. Programs that never asked are not examined: to find the files
-//! behind the mappings costs a system call each.
+//! A process that takes its first stack asks for the code at its addresses and waits for the answer:
+//! three threads wake one after the other, which on a busy machine takes milliseconds, while the
+//! compilers of a build last no longer than some ten. The mappings of a process of the same program
+//! are read anyway when it attaches; if the tables of all of them are ready, they are published with
+//! its region. Programs that never asked are not examined: finding the files behind the mappings
+//! costs a system call for each.
 
 use crate::disk_cache::DiskCache;
 use crate::modules::{LoadedModule, Mapping, ModuleCache, TableState};

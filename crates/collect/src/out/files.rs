@@ -97,7 +97,7 @@ impl OpenFile {
         }
     }
 
-    /// The rank that it owner.
+    /// Returns the rank whose rows it holds.
     pub fn rank(&self) -> Option<u32> {
         match self.owner {
             FileOwner::Rank(rank) => Some(rank.number),

@@ -21,6 +21,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Longest interned text, bytes.
 const MAX_TEXT: usize = 4 << 10;
+/// Bytes of all interned texts, at most.
 const MAX_TEXTS: usize = 16 << 20;
 /// Bytes of places of nodes, while a log is read.
 const MAX_NODES: usize = 32 << 20;

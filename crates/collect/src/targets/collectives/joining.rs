@@ -1,14 +1,14 @@
-//! Joins what the plugin reported to the hooks' rows.
+//! Joins the plugin's reports to the hooks' rows.
 //!
-//! - A call of the plugin's belongs to the hook's row on its thread that lies around it. It is a
-//!   row by itself once no hook can report it any more: the thread has gone on to another call, or
-//!   no NCCL call passes through hooks here.
-//! - A task that names its call (from version 5 on) belongs to that call's row. Later tasks of
-//!   the same call are replays of a graph: a kernel each, and no call.
-//! - A task before version 5 belongs to the first row of a hook's that began before it, with the
-//!   same operation, bytes and other rank: first on its own thread, then on one that never had
-//!   tasks of its own, since other threads work for communicators that do not block. One that
-//!   finds none is a row by itself.
+//! - A call of the plugin belongs to the hook's row around it on its thread. It becomes a separate
+//!   row once no hook can report it any more: the thread has gone on to another call, or no NCCL
+//!   call passes through hooks here.
+//! - A task that names its call (from version 5 on) belongs to that call's row. Later tasks of the
+//!   same call are replays of a graph: each is a kernel, without a call.
+//! - A task before version 5 belongs to the first hook's row that began before it, with the same
+//!   operation, bytes and other rank: first on its own thread, then on a thread that never had tasks
+//!   itself, since other threads work for communicators that do not block. A task without such a row
+//!   becomes a separate row.
 
 use super::pending::Pending;
 use super::plugin::{Timed, has_waited};

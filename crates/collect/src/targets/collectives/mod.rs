@@ -1,5 +1,5 @@
-//! Collectives of a process: calls that the hooks recorded, and what NCCL's profiler plugin
-//! reported of them, as one row each.
+//! Collectives of a process: the hooks' record of a call and the report of NCCL's profiler plugin
+//! become one row.
 //!
 //! ```text
 //! hook:    [ncclAllReduce ───────] … [ncclGroupEnd ──────]     thread, stream, times, address
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A hook's call, the plugin's call within it on the same thread, and the tasks of that call
-//! make one row; each of them makes a row by itself where the others are missing. Both write into
-//! rings of their own, so nothing is joined before it has waited. [`plugin`] has the rules.
+//! make one row; each of them makes a separate row where the others are missing. Both write into
+//! their own rings, so records wait before they are joined. [`joining`] has the rules.
 
 mod channels;
 mod communicators;
