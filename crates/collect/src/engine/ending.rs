@@ -163,7 +163,7 @@ impl Engine {
             self.parts.prices.all();
         }
         self.refresh_info();
-        for judge in std::mem::take(&mut self.ending.judges) {
+        for judge in std::mem::take(&mut self.ending.blind_spot_finders) {
             blind.extend(judge(&self.parts.info.processes));
         }
         self.parts.info.completeness.blind = blind;

@@ -129,7 +129,7 @@ pub(super) struct Ending {
     /// The closing of the socket in which all were accepted that had found it.
     pub all_accepted: Option<u32>,
     /// Functions that find at the end what was not recorded.
-    pub judges: Vec<BlindSpotFinder>,
+    pub blind_spot_finders: Vec<BlindSpotFinder>,
 }
 
 /// The result of the last search for processes of the job that still run.
@@ -295,7 +295,7 @@ impl Engine {
                 self.open.modules += 1;
                 target.modules.asked = true;
                 target.modules.open += 1;
-                let _ = self.parts.workers.modules.send(ModuleTask::Look(ModulesWanted {
+                let _ = self.parts.workers.modules.send(ModuleTask::Read(ModulesWanted {
                     image: target.number,
                     pid: target.pid,
                     region: Arc::clone(&target.hooks.region),

@@ -80,7 +80,7 @@ impl Engine {
                     self.write_info_now();
                 }
                 Event::AddBlindSpot(blind) => self.out.processes.losses.add_blind(blind),
-                Event::AddBlindSpotsAtEnd(judge) => self.ending.judges.push(judge),
+                Event::AddBlindSpotsAtEnd(judge) => self.ending.blind_spot_finders.push(judge),
                 Event::StopWaiting => self.ending.finish_by_ns = Some(0),
                 Event::Finish(wait) => {
                     // Whatever is still to come takes less than the longest sleep.

@@ -86,7 +86,7 @@ const KERNEL_AFTER: Duration = Duration::from_secs(1);
 /// A task of the module worker.
 pub enum ModuleTask {
     /// Read what an image has mapped.
-    Look(ModulesWanted),
+    Read(ModulesWanted),
     /// Store what was compiled: the run is over.
     Keep,
 }
@@ -148,7 +148,7 @@ fn serve_modules(
     let mut recent: VecDeque<(u64, u32, MappingsRead)> = VecDeque::new();
     while let Ok(task) = tasks.recv() {
         let mut question = match task {
-            ModuleTask::Look(question) => question,
+            ModuleTask::Read(question) => question,
             ModuleTask::Keep => {
                 keep_tables(prebuilt);
                 let _ = answers.send(Answer::Saved);

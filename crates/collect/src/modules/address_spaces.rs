@@ -73,7 +73,7 @@ pub struct AddressSpaces {
     by_file: HashMap<FileId, usize>,
     memo: FxHashMap<(usize, u64), Row>,
     /// Modules that samples lay in since they were last asked for.
-    pub met: Vec<ModuleLoad>,
+    pub loaded: Vec<ModuleLoad>,
 }
 
 impl AddressSpaces {
@@ -157,7 +157,7 @@ impl AddressSpaces {
         let (time_ns, module) = &*module;
         let space = self.by_pid.get_mut(&pid)?;
         if rows.is_some() && space.reported.insert(module.start) {
-            self.met.push(ModuleLoad { pid, time_ns: *time_ns, module: module.clone() });
+            self.loaded.push(ModuleLoad { pid, time_ns: *time_ns, module: module.clone() });
         }
         let bias = module.bias;
         let rows = rows?;

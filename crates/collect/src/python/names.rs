@@ -44,7 +44,7 @@ pub struct ThreadNames {
 
 impl ThreadNames {
     /// Reads the name of a thread that runs in such a frame. Returns it if it is new.
-    pub fn met(
+    pub fn read_name(
         &mut self,
         tid: u32,
         from: NamingFrame,

@@ -81,7 +81,7 @@ pub struct PythonProcesses {
     /// Interpreters that cannot be read, not reported yet.
     pub refused: Vec<(String, String)>,
     /// Names of threads, not reported yet.
-    pub met: Vec<PyThreadName>,
+    pub new_names: Vec<PyThreadName>,
 }
 
 impl PythonProcesses {
@@ -97,7 +97,7 @@ impl PythonProcesses {
             self.refused.push((process, why.to_owned()));
         }
         let (stack, name) = read?;
-        self.met.extend(name.map(|name| PyThreadName { pid, tid, name }));
+        self.new_names.extend(name.map(|name| PyThreadName { pid, tid, name }));
         Some(stack)
     }
 
@@ -134,14 +134,14 @@ impl PythonProcesses {
     pub fn thread_ended(&mut self, pid: u32, tid: u32) {
         let Some(PyProcess::Python(interpreter)) = self.by_pid.get_mut(&pid) else { return };
         let name = interpreter.names.forget(tid);
-        self.met.extend(name.map(|name| PyThreadName { pid, tid, name }));
+        self.new_names.extend(name.map(|name| PyThreadName { pid, tid, name }));
     }
 
     /// A process runs another program, or is gone, with all its threads.
     pub fn forget(&mut self, pid: u32) {
         if let Some(PyProcess::Python(interpreter)) = self.by_pid.remove(&pid) {
             let names = interpreter.names.into_all();
-            self.met.extend(names.map(|(tid, name)| PyThreadName { pid, tid, name }));
+            self.new_names.extend(names.map(|(tid, name)| PyThreadName { pid, tid, name }));
         }
     }
 
@@ -206,7 +206,7 @@ impl Interpreter {
             cut |= is_cut;
         }
         let state = inner.or(states.last().copied())?;
-        let lock = stack::look_at_lock(&memory, &self.found.known, self.found.runtime, state);
+        let lock = stack::read_lock(&memory, &self.found.known, self.found.runtime, state);
         let mut gil = lock.as_ref().and_then(|lock| lock.held);
         // A thread that holds the lock of an interpreter that has its own keeps no other
         // interpreter's state.
@@ -256,7 +256,7 @@ impl Interpreter {
         }
         let name = naming
             .zip(self.found.known.objects)
-            .and_then(|(from, objects)| self.names.met(tid, from, &memory, layout, objects));
+            .and_then(|(from, objects)| self.names.read_name(tid, from, &memory, layout, objects));
         match stack.frames.is_empty() {
             false => self.unread = None,
             true if stack.cut => self.unread = self.unread.map(|stacks| stacks + 1),

@@ -142,7 +142,7 @@ pub fn lock_of_main(mut memory: &ProcessMemory, known: &KnownLayout, runtime: u6
 }
 
 /// Reads the lock; `None` if there is none, or it could not be found.
-pub fn look_at_lock(
+pub fn read_lock(
     mut memory: &ProcessMemory,
     known: &KnownLayout,
     runtime: u64,

@@ -309,7 +309,7 @@ impl Server {
                 .filter(|_| self.config.activities.contains(&Activity::Nvtx)),
             nccl_owner: nccl_owner(&environ, self.config.redact)
                 .filter(|_| self.config.activities.contains(&Activity::Comm)),
-            is_bent: environ.value("LD_PRELOAD").is_some_and(wall_clock::is_faketime),
+            has_faketime: environ.value("LD_PRELOAD").is_some_and(wall_clock::is_faketime),
             why_not_hooked,
             watched: false,
             time_ns: sys::monotonic_ns(),

@@ -22,23 +22,23 @@ const FRAME: usize = 12;
 const END: usize = 4;
 
 /// See the module.
-pub(super) struct KnownPlaces {
+pub(super) struct KnownAddresses {
     key: LibraryKey,
-    kept: Option<EncodedPlaces<CachedContent>>,
+    kept: Option<EncodedAddresses<CachedContent>>,
     /// Addresses that were found in addition; `None` where nothing more may be cached.
     fresh: Option<Vec<(u64, Vec<ResolvedFrame>)>>,
 }
 
-impl KnownPlaces {
+impl KnownAddresses {
     /// Reads the cached addresses of a file, if it may be cached; `learns`: whether further ones
     /// are to be cached as well.
-    pub fn of(elf: &Elf, kept: &DiskCache, learns: bool) -> Option<KnownPlaces> {
+    pub fn of(elf: &Elf, kept: &DiskCache, learns: bool) -> Option<KnownAddresses> {
         if elf.sections().iter().any(|section| section.name == ".gnu_debugaltlink") {
             return None;
         }
         let key = LibraryKey::of(elf)?;
-        let content = kept.read(&key, FileKind::Places).and_then(EncodedPlaces::in_bytes);
-        Some(KnownPlaces { key, kept: content, fresh: learns.then(Vec::new) })
+        let content = kept.read(&key, FileKind::Places).and_then(EncodedAddresses::in_bytes);
+        Some(KnownAddresses { key, kept: content, fresh: learns.then(Vec::new) })
     }
 
     /// Returns the cached frames of an address.
@@ -66,7 +66,7 @@ impl KnownPlaces {
         let Some(fresh) = self.fresh.as_mut().filter(|fresh| !fresh.is_empty()) else { return };
         let mut all: HashMap<u64, Vec<ResolvedFrame>> = fresh.drain(..).collect();
         if let Some(before) =
-            kept.read(&self.key, FileKind::Places).and_then(EncodedPlaces::in_bytes)
+            kept.read(&self.key, FileKind::Places).and_then(EncodedAddresses::in_bytes)
         {
             for (pc, frames) in before.all() {
                 if all.len() >= MAX_ADDRESSES {
@@ -85,22 +85,22 @@ impl KnownPlaces {
 
 /// Places by address, then the frames of each, innermost first, then where each text ends, then the
 /// texts. They are read in place.
-struct EncodedPlaces<B> {
+struct EncodedAddresses<B> {
     bytes: B,
     places: usize,
     frames: usize,
     texts: usize,
 }
 
-impl<B: Deref<Target = [u8]>> EncodedPlaces<B> {
+impl<B: Deref<Target = [u8]>> EncodedAddresses<B> {
     /// Reads them from some bytes; `None` if these have no room for them.
-    fn in_bytes(bytes: B) -> Option<EncodedPlaces<B>> {
+    fn in_bytes(bytes: B) -> Option<EncodedAddresses<B>> {
         let head = bytes.get(..HEAD)?;
         let [places, frames, texts] =
             [0, 8, 16].map(|at| usize::try_from(u64_at(head, at)).ok().filter(|n| *n < 1 << 24));
         let (places, frames, texts) = (places?, frames?, texts?);
         let all = HEAD + places * PLACE + frames * FRAME + texts * END;
-        (all <= bytes.len()).then_some(EncodedPlaces { bytes, places, frames, texts })
+        (all <= bytes.len()).then_some(EncodedAddresses { bytes, places, frames, texts })
     }
 
     fn pc(&self, at: usize) -> u64 {
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn what_is_encoded_is_found() {
         let bytes = encode(&some()).unwrap();
-        let places = EncodedPlaces::in_bytes(bytes.as_slice()).unwrap();
+        let places = EncodedAddresses::in_bytes(bytes.as_slice()).unwrap();
         for (pc, frames) in some() {
             assert_eq!(places.at(pc), Some(frames));
         }
@@ -218,7 +218,7 @@ mod tests {
         }
         assert_eq!(places.all().collect::<Vec<_>>(), some());
         let none = encode(&[]).unwrap();
-        assert_eq!(EncodedPlaces::in_bytes(none.as_slice()).unwrap().at(3), None);
+        assert_eq!(EncodedAddresses::in_bytes(none.as_slice()).unwrap().at(3), None);
     }
 
     /// A checksum keeps damage away; all that is read is within the bytes all the same.
@@ -226,7 +226,7 @@ mod tests {
     fn damaged_places_are_never_read_outside_of_their_bytes() {
         let bytes = encode(&some()).unwrap();
         for len in 0..bytes.len() {
-            if let Some(places) = EncodedPlaces::in_bytes(&bytes[..len]) {
+            if let Some(places) = EncodedAddresses::in_bytes(&bytes[..len]) {
                 places.all().for_each(drop);
             }
         }
@@ -234,7 +234,7 @@ mod tests {
             for change in [1, 0x80, 0xff] {
                 let mut other = bytes.clone();
                 other[at] ^= change;
-                if let Some(places) = EncodedPlaces::in_bytes(other.as_slice()) {
+                if let Some(places) = EncodedAddresses::in_bytes(other.as_slice()) {
                     places.all().for_each(drop);
                     places.at(3);
                 }

@@ -6,7 +6,7 @@ use super::files::{find_debug_file, find_module};
 use super::frame::ResolvedFrame;
 use super::kernel::{KERNEL, KernelNames};
 use super::module_file::ModuleFile;
-use super::places::KnownPlaces;
+use super::places::KnownAddresses;
 use super::table::SymbolTable;
 use crate::disk_cache::DiskCache;
 use crate::elf::{Elf, FileId, called_by_stub};
@@ -73,7 +73,7 @@ struct OpenModule {
     missed: Option<PathBuf>,
     found: Option<(Elf, PathBuf)>,
     /// Names that earlier runs found, if the file has its own debug information.
-    places: Option<KnownPlaces>,
+    places: Option<KnownAddresses>,
     /// Opened for the first address that is not among those.
     sources: Option<Sources>,
 }
@@ -189,7 +189,7 @@ impl Symbolizer {
             let places = self.open.values().filter_map(|open| open.places.as_ref());
             let mapped: u64 = sources().map(Sources::mapped_bytes).sum();
             let heap: u64 = sources().map(Sources::heap_bytes).sum();
-            let heap = heap + places.map(KnownPlaces::heap_bytes).sum::<u64>();
+            let heap = heap + places.map(KnownAddresses::heap_bytes).sum::<u64>();
             if mapped <= MAX_MAPPED && heap <= MAX_HEAP && self.open.len() <= MAX_OPEN {
                 return;
             }
@@ -210,7 +210,7 @@ impl OpenModule {
         let found = find_module(module);
         let missed = module.reached.clone().filter(|_| found.is_none());
         let own = found.as_ref().map(|(elf, _)| elf).filter(|elf| DebugInfo::is_in(elf));
-        let places = own.and_then(|elf| KnownPlaces::of(elf, kept?, keeps_names));
+        let places = own.and_then(|elf| KnownAddresses::of(elf, kept?, keeps_names));
         OpenModule { missed, found, places, ..OpenModule::default() }
     }
 

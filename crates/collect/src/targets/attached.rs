@@ -40,7 +40,7 @@ pub struct Attached {
     /// Describes the profiler plugin that NCCL loads in tprof's place, where one is wanted.
     pub nccl_owner: Option<String>,
     /// A library gives it other times than the machine's.
-    pub is_bent: bool,
+    pub has_faketime: bool,
     /// Why Python's start-up hook did not run, if it did not; where it is wanted.
     pub why_not_hooked: Option<&'static str>,
     /// The kernel reports its end here.

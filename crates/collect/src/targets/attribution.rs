@@ -55,7 +55,7 @@ struct Epoch {
     since_ns: u64,
     owner: Owner,
     /// Modules that samples lay in before the owner was known.
-    met: Vec<(u64, LoadedModule)>,
+    modules: Vec<(u64, LoadedModule)>,
 }
 
 /// Samples that wait for their program to attach.
@@ -115,14 +115,14 @@ impl Attribution {
             SamplerEvent::Replaced(pid, time_ns) => self.begins(pid, time_ns),
             SamplerEvent::Ended(pid, time_ns) => self.ended(pid, time_ns, to),
             SamplerEvent::Named(pid, tid, time_ns, name) => self.named(pid, tid, time_ns, name, to),
-            SamplerEvent::ModuleLoaded(met) => {
-                let known = self.known(met.pid);
+            SamplerEvent::ModuleLoaded(load) => {
+                let known = self.known(load.pid);
                 let Some(epoch) = known.epochs.last_mut() else { return };
                 let owner = epoch.owner;
                 if owner == Owner::Unknown {
-                    epoch.met.push((met.time_ns, met.module));
+                    epoch.modules.push((load.time_ns, load.module));
                 } else if let Some(code) = self.code_of(owner, to) {
-                    code.take_modules(met.time_ns, vec![met.module]);
+                    code.take_modules(load.time_ns, vec![load.module]);
                 }
             }
             SamplerEvent::Samples(all) => {
@@ -175,13 +175,13 @@ impl Attribution {
     fn known(&mut self, pid: u32) -> &mut SampledPid {
         let known = self.pids.entry(pid).or_default();
         if known.epochs.is_empty() {
-            known.epochs.push(Epoch { since_ns: 0, owner: Owner::Unknown, met: Vec::new() });
+            known.epochs.push(Epoch { since_ns: 0, owner: Owner::Unknown, modules: Vec::new() });
         }
         known
     }
 
     fn begins(&mut self, pid: u32, since_ns: u64) {
-        let epoch = Epoch { since_ns, owner: Owner::Unknown, met: Vec::new() };
+        let epoch = Epoch { since_ns, owner: Owner::Unknown, modules: Vec::new() };
         self.pids.entry(pid).or_default().epochs.push(epoch);
     }
 
@@ -314,9 +314,9 @@ impl Attribution {
         };
         let epoch = &mut self.known(pid).epochs[program];
         epoch.owner = owner;
-        let met = std::mem::take(&mut epoch.met);
+        let modules = std::mem::take(&mut epoch.modules);
         if let Some(code) = self.code_of(owner, to) {
-            for (time_ns, module) in met {
+            for (time_ns, module) in modules {
                 code.take_modules(time_ns, vec![module]);
             }
         }

@@ -86,7 +86,7 @@ pub struct Code {
     /// Addresses recently seen in code that is in force.
     recent: Recent,
     /// Addresses without a known module so far, with the time when they were seen.
-    homeless: Vec<(u64, u64)>,
+    unplaced: Vec<(u64, u64)>,
     to_name: Vec<UnnamedFrame>,
     /// Stacks that were cut because tables were missing.
     pub not_ready: u64,
@@ -110,7 +110,7 @@ impl Code {
             interpreter: None,
             seen: FxHashSet::default(),
             recent: Recent::default(),
-            homeless: Vec::new(),
+            unplaced: Vec::new(),
             to_name: Vec::new(),
             not_ready: 0,
             was_late: false,
@@ -217,14 +217,14 @@ impl Code {
     /// Whether there are stacks, and no mappings at all.
     pub fn has_unresolved_stacks(&self) -> bool {
         let none = self.current.is_empty() && self.read.is_empty();
-        none && !(self.homeless.is_empty() && self.stacks.is_empty())
+        none && !(self.unplaced.is_empty() && self.stacks.is_empty())
     }
 
     /// Addresses that will never be named, since their mapping was not read.
     pub fn nameless(&self) -> u64 {
         // The other addresses lie in code that no file contains.
         let unread = self.current.is_empty() || self.was_late;
-        if unread { self.homeless.len() as u64 } else { 0 }
+        if unread { self.unplaced.len() as u64 } else { 0 }
     }
 
     /// Writes the stacks taken so far, each by the mappings of its time.
@@ -239,7 +239,7 @@ impl Code {
             self.learn(time, writer);
             self.not_ready += u64::from(stack.end == StackEnd::NotReady as u8);
             self.put_python_in(&mut stack, python);
-            let settled = self.homeless.len();
+            let settled = self.unplaced.len();
             for frame in stack.frames.iter_mut().filter(|f| **f & SYNTHETIC_FRAME == 0) {
                 *frame = self.frame(*frame & ADDRESS_BITS, time);
             }
@@ -258,7 +258,7 @@ impl Code {
         let generation = self.at(address, time_ns).map_or(0, |p| p.generation);
         let frame = address | generation << ADDRESS_SHIFT;
         if self.seen.insert(frame) {
-            self.homeless.push((frame, time_ns));
+            self.unplaced.push((frame, time_ns));
         }
         let since_ns = self.in_force_at(address).map(|(since, _)| *since);
         if let Some(since_ns) = since_ns.filter(|since| *since <= time_ns) {
@@ -377,17 +377,17 @@ impl Code {
     /// Finds the modules of addresses that have none yet, from the given one on.
     fn locate(&mut self, from: usize) {
         let mut kept = from;
-        for i in from..self.homeless.len() {
-            let Some(&(frame, time_ns)) = self.homeless.get(i) else { break };
+        for i in from..self.unplaced.len() {
+            let Some(&(frame, time_ns)) = self.unplaced.get(i) else { break };
             let address = frame & ADDRESS_BITS;
             let Some(p) = self.at(address, time_ns) else {
-                self.homeless.swap(kept, i);
+                self.unplaced.swap(kept, i);
                 kept += 1;
                 continue;
             };
             let pc = address.wrapping_sub(1).wrapping_sub(p.bias);
             self.to_name.push((frame, Arc::clone(&p.module), pc));
         }
-        self.homeless.truncate(kept);
+        self.unplaced.truncate(kept);
     }
 }

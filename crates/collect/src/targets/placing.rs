@@ -100,7 +100,7 @@ impl Target {
             MemMode::Sampled { interval } => MemoryRecording::Sampled { interval },
             MemMode::Exact => MemoryRecording::Exact,
         };
-        processes.bent += u64::from(attached.is_bent);
+        processes.bent += u64::from(attached.has_faketime);
         let own_malloc = attached.hello.flags & hello_flags::OWN_MALLOC != 0;
         if own_malloc || attached.hello.flags & hello_flags::NO_REAL_MALLOC != 0 {
             processes.losses.add_blind(BlindSpot {

@@ -35,11 +35,11 @@ impl Worker {
         for (process, why) in self.pythons.refused.drain(..) {
             (self.emit)(SamplerEvent::Missing(process, "Python frames", why));
         }
-        for PyThreadName { pid, tid, name } in self.pythons.met.drain(..) {
+        for PyThreadName { pid, tid, name } in self.pythons.new_names.drain(..) {
             (self.emit)(SamplerEvent::Named(pid, tid, sys::monotonic_ns(), name));
         }
-        for met in self.spaces.met.drain(..) {
-            (self.emit)(SamplerEvent::ModuleLoaded(met));
+        for loaded in self.spaces.loaded.drain(..) {
+            (self.emit)(SamplerEvent::ModuleLoaded(loaded));
         }
         if !self.taken.is_empty() {
             (self.emit)(SamplerEvent::Samples(std::mem::take(&mut self.taken)));
